@@ -1,0 +1,16 @@
+//! Compiles `proto/archon/v1/*.proto` with protox, so that a machine with nothing but Rust builds it.
+
+use std::{env, fs, path::PathBuf};
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let files: Vec<PathBuf> =
+        ["common", "table", "session", "admin", "control", "kv", "replication", "raft"].map(|name| format!("archon/v1/{name}.proto").into()).into();
+    println!("cargo:rerun-if-changed=proto");
+    let descriptors = protox::compile(&files, ["proto"])?;
+    let out = PathBuf::from(env::var("OUT_DIR")?);
+    // Reflection serves the descriptors, so that grpcurl works against any Archon server.
+    fs::write(out.join("descriptors.bin"), prost::Message::encode_to_vec(&descriptors))?;
+    // Keys, values and entries are shared buffers, not copies.
+    tonic_prost_build::configure().bytes(".").compile_fds(descriptors)?;
+    Ok(())
+}

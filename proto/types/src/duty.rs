@@ -1,0 +1,105 @@
+//! What the coordinator asks of a node (duties) and what a node tells it (reports).
+
+use crate::ids::{Epoch, Incarnation, PartitionId, PlacementId, Version};
+use crate::table::Partition;
+use serde::{Deserialize, Serialize};
+
+/// What a node should do about one partition. A push carries a node's full list; anything it holds that no duty names
+/// is set aside, and only [`Duty::Unload`] deletes (PROTOCOL rule 22).
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Duty {
+    /// Hold the copy `placement` of this partition and be in it what the row says: leader, follower or loader.
+    Host {
+        /// The partition's row.
+        partition: Partition,
+        /// The copy on this node.
+        placement: PlacementId,
+    },
+    /// Host it, and give up the leadership of `epoch`: stop admitting, let what is under way commit, report
+    /// [`Fact::Released`].
+    HandOver {
+        /// The partition's row.
+        partition: Partition,
+        /// The copy on this node, which leads.
+        placement: PlacementId,
+        /// Who is to lead next.
+        to: PlacementId,
+    },
+    /// Delete this copy and report [`Fact::Unloaded`].
+    Unload {
+        /// The partition it is a copy of.
+        partition: PartitionId,
+        /// The copy on this node.
+        placement: PlacementId,
+    },
+}
+
+impl Duty {
+    /// The partition it is about.
+    pub fn partition(&self) -> PartitionId {
+        match self {
+            Self::Host { partition, .. } | Self::HandOver { partition, .. } => partition.id,
+            Self::Unload { partition, .. } => *partition,
+        }
+    }
+
+    /// The copy it is about.
+    pub fn placement(&self) -> PlacementId {
+        match self {
+            Self::Host { placement, .. } | Self::HandOver { placement, .. } | Self::Unload { placement, .. } => {
+                *placement
+            }
+        }
+    }
+}
+
+/// A replica named so that a restarted or wiped one cannot be mistaken for it (PROTOCOL rule 5).
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
+pub struct ReplicaName {
+    /// The copy.
+    pub placement: PlacementId,
+    /// The life of its node.
+    pub incarnation: Incarnation,
+}
+
+/// A fact a node tells the coordinator about one of its replicas, answered after commit.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Report {
+    /// The partition.
+    pub partition: PartitionId,
+    /// The reporter's own copy of it.
+    pub placement: PlacementId,
+    /// The epoch in which the fact holds.
+    pub epoch: Epoch,
+    /// The row's version as the reporter knows it; guards the change it asks for.
+    pub version: Version,
+    /// The fact.
+    pub fact: Fact,
+}
+
+/// What can be reported.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Fact {
+    /// The reporter leads and serves in this epoch.
+    Online,
+    /// The reporter leads; this loader holds everything committed and should become Live.
+    CaughtUp {
+        /// The loader.
+        joiner: ReplicaName,
+    },
+    /// The reporter leads; these Live followers left an append unanswered for the replication time-out and should be
+    /// dropped from the Live set.
+    Silent {
+        /// All of them.
+        followers: Vec<ReplicaName>,
+    },
+    /// The reporter has stopped serving in this epoch, for good.
+    Released,
+    /// The reporter has deleted its copy.
+    Unloaded,
+    /// The reporter's copy is damaged and must not count any more.
+    Damaged {
+        /// What was found, for the events.
+        why: String,
+    },
+}

@@ -1,0 +1,30 @@
+//! The vocabulary of Archon: identifiers, slots, limits, the partition table, operations, errors and lease
+//! arithmetic.
+//!
+//! Everything here is pure: no clock, no randomness, no I/O, ordered collections only. Every other crate speaks in
+//! these words (DESIGN section 2), so a word has one meaning everywhere.
+
+pub mod duty;
+pub mod error;
+pub mod ids;
+pub mod lease;
+pub mod limits;
+pub mod op;
+pub mod settings;
+pub mod slot;
+pub mod table;
+
+pub use duty::{Duty, Fact, ReplicaName, Report};
+pub use error::{ErrorDetail, ErrorKind};
+pub use ids::{
+    BootId, ClientId, ClusterId, Epoch, Incarnation, Millis, NodeId, PartitionId, PlacementId, RequestId, Revision,
+    Seq, StorageId, TableId, Version,
+};
+pub use lease::{Lease, LeaseTiming, LeaseTimingError};
+pub use op::{Answer, Op, OpId};
+pub use settings::Settings;
+pub use slot::{SLOTS, partition_of, slot_of};
+pub use table::{
+    Node, NodeGoal, NodeStatus, Partition, PartitionStatus, PartitionTable, Placement, ReplicaState, Route, Table,
+    TableDelta,
+};

@@ -1,0 +1,91 @@
+//! Sizes that the client and the server both enforce, so that an oversized request fails early with a clear word.
+
+use crate::error::{ErrorDetail, ErrorKind};
+
+/// Longest key, in bytes.
+pub const KEY_BYTES_MAX: usize = 4 * 1024;
+/// Largest value, in bytes.
+pub const VALUE_BYTES_MAX: usize = 1024 * 1024;
+/// Largest batch of operations in one message, in bytes of keys and values.
+pub const BATCH_BYTES_MAX: usize = 4 * 1024 * 1024;
+/// Most operations in one message.
+pub const BATCH_OPS_MAX: usize = 4_096;
+/// Largest gRPC message; a batch plus what surrounds it.
+pub const MESSAGE_BYTES_MAX: usize = 8 * 1024 * 1024;
+/// Longest node, zone or table name, in bytes.
+pub const NAME_BYTES_MAX: usize = 64;
+/// Largest page of a copy, in bytes.
+pub const PAGE_BYTES_MAX: usize = 256 * 1024;
+/// Most replicas of a partition.
+pub const REPLICAS_MAX: u8 = 7;
+
+/// Checks a key: not empty, at most [`KEY_BYTES_MAX`], valid UTF-8.
+///
+/// # Errors
+/// [`ErrorKind::InvalidArgument`], naming the length found and the limit.
+pub fn check_key(key: &[u8]) -> Result<(), ErrorDetail> {
+    if key.is_empty() {
+        return Err(invalid("the key is empty; give at least one byte"));
+    }
+    if key.len() > KEY_BYTES_MAX {
+        return Err(invalid(format!("the key has {} bytes; the limit is {KEY_BYTES_MAX}", key.len())));
+    }
+    if let Err(error) = std::str::from_utf8(key) {
+        return Err(invalid(format!("the key is not valid UTF-8 (first bad byte at {})", error.valid_up_to())));
+    }
+    Ok(())
+}
+
+/// Checks a value: at most [`VALUE_BYTES_MAX`]. Any bytes will do, none included.
+///
+/// # Errors
+/// [`ErrorKind::InvalidArgument`], naming the length found and the limit.
+pub fn check_value(value: &[u8]) -> Result<(), ErrorDetail> {
+    if value.len() > VALUE_BYTES_MAX {
+        return Err(invalid(format!("the value has {} bytes; the limit is {VALUE_BYTES_MAX}", value.len())));
+    }
+    Ok(())
+}
+
+/// Checks the name of a node, a zone or a table: 1 to 64 bytes of letters, digits, `-`, `_` and `.`, not starting
+/// with `-` or `.`. `what` says whose name it is.
+///
+/// # Errors
+/// [`ErrorKind::InvalidArgument`], quoting the name.
+pub fn check_name(what: &str, name: &str) -> Result<(), ErrorDetail> {
+    if name.is_empty() || name.len() > NAME_BYTES_MAX {
+        return Err(invalid(format!("the {what} name {name:?} must have 1 to {NAME_BYTES_MAX} bytes")));
+    }
+    let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    if name.starts_with(['-', '.']) || !name.chars().all(allowed) {
+        return Err(invalid(format!(
+            "the {what} name {name:?} may hold letters, digits, '-', '_' and '.', and must not start with '-' or '.'"
+        )));
+    }
+    Ok(())
+}
+
+fn invalid(message: impl Into<String>) -> ErrorDetail {
+    ErrorDetail::new(ErrorKind::InvalidArgument, message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_at_and_beyond_the_limit() {
+        assert!(check_key(&[b'k'; KEY_BYTES_MAX]).is_ok());
+        assert!(check_key(&[b'k'; KEY_BYTES_MAX + 1]).is_err());
+        assert!(check_key(b"").is_err());
+        assert!(check_key(b"a\xff").unwrap_err().message.contains("bad byte at 1"));
+    }
+
+    #[test]
+    fn names_that_would_break_scripts_are_refused() {
+        for bad in ["", "-x", ".x", "a b", "a/b", "ü", &"n".repeat(65)] {
+            assert!(check_name("node", bad).is_err(), "{bad:?}");
+        }
+        assert!(check_name("node", "athens-1.eu_west").is_ok());
+    }
+}

@@ -1,0 +1,142 @@
+//! Operations on keys and their answers.
+
+use crate::ids::{ClientId, Millis, Revision};
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+
+/// Names one operation of one client for good, so that a retry can be told from a new operation (PROTOCOL rule 24).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct OpId {
+    /// The client instance.
+    pub client: ClientId,
+    /// The client's number for the operation, from 1.
+    pub number: u64,
+    /// Everything below this number is done with, as far as the client is concerned.
+    pub done_below: u64,
+    /// The partition's applied log time that the client last saw; a retry keeps it.
+    pub stamp: Millis,
+}
+
+/// One operation on one partition.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Op {
+    /// Reads a key.
+    Get {
+        /// The key.
+        key: Bytes,
+    },
+    /// Writes a key.
+    Put {
+        /// The key.
+        key: Bytes,
+        /// Its new value.
+        value: Bytes,
+    },
+    /// Removes a key.
+    Delete {
+        /// The key.
+        key: Bytes,
+    },
+    /// Writes a key if its revision is the expected one ([`Revision::ZERO`]: if it is absent).
+    CompareAndSet {
+        /// The key.
+        key: Bytes,
+        /// The revision it must have.
+        expected: Revision,
+        /// Its new value.
+        value: Bytes,
+    },
+    /// Adds to a decimal integer (an absent key counts as 0).
+    Increment {
+        /// The key.
+        key: Bytes,
+        /// What to add; may be negative.
+        by: i64,
+    },
+    /// Lists keys of one partition, in order of bytes.
+    Scan {
+        /// Only keys that begin with this.
+        prefix: Bytes,
+        /// Only keys greater than this; empty for the start.
+        after: Bytes,
+        /// At most this many.
+        limit: u32,
+    },
+}
+
+impl Op {
+    /// Whether the operation changes nothing.
+    pub const fn is_read(&self) -> bool {
+        matches!(self, Self::Get { .. } | Self::Scan { .. })
+    }
+
+    /// The key it is about; a scan has none.
+    pub fn key(&self) -> Option<&Bytes> {
+        match self {
+            Self::Get { key }
+            | Self::Put { key, .. }
+            | Self::Delete { key }
+            | Self::CompareAndSet { key, .. }
+            | Self::Increment { key, .. } => Some(key),
+            Self::Scan { .. } => None,
+        }
+    }
+
+    /// Bytes of keys and values, for admission and batch limits.
+    pub fn bytes(&self) -> usize {
+        match self {
+            Self::Get { key } | Self::Delete { key } | Self::Increment { key, .. } => key.len(),
+            Self::Put { key, value } | Self::CompareAndSet { key, value, .. } => key.len() + value.len(),
+            Self::Scan { prefix, after, .. } => prefix.len() + after.len(),
+        }
+    }
+}
+
+/// A stored key with its value and revision.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Entry {
+    /// The key.
+    pub key: Bytes,
+    /// Its value.
+    pub value: Bytes,
+    /// The number of this value.
+    pub revision: Revision,
+}
+
+/// What became of an operation.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Answer {
+    /// Of a get: the value and its revision, or nothing.
+    Value(Option<(Bytes, Revision)>),
+    /// Of a put or a compare-and-set that held.
+    Written {
+        /// The number of the new value.
+        revision: Revision,
+    },
+    /// Of a delete.
+    Deleted {
+        /// Whether there was something to delete.
+        existed: bool,
+    },
+    /// Of a compare-and-set that did not hold.
+    ConditionFailed {
+        /// The revision found; zero if the key is absent.
+        revision: Revision,
+    },
+    /// Of an increment.
+    Counter {
+        /// The sum.
+        value: i64,
+        /// The number of the new value.
+        revision: Revision,
+    },
+    /// Of an increment of something that is not a decimal integer, or that would overflow.
+    NotANumber,
+    /// Of a scan.
+    Page {
+        /// What was found, in order.
+        entries: Vec<Entry>,
+        /// Whether there may be more after the last entry.
+        more: bool,
+    },
+}

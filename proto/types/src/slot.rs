@@ -1,0 +1,73 @@
+//! From a key to its slot and partition.
+//!
+//! A slot is CRC16/XMODEM of the key, or of its first non-empty `{tag}`, modulo 16384: the scheme of Redis Cluster,
+//! so that keys which share a tag share a partition and existing tools can be pointed at Archon later.
+
+use crc::{CRC_16_XMODEM, Crc};
+
+/// Number of slots; a power of two, and the greatest number of partitions a table can have.
+pub const SLOTS: u16 = 16_384;
+
+const XMODEM: Crc<u16, crc::Table<16>> = Crc::<u16, crc::Table<16>>::new(&CRC_16_XMODEM);
+
+/// The slot of `key`, in `0..SLOTS`.
+pub fn slot_of(key: &[u8]) -> u16 {
+    XMODEM.checksum(hashed_part(key)) % SLOTS
+}
+
+/// The partition that owns `slot` in a table of `partitions` partitions: `slot × P / 16384`.
+///
+/// `partitions` must be in `1..=SLOTS` and `slot` below [`SLOTS`]; both are checked where they enter the system.
+pub fn partition_of(slot: u16, partitions: u16) -> u16 {
+    debug_assert!(slot < SLOTS && (1..=SLOTS).contains(&partitions));
+    ((u32::from(slot) * u32::from(partitions)) / u32::from(SLOTS)) as u16
+}
+
+/// What is hashed: the text between the first `{` and the next `}` if it is not empty, else the whole key.
+fn hashed_part(key: &[u8]) -> &[u8] {
+    let Some(open) = key.iter().position(|byte| *byte == b'{') else { return key };
+    let after = &key[open + 1..];
+    match after.iter().position(|byte| *byte == b'}') {
+        Some(length) if length > 0 => &after[..length],
+        _ => key,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn check_value_of_xmodem() {
+        assert_eq!(XMODEM.checksum(b"123456789"), 0x31C3);
+    }
+
+    #[test]
+    fn keys_with_the_same_tag_share_a_slot() {
+        assert_eq!(slot_of(b"{user1000}.following"), slot_of(b"{user1000}.followers"));
+        assert_eq!(slot_of(b"foo{bar}{zap}"), slot_of(b"bar"));
+        assert_eq!(slot_of(b"foo{{bar}}zap"), slot_of(b"{bar"));
+    }
+
+    #[test]
+    fn an_empty_or_open_tag_hashes_the_whole_key() {
+        assert_eq!(hashed_part(b"foo{}{bar}"), b"foo{}{bar}");
+        assert_eq!(hashed_part(b"foo{bar"), b"foo{bar");
+    }
+
+    #[test]
+    fn partitions_own_contiguous_ranges_that_differ_by_at_most_one_slot() {
+        for partitions in [1u16, 2, 3, 9, 30, 1000, 16_383, 16_384] {
+            let mut owned = vec![0u32; usize::from(partitions)];
+            let mut last = 0;
+            for slot in 0..SLOTS {
+                let partition = partition_of(slot, partitions);
+                assert!(partition == last || partition == last + 1, "a hole at slot {slot}");
+                last = partition;
+                owned[usize::from(partition)] += 1;
+            }
+            let (min, max) = (owned.iter().min().unwrap(), owned.iter().max().unwrap());
+            assert!(*min > 0 && max - min <= 1, "{partitions}: {min}..{max}");
+        }
+    }
+}

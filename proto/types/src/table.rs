@@ -1,0 +1,379 @@
+//! The partition table: which node holds which copy of which partition, who leads, and the delta by which it travels.
+
+use crate::ids::{Epoch, Incarnation, Millis, NodeId, PartitionId, PlacementId, StorageId, TableId, Version};
+use crate::slot::{partition_of, slot_of};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// What a replica is to its partition.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
+pub enum ReplicaState {
+    /// Copying; does not count.
+    Load,
+    /// In sync; holds every acknowledged write durably; counts.
+    Live,
+    /// To be deleted.
+    Unload,
+}
+
+impl fmt::Display for ReplicaState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Load => "Load",
+            Self::Live => "Live",
+            Self::Unload => "Unload",
+        })
+    }
+}
+
+/// One copy of one partition on one node.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
+pub struct Placement {
+    /// Its number, never reused.
+    pub id: PlacementId,
+    /// The node that holds it.
+    pub node: NodeId,
+    /// What it is to its partition.
+    pub state: ReplicaState,
+}
+
+/// Where a partition stands in its life.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
+pub enum PartitionStatus {
+    /// No placement yet: too few nodes have registered.
+    Unassigned,
+    /// A leader is named and has not yet said that it serves.
+    Assigned,
+    /// The leader serves.
+    Online,
+    /// No leader: no Live replica is reachable.
+    Unavailable,
+}
+
+impl fmt::Display for PartitionStatus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Unassigned => "Unassigned",
+            Self::Assigned => "Assigned",
+            Self::Online => "Online",
+            Self::Unavailable => "Unavailable",
+        })
+    }
+}
+
+/// A partition's row.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Partition {
+    /// Which partition.
+    pub id: PartitionId,
+    /// Generation of its leadership.
+    pub epoch: Epoch,
+    /// Log index of the row's last change.
+    pub version: Version,
+    /// The placement that leads, always one of the Live ones.
+    pub leader: Option<PlacementId>,
+    /// Every copy, in order of placement id.
+    pub placements: Vec<Placement>,
+    /// Where it stands.
+    pub status: PartitionStatus,
+    /// The least Live replicas with which new writes are admitted; part of the versioned configuration
+    /// (PROTOCOL rule 7).
+    pub min_in_sync: u8,
+}
+
+impl Partition {
+    /// The placement with this id.
+    pub fn placement(&self, id: PlacementId) -> Option<&Placement> {
+        self.placements.iter().find(|placement| placement.id == id)
+    }
+
+    /// The copy on this node, if there is one. Two copies of a partition never share a node.
+    pub fn placement_on(&self, node: NodeId) -> Option<&Placement> {
+        self.placements.iter().find(|placement| placement.node == node)
+    }
+
+    /// The placement that leads.
+    pub fn leader_placement(&self) -> Option<&Placement> {
+        self.leader.and_then(|id| self.placement(id))
+    }
+
+    /// The copies that are in sync.
+    pub fn live(&self) -> impl Iterator<Item = &Placement> {
+        self.placements.iter().filter(|placement| placement.state == ReplicaState::Live)
+    }
+}
+
+/// What the coordinator believes of a node.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
+pub enum NodeStatus {
+    /// It heartbeats.
+    Live,
+    /// It was silent for the failure time-out.
+    Failed,
+    /// Its data is gone: another storage id took over its name, or an operator said so.
+    Lost,
+}
+
+impl fmt::Display for NodeStatus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Live => "Live",
+            Self::Failed => "Failed",
+            Self::Lost => "Lost",
+        })
+    }
+}
+
+/// What the operator wants of a node.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default, Serialize, Deserialize)]
+pub enum NodeGoal {
+    /// Host what it is given.
+    #[default]
+    Serve,
+    /// Keep what it has, get nothing new.
+    Cordon,
+    /// Be emptied.
+    Drain,
+}
+
+/// A node's row.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Node {
+    /// Its number, minted per storage id.
+    pub id: NodeId,
+    /// The operator's name for it, unique among nodes that are not lost.
+    pub name: String,
+    /// Where it is reached, `host:port`.
+    pub address: String,
+    /// Its data directory's id.
+    pub storage: StorageId,
+    /// Log index of its last registration.
+    pub incarnation: Incarnation,
+    /// What the coordinator believes of it.
+    pub status: NodeStatus,
+    /// What the operator wants of it.
+    pub goal: NodeGoal,
+    /// The failure zone it stands in, if the operator said so.
+    pub zone: Option<String>,
+    /// Its share of partitions relative to other nodes, at least 1; 100 is ordinary.
+    pub weight: u32,
+    /// Most placements it takes, if limited.
+    pub partitions_max: Option<u32>,
+    /// Log index of the row's last change.
+    pub version: Version,
+    /// When it last changed status, on the proposer's wall clock.
+    pub since: Millis,
+}
+
+/// A table's row.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Table {
+    /// Its number.
+    pub id: TableId,
+    /// Its name.
+    pub name: String,
+    /// Number of partitions, fixed at creation, `1..=16384`.
+    pub partitions: u16,
+    /// Copies wanted of each partition.
+    pub replication: u8,
+    /// Log index of its creation or last change.
+    pub version: Version,
+}
+
+/// The rows of one table newer than a version, with the nodes newer than it.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct TableDelta {
+    /// The table itself.
+    pub table: Table,
+    /// Every row newer than this is in the delta; zero for the whole table.
+    pub since: Version,
+    /// The version of the newest row.
+    pub version: Version,
+    /// Changed partitions.
+    pub partitions: Vec<Partition>,
+    /// Changed nodes.
+    pub nodes: Vec<Node>,
+}
+
+/// Where an operation on a key should go.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Route {
+    /// The partition of the key.
+    pub partition: PartitionId,
+    /// Its epoch, as far as the table knows.
+    pub epoch: Epoch,
+    /// The node that leads it, or `None` while nobody does.
+    pub leader: Option<NodeId>,
+}
+
+/// A cached copy of one table, kept up to date by deltas. Newer is never replaced by older.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PartitionTable {
+    table: Table,
+    version: Version,
+    partitions: BTreeMap<u16, Partition>,
+    nodes: BTreeMap<NodeId, Node>,
+}
+
+impl PartitionTable {
+    /// Builds the cache from a whole table (`since` zero), or `None` if the delta is a partial one.
+    pub fn from_whole(delta: TableDelta) -> Option<Self> {
+        if delta.since != Version::ZERO {
+            return None;
+        }
+        Some(Self {
+            version: delta.version,
+            partitions: delta.partitions.into_iter().map(|row| (row.id.index, row)).collect(),
+            nodes: delta.nodes.into_iter().map(|node| (node.id, node)).collect(),
+            table: delta.table,
+        })
+    }
+
+    /// Takes in a delta. Returns whether the cache is now at least as new as the delta; `false` means there is a gap
+    /// between the two (or another table) and the whole table must be fetched. Rows older than what is held are
+    /// ignored.
+    pub fn merge(&mut self, delta: TableDelta) -> bool {
+        if delta.table.id != self.table.id || delta.since > self.version {
+            return false;
+        }
+        for row in delta.partitions {
+            match self.partitions.get(&row.id.index) {
+                Some(held) if held.version >= row.version => {}
+                _ => {
+                    self.partitions.insert(row.id.index, row);
+                }
+            }
+        }
+        for node in delta.nodes {
+            match self.nodes.get(&node.id) {
+                Some(held) if held.version >= node.version => {}
+                _ => {
+                    self.nodes.insert(node.id, node);
+                }
+            }
+        }
+        if delta.version > self.version {
+            self.version = delta.version;
+            self.table = delta.table;
+        }
+        true
+    }
+
+    /// The rows newer than `since`, as a delta for somebody who holds that version.
+    pub fn newer_than(&self, since: Version) -> TableDelta {
+        TableDelta {
+            table: self.table.clone(),
+            since,
+            version: self.version,
+            partitions: self.partitions.values().filter(|row| row.version > since).cloned().collect(),
+            nodes: self.nodes.values().filter(|node| node.version > since).cloned().collect(),
+        }
+    }
+
+    /// The table's own row.
+    pub fn table(&self) -> &Table {
+        &self.table
+    }
+
+    /// The version of the newest row held.
+    pub fn version(&self) -> Version {
+        self.version
+    }
+
+    /// The partition of `key`.
+    pub fn partition_of(&self, key: &[u8]) -> PartitionId {
+        PartitionId::new(self.table.id, partition_of(slot_of(key), self.table.partitions))
+    }
+
+    /// Where an operation on `key` should go.
+    pub fn route(&self, key: &[u8]) -> Route {
+        self.route_partition(self.partition_of(key))
+    }
+
+    /// Where an operation on `partition` should go.
+    pub fn route_partition(&self, partition: PartitionId) -> Route {
+        let row = self.partitions.get(&partition.index);
+        Route {
+            partition,
+            epoch: row.map_or(Epoch::ZERO, |row| row.epoch),
+            leader: row.and_then(Partition::leader_placement).map(|placement| placement.node),
+        }
+    }
+
+    /// A partition's row.
+    pub fn partition(&self, index: u16) -> Option<&Partition> {
+        self.partitions.get(&index)
+    }
+
+    /// Every partition's row, by number.
+    pub fn partitions(&self) -> impl Iterator<Item = &Partition> {
+        self.partitions.values()
+    }
+
+    /// A node's row.
+    pub fn node(&self, id: NodeId) -> Option<&Node> {
+        self.nodes.get(&id)
+    }
+
+    /// Every node's row, by number.
+    pub fn nodes(&self) -> impl Iterator<Item = &Node> {
+        self.nodes.values()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(index: u16, version: u64, leader: u64) -> Partition {
+        Partition {
+            id: PartitionId::new(TableId::new(1), index),
+            epoch: Epoch::new(version),
+            version: Version::new(version),
+            leader: Some(PlacementId::new(leader)),
+            placements: vec![Placement {
+                id: PlacementId::new(leader),
+                node: NodeId::new(leader),
+                state: ReplicaState::Live,
+            }],
+            status: PartitionStatus::Online,
+            min_in_sync: 1,
+        }
+    }
+
+    fn delta(since: u64, version: u64, partitions: Vec<Partition>) -> TableDelta {
+        let table = Table {
+            id: TableId::new(1),
+            name: "default".into(),
+            partitions: 2,
+            replication: 1,
+            version: Version::new(1),
+        };
+        TableDelta { table, since: Version::new(since), version: Version::new(version), partitions, nodes: vec![] }
+    }
+
+    #[test]
+    fn newer_is_never_replaced_by_older() {
+        let mut table = PartitionTable::from_whole(delta(0, 5, vec![row(0, 5, 1), row(1, 4, 2)])).unwrap();
+        assert!(table.merge(delta(0, 3, vec![row(0, 3, 9)])));
+        assert_eq!(table.partition(0).unwrap().leader, Some(PlacementId::new(1)));
+        assert_eq!(table.version(), Version::new(5));
+    }
+
+    #[test]
+    fn a_gap_is_noticed() {
+        let mut table = PartitionTable::from_whole(delta(0, 5, vec![row(0, 5, 1)])).unwrap();
+        assert!(!table.merge(delta(6, 8, vec![row(0, 8, 3)])));
+        assert!(table.merge(delta(5, 8, vec![row(0, 8, 3)])));
+        assert_eq!(table.route_partition(PartitionId::new(TableId::new(1), 0)).leader, Some(NodeId::new(3)));
+    }
+
+    #[test]
+    fn newer_than_gives_what_is_missing() {
+        let table = PartitionTable::from_whole(delta(0, 5, vec![row(0, 5, 1), row(1, 4, 2)])).unwrap();
+        assert_eq!(table.newer_than(Version::new(4)).partitions, vec![row(0, 5, 1)]);
+        assert_eq!(table.newer_than(Version::ZERO).partitions.len(), 2);
+        assert!(PartitionTable::from_whole(table.newer_than(Version::new(4))).is_none());
+    }
+}
