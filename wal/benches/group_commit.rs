@@ -1,0 +1,114 @@
+//! The group-commit curve beside raw write + `fdatasync`, on the disk of the temporary directory
+//! or of `WAL_BENCH_DIRECTORY`.
+#![allow(missing_docs)]
+
+use std::error::Error;
+use std::fs::OpenOptions;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+use archon_wal::{StreamId, Wal, WalBatch, WalConfig};
+use bytes::Bytes;
+use hdrhistogram::Histogram;
+
+const RECORD_BYTES: usize = 100;
+const RUN: Duration = Duration::from_millis(1500);
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let directory = match std::env::var_os("WAL_BENCH_DIRECTORY") {
+        Some(path) => tempfile::tempdir_in(path)?,
+        None => tempfile::tempdir()?,
+    };
+    println!("records of {RECORD_BYTES} bytes, {} s each\n", RUN.as_secs_f64());
+    println!("{:<28}{:>12}{:>10}{:>10}{:>12}{:>10}", "", "ops/s", "p50 us", "p99 us", "fsyncs/op", "MiB/s");
+    raw(directory.path())?;
+    for appenders in [1, 4, 16, 64, 256, 1024] {
+        appends(&directory.path().join(format!("wal-{appenders}")), appenders)?;
+    }
+    Ok(())
+}
+
+fn line(name: &str, operations: u64, took: Duration, micros: &Histogram<u64>, syncs: u64, bytes: u64) {
+    let seconds = took.as_secs_f64();
+    println!(
+        "{name:<28}{:>12.0}{:>10}{:>10}{:>12.4}{:>10.1}",
+        operations as f64 / seconds,
+        micros.value_at_quantile(0.5),
+        micros.value_at_quantile(0.99),
+        syncs as f64 / operations as f64,
+        bytes as f64 / seconds / 1048576.0,
+    );
+}
+
+/// What the disk gives: 4 KiB writes into a file that was filled with zeros before.
+fn raw(directory: &Path) -> Result<(), Box<dyn Error>> {
+    const BYTES: u64 = 16 * 1024 * 1024;
+    let path = directory.join("raw");
+    let file = OpenOptions::new().create(true).truncate(true).write(true).open(path)?;
+    file.write_all_at(&vec![0; BYTES as usize], 0)?;
+    file.sync_all()?;
+    let page = [7u8; 4096];
+    let mut micros = Histogram::<u64>::new(3)?;
+    let start = Instant::now();
+    let mut writes = 0;
+    while start.elapsed() < RUN {
+        let before = Instant::now();
+        file.write_all_at(&page, (writes * 4096) % BYTES)?;
+        file.sync_data()?;
+        micros.record(before.elapsed().as_micros() as u64)?;
+        writes += 1;
+    }
+    line("raw 4 KiB + fdatasync", writes, start.elapsed(), &micros, writes, writes * 4096);
+    Ok(())
+}
+
+/// `appenders` appends are always under way, each in a stream of its own.
+fn appends(directory: &Path, appenders: usize) -> Result<(), Box<dyn Error>> {
+    let (wal, _) = Wal::open(directory, WalConfig::default())?;
+    let record = Bytes::from(vec![7u8; RECORD_BYTES]);
+    let (sender, receiver) = mpsc::sync_channel(appenders);
+    let append = |stream: usize, seq: u64| {
+        let mut batch = WalBatch::new();
+        batch.put(StreamId(stream as u64), seq, record.clone());
+        let (sender, before) = (sender.clone(), Instant::now());
+        let done = move |result: Result<(), archon_wal::WalError>| {
+            let _ = sender.send((stream, result.is_ok(), before.elapsed()));
+        };
+        wal.append(batch, Box::new(done))
+    };
+    let mut next = vec![1u64; appenders];
+    let mut micros = Histogram::<u64>::new(3)?;
+    let before = wal.progress();
+    let start = Instant::now();
+    for (stream, seq) in next.iter_mut().enumerate() {
+        append(stream, *seq)?;
+        *seq += 1;
+    }
+    let mut operations = 0;
+    let mut under_way = appenders;
+    while under_way > 0 {
+        let (stream, ok, took) = receiver.recv()?;
+        if !ok {
+            return Err("an append failed".into());
+        }
+        operations += 1;
+        micros.record(took.as_micros() as u64)?;
+        under_way -= 1;
+        if start.elapsed() < RUN {
+            append(stream, next[stream])?;
+            if next[stream].is_multiple_of(64) {
+                wal.trim(StreamId(stream as u64), next[stream] - 32);
+            }
+            next[stream] += 1;
+            under_way += 1;
+        }
+    }
+    let took = start.elapsed();
+    let after = wal.progress();
+    let (syncs, bytes) = (after.fsyncs - before.fsyncs, after.bytes - before.bytes);
+    line(&format!("{appenders} under way"), operations, took, &micros, syncs, bytes);
+    wal.close(Duration::from_secs(10))?;
+    Ok(())
+}

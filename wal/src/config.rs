@@ -1,0 +1,79 @@
+//! What can be tuned, with defaults and limits.
+
+use crate::error::WalError;
+use crate::format::{FRAME_HEADER_BYTES, OP_HEADER_BYTES};
+
+/// Smallest segment that is accepted; only tests want segments this small.
+pub const SEGMENT_BYTES_MIN: u64 = 4 * 1024;
+/// Largest segment that is accepted: offsets inside a segment are 32 bits wide.
+pub const SEGMENT_BYTES_MAX: u64 = 1024 * 1024 * 1024;
+/// Largest queue that is accepted, and so the largest single batch.
+pub const QUEUE_BYTES_MAX: usize = 512 * 1024 * 1024;
+
+/// How a [`Wal`](crate::Wal) uses memory and disk.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WalConfig {
+    /// Size of a segment file in bytes, 4 KiB to 1 GiB. Segments are filled with zeros ahead of
+    /// use, so this much is written when a new one is made. Default 16 MiB.
+    pub segment_bytes: u64,
+    /// Most bytes of batches that may be queued or under way, 4 KiB to 512 MiB. An append beyond
+    /// it is refused with [`WalFull`](crate::WalFull). Also bounds one batch. Default 64 MiB.
+    pub queue_bytes_max: usize,
+    /// Most bytes taken from the queue for one write and one sync. A larger batch is written on
+    /// its own. Default 4 MiB.
+    pub write_bytes_max: usize,
+    /// How many zero-filled segments are kept ready for ordinary batches, 1 to 64. One more is
+    /// always kept in reserve for urgent batches. Default 1.
+    pub spare_segments: usize,
+    /// When true, [`Wal::open`](crate::Wal::open) refuses a damaged log with
+    /// [`WalError::Corrupt`] and changes nothing; when false it opens, and the streams that
+    /// may have lost something are reported and closed for writing. Default false.
+    pub refuse_damage: bool,
+}
+
+impl Default for WalConfig {
+    fn default() -> WalConfig {
+        WalConfig {
+            segment_bytes: 16 * 1024 * 1024,
+            queue_bytes_max: 64 * 1024 * 1024,
+            write_bytes_max: 4 * 1024 * 1024,
+            spare_segments: 1,
+            refuse_damage: false,
+        }
+    }
+}
+
+impl WalConfig {
+    /// Checks every value against its range.
+    ///
+    /// # Errors
+    /// [`WalError::Config`] names the field, the value and the range.
+    pub fn check(&self) -> Result<(), WalError> {
+        within("segment_bytes", self.segment_bytes, SEGMENT_BYTES_MIN, SEGMENT_BYTES_MAX)?;
+        within("queue_bytes_max", self.queue_bytes_max as u64, 4096, QUEUE_BYTES_MAX as u64)?;
+        within("write_bytes_max", self.write_bytes_max as u64, 1, QUEUE_BYTES_MAX as u64)?;
+        within("spare_segments", self.spare_segments as u64, 1, 64)
+    }
+
+    /// Largest batch, as it is encoded, that an append accepts.
+    pub(crate) fn batch_bytes_max(&self) -> usize {
+        self.queue_bytes_max.saturating_sub(FRAME_HEADER_BYTES + OP_HEADER_BYTES)
+    }
+}
+
+fn within(field: &'static str, value: u64, min: u64, max: u64) -> Result<(), WalError> {
+    if (min..=max).contains(&value) { Ok(()) } else { Err(WalError::Config { field, value, min, max }) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_default_is_valid_and_a_tiny_segment_is_refused_by_name() {
+        WalConfig::default().check().unwrap();
+        let config = WalConfig { segment_bytes: 100, ..WalConfig::default() };
+        let error = config.check().unwrap_err().to_string();
+        assert!(error.contains("segment_bytes") && error.contains("4096"), "{error}");
+    }
+}

@@ -1,0 +1,354 @@
+//! A disk in memory that can lose its power: what was not synced may vanish, whole or in part.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use super::{Disk, DiskFile};
+
+const SECTOR_BYTES: usize = 512;
+
+/// A simulated disk. Clones share it.
+///
+/// It keeps what is durable apart from what is merely written. [`power_loss`](MemoryDisk::power_loss)
+/// gives the disk as a machine would find it after its power failed: of the writes since a file's
+/// last sync any sectors, of the directory changes since the last directory sync any of them may
+/// have reached the disk, in any combination.
+#[derive(Debug, Clone, Default)]
+pub struct MemoryDisk {
+    state: Arc<Mutex<State>>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    files: Vec<FileState>,
+    names: BTreeMap<String, usize>,
+    names_durable: BTreeMap<String, usize>,
+    names_pending: Vec<NameChange>,
+    operations: u64,
+    operations_max: Option<u64>,
+    off: bool,
+}
+
+#[derive(Debug, Default, Clone)]
+struct FileState {
+    current: Vec<u8>,
+    durable: Vec<u8>,
+    pending: Vec<(usize, Vec<u8>)>,
+}
+
+#[derive(Debug)]
+enum NameChange {
+    Set(String, usize),
+    Rename(String, String, usize),
+    Remove(String),
+}
+
+impl NameChange {
+    fn apply(&self, names: &mut BTreeMap<String, usize>) {
+        match self {
+            NameChange::Set(name, file) => {
+                names.insert(name.clone(), *file);
+            }
+            NameChange::Rename(from, to, file) => {
+                names.remove(from);
+                names.insert(to.clone(), *file);
+            }
+            NameChange::Remove(name) => {
+                names.remove(name);
+            }
+        }
+    }
+}
+
+impl State {
+    /// Counts one changing operation; the one at which the power fails still leaves its traces.
+    fn step(&mut self) -> io::Result<Power> {
+        if self.off {
+            return Err(powered_off());
+        }
+        self.operations += 1;
+        self.off = self.operations_max.is_some_and(|max| self.operations > max);
+        Ok(if self.off { Power::FailsNow } else { Power::On })
+    }
+
+    fn change_names(&mut self, change: NameChange) -> io::Result<()> {
+        let power = self.step()?;
+        change.apply(&mut self.names);
+        self.names_pending.push(change);
+        power.into_result()
+    }
+
+    fn find(&self, name: &str) -> io::Result<usize> {
+        if self.off {
+            return Err(powered_off());
+        }
+        self.names.get(name).copied().ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Power {
+    On,
+    FailsNow,
+}
+
+impl Power {
+    fn into_result(self) -> io::Result<()> {
+        if self == Power::On { Ok(()) } else { Err(powered_off()) }
+    }
+}
+
+fn overwrite(bytes: &mut Vec<u8>, at: usize, data: &[u8]) {
+    let end = at + data.len();
+    if bytes.len() < end {
+        bytes.resize(end, 0);
+    }
+    bytes[at..end].copy_from_slice(data);
+}
+
+fn powered_off() -> io::Error {
+    io::Error::other("the simulated disk has no power")
+}
+
+impl MemoryDisk {
+    /// An empty disk.
+    pub fn new() -> MemoryDisk {
+        MemoryDisk::default()
+    }
+
+    /// Lets the power fail after `count` more changing operations (writes, syncs, creations,
+    /// renames, removals). The one at which it fails happens in part and reports an error.
+    pub fn fail_power_after(&self, count: u64) {
+        let mut state = self.state.lock();
+        state.operations_max = Some(state.operations + count);
+    }
+
+    /// Changing operations so far.
+    pub fn operations(&self) -> u64 {
+        self.state.lock().operations
+    }
+
+    /// Cuts the power now and returns the disk as found afterwards. `random` is called for every
+    /// choice and gives any number; the same numbers give the same disk.
+    pub fn power_loss(&self, mut random: impl FnMut() -> u64) -> MemoryDisk {
+        let mut state = self.state.lock();
+        state.off = true;
+        let mut files = Vec::with_capacity(state.files.len());
+        for file in &state.files {
+            let mut bytes = file.durable.clone();
+            for (offset, data) in &file.pending {
+                // Most often all or nothing, as disks do; otherwise sector by sector.
+                let mode = random() % 4;
+                if mode == 0 {
+                    continue;
+                }
+                let mut at = *offset;
+                let end = offset + data.len();
+                while at < end {
+                    let sector_end = ((at / SECTOR_BYTES + 1) * SECTOR_BYTES).min(end);
+                    if mode == 1 || random().is_multiple_of(2) {
+                        overwrite(&mut bytes, at, &data[at - offset..sector_end - offset]);
+                    }
+                    at = sector_end;
+                }
+            }
+            files.push(FileState { current: bytes.clone(), durable: bytes, pending: Vec::new() });
+        }
+        let mut names = state.names_durable.clone();
+        for change in &state.names_pending {
+            if random().is_multiple_of(2) {
+                change.apply(&mut names);
+            }
+        }
+        let state = State { files, names: names.clone(), names_durable: names, ..State::default() };
+        MemoryDisk { state: Arc::new(Mutex::new(state)) }
+    }
+
+    /// Ends whoever uses the disk, as a kill does, and returns the disk as the next process on the
+    /// same machine finds it: all that was written can be read, nothing more is durable.
+    ///
+    /// With `writes_dropped` it is as after a failed sync: the system shows what was written since
+    /// the last sync, believes that it is on the disk, and will never write it.
+    pub fn process_end(&self, writes_dropped: bool) -> MemoryDisk {
+        let dead = State { off: true, ..State::default() };
+        let mut state = std::mem::replace(&mut *self.state.lock(), dead);
+        (state.off, state.operations, state.operations_max) = (false, 0, None);
+        if writes_dropped {
+            state.files.iter_mut().for_each(|file| file.pending.clear());
+        }
+        MemoryDisk { state: Arc::new(Mutex::new(state)) }
+    }
+
+    /// Another disk with the same files, all of them durable.
+    pub fn copy(&self) -> MemoryDisk {
+        let state = self.state.lock();
+        let durable = |file: &FileState| FileState {
+            current: file.current.clone(),
+            durable: file.current.clone(),
+            pending: Vec::new(),
+        };
+        let (files, names) = (state.files.iter().map(durable).collect(), state.names.clone());
+        let state = State { files, names: names.clone(), names_durable: names, ..State::default() };
+        MemoryDisk { state: Arc::new(Mutex::new(state)) }
+    }
+
+    /// The contents of a file as a reader sees them, if it exists.
+    pub fn contents(&self, name: &str) -> Option<Vec<u8>> {
+        let state = self.state.lock();
+        let file = *state.names.get(name)?;
+        state.files.get(file).map(|file| file.current.clone())
+    }
+
+    /// Overwrites a byte, durably, as decay would: `change` gets the old one. Returns whether the
+    /// byte exists.
+    pub fn decay(&self, name: &str, offset: usize, change: impl FnOnce(u8) -> u8) -> bool {
+        let mut state = self.state.lock();
+        let Some(&file) = state.names.get(name) else { return false };
+        let file = &mut state.files[file];
+        let (Some(current), true) = (file.current.get(offset).copied(), offset < file.durable.len()) else {
+            return false;
+        };
+        let byte = change(current);
+        file.current[offset] = byte;
+        file.durable[offset] = byte;
+        true
+    }
+}
+
+impl Disk for MemoryDisk {
+    fn list(&self) -> io::Result<Vec<(String, u64)>> {
+        let state = self.state.lock();
+        if state.off {
+            return Err(powered_off());
+        }
+        let size = |file: &usize| state.files[*file].current.len() as u64;
+        Ok(state.names.iter().map(|(name, file)| (name.clone(), size(file))).collect())
+    }
+
+    fn open(&self, name: &str) -> io::Result<Arc<dyn DiskFile>> {
+        let file = self.state.lock().find(name)?;
+        Ok(Arc::new(MemoryFile { disk: self.clone(), file }))
+    }
+
+    fn create(&self, name: &str) -> io::Result<Arc<dyn DiskFile>> {
+        let mut state = self.state.lock();
+        if state.names.contains_key(name) {
+            return Err(io::ErrorKind::AlreadyExists.into());
+        }
+        let file = state.files.len();
+        state.files.push(FileState::default());
+        state.change_names(NameChange::Set(name.to_owned(), file))?;
+        Ok(Arc::new(MemoryFile { disk: self.clone(), file }))
+    }
+
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        let mut state = self.state.lock();
+        let file = state.find(from)?;
+        state.change_names(NameChange::Rename(from.to_owned(), to.to_owned(), file))
+    }
+
+    fn remove(&self, name: &str) -> io::Result<()> {
+        let mut state = self.state.lock();
+        state.find(name)?;
+        state.change_names(NameChange::Remove(name.to_owned()))
+    }
+
+    fn sync_directory(&self) -> io::Result<()> {
+        let mut state = self.state.lock();
+        state.step()?.into_result()?;
+        state.names_durable = state.names.clone();
+        state.names_pending.clear();
+        Ok(())
+    }
+
+    fn powered_off(&self) -> bool {
+        self.state.lock().off
+    }
+}
+
+#[derive(Debug)]
+struct MemoryFile {
+    disk: MemoryDisk,
+    file: usize,
+}
+
+impl DiskFile for MemoryFile {
+    fn read_at(&self, offset: u64, into: &mut [u8]) -> io::Result<()> {
+        let state = self.disk.state.lock();
+        if state.off {
+            return Err(powered_off());
+        }
+        let start = usize::try_from(offset).map_err(io::Error::other)?;
+        let bytes = state.files[self.file].current.get(start..start + into.len());
+        into.copy_from_slice(bytes.ok_or(io::ErrorKind::UnexpectedEof)?);
+        Ok(())
+    }
+
+    fn write_at(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        let mut state = self.disk.state.lock();
+        let power = state.step()?;
+        let start = usize::try_from(offset).map_err(io::Error::other)?;
+        let file = &mut state.files[self.file];
+        overwrite(&mut file.current, start, data);
+        file.pending.push((start, data.to_vec()));
+        power.into_result()
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        let mut state = self.disk.state.lock();
+        state.step()?.into_result()?;
+        let FileState { durable, pending, .. } = &mut state.files[self.file];
+        for (offset, data) in pending.drain(..) {
+            overwrite(durable, offset, &data);
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_was_synced_surely_survives() {
+        let disk = MemoryDisk::new();
+        let file = disk.create("a").unwrap();
+        file.write_at(0, b"kept").unwrap();
+        file.sync().unwrap();
+        disk.sync_directory().unwrap();
+        file.write_at(0, b"lost").unwrap();
+        disk.create("b").unwrap();
+
+        // 0 keeps no pending write, and odd numbers keep no change of names.
+        let mut numbers = [0u64, 1].into_iter();
+        let after = disk.power_loss(|| numbers.next().unwrap());
+        assert_eq!(after.contents("a").unwrap(), b"kept");
+        assert!(after.contents("b").is_none());
+        assert!(file.sync().is_err() && disk.powered_off(), "the old machine is off");
+    }
+
+    #[test]
+    fn a_torn_write_mixes_sectors() {
+        let disk = MemoryDisk::new();
+        let file = disk.create("a").unwrap();
+        file.write_at(0, &[1; 1024]).unwrap();
+        file.sync().unwrap();
+        disk.sync_directory().unwrap();
+        file.write_at(0, &[2; 1024]).unwrap();
+        let mut numbers = [2u64, 1, 0].into_iter();
+        let bytes = disk.power_loss(|| numbers.next().unwrap()).contents("a").unwrap();
+        assert_eq!((bytes[0], bytes[511], bytes[512], bytes[1023]), (1, 1, 2, 2));
+    }
+
+    #[test]
+    fn the_power_fails_when_told() {
+        let disk = MemoryDisk::new();
+        disk.fail_power_after(1);
+        disk.create("a").unwrap();
+        assert!(disk.create("b").is_err());
+        assert!(disk.list().is_err());
+    }
+}

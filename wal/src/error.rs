@@ -1,0 +1,173 @@
+//! What can go wrong, and what to do about it.
+
+use std::fmt;
+use std::io;
+
+use crate::batch::{Done, StreamId, WalBatch};
+
+/// Why the log refused something. Except where it is said otherwise nothing was changed.
+///
+/// A failed write or sync of the log itself is not among them: after it nobody knows what the
+/// disk holds, so the process is ended.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum WalError {
+    /// A configured value is out of its range.
+    #[error("wal setting {field} is {value}, it must be between {min} and {max}")]
+    Config {
+        /// Name of the field in `WalConfig`.
+        field: &'static str,
+        /// The value given.
+        value: u64,
+        /// Smallest value accepted.
+        min: u64,
+        /// Largest value accepted.
+        max: u64,
+    },
+    /// An operation on the directory or one of its files failed.
+    #[error("wal: cannot {action} {path}: check that the disk works and the directory is writable")]
+    Io {
+        /// What was being done.
+        action: &'static str,
+        /// File or directory, relative to the log's directory where there is one.
+        path: String,
+        /// The cause.
+        #[source]
+        source: io::Error,
+    },
+    /// A file was written by a newer version. Nothing was touched.
+    #[error(
+        "wal segment {segment:016x} has format {found}, this program reads up to {supported}: \
+         start the newer version, or restore a backup made by this one"
+    )]
+    NewerFormat {
+        /// Generation of the segment.
+        segment: u64,
+        /// Format found in the file.
+        found: u32,
+        /// Newest format this program reads.
+        supported: u32,
+    },
+    /// Stored bytes fail their checksum, and it is not the torn end of an interrupted write.
+    #[error(
+        "wal segment {segment:016x} is damaged at offset {offset}: {what}; \
+         rebuild this copy from its peers or restore a backup"
+    )]
+    Corrupt {
+        /// Generation of the segment.
+        segment: u64,
+        /// Offset in bytes from the start of the segment file.
+        offset: u64,
+        /// What did not fit.
+        what: String,
+    },
+    /// A put whose number does not follow the last one of its stream.
+    #[error("wal stream {stream}: put {seq} refused, the next number is {expected}{}", if *.or_above { " or above" } else { "" })]
+    Sequence {
+        /// The stream.
+        stream: StreamId,
+        /// The number that was put.
+        seq: u64,
+        /// The number that would have been accepted.
+        expected: u64,
+        /// True when the stream is empty, so that any number from `expected` on is accepted.
+        or_above: bool,
+    },
+    /// The stream lost records to damage: it can be read and dropped, nothing else.
+    #[error("wal stream {stream} is damaged: drop the stream and rebuild it from a peer")]
+    StreamDamaged {
+        /// The stream.
+        stream: StreamId,
+    },
+    /// The first record asked for is not there: trimmed, cut, or not yet durable.
+    #[error("wal stream {stream}: record {seq} is not stored, the stream holds {held}")]
+    Missing {
+        /// The stream.
+        stream: StreamId,
+        /// The number asked for.
+        seq: u64,
+        /// What the stream holds, in words.
+        held: String,
+    },
+    /// The disk is full. The batch was not written; reads work, urgent batches still pass.
+    #[error(
+        "wal: no space for another segment of {bytes} bytes: free space on the disk, \
+         or trim streams; the log is read-only until then"
+    )]
+    NoSpace {
+        /// Size of the segment that could not be made.
+        bytes: u64,
+    },
+    /// The batch could never be accepted, however empty the queue is.
+    #[error("wal batch of {bytes} bytes is above the limit of {max}: split it")]
+    BatchTooLarge {
+        /// Encoded size of the batch.
+        bytes: usize,
+        /// Largest size accepted.
+        max: usize,
+    },
+    /// The queue is full; try again when appends under way have finished.
+    #[error("wal queue is full ({bytes} of {max} bytes): try again when appends have finished")]
+    QueueFull {
+        /// Bytes queued and under way.
+        bytes: usize,
+        /// The limit.
+        max: usize,
+    },
+    /// The log is closed or closing.
+    #[error("wal is closed: open it again")]
+    Closed,
+    /// The log could not be closed in time; its thread may still be writing.
+    #[error("wal did not close within {timeout_ms} ms: the disk is stalled, end the process")]
+    CloseTimeout {
+        /// The time that was allowed, in milliseconds.
+        timeout_ms: u64,
+    },
+}
+
+impl WalError {
+    /// True when the same call may succeed later without anybody changing the request.
+    pub fn is_retryable(&self) -> bool {
+        match self {
+            WalError::NoSpace { .. } | WalError::QueueFull { .. } | WalError::Io { .. } => true,
+            WalError::Config { .. }
+            | WalError::NewerFormat { .. }
+            | WalError::Corrupt { .. }
+            | WalError::Sequence { .. }
+            | WalError::StreamDamaged { .. }
+            | WalError::Missing { .. }
+            | WalError::BatchTooLarge { .. }
+            | WalError::Closed
+            | WalError::CloseTimeout { .. } => false,
+        }
+    }
+}
+
+/// An append that was not even queued. It hands back what was given, so that the caller can wait
+/// and try again; `done` was not called and will not be.
+pub struct WalFull {
+    /// Why: [`WalError::QueueFull`], [`WalError::BatchTooLarge`] or [`WalError::Closed`].
+    pub reason: Box<WalError>,
+    /// The batch, unchanged.
+    pub batch: WalBatch,
+    /// The callback, not called.
+    pub done: Done,
+}
+
+impl fmt::Debug for WalFull {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WalFull").field("reason", &self.reason).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Display for WalFull {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.reason.fmt(f)
+    }
+}
+
+impl std::error::Error for WalFull {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&*self.reason)
+    }
+}

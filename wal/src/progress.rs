@@ -1,0 +1,61 @@
+//! Counters from which a watchdog sees whether the disk still answers.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// What the writer has done since the log was opened. All counters only rise.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Progress {
+    /// Bytes written into segments, headers and padding included, zero-filling not.
+    pub bytes: u64,
+    /// Batches made durable.
+    pub batches: u64,
+    /// Syncs of segment files that completed.
+    pub fsyncs: u64,
+    /// When the write or sync now under way began; `None` while the writer waits for work.
+    pub outstanding_since: Option<Instant>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Counters {
+    opened: Instant,
+    bytes: AtomicU64,
+    batches: AtomicU64,
+    fsyncs: AtomicU64,
+    /// Nanoseconds after `opened`, plus one; zero for none.
+    outstanding: AtomicU64,
+}
+
+impl Counters {
+    pub(crate) fn new() -> Counters {
+        Counters {
+            opened: Instant::now(),
+            bytes: AtomicU64::new(0),
+            batches: AtomicU64::new(0),
+            fsyncs: AtomicU64::new(0),
+            outstanding: AtomicU64::new(0),
+        }
+    }
+
+    pub(crate) fn begin(&self) {
+        let nanos = u64::try_from(self.opened.elapsed().as_nanos()).unwrap_or(u64::MAX - 1);
+        self.outstanding.store(nanos + 1, Ordering::Release);
+    }
+
+    pub(crate) fn end(&self, bytes: usize, batches: u64) {
+        self.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+        self.batches.fetch_add(batches, Ordering::Relaxed);
+        self.fsyncs.fetch_add(1, Ordering::Relaxed);
+        self.outstanding.store(0, Ordering::Release);
+    }
+
+    pub(crate) fn read(&self) -> Progress {
+        let outstanding = self.outstanding.load(Ordering::Acquire);
+        Progress {
+            bytes: self.bytes.load(Ordering::Relaxed),
+            batches: self.batches.load(Ordering::Relaxed),
+            fsyncs: self.fsyncs.load(Ordering::Relaxed),
+            outstanding_since: outstanding.checked_sub(1).map(|nanos| self.opened + Duration::from_nanos(nanos)),
+        }
+    }
+}

@@ -1,0 +1,177 @@
+//! The bounded queue between callers and the writer thread.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use parking_lot::{Condvar, Mutex};
+
+use crate::batch::{Done, WalBatch};
+use crate::error::{WalError, WalFull};
+
+#[derive(Default)]
+pub(crate) struct Queue {
+    state: Mutex<State>,
+    work: Condvar,
+    idle: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    items: VecDeque<Item>,
+    /// Bytes queued and bytes taken whose writing is not finished.
+    bytes: usize,
+    /// Marks to write with the next group; one number per stream at most.
+    trims: BTreeMap<u64, u64>,
+    /// The trims are worth a write of their own.
+    trims_wanted: bool,
+    closing: bool,
+    finished: bool,
+}
+
+pub(crate) struct Item {
+    pub(crate) batch: WalBatch,
+    pub(crate) done: Done,
+}
+
+/// What the writer takes at once.
+pub(crate) struct Turn {
+    pub(crate) items: Vec<Item>,
+    pub(crate) trims: BTreeMap<u64, u64>,
+}
+
+impl Queue {
+    pub(crate) fn push(
+        &self,
+        batch: WalBatch,
+        done: Done,
+        batch_bytes_max: usize,
+        queue_bytes_max: usize,
+    ) -> Result<(), WalFull> {
+        let bytes = batch.bytes();
+        let refuse = |reason, batch, done| Err(WalFull { reason: Box::new(reason), batch, done });
+        if bytes > batch_bytes_max {
+            let reason = WalError::BatchTooLarge { bytes, max: batch_bytes_max };
+            return refuse(reason, batch, done);
+        }
+        let mut state = self.state.lock();
+        if state.closing {
+            return refuse(WalError::Closed, batch, done);
+        }
+        if state.bytes + bytes > queue_bytes_max {
+            let reason = WalError::QueueFull { bytes: state.bytes, max: queue_bytes_max };
+            return refuse(reason, batch, done);
+        }
+        state.bytes += bytes;
+        state.items.push_back(Item { batch, done });
+        let first = state.items.len() == 1;
+        drop(state);
+        if first {
+            self.work.notify_one();
+        }
+        Ok(())
+    }
+
+    /// Notes a trim; `wanted` asks for it to be written even when nothing else is.
+    pub(crate) fn trim(&self, stream: u64, floor: u64, wanted: bool) {
+        let mut state = self.state.lock();
+        let mark = state.trims.entry(stream).or_default();
+        *mark = floor.max(*mark);
+        state.trims_wanted |= wanted;
+        drop(state);
+        if wanted {
+            self.work.notify_one();
+        }
+    }
+
+    /// Keeps a waiting trim from reaching records that will be put after a cut or drop.
+    pub(crate) fn limit_trim(&self, stream: u64, floor_max: u64) {
+        let mut state = self.state.lock();
+        if let Some(mark) = state.trims.get_mut(&stream) {
+            *mark = floor_max.min(*mark);
+            if *mark == 0 {
+                state.trims.remove(&stream);
+            }
+        }
+    }
+
+    /// Gives back trims that could not be written; they wait for the next group.
+    pub(crate) fn return_trims(&self, trims: BTreeMap<u64, u64>) {
+        let mut state = self.state.lock();
+        for (stream, floor) in trims {
+            let mark = state.trims.entry(stream).or_default();
+            *mark = floor.max(*mark);
+        }
+    }
+
+    /// Waits for work and takes up to `bytes_max` of it, one item at least. `None` once the queue
+    /// is closing and drained.
+    pub(crate) fn take(&self, bytes_max: usize) -> Option<Turn> {
+        let mut state = self.state.lock();
+        loop {
+            let trims_due = !state.trims.is_empty() && (state.trims_wanted || state.closing);
+            if !state.items.is_empty() || trims_due {
+                break;
+            }
+            if state.closing {
+                return None;
+            }
+            self.work.wait(&mut state);
+        }
+        let mut bytes = 0;
+        let mut items = Vec::with_capacity(state.items.len().min(4096));
+        while let Some(item) = state.items.front() {
+            bytes += item.batch.bytes();
+            if !items.is_empty() && bytes > bytes_max {
+                break;
+            }
+            items.extend(state.items.pop_front());
+        }
+        state.trims_wanted = false;
+        Some(Turn { items, trims: std::mem::take(&mut state.trims) })
+    }
+
+    pub(crate) fn release(&self, bytes: usize) {
+        let mut state = self.state.lock();
+        state.bytes = state.bytes.saturating_sub(bytes);
+    }
+
+    /// Takes no more appends; the writer ends after what is queued.
+    pub(crate) fn close(&self) {
+        self.state.lock().closing = true;
+        self.work.notify_one();
+    }
+
+    /// The writer's last call: returns what it will never write.
+    pub(crate) fn finish(&self) -> Vec<Item> {
+        let mut state = self.state.lock();
+        state.closing = true;
+        state.finished = true;
+        let items = state.items.drain(..).collect();
+        drop(state);
+        self.idle.notify_all();
+        items
+    }
+
+    /// Waits until the writer has ended; false when that takes longer than `timeout`.
+    pub(crate) fn wait_finished(&self, timeout: std::time::Duration) -> bool {
+        let mut state = self.state.lock();
+        self.idle.wait_while_for(&mut state, |state| !state.finished, timeout);
+        state.finished
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_waiting_trim_is_limited_by_a_cut_and_forgotten_by_a_drop() {
+        let queue = Queue::default();
+        queue.trim(1, 50, true);
+        queue.trim(1, 40, true);
+        queue.trim(2, 9, true);
+        queue.limit_trim(1, 20);
+        queue.limit_trim(2, 0);
+        let turn = queue.take(100).unwrap();
+        assert_eq!(turn.trims, BTreeMap::from([(1, 20)]));
+    }
+}

@@ -1,0 +1,306 @@
+//! Reads the directory at start-up and makes the end of the log durable.
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::Arc;
+
+use crate::config::WalConfig;
+use crate::disk::{Disk, DiskFile};
+use crate::error::WalError;
+use crate::format::{
+    FORMAT, FRAME_HEADER_BYTES, Frame, HeaderError, SEGMENT_HEADER_BYTES, SegmentHeader, peek_frame, read_frame,
+};
+use crate::index::{Index, SegmentEntry};
+use crate::replay::{Damage, Replay};
+use crate::segment::{Active, parse_segment_name, parse_spare_name};
+use crate::spare::Spare;
+
+/// What was found.
+#[derive(Debug)]
+pub(crate) struct Found {
+    pub(crate) index: Index,
+    pub(crate) damages: Vec<Damage>,
+    /// No snapshot follows the last damage.
+    pub(crate) unsettled: bool,
+    pub(crate) torn_bytes_cut: u64,
+    /// The segment to go on in; `None` for an empty directory, or when its header is damaged.
+    pub(crate) active: Option<Active>,
+    /// Generation of the next segment.
+    pub(crate) generation_next: u64,
+    pub(crate) spares: VecDeque<Spare>,
+    pub(crate) spare_id_next: u64,
+}
+
+struct SegmentFile {
+    generation: u64,
+    name: String,
+    file: Arc<dyn DiskFile>,
+    size: u64,
+    header: Result<SegmentHeader, &'static str>,
+}
+
+/// Where the newest segment ends.
+#[derive(Debug, Clone, Copy, Default)]
+struct End {
+    /// Offset of the next frame.
+    end: usize,
+    /// Where the last write began, of which it is unknown whether it was synced.
+    group: usize,
+    /// Where the leftovers of a torn write end.
+    torn_end: usize,
+    torn_bytes: u64,
+    /// Checksum of the last frame.
+    chain: u32,
+}
+
+pub(crate) fn recover(disk: &dyn Disk, config: &WalConfig) -> Result<Found, WalError> {
+    let (segments, spare_files, spare_id_next) = list(disk)?;
+    let mut replay = Replay::default();
+    let mut end = End::default();
+    for (at, segment) in segments.iter().enumerate() {
+        if let Some(before) = at.checked_sub(1).and_then(|before| segments.get(before))
+            && before.generation + 1 != segment.generation
+        {
+            let (first, last) = (before.generation + 1, segment.generation - 1);
+            let what = format!("segments {first:016x} to {last:016x} are missing");
+            replay.damage_unknown(first, 0, what);
+        }
+        end = replay_segment(&mut replay, segment, segments.get(at + 1))?;
+    }
+    let unsettled = replay.unsettled;
+    let (index, damages) = replay.finish();
+    if config.refuse_damage {
+        refuse(&index, &damages)?;
+    }
+
+    let generation_next = segments.last().map_or(1, |segment| segment.generation + 1);
+    let mut active = None;
+    let mut torn_bytes_cut = 0;
+    if let Some(segment) = segments.last()
+        && let Ok(header) = segment.header
+    {
+        secure(disk, segment, end)?;
+        torn_bytes_cut = end.torn_bytes;
+        active = Some(Active { header, file: segment.file.clone(), end: end.end as u32, chain: end.chain });
+    }
+    let spares = take_spares(disk, config, spare_files)?;
+    Ok(Found { index, damages, unsettled, torn_bytes_cut, active, generation_next, spares, spare_id_next })
+}
+
+type Listed = (Vec<SegmentFile>, Vec<(String, u64)>, u64);
+
+fn list(disk: &dyn Disk) -> Result<Listed, WalError> {
+    let mut segments = Vec::new();
+    let mut spares = Vec::new();
+    let mut spare_id_next = 0;
+    for (name, size) in disk.list().map_err(failed("list", "the log directory"))? {
+        if let Some(generation) = parse_segment_name(&name) {
+            segments.push(open_segment(disk, generation, name, size)?);
+        } else if let Some(id) = parse_spare_name(&name) {
+            spare_id_next = spare_id_next.max(id.saturating_add(1));
+            spares.push((name, size));
+        }
+    }
+    segments.sort_unstable_by_key(|segment| segment.generation);
+    spares.sort_unstable();
+    Ok((segments, spares, spare_id_next))
+}
+
+fn open_segment(disk: &dyn Disk, generation: u64, name: String, size: u64) -> Result<SegmentFile, WalError> {
+    let file = disk.open(&name).map_err(failed("open", &name))?;
+    let mut start = vec![0u8; SEGMENT_HEADER_BYTES.min(usize::try_from(size).unwrap_or(0))];
+    file.read_at(0, &mut start).map_err(failed("read", &name))?;
+    let header = match SegmentHeader::decode(&start) {
+        Ok(header) if header.generation == generation => Ok(header),
+        Ok(_) => Err("the header names another generation than the file"),
+        Err(HeaderError::Bad(what)) => Err(what),
+        Err(HeaderError::Newer(found)) => {
+            return Err(WalError::NewerFormat { segment: generation, found, supported: FORMAT });
+        }
+    };
+    Ok(SegmentFile { generation, name, file, size, header })
+}
+
+fn replay_segment(replay: &mut Replay, segment: &SegmentFile, next: Option<&SegmentFile>) -> Result<End, WalError> {
+    let generation = segment.generation;
+    let entry = SegmentEntry { file: segment.file.clone(), size: segment.size, live: 0 };
+    replay.index.segments.insert(generation, entry);
+    let header = match segment.header {
+        Ok(header) => header,
+        Err(what) => {
+            replay.damage_unknown(generation, 0, what.to_owned());
+            return Ok(End::default());
+        }
+    };
+    let mut bytes = vec![0u8; usize::try_from(segment.size.min(header.size)).unwrap_or(0)];
+    segment.file.read_at(0, &mut bytes).map_err(failed("read", &segment.name))?;
+    // The next segment tells which batch was the last one here; what may lie behind it is of no
+    // interest.
+    let batch_last = next
+        .filter(|next| next.generation == generation + 1)
+        .and_then(|next| next.header.ok())
+        .map(|next| next.base_batch);
+
+    let mut scan = Scan { bytes: &bytes, header, newest: next.is_none() };
+    let end = scan.run(replay, batch_last);
+    if let Some(batch) = batch_last
+        && replay.index.batch < batch
+    {
+        let what = format!("batches {} to {batch} are missing", replay.index.batch.saturating_add(1));
+        replay.damage_unknown(generation, end.end as u64, what);
+        replay.index.batch = batch;
+    }
+    Ok(end)
+}
+
+struct Scan<'a> {
+    bytes: &'a [u8],
+    header: SegmentHeader,
+    newest: bool,
+}
+
+impl Scan<'_> {
+    fn run(&mut self, replay: &mut Replay, batch_last: Option<u64>) -> End {
+        let generation = self.header.generation;
+        let mut at = SEGMENT_HEADER_BYTES;
+        let mut end = End { end: at, group: at, ..End::default() };
+        let mut damage_told = false;
+        replay.index.batch = replay.index.batch.max(self.header.base_batch);
+        loop {
+            if batch_last == Some(replay.index.batch) && at > SEGMENT_HEADER_BYTES {
+                return end;
+            }
+            let chain = (!damage_told).then_some(end.chain);
+            let Some((frame, crc)) = self.frame(replay, at, chain) else {
+                let after = self.frames_after(at);
+                let torn = after.iter().all(|(_, frame)| frame.group as usize <= at);
+                let Some((next, _)) = after.first().filter(|_| !(self.newest && torn)) else {
+                    if at == SEGMENT_HEADER_BYTES {
+                        // The snapshot was durable before the segment got its name.
+                        replay.damage_snapshot(generation, at as u64);
+                    }
+                    return self.finish(end, at, &after);
+                };
+                self.tell_damage(replay, at, *next);
+                damage_told = true;
+                at = *next;
+                continue;
+            };
+            let payload = at + FRAME_HEADER_BYTES;
+            let payload = &self.bytes[payload..payload + frame.payload_bytes];
+            if frame.snapshot {
+                replay.snapshot(generation, at, frame, payload);
+            } else {
+                if frame.batch != replay.index.batch.saturating_add(1) && !damage_told {
+                    let what =
+                        format!("batches {} to {} are missing", replay.index.batch.saturating_add(1), frame.batch - 1);
+                    replay.damage_unknown(generation, at as u64, what);
+                }
+                replay.batch(generation, at, frame, payload);
+            }
+            damage_told = false;
+            at += frame.bytes();
+            end = End { end: at, group: frame.group as usize, chain: crc, ..End::default() };
+        }
+    }
+
+    /// The frame at `at`, unless it repeats what is known: then it is a leftover.
+    /// Directly after damage nothing is known of the frame before.
+    fn frame(&self, replay: &Replay, at: usize, chain: Option<u32>) -> Option<(Frame, u32)> {
+        let (frame, crc) = read_frame(self.bytes, at, &self.header)?;
+        let expected = if frame.snapshot { at == SEGMENT_HEADER_BYTES } else { frame.batch > replay.index.batch };
+        let continues = chain.is_none_or(|chain| chain == frame.chain);
+        (expected && continues && frame.group as usize <= at).then_some((frame, crc))
+    }
+
+    /// All whole frames behind a place where there is none.
+    fn frames_after(&self, at: usize) -> Vec<(usize, Frame)> {
+        let mut found = Vec::new();
+        let mut at = at + 8;
+        while at + FRAME_HEADER_BYTES <= self.bytes.len() {
+            match read_frame(self.bytes, at, &self.header) {
+                Some((frame, _)) => {
+                    found.push((at, frame));
+                    at += frame.bytes();
+                }
+                None => at += 8,
+            }
+        }
+        found
+    }
+
+    fn tell_damage(&self, replay: &mut Replay, at: usize, next: usize) {
+        let generation = self.header.generation;
+        // Trust the broken frame's own length only where the next frame begins just there.
+        let frame = peek_frame(self.bytes, at, generation)
+            .filter(|frame| at + frame.bytes() == next)
+            .filter(|frame| frame.snapshot || frame.batch == replay.index.batch.saturating_add(1));
+        match frame {
+            Some(frame) => {
+                let payload = at + FRAME_HEADER_BYTES;
+                let payload = &self.bytes[payload..payload + frame.payload_bytes];
+                replay.damage_frame(generation, at as u64, frame, payload);
+            }
+            None => {
+                let what = format!("{} bytes hold no whole batch", next - at);
+                replay.damage_unknown(generation, at as u64, what);
+            }
+        }
+    }
+
+    fn finish(&self, end: End, at: usize, after: &[(usize, Frame)]) -> End {
+        let partial = peek_frame(self.bytes, at, self.header.generation).map_or(at, |frame| at + frame.bytes());
+        let whole = after.last().map_or(at, |(at, frame)| at + frame.bytes());
+        let torn_end = partial.max(whole);
+        End { end: at, torn_end, torn_bytes: (torn_end - at) as u64, ..end }
+    }
+}
+
+fn refuse(index: &Index, damages: &[Damage]) -> Result<(), WalError> {
+    if let Some(damage) = damages.first() {
+        let (segment, offset, what) = (damage.segment, damage.offset, damage.what.clone());
+        return Err(WalError::Corrupt { segment, offset, what });
+    }
+    let frozen = index.streams.iter().filter(|(_, entry)| entry.tail.frozen);
+    if let Some(stream) = frozen.map(|(stream, _)| *stream).min() {
+        let segment = index.segments.first_key_value().map_or(0, |(segment, _)| *segment);
+        let what = format!("stream {stream} was found damaged earlier");
+        return Err(WalError::Corrupt { segment, offset: SEGMENT_HEADER_BYTES as u64, what });
+    }
+    Ok(())
+}
+
+/// Makes durable what was found. Bytes that survived the end of a process in the page cache need
+/// not be on the disk, and after a failed sync the system may believe that they are: so the last
+/// write is written again. Everything before it was synced before it began.
+fn secure(disk: &dyn Disk, segment: &SegmentFile, end: End) -> Result<(), WalError> {
+    let mut last = vec![0u8; end.end - end.group];
+    let file = &segment.file;
+    file.read_at(end.group as u64, &mut last).map_err(failed("read", &segment.name))?;
+    // Whole frames behind the cut would come back to life after the next write.
+    last.resize(last.len() + end.torn_end.saturating_sub(end.end), 0);
+    if !last.is_empty() {
+        file.write_at(end.group as u64, &last).map_err(failed("write", &segment.name))?;
+    }
+    file.sync().map_err(failed("sync", &segment.name))?;
+    disk.sync_directory().map_err(failed("sync", "the log directory"))
+}
+
+fn take_spares(disk: &dyn Disk, config: &WalConfig, files: Vec<(String, u64)>) -> Result<VecDeque<Spare>, WalError> {
+    let mut spares = VecDeque::new();
+    for (name, size) in files {
+        if size == config.segment_bytes && spares.len() <= config.spare_segments {
+            let file = disk.open(&name).map_err(failed("open", &name))?;
+            spares.push_back(Spare { name, file });
+        } else {
+            // Half made, of another size, or one too many.
+            disk.remove(&name).map_err(failed("remove", &name))?;
+        }
+    }
+    Ok(spares)
+}
+
+fn failed(action: &'static str, path: &str) -> impl FnOnce(io::Error) -> WalError {
+    let path = path.to_owned();
+    move |source| WalError::Io { action, path, source }
+}

@@ -1,0 +1,139 @@
+//! Segment files: their names, and how one comes into use.
+
+use std::hash::{BuildHasher, Hasher};
+use std::io;
+use std::sync::Arc;
+
+use crate::disk::{Disk, DiskFile};
+use crate::error::WalError;
+use crate::format::{FRAME_HEADER_BYTES, Frame, SEGMENT_HEADER_BYTES, SegmentHeader, padded, seal_frame};
+use crate::index::Index;
+use crate::spare::SparePool;
+
+/// The segment that is being written.
+#[derive(Debug)]
+pub(crate) struct Active {
+    pub(crate) header: SegmentHeader,
+    pub(crate) file: Arc<dyn DiskFile>,
+    /// Offset of the next frame.
+    pub(crate) end: u32,
+    /// Checksum of the last frame.
+    pub(crate) chain: u32,
+}
+
+impl Active {
+    pub(crate) fn fits(&self, bytes: usize) -> bool {
+        u64::from(self.end) + bytes as u64 <= self.header.size
+    }
+}
+
+pub(crate) fn segment_name(generation: u64) -> String {
+    format!("wal-{generation:016x}.seg")
+}
+
+pub(crate) fn spare_name(id: u64) -> String {
+    format!("spare-{id:016x}.free")
+}
+
+pub(crate) fn parse_segment_name(name: &str) -> Option<u64> {
+    parse_name(name, "wal-", ".seg")
+}
+
+pub(crate) fn parse_spare_name(name: &str) -> Option<u64> {
+    parse_name(name, "spare-", ".free")
+}
+
+fn parse_name(name: &str, prefix: &str, suffix: &str) -> Option<u64> {
+    let digits = name.strip_prefix(prefix)?.strip_suffix(suffix)?;
+    let number = u64::from_str_radix(digits, 16).ok()?;
+    // Counting up from one never gets beyond half of the numbers: the rest is not ours.
+    (digits.len() == 16 && number <= u64::MAX / 2).then_some(number)
+}
+
+/// Why no new segment came into use.
+#[derive(Debug)]
+pub(crate) enum ActivateError {
+    /// Nothing happened; the caller may go on with what it has.
+    Refused(WalError),
+    /// A write or sync failed half-way.
+    Fatal(&'static str, io::Error),
+}
+
+/// The beginning of a segment, not yet sealed: what the log says up to there.
+pub(crate) struct Beginning {
+    buffer: Vec<u8>,
+    batch: u64,
+}
+
+impl Beginning {
+    /// Copies what is needed out of `index`, in which everything must be durable.
+    pub(crate) fn new(index: &Index) -> Beginning {
+        let mut buffer = vec![0u8; SEGMENT_HEADER_BYTES + FRAME_HEADER_BYTES];
+        index.encode_snapshot(&mut buffer);
+        Beginning { buffer, batch: index.batch }
+    }
+}
+
+/// Puts a segment into use that has room for `need` bytes of frames. Header and snapshot are
+/// durable before the file gets its name, so a named segment always has both; and the name is
+/// durable before this returns, so before any frame is written.
+pub(crate) fn activate(
+    disk: &dyn Disk,
+    pool: &SparePool,
+    beginning: Beginning,
+    generation: u64,
+    need: usize,
+    urgent: bool,
+) -> Result<Active, ActivateError> {
+    let start = SEGMENT_HEADER_BYTES;
+    let Beginning { mut buffer, batch } = beginning;
+    let payload_bytes = buffer.len() - start - FRAME_HEADER_BYTES;
+
+    let least = (start + padded(buffer.len() - start) + need) as u64;
+    let (spare, size) = if least <= pool.segment_bytes() {
+        (pool.take(urgent).map_err(ActivateError::Refused)?, pool.segment_bytes())
+    } else {
+        let size = least.saturating_add(pool.segment_bytes());
+        if size > u64::from(u32::MAX) {
+            let (bytes, max) = (need, (u32::MAX as usize).saturating_sub(buffer.len()));
+            return Err(ActivateError::Refused(WalError::BatchTooLarge { bytes, max }));
+        }
+        (pool.make_large(size).map_err(ActivateError::Refused)?, size)
+    };
+
+    let header = SegmentHeader { generation, salt: salt(), base_batch: batch, size };
+    buffer[..start].copy_from_slice(&header.encode());
+    let frame = Frame { snapshot: true, payload_bytes, group: start as u32, batch, chain: 0 };
+    let chain = seal_frame(&mut buffer, start, start as u32, frame, &header);
+
+    let fatal = |action| move |error| ActivateError::Fatal(action, error);
+    spare.file.write_at(0, &buffer).map_err(fatal("write the header of a new segment"))?;
+    spare.file.sync().map_err(fatal("sync the header of a new segment"))?;
+    disk.rename(&spare.name, &segment_name(generation)).map_err(fatal("name a new segment"))?;
+    disk.sync_directory().map_err(fatal("sync the directory"))?;
+    Ok(Active { header, file: spare.file, end: buffer.len() as u32, chain })
+}
+
+/// Any number that two segments of one generation hardly share: the standard library seeds its
+/// hashers at random.
+fn salt() -> u64 {
+    let mut hasher = std::collections::hash_map::RandomState::new().build_hasher();
+    hasher.write_u32(std::process::id());
+    hasher.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_round_trip_and_foreign_names_are_not_ours() {
+        assert_eq!(parse_segment_name(&segment_name(0xabc)), Some(0xabc));
+        assert_eq!(parse_spare_name(&spare_name(7)), Some(7));
+        for name in
+            ["wal-1.seg", "wal-000000000000000g.seg", "wal-0000000000000001.seg~", "wal-ffffffffffffffff.seg", "x"]
+        {
+            assert_eq!(parse_segment_name(name), None, "{name}");
+        }
+    }
+}

@@ -1,0 +1,348 @@
+//! The handle that callers hold.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::mpsc;
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use bytes::Bytes;
+use parking_lot::{Mutex, RwLock};
+
+use crate::batch::{Done, StreamId, WalBatch};
+use crate::config::WalConfig;
+use crate::disk::{Disk, RealDisk};
+use crate::error::{WalError, WalFull};
+use crate::format::SEGMENT_HEADER_BYTES;
+use crate::index::SegmentEntry;
+use crate::progress::{Counters, Progress};
+use crate::queue::Queue;
+use crate::read::{Plan, Record};
+use crate::recover::{Found, recover};
+use crate::report::{Bounds, Pinned, Recovered, StreamState};
+use crate::segment::{ActivateError, Active, Beginning, activate};
+use crate::spare::SparePool;
+use crate::writer::{Shared, Writer, retire};
+
+/// A write-ahead log shared by many streams. Clones are handles to one log; when the last is
+/// dropped the log is drained and closed as by [`close`](Wal::close), waiting without limit.
+#[derive(Clone)]
+pub struct Wal {
+    handle: Arc<Handle>,
+}
+
+struct Handle {
+    shared: Arc<Shared>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+impl std::fmt::Debug for Wal {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Wal").field("progress", &self.progress()).finish_non_exhaustive()
+    }
+}
+
+impl Wal {
+    /// Opens the log in `dir`, creating both when they do not exist, and makes what it finds
+    /// durable before returning it. Nobody else may have the directory open: locking it is the
+    /// caller's business.
+    ///
+    /// # Errors
+    /// [`WalError::Config`]; [`WalError::Io`]; [`WalError::NewerFormat`] and, where the
+    /// configuration says so, [`WalError::Corrupt`], both without any change to the directory;
+    /// [`WalError::NoSpace`] when not even one segment can be made.
+    pub fn open(dir: &Path, config: WalConfig) -> Result<(Wal, Recovered), WalError> {
+        config.check()?;
+        let disk = RealDisk::open(dir).map_err(|source| {
+            let path = dir.display().to_string();
+            WalError::Io { action: "open the log directory", path, source }
+        })?;
+        Wal::open_on(Arc::new(disk), config)
+    }
+
+    /// Like [`open`](Wal::open), on any [`Disk`].
+    ///
+    /// # Errors
+    /// As [`open`](Wal::open).
+    pub fn open_on(disk: Arc<dyn Disk>, config: WalConfig) -> Result<(Wal, Recovered), WalError> {
+        config.check()?;
+        let mut found = recover(&*disk, &config)?;
+        let spares = std::mem::take(&mut found.spares);
+        let (bytes, count) = (config.segment_bytes, config.spare_segments);
+        let pool = SparePool::new(disk.clone(), bytes, count, spares, found.spare_id_next);
+        let shared = Arc::new(Shared {
+            disk,
+            pool,
+            config,
+            index: RwLock::new(std::mem::take(&mut found.index)),
+            queue: Queue::default(),
+            counters: Counters::new(),
+        });
+        let wal = Wal { handle: Arc::new(Handle { shared: shared.clone(), threads: Mutex::default() }) };
+        // From here on dropping `wal` stops what was started.
+        wal.spawn("wal-spare", || {
+            let shared = shared.clone();
+            move || shared.pool.run()
+        })?;
+        let active = wal.first_segment(&mut found)?;
+        let recovered = wal.recovered(&found);
+        wal.spawn("wal-writer", || {
+            let writer = Writer::new(shared.clone(), active);
+            move || writer.run()
+        })?;
+        Ok((wal, recovered))
+    }
+
+    fn spawn<F: FnOnce() + Send + 'static>(&self, name: &str, body: impl FnOnce() -> F) -> Result<(), WalError> {
+        let body = body();
+        let guarded = move || {
+            if std::panic::catch_unwind(std::panic::AssertUnwindSafe(body)).is_err() {
+                // Callers would wait for ever on a log whose thread is gone.
+                tracing::error!("a log thread or a callback on it panicked: ending the process");
+                std::process::abort();
+            }
+        };
+        let thread = thread::Builder::new().name(name.to_owned()).spawn(guarded);
+        let thread = thread.map_err(|source| WalError::Io {
+            action: "start a thread for",
+            path: "the log".to_owned(),
+            source,
+        })?;
+        self.handle.threads.lock().push(thread);
+        Ok(())
+    }
+
+    /// The segment to write to: the last one found, unless there is none or there was damage. A
+    /// new one begins with a snapshot, which settles for the next start what was damaged.
+    fn first_segment(&self, found: &mut Found) -> Result<Active, WalError> {
+        let shared = &self.handle.shared;
+        let found_active = found.active.take();
+        if let (Some(active), false) = (&found_active, found.unsettled) {
+            return Ok(Active {
+                header: active.header,
+                file: active.file.clone(),
+                end: active.end,
+                chain: active.chain,
+            });
+        }
+        let beginning = Beginning::new(&shared.index.read());
+        let (disk, pool) = (&*shared.disk, &shared.pool);
+        let generation = found.generation_next;
+        match (activate(disk, pool, beginning, generation, 0, true), found_active) {
+            (Ok(active), _) => {
+                let (file, size) = (active.file.clone(), active.header.size);
+                let entry = SegmentEntry { file, size, live: 0 };
+                let mut index = shared.index.write();
+                index.segments.insert(generation, entry);
+                let unneeded = index.take_unneeded();
+                drop(index);
+                for (generation, segment) in unneeded {
+                    retire(disk, pool, generation, segment).map_err(|source| {
+                        let path = crate::segment::segment_name(generation);
+                        WalError::Io { action: "retire", path, source }
+                    })?;
+                }
+                Ok(active)
+            }
+            // Without room for a new one, one that lost its snapshot must not be used.
+            (Err(ActivateError::Refused(error)), Some(active)) if active.end as usize > SEGMENT_HEADER_BYTES => {
+                tracing::warn!(%error, "going on in a damaged log segment");
+                Ok(active)
+            }
+            (Err(ActivateError::Refused(error)), _) => Err(error),
+            (Err(ActivateError::Fatal(action, source)), _) => {
+                Err(WalError::Io { action, path: "in the log directory".to_owned(), source })
+            }
+        }
+    }
+
+    fn recovered(&self, found: &Found) -> Recovered {
+        let index = self.handle.shared.index.read();
+        let streams = index.streams.iter().map(|(stream, entry)| {
+            let state = StreamState {
+                bounds: bounds_of(entry),
+                seq_min: entry.tail.floor,
+                metas: entry.metas.clone(),
+                damaged: entry.tail.frozen,
+            };
+            (StreamId(*stream), state)
+        });
+        Recovered { streams: streams.collect(), damaged: found.damages.clone(), torn_bytes_cut: found.torn_bytes_cut }
+    }
+
+    /// Queues a batch and returns at once. `done` runs on the writer thread, in the order of the
+    /// appends, once the batch is durable or with the reason why it was not written:
+    /// [`WalError::Sequence`], [`WalError::StreamDamaged`], [`WalError::NoSpace`],
+    /// [`WalError::Closed`].
+    ///
+    /// # Errors
+    /// [`WalFull`] when the queue is full, the batch too large or the log closed; it returns the
+    /// batch and `done`, which is not called.
+    pub fn append(&self, batch: WalBatch, done: Done) -> Result<(), WalFull> {
+        let shared = &self.handle.shared;
+        let config = &shared.config;
+        shared.queue.push(batch, done, config.batch_bytes_max(), config.queue_bytes_max)
+    }
+
+    /// Appends and waits until the batch is durable. Not from a callback, and not from a thread
+    /// that others wait for.
+    ///
+    /// # Errors
+    /// Everything that [`append`](Wal::append) returns or hands to its callback.
+    pub fn append_wait(&self, batch: WalBatch) -> Result<(), WalError> {
+        let (sender, receiver) = mpsc::sync_channel(1);
+        let done: Done = Box::new(move |result| drop(sender.send(result)));
+        self.append(batch, done).map_err(|full| *full.reason)?;
+        receiver.recv().unwrap_or(Err(WalError::Closed))
+    }
+
+    /// Durable records in order without a gap, from `from_seq` on. Up to `bytes_max` bytes of
+    /// them, overhead of 40 bytes a record included, but at least one if it is there; none when
+    /// `from_seq` lies beyond the last or the stream does not exist. Each is checked against its
+    /// checksum. The data of one call may share memory.
+    ///
+    /// # Errors
+    /// [`WalError::Missing`] when `from_seq` was trimmed or cut away; [`WalError::Corrupt`];
+    /// [`WalError::Io`].
+    pub fn read(&self, stream: StreamId, from_seq: u64, bytes_max: usize) -> Result<Vec<Record>, WalError> {
+        let plan = Plan::new(&self.handle.shared.index.read(), stream, from_seq, bytes_max)?;
+        plan.fetch()
+    }
+
+    /// Lets the log forget the stream's durable records up to and including `upto_seq`; numbers
+    /// beyond the last durable one mean that one. Readers see it at once. It is written with a
+    /// later batch, so after a crash trimmed records may be back; a segment is reused once no
+    /// record in it, nor in an older segment, is held.
+    pub fn trim(&self, stream: StreamId, upto_seq: u64) {
+        let shared = &self.handle.shared;
+        let mut index = shared.index.write();
+        let Some(entry) = index.streams.get_mut(&stream.0) else { return };
+        if entry.tail.is_empty() {
+            return;
+        }
+        let floor = upto_seq.saturating_add(1).min(entry.tail.next);
+        if floor <= entry.tail.first.max(entry.hidden) {
+            return;
+        }
+        entry.hidden = floor;
+        // Worth a write of its own only where a segment may come free.
+        let wanted = index.segments.len() > 1;
+        // Noted under the lock: a cut or drop that is published later limits it.
+        shared.queue.trim(stream.0, floor, wanted);
+    }
+
+    /// First and last durable record of the stream; `None` when it holds none.
+    pub fn bounds(&self, stream: StreamId) -> Option<Bounds> {
+        self.handle.shared.index.read().streams.get(&stream.0).and_then(bounds_of)
+    }
+
+    /// The durable value of one of the stream's metas.
+    pub fn meta(&self, stream: StreamId, key: u32) -> Option<Bytes> {
+        self.handle.shared.index.read().streams.get(&stream.0)?.metas.get(&key).cloned()
+    }
+
+    /// All streams that exist, in order.
+    pub fn streams(&self) -> Vec<StreamId> {
+        let mut streams: Vec<_> =
+            self.handle.shared.index.read().streams.keys().map(|stream| StreamId(*stream)).collect();
+        streams.sort_unstable();
+        streams
+    }
+
+    /// Counters for a watchdog; costs a few loads.
+    pub fn progress(&self) -> Progress {
+        self.handle.shared.counters.read()
+    }
+
+    /// True while the disk has no room and only urgent batches are written. Ends by itself when
+    /// space returns, or after enough was trimmed.
+    pub fn read_only(&self) -> bool {
+        self.handle.shared.pool.read_only()
+    }
+
+    /// Bytes of all files of the log, spare ones included.
+    pub fn disk_bytes(&self) -> u64 {
+        let shared = &self.handle.shared;
+        let segments: u64 = shared.index.read().segments.values().map(|s| s.size).sum();
+        segments + shared.pool.bytes()
+    }
+
+    /// What keeps the log from shrinking; `None` while it consists of one segment. Looks at every
+    /// stream.
+    pub fn oldest_pinned(&self) -> Option<Pinned> {
+        let index = self.handle.shared.index.read();
+        let oldest = *index.segments.first_key_value()?.0;
+        if index.segments.len() < 2 {
+            return None;
+        }
+        let newest = *index.segments.last_key_value()?.0;
+        let mut streams = Vec::new();
+        let mut next = newest;
+        for (stream, entry) in &index.streams {
+            // What is trimmed but not yet written pins nothing for long.
+            let hidden = entry.hidden.saturating_sub(entry.base);
+            let skip = usize::try_from(hidden).unwrap_or(usize::MAX);
+            match entry.entries.get(skip).map(|location| location.segment) {
+                Some(segment) if segment == oldest => streams.push(StreamId(*stream)),
+                Some(segment) => next = next.min(segment),
+                None => {}
+            }
+        }
+        streams.sort_unstable();
+        let freed = index.segments.range(oldest..next).map(|(_, segment)| segment.size);
+        Some(Pinned { streams, segment: oldest, bytes: freed.sum() })
+    }
+
+    /// Takes no more appends, writes what is queued, and ends the threads.
+    ///
+    /// # Errors
+    /// [`WalError::CloseTimeout`] when that takes longer than `timeout`; the threads then end
+    /// whenever the disk lets them.
+    pub fn close(self, timeout: Duration) -> Result<(), WalError> {
+        let shared = &self.handle.shared;
+        shared.queue.close();
+        let in_time = shared.queue.wait_finished(timeout);
+        shared.pool.stop();
+        let threads = std::mem::take(&mut *self.handle.threads.lock());
+        if !in_time {
+            // Dropping the handles lets the threads be; joining could hang.
+            drop(threads);
+            let timeout_ms = u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX);
+            return Err(WalError::CloseTimeout { timeout_ms });
+        }
+        join(threads);
+        Ok(())
+    }
+}
+
+fn bounds_of(entry: &crate::index::StreamIndex) -> Option<Bounds> {
+    let first = entry.visible_first();
+    let next = entry.base + entry.entries.len() as u64;
+    (first < next).then(|| Bounds { first, last: next - 1 })
+}
+
+fn join(threads: Vec<JoinHandle<()>>) {
+    let current = thread::current().id();
+    for thread in threads {
+        // The last handle may be dropped by a callback, on the writer's own thread.
+        if thread.thread().id() != current && thread.join().is_err() {
+            tracing::error!("a log thread panicked");
+        }
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        self.shared.queue.close();
+        let mut threads = std::mem::take(&mut *self.threads.lock());
+        // The writer may still need a spare to drain the queue, so the helper stops after it.
+        if threads.len() > 1 {
+            join(threads.split_off(1));
+        }
+        self.shared.pool.stop();
+        join(threads);
+    }
+}
+
+#[cfg(test)]
+mod tests;

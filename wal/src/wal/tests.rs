@@ -1,0 +1,104 @@
+//! Races that need a look inside to be brought about.
+
+use std::sync::mpsc;
+
+use super::*;
+use crate::disk::MemoryDisk;
+use crate::format::{FRAME_HEADER_BYTES, OP_HEADER_BYTES};
+
+const ONE: StreamId = StreamId(1);
+
+fn open(disk: &MemoryDisk) -> (Wal, Recovered) {
+    let config = WalConfig { segment_bytes: 4096, ..WalConfig::default() };
+    Wal::open_on(Arc::new(disk.clone()), config).unwrap()
+}
+
+fn put(wal: &Wal, seq: u64, bytes: usize) -> Result<(), WalError> {
+    let mut batch = WalBatch::new();
+    batch.put(ONE, seq, Bytes::from(vec![seq as u8; bytes]));
+    wal.append_wait(batch)
+}
+
+/// Holds the writer thread until the sender is used or dropped.
+fn hold(wal: &Wal) -> mpsc::Sender<()> {
+    let (release, held) = mpsc::channel();
+    let (reached, wait) = mpsc::channel();
+    let callback = move |_| {
+        let _ = reached.send(());
+        let _ = held.recv();
+    };
+    wal.append(WalBatch::new(), Box::new(callback)).unwrap();
+    wait.recv().unwrap();
+    release
+}
+
+#[test]
+fn a_segment_that_is_being_read_is_not_overwritten() {
+    let (wal, _) = open(&MemoryDisk::new());
+    (1..=5).for_each(|seq| put(&wal, seq, 300).unwrap());
+    let plan = Plan::new(&wal.handle.shared.index.read(), ONE, 1, usize::MAX).unwrap();
+    for seq in 6..=200 {
+        put(&wal, seq, 300).unwrap();
+        wal.trim(ONE, seq);
+    }
+    assert!(wal.disk_bytes() <= 6 * 4096, "the segment was given up");
+    let records = plan.fetch().unwrap();
+    assert_eq!(records.len(), 5);
+    assert!(records.iter().all(|record| record.data == vec![record.seq as u8; 300]));
+}
+
+#[test]
+fn what_was_cut_off_a_torn_write_never_comes_back() {
+    let disk = MemoryDisk::new();
+    let (wal, _) = open(&disk);
+    let release = hold(&wal);
+    for seq in 1..=2 {
+        let mut batch = WalBatch::new();
+        batch.put(ONE, seq, Bytes::from(vec![seq as u8; 400]));
+        wal.append(batch, Box::new(|_| ())).unwrap();
+    }
+    release.send(()).unwrap();
+    wal.close(Duration::from_secs(20)).unwrap();
+    // Both went in one write. Of the first one a sector was lost, the second one is whole.
+    let name = crate::segment::segment_name(1);
+    let first = SEGMENT_HEADER_BYTES + FRAME_HEADER_BYTES;
+    assert!(disk.decay(&name, first + 100, |byte| !byte));
+
+    let (wal, recovered) = open(&disk);
+    assert!(recovered.damaged.is_empty(), "{recovered:?}");
+    assert_eq!(wal.bounds(ONE), None);
+    // The same batch again: the leftover would follow it as it followed the first one.
+    put(&wal, 1, 400).unwrap();
+    wal.close(Duration::from_secs(20)).unwrap();
+    let (wal, recovered) = open(&disk);
+    assert_eq!(wal.bounds(ONE), Some(Bounds { first: 1, last: 1 }), "{recovered:?}");
+}
+
+#[test]
+fn a_leftover_that_comes_back_after_all_is_not_taken_for_the_next_batch() {
+    let disk = MemoryDisk::new();
+    let (wal, _) = open(&disk);
+    (1..=2).for_each(|seq| put(&wal, seq, 400).unwrap());
+    wal.close(Duration::from_secs(20)).unwrap();
+    let name = crate::segment::segment_name(1);
+    let before = disk.contents(&name).unwrap();
+    // Header and empty snapshot, then two frames of one step each.
+    let first = SEGMENT_HEADER_BYTES + FRAME_HEADER_BYTES;
+    let second = first + FRAME_HEADER_BYTES + OP_HEADER_BYTES + 400;
+    let end = second + FRAME_HEADER_BYTES + OP_HEADER_BYTES + 400;
+
+    // The end is lost, so another first record follows; then the old second one is there again,
+    // as when its erasure never reached the disk.
+    (first..end).for_each(|at| assert!(disk.decay(&name, at, |_| 0)));
+    let (wal, _) = open(&disk);
+    assert_eq!(wal.bounds(ONE), None);
+    let mut batch = WalBatch::new();
+    batch.put(ONE, 1, Bytes::from(vec![0xee; 400]));
+    wal.append_wait(batch).unwrap();
+    wal.close(Duration::from_secs(20)).unwrap();
+    (second..end).for_each(|at| assert!(disk.decay(&name, at, |_| before[at])));
+
+    let (wal, recovered) = open(&disk);
+    assert_eq!(wal.bounds(ONE), Some(Bounds { first: 1, last: 1 }), "{recovered:?}");
+    assert!(recovered.damaged.is_empty(), "{recovered:?}");
+}

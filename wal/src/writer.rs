@@ -1,0 +1,384 @@
+//! The one thread that writes: takes what is queued, one write, one sync, completes.
+
+use std::collections::{BTreeMap, HashMap};
+use std::io;
+use std::sync::Arc;
+
+use parking_lot::RwLock;
+
+use crate::batch::{Done, Op, StreamId, WalBatch};
+use crate::config::WalConfig;
+use crate::disk::Disk;
+use crate::error::WalError;
+use crate::format::{
+    FRAME_HEADER_BYTES, Frame, KIND_CUT, KIND_DROP, KIND_META, KIND_PUT, KIND_TRIM, push_step, seal_frame,
+};
+use crate::index::{Change, Index, Location, SegmentEntry};
+use crate::progress::Counters;
+use crate::queue::{Queue, Turn};
+use crate::segment::{ActivateError, Active, Beginning, activate, segment_name};
+use crate::spare::{Spare, SparePool};
+use crate::tail::{Refusal, Tail};
+
+/// What the writer shares with callers.
+pub(crate) struct Shared {
+    pub(crate) config: WalConfig,
+    pub(crate) disk: Arc<dyn Disk>,
+    pub(crate) index: RwLock<Index>,
+    pub(crate) queue: Queue,
+    pub(crate) pool: SparePool,
+    pub(crate) counters: Counters,
+}
+
+/// The simulated power is off: stop without another word.
+#[derive(Debug)]
+pub(crate) struct Halt;
+
+/// What is accepted of a stream, durable or on the way.
+#[derive(Debug, Clone, Copy, Default)]
+struct Accepted {
+    tail: Tail,
+    touched: u64,
+}
+
+struct Finished {
+    done: Done,
+    result: Result<(), WalError>,
+    bytes: usize,
+}
+
+pub(crate) struct Writer {
+    shared: Arc<Shared>,
+    active: Active,
+    next_batch: u64,
+    accepted: HashMap<u64, Accepted>,
+    /// Frames of the group under construction; the first byte belongs at `active.end`.
+    buffer: Vec<u8>,
+    changes: Vec<(u64, Change)>,
+    finished: Vec<Finished>,
+    batches: u64,
+    scratch: HashMap<u64, Option<Tail>>,
+}
+
+impl Writer {
+    pub(crate) fn new(shared: Arc<Shared>, active: Active) -> Writer {
+        let (accepted, next_batch) = {
+            let index = shared.index.read();
+            let accepted = index
+                .streams
+                .iter()
+                .map(|(stream, entry)| (*stream, Accepted { tail: entry.tail, touched: entry.touched }));
+            (accepted.collect(), index.batch + 1)
+        };
+        Writer {
+            shared,
+            active,
+            next_batch,
+            accepted,
+            buffer: Vec::new(),
+            changes: Vec::new(),
+            finished: Vec::new(),
+            batches: 0,
+            scratch: HashMap::new(),
+        }
+    }
+
+    /// Runs until the queue is closed and drained.
+    pub(crate) fn run(mut self) {
+        let bytes_max = self.shared.config.write_bytes_max;
+        while let Some(turn) = self.shared.queue.take(bytes_max) {
+            if let Err(Halt) = self.turn(turn) {
+                break;
+            }
+        }
+        for finished in self.finished.drain(..) {
+            (finished.done)(Err(WalError::Closed));
+        }
+        for item in self.shared.queue.finish() {
+            (item.done)(Err(WalError::Closed));
+        }
+    }
+
+    fn turn(&mut self, turn: Turn) -> Result<(), Halt> {
+        self.write_trims(turn.trims)?;
+        let mut items = turn.items.into_iter();
+        while let Some(item) = items.next() {
+            let bytes = item.batch.bytes();
+            match self.accept(&item.batch) {
+                Ok(result) => self.finished.push(Finished { done: item.done, result, bytes }),
+                Err(Halt) => {
+                    for item in std::iter::once(item).chain(items) {
+                        let bytes = item.batch.bytes();
+                        let result = Err(WalError::Closed);
+                        self.finished.push(Finished { done: item.done, result, bytes });
+                    }
+                    return Err(Halt);
+                }
+            }
+        }
+        self.flush()
+    }
+
+    fn write_trims(&mut self, trims: BTreeMap<u64, u64>) -> Result<(), Halt> {
+        let mut batch = WalBatch::new();
+        for (&stream, &floor) in &trims {
+            if let Some(accepted) = self.accepted.get(&stream) {
+                let mut tail = accepted.tail;
+                tail.trim(floor);
+                if tail != accepted.tail {
+                    batch.push(Op::Trim { stream, floor });
+                }
+            }
+        }
+        if batch.is_empty() {
+            return Ok(());
+        }
+        // A trim is what frees space: it may use the reserve.
+        batch.urgent();
+        if let Err(error) = self.accept(&batch)? {
+            tracing::warn!(%error, "trim marks wait for space in the log");
+            self.shared.queue.return_trims(trims);
+        }
+        Ok(())
+    }
+
+    /// Checks a batch and adds it to the group, or says why not and changes nothing.
+    fn accept(&mut self, batch: &WalBatch) -> Result<Result<(), WalError>, Halt> {
+        if let Err(error) = self.check(batch) {
+            return Ok(Err(error));
+        }
+        if batch.is_empty() {
+            return Ok(Ok(()));
+        }
+        let need = batch.bytes();
+        if !batch.urgent && self.shared.pool.read_only() {
+            return Ok(Err(WalError::NoSpace { bytes: self.shared.config.segment_bytes }));
+        }
+        if !self.active.fits(self.buffer.len() + need) {
+            self.flush()?;
+            if let Err(error) = self.roll(need, batch.urgent)? {
+                return Ok(Err(error));
+            }
+        }
+        self.encode(batch);
+        Ok(Ok(()))
+    }
+
+    /// Tries the steps on copies of the streams' numbers.
+    fn check(&mut self, batch: &WalBatch) -> Result<(), WalError> {
+        self.scratch.clear();
+        for op in &batch.ops {
+            let stream = op.stream();
+            let tail =
+                self.scratch.entry(stream).or_insert_with(|| self.accepted.get(&stream).map(|accepted| accepted.tail));
+            step(tail, op).map_err(|refusal| refused(op, refusal))?;
+        }
+        Ok(())
+    }
+
+    fn encode(&mut self, batch: &WalBatch) {
+        let number = self.next_batch;
+        self.next_batch += 1;
+        self.batches += 1;
+        let start = self.buffer.len();
+        let group = self.active.end;
+        let segment = self.active.header.generation;
+        self.buffer.resize(start + FRAME_HEADER_BYTES, 0);
+        for op in &batch.ops {
+            let stream = op.stream();
+            let known = self.accepted.get(&stream).copied();
+            let prev = known.map_or(0, |known| known.touched);
+            let mut tail = known.map(|known| known.tail);
+            let applied = step(&mut tail, op);
+            debug_assert!(applied.is_ok(), "the batch was checked before");
+            let buffer = &mut self.buffer;
+            let change = match op {
+                Op::Put { seq, data, .. } => {
+                    let at = push_step(buffer, KIND_PUT, stream, prev, *seq, data);
+                    let offset = group + at as u32;
+                    let location = Location { segment, offset, data_bytes: data.len() as u32 };
+                    Change::Put { stream, seq: *seq, location }
+                }
+                Op::Meta { key, data, .. } => {
+                    push_step(buffer, KIND_META, stream, prev, u64::from(*key), data);
+                    Change::Meta { stream, key: *key, data: data.clone() }
+                }
+                // Nothing to cut, trim or drop.
+                Op::Cut { .. } | Op::Trim { .. } | Op::Drop { .. } if known.is_none() => continue,
+                Op::Cut { from, .. } => {
+                    push_step(buffer, KIND_CUT, stream, prev, *from, &[]);
+                    Change::Cut { stream, from: *from }
+                }
+                Op::Trim { floor, .. } => {
+                    push_step(buffer, KIND_TRIM, stream, prev, *floor, &[]);
+                    Change::Trim { stream, floor: *floor }
+                }
+                Op::Drop { .. } => {
+                    push_step(buffer, KIND_DROP, stream, prev, 0, &[]);
+                    Change::Drop { stream }
+                }
+            };
+            self.changes.push((number, change));
+            match tail {
+                Some(tail) => self.accepted.insert(stream, Accepted { tail, touched: number }),
+                None => self.accepted.remove(&stream),
+            };
+        }
+        let payload_bytes = self.buffer.len() - start - FRAME_HEADER_BYTES;
+        let frame = Frame { snapshot: false, payload_bytes, group, batch: number, chain: self.active.chain };
+        let offset = group + start as u32;
+        self.active.chain = seal_frame(&mut self.buffer, start, offset, frame, &self.active.header);
+    }
+
+    /// Writes and syncs the group, publishes it, and calls back in order.
+    fn flush(&mut self) -> Result<(), Halt> {
+        if !self.buffer.is_empty() {
+            self.shared.counters.begin();
+            let at = u64::from(self.active.end);
+            if let Err(error) = self.active.file.write_at(at, &self.buffer) {
+                return Err(self.fatal("write", &error));
+            }
+            if let Err(error) = self.active.file.sync() {
+                return Err(self.fatal("sync", &error));
+            }
+            self.shared.counters.end(self.buffer.len(), self.batches);
+            self.active.end += self.buffer.len() as u32;
+            self.batches = 0;
+            self.buffer.clear();
+            // One huge batch must not hold its memory for ever.
+            self.buffer.shrink_to(2 * self.shared.config.write_bytes_max);
+            self.publish();
+        }
+        self.complete();
+        self.retire_unneeded()
+    }
+
+    fn publish(&mut self) {
+        let mut index = self.shared.index.write();
+        for (batch, change) in self.changes.drain(..) {
+            // A trim that was asked for before this moment means the records that go now.
+            match &change {
+                Change::Cut { stream, from } => self.shared.queue.limit_trim(*stream, *from),
+                Change::Drop { stream } => self.shared.queue.limit_trim(*stream, 0),
+                Change::Put { .. } | Change::Meta { .. } | Change::Trim { .. } => {}
+            }
+            let applied = index.apply(batch, change);
+            debug_assert!(applied.is_ok(), "{applied:?}");
+        }
+        index.batch = self.next_batch - 1;
+    }
+
+    fn retire_unneeded(&mut self) -> Result<(), Halt> {
+        if !self.shared.index.read().has_unneeded() {
+            return Ok(());
+        }
+        let unneeded = self.shared.index.write().take_unneeded();
+        for (generation, segment) in unneeded {
+            if let Err(error) = retire(&*self.shared.disk, &self.shared.pool, generation, segment) {
+                return Err(self.fatal("retire a segment of", &error));
+            }
+        }
+        Ok(())
+    }
+
+    fn complete(&mut self) {
+        let bytes = self.finished.iter().map(|finished| finished.bytes).sum();
+        self.shared.queue.release(bytes);
+        for finished in self.finished.drain(..) {
+            (finished.done)(finished.result);
+        }
+    }
+
+    /// Goes on in a new segment. Everything before must be durable.
+    fn roll(&mut self, need: usize, urgent: bool) -> Result<Result<(), WalError>, Halt> {
+        self.shared.counters.begin();
+        let generation = self.active.header.generation + 1;
+        let beginning = Beginning::new(&self.shared.index.read());
+        let (disk, pool) = (&*self.shared.disk, &self.shared.pool);
+        let result = match activate(disk, pool, beginning, generation, need, urgent) {
+            Ok(active) => {
+                let entry = SegmentEntry { file: active.file.clone(), size: active.header.size, live: 0 };
+                self.shared.index.write().segments.insert(generation, entry);
+                self.shared.counters.end(active.end as usize, 0);
+                self.active = active;
+                // The segment left behind may already hold nothing live.
+                self.retire_unneeded()?;
+                Ok(())
+            }
+            Err(ActivateError::Refused(_)) if self.shared.disk.powered_off() => return Err(Halt),
+            Err(ActivateError::Refused(error)) => {
+                self.shared.counters.end(0, 0);
+                Err(error)
+            }
+            Err(ActivateError::Fatal(action, error)) => return Err(self.fatal(action, &error)),
+        };
+        Ok(result)
+    }
+
+    /// Ends the process: after a failed write or sync nobody knows what the disk holds, and
+    /// asking again may be answered "synced" though the pages were dropped.
+    fn fatal(&self, action: &str, error: &io::Error) -> Halt {
+        if self.shared.disk.powered_off() {
+            return Halt;
+        }
+        let segment = self.active.header.generation;
+        tracing::error!(%error, action, segment, "the log failed: ending the process");
+        std::process::abort()
+    }
+}
+
+/// Removes a segment that nothing needs: it is kept as a spare, or deleted when it has an unusual
+/// size, when there are enough, or when a reader still has it open.
+pub(crate) fn retire(disk: &dyn Disk, pool: &SparePool, generation: u64, segment: SegmentEntry) -> io::Result<()> {
+    let name = segment_name(generation);
+    let recycle = segment.size == pool.segment_bytes() && Arc::strong_count(&segment.file) == 1 && pool.wants_more();
+    if recycle {
+        let spare = Spare { name: pool.next_name(), file: segment.file };
+        disk.rename(&name, &spare.name)?;
+        // Before the file is used again and before a younger segment goes.
+        disk.sync_directory()?;
+        pool.give(spare);
+    } else {
+        disk.remove(&name)?;
+        disk.sync_directory()?;
+    }
+    Ok(())
+}
+
+/// Applies one step to a stream's numbers; `None` is a stream that does not exist.
+fn step(tail: &mut Option<Tail>, op: &Op) -> Result<(), Refusal> {
+    match op {
+        Op::Put { seq, .. } => {
+            let mut next = tail.unwrap_or_default();
+            next.put(*seq)?;
+            *tail = Some(next);
+        }
+        Op::Cut { from, .. } => {
+            if let Some(tail) = tail {
+                tail.cut(*from)?;
+            }
+        }
+        Op::Trim { floor, .. } => {
+            if let Some(tail) = tail {
+                tail.trim(*floor);
+            }
+        }
+        Op::Meta { .. } => {
+            if tail.get_or_insert_default().frozen {
+                return Err(Refusal::Frozen);
+            }
+        }
+        Op::Drop { .. } => *tail = None,
+    }
+    Ok(())
+}
+
+fn refused(op: &Op, refusal: Refusal) -> WalError {
+    let stream = StreamId(op.stream());
+    match (refusal, op) {
+        (Refusal::Sequence { expected, or_above }, Op::Put { seq, .. }) => {
+            WalError::Sequence { stream, seq: *seq, expected, or_above }
+        }
+        _ => WalError::StreamDamaged { stream },
+    }
+}

@@ -1,0 +1,247 @@
+//! What callers rely on: order, atomicity, bounds of the queue, reading, closing.
+#![allow(missing_docs, clippy::unwrap_used)]
+
+mod support;
+
+use std::sync::mpsc;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use archon_wal::disk::MemoryDisk;
+use archon_wal::{Bounds, StreamId, Wal, WalBatch, WalConfig, WalError};
+use bytes::Bytes;
+use support::{put, wait_for};
+
+const PATIENCE: Duration = Duration::from_secs(20);
+const ONE: StreamId = StreamId(1);
+
+fn open(config: WalConfig) -> Wal {
+    Wal::open_on(Arc::new(MemoryDisk::new()), config).unwrap().0
+}
+
+fn small() -> WalConfig {
+    WalConfig { segment_bytes: 4096, ..WalConfig::default() }
+}
+
+#[test]
+fn callbacks_come_in_order_also_from_many_threads() {
+    let wal = open(small());
+    let seen = Arc::new(Mutex::new(vec![Vec::new(); 4]));
+    std::thread::scope(|scope| {
+        for thread in 0..4u64 {
+            let (wal, seen) = (wal.clone(), seen.clone());
+            scope.spawn(move || {
+                for seq in 1..=200 {
+                    let mut batch = WalBatch::new();
+                    batch.put(StreamId(thread), seq, Bytes::from(vec![9; 40]));
+                    let seen = seen.clone();
+                    wal.append(
+                        batch,
+                        Box::new(move |result| {
+                            result.unwrap();
+                            seen.lock().unwrap()[thread as usize].push(seq);
+                        }),
+                    )
+                    .unwrap();
+                }
+            });
+        }
+    });
+    wal.append_wait(WalBatch::new()).unwrap();
+    for order in seen.lock().unwrap().iter() {
+        assert_eq!(order, &(1..=200).collect::<Vec<_>>());
+    }
+    let progress = wal.progress();
+    assert_eq!(progress.batches, 800);
+    assert!(progress.fsyncs > 0 && progress.bytes > 800 * 40, "{progress:?}");
+    wait_for("the writer rests", || match wal.progress().outstanding_since {
+        None => Ok(()),
+        since => Err(format!("{since:?}")),
+    });
+}
+
+#[test]
+fn a_batch_with_one_wrong_number_changes_nothing() {
+    let wal = open(small());
+    put(&wal, 1, 5, b"five").unwrap();
+    let mut batch = WalBatch::new();
+    batch.meta(ONE, 0, "m".into()).put(StreamId(2), 1, "x".into()).put(ONE, 7, "gap".into());
+    match wal.append_wait(batch).unwrap_err() {
+        WalError::Sequence { stream: ONE, seq: 7, expected: 6, or_above: false } => {}
+        other => panic!("{other}"),
+    }
+    assert_eq!(wal.meta(ONE, 0), None);
+    assert_eq!(wal.streams(), [ONE]);
+    put(&wal, 1, 6, b"six").unwrap();
+    let error = WalError::Sequence { stream: ONE, seq: 7, expected: 9, or_above: true };
+    assert_eq!(error.to_string(), "wal stream 1: put 7 refused, the next number is 9 or above");
+}
+
+#[test]
+fn reading_is_bounded_and_says_what_is_missing() {
+    let wal = open(small());
+    assert!(wal.read(ONE, 1, 100).unwrap().is_empty(), "an unknown stream is empty");
+    (1..=30).for_each(|seq| put(&wal, 1, seq, &[seq as u8; 200]).unwrap());
+    let page = wal.read(ONE, 4, 1000).unwrap();
+    assert_eq!(page.iter().map(|record| record.seq).collect::<Vec<_>>(), [4, 5, 6, 7]);
+    assert_eq!(page[1].data, vec![5; 200]);
+    assert_eq!(wal.read(ONE, 4, 0).unwrap().len(), 1, "one at least");
+    assert_eq!(wal.read(ONE, 1, usize::MAX).unwrap().len(), 30);
+    assert!(wal.read(ONE, 31, 100).unwrap().is_empty());
+    assert!(wal.read(ONE, u64::MAX, 100).unwrap().is_empty());
+    wal.trim(ONE, 9);
+    assert_eq!(wal.bounds(ONE), Some(Bounds { first: 10, last: 30 }), "at once");
+    let error = wal.read(ONE, 9, 100).unwrap_err();
+    assert!(matches!(error, WalError::Missing { seq: 9, .. }), "{error}");
+    assert_eq!(wal.read(ONE, 10, 100).unwrap()[0].seq, 10);
+    wal.trim(ONE, u64::MAX);
+    assert_eq!(wal.bounds(ONE), None);
+    put(&wal, 1, 31, b"goes on").unwrap();
+    assert_eq!(wal.bounds(ONE), Some(Bounds { first: 31, last: 31 }));
+    assert_eq!(wal.read(ONE, 31, 100).unwrap().len(), 1);
+}
+
+#[test]
+fn a_reader_is_not_disturbed_by_recycling() {
+    let wal = open(small());
+    std::thread::scope(|scope| {
+        let writer = wal.clone();
+        scope.spawn(move || {
+            for seq in 1..=1500u64 {
+                put(&writer, 1, seq, &seq.to_le_bytes().repeat(20)).unwrap();
+                writer.trim(ONE, seq.saturating_sub(4));
+            }
+        });
+        let mut last = 0;
+        while last < 1500 {
+            let Some(bounds) = wal.bounds(ONE) else { continue };
+            match wal.read(ONE, bounds.first, usize::MAX) {
+                Ok(records) => {
+                    for record in records {
+                        assert_eq!(record.data, record.seq.to_le_bytes().repeat(20));
+                        last = last.max(record.seq);
+                    }
+                }
+                Err(WalError::Missing { .. }) => {}
+                Err(other) => panic!("{other}"),
+            }
+        }
+    });
+}
+
+#[test]
+fn the_queue_is_bounded_and_gives_the_batch_back() {
+    let config = WalConfig { queue_bytes_max: 4096, ..small() };
+    let wal = open(config);
+    let mut batch = WalBatch::new();
+    batch.put(ONE, 1, Bytes::from(vec![0; 5000]));
+    let full = wal.append(batch.clone(), Box::new(|_| ())).unwrap_err();
+    assert!(matches!(*full.reason, WalError::BatchTooLarge { .. }), "{full}");
+    assert_eq!(full.batch, batch);
+
+    // The writer is held in a callback, so the queue fills.
+    let (release, held) = mpsc::channel::<()>();
+    wal.append(
+        WalBatch::new(),
+        Box::new(move |_| {
+            let _ = held.recv();
+        }),
+    )
+    .unwrap();
+    let mut seq = 1;
+    let full = loop {
+        let mut batch = WalBatch::new();
+        batch.put(ONE, seq, Bytes::from(vec![0; 100]));
+        match wal.append(batch, Box::new(|result| result.unwrap())) {
+            Ok(()) => seq += 1,
+            Err(full) => break full,
+        }
+    };
+    assert!(matches!(*full.reason, WalError::QueueFull { max: 4096, .. }), "{full}");
+    assert!((10..40).contains(&seq), "{seq}");
+    release.send(()).unwrap();
+    wait_for("room again", || put(&wal, 1, seq, b"x").map_err(|error| error.to_string()));
+}
+
+#[test]
+fn large_batches_and_many_metas_outgrow_a_segment() {
+    let disk = MemoryDisk::new();
+    let (wal, _) = Wal::open_on(Arc::new(disk.clone()), small()).unwrap();
+    put(&wal, 1, 1, &[3; 50_000]).unwrap();
+    for key in 0..100 {
+        let mut batch = WalBatch::new();
+        batch.meta(StreamId(2), key, Bytes::from(vec![key as u8; 100]));
+        wal.append_wait(batch).unwrap();
+    }
+    put(&wal, 1, 2, &[4; 50_000]).unwrap();
+    wal.close(PATIENCE).unwrap();
+    let (wal, recovered) = Wal::open_on(Arc::new(disk), small()).unwrap();
+    assert_eq!(recovered.streams[&StreamId(2)].metas.len(), 100);
+    assert_eq!(wal.read(ONE, 1, usize::MAX).unwrap()[1].data, vec![4; 50_000]);
+}
+
+#[test]
+fn closing_drains_the_queue_and_refuses_what_comes_after() {
+    let disk = MemoryDisk::new();
+    let (wal, _) = Wal::open_on(Arc::new(disk.clone()), small()).unwrap();
+    let other = wal.clone();
+    for seq in 1..=50 {
+        let mut batch = WalBatch::new();
+        batch.put(ONE, seq, Bytes::from(vec![1; 100]));
+        wal.append(batch, Box::new(|result| result.unwrap())).unwrap();
+    }
+    wal.close(PATIENCE).unwrap();
+    assert_eq!(other.bounds(ONE), Some(Bounds { first: 1, last: 50 }));
+    assert!(matches!(put(&other, 1, 51, b"x"), Err(WalError::Closed)));
+    drop(other);
+    let (wal, _) = Wal::open_on(Arc::new(disk), small()).unwrap();
+    assert_eq!(wal.bounds(ONE), Some(Bounds { first: 1, last: 50 }));
+}
+
+#[test]
+fn closing_gives_up_in_time_when_the_writer_is_stuck() {
+    let wal = open(small());
+    let (release, held) = mpsc::channel::<()>();
+    wal.append(
+        WalBatch::new(),
+        Box::new(move |_| {
+            let _ = held.recv();
+        }),
+    )
+    .unwrap();
+    let error = wal.close(Duration::from_millis(20)).unwrap_err();
+    assert!(matches!(error, WalError::CloseTimeout { timeout_ms: 20 }), "{error}");
+    release.send(()).unwrap();
+}
+
+#[test]
+fn the_last_handle_may_be_dropped_by_a_callback() {
+    let wal = open(small());
+    let (sender, receiver) = mpsc::channel();
+    let last = wal.clone();
+    let (go, wait) = mpsc::channel::<()>();
+    wal.append(
+        WalBatch::new(),
+        Box::new(move |_| {
+            let _ = wait.recv();
+            drop(last);
+            let _ = sender.send(());
+        }),
+    )
+    .unwrap();
+    let dropper = std::thread::spawn(move || drop(wal));
+    dropper.join().unwrap();
+    go.send(()).unwrap();
+    receiver.recv_timeout(PATIENCE).unwrap();
+}
+
+#[test]
+fn a_real_directory_is_created_with_its_parents() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("a/b/wal");
+    let (wal, _) = Wal::open(&path, WalConfig { segment_bytes: 64 * 1024, ..small() }).unwrap();
+    put(&wal, 1, 1, b"x").unwrap();
+    wal.close(PATIENCE).unwrap();
+    let (_, recovered) = Wal::open(&path, WalConfig::default()).unwrap();
+    assert_eq!(recovered.streams[&ONE].bounds, Some(Bounds { first: 1, last: 1 }));
+}

@@ -1,0 +1,169 @@
+//! Real processes that end themselves at every kind of operation, and what is found afterwards.
+//!
+//! The test starts itself as a child (`child`), which reports on its standard output what was
+//! acknowledged.
+#![allow(missing_docs, clippy::unwrap_used)]
+
+mod support;
+
+use std::io::Write;
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+
+use archon_wal::disk::{Fault, FaultDisk, FaultPoint, Operation, RealDisk};
+use archon_wal::{StreamId, Wal, WalBatch, WalConfig};
+use support::read_all;
+
+const STREAMS: u64 = 3;
+const COUNTER: StreamId = StreamId(99);
+const BATCHES: u64 = 40;
+
+fn config() -> WalConfig {
+    WalConfig { segment_bytes: 8192, ..WalConfig::default() }
+}
+
+fn content(number: u64) -> Vec<u8> {
+    number.to_le_bytes().repeat(1 + (number % 60) as usize)
+}
+
+fn counter(wal: &Wal) -> u64 {
+    let value = wal.meta(COUNTER, 0);
+    value.map_or(0, |value| u64::from_le_bytes(value.as_ref().try_into().unwrap()))
+}
+
+fn parse_fault(text: &str) -> Option<FaultPoint> {
+    let mut words = text.split(' ');
+    let nth = words.next()?.parse().ok()?;
+    let (operation, fault) = match words.next()? {
+        "before" => (None, Fault::AbortBefore),
+        "half" => (None, Fault::AbortHalfway),
+        "after" => (None, Fault::AbortAfter),
+        "sync-error" => (Some(Operation::Sync), Fault::Error(std::io::ErrorKind::Other)),
+        "write-error" => (Some(Operation::Write), Fault::Error(std::io::ErrorKind::Other)),
+        _ => return None,
+    };
+    Some(FaultPoint { operation, nth, fault })
+}
+
+/// Not a test of its own: what the children run.
+#[test]
+#[ignore = "started by the other tests as a child process"]
+fn child() {
+    let Ok(directory) = std::env::var("WAL_CHILD_DIRECTORY") else { return };
+    let fault = std::env::var("WAL_CHILD_FAULT").unwrap();
+    let disk = FaultDisk::new(Arc::new(RealDisk::open(Path::new(&directory)).unwrap()));
+    let disk = Arc::new(disk);
+    let late = fault.strip_prefix("late ");
+    if late.is_none() {
+        disk.arm(parse_fault(&fault));
+    }
+    let (wal, _) = Wal::open_on(disk.clone(), config()).unwrap();
+    if let Some(fault) = late {
+        disk.arm(parse_fault(fault));
+    }
+    let first = counter(&wal) + 1;
+    for number in first..first + BATCHES {
+        let stream = StreamId(number % STREAMS);
+        let next = number / STREAMS + 1;
+        let mut batch = WalBatch::new();
+        batch.put(stream, next, content(number).into());
+        batch.meta(COUNTER, 0, number.to_le_bytes().to_vec().into());
+        let report = move |result: Result<(), _>| {
+            if result.is_ok() {
+                // One write, so that the line is out when the process dies next.
+                let _ = std::io::stdout().lock().write_all(format!("ACK {number}\n").as_bytes());
+                let _ = std::io::stdout().flush();
+            }
+        };
+        wal.append(batch, Box::new(report)).unwrap();
+        if number % 5 == 0 {
+            wal.append_wait(WalBatch::new()).unwrap();
+        }
+        if number % 12 == 0 {
+            (0..STREAMS).for_each(|stream| wal.trim(StreamId(stream), next.saturating_sub(8)));
+        }
+    }
+    wal.close(Duration::from_secs(20)).unwrap();
+}
+
+fn run_child(directory: &Path, fault: &str) -> Output {
+    Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "child", "--ignored", "--nocapture"])
+        .env("WAL_CHILD_DIRECTORY", directory)
+        .env("WAL_CHILD_FAULT", fault)
+        .env("RUST_BACKTRACE", "0")
+        .stdin(Stdio::null())
+        .output()
+        .unwrap()
+}
+
+fn last_acknowledged(output: &Output) -> Option<u64> {
+    let text = String::from_utf8_lossy(&output.stdout);
+    let numbers = text.lines().filter_map(|line| line.split_once("ACK ")?.1.parse().ok());
+    numbers.max()
+}
+
+/// Opens what the child left and compares it with what every child writes.
+fn check(directory: &Path, before: u64, output: &Output, what: &str) -> u64 {
+    let (wal, recovered) = Wal::open(directory, config()).unwrap();
+    assert!(recovered.damaged.is_empty(), "{what}: {:?}", recovered.damaged);
+    let found = counter(&wal);
+    let acknowledged = last_acknowledged(output).unwrap_or(before);
+    assert!(found >= acknowledged, "{what}: {acknowledged} acknowledged, {found} found");
+    assert!(found <= before + BATCHES, "{what}: {found} was never asked");
+    for stream in 0..STREAMS {
+        let records = read_all(&wal, stream).unwrap();
+        for (seq, data) in &records {
+            assert_eq!(data, &content((seq - 1) * STREAMS + stream), "{what}: {stream}/{seq}");
+        }
+        // The newest record of the stream that the counter allows: batches are whole.
+        if found >= STREAMS {
+            let newest = (found - (found + STREAMS - stream) % STREAMS) / STREAMS + 1;
+            assert_eq!(records.keys().next_back(), Some(&newest), "{what}: stream {stream}");
+        }
+    }
+    wal.close(Duration::from_secs(20)).unwrap();
+    found
+}
+
+#[test]
+fn everything_acknowledged_survives_an_end_at_any_operation() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut found = 0;
+    let mut ended = 0;
+    let mut lives = 0;
+    for nth in 0..55 {
+        for kind in ["before", "half", "after"] {
+            // Every third life counts from behind the opening, to reach deeper.
+            let late = if (nth + lives) % 3 == 0 { "late " } else { "" };
+            let fault = format!("{late}{nth} {kind}");
+            let output = run_child(directory.path(), &fault);
+            ended += u32::from(output.status.signal() == Some(6));
+            assert!(
+                output.status.success() || output.status.signal() == Some(6),
+                "{fault}: {}\n{}",
+                output.status,
+                String::from_utf8_lossy(&output.stderr)
+            );
+            found = check(directory.path(), found, &output, &fault);
+            lives += 1;
+        }
+    }
+    assert!(found > 500, "only {found} batches were written in {lives} lives");
+    assert!(ended > 80, "only {ended} of {lives} lives ended by a fault");
+}
+
+#[test]
+fn a_failed_sync_or_write_ends_the_process_and_is_not_acknowledged() {
+    for fault in ["late 3 sync-error", "late 3 write-error"] {
+        let directory = tempfile::tempdir().unwrap();
+        let output = run_child(directory.path(), fault);
+        assert_eq!(output.status.signal(), Some(6), "{fault}: {}", output.status);
+        let acknowledged = last_acknowledged(&output);
+        assert!(acknowledged.is_some_and(|last| last < BATCHES), "{fault}: {acknowledged:?}");
+        check(directory.path(), 0, &output, fault);
+    }
+}

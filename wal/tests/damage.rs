@@ -1,0 +1,278 @@
+//! Decayed bytes, lost sectors, missing files: found, placed, and never served.
+#![allow(missing_docs, clippy::unwrap_used)]
+
+mod support;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use archon_wal::disk::{Disk, MemoryDisk};
+use archon_wal::{Recovered, StreamId, Wal, WalBatch, WalConfig, WalError};
+use support::{Numbers, put, read_all};
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+fn config() -> WalConfig {
+    WalConfig { segment_bytes: 4096, ..WalConfig::default() }
+}
+
+fn open(disk: &MemoryDisk) -> (Wal, Recovered) {
+    Wal::open_on(Arc::new(disk.clone()), config()).unwrap()
+}
+
+fn segments(disk: &MemoryDisk) -> Vec<String> {
+    let files = disk.list().unwrap().into_iter().map(|(name, _)| name);
+    files.filter(|name| name.starts_with("wal-")).collect()
+}
+
+fn find(disk: &MemoryDisk, needle: &[u8]) -> (String, usize) {
+    let found = segments(disk).into_iter().find_map(|name| {
+        let bytes = disk.contents(&name)?;
+        let at = bytes.windows(needle.len()).position(|window| window == needle)?;
+        Some((name, at))
+    });
+    found.expect("the needle is in the log")
+}
+
+#[test]
+fn a_flipped_bit_is_reported_with_segment_and_offset_and_only_its_stream_is_lost() {
+    let disk = MemoryDisk::new();
+    let (wal, _) = open(&disk);
+    for seq in 1..=3 {
+        put(&wal, 1, seq, format!("first-{seq}").as_bytes()).unwrap();
+        put(&wal, 2, seq, format!("second-{seq}").as_bytes()).unwrap();
+    }
+    wal.close(PATIENCE).unwrap();
+    let (name, at) = find(&disk, b"first-2");
+    assert!(disk.decay(&name, at + 3, |byte| byte ^ 4));
+
+    let (wal, recovered) = open(&disk);
+    let [damage] = recovered.damaged.as_slice() else { panic!("{:?}", recovered.damaged) };
+    // A frame header of 32 bytes and a step header of 40 precede the data.
+    assert_eq!((damage.segment, damage.offset), (1, at as u64 - 72));
+    assert_eq!((damage.streams.as_slice(), damage.streams_known), (&[StreamId(1)][..], true));
+    assert_eq!(recovered.damaged_streams().into_iter().collect::<Vec<_>>(), [StreamId(1)]);
+    assert_eq!(read_all(&wal, 2).unwrap().len(), 3);
+    assert_eq!(read_all(&wal, 1).unwrap().len(), 1, "what precedes the damage");
+    put(&wal, 2, 4, b"goes on").unwrap();
+    let refused = put(&wal, 1, 2, b"no").unwrap_err();
+    assert!(matches!(refused, WalError::StreamDamaged { stream: StreamId(1) }), "{refused}");
+    wal.close(PATIENCE).unwrap();
+
+    // It stays closed until it is dropped; then its number is free again.
+    let (wal, recovered) = open(&disk);
+    assert_eq!(recovered.damaged_streams().len(), 1);
+    let mut batch = WalBatch::new();
+    batch.drop_stream(StreamId(1)).put(StreamId(1), 9, "anew".into());
+    wal.append_wait(batch).unwrap();
+    wal.close(PATIENCE).unwrap();
+    let (wal, recovered) = open(&disk);
+    assert!(recovered.damaged_streams().is_empty(), "{recovered:?}");
+    assert_eq!(read_all(&wal, 1).unwrap(), BTreeMap::from([(9, b"anew".to_vec())]));
+    assert_eq!(read_all(&wal, 2).unwrap().len(), 4);
+}
+
+#[test]
+fn a_log_that_may_not_be_damaged_refuses_and_is_left_alone() {
+    let disk = MemoryDisk::new();
+    let (wal, _) = open(&disk);
+    (1..=3).for_each(|seq| put(&wal, 1, seq, format!("vote-{seq}").as_bytes()).unwrap());
+    wal.close(PATIENCE).unwrap();
+    let (name, at) = find(&disk, b"vote-1");
+    disk.decay(&name, at, |byte| !byte);
+    let operations = disk.operations();
+    let config = WalConfig { refuse_damage: true, ..config() };
+    match Wal::open_on(Arc::new(disk.clone()), config) {
+        Err(WalError::Corrupt { segment: 1, offset, .. }) => assert_eq!(offset, at as u64 - 72),
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(disk.operations(), operations, "nothing was changed");
+}
+
+#[test]
+fn a_torn_tail_is_cut_in_silence() {
+    let disk = MemoryDisk::new();
+    let (wal, _) = open(&disk);
+    (1..=3).for_each(|seq| put(&wal, 1, seq, format!("entry-{seq}").as_bytes()).unwrap());
+    wal.close(PATIENCE).unwrap();
+    let (name, at) = find(&disk, b"entry-3");
+    (at..at + 7).for_each(|at| assert!(disk.decay(&name, at, |_| 0)));
+    let (wal, recovered) = open(&disk);
+    assert!(recovered.damaged.is_empty(), "{recovered:?}");
+    assert_eq!(recovered.torn_bytes_cut, 80);
+    assert_eq!(wal.bounds(StreamId(1)).unwrap().last, 2);
+    put(&wal, 1, 3, b"again").unwrap();
+}
+
+#[test]
+fn a_newer_format_is_refused_and_left_alone() {
+    let disk = MemoryDisk::new();
+    let (wal, _) = open(&disk);
+    put(&wal, 1, 1, b"x").unwrap();
+    wal.close(PATIENCE).unwrap();
+    let name = segments(&disk).remove(0);
+    disk.decay(&name, 8, |format| format + 1);
+    let (operations, before) = (disk.operations(), disk.contents(&name));
+    match Wal::open_on(Arc::new(disk.clone()), config()) {
+        Err(WalError::NewerFormat { segment: 1, found: 2, supported: 1 }) => {}
+        other => panic!("{other:?}"),
+    }
+    assert_eq!((disk.operations(), disk.contents(&name)), (operations, before));
+}
+
+/// A log over several segments, with what each stream truly holds after each batch.
+struct Sample {
+    disk: MemoryDisk,
+    after: Vec<BTreeMap<u64, BTreeMap<u64, Vec<u8>>>>,
+    metas: BTreeMap<u64, u64>,
+}
+
+fn sample(seed: u64) -> Sample {
+    let numbers = &mut Numbers::new(seed);
+    let disk = MemoryDisk::new();
+    let (wal, _) = open(&disk);
+    let mut now: BTreeMap<u64, BTreeMap<u64, Vec<u8>>> = BTreeMap::new();
+    let mut after = vec![now.clone()];
+    let mut metas = BTreeMap::new();
+    for number in 0..60u64 {
+        let mut batch = WalBatch::new();
+        for _ in 0..=numbers.below(3) {
+            let stream = numbers.below(5);
+            let records = now.entry(stream).or_default();
+            let last = records.keys().next_back().copied().unwrap_or_default();
+            if numbers.below(8) == 0 {
+                batch.cut(StreamId(stream), last.saturating_sub(2));
+                records.retain(|seq, _| *seq <= last.saturating_sub(2));
+            } else {
+                let data = vec![number as u8; 10 + numbers.below(120) as usize];
+                let seq = last + 1;
+                batch.put(StreamId(stream), seq, data.clone().into());
+                records.insert(seq, data);
+            }
+            batch.meta(StreamId(stream), 0, number.to_le_bytes().to_vec().into());
+            metas.insert(stream, number);
+        }
+        wal.append_wait(batch).unwrap();
+        after.push(now.clone());
+    }
+    wal.close(PATIENCE).unwrap();
+    assert!(segments(&disk).len() >= 3, "{:?}", segments(&disk));
+    Sample { disk, after, metas }
+}
+
+/// Whatever was done to the bytes: a stream not reported as damaged is whole. Only where nothing
+/// whole follows in the newest segment it may be taken for a torn end: then all streams are as they
+/// were after some earlier batch.
+fn check(sample: &Sample, disk: &MemoryDisk, newest: bool, what: &str) -> bool {
+    let (wal, recovered) = open(disk);
+    let damaged = recovered.damaged_streams();
+    let unknown = recovered.damaged.iter().any(|damage| !damage.streams_known);
+    let last = sample.after.len() - 1;
+    let back = if newest && recovered.damaged.is_empty() { last } else { 0 };
+    let truths = &sample.after[last - back..];
+    let mut right = false;
+    let mut differences = Vec::new();
+    for truth in truths {
+        let differing: Vec<_> = truth
+            .iter()
+            .filter(|(stream, _)| !damaged.contains(&StreamId(**stream)))
+            .filter(|(stream, records)| {
+                // A stream of which nothing is left cannot be known to be damaged.
+                let there = recovered.streams.contains_key(&StreamId(**stream));
+                (there || !unknown) && read_all(&wal, **stream).as_ref() != Ok(*records)
+            })
+            .map(|(stream, _)| *stream)
+            .collect();
+        right |= differing.is_empty();
+        differences.push(differing);
+    }
+    assert!(right, "{what}: {differences:?} differ unreported, {:?}", recovered.damaged);
+    if back == 0 {
+        for (stream, number) in &sample.metas {
+            let stream = StreamId(*stream);
+            if !damaged.contains(&stream) && (recovered.streams.contains_key(&stream) || !unknown) {
+                let found = wal.meta(stream, 0).map(|value| value.to_vec());
+                assert_eq!(found, Some(number.to_le_bytes().to_vec()), "{what}: meta of {stream}");
+            }
+        }
+    }
+    let told = !recovered.damaged.is_empty();
+    wal.close(PATIENCE).unwrap();
+
+    // The next opening agrees.
+    let (wal, again) = open(disk);
+    assert_eq!(again.damaged_streams(), damaged, "{what}: {:?}", again.damaged);
+    wal.close(PATIENCE).unwrap();
+    told
+}
+
+#[test]
+fn any_single_flipped_byte_is_told_or_harmless() {
+    let mut told = 0;
+    for seed in 1..=3 {
+        let sample = sample(seed);
+        let names = segments(&sample.disk);
+        for (at, name) in names.iter().enumerate() {
+            let mut numbers = Numbers::new(seed);
+            let end = sample.disk.contents(name).unwrap().len();
+            let mut offset = 0;
+            while offset < end {
+                // Byte 8 to 11 is the format: a flip there may look like a newer one, refused.
+                if !(8..12).contains(&offset) {
+                    let disk = sample.disk.copy();
+                    disk.decay(name, offset, |byte| byte ^ (1 << numbers.below(8)));
+                    let newest = at + 1 == names.len();
+                    let what = format!("seed {seed}, {name} byte {offset}");
+                    told += u32::from(check(&sample, &disk, newest, &what));
+                }
+                offset += 1 + numbers.below(40) as usize;
+            }
+        }
+    }
+    assert!(told > 250, "only {told} flips were reported");
+}
+
+#[test]
+fn a_lost_sector_is_told_or_harmless() {
+    for seed in 4..=8 {
+        let sample = sample(seed);
+        let names = segments(&sample.disk);
+        for (at, name) in names.iter().enumerate() {
+            for sector in 0..sample.disk.contents(name).unwrap().len() / 512 {
+                let disk = sample.disk.copy();
+                (0..512).for_each(|byte| assert!(disk.decay(name, sector * 512 + byte, |_| 0)));
+                let newest = at + 1 == names.len();
+                check(&sample, &disk, newest, &format!("seed {seed}, {name} sector {sector}"));
+            }
+        }
+    }
+}
+
+#[test]
+fn a_missing_segment_is_told() {
+    for seed in 10..=13 {
+        let sample = sample(seed);
+        let names = segments(&sample.disk);
+        // The newest one may be gone without a trace: nothing names it.
+        for name in &names[..names.len() - 1] {
+            let disk = sample.disk.copy();
+            disk.remove(name).unwrap();
+            check(&sample, &disk, false, &format!("seed {seed} without {name}"));
+        }
+    }
+}
+
+#[test]
+fn a_record_that_decays_under_an_open_log_is_not_served() {
+    let disk = MemoryDisk::new();
+    let (wal, _) = open(&disk);
+    (1..=2).for_each(|seq| put(&wal, 1, seq, format!("entry-{seq}").as_bytes()).unwrap());
+    let (name, at) = find(&disk, b"entry-2");
+    disk.decay(&name, at, |byte| !byte);
+    match wal.read(StreamId(1), 2, 100) {
+        Err(WalError::Corrupt { segment: 1, offset, .. }) => assert_eq!(offset, at as u64 - 40),
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(wal.read(StreamId(1), 1, 1).unwrap().len(), 1);
+}

@@ -1,0 +1,126 @@
+//! A full disk: read-only with a reserve for what is urgent, and back when space returns.
+#![allow(missing_docs, clippy::unwrap_used)]
+
+mod support;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use archon_wal::disk::{FaultDisk, MemoryDisk};
+use archon_wal::{StreamId, Wal, WalBatch, WalConfig, WalError};
+use support::{put, read_all, wait_for};
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+fn config() -> WalConfig {
+    WalConfig { segment_bytes: 4096, ..WalConfig::default() }
+}
+
+/// Writes until the log says that the disk is full; returns the last number written.
+fn fill(wal: &Wal, from: u64) -> u64 {
+    for seq in from..from + 1000 {
+        match put(wal, 1, seq, &[7; 500]) {
+            Ok(()) => {}
+            Err(WalError::NoSpace { bytes: 4096 }) => return seq - 1,
+            Err(other) => panic!("{other}"),
+        }
+    }
+    panic!("the disk never became full");
+}
+
+fn urgent(wal: &Wal, stream: u64, epoch: u8) -> Result<(), WalError> {
+    let mut batch = WalBatch::new();
+    batch.meta(StreamId(stream), 0, vec![epoch].into()).urgent();
+    wal.append_wait(batch)
+}
+
+fn full_log() -> (MemoryDisk, Arc<FaultDisk>, Wal, u64) {
+    let memory = MemoryDisk::new();
+    let disk = Arc::new(FaultDisk::new(Arc::new(memory.clone())));
+    let (wal, _) = Wal::open_on(disk.clone(), config()).unwrap();
+    put(&wal, 1, 1, b"first").unwrap();
+    wait_for("one segment ready and one in reserve", || match wal.disk_bytes() {
+        12_288 => Ok(()),
+        bytes => Err(format!("{bytes} bytes")),
+    });
+    disk.set_full(true);
+    let last = fill(&wal, 2);
+    (memory, disk, wal, last)
+}
+
+#[test]
+fn a_full_disk_refuses_writes_but_reads_and_urgent_batches_go_on() {
+    let (memory, disk, wal, last) = full_log();
+    assert!(wal.read_only());
+    assert_eq!(read_all(&wal, 1).unwrap().len() as u64, last);
+    let refused = put(&wal, 1, last + 1, b"x").unwrap_err();
+    assert!(matches!(refused, WalError::NoSpace { .. }) && refused.is_retryable(), "{refused}");
+    // More than fits into what is left of the segment: the reserve is used.
+    (1..=40).for_each(|epoch| urgent(&wal, 5, epoch).unwrap());
+    assert!(wal.read_only());
+
+    disk.set_full(false);
+    wait_for("the log takes writes again", || match wal.read_only() {
+        true => Err("still read-only".to_owned()),
+        false => Ok(()),
+    });
+    put(&wal, 1, last + 1, b"back").unwrap();
+    wal.close(PATIENCE).unwrap();
+    let (wal, recovered) = Wal::open_on(Arc::new(memory), config()).unwrap();
+    assert!(recovered.damaged.is_empty());
+    assert_eq!(wal.bounds(StreamId(1)).unwrap().last, last + 1);
+    assert_eq!(wal.meta(StreamId(5), 0).unwrap().as_ref(), [40]);
+}
+
+#[test]
+fn trimming_frees_enough_to_write_again_on_a_full_disk() {
+    let (_memory, _disk, wal, last) = full_log();
+    wal.trim(StreamId(1), last);
+    wait_for("recycled segments let writes through", || {
+        put(&wal, 1, last + 1, b"in a recycled segment").map_err(|error| error.to_string())
+    });
+    assert!(!wal.read_only());
+}
+
+#[test]
+fn a_log_on_a_full_disk_opens_and_reads() {
+    let (memory, _, wal, last) = full_log();
+    wal.close(PATIENCE).unwrap();
+    let disk = Arc::new(FaultDisk::new(Arc::new(memory)));
+    disk.set_full(true);
+    let (wal, recovered) = Wal::open_on(disk, config()).unwrap();
+    assert!(recovered.damaged.is_empty());
+    assert_eq!(read_all(&wal, 1).unwrap().len() as u64, last);
+    urgent(&wal, 2, 1).unwrap();
+}
+
+#[test]
+fn a_new_log_on_a_full_disk_says_so() {
+    let disk = Arc::new(FaultDisk::new(Arc::new(MemoryDisk::new())));
+    disk.set_full(true);
+    let error = Wal::open_on(disk, config()).unwrap_err();
+    assert!(matches!(error, WalError::NoSpace { bytes: 4096 }), "{error}");
+}
+
+#[test]
+fn the_log_does_not_grow_while_it_is_trimmed_and_names_what_holds_it() {
+    let (wal, _) = Wal::open_on(Arc::new(MemoryDisk::new()), config()).unwrap();
+    for seq in 1..=400 {
+        put(&wal, 1, seq, &[1; 300]).unwrap();
+        wal.trim(StreamId(1), seq.saturating_sub(3));
+        assert!(wal.disk_bytes() <= 6 * 4096, "{} bytes after {seq}", wal.disk_bytes());
+    }
+    put(&wal, 9, 1, b"left behind").unwrap();
+    for seq in 401..=500 {
+        put(&wal, 1, seq, &[1; 300]).unwrap();
+        wal.trim(StreamId(1), seq);
+    }
+    let pinned = wal.oldest_pinned().unwrap();
+    assert_eq!(pinned.streams, [StreamId(9)]);
+    assert!(pinned.bytes >= 5 * 4096, "{pinned:?}");
+    wal.trim(StreamId(9), 1);
+    wait_for("the segments are reused", || match wal.disk_bytes() {
+        bytes if bytes <= 6 * 4096 => Ok(()),
+        bytes => Err(format!("{bytes} bytes")),
+    });
+}
