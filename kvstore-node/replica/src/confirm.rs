@@ -1,0 +1,143 @@
+//! Reads without a lease (rule 18): a round, begun after the read arrived, in which everyone who counts answers that
+//! no higher epoch is persisted there. A round serves only the reads that waited when it began.
+
+use crate::message::{Body, ReplicaAddress};
+use crate::mutant::Mutant;
+use crate::output::Output;
+use crate::replica::{Replica, Role};
+use archon_types::{Epoch, Millis, PlacementId};
+use std::collections::BTreeSet;
+
+/// A round of questions under way.
+#[derive(Debug)]
+struct Round {
+    tickets: Vec<u64>,
+    vouched: BTreeSet<PlacementId>,
+    began: Millis,
+    asked: Millis,
+}
+
+/// Reads that wait, and the round that serves some of them.
+#[derive(Debug, Default)]
+pub(crate) struct Confirms {
+    waiting: Vec<u64>,
+    number: u64,
+    round: Option<Round>,
+}
+
+impl Confirms {
+    /// Gives up every read; returns them.
+    pub(crate) fn abandon(&mut self) -> Vec<u64> {
+        let mut tickets = self.round.take().map_or_else(Vec::new, |round| round.tickets);
+        tickets.append(&mut self.waiting);
+        tickets
+    }
+
+    /// Whether a read waits.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.round.is_some() || !self.waiting.is_empty()
+    }
+
+    /// Another life of this replica has answered nothing.
+    pub(crate) fn forget(&mut self, placement: PlacementId) {
+        if let Some(round) = &mut self.round {
+            round.vouched.remove(&placement);
+        }
+    }
+}
+
+impl Replica {
+    pub(crate) fn confirm(&mut self, ticket: u64, out: &mut Vec<Output>) {
+        // Where nobody else counts there is nobody to ask: only a lease helps (rule 17).
+        let alone = self.counted().is_empty();
+        let limit = self.limits.confirms_max;
+        match &mut self.role {
+            Role::Lead(lead) if lead.serving && !alone && lead.confirms.waiting.len() < limit => {
+                lead.confirms.waiting.push(ticket);
+            }
+            Role::Lead(_) | Role::Released { .. } | Role::Follow => {
+                out.push(Output::ConfirmDone { tickets: vec![ticket], ok: false });
+            }
+        }
+    }
+
+    pub(crate) fn begin_confirm_round(&mut self, now: Millis, out: &mut Vec<Output>) {
+        let Role::Lead(lead) = &mut self.role else { return };
+        let confirms = &mut lead.confirms;
+        if confirms.round.is_some() || confirms.waiting.is_empty() {
+            return;
+        }
+        confirms.number += 1;
+        let tickets = std::mem::take(&mut confirms.waiting);
+        confirms.round = Some(Round { tickets, vouched: BTreeSet::new(), began: now, asked: now });
+        self.ask_round(now, out);
+    }
+
+    /// Asks everyone who counts and has not answered.
+    fn ask_round(&mut self, now: Millis, out: &mut Vec<Output>) {
+        let counted = self.counted();
+        let Role::Lead(lead) = &mut self.role else { return };
+        let (epoch, number) = (lead.epoch, lead.confirms.number);
+        let Some(round) = &mut lead.confirms.round else { return };
+        round.asked = now;
+        let mut asked = Vec::new();
+        for placement in counted.into_iter().filter(|placement| !round.vouched.contains(placement)) {
+            if let Some(progress) = lead.followers.get_mut(&placement) {
+                progress.confirm_since.get_or_insert(now);
+                asked.push(progress.address);
+            }
+        }
+        for to in asked {
+            self.send(to, epoch, Body::Confirm { round: number }, out);
+        }
+    }
+
+    /// A leader asks whether a higher epoch is known here. Copying replicas vouch too: it is about epochs alone.
+    pub(crate) fn vouch(&mut self, from: ReplicaAddress, epoch: Epoch, round: u64, out: &mut Vec<Output>) {
+        if epoch < self.epoch {
+            self.refuse_epoch(from, out);
+        } else {
+            self.send(from, epoch, Body::Confirmed { round }, out);
+        }
+    }
+
+    pub(crate) fn on_confirmed(&mut self, from: ReplicaAddress, epoch: Epoch, number: u64, out: &mut Vec<Output>) {
+        let Some(progress) = self.progress(from, epoch) else { return };
+        progress.confirm_since = None;
+        let Role::Lead(lead) = &mut self.role else { return };
+        if lead.confirms.number != number {
+            return;
+        }
+        let Some(round) = &mut lead.confirms.round else { return };
+        round.vouched.insert(from.placement);
+        self.finish_round(out);
+    }
+
+    fn finish_round(&mut self, out: &mut Vec<Output>) {
+        let (counted, enough, any) = (self.counted(), self.is_enough(), self.breaks(Mutant::ConfirmOne));
+        let Role::Lead(lead) = &mut self.role else { return };
+        let Some(round) = &lead.confirms.round else { return };
+        let vouched = |placement: &PlacementId| round.vouched.contains(placement);
+        let all = counted.iter().all(vouched) || (any && counted.iter().any(vouched));
+        if !enough || !all || counted.is_empty() {
+            return;
+        }
+        if let Some(round) = lead.confirms.round.take() {
+            out.push(Output::ConfirmDone { tickets: round.tickets, ok: true });
+        }
+    }
+
+    pub(crate) fn tick_confirms(&mut self, now: Millis, out: &mut Vec<Output>) {
+        let timing = self.timing();
+        self.finish_round(out); // somebody may have ceased to count
+        let Role::Lead(lead) = &mut self.role else { return };
+        let Some(round) = &lead.confirms.round else { return };
+        if now.since(round.began) >= timing.replication_timeout_ms {
+            if let Some(round) = lead.confirms.round.take() {
+                out.push(Output::ConfirmDone { tickets: round.tickets, ok: false });
+            }
+        } else if now.since(round.asked) >= timing.resend_ms() {
+            self.ask_round(now, out);
+        }
+    }
+}

@@ -1,0 +1,212 @@
+//! Following: which leader is obeyed, which entries are accepted, what is cut, and when that is acknowledged (rule 10).
+
+use crate::message::{Body, Entry, Position, ReplicaAddress};
+use crate::mutant::Mutant;
+use crate::output::{Alarm, Output};
+use crate::replica::{Replica, Role};
+use archon_types::{Epoch, Seq};
+
+/// The leader of the present epoch, as its follower sees it.
+#[derive(Debug)]
+pub(crate) struct Following {
+    pub(crate) leader: ReplicaAddress,
+    /// Up to here our log equals the leader's; `None` until a first position matched in this epoch.
+    pub(crate) matched: Option<Seq>,
+    /// The highest commit position the leader told.
+    commit: Seq,
+    /// Up to here we acknowledged.
+    acked: Seq,
+    ack_due: bool,
+    adopted_due: Option<Position>,
+}
+
+impl Following {
+    fn new(leader: ReplicaAddress) -> Self {
+        Self { leader, matched: None, commit: Seq::ZERO, acked: Seq::ZERO, ack_due: false, adopted_due: None }
+    }
+
+    /// Nothing is matched any more, as the log begins anew.
+    pub(crate) fn unmatch(&mut self) {
+        *self = Self { commit: self.commit, ..Self::new(self.leader) };
+    }
+}
+
+impl Replica {
+    /// A message by which a leader changes what is stored here.
+    pub(crate) fn obey(&mut self, from: ReplicaAddress, epoch: Epoch, body: Body, out: &mut Vec<Output>) {
+        if epoch < self.epoch {
+            self.refuse_epoch(from, out);
+            return;
+        }
+        if !self.follows(from, epoch, out) || self.alarmed == Some(epoch) {
+            return;
+        }
+        if let Body::Behind { base } = body {
+            self.fall_behind(from, epoch, base, out);
+            return;
+        }
+        if self.copying.as_ref().is_some_and(|copying| copying.leader != from) {
+            self.stop_copy(out);
+        }
+        if self.copying.is_some() {
+            let body = Body::Nack { refused: Position::ZERO, hint: Position::ZERO, copying: true };
+            self.send(from, epoch, body, out);
+            return;
+        }
+        match body {
+            Body::Adopt { at, start, commit } => self.on_append(from, epoch, (at, start, commit), None, out),
+            Body::Append { before, entries, start, commit } => {
+                self.on_append(from, epoch, (before, start, commit), Some(entries), out);
+            }
+            Body::Adopted { .. }
+            | Body::Ack { .. }
+            | Body::Nack { .. }
+            | Body::Behind { .. }
+            | Body::Confirm { .. }
+            | Body::Confirmed { .. } => {}
+        }
+        self.answer_leader(out);
+    }
+
+    /// Makes `from` the leader obeyed in `epoch`, unless another is or nobody can be.
+    fn follows(&mut self, from: ReplicaAddress, epoch: Epoch, out: &mut Vec<Output>) -> bool {
+        let row = self.configuration.as_ref().map(|configuration| &configuration.row);
+        if row.is_some_and(|row| row.epoch == epoch && row.leader != Some(from.placement)) {
+            return false;
+        }
+        if epoch > self.epoch {
+            self.step_down(out);
+            self.role = Role::Follow;
+            self.epoch = epoch;
+            if self.breaks(Mutant::EpochVolatile) {
+                self.epoch_durable = epoch;
+            } else {
+                self.writes.epoch(epoch);
+            }
+            self.following = Some(Following::new(from));
+            return true;
+        }
+        if !matches!(self.role, Role::Follow) {
+            return false; // our own epoch: nobody else leads it
+        }
+        self.following.get_or_insert_with(|| Following::new(from)).leader == from
+    }
+
+    /// `Adopt` is an append of nothing that wants to know about one position.
+    fn on_append(
+        &mut self,
+        from: ReplicaAddress,
+        epoch: Epoch,
+        (before, start, commit): (Position, Seq, Seq),
+        entries: Option<Vec<Entry>>,
+        out: &mut Vec<Output>,
+    ) {
+        let adopt = entries.is_none();
+        let entries = entries.unwrap_or_default();
+        if !is_sound(epoch, before, &entries) || self.writes.bytes() > self.limits.unpersisted_bytes_max {
+            return; // malformed, or more than the disk keeps up with: the leader will ask again
+        }
+        // Whatever was committed in an older epoch, its leader held when its own began.
+        let older = self.log.epoch_at(self.commit).is_some_and(|found| found < epoch);
+        if older && start < self.commit && !self.breaks(Mutant::NoCut) {
+            self.alarm(from, epoch, start, out);
+            return;
+        }
+        let by_number = self.breaks(Mutant::NoCut) && before.seq <= self.log.last().seq;
+        if !self.log.holds(before) && !by_number {
+            let hint = self.log.floor(before).unwrap_or(self.log.base());
+            self.send(from, epoch, Body::Nack { refused: before, hint, copying: false }, out);
+            return;
+        }
+        let mut held = before.seq;
+        for entry in entries {
+            let seq = entry.at.seq;
+            match self.log.epoch_at(seq) {
+                // Below the base everything is committed, so it is the same.
+                None if seq <= self.log.base().seq => {}
+                Some(known) if known == entry.at.epoch || self.breaks(Mutant::NoCut) => {}
+                conflict => {
+                    if conflict.is_some() && !self.cut(from, epoch, held, out) {
+                        return;
+                    }
+                    self.writes.entry(entry.clone());
+                    self.log.push(entry);
+                }
+            }
+            held = seq;
+        }
+        let Some(following) = &mut self.following else { return };
+        let matched = following.matched.map_or(held, |matched| matched.max(held));
+        following.matched = Some(matched);
+        following.commit = following.commit.max(commit);
+        if adopt {
+            following.adopted_due = Some(before);
+        } else {
+            following.ack_due = true;
+        }
+        // What lies beyond the leader's whole old log and is not of its epoch diverges.
+        let beyond = matched.next().and_then(|next| self.log.epoch_at(next));
+        if matched >= start && beyond.is_some_and(|found| found < epoch) && !self.breaks(Mutant::NoCut) {
+            self.cut(from, epoch, matched, out);
+        }
+    }
+
+    /// Cuts the tail after `after`, the point of match; refuses if that would cut what is committed.
+    fn cut(&mut self, from: ReplicaAddress, epoch: Epoch, after: Seq, out: &mut Vec<Output>) -> bool {
+        if after < self.commit {
+            self.alarm(from, epoch, after, out);
+            return false;
+        }
+        self.writes.cut(after);
+        self.log.cut(after);
+        true
+    }
+
+    fn alarm(&mut self, leader: ReplicaAddress, epoch: Epoch, agreed: Seq, out: &mut Vec<Output>) {
+        self.alarmed = Some(epoch);
+        self.following = None;
+        let own = self.identity.placement;
+        out.push(Output::Alarm(Alarm::LostData { leader, epoch, own, commit: self.commit, agreed }));
+    }
+
+    /// Tells the leader what is durable here, and moves the commit position over what matched with this leader.
+    pub(crate) fn answer_leader(&mut self, out: &mut Vec<Output>) {
+        let (epoch, durable) = (self.epoch, self.log.durable());
+        if self.epoch_durable < epoch {
+            return; // the epoch is persisted before anything is acknowledged under it
+        }
+        let Some(following) = &mut self.following else { return };
+        let Some(matched) = following.matched else { return };
+        let (held, to) = (matched.min(durable), following.leader);
+        let commit = following.commit.min(held);
+        if let Some(at) = following.adopted_due.take() {
+            (following.acked, following.ack_due) = (held, held < matched);
+            self.send(to, epoch, Body::Adopted { at, held }, out);
+        } else if held > following.acked || (following.ack_due && held == matched) {
+            (following.acked, following.ack_due) = (held, held < matched);
+            self.send(to, epoch, Body::Ack { held }, out);
+        }
+        if commit > self.commit {
+            self.commit = commit;
+            out.push(Output::Commit { upto: commit });
+            self.evict();
+        }
+    }
+
+    pub(crate) fn refuse_epoch(&self, to: ReplicaAddress, out: &mut Vec<Output>) {
+        let body = Body::Nack { refused: Position::ZERO, hint: Position::ZERO, copying: false };
+        self.send(to, self.epoch, body, out);
+    }
+}
+
+/// Whether entries follow on each other and on `before`, in epochs that do not fall nor exceed the leader's.
+fn is_sound(epoch: Epoch, before: Position, entries: &[Entry]) -> bool {
+    let mut at = before;
+    for entry in entries {
+        if at.seq.next() != Some(entry.at.seq) || entry.at.epoch < at.epoch || entry.at.epoch == Epoch::ZERO {
+            return false;
+        }
+        at = entry.at;
+    }
+    at.epoch <= epoch
+}

@@ -1,0 +1,246 @@
+//! What the shell tells a replica.
+
+use crate::message::{Entry, Message, Position};
+use archon_types::{Epoch, Incarnation, NodeId, Partition, PartitionId, PlacementId, Seq};
+use bytes::Bytes;
+use std::collections::BTreeMap;
+
+/// Who a replica is, for the life of its process (but see [`Input::Renew`]).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Identity {
+    /// The partition.
+    pub partition: PartitionId,
+    /// The copy of it.
+    pub placement: PlacementId,
+    /// The node that holds the copy.
+    pub node: NodeId,
+    /// The node's present registration.
+    pub incarnation: Incarnation,
+}
+
+/// A stretch of the log written in one epoch.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Run {
+    /// The epoch of its entries.
+    pub epoch: Epoch,
+    /// Its first position; it ends where the next run begins, or at the end of the log.
+    pub first: Seq,
+}
+
+/// What the disk held when the replica was opened; everything in it must be durable (rule 20).
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Recovered {
+    /// The highest epoch persisted.
+    pub epoch: Epoch,
+    /// The position before the first entry held: [`Position::ZERO`], or where the log was trimmed or a copy began.
+    pub base: Position,
+    /// The epochs of the entries after `base`, ascending, at most one run per epoch.
+    pub runs: Vec<Run>,
+    /// The last entry held; `base.seq` when there is none.
+    pub last: Seq,
+    /// The highest position known to be committed (at least what the engine holds).
+    pub commit: Seq,
+}
+
+/// Why recovered state is refused: it contradicts itself, so the placement's data must not be used.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum RecoveredError {
+    /// The log ends before it begins.
+    #[error("the log of {partition} ends at {last}, before its base {base}; discard this copy and reload it")]
+    EndsBeforeBase {
+        /// The partition.
+        partition: PartitionId,
+        /// The end found.
+        last: Seq,
+        /// The base found.
+        base: Seq,
+    },
+    /// A run is out of order, or the runs do not begin right after the base.
+    #[error(
+        "the log of {partition} has epoch {epoch} beginning at {first}, out of order; discard this copy and reload it"
+    )]
+    RunsOutOfOrder {
+        /// The partition.
+        partition: PartitionId,
+        /// The run's epoch.
+        epoch: Epoch,
+        /// The run's beginning.
+        first: Seq,
+    },
+    /// An entry has a higher epoch than was ever persisted.
+    #[error(
+        "the log of {partition} holds epoch {found}, but only {persisted} was persisted; discard this copy and reload it"
+    )]
+    EpochTooHigh {
+        /// The partition.
+        partition: PartitionId,
+        /// The epoch found in the log.
+        found: Epoch,
+        /// The epoch persisted.
+        persisted: Epoch,
+    },
+    /// Committed entries are missing.
+    #[error("{partition} is committed up to {commit}, but its log ends at {last}; discard this copy and reload it")]
+    CommitMissing {
+        /// The partition.
+        partition: PartitionId,
+        /// The commit position found.
+        commit: Seq,
+        /// The end of the log.
+        last: Seq,
+    },
+}
+
+/// Bounds of one replica's memory and messages.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Limits {
+    /// Most bytes of entries in one message (a single larger entry still goes, alone).
+    pub append_bytes_max: usize,
+    /// Most entries in one message, at least 1.
+    pub append_entries_max: usize,
+    /// Most bytes sent to one follower and not acknowledged.
+    pub in_flight_bytes_max: usize,
+    /// Most messages sent to one follower and not acknowledged, at least 1.
+    pub in_flight_appends_max: usize,
+    /// Most bytes proposed and not committed; more is refused as overload.
+    pub uncommitted_bytes_max: usize,
+    /// Most proposals not committed; more is refused as overload.
+    pub uncommitted_entries_max: usize,
+    /// Bytes of committed entries kept in memory for followers; older ones are asked for by `ReadLog`.
+    pub recent_bytes_max: usize,
+    /// Most bytes a follower takes in before its disk has caught up; appends beyond it are left unanswered.
+    pub unpersisted_bytes_max: usize,
+    /// Most reads waiting for a confirmation.
+    pub confirms_max: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            append_bytes_max: 1024 * 1024,
+            append_entries_max: 4_096,
+            in_flight_bytes_max: 8 * 1024 * 1024,
+            in_flight_appends_max: 64,
+            uncommitted_bytes_max: 16 * 1024 * 1024,
+            uncommitted_entries_max: 65_536,
+            recent_bytes_max: 1024 * 1024,
+            unpersisted_bytes_max: 16 * 1024 * 1024,
+            confirms_max: 65_536,
+        }
+    }
+}
+
+/// Where another replica of the partition is to be found.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Peer {
+    /// Its node.
+    pub node: NodeId,
+    /// That node's present registration, as far as known.
+    pub incarnation: Incarnation,
+}
+
+/// The time-outs a replica needs, in milliseconds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Timing {
+    /// How long a follower may leave an append unanswered before its leader asks to drop it, and how long a request to
+    /// the coordinator stays unanswered before it is repeated. At least 1.
+    pub replication_timeout_ms: u64,
+}
+
+impl Default for Timing {
+    fn default() -> Self {
+        Self { replication_timeout_ms: 1_000 }
+    }
+}
+
+impl Timing {
+    /// How long a leader waits for an answer before it asks again.
+    pub(crate) const fn resend_ms(self) -> u64 {
+        let quarter = self.replication_timeout_ms / 4;
+        if quarter < 10 { 10 } else { quarter }
+    }
+}
+
+/// What the coordinator decided about the partition, as pushed to this node.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Configuration {
+    /// The partition's row. Ordered by (epoch, version): an older one is ignored (rule 4).
+    pub row: Partition,
+    /// Where the other replicas are. May change without the row (a peer restarted): incarnations only rise.
+    pub peers: BTreeMap<PlacementId, Peer>,
+    /// The time-outs in force.
+    pub timing: Timing,
+}
+
+/// What happened. Times are on a clock that never falls, and are given with each step.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Input {
+    /// The coordinator's duty for this placement. Push it whenever the row *or* a peer's incarnation changed; repeats
+    /// do no harm.
+    Configure(Configuration),
+    /// The coordinator asks this leader of `epoch` to give up the leadership.
+    HandOver {
+        /// The epoch to end; another one is ignored.
+        epoch: Epoch,
+        /// Who is to lead next.
+        to: PlacementId,
+    },
+    /// The hand-over of `epoch` is off (its duty is `Host` again). Without effect once released.
+    KeepLeading {
+        /// The epoch to go on in.
+        epoch: Epoch,
+    },
+    /// An entry to log. Answered by `Accepted` or `Refuse`; once accepted, by `Commit` or `Abandon`.
+    Propose {
+        /// The shell's number for it.
+        ticket: u64,
+        /// The entry.
+        entry: Bytes,
+    },
+    /// Everything up to this `Persist` is durable. Tokens complete in order; naming the newest is enough.
+    Persisted {
+        /// The token of the `Persist`.
+        token: u64,
+    },
+    /// A message arrived.
+    Message(Message),
+    /// The answer to `ReadLog`: contiguous entries from its `from`, at least one; none if they are no longer there.
+    LogRead {
+        /// The number of the `ReadLog`.
+        read: u64,
+        /// For whom it was.
+        reader: PlacementId,
+        /// What was found.
+        entries: Vec<Entry>,
+    },
+    /// All pages are in and durable in the engine: the copy holds at least every effect up to `at`, and nothing that is
+    /// not committed.
+    Copied {
+        /// The number of the `StartCopy`.
+        copy: u64,
+        /// Where the leader pinned its log; it is followed from the next position on.
+        at: Position,
+    },
+    /// The log up to here was given back to the disk. Never beyond the commit position (the rest is ignored).
+    Trimmed {
+        /// The last position that is gone.
+        upto: Seq,
+    },
+    /// A read waits at a leader without a lease: confirm the leadership. Answered by `ConfirmDone`.
+    Confirm {
+        /// The shell's number for it.
+        ticket: u64,
+    },
+    /// Whether the node holds a valid lease that covers this leadership.
+    Lease(bool),
+    /// Whether the disk takes no more data (it is full): new proposals are refused. `Persist`s already emitted must be
+    /// retried by the shell, in order.
+    ReadOnly(bool),
+    /// The node registered anew within the same process: whatever it led, it leads no more (rule 8).
+    Renew {
+        /// The new registration.
+        incarnation: Incarnation,
+    },
+    /// Time passed; due every few tens of milliseconds while [`crate::Replica::wants_ticks`].
+    Tick,
+}

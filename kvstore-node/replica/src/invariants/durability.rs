@@ -1,0 +1,20 @@
+//! D: no acknowledged write is lost: whoever serves has committed everything that was ever acknowledged.
+
+use super::Violation;
+use archon_types::{Epoch, PlacementId, Seq};
+
+/// Checks a leader at the moment at which it begins to serve.
+///
+/// # Errors
+/// [`Violation::LeaderLacks`].
+pub fn leader_holds_acknowledged(
+    placement: PlacementId,
+    epoch: Epoch,
+    commit: Seq,
+    acknowledged: Seq,
+) -> Result<(), Violation> {
+    if commit < acknowledged {
+        return Err(Violation::LeaderLacks { placement, epoch, commit, acknowledged });
+    }
+    Ok(())
+}

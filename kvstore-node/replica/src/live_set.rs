@@ -1,0 +1,217 @@
+//! The Live set: who counts, and the requests by which a leader asks the coordinator to add and to drop (rules 1–6).
+
+use crate::mutant::Mutant;
+use crate::output::Output;
+use crate::replica::{Replica, Role};
+use archon_types::{Fact, Millis, Partition, PlacementId, ReplicaName, ReplicaState};
+use std::collections::BTreeMap;
+
+const BACKOFF_MS_MAX: u64 = 30_000;
+
+/// A request to the coordinator. It names the version it was made at, and every answer raises that version.
+#[derive(Debug)]
+struct Asked {
+    request: Request,
+    told: Millis,
+}
+
+#[derive(Clone, Debug)]
+enum Request {
+    Add(ReplicaName),
+    Drop(Vec<ReplicaName>),
+}
+
+/// When something refused or undone may be asked for again: ever later.
+#[derive(Debug, Default)]
+struct Backoff {
+    count: u32,
+    not_before: Millis,
+}
+
+impl Backoff {
+    fn strike(&mut self, now: Millis, base_ms: u64) {
+        if now.since(self.not_before) > 2 * BACKOFF_MS_MAX {
+            self.count = 0;
+        }
+        let delay_ms = base_ms.saturating_mul(1 << self.count.min(10)).min(BACKOFF_MS_MAX);
+        self.count = self.count.saturating_add(1);
+        self.not_before = now.plus(delay_ms);
+    }
+}
+
+/// A leader's dealings with the coordinator about the Live set.
+#[derive(Debug, Default)]
+pub(crate) struct Requests {
+    /// The one request whose answer is not known.
+    asked: Option<Asked>,
+    /// A loader that counts already, so that the commit position waits for it: without that, a loader would never hold
+    /// everything committed at the moment of asking while writes keep coming. Not asked for yet, so it may be let go.
+    pub(crate) candidate: Option<(PlacementId, Millis)>,
+    /// So many followers are silent that fewer than `min_in_sync` would be left without them.
+    pub(crate) stalled: bool,
+    add_backoff: BTreeMap<PlacementId, Backoff>,
+    drop_backoff: Backoff,
+}
+
+impl Requests {
+    pub(crate) fn is_asking(&self) -> bool {
+        self.asked.is_some()
+    }
+
+    /// A higher version was seen: whatever was asked for is answered (rule 3).
+    pub(crate) fn answered(&mut self, row: &Partition, now: Millis, base_ms: u64) {
+        let state = |placement| row.placement(placement).map(|placement| placement.state);
+        self.stalled = false; // judged anew at the next tick, over the new set
+        if self.candidate.is_some_and(|(placement, _)| state(placement) != Some(ReplicaState::Load)) {
+            self.candidate = None;
+        }
+        self.add_backoff.retain(|placement, _| state(*placement).is_some());
+        match self.asked.take().map(|asked| asked.request) {
+            Some(Request::Add(joiner)) if state(joiner.placement) == Some(ReplicaState::Load) => {
+                self.add_backoff.entry(joiner.placement).or_default().strike(now, base_ms);
+            }
+            Some(Request::Drop(silent)) => {
+                let refused = silent.iter().any(|name| state(name.placement) == Some(ReplicaState::Live));
+                if refused {
+                    self.drop_backoff.strike(now, base_ms);
+                } else {
+                    self.drop_backoff = Backoff::default();
+                }
+                for name in silent.iter().filter(|name| state(name.placement) == Some(ReplicaState::Load)) {
+                    self.add_backoff.entry(name.placement).or_default().strike(now, base_ms);
+                }
+            }
+            Some(Request::Add(_)) | None => {}
+        }
+    }
+}
+
+impl Replica {
+    /// Everyone but itself whose acknowledgement a commit needs: the largest set that may be the present one (rule 3).
+    pub(crate) fn counted(&self) -> Vec<PlacementId> {
+        let (Role::Lead(lead), Some(configuration)) = (&self.role, &self.configuration) else { return Vec::new() };
+        let own = self.identity.placement;
+        let mut counted: Vec<PlacementId> =
+            configuration.row.live().map(|live| live.id).filter(|id| *id != own).collect();
+        let joiner = match &lead.requests.asked {
+            Some(Asked { request: Request::Add(joiner), .. }) => Some(joiner.placement),
+            Some(Asked { request: Request::Drop(silent), .. }) if self.breaks(Mutant::SelfShrink) => {
+                counted.retain(|id| silent.iter().all(|name| name.placement != *id));
+                None
+            }
+            Some(_) | None => None,
+        };
+        let candidate = lead.requests.candidate.map(|(placement, _)| placement);
+        for extra in [joiner, candidate].into_iter().flatten() {
+            if !counted.contains(&extra) && !self.breaks(Mutant::JoinerNotCounted) {
+                counted.push(extra);
+            }
+        }
+        counted
+    }
+
+    /// Whether everyone who counts holds the log up to `upto`.
+    pub(crate) fn counted_hold(&self, upto: archon_types::Seq) -> bool {
+        let Role::Lead(lead) = &self.role else { return false };
+        self.counted().iter().all(|placement| lead.followers.get(placement).is_some_and(|peer| peer.holds(upto)))
+    }
+
+    /// Whether `min_in_sync` stands, judged by the smallest set that may be the present one: the known one (rule 3).
+    pub(crate) fn is_enough(&self) -> bool {
+        let row = self.configuration.as_ref().map(|configuration| &configuration.row);
+        row.is_some_and(|row| row.live().count() >= usize::from(row.min_in_sync))
+    }
+
+    pub(crate) fn is_live(&self, placement: PlacementId) -> bool {
+        let row = self.configuration.as_ref().map(|configuration| &configuration.row);
+        row.and_then(|row| row.placement(placement)).is_some_and(|placement| placement.state == ReplicaState::Live)
+    }
+
+    /// Asks for a loader that holds everything, if one does.
+    pub(crate) fn consider_requests(&mut self, now: Millis, out: &mut Vec<Output>) {
+        let (commit, enough, lease) = (self.commit, self.is_enough(), self.lease);
+        let (Role::Lead(lead), Some(configuration)) = (&mut self.role, &self.configuration) else { return };
+        // Rule 5: an unanswered joiner that dies stalls writes, so nobody is added while the coordinator is away.
+        if !lease || lead.requests.is_asking() || lead.handing.is_some() {
+            return;
+        }
+        // A take-over needs a joiner only if there are too few without it; and then one that holds the whole log.
+        let needed = if lead.serving { commit } else { lead.start };
+        if !lead.serving && enough {
+            return;
+        }
+        let mut ask = None;
+        for (placement, progress) in &lead.followers {
+            let loading = configuration.row.placement(*placement).is_some_and(|row| row.state == ReplicaState::Load);
+            let backoff = lead.requests.add_backoff.get(placement);
+            if !loading || !progress.matched || backoff.is_some_and(|backoff| now < backoff.not_before) {
+                continue;
+            }
+            if progress.holds(needed) {
+                ask = Some(ReplicaName { placement: *placement, incarnation: progress.address.incarnation });
+                break;
+            }
+            let near = progress.next >= self.log.recent_first();
+            if lead.serving && lead.requests.candidate.is_none() && near {
+                lead.requests.candidate = Some((*placement, now));
+            }
+        }
+        if let Some(joiner) = ask {
+            lead.requests.candidate = None;
+            lead.requests.asked = Some(Asked { request: Request::Add(joiner), told: now });
+            let epoch = lead.epoch;
+            self.report(epoch, Fact::CaughtUp { joiner }, out);
+        }
+    }
+
+    /// The Live followers that have owed an answer for the time-out.
+    fn silent(&self, now: Millis) -> Vec<ReplicaName> {
+        let timeout_ms = self.timing().replication_timeout_ms;
+        let Role::Lead(lead) = &self.role else { return Vec::new() };
+        let overdue = |(placement, progress): (&PlacementId, &crate::progress::Progress)| {
+            let silent = progress.silent_since().is_some_and(|since| now.since(since) >= timeout_ms);
+            let name = ReplicaName { placement: *placement, incarnation: progress.address.incarnation };
+            (silent && self.is_live(*placement)).then_some(name)
+        };
+        lead.followers.iter().filter_map(overdue).collect()
+    }
+
+    pub(crate) fn tick_requests(&mut self, now: Millis, out: &mut Vec<Output>) {
+        let timeout_ms = self.timing().replication_timeout_ms;
+        let resend_ms = self.timing().resend_ms();
+        let silent = self.silent(now);
+        let (lease, gives_up) = (self.lease, self.breaks(Mutant::JoinerGivenUp));
+        let left = self.configuration.as_ref().map_or(0, |known| known.row.live().count().saturating_sub(silent.len()));
+        let min = self.configuration.as_ref().map_or(0, |known| usize::from(known.row.min_in_sync));
+        let Role::Lead(lead) = &mut self.role else { return };
+        let (epoch, requests) = (lead.epoch, &mut lead.requests);
+        requests.stalled = !silent.is_empty() && left < min;
+        if let Some((placement, since)) = requests.candidate
+            && (!lease || now.since(since) >= timeout_ms)
+        {
+            requests.candidate = None;
+            requests.add_backoff.entry(placement).or_default().strike(now, resend_ms);
+        }
+        let mut fact = None;
+        if let Some(asked) = &mut requests.asked {
+            // No answer is no answer: ask the same again, and go on counting.
+            if now.since(asked.told) >= timeout_ms {
+                asked.told = now;
+                fact = match &asked.request {
+                    Request::Add(joiner) => lease.then_some(Fact::CaughtUp { joiner: *joiner }),
+                    Request::Drop(silent) => Some(Fact::Silent { followers: silent.clone() }),
+                };
+                if gives_up && matches!(asked.request, Request::Add(_)) {
+                    requests.asked = None;
+                }
+            }
+        } else if !silent.is_empty() && now >= requests.drop_backoff.not_before {
+            requests.asked = Some(Asked { request: Request::Drop(silent.clone()), told: now });
+            fact = Some(Fact::Silent { followers: silent });
+        }
+        if let Some(fact) = fact {
+            self.report(epoch, fact, out);
+        }
+        self.consider_requests(now, out);
+    }
+}

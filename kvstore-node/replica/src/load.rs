@@ -1,0 +1,83 @@
+//! Loading: a replica that does not count catches up from the leader's log like a follower, or, where that log no
+//! longer reaches back far enough, pulls a copy first.
+
+use crate::message::{Body, Position, ReplicaAddress};
+use crate::output::Output;
+use crate::replica::Replica;
+use archon_types::{Epoch, ReplicaState, Seq};
+
+/// A copy being pulled.
+#[derive(Debug)]
+pub(crate) struct Copying {
+    pub(crate) number: u64,
+    pub(crate) leader: ReplicaAddress,
+    /// Pages are pulled only after this write: should the process end in mid-copy, nothing may be left that claims to
+    /// hold what was thrown away.
+    after_token: u64,
+    started: bool,
+}
+
+impl Replica {
+    /// The leader's log begins after `base`. Throws away what is stored and pulls a copy, if this replica certainly
+    /// lacks something that the leader could not send.
+    pub(crate) fn fall_behind(&mut self, from: ReplicaAddress, epoch: Epoch, base: Position, out: &mut Vec<Output>) {
+        // A delayed message must never wipe a replica that has caught up meanwhile: one that counts holds every
+        // committed position, and a leader trims its log only below its commit position.
+        let row = self.configuration.as_ref().map(|configuration| &configuration.row);
+        let own = row.and_then(|row| row.placement(self.identity.placement));
+        let loading = own.is_some_and(|own| own.state == ReplicaState::Load);
+        let lacking = base.seq > self.log.base().seq && !self.log.holds(base);
+        let already = self.copying.as_ref().is_some_and(|copying| copying.leader == from);
+        if !loading || !lacking || already {
+            return;
+        }
+        self.stop_copy(out);
+        if self.log.last() != Position::ZERO {
+            self.writes.reset(Position::ZERO);
+            self.log.reset(Position::ZERO);
+            self.commit = Seq::ZERO;
+        }
+        if let Some(following) = &mut self.following {
+            following.unmatch();
+        }
+        self.copies += 1;
+        let after_token = self.writes.token_of_gathered();
+        self.copying = Some(Copying { number: self.copies, leader: from, after_token, started: false });
+        self.start_copy(epoch, out);
+    }
+
+    /// Lets the shell pull pages, once the old log is gone from the disk for certain.
+    pub(crate) fn start_copy(&mut self, epoch: Epoch, out: &mut Vec<Output>) {
+        let Some(copying) = &mut self.copying else { return };
+        if copying.started || !self.writes.is_done(copying.after_token) {
+            return;
+        }
+        copying.started = true;
+        out.push(Output::StartCopy { copy: copying.number, leader: copying.leader, epoch });
+    }
+
+    /// Ends a copy that is of no use any more.
+    pub(crate) fn stop_copy(&mut self, out: &mut Vec<Output>) {
+        if let Some(Copying { number, started: true, .. }) = self.copying.take() {
+            out.push(Output::StopCopy { copy: number });
+        }
+    }
+
+    /// All pages are in: the log goes on after `at`, as a follower's.
+    pub(crate) fn copied(&mut self, number: u64, at: Position, out: &mut Vec<Output>) {
+        let Some(copying) = self.copying.take_if(|copying| copying.number == number && copying.started) else { return };
+        if at.epoch > self.epoch {
+            self.epoch = at.epoch;
+            self.writes.epoch(at.epoch);
+            self.following = None;
+        }
+        self.writes.reset(at);
+        self.log.reset(at);
+        self.commit = at.seq;
+        if let Some(following) = &mut self.following {
+            following.unmatch();
+        }
+        let body = Body::Nack { refused: Position::ZERO, hint: at, copying: false };
+        self.send(copying.leader, self.epoch, body, out);
+    }
+}

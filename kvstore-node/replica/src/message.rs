@@ -1,0 +1,137 @@
+//! What replicas of one partition say to each other. Plain fields only, so that a wire format can mirror them one to one.
+
+use archon_types::{Epoch, Incarnation, NodeId, PartitionId, PlacementId, Seq};
+use bytes::Bytes;
+
+/// A position in a partition's log: two logs that hold the same position are equal up to it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug)]
+pub struct Position {
+    /// The epoch whose leader wrote the entry there.
+    pub epoch: Epoch,
+    /// Its number, from 1; zero is "before the first entry".
+    pub seq: Seq,
+}
+
+impl Position {
+    /// Before the first entry; every log holds it.
+    pub const ZERO: Self = Self { epoch: Epoch::ZERO, seq: Seq::ZERO };
+
+    /// The position `(epoch, seq)`.
+    pub const fn new(epoch: Epoch, seq: Seq) -> Self {
+        Self { epoch, seq }
+    }
+}
+
+/// One entry of the log.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Entry {
+    /// Where it stands.
+    pub at: Position,
+    /// What it says; opaque here. Encoded once by the leader, carried unchanged to peers and disks.
+    pub bytes: Bytes,
+}
+
+/// A replica named so exactly that neither a restarted nor a wiped one can be mistaken for it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct ReplicaAddress {
+    /// The copy.
+    pub placement: PlacementId,
+    /// The node that holds it.
+    pub node: NodeId,
+    /// The life of that node.
+    pub incarnation: Incarnation,
+}
+
+/// A message between two replicas of one partition. A receiver whose own address is not exactly `to` drops it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Message {
+    /// The partition both belong to.
+    pub partition: PartitionId,
+    /// Who sends.
+    pub from: ReplicaAddress,
+    /// For whom it is; `to.node` says where to deliver it.
+    pub to: ReplicaAddress,
+    /// From a leader: the epoch in which it leads. From a follower: the epoch it answers in; in a [`Body::Nack`], the
+    /// highest epoch it knows, which may be higher than the leader's.
+    pub epoch: Epoch,
+    /// What is said.
+    pub body: Body,
+}
+
+/// What a message says.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Body {
+    /// Leader to follower, until a point of match is found: "persist my epoch; do you hold exactly `at`?"
+    Adopt {
+        /// A position of the leader's log.
+        at: Position,
+        /// The end of the leader's log when its epoch began; every entry after it is of this epoch.
+        start: Seq,
+        /// The leader's commit position.
+        commit: Seq,
+    },
+    /// Follower to leader: "your epoch is durable here, and I hold `at`".
+    Adopted {
+        /// The position that was asked for.
+        at: Position,
+        /// Up to here the follower's log equals the leader's and is durable.
+        held: Seq,
+    },
+    /// Leader to follower: entries that follow directly after `before`. May be empty, to ask for an acknowledgement or
+    /// to tell the commit position.
+    Append {
+        /// The position before the first entry; the follower must hold exactly it.
+        before: Position,
+        /// Contiguous entries from `before.seq + 1`.
+        entries: Vec<Entry>,
+        /// The end of the leader's log when its epoch began; every entry after it is of this epoch.
+        start: Seq,
+        /// The leader's commit position; may lie beyond the entries.
+        commit: Seq,
+    },
+    /// Follower to leader: what it holds.
+    Ack {
+        /// Up to here the follower's log equals the leader's and is durable.
+        held: Seq,
+    },
+    /// Follower to leader: "I refuse", because the epoch is old or the position is not held.
+    Nack {
+        /// The position that is not held exactly ([`Position::ZERO`] when nothing in particular is refused).
+        refused: Position,
+        /// The newest position the follower holds that may be in the leader's log as well.
+        hint: Position,
+        /// It is pulling a copy and takes no entries until that ends.
+        copying: bool,
+    },
+    /// Leader to loader: "my log no longer reaches back to what you hold; pull a copy from me".
+    Behind {
+        /// The position after which the leader's log begins.
+        base: Position,
+    },
+    /// Leader to follower: "do you know of an epoch above mine?"
+    Confirm {
+        /// The leader's number for this round of questions.
+        round: u64,
+    },
+    /// Follower to leader: "no higher epoch is persisted here".
+    Confirmed {
+        /// The round that is answered.
+        round: u64,
+    },
+}
+
+impl Body {
+    /// Its name, for logs and metrics.
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Adopt { .. } => "adopt",
+            Self::Adopted { .. } => "adopted",
+            Self::Append { .. } => "append",
+            Self::Ack { .. } => "ack",
+            Self::Nack { .. } => "nack",
+            Self::Behind { .. } => "behind",
+            Self::Confirm { .. } => "confirm",
+            Self::Confirmed { .. } => "confirmed",
+        }
+    }
+}

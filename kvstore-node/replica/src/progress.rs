@@ -1,0 +1,192 @@
+//! What a leader knows of one other replica, within one epoch and one life of that replica (rule 11).
+
+use crate::message::{Position, ReplicaAddress};
+use archon_types::{Millis, Seq};
+use std::collections::VecDeque;
+
+/// Most messages to find a point of match that are sent between two ticks; beyond them the next tick must come.
+const FAST_PROBES_MAX: u8 = 32;
+
+/// A follower or loader, as its leader sees it.
+#[derive(Debug)]
+pub(crate) struct Progress {
+    pub(crate) address: ReplicaAddress,
+    /// Whether a point of match was found under this epoch. Until then it is asked by `Adopt`.
+    pub(crate) matched: bool,
+    /// Durable there and equal to our log up to here; means something only once matched.
+    pub(crate) acked: Seq,
+    /// The next entry to send.
+    pub(crate) next: Seq,
+    /// The position it is asked for while unmatched.
+    pub(crate) probe: Position,
+    probe_sent: Option<Millis>,
+    probe_since: Option<Millis>,
+    probe_wait_ms: u64,
+    fast_probes: u8,
+    /// It pulls a copy; it is asked slowly.
+    pub(crate) copying: bool,
+    /// Sent and not acknowledged, since the last rewind: end and bytes of each message.
+    window: VecDeque<(Seq, usize)>,
+    window_bytes: usize,
+    /// When entries were *first* sent that are not acknowledged; survives rewinds.
+    waiting: VecDeque<(Seq, Millis)>,
+    last_sent: Millis,
+    /// The commit position it was last told.
+    pub(crate) told_commit: Seq,
+    /// The read from disk under way for it.
+    pub(crate) reading: Option<u64>,
+    /// Since when a confirmation is owed.
+    pub(crate) confirm_since: Option<Millis>,
+}
+
+impl Progress {
+    pub(crate) fn new(address: ReplicaAddress, end: Position, now: Millis) -> Self {
+        Self {
+            address,
+            matched: false,
+            acked: Seq::ZERO,
+            next: end.seq.next().unwrap_or(end.seq),
+            probe: end,
+            probe_sent: None,
+            probe_since: None,
+            probe_wait_ms: 0,
+            fast_probes: 0,
+            copying: false,
+            window: VecDeque::new(),
+            window_bytes: 0,
+            waiting: VecDeque::new(),
+            last_sent: now,
+            told_commit: Seq::ZERO,
+            reading: None,
+            confirm_since: None,
+        }
+    }
+
+    /// Whether it holds everything up to `upto` durably.
+    pub(crate) fn holds(&self, upto: Seq) -> bool {
+        self.matched && self.acked >= upto
+    }
+
+    /// Whether to ask for the point of match now.
+    pub(crate) fn probe_due(&self, now: Millis) -> bool {
+        !self.matched && self.probe_sent.is_none_or(|sent| now.since(sent) >= self.probe_wait_ms)
+    }
+
+    /// Notes that `Adopt` goes out. `patient` replicas do not count and are asked ever more slowly.
+    pub(crate) fn probed(&mut self, now: Millis, resend_ms: u64, patient: bool) {
+        let first = self.probe_sent.is_none();
+        self.probe_sent = Some(now);
+        self.probe_since.get_or_insert(now);
+        self.probe_wait_ms = if first || !patient {
+            resend_ms
+        } else {
+            self.probe_wait_ms.saturating_mul(2).clamp(resend_ms, resend_ms.saturating_mul(16))
+        };
+    }
+
+    /// It answered that it does not hold what it was asked for: ask for `at` instead.
+    pub(crate) fn probe_at(&mut self, at: Position, now: Millis) {
+        self.unmatch();
+        self.probe = at;
+        self.probe_since = None;
+        self.copying = false;
+        if self.fast_probes < FAST_PROBES_MAX {
+            self.fast_probes += 1;
+            self.probe_sent = None;
+        } else {
+            self.probe_sent = Some(now);
+        }
+    }
+
+    /// It is pulling a copy (or was just told to): ask again later.
+    pub(crate) fn pause(&mut self, copying: bool, now: Millis) {
+        self.unmatch();
+        self.copying = copying;
+        self.probe_sent = Some(now);
+        self.probe_since = None;
+    }
+
+    fn unmatch(&mut self) {
+        self.matched = false;
+        self.acked = Seq::ZERO;
+        self.window.clear();
+        self.window_bytes = 0;
+        self.waiting.clear();
+        self.reading = None;
+    }
+
+    /// A point of match was found.
+    pub(crate) fn match_at(&mut self, at: Position) {
+        self.matched = true;
+        self.copying = false;
+        self.probe_since = None;
+        self.next = at.seq.next().unwrap_or(at.seq);
+    }
+
+    /// It holds everything up to `held`.
+    pub(crate) fn acknowledge(&mut self, held: Seq) {
+        self.confirm_since = None; // it is there
+        self.acked = self.acked.max(held);
+        if self.next <= self.acked {
+            self.next = self.acked.next().unwrap_or(self.acked);
+        }
+        while self.window.front().is_some_and(|(end, _)| *end <= self.acked) {
+            if let Some((_, bytes)) = self.window.pop_front() {
+                self.window_bytes -= bytes;
+            }
+        }
+        while self.waiting.front().is_some_and(|(end, _)| *end <= self.acked) {
+            self.waiting.pop_front();
+        }
+    }
+
+    /// It lacks what was sent: go on after `hint`, which it holds.
+    pub(crate) fn rewind(&mut self, hint: Seq) {
+        self.next = hint.next().unwrap_or(hint);
+        self.reading = None;
+        self.window.clear();
+        self.window_bytes = 0;
+    }
+
+    /// Whether more may be sent.
+    pub(crate) fn is_open(&self, appends_max: usize, bytes_max: usize) -> bool {
+        self.matched && self.window.len() < appends_max.max(1) && self.window_bytes < bytes_max.max(1)
+    }
+
+    /// Notes that entries up to `end` go out.
+    pub(crate) fn sent(&mut self, end: Seq, bytes: usize, commit: Seq, now: Millis) {
+        self.window.push_back((end, bytes));
+        self.window_bytes += bytes;
+        if self.waiting.back().is_none_or(|(before, _)| *before < end) {
+            self.waiting.push_back((end, now));
+        }
+        self.next = end.next().unwrap_or(end);
+        self.told(commit, now);
+    }
+
+    /// Notes that it is told the commit position.
+    pub(crate) fn told(&mut self, commit: Seq, now: Millis) {
+        self.told_commit = commit;
+        self.last_sent = now;
+    }
+
+    /// Whether to send an empty append: for an acknowledgement that is overdue, or to tell the commit position.
+    pub(crate) fn ping_due(&self, commit: Seq, now: Millis, resend_ms: u64) -> bool {
+        let quiet_ms = now.since(self.last_sent);
+        self.matched
+            && ((!self.waiting.is_empty() && quiet_ms >= resend_ms) || (self.told_commit < commit && quiet_ms > 0))
+    }
+
+    /// Since when it owes an answer.
+    pub(crate) fn silent_since(&self) -> Option<Millis> {
+        [self.probe_since, self.waiting.front().map(|(_, since)| *since), self.confirm_since]
+            .into_iter()
+            .flatten()
+            .min()
+    }
+
+    /// Notes that time passed.
+    pub(crate) fn tick(&mut self) {
+        self.fast_probes = 0;
+    }
+}

@@ -1,0 +1,46 @@
+//! Taking over: a new leader first gets every follower it counts to persist its epoch, match, and hold its whole log;
+//! that commits the log, and only then does it serve (rule 9). The first leader of a new partition does the same.
+
+use crate::lead::Lead;
+use crate::mutant::Mutant;
+use crate::output::Output;
+use crate::replica::{Replica, Role};
+use archon_types::{Epoch, Fact, Millis};
+
+impl Replica {
+    /// Begins to lead `epoch`, which is above every epoch persisted here.
+    pub(crate) fn take_over(&mut self, now: Millis, epoch: Epoch, out: &mut Vec<Output>) {
+        self.step_down(out);
+        self.stop_copy(out);
+        self.following = None;
+        self.epoch = epoch;
+        self.writes.epoch(epoch);
+        self.role = Role::Lead(Box::new(Lead::new(epoch, self.log.last().seq)));
+        self.learn(now, true);
+    }
+
+    /// Serves, if everyone who counts holds the whole log.
+    pub(crate) fn finish_take_over(&mut self, now: Millis, out: &mut Vec<Output>) {
+        let Role::Lead(lead) = &self.role else { return };
+        if lead.serving {
+            return;
+        }
+        let (epoch, start) = (lead.epoch, lead.start);
+        // Its own tail counts only once it is durable, as does the epoch.
+        let own = self.epoch_durable >= epoch && self.log.durable() >= start;
+        let followers = self.breaks(Mutant::ServeEarly) || self.counted_hold(start);
+        if !own || !followers || !self.is_enough() {
+            return;
+        }
+        if let Role::Lead(lead) = &mut self.role {
+            lead.serving = true;
+            lead.online_told = now;
+        }
+        if start > self.commit {
+            self.commit = start;
+            out.push(Output::Commit { upto: start });
+        }
+        out.push(Output::Serve(true));
+        self.report(epoch, Fact::Online, out);
+    }
+}

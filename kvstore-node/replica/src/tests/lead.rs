@@ -1,0 +1,172 @@
+use super::script::{Script, at, configuration, recovered};
+use crate::{Body, Entry, Input, Limits, Output, Position, Record, Recovered};
+use archon_types::ReplicaState::{Live, Load};
+use archon_types::{Epoch, ErrorKind, Fact, Incarnation, PlacementId, Seq};
+use bytes::Bytes;
+
+fn written(epoch: u64, seq: u64, ticket: u64) -> Entry {
+    Entry { at: at(epoch, seq), bytes: Bytes::from(format!("w{ticket}")) }
+}
+
+fn refuse(ticket: u64, kind: ErrorKind) -> Output {
+    Output::Refuse { ticket, kind }
+}
+
+#[test]
+fn a_turn_of_proposals_is_one_write_and_one_append() {
+    let mut script = Script::serving(&[Live, Live], 1);
+    let propose = |ticket: u64| Input::Propose { ticket, entry: Bytes::from(format!("w{ticket}")) };
+    let out = script.turn([propose(7), propose(8)]);
+    let entries = vec![written(1, 1, 7), written(1, 2, 8)];
+    let append = Body::Append { before: Position::ZERO, entries: entries.clone(), start: Seq::ZERO, commit: Seq::ZERO };
+    let expected = [
+        Output::Accepted { ticket: 7, at: at(1, 1) },
+        Output::Accepted { ticket: 8, at: at(1, 2) },
+        Output::Persist { token: 2, records: vec![Record::Entries(entries)] },
+        script.send(2, 1, append),
+    ];
+    assert_eq!(out, expected);
+}
+
+#[test]
+fn a_commit_needs_everyone_who_counts_and_oneself() {
+    let mut script = Script::serving(&[Live, Live, Live], 2);
+    script.propose(1);
+    script.propose(2);
+    assert_eq!(script.hear(2, 1, Body::Ack { held: Seq::new(2) }), []);
+    assert_eq!(script.hear(3, 1, Body::Ack { held: Seq::new(1) }), []);
+    assert_eq!(script.persisted(2), [Output::Commit { upto: Seq::new(1) }]);
+    assert_eq!(script.persisted(3), []);
+    assert_eq!(script.hear(3, 1, Body::Ack { held: Seq::new(2) }), [Output::Commit { upto: Seq::new(2) }]);
+    // Another epoch's, another life's and impossible acknowledgements count for nothing.
+    script.propose(3);
+    script.persisted(4);
+    script.hear(2, 1, Body::Ack { held: Seq::new(3) });
+    assert_eq!(script.hear(3, 0, Body::Ack { held: Seq::new(3) }), []);
+    assert_eq!(script.hear(3, 1, Body::Ack { held: Seq::new(4) }), []);
+    let mut other_life = super::script::message(3, 1, 1, Body::Ack { held: Seq::new(3) });
+    other_life.from.incarnation = Incarnation::new(9);
+    assert_eq!(script.one(Input::Message(other_life)), []);
+}
+
+#[test]
+fn a_follower_that_restarted_has_acknowledged_nothing() {
+    let mut script = Script::serving(&[Live, Live], 1);
+    script.propose(1);
+    script.hear(2, 1, Body::Ack { held: Seq::new(1) });
+    let mut restarted = configuration((1, 1), 1, &[Live, Live], 1);
+    restarted.peers.get_mut(&PlacementId::new(2)).unwrap().incarnation = Incarnation::new(5);
+    script.one(Input::Configure(restarted));
+    assert_eq!(script.persisted(2), []);
+}
+
+#[test]
+fn refusals_say_why() {
+    let mut script = Script::new(1, Recovered::default());
+    assert_eq!(script.propose(1), [refuse(1, ErrorKind::NotPartitionLeader)]);
+    script.configure((1, 1), 1, &[Live, Live], 1);
+    assert_eq!(script.propose(2), [refuse(2, ErrorKind::Unavailable)]);
+
+    let mut script = Script::serving(&[Live], 1);
+    script.one(Input::ReadOnly(true));
+    assert_eq!(script.propose(3), [refuse(3, ErrorKind::ReadOnly)]);
+
+    let limits = Limits { uncommitted_entries_max: 1, ..Limits::default() };
+    let mut script = Script::with_limits(1, Recovered::default(), limits);
+    script.configure((1, 1), 1, &[Live], 1);
+    script.persisted(1);
+    script.propose(4);
+    assert_eq!(script.propose(5), [refuse(5, ErrorKind::Overloaded)]);
+}
+
+#[test]
+fn a_hand_over_waits_for_what_is_under_way_and_is_final() {
+    let mut script = Script::serving(&[Live, Live], 1);
+    script.propose(1);
+    script.persisted(2);
+    let hand_over = Input::HandOver { epoch: Epoch::new(1), to: PlacementId::new(2) };
+    assert_eq!(script.one(hand_over.clone()), []);
+    assert_eq!(script.propose(2), [refuse(2, ErrorKind::Unavailable)]);
+    let released = script.report(1, 1, Fact::Released);
+    let done = [Output::Commit { upto: Seq::new(1) }, Output::Serve(false), released.clone()];
+    assert_eq!(script.hear(2, 1, Body::Ack { held: Seq::new(1) }), done);
+    // The report is repeated; nothing brings the leadership of this epoch back.
+    assert_eq!(script.one(hand_over), std::slice::from_ref(&released));
+    assert_eq!(script.tick_after(1_000), [released]);
+    assert_eq!(script.one(Input::KeepLeading { epoch: Epoch::new(1) }), []);
+    assert_eq!(script.configure((1, 5), 1, &[Live, Live], 1), []);
+    assert_eq!(script.propose(3), [refuse(3, ErrorKind::NotPartitionLeader)]);
+}
+
+#[test]
+fn a_hand_over_may_be_called_off_before_the_release() {
+    let mut script = Script::serving(&[Live, Live], 1);
+    script.propose(1);
+    script.one(Input::HandOver { epoch: Epoch::new(1), to: PlacementId::new(2) });
+    script.one(Input::KeepLeading { epoch: Epoch::new(1) });
+    assert_eq!(script.replica.admit(), Ok(()));
+}
+
+#[test]
+fn a_higher_epoch_ends_a_leadership_and_leaves_its_proposals_unknown() {
+    let mut script = Script::serving(&[Live, Live], 1);
+    script.propose(1);
+    script.propose(2);
+    let nack = Body::Nack { refused: Position::ZERO, hint: Position::ZERO, copying: false };
+    assert_eq!(script.hear(2, 4, nack), [Output::Serve(false), Output::Abandon { tickets: vec![1, 2] }]);
+
+    let mut script = Script::serving(&[Live, Live], 1);
+    script.propose(1);
+    let out = script.configure((2, 8), 2, &[Live, Live], 1);
+    assert_eq!(out, [Output::Serve(false), Output::Abandon { tickets: vec![1] }]);
+}
+
+#[test]
+fn a_lost_append_is_found_by_asking_and_sent_again_from_there() {
+    let mut script = Script::serving(&[Live, Live], 1);
+    (1..=3).for_each(|ticket| drop(script.propose(ticket)));
+    let ping = Body::Append { before: at(1, 3), entries: vec![], start: Seq::ZERO, commit: Seq::ZERO };
+    let ping = script.send(2, 1, ping);
+    assert_eq!(script.tick_after(250), [ping]);
+    let out = script.hear(2, 1, Body::Nack { refused: at(1, 3), hint: at(1, 1), copying: false });
+    let entries = vec![written(1, 2, 2), written(1, 3, 3)];
+    let again = Body::Append { before: at(1, 1), entries, start: Seq::ZERO, commit: Seq::ZERO };
+    assert_eq!(out, [script.send(2, 1, again)]);
+}
+
+#[test]
+fn the_point_of_match_is_found_below_diverging_tails() {
+    // Ours: 1 1 3 3; theirs: 1 1 2 2 2.
+    let mut script = Script::new(1, recovered(3, &[1, 1, 3, 3], 1));
+    script.configure((4, 9), 1, &[Live, Live], 1);
+    let out = script.hear(2, 4, Body::Nack { refused: at(3, 4), hint: at(2, 4), copying: false });
+    assert_eq!(out, [script.send(2, 4, Body::Adopt { at: at(1, 2), start: Seq::new(4), commit: Seq::new(1) })]);
+    // The entries are not in memory after a restart.
+    let out = script.hear(2, 4, Body::Adopted { at: at(1, 2), held: Seq::new(2) });
+    let (read, reader, upto) = (1, PlacementId::new(2), Seq::new(4));
+    let bytes_max = Limits::default().append_bytes_max;
+    assert_eq!(out, [Output::ReadLog { read, reader, from: Seq::new(3), upto, bytes_max }]);
+    let entries = vec![super::script::entry(3, 3), super::script::entry(3, 4)];
+    let out = script.one(Input::LogRead { read, reader, entries: entries.clone() });
+    let append = Body::Append { before: at(1, 2), entries, start: Seq::new(4), commit: Seq::new(1) };
+    assert_eq!(out, [script.send(2, 4, append)]);
+}
+
+#[test]
+fn a_loader_whom_the_log_does_not_reach_is_told_to_copy() {
+    let mut script = Script::serving(&[Live], 1);
+    (1..=3).for_each(|ticket| drop(script.propose(ticket)));
+    script.one(Input::Trimmed { upto: Seq::new(2) });
+    assert_eq!(script.replica.base(), Position::ZERO, "never beyond the commit position");
+    script.persisted(4);
+    script.one(Input::Trimmed { upto: Seq::new(2) });
+    script.configure((1, 2), 1, &[Live, Load], 1);
+    let out = script.hear(2, 1, Body::Nack { refused: at(1, 3), hint: Position::ZERO, copying: false });
+    assert_eq!(out, [script.send(2, 1, Body::Behind { base: at(1, 2) })]);
+    assert_eq!(script.hear(2, 1, Body::Nack { refused: Position::ZERO, hint: Position::ZERO, copying: true }), []);
+    // The copy is in.
+    let out = script.hear(2, 1, Body::Nack { refused: Position::ZERO, hint: at(1, 2), copying: false });
+    assert_eq!(out, [script.send(2, 1, Body::Adopt { at: at(1, 2), start: Seq::ZERO, commit: Seq::new(3) })]);
+    let out = script.hear(2, 1, Body::Adopted { at: at(1, 2), held: Seq::new(2) });
+    assert!(matches!(out.as_slice(), [Output::ReadLog { from, .. }] if *from == Seq::new(3)), "{out:?}");
+}

@@ -1,0 +1,115 @@
+use super::script::{Script, name};
+use crate::{Body, Input, Output, Position};
+use archon_types::ReplicaState::{Live, Load};
+use archon_types::{ErrorKind, Fact, Seq};
+
+/// A leader with a loader that has matched at the beginning of an empty log.
+fn with_loader() -> Script {
+    let mut script = Script::serving(&[Live, Load], 1);
+    script.hear(2, 1, Body::Adopted { at: Position::ZERO, held: Seq::ZERO });
+    script
+}
+
+#[test]
+fn a_loader_is_asked_for_only_under_a_lease() {
+    let mut script = with_loader();
+    assert_eq!(script.tick_after(20), []);
+    script.one(Input::Lease(true));
+    let caught_up = script.report(1, 1, Fact::CaughtUp { joiner: name(2) });
+    assert_eq!(script.tick_after(20), [caught_up]);
+}
+
+#[test]
+fn a_joiner_counts_from_asking_until_a_higher_version_is_seen() {
+    let mut script = with_loader();
+    script.turn([Input::Lease(true), Input::Tick]);
+    script.propose(1);
+    assert_eq!(script.persisted(2), [], "the joiner has not acknowledged");
+    // No answer is no answer: the same request is repeated, the same version named.
+    let caught_up = script.report(1, 1, Fact::CaughtUp { joiner: name(2) });
+    assert!(script.tick_after(1_000).contains(&caught_up));
+    assert_eq!(script.configure((1, 1), 1, &[Live, Load], 1), []);
+    // Refused: it does not count any more, and is asked for later only.
+    assert_eq!(script.configure((1, 2), 1, &[Live, Load], 1), [Output::Commit { upto: Seq::new(1) }]);
+    let out = script.hear(2, 1, Body::Ack { held: Seq::new(1) });
+    assert_eq!(out, []);
+    let caught_up = script.report(1, 2, Fact::CaughtUp { joiner: name(2) });
+    assert!(script.tick_after(250).contains(&caught_up));
+}
+
+#[test]
+fn under_constant_writes_a_near_loader_counts_before_it_is_asked_for() {
+    let mut script = with_loader();
+    script.propose(1);
+    script.propose(2);
+    script.persisted(2);
+    script.one(Input::Lease(true));
+    // Position 1 is committed, 2 is on its way to the disk; the loader holds nothing yet but is near.
+    assert_eq!(script.hear(2, 1, Body::Ack { held: Seq::ZERO }), []);
+    assert_eq!(script.persisted(3), [], "the commit position waits for the loader");
+    let out = script.hear(2, 1, Body::Ack { held: Seq::new(1) });
+    assert_eq!(out, [script.report(1, 1, Fact::CaughtUp { joiner: name(2) })]);
+    // One that never answers is let go after the time-out.
+    let mut script = with_loader();
+    script.turn([Input::Propose { ticket: 1, entry: "x".into() }, Input::Lease(true)]);
+    script.persisted(2);
+    script.propose(2);
+    script.hear(2, 1, Body::Ack { held: Seq::ZERO });
+    assert_eq!(script.persisted(3), []);
+    assert!(script.tick_after(1_000).contains(&Output::Commit { upto: Seq::new(2) }));
+}
+
+#[test]
+fn silent_followers_are_named_together_once_per_version() {
+    let mut script = Script::serving(&[Live, Live, Live], 1);
+    script.propose(1);
+    script.persisted(2);
+    script.tick_after(999);
+    let silent = script.report(1, 1, Fact::Silent { followers: vec![name(2), name(3)] });
+    assert!(script.tick_after(1).contains(&silent));
+    assert!(!script.tick_after(500).contains(&silent));
+    assert!(script.tick_after(500).contains(&silent), "repeated, since the report may be lost");
+    // They count until the new version is seen.
+    assert_eq!(script.replica.commit(), Seq::ZERO);
+    let out = script.configure((1, 2), 1, &[Live, Load, Load], 1);
+    assert!(out.contains(&Output::Commit { upto: Seq::new(1) }), "{out:?}");
+}
+
+#[test]
+fn a_refused_drop_stops_writes_and_is_repeated_later_and_later() {
+    let mut script = Script::serving(&[Live, Live], 2);
+    script.propose(1);
+    script.persisted(2);
+    let first = script.report(1, 1, Fact::Silent { followers: vec![name(2)] });
+    assert!(script.tick_after(1_000).contains(&first));
+    assert_eq!(script.replica.admit(), Err(ErrorKind::NotEnoughReplicas));
+    script.configure((1, 2), 1, &[Live, Live], 2);
+    let second = script.report(1, 2, Fact::Silent { followers: vec![name(2)] });
+    assert!(!script.tick_after(249).contains(&second));
+    assert!(script.tick_after(1).contains(&second));
+    // The follower answers.
+    script.hear(2, 1, Body::Ack { held: Seq::new(1) });
+    script.tick_after(10);
+    assert_eq!(script.replica.admit(), Ok(()));
+}
+
+#[test]
+fn a_stall_ends_with_the_follower_that_caused_it() {
+    let mut script = Script::serving(&[Live, Live], 2);
+    script.propose(1);
+    script.persisted(2);
+    script.tick_after(1_000);
+    assert_eq!(script.replica.admit(), Err(ErrorKind::NotEnoughReplicas));
+    // Nobody is left who could be waited for, and no tick is wanted: writes must go on at once.
+    script.configure((1, 2), 1, &[Live], 1);
+    assert_eq!(script.replica.admit(), Ok(()));
+}
+
+#[test]
+fn an_older_configuration_is_ignored() {
+    let mut script = Script::serving(&[Live, Live], 1);
+    script.configure((1, 5), 1, &[Live, Load], 1);
+    script.configure((1, 4), 1, &[Live, Live], 1);
+    script.propose(1);
+    assert_eq!(script.persisted(2), [Output::Commit { upto: Seq::new(1) }]);
+}

@@ -1,0 +1,17 @@
+//! Whole conversations: lists of outputs compared, and random runs of several replicas.
+
+mod confirm;
+mod coordinator;
+mod disk;
+mod follow;
+mod heal;
+mod lead;
+mod live_set;
+mod load;
+mod log_model;
+mod random;
+mod script;
+mod shell;
+mod simulation;
+mod takeover;
+mod world;

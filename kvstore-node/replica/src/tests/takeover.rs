@@ -1,0 +1,66 @@
+use super::script::{Script, at, recovered};
+use crate::{Body, Input, Output, Record, Recovered};
+use archon_types::ReplicaState::{Live, Load};
+use archon_types::{Epoch, Fact, Incarnation, Seq};
+
+#[test]
+fn alone_it_serves_once_its_epoch_is_durable() {
+    let mut script = Script::new(1, Recovered::default());
+    let persist = Output::Persist { token: 1, records: vec![Record::Epoch(Epoch::new(1))] };
+    assert_eq!(script.configure((1, 1), 1, &[Live], 1), [persist]);
+    let online = script.report(1, 1, Fact::Online);
+    assert_eq!(script.persisted(1), [Output::Serve(true), online]);
+}
+
+#[test]
+fn its_recovered_tail_is_committed_by_the_take_over() {
+    let mut script = Script::new(1, recovered(3, &[1, 1, 3], 2));
+    script.configure((5, 9), 1, &[Live], 1);
+    let online = script.report(5, 9, Fact::Online);
+    assert_eq!(script.persisted(1), [Output::Commit { upto: Seq::new(3) }, Output::Serve(true), online]);
+}
+
+#[test]
+fn every_live_follower_must_hold_the_whole_log_first() {
+    let mut script = Script::new(1, recovered(1, &[1, 1], 0));
+    let (start, commit) = (Seq::new(2), Seq::ZERO);
+    let out = script.configure((2, 4), 1, &[Live, Live, Live], 2);
+    let adopt = |to| script.send(to, 2, Body::Adopt { at: at(1, 2), start, commit });
+    let persist = Output::Persist { token: 1, records: vec![Record::Epoch(Epoch::new(2))] };
+    assert_eq!(out, [persist, adopt(2), adopt(3)]);
+    assert_eq!(script.persisted(1), []);
+    assert_eq!(script.hear(2, 2, Body::Adopted { at: at(1, 2), held: Seq::new(2) }), []);
+    // One that matches without holding everything is not enough.
+    assert_eq!(script.hear(3, 2, Body::Adopted { at: at(1, 2), held: Seq::new(1) }), []);
+    let online = script.report(2, 4, Fact::Online);
+    let served = [Output::Commit { upto: Seq::new(2) }, Output::Serve(true), online];
+    assert_eq!(script.hear(3, 2, Body::Ack { held: Seq::new(2) }), served);
+}
+
+#[test]
+fn below_the_minimum_nobody_serves() {
+    let mut script = Script::new(1, Recovered::default());
+    script.configure((1, 1), 1, &[Live, Load], 2);
+    assert_eq!(script.persisted(1), []);
+    script.one(Input::Lease(true));
+    // A loader that holds the whole log is asked for; it serves only once that is known to be granted.
+    let caught_up = script.report(1, 1, Fact::CaughtUp { joiner: super::script::name(2) });
+    assert_eq!(script.hear(2, 1, Body::Adopted { at: at(0, 0), held: Seq::ZERO }), [caught_up]);
+    let online = script.report(1, 2, Fact::Online);
+    assert_eq!(script.configure((1, 2), 1, &[Live, Live], 2), [Output::Serve(true), online]);
+}
+
+#[test]
+fn a_restarted_leader_does_not_go_on_in_its_old_epoch() {
+    let mut script = Script::new(1, recovered(5, &[5], 0));
+    assert_eq!(script.configure((5, 9), 1, &[Live], 1), []);
+    assert!(script.replica.admit().is_err());
+}
+
+#[test]
+fn another_registration_of_the_same_process_ends_a_leadership() {
+    let mut script = Script::serving(&[Live], 1);
+    let out = script.one(Input::Renew { incarnation: Incarnation::new(2) });
+    assert_eq!(out, [Output::Serve(false)]);
+    assert_eq!(script.configure((1, 2), 1, &[Live], 1), []);
+}
