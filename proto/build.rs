@@ -3,8 +3,9 @@
 use std::{env, fs, path::PathBuf};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let files: Vec<PathBuf> =
-        ["common", "table", "session", "admin", "control", "kv", "replication", "raft"].map(|name| format!("archon/v1/{name}.proto").into()).into();
+    let files: Vec<PathBuf> = ["common", "table", "session", "admin", "control", "kv", "replication", "raft"]
+        .map(|name| format!("archon/v1/{name}.proto").into())
+        .into();
     println!("cargo:rerun-if-changed=proto");
     let descriptors = protox::compile(&files, ["proto"])?;
     let out = PathBuf::from(env::var("OUT_DIR")?);

@@ -1,7 +1,15 @@
-//! The wire: generated protobuf types and gRPC services.
+//! The wire: generated protobuf types, gRPC services and their conversion to and from `archon-types`.
+//!
+//! Wire types stop here and in the services that receive them: [`convert`] turns them into the vocabulary with every
+//! field checked, and nothing further inside sees them.
+
+pub mod convert;
 
 /// Generated from `proto/archon/v1/*.proto`; the comments there are the documentation.
 #[allow(missing_docs, unreachable_pub, clippy::all)]
 pub mod v1 {
     tonic::include_proto!("archon.v1");
 }
+
+/// The compiled descriptors, for gRPC reflection.
+pub const DESCRIPTORS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/descriptors.bin"));

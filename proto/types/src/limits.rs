@@ -10,6 +10,8 @@ pub const VALUE_BYTES_MAX: usize = 1024 * 1024;
 pub const BATCH_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// Most operations in one message.
 pub const BATCH_OPS_MAX: usize = 4_096;
+/// Most entries one scan may ask of a partition; pages are bounded in bytes too.
+pub const SCAN_LIMIT_MAX: u32 = 10_000;
 /// Largest gRPC message; a batch plus what surrounds it.
 pub const MESSAGE_BYTES_MAX: usize = 8 * 1024 * 1024;
 /// Longest node, zone or table name, in bytes.

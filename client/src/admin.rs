@@ -1,0 +1,309 @@
+//! Administration: what people and scripts ask of the coordinators.
+
+use crate::admin_call::{Effect, Quorums};
+use crate::admin_types::{
+    Cancelled, Event, Located, Migration, NodeSummary, PartitionSummary, Plan, Quorum, Reason, RebalanceStatus, Status,
+    TableSummary, node_goal, node_status, partition_summary,
+};
+use crate::error::Error;
+use crate::link::check_endpoints;
+use archon_proto::convert::admin::{ApplyPlan, CreateTable, SetNode};
+use archon_proto::convert::ids::cluster_id;
+use archon_proto::v1::{self, admin_client::AdminClient, table_client::TableClient};
+use archon_types::limits::{MESSAGE_BYTES_MAX, REPLICAS_MAX, check_key, check_name};
+use archon_types::{ErrorDetail, ErrorKind, NodeGoal, PartitionTable, RequestId, SLOTS, TableDelta, slot_of};
+use std::sync::Arc;
+use std::time::Duration;
+use tonic::transport::Channel;
+use uuid::Uuid;
+
+/// Answers of the quorum may be larger than ordinary messages: whole tables, plans, lists of nodes.
+const ANSWER_BYTES_MAX: usize = 8 * MESSAGE_BYTES_MAX;
+
+/// A handle on the coordinators of a cluster. Clones are cheap and share connections.
+///
+/// Every call finds the leading coordinator by itself, outlives a fail-over inside the time-out, and has one effect even
+/// if it is sent more than once. If nobody answers in time the error is [`Error::DeadlineExceeded`], whose
+/// [`Error::kind`] says why: `Unreachable`, `NoQuorum` …
+#[derive(Clone, Debug)]
+pub struct Admin(Arc<Quorums>);
+
+impl Admin {
+    /// A handle on the cluster that the endpoints (`host:port`, of coordinators or of any nodes) belong to. `timeout`
+    /// bounds each call, its retries included. Nothing is sent yet.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] for an endpoint that is not `host:port`, or if there is none.
+    pub fn new<E: Into<String>>(endpoints: impl IntoIterator<Item = E>, timeout: Duration) -> Result<Self, Error> {
+        let endpoints: Vec<String> = endpoints.into_iter().map(Into::into).collect();
+        check_endpoints(&endpoints)?;
+        Ok(Self(Arc::new(Quorums::new(endpoints, timeout.max(Duration::from_millis(1))))))
+    }
+
+    /// The cluster at a glance.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub async fn status(&self) -> Result<Status, Error> {
+        let request = v1::StatusRequest::default();
+        let call = |channel, request| async move { client(channel).status(request).await };
+        let wire: v1::StatusResponse = self.0.call(Effect::Reads, request, call).await?;
+        Ok(Status {
+            cluster_id: cluster_text(wire.cluster.as_ref())?,
+            leader: wire.leader,
+            term: wire.term,
+            coordinators: wire.coordinators.into_iter().map(Into::into).collect(),
+            table_version: wire.table_version,
+            nodes_live: wire.nodes_live,
+            nodes_failed: wire.nodes_failed,
+            partitions: wire.partitions,
+            partitions_online: wire.partitions_online,
+            migrations_running: wire.migrations_running,
+            nodes_min: wire.nodes_min,
+            reasons: wire.reasons.into_iter().map(Into::into).collect(),
+        })
+    }
+
+    /// Every node, lost ones included.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub async fn list_nodes(&self) -> Result<Vec<NodeSummary>, Error> {
+        let request = v1::ListNodesRequest::default();
+        let call = |channel, request| async move { client(channel).list_nodes(request).await };
+        let wire: v1::ListNodesResponse = self.0.call(Effect::Reads, request, call).await?;
+        wire.nodes.into_iter().map(node_summary).collect()
+    }
+
+    /// Says what is wanted of a node: to serve, to get nothing new, or to be emptied.
+    ///
+    /// # Errors
+    /// `NotFound` if no node has this name; otherwise see [`Error`].
+    pub async fn set_node(&self, name: &str, goal: NodeGoal) -> Result<(), Error> {
+        check_name("node", name)?;
+        let request = v1::SetNodeRequest::from(SetNode { request: request_id(), name: name.to_owned(), goal });
+        let call = |channel, request| async move { client(channel).set_node(request).await };
+        let _: v1::SetNodeResponse = self.0.call(Effect::Writes, request, call).await?;
+        Ok(())
+    }
+
+    /// Every table.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub async fn list_tables(&self) -> Result<Vec<TableSummary>, Error> {
+        let request = v1::ListTablesRequest::default();
+        let call = |channel, request| async move { client(channel).list_tables(request).await };
+        let wire: v1::ListTablesResponse = self.0.call(Effect::Reads, request, call).await?;
+        Ok(wire.tables.into_iter().map(Into::into).collect())
+    }
+
+    /// Creates a table of `partitions` (1 to 16,384) partitions with `replication` (1 to 7) copies each.
+    ///
+    /// # Errors
+    /// `AlreadyExists` if the name is taken, `NotEnoughNodes` if there are fewer nodes than copies; otherwise see
+    /// [`Error`].
+    pub async fn create_table(&self, name: &str, partitions: u16, replication: u8) -> Result<TableSummary, Error> {
+        check_name("table", name)?;
+        if !(1..=SLOTS).contains(&partitions) {
+            return Err(Error::invalid(format!("a table has 1 to {SLOTS} partitions, not {partitions}")));
+        }
+        if !(1..=REPLICAS_MAX).contains(&replication) {
+            return Err(Error::invalid(format!("a table has 1 to {REPLICAS_MAX} copies, not {replication}")));
+        }
+        let create = CreateTable { request: request_id(), name: name.to_owned(), partitions, replication };
+        let request = v1::CreateTableRequest::from(create);
+        let call = |channel, request| async move { client(channel).create_table(request).await };
+        let wire: v1::CreateTableResponse = self.0.call(Effect::Writes, request, call).await?;
+        Ok(wire.table.ok_or_else(|| incomplete("CreateTableResponse.table"))?.into())
+    }
+
+    /// What a rebalance would move, and why. Changes nothing.
+    ///
+    /// # Errors
+    /// `NotEnoughNodes` before the first assignment; otherwise see [`Error`].
+    pub async fn plan(&self) -> Result<Plan, Error> {
+        let request = v1::PlanRebalanceRequest::default();
+        let call = |channel, request| async move { client(channel).plan_rebalance(request).await };
+        let wire: v1::PlanRebalanceResponse = self.0.call(Effect::Reads, request, call).await?;
+        let plan = wire.plan.ok_or_else(|| incomplete("PlanRebalanceResponse.plan"))?;
+        Ok(archon_proto::convert::admin::Plan::try_from(plan).map_err(|error| incomplete(&error.to_string()))?.into())
+    }
+
+    /// Carries out exactly this plan, and returns how many moves that began.
+    ///
+    /// # Errors
+    /// `StalePlan` if the table moved on since it was made (`have` and `need` are the two versions),
+    /// `AssignmentInProgress` while another one runs; otherwise see [`Error`].
+    pub async fn apply(&self, plan: &Plan) -> Result<u32, Error> {
+        // Checked as the server would, so that a damaged plan file is refused before anything is sent.
+        let plan = archon_proto::convert::admin::Plan::try_from(v1::Plan::from(plan.clone()))
+            .map_err(|error| Error::invalid(format!("the plan cannot be used ({error}); make a new one")))?;
+        let request = v1::ApplyPlanRequest::from(ApplyPlan { request: request_id(), plan });
+        let call = |channel, request| async move { client(channel).apply_plan(request).await };
+        let wire: v1::ApplyPlanResponse = self.0.call(Effect::Writes, request, call).await?;
+        Ok(wire.migrations)
+    }
+
+    /// How the present or last rebalance stands.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub async fn rebalance_status(&self) -> Result<RebalanceStatus, Error> {
+        let request = v1::RebalanceStatusRequest::default();
+        let call = |channel, request| async move { client(channel).rebalance_status(request).await };
+        let wire: v1::RebalanceStatusResponse = self.0.call(Effect::Reads, request, call).await?;
+        let migrations = wire.migrations.into_iter().map(migration).collect::<Result<_, _>>()?;
+        Ok(RebalanceStatus { running: wire.running, migrations })
+    }
+
+    /// Cancels the running rebalance: what is not yet past the point of return is undone.
+    ///
+    /// # Errors
+    /// `NothingRunning` if none runs; otherwise see [`Error`].
+    pub async fn cancel(&self) -> Result<Cancelled, Error> {
+        let request_id = archon_proto::convert::ids::uuid_bytes(request_id().get());
+        let request = v1::CancelRebalanceRequest { cluster: None, request_id };
+        let call = |channel, request| async move { client(channel).cancel_rebalance(request).await };
+        let wire: v1::CancelRebalanceResponse = self.0.call(Effect::Writes, request, call).await?;
+        Ok(Cancelled { cancelled: wire.cancelled, too_late: wire.too_late })
+    }
+
+    /// Why partitions and nodes are as they are, at most `most` reasons, most urgent first.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub async fn explain(&self, most: u32) -> Result<Vec<Reason>, Error> {
+        let request = v1::ExplainRequest { cluster: None, most };
+        let call = |channel, request| async move { client(channel).explain(request).await };
+        let wire: v1::ExplainResponse = self.0.call(Effect::Reads, request, call).await?;
+        Ok(wire.reasons.into_iter().map(Into::into).collect())
+    }
+
+    /// The Raft quorum as the first coordinator that answers sees it, with or without a leader.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub async fn quorum(&self) -> Result<Quorum, Error> {
+        let request = v1::QuorumRequest::default();
+        let call = |channel, request| async move { client(channel).quorum(request).await };
+        let wire: v1::QuorumResponse = self.0.call(Effect::Reads, request, call).await?;
+        Ok(Quorum {
+            id: wire.id,
+            role: wire.role,
+            leader: wire.leader,
+            leader_address: wire.leader_address,
+            term: wire.term,
+            last_log_index: wire.last_log_index,
+            applied_index: wire.applied_index,
+            voters: wire.voters.into_iter().map(Into::into).collect(),
+            cluster_id: cluster_text(wire.cluster.as_ref())?,
+        })
+    }
+
+    /// The last `most` things that happened, newest last.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub async fn events(&self, most: u32) -> Result<Vec<Event>, Error> {
+        let request = v1::EventsRequest { cluster: None, most };
+        let call = |channel, request| async move { client(channel).events(request).await };
+        let wire: v1::EventsResponse = self.0.call(Effect::Reads, request, call).await?;
+        Ok(wire.events.into_iter().map(Into::into).collect())
+    }
+
+    /// Every partition of a table, by number.
+    ///
+    /// # Errors
+    /// `NotFound` if there is no such table, `NotEnoughNodes` before the first assignment; otherwise see [`Error`].
+    pub async fn table(&self, name: &str) -> Result<Vec<PartitionSummary>, Error> {
+        let table = self.fetch(name).await?;
+        Ok(table.partitions().map(|row| partition_summary(&table, row)).collect())
+    }
+
+    /// Where a key of a table lives.
+    ///
+    /// # Errors
+    /// As [`Admin::table`], and [`Error::InvalidArgument`] for a key that cannot be stored.
+    pub async fn locate(&self, table: &str, key: &str) -> Result<Located, Error> {
+        check_key(key.as_bytes())?;
+        let table = self.fetch(table).await?;
+        let id = table.partition_of(key.as_bytes());
+        let row = table.partition(id.index).ok_or_else(|| incomplete("the table lacks the key's partition"))?;
+        let leader = row.leader_placement().and_then(|placement| table.node(placement.node));
+        Ok(Located {
+            key: key.to_owned(),
+            slot: slot_of(key.as_bytes()),
+            partition: partition_summary(&table, row),
+            leader_address: leader.map(|node| node.address.clone()),
+        })
+    }
+
+    async fn fetch(&self, name: &str) -> Result<PartitionTable, Error> {
+        check_name("table", name)?;
+        let request = v1::GetTableRequest { cluster: None, table: name.to_owned(), since: 0, wait_ms: 0 };
+        let call = |channel: Channel, request| async move {
+            TableClient::new(channel).max_decoding_message_size(ANSWER_BYTES_MAX).get_table(request).await
+        };
+        let wire: v1::GetTableResponse = self.0.call(Effect::Reads, request, call).await?;
+        let delta = wire.delta.ok_or_else(|| incomplete("GetTableResponse.delta"))?;
+        let delta = TableDelta::try_from(delta).map_err(|error| incomplete(&error.to_string()))?;
+        PartitionTable::from_whole(delta).ok_or_else(|| incomplete("asked for a whole table, got a part"))
+    }
+}
+
+fn client(channel: Channel) -> AdminClient<Channel> {
+    AdminClient::new(channel).max_decoding_message_size(ANSWER_BYTES_MAX).max_encoding_message_size(ANSWER_BYTES_MAX)
+}
+
+/// A name for one request, so that sending it again has no second effect.
+fn request_id() -> RequestId {
+    RequestId::new(Uuid::new_v4())
+}
+
+fn incomplete(what: &str) -> Error {
+    let message = format!("a coordinator's answer cannot be read: {what}; do the versions fit?");
+    Error::from(ErrorDetail::new(ErrorKind::Internal, message))
+}
+
+fn cluster_text(cluster: Option<&v1::ClusterRef>) -> Result<String, Error> {
+    let id = cluster_id(cluster).map_err(|error| incomplete(&error.to_string()))?;
+    Ok(id.map(|id| id.to_string()).unwrap_or_default())
+}
+
+fn node_summary(wire: v1::NodeSummary) -> Result<NodeSummary, Error> {
+    let node = wire.node.ok_or_else(|| incomplete("NodeSummary.node"))?;
+    Ok(NodeSummary {
+        id: node.id,
+        name: node.name,
+        address: node.address,
+        status: node_status(node.status),
+        incarnation: node.incarnation,
+        partitions: wire.partitions,
+        leaders: wire.leaders,
+        zone: node.zone,
+        goal: node_goal(node.goal),
+        weight: node.weight,
+        partitions_max: node.partitions_max,
+        bytes_stored: wire.bytes_stored,
+        silent_ms: wire.silent_ms,
+        since_ms: node.since_ms,
+        storage_id: Uuid::from_slice(&node.storage_id).map(|id| id.to_string()).unwrap_or_default(),
+    })
+}
+
+fn migration(wire: v1::Migration) -> Result<Migration, Error> {
+    let partition = wire.partition.ok_or_else(|| incomplete("Migration.partition"))?;
+    Ok(Migration {
+        partition: u16::try_from(partition.index).map_err(|_| incomplete("Migration.partition"))?,
+        from: wire.from_name,
+        to: wire.to_name,
+        phase: wire.phase,
+        percent: wire.percent.min(100),
+        why: wire.why,
+        id: wire.id,
+        table_id: partition.table,
+        bytes_done: wire.bytes_done,
+        bytes_total: wire.bytes_total,
+    })
+}

@@ -1,0 +1,234 @@
+//! Finding the leading coordinator, and asking it until the time-out.
+
+use crate::builder::DEFAULT_TABLE;
+use crate::error::Error;
+use crate::link::{Links, never_sent};
+use crate::retry::Backoff;
+use archon_proto::convert::error::{detail_of, is_answer};
+use archon_proto::convert::ids::check_address;
+use archon_proto::v1::{self, table_client::TableClient};
+use archon_types::{ErrorDetail, ErrorKind};
+use parking_lot::Mutex;
+use std::collections::VecDeque;
+use std::time::Duration;
+use tokio::time::{Instant, sleep, timeout};
+use tonic::transport::Channel;
+use tonic::{Code, Request, Response, Status};
+
+/// How long one coordinator may take in the first round; it doubles from round to round, so that neither a silent
+/// process nor a slow answer ends the call.
+const TRY_FIRST: Duration = Duration::from_secs(1);
+/// Longest pause between rounds: people wait for these calls.
+const PAUSE_MAX: Duration = Duration::from_millis(100);
+/// Most coordinators remembered.
+const COORDINATORS_MAX: usize = 64;
+
+/// Whether a call changes something.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Effect {
+    Reads,
+    Writes,
+}
+
+/// The way to the leading coordinator.
+#[derive(Debug)]
+pub(crate) struct Quorums {
+    endpoints: Vec<String>,
+    timeout: Duration,
+    links: Links,
+    /// Who answered last.
+    leader: Mutex<Option<String>>,
+    /// Coordinators that nodes told of, for endpoints that are nodes.
+    learned: Mutex<Vec<String>>,
+}
+
+/// What a failed try says about the rest of the call.
+enum Verdict {
+    /// Ask this one next.
+    Follow(String),
+    /// Try the others.
+    Next,
+    /// No other will say anything else.
+    Final,
+}
+
+impl Quorums {
+    pub(crate) fn new(endpoints: Vec<String>, timeout: Duration) -> Self {
+        let connect_timeout = timeout.min(TRY_FIRST);
+        Self {
+            endpoints,
+            timeout,
+            links: Links::new(connect_timeout),
+            leader: Mutex::new(None),
+            learned: Mutex::new(Vec::new()),
+        }
+    }
+
+    /// Sends `message` to one coordinator after the other until one answers for good or the time-out has passed.
+    pub(crate) async fn call<M, R, F>(
+        &self,
+        effect: Effect,
+        message: M,
+        rpc: impl Fn(Channel, Request<M>) -> F,
+    ) -> Result<R, Error>
+    where
+        M: Clone,
+        F: Future<Output = Result<Response<R>, Status>>,
+    {
+        let deadline = Instant::now() + self.timeout;
+        let (mut last, mut open): (Option<ErrorDetail>, bool) = (None, false);
+        let mut backoff = Backoff::default();
+        let mut try_timeout = TRY_FIRST;
+        loop {
+            let mut asked: Vec<String> = Vec::new();
+            let mut waiting = self.candidates();
+            while let Some(address) = waiting.pop_front() {
+                if asked.contains(&address) {
+                    continue;
+                }
+                let left = deadline.saturating_duration_since(Instant::now());
+                if left.is_zero() {
+                    return Err(self.passed(open, last));
+                }
+                asked.push(address.clone());
+                let limit = try_timeout.min(left);
+                let (detail, verdict) = match self.once(&address, limit, message.clone(), &rpc).await {
+                    Ok(answer) => {
+                        *self.leader.lock() = Some(address);
+                        return Ok(answer);
+                    }
+                    Err(Failed { detail, verdict, sent }) => {
+                        open |= sent && effect == Effect::Writes;
+                        (detail, verdict)
+                    }
+                };
+                match verdict {
+                    Verdict::Final => return Err(detail.into()),
+                    Verdict::Follow(leader) => waiting.push_front(leader),
+                    Verdict::Next => waiting.extend(self.learned.lock().iter().cloned()),
+                }
+                // What the quorum says of itself tells more than an address at which nobody is.
+                let better = |held: &ErrorDetail| weight(detail.kind) >= weight(held.kind);
+                if last.as_ref().is_none_or(better) {
+                    last = Some(detail);
+                }
+            }
+            try_timeout = try_timeout.saturating_mul(2);
+            let pause = backoff.next(true, None, rand::random::<f64>()).min(PAUSE_MAX);
+            let left = deadline.saturating_duration_since(Instant::now());
+            sleep(pause.min(left)).await;
+            if pause >= left {
+                return Err(self.passed(open, last));
+            }
+        }
+    }
+
+    fn passed(&self, open: bool, last: Option<ErrorDetail>) -> Error {
+        let timeout_ms = u64::try_from(self.timeout.as_millis()).unwrap_or(u64::MAX);
+        Error::DeadlineExceeded { timeout_ms, outcome_unknown: open, last: last.map(Box::new) }
+    }
+
+    /// Who is asked in a round, in order: the last to answer, the caller's endpoints, coordinators learned of.
+    fn candidates(&self) -> VecDeque<String> {
+        let leader = self.leader.lock().clone();
+        let learned = self.learned.lock().clone();
+        leader.into_iter().chain(self.endpoints.iter().cloned()).chain(learned).collect()
+    }
+
+    async fn once<M, R, F>(
+        &self,
+        address: &str,
+        limit: Duration,
+        message: M,
+        rpc: &impl Fn(Channel, Request<M>) -> F,
+    ) -> Result<R, Failed>
+    where
+        F: Future<Output = Result<Response<R>, Status>>,
+    {
+        let channel = self.links.channel(address).map_err(Failed::at_once)?;
+        let mut request = Request::new(message);
+        // The server must not work on what nobody waits for.
+        request.set_timeout(limit);
+        let status = match timeout(limit, rpc(channel.clone(), request)).await {
+            Ok(Ok(response)) => return Ok(response.into_inner()),
+            Ok(Err(status)) => status,
+            Err(_) => {
+                let message = format!("{address} did not answer within {} ms", limit.as_millis());
+                let detail = ErrorDetail::new(ErrorKind::Unreachable, message);
+                return Err(Failed { detail, verdict: Verdict::Next, sent: true });
+            }
+        };
+        let mut detail = detail_of(&status);
+        if is_answer(&status) {
+            let verdict = match (detail.kind, &detail.leader) {
+                (ErrorKind::NotCoordinatorLeader, Some(leader)) if check_address(leader, "leader").is_ok() => {
+                    Verdict::Follow(leader.clone())
+                }
+                (kind, _) if may_pass(kind) => Verdict::Next,
+                _ => Verdict::Final,
+            };
+            let sent = detail.kind == ErrorKind::DeadlineExceeded;
+            return Err(Failed { detail, verdict, sent });
+        }
+        detail.message = format!("{address}: {}", detail.message);
+        if status.code() == Code::Unimplemented {
+            // A node, or another kind of server: a node knows the coordinators.
+            detail.kind = ErrorKind::Unreachable;
+            detail.message = format!("{address} is not a coordinator");
+            self.learn(channel, limit).await;
+            return Err(Failed { detail, verdict: Verdict::Next, sent: false });
+        }
+        let verdict = match detail.kind {
+            ErrorKind::InvalidArgument => Verdict::Final,
+            _ => Verdict::Next,
+        };
+        if detail.kind == ErrorKind::DeadlineExceeded {
+            detail.kind = ErrorKind::Unreachable;
+        }
+        Err(Failed { detail, verdict, sent: !never_sent(&status) })
+    }
+
+    /// Asks a node for the addresses of the coordinators.
+    async fn learn(&self, channel: Channel, limit: Duration) {
+        // Nothing is newer than this, so the answer holds the addresses alone.
+        let request = v1::GetTableRequest { table: DEFAULT_TABLE.to_owned(), since: u64::MAX, ..Default::default() };
+        if let Ok(Ok(response)) = timeout(limit, TableClient::new(channel).get_table(request)).await {
+            let mut addresses = response.into_inner().coordinators;
+            addresses.retain(|address| check_address(address, "coordinator").is_ok());
+            addresses.truncate(COORDINATORS_MAX);
+            *self.learned.lock() = addresses;
+        }
+    }
+}
+
+struct Failed {
+    detail: ErrorDetail,
+    verdict: Verdict,
+    /// Whether a write may have taken effect.
+    sent: bool,
+}
+
+impl Failed {
+    fn at_once(detail: ErrorDetail) -> Self {
+        Self { detail, verdict: Verdict::Final, sent: false }
+    }
+}
+
+/// Whether another coordinator, or a little later this one, may say something else. Too few nodes or a full disk are
+/// answers: a person has to act.
+fn may_pass(kind: ErrorKind) -> bool {
+    match kind {
+        ErrorKind::NotEnoughNodes | ErrorKind::ReadOnly => false,
+        ErrorKind::DeadlineExceeded => true,
+        other => other.is_retryable(),
+    }
+}
+
+/// How much an error says about why nobody answers.
+fn weight(kind: ErrorKind) -> u8 {
+    match kind {
+        ErrorKind::NoQuorum => 3,
+        ErrorKind::Unreachable => 1,
+        _ => 2,
+    }
+}

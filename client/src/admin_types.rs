@@ -1,0 +1,389 @@
+//! What administration shows. The field names are a contract with scripts (JSON output): fields are only ever added.
+
+use archon_proto::v1;
+use archon_types::{NodeGoal, NodeStatus, PartitionTable};
+use serde::{Deserialize, Serialize};
+
+/// The cluster at a glance.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Status {
+    /// The cluster's UUID; empty while it is not bootstrapped.
+    pub cluster_id: String,
+    /// The leading coordinator's id, if there is one.
+    pub leader: Option<u64>,
+    /// The Raft term.
+    pub term: u64,
+    /// The voters.
+    pub coordinators: Vec<CoordinatorStatus>,
+    /// The version of the newest row.
+    pub table_version: u64,
+    /// Nodes that heartbeat.
+    pub nodes_live: u32,
+    /// Nodes that fell silent.
+    pub nodes_failed: u32,
+    /// Partitions of all tables.
+    pub partitions: u32,
+    /// Those that are served.
+    pub partitions_online: u32,
+    /// Moves under way.
+    pub migrations_running: u32,
+    /// Nodes that must be live before the first assignment.
+    pub nodes_min: u32,
+    /// Why something waits, most urgent first.
+    pub reasons: Vec<Reason>,
+}
+
+/// One voter.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct CoordinatorStatus {
+    /// Its id.
+    pub id: u64,
+    /// Its address.
+    pub address: String,
+    /// `leader`, `follower`, `candidate` or `unreachable`.
+    pub role: String,
+    /// Log entries behind the leader, if known.
+    pub entries_behind: Option<u64>,
+}
+
+/// Why something waits or is as it is: data, not prose.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Reason {
+    /// What kind of reason.
+    pub code: String,
+    /// What it is about.
+    pub subject: String,
+    /// The reason, for people.
+    pub message: String,
+    /// Since when, Unix time in milliseconds; zero if unknown.
+    pub since_ms: u64,
+    /// What would help.
+    pub remedy: String,
+}
+
+/// One node.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct NodeSummary {
+    /// Its number.
+    pub id: u64,
+    /// Its name.
+    pub name: String,
+    /// Its address.
+    pub address: String,
+    /// `Live`, `Failed` or `Lost`.
+    pub status: String,
+    /// Log index of its last registration.
+    pub incarnation: u64,
+    /// Copies it holds.
+    pub partitions: u32,
+    /// Partitions it leads.
+    pub leaders: u32,
+    /// Its failure zone, if one was said.
+    pub zone: Option<String>,
+    /// `Serve`, `Cordon` or `Drain`.
+    pub goal: String,
+    /// Its share relative to other nodes; 100 is ordinary.
+    pub weight: u32,
+    /// Most copies it takes, if limited.
+    pub partitions_max: Option<u32>,
+    /// Bytes it stores, as it last said.
+    pub bytes_stored: u64,
+    /// Milliseconds since its last heartbeat, as the leading coordinator saw it.
+    pub silent_ms: u64,
+    /// When its status last changed, Unix time in milliseconds.
+    pub since_ms: u64,
+    /// The data directory's UUID.
+    pub storage_id: String,
+}
+
+/// One table.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct TableSummary {
+    /// Its number.
+    pub id: u64,
+    /// Its name.
+    pub name: String,
+    /// Number of partitions.
+    pub partitions: u32,
+    /// Copies wanted of each.
+    pub replication: u32,
+    /// Log index of its last change.
+    pub version: u64,
+}
+
+/// One partition.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct PartitionSummary {
+    /// The table's name.
+    pub table: String,
+    /// Its number.
+    pub id: u16,
+    /// Generation of its leadership.
+    pub epoch: u64,
+    /// Log index of its row's last change.
+    pub version: u64,
+    /// `Unassigned`, `Assigned`, `Online` or `Unavailable`.
+    pub status: String,
+    /// The leading node's name, if one leads.
+    pub leader: Option<String>,
+    /// Its copies.
+    pub replicas: Vec<ReplicaSummary>,
+}
+
+/// One copy of a partition.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct ReplicaSummary {
+    /// The node's name.
+    pub node: String,
+    /// The placement's number.
+    pub placement: u64,
+    /// `Load`, `Live` or `Unload`.
+    pub state: String,
+}
+
+/// Where a key lives.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Located {
+    /// The key.
+    pub key: String,
+    /// Its slot, `0..16384`.
+    pub slot: u16,
+    /// Its partition.
+    pub partition: PartitionSummary,
+    /// The leading node's address, if one leads.
+    pub leader_address: Option<String>,
+}
+
+/// A list of moves, valid for one table version.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Plan {
+    /// The version it was made for.
+    pub table_version: u64,
+    /// What moves where, and why.
+    pub moves: Vec<Move>,
+    /// What it cannot meet.
+    #[serde(default)]
+    pub unmet: Vec<Unmet>,
+}
+
+/// One copy's move.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Move {
+    /// The partition's number within its table.
+    pub partition: u16,
+    /// The name of the node that holds the copy.
+    pub from: String,
+    /// The name of the node that is to hold it.
+    pub to: String,
+    /// Bytes to copy, an estimate.
+    pub bytes: u64,
+    /// Why it moves.
+    pub reason: String,
+    /// The table's number.
+    pub table_id: u64,
+    /// The number of the node that holds the copy.
+    pub from_id: u64,
+    /// The number of the node that is to hold it.
+    pub to_id: u64,
+}
+
+/// A goal that a plan cannot meet.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Unmet {
+    /// What kind of goal.
+    pub code: String,
+    /// Of what.
+    pub subject: String,
+    /// Why not.
+    pub message: String,
+}
+
+/// How a rebalance stands.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct RebalanceStatus {
+    /// Whether anything is still moving.
+    pub running: bool,
+    /// The moves of the present or last plan.
+    pub migrations: Vec<Migration>,
+}
+
+/// One move under way.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Migration {
+    /// The partition's number within its table.
+    pub partition: u16,
+    /// The name of the node it leaves.
+    pub from: String,
+    /// The name of the node it goes to.
+    pub to: String,
+    /// `Queued`, `Copying`, `InSync`, `HandOff`, `Cleanup`, `Done`, `Cancelled` or `Failed`.
+    pub phase: String,
+    /// How much is done, `0..=100`.
+    pub percent: u32,
+    /// Why it waits or failed; empty if neither.
+    pub why: String,
+    /// Its number.
+    pub id: u64,
+    /// The table's number.
+    pub table_id: u64,
+    /// Bytes copied.
+    pub bytes_done: u64,
+    /// Bytes to copy, an estimate.
+    pub bytes_total: u64,
+}
+
+/// What cancelling a rebalance did.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Cancelled {
+    /// Moves undone.
+    pub cancelled: u32,
+    /// Moves past the point of return, which go on.
+    pub too_late: u32,
+}
+
+/// The Raft quorum as one coordinator sees it.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Quorum {
+    /// Who answers.
+    pub id: u64,
+    /// Its role.
+    pub role: String,
+    /// The leader's id, if it knows one.
+    pub leader: Option<u64>,
+    /// The leader's address, if it knows one.
+    pub leader_address: Option<String>,
+    /// Its term.
+    pub term: u64,
+    /// Its last log entry.
+    pub last_log_index: u64,
+    /// The last entry it applied.
+    pub applied_index: u64,
+    /// The voters.
+    pub voters: Vec<CoordinatorStatus>,
+    /// The cluster's UUID; empty while it is not bootstrapped.
+    pub cluster_id: String,
+}
+
+/// Something that happened.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Event {
+    /// Its log index.
+    pub index: u64,
+    /// When, Unix time in milliseconds.
+    pub at_ms: u64,
+    /// Who did it.
+    pub who: String,
+    /// What.
+    pub what: String,
+    /// To what.
+    pub subject: String,
+}
+
+pub(crate) fn node_status(status: i32) -> String {
+    let known = v1::NodeStatus::try_from(status).ok().and_then(|wire| NodeStatus::try_from(wire).ok());
+    known.map_or_else(|| format!("Unknown({status})"), |status| status.to_string())
+}
+
+pub(crate) fn node_goal(goal: i32) -> String {
+    let known = v1::NodeGoal::try_from(goal).ok().and_then(|wire| NodeGoal::try_from(wire).ok());
+    known.map_or_else(|| format!("Unknown({goal})"), |goal| format!("{goal:?}"))
+}
+
+impl From<v1::CoordinatorStatus> for CoordinatorStatus {
+    fn from(wire: v1::CoordinatorStatus) -> Self {
+        Self { id: wire.id, address: wire.address, role: wire.role, entries_behind: wire.entries_behind }
+    }
+}
+
+impl From<v1::Reason> for Reason {
+    fn from(wire: v1::Reason) -> Self {
+        Self {
+            code: wire.code,
+            subject: wire.subject,
+            message: wire.message,
+            since_ms: wire.since_ms,
+            remedy: wire.remedy,
+        }
+    }
+}
+
+impl From<v1::TableInfo> for TableSummary {
+    fn from(wire: v1::TableInfo) -> Self {
+        Self {
+            id: wire.id,
+            name: wire.name,
+            partitions: wire.partitions,
+            replication: wire.replication,
+            version: wire.version,
+        }
+    }
+}
+
+impl From<v1::Event> for Event {
+    fn from(wire: v1::Event) -> Self {
+        Self { index: wire.index, at_ms: wire.at_ms, who: wire.who, what: wire.what, subject: wire.subject }
+    }
+}
+
+impl From<Plan> for v1::Plan {
+    fn from(plan: Plan) -> Self {
+        let moves = plan.moves.into_iter().map(|step| v1::Move {
+            partition: Some(v1::PartitionId { table: step.table_id, index: u32::from(step.partition) }),
+            from: step.from_id,
+            to: step.to_id,
+            bytes: step.bytes,
+            reason: step.reason,
+            from_name: step.from,
+            to_name: step.to,
+        });
+        let unmet = plan.unmet.into_iter().map(|unmet| v1::Unmet {
+            code: unmet.code,
+            subject: unmet.subject,
+            message: unmet.message,
+        });
+        Self { table_version: plan.table_version, moves: moves.collect(), unmet: unmet.collect() }
+    }
+}
+
+impl From<archon_proto::convert::admin::Plan> for Plan {
+    fn from(plan: archon_proto::convert::admin::Plan) -> Self {
+        let moves = plan.moves.into_iter().map(|step| Move {
+            partition: step.partition.index,
+            from: step.from_name,
+            to: step.to_name,
+            bytes: step.bytes,
+            reason: step.reason,
+            table_id: step.partition.table.get(),
+            from_id: step.from.get(),
+            to_id: step.to.get(),
+        });
+        let unmet = plan.unmet.into_iter().map(|unmet| Unmet {
+            code: unmet.code,
+            subject: unmet.subject,
+            message: unmet.message,
+        });
+        Self { table_version: plan.table_version.get(), moves: moves.collect(), unmet: unmet.collect() }
+    }
+}
+
+/// A partition's row with names instead of numbers; a node that the table does not name is shown by its number.
+pub(crate) fn partition_summary(table: &PartitionTable, row: &archon_types::Partition) -> PartitionSummary {
+    let name = |id| table.node(id).map_or_else(|| format!("node-{id}"), |node| node.name.clone());
+    PartitionSummary {
+        table: table.table().name.clone(),
+        id: row.id.index,
+        epoch: row.epoch.get(),
+        version: row.version.get(),
+        status: row.status.to_string(),
+        leader: row.leader_placement().map(|placement| name(placement.node)),
+        replicas: row
+            .placements
+            .iter()
+            .map(|placement| ReplicaSummary {
+                node: name(placement.node),
+                placement: placement.id.get(),
+                state: placement.state.to_string(),
+            })
+            .collect(),
+    }
+}

@@ -1,0 +1,63 @@
+//! Building a client.
+
+use crate::error::Error;
+use crate::kv::Client;
+use crate::link::check_endpoints;
+use crate::shared::Shared;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The name of the table that exists from the beginning.
+pub(crate) const DEFAULT_TABLE: &str = "default";
+
+/// How a [`Client`] is to be; made by [`Client::builder`].
+#[derive(Clone, Debug)]
+#[must_use = "a builder does nothing until `build` is called"]
+pub struct ClientBuilder {
+    endpoints: Vec<String>,
+    timeout: Duration,
+    connect_timeout: Duration,
+    table: String,
+}
+
+impl ClientBuilder {
+    pub(crate) fn new(endpoints: Vec<String>) -> Self {
+        Self {
+            endpoints,
+            timeout: Duration::from_secs(10),
+            connect_timeout: Duration::from_secs(1),
+            table: DEFAULT_TABLE.to_owned(),
+        }
+    }
+
+    /// How long each call may take, all its retries included. The default is 10 s; at least 1 ms.
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = timeout.max(Duration::from_millis(1));
+        self
+    }
+
+    /// How long making one connection may take. The default is 1 s.
+    pub fn connect_timeout(mut self, timeout: Duration) -> Self {
+        self.connect_timeout = timeout.max(Duration::from_millis(1));
+        self
+    }
+
+    /// The table the client works on; `default` unless said otherwise.
+    pub fn table(mut self, name: impl Into<String>) -> Self {
+        self.table = name.into();
+        self
+    }
+
+    /// Finds the cluster and fetches the partition table, within the time-out of a call.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] for an endpoint that is not `host:port` or a bad table name; `NotFound` for a table
+    /// that does not exist; [`Error::DeadlineExceeded`] with what stood in the way if nobody answered in time.
+    pub async fn build(self) -> Result<Client, Error> {
+        check_endpoints(&self.endpoints)?;
+        let shared = Arc::new(Shared::new(self.endpoints, self.connect_timeout));
+        let guard = Arc::new(shared.stop.clone().drop_guard());
+        let table = shared.table(&self.table, self.timeout).await?;
+        Ok(Client::new(shared, guard, table, self.timeout))
+    }
+}

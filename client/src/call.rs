@@ -1,0 +1,205 @@
+//! One operation, from its first attempt to its answer: routed, redirected, retried, within a deadline.
+
+use crate::error::Error;
+use crate::lane::{Attempt, Lane};
+use crate::retry::Backoff;
+use crate::sequence::Ticket;
+use crate::shared::Shared;
+use crate::table::TableCache;
+use archon_types::{Answer, ErrorDetail, ErrorKind, Op, PartitionId, Version};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::{Instant, sleep, timeout_at};
+
+/// Hints followed one after the other before the table is refreshed: two nodes may each believe that the other leads.
+const HOPS_MAX: u32 = 3;
+/// How often a write may be stamped anew after its first attempt was refused.
+const RESTAMPS_MAX: u32 = 3;
+
+/// An operation under way.
+pub(crate) struct Call<'a> {
+    shared: &'a Arc<Shared>,
+    table: &'a TableCache,
+    partition: PartitionId,
+    op: Op,
+    /// A write whose answer is awaited right now.
+    under_way: bool,
+    /// A write one of whose attempts may have reached a node and was not answered.
+    lost: bool,
+    /// No attempt was made yet that could have had an effect: only then may a write be stamped anew.
+    untried: bool,
+    /// What last stood in the way.
+    last: Option<ErrorDetail>,
+}
+
+/// What to do after an attempt.
+enum Next {
+    Done(Result<Answer, Error>),
+    /// At once, at the node a hint named.
+    Follow(Arc<Lane>),
+    /// At once, at the same node, with a new stamp.
+    Again,
+    /// After a pause.
+    Wait {
+        asked_ms: Option<u64>,
+    },
+}
+
+impl<'a> Call<'a> {
+    pub(crate) fn new(shared: &'a Arc<Shared>, table: &'a TableCache, partition: PartitionId, op: Op) -> Self {
+        Self { shared, table, partition, op, under_way: false, lost: false, untried: true, last: None }
+    }
+
+    /// Runs the operation until it is answered or `timeout` has passed.
+    pub(crate) async fn run(mut self, timeout: Duration) -> Result<Answer, Error> {
+        let deadline = Instant::now() + timeout;
+        match timeout_at(deadline, self.attempts()).await {
+            Ok(result) => result,
+            Err(_) => Err(Error::DeadlineExceeded {
+                timeout_ms: u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX),
+                outcome_unknown: self.lost || self.under_way,
+                last: self.last.map(Box::new),
+            }),
+        }
+    }
+
+    async fn attempts(&mut self) -> Result<Answer, Error> {
+        let mut ticket = match self.op.is_read() {
+            true => None,
+            false => Some(self.shared.sequences.begin(self.partition).await),
+        };
+        let mut backoff = Backoff::default();
+        let mut followed: Option<Arc<Lane>> = None;
+        let (mut hops, mut restamps) = (0, 0);
+        loop {
+            if self.shared.stop.is_cancelled() {
+                let unknown = self.last.take().filter(|_| self.lost);
+                return Err(unknown.map_or(Error::Closed, |detail| Error::MaybeApplied { detail: Box::new(detail) }));
+            }
+            let (lane, row_version) = match followed.take() {
+                Some(lane) => (Some(lane), self.row_version()),
+                None => self.route(),
+            };
+            let Some(lane) = lane else {
+                self.last = Some(ErrorDetail::new(
+                    ErrorKind::Unavailable,
+                    format!("partition {} has no leader now; `status` says why", self.partition),
+                ));
+                self.pause(&mut backoff, None, row_version).await;
+                continue;
+            };
+            self.under_way = !self.op.is_read();
+            let attempt = lane.attempt(self.partition, ticket.as_ref().map(Ticket::id), self.op.clone()).await;
+            self.under_way = false;
+            match self.judge(attempt, &lane, ticket.as_mut(), &mut hops, &mut restamps) {
+                Next::Done(result) => return result,
+                Next::Follow(hinted) => followed = Some(hinted),
+                Next::Again => followed = Some(lane),
+                Next::Wait { asked_ms } => {
+                    self.shared.budget.failure();
+                    self.pause(&mut backoff, asked_ms, row_version).await;
+                    hops = 0;
+                }
+            }
+        }
+    }
+
+    /// The lane to the leader that the cached table names, and the version of the partition's row there.
+    fn route(&self) -> (Option<Arc<Lane>>, Version) {
+        let table = self.table.load();
+        let leader = table.route_partition(self.partition).leader.and_then(|id| table.node(id));
+        let lane = leader.map(|node| self.shared.lanes.to(self.shared, node));
+        (lane, table.partition(self.partition.index).map_or(Version::ZERO, |row| row.version))
+    }
+
+    fn row_version(&self) -> Version {
+        self.table.load().partition(self.partition.index).map_or(Version::ZERO, |row| row.version)
+    }
+
+    fn judge(
+        &mut self,
+        attempt: Attempt,
+        lane: &Lane,
+        ticket: Option<&mut Ticket>,
+        hops: &mut u32,
+        restamps: &mut u32,
+    ) -> Next {
+        let detail = match attempt {
+            Attempt::Answered(reply) => {
+                if let Some(ticket) = ticket {
+                    ticket.observe(reply.log_time);
+                    let refused = matches!(&reply.outcome, Err(detail) if detail.kind == ErrorKind::MaybeApplied);
+                    // Nothing else was ever sent, so a refusal says that it had no effect.
+                    if refused && self.untried && *restamps < RESTAMPS_MAX && ticket.restamp() {
+                        *restamps += 1;
+                        return Next::Again;
+                    }
+                }
+                self.untried = false;
+                match reply.outcome {
+                    Ok(answer) => {
+                        self.shared.budget.success();
+                        return Next::Done(Ok(answer));
+                    }
+                    Err(detail) => detail,
+                }
+            }
+            Attempt::Lost { sent, detail } => {
+                self.untried &= !sent;
+                self.lost |= sent && !self.op.is_read();
+                let asked_ms = detail.retry_after_ms;
+                // Whatever broke the stream, this operation was not refused: it is tried again with the same name.
+                if !sent && !may_pass(detail.kind) {
+                    return Next::Done(Err(self.fail(detail)));
+                }
+                self.last = Some(detail);
+                return Next::Wait { asked_ms };
+            }
+        };
+        if let Some(version) = detail.table_version {
+            self.table.hint(version);
+        }
+        // The node gave up waiting; what becomes of a write it has begun is open.
+        self.lost |= detail.kind == ErrorKind::DeadlineExceeded && !self.op.is_read();
+        if detail.kind == ErrorKind::NotPartitionLeader && *hops < HOPS_MAX {
+            let hinted = detail.leader.as_ref().filter(|address| **address != lane.address);
+            let table = self.table.load();
+            if let Some(node) = hinted.and_then(|address| table.nodes().find(|node| node.address == **address)) {
+                *hops += 1;
+                self.last = Some(detail);
+                return Next::Follow(self.shared.lanes.to(self.shared, node));
+            }
+        }
+        if !may_pass(detail.kind) {
+            return Next::Done(Err(self.fail(detail)));
+        }
+        let asked_ms = detail.retry_after_ms;
+        self.last = Some(detail);
+        Next::Wait { asked_ms }
+    }
+
+    /// The error for the caller. What an earlier attempt did is not undone by a later refusal.
+    fn fail(&self, detail: ErrorDetail) -> Error {
+        let open = self.lost || (detail.kind == ErrorKind::Internal && !self.op.is_read());
+        if open { Error::MaybeApplied { detail: Box::new(detail) } } else { detail.into() }
+    }
+
+    /// Asks for a newer table and waits, but no longer than until the partition's row changes.
+    async fn pause(&self, backoff: &mut Backoff, asked_ms: Option<u64>, row_version: Version) {
+        let pause = backoff.pause(&self.shared.budget, asked_ms);
+        let mut changes = self.table.changes();
+        self.table.want_refresh();
+        tokio::select! {
+            () = sleep(pause) => {}
+            () = self.shared.stop.cancelled() => {}
+            _ = changes.wait_for(|_| self.row_version() > row_version) => {}
+        }
+    }
+}
+
+/// Whether waiting or going elsewhere may help.
+fn may_pass(kind: ErrorKind) -> bool {
+    // A node that is not who the table says it is, or whose life changed, is a matter of an old table.
+    kind.is_retryable()
+        || matches!(kind, ErrorKind::WrongNode | ErrorKind::StaleIncarnation | ErrorKind::DeadlineExceeded)
+}

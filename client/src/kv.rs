@@ -1,0 +1,216 @@
+//! Keys and values.
+
+use crate::builder::ClientBuilder;
+use crate::call::Call;
+use crate::error::Error;
+use crate::scan::{Page, scan};
+use crate::shared::Shared;
+use crate::table::TableCache;
+use archon_types::limits::{BATCH_BYTES_MAX, BATCH_OPS_MAX, check_key, check_value};
+use archon_types::{Answer, ErrorDetail, ErrorKind, Op, PartitionId, Revision, Version};
+use bytes::Bytes;
+use futures::future::join_all;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio_util::sync::DropGuard;
+
+/// A stored value and its revision.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Value {
+    /// The value.
+    pub value: Bytes,
+    /// Its number, for [`Client::compare_and_set`].
+    pub revision: Revision,
+}
+
+/// What an increment left.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Counter {
+    /// The sum.
+    pub value: i64,
+    /// The number of the stored value.
+    pub revision: Revision,
+}
+
+/// A handle on one table of a cluster. Clones are cheap and share connections, cache and retry budget; the background
+/// tasks end with the last of them, or with [`Client::close`].
+#[derive(Clone, Debug)]
+pub struct Client {
+    shared: Arc<Shared>,
+    _guard: Arc<DropGuard>,
+    table: Arc<TableCache>,
+    timeout: Duration,
+}
+
+impl Client {
+    /// Begins a client of the cluster that the endpoints (`host:port`, of coordinators or of any nodes) belong to. One
+    /// that can be reached is enough.
+    pub fn builder<E: Into<String>>(endpoints: impl IntoIterator<Item = E>) -> ClientBuilder {
+        ClientBuilder::new(endpoints.into_iter().map(Into::into).collect())
+    }
+
+    pub(crate) fn new(shared: Arc<Shared>, guard: Arc<DropGuard>, table: Arc<TableCache>, timeout: Duration) -> Self {
+        Self { shared, _guard: guard, table, timeout }
+    }
+
+    /// The same client, working on another table.
+    ///
+    /// # Errors
+    /// `NotFound` if there is no such table; otherwise as [`ClientBuilder::build`].
+    pub async fn table(&self, name: &str) -> Result<Self, Error> {
+        let table = self.shared.table(name, self.timeout).await?;
+        Ok(Self { table, ..self.clone() })
+    }
+
+    /// The same client with another time limit per call, all retries included.
+    #[must_use]
+    pub fn with_timeout(&self, timeout: Duration) -> Self {
+        Self { timeout: timeout.max(Duration::from_millis(1)), ..self.clone() }
+    }
+
+    /// The version of the partition table this client holds.
+    pub fn table_version(&self) -> Version {
+        self.table.load().version()
+    }
+
+    /// Reads a key; `None` if it is absent. Linearizable.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub async fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Value>, Error> {
+        match self.run(Op::Get { key: copied(key) }).await? {
+            Answer::Value(found) => Ok(found.map(|(value, revision)| Value { value, revision })),
+            other => Err(unexpected("a get", &other)),
+        }
+    }
+
+    /// Writes a key and returns the number of the new value.
+    ///
+    /// # Errors
+    /// See [`Error`]; where [`Error::outcome_unknown`] says so, the write may have taken effect.
+    pub async fn put(&self, key: impl AsRef<[u8]>, value: impl Into<Bytes>) -> Result<Revision, Error> {
+        match self.run(Op::Put { key: copied(key), value: value.into() }).await? {
+            Answer::Written { revision } => Ok(revision),
+            other => Err(unexpected("a put", &other)),
+        }
+    }
+
+    /// Removes a key and returns whether it was there.
+    ///
+    /// # Errors
+    /// See [`Error`]; where [`Error::outcome_unknown`] says so, the removal may have taken effect.
+    pub async fn delete(&self, key: impl AsRef<[u8]>) -> Result<bool, Error> {
+        match self.run(Op::Delete { key: copied(key) }).await? {
+            Answer::Deleted { existed } => Ok(existed),
+            other => Err(unexpected("a delete", &other)),
+        }
+    }
+
+    /// Writes a key if its revision is `expected` ([`Revision::ZERO`]: if it is absent).
+    ///
+    /// # Errors
+    /// [`Error::ConditionFailed`] with the revision found; otherwise as [`Client::put`].
+    pub async fn compare_and_set(
+        &self,
+        key: impl AsRef<[u8]>,
+        expected: Revision,
+        value: impl Into<Bytes>,
+    ) -> Result<Revision, Error> {
+        match self.run(Op::CompareAndSet { key: copied(key), expected, value: value.into() }).await? {
+            Answer::Written { revision } => Ok(revision),
+            Answer::ConditionFailed { revision } => Err(Error::ConditionFailed { found: revision }),
+            other => Err(unexpected("a compare-and-set", &other)),
+        }
+    }
+
+    /// Adds `by` to a decimal integer; an absent key counts as 0.
+    ///
+    /// # Errors
+    /// [`Error::NotANumber`] if the value is no decimal integer or the sum does not fit; otherwise as [`Client::put`].
+    pub async fn increment(&self, key: impl AsRef<[u8]>, by: i64) -> Result<Counter, Error> {
+        match self.run(Op::Increment { key: copied(key), by }).await? {
+            Answer::Counter { value, revision } => Ok(Counter { value, revision }),
+            Answer::NotANumber => Err(Error::NotANumber),
+            other => Err(unexpected("an increment", &other)),
+        }
+    }
+
+    /// Lists keys that begin with `prefix` and are greater than `after` (empty: from the start), in order of their
+    /// bytes, at most `limit` (1 to 10,000). To go on, pass the last key of the page as `after`.
+    ///
+    /// A page is not a snapshot: each partition is read linearizably, but at its own moment. A page ends early, with
+    /// `more` set, when it holds 4 MiB.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub async fn scan(&self, prefix: impl AsRef<[u8]>, after: impl AsRef<[u8]>, limit: u32) -> Result<Page, Error> {
+        scan(self, copied(prefix), copied(after), limit).await
+    }
+
+    /// Runs operations at the same time, each on its own: results stand in the order of the operations, there is no
+    /// order or atomicity among them. Scans are not allowed here. At most 4,096 operations and 4 MiB.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] if the batch as a whole is too large; otherwise each operation has its own result.
+    pub async fn batch(&self, ops: Vec<Op>) -> Result<Vec<Result<Answer, Error>>, Error> {
+        if ops.len() > BATCH_OPS_MAX {
+            let message = format!("the batch has {} operations; the limit is {BATCH_OPS_MAX}", ops.len());
+            return Err(Error::invalid(message));
+        }
+        let bytes: usize = ops.iter().map(Op::bytes).sum();
+        if bytes > BATCH_BYTES_MAX {
+            let message = format!("the batch has {bytes} bytes; the limit is {BATCH_BYTES_MAX}");
+            return Err(Error::invalid(message));
+        }
+        Ok(join_all(ops.into_iter().map(|op| self.run(op))).await)
+    }
+
+    /// Stops the background tasks of this client, all its clones included, and waits for them. Calls under way and
+    /// later ones end with [`Error::Closed`], or with an unknown outcome.
+    pub async fn close(&self) {
+        self.shared.close().await;
+    }
+
+    /// Runs an operation on a key.
+    async fn run(&self, op: Op) -> Result<Answer, Error> {
+        let Some(key) = op.key() else {
+            return Err(Error::invalid("a scan cannot be part of a batch; call scan"));
+        };
+        check_key(key)?;
+        if let Op::Put { value, .. } | Op::CompareAndSet { value, .. } = &op {
+            check_value(value)?;
+        }
+        let partition = self.partition_of(key);
+        self.run_in(partition, op, self.timeout).await
+    }
+
+    /// Runs an operation in a partition.
+    pub(crate) async fn run_in(&self, partition: PartitionId, op: Op, timeout: Duration) -> Result<Answer, Error> {
+        Call::new(&self.shared, &self.table, partition, op).run(timeout).await
+    }
+
+    /// The partition of a key.
+    pub(crate) fn partition_of(&self, key: &[u8]) -> PartitionId {
+        self.table.load().partition_of(key)
+    }
+
+    /// Every partition of the table.
+    pub(crate) fn partitions(&self) -> Vec<PartitionId> {
+        let table = self.table.load();
+        (0..table.table().partitions).map(|index| PartitionId::new(table.table().id, index)).collect()
+    }
+
+    /// The time limit of a call.
+    pub(crate) fn timeout(&self) -> Duration {
+        self.timeout
+    }
+}
+
+fn copied(bytes: impl AsRef<[u8]>) -> Bytes {
+    Bytes::copy_from_slice(bytes.as_ref())
+}
+
+pub(crate) fn unexpected(what: &str, answer: &Answer) -> Error {
+    let message = format!("a node answered {what} with {answer:?}; its version and this client's do not fit");
+    Error::from(ErrorDetail::new(ErrorKind::Internal, message))
+}

@@ -1,0 +1,349 @@
+//! One `Exchange` stream per node. Operations issued at the same time share messages, without timers: while a message
+//! is on its way the next gathers, and an idle lane sends at once.
+
+use crate::link::never_sent;
+use crate::retry::Backoff;
+use crate::shared::Shared;
+use archon_proto::convert::error::detail_of;
+use archon_proto::convert::kv::{TaggedOp, TaggedReply};
+use archon_proto::v1::{self, kv_client::KvClient};
+use archon_types::limits::{BATCH_BYTES_MAX, BATCH_OPS_MAX, MESSAGE_BYTES_MAX};
+use archon_types::{ErrorDetail, ErrorKind, Node, NodeId, Op, OpId, PartitionId, Version};
+use parking_lot::RwLock;
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until, timeout};
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::Streaming;
+
+/// Bytes of operations under way in one lane.
+const LANE_BYTES_MAX: usize = 8 * 1024 * 1024;
+/// What an operation counts at least, so that at most 4,096 are under way.
+const OP_BYTES_MIN: usize = LANE_BYTES_MAX / LANE_OPS_MAX;
+/// Operations under way in one lane.
+const LANE_OPS_MAX: usize = 4_096;
+/// How long a node may take to accept a stream.
+const OPEN_TIMEOUT: Duration = Duration::from_secs(2);
+/// How often operations whose caller gave up are looked for.
+const SWEEP: Duration = Duration::from_secs(1);
+
+/// What became of one attempt.
+#[derive(Debug)]
+pub(crate) enum Attempt {
+    /// The node answered.
+    Answered(TaggedReply),
+    /// The stream broke, or could not be opened, or the leader moved away.
+    Lost {
+        /// Whether the operation may have reached the node.
+        sent: bool,
+        /// Why.
+        detail: ErrorDetail,
+    },
+}
+
+/// An operation on its way into a lane. The permit travels along until it is answered or given up.
+#[derive(Debug)]
+struct Pending {
+    partition: PartitionId,
+    id: Option<OpId>,
+    op: Op,
+    answer: oneshot::Sender<Attempt>,
+    permit: OwnedSemaphorePermit,
+}
+
+/// An operation whose answer is awaited.
+#[derive(Debug)]
+struct Waiting {
+    partition: PartitionId,
+    answer: oneshot::Sender<Attempt>,
+    _permit: OwnedSemaphorePermit,
+}
+
+/// The lanes of a client, one per node.
+#[derive(Debug, Default)]
+pub(crate) struct Lanes(RwLock<HashMap<NodeId, Arc<Lane>>>);
+
+impl Lanes {
+    /// The lane to `node`; a node that moved to another address gets a new one.
+    pub(crate) fn to(&self, shared: &Arc<Shared>, node: &Node) -> Arc<Lane> {
+        if let Some(lane) = self.0.read().get(&node.id).filter(|lane| lane.address == node.address) {
+            return Arc::clone(lane);
+        }
+        let mut lanes = self.0.write();
+        if let Some(lane) = lanes.get(&node.id).filter(|lane| lane.address == node.address) {
+            return Arc::clone(lane);
+        }
+        let lane = Arc::new(Lane::start(shared, node));
+        // The lane replaced ends when its last caller lets go of it.
+        lanes.insert(node.id, Arc::clone(&lane));
+        lane
+    }
+}
+
+/// The way to one node.
+#[derive(Debug)]
+pub(crate) struct Lane {
+    pub(crate) address: String,
+    /// Never full: the permits allow fewer operations than it holds.
+    queue: mpsc::Sender<Pending>,
+    permits: Arc<Semaphore>,
+}
+
+impl Lane {
+    fn start(shared: &Arc<Shared>, node: &Node) -> Self {
+        let (queue, incoming) = mpsc::channel(LANE_OPS_MAX);
+        let task = Task {
+            shared: Arc::clone(shared),
+            node: node.id,
+            address: node.address.clone(),
+            incoming,
+            queued: VecDeque::new(),
+            waiting: HashMap::new(),
+            next_tag: 1,
+        };
+        shared.tasks.spawn(task.run());
+        let permits = Arc::new(Semaphore::new(LANE_BYTES_MAX));
+        Self { address: node.address.clone(), queue, permits }
+    }
+
+    /// Sends an operation and waits for what becomes of it. Waits first while the lane is full.
+    pub(crate) async fn attempt(&self, partition: PartitionId, id: Option<OpId>, op: Op) -> Attempt {
+        let cost = op.bytes().clamp(OP_BYTES_MIN, LANE_BYTES_MAX) as u32;
+        let Ok(permit) = Arc::clone(&self.permits).acquire_many_owned(cost).await else { return closed(false) };
+        let (answer, answered) = oneshot::channel();
+        if self.queue.send(Pending { partition, id, op, answer, permit }).await.is_err() {
+            return closed(false);
+        }
+        // The task answers everything it takes, unless it was stopped.
+        answered.await.unwrap_or_else(|_| closed(true))
+    }
+}
+
+fn closed(sent: bool) -> Attempt {
+    Attempt::Lost { sent, detail: ErrorDetail::new(ErrorKind::ShuttingDown, "the client is closing") }
+}
+
+/// The background task of a lane: opens the stream when there is something to send, and again after it broke. Ends
+/// when the client stops or the lane was replaced.
+struct Task {
+    shared: Arc<Shared>,
+    node: NodeId,
+    address: String,
+    incoming: mpsc::Receiver<Pending>,
+    queued: VecDeque<Pending>,
+    waiting: HashMap<u64, Waiting>,
+    next_tag: u64,
+}
+
+/// An open stream: messages to the node, and from it.
+type Stream = (mpsc::Sender<v1::OpBatch>, Streaming<v1::ReplyBatch>);
+
+/// Why a stream ended.
+enum End {
+    /// Nobody needs the lane any more.
+    Done,
+    /// It broke.
+    Broken(ErrorDetail),
+}
+
+impl Task {
+    async fn run(mut self) {
+        let stop = self.shared.stop.clone();
+        // Dropping everything tells the callers.
+        stop.run_until_cancelled(self.serve()).await;
+    }
+
+    async fn serve(&mut self) {
+        let mut backoff = Backoff::default();
+        let mut not_before = Instant::now();
+        loop {
+            match self.incoming.recv().await {
+                Some(first) => self.queued.push_back(first),
+                None => return,
+            }
+            sleep_until(not_before).await;
+            match self.opened().await {
+                Ok(stream) => {
+                    let began = Instant::now();
+                    let end = self.exchange(stream).await;
+                    let End::Broken(detail) = end else { return };
+                    tracing::debug!(node = %self.node, address = self.address, %detail, "stream to node broke");
+                    self.fail_all(detail);
+                    // A stream that held for a while says that the node is well; one that breaks at once does not.
+                    if began.elapsed() > Duration::from_secs(1) {
+                        backoff.reset();
+                    }
+                }
+                Err(detail) => self.fail_all(detail),
+            }
+            not_before = Instant::now() + backoff.next(true, None, rand::random::<f64>()) / 2;
+        }
+    }
+
+    /// Opens the stream, and meanwhile gives up what another node leads by now: a silent node takes long to refuse.
+    async fn opened(&mut self) -> Result<Stream, ErrorDetail> {
+        let mut changes = self.shared.changes.subscribe();
+        let open = Self::open(Arc::clone(&self.shared), self.node, self.address.clone());
+        tokio::pin!(open);
+        loop {
+            tokio::select! {
+                opened = &mut open => return opened,
+                _ = changes.changed() => self.give_up_moved(),
+            }
+        }
+    }
+
+    /// Opens the stream. No operation is sent before the node accepted it, so that a refusal is known to have had no
+    /// effect.
+    async fn open(shared: Arc<Shared>, node: NodeId, address: String) -> Result<Stream, ErrorDetail> {
+        let channel = shared.links.channel(&address)?;
+        let mut client = KvClient::new(channel)
+            .max_decoding_message_size(MESSAGE_BYTES_MAX)
+            .max_encoding_message_size(MESSAGE_BYTES_MAX);
+        let (outbound, messages) = mpsc::channel(1);
+        let hello = v1::OpBatch { cluster: shared.cluster_ref(), node: node.get(), ops: Vec::new(), table_version: 0 };
+        // The channel is new and holds one message.
+        let _ = outbound.try_send(hello);
+        match timeout(OPEN_TIMEOUT, client.exchange(ReceiverStream::new(messages))).await {
+            Ok(Ok(response)) => Ok((outbound, response.into_inner())),
+            Ok(Err(status)) => {
+                let mut detail = detail_of(&status);
+                detail.message = format!("node {node} at {address}: {}", detail.message);
+                if never_sent(&status) {
+                    detail.kind = ErrorKind::Unreachable;
+                }
+                Err(detail)
+            }
+            Err(_) => {
+                let limit_ms = OPEN_TIMEOUT.as_millis();
+                let message = format!("node {node} at {address} did not accept a stream within {limit_ms} ms");
+                Err(ErrorDetail::new(ErrorKind::Unreachable, message))
+            }
+        }
+    }
+
+    /// Carries operations and answers until the stream ends. Answers are taken while a message waits to leave, so that
+    /// two full buffers cannot wait for each other.
+    async fn exchange(&mut self, (outbound, mut inbound): Stream) -> End {
+        let mut taken = Vec::new();
+        let mut changes: watch::Receiver<u64> = self.shared.changes.subscribe();
+        let mut sweep = interval(SWEEP);
+        sweep.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                count = self.incoming.recv_many(&mut taken, LANE_OPS_MAX), if self.queued.is_empty() => {
+                    if count == 0 {
+                        return End::Done;
+                    }
+                    self.queued.extend(taken.drain(..));
+                }
+                permit = outbound.reserve(), if !self.queued.is_empty() => {
+                    let Ok(permit) = permit else { return End::Broken(broken("the node closed the stream")) };
+                    while let Ok(more) = self.incoming.try_recv() {
+                        self.queued.push_back(more);
+                    }
+                    permit.send(self.batch());
+                }
+                reply = inbound.message() => match reply {
+                    Ok(Some(batch)) => self.take(batch),
+                    Ok(None) => return End::Broken(broken("the node ended the stream")),
+                    Err(status) => {
+                        let mut detail = detail_of(&status);
+                        detail.message = format!("stream to node {} at {}: {}", self.node, self.address, detail.message);
+                        return End::Broken(detail);
+                    }
+                },
+                _ = changes.changed() => self.give_up_moved(),
+                _ = sweep.tick() => self.waiting.retain(|_, waiting| !waiting.answer.is_closed()),
+            }
+        }
+    }
+
+    /// The next message: as many queued operations as fit.
+    fn batch(&mut self) -> v1::OpBatch {
+        let mut ops = Vec::with_capacity(self.queued.len().min(BATCH_OPS_MAX));
+        let mut bytes = 0;
+        let mut table_version = Version::ZERO;
+        while ops.len() < BATCH_OPS_MAX
+            && let Some(next) = self.queued.front()
+        {
+            bytes += next.op.bytes();
+            if !ops.is_empty() && bytes > BATCH_BYTES_MAX {
+                break;
+            }
+            let Some(pending) = self.queued.pop_front() else { break };
+            if pending.answer.is_closed() {
+                continue;
+            }
+            if table_version == Version::ZERO {
+                table_version = self.shared.table_version(pending.partition.table);
+            }
+            let tag = self.next_tag;
+            self.next_tag = self.next_tag.wrapping_add(1);
+            ops.push(TaggedOp { tag, partition: pending.partition, id: pending.id, op: pending.op }.into());
+            let waiting = Waiting { partition: pending.partition, answer: pending.answer, _permit: pending.permit };
+            self.waiting.insert(tag, waiting);
+        }
+        v1::OpBatch { cluster: None, node: 0, ops, table_version: table_version.get() }
+    }
+
+    fn take(&mut self, batch: v1::ReplyBatch) {
+        self.shared.hint(Version::new(batch.table_version));
+        for reply in batch.replies {
+            let Some(waiting) = self.waiting.remove(&reply.tag) else { continue };
+            let attempt = match TaggedReply::try_from(reply) {
+                Ok(reply) => Attempt::Answered(reply),
+                Err(error) => {
+                    let message = format!("node {} sent an answer that cannot be read: {error}", self.node);
+                    Attempt::Lost { sent: true, detail: ErrorDetail::new(ErrorKind::Internal, message) }
+                }
+            };
+            // Nobody listens if the caller gave up.
+            let _ = waiting.answer.send(attempt);
+        }
+    }
+
+    /// Gives up operations whose partition another node leads now: the old leader may never answer.
+    fn give_up_moved(&mut self) {
+        while let Ok(more) = self.incoming.try_recv() {
+            self.queued.push_back(more);
+        }
+        let (shared, node) = (&self.shared, self.node);
+        let mut verdicts: HashMap<PartitionId, bool> = HashMap::new();
+        let mut moved = |partition: PartitionId| {
+            *verdicts.entry(partition).or_insert_with(|| shared.led_elsewhere(partition, node))
+        };
+        let lost = |partition: PartitionId, sent: bool| {
+            let message = format!("another node than {node} leads partition {partition} now");
+            Attempt::Lost { sent, detail: ErrorDetail::new(ErrorKind::NotPartitionLeader, message) }
+        };
+        for (_, waiting) in self.waiting.extract_if(|_, waiting| moved(waiting.partition)) {
+            let _ = waiting.answer.send(lost(waiting.partition, true));
+        }
+        let (gone, kept): (VecDeque<_>, VecDeque<_>) =
+            self.queued.drain(..).partition(|pending| moved(pending.partition));
+        self.queued = kept;
+        for pending in gone {
+            let _ = pending.answer.send(lost(pending.partition, false));
+        }
+    }
+
+    /// Tells everybody that the stream is gone.
+    fn fail_all(&mut self, detail: ErrorDetail) {
+        while let Ok(more) = self.incoming.try_recv() {
+            self.queued.push_back(more);
+        }
+        for pending in self.queued.drain(..) {
+            let _ = pending.answer.send(Attempt::Lost { sent: false, detail: detail.clone() });
+        }
+        for (_, waiting) in self.waiting.drain() {
+            let _ = waiting.answer.send(Attempt::Lost { sent: true, detail: detail.clone() });
+        }
+    }
+}
+
+fn broken(message: &str) -> ErrorDetail {
+    ErrorDetail::new(ErrorKind::Unreachable, message)
+}

@@ -1,0 +1,47 @@
+//! The client of an Archon cluster: keys and values by [`Client`], administration by [`Admin`].
+//!
+//! ```no_run
+//! # async fn example() -> Result<(), archon_client::Error> {
+//! use std::time::Duration;
+//!
+//! let client = archon_client::Client::builder(["127.0.0.1:7000", "127.0.0.1:7001"])
+//!     .timeout(Duration::from_secs(5))
+//!     .build()
+//!     .await?;
+//! let revision = client.put("greeting", "hello").await?;
+//! let found = client.get("greeting").await?.expect("just written");
+//! assert_eq!(found.revision, revision);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! A [`Client`] is cheap to clone and meant to be shared: operations issued at the same time ride one stream per node,
+//! many to a message. It caches the partition table, follows redirects, and retries inside the deadline of each call.
+//! Every write carries an identity, so that a retry takes effect at most once; where that cannot be told any more, the
+//! error says so ([`Error::outcome_unknown`]).
+
+mod admin;
+mod admin_call;
+mod admin_types;
+mod builder;
+mod call;
+mod error;
+mod kv;
+mod lane;
+mod link;
+mod retry;
+mod scan;
+mod sequence;
+mod shared;
+mod table;
+
+pub use admin::Admin;
+pub use admin_types::{
+    Cancelled, CoordinatorStatus, Event, Located, Migration, Move, NodeSummary, PartitionSummary, Plan, Quorum, Reason,
+    RebalanceStatus, ReplicaSummary, Status, TableSummary, Unmet,
+};
+pub use archon_types::{Answer, ErrorDetail, ErrorKind, NodeGoal, Op, Revision, Version};
+pub use builder::ClientBuilder;
+pub use error::Error;
+pub use kv::{Client, Counter, Value};
+pub use scan::{Entry, Page};

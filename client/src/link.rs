@@ -1,0 +1,111 @@
+//! One channel per address, opened when first used.
+
+use crate::error::Error;
+use archon_proto::convert::ids::check_address;
+use archon_types::{ErrorDetail, ErrorKind};
+use parking_lot::Mutex;
+use std::collections::HashMap;
+use std::error::Error as _;
+use std::time::Duration;
+use tonic::Status;
+use tonic::transport::{Channel, Endpoint};
+
+/// A cluster has far fewer addresses; beyond this the cache starts over, which costs new connections and nothing else.
+const CHANNELS_MAX: usize = 4_096;
+/// Flow-control window of a stream, in bytes.
+const STREAM_WINDOW_BYTES: u32 = 1024 * 1024;
+/// Flow-control window of a connection, in bytes.
+const CONNECTION_WINDOW_BYTES: u32 = 4 * 1024 * 1024;
+/// A peer that is silent is asked after this long, and given up after as long again: what a paused process or a cut
+/// cable looks like. Shorter than the deadline of an ordinary call, so that the call has time to go elsewhere.
+const KEEP_ALIVE: Duration = Duration::from_millis(1_500);
+
+/// The channels to the addresses in use. A channel reconnects by itself when it is used again.
+#[derive(Debug)]
+pub(crate) struct Links {
+    connect_timeout: Duration,
+    channels: Mutex<HashMap<String, Channel>>,
+}
+
+impl Links {
+    pub(crate) fn new(connect_timeout: Duration) -> Self {
+        Self { connect_timeout, channels: Mutex::new(HashMap::new()) }
+    }
+
+    /// The channel to `address` (`host:port`).
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidArgument`] if it is not an address.
+    pub(crate) fn channel(&self, address: &str) -> Result<Channel, ErrorDetail> {
+        if let Some(channel) = self.channels.lock().get(address) {
+            return Ok(channel.clone());
+        }
+        check_address(address, "address")?;
+        let endpoint = Endpoint::from_shared(format!("http://{address}")).map_err(|error| {
+            ErrorDetail::new(ErrorKind::InvalidArgument, format!("{address:?} is not an address: {error}"))
+        })?;
+        let channel = endpoint
+            .connect_timeout(self.connect_timeout)
+            .tcp_nodelay(true)
+            .http2_keep_alive_interval(KEEP_ALIVE)
+            .keep_alive_timeout(KEEP_ALIVE)
+            .keep_alive_while_idle(true)
+            .initial_stream_window_size(STREAM_WINDOW_BYTES)
+            .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
+            .connect_lazy();
+        let mut channels = self.channels.lock();
+        if channels.len() >= CHANNELS_MAX {
+            channels.clear();
+        }
+        Ok(channels.entry(address.to_owned()).or_insert(channel).clone())
+    }
+}
+
+/// Whether the request never left: the connection could not be made.
+pub(crate) fn never_sent(status: &Status) -> bool {
+    let mut cause = status.source();
+    while let Some(error) = cause {
+        if error.is::<tonic::ConnectError>() {
+            return true;
+        }
+        cause = error.source();
+    }
+    false
+}
+
+/// Checks the endpoints a person gave: at least one, each `host:port`.
+///
+/// # Errors
+/// [`Error::InvalidArgument`], quoting the endpoint.
+pub(crate) fn check_endpoints(endpoints: &[String]) -> Result<(), Error> {
+    if endpoints.is_empty() {
+        return Err(Error::invalid("no endpoints; give the address of at least one coordinator or node"));
+    }
+    for endpoint in endpoints {
+        check_address(endpoint, "endpoint").map_err(|error| Error::invalid(error.problem))?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn endpoints_are_checked_before_anything_is_sent() {
+        assert!(check_endpoints(&[]).unwrap_err().to_string().contains("at least one"));
+        let error = check_endpoints(&["127.0.0.1:1".into(), "nonsense".into()]).unwrap_err();
+        assert!(error.to_string().contains("\"nonsense\" is not an address"), "{error}");
+    }
+
+    #[tokio::test]
+    async fn a_refused_connection_is_known_not_to_have_sent_anything() {
+        let links = Links::new(Duration::from_secs(1));
+        // Port 1 of loopback: nobody listens there.
+        let channel = links.channel("127.0.0.1:1").unwrap();
+        let mut table = archon_proto::v1::table_client::TableClient::new(channel);
+        let status = table.get_table(archon_proto::v1::GetTableRequest::default()).await.unwrap_err();
+        assert!(never_sent(&status), "{status:?}");
+        assert!(!never_sent(&Status::unavailable("an answer")));
+    }
+}

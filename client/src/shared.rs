@@ -1,0 +1,152 @@
+//! What all handles of a client share.
+
+use crate::error::Error;
+use crate::lane::Lanes;
+use crate::link::Links;
+use crate::retry::Budget;
+use crate::sequence::Sequences;
+use crate::table::TableCache;
+use arc_swap::ArcSwap;
+use archon_proto::v1;
+use archon_types::{ClientId, ClusterId, ErrorDetail, ErrorKind, NodeId, PartitionId, TableId, Version};
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+use tokio::sync::watch;
+use tokio::time::{Instant, timeout_at};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use uuid::Uuid;
+
+/// Most tables one client holds; more is a defect of the caller.
+const TABLES_MAX: usize = 1_024;
+
+/// The state behind every handle of one client instance.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    /// Addresses the caller gave.
+    pub(crate) endpoints: Vec<String>,
+    /// Addresses of coordinators, as servers told them.
+    coordinators: ArcSwap<Vec<String>>,
+    /// The cluster, once somebody answered; every later answer must come from the same.
+    cluster: OnceLock<ClusterId>,
+    pub(crate) links: Links,
+    pub(crate) lanes: Lanes,
+    pub(crate) budget: Budget,
+    pub(crate) sequences: Sequences,
+    /// Stops every background task.
+    pub(crate) stop: CancellationToken,
+    /// Every background task, so that closing can wait for them.
+    pub(crate) tasks: TaskTracker,
+    tables: Mutex<BTreeMap<String, Arc<TableCache>>>,
+    /// Rises with every change of a table, so that lanes look for operations whose leader moved.
+    pub(crate) changes: watch::Sender<u64>,
+}
+
+impl Shared {
+    pub(crate) fn new(endpoints: Vec<String>, connect_timeout: Duration) -> Self {
+        Self {
+            endpoints,
+            coordinators: ArcSwap::default(),
+            cluster: OnceLock::new(),
+            links: Links::new(connect_timeout),
+            lanes: Lanes::default(),
+            budget: Budget::default(),
+            sequences: Sequences::new(ClientId::new(Uuid::new_v4())),
+            stop: CancellationToken::new(),
+            tasks: TaskTracker::new(),
+            tables: Mutex::new(BTreeMap::new()),
+            changes: watch::Sender::new(0),
+        }
+    }
+
+    /// The cluster as requests name it; empty until it is known.
+    pub(crate) fn cluster_ref(&self) -> Option<v1::ClusterRef> {
+        self.cluster.get().map(|id| (*id).into())
+    }
+
+    /// Takes the first cluster that answers for ours and refuses every other.
+    pub(crate) fn check_cluster(&self, theirs: ClusterId) -> Result<(), ErrorDetail> {
+        let ours = *self.cluster.get_or_init(|| theirs);
+        if ours == theirs {
+            return Ok(());
+        }
+        let message = format!("an endpoint belongs to cluster {theirs}, the others to {ours}; check the addresses");
+        Err(ErrorDetail::new(ErrorKind::WrongCluster, message))
+    }
+
+    /// The coordinators' addresses, as servers told them.
+    pub(crate) fn coordinators(&self) -> Arc<Vec<String>> {
+        self.coordinators.load_full()
+    }
+
+    /// Notes the coordinators' addresses, if they are new.
+    pub(crate) fn learn_coordinators(&self, addresses: Vec<String>) {
+        if !addresses.is_empty() && **self.coordinators.load() != addresses {
+            self.coordinators.store(Arc::new(addresses));
+        }
+    }
+
+    /// The cache of the table named `name`, fetched first if this client does not hold it yet.
+    pub(crate) async fn table(self: &Arc<Self>, name: &str, timeout: Duration) -> Result<Arc<TableCache>, Error> {
+        if let Some(table) = self.tables.lock().get(name) {
+            return Ok(Arc::clone(table));
+        }
+        let deadline = Instant::now() + timeout;
+        let mut last = None;
+        let opened = timeout_at(deadline, TableCache::open(self, name, &mut last)).await;
+        let opened = match opened {
+            Ok(result) => Arc::new(result?),
+            Err(_) => {
+                let timeout_ms = u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX);
+                return Err(Error::DeadlineExceeded { timeout_ms, outcome_unknown: false, last: last.map(Box::new) });
+            }
+        };
+        let mut tables = self.tables.lock();
+        if self.stop.is_cancelled() {
+            return Err(Error::Closed);
+        }
+        if let Some(table) = tables.get(name) {
+            return Ok(Arc::clone(table));
+        }
+        if tables.len() >= TABLES_MAX {
+            return Err(Error::invalid(format!("this client holds {TABLES_MAX} tables already; build another one")));
+        }
+        tables.insert(name.to_owned(), Arc::clone(&opened));
+        drop(tables);
+        self.tasks.spawn(TableCache::keep_fresh(Arc::clone(&opened), Arc::clone(self)));
+        Ok(opened)
+    }
+
+    /// Whether the cached table says that another node than `node` leads `partition` now.
+    pub(crate) fn led_elsewhere(&self, partition: PartitionId, node: NodeId) -> bool {
+        let table = self.table_by_id(partition.table);
+        let leader = table.and_then(|table| table.load().route_partition(partition).leader);
+        leader.is_some_and(|leader| leader != node)
+    }
+
+    /// Tells every table that a server holds this version.
+    pub(crate) fn hint(&self, version: Version) {
+        if version != Version::ZERO {
+            self.tables.lock().values().for_each(|table| table.hint(version));
+        }
+    }
+
+    /// The version of the table with this id that is held; zero if none is.
+    pub(crate) fn table_version(&self, id: TableId) -> Version {
+        self.table_by_id(id).map_or(Version::ZERO, |table| table.load().version())
+    }
+
+    fn table_by_id(&self, id: TableId) -> Option<Arc<TableCache>> {
+        self.tables.lock().values().find(|table| table.load().table().id == id).cloned()
+    }
+
+    /// Stops every background task and waits for them.
+    pub(crate) async fn close(&self) {
+        self.stop.cancel();
+        self.tasks.close();
+        self.tasks.wait().await;
+        self.tables.lock().clear();
+    }
+}

@@ -1,0 +1,287 @@
+//! Administration against coordinators that exist only in memory: who is asked, how often, and what failure says.
+#![allow(clippy::unwrap_used)]
+
+mod support;
+
+use archon_client::{Admin, Error, ErrorDetail, ErrorKind, Move, Plan};
+use archon_proto::convert::error::status_of;
+use archon_proto::v1::{self, admin_server};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+use support::{CLUSTER, FakeCluster, runtime};
+use tokio::net::TcpListener;
+use tokio_stream::wrappers::TcpListenerStream;
+use tonic::transport::Server;
+use tonic::{Request, Response, Status};
+
+/// How a coordinator behaves.
+#[derive(Clone)]
+enum Role {
+    Leads,
+    Refuses(ErrorDetail),
+    /// Answers nothing.
+    Silent,
+    /// Takes effect, but the answer is lost; leads from then on.
+    LosesAnswer,
+}
+
+struct State {
+    role: Mutex<Role>,
+    asked: AtomicUsize,
+    requests: Mutex<Vec<Vec<u8>>>,
+}
+
+impl State {
+    async fn begin(&self, request: &[u8]) -> Result<(), Status> {
+        self.asked.fetch_add(1, Ordering::SeqCst);
+        self.requests.lock().unwrap().push(request.to_vec());
+        let role = self.role.lock().unwrap().clone();
+        match role {
+            Role::Leads => Ok(()),
+            Role::Refuses(detail) => Err(status_of(&detail)),
+            Role::Silent => std::future::pending().await,
+            Role::LosesAnswer => {
+                *self.role.lock().unwrap() = Role::Leads;
+                Err(Status::unavailable("connection reset"))
+            }
+        }
+    }
+}
+
+struct FakeCoordinator {
+    state: Arc<State>,
+    address: String,
+    runtime: Option<tokio::runtime::Runtime>,
+}
+
+impl FakeCoordinator {
+    fn start(role: Role) -> Self {
+        let state =
+            Arc::new(State { role: Mutex::new(role), asked: AtomicUsize::new(0), requests: Mutex::new(Vec::new()) });
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        listener.set_nonblocking(true).unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        let (runtime, service) = (runtime(), Service(Arc::clone(&state)));
+        runtime.spawn(async move {
+            let incoming = TcpListenerStream::new(TcpListener::from_std(listener).unwrap());
+            let server = Server::builder().add_service(admin_server::AdminServer::new(service));
+            let _ = server.serve_with_incoming(incoming).await;
+        });
+        Self { state, address, runtime: Some(runtime) }
+    }
+
+    fn asked(&self) -> usize {
+        self.state.asked.load(Ordering::SeqCst)
+    }
+
+    fn set(&self, role: Role) {
+        *self.state.role.lock().unwrap() = role;
+    }
+}
+
+impl Drop for FakeCoordinator {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+struct Service(Arc<State>);
+
+fn plan() -> v1::Plan {
+    let step = v1::Move {
+        partition: Some(v1::PartitionId { table: 1, index: 4 }),
+        from: 1,
+        to: 4,
+        bytes: 100,
+        reason: "athens has 3, ephesus 0".into(),
+        from_name: "athens".into(),
+        to_name: "ephesus".into(),
+    };
+    v1::Plan { table_version: 41, moves: vec![step], unmet: vec![] }
+}
+
+macro_rules! empty {
+    ($($method:ident($request:ident) -> $response:ident;)*) => {
+        #[tonic::async_trait]
+        impl admin_server::Admin for Service {
+            async fn status(&self, _: Request<v1::StatusRequest>) -> Result<Response<v1::StatusResponse>, Status> {
+                self.0.begin(b"").await?;
+                let coordinators = vec![v1::CoordinatorStatus {
+                    id: 1, address: "a:1".into(), role: "leader".into(), entries_behind: Some(0),
+                }];
+                Ok(Response::new(v1::StatusResponse {
+                    cluster: Some(CLUSTER.into()), leader: Some(1), term: 7, coordinators, ..Default::default()
+                }))
+            }
+
+            async fn plan_rebalance(
+                &self, _: Request<v1::PlanRebalanceRequest>,
+            ) -> Result<Response<v1::PlanRebalanceResponse>, Status> {
+                self.0.begin(b"").await?;
+                Ok(Response::new(v1::PlanRebalanceResponse { plan: Some(plan()) }))
+            }
+
+            async fn apply_plan(
+                &self, request: Request<v1::ApplyPlanRequest>,
+            ) -> Result<Response<v1::ApplyPlanResponse>, Status> {
+                let request = request.into_inner();
+                assert_eq!(request.plan, Some(plan()));
+                self.0.begin(&request.request_id).await?;
+                Ok(Response::new(v1::ApplyPlanResponse { migrations: 1 }))
+            }
+
+            $(async fn $method(&self, _: Request<v1::$request>) -> Result<Response<v1::$response>, Status> {
+                self.0.begin(b"").await?;
+                Ok(Response::new(v1::$response::default()))
+            })*
+        }
+    };
+}
+
+empty! {
+    list_nodes(ListNodesRequest) -> ListNodesResponse;
+    set_node(SetNodeRequest) -> SetNodeResponse;
+    list_tables(ListTablesRequest) -> ListTablesResponse;
+    create_table(CreateTableRequest) -> CreateTableResponse;
+    rebalance_status(RebalanceStatusRequest) -> RebalanceStatusResponse;
+    cancel_rebalance(CancelRebalanceRequest) -> CancelRebalanceResponse;
+    explain(ExplainRequest) -> ExplainResponse;
+    quorum(QuorumRequest) -> QuorumResponse;
+    events(EventsRequest) -> EventsResponse;
+}
+
+fn refuses(kind: ErrorKind, leader: Option<&str>) -> Role {
+    Role::Refuses(ErrorDetail::new(kind, "why").with_leader(leader.map(str::to_owned)))
+}
+
+fn admin(addresses: &[&str], timeout_ms: u64) -> Admin {
+    Admin::new(addresses.iter().copied(), Duration::from_millis(timeout_ms)).unwrap()
+}
+
+#[tokio::test]
+async fn a_hint_leads_to_the_leader_who_is_then_asked_first() {
+    let leader = FakeCoordinator::start(Role::Leads);
+    let follower = FakeCoordinator::start(refuses(ErrorKind::NotCoordinatorLeader, Some(&leader.address)));
+    // Only the follower is known to the caller.
+    let admin = admin(&[&follower.address], 5_000);
+    let status = admin.status().await.unwrap();
+    assert_eq!((status.leader, status.term, status.cluster_id), (Some(1), 7, CLUSTER.to_string()));
+    admin.status().await.unwrap();
+    assert_eq!((follower.asked(), leader.asked()), (1, 2));
+}
+
+#[tokio::test]
+async fn dead_and_silent_coordinators_are_passed_over() {
+    let leader = FakeCoordinator::start(Role::Leads);
+    let silent = FakeCoordinator::start(Role::Silent);
+    let began = Instant::now();
+    // Port 1 of loopback: nobody listens there.
+    let admin = admin(&["127.0.0.1:1", &silent.address, &leader.address], 5_000);
+    admin.status().await.unwrap();
+    assert!(began.elapsed() < Duration::from_secs(3), "{:?}", began.elapsed());
+}
+
+#[tokio::test]
+async fn a_failover_is_waited_for_inside_the_time_out() {
+    let one = FakeCoordinator::start(refuses(ErrorKind::NotCoordinatorLeader, None));
+    let two = FakeCoordinator::start(refuses(ErrorKind::NotCoordinatorLeader, Some(&one.address)));
+    let admin = admin(&[&one.address, &two.address], 10_000);
+    let waiting = tokio::spawn({
+        let admin = admin.clone();
+        async move { admin.status().await }
+    });
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while two.asked() < 3 {
+        assert!(Instant::now() < deadline, "the second coordinator was asked {} times", two.asked());
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    two.set(Role::Leads);
+    waiting.await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn no_quorum_and_nobody_there_are_told_apart_within_the_time_out() {
+    let began = Instant::now();
+    let error = admin(&["127.0.0.1:1"], 400).status().await.unwrap_err();
+    assert_eq!((error.kind(), error.outcome_unknown()), (ErrorKind::Unreachable, false), "{error}");
+    let lonely = FakeCoordinator::start(refuses(ErrorKind::NoQuorum, None));
+    let error = admin(&["127.0.0.1:1", &lonely.address], 400).status().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::NoQuorum, "{error}");
+    let silent = FakeCoordinator::start(Role::Silent);
+    let error = admin(&[&silent.address], 400).cancel().await.unwrap_err();
+    assert_eq!((error.kind(), error.outcome_unknown()), (ErrorKind::DeadlineExceeded, true), "{error}");
+    assert!(began.elapsed() < Duration::from_millis(2_000), "{:?}", began.elapsed());
+}
+
+#[tokio::test]
+async fn what_a_person_must_change_is_answered_at_once() {
+    let kinds = [ErrorKind::NotEnoughNodes, ErrorKind::StalePlan, ErrorKind::AssignmentInProgress, ErrorKind::NotFound];
+    for kind in kinds {
+        let detail = ErrorDetail::new(kind, "why").with_have_need(41, 37);
+        let leader = FakeCoordinator::start(Role::Refuses(detail.clone()));
+        let error = admin(&[&leader.address], 5_000).plan().await.unwrap_err();
+        assert_eq!((error.detail(), leader.asked()), (detail, 1));
+    }
+}
+
+#[tokio::test]
+async fn a_plan_is_applied_as_it_was_shown_and_a_retry_carries_the_same_request() {
+    let leader = FakeCoordinator::start(Role::Leads);
+    let admin = admin(&[&leader.address], 5_000);
+    let plan = admin.plan().await.unwrap();
+    let step = Move {
+        partition: 4,
+        from: "athens".into(),
+        to: "ephesus".into(),
+        bytes: 100,
+        reason: "athens has 3, ephesus 0".into(),
+        table_id: 1,
+        from_id: 1,
+        to_id: 4,
+    };
+    assert_eq!(plan, Plan { table_version: 41, moves: vec![step], unmet: vec![] });
+    // By way of a file, as the command line does it.
+    let text = serde_json::to_string(&plan).unwrap();
+    let plan: Plan = serde_json::from_str(&text).unwrap();
+    leader.set(Role::LosesAnswer);
+    assert_eq!(admin.apply(&plan).await.unwrap(), 1);
+    let requests = leader.state.requests.lock().unwrap().clone();
+    let (last, before) = (&requests[requests.len() - 1], &requests[requests.len() - 2]);
+    assert!(last.len() == 16 && last == before, "{requests:?}");
+    // A damaged plan is refused before anything is sent.
+    let mut damaged = plan;
+    damaged.moves[0].to_id = damaged.moves[0].from_id;
+    let asked = leader.asked();
+    assert!(matches!(admin.apply(&damaged).await, Err(Error::InvalidArgument { .. })));
+    assert!(matches!(admin.create_table("a b", 1, 1).await, Err(Error::InvalidArgument { .. })));
+    assert!(matches!(admin.create_table("a", 0, 1).await, Err(Error::InvalidArgument { .. })));
+    assert_eq!(leader.asked(), asked);
+}
+
+#[tokio::test]
+async fn any_node_leads_to_the_coordinators_and_shows_the_table() {
+    let leader = FakeCoordinator::start(Role::Leads);
+    let cluster = FakeCluster::start(3, 9).await;
+    *cluster.nodes[0].state.coordinators.lock().unwrap() = vec![leader.address.clone()];
+    let admin = admin(&[&cluster.nodes[0].address], 5_000);
+    admin.status().await.unwrap();
+    assert_eq!(leader.asked(), 1);
+    let admin = Admin::new([cluster.nodes[0].address.as_str()], Duration::from_secs(5)).unwrap();
+    let partitions = admin.table("default").await.unwrap();
+    assert_eq!(partitions.len(), 9);
+    assert_eq!((partitions[4].id, partitions[4].leader.as_deref()), (4, Some("node-2")));
+    let json = serde_json::to_value(&partitions[4]).unwrap();
+    let replicas = serde_json::json!([{"node": "node-2", "placement": 5, "state": "Live"}]);
+    assert_eq!(
+        json,
+        serde_json::json!({"table": "default", "id": 4, "epoch": 5, "version": 5, "status": "Online",
+                           "leader": "node-2", "replicas": replicas})
+    );
+    let located = admin.locate("default", "123456789").await.unwrap();
+    assert_eq!(located.slot, 0x31C3);
+    assert_eq!(located.partition.id, (u32::from(located.slot) * 9 / 16_384) as u16);
+    assert_eq!(admin.table("nowhere").await.unwrap_err().kind(), ErrorKind::NotFound);
+}

@@ -1,0 +1,425 @@
+//! A cluster that exists only in memory: real gRPC servers on free ports, each on a runtime of its own, so that
+//! dropping one is as abrupt as killing a process.
+#![allow(dead_code)]
+
+use archon_proto::convert::error::status_of;
+use archon_proto::convert::kv::{TaggedOp, TaggedReply};
+use archon_proto::v1::{self, kv_server, table_server};
+use archon_types::op::Entry;
+use archon_types::{
+    Answer, ClientId, ClusterId, Epoch, ErrorDetail, ErrorKind, Incarnation, Millis, Node, NodeGoal, NodeId,
+    NodeStatus, Op, OpId, Partition, PartitionId, PartitionStatus, PartitionTable, Placement, PlacementId,
+    ReplicaState, Revision, StorageId, Table, TableDelta, TableId, Version,
+};
+use bytes::Bytes;
+use std::collections::{BTreeMap, HashMap};
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use tokio::net::TcpListener;
+use tokio::runtime::Runtime;
+use tokio::sync::{mpsc, watch};
+use tokio_stream::Stream;
+use tokio_stream::wrappers::{ReceiverStream, TcpListenerStream};
+use tonic::transport::Server;
+use tonic::{Request, Response, Status, Streaming};
+use uuid::Uuid;
+
+pub(crate) const CLUSTER: ClusterId = ClusterId::new(Uuid::from_u128(0xA1));
+
+/// How a node behaves.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Manner {
+    /// Serves everything.
+    Serve,
+    /// Says who leads, if anybody.
+    Redirect(Option<String>),
+    /// Takes operations and answers nothing, applying nothing.
+    Silent,
+    /// Applies the next message, breaks the stream instead of answering it, and serves from then on.
+    ApplyThenBreak,
+    /// Answers every operation with this error.
+    Refuse(ErrorDetail),
+    /// Refuses operations stamped before this with `MaybeApplied`.
+    Forgotten(Millis),
+}
+
+/// What all nodes of a fake cluster share, as if it were replicated.
+#[derive(Default)]
+pub(crate) struct Store {
+    pub(crate) rows: BTreeMap<Bytes, (Bytes, Revision)>,
+    pub(crate) partitions: HashMap<Bytes, PartitionId>,
+    pub(crate) answers: HashMap<(PartitionId, ClientId, u64), Answer>,
+    pub(crate) ids: Vec<OpId>,
+    revision: u64,
+}
+
+impl Store {
+    fn run(&mut self, tagged: &TaggedOp) -> Answer {
+        let Some(id) = tagged.id else { return self.apply(&tagged.op, tagged.partition) };
+        self.ids.push(id);
+        let name = (tagged.partition, id.client, id.number);
+        if let Some(answer) = self.answers.get(&name) {
+            return answer.clone();
+        }
+        let answer = self.apply(&tagged.op, tagged.partition);
+        self.answers.insert(name, answer.clone());
+        answer
+    }
+
+    fn write(&mut self, key: &Bytes, value: Bytes, partition: PartitionId) -> Revision {
+        self.revision += 1;
+        self.partitions.insert(key.clone(), partition);
+        self.rows.insert(key.clone(), (value, Revision::new(self.revision)));
+        Revision::new(self.revision)
+    }
+
+    fn apply(&mut self, op: &Op, partition: PartitionId) -> Answer {
+        match op {
+            Op::Get { key } => Answer::Value(self.rows.get(key).cloned()),
+            Op::Put { key, value } => Answer::Written { revision: self.write(key, value.clone(), partition) },
+            Op::Delete { key } => Answer::Deleted { existed: self.rows.remove(key).is_some() },
+            Op::CompareAndSet { key, expected, value } => {
+                let revision = self.rows.get(key).map_or(Revision::ZERO, |(_, revision)| *revision);
+                if revision == *expected {
+                    Answer::Written { revision: self.write(key, value.clone(), partition) }
+                } else {
+                    Answer::ConditionFailed { revision }
+                }
+            }
+            Op::Increment { key, by } => {
+                let held = self.rows.get(key).map_or(Ok(0), |(value, _)| {
+                    std::str::from_utf8(value).map_err(|_| ()).and_then(|text| text.parse::<i64>().map_err(|_| ()))
+                });
+                match held.ok().and_then(|held| held.checked_add(*by)) {
+                    Some(value) => {
+                        Answer::Counter { value, revision: self.write(key, value.to_string().into(), partition) }
+                    }
+                    None => Answer::NotANumber,
+                }
+            }
+            Op::Scan { prefix, after, limit } => {
+                let found: Vec<Entry> = self
+                    .rows
+                    .iter()
+                    .filter(|(key, _)| self.partitions.get(*key) == Some(&partition))
+                    .filter(|(key, _)| key.starts_with(prefix) && *key > after)
+                    .take(*limit as usize + 1)
+                    .map(|(key, (value, revision))| Entry {
+                        key: key.clone(),
+                        value: value.clone(),
+                        revision: *revision,
+                    })
+                    .collect();
+                let more = found.len() > *limit as usize;
+                Answer::Page { entries: found.into_iter().take(*limit as usize).collect(), more }
+            }
+        }
+    }
+}
+
+/// What is counted and steered at one node.
+pub(crate) struct NodeState {
+    pub(crate) id: NodeId,
+    pub(crate) cluster: ClusterId,
+    pub(crate) manner: Mutex<Manner>,
+    pub(crate) table: watch::Sender<TableDelta>,
+    pub(crate) store: Arc<Mutex<Store>>,
+    /// Messages with operations.
+    pub(crate) messages: AtomicUsize,
+    pub(crate) ops: AtomicUsize,
+    pub(crate) streams: AtomicUsize,
+    /// Table requests that did not wait.
+    pub(crate) fetches: AtomicUsize,
+    pub(crate) polls: AtomicUsize,
+    /// Said in every reply batch.
+    pub(crate) hint: AtomicU64,
+    pub(crate) log_time: AtomicU64,
+    pub(crate) coordinators: Mutex<Vec<String>>,
+    /// Sends the whole table whatever the client holds, as a confused server might.
+    pub(crate) whole: AtomicBool,
+}
+
+impl NodeState {
+    pub(crate) fn set(&self, manner: Manner) {
+        *self.manner.lock().unwrap() = manner;
+    }
+
+    /// Whether the stream breaks instead of answering; once.
+    fn breaks_now(&self) -> bool {
+        let mut manner = self.manner.lock().unwrap();
+        let breaks = *manner == Manner::ApplyThenBreak;
+        if breaks {
+            *manner = Manner::Serve;
+        }
+        breaks
+    }
+
+    fn answer(&self, op: &TaggedOp) -> Option<Result<Answer, ErrorDetail>> {
+        let manner = self.manner.lock().unwrap().clone();
+        Some(match manner {
+            Manner::Silent => return None,
+            Manner::Redirect(leader) => {
+                Err(ErrorDetail::new(ErrorKind::NotPartitionLeader, "not here").with_leader(leader))
+            }
+            Manner::Refuse(detail) => Err(detail),
+            Manner::Forgotten(until) if op.id.is_some_and(|id| id.stamp < until) => {
+                Err(ErrorDetail::new(ErrorKind::MaybeApplied, "older than what is kept"))
+            }
+            Manner::Serve | Manner::ApplyThenBreak | Manner::Forgotten(_) => Ok(self.store.lock().unwrap().run(op)),
+        })
+    }
+}
+
+/// A server that dies with its runtime.
+pub(crate) struct FakeNode {
+    pub(crate) state: Arc<NodeState>,
+    pub(crate) address: String,
+    runtime: Option<Runtime>,
+}
+
+impl FakeNode {
+    /// Ends the process, so to speak: connections break at once.
+    pub(crate) fn kill(&mut self) {
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
+    }
+
+    /// Starts it again at the same address.
+    pub(crate) async fn restart(&mut self) {
+        self.kill();
+        let address = self.address.clone();
+        let (runtime, _) = serve(Arc::clone(&self.state), &address).await;
+        self.runtime = Some(runtime);
+    }
+}
+
+impl Drop for FakeNode {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+pub(crate) fn runtime() -> Runtime {
+    tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap()
+}
+
+async fn serve(state: Arc<NodeState>, address: &str) -> (Runtime, String) {
+    let runtime = runtime();
+    // A port just given up may still be busy for a moment.
+    let deadline = std::time::Instant::now() + Duration::from_secs(10);
+    let listener = loop {
+        match std::net::TcpListener::bind(address) {
+            Ok(listener) => break listener,
+            Err(error) => assert!(std::time::Instant::now() < deadline, "cannot bind {address}: {error}"),
+        }
+        tokio::task::yield_now().await;
+    };
+    listener.set_nonblocking(true).unwrap();
+    let bound = listener.local_addr().unwrap().to_string();
+    runtime.spawn(async move {
+        let listener = TcpListenerStream::new(TcpListener::from_std(listener).unwrap());
+        let server = Server::builder()
+            .add_service(kv_server::KvServer::new(Service(Arc::clone(&state))).max_decoding_message_size(8 << 20))
+            .add_service(table_server::TableServer::new(Service(state)));
+        let _ = server.serve_with_incoming(listener).await;
+    });
+    (runtime, bound)
+}
+
+/// Nodes 1, 2, …; partition p of the table is led by node 1 + p mod n.
+pub(crate) struct FakeCluster {
+    pub(crate) nodes: Vec<FakeNode>,
+    pub(crate) partitions: u16,
+}
+
+impl FakeCluster {
+    pub(crate) async fn start(nodes: u64, partitions: u16) -> Self {
+        Self::start_as(CLUSTER, nodes, partitions).await
+    }
+
+    pub(crate) async fn start_as(id: ClusterId, nodes: u64, partitions: u16) -> Self {
+        let cluster = id;
+        let store = Arc::new(Mutex::new(Store::default()));
+        let mut started = Vec::new();
+        for id in 1..=nodes {
+            let state = Arc::new(NodeState {
+                id: NodeId::new(id),
+                cluster,
+                manner: Mutex::new(Manner::Serve),
+                table: watch::Sender::new(delta(1, partitions, &[], |_| None)),
+                store: Arc::clone(&store),
+                messages: AtomicUsize::new(0),
+                ops: AtomicUsize::new(0),
+                streams: AtomicUsize::new(0),
+                fetches: AtomicUsize::new(0),
+                polls: AtomicUsize::new(0),
+                hint: AtomicU64::new(0),
+                log_time: AtomicU64::new(0),
+                coordinators: Mutex::new(Vec::new()),
+                whole: AtomicBool::new(false),
+            });
+            let (runtime, address) = serve(Arc::clone(&state), "127.0.0.1:0").await;
+            started.push(FakeNode { state, address, runtime: Some(runtime) });
+        }
+        let cluster = Self { nodes: started, partitions };
+        cluster.set_table(5, |partition| Some(1 + u64::from(partition) % nodes));
+        cluster
+    }
+
+    /// Gives every node the table of this version.
+    pub(crate) fn set_table(&self, version: u64, leader: impl Fn(u16) -> Option<u64>) {
+        let delta = self.table(version, leader);
+        for node in &self.nodes {
+            node.state.table.send_replace(delta.clone());
+        }
+    }
+
+    pub(crate) fn table(&self, version: u64, leader: impl Fn(u16) -> Option<u64>) -> TableDelta {
+        let addresses: Vec<String> = self.nodes.iter().map(|node| node.address.clone()).collect();
+        delta(version, self.partitions, &addresses, leader)
+    }
+
+    pub(crate) fn addresses(&self) -> Vec<String> {
+        self.nodes.iter().map(|node| node.address.clone()).collect()
+    }
+
+    pub(crate) fn count(&self, of: impl Fn(&NodeState) -> &AtomicUsize) -> usize {
+        self.nodes.iter().map(|node| of(&node.state).load(Ordering::SeqCst)).sum()
+    }
+}
+
+pub(crate) fn delta(
+    version: u64,
+    partitions: u16,
+    addresses: &[String],
+    leader: impl Fn(u16) -> Option<u64>,
+) -> TableDelta {
+    let table = TableId::new(1);
+    let version = Version::new(version);
+    let row = |index: u16| {
+        let node = leader(index);
+        Partition {
+            id: PartitionId::new(table, index),
+            epoch: Epoch::new(version.get()),
+            version,
+            leader: node.map(|_| PlacementId::new(u64::from(index) + 1)),
+            placements: node
+                .map(|node| Placement {
+                    id: PlacementId::new(u64::from(index) + 1),
+                    node: NodeId::new(node),
+                    state: ReplicaState::Live,
+                })
+                .into_iter()
+                .collect(),
+            status: if node.is_some() { PartitionStatus::Online } else { PartitionStatus::Unavailable },
+            min_in_sync: 1,
+        }
+    };
+    let node = |(index, address): (usize, &String)| Node {
+        id: NodeId::new(index as u64 + 1),
+        name: format!("node-{}", index + 1),
+        address: address.clone(),
+        storage: StorageId::new(Uuid::from_u128(index as u128 + 1)),
+        incarnation: Incarnation::new(1),
+        status: NodeStatus::Live,
+        goal: NodeGoal::Serve,
+        zone: None,
+        weight: 100,
+        partitions_max: None,
+        version: Version::new(1),
+        since: Millis::ZERO,
+    };
+    TableDelta {
+        table: Table { id: table, name: "default".into(), partitions, replication: 1, version: Version::new(1) },
+        since: Version::ZERO,
+        version,
+        partitions: (0..partitions).map(row).collect(),
+        nodes: addresses.iter().enumerate().map(node).collect(),
+    }
+}
+
+/// The gRPC services of a node.
+struct Service(Arc<NodeState>);
+
+#[tonic::async_trait]
+impl table_server::Table for Service {
+    async fn get_table(&self, request: Request<v1::GetTableRequest>) -> Result<Response<v1::GetTableResponse>, Status> {
+        let request = request.into_inner();
+        if request.table != "default" {
+            return Err(status_of(&ErrorDetail::new(ErrorKind::NotFound, "no such table")));
+        }
+        let counter = if request.wait_ms == 0 { &self.0.fetches } else { &self.0.polls };
+        counter.fetch_add(1, Ordering::SeqCst);
+        let mut table = self.0.table.subscribe();
+        let wait = Duration::from_millis(u64::from(request.wait_ms));
+        let _ = tokio::time::timeout(wait, table.wait_for(|delta| delta.version.get() > request.since)).await;
+        let whole = PartitionTable::from_whole(self.0.table.borrow().clone()).unwrap();
+        let since = match self.0.whole.load(Ordering::SeqCst) {
+            true => Version::ZERO,
+            false => Version::new(request.since),
+        };
+        Ok(Response::new(v1::GetTableResponse {
+            cluster: Some(self.0.cluster.into()),
+            delta: Some(whole.newer_than(since).into()),
+            coordinators: self.0.coordinators.lock().unwrap().clone(),
+        }))
+    }
+}
+
+#[tonic::async_trait]
+impl kv_server::Kv for Service {
+    type ExchangeStream = Pin<Box<dyn Stream<Item = Result<v1::ReplyBatch, Status>> + Send>>;
+
+    async fn exchange(
+        &self,
+        request: Request<Streaming<v1::OpBatch>>,
+    ) -> Result<Response<Self::ExchangeStream>, Status> {
+        self.0.streams.fetch_add(1, Ordering::SeqCst);
+        let mut inbound = request.into_inner();
+        let hello = inbound.message().await?.ok_or_else(|| Status::invalid_argument("no hello"))?;
+        if hello.node != self.0.id.get() || hello.cluster != Some(self.0.cluster.into()) {
+            return Err(status_of(&ErrorDetail::new(ErrorKind::WrongNode, "not me")));
+        }
+        let (replies, stream) = mpsc::channel(4);
+        let state = Arc::clone(&self.0);
+        tokio::spawn(async move {
+            while let Ok(Some(batch)) = inbound.message().await {
+                if batch.ops.is_empty() {
+                    continue;
+                }
+                state.messages.fetch_add(1, Ordering::SeqCst);
+                state.ops.fetch_add(batch.ops.len(), Ordering::SeqCst);
+                let answer = |op: v1::Op| {
+                    let op = TaggedOp::try_from(op).unwrap();
+                    let outcome = state.answer(&op)?;
+                    let log_time = Millis::new(state.log_time.load(Ordering::SeqCst));
+                    Some(TaggedReply { tag: op.tag, log_time, outcome }.into())
+                };
+                let answers: Vec<v1::Reply> = batch.ops.into_iter().filter_map(answer).collect();
+                if state.breaks_now() {
+                    return;
+                }
+                let table_version = state.hint.load(Ordering::SeqCst);
+                if replies.send(Ok(v1::ReplyBatch { replies: answers, table_version })).await.is_err() {
+                    return;
+                }
+            }
+        });
+        Ok(Response::new(Box::pin(ReceiverStream::new(stream))))
+    }
+
+    async fn get(&self, _: Request<v1::GetRequest>) -> Result<Response<v1::GetResponse>, Status> {
+        Err(Status::unimplemented("streams only"))
+    }
+
+    async fn put(&self, _: Request<v1::PutRequest>) -> Result<Response<v1::PutResponse>, Status> {
+        Err(Status::unimplemented("streams only"))
+    }
+
+    async fn delete(&self, _: Request<v1::DeleteRequest>) -> Result<Response<v1::DeleteResponse>, Status> {
+        Err(Status::unimplemented("streams only"))
+    }
+}

@@ -1,0 +1,214 @@
+//! Pushes of duties, from the leading coordinator to a node.
+
+use super::{ConvertError, ids, required};
+use crate::v1;
+use archon_types::{
+    ClusterId, Duty, ErrorDetail, Incarnation, NodeId, Partition, PartitionId, PlacementId, TableDelta, Version,
+};
+
+/// Most duties in one push: one per partition of the largest table, twice over.
+pub const DUTIES_MAX: usize = 32_768;
+
+/// A node's full list of duties at a version.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Push {
+    /// The cluster.
+    pub cluster: ClusterId,
+    /// Id of the coordinator that sends.
+    pub coordinator: u64,
+    /// The term in which it leads.
+    pub term: u64,
+    /// For whom the duties are.
+    pub node: NodeId,
+    /// For which life of that node.
+    pub incarnation: Incarnation,
+    /// Version of the state from which they were derived.
+    pub version: Version,
+    /// All duties of the node.
+    pub duties: Vec<Duty>,
+    /// One per table that changed.
+    pub deltas: Vec<TableDelta>,
+    /// Addresses of the coordinators.
+    pub coordinators: Vec<String>,
+}
+
+/// The answer to a push.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Pushed {
+    /// The version that the node now obeys.
+    pub version: Version,
+    /// The table version that it now holds; zero asks for whole tables.
+    pub table_version: Version,
+    /// Duties that could not be taken up, with why.
+    pub refused: Vec<(PlacementId, ErrorDetail)>,
+}
+
+impl From<Push> for v1::PushRequest {
+    fn from(push: Push) -> Self {
+        Self {
+            cluster: Some(push.cluster.into()),
+            coordinator: push.coordinator,
+            term: push.term,
+            node: push.node.get(),
+            incarnation: push.incarnation.get(),
+            version: push.version.get(),
+            duties: push.duties.into_iter().map(Into::into).collect(),
+            deltas: push.deltas.into_iter().map(Into::into).collect(),
+            coordinators: push.coordinators,
+        }
+    }
+}
+
+impl TryFrom<v1::PushRequest> for Push {
+    type Error = ConvertError;
+
+    fn try_from(wire: v1::PushRequest) -> Result<Self, ConvertError> {
+        if wire.duties.len() > DUTIES_MAX {
+            let problem = format!("{} duties; the limit is {DUTIES_MAX}", wire.duties.len());
+            return Err(ConvertError::new("PushRequest.duties", problem));
+        }
+        for address in &wire.coordinators {
+            ids::check_address(address, "PushRequest.coordinators")?;
+        }
+        Ok(Self {
+            cluster: required(ids::cluster_id(wire.cluster.as_ref())?, "PushRequest.cluster")?,
+            coordinator: wire.coordinator,
+            term: wire.term,
+            node: NodeId::new(ids::non_zero(wire.node, "PushRequest.node")?),
+            incarnation: Incarnation::new(ids::non_zero(wire.incarnation, "PushRequest.incarnation")?),
+            version: Version::new(wire.version),
+            duties: wire.duties.into_iter().map(Duty::try_from).collect::<Result<_, _>>()?,
+            deltas: wire.deltas.into_iter().map(TableDelta::try_from).collect::<Result<_, _>>()?,
+            coordinators: wire.coordinators,
+        })
+    }
+}
+
+impl From<Pushed> for v1::PushResponse {
+    fn from(pushed: Pushed) -> Self {
+        let result = |(placement, error): (PlacementId, ErrorDetail)| v1::DutyResult {
+            placement: placement.get(),
+            error: Some(error.into()),
+        };
+        Self {
+            version: pushed.version.get(),
+            table_version: pushed.table_version.get(),
+            results: pushed.refused.into_iter().map(result).collect(),
+        }
+    }
+}
+
+impl TryFrom<v1::PushResponse> for Pushed {
+    type Error = ConvertError;
+
+    fn try_from(wire: v1::PushResponse) -> Result<Self, ConvertError> {
+        let result = |result: v1::DutyResult| {
+            let error = required(result.error, "DutyResult.error")?;
+            Ok((PlacementId::new(result.placement), error.into()))
+        };
+        Ok(Self {
+            version: Version::new(wire.version),
+            table_version: Version::new(wire.table_version),
+            refused: wire.results.into_iter().map(result).collect::<Result<_, ConvertError>>()?,
+        })
+    }
+}
+
+impl From<Duty> for v1::Duty {
+    fn from(duty: Duty) -> Self {
+        let duty = match duty {
+            Duty::Host { partition, placement } => {
+                v1::duty::Duty::Host(v1::DutyHost { partition: Some(partition.into()), placement: placement.get() })
+            }
+            Duty::HandOver { partition, placement, to } => v1::duty::Duty::HandOver(v1::DutyHandOver {
+                partition: Some(partition.into()),
+                placement: placement.get(),
+                to: to.get(),
+            }),
+            Duty::Unload { partition, placement } => {
+                v1::duty::Duty::Unload(v1::DutyUnload { partition: Some(partition.into()), placement: placement.get() })
+            }
+        };
+        Self { duty: Some(duty) }
+    }
+}
+
+impl TryFrom<v1::Duty> for Duty {
+    type Error = ConvertError;
+
+    fn try_from(wire: v1::Duty) -> Result<Self, ConvertError> {
+        let placement = |id, field| Ok::<_, ConvertError>(PlacementId::new(ids::non_zero(id, field)?));
+        Ok(match required(wire.duty, "Duty.duty")? {
+            v1::duty::Duty::Host(host) => Self::Host {
+                partition: Partition::try_from(required(host.partition, "DutyHost.partition")?)?,
+                placement: placement(host.placement, "DutyHost.placement")?,
+            },
+            v1::duty::Duty::HandOver(over) => Self::HandOver {
+                partition: Partition::try_from(required(over.partition, "DutyHandOver.partition")?)?,
+                placement: placement(over.placement, "DutyHandOver.placement")?,
+                to: placement(over.to, "DutyHandOver.to")?,
+            },
+            v1::duty::Duty::Unload(unload) => Self::Unload {
+                partition: PartitionId::try_from(required(unload.partition, "DutyUnload.partition")?)?,
+                placement: placement(unload.placement, "DutyUnload.placement")?,
+            },
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::convert::testing;
+    use archon_types::ErrorKind;
+    use proptest::prelude::*;
+    use prost::Message;
+    use uuid::Uuid;
+
+    fn duties(delta: &TableDelta) -> Vec<Duty> {
+        let mut duties = Vec::new();
+        for partition in &delta.partitions {
+            let placement = PlacementId::new(7);
+            duties.push(Duty::Host { partition: partition.clone(), placement });
+            duties.push(Duty::HandOver { partition: partition.clone(), placement, to: PlacementId::new(8) });
+            duties.push(Duty::Unload { partition: partition.id, placement });
+        }
+        duties
+    }
+
+    proptest! {
+        #[test]
+        fn a_push_round_trips(delta in testing::delta()) {
+            let push = Push {
+                cluster: ClusterId::new(Uuid::from_u128(1)),
+                coordinator: 1,
+                term: 2,
+                node: NodeId::new(3),
+                incarnation: Incarnation::new(4),
+                version: Version::new(5),
+                duties: duties(&delta),
+                deltas: vec![delta],
+                coordinators: vec!["127.0.0.1:7001".into()],
+            };
+            prop_assert_eq!(Push::try_from(v1::PushRequest::from(push.clone())), Ok(push));
+        }
+
+        #[test]
+        fn any_bytes_are_a_push_or_an_error(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+            if let Ok(wire) = v1::PushRequest::decode(&bytes[..]) {
+                let _ = Push::try_from(wire);
+            }
+        }
+    }
+
+    #[test]
+    fn an_answer_round_trips_and_an_empty_duty_is_refused() {
+        let pushed = Pushed {
+            version: Version::new(5),
+            table_version: Version::new(6),
+            refused: vec![(PlacementId::new(7), ErrorDetail::new(ErrorKind::InvalidArgument, "why"))],
+        };
+        assert_eq!(Pushed::try_from(v1::PushResponse::from(pushed.clone())), Ok(pushed));
+        assert!(Duty::try_from(v1::Duty { duty: None }).is_err());
+    }
+}

@@ -1,0 +1,326 @@
+//! Operations and answers of the key-value plane.
+
+use super::ids::{client_id, non_zero, uuid_bytes};
+use super::{ConvertError, checked, in_range, required};
+use crate::v1;
+use archon_types::limits::{BATCH_BYTES_MAX, BATCH_OPS_MAX, KEY_BYTES_MAX, SCAN_LIMIT_MAX, check_key, check_value};
+use archon_types::op::Entry;
+use archon_types::{Answer, ErrorDetail, Millis, Op, OpId, PartitionId, Revision};
+use bytes::Bytes;
+
+/// An operation as it travels in a stream.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct TaggedOp {
+    /// Echoed in the reply; unique among the operations under way in the stream.
+    pub tag: u64,
+    /// The partition the client believes the key belongs to.
+    pub partition: PartitionId,
+    /// Its name for good, if the client may retry it.
+    pub id: Option<OpId>,
+    /// The operation, its key, value and limit checked.
+    pub op: Op,
+}
+
+/// An answer as it travels in a stream.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct TaggedReply {
+    /// The operation it answers.
+    pub tag: u64,
+    /// The partition's log time, for the client's next stamp; zero if the replier has none.
+    pub log_time: Millis,
+    /// What became of it.
+    pub outcome: Result<Answer, ErrorDetail>,
+}
+
+impl From<OpId> for v1::OpId {
+    fn from(id: OpId) -> Self {
+        Self {
+            client: uuid_bytes(id.client.get()),
+            number: id.number,
+            done_below: id.done_below,
+            stamp_ms: id.stamp.get(),
+        }
+    }
+}
+
+impl TryFrom<v1::OpId> for OpId {
+    type Error = ConvertError;
+
+    fn try_from(wire: v1::OpId) -> Result<Self, ConvertError> {
+        let number = non_zero(wire.number, "OpId.number")?;
+        if wire.done_below > number {
+            let problem = format!("{} is above the operation's own number {number}", wire.done_below);
+            return Err(ConvertError::new("OpId.done_below", problem));
+        }
+        Ok(Self {
+            client: client_id(&wire.client, "OpId.client")?,
+            number,
+            done_below: wire.done_below,
+            stamp: Millis::new(wire.stamp_ms),
+        })
+    }
+}
+
+impl From<Op> for v1::op::Op {
+    fn from(op: Op) -> Self {
+        match op {
+            Op::Get { key } => Self::Get(v1::OpGet { key }),
+            Op::Put { key, value } => Self::Put(v1::OpPut { key, value }),
+            Op::Delete { key } => Self::Delete(v1::OpDelete { key }),
+            Op::CompareAndSet { key, expected, value } => {
+                Self::CompareAndSet(v1::OpCompareAndSet { key, expected: expected.get(), value })
+            }
+            Op::Increment { key, by } => Self::Increment(v1::OpIncrement { key, by }),
+            Op::Scan { prefix, after, limit } => Self::Scan(v1::OpScan { prefix, after, limit }),
+        }
+    }
+}
+
+impl TryFrom<v1::op::Op> for Op {
+    type Error = ConvertError;
+
+    fn try_from(wire: v1::op::Op) -> Result<Self, ConvertError> {
+        let key = |key: Bytes, field| checked(check_key(&key), field).map(|()| key);
+        let value = |value: Bytes, field| checked(check_value(&value), field).map(|()| value);
+        Ok(match wire {
+            v1::op::Op::Get(op) => Self::Get { key: key(op.key, "OpGet.key")? },
+            v1::op::Op::Put(op) => Self::Put { key: key(op.key, "OpPut.key")?, value: value(op.value, "OpPut.value")? },
+            v1::op::Op::Delete(op) => Self::Delete { key: key(op.key, "OpDelete.key")? },
+            v1::op::Op::CompareAndSet(op) => Self::CompareAndSet {
+                key: key(op.key, "OpCompareAndSet.key")?,
+                expected: Revision::new(op.expected),
+                value: value(op.value, "OpCompareAndSet.value")?,
+            },
+            v1::op::Op::Increment(op) => Self::Increment { key: key(op.key, "OpIncrement.key")?, by: op.by },
+            v1::op::Op::Scan(op) => Self::Scan {
+                limit: in_range(op.limit, 1, SCAN_LIMIT_MAX, "OpScan.limit")?,
+                prefix: bounded(op.prefix, "OpScan.prefix")?,
+                after: bounded(op.after, "OpScan.after")?,
+            },
+        })
+    }
+}
+
+/// A part of a key: may be empty and may end within a character, but is no longer than a key.
+fn bounded(part: Bytes, field: &'static str) -> Result<Bytes, ConvertError> {
+    if part.len() > KEY_BYTES_MAX {
+        return Err(ConvertError::new(field, format!("has {} bytes; the limit is {KEY_BYTES_MAX}", part.len())));
+    }
+    Ok(part)
+}
+
+impl From<TaggedOp> for v1::Op {
+    fn from(tagged: TaggedOp) -> Self {
+        Self {
+            tag: tagged.tag,
+            partition: Some(tagged.partition.into()),
+            id: tagged.id.map(Into::into),
+            op: Some(tagged.op.into()),
+        }
+    }
+}
+
+impl TryFrom<v1::Op> for TaggedOp {
+    type Error = ConvertError;
+
+    fn try_from(wire: v1::Op) -> Result<Self, ConvertError> {
+        Ok(Self {
+            tag: wire.tag,
+            partition: required(wire.partition, "Op.partition")?.try_into()?,
+            id: wire.id.map(TryInto::try_into).transpose()?,
+            op: required(wire.op, "Op.op")?.try_into()?,
+        })
+    }
+}
+
+/// Checks the size of a batch before its operations are looked at.
+///
+/// # Errors
+/// [`ConvertError`] naming the number or bytes found and the limit.
+pub fn check_batch(batch: &v1::OpBatch) -> Result<(), ConvertError> {
+    if batch.ops.len() > BATCH_OPS_MAX {
+        let problem = format!("{} operations; the limit is {BATCH_OPS_MAX}", batch.ops.len());
+        return Err(ConvertError::new("OpBatch.ops", problem));
+    }
+    let bytes: usize = batch.ops.iter().map(op_bytes).sum();
+    if bytes > BATCH_BYTES_MAX {
+        let problem = format!("{bytes} bytes of keys and values; the limit is {BATCH_BYTES_MAX}");
+        return Err(ConvertError::new("OpBatch.ops", problem));
+    }
+    Ok(())
+}
+
+fn op_bytes(op: &v1::Op) -> usize {
+    match &op.op {
+        Some(v1::op::Op::Get(op)) => op.key.len(),
+        Some(v1::op::Op::Put(op)) => op.key.len() + op.value.len(),
+        Some(v1::op::Op::Delete(op)) => op.key.len(),
+        Some(v1::op::Op::CompareAndSet(op)) => op.key.len() + op.value.len(),
+        Some(v1::op::Op::Increment(op)) => op.key.len(),
+        Some(v1::op::Op::Scan(op)) => op.prefix.len() + op.after.len(),
+        None => 0,
+    }
+}
+
+impl From<Option<(Bytes, Revision)>> for v1::AnswerValue {
+    fn from(found: Option<(Bytes, Revision)>) -> Self {
+        match found {
+            Some((value, revision)) => Self { found: true, value, revision: revision.get() },
+            None => Self::default(),
+        }
+    }
+}
+
+impl From<v1::AnswerValue> for Option<(Bytes, Revision)> {
+    fn from(wire: v1::AnswerValue) -> Self {
+        wire.found.then(|| (wire.value, Revision::new(wire.revision)))
+    }
+}
+
+impl From<Answer> for v1::reply::Answer {
+    fn from(answer: Answer) -> Self {
+        match answer {
+            Answer::Value(found) => Self::Value(found.into()),
+            Answer::Written { revision } => Self::Written(v1::AnswerWritten { revision: revision.get() }),
+            Answer::Deleted { existed } => Self::Deleted(v1::AnswerDeleted { existed }),
+            Answer::ConditionFailed { revision } => {
+                Self::ConditionFailed(v1::AnswerConditionFailed { revision: revision.get() })
+            }
+            Answer::Counter { value, revision } => Self::Counter(v1::AnswerCounter { value, revision: revision.get() }),
+            Answer::NotANumber => Self::NotANumber(v1::AnswerNotANumber {}),
+            Answer::Page { entries, more } => {
+                Self::Page(v1::AnswerPage { entries: entries.into_iter().map(Into::into).collect(), more })
+            }
+        }
+    }
+}
+
+impl From<Entry> for v1::Entry {
+    fn from(entry: Entry) -> Self {
+        Self { key: entry.key, value: entry.value, revision: entry.revision.get() }
+    }
+}
+
+impl TryFrom<v1::Entry> for Entry {
+    type Error = ConvertError;
+
+    fn try_from(wire: v1::Entry) -> Result<Self, ConvertError> {
+        checked(check_key(&wire.key), "Entry.key")?;
+        Ok(Self { key: wire.key, value: wire.value, revision: Revision::new(wire.revision) })
+    }
+}
+
+impl From<TaggedReply> for v1::Reply {
+    fn from(reply: TaggedReply) -> Self {
+        let answer = match reply.outcome {
+            Ok(answer) => answer.into(),
+            Err(detail) => v1::reply::Answer::Error(detail.into()),
+        };
+        Self { tag: reply.tag, log_time_ms: reply.log_time.get(), answer: Some(answer) }
+    }
+}
+
+impl TryFrom<v1::Reply> for TaggedReply {
+    type Error = ConvertError;
+
+    fn try_from(wire: v1::Reply) -> Result<Self, ConvertError> {
+        let outcome = match required(wire.answer, "Reply.answer")? {
+            v1::reply::Answer::Error(detail) => Err(detail.into()),
+            v1::reply::Answer::Value(found) => Ok(Answer::Value(found.into())),
+            v1::reply::Answer::Written(written) => Ok(Answer::Written { revision: Revision::new(written.revision) }),
+            v1::reply::Answer::Deleted(deleted) => Ok(Answer::Deleted { existed: deleted.existed }),
+            v1::reply::Answer::ConditionFailed(failed) => {
+                Ok(Answer::ConditionFailed { revision: Revision::new(failed.revision) })
+            }
+            v1::reply::Answer::Counter(counter) => {
+                Ok(Answer::Counter { value: counter.value, revision: Revision::new(counter.revision) })
+            }
+            v1::reply::Answer::NotANumber(_) => Ok(Answer::NotANumber),
+            v1::reply::Answer::Page(page) => Ok(Answer::Page {
+                entries: page.entries.into_iter().map(Entry::try_from).collect::<Result<_, _>>()?,
+                more: page.more,
+            }),
+        };
+        Ok(Self { tag: wire.tag, log_time: Millis::new(wire.log_time_ms), outcome })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::convert::testing::{tagged_op, tagged_reply};
+    use proptest::prelude::*;
+    use prost::Message;
+
+    proptest! {
+        #[test]
+        fn operations_round_trip_through_bytes(op in tagged_op()) {
+            let bytes = v1::Op::from(op.clone()).encode_to_vec();
+            prop_assert_eq!(TaggedOp::try_from(v1::Op::decode(bytes.as_slice()).unwrap()), Ok(op));
+        }
+
+        #[test]
+        fn replies_round_trip_through_bytes(reply in tagged_reply()) {
+            let bytes = v1::Reply::from(reply.clone()).encode_to_vec();
+            prop_assert_eq!(TaggedReply::try_from(v1::Reply::decode(bytes.as_slice()).unwrap()), Ok(reply));
+        }
+
+        #[test]
+        fn any_bytes_are_handled_without_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+            if let Ok(wire) = v1::OpBatch::decode(bytes.as_slice()) {
+                let _ = check_batch(&wire);
+                for op in wire.ops {
+                    let _ = TaggedOp::try_from(op);
+                }
+            }
+            if let Ok(wire) = v1::ReplyBatch::decode(bytes.as_slice()) {
+                for reply in wire.replies {
+                    let _ = TaggedReply::try_from(reply);
+                }
+            }
+        }
+    }
+
+    fn refused(op: v1::op::Op) -> &'static str {
+        Op::try_from(op).unwrap_err().field
+    }
+
+    #[test]
+    fn what_is_wrong_with_an_operation_is_named() {
+        let long = Bytes::from(vec![b'k'; KEY_BYTES_MAX + 1]);
+        let huge = Bytes::from(vec![0; archon_types::limits::VALUE_BYTES_MAX + 1]);
+        let key = Bytes::from_static(b"k");
+        assert_eq!(refused(v1::op::Op::Get(v1::OpGet { key: Bytes::new() })), "OpGet.key");
+        assert_eq!(refused(v1::op::Op::Get(v1::OpGet { key: Bytes::from_static(b"\xff") })), "OpGet.key");
+        assert_eq!(refused(v1::op::Op::Delete(v1::OpDelete { key: long.clone() })), "OpDelete.key");
+        assert_eq!(refused(v1::op::Op::Put(v1::OpPut { key, value: huge })), "OpPut.value");
+        let scan = |limit, prefix| v1::op::Op::Scan(v1::OpScan { prefix, after: Bytes::new(), limit });
+        assert_eq!(refused(scan(0, Bytes::new())), "OpScan.limit");
+        assert_eq!(refused(scan(SCAN_LIMIT_MAX + 1, Bytes::new())), "OpScan.limit");
+        assert_eq!(refused(scan(1, long)), "OpScan.prefix");
+        assert_eq!(TaggedOp::try_from(v1::Op::default()).unwrap_err().field, "Op.partition");
+        let partition = Some(v1::PartitionId { table: 1, index: 0 });
+        assert_eq!(TaggedOp::try_from(v1::Op { partition, ..Default::default() }).unwrap_err().field, "Op.op");
+        assert_eq!(TaggedReply::try_from(v1::Reply::default()).unwrap_err().field, "Reply.answer");
+    }
+
+    #[test]
+    fn an_operation_cannot_be_done_before_it_began() {
+        let client = Bytes::from_static(&[7; 16]);
+        let id = v1::OpId { client, number: 3, done_below: 4, stamp_ms: 0 };
+        assert_eq!(OpId::try_from(id.clone()).unwrap_err().field, "OpId.done_below");
+        assert!(OpId::try_from(v1::OpId { done_below: 3, ..id }).is_ok());
+    }
+
+    #[test]
+    fn a_batch_is_bounded_in_number_and_bytes() {
+        let get = v1::Op { op: Some(v1::op::Op::Get(v1::OpGet { key: "k".into() })), ..Default::default() };
+        let batch = |ops| v1::OpBatch { ops, ..Default::default() };
+        assert!(check_batch(&batch(vec![get.clone(); BATCH_OPS_MAX])).is_ok());
+        assert!(check_batch(&batch(vec![get; BATCH_OPS_MAX + 1])).is_err());
+        let value = Bytes::from(vec![0; 1 << 20]);
+        let put = v1::Op { op: Some(v1::op::Op::Put(v1::OpPut { key: "k".into(), value })), ..Default::default() };
+        assert!(check_batch(&batch(vec![put.clone(); 3])).is_ok());
+        assert!(check_batch(&batch(vec![put; 4])).is_err());
+    }
+}

@@ -1,0 +1,72 @@
+//! Wire ⇄ vocabulary. Every field that comes from outside is checked here, once; nothing panics on any input.
+//!
+//! Towards the wire conversions are `From` and cannot fail. From the wire they are `TryFrom` with [`ConvertError`],
+//! which names the message and field and says what was wrong; it becomes an `InvalidArgument` [`ErrorDetail`]. Errors
+//! themselves always convert ([`error`]): a kind that this version does not know still arrives as an error.
+
+pub mod admin;
+pub mod control;
+pub mod error;
+pub mod ids;
+pub mod kv;
+pub mod session;
+pub mod settings;
+pub mod table;
+
+use archon_types::{ErrorDetail, ErrorKind};
+
+/// A field of a message that cannot be accepted.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{field}: {problem}")]
+pub struct ConvertError {
+    /// The message and field, as `Message.field`.
+    pub field: &'static str,
+    /// What was wrong with it, with the value found and what is expected.
+    pub problem: String,
+}
+
+impl ConvertError {
+    /// An error about `field`, written `Message.field`.
+    pub fn new(field: &'static str, problem: impl Into<String>) -> Self {
+        Self { field, problem: problem.into() }
+    }
+}
+
+impl From<ConvertError> for ErrorDetail {
+    fn from(error: ConvertError) -> Self {
+        Self::new(ErrorKind::InvalidArgument, error.to_string())
+    }
+}
+
+impl From<ConvertError> for tonic::Status {
+    fn from(error: ConvertError) -> Self {
+        error::status_of(&error.into())
+    }
+}
+
+/// The content of a field that must be there.
+///
+/// # Errors
+/// [`ConvertError`] naming `field` if it is absent.
+pub fn required<T>(value: Option<T>, field: &'static str) -> Result<T, ConvertError> {
+    value.ok_or_else(|| ConvertError::new(field, "missing, but required"))
+}
+
+/// `value` if it lies in `low..=high`, narrowed to the type the vocabulary uses.
+///
+/// # Errors
+/// [`ConvertError`] naming `field`, the value and the range.
+pub fn in_range<T: TryFrom<u32>>(value: u32, low: u32, high: u32, field: &'static str) -> Result<T, ConvertError> {
+    match T::try_from(value) {
+        Ok(narrow) if (low..=high).contains(&value) => Ok(narrow),
+        _ => Err(ConvertError::new(field, format!("{value} is outside {low}..={high}"))),
+    }
+}
+
+/// Turns a failed check of `archon_types::limits` into an error about `field`.
+pub(crate) fn checked(result: Result<(), ErrorDetail>, field: &'static str) -> Result<(), ConvertError> {
+    result.map_err(|detail| ConvertError::new(field, detail.message))
+}
+
+#[cfg(test)]
+pub(crate) mod testing;

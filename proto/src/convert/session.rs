@@ -1,0 +1,596 @@
+//! A node's session with the coordinator: registration, heartbeats and reports.
+
+use super::{ConvertError, checked, ids, in_range, required};
+use crate::v1;
+use archon_types::{
+    BootId, ClusterId, Epoch, ErrorDetail, Fact, Incarnation, NodeId, PartitionId, PlacementId, ReplicaName, Report,
+    Settings, StorageId, Version, limits,
+};
+
+/// Most reports in one request.
+pub const REPORTS_MAX: usize = 4_096;
+/// Most placements that one registration may list as held, and most loads in one heartbeat.
+pub const PLACEMENTS_MAX: usize = 65_536;
+
+/// A node that joins or returns.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Registration {
+    /// The cluster that the data directory belongs to, if it ever belonged to one.
+    pub cluster: Option<ClusterId>,
+    /// The operator's name for the node.
+    pub name: String,
+    /// Where it is reached, `host:port`.
+    pub address: String,
+    /// Its data directory.
+    pub storage: StorageId,
+    /// This life of its process.
+    pub boot: BootId,
+    /// Its failure zone.
+    pub zone: Option<String>,
+    /// Its share, at least 1.
+    pub weight: u32,
+    /// Most placements it takes.
+    pub partitions_max: Option<u32>,
+    /// Lowest protocol version it speaks.
+    pub protocol_min: u32,
+    /// Highest protocol version it speaks.
+    pub protocol_max: u32,
+    /// Placements that it holds whole.
+    pub held: Vec<PlacementId>,
+    /// The last incarnation that it stored durably; zero if none.
+    pub last_incarnation: Incarnation,
+}
+
+/// What a registration gave.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Registered {
+    /// The cluster.
+    pub cluster: ClusterId,
+    /// The node's number.
+    pub node: NodeId,
+    /// Its new life.
+    pub incarnation: Incarnation,
+    /// The protocol version to speak.
+    pub protocol: u32,
+    /// The cluster's settings.
+    pub settings: Settings,
+}
+
+/// A member that sends something, in one of its lives.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Member {
+    /// The cluster.
+    pub cluster: ClusterId,
+    /// The node.
+    pub node: NodeId,
+    /// Its life.
+    pub incarnation: Incarnation,
+}
+
+/// Bytes and keys of one placement.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PlacementLoad {
+    /// The placement.
+    pub placement: PlacementId,
+    /// Bytes stored, about.
+    pub bytes: u64,
+    /// Keys stored, about.
+    pub keys: u64,
+}
+
+/// How far a copy has come.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct CopyProgress {
+    /// The loader.
+    pub placement: PlacementId,
+    /// Bytes that have arrived.
+    pub bytes_done: u64,
+    /// Bytes in all, about; zero while unknown.
+    pub bytes_total: u64,
+}
+
+/// What a node carries; for plans and status, never for safety.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Load {
+    /// Bytes stored in all, about.
+    pub bytes_stored: u64,
+    /// Operations in the last second.
+    pub operations_per_second: u64,
+    /// Placements whose load changed.
+    pub placements: Vec<PlacementLoad>,
+    /// Copies under way to this node.
+    pub copies: Vec<CopyProgress>,
+}
+
+/// "I live and make progress."
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Heartbeat {
+    /// Who sends.
+    pub member: Member,
+    /// Rises by one per heartbeat of an incarnation; the answer echoes it.
+    pub number: u64,
+    /// The table version that the node holds.
+    pub table_version: Version,
+    /// What it carries.
+    pub load: Load,
+    /// It wants to be rid of its leaderships.
+    pub stopping: bool,
+}
+
+/// A grant.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct HeartbeatAnswer {
+    /// The heartbeat that is answered.
+    pub number: u64,
+    /// The life for which the grant is.
+    pub incarnation: Incarnation,
+    /// How long the node may serve, from sending the heartbeat.
+    pub lease_ms: u64,
+    /// Leaderships that the lease does not cover.
+    pub withdrawn: Vec<(PartitionId, Epoch)>,
+    /// The newest table version.
+    pub table_version: Version,
+}
+
+/// Facts that a node tells.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Reports {
+    /// Who tells.
+    pub member: Member,
+    /// What.
+    pub reports: Vec<Report>,
+}
+
+/// What became of reports, in their order.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Outcomes {
+    /// `None`: committed, or already so.
+    pub outcomes: Vec<Option<ErrorDetail>>,
+    /// The newest table version.
+    pub table_version: Version,
+}
+
+impl From<Registration> for v1::RegisterRequest {
+    fn from(node: Registration) -> Self {
+        Self {
+            cluster: node.cluster.map(Into::into),
+            name: node.name,
+            address: node.address,
+            storage_id: ids::uuid_bytes(node.storage.get()),
+            boot_id: ids::uuid_bytes(node.boot.get()),
+            zone: node.zone,
+            weight: node.weight,
+            partitions_max: node.partitions_max,
+            protocol_min: node.protocol_min,
+            protocol_max: node.protocol_max,
+            held: node.held.into_iter().map(PlacementId::get).collect(),
+            last_incarnation: node.last_incarnation.get(),
+        }
+    }
+}
+
+impl TryFrom<v1::RegisterRequest> for Registration {
+    type Error = ConvertError;
+
+    fn try_from(wire: v1::RegisterRequest) -> Result<Self, ConvertError> {
+        checked(limits::check_name("node", &wire.name), "RegisterRequest.name")?;
+        ids::check_address(&wire.address, "RegisterRequest.address")?;
+        if let Some(zone) = &wire.zone {
+            checked(limits::check_name("zone", zone), "RegisterRequest.zone")?;
+        }
+        if wire.protocol_min > wire.protocol_max {
+            let problem = format!("the range {}..={} is empty", wire.protocol_min, wire.protocol_max);
+            return Err(ConvertError::new("RegisterRequest.protocol_min", problem));
+        }
+        bounded(wire.held.len(), PLACEMENTS_MAX, "RegisterRequest.held")?;
+        Ok(Self {
+            cluster: ids::cluster_id(wire.cluster.as_ref())?,
+            storage: ids::storage_id(&wire.storage_id, "RegisterRequest.storage_id")?,
+            boot: ids::boot_id(&wire.boot_id, "RegisterRequest.boot_id")?,
+            weight: in_range(wire.weight, 1, 10_000, "RegisterRequest.weight")?,
+            held: wire.held.into_iter().map(PlacementId::new).collect(),
+            last_incarnation: Incarnation::new(wire.last_incarnation),
+            name: wire.name,
+            address: wire.address,
+            zone: wire.zone,
+            partitions_max: wire.partitions_max,
+            protocol_min: wire.protocol_min,
+            protocol_max: wire.protocol_max,
+        })
+    }
+}
+
+impl From<Registered> for v1::RegisterResponse {
+    fn from(registered: Registered) -> Self {
+        Self {
+            cluster: Some(registered.cluster.into()),
+            node: registered.node.get(),
+            incarnation: registered.incarnation.get(),
+            protocol: registered.protocol,
+            settings: Some(registered.settings.into()),
+        }
+    }
+}
+
+impl TryFrom<v1::RegisterResponse> for Registered {
+    type Error = ConvertError;
+
+    fn try_from(wire: v1::RegisterResponse) -> Result<Self, ConvertError> {
+        Ok(Self {
+            cluster: required(ids::cluster_id(wire.cluster.as_ref())?, "RegisterResponse.cluster")?,
+            node: NodeId::new(ids::non_zero(wire.node, "RegisterResponse.node")?),
+            incarnation: Incarnation::new(ids::non_zero(wire.incarnation, "RegisterResponse.incarnation")?),
+            protocol: wire.protocol,
+            settings: required(wire.settings, "RegisterResponse.settings")?.try_into()?,
+        })
+    }
+}
+
+impl Member {
+    fn wire(self) -> (Option<v1::ClusterRef>, Option<v1::Sender>) {
+        let sender = v1::Sender { id: self.node.get(), incarnation: self.incarnation.get() };
+        (Some(self.cluster.into()), Some(sender))
+    }
+
+    /// The member named by a message's cluster and sender.
+    ///
+    /// # Errors
+    /// [`ConvertError`] if either is missing or malformed.
+    pub fn from_wire(cluster: Option<&v1::ClusterRef>, sender: Option<&v1::Sender>) -> Result<Self, ConvertError> {
+        let cluster = required(ids::cluster_id(cluster)?, "ClusterRef.cluster_id")?;
+        let (node, incarnation) = ids::node_sender(sender)?;
+        Ok(Self { cluster, node, incarnation })
+    }
+}
+
+impl From<Member> for v1::LeaveRequest {
+    fn from(member: Member) -> Self {
+        let (cluster, sender) = member.wire();
+        Self { cluster, sender }
+    }
+}
+
+impl TryFrom<v1::LeaveRequest> for Member {
+    type Error = ConvertError;
+
+    fn try_from(wire: v1::LeaveRequest) -> Result<Self, ConvertError> {
+        Self::from_wire(wire.cluster.as_ref(), wire.sender.as_ref())
+    }
+}
+
+impl From<Load> for v1::NodeLoad {
+    fn from(load: Load) -> Self {
+        let placement = |load: PlacementLoad| v1::PlacementLoad {
+            placement: load.placement.get(),
+            bytes: load.bytes,
+            keys: load.keys,
+        };
+        let copy = |copy: CopyProgress| v1::CopyProgress {
+            placement: copy.placement.get(),
+            bytes_done: copy.bytes_done,
+            bytes_total: copy.bytes_total,
+        };
+        Self {
+            bytes_stored: load.bytes_stored,
+            operations_per_second: load.operations_per_second,
+            placements: load.placements.into_iter().map(placement).collect(),
+            copies: load.copies.into_iter().map(copy).collect(),
+        }
+    }
+}
+
+impl From<v1::NodeLoad> for Load {
+    fn from(wire: v1::NodeLoad) -> Self {
+        let placement = |load: v1::PlacementLoad| PlacementLoad {
+            placement: PlacementId::new(load.placement),
+            bytes: load.bytes,
+            keys: load.keys,
+        };
+        let copy = |copy: v1::CopyProgress| CopyProgress {
+            placement: PlacementId::new(copy.placement),
+            bytes_done: copy.bytes_done,
+            bytes_total: copy.bytes_total,
+        };
+        Self {
+            bytes_stored: wire.bytes_stored,
+            operations_per_second: wire.operations_per_second,
+            placements: wire.placements.into_iter().map(placement).collect(),
+            copies: wire.copies.into_iter().map(copy).collect(),
+        }
+    }
+}
+
+impl From<Heartbeat> for v1::HeartbeatRequest {
+    fn from(heartbeat: Heartbeat) -> Self {
+        let (cluster, sender) = heartbeat.member.wire();
+        Self {
+            cluster,
+            sender,
+            number: heartbeat.number,
+            table_version: heartbeat.table_version.get(),
+            load: Some(heartbeat.load.into()),
+            stopping: heartbeat.stopping,
+        }
+    }
+}
+
+impl TryFrom<v1::HeartbeatRequest> for Heartbeat {
+    type Error = ConvertError;
+
+    fn try_from(wire: v1::HeartbeatRequest) -> Result<Self, ConvertError> {
+        let load = wire.load.unwrap_or_default();
+        bounded(load.placements.len(), PLACEMENTS_MAX, "NodeLoad.placements")?;
+        bounded(load.copies.len(), PLACEMENTS_MAX, "NodeLoad.copies")?;
+        Ok(Self {
+            member: Member::from_wire(wire.cluster.as_ref(), wire.sender.as_ref())?,
+            number: ids::non_zero(wire.number, "HeartbeatRequest.number")?,
+            table_version: Version::new(wire.table_version),
+            load: load.into(),
+            stopping: wire.stopping,
+        })
+    }
+}
+
+impl From<HeartbeatAnswer> for v1::HeartbeatResponse {
+    fn from(answer: HeartbeatAnswer) -> Self {
+        let leadership = |(partition, epoch): (PartitionId, Epoch)| v1::Leadership {
+            partition: Some(partition.into()),
+            epoch: epoch.get(),
+        };
+        Self {
+            number: answer.number,
+            incarnation: answer.incarnation.get(),
+            lease_ms: answer.lease_ms,
+            withdrawn: answer.withdrawn.into_iter().map(leadership).collect(),
+            table_version: answer.table_version.get(),
+        }
+    }
+}
+
+impl TryFrom<v1::HeartbeatResponse> for HeartbeatAnswer {
+    type Error = ConvertError;
+
+    fn try_from(wire: v1::HeartbeatResponse) -> Result<Self, ConvertError> {
+        let leadership = |leadership: v1::Leadership| {
+            let partition = required(leadership.partition, "Leadership.partition")?;
+            Ok((PartitionId::try_from(partition)?, Epoch::new(leadership.epoch)))
+        };
+        Ok(Self {
+            number: wire.number,
+            incarnation: Incarnation::new(wire.incarnation),
+            lease_ms: wire.lease_ms,
+            withdrawn: wire.withdrawn.into_iter().map(leadership).collect::<Result<_, ConvertError>>()?,
+            table_version: Version::new(wire.table_version),
+        })
+    }
+}
+
+impl From<ReplicaName> for v1::ReplicaName {
+    fn from(name: ReplicaName) -> Self {
+        Self { placement: name.placement.get(), incarnation: name.incarnation.get() }
+    }
+}
+
+impl From<v1::ReplicaName> for ReplicaName {
+    fn from(wire: v1::ReplicaName) -> Self {
+        Self { placement: PlacementId::new(wire.placement), incarnation: Incarnation::new(wire.incarnation) }
+    }
+}
+
+impl From<Report> for v1::ReplicaReport {
+    fn from(report: Report) -> Self {
+        use v1::replica_report::Fact as Wire;
+        let fact = match report.fact {
+            Fact::Online => Wire::Online(v1::FactOnline {}),
+            Fact::CaughtUp { joiner } => Wire::CaughtUp(v1::FactCaughtUp { joiner: Some(joiner.into()) }),
+            Fact::Silent { followers } => {
+                Wire::Silent(v1::FactSilent { followers: followers.into_iter().map(Into::into).collect() })
+            }
+            Fact::Released => Wire::Released(v1::FactReleased {}),
+            Fact::Unloaded => Wire::Unloaded(v1::FactUnloaded {}),
+            Fact::Damaged { why } => Wire::Damaged(v1::FactDamaged { why }),
+        };
+        Self {
+            partition: Some(report.partition.into()),
+            placement: report.placement.get(),
+            epoch: report.epoch.get(),
+            version: report.version.get(),
+            fact: Some(fact),
+        }
+    }
+}
+
+impl TryFrom<v1::ReplicaReport> for Report {
+    type Error = ConvertError;
+
+    fn try_from(wire: v1::ReplicaReport) -> Result<Self, ConvertError> {
+        use v1::replica_report::Fact as Wire;
+        let fact = match required(wire.fact, "ReplicaReport.fact")? {
+            Wire::Online(_) => Fact::Online,
+            Wire::CaughtUp(fact) => Fact::CaughtUp { joiner: required(fact.joiner, "FactCaughtUp.joiner")?.into() },
+            Wire::Silent(fact) => {
+                bounded(fact.followers.len(), usize::from(limits::REPLICAS_MAX) * 2, "FactSilent.followers")?;
+                Fact::Silent { followers: fact.followers.into_iter().map(Into::into).collect() }
+            }
+            Wire::Released(_) => Fact::Released,
+            Wire::Unloaded(_) => Fact::Unloaded,
+            Wire::Damaged(fact) => Fact::Damaged { why: fact.why },
+        };
+        Ok(Self {
+            partition: required(wire.partition, "ReplicaReport.partition")?.try_into()?,
+            placement: PlacementId::new(ids::non_zero(wire.placement, "ReplicaReport.placement")?),
+            epoch: Epoch::new(wire.epoch),
+            version: Version::new(wire.version),
+            fact,
+        })
+    }
+}
+
+impl From<Reports> for v1::ReportRequest {
+    fn from(reports: Reports) -> Self {
+        let (cluster, sender) = reports.member.wire();
+        Self { cluster, sender, reports: reports.reports.into_iter().map(Into::into).collect() }
+    }
+}
+
+impl TryFrom<v1::ReportRequest> for Reports {
+    type Error = ConvertError;
+
+    fn try_from(wire: v1::ReportRequest) -> Result<Self, ConvertError> {
+        bounded(wire.reports.len(), REPORTS_MAX, "ReportRequest.reports")?;
+        Ok(Self {
+            member: Member::from_wire(wire.cluster.as_ref(), wire.sender.as_ref())?,
+            reports: wire.reports.into_iter().map(Report::try_from).collect::<Result<_, _>>()?,
+        })
+    }
+}
+
+impl From<Outcomes> for v1::ReportResponse {
+    fn from(outcomes: Outcomes) -> Self {
+        let outcome = |error: Option<ErrorDetail>| v1::ReportOutcome { error: error.map(Into::into) };
+        Self {
+            outcomes: outcomes.outcomes.into_iter().map(outcome).collect(),
+            table_version: outcomes.table_version.get(),
+        }
+    }
+}
+
+impl From<v1::ReportResponse> for Outcomes {
+    fn from(wire: v1::ReportResponse) -> Self {
+        Self {
+            outcomes: wire.outcomes.into_iter().map(|outcome| outcome.error.map(Into::into)).collect(),
+            table_version: Version::new(wire.table_version),
+        }
+    }
+}
+
+fn bounded(count: usize, max: usize, field: &'static str) -> Result<(), ConvertError> {
+    if count > max { Err(ConvertError::new(field, format!("{count} of them; the limit is {max}"))) } else { Ok(()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use archon_types::{ErrorKind, TableId};
+    use proptest::prelude::*;
+    use prost::Message;
+    use uuid::Uuid;
+
+    fn member() -> Member {
+        Member {
+            cluster: ClusterId::new(Uuid::from_u128(1)),
+            node: NodeId::new(2),
+            incarnation: Incarnation::new(3),
+        }
+    }
+
+    fn registration() -> Registration {
+        Registration {
+            cluster: None,
+            name: "athens".into(),
+            address: "127.0.0.1:7101".into(),
+            storage: StorageId::new(Uuid::from_u128(4)),
+            boot: BootId::new(Uuid::from_u128(5)),
+            zone: Some("eu".into()),
+            weight: 100,
+            partitions_max: Some(9),
+            protocol_min: 1,
+            protocol_max: 1,
+            held: vec![PlacementId::new(8)],
+            last_incarnation: Incarnation::ZERO,
+        }
+    }
+
+    #[test]
+    fn registrations_round_trip_and_bad_ones_name_the_field() {
+        assert_eq!(Registration::try_from(v1::RegisterRequest::from(registration())), Ok(registration()));
+        let cases: [(fn(&mut v1::RegisterRequest), &str); 5] = [
+            (|wire| wire.name = "a b".into(), "RegisterRequest.name"),
+            (|wire| wire.address = "nowhere".into(), "RegisterRequest.address"),
+            (|wire| wire.storage_id = bytes::Bytes::new(), "RegisterRequest.storage_id"),
+            (|wire| wire.weight = 0, "RegisterRequest.weight"),
+            (|wire| wire.protocol_min = 9, "RegisterRequest.protocol_min"),
+        ];
+        for (spoil, field) in cases {
+            let mut wire = v1::RegisterRequest::from(registration());
+            spoil(&mut wire);
+            assert_eq!(Registration::try_from(wire).map_err(|error| error.field), Err(field));
+        }
+        let registered = Registered {
+            cluster: member().cluster,
+            node: NodeId::new(2),
+            incarnation: Incarnation::new(3),
+            protocol: 1,
+            settings: Settings::default(),
+        };
+        assert_eq!(Registered::try_from(v1::RegisterResponse::from(registered.clone())), Ok(registered));
+    }
+
+    #[test]
+    fn heartbeats_and_their_answers_round_trip() {
+        let placement = PlacementId::new(8);
+        let heartbeat = Heartbeat {
+            member: member(),
+            number: 1,
+            table_version: Version::new(7),
+            load: Load {
+                bytes_stored: 1,
+                operations_per_second: 2,
+                placements: vec![PlacementLoad { placement, bytes: 3, keys: 4 }],
+                copies: vec![CopyProgress { placement, bytes_done: 5, bytes_total: 6 }],
+            },
+            stopping: true,
+        };
+        assert_eq!(Heartbeat::try_from(v1::HeartbeatRequest::from(heartbeat.clone())), Ok(heartbeat));
+        let answer = HeartbeatAnswer {
+            number: 1,
+            incarnation: Incarnation::new(3),
+            lease_ms: 1_000,
+            withdrawn: vec![(PartitionId::new(TableId::new(1), 5), Epoch::new(2))],
+            table_version: Version::new(7),
+        };
+        assert_eq!(HeartbeatAnswer::try_from(v1::HeartbeatResponse::from(answer.clone())), Ok(answer));
+    }
+
+    #[test]
+    fn every_fact_round_trips() {
+        let name = ReplicaName { placement: PlacementId::new(9), incarnation: Incarnation::new(4) };
+        let facts = [
+            Fact::Online,
+            Fact::CaughtUp { joiner: name },
+            Fact::Silent { followers: vec![name] },
+            Fact::Released,
+            Fact::Unloaded,
+            Fact::Damaged { why: "checksum".into() },
+        ];
+        let reports = facts.map(|fact| Report {
+            partition: PartitionId::new(TableId::new(1), 5),
+            placement: PlacementId::new(8),
+            epoch: Epoch::new(2),
+            version: Version::new(7),
+            fact,
+        });
+        let reports = Reports { member: member(), reports: reports.into() };
+        assert_eq!(Reports::try_from(v1::ReportRequest::from(reports.clone())), Ok(reports));
+        let outcomes = Outcomes {
+            outcomes: vec![None, Some(ErrorDetail::new(ErrorKind::StaleVersion, "older"))],
+            table_version: Version::new(7),
+        };
+        assert_eq!(Outcomes::from(v1::ReportResponse::from(outcomes.clone())), outcomes);
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_a_message_or_an_error(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+            if let Ok(wire) = v1::RegisterRequest::decode(&bytes[..]) {
+                let _ = Registration::try_from(wire);
+            }
+            if let Ok(wire) = v1::HeartbeatRequest::decode(&bytes[..]) {
+                let _ = Heartbeat::try_from(wire);
+            }
+            if let Ok(wire) = v1::ReportRequest::decode(&bytes[..]) {
+                let _ = Reports::try_from(wire);
+            }
+        }
+    }
+}

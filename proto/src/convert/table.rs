@@ -1,0 +1,299 @@
+//! The partition table and its rows.
+
+use super::ids::{check_address, non_zero, storage_id, uuid_bytes};
+use super::{ConvertError, checked, in_range, required};
+use crate::v1;
+use archon_types::limits::{REPLICAS_MAX, check_name};
+use archon_types::{
+    Epoch, Incarnation, Millis, Node, NodeGoal, NodeId, NodeStatus, Partition, PartitionId, PartitionStatus, Placement,
+    PlacementId, ReplicaState, SLOTS, Table, TableDelta, TableId, Version,
+};
+
+/// Most placements in a partition's row: the replicas, those being loaded and those being deleted.
+pub const PLACEMENTS_MAX: usize = 8 * REPLICAS_MAX as usize;
+
+macro_rules! wire_enum {
+    ($ours:ty, $wire:ty, $field:literal, $($name:ident),+) => {
+        impl From<$ours> for $wire {
+            fn from(value: $ours) -> Self {
+                match value { $(<$ours>::$name => Self::$name,)+ }
+            }
+        }
+
+        impl TryFrom<$wire> for $ours {
+            type Error = ConvertError;
+
+            fn try_from(wire: $wire) -> Result<Self, ConvertError> {
+                match wire {
+                    $(<$wire>::$name => Ok(Self::$name),)+
+                    <$wire>::Unspecified => Err(ConvertError::new($field, "unspecified")),
+                }
+            }
+        }
+    };
+}
+
+wire_enum!(ReplicaState, v1::ReplicaState, "ReplicaState", Load, Live, Unload);
+wire_enum!(PartitionStatus, v1::PartitionStatus, "PartitionStatus", Unassigned, Assigned, Online, Unavailable);
+wire_enum!(NodeStatus, v1::NodeStatus, "NodeStatus", Live, Failed, Lost);
+wire_enum!(NodeGoal, v1::NodeGoal, "NodeGoal", Serve, Cordon, Drain);
+
+/// An enum field, checked: `W` is the wire's enum, `T` the vocabulary's.
+///
+/// # Errors
+/// [`ConvertError`] naming `field` for zero (left out) and for numbers that this version does not know.
+pub fn enum_field<W, T>(value: i32, field: &'static str) -> Result<T, ConvertError>
+where
+    W: TryFrom<i32>,
+    T: TryFrom<W>,
+{
+    W::try_from(value)
+        .ok()
+        .and_then(|wire| T::try_from(wire).ok())
+        .ok_or_else(|| ConvertError::new(field, format!("{value} is not a value this version knows")))
+}
+
+impl From<Placement> for v1::Placement {
+    fn from(placement: Placement) -> Self {
+        Self {
+            id: placement.id.get(),
+            node: placement.node.get(),
+            state: v1::ReplicaState::from(placement.state).into(),
+        }
+    }
+}
+
+impl TryFrom<v1::Placement> for Placement {
+    type Error = ConvertError;
+
+    fn try_from(wire: v1::Placement) -> Result<Self, ConvertError> {
+        Ok(Self {
+            id: PlacementId::new(non_zero(wire.id, "Placement.id")?),
+            node: NodeId::new(non_zero(wire.node, "Placement.node")?),
+            state: enum_field::<v1::ReplicaState, _>(wire.state, "Placement.state")?,
+        })
+    }
+}
+
+impl From<Partition> for v1::Partition {
+    fn from(row: Partition) -> Self {
+        Self {
+            id: Some(row.id.into()),
+            epoch: row.epoch.get(),
+            version: row.version.get(),
+            leader: row.leader.map(PlacementId::get),
+            placements: row.placements.into_iter().map(Into::into).collect(),
+            status: v1::PartitionStatus::from(row.status).into(),
+            min_in_sync: u32::from(row.min_in_sync),
+        }
+    }
+}
+
+impl TryFrom<v1::Partition> for Partition {
+    type Error = ConvertError;
+
+    fn try_from(wire: v1::Partition) -> Result<Self, ConvertError> {
+        if wire.placements.len() > PLACEMENTS_MAX {
+            let problem = format!("{} placements; the limit is {PLACEMENTS_MAX}", wire.placements.len());
+            return Err(ConvertError::new("Partition.placements", problem));
+        }
+        let mut placements =
+            wire.placements.into_iter().map(Placement::try_from).collect::<Result<Vec<_>, ConvertError>>()?;
+        placements.sort_by_key(|placement| placement.id);
+        if let Some(pair) = placements.windows(2).find(|pair| pair[0].id == pair[1].id) {
+            return Err(ConvertError::new("Partition.placements", format!("placement {} twice", pair[0].id)));
+        }
+        let leader = wire.leader.map(PlacementId::new);
+        let leads = |placement: &Placement| Some(placement.id) == leader && placement.state == ReplicaState::Live;
+        if let (Some(leader), false) = (leader, placements.iter().any(leads)) {
+            return Err(ConvertError::new(
+                "Partition.leader",
+                format!("placement {leader} is not one of the Live ones"),
+            ));
+        }
+        Ok(Self {
+            id: required(wire.id, "Partition.id")?.try_into()?,
+            epoch: Epoch::new(wire.epoch),
+            version: Version::new(wire.version),
+            leader,
+            placements,
+            status: enum_field::<v1::PartitionStatus, _>(wire.status, "Partition.status")?,
+            min_in_sync: in_range(wire.min_in_sync, 1, u32::from(REPLICAS_MAX), "Partition.min_in_sync")?,
+        })
+    }
+}
+
+impl From<Node> for v1::Node {
+    fn from(node: Node) -> Self {
+        Self {
+            id: node.id.get(),
+            name: node.name,
+            address: node.address,
+            storage_id: uuid_bytes(node.storage.get()),
+            incarnation: node.incarnation.get(),
+            status: v1::NodeStatus::from(node.status).into(),
+            goal: v1::NodeGoal::from(node.goal).into(),
+            zone: node.zone,
+            weight: node.weight,
+            partitions_max: node.partitions_max,
+            version: node.version.get(),
+            since_ms: node.since.get(),
+        }
+    }
+}
+
+impl TryFrom<v1::Node> for Node {
+    type Error = ConvertError;
+
+    fn try_from(wire: v1::Node) -> Result<Self, ConvertError> {
+        checked(check_name("node", &wire.name), "Node.name")?;
+        check_address(&wire.address, "Node.address")?;
+        if let Some(zone) = &wire.zone {
+            checked(check_name("zone", zone), "Node.zone")?;
+        }
+        Ok(Self {
+            id: NodeId::new(non_zero(wire.id, "Node.id")?),
+            name: wire.name,
+            address: wire.address,
+            storage: storage_id(&wire.storage_id, "Node.storage_id")?,
+            incarnation: Incarnation::new(wire.incarnation),
+            status: enum_field::<v1::NodeStatus, _>(wire.status, "Node.status")?,
+            goal: enum_field::<v1::NodeGoal, _>(wire.goal, "Node.goal")?,
+            zone: wire.zone,
+            weight: in_range(wire.weight, 1, u32::MAX, "Node.weight")?,
+            partitions_max: wire.partitions_max,
+            version: Version::new(wire.version),
+            since: Millis::new(wire.since_ms),
+        })
+    }
+}
+
+impl From<Table> for v1::TableInfo {
+    fn from(table: Table) -> Self {
+        Self {
+            id: table.id.get(),
+            name: table.name,
+            partitions: u32::from(table.partitions),
+            replication: u32::from(table.replication),
+            version: table.version.get(),
+        }
+    }
+}
+
+impl TryFrom<v1::TableInfo> for Table {
+    type Error = ConvertError;
+
+    fn try_from(wire: v1::TableInfo) -> Result<Self, ConvertError> {
+        checked(check_name("table", &wire.name), "TableInfo.name")?;
+        Ok(Self {
+            id: TableId::new(non_zero(wire.id, "TableInfo.id")?),
+            name: wire.name,
+            partitions: in_range(wire.partitions, 1, u32::from(SLOTS), "TableInfo.partitions")?,
+            replication: in_range(wire.replication, 1, u32::from(REPLICAS_MAX), "TableInfo.replication")?,
+            version: Version::new(wire.version),
+        })
+    }
+}
+
+impl From<TableDelta> for v1::TableDelta {
+    fn from(delta: TableDelta) -> Self {
+        Self {
+            table: Some(delta.table.into()),
+            since: delta.since.get(),
+            version: delta.version.get(),
+            partitions: delta.partitions.into_iter().map(Into::into).collect(),
+            nodes: delta.nodes.into_iter().map(Into::into).collect(),
+        }
+    }
+}
+
+impl TryFrom<v1::TableDelta> for TableDelta {
+    type Error = ConvertError;
+
+    fn try_from(wire: v1::TableDelta) -> Result<Self, ConvertError> {
+        let table = Table::try_from(required(wire.table, "TableDelta.table")?)?;
+        let belongs = |id: PartitionId| id.table == table.id && id.index < table.partitions;
+        let mut partitions = Vec::with_capacity(wire.partitions.len().min(usize::from(table.partitions)));
+        for row in wire.partitions {
+            let row = Partition::try_from(row)?;
+            if !belongs(row.id) {
+                let problem =
+                    format!("partition {} is none of table {} with {} partitions", row.id, table.id, table.partitions);
+                return Err(ConvertError::new("TableDelta.partitions", problem));
+            }
+            partitions.push(row);
+        }
+        Ok(Self {
+            since: Version::new(wire.since),
+            version: Version::new(wire.version),
+            partitions,
+            nodes: wire.nodes.into_iter().map(Node::try_from).collect::<Result<_, _>>()?,
+            table,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::convert::testing::{delta, garbage_delta};
+    use proptest::prelude::*;
+    use prost::Message;
+
+    proptest! {
+        #[test]
+        fn a_delta_round_trips_through_bytes(delta in delta()) {
+            let bytes = v1::TableDelta::from(delta.clone()).encode_to_vec();
+            let wire = v1::TableDelta::decode(bytes.as_slice()).unwrap();
+            prop_assert_eq!(TableDelta::try_from(wire), Ok(delta));
+        }
+
+        #[test]
+        fn a_damaged_delta_is_an_error_or_a_well_formed_one(wire in garbage_delta()) {
+            if let Ok(delta) = TableDelta::try_from(wire) {
+                for row in &delta.partitions {
+                    prop_assert!(row.id.index < delta.table.partitions);
+                    prop_assert!(row.leader.is_none() || row.leader_placement().is_some());
+                }
+            }
+        }
+
+        #[test]
+        fn any_bytes_are_decoded_without_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+            if let Ok(wire) = v1::TableDelta::decode(bytes.as_slice()) {
+                let _ = TableDelta::try_from(wire);
+            }
+        }
+    }
+
+    fn row() -> v1::Partition {
+        v1::Partition {
+            id: Some(v1::PartitionId { table: 1, index: 0 }),
+            epoch: 1,
+            version: 1,
+            leader: Some(4),
+            placements: vec![v1::Placement { id: 4, node: 2, state: v1::ReplicaState::Live.into() }],
+            status: v1::PartitionStatus::Online.into(),
+            min_in_sync: 1,
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_row_is_named() {
+        let field = |spoil: fn(&mut v1::Partition)| {
+            let mut wire = row();
+            spoil(&mut wire);
+            Partition::try_from(wire).unwrap_err().field
+        };
+        assert!(Partition::try_from(row()).is_ok());
+        assert_eq!(field(|row| row.id = None), "Partition.id");
+        assert_eq!(field(|row| row.leader = Some(5)), "Partition.leader");
+        assert_eq!(field(|row| row.placements[0].state = v1::ReplicaState::Load.into()), "Partition.leader");
+        assert_eq!(field(|row| row.placements[0].state = 99), "Placement.state");
+        assert_eq!(field(|row| row.placements.push(row.placements[0])), "Partition.placements");
+        assert_eq!(field(|row| row.placements = vec![row.placements[0]; 1000]), "Partition.placements");
+        assert_eq!(field(|row| row.status = 0), "Partition.status");
+        assert_eq!(field(|row| row.min_in_sync = 0), "Partition.min_in_sync");
+        assert_eq!(field(|row| row.min_in_sync = 300), "Partition.min_in_sync");
+    }
+}

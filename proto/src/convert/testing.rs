@@ -1,0 +1,215 @@
+//! Generators for the property tests of this module.
+
+use super::admin::{Move, Plan, Unmet};
+use super::kv::{TaggedOp, TaggedReply};
+use crate::v1;
+use archon_types::op::Entry;
+use archon_types::{
+    Answer, ClientId, Epoch, ErrorDetail, ErrorKind, Incarnation, Millis, Node, NodeGoal, NodeId, NodeStatus, Op, OpId,
+    Partition, PartitionId, PartitionStatus, Placement, PlacementId, ReplicaState, Revision, StorageId, Table,
+    TableDelta, TableId, Version,
+};
+use bytes::Bytes;
+use proptest::collection::vec;
+use proptest::option;
+use proptest::prelude::*;
+use proptest::sample::select;
+use uuid::Uuid;
+
+fn key() -> impl Strategy<Value = Bytes> {
+    "[a-zä{}]{1,20}".prop_map(Bytes::from)
+}
+
+fn bytes() -> impl Strategy<Value = Bytes> {
+    vec(any::<u8>(), 0..64).prop_map(Bytes::from)
+}
+
+fn revision() -> impl Strategy<Value = Revision> {
+    any::<u64>().prop_map(Revision::new)
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    prop_oneof![
+        key().prop_map(|key| Op::Get { key }),
+        (key(), bytes()).prop_map(|(key, value)| Op::Put { key, value }),
+        key().prop_map(|key| Op::Delete { key }),
+        (key(), revision(), bytes()).prop_map(|(key, expected, value)| Op::CompareAndSet { key, expected, value }),
+        (key(), any::<i64>()).prop_map(|(key, by)| Op::Increment { key, by }),
+        (bytes(), bytes(), 1u32..=10_000).prop_map(|(prefix, after, limit)| Op::Scan { prefix, after, limit }),
+    ]
+}
+
+fn op_id() -> impl Strategy<Value = OpId> {
+    (1u128.., 1u64.., any::<u64>(), any::<u64>()).prop_map(|(client, number, done, stamp)| OpId {
+        client: ClientId::new(Uuid::from_u128(client)),
+        number,
+        done_below: done.min(number),
+        stamp: Millis::new(stamp),
+    })
+}
+
+fn partition_id() -> impl Strategy<Value = PartitionId> {
+    (1u64.., 0u16..16_384).prop_map(|(table, index)| PartitionId::new(TableId::new(table), index))
+}
+
+pub(crate) fn tagged_op() -> impl Strategy<Value = TaggedOp> {
+    (any::<u64>(), partition_id(), option::of(op_id()), op()).prop_map(|(tag, partition, id, op)| TaggedOp {
+        tag,
+        partition,
+        id,
+        op,
+    })
+}
+
+fn answer() -> impl Strategy<Value = Answer> {
+    let entry = (key(), bytes(), revision()).prop_map(|(key, value, revision)| Entry { key, value, revision });
+    prop_oneof![
+        option::of((bytes(), revision())).prop_map(Answer::Value),
+        revision().prop_map(|revision| Answer::Written { revision }),
+        any::<bool>().prop_map(|existed| Answer::Deleted { existed }),
+        revision().prop_map(|revision| Answer::ConditionFailed { revision }),
+        (any::<i64>(), revision()).prop_map(|(value, revision)| Answer::Counter { value, revision }),
+        Just(Answer::NotANumber),
+        (vec(entry, 0..8), any::<bool>()).prop_map(|(entries, more)| Answer::Page { entries, more }),
+    ]
+}
+
+pub(crate) fn error_detail() -> impl Strategy<Value = ErrorDetail> {
+    let number = || option::of(any::<u64>());
+    (select(ErrorKind::ALL), ".{0,60}", option::of("[a-z]{1,9}:[0-9]{1,4}"), number(), number(), number(), number())
+        .prop_map(|(kind, message, leader, retry_after_ms, table_version, have, need)| ErrorDetail {
+            kind,
+            message,
+            retry_after_ms,
+            leader,
+            table_version: table_version.map(Version::new),
+            have,
+            need,
+        })
+}
+
+pub(crate) fn tagged_reply() -> impl Strategy<Value = TaggedReply> {
+    let outcome = prop_oneof![answer().prop_map(Ok), error_detail().prop_map(Err)];
+    (any::<u64>(), any::<u64>(), outcome).prop_map(|(tag, log_time, outcome)| TaggedReply {
+        tag,
+        log_time: Millis::new(log_time),
+        outcome,
+    })
+}
+
+fn node() -> impl Strategy<Value = Node> {
+    let names = ("[a-z][a-z0-9._-]{0,20}", "[a-z]{1,9}:[1-9][0-9]{1,3}", option::of("[a-z]{1,5}"));
+    let states = (
+        select(&[NodeStatus::Live, NodeStatus::Failed, NodeStatus::Lost][..]),
+        select(&[NodeGoal::Serve, NodeGoal::Cordon, NodeGoal::Drain][..]),
+    );
+    let numbers = (1u64.., 1u128.., any::<u64>(), 1u32.., option::of(any::<u32>()), any::<u64>(), any::<u64>());
+    (names, states, numbers).prop_map(|((name, address, zone), (status, goal), numbers)| {
+        let (id, storage, incarnation, weight, partitions_max, version, since) = numbers;
+        Node {
+            id: NodeId::new(id),
+            name,
+            address,
+            storage: StorageId::new(Uuid::from_u128(storage)),
+            incarnation: Incarnation::new(incarnation),
+            status,
+            goal,
+            zone,
+            weight,
+            partitions_max,
+            version: Version::new(version),
+            since: Millis::new(since),
+        }
+    })
+}
+
+/// A row of table 1 with `partitions` partitions.
+fn row(partitions: u16) -> impl Strategy<Value = Partition> {
+    let states = select(&[ReplicaState::Load, ReplicaState::Live, ReplicaState::Unload][..]);
+    const STATUSES: &[PartitionStatus] = &[
+        PartitionStatus::Unassigned,
+        PartitionStatus::Assigned,
+        PartitionStatus::Online,
+        PartitionStatus::Unavailable,
+    ];
+    let placements = proptest::collection::btree_map(1u64.., (1u64.., states), 0..6);
+    (0..partitions, any::<u64>(), any::<u64>(), placements, select(STATUSES), any::<bool>(), 1u8..=7).prop_map(
+        |(index, epoch, version, placements, status, led, min_in_sync)| {
+            let placements: Vec<Placement> = placements
+                .into_iter()
+                .map(|(id, (node, state))| Placement { id: PlacementId::new(id), node: NodeId::new(node), state })
+                .collect();
+            let live = placements.iter().find(|placement| placement.state == ReplicaState::Live);
+            Partition {
+                id: PartitionId::new(TableId::new(1), index),
+                epoch: Epoch::new(epoch),
+                version: Version::new(version),
+                leader: live.filter(|_| led).map(|placement| placement.id),
+                placements,
+                status,
+                min_in_sync,
+            }
+        },
+    )
+}
+
+pub(crate) fn delta() -> impl Strategy<Value = TableDelta> {
+    (1u16..=16_384, 1u8..=7, any::<u64>(), any::<u64>())
+        .prop_flat_map(|(partitions, replication, since, version)| {
+            (Just((partitions, replication, since, version)), vec(row(partitions), 0..6), vec(node(), 0..4))
+        })
+        .prop_map(|((count, replication, since, version), partitions, nodes)| TableDelta {
+            table: Table {
+                id: TableId::new(1),
+                name: "default".into(),
+                partitions: count,
+                replication,
+                version: Version::new(version),
+            },
+            since: Version::new(since),
+            version: Version::new(version),
+            partitions,
+            nodes,
+        })
+}
+
+/// A well-formed delta with some numbers replaced by any others.
+pub(crate) fn garbage_delta() -> impl Strategy<Value = v1::TableDelta> {
+    (delta(), any::<u32>(), any::<i32>(), option::of(any::<u64>()), any::<bool>()).prop_map(
+        |(delta, number, state, leader, table)| {
+            let mut wire = v1::TableDelta::from(delta);
+            if let (Some(info), true) = (wire.table.as_mut(), table) {
+                info.partitions = number;
+            }
+            for row in &mut wire.partitions {
+                row.leader = leader.or(row.leader);
+                row.min_in_sync = number % 9;
+                for placement in &mut row.placements {
+                    placement.state = state % 5;
+                }
+            }
+            wire
+        },
+    )
+}
+
+pub(crate) fn plan() -> impl Strategy<Value = Plan> {
+    let step = (partition_id(), 1u64..1_000, 1_000u64.., any::<u64>(), ".{0,20}", "[a-z]{1,9}", "[a-z]{1,9}").prop_map(
+        |(partition, from, to, bytes, reason, from_name, to_name)| Move {
+            partition,
+            from: NodeId::new(from),
+            to: NodeId::new(to),
+            bytes,
+            reason,
+            from_name,
+            to_name,
+        },
+    );
+    let unmet =
+        ("[A-Z][a-z]{1,9}", ".{0,20}", ".{0,20}").prop_map(|(code, subject, message)| Unmet { code, subject, message });
+    (any::<u64>(), vec(step, 0..8), vec(unmet, 0..3)).prop_map(|(version, moves, unmet)| Plan {
+        table_version: Version::new(version),
+        moves,
+        unmet,
+    })
+}
