@@ -1,0 +1,154 @@
+//! The cluster itself: bootstrap, tables, settings, and an operator's word about loss.
+
+use super::stage::Staged;
+use super::{Entry, invalid, next_epoch, refused};
+use crate::command::Response;
+use crate::events::EventKind;
+use crate::state::{ClusterState, DEFAULT_TABLE, PARTITIONS_MAX};
+use archon_types::limits::{REPLICAS_MAX, check_name};
+use archon_types::settings::min_in_sync_default;
+use archon_types::{
+    ClusterId, Epoch, ErrorDetail, ErrorKind, NodeStatus, Partition, PartitionId, PartitionStatus, ReplicaState, SLOTS,
+    Settings, Table, TableId, Version,
+};
+
+/// The level of features at bootstrap.
+const FEATURE_LEVEL_FIRST: u32 = 1;
+
+pub(super) fn bootstrap(
+    state: &mut ClusterState,
+    entry: Entry<'_>,
+    cluster: ClusterId,
+    settings: &Settings,
+) -> Result<Response, ErrorDetail> {
+    if state.is_bootstrapped() {
+        if state.cluster == cluster {
+            return entry.done();
+        }
+        let message = format!("this cluster exists already, as {}", state.cluster);
+        return Err(ErrorDetail::new(ErrorKind::AlreadyExists, message));
+    }
+    if cluster.is_nil() {
+        return Err(invalid("the cluster id is nil; mint a random one"));
+    }
+    check_settings(settings)?;
+    state.cluster = cluster;
+    state.generation = 1;
+    state.settings = settings.clone();
+    state.feature_level = FEATURE_LEVEL_FIRST;
+    entry.note(state, EventKind::Bootstrapped);
+    create_table(state, entry, DEFAULT_TABLE, settings.partitions, settings.replication)
+}
+
+pub(super) fn create_table(
+    state: &mut ClusterState,
+    entry: Entry<'_>,
+    name: &str,
+    partitions: u16,
+    replication: u8,
+) -> Result<Response, ErrorDetail> {
+    check_name("table", name)?;
+    check_shape(partitions, replication)?;
+    if state.table_by_name(name).is_some() {
+        return Err(ErrorDetail::new(ErrorKind::AlreadyExists, format!("there is a table {name:?} already")));
+    }
+    let after = state.partitions.len() + usize::from(partitions);
+    if after > PARTITIONS_MAX {
+        return Err(refused(format!("the tables would have {after} partitions; the limit is {PARTITIONS_MAX}")));
+    }
+    let id = TableId::new(state.table_last.get() + 1);
+    state.table_last = id;
+    let version = entry.version();
+    state.tables.insert(id, Table { id, name: name.to_owned(), partitions, replication, version });
+    for index in 0..partitions {
+        state.partitions.insert(Partition {
+            id: PartitionId::new(id, index),
+            epoch: Epoch::ZERO,
+            version,
+            leader: None,
+            placements: Vec::new(),
+            status: PartitionStatus::Unassigned,
+            min_in_sync: min_in_sync_default(replication),
+        });
+    }
+    entry.note(state, EventKind::TableCreated { table: id, name: name.to_owned() });
+    Ok(Response::TableCreated { table: id })
+}
+
+pub(super) fn configure(
+    state: &mut ClusterState,
+    entry: Entry<'_>,
+    settings: &Settings,
+) -> Result<Response, ErrorDetail> {
+    check_settings(settings)?;
+    state.settings = settings.clone();
+    entry.note(state, EventKind::Configured);
+    entry.done()
+}
+
+pub(super) fn raise_feature_level(
+    state: &mut ClusterState,
+    entry: Entry<'_>,
+    level: u32,
+) -> Result<Response, ErrorDetail> {
+    if level < state.feature_level {
+        return Err(refused(format!("the feature level is {} and never falls", state.feature_level)));
+    }
+    let short = state.nodes.values().find(|row| row.node.status == NodeStatus::Live && row.protocol_max < level);
+    if let Some(short) = short {
+        let message = format!("{} speaks protocol {} at most", short.node.name, short.protocol_max);
+        return Err(ErrorDetail::new(ErrorKind::ProtocolMismatch, message));
+    }
+    state.feature_level = level;
+    entry.note(state, EventKind::FeatureLevelRaised { level });
+    entry.done()
+}
+
+pub(super) fn accept_loss(
+    state: &mut ClusterState,
+    entry: Entry<'_>,
+    partition: PartitionId,
+    if_version: Version,
+) -> Result<Response, ErrorDetail> {
+    let mut staged = Staged::new(state, entry);
+    let mut row = staged.row(partition)?;
+    if row.version != if_version {
+        let message = format!("partition {partition} changed meanwhile; look again before accepting a loss");
+        return Err(
+            ErrorDetail::new(ErrorKind::StaleVersion, message).with_have_need(row.version.get(), if_version.get())
+        );
+    }
+    if row.status == PartitionStatus::Unassigned || row.live().next().is_some() {
+        return Err(refused(format!("partition {partition} has lost nothing: a copy still counts")));
+    }
+    row.placements.retain(|placement| state.node(placement.node).is_some_and(|n| n.node.status != NodeStatus::Lost));
+    for placement in &mut row.placements {
+        placement.state = ReplicaState::Unload;
+    }
+    row.leader = None;
+    row.epoch = next_epoch(row.epoch)?;
+    row.status = PartitionStatus::Unassigned;
+    staged.put(row);
+    staged.into_effect().commit(state, entry);
+    entry.note(state, EventKind::LossAccepted { partition });
+    entry.done()
+}
+
+fn check_settings(settings: &Settings) -> Result<(), ErrorDetail> {
+    settings.timing.check().map_err(|error| invalid(error.to_string()))?;
+    check_shape(settings.partitions, settings.replication)?;
+    if settings.nodes_min == 0 || settings.copies_per_node_max == 0 {
+        return Err(invalid("nodes_min and copies_per_node_max must be at least 1"));
+    }
+    Ok(())
+}
+
+fn check_shape(partitions: u16, replication: u8) -> Result<(), ErrorDetail> {
+    if !(1..=SLOTS).contains(&partitions) {
+        return Err(invalid(format!("a table has 1 to {SLOTS} partitions, not {partitions}")));
+    }
+    if !(1..=REPLICAS_MAX).contains(&replication) {
+        return Err(invalid(format!("a partition has 1 to {REPLICAS_MAX} replicas, not {replication}")));
+    }
+    Ok(())
+}

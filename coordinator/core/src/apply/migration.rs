@@ -1,0 +1,158 @@
+//! Plans begun, undone, and the stages of their migrations.
+
+use super::stage::Staged;
+use super::{Entry, invalid, not_found, refused};
+use crate::command::{Edit, PartitionChange, PlannedMove, Response};
+use crate::events::EventKind;
+use crate::migration::{Migration, MigrationId, Stage};
+use crate::state::{ClusterState, MIGRATIONS_KEPT, MOVES_MAX};
+use archon_types::{ErrorDetail, ErrorKind, ReplicaState, Version};
+use std::collections::BTreeSet;
+
+pub(super) fn start_plan(
+    state: &mut ClusterState,
+    entry: Entry<'_>,
+    table_version: Version,
+    moves: &[PlannedMove],
+) -> Result<Response, ErrorDetail> {
+    let active = state.migrations.active_count();
+    if active > 0 {
+        let message = format!("{active} moves of an earlier plan are under way; wait for them or cancel them");
+        return Err(ErrorDetail::new(ErrorKind::AssignmentInProgress, message));
+    }
+    let now = state.table_version();
+    if now != table_version {
+        let message = format!("the plan was made for table version {table_version}, the table is at {now}; plan again");
+        return Err(ErrorDetail::new(ErrorKind::StalePlan, message)
+            .with_have_need(now.get(), table_version.get())
+            .with_table_version(now));
+    }
+    if moves.len() > MOVES_MAX {
+        return Err(invalid(format!("the plan has {} moves; the limit is {MOVES_MAX}", moves.len())));
+    }
+    let mut seen = BTreeSet::new();
+    for planned in moves {
+        check_move(state, planned)?;
+        if !seen.insert(planned.placement) {
+            return Err(invalid(format!("the plan moves placement {} twice", planned.placement)));
+        }
+    }
+    let first = MigrationId::new(state.migration_last + 1);
+    for planned in moves {
+        state.migration_last += 1;
+        state.migrations.insert(Migration {
+            id: MigrationId::new(state.migration_last),
+            plan: entry.index,
+            partition: planned.partition,
+            source: planned.placement,
+            from: planned.from,
+            to: planned.to,
+            reason: planned.reason.clone(),
+            bytes: planned.bytes,
+            stage: Stage::Queued,
+            cancel: false,
+            asked_at: entry.at,
+            changed_at: entry.at,
+        });
+    }
+    state.migrations.trim(MIGRATIONS_KEPT.max(moves.len()));
+    let count = u32::try_from(moves.len()).unwrap_or(u32::MAX);
+    entry.note(state, EventKind::PlanStarted { moves: count });
+    Ok(Response::PlanStarted { first, count })
+}
+
+fn check_move(state: &ClusterState, planned: &PlannedMove) -> Result<(), ErrorDetail> {
+    let PlannedMove { partition, placement, from, to, .. } = planned;
+    let Some(row) = state.partitions.get(*partition) else {
+        return Err(not_found(format!("there is no partition {partition}")));
+    };
+    let source = row.placement(*placement).filter(|source| source.node == *from);
+    if source.is_none_or(|source| source.state == ReplicaState::Unload) {
+        return Err(not_found(format!(
+            "{} holds no placement {placement} of partition {partition}",
+            state.node_name(*from)
+        )));
+    }
+    if from == to || state.node(*to).is_none() {
+        return Err(invalid(format!("partition {partition} cannot be moved from node {from} to node {to}")));
+    }
+    Ok(())
+}
+
+pub(super) fn set(
+    state: &mut ClusterState,
+    entry: Entry<'_>,
+    id: MigrationId,
+    stage: &Stage,
+    change: Option<&PartitionChange>,
+) -> Result<Response, ErrorDetail> {
+    let Some(migration) = state.migrations.get(id) else {
+        return Err(not_found(format!("there is no migration {id}")));
+    };
+    check_step(state, migration, stage, change)?;
+    let mut staged = Staged::new(state, entry);
+    if let Some(change) = change {
+        staged.change(change)?;
+    }
+    let mut migration = migration.clone();
+    staged.into_effect().commit(state, entry);
+    migration.stage = stage.clone();
+    migration.changed_at = entry.at;
+    if stage.is_over() {
+        let outcome = match stage {
+            Stage::Failed { why } => format!("failed: {why}"),
+            Stage::Cancelled => "cancelled".to_owned(),
+            Stage::Done { .. } | Stage::Queued | Stage::Running { .. } => "done".to_owned(),
+        };
+        entry.note(state, EventKind::MigrationOver { migration: id, partition: migration.partition, outcome });
+    }
+    state.migrations.insert(migration);
+    entry.done()
+}
+
+/// Queued → Running, Cancelled, Failed; Running → Done, Cancelled, Failed.
+fn check_step(
+    state: &ClusterState,
+    migration: &Migration,
+    next: &Stage,
+    change: Option<&PartitionChange>,
+) -> Result<(), ErrorDetail> {
+    let id = migration.id;
+    if change.is_some_and(|change| change.partition != migration.partition) {
+        return Err(invalid(format!("migration {id} moves partition {}, not another", migration.partition)));
+    }
+    match (&migration.stage, next) {
+        (Stage::Queued, Stage::Running { target }) => {
+            let adds = |edit: &Edit| matches!(edit, Edit::Add(p) if p.id == *target && p.node == migration.to);
+            if !change.is_some_and(|change| change.edits.iter().any(adds)) {
+                return Err(invalid(format!("migration {id} begins without adding its target")));
+            }
+            if let Some(other) = state.migrations.running(migration.partition) {
+                return Err(refused(format!("migration {} moves partition {} now", other.id, migration.partition)));
+            }
+            Ok(())
+        }
+        (Stage::Queued, Stage::Cancelled | Stage::Failed { .. }) => Ok(()),
+        (Stage::Running { .. }, Stage::Cancelled | Stage::Failed { .. }) => Ok(()),
+        (Stage::Running { target }, Stage::Done { target: made }) if target == made => Ok(()),
+        (now, next) => Err(refused(format!("migration {id} cannot go from {now:?} to {next:?}"))),
+    }
+}
+
+pub(super) fn cancel_plan(state: &mut ClusterState, entry: Entry<'_>) -> Result<Response, ErrorDetail> {
+    let active: Vec<Migration> = state.migrations.active().cloned().collect();
+    if active.is_empty() {
+        return Err(ErrorDetail::new(ErrorKind::NothingRunning, "no rebalance is running"));
+    }
+    let moves_left = u32::try_from(active.len()).unwrap_or(u32::MAX);
+    for mut migration in active {
+        migration.cancel = true;
+        migration.changed_at = entry.at;
+        if migration.stage == Stage::Queued {
+            migration.stage = Stage::Cancelled;
+        }
+        state.migrations.insert(migration);
+    }
+    entry.note(state, EventKind::PlanCancelled { moves_left });
+    entry.done()
+}

@@ -1,0 +1,124 @@
+//! Guarded application of committed commands. It never decides: a command whose guard fails is refused and changes
+//! nothing; everything else was decided by the proposer. No clock, no randomness, no constant of this build decides
+//! anything here, so every coordinator comes to the same state.
+
+mod cluster;
+mod migration;
+mod node;
+mod register;
+mod stage;
+
+use crate::command::{Actor, Command, CommandBatch, Response};
+use crate::events::EventKind;
+use crate::state::{ANSWER_AGE_MS, ANSWERS_MAX, ClusterState, KeptAnswer};
+use archon_types::{Epoch, ErrorDetail, ErrorKind, Millis, RequestId, Version};
+
+/// What surrounds a command: the entry it came in.
+#[derive(Clone, Copy)]
+pub(crate) struct Entry<'a> {
+    pub(crate) index: u64,
+    pub(crate) at: Millis,
+    pub(crate) who: &'a Actor,
+}
+
+impl Entry<'_> {
+    pub(crate) const fn version(self) -> Version {
+        Version::new(self.index)
+    }
+
+    pub(crate) fn done(self) -> Result<Response, ErrorDetail> {
+        Ok(Response::Done { version: self.version() })
+    }
+
+    pub(crate) fn note(self, state: &mut ClusterState, what: EventKind) {
+        state.note(self.at, self.index, self.who, what);
+    }
+}
+
+/// Applies the batch of log entry `index` and answers each of its commands, in order. A request id that was answered
+/// before gets its first answer again.
+///
+/// The caller compares the batch's term with the entry's own first, and calls [`skip`] when they differ.
+pub fn apply(state: &mut ClusterState, index: u64, batch: &CommandBatch) -> Vec<Response> {
+    state.applied = state.applied.max(index);
+    if let Some(request) = batch.request
+        && let Some(kept) = state.answers.iter().find(|kept| kept.request == request)
+    {
+        return kept.responses.clone();
+    }
+    let entry = Entry { index, at: batch.at, who: &batch.who };
+    let responses: Vec<Response> = batch
+        .commands
+        .iter()
+        .map(|command| apply_one(state, entry, command).unwrap_or_else(Response::Refused))
+        .collect();
+    if let Some(request) = batch.request {
+        keep_answer(state, request, batch.at, &responses);
+    }
+    responses
+}
+
+/// Takes note of a log entry that changes nothing here: a blank or a membership entry, or a batch whose proposer's term
+/// is not the entry's (it decided on a state that another leader has changed since). No request is recorded.
+pub fn skip(state: &mut ClusterState, index: u64) {
+    state.applied = state.applied.max(index);
+}
+
+fn apply_one(state: &mut ClusterState, entry: Entry<'_>, command: &Command) -> Result<Response, ErrorDetail> {
+    if !state.is_bootstrapped() && !matches!(command, Command::Bootstrap { .. }) {
+        let message = "the cluster is not bootstrapped yet; try again in a moment";
+        return Err(ErrorDetail::new(ErrorKind::Unavailable, message).with_retry_after_ms(200));
+    }
+    match command {
+        Command::Bootstrap { cluster, settings } => cluster::bootstrap(state, entry, *cluster, settings),
+        Command::Register(register) => register::register(state, entry, register),
+        Command::Activate { node, incarnation } => node::activate(state, entry, *node, *incarnation),
+        Command::NodeFailed { node, incarnation, successors } => {
+            node::failed(state, entry, *node, *incarnation, successors)
+        }
+        Command::SetNode { node, goal } => node::set_goal(state, entry, *node, *goal),
+        Command::CreateTable { name, partitions, replication } => {
+            cluster::create_table(state, entry, name, *partitions, *replication)
+        }
+        Command::Change(changes) => {
+            let mut stage = stage::Staged::new(state, entry);
+            for change in changes {
+                stage.change(change)?;
+            }
+            stage.into_effect().commit(state, entry);
+            entry.done()
+        }
+        Command::StartPlan { table_version, moves } => migration::start_plan(state, entry, *table_version, moves),
+        Command::SetMigration { migration, stage, change } => {
+            migration::set(state, entry, *migration, stage, change.as_ref())
+        }
+        Command::CancelPlan => migration::cancel_plan(state, entry),
+        Command::Configure(settings) => cluster::configure(state, entry, settings),
+        Command::RaiseFeatureLevel(level) => cluster::raise_feature_level(state, entry, *level),
+        Command::AcceptLoss { partition, if_version } => cluster::accept_loss(state, entry, *partition, *if_version),
+    }
+}
+
+fn keep_answer(state: &mut ClusterState, request: RequestId, at: Millis, responses: &[Response]) {
+    let too_old = |kept: &KeptAnswer| at.since(kept.at) > ANSWER_AGE_MS;
+    while state.answers.len() >= ANSWERS_MAX || state.answers.front().is_some_and(too_old) {
+        state.answers.pop_front();
+    }
+    state.answers.push_back(KeptAnswer { request, at, responses: responses.to_vec() });
+}
+
+pub(crate) fn next_epoch(epoch: Epoch) -> Result<Epoch, ErrorDetail> {
+    epoch.next().ok_or_else(|| ErrorDetail::new(ErrorKind::Internal, format!("epoch {epoch} has no successor")))
+}
+
+pub(crate) fn invalid(message: impl Into<String>) -> ErrorDetail {
+    ErrorDetail::new(ErrorKind::InvalidArgument, message)
+}
+
+pub(crate) fn not_found(message: impl Into<String>) -> ErrorDetail {
+    ErrorDetail::new(ErrorKind::NotFound, message)
+}
+
+pub(crate) fn refused(message: impl Into<String>) -> ErrorDetail {
+    ErrorDetail::new(ErrorKind::Refused, message)
+}

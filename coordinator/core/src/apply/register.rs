@@ -1,0 +1,259 @@
+//! A node begins a new life (PROTOCOL rules 8 and 19).
+
+use super::stage::Staged;
+use super::{Entry, invalid, next_epoch};
+use crate::command::{Register, Response};
+use crate::events::EventKind;
+use crate::formers::Former;
+use crate::state::{ClusterState, NODES_MAX, NodeRow};
+use archon_types::limits::check_name;
+use archon_types::{
+    ErrorDetail, ErrorKind, Incarnation, Node, NodeGoal, NodeId, NodeStatus, PlacementId, ReplicaState,
+};
+use std::collections::BTreeSet;
+
+/// Largest weight of a node; 100 is ordinary.
+const WEIGHT_MAX: u32 = 10_000;
+
+pub(super) fn register(
+    state: &mut ClusterState,
+    entry: Entry<'_>,
+    register: &Register,
+) -> Result<Response, ErrorDetail> {
+    check(state, register)?;
+    let incarnation = Incarnation::new(entry.index);
+    let known = state.node_by_storage(register.storage).cloned();
+    if let Some(known) = &known {
+        if known.node.status == NodeStatus::Live && known.boot == register.boot {
+            return Ok(Response::Registered { node: known.node.id, incarnation: known.node.incarnation });
+        }
+        if known.node.incarnation == incarnation {
+            let message = format!("{} registers twice at once; try again", register.name);
+            return Err(ErrorDetail::new(ErrorKind::Unavailable, message).with_retry_after_ms(50));
+        }
+    }
+    let replaced = claim(state, register, known.as_ref())?;
+    if known.is_none() {
+        make_room(state)?;
+    }
+
+    let mut staged = Staged::new(state, entry);
+    if let Some(known) = &known {
+        end_life(&mut staged, state, known, register)?;
+    }
+    if let Some(replaced) = replaced {
+        for row in state.partitions.on_node(replaced) {
+            let mut row = staged.row(row.id)?;
+            if let Some(placement) = row.placement_on(replaced).copied()
+                && placement.state == ReplicaState::Live
+            {
+                staged.lose(&mut row, placement.id, "another data directory took over the node's name")?;
+                staged.put(row);
+            }
+        }
+    }
+    let effect = staged.into_effect();
+
+    // All guards held: from here on the state changes.
+    effect.commit(state, entry);
+    let id = match &known {
+        Some(known) => known.node.id,
+        None => NodeId::new(state.node_last.get() + 1),
+    };
+    state.node_last = state.node_last.max(id);
+    if let Some(replaced) = replaced {
+        if let Some(row) = state.nodes.get_mut(&replaced) {
+            row.node.status = NodeStatus::Lost;
+            row.node.version = entry.version();
+            row.node.since = entry.at;
+        }
+        entry.note(state, EventKind::NodeLost { node: replaced, by: id });
+    }
+    let name = register.name.clone();
+    entry.note(
+        state,
+        match &known {
+            Some(_) => EventKind::NodeReturned { node: id, name, incarnation },
+            None => EventKind::NodeRegistered { node: id, name, incarnation },
+        },
+    );
+    let node = Node {
+        id,
+        name: register.name.clone(),
+        address: register.address.clone(),
+        storage: register.storage,
+        incarnation,
+        status: NodeStatus::Live,
+        goal: known.as_ref().map_or(NodeGoal::Serve, |known| known.node.goal),
+        zone: register.zone.clone(),
+        weight: register.weight,
+        partitions_max: register.partitions_max,
+        version: entry.version(),
+        since: entry.at,
+    };
+    let row = NodeRow {
+        node,
+        activated: known.as_ref().and_then(|known| known.activated),
+        boot: register.boot,
+        protocol_min: register.protocol_min,
+        protocol_max: register.protocol_max,
+    };
+    state.nodes.insert(id, row);
+    state.nodes_version = entry.version();
+    Ok(Response::Registered { node: id, incarnation })
+}
+
+/// Ends every leadership of the node's former life, and finds which of its copies do not count any more.
+fn end_life(
+    staged: &mut Staged<'_>,
+    state: &ClusterState,
+    known: &NodeRow,
+    register: &Register,
+) -> Result<(), ErrorDetail> {
+    let node = known.node.id;
+    let held: BTreeSet<PlacementId> = register.held.iter().copied().collect();
+    let other_copy = is_other_copy(known, register.last_incarnation);
+    for row in state.partitions.on_node(node) {
+        let Some(placement) = row.placement_on(node).copied() else { continue };
+        let leads = row.leader == Some(placement.id);
+        let lost = placement.state == ReplicaState::Live && (other_copy || !held.contains(&placement.id));
+        if !leads && !lost {
+            continue;
+        }
+        let mut row = staged.row(row.id)?;
+        if leads {
+            staged.remember(Former {
+                partition: row.id,
+                epoch: row.epoch,
+                placement: placement.id,
+                node,
+                incarnation: known.node.incarnation,
+                lapsed: false,
+            });
+            row.leader = None;
+            row.epoch = next_epoch(row.epoch)?;
+        }
+        if lost {
+            let why = if other_copy {
+                "the data directory is an older or another copy of the node's own"
+            } else {
+                "the node came back without holding it whole"
+            };
+            staged.lose(&mut row, placement.id, why)?;
+        }
+        staged.put(row);
+    }
+    // That life gets no answer any more, so it needs not be told again of what had lapsed.
+    for (partition, epoch) in state.formers.of_holder(node, known.node.incarnation) {
+        if state.formers.get(partition, epoch).is_some_and(|former| former.lapsed) {
+            staged.forget_former(partition, epoch);
+        }
+    }
+    Ok(())
+}
+
+/// Whether the directory is not the one that the last activated life wrote to: rolled back, cloned before that life, or
+/// from a future that this cluster does not know. A life between the last activated and the present one was stored but
+/// not confirmed, and has done nothing.
+fn is_other_copy(known: &NodeRow, last: Option<Incarnation>) -> bool {
+    match (known.activated, last) {
+        (Some(activated), Some(last)) => last < activated || last > known.node.incarnation,
+        (Some(_), None) => true,
+        (None, Some(last)) => last > known.node.incarnation,
+        (None, None) => false,
+    }
+}
+
+/// Whether name and address are free for this node. Returns the failed node whose name it takes over, if any.
+fn claim(state: &ClusterState, register: &Register, known: Option<&NodeRow>) -> Result<Option<NodeId>, ErrorDetail> {
+    let own = known.map(|known| known.node.id);
+    let retry_ms = state.settings.timing.failure_timeout_ms;
+    let mut replaced = None;
+    for other in state.nodes.values().map(|row| &row.node).filter(|node| Some(node.id) != own) {
+        let live = other.status == NodeStatus::Live;
+        let same_name = other.name == register.name && other.status != NodeStatus::Lost;
+        if same_name && live {
+            let message = format!(
+                "the name {:?} belongs to a live node with another data directory (at {}); choose another --name, or stop \
+                 that node first",
+                other.name, other.address
+            );
+            return Err(ErrorDetail::new(ErrorKind::NameTaken, message).with_retry_after_ms(retry_ms));
+        }
+        if same_name && known.is_some() {
+            let message = format!(
+                "the name {:?} belongs to a failed node, and this data directory to another one; only an empty data \
+                 directory may take over a failed node's name",
+                other.name
+            );
+            return Err(ErrorDetail::new(ErrorKind::NameTaken, message));
+        }
+        if live && other.address == register.address {
+            let message = format!(
+                "the address {} belongs to the live node {:?}; choose another --listen address, or stop that node first",
+                other.address, other.name
+            );
+            return Err(ErrorDetail::new(ErrorKind::NameTaken, message).with_retry_after_ms(retry_ms));
+        }
+        if same_name {
+            replaced = Some(other.id);
+        }
+    }
+    Ok(replaced)
+}
+
+/// Keeps the number of nodes bounded: lost ones that hold nothing are forgotten first.
+fn make_room(state: &mut ClusterState) -> Result<(), ErrorDetail> {
+    if state.nodes.len() < NODES_MAX {
+        return Ok(());
+    }
+    let partitions = &state.partitions;
+    state.nodes.retain(|id, row| row.node.status != NodeStatus::Lost || partitions.count_on(*id) > 0);
+    if state.nodes.len() >= NODES_MAX {
+        let message = format!("{} nodes are registered, which is the limit", state.nodes.len());
+        return Err(ErrorDetail::new(ErrorKind::Refused, message));
+    }
+    Ok(())
+}
+
+fn check(state: &ClusterState, register: &Register) -> Result<(), ErrorDetail> {
+    check_name("node", &register.name)?;
+    if let Some(zone) = &register.zone {
+        check_name("zone", zone)?;
+    }
+    check_address(&register.address)?;
+    if register.storage.is_nil() || register.boot.is_nil() {
+        return Err(invalid(format!("{} registers without a storage id or boot id", register.name)));
+    }
+    if !(1..=WEIGHT_MAX).contains(&register.weight) {
+        return Err(invalid(format!("the weight {} must be in 1..={WEIGHT_MAX}; 100 is ordinary", register.weight)));
+    }
+    if register.partitions_max == Some(0) {
+        return Err(invalid("a limit of 0 partitions makes the node useless; give at least 1, or no limit"));
+    }
+    let level = state.feature_level;
+    if !(register.protocol_min..=register.protocol_max).contains(&level) {
+        return Err(ErrorDetail::new(
+            ErrorKind::ProtocolMismatch,
+            format!(
+                "the cluster speaks protocol {level}, {} speaks {} to {}; install a matching version",
+                register.name, register.protocol_min, register.protocol_max
+            ),
+        ));
+    }
+    Ok(())
+}
+
+/// Checks that an address is `host:port` with a port that can be reached.
+fn check_address(address: &str) -> Result<(), ErrorDetail> {
+    let wrong = || invalid(format!("the address {address:?} is not host:port, such as 10.0.0.7:7201"));
+    if address.len() > 300 || address.chars().any(|c| c.is_whitespace() || c.is_control()) {
+        return Err(wrong());
+    }
+    let (host, port) = address.rsplit_once(':').ok_or_else(wrong)?;
+    let bracketed = host.starts_with('[') && host.ends_with(']');
+    if host.is_empty() || (host.contains(':') && !bracketed) || !port.parse::<u16>().is_ok_and(|port| port != 0) {
+        return Err(wrong());
+    }
+    Ok(())
+}

@@ -1,0 +1,309 @@
+//! What may change: facts under guards, decided once by the coordinator that leads, carried by the log and applied by
+//! every one alike. "Log effects, not intents": applying never decides.
+
+use crate::migration::{MigrationId, Stage};
+use archon_types::{
+    BootId, ClusterId, Epoch, ErrorDetail, Incarnation, Millis, NodeGoal, NodeId, PartitionId, Placement, PlacementId,
+    RequestId, Settings, StorageId, TableId, Version,
+};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// Who caused a change.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Actor {
+    /// A coordinator's own control turn, by its id.
+    Coordinator(u64),
+    /// A node's registration or report.
+    Node(NodeId),
+    /// A person or script, as they named themselves.
+    Admin(String),
+}
+
+/// One log entry: commands that one proposer decided at one moment.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct CommandBatch {
+    /// Repeating a request with the same id gives the first answer and changes nothing.
+    pub request: Option<RequestId>,
+    /// The proposer's wall clock.
+    pub at: Millis,
+    /// Who caused it.
+    pub who: Actor,
+    /// The coordinator that decided.
+    pub proposer: u64,
+    /// The term in which it decided. An entry of another term is void: see [`crate::skip`].
+    pub term: u64,
+    /// The commands, applied in order, each under its own guard.
+    pub commands: Vec<Command>,
+}
+
+impl fmt::Display for CommandBatch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "batch of coordinator {} in term {}:", self.proposer, self.term)?;
+        for command in &self.commands {
+            write!(f, " {}", command.name())?;
+        }
+        Ok(())
+    }
+}
+
+/// One guarded change.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Command {
+    /// Makes the cluster, once, with its `default` table.
+    Bootstrap {
+        /// The id it will have.
+        cluster: ClusterId,
+        /// Its settings, checked.
+        settings: Settings,
+    },
+    /// A node begins a new life (PROTOCOL rules 8 and 19).
+    Register(Box<Register>),
+    /// The node stored its incarnation durably and may act in it.
+    Activate {
+        /// Which node.
+        node: NodeId,
+        /// Its present life.
+        incarnation: Incarnation,
+    },
+    /// This life of the node is over, its leases too; all its leaderships end and successors are named at once.
+    NodeFailed {
+        /// Which node.
+        node: NodeId,
+        /// The life that ended.
+        incarnation: Incarnation,
+        /// Who leads next, where another Live replica can. One whose guard fails is left out, the rest holds.
+        successors: Vec<Successor>,
+    },
+    /// What the operator wants of a node.
+    SetNode {
+        /// Which node.
+        node: NodeId,
+        /// What is wanted.
+        goal: NodeGoal,
+    },
+    /// Makes a table.
+    CreateTable {
+        /// Its name, unique.
+        name: String,
+        /// Its number of partitions, `1..=16384`.
+        partitions: u16,
+        /// Copies wanted of each, `1..=7`.
+        replication: u8,
+    },
+    /// Changes rows. All of them, or none when one guard fails.
+    Change(Vec<PartitionChange>),
+    /// Carries out a plan, unless the table moved on or another plan runs.
+    StartPlan {
+        /// The version for which it was made.
+        table_version: Version,
+        /// Its moves.
+        moves: Vec<PlannedMove>,
+    },
+    /// A migration's next stage, together with the change to the row that makes it so.
+    SetMigration {
+        /// Which migration.
+        migration: MigrationId,
+        /// Its new stage.
+        stage: Stage,
+        /// The change to its partition's row, if there is one.
+        change: Option<PartitionChange>,
+    },
+    /// The operator wants what runs undone, as far as leadership has not moved.
+    CancelPlan,
+    /// Replaces the cluster-wide settings. Those of the `default` table stay as they were created.
+    Configure(Settings),
+    /// All coordinators understand this level now.
+    RaiseFeatureLevel(u32),
+    /// The operator accepts that a partition's data is lost: it is assigned anew, empty (PROTOCOL rule 23).
+    AcceptLoss {
+        /// Which partition.
+        partition: PartitionId,
+        /// The row's version when the operator decided.
+        if_version: Version,
+    },
+}
+
+impl Command {
+    /// Its name, for logs.
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Bootstrap { .. } => "Bootstrap",
+            Self::Register(_) => "Register",
+            Self::Activate { .. } => "Activate",
+            Self::NodeFailed { .. } => "NodeFailed",
+            Self::SetNode { .. } => "SetNode",
+            Self::CreateTable { .. } => "CreateTable",
+            Self::Change(_) => "Change",
+            Self::StartPlan { .. } => "StartPlan",
+            Self::SetMigration { .. } => "SetMigration",
+            Self::CancelPlan => "CancelPlan",
+            Self::Configure(_) => "Configure",
+            Self::RaiseFeatureLevel(_) => "RaiseFeatureLevel",
+            Self::AcceptLoss { .. } => "AcceptLoss",
+        }
+    }
+}
+
+/// What a node says of itself when it registers.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Register {
+    /// The operator's name for it.
+    pub name: String,
+    /// Where it is reached, `host:port`.
+    pub address: String,
+    /// Its data directory's id.
+    pub storage: StorageId,
+    /// Its process: the same one gets the same answer.
+    pub boot: BootId,
+    /// Its failure zone, if the operator said so.
+    pub zone: Option<String>,
+    /// Its share of partitions relative to other nodes, at least 1.
+    pub weight: u32,
+    /// Most placements it takes, if limited.
+    pub partitions_max: Option<u32>,
+    /// Oldest protocol it speaks.
+    pub protocol_min: u32,
+    /// Newest protocol it speaks.
+    pub protocol_max: u32,
+    /// The placements it holds whole.
+    pub held: Vec<PlacementId>,
+    /// The last incarnation that it stored durably, if any.
+    pub last_incarnation: Option<Incarnation>,
+}
+
+/// Who leads a partition after a node failed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Successor {
+    /// Which partition.
+    pub partition: PartitionId,
+    /// The row's version on which the choice rests.
+    pub if_version: Version,
+    /// The Live copy that leads next.
+    pub placement: PlacementId,
+    /// The life of its node.
+    pub incarnation: Incarnation,
+}
+
+/// One move of a plan, as the log carries it.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct PlannedMove {
+    /// Which partition.
+    pub partition: PartitionId,
+    /// The copy that is to go.
+    pub placement: PlacementId,
+    /// Where it stands.
+    pub from: NodeId,
+    /// Where a copy is to come.
+    pub to: NodeId,
+    /// Why, for people.
+    pub reason: String,
+    /// Bytes to copy, as estimated.
+    pub bytes: u64,
+}
+
+/// Edits of one row, in order, under one guard: the version the row must have. All of them hold or none; the row gets
+/// the log index as its version once.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct PartitionChange {
+    /// Which partition.
+    pub partition: PartitionId,
+    /// The version the row must have.
+    pub if_version: Version,
+    /// What changes.
+    pub edits: Vec<Edit>,
+}
+
+impl PartitionChange {
+    /// One edit of one row.
+    pub fn one(partition: PartitionId, if_version: Version, edit: Edit) -> Self {
+        Self { partition, if_version, edits: vec![edit] }
+    }
+}
+
+/// How a leadership came to its end.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Ending {
+    /// Its holder said that it stopped, for good (PROTOCOL rule 12).
+    Released,
+    /// It was withdrawn and the lease that covered it is over (rules 15, 16); the holder may not know yet.
+    Lapsed,
+}
+
+/// One edit of a row.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Edit {
+    /// First assignment: all copies are Live, for there is nothing to copy yet; the first one leads.
+    Assign(Vec<Placement>),
+    /// Ends the leadership, naming nobody.
+    Vacate(Ending),
+    /// Grants the leadership to a Live copy, in that life of its node. Whoever led before has released or lapsed.
+    Lead {
+        /// Who leads.
+        placement: PlacementId,
+        /// The life of its node.
+        incarnation: Incarnation,
+        /// How the present leadership ended, if there is one.
+        ending: Ending,
+    },
+    /// Adds a copy, in state Load.
+    Add(Placement),
+    /// Load → Live, in that life of its node (PROTOCOL rule 5).
+    Promote(PlacementId, Incarnation),
+    /// Live → Load, in that life of its node; never below `min_in_sync`, never the leader.
+    Demote(PlacementId, Incarnation),
+    /// Live → lost, because the copy is damaged: also below `min_in_sync`, also the leader, which has stopped.
+    Lose(PlacementId, String),
+    /// Load or Live → Unload: to be deleted. Never the leader; a Live one only while `min_in_sync` Live copies on live
+    /// nodes remain without it (rule 7).
+    Unload(PlacementId),
+    /// Removes a copy that is deleted, or that stood on a lost node and does not count.
+    Forget(PlacementId),
+    /// The leader serves in this epoch.
+    Online(Epoch),
+    /// The former holder of this epoch said that it stopped.
+    Settle(Epoch),
+    /// The answer "no" to what the leader asked for: nothing changes but the version (rule 3).
+    Refuse,
+}
+
+/// What a command came to.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Response {
+    /// It holds.
+    Done {
+        /// The log index, which is the version of every row it changed.
+        version: Version,
+    },
+    /// The node is registered.
+    Registered {
+        /// Its number.
+        node: NodeId,
+        /// Its present life.
+        incarnation: Incarnation,
+    },
+    /// The table exists.
+    TableCreated {
+        /// Its number.
+        table: TableId,
+    },
+    /// The plan is being carried out.
+    PlanStarted {
+        /// Number of its first migration; the others follow it.
+        first: MigrationId,
+        /// How many there are.
+        count: u32,
+    },
+    /// Nothing changed.
+    Refused(ErrorDetail),
+}
+
+impl Response {
+    /// The refusal, if it is one.
+    pub fn refusal(&self) -> Option<&ErrorDetail> {
+        match self {
+            Self::Refused(error) => Some(error),
+            Self::Done { .. } | Self::Registered { .. } | Self::TableCreated { .. } | Self::PlanStarted { .. } => None,
+        }
+    }
+}

@@ -1,0 +1,53 @@
+//! What happened, who caused it and when: a bounded ring in the state, as data.
+
+use crate::command::Actor;
+use crate::migration::MigrationId;
+use archon_types::{Incarnation, Millis, NodeGoal, NodeId, PartitionId, PlacementId, TableId};
+use serde::{Deserialize, Serialize};
+
+/// One thing that happened.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Event {
+    /// When, on the proposer's wall clock.
+    pub at: Millis,
+    /// The log index that made it so.
+    pub index: u64,
+    /// Who caused it.
+    pub who: Actor,
+    /// What it was, with its subject.
+    pub what: EventKind,
+}
+
+/// What can happen.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[allow(missing_docs)] // The fields are named after the types they hold, which are documented.
+pub enum EventKind {
+    /// The cluster came into being.
+    Bootstrapped,
+    /// A node that was never seen before registered.
+    NodeRegistered { node: NodeId, name: String, incarnation: Incarnation },
+    /// A known node registered again.
+    NodeReturned { node: NodeId, name: String, incarnation: Incarnation },
+    /// A node was silent too long, or stopped.
+    NodeFailed { node: NodeId, incarnation: Incarnation, leaderships: u32, handed_on: u32 },
+    /// A node's data is gone: another data directory took over its name.
+    NodeLost { node: NodeId, by: NodeId },
+    /// A copy that counted does not count any more.
+    PlacementLost { partition: PartitionId, placement: PlacementId, node: NodeId, why: String },
+    /// The operator wants something else of a node.
+    GoalChanged { node: NodeId, goal: NodeGoal },
+    /// A table was made.
+    TableCreated { table: TableId, name: String },
+    /// A plan is being carried out.
+    PlanStarted { moves: u32 },
+    /// The operator wants the running plan undone.
+    PlanCancelled { moves_left: u32 },
+    /// A move is over.
+    MigrationOver { migration: MigrationId, partition: PartitionId, outcome: String },
+    /// An operator accepted that a partition's data is lost.
+    LossAccepted { partition: PartitionId },
+    /// Cluster-wide settings changed.
+    Configured,
+    /// All coordinators understand more.
+    FeatureLevelRaised { level: u32 },
+}

@@ -1,0 +1,107 @@
+//! Who leads next: after a node failed, and wherever a partition has nobody.
+
+use crate::command::{Command, Edit, Ending, PartitionChange, Successor};
+use crate::liveness::Liveness;
+use crate::state::ClusterState;
+use archon_types::{Incarnation, Millis, NodeId, NodeStatus, Partition, Placement, PlacementId};
+use std::collections::BTreeMap;
+
+/// One command that fails a node and names every successor. `excluded` are the nodes that must not lead.
+pub(crate) fn node_failed(
+    state: &ClusterState,
+    node: NodeId,
+    incarnation: Incarnation,
+    excluded: impl Fn(NodeId) -> bool,
+) -> Command {
+    let mut extra = BTreeMap::new();
+    let successors = state
+        .partitions
+        .on_node(node)
+        .filter(|row| row.leader_placement().is_some_and(|leader| leader.node == node))
+        .filter_map(|row| {
+            let (placement, incarnation) = candidate(state, row, &mut extra, &excluded)?;
+            Some(Successor { partition: row.id, if_version: row.version, placement, incarnation })
+        })
+        .collect();
+    Command::NodeFailed { node, incarnation, successors }
+}
+
+/// The nodes that were silent for too long, each with its successors. They get no answer from here on.
+pub(crate) fn failures(state: &ClusterState, liveness: &mut Liveness, now: Millis) -> Vec<Command> {
+    let silent: Vec<(NodeId, Incarnation)> = state
+        .nodes
+        .values()
+        .map(|row| &row.node)
+        .filter(|node| node.status == NodeStatus::Live)
+        .filter(|node| liveness.fails_at(state, node.id).is_some_and(|at| now >= at))
+        .map(|node| (node.id, node.incarnation))
+        .collect();
+    // All of them stop being answered before any successor is chosen: none of them may be one.
+    let due: Vec<(NodeId, Incarnation)> =
+        silent.into_iter().filter(|(node, _)| liveness.stop_answering(*node, now)).collect();
+    due.into_iter()
+        .map(|(node, incarnation)| node_failed(state, node, incarnation, |other| liveness.is_failing(other)))
+        .collect()
+}
+
+/// What an election came to.
+pub(crate) enum Election {
+    /// Commit this.
+    Elect(Command),
+    /// The former holder's lease may run until then.
+    Wait(Millis),
+    /// Nobody can lead, or nothing is to be elected.
+    Nothing,
+}
+
+/// Elects a leader where there is none, or where the present leadership was withdrawn and its lease is over.
+pub(crate) fn elect(
+    state: &ClusterState,
+    liveness: &Liveness,
+    now: Millis,
+    row: &Partition,
+    extra: &mut BTreeMap<NodeId, u32>,
+) -> Election {
+    let mut over_at = Millis::ZERO;
+    if row.leader.is_some() {
+        match liveness.withdrawn_over_at(state, row.id) {
+            Some(at) => over_at = at,
+            None => return Election::Nothing,
+        }
+    }
+    for former in state.formers.of_partition(row.id) {
+        over_at = over_at.max(liveness.former_over_at(state, former));
+    }
+    if row.live().next().is_none() {
+        return Election::Nothing;
+    }
+    if now < over_at {
+        return Election::Wait(over_at);
+    }
+    let Some((placement, incarnation)) = candidate(state, row, extra, |node| liveness.is_failing(node)) else {
+        return Election::Nothing;
+    };
+    let edit = Edit::Lead { placement, incarnation, ending: Ending::Lapsed };
+    Election::Elect(Command::Change(vec![PartitionChange::one(row.id, row.version, edit)]))
+}
+
+/// The Live copy that should lead: the one a migration is moving to (or back to, if cancelled), else the one whose node leads least; `extra` counts
+/// those that this turn has already named.
+fn candidate(
+    state: &ClusterState,
+    row: &Partition,
+    extra: &mut BTreeMap<NodeId, u32>,
+    excluded: impl Fn(NodeId) -> bool,
+) -> Option<(PlacementId, Incarnation)> {
+    let able = |live: &&Placement| state.is_active(live.node) && !excluded(live.node);
+    let preferred = state
+        .migrations
+        .running(row.id)
+        .and_then(|migration| if migration.cancel { Some(migration.source) } else { migration.stage.target() });
+    let chosen = row.live().filter(able).min_by_key(|live| {
+        let leads = state.partitions.leaders_on(live.node) + extra.get(&live.node).copied().unwrap_or(0);
+        (Some(live.id) != preferred, leads, live.id)
+    })?;
+    *extra.entry(chosen.node).or_default() += 1;
+    Some((chosen.id, state.incarnation(chosen.node)?))
+}

@@ -1,0 +1,99 @@
+//! Leaderships that were ended without the holder's word: that life of the node may still believe that it leads.
+
+use archon_types::{Epoch, Incarnation, NodeId, PartitionId, PlacementId};
+use serde::{Deserialize, Serialize, Serializer};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The former holder of a leadership.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+pub struct Former {
+    /// The partition it led.
+    pub partition: PartitionId,
+    /// In which epoch.
+    pub epoch: Epoch,
+    /// Its copy.
+    pub placement: PlacementId,
+    /// Its node.
+    pub node: NodeId,
+    /// The life of the node to which the leadership belonged.
+    pub incarnation: Incarnation,
+    /// Its lease was known to be over when a successor was named. It no longer blocks an election, but as long as that
+    /// life goes on, every answer to it must list this leadership as withdrawn (PROTOCOL rule 15), or its next lease
+    /// would cover it again.
+    pub lapsed: bool,
+}
+
+/// All former holders that still matter. Serialised as a plain list.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Deserialize)]
+#[serde(from = "Vec<Former>")]
+pub struct Formers {
+    rows: BTreeMap<(PartitionId, Epoch), Former>,
+    by_holder: BTreeSet<(NodeId, Incarnation, PartitionId, Epoch)>,
+}
+
+impl Formers {
+    /// Every former holder, by partition and epoch.
+    pub fn iter(&self) -> impl Iterator<Item = &Former> {
+        self.rows.values()
+    }
+
+    /// The former holders of a partition's leadership, oldest epoch first.
+    pub fn of_partition(&self, partition: PartitionId) -> impl Iterator<Item = &Former> {
+        self.rows.range((partition, Epoch::ZERO)..=(partition, Epoch::new(u64::MAX))).map(|(_, former)| former)
+    }
+
+    /// The leaderships that this life of a node may still believe in.
+    pub fn of_holder(
+        &self,
+        node: NodeId,
+        incarnation: Incarnation,
+    ) -> impl Iterator<Item = (PartitionId, Epoch)> + use<'_> {
+        let first = (node, incarnation, PartitionId::new(archon_types::TableId::ZERO, 0), Epoch::ZERO);
+        self.by_holder
+            .range(first..)
+            .take_while(move |(of, life, _, _)| *of == node && *life == incarnation)
+            .map(|(_, _, partition, epoch)| (*partition, *epoch))
+    }
+
+    /// The former holder in this epoch.
+    pub fn get(&self, partition: PartitionId, epoch: Epoch) -> Option<&Former> {
+        self.rows.get(&(partition, epoch))
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.rows.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+
+    pub(crate) fn insert(&mut self, former: Former) {
+        self.by_holder.insert((former.node, former.incarnation, former.partition, former.epoch));
+        self.rows.insert((former.partition, former.epoch), former);
+    }
+
+    pub(crate) fn remove(&mut self, partition: PartitionId, epoch: Epoch) -> Option<Former> {
+        let former = self.rows.remove(&(partition, epoch))?;
+        self.by_holder.remove(&(former.node, former.incarnation, partition, epoch));
+        Some(former)
+    }
+}
+
+impl From<Vec<Former>> for Formers {
+    fn from(rows: Vec<Former>) -> Self {
+        let mut formers = Self::default();
+        for former in rows {
+            formers.insert(former);
+        }
+        formers
+    }
+}
+
+impl Serialize for Formers {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.rows.values())
+    }
+}

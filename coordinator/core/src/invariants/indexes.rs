@@ -1,0 +1,26 @@
+//! The indexes say what the rows say.
+
+use super::{Violation, violated};
+use crate::formers::Formers;
+use crate::migration::Migrations;
+use crate::partitions::Partitions;
+use crate::state::ClusterState;
+
+const NAME: &str = "indexes";
+
+pub(super) fn check(state: &ClusterState) -> Result<(), Violation> {
+    if Partitions::from(state.partitions.iter().cloned().collect::<Vec<_>>()) != state.partitions {
+        return violated(NAME, "of partitions");
+    }
+    if Formers::from(state.formers.iter().copied().collect::<Vec<_>>()) != state.formers {
+        return violated(NAME, "of former holders");
+    }
+    if Migrations::from(state.migrations.iter().cloned().collect::<Vec<_>>()) != state.migrations {
+        return violated(NAME, "of migrations");
+    }
+    let newest = state.nodes.values().map(|row| row.node.version).max().unwrap_or_default();
+    if newest > state.nodes_version {
+        return violated(NAME, "of the nodes' newest version");
+    }
+    Ok(())
+}

@@ -1,0 +1,27 @@
+//! Only a Live replica on a live node leads, and the status of a row says whether there is a leader.
+
+use super::{Violation, violated};
+use crate::state::ClusterState;
+use archon_types::{PartitionStatus, ReplicaState};
+
+const NAME: &str = "leader_is_live";
+
+pub(super) fn check(state: &ClusterState) -> Result<(), Violation> {
+    for row in state.partitions.iter() {
+        match (row.leader, row.leader_placement()) {
+            (Some(leader), None) => return violated(NAME, format!("{leader} leads {} without being there", row.id)),
+            (Some(_), Some(leader)) if leader.state != ReplicaState::Live => {
+                return violated(NAME, format!("{leader:?} leads {}", row.id));
+            }
+            (Some(_), Some(leader)) if !state.is_live(leader.node) => {
+                return violated(NAME, format!("{leader:?} on a node that is not live leads {}", row.id));
+            }
+            _ => {}
+        }
+        let served = matches!(row.status, PartitionStatus::Assigned | PartitionStatus::Online);
+        if served != row.leader.is_some() {
+            return violated(NAME, format!("{} is {} with leader {:?}", row.id, row.status, row.leader));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,46 @@
+//! Once assigned, a partition keeps a copy that counts, unless its data was declared lost: by an event, never silently.
+//! A copy that does not count comes to count only by a leader's request, or by a first assignment.
+
+use super::{Violation, violated};
+use crate::events::EventKind;
+use crate::state::ClusterState;
+use archon_types::{PartitionStatus, ReplicaState};
+
+const NAME: &str = "live_set";
+
+pub(super) fn check(state: &ClusterState) -> Result<(), Violation> {
+    for row in state.partitions.iter() {
+        if row.status == PartitionStatus::Unassigned && row.live().next().is_some() {
+            return violated(NAME, format!("{} is Unassigned with a Live copy", row.id));
+        }
+    }
+    Ok(())
+}
+
+pub(super) fn check_step(before: &ClusterState, after: &ClusterState) -> Result<(), Violation> {
+    for row in after.partitions.iter().filter(|row| row.status != PartitionStatus::Unassigned) {
+        let Some(earlier) = before.partitions.get(row.id) else { continue };
+        if row.version == earlier.version {
+            continue;
+        }
+        let declared = after
+            .events
+            .iter()
+            .filter(|event| event.index > before.applied)
+            .any(|event| matches!(event.what, EventKind::PlacementLost { partition, .. } if partition == row.id));
+        if earlier.live().next().is_some() && row.live().next().is_none() && !declared {
+            return violated(NAME, format!("{} lost its last Live copy silently", row.id));
+        }
+        // Over a single step: whoever newly counts was a loader under a leader, or is new in a first assignment.
+        if after.applied == before.applied + 1 && earlier.status != PartitionStatus::Unassigned {
+            for placement in row.live() {
+                match earlier.placement(placement.id).map(|placement| placement.state) {
+                    Some(ReplicaState::Live) => {}
+                    Some(ReplicaState::Load) if earlier.leader.is_some() => {}
+                    other => return violated(NAME, format!("{placement:?} of {} counts, was {other:?}", row.id)),
+                }
+            }
+        }
+    }
+    Ok(())
+}

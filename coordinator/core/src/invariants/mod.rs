@@ -1,0 +1,57 @@
+//! What must hold of every state and every step, one property per file; shared by unit tests, property tests and the
+//! simulator.
+
+mod indexes;
+mod leader_is_live;
+mod live_set;
+mod monotone;
+mod one_copy_per_node;
+mod one_life;
+mod one_plan;
+mod placement_ids;
+
+use crate::state::ClusterState;
+use std::fmt;
+
+/// A property that does not hold, and where.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub struct Violation {
+    /// The property, by the name of its file.
+    pub invariant: &'static str,
+    /// Where it does not hold.
+    pub detail: String,
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} is violated: {}", self.invariant, self.detail)
+    }
+}
+
+/// Checks everything that must hold of any state.
+///
+/// # Errors
+/// The first violation found.
+pub fn check(state: &ClusterState) -> Result<(), Violation> {
+    leader_is_live::check(state)?;
+    one_copy_per_node::check(state)?;
+    placement_ids::check(state)?;
+    live_set::check(state)?;
+    one_plan::check(state)?;
+    one_life::check(state)?;
+    indexes::check(state)
+}
+
+/// Checks everything that must hold between a state and any later one.
+///
+/// # Errors
+/// The first violation found.
+pub fn check_step(before: &ClusterState, after: &ClusterState) -> Result<(), Violation> {
+    monotone::check(before, after)?;
+    placement_ids::check_step(before, after)?;
+    live_set::check_step(before, after)
+}
+
+fn violated(invariant: &'static str, detail: impl Into<String>) -> Result<(), Violation> {
+    Err(Violation { invariant, detail: detail.into() })
+}

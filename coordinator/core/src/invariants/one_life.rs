@@ -1,0 +1,33 @@
+//! Names and addresses of live nodes are unique; a former holder led in an epoch that is over.
+
+use super::{Violation, violated};
+use crate::state::ClusterState;
+use archon_types::NodeStatus;
+use std::collections::BTreeSet;
+
+const NAME: &str = "one_life";
+
+pub(super) fn check(state: &ClusterState) -> Result<(), Violation> {
+    let (mut names, mut addresses, mut storages) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
+    for row in state.nodes.values() {
+        if row.node.status != NodeStatus::Lost && !names.insert(&row.node.name) {
+            return violated(NAME, format!("two nodes are called {}", row.node.name));
+        }
+        if row.node.status == NodeStatus::Live && !addresses.insert(&row.node.address) {
+            return violated(NAME, format!("two live nodes are at {}", row.node.address));
+        }
+        if !storages.insert(row.node.storage) {
+            return violated(NAME, format!("two nodes have storage {}", row.node.storage));
+        }
+        if row.activated.is_some_and(|activated| activated > row.node.incarnation) {
+            return violated(NAME, format!("{} is active in a life to come", row.node.name));
+        }
+    }
+    for former in state.formers.iter() {
+        let over = state.partitions.get(former.partition).is_some_and(|row| row.epoch > former.epoch);
+        if !over {
+            return violated(NAME, format!("{former:?} led in an epoch that is not over"));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,54 @@
+//! What the coordinator decides, and nothing else: no clock, no randomness, no I/O, no hash order.
+//!
+//! The flow is one way. A shell tells [`Liveness`] of heartbeats and hands reports to [`on_report`]; [`turn()`] looks at
+//! the [`ClusterState`] and names what should change as [`Command`]s; the shell commits them as a [`CommandBatch`]
+//! through Raft; [`apply()`] changes the state under guards, without deciding anything; [`duties()`] and [`delta()`]
+//! derive from the new state what each node is pushed. [`plan()`] answers the operator.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `state`, `partitions`, `formers`, `migration` | what is |
+//! | `command`, `apply/` | what may change, and how |
+//! | `liveness`, `failover` | silence → failed; who leads next; when a lease is over |
+//! | `assign`, `plan`, `score` | first assignment; few moves to an even spread |
+//! | `migrate` | the next step of a move, and its phase |
+//! | `turn`, `report` | one control turn; facts that nodes tell |
+//! | `duties`, `explain`, `events` | what a node should do; why something is not served; what happened |
+//! | `invariants/` | one property per file, shared by every test |
+
+pub mod apply;
+pub mod assign;
+pub mod command;
+pub mod duties;
+pub mod events;
+pub mod explain;
+pub mod failover;
+pub mod formers;
+pub mod invariants;
+pub mod liveness;
+pub mod migrate;
+pub mod migration;
+pub mod partitions;
+pub mod plan;
+pub mod report;
+mod score;
+pub mod state;
+pub mod turn;
+
+pub use apply::{apply, skip};
+pub use command::{
+    Actor, Command, CommandBatch, Edit, Ending, PartitionChange, PlannedMove, Register, Response, Successor,
+};
+pub use duties::{delta, duties, table_ready};
+pub use events::{Event, EventKind};
+pub use explain::{Counts, Why, counts, explain};
+pub use formers::{Former, Formers};
+pub use invariants::{Violation, check, check_step};
+pub use liveness::{HeartbeatAnswer, Liveness};
+pub use migrate::{Phase, phase, waiting_for};
+pub use migration::{Migration, MigrationId, Migrations, Stage};
+pub use partitions::Partitions;
+pub use plan::{Goal, Move, MoveReason, Plan, Unmet, UnmetReason, plan};
+pub use report::{on_report, on_stopping};
+pub use state::{ClusterState, DEFAULT_TABLE, NodeRow};
+pub use turn::{Turn, turn};

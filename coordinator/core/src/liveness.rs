@@ -1,0 +1,270 @@
+//! What the leading coordinator remembers of the nodes' lives, in memory only: when it last heard each, when it last
+//! extended its lease, and which leaderships it has withdrawn. A new leader starts afresh (PROTOCOL rules 13 to 16).
+//!
+//! All instants are on this coordinator's own monotone clock.
+
+use crate::formers::Former;
+use crate::state::ClusterState;
+use archon_types::{Epoch, ErrorDetail, ErrorKind, Incarnation, Millis, NodeId, NodeStatus, PartitionId, Version};
+use std::collections::BTreeMap;
+
+/// How long an edit that had no effect yet is not proposed again for the same row version, in milliseconds.
+const REPEAT_MS: u64 = 1_000;
+
+/// What a heartbeat is answered with.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct HeartbeatAnswer {
+    /// How long the node may serve, counted from when it sent the heartbeat.
+    pub lease_ms: u64,
+    /// Leaderships of this life that the lease does not cover. The node stops serving them for good and reports
+    /// `Released`.
+    pub withdrawn: Vec<(PartitionId, Epoch)>,
+}
+
+/// One node's present life.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Life {
+    incarnation: Incarnation,
+    /// When it was heard last, or first known of.
+    heard: Millis,
+    /// When its lease was extended last.
+    answered: Option<Millis>,
+    /// When its failure was proposed: since then it gets no answer (rule 15).
+    failing: Option<Millis>,
+}
+
+/// A leadership that the lease does not cover any more, while its holder's life goes on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Withdrawn {
+    epoch: Epoch,
+    node: NodeId,
+    incarnation: Incarnation,
+    /// The last answer that did not withdraw it.
+    answered: Option<Millis>,
+}
+
+/// The leader's memory of lives and leases.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Liveness {
+    became_leader_at: Millis,
+    lives: BTreeMap<NodeId, Life>,
+    /// The last answers to lives that were replaced, kept for a failure time-out.
+    earlier: BTreeMap<(NodeId, Incarnation), Millis>,
+    withdrawn: BTreeMap<PartitionId, Withdrawn>,
+    /// Since when each leader has been asked to hand over.
+    pub(crate) hand_offs: BTreeMap<PartitionId, (Epoch, Millis)>,
+    /// For which version of each row an edit was proposed, and when.
+    proposed: BTreeMap<PartitionId, (Version, Millis)>,
+    /// The highest placement number handed out, which may not be in the state yet.
+    pub(crate) placement_last: u64,
+    /// The applied index and the next instant for which the last full pass was made.
+    pub(crate) passed: Option<(u64, Millis)>,
+}
+
+impl Liveness {
+    /// The memory of a coordinator that begins to lead at `now`.
+    pub fn new(now: Millis) -> Self {
+        Self {
+            became_leader_at: now,
+            lives: BTreeMap::new(),
+            earlier: BTreeMap::new(),
+            withdrawn: BTreeMap::new(),
+            hand_offs: BTreeMap::new(),
+            proposed: BTreeMap::new(),
+            placement_last: 0,
+            passed: None,
+        }
+    }
+
+    /// When this coordinator began to lead.
+    pub const fn became_leader_at(&self) -> Millis {
+        self.became_leader_at
+    }
+
+    /// Takes note of lives that began or ended in the state.
+    pub fn sync(&mut self, state: &ClusterState, now: Millis) {
+        for row in state.nodes.values().map(|row| &row.node) {
+            let known = self.lives.get(&row.id);
+            let same = known.is_some_and(|life| life.incarnation == row.incarnation);
+            if let Some(life) = known
+                && !same
+                && let Some(answered) = life.answered
+            {
+                self.earlier.insert((row.id, life.incarnation), answered);
+            }
+            if row.status != NodeStatus::Live {
+                if let Some(life) = self.lives.remove(&row.id)
+                    && let Some(answered) = life.answered
+                {
+                    self.earlier.insert((row.id, life.incarnation), answered);
+                }
+            } else if !same {
+                let incarnation = row.incarnation;
+                self.lives.insert(row.id, Life { incarnation, heard: now, answered: None, failing: None });
+            }
+        }
+        let timeout_ms = state.settings.timing.failure_timeout_ms;
+        self.earlier.retain(|_, answered| now.since(*answered) <= timeout_ms);
+        // What the state has ended is listed from there (`formers`) or belongs to a life that gets no answer.
+        self.withdrawn.retain(|partition, withdrawn| {
+            state.partitions.get(*partition).is_some_and(|row| {
+                row.epoch == withdrawn.epoch
+                    && row.leader_placement().is_some_and(|leader| leader.node == withdrawn.node)
+                    && state.incarnation(withdrawn.node) == Some(withdrawn.incarnation)
+            })
+        });
+        self.proposed.retain(|partition, (version, when)| {
+            now.since(*when) < REPEAT_MS && state.partitions.get(*partition).is_some_and(|row| row.version == *version)
+        });
+    }
+
+    /// A heartbeat arrived.
+    ///
+    /// # Errors
+    /// `StaleIncarnation` when this life is over, being failed included: the node should register again. `Unavailable`
+    /// (retryable) when its registration is not applied here yet.
+    pub fn heard(
+        &mut self,
+        state: &ClusterState,
+        node: NodeId,
+        incarnation: Incarnation,
+        now: Millis,
+    ) -> Result<(), ErrorDetail> {
+        state.check_sender(node, incarnation)?;
+        let life = self.life(node, incarnation, now);
+        if life.failing.is_some() {
+            let message = format!("{} is being failed; register again", state.node_name(node));
+            return Err(ErrorDetail::new(ErrorKind::StaleIncarnation, message));
+        }
+        life.heard = life.heard.max(now);
+        Ok(())
+    }
+
+    /// The answer to a heartbeat, to be asked for after a quorum round that began after its arrival confirmed that this
+    /// coordinator leads, and sent at once. `None`: no lease, for that life is over or being failed.
+    pub fn answer(
+        &mut self,
+        state: &ClusterState,
+        node: NodeId,
+        incarnation: Incarnation,
+        now: Millis,
+    ) -> Option<HeartbeatAnswer> {
+        state.check_sender(node, incarnation).ok()?;
+        let life = self.life(node, incarnation, now);
+        if life.failing.is_some() {
+            return None;
+        }
+        life.answered = Some(life.answered.map_or(now, |earlier| earlier.max(now)));
+        let mut withdrawn: Vec<(PartitionId, Epoch)> = self
+            .withdrawn
+            .iter()
+            .filter(|(_, withdrawn)| (withdrawn.node, withdrawn.incarnation) == (node, incarnation))
+            .map(|(partition, withdrawn)| (*partition, withdrawn.epoch))
+            .collect();
+        withdrawn.extend(state.formers.of_holder(node, incarnation));
+        withdrawn.sort_unstable();
+        withdrawn.dedup();
+        Some(HeartbeatAnswer { lease_ms: state.settings.timing.lease_ms, withdrawn })
+    }
+
+    /// From now on no lease covers the present leadership of `partition`. Returns whether there is one to withdraw.
+    pub fn withdraw(&mut self, state: &ClusterState, partition: PartitionId) -> bool {
+        let Some(row) = state.partitions.get(partition) else { return false };
+        let Some(leader) = row.leader_placement() else { return false };
+        let Some(incarnation) = state.incarnation(leader.node) else { return false };
+        let same = |held: &Withdrawn| held.epoch == row.epoch && held.incarnation == incarnation;
+        if !self.withdrawn.get(&partition).is_some_and(same) {
+            let answered = self.last_answer(leader.node, incarnation);
+            let withdrawn = Withdrawn { epoch: row.epoch, node: leader.node, incarnation, answered };
+            self.withdrawn.insert(partition, withdrawn);
+            self.passed = None;
+        }
+        true
+    }
+
+    /// The partitions whose present leadership is withdrawn.
+    pub fn withdrawn(&self) -> impl Iterator<Item = (PartitionId, Epoch)> + use<'_> {
+        self.withdrawn.iter().map(|(partition, withdrawn)| (*partition, withdrawn.epoch))
+    }
+
+    /// Whether the node is being failed.
+    pub fn is_failing(&self, node: NodeId) -> bool {
+        self.lives.get(&node).is_some_and(|life| life.failing.is_some())
+    }
+
+    /// From when on no lease can cover this former leadership (rule 16).
+    pub fn former_over_at(&self, state: &ClusterState, former: &Former) -> Millis {
+        if former.lapsed {
+            return Millis::ZERO;
+        }
+        self.over_at(state, self.last_answer(former.node, former.incarnation))
+    }
+
+    /// Whether no lease can cover this former leadership any more (rule 16).
+    pub fn lease_over(&self, state: &ClusterState, former: &Former, now: Millis) -> bool {
+        now >= self.former_over_at(state, former)
+    }
+
+    /// From when on no lease can cover the present leadership of a partition; `None` if it is not withdrawn.
+    pub(crate) fn withdrawn_over_at(&self, state: &ClusterState, partition: PartitionId) -> Option<Millis> {
+        let withdrawn = self.withdrawn.get(&partition)?;
+        let row = state.partitions.get(partition)?;
+        let present = row.epoch == withdrawn.epoch && state.incarnation(withdrawn.node) == Some(withdrawn.incarnation);
+        present.then(|| self.over_at(state, withdrawn.answered))
+    }
+
+    /// From when on the node's life counts as over if nothing more is heard of it.
+    pub(crate) fn fails_at(&self, state: &ClusterState, node: NodeId) -> Option<Millis> {
+        let life = self.lives.get(&node)?;
+        Some(self.over_at(state, Some(life.answered.unwrap_or_default().max(life.heard))))
+    }
+
+    /// Stops answering a life whose failure is proposed. Returns whether to propose it now: not again within a second.
+    pub(crate) fn stop_answering(&mut self, node: NodeId, now: Millis) -> bool {
+        let Some(life) = self.lives.get_mut(&node) else { return false };
+        let due = life.failing.is_none_or(|when| now.since(when) >= REPEAT_MS);
+        if due {
+            life.failing = Some(now);
+        }
+        due
+    }
+
+    /// Whether an edit of this row version may be proposed now, or was only just.
+    pub(crate) fn may_propose(&self, partition: PartitionId, version: Version, now: Millis) -> bool {
+        self.proposed.get(&partition).is_none_or(|(at, when)| *at != version || now.since(*when) >= REPEAT_MS)
+    }
+
+    /// Takes note that an edit of this row version is proposed.
+    pub(crate) fn note_proposed(&mut self, partition: PartitionId, version: Version, now: Millis) {
+        self.proposed.insert(partition, (version, now));
+    }
+
+    /// When the next proposal may be repeated, if one is outstanding.
+    pub(crate) fn repeat_at(&self) -> Option<Millis> {
+        self.proposed.values().map(|(_, when)| when.plus(REPEAT_MS)).min()
+    }
+
+    fn over_at(&self, state: &ClusterState, answered: Option<Millis>) -> Millis {
+        let from = answered.unwrap_or_default().max(self.became_leader_at);
+        from.plus(state.settings.timing.failure_timeout_ms)
+    }
+
+    fn last_answer(&self, node: NodeId, incarnation: Incarnation) -> Option<Millis> {
+        match self.lives.get(&node) {
+            Some(life) if life.incarnation == incarnation => life.answered,
+            _ => self.earlier.get(&(node, incarnation)).copied(),
+        }
+    }
+
+    /// The life in memory; one that the state has just begun is entered.
+    fn life(&mut self, node: NodeId, incarnation: Incarnation, now: Millis) -> &mut Life {
+        let life = self.lives.entry(node).or_insert(Life { incarnation, heard: now, answered: None, failing: None });
+        if life.incarnation != incarnation {
+            if let Some(answered) = life.answered {
+                self.earlier.insert((node, life.incarnation), answered);
+            }
+            *life = Life { incarnation, heard: now, answered: None, failing: None };
+        }
+        life
+    }
+}

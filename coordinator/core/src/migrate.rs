@@ -1,0 +1,302 @@
+//! The steps of a migration. Each is one commit that changes the partition's row and the migration's record together;
+//! between two of them lies a node's report. Any coordinator can take the next step from state alone.
+//!
+//! | phase | seen from | next step |
+//! |---|---|---|
+//! | Queued | record | add the target as Load, when source and target have a free lane |
+//! | Copying | target is Load | the leader reports `CaughtUp`: Promote |
+//! | InSync | target is Live, source leads | the leader is told to hand over; its `Released` moves the leadership in one commit |
+//! | HandOff | target leads (or source never led) | the leader reports Online: source becomes Unload |
+//! | Cleanup | source is Unload | its node reports Unloaded: Forget, Done |
+//!
+//! Until the leadership moved, a cancelled or failed migration is undone by unloading the target. From then on it only
+//! goes forward (PROTOCOL rule 7).
+
+use crate::command::{Command, Edit, PartitionChange};
+use crate::migration::{Migration, Stage};
+use crate::state::ClusterState;
+use archon_types::{NodeId, NodeStatus, Partition, PartitionStatus, Placement, PlacementId, ReplicaState};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// How far a migration is.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Phase {
+    /// Waits for a lane.
+    Queued,
+    /// The target is being loaded.
+    Copying,
+    /// The target is Live; the source still leads.
+    InSync,
+    /// Leadership moved to the target, which does not yet serve; or the source never led.
+    HandOff,
+    /// The source's copy is being deleted.
+    Cleanup,
+    /// Over; the target has taken the source's place.
+    Done,
+    /// Undone at the operator's wish.
+    Cancelled,
+    /// Undone.
+    Failed {
+        /// Why, for people.
+        why: String,
+    },
+}
+
+impl Phase {
+    /// Its name, as JSON and the command line show it.
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Queued => "Queued",
+            Self::Copying => "Copying",
+            Self::InSync => "InSync",
+            Self::HandOff => "HandOff",
+            Self::Cleanup => "Cleanup",
+            Self::Done => "Done",
+            Self::Cancelled => "Cancelled",
+            Self::Failed { .. } => "Failed",
+        }
+    }
+}
+
+impl fmt::Display for Phase {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// How far a migration is, from its record and its partition's row.
+pub fn phase(state: &ClusterState, migration: &Migration) -> Phase {
+    let target = match &migration.stage {
+        Stage::Queued => return Phase::Queued,
+        Stage::Done { .. } => return Phase::Done,
+        Stage::Cancelled => return Phase::Cancelled,
+        Stage::Failed { why } => return Phase::Failed { why: why.clone() },
+        Stage::Running { target } => *target,
+    };
+    let Some(row) = state.partitions.get(migration.partition) else {
+        return Phase::Failed { why: "the partition is gone".into() };
+    };
+    match (row.placement(target).map(|placement| placement.state), row.placement(migration.source)) {
+        (Some(ReplicaState::Live), Some(source)) => match source.state {
+            ReplicaState::Live if row.leader == Some(source.id) || row.leader.is_none() => Phase::InSync,
+            ReplicaState::Live | ReplicaState::Load => Phase::HandOff,
+            ReplicaState::Unload => Phase::Cleanup,
+        },
+        (Some(ReplicaState::Live), None) => Phase::Cleanup,
+        (Some(ReplicaState::Load | ReplicaState::Unload) | None, _) => Phase::Copying,
+    }
+}
+
+/// The copy to which this partition's leader should hand over now, if a migration has come that far.
+pub fn hands_over(state: &ClusterState, row: &Partition) -> Option<PlacementId> {
+    let migration = state.migrations.running(row.id)?;
+    if migration.cancel || row.leader != Some(migration.source) {
+        return None;
+    }
+    let target = row.placement(migration.stage.target()?)?;
+    let ready = target.state == ReplicaState::Live && state.is_active(target.node);
+    ready.then_some(target.id)
+}
+
+const TOO_FEW: &str = "too few copies on live nodes would remain";
+
+/// How many copies are under way to or from each node.
+pub(crate) fn copies_by_node(state: &ClusterState) -> BTreeMap<NodeId, u32> {
+    let mut copies = BTreeMap::new();
+    for migration in state.migrations.active() {
+        if matches!(phase(state, migration), Phase::Copying | Phase::InSync) {
+            *copies.entry(migration.from).or_default() += 1;
+            *copies.entry(migration.to).or_default() += 1;
+        }
+    }
+    copies
+}
+
+/// What a migration should do next.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Next {
+    /// Commit this.
+    Step(Command),
+    /// Add the target, when there is a lane and a placement number for it.
+    Begin,
+    /// Nothing, for this reason.
+    Wait(String),
+}
+
+/// The next step of a migration that is not over, as far as it follows from state alone.
+pub(crate) fn next(state: &ClusterState, migration: &Migration) -> Next {
+    let Some(row) = state.partitions.get(migration.partition) else {
+        return set(migration, failed("the partition is gone"), None);
+    };
+    match &migration.stage {
+        Stage::Queued => queued(state, migration, row),
+        Stage::Running { target } => running(state, migration, row, *target),
+        Stage::Done { .. } | Stage::Cancelled | Stage::Failed { .. } => Next::Wait("it is over".into()),
+    }
+}
+
+fn queued(state: &ClusterState, migration: &Migration, row: &Partition) -> Next {
+    if migration.cancel {
+        return set(migration, Stage::Cancelled, None);
+    }
+    if row.placement(migration.source).is_none_or(|source| source.state == ReplicaState::Unload) {
+        return set(migration, failed("the copy to be moved is gone"), None);
+    }
+    if row.live().next().is_none() {
+        return set(migration, failed("no copy of the partition counts any more"), None);
+    }
+    match state.node(migration.to).map(|node| node.node.status) {
+        Some(NodeStatus::Live) => {}
+        Some(NodeStatus::Failed) => return set(migration, failed("the target node failed"), None),
+        Some(NodeStatus::Lost) | None => return set(migration, failed("the target node is lost"), None),
+    }
+    if let Some(other) = row.placement_on(migration.to) {
+        return match other.state {
+            ReplicaState::Unload => {
+                Next::Wait(format!("an old copy on {} is being deleted", name(state, migration.to)))
+            }
+            ReplicaState::Load | ReplicaState::Live => {
+                set(migration, failed("the target node holds a copy already"), None)
+            }
+        };
+    }
+    if state.migrations.running(row.id).is_some() {
+        return Next::Wait("another copy of the partition is being moved".into());
+    }
+    if let Some(why) = not_served(state, row) {
+        return Next::Wait(why);
+    }
+    if !state.is_active(migration.to) {
+        return Next::Wait(format!("{} has just registered", name(state, migration.to)));
+    }
+    Next::Begin
+}
+
+fn running(state: &ClusterState, migration: &Migration, row: &Partition, id: PlacementId) -> Next {
+    let Some(target) = row.placement(id) else {
+        return set(migration, failed("the target's copy is gone"), None);
+    };
+    let target_node = state.node(target.node).map_or(NodeStatus::Lost, |node| node.node.status);
+    match target.state {
+        ReplicaState::Unload => set(migration, failed("the target's copy was lost"), None),
+        ReplicaState::Load if migration.cancel => undo(migration, row, target, Stage::Cancelled),
+        ReplicaState::Load if target_node != NodeStatus::Live => {
+            undo(migration, row, target, failed("the target node failed"))
+        }
+        ReplicaState::Load if row.placement(migration.source).is_none_or(|s| s.state == ReplicaState::Unload) => {
+            undo(migration, row, target, failed("the copy to be moved is gone"))
+        }
+        ReplicaState::Load if row.live().next().is_none() => {
+            undo(migration, row, target, failed("no copy of the partition counts any more"))
+        }
+        ReplicaState::Load => {
+            Next::Wait(not_served(state, row).unwrap_or_else(|| format!("copying to {}", name(state, target.node))))
+        }
+        ReplicaState::Live => in_sync(state, migration, row, target, target_node),
+    }
+}
+
+/// The target counts.
+fn in_sync(
+    state: &ClusterState,
+    migration: &Migration,
+    row: &Partition,
+    target: &Placement,
+    target_node: NodeStatus,
+) -> Next {
+    let Some(source) = row.placement(migration.source) else {
+        return set(migration, Stage::Done { target: target.id }, None);
+    };
+    if source.state == ReplicaState::Unload {
+        return match state.node(source.node).map(|node| node.node.status) {
+            Some(NodeStatus::Live) => Next::Wait(format!("{} is deleting its copy", name(state, source.node))),
+            // It deletes its copy when it returns; the move need not wait for that.
+            Some(NodeStatus::Failed | NodeStatus::Lost) | None => {
+                set(migration, Stage::Done { target: target.id }, None)
+            }
+        };
+    }
+    let source_leads = row.leader == Some(source.id);
+    if source_leads {
+        let alive = state.is_live(source.node);
+        if target_node != NodeStatus::Live && alive && live_without(state, row, target.id) {
+            return undo(migration, row, target, failed("the target node failed"));
+        }
+        if migration.cancel {
+            return match live_without(state, row, target.id) {
+                true => undo(migration, row, target, Stage::Cancelled),
+                false => Next::Wait(TOO_FEW.into()),
+            };
+        }
+        return Next::Wait(format!("{} is handing over", name(state, source.node)));
+    }
+    if row.leader.is_none() {
+        return Next::Wait("a leader is being elected".into());
+    }
+    if row.status != PartitionStatus::Online {
+        return Next::Wait("the new leader is taking over".into());
+    }
+    if !live_without(state, row, source.id) {
+        return Next::Wait(TOO_FEW.into());
+    }
+    Next::Step(Command::Change(vec![PartitionChange::one(row.id, row.version, Edit::Unload(source.id))]))
+}
+
+/// The begin of a migration: its target, with this new number.
+pub(crate) fn begin(migration: &Migration, row: &Partition, target: PlacementId) -> Command {
+    let placement = Placement { id: target, node: migration.to, state: ReplicaState::Load };
+    Command::SetMigration {
+        migration: migration.id,
+        stage: Stage::Running { target },
+        change: Some(PartitionChange::one(row.id, row.version, Edit::Add(placement))),
+    }
+}
+
+/// Why nothing happens to a migration now, for people; `None` when something does.
+pub fn waiting_for(state: &ClusterState, migration: &Migration) -> Option<String> {
+    if migration.stage.is_over() {
+        return None;
+    }
+    match next(state, migration) {
+        Next::Wait(why) => Some(why),
+        Next::Step(_) => None,
+        Next::Begin => {
+            let copies = copies_by_node(state);
+            let most = state.settings.copies_per_node_max;
+            let full = |node: NodeId| copies.get(&node).copied().unwrap_or(0) >= most;
+            let node = [migration.from, migration.to].into_iter().find(|node| full(*node))?;
+            Some(format!("{} has {most} copies under way, the most allowed", name(state, node)))
+        }
+    }
+}
+
+fn undo(migration: &Migration, row: &Partition, target: &Placement, stage: Stage) -> Next {
+    set(migration, stage, Some(PartitionChange::one(row.id, row.version, Edit::Unload(target.id))))
+}
+
+fn set(migration: &Migration, stage: Stage, change: Option<PartitionChange>) -> Next {
+    Next::Step(Command::SetMigration { migration: migration.id, stage, change })
+}
+
+fn failed(why: &str) -> Stage {
+    Stage::Failed { why: why.to_owned() }
+}
+
+fn live_without(state: &ClusterState, row: &Partition, id: PlacementId) -> bool {
+    let left = row.live().filter(|live| live.id != id && state.is_live(live.node)).count();
+    left >= usize::from(row.min_in_sync)
+}
+
+fn not_served(state: &ClusterState, row: &Partition) -> Option<String> {
+    match row.leader_placement() {
+        Some(_) if row.status == PartitionStatus::Online => None,
+        Some(leader) => Some(format!("{} is taking over", name(state, leader.node))),
+        None => Some("the partition has no leader to copy from".into()),
+    }
+}
+
+fn name(state: &ClusterState, node: NodeId) -> String {
+    state.node_name(node)
+}

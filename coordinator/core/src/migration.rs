@@ -1,0 +1,192 @@
+//! The persisted record of one placement's move. How far it is (its phase) is derived from the partition's row by
+//! [`crate::migrate::phase`], so record and row cannot disagree.
+
+use archon_types::{Millis, NodeId, PartitionId, PlacementId};
+use serde::{Deserialize, Serialize, Serializer};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+/// A migration's number, never reused.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct MigrationId(u64);
+
+impl MigrationId {
+    /// Wraps a raw number, as it came from the wire or the disk.
+    pub const fn new(value: u64) -> Self {
+        Self(value)
+    }
+
+    /// The raw number.
+    pub const fn get(self) -> u64 {
+        self.0
+    }
+}
+
+impl fmt::Display for MigrationId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// What is recorded of a migration's course; the finer phase is derived.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Stage {
+    /// Nothing done yet.
+    Queued,
+    /// The target's placement was added to the row.
+    Running {
+        /// The copy being made.
+        target: PlacementId,
+    },
+    /// The source's copy is gone, or will be when its failed node returns.
+    Done {
+        /// The copy that was made.
+        target: PlacementId,
+    },
+    /// Undone at the operator's wish; the source serves as before.
+    Cancelled,
+    /// Undone because it could not go on.
+    Failed {
+        /// Why, for people.
+        why: String,
+    },
+}
+
+impl Stage {
+    /// Whether nothing more will happen.
+    pub const fn is_over(&self) -> bool {
+        match self {
+            Self::Queued | Self::Running { .. } => false,
+            Self::Done { .. } | Self::Cancelled | Self::Failed { .. } => true,
+        }
+    }
+
+    /// The copy being made or made, if there is one.
+    pub const fn target(&self) -> Option<PlacementId> {
+        match self {
+            Self::Running { target } | Self::Done { target } => Some(*target),
+            Self::Queued | Self::Cancelled | Self::Failed { .. } => None,
+        }
+    }
+}
+
+/// One placement's move from a node to another.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Migration {
+    /// Its number.
+    pub id: MigrationId,
+    /// The log index of the plan it belongs to.
+    pub plan: u64,
+    /// The partition.
+    pub partition: PartitionId,
+    /// The copy that is to go.
+    pub source: PlacementId,
+    /// Where that stands.
+    pub from: NodeId,
+    /// Where a copy is to come.
+    pub to: NodeId,
+    /// Why the plan moves it, for people.
+    pub reason: String,
+    /// Bytes to copy as estimated when it was planned.
+    pub bytes: u64,
+    /// How far it is.
+    pub stage: Stage,
+    /// The operator wants it undone; obeyed until leadership has moved.
+    pub cancel: bool,
+    /// When it was asked for, on the proposer's wall clock.
+    pub asked_at: Millis,
+    /// When its record last changed, on the proposer's wall clock.
+    pub changed_at: Millis,
+}
+
+/// The migrations of the running plan and a bounded number of earlier ones. Serialised as a plain list.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Deserialize)]
+#[serde(from = "Vec<Migration>")]
+pub struct Migrations {
+    rows: BTreeMap<MigrationId, Migration>,
+    active: BTreeSet<MigrationId>,
+    running: BTreeMap<PartitionId, MigrationId>,
+}
+
+impl Migrations {
+    /// A migration's record.
+    pub fn get(&self, id: MigrationId) -> Option<&Migration> {
+        self.rows.get(&id)
+    }
+
+    /// Every record, oldest first.
+    pub fn iter(&self) -> impl DoubleEndedIterator<Item = &Migration> {
+        self.rows.values()
+    }
+
+    /// Those that are not over, oldest first.
+    pub fn active(&self) -> impl Iterator<Item = &Migration> {
+        self.active.iter().filter_map(|id| self.rows.get(id))
+    }
+
+    /// How many are not over.
+    pub fn active_count(&self) -> usize {
+        self.active.len()
+    }
+
+    /// The one that has begun to move a copy of this partition; never more than one.
+    pub fn running(&self, partition: PartitionId) -> Option<&Migration> {
+        self.running.get(&partition).and_then(|id| self.rows.get(id))
+    }
+
+    /// How many records are kept.
+    pub fn len(&self) -> usize {
+        self.rows.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+
+    pub(crate) fn insert(&mut self, migration: Migration) {
+        if !migration.stage.is_over() {
+            self.active.insert(migration.id);
+        } else {
+            self.active.remove(&migration.id);
+        }
+        match &migration.stage {
+            Stage::Running { .. } => {
+                self.running.insert(migration.partition, migration.id);
+            }
+            _ => {
+                if self.running.get(&migration.partition) == Some(&migration.id) {
+                    self.running.remove(&migration.partition);
+                }
+            }
+        }
+        self.rows.insert(migration.id, migration);
+    }
+
+    /// Forgets the oldest records that are over, beyond `kept`.
+    pub(crate) fn trim(&mut self, kept: usize) {
+        let excess = self.rows.len().saturating_sub(kept);
+        let old: Vec<MigrationId> =
+            self.rows.values().filter(|row| row.stage.is_over()).take(excess).map(|row| row.id).collect();
+        for id in old {
+            self.rows.remove(&id);
+        }
+    }
+}
+
+impl From<Vec<Migration>> for Migrations {
+    fn from(rows: Vec<Migration>) -> Self {
+        let mut migrations = Self::default();
+        for migration in rows {
+            migrations.insert(migration);
+        }
+        migrations
+    }
+}
+
+impl Serialize for Migrations {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.rows.values())
+    }
+}

@@ -1,0 +1,165 @@
+//! Facts that nodes tell, turned into commands. The guard of every command is the version the reporter saw, so a fact
+//! that is out of date changes nothing.
+
+use crate::command::{Command, Edit, Ending, PartitionChange};
+use crate::failover;
+use crate::migrate::hands_over;
+use crate::state::ClusterState;
+use archon_types::{
+    ErrorDetail, ErrorKind, Fact, Incarnation, NodeId, Partition, PartitionStatus, PlacementId, ReplicaName,
+    ReplicaState, Report,
+};
+
+/// What should be committed upon a node's report. An empty list means that it holds already.
+///
+/// A request of a leader (`CaughtUp`, `Silent`) that names the row's present version always comes to a command: when the
+/// answer is no, to one that changes nothing but the version, which is how the leader learns of it (PROTOCOL rule 3).
+///
+/// # Errors
+/// `StaleIncarnation`, `NotFound`, `StaleEpoch`, `StaleVersion`, `NotPartitionLeader`: the report does not fit the present
+/// state. The reporter waits for its next push and reports anew if the fact still holds.
+pub fn on_report(
+    state: &ClusterState,
+    node: NodeId,
+    incarnation: Incarnation,
+    report: &Report,
+) -> Result<Vec<Command>, ErrorDetail> {
+    state.check_sender(node, incarnation)?;
+    if !state.is_active(node) {
+        let message = format!("{} has not confirmed its incarnation yet", state.node_name(node));
+        return Err(ErrorDetail::new(ErrorKind::StaleIncarnation, message));
+    }
+    let Some(row) = state.partitions.get(report.partition) else {
+        return Err(ErrorDetail::new(ErrorKind::NotFound, format!("there is no partition {}", report.partition)));
+    };
+    if let Fact::Released = report.fact
+        && let Some(former) = state.formers.get(row.id, report.epoch)
+        && (former.node, former.incarnation, former.placement) == (node, incarnation, report.placement)
+    {
+        return change(row, vec![Edit::Settle(report.epoch)]);
+    }
+    let Some(own) = row.placement(report.placement).filter(|own| own.node == node) else {
+        if report.fact == Fact::Unloaded {
+            return Ok(Vec::new());
+        }
+        let name = state.node_name(node);
+        let message = format!("{name} has no placement {} of partition {}", report.placement, row.id);
+        return Err(ErrorDetail::new(ErrorKind::NotFound, message).with_table_version(row.version));
+    };
+    match &report.fact {
+        Fact::Unloaded if own.state == ReplicaState::Unload => change(row, vec![Edit::Forget(own.id)]),
+        Fact::Unloaded => {
+            let message = format!("placement {} of partition {} is {} and must be kept", own.id, row.id, own.state);
+            Err(ErrorDetail::new(ErrorKind::Refused, message))
+        }
+        Fact::Damaged { why } if own.state == ReplicaState::Live => change(row, vec![Edit::Lose(own.id, bounded(why))]),
+        Fact::Damaged { .. } => Ok(Vec::new()),
+        Fact::Online => {
+            led_by(row, own.id, report)?;
+            if row.status == PartitionStatus::Online {
+                return Ok(Vec::new());
+            }
+            change(row, vec![Edit::Online(row.epoch)])
+        }
+        Fact::Released => {
+            led_by(row, own.id, report)?;
+            released(state, row)
+        }
+        Fact::CaughtUp { joiner } => {
+            led_by(row, own.id, report)?;
+            of_version(row, report)?;
+            let fits = joins(state, row, *joiner);
+            change(row, vec![if fits { Edit::Promote(joiner.placement, joiner.incarnation) } else { Edit::Refuse }])
+        }
+        Fact::Silent { followers } => {
+            led_by(row, own.id, report)?;
+            of_version(row, report)?;
+            change(row, demotions(state, row, followers))
+        }
+    }
+}
+
+/// What should be committed when a node says that it has stopped: it answers nothing any more in this life, for any
+/// partition. That is its release of every leadership, so nobody needs to wait for its lease, and it counts as failed at
+/// once.
+///
+/// # Errors
+/// `StaleIncarnation` when it is not that life any more.
+pub fn on_stopping(state: &ClusterState, node: NodeId, incarnation: Incarnation) -> Result<Vec<Command>, ErrorDetail> {
+    state.check_sender(node, incarnation)?;
+    Ok(vec![failover::node_failed(state, node, incarnation, |other| other == node)])
+}
+
+/// The leader stopped. Where a migration waits for this, the same commit moves the leadership; otherwise the next control
+/// turn elects.
+fn released(state: &ClusterState, row: &Partition) -> Result<Vec<Command>, ErrorDetail> {
+    let target = hands_over(state, row).and_then(|id| row.placement(id));
+    let target = target.and_then(|target| Some((target.id, state.incarnation(target.node)?)));
+    let edit = match target {
+        Some((placement, incarnation)) => Edit::Lead { placement, incarnation, ending: Ending::Released },
+        None => Edit::Vacate(Ending::Released),
+    };
+    change(row, vec![edit])
+}
+
+/// Whether this loader may be added: in state Load, on an active node, in that life.
+fn joins(state: &ClusterState, row: &Partition, joiner: ReplicaName) -> bool {
+    row.placement(joiner.placement).is_some_and(|placement| {
+        placement.state == ReplicaState::Load
+            && state.is_active(placement.node)
+            && state.incarnation(placement.node) == Some(joiner.incarnation)
+    })
+}
+
+/// The silent followers that can be dropped: all of them, or none if fewer than `min_in_sync` would be left (rule 2).
+fn demotions(state: &ClusterState, row: &Partition, followers: &[ReplicaName]) -> Vec<Edit> {
+    let mut drop: Vec<ReplicaName> = followers
+        .iter()
+        .copied()
+        .filter(|follower| {
+            row.placement(follower.placement).is_some_and(|placement| {
+                placement.state == ReplicaState::Live
+                    && row.leader != Some(placement.id)
+                    && state.incarnation(placement.node) == Some(follower.incarnation)
+            })
+        })
+        .collect();
+    drop.sort_unstable();
+    drop.dedup();
+    if drop.is_empty() || row.live().count() < drop.len() + usize::from(row.min_in_sync) {
+        return vec![Edit::Refuse];
+    }
+    drop.into_iter().map(|follower| Edit::Demote(follower.placement, follower.incarnation)).collect()
+}
+
+fn led_by(row: &Partition, own: PlacementId, report: &Report) -> Result<(), ErrorDetail> {
+    if row.epoch != report.epoch {
+        let message = format!("partition {} is in epoch {}, the report in {}", row.id, row.epoch, report.epoch);
+        return Err(ErrorDetail::new(ErrorKind::StaleEpoch, message).with_table_version(row.version));
+    }
+    if row.leader != Some(own) {
+        let message = format!("placement {own} does not lead partition {}", row.id);
+        return Err(ErrorDetail::new(ErrorKind::NotPartitionLeader, message).with_table_version(row.version));
+    }
+    Ok(())
+}
+
+fn of_version(row: &Partition, report: &Report) -> Result<(), ErrorDetail> {
+    if row.version != report.version {
+        let message = format!("partition {} is at version {}, the report at {}", row.id, row.version, report.version);
+        return Err(ErrorDetail::new(ErrorKind::StaleVersion, message)
+            .with_have_need(row.version.get(), report.version.get())
+            .with_table_version(row.version));
+    }
+    Ok(())
+}
+
+fn change(row: &Partition, edits: Vec<Edit>) -> Result<Vec<Command>, ErrorDetail> {
+    Ok(vec![Command::Change(vec![PartitionChange { partition: row.id, if_version: row.version, edits }])])
+}
+
+/// Text from a node goes into the log and the events: its length is bounded.
+fn bounded(why: &str) -> String {
+    const CHARS_MAX: usize = 200;
+    why.chars().take(CHARS_MAX).collect()
+}

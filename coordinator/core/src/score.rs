@@ -1,0 +1,135 @@
+//! The order in which nodes take placements: the weightiest field first, the number last, so that it is total.
+
+use std::cmp::Ordering;
+
+/// How much a node needs placements. The least one is served first.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Need {
+    /// Placements it has.
+    pub(crate) count: u32,
+    /// Its share relative to others, at least 1.
+    pub(crate) weight: u32,
+    /// Its place in the list of nodes, which is in order of registration.
+    pub(crate) slot: usize,
+}
+
+impl Ord for Need {
+    fn cmp(&self, other: &Self) -> Ordering {
+        // count / weight, compared without division.
+        let own = u64::from(self.count) * u64::from(other.weight);
+        let others = u64::from(other.count) * u64::from(self.weight);
+        own.cmp(&others).then(self.slot.cmp(&other.slot))
+    }
+}
+
+impl PartialOrd for Need {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+/// How many placements each node should have: floor or ceiling of its share by weight, never above its limit. `has` says
+/// what it has now: the ceilings go first to those that have them already, so that little moves.
+pub(crate) fn quotas(total: u64, nodes: &[Share]) -> Vec<u32> {
+    let mut quota = vec![0u32; nodes.len()];
+    let mut open: Vec<usize> = (0..nodes.len()).collect();
+    // Those whose limit is below their share come first; every one of them leaves more to the others.
+    open.sort_by(|a, b| nodes[*a].limit_per_weight(&nodes[*b]).then(a.cmp(b)));
+    let mut left = total;
+    let mut weight: u64 = nodes.iter().map(|node| u64::from(node.weight)).sum();
+    let mut capped = 0;
+    for slot in &open {
+        let node = &nodes[*slot];
+        let below_share = u128::from(node.limit) * u128::from(weight) < u128::from(left) * u128::from(node.weight);
+        if !below_share {
+            break;
+        }
+        quota[*slot] = node.limit;
+        left -= u64::from(node.limit).min(left);
+        weight -= u64::from(node.weight);
+        capped += 1;
+    }
+    let open = open.split_off(capped);
+    if weight == 0 {
+        return quota;
+    }
+    let mut spare = left;
+    let mut rest: Vec<(bool, std::cmp::Reverse<u64>, usize)> = Vec::with_capacity(open.len());
+    for slot in open {
+        let node = &nodes[slot];
+        let share = u128::from(left) * u128::from(node.weight);
+        let floor = u32::try_from(share / u128::from(weight)).unwrap_or(u32::MAX).min(node.limit);
+        let fraction = u64::try_from(share % u128::from(weight)).unwrap_or(u64::MAX);
+        quota[slot] = floor;
+        spare -= u64::from(floor).min(spare);
+        if floor < node.limit {
+            rest.push((node.has <= floor, std::cmp::Reverse(fraction), slot));
+        }
+    }
+    rest.sort_unstable();
+    for (_, _, slot) in rest {
+        if spare == 0 {
+            break;
+        }
+        quota[slot] += 1;
+        spare -= 1;
+    }
+    quota
+}
+
+/// What [`quotas`] needs to know of a node.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Share {
+    /// Its share relative to others, at least 1.
+    pub(crate) weight: u32,
+    /// The most it takes.
+    pub(crate) limit: u32,
+    /// What it has.
+    pub(crate) has: u32,
+}
+
+impl Share {
+    fn limit_per_weight(&self, other: &Self) -> Ordering {
+        let own = u64::from(self.limit) * u64::from(other.weight);
+        let others = u64::from(other.limit) * u64::from(self.weight);
+        own.cmp(&others)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn share(weight: u32, limit: u32, has: u32) -> Share {
+        Share { weight, limit, has }
+    }
+
+    #[test]
+    fn an_even_share_leaves_the_ceiling_where_it_is() {
+        let nodes =
+            [share(100, u32::MAX, 3), share(100, u32::MAX, 3), share(100, u32::MAX, 3), share(100, u32::MAX, 0)];
+        assert_eq!(quotas(9, &nodes), [3, 2, 2, 2]);
+        assert_eq!(quotas(30, &nodes.map(|node| Share { has: 10 * node.has.min(1), ..node })), [8, 8, 7, 7]);
+    }
+
+    #[test]
+    fn weights_and_limits_are_kept() {
+        assert_eq!(quotas(12, &[share(100, u32::MAX, 0), share(200, u32::MAX, 0), share(300, u32::MAX, 0)]), [2, 4, 6]);
+        assert_eq!(quotas(12, &[share(100, 1, 4), share(100, u32::MAX, 4), share(100, u32::MAX, 4)]), [1, 6, 5]);
+        assert_eq!(quotas(12, &[share(100, 1, 4), share(100, 2, 4)]), [1, 2]);
+        assert_eq!(quotas(5, &[]), Vec::<u32>::new());
+    }
+
+    #[test]
+    fn every_quota_is_floor_or_ceiling_and_all_is_given_out() {
+        for total in 0..60u64 {
+            let nodes = [share(1, u32::MAX, 0), share(2, u32::MAX, 9), share(3, u32::MAX, 1), share(5, u32::MAX, 2)];
+            let quota = quotas(total, &nodes);
+            assert_eq!(quota.iter().map(|q| u64::from(*q)).sum::<u64>(), total);
+            for (node, quota) in nodes.iter().zip(quota) {
+                let floor = total * u64::from(node.weight) / 11;
+                assert!((floor..=floor + 1).contains(&u64::from(quota)), "{total}: {quota} of {node:?}");
+            }
+        }
+    }
+}

@@ -1,0 +1,248 @@
+//! What the cluster is: the state that the Raft log builds and a snapshot holds.
+
+use crate::command::Response;
+use crate::events::{Event, EventKind};
+use crate::formers::Formers;
+use crate::migration::{Migration, Migrations};
+use crate::partitions::Partitions;
+use archon_types::{
+    BootId, ClusterId, ErrorDetail, ErrorKind, Incarnation, Millis, Node, NodeGoal, NodeId, NodeStatus, Partition,
+    PartitionId, PlacementId, RequestId, Settings, StorageId, Table, TableId, Version,
+};
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, VecDeque};
+
+/// The name of the table that exists from the beginning.
+pub const DEFAULT_TABLE: &str = "default";
+/// Most events kept; older ones are forgotten.
+pub const EVENTS_MAX: usize = 1_024;
+/// Most first answers kept for repeated requests.
+pub const ANSWERS_MAX: usize = 1_024;
+/// How long a first answer is kept, in milliseconds of the proposers' wall clocks.
+pub const ANSWER_AGE_MS: u64 = 600_000;
+/// Most nodes known at once, lost ones included.
+pub const NODES_MAX: usize = 20_000;
+/// Most partitions of all tables together.
+pub const PARTITIONS_MAX: usize = 200_000;
+/// Most moves in one plan that is carried out.
+pub const MOVES_MAX: usize = 65_536;
+/// Migrations that are over and still kept for people to look at.
+pub const MIGRATIONS_KEPT: usize = 4_096;
+
+/// A node's row with what only the coordinator needs of it.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct NodeRow {
+    /// What everybody may see.
+    pub node: Node,
+    /// The last incarnation of which the node said that it stored it durably. A node acts only in an activated life: until
+    /// then nothing is pushed to it and it is not elected.
+    pub activated: Option<Incarnation>,
+    /// The process that registered last: the same one gets the same answer.
+    pub boot: BootId,
+    /// Oldest protocol it speaks.
+    pub protocol_min: u32,
+    /// Newest protocol it speaks.
+    pub protocol_max: u32,
+}
+
+impl NodeRow {
+    /// Live, and acting in its present life.
+    pub fn is_active(&self) -> bool {
+        self.node.status == NodeStatus::Live && self.activated == Some(self.node.incarnation)
+    }
+
+    /// Active, and the operator lets it take new placements.
+    pub fn takes_placements(&self) -> bool {
+        self.is_active() && self.node.goal == NodeGoal::Serve
+    }
+}
+
+/// The first answer to a request, kept for its repetition.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct KeptAnswer {
+    /// The request.
+    pub request: RequestId,
+    /// The proposer's time.
+    pub at: Millis,
+    /// What was answered.
+    pub responses: Vec<Response>,
+}
+
+/// The whole replicated state. Only [`crate::apply()`] changes it.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct ClusterState {
+    /// The cluster's id; nil before bootstrap.
+    pub cluster: ClusterId,
+    /// Rises when the quorum is restored from a backup (PROTOCOL rule 23).
+    pub generation: u64,
+    /// Cluster-wide settings.
+    pub settings: Settings,
+    /// The level of features that all coordinators understand.
+    pub feature_level: u32,
+    /// Every node, lost ones included, in order of registration.
+    pub nodes: BTreeMap<NodeId, NodeRow>,
+    /// Every table.
+    pub tables: BTreeMap<TableId, Table>,
+    /// Every partition.
+    pub partitions: Partitions,
+    /// Ended leaderships whose holders may not know it yet.
+    pub formers: Formers,
+    /// Moves under way and past.
+    pub migrations: Migrations,
+    /// First answers, oldest first.
+    pub answers: VecDeque<KeptAnswer>,
+    /// What happened, oldest first.
+    pub events: VecDeque<Event>,
+    /// The last node number given out.
+    pub node_last: NodeId,
+    /// The last table number given out.
+    pub table_last: TableId,
+    /// The last placement number given out; numbers may be skipped, never reused.
+    pub placement_last: PlacementId,
+    /// The last migration number given out.
+    pub migration_last: u64,
+    /// Version of the newest node row.
+    pub nodes_version: Version,
+    /// Index of the last log entry taken in.
+    pub applied: u64,
+}
+
+impl Default for ClusterState {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl ClusterState {
+    /// The state before the first log entry: nothing is bootstrapped.
+    pub fn new() -> Self {
+        Self {
+            cluster: ClusterId::NIL,
+            generation: 0,
+            settings: Settings::default(),
+            feature_level: 0,
+            nodes: BTreeMap::new(),
+            tables: BTreeMap::new(),
+            partitions: Partitions::default(),
+            formers: Formers::default(),
+            migrations: Migrations::default(),
+            answers: VecDeque::new(),
+            events: VecDeque::new(),
+            node_last: NodeId::ZERO,
+            table_last: TableId::ZERO,
+            placement_last: PlacementId::ZERO,
+            migration_last: 0,
+            nodes_version: Version::ZERO,
+            applied: 0,
+        }
+    }
+
+    /// Whether the cluster has been bootstrapped.
+    pub fn is_bootstrapped(&self) -> bool {
+        !self.cluster.is_nil()
+    }
+
+    /// The version of the newest row of all tables and nodes: what a plan is valid for.
+    pub fn table_version(&self) -> Version {
+        self.tables.keys().map(|table| self.version_of(*table)).max().unwrap_or(self.nodes_version)
+    }
+
+    /// The version of one table's newest row, nodes included.
+    pub fn version_of(&self, table: TableId) -> Version {
+        let own = self.tables.get(&table).map_or(Version::ZERO, |row| row.version);
+        own.max(self.partitions.newest(table)).max(self.nodes_version)
+    }
+
+    /// A node's row.
+    pub fn node(&self, id: NodeId) -> Option<&NodeRow> {
+        self.nodes.get(&id)
+    }
+
+    /// A node's name, or its number if it is unknown.
+    pub fn node_name(&self, id: NodeId) -> String {
+        self.nodes.get(&id).map_or_else(|| format!("node {id}"), |row| row.node.name.clone())
+    }
+
+    /// The node with this name that is not lost.
+    pub fn node_by_name(&self, name: &str) -> Option<&NodeRow> {
+        self.nodes.values().find(|row| row.node.status != NodeStatus::Lost && row.node.name == name)
+    }
+
+    /// The node with this data directory.
+    pub fn node_by_storage(&self, storage: StorageId) -> Option<&NodeRow> {
+        self.nodes.values().find(|row| row.node.storage == storage)
+    }
+
+    /// The table with this name.
+    pub fn table_by_name(&self, name: &str) -> Option<&Table> {
+        self.tables.values().find(|table| table.name == name)
+    }
+
+    /// A partition's row.
+    pub fn partition(&self, id: PartitionId) -> Option<&Partition> {
+        self.partitions.get(id)
+    }
+
+    /// The migration that moves a copy of this partition now.
+    pub fn running_migration(&self, partition: PartitionId) -> Option<&Migration> {
+        self.migrations.running(partition)
+    }
+
+    /// Whether the node is live and acts in its present life.
+    pub fn is_active(&self, node: NodeId) -> bool {
+        self.nodes.get(&node).is_some_and(NodeRow::is_active)
+    }
+
+    /// Whether the node is believed alive.
+    pub fn is_live(&self, node: NodeId) -> bool {
+        self.nodes.get(&node).is_some_and(|row| row.node.status == NodeStatus::Live)
+    }
+
+    /// The present incarnation of a node.
+    pub fn incarnation(&self, node: NodeId) -> Option<Incarnation> {
+        self.nodes.get(&node).map(|row| row.node.incarnation)
+    }
+
+    /// Nodes believed alive.
+    pub fn nodes_live(&self) -> usize {
+        self.nodes.values().filter(|row| row.node.status == NodeStatus::Live).count()
+    }
+
+    /// Checks that a message comes from a node's present life.
+    ///
+    /// # Errors
+    /// `StaleIncarnation` when the node is unknown, failed, lost or registered anew since: it should register again.
+    /// `Unavailable` (retryable) when its life is newer than this state.
+    pub fn check_sender(&self, node: NodeId, incarnation: Incarnation) -> Result<&NodeRow, ErrorDetail> {
+        let stale = |why: String| Err(ErrorDetail::new(ErrorKind::StaleIncarnation, why));
+        let Some(row) = self.nodes.get(&node) else {
+            return stale(format!("node {node} is not registered here; register first"));
+        };
+        let known = row.node.incarnation;
+        if incarnation > known {
+            let message = format!("incarnation {incarnation} of node {node} is not applied here yet; try again");
+            return Err(ErrorDetail::new(ErrorKind::Unavailable, message).with_retry_after_ms(50));
+        }
+        if incarnation < known {
+            return stale(format!(
+                "incarnation {incarnation} of {} was replaced by {known}; register again",
+                row.node.name
+            ));
+        }
+        if row.node.status != NodeStatus::Live {
+            return stale(format!("{} counts as {}; register again to come back", row.node.name, row.node.status));
+        }
+        Ok(row)
+    }
+
+    pub(crate) fn record(&mut self, event: Event) {
+        if self.events.len() >= EVENTS_MAX {
+            self.events.pop_front();
+        }
+        self.events.push_back(event);
+    }
+
+    pub(crate) fn note(&mut self, at: Millis, index: u64, who: &crate::command::Actor, what: EventKind) {
+        self.record(Event { at, index, who: who.clone(), what });
+    }
+}

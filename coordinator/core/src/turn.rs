@@ -1,0 +1,186 @@
+//! One turn of control: what should be committed now, from the state and the leader's memory alone.
+
+use crate::assign;
+use crate::command::{Command, Edit, PartitionChange};
+use crate::failover::{self, Election};
+use crate::liveness::Liveness;
+use crate::migrate::{self, Next, hands_over};
+use crate::state::ClusterState;
+use archon_types::{Millis, NodeStatus, Partition, PartitionId, Placement, PlacementId, ReplicaState};
+use std::collections::BTreeMap;
+
+/// Most rows that one turn edits; more waits for the next, which follows at once.
+const EDITS_MAX: usize = 4_096;
+/// How long a leader may take to hand over before its leadership is withdrawn, in milliseconds.
+const HAND_OFF_MS: u64 = 10_000;
+
+/// What a turn came to.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Turn {
+    /// To be committed, each under its own guard.
+    pub commands: Vec<Command>,
+    /// When the next turn is due if the state does not change before. A change of state calls for a turn at once.
+    pub wake_at: Millis,
+}
+
+/// Decides what should change now. It may be called at any time and as often as one likes: an edit is not named twice for
+/// the same version of a row within a second, and a full pass over restless rows is made only when the state changed or
+/// a timer is due.
+pub fn turn(state: &ClusterState, liveness: &mut Liveness, now: Millis) -> Turn {
+    let heartbeat_ms = state.settings.timing.heartbeat_ms;
+    let mut wake_at = now.plus(heartbeat_ms);
+    if !state.is_bootstrapped() {
+        return Turn { commands: Vec::new(), wake_at };
+    }
+    liveness.sync(state, now);
+    let mut commands = failover::failures(state, liveness, now);
+    if let Some((applied, due)) = liveness.passed
+        && applied == state.applied
+        && now < due
+        && commands.is_empty()
+    {
+        return Turn { commands, wake_at: wake_at.min(due) };
+    }
+    let mut pass = Pass { state, liveness, now, due: now.plus(10 * heartbeat_ms), left: EDITS_MAX };
+    pass.stuck_hand_offs();
+    pass.elections(&mut commands);
+    pass.migrations(&mut commands);
+    pass.cleanup(&mut commands);
+    pass.assignments(&mut commands);
+    let due = if pass.left == 0 { now } else { pass.due };
+    let due = liveness.repeat_at().map_or(due, |at| due.min(at.max(now)));
+    liveness.passed = Some((state.applied, due));
+    wake_at = wake_at.min(due);
+    Turn { commands, wake_at }
+}
+
+struct Pass<'a> {
+    state: &'a ClusterState,
+    liveness: &'a mut Liveness,
+    now: Millis,
+    due: Millis,
+    left: usize,
+}
+
+impl Pass<'_> {
+    /// Leaderships that a migration waits for and that are not handed over in time are withdrawn; the election follows
+    /// when the lease is over.
+    fn stuck_hand_offs(&mut self) {
+        let mut asked = BTreeMap::new();
+        let mut stuck = Vec::new();
+        for migration in self.state.migrations.active() {
+            let Some(row) = self.state.partitions.get(migration.partition) else { continue };
+            if hands_over(self.state, row).is_none() || !self.state.is_live(migration.from) {
+                continue;
+            }
+            let since = match self.liveness.hand_offs.get(&row.id) {
+                Some((epoch, since)) if *epoch == row.epoch => *since,
+                _ => self.now,
+            };
+            asked.insert(row.id, (row.epoch, since));
+            let over_at = since.plus(HAND_OFF_MS);
+            if self.now >= over_at {
+                stuck.push(row.id);
+            } else {
+                self.due = self.due.min(over_at);
+            }
+        }
+        self.liveness.hand_offs = asked;
+        for partition in stuck {
+            self.liveness.withdraw(self.state, partition);
+        }
+    }
+
+    /// Partitions without a leader, and those whose leadership was withdrawn.
+    fn elections(&mut self, commands: &mut Vec<Command>) {
+        let mut extra = BTreeMap::new();
+        let withdrawn: Vec<PartitionId> = self.liveness.withdrawn().map(|(partition, _)| partition).collect();
+        let withdrawn = withdrawn.iter().filter_map(|id| self.state.partitions.get(*id));
+        let leaderless = self.state.partitions.restless().filter(|row| row.leader.is_none());
+        for row in withdrawn.chain(leaderless) {
+            if self.left == 0 {
+                return;
+            }
+            if !self.liveness.may_propose(row.id, row.version, self.now) {
+                continue;
+            }
+            match failover::elect(self.state, self.liveness, self.now, row, &mut extra) {
+                Election::Elect(command) => self.propose(commands, row, command),
+                Election::Wait(at) => self.due = self.due.min(at),
+                Election::Nothing => {}
+            }
+        }
+    }
+
+    /// The next step of every migration, and the begin of as many as there are lanes for.
+    fn migrations(&mut self, commands: &mut Vec<Command>) {
+        let mut copies = migrate::copies_by_node(self.state);
+        let most = self.state.settings.copies_per_node_max;
+        for migration in self.state.migrations.active() {
+            if self.left == 0 {
+                return;
+            }
+            let Some(row) = self.state.partitions.get(migration.partition) else { continue };
+            if !self.liveness.may_propose(row.id, row.version, self.now) {
+                continue;
+            }
+            match migrate::next(self.state, migration) {
+                Next::Step(command) => self.propose(commands, row, command),
+                Next::Wait(_) => {}
+                Next::Begin => {
+                    let full = |node| copies.get(&node).copied().unwrap_or(0) >= most;
+                    if full(migration.from) || full(migration.to) {
+                        continue;
+                    }
+                    *copies.entry(migration.from).or_default() += 1;
+                    *copies.entry(migration.to).or_default() += 1;
+                    let last = self.liveness.placement_last.max(self.state.placement_last.get());
+                    self.liveness.placement_last = last + 1;
+                    let command = migrate::begin(migration, row, PlacementId::new(last + 1));
+                    self.propose(commands, row, command);
+                }
+            }
+        }
+    }
+
+    /// Copies on lost nodes that nobody will ever delete.
+    fn cleanup(&mut self, commands: &mut Vec<Command>) {
+        let state = self.state;
+        for row in state.partitions.restless() {
+            if self.left == 0 {
+                return;
+            }
+            let counted = row.live().next().is_some();
+            let gone = |placement: &&Placement| {
+                let lost = state.node(placement.node).is_none_or(|node| node.node.status == NodeStatus::Lost);
+                lost && match placement.state {
+                    ReplicaState::Unload => true,
+                    // The last trace of a partition is kept for the operator.
+                    ReplicaState::Load => counted,
+                    ReplicaState::Live => false,
+                }
+            };
+            let edits: Vec<Edit> =
+                row.placements.iter().filter(gone).map(|placement| Edit::Forget(placement.id)).collect();
+            if !edits.is_empty() && self.liveness.may_propose(row.id, row.version, self.now) {
+                let change = PartitionChange { partition: row.id, if_version: row.version, edits };
+                self.propose(commands, row, Command::Change(vec![change]));
+            }
+        }
+    }
+
+    /// First assignments.
+    fn assignments(&mut self, commands: &mut Vec<Command>) {
+        let (assigned, more) = assign::assign(self.state, self.liveness, self.now, self.left);
+        commands.extend(assigned);
+        if more {
+            self.left = 0;
+        }
+    }
+
+    fn propose(&mut self, commands: &mut Vec<Command>, row: &Partition, command: Command) {
+        self.liveness.note_proposed(row.id, row.version, self.now);
+        self.left -= 1;
+        commands.push(command);
+    }
+}

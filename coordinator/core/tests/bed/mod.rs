@@ -1,0 +1,287 @@
+//! A cluster for tests: commits what it is given, checks every invariant after each entry, and can play nodes that do
+//! their duties at once.
+#![allow(dead_code, unreachable_pub)]
+
+use archon_coordinator_core::*;
+use archon_types::*;
+use uuid::Uuid;
+
+pub const TABLE: TableId = TableId::new(1);
+
+pub struct Bed {
+    pub state: ClusterState,
+    pub liveness: Liveness,
+    pub now: Millis,
+}
+
+pub fn settings(partitions: u16, nodes_min: u32, replication: u8) -> Settings {
+    Settings { partitions, nodes_min, replication, ..Settings::default() }
+}
+
+pub fn register(name: &str, storage: u128, boot: u128) -> Register {
+    Register {
+        name: name.into(),
+        address: format!("{name}.example:7000"),
+        storage: StorageId::new(Uuid::from_u128(storage)),
+        boot: BootId::new(Uuid::from_u128(boot)),
+        zone: None,
+        weight: 100,
+        partitions_max: None,
+        protocol_min: 1,
+        protocol_max: 1,
+        held: vec![],
+        last_incarnation: None,
+    }
+}
+
+pub fn part(index: u16) -> PartitionId {
+    PartitionId::new(TABLE, index)
+}
+
+impl Bed {
+    pub fn empty() -> Self {
+        let now = Millis::new(1_000_000);
+        Self { state: ClusterState::new(), liveness: Liveness::new(now), now }
+    }
+
+    pub fn new(settings: Settings) -> Self {
+        let mut bed = Self::empty();
+        bed.ok(Command::Bootstrap { cluster: ClusterId::new(Uuid::from_u128(7)), settings });
+        bed
+    }
+
+    /// A cluster of these nodes, all active, everything assigned and Online.
+    pub fn running(settings: Settings, names: &[&str]) -> Self {
+        let mut bed = Self::new(settings);
+        for (number, name) in names.iter().enumerate() {
+            bed.join(name, 1 + number as u128);
+        }
+        bed.settle();
+        bed
+    }
+
+    pub fn batch(&self, commands: Vec<Command>) -> CommandBatch {
+        CommandBatch { request: None, at: self.now, who: Actor::Coordinator(1), proposer: 1, term: 1, commands }
+    }
+
+    pub fn commit_batch(&mut self, batch: &CommandBatch) -> Vec<Response> {
+        let before = self.state.clone();
+        let responses = apply(&mut self.state, before.applied + 1, batch);
+        check(&self.state).unwrap_or_else(|violation| panic!("{violation}\nafter {batch:#?}"));
+        check_step(&before, &self.state).unwrap_or_else(|violation| panic!("{violation}\nafter {batch:#?}"));
+        responses
+    }
+
+    pub fn commit(&mut self, commands: Vec<Command>) -> Vec<Response> {
+        let batch = self.batch(commands);
+        self.commit_batch(&batch)
+    }
+
+    pub fn one(&mut self, command: Command) -> Response {
+        self.commit(vec![command]).remove(0)
+    }
+
+    #[track_caller]
+    pub fn ok(&mut self, command: Command) -> Response {
+        let response = self.one(command);
+        assert!(response.refusal().is_none(), "{response:?}");
+        response
+    }
+
+    #[track_caller]
+    pub fn refused(&mut self, command: Command) -> ErrorKind {
+        let before = self.state.clone();
+        let response = self.one(command);
+        let Response::Refused(error) = response else { panic!("not refused: {response:?}") };
+        assert_eq!(
+            ClusterState { applied: before.applied, ..self.state.clone() },
+            before,
+            "a refusal changed something"
+        );
+        error.kind
+    }
+
+    /// Registers and activates a node.
+    pub fn join(&mut self, name: &str, storage: u128) -> NodeId {
+        self.join_with(register(name, storage, storage + 1_000))
+    }
+
+    pub fn join_with(&mut self, register: Register) -> NodeId {
+        let Response::Registered { node, incarnation } = self.ok(Command::Register(Box::new(register))) else {
+            panic!("not registered")
+        };
+        self.ok(Command::Activate { node, incarnation });
+        node
+    }
+
+    /// A known node comes back in a new process with all its data.
+    pub fn rejoin(&mut self, node: NodeId, boot: u128) -> NodeId {
+        let row = self.state.node(node).expect("known").clone();
+        let held = self.state.partitions.on_node(node).filter_map(|row| row.placement_on(node)).map(|p| p.id).collect();
+        self.join_with(Register {
+            name: row.node.name,
+            address: row.node.address,
+            storage: row.node.storage,
+            boot: BootId::new(Uuid::from_u128(boot)),
+            held,
+            last_incarnation: row.activated,
+            ..register("x", 1, 1)
+        })
+    }
+
+    pub fn node(&self, name: &str) -> NodeId {
+        self.state.node_by_name(name).expect("a node of that name").node.id
+    }
+
+    pub fn incarnation(&self, node: NodeId) -> Incarnation {
+        self.state.incarnation(node).expect("a node")
+    }
+
+    pub fn row(&self, index: u16) -> &Partition {
+        self.state.partition(part(index)).expect("a partition")
+    }
+
+    pub fn leader(&self, index: u16) -> Option<NodeId> {
+        self.row(index).leader_placement().map(|leader| leader.node)
+    }
+
+    pub fn turn(&mut self) -> Vec<Command> {
+        turn(&self.state, &mut self.liveness, self.now).commands
+    }
+
+    pub fn beat(&mut self, node: NodeId) -> Option<HeartbeatAnswer> {
+        let incarnation = self.incarnation(node);
+        self.liveness.heard(&self.state, node, incarnation, self.now).ok()?;
+        self.liveness.answer(&self.state, node, incarnation, self.now)
+    }
+
+    pub fn beat_all(&mut self) {
+        let live: Vec<NodeId> = self.state.nodes.keys().copied().filter(|node| self.state.is_live(*node)).collect();
+        for node in live {
+            self.beat(node);
+        }
+    }
+
+    /// Lets time pass in heartbeats; every live node but `silent` is heard. Turns are committed.
+    pub fn pass(&mut self, millis: u64, silent: &[NodeId]) {
+        let until = self.now.plus(millis);
+        while self.now < until {
+            self.now = self.now.plus(100);
+            let live: Vec<NodeId> = self.state.nodes.keys().copied().filter(|node| self.state.is_live(*node)).collect();
+            for node in live {
+                if !silent.contains(&node) {
+                    self.beat(node);
+                }
+            }
+            let commands = self.turn();
+            if !commands.is_empty() {
+                self.commit(commands);
+            }
+        }
+    }
+
+    pub fn report(&mut self, node: NodeId, report: &Report) -> Result<Vec<Response>, ErrorDetail> {
+        let commands = on_report(&self.state, node, self.incarnation(node), report)?;
+        Ok(if commands.is_empty() { vec![] } else { self.commit(commands) })
+    }
+
+    /// The report of a fact, with the epoch and version of the present row.
+    pub fn fact(&self, index: u16, placement: PlacementId, fact: Fact) -> Report {
+        let row = self.row(index);
+        Report { partition: row.id, placement, epoch: row.epoch, version: row.version, fact }
+    }
+
+    /// What a perfect node would report upon its duties now.
+    pub fn facts_of(&self, node: NodeId) -> Vec<Report> {
+        let mut reports = vec![];
+        for duty in duties(&self.state, node).unwrap_or_default() {
+            let row = self.state.partition(duty.partition()).expect("a row").clone();
+            let placement = duty.placement();
+            let mut add = |fact| {
+                reports.push(Report { partition: row.id, placement, epoch: row.epoch, version: row.version, fact });
+            };
+            match duty {
+                Duty::Unload { .. } => add(Fact::Unloaded),
+                Duty::HandOver { .. } => add(Fact::Released),
+                Duty::Host { .. } if row.leader == Some(placement) => {
+                    let loader = row.placements.iter().find(|p| p.state == ReplicaState::Load);
+                    match loader.filter(|loader| self.state.is_active(loader.node)) {
+                        _ if row.status != PartitionStatus::Online => add(Fact::Online),
+                        Some(loader) => add(Fact::CaughtUp {
+                            joiner: ReplicaName { placement: loader.id, incarnation: self.incarnation(loader.node) },
+                        }),
+                        None => {}
+                    }
+                }
+                Duty::Host { .. } => {}
+            }
+        }
+        reports
+    }
+
+    /// One round: a turn, then every live node does its duties, but for the deaf ones.
+    pub fn round(&mut self, deaf: &[NodeId]) -> bool {
+        let commands = self.turn();
+        let mut busy = !commands.is_empty();
+        if busy {
+            self.commit(commands);
+        }
+        for node in self.state.nodes.keys().copied().collect::<Vec<_>>() {
+            if deaf.contains(&node) {
+                continue;
+            }
+            for report in self.facts_of(node) {
+                if let Ok(commands) = on_report(&self.state, node, self.incarnation(node), &report)
+                    && !commands.is_empty()
+                {
+                    busy = true;
+                    self.commit(commands);
+                }
+            }
+        }
+        busy
+    }
+
+    /// Rounds until nothing more happens; time passes as it must, and every live node is heard.
+    pub fn settle(&mut self) {
+        let mut quiet = 0;
+        for _ in 0..2_000 {
+            self.beat_all();
+            if self.round(&[]) {
+                quiet = 0;
+            } else {
+                quiet += 1;
+                if quiet > 30 {
+                    return;
+                }
+                self.now = self.now.plus(100);
+            }
+        }
+        panic!("it does not settle: {:#?}", counts(&self.state));
+    }
+
+    /// Copies that are not to be deleted, per live or other node, in order of registration.
+    pub fn spread(&self) -> Vec<u32> {
+        let kept = |node: NodeId| {
+            let rows = self.state.partitions.on_node(node).filter_map(|row| row.placement_on(node));
+            rows.filter(|placement| placement.state != ReplicaState::Unload).count() as u32
+        };
+        self.state.nodes.keys().map(|node| kept(*node)).collect()
+    }
+
+    pub fn phases(&self) -> Vec<Phase> {
+        self.state.migrations.iter().map(|migration| phase(&self.state, migration)).collect()
+    }
+
+    pub fn online(&self) -> u32 {
+        counts(&self.state).partitions_online
+    }
+
+    /// Sees to it that the state survives being written and read.
+    pub fn round_trip(&self) {
+        let bytes = rmp_serde::to_vec_named(&self.state).expect("encodes");
+        assert_eq!(rmp_serde::from_slice::<ClusterState>(&bytes).expect("decodes"), self.state);
+        let text = serde_json::to_string(&self.state).expect("encodes");
+        assert_eq!(serde_json::from_str::<ClusterState>(&text).expect("decodes"), self.state);
+    }
+}

@@ -1,0 +1,313 @@
+//! First assignment, failure, election, withdrawal, reports, deltas.
+
+mod bed;
+
+use archon_coordinator_core::*;
+use archon_types::*;
+use bed::{Bed, TABLE, part, register, settings};
+
+const CITIES: [&str; 3] = ["athens", "byzantium", "cyrene"];
+
+#[test]
+fn nine_partitions_go_round_robin_over_three_nodes() {
+    let mut bed = Bed::new(settings(9, 3, 1));
+    bed.join("athens", 1);
+    bed.join("byzantium", 2);
+    assert_eq!(bed.turn(), vec![]);
+    let error = table_ready(&bed.state, TABLE).unwrap_err();
+    assert_eq!((error.kind, error.have, error.need), (ErrorKind::NotEnoughNodes, Some(2), Some(3)));
+    assert_eq!(explain(&bed.state, part(0)).unwrap(), vec![Why::NotEnoughNodes { have: 2, need: 3 }]);
+
+    bed.join("cyrene", 3);
+    let commands = bed.turn();
+    let expected: Vec<PartitionChange> = (0..9)
+        .map(|p: u16| {
+            let node = NodeId::new(1 + u64::from(p % 3));
+            let placement = Placement { id: PlacementId::new(1 + u64::from(p)), node, state: ReplicaState::Live };
+            PartitionChange::one(part(p), bed.row(p).version, Edit::Assign(vec![placement]))
+        })
+        .collect();
+    assert_eq!(commands, vec![Command::Change(expected)]);
+    // Until it is applied the same is not asked for again.
+    assert_eq!(bed.turn(), vec![]);
+    bed.commit(commands);
+    assert!(table_ready(&bed.state, TABLE).is_ok());
+    assert_eq!(bed.row(0).status, PartitionStatus::Assigned);
+    bed.settle();
+    assert_eq!((bed.online(), bed.spread()), (9, vec![3, 3, 3]));
+}
+
+#[test]
+fn replicas_stand_on_distinct_nodes_and_zones() {
+    let mut bed = Bed::new(settings(12, 4, 2));
+    for (number, zone) in ["east", "east", "west", "west"].iter().enumerate() {
+        let register = register(&format!("n{number}"), 1 + number as u128, 50 + number as u128);
+        bed.join_with(Register { zone: Some((*zone).into()), ..register });
+    }
+    bed.settle();
+    for row in bed.state.partitions.iter() {
+        let zones: Vec<_> = row.placements.iter().map(|p| bed.state.node(p.node).unwrap().node.zone.clone()).collect();
+        assert_ne!(zones[0], zones[1], "{row:?}");
+        assert_eq!(row.min_in_sync, 1);
+    }
+    assert_eq!(bed.online(), 12);
+}
+
+#[test]
+fn a_silent_node_is_failed_once_and_comes_back_with_its_data() {
+    let mut bed = Bed::running(settings(9, 3, 1), &CITIES);
+    let athens = bed.node("athens");
+    let incarnation = bed.incarnation(athens);
+    bed.beat_all();
+    bed.now = bed.now.plus(1_249);
+    for other in ["byzantium", "cyrene"] {
+        let other = bed.node(other);
+        bed.beat(other);
+    }
+    assert_eq!(bed.turn(), vec![]);
+    bed.now = bed.now.plus(1);
+    assert_eq!(bed.turn(), vec![Command::NodeFailed { node: athens, incarnation, successors: vec![] }]);
+    // From here on it gets no answer, even before the entry is committed, and the command is not repeated at once.
+    assert_eq!(bed.beat(athens), None);
+    let now = bed.now;
+    assert_eq!(bed.liveness.answer(&bed.state, athens, incarnation, now), None, "also when it was heard before");
+    assert_eq!(bed.turn(), vec![]);
+    let row = bed.row(0).clone();
+    bed.ok(Command::NodeFailed { node: athens, incarnation, successors: vec![] });
+    assert_eq!(bed.row(0).status, PartitionStatus::Unavailable);
+    assert_eq!(bed.row(0).epoch, row.epoch.next().unwrap());
+    assert_eq!(bed.online(), 6);
+    let since = bed.now;
+    let placement = row.placements[0].id;
+    let why = Why::HoldersFailed { node: athens, placement, since };
+    assert_eq!(explain(&bed.state, part(0)).unwrap(), vec![why]);
+    assert_eq!(duties(&bed.state, athens), None);
+
+    // The same process, awake again, registers into a new life and is served at once: its lease is long over.
+    bed.rejoin(athens, 1_001);
+    assert_ne!(bed.incarnation(athens), incarnation);
+    assert_eq!(bed.turn().len(), 3);
+    bed.now = bed.now.plus(1_000);
+    bed.settle();
+    assert_eq!(bed.online(), 9);
+    bed.round_trip();
+}
+
+#[test]
+fn a_late_answer_puts_the_failure_off() {
+    let mut bed = Bed::running(settings(2, 2, 2), &["athens", "byzantium"]);
+    let (athens, byzantium) = (bed.node("athens"), bed.node("byzantium"));
+    bed.beat_all();
+    // The quorum round for this heartbeat takes a second; the lease it grants is counted from its sending, the
+    // failure from its answer.
+    let incarnation = bed.incarnation(athens);
+    bed.now = bed.now.plus(1_000);
+    let now = bed.now;
+    assert!(bed.liveness.answer(&bed.state, athens, incarnation, now).is_some());
+    bed.now = bed.now.plus(1_249);
+    bed.beat(byzantium);
+    assert_eq!(bed.turn(), vec![]);
+    bed.now = bed.now.plus(1);
+    assert_eq!(bed.turn().len(), 1);
+}
+
+#[test]
+fn one_entry_fails_a_node_and_names_every_successor() {
+    let mut bed = Bed::running(settings(6, 3, 3), &CITIES);
+    let athens = bed.node("athens");
+    bed.beat_all();
+    bed.pass(1_200, &[athens]);
+    bed.now = bed.now.plus(100);
+    let commands = bed.turn();
+    let [Command::NodeFailed { node, successors, .. }] = &commands[..] else { panic!("{commands:?}") };
+    assert_eq!((*node, successors.len()), (athens, 2));
+    // They are spread, not heaped on one node.
+    let leaders: Vec<NodeId> = successors
+        .iter()
+        .map(|s| bed.state.partition(s.partition).unwrap().placement(s.placement).unwrap().node)
+        .collect();
+    assert_ne!(leaders[0], leaders[1]);
+    bed.commit(commands);
+    assert!(bed.state.partitions.iter().all(|row| row.leader.is_some()));
+    assert_eq!(bed.row(0).live().count(), 3, "the Live set changes only at a leader's request");
+}
+
+#[test]
+fn a_successor_that_cannot_lead_any_more_is_left_out() {
+    let mut bed = Bed::running(settings(3, 3, 3), &CITIES);
+    let athens = bed.node("athens");
+    let mut commands = on_stopping(&bed.state, athens, bed.incarnation(athens)).unwrap();
+    let Command::NodeFailed { successors, .. } = &mut commands[0] else { panic!() };
+    assert_eq!(successors.len(), 1);
+    // Naming the failed node itself, or another life, must not make it lead.
+    let own = bed.row(0).leader.unwrap();
+    successors[0].placement = own;
+    successors[0].incarnation = bed.incarnation(athens);
+    bed.commit(commands);
+    assert_eq!(bed.row(0).leader, None);
+    bed.settle();
+    assert_eq!(bed.online(), 3);
+}
+
+#[test]
+fn a_stopped_node_is_failed_at_once_and_served_again_at_once() {
+    let mut bed = Bed::running(settings(3, 1, 1), &["athens"]);
+    let athens = bed.node("athens");
+    bed.beat_all();
+    let commands = on_stopping(&bed.state, athens, bed.incarnation(athens)).unwrap();
+    bed.commit(commands);
+    assert_eq!(bed.state.node(athens).unwrap().node.status, NodeStatus::Failed);
+    bed.rejoin(athens, 500);
+    assert_eq!(bed.turn().len(), 3, "no lease to wait for");
+}
+
+#[test]
+fn a_released_leadership_is_elected_anew() {
+    let mut bed = Bed::running(settings(1, 1, 1), &["athens"]);
+    let athens = bed.node("athens");
+    let placement = bed.row(0).leader.unwrap();
+    let released = bed.fact(0, placement, Fact::Released);
+    let epoch = bed.row(0).epoch;
+    bed.report(athens, &released).unwrap();
+    assert_eq!((bed.row(0).leader, bed.row(0).epoch), (None, epoch.next().unwrap()));
+    let commands = bed.turn();
+    assert_eq!(commands.len(), 1);
+    bed.commit(commands);
+    assert!(bed.row(0).epoch > epoch.next().unwrap());
+    // The report of the earlier epoch changes nothing any more.
+    assert_eq!(bed.report(athens, &released).unwrap_err().kind, ErrorKind::StaleEpoch);
+}
+
+#[test]
+fn a_withdrawn_leadership_moves_after_the_last_answer_that_covered_it() {
+    let mut bed = Bed::running(settings(2, 2, 2), &["athens", "byzantium"]);
+    let (athens, byzantium) = (bed.node("athens"), bed.node("byzantium"));
+    let epoch = bed.row(0).epoch;
+    assert_eq!(bed.leader(0), Some(athens));
+    bed.beat_all();
+    assert!(bed.liveness.withdraw(&bed.state, part(0)));
+    assert_eq!(bed.turn(), vec![]);
+    // The holder goes on being heard: its lease covers the rest.
+    bed.pass(1_200, &[]);
+    assert_eq!(bed.leader(0), Some(athens));
+    assert_eq!(bed.beat(athens).unwrap().withdrawn, vec![(part(0), epoch)]);
+    assert_eq!(bed.beat(byzantium).unwrap().withdrawn, vec![]);
+    bed.pass(100, &[]);
+    assert!(bed.row(0).epoch > epoch);
+    // Its life goes on, and it may not have heard: a new coordinator knows it too, from the state.
+    bed.liveness = Liveness::new(bed.now);
+    assert_eq!(bed.beat(athens).unwrap().withdrawn, vec![(part(0), epoch)]);
+    let placement = bed.state.formers.get(part(0), epoch).unwrap().placement;
+    let report = Report { epoch, ..bed.fact(0, placement, Fact::Released) };
+    bed.report(athens, &report).unwrap();
+    assert_eq!(bed.beat(athens).unwrap().withdrawn, vec![]);
+    assert!(bed.state.formers.is_empty());
+}
+
+#[test]
+fn a_leader_cannot_shrink_the_live_set_below_the_minimum() {
+    let mut bed = Bed::running(settings(1, 3, 3), &CITIES);
+    let leader = bed.leader(0).unwrap();
+    let row = bed.row(0).clone();
+    let others: Vec<ReplicaName> = row
+        .live()
+        .filter(|p| p.node != leader)
+        .map(|p| ReplicaName { placement: p.id, incarnation: bed.incarnation(p.node) })
+        .collect();
+    let own = row.leader.unwrap();
+    let both = bed.fact(0, own, Fact::Silent { followers: others.clone() });
+    bed.report(leader, &both).unwrap();
+    assert_eq!(bed.row(0).live().count(), 3);
+    assert!(bed.row(0).version > row.version, "the refusal consumes the version");
+    // The same request again names a version that is over.
+    assert_eq!(bed.report(leader, &both).unwrap_err().kind, ErrorKind::StaleVersion);
+    let one = bed.fact(0, own, Fact::Silent { followers: vec![others[0], others[0]] });
+    bed.report(leader, &one).unwrap();
+    assert_eq!(bed.row(0).live().count(), 2);
+    assert_eq!(bed.row(0).placement(others[0].placement).unwrap().state, ReplicaState::Load);
+    // Another life of the joiner voids the request, and the leader is told by a new version.
+    let stale = ReplicaName { incarnation: Incarnation::new(1), ..others[0] };
+    let version = bed.row(0).version;
+    let wrong = bed.fact(0, own, Fact::CaughtUp { joiner: stale });
+    bed.report(leader, &wrong).unwrap();
+    assert_eq!(bed.row(0).live().count(), 2);
+    assert!(bed.row(0).version > version);
+    let right = bed.fact(0, own, Fact::CaughtUp { joiner: others[0] });
+    bed.report(leader, &right).unwrap();
+    assert_eq!(bed.row(0).live().count(), 3);
+    // Only the leader may ask.
+    let follower = bed.row(0).placement(others[1].placement).unwrap().node;
+    let forged = bed.fact(0, others[1].placement, Fact::CaughtUp { joiner: others[0] });
+    assert_eq!(bed.report(follower, &forged).unwrap_err().kind, ErrorKind::NotPartitionLeader);
+}
+
+#[test]
+fn a_damaged_copy_counts_no_more() {
+    let mut bed = Bed::running(settings(1, 2, 2), &["athens", "byzantium"]);
+    let leader = bed.leader(0).unwrap();
+    let own = bed.row(0).leader.unwrap();
+    let damaged = bed.fact(0, own, Fact::Damaged { why: "bad checksum".into() });
+    bed.report(leader, &damaged).unwrap();
+    assert_eq!(bed.row(0).live().count(), 1);
+    assert_eq!(bed.row(0).placement(own).unwrap().state, ReplicaState::Unload);
+    bed.settle();
+    assert_eq!(bed.online(), 1);
+    assert_eq!(bed.row(0).placements.len(), 1);
+    assert!(bed.state.events.iter().any(|event| matches!(event.what, EventKind::PlacementLost { .. })));
+}
+
+#[test]
+fn reports_that_do_not_fit_change_nothing() {
+    let mut bed = Bed::running(settings(2, 2, 1), &["athens", "byzantium"]);
+    let (athens, byzantium) = (bed.node("athens"), bed.node("byzantium"));
+    let placement = bed.row(0).leader.unwrap();
+    let good = bed.fact(0, placement, Fact::Unloaded);
+    let kind = |bed: &mut Bed, node, report: &Report| bed.report(node, report).unwrap_err().kind;
+    assert_eq!(kind(&mut bed, athens, &good), ErrorKind::Refused);
+    let other = Report { fact: Fact::Online, ..good.clone() };
+    assert_eq!(kind(&mut bed, byzantium, &other), ErrorKind::NotFound);
+    let nowhere = Report { partition: part(99), ..good.clone() };
+    assert_eq!(kind(&mut bed, athens, &nowhere), ErrorKind::NotFound);
+    let old = Report { epoch: Epoch::ZERO, fact: Fact::Released, ..good.clone() };
+    assert_eq!(kind(&mut bed, athens, &old), ErrorKind::StaleEpoch);
+    // What holds already needs no command.
+    assert_eq!(bed.report(athens, &Report { fact: Fact::Online, ..good.clone() }).unwrap(), vec![]);
+    assert_eq!(bed.report(byzantium, &good).unwrap(), vec![]);
+    assert_eq!(
+        on_report(&bed.state, athens, Incarnation::new(1), &good).unwrap_err().kind,
+        ErrorKind::StaleIncarnation
+    );
+}
+
+#[test]
+fn a_delta_brings_an_older_table_up_to_date() {
+    let mut bed = Bed::running(settings(9, 3, 1), &CITIES);
+    let mut cached = PartitionTable::from_whole(delta(&bed.state, TABLE, Version::ZERO).unwrap()).unwrap();
+    let since = cached.version();
+    assert_eq!(since, bed.state.table_version());
+    assert!(delta(&bed.state, TABLE, since).unwrap().partitions.is_empty());
+    let athens = bed.node("athens");
+    bed.pass(2_000, &[athens]);
+    let newer = delta(&bed.state, TABLE, since).unwrap();
+    assert_eq!((newer.partitions.len(), newer.nodes.len()), (3, 1));
+    assert!(cached.merge(newer));
+    let whole = PartitionTable::from_whole(delta(&bed.state, TABLE, Version::ZERO).unwrap()).unwrap();
+    assert_eq!(cached, whole);
+    assert_eq!(delta(&bed.state, TableId::new(9), Version::ZERO), None);
+    assert_eq!(delta(&bed.state, TABLE, Version::new(u64::MAX)).unwrap().partitions, vec![]);
+}
+
+#[test]
+fn a_change_is_all_or_nothing() {
+    let mut bed = Bed::running(settings(2, 2, 1), &["athens", "byzantium"]);
+    let good = PartitionChange::one(part(0), bed.row(0).version, Edit::Vacate(Ending::Released));
+    let stale = PartitionChange::one(part(1), Version::new(1), Edit::Refuse);
+    assert_eq!(bed.refused(Command::Change(vec![good.clone(), stale])), ErrorKind::StaleVersion);
+    let wrong = PartitionChange {
+        edits: vec![Edit::Vacate(Ending::Released), Edit::Unload(bed.row(1).leader.unwrap())],
+        ..PartitionChange::one(part(1), bed.row(1).version, Edit::Refuse)
+    };
+    assert_eq!(bed.refused(Command::Change(vec![good.clone(), wrong])), ErrorKind::NotEnoughReplicas);
+    // Two changes of one row in one command: the second names a version that is over.
+    assert_eq!(bed.refused(Command::Change(vec![good.clone(), good])), ErrorKind::StaleVersion);
+}

@@ -1,0 +1,303 @@
+//! Registration, identity, activation, settings and repeated requests.
+
+mod bed;
+
+use archon_coordinator_core::*;
+use archon_types::*;
+use bed::{Bed, part, register, settings};
+use uuid::Uuid;
+
+fn boxed(register: Register) -> Command {
+    Command::Register(Box::new(register))
+}
+
+#[test]
+fn before_bootstrap_everything_is_retryable() {
+    let mut bed = Bed::empty();
+    let kind = bed.refused(boxed(register("athens", 1, 1)));
+    assert_eq!(kind, ErrorKind::Unavailable);
+    assert!(kind.is_retryable());
+}
+
+#[test]
+fn bootstrap_happens_once() {
+    let mut bed = Bed::new(settings(9, 3, 1));
+    let again = |id| Command::Bootstrap { cluster: ClusterId::new(Uuid::from_u128(id)), settings: settings(9, 3, 1) };
+    let before = bed.state.clone();
+    bed.ok(again(7));
+    assert_eq!(ClusterState { applied: before.applied, ..bed.state.clone() }, before);
+    assert_eq!(bed.refused(again(8)), ErrorKind::AlreadyExists);
+    assert_eq!(bed.state.partitions.len(), 9);
+}
+
+#[test]
+fn settings_that_would_break_leases_are_refused() {
+    let mut bed = Bed::empty();
+    let mut bad = settings(9, 3, 1);
+    bad.timing.failure_timeout_ms = 1_000;
+    let bootstrap = Command::Bootstrap { cluster: ClusterId::new(Uuid::from_u128(7)), settings: bad.clone() };
+    // Before bootstrap there is nothing that could have changed.
+    assert!(bed.one(bootstrap).refusal().is_some_and(|error| error.message.contains("1.01")));
+    assert!(!bed.state.is_bootstrapped());
+    let mut bed = Bed::new(settings(9, 3, 1));
+    assert_eq!(bed.refused(Command::Configure(bad)), ErrorKind::InvalidArgument);
+}
+
+#[test]
+fn the_same_process_gets_the_same_answer() {
+    let mut bed = Bed::new(settings(3, 1, 1));
+    let first = bed.ok(boxed(register("athens", 1, 1)));
+    let version = bed.state.table_version();
+    assert_eq!(bed.ok(boxed(register("athens", 1, 1))), first);
+    assert_eq!(bed.state.table_version(), version);
+}
+
+#[test]
+fn bad_registrations_change_nothing() {
+    let mut bed = Bed::running(settings(3, 1, 1), &["athens"]);
+    let good = || register("corinth", 9, 9);
+    let cases = [
+        (Register { name: "a b".into(), ..good() }, ErrorKind::InvalidArgument),
+        (Register { address: "nowhere".into(), ..good() }, ErrorKind::InvalidArgument),
+        (Register { address: "host:0".into(), ..good() }, ErrorKind::InvalidArgument),
+        (Register { address: ":70".into(), ..good() }, ErrorKind::InvalidArgument),
+        (Register { address: "h:70000".into(), ..good() }, ErrorKind::InvalidArgument),
+        (Register { zone: Some("".into()), ..good() }, ErrorKind::InvalidArgument),
+        (Register { weight: 0, ..good() }, ErrorKind::InvalidArgument),
+        (Register { partitions_max: Some(0), ..good() }, ErrorKind::InvalidArgument),
+        (Register { storage: StorageId::NIL, ..good() }, ErrorKind::InvalidArgument),
+        (Register { protocol_min: 2, protocol_max: 3, ..good() }, ErrorKind::ProtocolMismatch),
+        (Register { name: "athens".into(), ..good() }, ErrorKind::NameTaken),
+        (Register { address: "athens.example:7000".into(), ..good() }, ErrorKind::NameTaken),
+    ];
+    for (bad, kind) in cases {
+        assert_eq!(bed.refused(boxed(bad.clone())), kind, "{bad:?}");
+    }
+    bed.ok(boxed(good()));
+}
+
+#[test]
+fn a_restart_ends_every_leadership_and_waits_for_the_old_lease() {
+    let mut bed = Bed::running(settings(4, 2, 1), &["athens", "byzantium"]);
+    let athens = bed.node("athens");
+    let old = bed.incarnation(athens);
+    bed.beat_all();
+    let epoch = bed.row(0).epoch;
+    bed.rejoin(athens, 77);
+    assert_eq!((bed.row(0).leader, bed.row(0).epoch), (None, epoch.next().unwrap()));
+    assert_eq!(bed.row(0).status, PartitionStatus::Unavailable);
+    assert_eq!(bed.leader(1), Some(bed.node("byzantium")));
+    let former = bed.state.formers.of_partition(part(0)).next().copied().unwrap();
+    assert_eq!((former.node, former.incarnation, former.epoch, former.lapsed), (athens, old, epoch, false));
+
+    // The lease of the old life may run until a failure time-out after its last answer.
+    assert_eq!(bed.turn(), vec![]);
+    assert_eq!(explain(&bed.state, part(0)).unwrap(), vec![Why::LeaseOfFormer { node: athens, incarnation: old }]);
+    bed.now = bed.now.plus(1_249);
+    bed.beat_all();
+    assert_eq!(bed.turn(), vec![]);
+    bed.now = bed.now.plus(1);
+    let elected = bed.turn();
+    assert_eq!(elected.len(), 2, "{elected:?}");
+    bed.commit(elected);
+    assert_eq!(bed.leader(0), Some(athens));
+    assert!(bed.state.formers.is_empty());
+    bed.settle();
+    assert_eq!(bed.online(), 4);
+    bed.round_trip();
+}
+
+#[test]
+fn a_new_coordinator_waits_a_whole_time_out_before_it_elects() {
+    let mut bed = Bed::running(settings(1, 1, 1), &["athens"]);
+    let athens = bed.node("athens");
+    bed.pass(5_000, &[athens].map(|_| NodeId::new(99)));
+    bed.rejoin(athens, 77);
+    bed.liveness = Liveness::new(bed.now);
+    bed.now = bed.now.plus(1_249);
+    bed.beat_all();
+    assert_eq!(bed.turn(), vec![]);
+    bed.now = bed.now.plus(1);
+    assert_eq!(bed.turn().len(), 1);
+}
+
+#[test]
+fn a_node_acts_only_in_an_activated_life() {
+    let mut bed = Bed::new(settings(3, 1, 1));
+    bed.ok(boxed(register("athens", 1, 1)));
+    let athens = bed.node("athens");
+    assert_eq!(duties(&bed.state, athens), None);
+    assert_eq!(bed.turn(), vec![]);
+    let incarnation = bed.incarnation(athens);
+    bed.ok(Command::Activate { node: athens, incarnation });
+    assert_eq!(duties(&bed.state, athens), Some(vec![]));
+    assert_eq!(bed.turn().len(), 1);
+}
+
+#[test]
+fn another_data_directory_takes_over_only_a_failed_nodes_name() {
+    let mut bed = Bed::running(settings(2, 2, 1), &["athens", "byzantium"]);
+    let athens = bed.node("athens");
+    assert_eq!(bed.refused(boxed(register("athens", 50, 50))), ErrorKind::NameTaken);
+    bed.pass(2_000, &[athens]);
+    // A directory with data does not take another's name by mistake.
+    let byzantium = bed.state.node(bed.node("byzantium")).unwrap().clone();
+    let renamed = Register { storage: byzantium.node.storage, ..register("athens", 50, 51) };
+    assert_eq!(bed.refused(boxed(renamed)), ErrorKind::NameTaken);
+
+    let new = bed.join("athens", 50);
+    assert_ne!(new, athens);
+    assert_eq!(bed.state.node(athens).unwrap().node.status, NodeStatus::Lost);
+    assert_eq!(bed.row(0).live().count(), 0);
+    assert_eq!(explain(&bed.state, part(0)).unwrap(), vec![Why::DataLost]);
+    bed.settle();
+    assert_eq!(bed.online(), 1);
+
+    // An operator accepts the loss; the partition is assigned anew.
+    let if_version = bed.row(0).version;
+    bed.ok(Command::AcceptLoss { partition: part(0), if_version });
+    let whole = bed.row(1).version;
+    assert_eq!(bed.refused(Command::AcceptLoss { partition: part(1), if_version: whole }), ErrorKind::Refused);
+    bed.settle();
+    assert_eq!(bed.online(), 2);
+    assert_eq!(bed.row(0).placements.len(), 1);
+    bed.round_trip();
+}
+
+#[test]
+fn a_copy_that_is_not_held_whole_or_is_rolled_back_is_lost() {
+    type Damage = fn(&mut Register);
+    let cases: [(&str, Damage); 3] = [
+        ("not held", |r| r.held.clear()),
+        ("rolled back", |r| r.last_incarnation = Some(Incarnation::new(1))),
+        ("no incarnation", |r| r.last_incarnation = None),
+    ];
+    for (what, damage) in cases {
+        let mut bed = Bed::running(settings(2, 2, 1), &["athens", "byzantium"]);
+        let athens = bed.node("athens");
+        let mut back = register("athens", 1, 90);
+        back.held = bed.row(0).placements.iter().map(|p| p.id).collect();
+        back.last_incarnation = bed.state.node(athens).unwrap().activated;
+        damage(&mut back);
+        bed.ok(boxed(back));
+        assert_eq!(bed.row(0).live().count(), 0, "{what}");
+        // Nobody else has it: the copy is kept for the operator, not deleted.
+        assert_eq!(bed.row(0).placements[0].state, ReplicaState::Load, "{what}");
+        assert_eq!(bed.row(1).live().count(), 1);
+    }
+}
+
+#[test]
+fn a_life_that_was_stored_and_not_confirmed_loses_nothing() {
+    let mut bed = Bed::running(settings(1, 1, 1), &["athens"]);
+    let held: Vec<PlacementId> = bed.row(0).placements.iter().map(|p| p.id).collect();
+    let athens = bed.node("athens");
+    let last_incarnation = bed.state.node(athens).unwrap().activated;
+    let back = Register { held: held.clone(), last_incarnation, ..register("athens", 1, 90) };
+    bed.ok(boxed(back.clone()));
+    // It stored that incarnation and died before it could say so.
+    let stored = Some(bed.incarnation(athens));
+    let boot = BootId::new(Uuid::from_u128(91));
+    bed.ok(boxed(Register { last_incarnation: stored, boot, ..back.clone() }));
+    assert_eq!(bed.row(0).live().count(), 1);
+    // Or it died before it even stored it.
+    let boot = BootId::new(Uuid::from_u128(92));
+    bed.join_with(Register { boot, ..back });
+    assert_eq!(bed.row(0).live().count(), 1);
+    bed.settle();
+    assert_eq!(bed.online(), 1);
+}
+
+#[test]
+fn stale_lives_are_told_to_register_again() {
+    let mut bed = Bed::running(settings(1, 1, 1), &["athens"]);
+    let athens = bed.node("athens");
+    let old = bed.incarnation(athens);
+    bed.rejoin(athens, 90);
+    let kind = |bed: &mut Bed, incarnation| {
+        let now = bed.now;
+        bed.liveness.heard(&bed.state, athens, incarnation, now).unwrap_err().kind
+    };
+    assert_eq!(kind(&mut bed, old), ErrorKind::StaleIncarnation);
+    assert_eq!(kind(&mut bed, Incarnation::new(10_000)), ErrorKind::Unavailable);
+    assert_eq!(bed.refused(Command::Activate { node: athens, incarnation: old }), ErrorKind::StaleIncarnation);
+    let now = bed.now;
+    assert_eq!(bed.liveness.answer(&bed.state, athens, old, now), None);
+}
+
+#[test]
+fn a_repeated_request_gets_its_first_answer() {
+    let mut bed = Bed::new(settings(1, 1, 1));
+    let create = Command::CreateTable { name: "orders".into(), partitions: 4, replication: 1 };
+    let request = Some(RequestId::new(Uuid::from_u128(5)));
+    let batch = CommandBatch { request, ..bed.batch(vec![create.clone()]) };
+    let first = bed.commit_batch(&batch);
+    let before = bed.state.clone();
+    assert_eq!(bed.commit_batch(&batch), first);
+    assert_eq!(ClusterState { applied: before.applied, ..bed.state.clone() }, before);
+    assert_eq!(bed.refused(create), ErrorKind::AlreadyExists);
+    // The memory is bounded by count and by age.
+    for number in 0..3_000u128 {
+        let request = Some(RequestId::new(Uuid::from_u128(100 + number)));
+        let batch = CommandBatch { request, ..bed.batch(vec![]) };
+        apply(&mut bed.state, 10 + number as u64, &batch);
+    }
+    assert_eq!(bed.state.answers.len(), 1_024);
+    bed.now = bed.now.plus(700_000);
+    let late = CommandBatch { request: Some(RequestId::new(Uuid::from_u128(1))), ..bed.batch(vec![]) };
+    apply(&mut bed.state, 9_999, &late);
+    assert_eq!(bed.state.answers.len(), 1);
+}
+
+#[test]
+fn tables_have_bounds() {
+    let mut bed = Bed::new(settings(1, 1, 1));
+    let create =
+        |name: &str, partitions, replication| Command::CreateTable { name: name.into(), partitions, replication };
+    assert_eq!(bed.refused(create("t", 0, 1)), ErrorKind::InvalidArgument);
+    assert_eq!(bed.refused(create("t", 16_385, 1)), ErrorKind::InvalidArgument);
+    assert_eq!(bed.refused(create("t", 1, 0)), ErrorKind::InvalidArgument);
+    assert_eq!(bed.refused(create("t", 1, 8)), ErrorKind::InvalidArgument);
+    assert_eq!(bed.refused(create("bad name", 1, 1)), ErrorKind::InvalidArgument);
+    // Applied directly: checking every invariant of 200,000 rows each time would take long.
+    for number in 0..12 {
+        let batch = bed.batch(vec![create(&format!("t{number}"), 16_384, 1)]);
+        assert!(apply(&mut bed.state, 10 + number, &batch)[0].refusal().is_none());
+    }
+    let batch = bed.batch(vec![create("t12", 16_384, 1)]);
+    assert_eq!(apply(&mut bed.state, 30, &batch)[0].refusal().map(|error| error.kind), Some(ErrorKind::Refused));
+}
+
+#[test]
+fn commands_survive_being_written_and_read() {
+    let mut bed = Bed::running(settings(9, 3, 1), &["athens", "byzantium", "cyrene"]);
+    let athens = bed.node("athens");
+    let commands = vec![
+        boxed(register("x", 1, 2)),
+        failed_command(&bed, athens),
+        plan(&bed.state, Goal::default()).start(),
+        Command::SetNode { node: athens, goal: NodeGoal::Drain },
+        Command::CancelPlan,
+        Command::Configure(settings(1, 1, 1)),
+    ];
+    let batch = bed.batch(commands);
+    let bytes = rmp_serde::to_vec_named(&batch).unwrap();
+    assert_eq!(rmp_serde::from_slice::<CommandBatch>(&bytes).unwrap(), batch);
+    assert_eq!(serde_json::from_str::<CommandBatch>(&serde_json::to_string(&batch).unwrap()).unwrap(), batch);
+    assert!(batch.to_string().contains("Register NodeFailed StartPlan"));
+    let responses = bed.commit_batch(&batch);
+    let bytes = rmp_serde::to_vec_named(&responses).unwrap();
+    assert_eq!(rmp_serde::from_slice::<Vec<Response>>(&bytes).unwrap(), responses);
+}
+
+fn failed_command(bed: &Bed, node: NodeId) -> Command {
+    on_stopping(&bed.state, node, bed.incarnation(node)).expect("its present life").remove(0)
+}
+
+#[test]
+fn a_void_entry_changes_nothing_but_the_index() {
+    let mut bed = Bed::new(settings(1, 1, 1));
+    let before = bed.state.clone();
+    skip(&mut bed.state, 50);
+    assert_eq!(bed.state, ClusterState { applied: 50, ..before });
+}

@@ -1,0 +1,192 @@
+//! Plans: even, small, stable, honest about what cannot be reached.
+
+mod bed;
+
+use archon_coordinator_core::*;
+use archon_types::*;
+use bed::{Bed, register, settings};
+use proptest::prelude::*;
+
+const CITIES: [&str; 3] = ["athens", "byzantium", "cyrene"];
+
+#[test]
+fn nine_partitions_on_three_nodes_and_a_fourth() {
+    let mut bed = Bed::running(settings(9, 3, 1), &CITIES);
+    assert_eq!(plan(&bed.state, Goal::default()).moves, vec![]);
+    let ephesus = bed.join("ephesus", 4);
+    let first = plan(&bed.state, Goal::default());
+    assert_eq!(first.moves.len(), 2);
+    assert_eq!(first.unmet, vec![]);
+    let (byzantium, cyrene) = (bed.node("byzantium"), bed.node("cyrene"));
+    assert_eq!(
+        first.moves.iter().map(|m| (m.from, m.to)).collect::<Vec<_>>(),
+        [(byzantium, ephesus), (cyrene, ephesus)]
+    );
+    assert!(first.moves.iter().all(|m| m.reason == MoveReason::Balance { has: 3, share: 2 }));
+    bed.ok(first.start());
+    bed.settle();
+    assert_eq!(bed.spread(), [3, 2, 2, 2]);
+    assert_eq!((bed.online(), bed.phases()), (9, vec![Phase::Done, Phase::Done]));
+    assert_eq!(plan(&bed.state, Goal::default()).moves, vec![]);
+}
+
+#[test]
+fn thirty_partitions_on_three_nodes_and_a_fourth() {
+    let mut bed = Bed::running(settings(30, 3, 1), &CITIES);
+    bed.join("ephesus", 4);
+    bed.ok(plan(&bed.state, Goal::default()).start());
+    bed.settle();
+    assert_eq!((bed.spread(), bed.online()), (vec![8, 8, 7, 7], 30));
+    assert_eq!(plan(&bed.state, Goal::default()).moves, vec![]);
+}
+
+#[test]
+fn a_plan_is_valid_for_one_table_version_and_only_one_runs() {
+    let mut bed = Bed::running(settings(9, 3, 1), &CITIES);
+    bed.join("ephesus", 4);
+    let old = plan(&bed.state, Goal::default());
+    let athens = bed.node("athens");
+    bed.ok(Command::SetNode { node: athens, goal: NodeGoal::Cordon });
+    let error = bed.one(old.start()).refusal().cloned().unwrap();
+    let now = bed.state.table_version();
+    assert_eq!(
+        (error.kind, error.have, error.need),
+        (ErrorKind::StalePlan, Some(now.get()), Some(old.table_version.get()))
+    );
+    let new = plan(&bed.state, Goal::default());
+    assert_eq!(bed.ok(new.start()), Response::PlanStarted { first: MigrationId::new(1), count: 2 });
+    assert_eq!(bed.refused(new.start()), ErrorKind::AssignmentInProgress);
+}
+
+#[test]
+fn plans_that_name_wrong_things_are_refused() {
+    let mut bed = Bed::running(settings(9, 3, 1), &CITIES);
+    bed.join("ephesus", 4);
+    let good = plan(&bed.state, Goal::default());
+    let spoil = |spoil: fn(&mut Move)| {
+        let mut plan = good.clone();
+        spoil(&mut plan.moves[0]);
+        plan.start()
+    };
+    assert_eq!(bed.refused(spoil(|m| m.partition.index = 99)), ErrorKind::NotFound);
+    assert_eq!(bed.refused(spoil(|m| m.placement = PlacementId::new(99))), ErrorKind::NotFound);
+    assert_eq!(bed.refused(spoil(|m| m.from = NodeId::new(1))), ErrorKind::NotFound);
+    assert_eq!(bed.refused(spoil(|m| m.to = m.from)), ErrorKind::InvalidArgument);
+    assert_eq!(bed.refused(spoil(|m| m.to = NodeId::new(99))), ErrorKind::InvalidArgument);
+    let twice = Plan { moves: vec![good.moves[0].clone(); 2], ..good.clone() };
+    assert_eq!(bed.refused(twice.start()), ErrorKind::InvalidArgument);
+    assert_eq!(
+        bed.ok(Plan { moves: vec![], ..good }.start()),
+        Response::PlanStarted { first: MigrationId::new(1), count: 0 }
+    );
+}
+
+#[test]
+fn a_drained_node_is_emptied_and_a_cordoned_one_keeps_what_it_has() {
+    let mut bed = Bed::running(settings(12, 4, 1), &["a", "b", "c", "d"]);
+    let (a, b) = (bed.node("a"), bed.node("b"));
+    bed.ok(Command::SetNode { node: a, goal: NodeGoal::Drain });
+    bed.ok(Command::SetNode { node: b, goal: NodeGoal::Cordon });
+    let drain = plan(&bed.state, Goal::default());
+    assert_eq!(drain.moves.len(), 3);
+    assert!(drain.moves.iter().all(|m| m.from == a && m.reason == MoveReason::Drain));
+    assert_eq!(plan(&bed.state, Goal { moves_max: Some(1) }).moves, drain.moves[..1]);
+    bed.ok(drain.start());
+    bed.settle();
+    let mut spread = bed.spread();
+    spread[2..].sort_unstable();
+    assert_eq!((spread, bed.online()), (vec![0, 3, 4, 5], 12));
+    assert_eq!(plan(&bed.state, Goal::default()).moves, vec![]);
+}
+
+#[test]
+fn what_cannot_be_reached_is_said() {
+    let mut bed = Bed::running(settings(6, 2, 1), &["a", "b"]);
+    let (a, b) = (bed.node("a"), bed.node("b"));
+    bed.ok(Command::SetNode { node: a, goal: NodeGoal::Drain });
+    bed.ok(Command::SetNode { node: b, goal: NodeGoal::Cordon });
+    let none = plan(&bed.state, Goal::default());
+    assert_eq!(none.moves, vec![]);
+    assert_eq!(none.unmet, vec![Unmet { node: a, reason: UnmetReason::NotEmptied { placements: 3 } }]);
+    bed.pass(2_000, &[b]);
+    let dead = Unmet { node: b, reason: UnmetReason::NotAlive { placements: 3 } };
+    assert_eq!(plan(&bed.state, Goal::default()).unmet[1], dead);
+    // A node with a limit takes no more than that.
+    bed.join_with(Register { partitions_max: Some(2), ..register("c", 3, 3) });
+    let some = plan(&bed.state, Goal::default());
+    assert_eq!(some.moves.len(), 2);
+    assert_eq!(some.unmet[0], Unmet { node: a, reason: UnmetReason::NotEmptied { placements: 1 } });
+}
+
+#[test]
+fn weights_are_followed() {
+    let mut bed = Bed::running(settings(12, 2, 1), &["a", "b"]);
+    bed.join_with(Register { weight: 200, ..register("c", 3, 3) });
+    bed.ok(plan(&bed.state, Goal::default()).start());
+    bed.settle();
+    assert_eq!(bed.spread(), [3, 3, 6]);
+}
+
+#[test]
+fn replicas_of_a_partition_stay_on_distinct_nodes() {
+    let mut bed = Bed::running(settings(12, 3, 2), &CITIES);
+    bed.join("ephesus", 4);
+    let first = plan(&bed.state, Goal::default());
+    assert_eq!(first.moves.len(), 6);
+    bed.ok(first.start());
+    bed.settle();
+    assert_eq!((bed.spread(), bed.online()), (vec![6, 6, 6, 6], 12));
+    assert!(bed.state.partitions.iter().all(|row| row.live().count() == 2));
+    assert_eq!(plan(&bed.state, Goal::default()).moves, vec![]);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(32))]
+
+    /// From any spread: no move is wasted, everything ends within floor and ceiling, and a second plan is empty.
+    #[test]
+    fn plans_are_even_small_and_stable(
+        partitions in 1u16..50,
+        first in 1usize..6,
+        more in 0usize..5,
+        replication in 1u8..4,
+        drained in proptest::collection::vec(any::<bool>(), 10),
+    ) {
+        let replication = replication.min(first as u8);
+        let names: Vec<String> = (0..first).map(|n| format!("n{n}")).collect();
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        let mut bed = Bed::running(settings(partitions, first as u32, replication), &names);
+        for n in 0..more {
+            bed.join(&format!("m{n}"), 100 + n as u128);
+        }
+        let nodes: Vec<NodeId> = bed.state.nodes.keys().copied().collect();
+        for (node, drain) in nodes.iter().zip(&drained) {
+            if *drain {
+                bed.ok(Command::SetNode { node: *node, goal: NodeGoal::Drain });
+            }
+        }
+        let before = bed.spread();
+        let first_plan = plan(&bed.state, Goal::default());
+        prop_assert_eq!(&first_plan, &plan(&bed.state, Goal::default()));
+        bed.ok(first_plan.start());
+        bed.settle();
+        prop_assert_eq!(u32::from(partitions), bed.online());
+        prop_assert!(bed.phases().iter().all(|phase| *phase == Phase::Done), "{:?}", bed.phases());
+        let after = bed.spread();
+        prop_assert_eq!(before.iter().sum::<u32>(), after.iter().sum::<u32>());
+        let second = plan(&bed.state, Goal::default());
+        if replication == 1 {
+            prop_assert_eq!(second.moves, vec![]);
+            let kept: Vec<u32> = after.iter().zip(&drained).filter(|(_, drain)| !**drain).map(|(n, _)| *n).collect();
+            if let (Some(most), Some(least)) = (kept.iter().max(), kept.iter().min()) {
+                prop_assert!(most - least <= 1, "{:?}", after);
+                prop_assert_eq!(after.iter().sum::<u32>(), kept.iter().sum::<u32>());
+            }
+            // No node both gives and takes.
+            for node in &nodes {
+                let gives = first_plan.moves.iter().any(|m| m.from == *node);
+                prop_assert!(!gives || !first_plan.moves.iter().any(|m| m.to == *node));
+            }
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! Random faults in a fake world: whatever happens, no partition is served twice and no acknowledged write is missing
+//! where it is served; and when the faults stop, everything converges. A failing case is printed with its seed, shrunk.
+
+mod world;
+
+use archon_types::{NodeGoal, Settings};
+use proptest::prelude::*;
+use world::{Fault, World};
+
+fn fault() -> impl Strategy<Value = Fault> {
+    let node = 0usize..5;
+    let span = 50u64..4_000;
+    prop_oneof![
+        4 => (node.clone(), span.clone()).prop_map(|(node, down_ms)| Fault::Crash { node, down_ms }),
+        1 => (node.clone(), span.clone()).prop_map(|(node, down_ms)| Fault::Wipe { node, down_ms }),
+        3 => (node.clone(), span.clone()).prop_map(|(node, for_ms)| Fault::Pause { node, for_ms }),
+        3 => (node.clone(), span.clone()).prop_map(|(node, for_ms)| Fault::CutOff { node, for_ms }),
+        2 => (node.clone(), span.clone()).prop_map(|(node, down_ms)| Fault::Stop { node, down_ms }),
+        3 => Just(Fault::NewCoordinator),
+        4 => Just(Fault::Plan),
+        1 => Just(Fault::CancelPlan),
+        2 => (node, prop_oneof![Just(NodeGoal::Serve), Just(NodeGoal::Cordon), Just(NodeGoal::Drain)])
+            .prop_map(|(node, goal)| Fault::Goal { node, goal }),
+        10 => span.prop_map(|for_ms| Fault::Calm { for_ms }),
+    ]
+}
+
+fn cases() -> u32 {
+    std::env::var("PROPTEST_CASES").ok().and_then(|text| text.parse().ok()).unwrap_or(150)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: cases(), max_shrink_iters: 8, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn nothing_is_served_twice_or_lost_and_all_converges(
+        seed in any::<u64>(),
+        nodes in 2usize..5,
+        partitions in 1u16..8,
+        replication in 1u8..4,
+        faults in proptest::collection::vec(fault(), 1..30),
+    ) {
+        let replication = replication.min(nodes as u8);
+        let settings = Settings { partitions, nodes_min: nodes as u32, replication, ..Settings::default() };
+        let mut world = World::new(seed, nodes, settings);
+        world.run(3_000);
+        for fault in &faults {
+            world.strike(fault);
+        }
+        world.heal();
+    }
+}
+
+/// A move whose source must stay: the partition has lost its other copies.
+#[test]
+fn found_by_seed_3942198063837744508() {
+    let settings = Settings { partitions: 4, nodes_min: 4, replication: 3, ..Settings::default() };
+    let mut world = World::new(3942198063837744508, 4, settings);
+    world.run(3_000);
+    let faults = [
+        Fault::Crash { node: 0, down_ms: 50 },
+        Fault::Pause { node: 0, for_ms: 50 },
+        Fault::Crash { node: 0, down_ms: 50 },
+        Fault::Wipe { node: 1, down_ms: 50 },
+        Fault::Crash { node: 0, down_ms: 50 },
+        Fault::Stop { node: 4, down_ms: 1380 },
+        Fault::Crash { node: 3, down_ms: 2114 },
+        Fault::Calm { for_ms: 3623 },
+        Fault::Calm { for_ms: 803 },
+        Fault::Wipe { node: 4, down_ms: 3190 },
+        Fault::Plan,
+    ];
+    for fault in &faults {
+        world.strike(fault);
+    }
+    world.heal();
+}

@@ -1,0 +1,383 @@
+//! A small fake world around the core: nodes with disks, leases on drifting clocks, a lossy and slow network, one
+//! leading coordinator after another. After every event it checks that no partition is served twice (O), that whoever
+//! serves has every acknowledged write (D), and every invariant of the state.
+#![allow(dead_code, unreachable_pub)]
+
+pub mod node;
+
+use archon_coordinator_core::*;
+use archon_types::*;
+use node::SimNode;
+use std::collections::BTreeMap;
+use uuid::Uuid;
+
+/// A clock that is off and runs a little fast or slow; per mille of the true rate, within the drift allowed.
+#[derive(Clone, Copy, Debug)]
+pub struct Clock {
+    pub offset: u64,
+    pub per_mille: u64,
+}
+
+impl Clock {
+    pub fn at(&self, truth: u64) -> Millis {
+        Millis::new(self.offset + truth * self.per_mille / 1_000)
+    }
+}
+
+#[derive(Clone, Debug)]
+pub enum Event {
+    Tick(usize),
+    Turn,
+    Heartbeat {
+        from: usize,
+        node: NodeId,
+        incarnation: Incarnation,
+        sent: Millis,
+    },
+    /// The quorum round for a heartbeat is over.
+    Confirmed {
+        term: u64,
+        from: usize,
+        node: NodeId,
+        incarnation: Incarnation,
+        sent: Millis,
+    },
+    Answer {
+        to: usize,
+        incarnation: Incarnation,
+        sent: Millis,
+        answer: HeartbeatAnswer,
+    },
+    Register {
+        from: usize,
+        register: Box<Register>,
+    },
+    Registered {
+        to: usize,
+        boot: BootId,
+        node: NodeId,
+        incarnation: Incarnation,
+    },
+    Activate {
+        node: NodeId,
+        incarnation: Incarnation,
+    },
+    Report {
+        node: NodeId,
+        incarnation: Incarnation,
+        report: Report,
+    },
+    Stopping {
+        node: NodeId,
+        incarnation: Incarnation,
+    },
+    Push {
+        to: usize,
+        incarnation: Incarnation,
+        at: u64,
+        duties: Vec<Duty>,
+    },
+    Commit {
+        term: u64,
+        reply: Option<(usize, BootId)>,
+        commands: Vec<Command>,
+    },
+    Restart(usize),
+}
+
+#[derive(Clone, Debug)]
+pub enum Fault {
+    Crash { node: usize, down_ms: u64 },
+    Wipe { node: usize, down_ms: u64 },
+    Pause { node: usize, for_ms: u64 },
+    CutOff { node: usize, for_ms: u64 },
+    Stop { node: usize, down_ms: u64 },
+    NewCoordinator,
+    Plan,
+    CancelPlan,
+    Goal { node: usize, goal: NodeGoal },
+    Calm { for_ms: u64 },
+}
+
+pub struct World {
+    pub truth: u64,
+    pub state: ClusterState,
+    pub liveness: Liveness,
+    term: u64,
+    coordinator: Clock,
+    pub nodes: Vec<SimNode>,
+    /// Acknowledged writes of each partition.
+    pub acknowledged: BTreeMap<PartitionId, u64>,
+    queue: BTreeMap<(u64, u64), Event>,
+    sequence: u64,
+    random: u64,
+    loss_percent: u64,
+    pushed: BTreeMap<usize, u64>,
+}
+
+impl World {
+    pub fn new(seed: u64, nodes: usize, settings: Settings) -> Self {
+        let mut world = Self {
+            truth: 0,
+            state: ClusterState::new(),
+            liveness: Liveness::new(Millis::ZERO),
+            term: 1,
+            coordinator: Clock { offset: 0, per_mille: 1_000 },
+            nodes: Vec::new(),
+            acknowledged: BTreeMap::new(),
+            queue: BTreeMap::new(),
+            sequence: 0,
+            random: seed | 1,
+            loss_percent: 5,
+            pushed: BTreeMap::new(),
+        };
+        world.commit(1, None, vec![Command::Bootstrap { cluster: ClusterId::new(Uuid::from_u128(1)), settings }]);
+        world.new_coordinator();
+        for number in 0..nodes {
+            let clock = world.clock();
+            world.nodes.push(SimNode::new(number, clock));
+            world.after(number as u64, Event::Tick(number));
+        }
+        world.after(1, Event::Turn);
+        world
+    }
+
+    fn clock(&mut self) -> Clock {
+        Clock { offset: self.below(1_000_000), per_mille: 995 + self.below(11) }
+    }
+
+    /// A pseudo-random number below `end` (xorshift).
+    pub fn below(&mut self, end: u64) -> u64 {
+        self.random ^= self.random << 13;
+        self.random ^= self.random >> 7;
+        self.random ^= self.random << 17;
+        self.random % end.max(1)
+    }
+
+    pub fn after(&mut self, millis: u64, event: Event) {
+        self.sequence += 1;
+        self.queue.insert((self.truth + millis, self.sequence), event);
+    }
+
+    /// Sends over the network between the coordinator and a node: slow, and sometimes not at all.
+    pub fn send(&mut self, node: usize, event: Event) {
+        let lost = self.below(100) < self.loss_percent || self.nodes[node].cut_off_until > self.truth;
+        let slow = if self.below(10) == 0 { 400 } else { 20 };
+        let delay = 1 + self.below(slow);
+        if !lost {
+            self.after(delay, event);
+        }
+    }
+
+    fn now(&self) -> Millis {
+        self.coordinator.at(self.truth)
+    }
+
+    fn new_coordinator(&mut self) {
+        self.term += 1;
+        self.coordinator = self.clock();
+        self.liveness = Liveness::new(self.now());
+        self.pushed.clear();
+    }
+
+    fn propose(&mut self, reply: Option<(usize, BootId)>, commands: Vec<Command>) {
+        if !commands.is_empty() {
+            let delay = 1 + self.below(15);
+            self.after(delay, Event::Commit { term: self.term, reply, commands });
+        }
+    }
+
+    fn commit(&mut self, term: u64, reply: Option<(usize, BootId)>, commands: Vec<Command>) {
+        let index = self.state.applied + 1;
+        if term != self.term {
+            skip(&mut self.state, index);
+            return;
+        }
+        let (at, who) = (Millis::new(self.truth), Actor::Coordinator(1));
+        let batch = CommandBatch { request: None, at, who, proposer: 1, term, commands };
+        let before = self.state.clone();
+        let responses = apply(&mut self.state, index, &batch);
+        check(&self.state).unwrap_or_else(|violation| panic!("{violation}\nafter {batch:#?}"));
+        check_step(&before, &self.state).unwrap_or_else(|violation| panic!("{violation}\nafter {batch:#?}"));
+        if let (Some((to, boot)), [Response::Registered { node, incarnation }]) = (reply, &responses[..]) {
+            self.send(to, Event::Registered { to, boot, node: *node, incarnation: *incarnation });
+        }
+    }
+
+    /// Runs until `until` in true time.
+    pub fn run(&mut self, until: u64) {
+        while let Some(((at, _), _)) = self.queue.first_key_value() {
+            if *at > until {
+                break;
+            }
+            let Some(((at, _), event)) = self.queue.pop_first() else { break };
+            self.truth = at;
+            self.handle(event);
+            self.check_serving();
+        }
+        self.truth = until;
+    }
+
+    fn handle(&mut self, event: Event) {
+        let now = self.now();
+        match event {
+            Event::Tick(number) => {
+                self.tick(number);
+                let delay = 20 + self.below(40);
+                self.after(delay, Event::Tick(number));
+            }
+            Event::Turn => {
+                let commands = turn(&self.state, &mut self.liveness, now).commands;
+                self.propose(None, commands);
+                self.push();
+                self.after(50, Event::Turn);
+            }
+            Event::Heartbeat { from, node, incarnation, sent } => {
+                match self.liveness.heard(&self.state, node, incarnation, now) {
+                    Ok(()) => {
+                        // Now and then a quorum round takes longer than a failure time-out.
+                        let slow = if self.below(10) == 0 { 2_500 } else { 10 };
+                        let (term, delay) = (self.term, 1 + self.below(slow));
+                        self.after(delay, Event::Confirmed { term, from, node, incarnation, sent });
+                    }
+                    Err(error) if error.kind == ErrorKind::StaleIncarnation => self.nodes[from].told_stale(incarnation),
+                    Err(_) => {}
+                }
+            }
+            Event::Confirmed { term, from, node, incarnation, sent } => {
+                if term == self.term
+                    && let Some(answer) = self.liveness.answer(&self.state, node, incarnation, now)
+                {
+                    self.send(from, Event::Answer { to: from, incarnation, sent, answer });
+                }
+            }
+            Event::Register { from, register } => {
+                let boot = register.boot;
+                self.propose(Some((from, boot)), vec![Command::Register(register)]);
+            }
+            Event::Activate { node, incarnation } => self.propose(None, vec![Command::Activate { node, incarnation }]),
+            Event::Report { node, incarnation, report } => {
+                if let Ok(commands) = on_report(&self.state, node, incarnation, &report) {
+                    self.propose(None, commands);
+                }
+            }
+            Event::Stopping { node, incarnation } => {
+                if let Ok(commands) = on_stopping(&self.state, node, incarnation) {
+                    self.propose(None, commands);
+                }
+            }
+            Event::Commit { term, reply, commands } => self.commit(term, reply, commands),
+            Event::Restart(number) => self.nodes[number].restart(self.truth),
+            // A stopped process finds what was sent to it when it goes on.
+            Event::Answer { to, .. } | Event::Registered { to, .. } | Event::Push { to, .. }
+                if self.nodes[to].paused_until > self.truth =>
+            {
+                let delay = self.nodes[to].paused_until - self.truth;
+                self.after(delay, event);
+            }
+            Event::Answer { to, incarnation, sent, answer } => self.nodes[to].answered(incarnation, sent, &answer),
+            Event::Registered { to, boot, node, incarnation } => self.nodes[to].registered(boot, node, incarnation),
+            Event::Push { to, incarnation, at, duties } => self.nodes[to].pushed(incarnation, at, duties),
+        }
+    }
+
+    fn push(&mut self) {
+        for number in 0..self.nodes.len() {
+            let storage = self.nodes[number].storage;
+            let Some(row) = self.state.node_by_storage(storage) else { continue };
+            let (id, incarnation) = (row.node.id, row.node.incarnation);
+            let fresh = self.pushed.get(&number) == Some(&self.state.applied);
+            if fresh && self.below(8) != 0 {
+                continue;
+            }
+            if let Some(duties) = duties(&self.state, id) {
+                let at = self.state.applied;
+                self.pushed.insert(number, at);
+                self.send(number, Event::Push { to: number, incarnation, at, duties });
+            }
+        }
+    }
+
+    /// O and D: at this instant at most one process could answer for a partition, and it has every acknowledged write.
+    fn check_serving(&self) {
+        let mut serving: BTreeMap<PartitionId, usize> = BTreeMap::new();
+        for node in &self.nodes {
+            for (partition, value) in node.serves(self.truth) {
+                if let Some(other) = serving.insert(partition, node.number) {
+                    let row = self.state.partition(partition);
+                    panic!("{partition} is served by {other} and {} at {}: {row:#?}", node.number, self.truth);
+                }
+                let acknowledged = self.acknowledged.get(&partition).copied().unwrap_or(0);
+                assert_eq!(value, acknowledged, "{} serves {partition} without every write", node.number);
+            }
+        }
+    }
+
+    pub fn strike(&mut self, fault: &Fault) {
+        let truth = self.truth;
+        let count = self.nodes.len();
+        match fault {
+            Fault::Crash { node, down_ms } => {
+                self.nodes[node % count].crash();
+                self.after(*down_ms, Event::Restart(node % count));
+            }
+            Fault::Wipe { node, down_ms } => {
+                self.nodes[node % count].crash();
+                self.nodes[node % count].wipe();
+                self.after(*down_ms, Event::Restart(node % count));
+            }
+            Fault::Pause { node, for_ms } => self.nodes[node % count].paused_until = truth + for_ms,
+            Fault::CutOff { node, for_ms } => self.nodes[node % count].cut_off_until = truth + for_ms,
+            Fault::Stop { node, down_ms } => {
+                if let Some((id, incarnation)) = self.nodes[node % count].stop() {
+                    self.send(node % count, Event::Stopping { node: id, incarnation });
+                }
+                self.after(*down_ms, Event::Restart(node % count));
+            }
+            Fault::NewCoordinator => self.new_coordinator(),
+            Fault::Plan => {
+                let commands = vec![plan(&self.state, Goal::default()).start()];
+                self.propose(None, commands);
+            }
+            Fault::CancelPlan => self.propose(None, vec![Command::CancelPlan]),
+            Fault::Goal { node, goal } => {
+                let id = self.state.nodes.keys().nth(node % self.state.nodes.len().max(1)).copied();
+                self.propose(None, id.map(|node| Command::SetNode { node, goal: *goal }).into_iter().collect());
+            }
+            Fault::Calm { for_ms } => self.run(truth + for_ms),
+        }
+    }
+
+    /// Ends all faults and waits until everything that can be served is, and every move is over.
+    pub fn heal(&mut self) {
+        self.loss_percent = 0;
+        for node in &mut self.nodes {
+            node.paused_until = 0;
+            node.cut_off_until = 0;
+        }
+        for _ in 0..600 {
+            self.run(self.truth + 200);
+            if self.has_converged() {
+                return;
+            }
+        }
+        let rows: Vec<_> = self.state.partitions.restless().collect();
+        let migrations: Vec<_> = self.state.migrations.active().collect();
+        panic!("it does not converge: {:#?}\n{rows:#?}\n{migrations:#?}\n{:#?}", counts(&self.state), self.state.nodes);
+    }
+
+    /// After disks were wiped, a copy may have to stay until the lost ones are replaced (PROTOCOL rule 7).
+    fn must_wait(&self, migration: &Migration) -> bool {
+        let why = waiting_for(&self.state, migration);
+        why.as_deref() == Some("too few copies on live nodes would remain")
+    }
+
+    fn has_converged(&self) -> bool {
+        let served = |row: &Partition| row.status == PartitionStatus::Online || row.live().next().is_none();
+        self.state.nodes_live() >= self.nodes.len()
+            && self.state.partitions.iter().all(served)
+            && self.state.partitions.iter().all(|row| row.status != PartitionStatus::Unassigned)
+            && self.state.migrations.active().all(|migration| self.must_wait(migration))
+            && counts(&self.state).placements_unloading == 0
+    }
+}
