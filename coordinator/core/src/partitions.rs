@@ -52,6 +52,12 @@ impl Partitions {
         self.by_node.get(&node).map_or(0, |set| u32::try_from(set.len()).unwrap_or(u32::MAX))
     }
 
+    /// How many copies `node` holds or is loading; those it is to delete no longer count.
+    pub fn held_on(&self, node: NodeId) -> u32 {
+        let stays = |row: &&Partition| row.placement_on(node).is_some_and(|copy| copy.state != ReplicaState::Unload);
+        u32::try_from(self.on_node(node).filter(stays).count()).unwrap_or(u32::MAX)
+    }
+
     /// How many partitions `node` leads.
     pub fn leaders_on(&self, node: NodeId) -> u32 {
         self.leaders.get(&node).copied().unwrap_or(0)

@@ -477,11 +477,7 @@ mod tests {
     use uuid::Uuid;
 
     fn member() -> Member {
-        Member {
-            cluster: ClusterId::new(Uuid::from_u128(1)),
-            node: NodeId::new(2),
-            incarnation: Incarnation::new(3),
-        }
+        Member { cluster: ClusterId::new(Uuid::from_u128(1)), node: NodeId::new(2), incarnation: Incarnation::new(3) }
     }
 
     fn registration() -> Registration {
@@ -504,7 +500,8 @@ mod tests {
     #[test]
     fn registrations_round_trip_and_bad_ones_name_the_field() {
         assert_eq!(Registration::try_from(v1::RegisterRequest::from(registration())), Ok(registration()));
-        let cases: [(fn(&mut v1::RegisterRequest), &str); 5] = [
+        type Spoil = fn(&mut v1::RegisterRequest);
+        let cases: [(Spoil, &str); 5] = [
             (|wire| wire.name = "a b".into(), "RegisterRequest.name"),
             (|wire| wire.address = "nowhere".into(), "RegisterRequest.address"),
             (|wire| wire.storage_id = bytes::Bytes::new(), "RegisterRequest.storage_id"),

@@ -1,0 +1,220 @@
+//! The leader's loop: while this coordinator leads, look at the state, decide, propose. Deciding itself is pure and
+//! lives in `core`.
+
+use crate::clock::boot_now;
+use crate::metrics::{Metrics, count};
+use crate::push;
+use crate::raft::Quorum;
+use crate::session::{Leading, Session};
+use crate::watchdog;
+use archon_coordinator_core::{Actor, Command, turn};
+use archon_types::{ClusterId, Millis, NodeStatus, Settings};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
+
+/// How often leadership is looked at when no signal comes.
+const LOOK_INTERVAL: Duration = Duration::from_millis(25);
+/// Longest pause between two turns.
+const TURN_INTERVAL_MAX: Duration = Duration::from_millis(50);
+/// How long stepping up may wait for its first quorum round.
+const STEP_UP_DEADLINE: Duration = Duration::from_secs(2);
+/// A turn's proposal; shorter than the time after which the loop counts as stalled.
+const PROPOSE_DEADLINE: Duration = Duration::from_millis(700);
+/// A loop that did not turn for this long stalled: what it remembers of silences is worth nothing.
+pub(crate) const STALL: Duration = Duration::from_secs(1);
+/// Most commands in one log entry.
+const COMMANDS_MAX: usize = 512;
+/// How often memory of departed nodes is dropped.
+const FORGET_INTERVAL_MS: u64 = 5_000;
+
+/// What the supervisor needs.
+#[derive(Clone)]
+pub(crate) struct Control {
+    /// Raft.
+    pub(crate) quorum: Quorum,
+    /// Where services find the session.
+    pub(crate) leading: Leading,
+    /// Counters.
+    pub(crate) metrics: Arc<Metrics>,
+    /// What the cluster gets if it is bootstrapped here.
+    pub(crate) settings: Settings,
+}
+
+/// Why a session ended.
+enum End {
+    /// Another leads, or nobody.
+    SteppedDown,
+    /// This process did not run for a while.
+    Stalled,
+    /// A task of the session failed; the next session starts all of them anew.
+    Broken,
+}
+
+impl Control {
+    /// Runs session after session until `stop`.
+    pub(crate) async fn run(self, stop: CancellationToken) {
+        let mut leadership = self.quorum.leadership();
+        while !stop.is_cancelled() {
+            if let Some(term) = self.quorum.leading_term() {
+                self.lead(term, &stop).await;
+            }
+            tokio::select! {
+                () = stop.cancelled() => break,
+                () = leadership.changed() => {}
+                () = tokio::time::sleep(LOOK_INTERVAL) => {}
+            }
+        }
+    }
+
+    /// One session: step up, turn until leadership ends, step down.
+    async fn lead(&self, term: u64, stop: &CancellationToken) {
+        // Only a confirmed round proves leadership; it also brings the state up to date.
+        match self.quorum.confirm(STEP_UP_DEADLINE).await {
+            Ok(confirmed) if confirmed == term => {}
+            Ok(_) | Err(_) => return,
+        }
+        let session = Session::new(self.quorum.clone(), term, stop.child_token(), boot_now());
+        if !self.bootstrap(&session).await {
+            return;
+        }
+        count(&self.metrics.sessions);
+        tracing::info!(term, "leading");
+        let mut tasks = JoinSet::new();
+        tasks.spawn(push::run(Arc::clone(&session), Arc::clone(&self.metrics)));
+        tasks.spawn(watchdog::run(Arc::clone(&session), Arc::clone(&self.metrics)));
+        self.leading.set(Some(Arc::clone(&session)));
+        let end = tokio::select! {
+            end = self.turns(&session) => end,
+            Some(ended) = tasks.join_next() => {
+                if let Err(error) = ended {
+                    tracing::error!(%error, "a task of the session failed");
+                }
+                End::Broken
+            }
+        };
+        self.leading.set(None);
+        session.stop().cancel();
+        while let Some(ended) = tasks.join_next().await {
+            if let Err(error) = ended {
+                tracing::error!(%error, "a task of the session failed");
+            }
+        }
+        match end {
+            End::Broken => {}
+            End::SteppedDown => tracing::info!(term, "not leading any more"),
+            End::Stalled => {
+                count(&self.metrics.stalls);
+                tracing::warn!(term, "this coordinator stalled; giving leadership away");
+                self.quorum.give_way().await;
+            }
+        }
+    }
+
+    /// Makes the cluster, once. Returns whether there is one.
+    async fn bootstrap(&self, session: &Session) -> bool {
+        let state = self.quorum.replicated();
+        if state.read(archon_coordinator_core::ClusterState::is_bootstrapped) {
+            return true;
+        }
+        let cluster = ClusterId::new(Uuid::new_v4());
+        let commands = vec![Command::Bootstrap { cluster, settings: self.settings.clone() }];
+        let who = Actor::Coordinator(self.quorum.id());
+        match session.propose(None, who, commands, PROPOSE_DEADLINE).await {
+            Ok(responses) => match responses.first().and_then(|response| response.refusal()) {
+                None => tracing::info!(%cluster, "bootstrapped"),
+                Some(error) => tracing::error!(%error, "bootstrap was refused"),
+            },
+            Err(error) => tracing::warn!(%error, "bootstrap was not confirmed"),
+        }
+        state.read(archon_coordinator_core::ClusterState::is_bootstrapped)
+    }
+
+    async fn turns(&self, session: &Arc<Session>) -> End {
+        let state = self.quorum.replicated();
+        let mut applied = state.applied();
+        let mut forgot_at = boot_now();
+        let mut pause = Duration::ZERO;
+        loop {
+            let news = async {
+                // A closed channel cannot happen while the state lives; the timer covers it.
+                let _ = applied.changed().await;
+            };
+            tokio::select! {
+                () = session.stop().cancelled() => return End::SteppedDown,
+                () = news => {}
+                () = session.work.notified() => {}
+                () = tokio::time::sleep(pause) => {}
+            }
+            if self.quorum.leading_term() != Some(session.term()) {
+                return End::SteppedDown;
+            }
+            let now = boot_now();
+            if now.since(session.turned_at()) > millis(STALL) {
+                return End::Stalled;
+            }
+            session.note_turn(now);
+            applied.borrow_and_update();
+            let mut commands = session.take_activations();
+            let turned = {
+                let mut liveness = session.liveness().lock();
+                state.read(|state| turn(state, &mut liveness, now))
+            };
+            commands.extend(turned.commands);
+            if !commands.is_empty() {
+                self.commit(session, commands).await;
+            }
+            if now.since(forgot_at) > FORGET_INTERVAL_MS {
+                forgot_at = now;
+                self.forget(session);
+            }
+            let due = Duration::from_millis(turned.wake_at.since(boot_now()));
+            pause = due.clamp(Duration::from_millis(1), TURN_INTERVAL_MAX);
+        }
+    }
+
+    async fn commit(&self, session: &Session, mut commands: Vec<Command>) {
+        self.metrics.commands.fetch_add(commands.len() as u64, Ordering::Relaxed);
+        while !commands.is_empty() {
+            let rest = commands.split_off(commands.len().min(COMMANDS_MAX));
+            let names: Vec<&str> = commands.iter().take(8).map(Command::name).collect();
+            let who = Actor::Coordinator(self.quorum.id());
+            match session.propose(None, who, commands, PROPOSE_DEADLINE).await {
+                Ok(responses) => {
+                    for refusal in responses.iter().filter_map(|response| response.refusal()) {
+                        // The state moved on between deciding and applying; the next turn sees it.
+                        tracing::debug!(%refusal, ?names, "a command's guard did not hold");
+                    }
+                }
+                Err(error) => {
+                    // What was decided is decided again from the state, if it still holds.
+                    tracing::warn!(%error, ?names, "a turn was not committed");
+                    return;
+                }
+            }
+            session.note_turn(boot_now());
+            commands = rest;
+        }
+    }
+
+    fn forget(&self, session: &Session) {
+        let live: std::collections::BTreeSet<_> = self.quorum.replicated().read(|state| {
+            let live = state.nodes.values().filter(|row| row.node.status == NodeStatus::Live);
+            live.map(|row| row.node.id).collect()
+        });
+        session.forget_nodes(|node| live.contains(&node));
+    }
+}
+
+/// A duration in whole milliseconds.
+pub(crate) fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// How long ago an instant of the boot clock was.
+pub(crate) fn ago(instant: Millis) -> Duration {
+    Duration::from_millis(boot_now().since(instant))
+}

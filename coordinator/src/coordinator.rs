@@ -1,0 +1,324 @@
+//! The parts of a coordinator, put together, started in order and stopped in order.
+
+use crate::config::CoordinatorConfig;
+use crate::control::Control;
+use crate::error::CoordinatorError;
+use crate::identity::{Identity, IdentityError};
+use crate::join::{Join, join};
+use crate::metrics::Metrics;
+use crate::raft::{self, ELECTION_TIMEOUT_MAX, Myself, Peers, Quorum, Storage, quorum_key};
+use crate::service::Context;
+use crate::service::admin::Admins;
+use crate::service::session::Sessions;
+use crate::service::table::Tables;
+use crate::session::Leading;
+use archon_proto::v1::admin_server::AdminServer;
+use archon_proto::v1::session_server::SessionServer;
+use archon_proto::v1::table_server::TableServer;
+use archon_types::limits::MESSAGE_BYTES_MAX;
+use std::net::SocketAddr;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+use tonic::transport::Server;
+use tonic::transport::server::TcpIncoming;
+use uuid::Uuid;
+
+/// How long open requests may take to end when the server stops.
+const SERVER_DEADLINE: Duration = Duration::from_secs(2);
+/// How long the log may take to write what is queued.
+const WAL_DEADLINE: Duration = Duration::from_secs(5);
+/// How long Raft may take to end.
+const RAFT_DEADLINE: Duration = Duration::from_secs(2);
+/// Most requests at once on one connection.
+const STREAMS_MAX: u32 = 1_024;
+
+/// A running coordinator.
+pub struct Coordinator {
+    id: u64,
+    address: SocketAddr,
+    context: Context,
+    /// Ends what works: sessions, waiting requests, the start itself.
+    work: CancellationToken,
+    /// Ends the server.
+    serving: CancellationToken,
+    failure: watch::Receiver<Option<Arc<str>>>,
+    starting: JoinHandle<Result<Running, CoordinatorError>>,
+    started: watch::Receiver<Start>,
+    server: JoinHandle<()>,
+}
+
+/// How far the start is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Start {
+    UnderWay,
+    Done,
+    Failed,
+}
+
+struct Running {
+    quorum: Quorum,
+    tasks: Vec<(&'static str, JoinHandle<()>)>,
+    /// Held for its lock.
+    _identity: Identity,
+}
+
+impl Coordinator {
+    /// Opens the data directory, serves on `listener`, and joins or makes the quorum in the background.
+    ///
+    /// # Errors
+    /// [`CoordinatorError`] for a configuration or a data directory that is refused. What goes wrong after that is told
+    /// by [`Coordinator::failed`].
+    pub async fn start(listener: TcpListener, config: CoordinatorConfig) -> Result<Self, CoordinatorError> {
+        config.check()?;
+        let listen = config.listen;
+        let address = listener.local_addr().map_err(|source| CoordinatorError::Listen { address: listen, source })?;
+        let (identity, storage, myself) = open(&config).await?;
+        let work = CancellationToken::new();
+        let serving = CancellationToken::new();
+        let context = Context {
+            id: config.id,
+            quorum: Arc::new(OnceLock::new()),
+            leading: Leading::default(),
+            metrics: Arc::new(Metrics::default()),
+            stop: work.child_token(),
+        };
+        let peers = Peers::new(myself.clone(), storage.is_empty(), ELECTION_TIMEOUT_MAX, work.child_token());
+        let (failed, failure) = watch::channel(None);
+        let failed = Arc::new(failed);
+        let server = serve(listener, &context, peers.clone(), serving.clone(), Arc::clone(&failed))?;
+        let (progress, started) = watch::channel(Start::UnderWay);
+        let starting = {
+            let (context, work) = (context.clone(), work.clone());
+            tokio::spawn(async move {
+                let begun = begin(config, identity, storage, myself, peers, context, work, failed).await;
+                progress.send_replace(if begun.is_ok() { Start::Done } else { Start::Failed });
+                begun
+            })
+        };
+        tracing::info!(id = context.id, %address, "coordinator serves");
+        Ok(Self { id: context.id, address, context, work, serving, failure, starting, started, server })
+    }
+
+    /// Where it is reached; the real port when it was bound to port 0.
+    pub const fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// This coordinator's number.
+    pub const fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// Whether it leads now: a hint, old as soon as it is given.
+    pub fn is_leading(&self) -> bool {
+        self.context.leading.session().is_some()
+    }
+
+    #[cfg(test)]
+    pub(crate) fn quorum(&self) -> Option<&Quorum> {
+        self.context.quorum.get()
+    }
+
+    /// What is counted.
+    pub fn metrics(&self) -> &Metrics {
+        &self.context.metrics
+    }
+
+    /// Waits until this coordinator cannot go on, and says why. Cancel-safe.
+    pub async fn failed(&self) -> CoordinatorError {
+        let (mut failure, mut started) = (self.failure.clone(), self.started.clone());
+        let raft = async {
+            match failure.wait_for(Option::is_some).await {
+                Ok(what) => what.as_deref().unwrap_or_default().to_owned(),
+                Err(_) => std::future::pending().await,
+            }
+        };
+        let start = async {
+            if started.wait_for(|start| *start == Start::Failed).await.is_err() {
+                std::future::pending::<()>().await;
+            }
+        };
+        tokio::select! {
+            what = raft => CoordinatorError::Raft { what },
+            () = start => CoordinatorError::Start,
+        }
+    }
+
+    /// Hands leadership over if it can, then ends everything, each part by a deadline. Returns why the start failed, if
+    /// it did.
+    pub async fn shutdown(self) -> Option<CoordinatorError> {
+        if let Some(quorum) = self.context.quorum.get()
+            && quorum.leading_term().is_some()
+        {
+            quorum.give_way().await;
+        }
+        self.stop().await
+    }
+
+    /// Ends everything without handing leadership over, as a crash would as far as the others can see. For tests.
+    pub async fn stop(self) -> Option<CoordinatorError> {
+        self.work.cancel();
+        let failure = match self.starting.await {
+            Ok(Ok(running)) => {
+                for (task, handle) in running.tasks {
+                    if let Err(error) = handle.await {
+                        tracing::error!(task, %error, "a task failed");
+                    }
+                }
+                if tokio::time::timeout(RAFT_DEADLINE, running.quorum.shutdown()).await.is_err() {
+                    tracing::warn!("raft did not end in time");
+                }
+                close(running.quorum).await;
+                None
+            }
+            Ok(Err(error)) => Some(error),
+            Err(error) => Some(CoordinatorError::Task { task: "start", what: error.to_string() }),
+        };
+        self.serving.cancel();
+        let mut server = self.server;
+        if tokio::time::timeout(SERVER_DEADLINE, &mut server).await.is_err() {
+            tracing::warn!("open requests did not end in time");
+            server.abort();
+        }
+        failure
+    }
+}
+
+async fn close(quorum: Quorum) {
+    let wal = quorum.wal().clone();
+    drop(quorum);
+    let closed = tokio::task::spawn_blocking(move || wal.close(WAL_DEADLINE)).await;
+    match closed {
+        Ok(Ok(())) => {}
+        Ok(Err(error)) => tracing::warn!(%error, "the Raft log was not closed cleanly"),
+        Err(error) => tracing::error!(%error, "closing the Raft log failed"),
+    }
+}
+
+/// Opens and checks the data directory, off the runtime's threads.
+async fn open(config: &CoordinatorConfig) -> Result<(Identity, Storage, Myself), CoordinatorError> {
+    let config = config.clone();
+    let opened = tokio::task::spawn_blocking(move || {
+        let identity = Identity::open(&config.data_dir, config.id, &config.peers, Uuid::new_v4)?;
+        if identity.is_started() && !Storage::has_log(&config.data_dir) {
+            return Err(IdentityError::LogLost { dir: config.data_dir }.into());
+        }
+        let myself = Myself { id: config.id, storage: identity.storage(), quorum: quorum_key(&config.peers) };
+        let storage = Storage::open(&config.data_dir, &myself)?;
+        Ok((identity, storage, myself))
+    });
+    opened.await.map_err(|error| CoordinatorError::Task { task: "open", what: error.to_string() })?
+}
+
+#[allow(clippy::too_many_arguments)]
+async fn begin(
+    config: CoordinatorConfig,
+    mut identity: Identity,
+    storage: Storage,
+    myself: Myself,
+    peers: Peers,
+    context: Context,
+    work: CancellationToken,
+    failed: Arc<watch::Sender<Option<Arc<str>>>>,
+) -> Result<Running, CoordinatorError> {
+    let joined = if storage.is_empty() {
+        tokio::select! {
+            () = work.cancelled() => return Err(CoordinatorError::Stopped),
+            joined = join(&myself, &config.peers) => joined?,
+        }
+    } else {
+        Join::Member
+    };
+    let marked = tokio::task::spawn_blocking(move || identity.mark_started().map(|()| identity)).await;
+    let identity = marked.map_err(|error| CoordinatorError::Task { task: "start", what: error.to_string() })??;
+    let voters = Arc::new(config.peers);
+    let (quorum, rounds) = raft::start(storage, myself, Arc::clone(&voters), &peers, &work).await?;
+    if let Join::Fresh(storages) = joined {
+        // One voter makes the set and the log carries it to the others, so that no two can differ.
+        if voters.keys().next() == Some(&quorum.id()) {
+            quorum.initialize(&storages).await?;
+        }
+    }
+    if context.quorum.set(quorum.clone()).is_err() {
+        tracing::error!("raft was started twice; the first one stays");
+    }
+    let control = Control {
+        quorum: quorum.clone(),
+        leading: context.leading.clone(),
+        metrics: Arc::clone(&context.metrics),
+        settings: config.settings,
+    };
+    let control = tokio::spawn(control.run(work.clone()));
+    let control = watched("control", control, Arc::clone(&failed));
+    let rounds = watched("quorum rounds", rounds, Arc::clone(&failed));
+    let health = tokio::spawn(watch_health(quorum.clone(), work.clone(), failed));
+    let tasks = vec![("control", control), ("quorum rounds", rounds), ("raft health", health)];
+    Ok(Running { quorum, tasks, _identity: identity })
+}
+
+/// Tells when a task without which nothing works fails, so that the process ends and a fresh one takes its place.
+fn watched(task: &'static str, handle: JoinHandle<()>, failed: Arc<watch::Sender<Option<Arc<str>>>>) -> JoinHandle<()> {
+    tokio::spawn(async move {
+        if let Err(error) = handle.await {
+            tracing::error!(task, %error, "a task failed");
+            failed.send_replace(Some(format!("the task {task} failed: {error}").into()));
+        }
+    })
+}
+
+/// Tells when Raft ended by itself: a storage error, or a panic in it.
+async fn watch_health(quorum: Quorum, work: CancellationToken, failed: Arc<watch::Sender<Option<Arc<str>>>>) {
+    const LOOK_INTERVAL: Duration = Duration::from_millis(250);
+    loop {
+        tokio::select! {
+            () = work.cancelled() => return,
+            () = tokio::time::sleep(LOOK_INTERVAL) => {}
+        }
+        if let Some(what) = quorum.view().fatal {
+            tracing::error!(what, "raft ended");
+            failed.send_replace(Some(what.into()));
+            return;
+        }
+    }
+}
+
+fn serve(
+    listener: TcpListener,
+    context: &Context,
+    peers: Peers,
+    serving: CancellationToken,
+    failed: Arc<watch::Sender<Option<Arc<str>>>>,
+) -> Result<JoinHandle<()>, CoordinatorError> {
+    let reflection = tonic_reflection::server::Builder::configure()
+        .register_encoded_file_descriptor_set(archon_proto::DESCRIPTORS)
+        .build_v1()
+        .map_err(|error| CoordinatorError::Server { what: error.to_string() })?;
+    let (_, health) = tonic_health::server::health_reporter();
+    let sessions = SessionServer::new(Sessions::new(context.clone())).max_decoding_message_size(MESSAGE_BYTES_MAX);
+    let admins = AdminServer::new(Admins::new(context.clone()))
+        .max_decoding_message_size(MESSAGE_BYTES_MAX)
+        .max_encoding_message_size(usize::MAX);
+    let tables = TableServer::new(Tables::new(context.clone())).max_encoding_message_size(usize::MAX);
+    let server = Server::builder()
+        .max_concurrent_streams(STREAMS_MAX)
+        .http2_keepalive_interval(Some(Duration::from_secs(10)))
+        .http2_keepalive_timeout(Some(Duration::from_secs(10)))
+        .add_service(health)
+        .add_service(reflection)
+        .add_service(peers.into_service())
+        .add_service(sessions)
+        .add_service(admins)
+        .add_service(tables);
+    let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
+    Ok(tokio::spawn(async move {
+        let served = server.serve_with_incoming_shutdown(incoming, serving.cancelled_owned()).await;
+        if let Err(error) = served {
+            tracing::error!(%error, "the server failed");
+            failed.send_replace(Some(format!("the server failed: {error}").into()));
+        }
+    }))
+}

@@ -1,0 +1,81 @@
+//! Why a coordinator does not start, or ends.
+
+use crate::config::ConfigError;
+use crate::identity::IdentityError;
+use crate::raft::{SnapshotError, StoreError};
+use std::io;
+use std::net::SocketAddr;
+
+/// Why a coordinator does not start, or ends.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CoordinatorError {
+    /// The configuration is impossible.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// The data directory is not this coordinator's.
+    #[error(transparent)]
+    Identity(#[from] IdentityError),
+    /// The Raft log cannot be used.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The snapshots cannot be used.
+    #[error(transparent)]
+    Snapshot(#[from] SnapshotError),
+    /// The address is taken or not of this machine.
+    #[error("cannot listen on {address}: {source}; choose another --listen address or end the process that uses it")]
+    Listen {
+        /// The address.
+        address: SocketAddr,
+        /// The cause.
+        #[source]
+        source: io::Error,
+    },
+    /// This voter's directory is empty, but its peers know it with another one.
+    #[error(
+        "coordinator {id} was a voter with data directory {expected}, and this one is {found}: its disk was wiped or \
+         replaced. A voter that forgot its votes must not vote again: restore the old data directory"
+    )]
+    WipedVoter {
+        /// Its id.
+        id: u64,
+        /// The directory it had.
+        expected: uuid::Uuid,
+        /// The directory it has.
+        found: uuid::Uuid,
+    },
+    /// A peer refuses this coordinator.
+    #[error("{peer} refuses this coordinator: {why}")]
+    Refused {
+        /// The peer's address.
+        peer: String,
+        /// What it said.
+        why: String,
+    },
+    /// Raft ended; a restart reads what is on disk.
+    #[error("raft failed: {what}; restart this coordinator, and look at its disk if it fails again")]
+    Raft {
+        /// What it said.
+        what: String,
+    },
+    /// The start went wrong; [`crate::Coordinator::shutdown`] returns the cause.
+    #[error("the coordinator could not start")]
+    Start,
+    /// It was stopped before it had started.
+    #[error("the coordinator was stopped while it waited for its peers")]
+    Stopped,
+    /// The gRPC server ended.
+    #[error("the server failed: {what}")]
+    Server {
+        /// What it said.
+        what: String,
+    },
+    /// A background task ended that should not.
+    #[error("the task {task} ended unexpectedly: {what}; this is a defect")]
+    Task {
+        /// Which one.
+        task: &'static str,
+        /// How.
+        what: String,
+    },
+}

@@ -1,0 +1,166 @@
+//! Before a voter with an empty log takes part, it asks its peers whom they know: a quorum that already knows its id with
+//! another data directory must never get its vote (a wiped disk forgets what it voted).
+
+use crate::error::CoordinatorError;
+use crate::raft::{Myself, connect};
+use archon_proto::v1::HelloResponse;
+use archon_proto::v1::raft_client::RaftClient;
+use std::collections::BTreeMap;
+use std::time::Duration;
+use tokio::task::JoinSet;
+use tonic::{Code, Status};
+use uuid::Uuid;
+
+/// A peer that is up answers at once.
+const HELLO_DEADLINE: Duration = Duration::from_millis(500);
+/// Pause between two rounds of questions.
+const ROUND_INTERVAL: Duration = Duration::from_millis(50);
+/// How often the waiting is told.
+const TELL_ROUNDS: u32 = 100;
+
+/// How this coordinator may take part.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Join {
+    /// The voter set exists and names this data directory.
+    Member,
+    /// Nobody has a voter set: everybody's data directories, this one's included.
+    Fresh(BTreeMap<u64, Uuid>),
+}
+
+/// Asks all peers until it is clear how to take part. Waits as long as it takes: an empty voter that cannot tell must not
+/// vote.
+///
+/// # Errors
+/// `WipedVoter`, or `Refused` when every peer refuses this coordinator.
+pub(crate) async fn join(myself: &Myself, peers: &BTreeMap<u64, String>) -> Result<Join, CoordinatorError> {
+    let mut round = 0;
+    loop {
+        let answers = ask_all(myself, peers).await;
+        if let Some(join) = judge(myself, peers, &answers)? {
+            return Ok(join);
+        }
+        if round % TELL_ROUNDS == TELL_ROUNDS - 1 {
+            let silent: Vec<&String> =
+                peers.iter().filter(|(id, _)| !matches!(answers.get(id), Some(Ok(_)))).map(|(_, at)| at).collect();
+            tracing::info!(waiting_for = ?silent, "the quorum is made when all its coordinators run");
+        }
+        round += 1;
+        tokio::time::sleep(ROUND_INTERVAL).await;
+    }
+}
+
+type Answers = BTreeMap<u64, Result<HelloResponse, Status>>;
+
+async fn ask_all(myself: &Myself, peers: &BTreeMap<u64, String>) -> Answers {
+    let mut asked = JoinSet::new();
+    for (id, address) in peers.iter().filter(|(id, _)| **id != myself.id) {
+        let (id, channel, hello) = (*id, connect(address), myself.hello(*id));
+        asked.spawn(async move {
+            let Some(channel) = channel else { return (id, Err(Status::unavailable("not an address"))) };
+            let mut client = RaftClient::new(channel);
+            let answer = tokio::time::timeout(HELLO_DEADLINE, client.hello(hello)).await;
+            let answer = answer.unwrap_or_else(|_| Err(Status::deadline_exceeded("no answer")));
+            (id, answer.map(tonic::Response::into_inner))
+        });
+    }
+    let mut answers = Answers::new();
+    while let Some(answer) = asked.join_next().await {
+        if let Ok((id, answer)) = answer {
+            answers.insert(id, answer);
+        }
+    }
+    answers
+}
+
+fn judge(myself: &Myself, peers: &BTreeMap<u64, String>, answers: &Answers) -> Result<Option<Join>, CoordinatorError> {
+    let mut storages: BTreeMap<u64, Uuid> = [(myself.id, myself.storage)].into();
+    let mut member = false;
+    for (id, answer) in answers {
+        let Ok(answer) = answer else { continue };
+        if answer.initialized {
+            let known = answer.voters.iter().find(|voter| voter.id == myself.id);
+            let known = known.and_then(|voter| Uuid::from_slice(&voter.storage).ok());
+            match known {
+                Some(expected) if expected != myself.storage => {
+                    return Err(CoordinatorError::WipedVoter { id: myself.id, expected, found: myself.storage });
+                }
+                Some(_) => member = true,
+                None => {}
+            }
+        } else if let Ok(storage) = Uuid::from_slice(&answer.storage) {
+            storages.insert(*id, storage);
+        }
+    }
+    if member {
+        return Ok(Some(Join::Member));
+    }
+    if storages.len() == peers.len() {
+        return Ok(Some(Join::Fresh(storages)));
+    }
+    let refused = |answer: &Result<HelloResponse, Status>| match answer {
+        Err(status) if status.code() == Code::FailedPrecondition => Some(status.message().to_owned()),
+        _ => None,
+    };
+    let refusals: BTreeMap<u64, String> =
+        answers.iter().filter_map(|(id, answer)| Some((*id, refused(answer)?))).collect();
+    match refusals.into_iter().next() {
+        Some((id, why)) if answers.values().all(|answer| refused(answer).is_some()) => {
+            let peer = peers.get(&id).cloned().unwrap_or_default();
+            Err(CoordinatorError::Refused { peer, why })
+        }
+        _ => Ok(None),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use archon_proto::v1::KnownVoter;
+    use bytes::Bytes;
+
+    fn myself() -> Myself {
+        Myself { id: 3, storage: Uuid::from_u128(33), quorum: Uuid::from_u128(9) }
+    }
+
+    fn peers() -> BTreeMap<u64, String> {
+        (1..=3).map(|id| (id, format!("127.0.0.1:{id}"))).collect()
+    }
+
+    fn bytes(id: u128) -> Bytes {
+        Bytes::copy_from_slice(Uuid::from_u128(id).as_bytes())
+    }
+
+    fn fresh(id: u64) -> Result<HelloResponse, Status> {
+        Ok(HelloResponse { id, storage: bytes(u128::from(id) * 11), ..HelloResponse::default() })
+    }
+
+    fn initialized(id: u64, of_three: u128) -> Result<HelloResponse, Status> {
+        let voters = vec![KnownVoter { id: 3, storage: bytes(of_three) }];
+        Ok(HelloResponse { id, storage: bytes(11), initialized: true, voters })
+    }
+
+    #[test]
+    fn a_wiped_voter_is_refused_even_if_others_are_fresh() {
+        let judged = judge(&myself(), &peers(), &[(1, fresh(1)), (2, initialized(2, 99))].into());
+        assert!(matches!(judged, Err(CoordinatorError::WipedVoter { id: 3, .. })), "{judged:?}");
+        let judged = judge(&myself(), &peers(), &[(2, initialized(2, 33))].into()).unwrap();
+        assert_eq!(judged, Some(Join::Member));
+    }
+
+    #[test]
+    fn a_quorum_is_made_only_when_all_are_known_to_be_fresh() {
+        let one = judge(&myself(), &peers(), &[(1, fresh(1)), (2, Err(Status::unavailable("")))].into()).unwrap();
+        assert_eq!(one, None);
+        let all = judge(&myself(), &peers(), &[(1, fresh(1)), (2, fresh(2))].into()).unwrap();
+        let storages = [(1, Uuid::from_u128(11)), (2, Uuid::from_u128(22)), (3, Uuid::from_u128(33))];
+        assert_eq!(all, Some(Join::Fresh(storages.into())));
+    }
+
+    #[test]
+    fn all_refusing_ends_it_and_one_refusing_does_not() {
+        let no = || Err(Status::failed_precondition("another peer list"));
+        assert_eq!(judge(&myself(), &peers(), &[(1, no()), (2, fresh(2))].into()).unwrap(), None);
+        let all = judge(&myself(), &peers(), &[(1, no()), (2, no())].into());
+        assert!(matches!(all, Err(CoordinatorError::Refused { .. })), "{all:?}");
+    }
+}

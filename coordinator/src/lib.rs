@@ -1,0 +1,66 @@
+//! A coordinator: one voter of the quorum that decides which node owns which partition.
+//!
+//! [`run`] is all a binary needs; [`Coordinator`] is the same with its parts in reach, for tests and embedding. What it
+//! decides lives in `archon-coordinator-core`; here are the log (`raft/`), the leader's loop (`control`), pushes to nodes
+//! (`push`), leases (`lease`) and the services (`service/`). Only `raft/` names the Raft library.
+
+mod clock;
+mod config;
+mod control;
+mod coordinator;
+mod error;
+mod identity;
+mod join;
+mod lease;
+mod load;
+mod metrics;
+mod push;
+mod raft;
+mod service;
+mod session;
+mod watchdog;
+
+pub use config::{COORDINATORS_MAX, ConfigError, CoordinatorConfig};
+pub use coordinator::Coordinator;
+pub use error::CoordinatorError;
+pub use identity::IdentityError;
+pub use metrics::Metrics;
+pub use raft::{SnapshotError, StoreError};
+
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+
+/// Runs a coordinator on `config.listen` until `stop` is cancelled; then it hands leadership over, finishes what is under
+/// way within a few seconds and returns.
+///
+/// # Errors
+/// [`CoordinatorError`]: it could not start, or its log or its disk failed. Restarting is then right, except where the
+/// message says what to change first.
+pub async fn run(config: CoordinatorConfig, stop: CancellationToken) -> Result<(), CoordinatorError> {
+    config.check()?;
+    let address = config.listen;
+    let listener = TcpListener::bind(address).await.map_err(|source| CoordinatorError::Listen { address, source })?;
+    run_on(listener, config, stop).await
+}
+
+/// As [`run`], on a listener that is bound already, so that the peers' addresses can be known before anybody starts.
+///
+/// # Errors
+/// As [`run`].
+pub async fn run_on(
+    listener: TcpListener,
+    config: CoordinatorConfig,
+    stop: CancellationToken,
+) -> Result<(), CoordinatorError> {
+    let coordinator = Coordinator::start(listener, config).await?;
+    let failure = tokio::select! {
+        () = stop.cancelled() => None,
+        error = coordinator.failed() => Some(error),
+    };
+    match (failure, coordinator.shutdown().await) {
+        // Being stopped while it waited for its peers is no failure.
+        (None, None | Some(CoordinatorError::Stopped)) => Ok(()),
+        (_, Some(cause)) => Err(cause),
+        (Some(failure), None) => Err(failure),
+    }
+}

@@ -1,0 +1,91 @@
+//! What nodes say that they carry: for plans, progress and people, never for safety. Kept in the leader's memory.
+
+use archon_proto::convert::session::Load as Said;
+use archon_types::{NodeId, PlacementId};
+use std::collections::BTreeMap;
+
+/// Most placements remembered per node; a heartbeat names only those that changed.
+const PLACEMENTS_PER_NODE_MAX: usize = 32_768;
+
+/// How far a copy is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Copied {
+    /// Bytes copied.
+    pub(crate) done: u64,
+    /// Bytes in all, estimated.
+    pub(crate) total: u64,
+}
+
+impl Copied {
+    /// Progress in percent, below 100 while the copy goes on.
+    pub(crate) fn percent(self) -> u32 {
+        if self.total == 0 {
+            return 0;
+        }
+        let percent = self.done.saturating_mul(100) / self.total;
+        u32::try_from(percent).unwrap_or(99).min(99)
+    }
+}
+
+#[derive(Clone, Debug, Default)]
+struct Load {
+    bytes_stored: u64,
+    bytes: BTreeMap<PlacementId, u64>,
+    copies: BTreeMap<PlacementId, Copied>,
+}
+
+/// The loads of all nodes.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Loads {
+    nodes: BTreeMap<NodeId, Load>,
+}
+
+impl Loads {
+    /// Takes in what a heartbeat said.
+    pub(crate) fn note(&mut self, node: NodeId, said: &Said) {
+        let load = self.nodes.entry(node).or_default();
+        load.bytes_stored = said.bytes_stored;
+        for placement in &said.placements {
+            let id = placement.placement;
+            if load.bytes.len() < PLACEMENTS_PER_NODE_MAX || load.bytes.contains_key(&id) {
+                load.bytes.insert(id, placement.bytes);
+            }
+        }
+        let copies = said.copies.iter().take(PLACEMENTS_PER_NODE_MAX);
+        load.copies =
+            copies.map(|copy| (copy.placement, Copied { done: copy.bytes_done, total: copy.bytes_total })).collect();
+    }
+
+    /// Forgets nodes.
+    pub(crate) fn retain(&mut self, keep: impl Fn(NodeId) -> bool) {
+        self.nodes.retain(|node, _| keep(*node));
+    }
+
+    /// Bytes that a node stores.
+    pub(crate) fn bytes_stored(&self, node: NodeId) -> u64 {
+        self.nodes.get(&node).map_or(0, |load| load.bytes_stored)
+    }
+
+    /// Bytes of one copy; zero if unknown.
+    pub(crate) fn bytes(&self, node: NodeId, placement: PlacementId) -> u64 {
+        self.nodes.get(&node).and_then(|load| load.bytes.get(&placement)).copied().unwrap_or(0)
+    }
+
+    /// How far a copy is that a node loads.
+    pub(crate) fn copied(&self, node: NodeId, placement: PlacementId) -> Option<Copied> {
+        self.nodes.get(&node)?.copies.get(&placement).copied()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn percent_never_claims_more_than_is_known() {
+        assert_eq!(Copied { done: 0, total: 0 }.percent(), 0);
+        assert_eq!(Copied { done: 50, total: 200 }.percent(), 25);
+        assert_eq!(Copied { done: 300, total: 200 }.percent(), 99);
+        assert_eq!(Copied { done: u64::MAX, total: 1 }.percent(), 99);
+    }
+}

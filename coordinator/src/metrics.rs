@@ -1,0 +1,54 @@
+//! What is counted: names, units and help in one place.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+macro_rules! metrics {
+    ($($(#[doc = $help:literal])* $field:ident => $name:literal,)*) => {
+        /// Counters and gauges of one coordinator. Counters only rise.
+        #[derive(Debug, Default)]
+        pub struct Metrics { $($(#[doc = $help])* pub(crate) $field: AtomicU64,)* }
+
+        impl Metrics {
+            /// Every metric: name with unit, value, help.
+            pub fn read(&self) -> Vec<(&'static str, u64, &'static str)> {
+                vec![$(($name, self.$field.load(Ordering::Relaxed), concat!($($help),*)),)*]
+            }
+        }
+    };
+}
+
+metrics! {
+    /// Times this coordinator began to lead.
+    sessions => "coordinator_sessions_total",
+    /// Heartbeats answered with a lease.
+    heartbeats => "coordinator_heartbeats_answered_total",
+    /// Heartbeats refused or left without a lease.
+    heartbeats_refused => "coordinator_heartbeats_refused_total",
+    /// Commands proposed by control turns.
+    commands => "coordinator_commands_proposed_total",
+    /// Pushes acknowledged by nodes.
+    pushes => "coordinator_pushes_total",
+    /// Pushes that failed and are repeated.
+    pushes_failed => "coordinator_pushes_failed_total",
+    /// Times leadership was given away because this coordinator stalled.
+    stalls => "coordinator_stalls_total",
+}
+
+/// Counts one more.
+pub(crate) fn count(counter: &AtomicU64) {
+    counter.fetch_add(1, Ordering::Relaxed);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn names_are_unique_and_explained() {
+        let all = Metrics::default().read();
+        let names: BTreeSet<&str> = all.iter().map(|(name, _, _)| *name).collect();
+        assert_eq!(names.len(), all.len());
+        assert!(all.iter().all(|(name, _, help)| name.ends_with("_total") && !help.is_empty()));
+    }
+}

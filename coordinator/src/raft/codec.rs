@@ -1,0 +1,29 @@
+//! The one encoding of what openraft's types become on disk and between coordinators: MessagePack with field names,
+//! so that versions may differ, behind a format number that is ours to raise.
+
+use bytes::Bytes;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use std::io;
+
+/// Format of log entries, votes, snapshots and peer messages. A higher one is refused.
+pub(crate) const FORMAT: u32 = 1;
+
+/// Encodes a value.
+///
+/// # Errors
+/// `InvalidData` when the value cannot be represented, which is a defect.
+pub(crate) fn encode<T: Serialize>(what: &'static str, value: &T) -> io::Result<Bytes> {
+    rmp_serde::to_vec_named(value)
+        .map(Bytes::from)
+        .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, format!("cannot encode {what}: {error}")))
+}
+
+/// Decodes a value; any bytes are safe to try.
+///
+/// # Errors
+/// `InvalidData`, naming what was being read.
+pub(crate) fn decode<T: DeserializeOwned>(what: &'static str, bytes: &[u8]) -> io::Result<T> {
+    rmp_serde::from_slice(bytes)
+        .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, format!("cannot decode {what}: {error}")))
+}

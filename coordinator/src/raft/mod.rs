@@ -1,0 +1,125 @@
+//! openraft and everything that names it: types, storage, network, and a handle that speaks our own words.
+
+mod codec;
+#[cfg(test)]
+mod fence_tests;
+mod machine;
+mod network;
+mod peers;
+mod propose;
+mod quorum;
+mod rounds;
+mod snapshot;
+#[cfg(test)]
+mod snapshot_tests;
+mod store;
+#[cfg(test)]
+mod store_tests;
+mod types;
+mod wire;
+
+pub(crate) use machine::Replicated;
+pub(crate) use network::connect;
+pub(crate) use peers::Peers;
+pub(crate) use propose::Proposal;
+pub(crate) use quorum::{Quorum, VoterView};
+pub use snapshot::SnapshotError;
+pub use store::StoreError;
+pub(crate) use wire::{Myself, quorum_key};
+
+use crate::error::CoordinatorError;
+use machine::Machine;
+use network::Network;
+use openraft::{Config, SnapshotPolicy};
+use snapshot::SnapshotDir;
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+use store::LogStore;
+use tokio_util::sync::CancellationToken;
+
+/// Longest election time-out, and so how long a just-started voter elects nobody.
+pub(crate) const ELECTION_TIMEOUT_MAX: Duration = Duration::from_millis(300);
+const RECOVERY_FILES_DIR: &str = "snapshots";
+const LOG_DIR: &str = "raft-log";
+
+/// openraft's settings, with the reason wherever one differs from the default.
+fn config() -> Result<Arc<Config>, CoordinatorError> {
+    let election_timeout_max = ELECTION_TIMEOUT_MAX.as_millis() as u64;
+    let config = Config {
+        cluster_name: "archon".to_owned(),
+        // A killed leader is replaced in about 0.6 s; a disk whose slowest fsyncs take longer than 50 ms needs twice this.
+        heartbeat_interval: 50,
+        election_timeout_min: 150,
+        election_timeout_max,
+        // A voter that was cut off does not depose a leader that others hear.
+        enable_pre_vote: Some(true),
+        // A restarted leader is elected anew: it has forgotten whom it granted leases.
+        enable_leader_restore: Some(false),
+        // Without it a leader that lost its quorum can hold up elections.
+        quorum_loss_probe_interval: Some(2 * election_timeout_max),
+        allow_log_reversion: Some(false),
+        // Entries are small and the state is large.
+        snapshot_policy: SnapshotPolicy::LogsSinceLast(50_000),
+        // What is kept must outlast the transfer of a snapshot, and the lag threshold lie above the policy.
+        max_in_snapshot_log_to_keep: 20_000,
+        replication_lag_threshold: 100_000,
+        purge_batch_size: 1_000,
+        max_payload_entries: 2_048,
+        max_append_entries: Some(4_096),
+        // The default of 200 ms ends every larger transfer.
+        install_snapshot_timeout: 60_000,
+        // Beyond it our own semaphore refuses, retryably.
+        api_channel_size: Some(4_096),
+        backoff: "50ms 100ms 200ms 500ms ...1s".to_owned(),
+        ..Config::default()
+    };
+    let config = config.validate().map_err(|error| CoordinatorError::Raft { what: error.to_string() })?;
+    Ok(Arc::new(config))
+}
+
+/// Vote, log and snapshots of one data directory, opened and checked.
+pub(crate) struct Storage {
+    log: LogStore,
+    replicated: Arc<Replicated>,
+}
+
+impl Storage {
+    /// Opens what `data_dir` holds. Blocks: files are read.
+    pub(crate) fn open(data_dir: &Path, myself: &Myself) -> Result<Self, CoordinatorError> {
+        let snapshots = SnapshotDir::open(&data_dir.join(RECOVERY_FILES_DIR), myself.quorum)?;
+        let log = LogStore::open(&data_dir.join(LOG_DIR))?;
+        Ok(Self { log, replicated: Replicated::new(snapshots) })
+    }
+
+    /// Whether neither a vote nor an entry was ever written.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.log.is_empty()
+    }
+
+    /// Whether `data_dir` has ever held a log.
+    pub(crate) fn has_log(data_dir: &Path) -> bool {
+        std::fs::read_dir(data_dir.join(LOG_DIR)).is_ok_and(|mut files| files.next().is_some())
+    }
+}
+
+/// Starts Raft on opened storage and lets the peers reach it. The returned task ends with `stop`.
+pub(crate) async fn start(
+    storage: Storage,
+    myself: Myself,
+    voters: Arc<BTreeMap<u64, String>>,
+    peers: &Peers,
+    stop: &CancellationToken,
+) -> Result<(Quorum, tokio::task::JoinHandle<()>), CoordinatorError> {
+    let wal = storage.log.wal().clone();
+    let replicated = Arc::clone(&storage.replicated);
+    let machine = Machine::new(Arc::clone(&replicated));
+    let network = Network::new(myself.clone());
+    let raft = types::Raft::build(myself.id, config()?, network, storage.log, machine)
+        .await
+        .map_err(|error| CoordinatorError::Raft { what: error.to_string() })?;
+    peers.set(raft.clone());
+    raft.run();
+    Ok(Quorum::new(raft, myself, voters, replicated, wal, stop))
+}

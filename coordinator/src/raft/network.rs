@@ -1,0 +1,361 @@
+//! openraft's way to its peers: one channel per peer and class of traffic, deadlines of our own.
+
+use super::types::{Snapshot, TypeConfig, Vote, Voter};
+use super::wire::{Myself, open_answer};
+use archon_proto::v1::raft_client::RaftClient;
+use archon_proto::v1::{RaftMessage, SnapshotChunk};
+use archon_types::limits::MESSAGE_BYTES_MAX;
+use futures::{Stream, StreamExt as _};
+use openraft::base::{BoxFuture, BoxStream};
+use openraft::errors::{NetworkError, RPCError, ReplicationClosed, StreamingError, Timeout, Unreachable};
+use openraft::network::{
+    Backoff, NetBackoff, NetSnapshot, NetStreamAppend, NetTransferLeader, NetVote, RPCOption, RaftNetworkFactory,
+};
+use openraft::raft::{
+    AppendEntriesRequest, SnapshotResponse, StreamAppendResult, TransferLeaderRequest, TransferLeaderResponse,
+    VoteRequest, VoteResponse,
+};
+use openraft::{OptionalSend, RPCTypes};
+use parking_lot::Mutex;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::io;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tonic::transport::{Channel, Endpoint};
+use tonic::{Code, Status};
+use uuid::Uuid;
+
+/// Opening a replication stream; a connection is made within it.
+const OPEN_DEADLINE: Duration = Duration::from_millis(500);
+/// Longest silence of a peer that owes an answer.
+const ANSWER_DEADLINE: Duration = Duration::from_secs(1);
+/// How often a silent stream is looked at.
+const ANSWER_CHECK: Duration = Duration::from_millis(100);
+/// Pause after a replication stream could not be opened; doubled up to the longest. openraft waits for its own back-off only
+/// when the stream asks for the first request, which never happens while there is no connection.
+const REOPEN_MIN: Duration = Duration::from_millis(25);
+const REOPEN_MAX: Duration = Duration::from_millis(200);
+const CONNECT_DEADLINE: Duration = Duration::from_millis(500);
+const SNAPSHOT_CHUNK_BYTES: usize = 1024 * 1024;
+/// A replication message holds up to a batch of entries plus what surrounds it.
+pub(crate) const PEER_MESSAGE_BYTES_MAX: usize = 8 * MESSAGE_BYTES_MAX;
+
+/// Traffic that must not wait behind other traffic has its own connection.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum Class {
+    Log,
+    Heartbeat,
+    Snapshot,
+}
+
+/// Makes clients that share connections.
+pub(crate) struct Network {
+    myself: Myself,
+    channels: BTreeMap<(u64, Class), (String, Channel)>,
+}
+
+impl Network {
+    /// A network as `myself`.
+    pub(crate) fn new(myself: Myself) -> Self {
+        Self { myself, channels: BTreeMap::new() }
+    }
+
+    fn client(&mut self, target: u64, voter: &Voter, class: Class) -> Link {
+        let cached = self.channels.get(&(target, class)).filter(|(address, _)| *address == voter.address);
+        let channel = match cached {
+            Some((_, channel)) => Some(channel.clone()),
+            None => connect(&voter.address),
+        };
+        if let Some(channel) = &channel {
+            self.channels.insert((target, class), (voter.address.clone(), channel.clone()));
+        }
+        let (address, storage) = (voter.address.clone(), voter.storage);
+        Link { myself: self.myself.clone(), target, address, storage, class, channel, failures: 0 }
+    }
+}
+
+/// A channel that connects when it is first used; `None` for an address that is none.
+pub(crate) fn connect(address: &str) -> Option<Channel> {
+    let endpoint = Endpoint::from_shared(format!("http://{address}")).ok()?;
+    let endpoint = endpoint
+        .connect_timeout(CONNECT_DEADLINE)
+        .tcp_nodelay(true)
+        .http2_keep_alive_interval(Duration::from_secs(2))
+        .keep_alive_timeout(Duration::from_secs(2));
+    Some(endpoint.connect_lazy())
+}
+
+impl RaftNetworkFactory<TypeConfig> for Network {
+    type Network = Link;
+
+    async fn new_client(&mut self, target: u64, node: &Voter) -> Link {
+        self.client(target, node, Class::Log)
+    }
+
+    async fn new_heartbeat_client(&mut self, target: u64, node: &Voter) -> Link {
+        self.client(target, node, Class::Heartbeat)
+    }
+
+    async fn new_snapshot_client(&mut self, target: u64, node: &Voter) -> Link {
+        self.client(target, node, Class::Snapshot)
+    }
+}
+
+/// The way to one peer.
+pub(crate) struct Link {
+    myself: Myself,
+    target: u64,
+    address: String,
+    /// The data directory with which the peer became a voter.
+    storage: Uuid,
+    class: Class,
+    channel: Option<Channel>,
+    /// Streams that could not be opened, one after the other.
+    failures: u32,
+}
+
+type Rpc<T> = Result<T, RPCError<TypeConfig>>;
+
+/// How many answers the peer owes, and since when it has been silent while it owed one.
+#[derive(Default)]
+struct Owed {
+    sent: u64,
+    received: u64,
+    since: Option<Instant>,
+}
+
+impl Link {
+    fn client(&self) -> Result<RaftClient<Channel>, RPCError<TypeConfig>> {
+        let Some(channel) = self.channel.clone() else {
+            let what = format!("the address {:?} of coordinator {} is not host:port", self.address, self.target);
+            return Err(Unreachable::from_string(what).into());
+        };
+        Ok(RaftClient::new(channel)
+            .max_decoding_message_size(PEER_MESSAGE_BYTES_MAX)
+            .max_encoding_message_size(PEER_MESSAGE_BYTES_MAX))
+    }
+
+    /// Holds up the next attempt to open a stream. Heartbeats are paced by openraft itself.
+    async fn pause(&mut self) {
+        if self.class == Class::Log {
+            let pause = REOPEN_MIN.saturating_mul(1 << self.failures.min(8)).min(REOPEN_MAX);
+            self.failures = self.failures.saturating_add(1);
+            tokio::time::sleep(pause).await;
+        }
+    }
+
+    fn timeout(&self, action: RPCTypes, timeout: Duration) -> Timeout<TypeConfig> {
+        Timeout { action, id: self.myself.id, target: self.target, timeout }
+    }
+
+    fn message<T: Serialize>(&self, what: &'static str, body: &T) -> Rpc<RaftMessage> {
+        self.myself.message(self.target, what, body).map_err(|error| NetworkError::new(&error).into())
+    }
+
+    async fn unary<T, F, A>(
+        &self,
+        action: RPCTypes,
+        deadline: Duration,
+        what: &'static str,
+        call: impl FnOnce(RaftClient<Channel>) -> F,
+    ) -> Rpc<A>
+    where
+        F: Future<Output = Result<tonic::Response<T>, Status>>,
+        T: Into<RaftMessage>,
+        A: DeserializeOwned,
+    {
+        let answer = tokio::time::timeout(deadline, call(self.client()?)).await;
+        let answer = answer.map_err(|_| self.timeout(action, deadline))?;
+        let message = answer.map_err(|status| failed(&status))?.into_inner().into();
+        open_answer(what, &message, self.target, self.storage).map_err(|error| Unreachable::new(&error).into())
+    }
+}
+
+/// A refused connection backs off at once; anything else may have been bad luck.
+fn failed(status: &Status) -> RPCError<TypeConfig> {
+    match status.code() {
+        Code::Unavailable | Code::FailedPrecondition => Unreachable::new(status).into(),
+        _ => NetworkError::new(status).into(),
+    }
+}
+
+impl NetBackoff<TypeConfig> for Link {
+    fn backoff(&self) -> Option<Backoff> {
+        None
+    }
+}
+
+impl NetStreamAppend<TypeConfig> for Link {
+    fn stream_append<'s, S>(
+        &'s mut self,
+        input: S,
+        _option: RPCOption,
+    ) -> BoxFuture<'s, Rpc<BoxStream<'s, Rpc<StreamAppendResult<TypeConfig>>>>>
+    where
+        S: Stream<Item = AppendEntriesRequest<TypeConfig>> + OptionalSend + Unpin + 'static,
+    {
+        Box::pin(async move {
+            let owed = Arc::new(Mutex::new(Owed::default()));
+            let requests = {
+                let (owed, myself, target) = (Arc::clone(&owed), self.myself.clone(), self.target);
+                input
+                    .map(move |request| {
+                        let mut owed = owed.lock();
+                        if owed.sent == owed.received {
+                            owed.since = Some(Instant::now());
+                        }
+                        owed.sent += 1;
+                        myself.message(target, "append", &request)
+                    })
+                    // An entry that cannot be encoded ends the stream; the peer then sees a closed request.
+                    .take_while(|message| std::future::ready(message.is_ok()))
+                    .filter_map(|message: io::Result<RaftMessage>| std::future::ready(message.ok()))
+            };
+            let opened = tokio::time::timeout(OPEN_DEADLINE, async {
+                self.client()?.append(requests).await.map_err(|status| failed(&status))
+            });
+            let opened =
+                opened.await.unwrap_or_else(|_| Err(self.timeout(RPCTypes::AppendEntries, OPEN_DEADLINE).into()));
+            let answers = match opened {
+                Ok(answers) => answers.into_inner(),
+                Err(error) => {
+                    self.pause().await;
+                    return Err(error);
+                }
+            };
+            self.failures = 0;
+            let (id, target, storage) = (self.myself.id, self.target, self.storage);
+            let stream = futures::stream::unfold(Some((answers, owed)), move |state| async move {
+                let (mut answers, owed) = state?;
+                let outcome = loop {
+                    match tokio::time::timeout(ANSWER_CHECK, answers.next()).await {
+                        Ok(outcome) => break outcome?,
+                        Err(_) => {
+                            let silent = owed.lock().since.is_some_and(|since| since.elapsed() > ANSWER_DEADLINE);
+                            if silent {
+                                let timeout =
+                                    Timeout { action: RPCTypes::AppendEntries, id, target, timeout: ANSWER_DEADLINE };
+                                return Some((Err(timeout.into()), None));
+                            }
+                        }
+                    }
+                };
+                {
+                    let mut owed = owed.lock();
+                    owed.received += 1;
+                    owed.since = (owed.sent > owed.received).then(Instant::now);
+                }
+                let answer = outcome.map_err(|status| failed(&status)).and_then(|message| {
+                    let answer: StreamAppendResult<TypeConfig> =
+                        open_answer("append answer", &message, target, storage)
+                            .map_err(|error| Unreachable::new(&error))?;
+                    Ok(answer)
+                });
+                let more = matches!(answer, Ok(Ok(_))).then_some((answers, owed));
+                Some((answer, more))
+            });
+            let stream: BoxStream<'s, Rpc<StreamAppendResult<TypeConfig>>> = Box::pin(stream);
+            Ok(stream)
+        })
+    }
+}
+
+impl NetVote<TypeConfig> for Link {
+    async fn vote(
+        &mut self,
+        rpc: VoteRequest<TypeConfig>,
+        option: RPCOption,
+    ) -> Result<VoteResponse<TypeConfig>, RPCError<TypeConfig>> {
+        let message = self.message("vote request", &rpc)?;
+        let call = |mut client: RaftClient<Channel>| async move { client.vote(message).await };
+        self.unary(RPCTypes::Vote, option.hard_ttl(), "vote answer", call).await
+    }
+
+    async fn pre_vote(
+        &mut self,
+        rpc: VoteRequest<TypeConfig>,
+        option: RPCOption,
+    ) -> Result<VoteResponse<TypeConfig>, RPCError<TypeConfig>> {
+        let message = self.message("pre-vote request", &rpc)?;
+        let call = |mut client: RaftClient<Channel>| async move { client.pre_vote(message).await };
+        self.unary(RPCTypes::Vote, option.hard_ttl(), "pre-vote answer", call).await
+    }
+}
+
+impl NetTransferLeader<TypeConfig> for Link {
+    async fn transfer_leader(
+        &mut self,
+        req: TransferLeaderRequest<TypeConfig>,
+        _option: RPCOption,
+    ) -> Result<TransferLeaderResponse<TypeConfig>, RPCError<TypeConfig>> {
+        let message = self.message("transfer request", &req)?;
+        let call = |mut client: RaftClient<Channel>| async move { client.transfer(message).await };
+        self.unary(RPCTypes::TransferLeader, ANSWER_DEADLINE, "transfer answer", call).await
+    }
+}
+
+impl NetSnapshot<TypeConfig> for Link {
+    type SnapshotData = bytes::Bytes;
+
+    async fn full_snapshot(
+        &mut self,
+        vote: Vote,
+        snapshot: Snapshot,
+        cancel: impl Future<Output = ReplicationClosed> + OptionalSend + 'static,
+        option: RPCOption,
+    ) -> Result<SnapshotResponse<TypeConfig>, StreamingError<TypeConfig>> {
+        let header = self
+            .myself
+            .message(self.target, "snapshot header", &(vote, &snapshot.meta, snapshot.snapshot.len() as u64))
+            .map_err(|error| NetworkError::new(&error))?;
+        let body = snapshot.snapshot;
+        let pieces = body.len().div_ceil(SNAPSHOT_CHUNK_BYTES);
+        let chunks = (0..=pieces).map(move |piece| match piece.checked_sub(1) {
+            None => SnapshotChunk { header: Some(header.clone()), ..SnapshotChunk::default() },
+            Some(number) => {
+                let start = number * SNAPSHOT_CHUNK_BYTES;
+                let data = body.slice(start..body.len().min(start + SNAPSHOT_CHUNK_BYTES));
+                SnapshotChunk { header: None, crc32: crc32fast::hash(&data), data }
+            }
+        });
+        let deadline = option.hard_ttl();
+        let call =
+            |mut client: RaftClient<Channel>| async move { client.snapshot(futures::stream::iter(chunks)).await };
+        let sent = self.unary(RPCTypes::InstallSnapshot, deadline, "snapshot answer", call);
+        tokio::select! {
+            answer = sent => answer.map_err(|error| match error {
+                RPCError::Timeout(error) => error.into(),
+                RPCError::Unreachable(error) => error.into(),
+                RPCError::Network(error) => error.into(),
+                RPCError::RemoteError(error) => match error.source {},
+            }),
+            closed = cancel => Err(closed.into()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_refused_connection_is_not_tried_in_a_tight_loop() {
+        let free = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = free.local_addr().unwrap().to_string();
+        drop(free);
+        let mut network = Network::new(Myself { id: 1, storage: Uuid::nil(), quorum: Uuid::nil() });
+        let mut link = network.new_client(2, &Voter { address, storage: Uuid::nil() }).await;
+        let begun = Instant::now();
+        let mut attempts = 0;
+        while begun.elapsed() < Duration::from_millis(500) {
+            let opened =
+                link.stream_append(futures::stream::pending(), RPCOption::new(Duration::from_millis(50))).await;
+            assert!(matches!(opened.map(|_| ()), Err(RPCError::Unreachable(_))));
+            attempts += 1;
+        }
+        assert!((2..10).contains(&attempts), "{attempts} attempts in half a second");
+    }
+}

@@ -1,0 +1,239 @@
+//! The Raft service: what peers send is checked (quorum, target, sender, its data directory), then handed to openraft.
+
+use super::network::PEER_MESSAGE_BYTES_MAX;
+use super::snapshot::BODY_BYTES_MAX;
+use super::types::{Raft as RaftCore, Snapshot, SnapshotMeta, TypeConfig, Vote};
+use super::wire::Myself;
+use archon_proto::v1::raft_server::{Raft, RaftServer};
+use archon_proto::v1::{HelloRequest, HelloResponse, KnownVoter, RaftMessage, SnapshotChunk};
+use bytes::{Bytes, BytesMut};
+use futures::{Stream, StreamExt as _};
+use openraft::async_runtime::WatchReceiver as _;
+use openraft::raft::{AppendEntriesRequest, TransferLeaderRequest, VoteRequest};
+use parking_lot::Mutex;
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::pin::Pin;
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+use tokio_util::sync::CancellationToken;
+use tonic::{Request, Response, Status, Streaming};
+use uuid::Uuid;
+
+/// Longest pause between two chunks of a snapshot.
+const CHUNK_DEADLINE: Duration = Duration::from_secs(10);
+
+/// Serves the peers. Until Raft is set it answers only `Hello`.
+#[derive(Clone)]
+pub(crate) struct Peers {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    myself: Myself,
+    raft: OnceLock<RaftCore>,
+    /// The log was empty when this process started. Otherwise nothing is said before Raft has read it.
+    fresh: bool,
+    started: Instant,
+    /// A restarted voter has forgotten whose lease it confirmed, so it elects nobody for this long.
+    vote_pause: Duration,
+    /// Ends the streams of peers, which would otherwise stay open.
+    stop: CancellationToken,
+    /// Senders that were refused, so that each is logged once.
+    refused: Mutex<BTreeMap<u64, Uuid>>,
+}
+
+impl Peers {
+    /// A service for `myself`, which refuses votes for `vote_pause` after now. `fresh`: its log is empty.
+    pub(crate) fn new(myself: Myself, fresh: bool, vote_pause: Duration, stop: CancellationToken) -> Self {
+        let inner = Inner {
+            myself,
+            raft: OnceLock::new(),
+            fresh,
+            started: Instant::now(),
+            vote_pause,
+            stop,
+            refused: Mutex::new(BTreeMap::new()),
+        };
+        Self { inner: Arc::new(inner) }
+    }
+
+    /// From now on messages reach openraft.
+    pub(crate) fn set(&self, raft: RaftCore) {
+        if self.inner.raft.set(raft).is_err() {
+            tracing::error!("raft was set twice; the first one stays");
+        }
+    }
+
+    /// As a tonic service.
+    pub(crate) fn into_service(self) -> RaftServer<Self> {
+        RaftServer::new(self)
+            .max_decoding_message_size(PEER_MESSAGE_BYTES_MAX)
+            .max_encoding_message_size(PEER_MESSAGE_BYTES_MAX)
+    }
+
+    fn raft(&self) -> Result<&RaftCore, Status> {
+        let waiting = || Status::unavailable("this coordinator is starting and waits for its peers");
+        self.inner.raft.get().ok_or_else(waiting)
+    }
+
+    fn known(&self) -> BTreeMap<u64, Uuid> {
+        self.inner.raft.get().map(known_voters).unwrap_or_default()
+    }
+
+    fn open<T: serde::de::DeserializeOwned>(&self, what: &'static str, message: &RaftMessage) -> Result<T, Status> {
+        let opened = self.inner.myself.open(what, message, &self.known());
+        if let Err(status) = &opened {
+            self.note_refusal(message.sender, &message.sender_storage, status);
+        }
+        opened
+    }
+
+    fn note_refusal(&self, sender: u64, storage: &[u8], status: &Status) {
+        let storage = Uuid::from_slice(storage).unwrap_or_default();
+        let mut refused = self.inner.refused.lock();
+        // The senders are not authenticated, so the memory of them is bounded.
+        if refused.len() < 64 && refused.insert(sender, storage).is_none() {
+            tracing::warn!(sender, %storage, reason = status.message(), "refused a message of a coordinator");
+        }
+    }
+
+    fn answer<T: Serialize>(&self, to: u64, what: &'static str, body: &T) -> Result<Response<RaftMessage>, Status> {
+        let message = self.inner.myself.message(to, what, body);
+        message.map(Response::new).map_err(|error| Status::internal(error.to_string()))
+    }
+
+    fn may_vote(&self) -> Result<(), Status> {
+        let left = self.inner.vote_pause.saturating_sub(self.inner.started.elapsed());
+        if left.is_zero() {
+            return Ok(());
+        }
+        Err(Status::unavailable(format!("just started: votes again in {} ms", left.as_millis())))
+    }
+}
+
+/// The voters of the effective membership, with their data directories.
+pub(crate) fn known_voters(raft: &RaftCore) -> BTreeMap<u64, Uuid> {
+    let metrics = raft.server_metrics();
+    let metrics = metrics.borrow_watched();
+    metrics.membership_config.nodes().map(|(id, voter)| (*id, voter.storage)).collect()
+}
+
+fn stopped(error: impl std::fmt::Display) -> Status {
+    Status::unavailable(format!("raft stopped: {error}"))
+}
+
+type Answers = Pin<Box<dyn Stream<Item = Result<RaftMessage, Status>> + Send>>;
+
+#[tonic::async_trait]
+impl Raft for Peers {
+    type AppendStream = Answers;
+
+    async fn append(&self, request: Request<Streaming<RaftMessage>>) -> Result<Response<Answers>, Status> {
+        let raft = self.raft()?.clone();
+        let this = self.clone();
+        let sender = Arc::new(Mutex::new(0));
+        let heard = Arc::clone(&sender);
+        // The first bad message ends the stream; why is told by the last answer.
+        let refusal: Arc<Mutex<Option<Status>>> = Arc::default();
+        let reason = Arc::clone(&refusal);
+        let requests = request.into_inner().scan((), move |(), message| {
+            let opened = message.and_then(|message| {
+                *heard.lock() = message.sender;
+                this.open::<AppendEntriesRequest<TypeConfig>>("append", &message)
+            });
+            let next = opened.map_err(|status| *reason.lock() = Some(status)).ok();
+            std::future::ready(next)
+        });
+        // openraft holds this end in a task of its own until it ends.
+        let requests = requests.take_until(self.inner.stop.clone().cancelled_owned());
+        let myself = self.inner.myself.clone();
+        let answers = raft.stream_append(requests).map(move |result| {
+            let answer = result.map_err(stopped)?;
+            let to = *sender.lock();
+            myself.message(to, "append answer", &answer).map_err(|error| Status::internal(error.to_string()))
+        });
+        let ending = futures::stream::once(async move { refusal.lock().take() })
+            .filter_map(|status| std::future::ready(status.map(Err)));
+        let answers = answers.take_until(self.inner.stop.clone().cancelled_owned());
+        Ok(Response::new(Box::pin(answers.chain(ending))))
+    }
+
+    async fn vote(&self, request: Request<RaftMessage>) -> Result<Response<RaftMessage>, Status> {
+        let message = request.into_inner();
+        let vote: VoteRequest<TypeConfig> = self.open("vote request", &message)?;
+        self.may_vote()?;
+        let answer = self.raft()?.vote(vote).await.map_err(stopped)?;
+        self.answer(message.sender, "vote answer", &answer)
+    }
+
+    async fn pre_vote(&self, request: Request<RaftMessage>) -> Result<Response<RaftMessage>, Status> {
+        let message = request.into_inner();
+        let vote: VoteRequest<TypeConfig> = self.open("pre-vote request", &message)?;
+        self.may_vote()?;
+        let answer = self.raft()?.pre_vote(vote).await.map_err(stopped)?;
+        self.answer(message.sender, "pre-vote answer", &answer)
+    }
+
+    async fn transfer(&self, request: Request<RaftMessage>) -> Result<Response<RaftMessage>, Status> {
+        let message = request.into_inner();
+        let transfer: TransferLeaderRequest<TypeConfig> = self.open("transfer request", &message)?;
+        let answer = self.raft()?.handle_transfer_leader(transfer).await.map_err(stopped)?;
+        self.answer(message.sender, "transfer answer", &answer)
+    }
+
+    async fn snapshot(&self, request: Request<Streaming<SnapshotChunk>>) -> Result<Response<RaftMessage>, Status> {
+        let mut chunks = request.into_inner();
+        let first = next_chunk(&mut chunks).await?;
+        let header = first.and_then(|chunk| chunk.header);
+        let header = header.ok_or_else(|| Status::invalid_argument("the first chunk must hold the header"))?;
+        let (vote, meta, length): (Vote, SnapshotMeta, u64) = self.open("snapshot header", &header)?;
+        if length > BODY_BYTES_MAX {
+            return Err(Status::invalid_argument(format!("snapshot of {length} bytes is above {BODY_BYTES_MAX}")));
+        }
+        let mut body = BytesMut::new();
+        while let Some(chunk) = next_chunk(&mut chunks).await? {
+            if crc32fast::hash(&chunk.data) != chunk.crc32 {
+                return Err(Status::data_loss("a chunk of the snapshot does not match its checksum"));
+            }
+            if (body.len() + chunk.data.len()) as u64 > length {
+                return Err(Status::invalid_argument("the snapshot is longer than its header says"));
+            }
+            body.extend_from_slice(&chunk.data);
+        }
+        if body.len() as u64 != length {
+            return Err(Status::data_loss("the snapshot is shorter than its header says"));
+        }
+        let snapshot = Snapshot { meta, snapshot: body.freeze() };
+        let answer = self.raft()?.install_full_snapshot(vote, snapshot).await.map_err(stopped)?;
+        self.answer(header.sender, "snapshot answer", &answer)
+    }
+
+    async fn hello(&self, request: Request<HelloRequest>) -> Result<Response<HelloResponse>, Status> {
+        let hello = request.into_inner();
+        // A wiped voter must be told so, so the directory it names is not compared here.
+        let nobody = BTreeMap::new();
+        let myself = &self.inner.myself;
+        myself.check(&hello.cluster_id, hello.target, hello.sender, &hello.sender_storage, &nobody)?;
+        if !self.inner.fresh {
+            // "No voter set" would be wrong while the log is still being read.
+            self.raft()?;
+        }
+        let known = self.known();
+        Ok(Response::new(HelloResponse {
+            id: myself.id,
+            storage: Bytes::copy_from_slice(myself.storage.as_bytes()),
+            initialized: !known.is_empty(),
+            voters: known
+                .iter()
+                .map(|(id, storage)| KnownVoter { id: *id, storage: Bytes::copy_from_slice(storage.as_bytes()) })
+                .collect(),
+        }))
+    }
+}
+
+async fn next_chunk(chunks: &mut Streaming<SnapshotChunk>) -> Result<Option<SnapshotChunk>, Status> {
+    tokio::time::timeout(CHUNK_DEADLINE, chunks.message())
+        .await
+        .map_err(|_| Status::deadline_exceeded("the snapshot stalled"))?
+}

@@ -1,0 +1,263 @@
+//! The rest of the coordinator's view of Raft: who leads, confirmed reads, handing leadership away. Nothing outside
+//! this folder sees openraft's types.
+
+use super::machine::Replicated;
+use super::rounds::{Round, Rounds};
+use super::types::{Raft, TypeConfig, Voter};
+use super::wire::Myself;
+use crate::error::CoordinatorError;
+use archon_types::{ErrorDetail, ErrorKind};
+use archon_wal::Wal;
+use openraft::async_runtime::WatchReceiver as _;
+use openraft::errors::{InitializeError, RaftError};
+use openraft::metrics::RaftServerMetrics;
+use openraft::{Instant as _, ServerState};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
+
+/// Most proposals under way at once; more are refused retryably.
+const PROPOSALS_MAX: usize = 1_024;
+/// How long a leader may take to give way.
+const TRANSFER_DEADLINE: Duration = Duration::from_secs(1);
+/// A voter that is behind by no more than what may be under way counts as caught up.
+const TRANSFER_LAG_MAX: u64 = 64;
+/// How often a state that has no signal of its own is looked at.
+const LOOK_INTERVAL: Duration = Duration::from_millis(10);
+
+/// A voter as this coordinator sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct VoterView {
+    /// Its id.
+    pub(crate) id: u64,
+    /// Its address.
+    pub(crate) address: String,
+    /// `leader`, `follower`, `candidate` or `unreachable`.
+    pub(crate) role: &'static str,
+    /// How far its log is behind the leader's, where this coordinator leads.
+    pub(crate) entries_behind: Option<u64>,
+}
+
+/// Raft as this coordinator sees it now; hints, not proof.
+#[derive(Clone, Debug)]
+pub(crate) struct QuorumView {
+    /// `leader`, `follower` or `candidate`.
+    pub(crate) role: &'static str,
+    /// Who leads, if known.
+    pub(crate) leader: Option<u64>,
+    /// The present term.
+    pub(crate) term: u64,
+    /// Index of the last entry in the log, zero if there is none.
+    pub(crate) last_log_index: u64,
+    /// Index of the last applied entry, zero if there is none.
+    pub(crate) applied_index: u64,
+    /// The voter set.
+    pub(crate) voters: Vec<VoterView>,
+    /// Why Raft ended, if it did.
+    pub(crate) fatal: Option<String>,
+}
+
+/// The handle on Raft; clones share it.
+#[derive(Clone)]
+pub(crate) struct Quorum {
+    pub(super) raft: Raft,
+    pub(super) myself: Myself,
+    pub(super) proposals: Arc<Semaphore>,
+    peers: Arc<BTreeMap<u64, String>>,
+    replicated: Arc<Replicated>,
+    rounds: Rounds,
+    wal: Wal,
+}
+
+/// A wait for changes of leadership.
+pub(crate) struct Leadership {
+    receiver: openraft::type_config::alias::WatchReceiverOf<TypeConfig, RaftServerMetrics<TypeConfig>>,
+}
+
+impl Leadership {
+    /// Waits for a change since the last call; the first call may return at once.
+    pub(crate) async fn changed(&mut self) {
+        if self.receiver.changed().await.is_err() {
+            // Raft ended: whoever waits looks at its timer and its token.
+            std::future::pending::<()>().await;
+        }
+    }
+}
+
+impl Quorum {
+    /// A handle on a running Raft. The rounds end with `stop`.
+    pub(super) fn new(
+        raft: Raft,
+        myself: Myself,
+        peers: Arc<BTreeMap<u64, String>>,
+        replicated: Arc<Replicated>,
+        wal: Wal,
+        stop: &CancellationToken,
+    ) -> (Self, tokio::task::JoinHandle<()>) {
+        let (rounds, task) = Rounds::start(raft.clone(), stop.clone());
+        let proposals = Arc::new(Semaphore::new(PROPOSALS_MAX));
+        (Self { raft, myself, proposals, peers, replicated, rounds, wal }, task)
+    }
+
+    /// This coordinator's id.
+    pub(crate) fn id(&self) -> u64 {
+        self.myself.id
+    }
+
+    /// The replicated state.
+    pub(crate) fn replicated(&self) -> &Arc<Replicated> {
+        &self.replicated
+    }
+
+    /// The log's files, for watching their progress.
+    pub(crate) fn wal(&self) -> &Wal {
+        &self.wal
+    }
+
+    /// The addresses of all coordinators.
+    pub(crate) fn peers(&self) -> &BTreeMap<u64, String> {
+        &self.peers
+    }
+
+    /// Makes the first voter set: every coordinator of the peer list, each with its data directory.
+    pub(crate) async fn initialize(&self, storages: &BTreeMap<u64, Uuid>) -> Result<(), CoordinatorError> {
+        let mut voters = BTreeMap::new();
+        for (id, address) in self.peers.iter() {
+            let Some(storage) = storages.get(id) else { continue };
+            voters.insert(*id, Voter { address: address.clone(), storage: *storage });
+        }
+        match self.raft.initialize(voters).await {
+            Ok(()) | Err(RaftError::APIError(InitializeError::NotAllowed(_))) => Ok(()),
+            Err(error) => Err(CoordinatorError::Raft { what: error.to_string() }),
+        }
+    }
+
+    /// The term in which this coordinator believes that it leads.
+    pub(crate) fn leading_term(&self) -> Option<u64> {
+        let metrics = self.raft.metrics();
+        let metrics = metrics.borrow_watched();
+        let leads = metrics.state == ServerState::Leader && metrics.current_leader == Some(self.myself.id);
+        (leads && metrics.running_state.is_ok()).then_some(metrics.current_term)
+    }
+
+    /// The leader's address, if another coordinator is known to lead.
+    pub(crate) fn leader_address(&self) -> Option<String> {
+        let leader = self.leader()?;
+        if leader == self.myself.id {
+            return None;
+        }
+        self.peers.get(&leader).cloned()
+    }
+
+    fn leader(&self) -> Option<u64> {
+        let metrics = self.raft.server_metrics();
+        metrics.borrow_watched().current_leader
+    }
+
+    /// Why this coordinator cannot answer what only the leader may: who does, or that nobody is known to.
+    pub(crate) fn not_leading(&self) -> ErrorDetail {
+        match self.leader_address() {
+            Some(address) => {
+                let message = format!("coordinator {} does not lead; ask {address}", self.myself.id);
+                ErrorDetail::new(ErrorKind::NotCoordinatorLeader, message).with_leader(Some(address))
+            }
+            None => {
+                let message =
+                    "no coordinator leads now; check that more than half of the coordinators run and reach each other";
+                ErrorDetail::new(ErrorKind::NoQuorum, message).with_retry_after_ms(100)
+            }
+        }
+    }
+
+    /// Confirms by a quorum round, begun after this call, that this coordinator leads; its state then holds every
+    /// change answered before. Returns the term.
+    ///
+    /// # Errors
+    /// `NotCoordinatorLeader`, `NoQuorum` when the round did not finish in time, `Overloaded`.
+    pub(crate) async fn confirm(&self, within: Duration) -> Result<u64, ErrorDetail> {
+        match self.rounds.wait(within).await {
+            Round::Confirmed { term } => Ok(term),
+            Round::NotLeading => Err(self.not_leading()),
+            Round::NoQuorum => {
+                let message = format!("no quorum of coordinators answered within {} ms", within.as_millis());
+                Err(ErrorDetail::new(ErrorKind::NoQuorum, message).with_retry_after_ms(100))
+            }
+            Round::Overloaded => {
+                let message = "too many requests wait for a quorum round";
+                Err(ErrorDetail::new(ErrorKind::Overloaded, message).with_retry_after_ms(50))
+            }
+        }
+    }
+
+    /// Raft as it looks from here.
+    pub(crate) fn view(&self) -> QuorumView {
+        // The borrow is short: holding it would freeze the core.
+        let metrics = self.raft.metrics().borrow_watched().clone();
+        let role = |state: ServerState| match state {
+            ServerState::Leader => "leader",
+            ServerState::Candidate => "candidate",
+            _ => "follower",
+        };
+        let last_log_index = metrics.last_log_index.unwrap_or(0);
+        let leads = metrics.state == ServerState::Leader;
+        let voters = self.peers.iter().map(|(id, address)| {
+            let matched = metrics.replication.as_ref().and_then(|all| all.get(id)).copied().flatten();
+            let heard = metrics.heartbeat.as_ref().and_then(|all| all.get(id)).copied().flatten();
+            let behind = matched.map(|matched| last_log_index.saturating_sub(matched.index));
+            let silent = heard.is_none_or(|heard| heard.elapsed() > Duration::from_secs(1));
+            let role = match () {
+                () if *id == self.myself.id => role(metrics.state),
+                () if metrics.current_leader == Some(*id) => "leader",
+                () if leads && silent => "unreachable",
+                () => "follower",
+            };
+            let behind = if *id == self.myself.id { leads.then_some(0) } else { behind };
+            VoterView { id: *id, address: address.clone(), role, entries_behind: behind }
+        });
+        QuorumView {
+            role: role(metrics.state),
+            leader: metrics.current_leader,
+            term: metrics.current_term,
+            last_log_index,
+            applied_index: metrics.last_applied.map_or(0, |id| id.index),
+            voters: voters.collect(),
+            fatal: metrics.running_state.as_ref().err().map(ToString::to_string),
+        }
+    }
+
+    /// Tells when who leads, the term or the voter set may have changed.
+    pub(crate) fn leadership(&self) -> Leadership {
+        Leadership { receiver: self.raft.server_metrics() }
+    }
+
+    /// Hands leadership to the voter that is nearest to the end of the log, if this coordinator leads and one has it
+    /// all. Returns whether another one took over within a second.
+    pub(crate) async fn give_way(&self) -> bool {
+        let Some(term) = self.leading_term() else { return true };
+        let view = self.view();
+        let able = view.voters.iter().filter(|voter| voter.id != self.myself.id && voter.role == "follower");
+        let able = able.filter_map(|voter| Some((voter.entries_behind?, voter.id)));
+        let Some((_, next)) = able.filter(|(behind, _)| *behind <= TRANSFER_LAG_MAX).min() else { return false };
+        if let Err(error) = self.raft.trigger().transfer_leader(next).await {
+            tracing::warn!(%error, "leadership could not be handed over");
+            return false;
+        }
+        tracing::info!(to = next, term, "handing leadership over");
+        let waited = tokio::time::timeout(TRANSFER_DEADLINE, async {
+            while self.leader().is_none_or(|leader| leader == self.myself.id) {
+                tokio::time::sleep(LOOK_INTERVAL).await;
+            }
+        });
+        waited.await.is_ok()
+    }
+
+    /// Ends Raft.
+    pub(crate) async fn shutdown(&self) {
+        if let Err(error) = self.raft.shutdown().await {
+            tracing::warn!(%error, "raft did not end cleanly");
+        }
+    }
+}

@@ -1,0 +1,188 @@
+//! openraft's own storage suite, and what it leaves out: reopening.
+
+use super::machine::{Machine, Replicated};
+use super::snapshot::SnapshotDir;
+use super::store::LogStore;
+use super::types::{Entry, LogId, TypeConfig, Vote};
+use openraft::StorageError;
+use openraft::entry::RaftEntry as _;
+use openraft::storage::{IOFlushed, RaftLogReader as _, RaftLogStorage as _};
+use openraft::testing::log::{StoreBuilder, Suite};
+use openraft::type_config::TypeConfigExt as _;
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::process::{Child, Command, Stdio};
+use tempfile::TempDir;
+use uuid::Uuid;
+
+struct Builder;
+
+impl StoreBuilder<TypeConfig, LogStore, Machine, TempDir> for Builder {
+    async fn build(&self) -> Result<(TempDir, LogStore, Machine), StorageError<TypeConfig>> {
+        let dir = tempfile::tempdir().unwrap();
+        let store = LogStore::open(&dir.path().join("log")).unwrap();
+        let snapshots = SnapshotDir::open(&dir.path().join("snapshots"), Uuid::nil()).unwrap();
+        Ok((dir, store, Machine::new(Replicated::new(snapshots))))
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn openrafts_own_suite_passes() {
+    Suite::test_all(Builder).await.unwrap();
+}
+
+fn id(term: u64, index: u64) -> LogId {
+    LogId { leader_id: term.into(), index }
+}
+
+async fn append(store: &mut LogStore, entries: Vec<Entry>) {
+    let (done, durable) = TypeConfig::oneshot();
+    store.append(entries, IOFlushed::signal(done)).await.unwrap();
+    durable.await.unwrap().unwrap();
+}
+
+fn blanks(term: u64, range: std::ops::Range<u64>) -> Vec<Entry> {
+    range.map(|index| Entry::new_blank(id(term, index))).collect()
+}
+
+fn reopen(dir: &TempDir) -> LogStore {
+    LogStore::open(&dir.path().join("log")).unwrap()
+}
+
+fn close(store: LogStore) {
+    store.wal().clone().close(std::time::Duration::from_secs(5)).unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_acknowledged_survives_reopening() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut store = reopen(&dir);
+    assert!(store.is_empty());
+    store.save_vote(&Vote::new(3, 1)).await.unwrap();
+    append(&mut store, blanks(3, 0..10)).await;
+    store.truncate_after(Some(id(3, 7))).await.unwrap();
+    store.save_committed(Some(id(3, 6))).await.unwrap();
+    append(&mut store, blanks(4, 8..12)).await;
+    store.purge(id(3, 4)).await.unwrap();
+    store.save_vote(&Vote::new(5, 2)).await.unwrap();
+    close(store);
+
+    let mut store = reopen(&dir);
+    assert!(!store.is_empty());
+    assert_eq!(store.read_vote().await.unwrap(), Some(Vote::new(5, 2)));
+    assert_eq!(store.read_committed().await.unwrap(), Some(id(3, 6)));
+    let state = store.get_log_state().await.unwrap();
+    assert_eq!((state.last_purged_log_id, state.last_log_id), (Some(id(3, 4)), Some(id(4, 11))));
+    let found: Vec<LogId> = store.try_get_log_entries(..).await.unwrap().iter().map(|entry| entry.log_id).collect();
+    let expected: Vec<LogId> = [id(3, 5), id(3, 6), id(3, 7), id(4, 8), id(4, 9), id(4, 10), id(4, 11)].into();
+    assert_eq!(found, expected);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_log_emptied_by_a_snapshot_starts_far_beyond_its_end() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut store = reopen(&dir);
+    append(&mut store, blanks(1, 0..3)).await;
+    store.purge(id(2, 500)).await.unwrap();
+    close(store);
+    let mut store = reopen(&dir);
+    assert_eq!(store.get_log_state().await.unwrap().last_log_id, Some(id(2, 500)));
+    append(&mut store, blanks(2, 501..504)).await;
+    close(store);
+    let mut store = reopen(&dir);
+    assert_eq!(store.try_get_log_entries(..).await.unwrap().len(), 3);
+    assert_eq!(store.get_log_state().await.unwrap().last_log_id, Some(id(2, 503)));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_emptied_log_starts_again_at_zero() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut store = reopen(&dir);
+    append(&mut store, blanks(1, 0..3)).await;
+    store.truncate_after(None).await.unwrap();
+    append(&mut store, blanks(2, 0..2)).await;
+    close(store);
+    let mut store = reopen(&dir);
+    assert_eq!(store.get_log_state().await.unwrap().last_log_id, Some(id(2, 1)));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn reads_by_size_are_never_empty() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut store = reopen(&dir);
+    append(&mut store, blanks(1, 0..5)).await;
+    let found = store.limited_get_log_entries(2, 4).await.unwrap();
+    assert_eq!(found.iter().map(|entry| entry.log_id.index).collect::<Vec<_>>(), [2, 3]);
+}
+
+const CHILD_DIR: &str = "ARCHON_STORE_TEST_DIR";
+
+/// Ends with the test, also when it panics.
+struct Killed(Child);
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Not a test of its own: the process that `what_a_killed_process_acknowledged_survives` kills.
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "run by what_a_killed_process_acknowledged_survives"]
+async fn child_that_writes_until_it_is_killed() {
+    let Ok(dir) = std::env::var(CHILD_DIR) else { return };
+    let mut store = LogStore::open(std::path::Path::new(&dir)).unwrap();
+    let mut index = store.get_log_state().await.unwrap().last_log_id.map_or(0, |last| last.index + 1);
+    loop {
+        let term = index / 10 + 1;
+        if index % 10 == 0 {
+            store.save_vote(&Vote::new(term, 1)).await.unwrap();
+        }
+        append(&mut store, blanks(term, index..index + 1)).await;
+        if index % 50 == 49 {
+            store.purge(id((index - 20) / 10 + 1, index - 20)).await.unwrap();
+        }
+        // Acknowledged: from here on it must be there.
+        let mut out = std::io::stdout().lock();
+        writeln!(out, "acknowledged {index}").unwrap();
+        out.flush().unwrap();
+        index += 1;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_killed_process_acknowledged_survives() {
+    let dir = tempfile::tempdir().unwrap();
+    let log = dir.path().join("log");
+    let mut acknowledged = 0;
+    for kill_after in [3, 17, 60, 1, 90] {
+        let child = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "raft::store_tests::child_that_writes_until_it_is_killed", "--ignored", "--nocapture"])
+            .env(CHILD_DIR, &log)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let mut child = Killed(child);
+        let lines = BufReader::new(child.0.stdout.take().unwrap()).lines();
+        let indexes = lines.map_while(Result::ok).filter_map(|line| {
+            line.split_once("acknowledged ").and_then(|(_, index)| index.trim().parse::<u64>().ok())
+        });
+        acknowledged = indexes.take(kill_after).last().expect("the child wrote nothing");
+        drop(child);
+
+        let mut store = LogStore::open(&log).unwrap();
+        let state = store.get_log_state().await.unwrap();
+        let last = state.last_log_id.expect("an empty log");
+        assert!(last.index >= acknowledged, "{last:?} is below {acknowledged}");
+        assert_eq!(last.leader_id.term, last.index / 10 + 1);
+        let vote = store.read_vote().await.unwrap().expect("no vote");
+        assert!(vote >= Vote::new(acknowledged / 10 + 1, 1), "{vote:?} at {acknowledged}");
+        let purged = state.last_purged_log_id.map_or(0, |purged| purged.index + 1);
+        let found = store.try_get_log_entries(..).await.unwrap();
+        let indexes: Vec<u64> = found.iter().map(|entry| entry.log_id.index).collect();
+        assert_eq!(indexes, (purged..=last.index).collect::<Vec<_>>());
+        close(store);
+    }
+    assert!(acknowledged >= 170, "{acknowledged}");
+}

@@ -1,0 +1,131 @@
+//! What every message between coordinators carries and how it is checked before openraft sees it.
+
+use super::codec::{self, FORMAT};
+use archon_proto::v1::{HelloRequest, RaftMessage};
+use bytes::Bytes;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use std::collections::BTreeMap;
+use std::io;
+use tonic::Status;
+use uuid::Uuid;
+
+/// Who this coordinator is to its peers.
+#[derive(Clone, Debug)]
+pub(crate) struct Myself {
+    /// Its id.
+    pub(crate) id: u64,
+    /// Its data directory.
+    pub(crate) storage: Uuid,
+    /// Derived from the peer list: coordinators with another list are another quorum.
+    pub(crate) quorum: Uuid,
+}
+
+impl Myself {
+    /// Wraps one of openraft's types for a peer.
+    pub(crate) fn message<T: Serialize>(&self, target: u64, what: &'static str, body: &T) -> io::Result<RaftMessage> {
+        Ok(RaftMessage {
+            cluster_id: Bytes::copy_from_slice(self.quorum.as_bytes()),
+            sender: self.id,
+            target,
+            format: FORMAT,
+            body: codec::encode(what, body)?,
+            sender_storage: Bytes::copy_from_slice(self.storage.as_bytes()),
+        })
+    }
+
+    /// The question asked before taking part.
+    pub(crate) fn hello(&self, target: u64) -> HelloRequest {
+        HelloRequest {
+            cluster_id: Bytes::copy_from_slice(self.quorum.as_bytes()),
+            sender: self.id,
+            target,
+            sender_storage: Bytes::copy_from_slice(self.storage.as_bytes()),
+        }
+    }
+
+    /// Refuses a message of another quorum, for another target, or from a voter that lost its directory.
+    pub(crate) fn check(
+        &self,
+        cluster: &[u8],
+        target: u64,
+        sender: u64,
+        storage: &[u8],
+        known: &BTreeMap<u64, Uuid>,
+    ) -> Result<(), Status> {
+        if cluster != self.quorum.as_bytes() {
+            return Err(Status::failed_precondition(format!(
+                "coordinator {sender} has another peer list than coordinator {}; start all with the same --peers",
+                self.id
+            )));
+        }
+        if target != self.id {
+            return Err(Status::failed_precondition(format!(
+                "this is coordinator {}, the message is for {target}; check the addresses in --peers",
+                self.id
+            )));
+        }
+        if sender == self.id {
+            return Err(Status::failed_precondition(format!(
+                "coordinator {sender} heard from itself; another process uses its id, or --peers names an address twice"
+            )));
+        }
+        let storage =
+            Uuid::from_slice(storage).map_err(|_| Status::invalid_argument("sender_storage must have 16 bytes"))?;
+        match known.get(&sender) {
+            Some(expected) if *expected != storage => Err(Status::failed_precondition(format!(
+                "coordinator {sender} became a voter with data directory {expected}, this one is {storage}: \
+                 a wiped voter does not rejoin under its id"
+            ))),
+            _ => Ok(()),
+        }
+    }
+
+    /// Checks a message and takes its body out.
+    pub(crate) fn open<T: DeserializeOwned>(
+        &self,
+        what: &'static str,
+        message: &RaftMessage,
+        known: &BTreeMap<u64, Uuid>,
+    ) -> Result<T, Status> {
+        self.check(&message.cluster_id, message.target, message.sender, &message.sender_storage, known)?;
+        open_body(what, message).map_err(|error| Status::invalid_argument(error.to_string()))
+    }
+}
+
+/// Takes the body out of a peer's answer, if it comes from the voter that was asked: one with another data directory holds
+/// another log, and taking its word for this one's could commit what is not there.
+pub(crate) fn open_answer<T: DeserializeOwned>(
+    what: &'static str,
+    message: &RaftMessage,
+    from: u64,
+    storage: Uuid,
+) -> io::Result<T> {
+    if message.sender != from || message.sender_storage[..] != storage.as_bytes()[..] {
+        let error =
+            format!("{what} comes from coordinator {} with another data directory than {from} had", message.sender);
+        return Err(io::Error::new(io::ErrorKind::InvalidData, error));
+    }
+    open_body(what, message)
+}
+
+/// Takes the body out of a message whose sender was checked.
+fn open_body<T: DeserializeOwned>(what: &'static str, message: &RaftMessage) -> io::Result<T> {
+    if message.format != FORMAT {
+        let error = format!("{what} has format {}, this version reads {FORMAT}", message.format);
+        return Err(io::Error::new(io::ErrorKind::InvalidData, error));
+    }
+    codec::decode(what, &message.body)
+}
+
+/// The key of a quorum: two FNV-1a hashes over its sorted peer list. It guards against mistakes, not attackers.
+pub(crate) fn quorum_key(peers: &BTreeMap<u64, String>) -> Uuid {
+    let mut text = String::new();
+    for (id, address) in peers {
+        text.push_str(&format!("{id}={address},"));
+    }
+    let hash =
+        |seed: u64| text.bytes().fold(seed, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3));
+    let (high, low) = (hash(0xcbf2_9ce4_8422_2325), hash(0x6c62_272e_07bb_0142));
+    Uuid::from_u64_pair(high, low)
+}

@@ -1,0 +1,348 @@
+//! What people and scripts ask. Reads are confirmed by a quorum round, except `Quorum`; writes carry a request id.
+
+use super::describe;
+use super::{Context, answered_before, budget, check_named, only, rebalance, refuse};
+use crate::clock::boot_now;
+use crate::session::Session;
+use archon_coordinator_core::{Actor, ClusterState, Command, Goal, Response as Answer, counts, plan};
+use archon_proto::convert::admin::{ApplyPlan, CreateTable, LIST_MAX, SetNode};
+use archon_proto::convert::ids::request_id;
+use archon_proto::v1;
+use archon_proto::v1::admin_server::Admin;
+use archon_types::{ErrorDetail, ErrorKind, NodeStatus, RequestId};
+use std::sync::Arc;
+use std::time::Duration;
+use tonic::{Request, Response, Status};
+
+/// Reasons in a status.
+const STATUS_REASONS_MAX: usize = 20;
+/// Events or reasons when the request leaves the number open.
+const LIST_DEFAULT: u32 = 100;
+/// Most moves shown by `RebalanceStatus`.
+const MIGRATIONS_MAX: usize = 65_536;
+
+/// The service.
+pub(crate) struct Admins {
+    context: Context,
+}
+
+type Result<T, E = ErrorDetail> = std::result::Result<T, E>;
+
+impl Admins {
+    /// A service over `context`.
+    pub(crate) const fn new(context: Context) -> Self {
+        Self { context }
+    }
+
+    /// Looks at the state as of now, for a request that may name the cluster.
+    async fn look<T>(
+        &self,
+        cluster: Option<&v1::ClusterRef>,
+        within: Duration,
+        look: impl FnOnce(&Arc<Session>, &ClusterState) -> Result<T>,
+    ) -> Result<T> {
+        let session = self.context.confirmed(within).await?;
+        session.quorum().replicated().read(|state| {
+            check_named(cluster, state)?;
+            look(&session, state)
+        })
+    }
+
+    /// Commits one command, once per request id. `decide` sees the state only if the request is new.
+    async fn change(
+        &self,
+        cluster: Option<&v1::ClusterRef>,
+        request: RequestId,
+        within: Duration,
+        decide: impl FnOnce(&ClusterState) -> Result<Command>,
+    ) -> Result<(Arc<Session>, Answer)> {
+        let session = self.context.confirmed(within).await?;
+        let decided = session.quorum().replicated().read(|state| {
+            check_named(cluster, state)?;
+            match answered_before(state, request) {
+                Some(responses) => Ok(Err(responses)),
+                None => decide(state).map(Ok),
+            }
+        })?;
+        let responses = match decided {
+            Ok(command) => session.propose(Some(request), admin(), vec![command], within).await?,
+            Err(before) => before,
+        };
+        let answer = only(responses)?;
+        Ok((session, answer))
+    }
+
+    async fn status_of(&self, request: &v1::StatusRequest, within: Duration) -> Result<v1::StatusResponse> {
+        self.look(request.cluster.as_ref(), within, |session, state| {
+            let view = session.quorum().view();
+            let counts = counts(state);
+            Ok(v1::StatusResponse {
+                cluster: Some(state.cluster.into()),
+                leader: view.leader,
+                term: view.term,
+                coordinators: view.voters.into_iter().map(voter).collect(),
+                table_version: state.table_version().get(),
+                nodes_live: counts.nodes_live,
+                nodes_failed: counts.nodes_failed,
+                partitions: counts.partitions,
+                partitions_online: counts.partitions_online,
+                migrations_running: counts.migrations_running,
+                nodes_min: state.settings.nodes_min,
+                reasons: describe::reasons(state, STATUS_REASONS_MAX),
+            })
+        })
+        .await
+    }
+
+    async fn nodes(&self, request: &v1::ListNodesRequest, within: Duration) -> Result<v1::ListNodesResponse> {
+        self.look(request.cluster.as_ref(), within, |session, state| {
+            let now = boot_now();
+            let loads = session.loads().lock();
+            let known = state.nodes.values().filter(|row| row.node.status != NodeStatus::Lost);
+            let nodes = known.map(|row| {
+                let id = row.node.id;
+                v1::NodeSummary {
+                    node: Some(row.node.clone().into()),
+                    partitions: state.partitions.held_on(id),
+                    leaders: state.partitions.leaders_on(id),
+                    bytes_stored: loads.bytes_stored(id),
+                    silent_ms: session.heard(id).map_or(0, |heard| now.since(heard.at)),
+                }
+            });
+            Ok(v1::ListNodesResponse { nodes: nodes.collect(), table_version: state.table_version().get() })
+        })
+        .await
+    }
+
+    async fn plan(&self, request: &v1::PlanRebalanceRequest, within: Duration) -> Result<v1::PlanRebalanceResponse> {
+        let session = self.context.confirmed(within).await?;
+        session.quorum().replicated().read(|state| check_named(request.cluster.as_ref(), state))?;
+        let quorum = session.quorum().clone();
+        // Planning a large cluster takes a while: it works on a copy, beside everything else.
+        let computed = tokio::task::spawn_blocking(move || {
+            let state = quorum.replicated().read(ClusterState::clone);
+            let computed = plan(&state, Goal::default());
+            (state, computed)
+        });
+        let (state, computed) = computed.await.map_err(|error| {
+            tracing::error!(%error, "planning failed");
+            ErrorDetail::new(ErrorKind::Internal, "planning failed; the coordinator's log says why")
+        })?;
+        let loads = session.loads().lock();
+        Ok(v1::PlanRebalanceResponse { plan: Some(rebalance::plan_to_wire(&state, &loads, &computed)) })
+    }
+
+    async fn apply(&self, request: v1::ApplyPlanRequest, within: Duration) -> Result<v1::ApplyPlanResponse> {
+        let cluster = request.cluster.clone();
+        let ApplyPlan { request, plan } = ApplyPlan::try_from(request)?;
+        let decide = |state: &ClusterState| Ok(rebalance::plan_to_command(state, plan));
+        match self.change(cluster.as_ref(), request, within, decide).await?.1 {
+            Answer::PlanStarted { count, .. } => Ok(v1::ApplyPlanResponse { migrations: count }),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    async fn rebalance(
+        &self,
+        request: &v1::RebalanceStatusRequest,
+        within: Duration,
+    ) -> Result<v1::RebalanceStatusResponse> {
+        self.look(request.cluster.as_ref(), within, |session, state| {
+            let loads = session.loads().lock();
+            let moves = rebalance::of_last_plan(state).into_iter().take(MIGRATIONS_MAX);
+            let migrations = moves.map(|migration| rebalance::migration_to_wire(state, &loads, migration)).collect();
+            Ok(v1::RebalanceStatusResponse { running: state.migrations.active_count() > 0, migrations })
+        })
+        .await
+    }
+
+    async fn cancel(
+        &self,
+        request: v1::CancelRebalanceRequest,
+        within: Duration,
+    ) -> Result<v1::CancelRebalanceResponse> {
+        let id = request_id(&request.request_id, "CancelRebalanceRequest.request_id")?;
+        let mut found = (0, 0);
+        let decide = |state: &ClusterState| {
+            if state.migrations.active_count() == 0 {
+                return Err(ErrorDetail::new(ErrorKind::NothingRunning, "no rebalance is running"));
+            }
+            found = rebalance::cancellable(state);
+            Ok(Command::CancelPlan)
+        };
+        self.change(request.cluster.as_ref(), id, within, decide).await?;
+        Ok(v1::CancelRebalanceResponse { cancelled: found.0, too_late: found.1 })
+    }
+
+    async fn set(&self, request: v1::SetNodeRequest, within: Duration) -> Result<v1::SetNodeResponse> {
+        let cluster = request.cluster.clone();
+        let SetNode { request, name, goal } = SetNode::try_from(request)?;
+        let no_node = || ErrorDetail::new(ErrorKind::NotFound, format!("there is no node {name:?}"));
+        let decide = |state: &ClusterState| {
+            let node = state.node_by_name(&name).map(|row| row.node.id).ok_or_else(no_node)?;
+            Ok(Command::SetNode { node, goal })
+        };
+        let (session, _) = self.change(cluster.as_ref(), request, within, decide).await?;
+        let node = session.quorum().replicated().read(|state| state.node_by_name(&name).map(|row| row.node.clone()));
+        Ok(v1::SetNodeResponse { node: Some(node.ok_or_else(no_node)?.into()) })
+    }
+
+    async fn create(&self, request: v1::CreateTableRequest, within: Duration) -> Result<v1::CreateTableResponse> {
+        let cluster = request.cluster.clone();
+        let CreateTable { request, name, partitions, replication } = CreateTable::try_from(request)?;
+        let decide = |_: &ClusterState| Ok(Command::CreateTable { name, partitions, replication });
+        match self.change(cluster.as_ref(), request, within, decide).await? {
+            (session, Answer::TableCreated { table }) => {
+                let row = session.quorum().replicated().read(|state| state.tables.get(&table).cloned());
+                Ok(v1::CreateTableResponse { table: row.map(Into::into) })
+            }
+            (_, other) => Err(unexpected(&other)),
+        }
+    }
+}
+
+fn admin() -> Actor {
+    Actor::Admin("admin".to_owned())
+}
+
+fn unexpected(answer: &Answer) -> ErrorDetail {
+    ErrorDetail::new(ErrorKind::Internal, format!("the log answered with {answer:?}"))
+}
+
+fn voter(voter: crate::raft::VoterView) -> v1::CoordinatorStatus {
+    v1::CoordinatorStatus {
+        id: voter.id,
+        address: voter.address,
+        role: voter.role.to_owned(),
+        entries_behind: voter.entries_behind,
+    }
+}
+
+fn most(asked: u32) -> Result<usize> {
+    if asked > LIST_MAX {
+        let message = format!("most is {asked}; the limit is {LIST_MAX}");
+        return Err(ErrorDetail::new(ErrorKind::InvalidArgument, message));
+    }
+    let asked = if asked == 0 { LIST_DEFAULT } else { asked };
+    Ok(usize::try_from(asked).unwrap_or(usize::MAX))
+}
+
+macro_rules! answer {
+    ($answer:expr) => {
+        $answer.await.map(Response::new).map_err(refuse)
+    };
+}
+
+#[tonic::async_trait]
+impl Admin for Admins {
+    async fn status(&self, request: Request<v1::StatusRequest>) -> Result<Response<v1::StatusResponse>, Status> {
+        let within = budget(request.metadata());
+        answer!(self.status_of(request.get_ref(), within))
+    }
+
+    async fn list_nodes(
+        &self,
+        request: Request<v1::ListNodesRequest>,
+    ) -> Result<Response<v1::ListNodesResponse>, Status> {
+        let within = budget(request.metadata());
+        answer!(self.nodes(request.get_ref(), within))
+    }
+
+    async fn set_node(&self, request: Request<v1::SetNodeRequest>) -> Result<Response<v1::SetNodeResponse>, Status> {
+        let within = budget(request.metadata());
+        answer!(self.set(request.into_inner(), within))
+    }
+
+    async fn list_tables(
+        &self,
+        request: Request<v1::ListTablesRequest>,
+    ) -> Result<Response<v1::ListTablesResponse>, Status> {
+        let within = budget(request.metadata());
+        answer!(self.look(request.get_ref().cluster.as_ref(), within, |_, state| {
+            let tables = state.tables.values().cloned().map(Into::into).collect();
+            Ok(v1::ListTablesResponse { tables })
+        }))
+    }
+
+    async fn create_table(
+        &self,
+        request: Request<v1::CreateTableRequest>,
+    ) -> Result<Response<v1::CreateTableResponse>, Status> {
+        let within = budget(request.metadata());
+        answer!(self.create(request.into_inner(), within))
+    }
+
+    async fn plan_rebalance(
+        &self,
+        request: Request<v1::PlanRebalanceRequest>,
+    ) -> Result<Response<v1::PlanRebalanceResponse>, Status> {
+        let within = budget(request.metadata());
+        answer!(self.plan(request.get_ref(), within))
+    }
+
+    async fn apply_plan(
+        &self,
+        request: Request<v1::ApplyPlanRequest>,
+    ) -> Result<Response<v1::ApplyPlanResponse>, Status> {
+        let within = budget(request.metadata());
+        answer!(self.apply(request.into_inner(), within))
+    }
+
+    async fn rebalance_status(
+        &self,
+        request: Request<v1::RebalanceStatusRequest>,
+    ) -> Result<Response<v1::RebalanceStatusResponse>, Status> {
+        let within = budget(request.metadata());
+        answer!(self.rebalance(request.get_ref(), within))
+    }
+
+    async fn cancel_rebalance(
+        &self,
+        request: Request<v1::CancelRebalanceRequest>,
+    ) -> Result<Response<v1::CancelRebalanceResponse>, Status> {
+        let within = budget(request.metadata());
+        answer!(self.cancel(request.into_inner(), within))
+    }
+
+    async fn explain(&self, request: Request<v1::ExplainRequest>) -> Result<Response<v1::ExplainResponse>, Status> {
+        let within = budget(request.metadata());
+        let request = request.into_inner();
+        let most = most(request.most).map_err(refuse)?;
+        answer!(self.look(request.cluster.as_ref(), within, |_, state| {
+            Ok(v1::ExplainResponse { reasons: describe::reasons(state, most) })
+        }))
+    }
+
+    async fn quorum(&self, request: Request<v1::QuorumRequest>) -> Result<Response<v1::QuorumResponse>, Status> {
+        let quorum = self.context.quorum().map_err(refuse)?;
+        let request = request.into_inner();
+        let view = quorum.view();
+        let cluster = quorum.replicated().read(|state| {
+            let known = state.is_bootstrapped().then_some(state.cluster);
+            if known.is_some() { check_named(request.cluster.as_ref(), state).map(|()| known) } else { Ok(known) }
+        });
+        let leader_address = view.leader.and_then(|leader| quorum.peers().get(&leader).cloned());
+        Ok(Response::new(v1::QuorumResponse {
+            id: quorum.id(),
+            role: view.role.to_owned(),
+            leader: view.leader,
+            leader_address,
+            term: view.term,
+            last_log_index: view.last_log_index,
+            applied_index: view.applied_index,
+            voters: view.voters.into_iter().map(voter).collect(),
+            cluster: cluster.map_err(refuse)?.map(Into::into),
+        }))
+    }
+
+    async fn events(&self, request: Request<v1::EventsRequest>) -> Result<Response<v1::EventsResponse>, Status> {
+        let within = budget(request.metadata());
+        let request = request.into_inner();
+        let most = most(request.most).map_err(refuse)?;
+        answer!(self.look(request.cluster.as_ref(), within, |_, state| {
+            let skip = state.events.len().saturating_sub(most);
+            let events = state.events.iter().skip(skip).map(|event| describe::event(state, event)).collect();
+            Ok(v1::EventsResponse { events })
+        }))
+    }
+}

@@ -1,0 +1,147 @@
+//! State as people read it: reasons and events, named by code and subject.
+
+use archon_coordinator_core::{Actor, ClusterState, Event, EventKind, Why, explain};
+use archon_proto::v1;
+use archon_types::{Millis, NodeStatus, PartitionId, PartitionStatus};
+
+/// Why things are as they are: failed nodes first, then partitions that are not served, then moves that wait.
+pub(crate) fn reasons(state: &ClusterState, most: usize) -> Vec<v1::Reason> {
+    let mut reasons = Vec::new();
+    for node in state.nodes.values().map(|row| &row.node).filter(|node| node.status == NodeStatus::Failed) {
+        if reasons.len() >= most {
+            return reasons;
+        }
+        reasons.push(v1::Reason {
+            code: "NodeFailed".to_owned(),
+            subject: format!("node {}", node.name),
+            message: format!("{} at {} was silent for the failure time-out, or stopped", node.name, node.address),
+            since_ms: node.since.get(),
+            remedy: format!("start {} again with its data directory", node.name),
+        });
+    }
+    if let Some(waiting) = waits_for_nodes(state) {
+        reasons.push(waiting);
+    }
+    let restless = state.partitions.iter().filter(|row| {
+        row.status != PartitionStatus::Unassigned
+            && (row.status != PartitionStatus::Online || state.running_migration(row.id).is_some())
+    });
+    for row in restless {
+        for why in explain(state, row.id).unwrap_or_default() {
+            if reasons.len() >= most {
+                return reasons;
+            }
+            reasons.push(reason(state, row.id, &why));
+        }
+    }
+    reasons
+}
+
+/// One reason stands for all partitions that were never assigned.
+fn waits_for_nodes(state: &ClusterState) -> Option<v1::Reason> {
+    let row = state.partitions.iter().find(|row| row.status == PartitionStatus::Unassigned)?;
+    let why = explain(state, row.id)?.into_iter().next()?;
+    Some(reason(state, row.id, &why))
+}
+
+fn reason(state: &ClusterState, partition: PartitionId, why: &Why) -> v1::Reason {
+    let name = |node| state.node_name(node);
+    let (code, message, since, remedy) = match why {
+        Why::NotEnoughNodes { have, need } => (
+            "NotEnoughNodes",
+            format!("{have} of {need} nodes have registered"),
+            Millis::ZERO,
+            format!("start {} more nodes", need.saturating_sub(*have)),
+        ),
+        Why::AboutToBeAssigned => {
+            ("AboutToBeAssigned", "its nodes are just being chosen".into(), Millis::ZERO, String::new())
+        }
+        Why::TakingOver { node } => ("TakingOver", format!("{} takes over", name(*node)), Millis::ZERO, String::new()),
+        Why::LeaseOfFormer { node, .. } => {
+            ("WaitingForLease", format!("the lease of {} may still run", name(*node)), Millis::ZERO, String::new())
+        }
+        Why::HoldersFailed { node, since, .. } => (
+            "NoLiveReplica",
+            format!("a copy that counts is on {}, which is not alive", name(*node)),
+            *since,
+            format!("start {} again with its data directory", name(*node)),
+        ),
+        Why::HolderRegistering { node } => {
+            ("HolderRegistering", format!("{} is just coming back", name(*node)), Millis::ZERO, String::new())
+        }
+        Why::AboutToBeElected => {
+            ("AboutToBeElected", "its leader is just being chosen".into(), Millis::ZERO, String::new())
+        }
+        Why::DataLost => (
+            "DataLost",
+            "no copy that counts is left".into(),
+            Millis::ZERO,
+            "bring a lost data directory back, or accept the loss".into(),
+        ),
+        Why::UnderReplicated { have, want } => (
+            "UnderReplicated",
+            format!("{have} of {want} copies count"),
+            Millis::ZERO,
+            "add nodes or start failed ones".into(),
+        ),
+        Why::MoveWaits { migration, why } => {
+            ("MoveWaits", format!("move {migration} waits: {why}"), Millis::ZERO, String::new())
+        }
+    };
+    v1::Reason {
+        code: code.to_owned(),
+        subject: format!("partition {partition}"),
+        message,
+        since_ms: since.get(),
+        remedy,
+    }
+}
+
+/// An event as people read it.
+pub(crate) fn event(state: &ClusterState, event: &Event) -> v1::Event {
+    let who = match &event.who {
+        Actor::Coordinator(id) => format!("coordinator {id}"),
+        // A node that registers for the first time has no number yet.
+        Actor::Node(id) => match &event.what {
+            EventKind::NodeRegistered { name, .. } => name.clone(),
+            _ => state.node_name(*id),
+        },
+        Actor::Admin(name) => name.clone(),
+    };
+    let node = |node, name: &str| format!("node {node} {name}");
+    let (what, subject) = match &event.what {
+        EventKind::Bootstrapped => ("bootstrapped".to_owned(), "cluster".to_owned()),
+        EventKind::NodeRegistered { node: id, name, incarnation } => {
+            (format!("registered in incarnation {incarnation}"), node(id, name))
+        }
+        EventKind::NodeReturned { node: id, name, incarnation } => {
+            (format!("returned in incarnation {incarnation}"), node(id, name))
+        }
+        EventKind::NodeFailed { node: id, incarnation, leaderships, handed_on } => (
+            format!("failed in incarnation {incarnation}; {leaderships} leaderships ended, {handed_on} handed on"),
+            node(id, &state.node_name(*id)),
+        ),
+        EventKind::NodeLost { node: id, by } => {
+            (format!("lost its data; {by} took its name"), node(id, &state.node_name(*id)))
+        }
+        EventKind::PlacementLost { partition, placement, node, why } => (
+            format!("placement {placement} on {} does not count any more: {why}", state.node_name(*node)),
+            format!("partition {partition}"),
+        ),
+        EventKind::GoalChanged { node: id, goal } => (format!("goal is now {goal:?}"), node(id, &state.node_name(*id))),
+        EventKind::TableCreated { name, .. } => ("created".to_owned(), format!("table {name}")),
+        EventKind::PlanStarted { moves } => (format!("started, {moves} moves"), "rebalance".to_owned()),
+        EventKind::PlanCancelled { moves_left } => {
+            (format!("cancelled, {moves_left} moves left"), "rebalance".to_owned())
+        }
+        EventKind::MigrationOver { migration, partition, outcome } => {
+            (format!("move {migration} is over: {outcome}"), format!("partition {partition}"))
+        }
+        EventKind::LossAccepted { partition } => {
+            ("loss accepted by an operator".to_owned(), format!("partition {partition}"))
+        }
+        EventKind::Configured => ("settings changed".to_owned(), "cluster".to_owned()),
+        EventKind::FeatureLevelRaised { level } => (format!("feature level is now {level}"), "cluster".to_owned()),
+    };
+    v1::Event { index: event.index, at_ms: event.at.get(), who, what, subject }
+}

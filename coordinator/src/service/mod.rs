@@ -1,0 +1,160 @@
+//! The gRPC services. Each translates, asks the session, and translates back; ownership is decided in `core`.
+
+pub(crate) mod admin;
+pub(crate) mod describe;
+pub(crate) mod rebalance;
+pub(crate) mod session;
+pub(crate) mod table;
+
+use crate::metrics::Metrics;
+use crate::raft::Quorum;
+use crate::session::{Leading, Session};
+use archon_coordinator_core::{ClusterState, Response};
+use archon_proto::convert::error::status_of;
+use archon_proto::convert::ids::{check_cluster, check_cluster_if_named};
+use archon_proto::v1;
+use archon_types::{ErrorDetail, ErrorKind, RequestId};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+use tokio_util::sync::CancellationToken;
+use tonic::Status;
+use tonic::metadata::MetadataMap;
+
+/// How often a service that waits for a leader looks again.
+const LOOK_INTERVAL: Duration = Duration::from_millis(20);
+/// How long a request waits for a leader, and for its commit, when its sender set no deadline.
+const DEADLINE_DEFAULT: Duration = Duration::from_secs(5);
+/// No request waits longer than this here.
+const DEADLINE_MAX: Duration = Duration::from_secs(30);
+
+/// What every service shares. Raft is set once it runs; until then nothing can be answered.
+#[derive(Clone)]
+pub(crate) struct Context {
+    pub(crate) id: u64,
+    pub(crate) quorum: Arc<OnceLock<Quorum>>,
+    pub(crate) leading: Leading,
+    pub(crate) metrics: Arc<Metrics>,
+    /// Cancelled when this coordinator stops: waiting requests are answered.
+    pub(crate) stop: CancellationToken,
+}
+
+impl Context {
+    /// Raft.
+    ///
+    /// # Errors
+    /// `NoQuorum` while this coordinator still waits for its peers.
+    pub(crate) fn quorum(&self) -> Result<&Quorum, ErrorDetail> {
+        self.quorum.get().ok_or_else(|| {
+            let message = format!("coordinator {} is starting and waits for its peers", self.id);
+            ErrorDetail::new(ErrorKind::NoQuorum, message).with_retry_after_ms(100)
+        })
+    }
+
+    /// The session under way, waiting for a leader as long as nobody is known to be one.
+    ///
+    /// # Errors
+    /// `NotCoordinatorLeader`, naming who leads; `NoQuorum` when nobody did in time; `ShuttingDown`.
+    pub(crate) async fn leader(&self, within: Duration) -> Result<Arc<Session>, ErrorDetail> {
+        let deadline = tokio::time::Instant::now() + within;
+        loop {
+            if self.stop.is_cancelled() {
+                return Err(ErrorDetail::new(ErrorKind::ShuttingDown, "this coordinator is stopping"));
+            }
+            if let Some(session) = self.leading.session() {
+                return Ok(session);
+            }
+            let quorum = self.quorum();
+            if let Ok(quorum) = quorum
+                && quorum.leader_address().is_some()
+            {
+                return Err(quorum.not_leading());
+            }
+            if tokio::time::Instant::now() + LOOK_INTERVAL > deadline {
+                return Err(quorum.map_or_else(|error| error, Quorum::not_leading));
+            }
+            tokio::time::sleep(LOOK_INTERVAL).await;
+        }
+    }
+
+    /// The session under way, confirmed by a quorum round that began after this call: what is read from the state
+    /// afterwards is linearizable.
+    ///
+    /// # Errors
+    /// As [`Context::leader`] and [`Session::confirm`].
+    pub(crate) async fn confirmed(&self, within: Duration) -> Result<Arc<Session>, ErrorDetail> {
+        let deadline = tokio::time::Instant::now() + within;
+        let session = self.leader(within).await?;
+        let left = deadline.saturating_duration_since(tokio::time::Instant::now());
+        session.confirm(left.max(LOOK_INTERVAL)).await?;
+        Ok(session)
+    }
+}
+
+/// How long this request may take, from its `grpc-timeout`, with some left for the way back.
+pub(crate) fn budget(metadata: &MetadataMap) -> Duration {
+    let asked = metadata.get("grpc-timeout").and_then(|value| value.to_str().ok()).and_then(parse_timeout);
+    asked.map_or(DEADLINE_DEFAULT, |asked| asked.mul_f64(0.8)).min(DEADLINE_MAX)
+}
+
+fn parse_timeout(text: &str) -> Option<Duration> {
+    let (digits, unit) = text.split_at_checked(text.len().checked_sub(1)?)?;
+    if digits.is_empty() || digits.len() > 8 {
+        return None;
+    }
+    let number: u64 = digits.parse().ok()?;
+    Some(match unit {
+        "H" => Duration::from_secs(number.checked_mul(3_600)?),
+        "M" => Duration::from_secs(number.checked_mul(60)?),
+        "S" => Duration::from_secs(number),
+        "m" => Duration::from_millis(number),
+        "u" => Duration::from_micros(number),
+        "n" => Duration::from_nanos(number),
+        _ => return None,
+    })
+}
+
+/// Refuses a request of another cluster; one that names none is welcome.
+pub(crate) fn check_named(cluster: Option<&v1::ClusterRef>, state: &ClusterState) -> Result<(), ErrorDetail> {
+    check_cluster_if_named(cluster, state.cluster)
+}
+
+/// Refuses a request that does not name this cluster.
+pub(crate) fn check_member(cluster: Option<&v1::ClusterRef>, state: &ClusterState) -> Result<(), ErrorDetail> {
+    check_cluster(cluster, state.cluster)
+}
+
+/// An error as gRPC carries it.
+pub(crate) fn refuse(error: impl Into<ErrorDetail>) -> Status {
+    status_of(&error.into())
+}
+
+/// The answer a request got before, if it is a repetition: it must not be judged by the state that it made itself.
+pub(crate) fn answered_before(state: &ClusterState, request: RequestId) -> Option<Vec<Response>> {
+    state.answers.iter().rev().find(|kept| kept.request == request).map(|kept| kept.responses.clone())
+}
+
+/// The only answer of a batch of one command.
+///
+/// # Errors
+/// The refusal it holds; `Internal` if it holds none at all, which is a defect.
+pub(crate) fn only(responses: Vec<Response>) -> Result<Response, ErrorDetail> {
+    match responses.into_iter().next() {
+        Some(Response::Refused(error)) => Err(error),
+        Some(response) => Ok(response),
+        None => Err(ErrorDetail::new(ErrorKind::Internal, "the log entry was applied without an answer")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn timeouts_are_read_as_grpc_writes_them() {
+        assert_eq!(parse_timeout("150m"), Some(Duration::from_millis(150)));
+        assert_eq!(parse_timeout("2S"), Some(Duration::from_secs(2)));
+        for bad in ["", "m", "1", "1x", "-1S", "999999999S", "1é"] {
+            assert_eq!(parse_timeout(bad), None, "{bad:?}");
+        }
+    }
+}

@@ -1,0 +1,170 @@
+//! Nodes' sessions: register, heartbeat, report, leave.
+
+use super::{Context, budget, check_member, only, refuse};
+use crate::lease;
+use crate::metrics::count;
+use crate::session::Session;
+use archon_coordinator_core::{Actor, Command, Register, Response as Answer, on_report, on_stopping};
+use archon_proto::convert::session::{Heartbeat, Member, Outcomes, Registered, Registration, Reports};
+use archon_proto::v1;
+use archon_proto::v1::session_server::Session as SessionService;
+use archon_types::{ErrorDetail, ErrorKind, Incarnation, NodeId};
+use std::time::Duration;
+use tonic::{Request, Response, Status};
+
+/// A heartbeat that finds no leader here should try another coordinator at once.
+const HEARTBEAT_LEADER_WAIT: Duration = Duration::from_millis(30);
+/// Commands of reports in one log entry.
+const COMMANDS_MAX: usize = 512;
+/// The protocol that this version speaks.
+const PROTOCOL: u32 = 1;
+
+/// The service.
+pub(crate) struct Sessions {
+    context: Context,
+}
+
+impl Sessions {
+    /// A service over `context`.
+    pub(crate) const fn new(context: Context) -> Self {
+        Self { context }
+    }
+
+    async fn register_node(&self, request: v1::RegisterRequest, within: Duration) -> Result<Registered, ErrorDetail> {
+        let wire_cluster = request.cluster.clone();
+        let node = Registration::try_from(request)?;
+        let session = self.context.leader(within).await?;
+        let state = session.quorum().replicated();
+        let known = state.read(|state| {
+            super::check_named(wire_cluster.as_ref(), state)?;
+            Ok::<_, ErrorDetail>(state.node_by_storage(node.storage).map_or(NodeId::ZERO, |row| row.node.id))
+        })?;
+        let register = Register {
+            name: node.name,
+            address: node.address,
+            storage: node.storage,
+            boot: node.boot,
+            zone: node.zone,
+            weight: node.weight,
+            partitions_max: node.partitions_max,
+            protocol_min: node.protocol_min,
+            protocol_max: node.protocol_max,
+            held: node.held,
+            last_incarnation: Some(node.last_incarnation).filter(|last| *last != Incarnation::ZERO),
+        };
+        let commands = vec![Command::Register(Box::new(register))];
+        match only(session.propose(None, Actor::Node(known), commands, within).await?)? {
+            Answer::Registered { node, incarnation } => {
+                let (cluster, settings) = state.read(|state| (state.cluster, state.settings.clone()));
+                Ok(Registered { cluster, node, incarnation, protocol: PROTOCOL, settings })
+            }
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    async fn take_reports(&self, request: v1::ReportRequest, within: Duration) -> Result<Outcomes, ErrorDetail> {
+        let cluster = request.cluster.clone();
+        let Reports { member, reports } = Reports::try_from(request)?;
+        let session = self.context.leader(within).await?;
+        let state = session.quorum().replicated();
+        let (mut outcomes, commands) = state.read(|state| {
+            check_member(cluster.as_ref(), state)?;
+            let mut outcomes = Vec::with_capacity(reports.len());
+            let mut commands = Vec::new();
+            for (place, report) in reports.iter().enumerate() {
+                match on_report(state, member.node, member.incarnation, report) {
+                    Ok(asked) => {
+                        outcomes.push(None);
+                        commands.extend(asked.into_iter().map(|command| (place, command)));
+                    }
+                    Err(error) => outcomes.push(Some(error)),
+                }
+            }
+            Ok::<_, ErrorDetail>((outcomes, commands))
+        })?;
+        self.commit_reports(&session, member, commands, &mut outcomes, within).await?;
+        let table_version = state.read(archon_coordinator_core::ClusterState::table_version);
+        Ok(Outcomes { outcomes, table_version })
+    }
+
+    async fn commit_reports(
+        &self,
+        session: &Session,
+        member: Member,
+        mut commands: Vec<(usize, Command)>,
+        outcomes: &mut [Option<ErrorDetail>],
+        within: Duration,
+    ) -> Result<(), ErrorDetail> {
+        while !commands.is_empty() {
+            let rest = commands.split_off(commands.len().min(COMMANDS_MAX));
+            let (places, batch): (Vec<usize>, Vec<Command>) = commands.into_iter().unzip();
+            let responses = session.propose(None, Actor::Node(member.node), batch, within).await?;
+            for (place, response) in places.into_iter().zip(responses) {
+                if let (Some(outcome @ None), Answer::Refused(error)) = (outcomes.get_mut(place), response) {
+                    *outcome = Some(error);
+                }
+            }
+            commands = rest;
+        }
+        Ok(())
+    }
+
+    async fn let_go(&self, request: v1::LeaveRequest, within: Duration) -> Result<(), ErrorDetail> {
+        let cluster = request.cluster.clone();
+        let member = Member::try_from(request)?;
+        let session = self.context.leader(within).await?;
+        let commands = session.quorum().replicated().read(|state| {
+            check_member(cluster.as_ref(), state)?;
+            on_stopping(state, member.node, member.incarnation)
+        })?;
+        for response in session.propose(None, Actor::Node(member.node), commands, within).await? {
+            if let Answer::Refused(error) = response {
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    async fn beat(&self, request: v1::HeartbeatRequest) -> Result<v1::HeartbeatResponse, ErrorDetail> {
+        let cluster = request.cluster.clone();
+        let heartbeat = Heartbeat::try_from(request)?;
+        let session = self.context.leader(HEARTBEAT_LEADER_WAIT).await?;
+        session.quorum().replicated().read(|state| check_member(cluster.as_ref(), state))?;
+        lease::answer(&session, heartbeat).await.map(Into::into)
+    }
+}
+
+fn unexpected(answer: &Answer) -> ErrorDetail {
+    ErrorDetail::new(ErrorKind::Internal, format!("the log answered a registration with {answer:?}"))
+}
+
+#[tonic::async_trait]
+impl SessionService for Sessions {
+    async fn register(&self, request: Request<v1::RegisterRequest>) -> Result<Response<v1::RegisterResponse>, Status> {
+        let within = budget(request.metadata());
+        let registered = self.register_node(request.into_inner(), within).await.map_err(refuse)?;
+        tracing::info!(node = %registered.node, incarnation = %registered.incarnation, "registered a node");
+        Ok(Response::new(registered.into()))
+    }
+
+    async fn heartbeat(
+        &self,
+        request: Request<v1::HeartbeatRequest>,
+    ) -> Result<Response<v1::HeartbeatResponse>, Status> {
+        let answer = self.beat(request.into_inner()).await;
+        count(if answer.is_ok() { &self.context.metrics.heartbeats } else { &self.context.metrics.heartbeats_refused });
+        answer.map(Response::new).map_err(refuse)
+    }
+
+    async fn report(&self, request: Request<v1::ReportRequest>) -> Result<Response<v1::ReportResponse>, Status> {
+        let within = budget(request.metadata());
+        let outcomes = self.take_reports(request.into_inner(), within).await.map_err(refuse)?;
+        Ok(Response::new(outcomes.into()))
+    }
+
+    async fn leave(&self, request: Request<v1::LeaveRequest>) -> Result<Response<v1::LeaveResponse>, Status> {
+        let within = budget(request.metadata());
+        self.let_go(request.into_inner(), within).await.map_err(refuse)?;
+        Ok(Response::new(v1::LeaveResponse {}))
+    }
+}

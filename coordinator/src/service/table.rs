@@ -1,0 +1,83 @@
+//! The partition table, from any coordinator: a cache for clients, so it is served from what is applied here, also
+//! while there is no leader. Whoever acts on it is checked by the owner.
+
+use super::{Context, check_named, refuse};
+use archon_coordinator_core::{delta, table_ready};
+use archon_proto::v1;
+use archon_proto::v1::table_server::Table;
+use archon_types::{ErrorDetail, ErrorKind, TableDelta, Version};
+use std::time::Duration;
+use tokio::time::Instant;
+use tonic::{Request, Response, Status};
+
+/// Longest poll.
+const WAIT_MAX_MS: u32 = 30_000;
+/// The table that is meant when none is named.
+const DEFAULT_TABLE: &str = "default";
+
+/// The service.
+pub(crate) struct Tables {
+    context: Context,
+}
+
+impl Tables {
+    /// A service over `context`.
+    pub(crate) const fn new(context: Context) -> Self {
+        Self { context }
+    }
+
+    async fn get(&self, request: v1::GetTableRequest) -> Result<v1::GetTableResponse, ErrorDetail> {
+        if request.wait_ms > WAIT_MAX_MS {
+            let message = format!("wait_ms is {}; the limit is {WAIT_MAX_MS}", request.wait_ms);
+            return Err(ErrorDetail::new(ErrorKind::InvalidArgument, message));
+        }
+        let quorum = self.context.quorum()?;
+        let deadline = Instant::now() + Duration::from_millis(request.wait_ms.into());
+        let mut applied = quorum.replicated().applied();
+        let since = Version::new(request.since);
+        loop {
+            applied.borrow_and_update();
+            let found = self.look(&request, since);
+            let settled = match &found {
+                Ok(answer) => answer.delta.as_ref().is_some_and(|delta| delta.version > request.since),
+                Err(error) => !error.kind.is_retryable(),
+            };
+            if settled || Instant::now() >= deadline {
+                return found;
+            }
+            tokio::select! {
+                () = self.context.stop.cancelled() => return found,
+                () = tokio::time::sleep_until(deadline) => {}
+                changed = applied.changed() => if changed.is_err() { return found },
+            }
+        }
+    }
+
+    fn look(&self, request: &v1::GetTableRequest, since: Version) -> Result<v1::GetTableResponse, ErrorDetail> {
+        let quorum = self.context.quorum()?;
+        quorum.replicated().read(|state| {
+            if !state.is_bootstrapped() {
+                return Err(quorum.not_leading());
+            }
+            check_named(request.cluster.as_ref(), state)?;
+            let name = if request.table.is_empty() { DEFAULT_TABLE } else { &request.table };
+            let table = state.table_by_name(name).map(|table| table.id);
+            let table =
+                table.ok_or_else(|| ErrorDetail::new(ErrorKind::NotFound, format!("there is no table {name:?}")))?;
+            table_ready(state, table)?;
+            let delta: Option<TableDelta> = delta(state, table, since);
+            Ok(v1::GetTableResponse {
+                cluster: Some(state.cluster.into()),
+                delta: delta.map(Into::into),
+                coordinators: quorum.peers().values().cloned().collect(),
+            })
+        })
+    }
+}
+
+#[tonic::async_trait]
+impl Table for Tables {
+    async fn get_table(&self, request: Request<v1::GetTableRequest>) -> Result<Response<v1::GetTableResponse>, Status> {
+        self.get(request.into_inner()).await.map(Response::new).map_err(refuse)
+    }
+}

@@ -1,0 +1,52 @@
+//! Watches this coordinator itself: a leader whose disk or loop stalls gives leadership away, for while it stalls no
+//! node is failed over and no lease is sure.
+
+use crate::control::{STALL, ago};
+use crate::metrics::{Metrics, count};
+use crate::session::Session;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// An fsync that takes longer than this is a stalled disk.
+const FSYNC_STALL: Duration = Duration::from_millis(500);
+const LOOK_INTERVAL: Duration = Duration::from_millis(100);
+/// Giving leadership away is tried again after this while the stall goes on.
+const RETRY_INTERVAL: Duration = Duration::from_secs(2);
+
+/// Watches one session until it ends.
+pub(crate) async fn run(session: Arc<Session>, metrics: Arc<Metrics>) {
+    loop {
+        tokio::select! {
+            () = session.stop().cancelled() => return,
+            () = tokio::time::sleep(LOOK_INTERVAL) => {}
+        }
+        let Some(why) = stall(&session) else {
+            session.set_granting(true);
+            continue;
+        };
+        // Heartbeats go unanswered from here, so that nodes look for a coordinator that can keep its word.
+        session.set_granting(false);
+        count(&metrics.stalls);
+        tracing::warn!(why, "this coordinator stalls; giving leadership away");
+        tokio::select! {
+            () = session.stop().cancelled() => return,
+            given = session.quorum().give_way() => {
+                if !given {
+                    tracing::warn!("no other coordinator can take over now");
+                }
+            }
+        }
+        tokio::select! {
+            () = session.stop().cancelled() => return,
+            () = tokio::time::sleep(RETRY_INTERVAL) => {}
+        }
+    }
+}
+
+fn stall(session: &Session) -> Option<&'static str> {
+    let fsync = session.quorum().wal().progress().outstanding_since;
+    if fsync.is_some_and(|since| since.elapsed() > FSYNC_STALL) {
+        return Some("fsync outstanding");
+    }
+    (ago(session.turned_at()) > STALL).then_some("control loop not turning")
+}

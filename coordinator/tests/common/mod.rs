@@ -1,0 +1,255 @@
+//! Quorums in this process, on ports that are free, in directories that go away; and nodes that exist only on the wire.
+#![allow(dead_code, missing_docs, unreachable_pub, clippy::unwrap_used)]
+
+use archon_coordinator::{Coordinator, CoordinatorConfig};
+use archon_proto::convert::error::detail_of;
+use archon_proto::v1;
+use archon_proto::v1::admin_client::AdminClient;
+use archon_proto::v1::control_server::{Control, ControlServer};
+use archon_proto::v1::session_client::SessionClient;
+use archon_proto::v1::table_client::TableClient;
+use archon_types::{ErrorDetail, ErrorKind, Settings};
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+use tokio::net::TcpListener;
+use tonic::transport::{Channel, Endpoint, Server, server::TcpIncoming};
+use tonic::{Request, Response, Status};
+use uuid::Uuid;
+
+/// Waits until `probe` gives something; reports the last thing it said otherwise.
+pub async fn wait_for<T, F>(what: &str, within: Duration, mut probe: impl FnMut() -> F) -> T
+where
+    F: Future<Output = Result<T, String>>,
+{
+    let begun = Instant::now();
+    loop {
+        match probe().await {
+            Ok(found) => return found,
+            Err(last) => assert!(begun.elapsed() < within, "waited {within:?} for {what}; last: {last}"),
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+pub struct Quorum {
+    pub dirs: BTreeMap<u64, TempDir>,
+    pub peers: BTreeMap<u64, String>,
+    pub running: BTreeMap<u64, Coordinator>,
+    pub settings: Settings,
+}
+
+impl Quorum {
+    pub async fn start(count: u64, settings: Settings) -> Self {
+        // `RUST_LOG=archon_coordinator=debug` shows what happens in a test.
+        let _ = tracing_subscriber::fmt()
+            .with_env_filter(tracing_subscriber::EnvFilter::from_default_env())
+            .with_test_writer()
+            .try_init();
+        let mut listeners = BTreeMap::new();
+        let mut quorum = Self { dirs: BTreeMap::new(), peers: BTreeMap::new(), running: BTreeMap::new(), settings };
+        for id in 1..=count {
+            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            quorum.peers.insert(id, listener.local_addr().unwrap().to_string());
+            quorum.dirs.insert(id, tempfile::tempdir().unwrap());
+            listeners.insert(id, listener);
+        }
+        for (id, listener) in listeners {
+            let coordinator = Coordinator::start(listener, quorum.config(id)).await.unwrap();
+            quorum.running.insert(id, coordinator);
+        }
+        quorum
+    }
+
+    pub fn config(&self, id: u64) -> CoordinatorConfig {
+        CoordinatorConfig {
+            id,
+            listen: self.peers[&id].parse().unwrap(),
+            peers: self.peers.clone(),
+            data_dir: self.dirs[&id].path().to_path_buf(),
+            settings: self.settings.clone(),
+        }
+    }
+
+    pub async fn restart(&mut self, id: u64) {
+        let config = self.config(id);
+        let listener = wait_for("the port to be free", Duration::from_secs(5), || async {
+            TcpListener::bind(config.listen).await.map_err(|error| error.to_string())
+        })
+        .await;
+        self.running.insert(id, Coordinator::start(listener, config).await.unwrap());
+    }
+
+    /// Who leads, once somebody does.
+    pub async fn leader(&self) -> u64 {
+        wait_for("a leader", Duration::from_secs(10), || async {
+            let leads = self.running.values().find(|coordinator| coordinator.is_leading());
+            leads.map(Coordinator::id).ok_or_else(|| "nobody leads".to_owned())
+        })
+        .await
+    }
+
+    pub async fn leader_address(&self) -> String {
+        self.peers[&self.leader().await].clone()
+    }
+
+    /// The id that the cluster got.
+    pub async fn cluster(&self) -> v1::ClusterRef {
+        let address = self.leader_address().await;
+        status(&address).await.unwrap().cluster.unwrap()
+    }
+
+    pub async fn stop_all(self) {
+        for (_, coordinator) in self.running {
+            assert!(coordinator.shutdown().await.is_none());
+        }
+    }
+}
+
+pub fn channel(address: &str) -> Channel {
+    Endpoint::from_shared(format!("http://{address}")).unwrap().connect_lazy()
+}
+
+pub fn admin(address: &str) -> AdminClient<Channel> {
+    AdminClient::new(channel(address))
+}
+
+pub async fn status(address: &str) -> Result<v1::StatusResponse, ErrorDetail> {
+    let answer = admin(address).status(v1::StatusRequest { cluster: None }).await;
+    answer.map(Response::into_inner).map_err(|status| detail_of(&status))
+}
+
+pub async fn table(address: &str, wait_ms: u32) -> Result<v1::GetTableResponse, ErrorDetail> {
+    let request = v1::GetTableRequest { wait_ms, ..v1::GetTableRequest::default() };
+    let answer = TableClient::new(channel(address)).get_table(request).await;
+    answer.map(Response::into_inner).map_err(|status| detail_of(&status))
+}
+
+pub fn request_id() -> bytes::Bytes {
+    bytes::Bytes::copy_from_slice(Uuid::new_v4().as_bytes())
+}
+
+/// What the coordinator pushed last.
+#[derive(Clone, Default)]
+pub struct Pushed {
+    pub last: Arc<Mutex<Option<v1::PushRequest>>>,
+}
+
+#[tonic::async_trait]
+impl Control for Pushed {
+    async fn push(&self, request: Request<v1::PushRequest>) -> Result<Response<v1::PushResponse>, Status> {
+        let push = request.into_inner();
+        let table_version = push.deltas.iter().map(|delta| delta.version).max().unwrap_or(1);
+        let version = push.version;
+        *self.last.lock().unwrap() = Some(push);
+        Ok(Response::new(v1::PushResponse { version, table_version, results: Vec::new() }))
+    }
+}
+
+/// A node as the coordinator sees it: registers, takes pushes, and does what a test tells it.
+pub struct FakeNode {
+    pub name: String,
+    pub address: String,
+    pub storage: bytes::Bytes,
+    pub boot: bytes::Bytes,
+    pub cluster: Option<v1::ClusterRef>,
+    pub id: u64,
+    pub incarnation: u64,
+    pub number: u64,
+    pub pushed: Pushed,
+    server: tokio::task::JoinHandle<()>,
+}
+
+impl Drop for FakeNode {
+    fn drop(&mut self) {
+        self.server.abort();
+    }
+}
+
+impl FakeNode {
+    pub async fn new(name: &str) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        let pushed = Pushed::default();
+        let server = Server::builder().add_service(ControlServer::new(pushed.clone()));
+        let server = tokio::spawn(async move {
+            server.serve_with_incoming(TcpIncoming::from(listener)).await.unwrap();
+        });
+        let (storage, boot) = (request_id(), request_id());
+        let name = name.to_owned();
+        Self { name, address, storage, boot, cluster: None, id: 0, incarnation: 0, number: 0, pushed, server }
+    }
+
+    pub fn registration(&self) -> v1::RegisterRequest {
+        v1::RegisterRequest {
+            cluster: self.cluster.clone(),
+            name: self.name.clone(),
+            address: self.address.clone(),
+            storage_id: self.storage.clone(),
+            boot_id: self.boot.clone(),
+            weight: 100,
+            protocol_min: 1,
+            protocol_max: 1,
+            last_incarnation: self.incarnation,
+            ..v1::RegisterRequest::default()
+        }
+    }
+
+    pub async fn register(&mut self, coordinator: &str) -> Result<(), ErrorDetail> {
+        let answer = SessionClient::new(channel(coordinator)).register(self.registration()).await;
+        let answer = answer.map_err(|status| detail_of(&status))?.into_inner();
+        (self.id, self.incarnation, self.cluster) = (answer.node, answer.incarnation, answer.cluster);
+        Ok(())
+    }
+
+    pub fn sender(&self) -> Option<v1::Sender> {
+        Some(v1::Sender { id: self.id, incarnation: self.incarnation })
+    }
+
+    pub async fn heartbeat(&mut self, coordinator: &str) -> Result<v1::HeartbeatResponse, ErrorDetail> {
+        self.number += 1;
+        let held = self.pushed.last.lock().unwrap().as_ref().map_or(0, |push| push.version);
+        let request = v1::HeartbeatRequest {
+            cluster: self.cluster.clone(),
+            sender: self.sender(),
+            number: self.number,
+            table_version: held,
+            load: None,
+            stopping: false,
+        };
+        let answer = SessionClient::new(channel(coordinator)).heartbeat(request).await;
+        answer.map(Response::into_inner).map_err(|status| detail_of(&status))
+    }
+
+    /// Duties as they were pushed last.
+    pub fn duties(&self) -> Vec<v1::Duty> {
+        self.pushed.last.lock().unwrap().as_ref().map(|push| push.duties.clone()).unwrap_or_default()
+    }
+
+    /// Reports every partition that this node should lead as served.
+    pub async fn report_online(&self, coordinator: &str) -> Result<v1::ReportResponse, ErrorDetail> {
+        let reports = self.duties().into_iter().filter_map(|duty| match duty.duty? {
+            v1::duty::Duty::Host(host) => {
+                let row = host.partition?;
+                (row.leader == Some(host.placement)).then_some(v1::ReplicaReport {
+                    partition: row.id,
+                    placement: host.placement,
+                    epoch: row.epoch,
+                    version: row.version,
+                    fact: Some(v1::replica_report::Fact::Online(v1::FactOnline {})),
+                })
+            }
+            _ => None,
+        });
+        let request =
+            v1::ReportRequest { cluster: self.cluster.clone(), sender: self.sender(), reports: reports.collect() };
+        let answer = SessionClient::new(channel(coordinator)).report(request).await;
+        answer.map(Response::into_inner).map_err(|status| detail_of(&status))
+    }
+}
+
+pub fn kind<T: std::fmt::Debug>(result: Result<T, ErrorDetail>) -> ErrorKind {
+    result.unwrap_err().kind
+}

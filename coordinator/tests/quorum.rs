@@ -1,0 +1,306 @@
+//! Three coordinators in one process: election, registration, heartbeats, fail-over, and everything that is refused.
+
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use archon_coordinator::{Coordinator, CoordinatorError};
+use archon_proto::convert::error::detail_of;
+use archon_proto::v1;
+use archon_types::{ErrorKind, Settings};
+use common::{FakeNode, Quorum, admin, kind, request_id, status, table, wait_for};
+use std::time::{Duration, Instant};
+use tokio::net::TcpListener;
+
+const SOON: Duration = Duration::from_secs(10);
+
+fn settings(nodes_min: u32, partitions: u16) -> Settings {
+    Settings { nodes_min, partitions, ..Settings::default() }
+}
+
+/// Keeps the nodes alive and their partitions served until the table is online.
+async fn settle(quorum: &Quorum, nodes: &mut [FakeNode], partitions: u32) {
+    let begun = Instant::now();
+    loop {
+        let leader = quorum.leader_address().await;
+        for node in nodes.iter_mut() {
+            let _ = node.heartbeat(&leader).await;
+            let _ = node.report_online(&leader).await;
+        }
+        let last = status(&leader).await;
+        if last.as_ref().is_ok_and(|status| status.partitions_online == partitions) {
+            return;
+        }
+        assert!(begun.elapsed() < SOON, "not all online; last: {last:?}");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_leader_is_elected_nodes_join_and_another_takes_over() {
+    let mut quorum = Quorum::start(3, settings(2, 9)).await;
+    let leader = quorum.leader_address().await;
+    let waiting = table(&leader, 0).await.unwrap_err();
+    assert_eq!((waiting.kind, waiting.have, waiting.need), (ErrorKind::NotEnoughNodes, Some(0), Some(2)));
+
+    let mut nodes = vec![FakeNode::new("athens").await, FakeNode::new("byzantium").await];
+    for node in &mut nodes {
+        node.register(&leader).await.unwrap();
+        let answer = node.heartbeat(&leader).await.unwrap();
+        assert_eq!((answer.number, answer.incarnation, answer.lease_ms), (1, node.incarnation, 1_000));
+    }
+    settle(&quorum, &mut nodes, 9).await;
+    let found = status(&leader).await.unwrap();
+    assert_eq!((found.nodes_live, found.partitions, found.partitions_online), (2, 9, 9));
+    assert_eq!(found.coordinators.len(), 3);
+    assert_eq!(nodes[0].duties().len() + nodes[1].duties().len(), 9);
+    let delta = table(&leader, 0).await.unwrap().delta.unwrap();
+    assert_eq!(delta.partitions.len(), 9);
+
+    // Any other coordinator names the leader and serves the table.
+    let id = quorum.leader().await;
+    let other = quorum.peers.iter().find(|(other, _)| **other != id).map(|(_, address)| address.clone()).unwrap();
+    let refused = status(&other).await.unwrap_err();
+    assert_eq!((refused.kind, refused.leader.as_deref()), (ErrorKind::NotCoordinatorLeader, Some(leader.as_str())));
+    wait_for("the table at a follower", SOON, || async { table(&other, 500).await.map_err(|error| error.to_string()) })
+        .await;
+
+    // Without a word, as in a crash.
+    let cluster = found.cluster.clone();
+    let gone = quorum.running.remove(&id).unwrap();
+    let begun = Instant::now();
+    assert!(gone.stop().await.is_none());
+    let successor = quorum.leader_address().await;
+    let after = wait_for("status from another coordinator", SOON, || async {
+        status(&successor).await.map_err(|error| error.to_string())
+    })
+    .await;
+    assert!(begun.elapsed() < Duration::from_secs(5), "took {:?}", begun.elapsed());
+    assert_eq!((after.cluster.clone(), after.partitions), (cluster, 9));
+    assert!(after.term > found.term);
+    for node in &mut nodes {
+        node.heartbeat(&successor).await.unwrap();
+    }
+
+    // The one that was gone comes back and catches up.
+    quorum.restart(id).await;
+    let address = quorum.peers[&id].clone();
+    wait_for("the restarted one to have it all", SOON, || async {
+        let view = admin(&address).quorum(v1::QuorumRequest::default()).await;
+        let view = view.map_err(|error| error.to_string())?.into_inner();
+        if view.leader.is_some() && view.cluster == after.cluster { Ok(()) } else { Err(format!("{view:?}")) }
+    })
+    .await;
+    quorum.stop_all().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_silent_node_is_failed_and_returns_in_a_new_life() {
+    let quorum = Quorum::start(1, settings(1, 4)).await;
+    let leader = quorum.leader_address().await;
+    let mut nodes = vec![FakeNode::new("athens").await];
+    nodes[0].register(&leader).await.unwrap();
+    settle(&quorum, &mut nodes, 4).await;
+    wait_for("the node to be failed", SOON, || async {
+        let found = status(&leader).await.map_err(|error| error.to_string())?;
+        if found.nodes_failed == 1 && found.partitions_online == 0 { Ok(()) } else { Err(format!("{found:?}")) }
+    })
+    .await;
+    let before = nodes[0].incarnation;
+    assert_eq!(kind(nodes[0].heartbeat(&leader).await), ErrorKind::StaleIncarnation);
+    nodes[0].boot = request_id();
+    let mut again = nodes[0].registration();
+    again.held = nodes[0]
+        .duties()
+        .iter()
+        .filter_map(|duty| match duty.duty.as_ref()? {
+            v1::duty::Duty::Host(host) => Some(host.placement),
+            _ => None,
+        })
+        .collect();
+    let mut client = v1::session_client::SessionClient::new(common::channel(&leader));
+    let answer = client.register(again).await.unwrap().into_inner();
+    assert!(answer.incarnation > before && answer.node == nodes[0].id);
+    nodes[0].incarnation = answer.incarnation;
+    settle(&quorum, &mut nodes, 4).await;
+    quorum.stop_all().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn strangers_and_impostors_are_refused() {
+    let quorum = Quorum::start(1, settings(1, 4)).await;
+    let leader = quorum.leader_address().await;
+    let mut athens = FakeNode::new("athens").await;
+    athens.register(&leader).await.unwrap();
+    athens.heartbeat(&leader).await.unwrap();
+
+    // The name of a live node, from another disk.
+    let mut impostor = FakeNode::new("athens").await;
+    assert_eq!(kind(impostor.register(&leader).await), ErrorKind::NameTaken);
+    // A node of another cluster.
+    let mut stranger = FakeNode::new("sparta").await;
+    stranger.cluster = Some(v1::ClusterRef { cluster_id: request_id() });
+    assert_eq!(kind(stranger.register(&leader).await), ErrorKind::WrongCluster);
+    // A heartbeat, a report and a status for another cluster.
+    let own = std::mem::replace(&mut athens.cluster, stranger.cluster.clone());
+    assert_eq!(kind(athens.heartbeat(&leader).await), ErrorKind::WrongCluster);
+    assert_eq!(kind(athens.report_online(&leader).await), ErrorKind::WrongCluster);
+    let wrong = admin(&leader).status(v1::StatusRequest { cluster: stranger.cluster.clone() }).await.unwrap_err();
+    assert_eq!(detail_of(&wrong).kind, ErrorKind::WrongCluster);
+    athens.cluster = own;
+    // An older and an unknown life.
+    athens.incarnation -= 1;
+    assert_eq!(kind(athens.heartbeat(&leader).await), ErrorKind::StaleIncarnation);
+    athens.incarnation += 1;
+    athens.heartbeat(&leader).await.unwrap();
+    quorum.stop_all().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_plan_runs_at_a_time_and_a_stale_one_is_refused() {
+    let quorum = Quorum::start(1, settings(1, 9)).await;
+    let leader = quorum.leader_address().await;
+    let mut nodes = vec![FakeNode::new("athens").await];
+    nodes[0].register(&leader).await.unwrap();
+    settle(&quorum, &mut nodes, 9).await;
+    let early = admin(&leader).plan_rebalance(v1::PlanRebalanceRequest::default()).await.unwrap().into_inner();
+    let mut second = FakeNode::new("byzantium").await;
+    second.register(&leader).await.unwrap();
+    second.heartbeat(&leader).await.unwrap();
+    nodes.push(second);
+    let plan = wait_for("a plan with moves", SOON, || async {
+        let plan = admin(&leader).plan_rebalance(v1::PlanRebalanceRequest::default()).await;
+        let plan = plan.map_err(|error| error.to_string())?.into_inner().plan.unwrap();
+        if plan.moves.len() == 4 { Ok(plan) } else { Err(format!("{plan:?}")) }
+    })
+    .await;
+    let apply = |plan: v1::Plan, id: bytes::Bytes| {
+        let request = v1::ApplyPlanRequest { cluster: None, request_id: id, plan: Some(plan) };
+        let mut client = admin(&leader);
+        async move { client.apply_plan(request).await.map_err(|status| detail_of(&status)) }
+    };
+    let stale = apply(early.plan.unwrap(), request_id()).await.unwrap_err();
+    assert_eq!(stale.kind, ErrorKind::StalePlan);
+    assert!(stale.have > stale.need, "{stale:?}");
+    let id = request_id();
+    assert_eq!(apply(plan.clone(), id.clone()).await.unwrap().into_inner().migrations, 4);
+    // The same request again has the same answer and no second effect; another one is refused.
+    assert_eq!(apply(plan.clone(), id).await.unwrap().into_inner().migrations, 4);
+    assert_eq!(kind(apply(plan, request_id()).await), ErrorKind::AssignmentInProgress);
+    let moves = admin(&leader).rebalance_status(v1::RebalanceStatusRequest::default()).await.unwrap().into_inner();
+    assert!(moves.running && moves.migrations.len() == 4, "{moves:?}");
+    let cancel = v1::CancelRebalanceRequest { cluster: None, request_id: request_id() };
+    let cancelled = admin(&leader).cancel_rebalance(cancel).await.unwrap().into_inner();
+    assert_eq!((cancelled.cancelled, cancelled.too_late), (4, 0));
+    quorum.stop_all().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_a_quorum_nothing_is_granted() {
+    let mut quorum = Quorum::start(3, settings(1, 4)).await;
+    let leader = quorum.leader().await;
+    let address = quorum.peers[&leader].clone();
+    let mut athens = FakeNode::new("athens").await;
+    athens.register(&address).await.unwrap();
+    athens.heartbeat(&address).await.unwrap();
+    let others: Vec<u64> = quorum.running.keys().copied().filter(|id| *id != leader).collect();
+    for id in others {
+        let gone = quorum.running.remove(&id).unwrap();
+        assert!(gone.stop().await.is_none());
+    }
+    // It may also have been silent for too long while the others stopped.
+    let refused = kind(athens.heartbeat(&address).await);
+    let expected = [ErrorKind::NoQuorum, ErrorKind::NotCoordinatorLeader, ErrorKind::StaleIncarnation];
+    assert!(expected.contains(&refused), "{refused}");
+    let mut request = tonic::Request::new(v1::StatusRequest::default());
+    request.set_timeout(Duration::from_millis(800));
+    let refused = detail_of(&admin(&address).status(request).await.unwrap_err());
+    assert_eq!(refused.kind, ErrorKind::NoQuorum, "{refused:?}");
+    // What needs no quorum is still answered.
+    admin(&address).quorum(v1::QuorumRequest::default()).await.unwrap();
+    quorum.stop_all().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_wiped_voter_and_a_changed_peer_list_are_refused() {
+    let mut quorum = Quorum::start(3, settings(1, 4)).await;
+    let leader = quorum.leader().await;
+    let victim = quorum.peers.keys().copied().find(|id| *id != leader).unwrap();
+    let gone = quorum.running.remove(&victim).unwrap();
+    gone.stop().await;
+
+    let mut changed = quorum.config(victim);
+    changed.peers.insert(4, "127.0.0.1:1".to_owned());
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let refused = Coordinator::start(listener, changed).await.err().expect("a changed peer list was accepted");
+    assert!(matches!(&refused, CoordinatorError::Identity(_)), "{refused}");
+    assert!(refused.to_string().contains("4=127.0.0.1:1"), "{refused}");
+
+    quorum.dirs.insert(victim, tempfile::tempdir().unwrap());
+    quorum.restart(victim).await;
+    let wiped = quorum.running.remove(&victim).unwrap();
+    tokio::time::timeout(SOON, wiped.failed()).await.expect("the wiped voter was not refused");
+    let cause = wiped.shutdown().await.expect("there must be a cause");
+    assert!(matches!(cause, CoordinatorError::WipedVoter { id, .. } if id == victim), "{cause}");
+    // The other two go on.
+    status(&quorum.leader_address().await).await.unwrap();
+    quorum.stop_all().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn coordinators_of_another_quorum_are_not_heard() {
+    let quorum = Quorum::start(1, settings(1, 4)).await;
+    let leader = quorum.leader_address().await;
+    let mut client = v1::raft_client::RaftClient::new(common::channel(&leader));
+    let uuid = request_id;
+    let hello = v1::HelloRequest { cluster_id: uuid(), sender: 2, target: 1, sender_storage: uuid() };
+    let refused = client.hello(hello).await.unwrap_err();
+    assert!(refused.message().contains("another peer list"), "{refused}");
+    // Nor is anything that does not decode; it is an error, and the coordinator lives.
+    for body in [&b""[..], b"\xc1", b"\xff\xff\xff\xff", b"\x93\x01\x02\x03"] {
+        let message = v1::RaftMessage {
+            cluster_id: uuid(),
+            sender: 2,
+            target: 1,
+            format: 1,
+            body: bytes::Bytes::copy_from_slice(body),
+            sender_storage: uuid(),
+        };
+        assert!(client.vote(message.clone()).await.is_err());
+        assert!(client.pre_vote(message.clone()).await.is_err());
+        assert!(client.transfer(message.clone()).await.is_err());
+        let mut answers = client.append(tokio_stream::iter([message])).await.unwrap().into_inner();
+        assert!(answers.message().await.is_err());
+    }
+    status(&leader).await.unwrap();
+    quorum.stop_all().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn state_survives_a_restart_of_the_whole_quorum() {
+    let mut quorum = Quorum::start(3, settings(1, 4)).await;
+    let cluster = quorum.cluster().await;
+    let leader = quorum.leader_address().await;
+    let create = v1::CreateTableRequest {
+        cluster: None,
+        request_id: request_id(),
+        name: "orders".to_owned(),
+        partitions: 7,
+        replication: 1,
+    };
+    admin(&leader).create_table(create.clone()).await.unwrap();
+    // A repetition under the same id is the same request.
+    admin(&leader).create_table(create).await.unwrap();
+    let ids: Vec<u64> = quorum.running.keys().copied().collect();
+    for id in &ids {
+        let gone = quorum.running.remove(id).unwrap();
+        gone.stop().await;
+    }
+    for id in ids {
+        quorum.restart(id).await;
+    }
+    let leader = quorum.leader_address().await;
+    let found = status(&leader).await.unwrap();
+    assert_eq!((found.cluster, found.partitions), (Some(cluster), 11));
+    quorum.stop_all().await;
+}
