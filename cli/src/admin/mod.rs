@@ -1,0 +1,53 @@
+//! The verbs that look at a cluster or change it, one file per noun.
+
+pub(crate) mod events;
+pub(crate) mod node;
+pub(crate) mod partition;
+pub(crate) mod progress;
+pub(crate) mod rebalance;
+pub(crate) mod status;
+pub(crate) mod table;
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// How long ago a Unix time was, for people: `12s ago`, `3m ago`. Empty if the time is unknown (zero).
+fn ago_text(at_ms: u64) -> String {
+    if at_ms == 0 {
+        return String::new();
+    }
+    let now_ms = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64);
+    format!("{} ago", short_time(Duration::from_millis(now_ms.saturating_sub(at_ms))))
+}
+
+/// A length of time in one unit: `850ms`, `12s`, `3m`, `5h`, `2d`.
+fn short_time(time: Duration) -> String {
+    let seconds = time.as_secs();
+    match seconds {
+        0 => format!("{}ms", time.as_millis()),
+        1..60 => format!("{seconds}s"),
+        60..3_600 => format!("{}m", seconds / 60),
+        3_600..86_400 => format!("{}h", seconds / 3_600),
+        _ => format!("{}d", seconds / 86_400),
+    }
+}
+
+/// A list for one line of text; `-` if it is empty.
+fn list_text<T: ToString>(items: impl IntoIterator<Item = T>) -> String {
+    let items: Vec<String> = items.into_iter().map(|item| item.to_string()).collect();
+    if items.is_empty() { "-".to_owned() } else { items.join(" ") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_short() {
+        let found: Vec<String> = [0, 999, 1_000, 61_000, 7_200_000, 172_800_000]
+            .into_iter()
+            .map(|ms| short_time(Duration::from_millis(ms)))
+            .collect();
+        assert_eq!(found, ["0ms", "999ms", "1s", "1m", "2h", "2d"]);
+        assert_eq!(ago_text(0), "");
+    }
+}

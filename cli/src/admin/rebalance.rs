@@ -1,0 +1,333 @@
+//! `archon rebalance plan | apply | status | cancel`.
+
+use super::progress::Progress;
+use crate::args::{ApplyArgs, PlanArgs};
+use crate::exit::{Exit, Failure};
+use crate::output::{Column, Output, bytes_text, count_text};
+use crate::view::{Plan, Rebalance, is_undone};
+use archon_client::Admin;
+use archon_types::ErrorKind;
+use serde::Serialize;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// How often progress is asked for.
+const POLL: Duration = Duration::from_millis(200);
+/// Largest plan file that is read, in bytes.
+const PLAN_BYTES_MAX: u64 = 256 * 1024 * 1024;
+
+/// Shows a plan; changes nothing.
+pub(crate) async fn plan(args: &PlanArgs, admin: &Admin, output: &Output) -> Result<Exit, Failure> {
+    let plan = admin.plan().await?;
+    if let Some(path) = &args.out {
+        write_plan(path, &plan)?;
+    }
+    if output.is_json() {
+        output.json(&plan)?;
+    } else {
+        print_plan(&plan, output)?;
+        if !plan.moves.is_empty() {
+            let file = args.out.as_ref().map(|path| format!(" {}", path.display())).unwrap_or_default();
+            output.talk(format!("next: archon rebalance apply{file} --wait"));
+        }
+    }
+    let has_moves = args.detailed_exitcode && !plan.moves.is_empty();
+    Ok(if has_moves { Exit::PlanHasMoves } else { Exit::Done })
+}
+
+/// What `apply -o json` prints.
+#[derive(Serialize)]
+struct Applied {
+    table_version: u64,
+    migrations: u32,
+    /// Where things stood at the end, with `--wait`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    result: Option<Rebalance>,
+}
+
+/// Carries out a plan, and waits for it if asked to.
+pub(crate) async fn apply(args: &ApplyArgs, admin: &Admin, output: &Output) -> Result<Exit, Failure> {
+    let (plan, migrations) = match &args.file {
+        Some(path) => {
+            let plan = read_plan(path)?;
+            let migrations = if plan.moves.is_empty() {
+                0
+            } else {
+                admin.apply(&plan).await.map_err(|error| explain_stale(error.into(), &plan))?
+            };
+            (plan, migrations)
+        }
+        None => plan_and_apply(admin, output).await?,
+    };
+    if plan.moves.is_empty() {
+        if output.is_json() {
+            output.json(&Applied { table_version: plan.table_version, migrations: 0, result: None })?;
+        } else {
+            print_plan(&plan, output)?;
+        }
+        return Ok(Exit::Done);
+    }
+    if !output.is_json() {
+        output.talk(format!("applied: {} under way", count_text(migrations as usize, "move is", "moves are")));
+    }
+    if !args.wait {
+        if output.is_json() {
+            output.json(&Applied { table_version: plan.table_version, migrations, result: None })?;
+        } else {
+            output.talk("next: archon rebalance status");
+        }
+        return Ok(Exit::Done);
+    }
+    let result = match wait(admin, output, plan.moves.len(), args.wait_timeout).await? {
+        Some(result) => result,
+        None => return Ok(Exit::Done),
+    };
+    let undone = result.migrations.iter().filter(|migration| is_undone(migration)).count();
+    if output.is_json() {
+        output.json(&Applied { table_version: plan.table_version, migrations, result: Some(result) })?;
+    } else if undone == 0 {
+        output.line(format!("done: {}", count_text(migrations as usize, "move", "moves")))?;
+    }
+    if undone > 0 {
+        return Err(Failure::failed(format!("{} did not reach the target", count_text(undone, "move", "moves")))
+            .with_remedy("`archon rebalance status` says why; then plan anew: `archon rebalance plan`"));
+    }
+    Ok(Exit::Done)
+}
+
+/// How often a plan made on the spot is made again because the table moved on between planning and applying.
+const PLANS_MAX: usize = 5;
+
+/// Plans and applies in one go. Nobody looked at this plan, so when the table moves on in between, another one is as
+/// good: only a plan from a file is refused for its age.
+async fn plan_and_apply(admin: &Admin, output: &Output) -> Result<(Plan, u32), Failure> {
+    let mut attempt = 1;
+    loop {
+        let plan = admin.plan().await?;
+        if plan.moves.is_empty() {
+            return Ok((plan, 0));
+        }
+        if !output.is_json() {
+            print_plan(&plan, output)?;
+        }
+        match admin.apply(&plan).await {
+            Ok(migrations) => return Ok((plan, migrations)),
+            Err(error) if error.kind() == ErrorKind::StalePlan && attempt < PLANS_MAX => {
+                output.talk("the table moved on meanwhile; planning again");
+                attempt += 1;
+            }
+            Err(error) => return Err(explain_stale(error.into(), &plan)),
+        }
+    }
+}
+
+/// Waits until nothing runs. `None` means that the reader detached with Ctrl-C.
+async fn wait(
+    admin: &Admin,
+    output: &Output,
+    moves: usize,
+    limit: Option<Duration>,
+) -> Result<Option<Rebalance>, Failure> {
+    let started = Instant::now();
+    let mut progress = Progress::new(output, moves);
+    let mut ticks = tokio::time::interval(POLL);
+    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let interrupted = tokio::signal::ctrl_c();
+    tokio::pin!(interrupted);
+    loop {
+        tokio::select! {
+            _ = &mut interrupted => {
+                progress.finish();
+                output.talk("detached: the moves go on in the cluster");
+                output.talk("  watch them:  archon rebalance status");
+                output.talk("  stop them:   archon rebalance cancel");
+                return Ok(None);
+            }
+            _ = ticks.tick() => {}
+        }
+        match admin.rebalance_status().await {
+            Ok(rebalance) => {
+                progress.show(&rebalance);
+                if !rebalance.running {
+                    progress.finish();
+                    return Ok(Some(rebalance));
+                }
+            }
+            // The quorum may be electing: the moves go on, so the watching does too.
+            Err(error) if matches!(Exit::of(error.kind()), Exit::Unreachable | Exit::TimedOut) => {
+                output.talk(format!("still waiting: {error}"));
+            }
+            Err(error) => {
+                progress.finish();
+                return Err(error.into());
+            }
+        }
+        if limit.is_some_and(|limit| started.elapsed() >= limit) {
+            progress.finish();
+            return Err(Failure::new(Exit::TimedOut, "the moves are still under way")
+                .with_remedy("they go on; watch them with `archon rebalance status`"));
+        }
+    }
+}
+
+/// Shows what is being moved.
+pub(crate) async fn status(admin: &Admin, output: &Output) -> Result<Exit, Failure> {
+    let rebalance = admin.rebalance_status().await?;
+    if output.is_json() {
+        output.json(&rebalance)?;
+        return Ok(Exit::Done);
+    }
+    let columns = [
+        Column::number("PARTITION"),
+        Column::text("FROM"),
+        Column::text("TO"),
+        Column::text("PHASE"),
+        Column::number("%"),
+        Column::number("DONE"),
+        Column::number("OF"),
+        Column::text("WHY"),
+    ];
+    let rows = rebalance.migrations.iter().map(|migration| {
+        vec![
+            format!("{}/{}", migration.table_id, migration.partition),
+            migration.from.clone(),
+            migration.to.clone(),
+            if is_undone(migration) { output.bad(&migration.phase) } else { migration.phase.clone() },
+            migration.percent.to_string(),
+            bytes_text(migration.bytes_done),
+            bytes_text(migration.bytes_total),
+            migration.why.clone(),
+        ]
+    });
+    output.rows(&columns, rows.collect(), "nothing is being moved, and nothing was")?;
+    output.talk(if rebalance.running { "running; stop it with: archon rebalance cancel" } else { "not running" });
+    Ok(Exit::Done)
+}
+
+/// Stops a rebalance.
+pub(crate) async fn cancel(admin: &Admin, output: &Output) -> Result<Exit, Failure> {
+    let cancelled = admin.cancel().await?;
+    if output.is_json() {
+        output.json(&cancelled)?;
+        return Ok(Exit::Done);
+    }
+    output.line(format!("cancelled {}", count_text(cancelled.cancelled as usize, "move", "moves")))?;
+    if cancelled.too_late > 0 {
+        let late = count_text(cancelled.too_late as usize, "move", "moves");
+        output.talk(format!("{late} had handed over already and will finish"));
+    }
+    Ok(Exit::Done)
+}
+
+fn print_plan(plan: &Plan, output: &Output) -> Result<(), Failure> {
+    let columns = [
+        Column::number("PARTITION"),
+        Column::text("FROM"),
+        Column::text("TO"),
+        Column::number("DATA"),
+        Column::text("REASON"),
+    ];
+    let rows: Vec<Vec<String>> = plan
+        .moves
+        .iter()
+        .map(|step| {
+            vec![
+                format!("{}/{}", step.table_id, step.partition),
+                step.from.clone(),
+                step.to.clone(),
+                bytes_text(step.bytes),
+                step.reason.clone(),
+            ]
+        })
+        .collect();
+    if rows.is_empty() {
+        output.line(format!("nothing to move at table version {}", plan.table_version))?;
+    } else {
+        output.line(output.grid(&columns, rows))?;
+        let bytes = plan.moves.iter().map(|step| step.bytes).fold(0, u64::saturating_add);
+        output.line(format!(
+            "{}, {} to copy, for table version {}",
+            count_text(plan.moves.len(), "move", "moves"),
+            bytes_text(bytes),
+            plan.table_version
+        ))?;
+    }
+    for unmet in &plan.unmet {
+        output.line(format!("{} {}: {} ({})", output.bad("cannot"), unmet.code, unmet.message, unmet.subject))?;
+    }
+    Ok(())
+}
+
+/// Written beside and renamed, so that a reader never sees half a plan.
+fn write_plan(path: &Path, plan: &Plan) -> Result<(), Failure> {
+    let wrong = |error: String| {
+        Failure::failed(format!("writing the plan to {}: {error}", path.display()))
+            .with_remedy("name a file in a directory that you may write to")
+    };
+    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let mut file = tempfile::NamedTempFile::new_in(directory).map_err(|error| wrong(error.to_string()))?;
+    serde_json::to_writer_pretty(&mut file, plan).map_err(|error| wrong(error.to_string()))?;
+    file.persist(path).map_err(|error| wrong(error.to_string()))?;
+    Ok(())
+}
+
+fn read_plan(path: &Path) -> Result<Plan, Failure> {
+    let wrong = |error: String| {
+        Failure::usage(format!("{}: {error}", path.display()), "make a plan: `archon rebalance plan --out FILE`")
+    };
+    let size = std::fs::metadata(path).map_err(|error| wrong(error.to_string()))?.len();
+    if size > PLAN_BYTES_MAX {
+        return Err(wrong(format!("it has {size} bytes; a plan has at most {PLAN_BYTES_MAX}")));
+    }
+    let text = std::fs::read_to_string(path).map_err(|error| wrong(error.to_string()))?;
+    serde_json::from_str(&text).map_err(|error| wrong(format!("this is no plan: {error}")))
+}
+
+/// A refused stale plan names both versions and the next command, whatever the server's sentence says.
+fn explain_stale(failure: Failure, plan: &Plan) -> Failure {
+    if failure.exit != Exit::Refused || failure.message.contains(&plan.table_version.to_string()) {
+        return failure;
+    }
+    Failure {
+        message: format!("{} (the plan is for table version {})", failure.message, plan.table_version),
+        ..failure
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plan() -> Plan {
+        Plan { table_version: 37, moves: vec![], unmet: vec![] }
+    }
+
+    #[test]
+    fn a_plan_is_written_whole_and_read_back() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("plan.json");
+        write_plan(&path, &plan()).unwrap();
+        assert_eq!(read_plan(&path).unwrap(), plan());
+        assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn what_is_no_plan_is_refused_with_the_remedy() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("plan.json");
+        std::fs::write(&path, "{\"moves\": []}").unwrap();
+        for failure in [read_plan(&path).unwrap_err(), read_plan(Path::new("/nonexistent/plan.json")).unwrap_err()] {
+            assert_eq!(failure.exit, Exit::Usage);
+            assert!(failure.to_string().contains("rebalance plan --out"), "{failure}");
+        }
+        assert!(read_plan(&path).unwrap_err().message.contains("table_version"));
+    }
+
+    #[test]
+    fn a_refusal_names_the_version_of_the_plan() {
+        let named = explain_stale(Failure::new(Exit::Refused, "StalePlan: the table moved on"), &plan());
+        assert!(named.message.contains("37"));
+        let other = Failure::new(Exit::Unreachable, "nobody");
+        assert_eq!(explain_stale(other.clone(), &plan()), other);
+    }
+}

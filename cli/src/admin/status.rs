@@ -1,0 +1,239 @@
+//! `archon status`: on one screen, how the cluster is and what it waits for.
+
+use super::ago_text;
+use crate::exit::{Exit, Failure};
+use crate::output::{Output, count_text};
+use crate::view::{Node, Status};
+use archon_client::Admin;
+
+/// Most reasons that are printed; the rest is counted.
+const REASONS_MAX: usize = 8;
+/// Most nodes that are printed by name; the rest is counted.
+const NODES_MAX: usize = 12;
+
+/// Asks and prints.
+pub(crate) async fn run(admin: &Admin, output: &Output) -> Result<Exit, Failure> {
+    let status = admin.status().await?;
+    if output.is_json() {
+        output.json(&status)?;
+        return Ok(Exit::Done);
+    }
+    // A status without the list of nodes is better than none: the list may fail while the leader changes.
+    let nodes = admin.list_nodes().await.unwrap_or_default();
+    output.line(screen(&status, &nodes, output))?;
+    Ok(Exit::Done)
+}
+
+fn screen(status: &Status, nodes: &[Node], output: &Output) -> String {
+    let mut lines =
+        vec![format!("cluster     {}", status.cluster_id), format!("quorum      {}", quorum(status, output))];
+    for coordinator in &status.coordinators {
+        let behind = match coordinator.entries_behind {
+            Some(0) | None => String::new(),
+            Some(entries) => format!(", {} behind", count_text(entries as usize, "entry", "entries")),
+        };
+        let role = match coordinator.role.as_str() {
+            "leader" => output.bold("leader"),
+            "unreachable" => output.bad("unreachable"),
+            other => other.to_owned(),
+        };
+        lines.push(format!("            {}  {}  {role}{behind}", coordinator.id, coordinator.address));
+    }
+    lines.push(format!("nodes       {}", nodes_line(status, output)));
+    if let Some(names) = names_line(nodes) {
+        lines.push(format!("            {names}"));
+    }
+    lines.push(format!("partitions  {}", partitions_line(status, nodes, output)));
+    lines.push(format!("table       version {}", status.table_version));
+    lines.push(format!("moves       {}", moves_line(status)));
+    for reason in status.reasons.iter().take(REASONS_MAX) {
+        let since = ago_text(reason.since_ms);
+        let since = if since.is_empty() { String::new() } else { format!(", since {since}") };
+        lines.push(format!("waiting     {}: {} ({}{since})", output.bad(&reason.code), reason.message, reason.subject));
+        if !reason.remedy.is_empty() {
+            lines.push(format!("            {}", reason.remedy));
+        }
+    }
+    if status.reasons.len() > REASONS_MAX {
+        let rest = status.reasons.len() - REASONS_MAX;
+        lines.push(format!("            … and {}; `archon status -o json` has all", count_text(rest, "more", "more")));
+    }
+    lines.push(format!("next        {}", next_step(status, nodes)));
+    lines.join("\n")
+}
+
+fn quorum(status: &Status, output: &Output) -> String {
+    let reachable = status.coordinators.iter().filter(|coordinator| coordinator.role != "unreachable").count();
+    let all = status.coordinators.len();
+    let leader = match status.leader {
+        Some(id) => format!("coordinator {id} leads in term {}", status.term),
+        None => output.bad("no leader"),
+    };
+    format!("{leader}, {reachable} of {all} reachable")
+}
+
+fn nodes_line(status: &Status, output: &Output) -> String {
+    let failed = match status.nodes_failed {
+        0 => String::new(),
+        failed => output.bad(&format!(", {failed} failed")),
+    };
+    let wanted = if status.nodes_live < status.nodes_min {
+        output.bad(&format!(", at least {} needed", status.nodes_min))
+    } else {
+        String::new()
+    };
+    format!("{} live{failed}{wanted}", status.nodes_live)
+}
+
+fn names_line(nodes: &[Node]) -> Option<String> {
+    if nodes.is_empty() {
+        return None;
+    }
+    let mut parts: Vec<String> =
+        nodes.iter().take(NODES_MAX).map(|node| format!("{} {}", node.name, node.partitions)).collect();
+    if nodes.len() > NODES_MAX {
+        parts.push(format!("… and {} more", nodes.len() - NODES_MAX));
+    }
+    Some(parts.join(" · "))
+}
+
+fn partitions_line(status: &Status, nodes: &[Node], output: &Output) -> String {
+    let online = format!("{} of {} online", status.partitions_online, status.partitions);
+    let online = if status.partitions_online == status.partitions { output.good(&online) } else { output.bad(&online) };
+    match skew(nodes) {
+        Some((least, most)) => format!("{online}, between {least} and {most} per live node"),
+        None => online,
+    }
+}
+
+/// The fewest and the most partitions on a live node.
+fn skew(nodes: &[Node]) -> Option<(u32, u32)> {
+    let live = || nodes.iter().filter(|node| node.status == "Live").map(|node| node.partitions);
+    Some((live().min()?, live().max()?))
+}
+
+fn moves_line(status: &Status) -> String {
+    match status.migrations_running {
+        0 => "none running".to_owned(),
+        running => format!("{running} running"),
+    }
+}
+
+fn next_step(status: &Status, nodes: &[Node]) -> &'static str {
+    if status.leader.is_none() {
+        return "start a majority of the coordinators";
+    }
+    if status.nodes_live < status.nodes_min {
+        return "start more nodes: `archon node --help`";
+    }
+    if status.nodes_failed > 0 {
+        return "see which node failed: `archon node list`; start it again with its data directory";
+    }
+    if status.migrations_running > 0 {
+        return "watch the moves: `archon rebalance status`";
+    }
+    if status.partitions_online < status.partitions {
+        return "see which partitions wait: `archon partition list`";
+    }
+    match skew(nodes) {
+        Some((least, most)) if most > least + 1 => "spread the partitions: `archon rebalance plan`",
+        _ => "nothing to do",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::output::Format;
+    use archon_client::{CoordinatorStatus as Coordinator, Reason};
+
+    fn output() -> Output {
+        Output { format: Format::Table, terminal: false, talk_terminal: false, color: false }
+    }
+
+    fn status() -> Status {
+        let coordinator = |id: u64, role: &str, entries_behind| Coordinator {
+            id,
+            address: format!("127.0.0.1:710{id}"),
+            role: role.into(),
+            entries_behind,
+        };
+        Status {
+            cluster_id: "6f1e".into(),
+            leader: Some(2),
+            term: 4,
+            coordinators: vec![
+                coordinator(1, "follower", Some(3)),
+                coordinator(2, "leader", Some(0)),
+                coordinator(3, "unreachable", None),
+            ],
+            table_version: 41,
+            nodes_live: 2,
+            nodes_failed: 0,
+            nodes_min: 2,
+            partitions: 9,
+            partitions_online: 9,
+            migrations_running: 0,
+            reasons: vec![],
+        }
+    }
+
+    fn node(name: &str, partitions: u32) -> Node {
+        Node {
+            id: 1,
+            name: name.into(),
+            address: "127.0.0.1:1".into(),
+            status: "Live".into(),
+            goal: "Serve".into(),
+            incarnation: 1,
+            partitions,
+            leaders: partitions,
+            zone: None,
+            weight: 100,
+            bytes_stored: 0,
+            silent_ms: 0,
+            partitions_max: None,
+            since_ms: 0,
+            storage_id: String::new(),
+        }
+    }
+
+    #[test]
+    fn a_healthy_cluster_fits_on_one_screen() {
+        let text = screen(&status(), &[node("athens", 9), node("ephesus", 0)], &output());
+        assert_eq!(
+            text,
+            "\
+cluster     6f1e
+quorum      coordinator 2 leads in term 4, 2 of 3 reachable
+            1  127.0.0.1:7101  follower, 3 entries behind
+            2  127.0.0.1:7102  leader
+            3  127.0.0.1:7103  unreachable
+nodes       2 live
+            athens 9 · ephesus 0
+partitions  9 of 9 online, between 0 and 9 per live node
+table       version 41
+moves       none running
+next        spread the partitions: `archon rebalance plan`"
+        );
+    }
+
+    #[test]
+    fn what_it_waits_for_is_said_and_bounded() {
+        let reason = Reason {
+            code: "NotEnoughNodes".into(),
+            subject: "table default".into(),
+            message: "have 1, need 3".into(),
+            since_ms: 0,
+            remedy: "start 2 more nodes".into(),
+        };
+        let status =
+            Status { nodes_live: 1, nodes_min: 3, partitions_online: 0, reasons: vec![reason; 20], ..status() };
+        let text = screen(&status, &[], &output());
+        assert!(text.contains("waiting     NotEnoughNodes: have 1, need 3 (table default)"), "{text}");
+        assert!(text.contains("… and 12 more"), "{text}");
+        assert!(text.contains("1 live, at least 3 needed"), "{text}");
+        assert!(text.ends_with("start more nodes: `archon node --help`"), "{text}");
+        assert!(text.lines().count() <= 40);
+    }
+}

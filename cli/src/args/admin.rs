@@ -1,0 +1,139 @@
+//! Options of the verbs that look at a cluster or change it.
+
+use super::parse::{duration, name};
+use clap::Subcommand;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// `archon node …`
+#[derive(Subcommand, Clone, Debug)]
+pub(crate) enum NodeVerb {
+    /// List the nodes of the cluster.
+    #[command(after_help = "Examples:\n  archon node list\n  archon node list -o json | jq -r '.[].name'")]
+    List,
+    /// Say everything about one node and what it hosts.
+    #[command(after_help = "Examples:\n  archon node describe athens")]
+    Describe(DescribeArgs),
+}
+
+/// Options of `archon node describe`.
+#[derive(clap::Args, Clone, Debug)]
+pub(crate) struct DescribeArgs {
+    /// The node's name.
+    #[arg(value_parser = name)]
+    pub(crate) name: String,
+}
+
+/// `archon table …`
+#[derive(Subcommand, Debug)]
+pub(crate) enum TableVerb {
+    /// List the tables.
+    #[command(after_help = "Examples:\n  archon table list\n  archon table list -o json")]
+    List,
+    /// Create a table; its number of partitions never changes.
+    #[command(after_help = "Examples:\n  archon table create orders --partitions 64 --replication 1")]
+    Create(CreateTableArgs),
+}
+
+/// Options of `archon table create`.
+#[derive(clap::Args, Clone, Debug)]
+pub(crate) struct CreateTableArgs {
+    /// The table's name.
+    #[arg(value_parser = name)]
+    pub(crate) name: String,
+    /// How many partitions it is cut into, 1 to 16384.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=16384))]
+    pub(crate) partitions: u16,
+    /// Copies of each partition, 1 to 7.
+    #[arg(long, value_name = "R", value_parser = clap::value_parser!(u8).range(1..=7))]
+    pub(crate) replication: u8,
+}
+
+/// `archon partition …`
+#[derive(Subcommand, Debug)]
+pub(crate) enum PartitionVerb {
+    /// List the partitions of a table and who holds them.
+    #[command(after_help = "Examples:\n  archon partition list\n  archon partition list --table orders -o json")]
+    List(PartitionListArgs),
+    /// Say which partition a key belongs to and who leads it.
+    #[command(after_help = "Examples:\n  archon partition locate city/1\n  archon partition locate '{user7}/cart'")]
+    Locate(LocateArgs),
+}
+
+/// Options of `archon partition list`.
+#[derive(clap::Args, Clone, Debug)]
+pub(crate) struct PartitionListArgs {
+    /// The table.
+    #[arg(long, value_name = "T", default_value = "default", value_parser = name)]
+    pub(crate) table: String,
+}
+
+/// Options of `archon partition locate`.
+#[derive(clap::Args, Clone, Debug)]
+pub(crate) struct LocateArgs {
+    /// The key.
+    pub(crate) key: String,
+    /// The table.
+    #[arg(long, value_name = "T", default_value = "default", value_parser = name)]
+    pub(crate) table: String,
+}
+
+/// `archon rebalance …`
+#[derive(Subcommand, Debug)]
+pub(crate) enum RebalanceVerb {
+    /// Show what would be moved and why, and what cannot be met. Changes nothing.
+    #[command(after_help = "\
+Examples:
+  archon rebalance plan
+  archon rebalance plan --out plan.json && archon rebalance apply plan.json
+  archon rebalance plan --detailed-exitcode    ends with 10 if there is something to move, 0 if not")]
+    Plan(PlanArgs),
+    /// Carry out a plan: exactly the one in the file, or (without a file) one made now.
+    ///
+    /// A plan holds for one version of the table. If the table moved on since, the plan is refused (exit 4) and
+    /// nothing is begun. The moves go on in the cluster whether or not this command waits for them.
+    #[command(after_help = "\
+Examples:
+  archon rebalance apply plan.json
+  archon rebalance apply --wait                plan now, apply, show progress; Ctrl-C detaches")]
+    Apply(ApplyArgs),
+    /// Show what is being moved and how far it is.
+    #[command(after_help = "Examples:\n  archon rebalance status\n  archon rebalance status -o json | jq .running")]
+    Status,
+    /// Stop the rebalance: moves that have not handed over yet are undone.
+    #[command(after_help = "Examples:\n  archon rebalance cancel")]
+    Cancel,
+}
+
+/// Options of `archon rebalance plan`.
+#[derive(clap::Args, Clone, Debug)]
+pub(crate) struct PlanArgs {
+    /// Also write the plan to this file, for `archon rebalance apply FILE`.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) out: Option<PathBuf>,
+    /// End with 10 instead of 0 if the plan has moves.
+    #[arg(long)]
+    pub(crate) detailed_exitcode: bool,
+}
+
+/// Options of `archon rebalance apply`.
+#[derive(clap::Args, Clone, Debug)]
+pub(crate) struct ApplyArgs {
+    /// A plan written by `archon rebalance plan --out FILE`; without it a plan is made now.
+    #[arg(value_name = "FILE")]
+    pub(crate) file: Option<PathBuf>,
+    /// Wait until every move is done, showing progress. Ctrl-C detaches: the moves go on.
+    #[arg(long)]
+    pub(crate) wait: bool,
+    /// Give up waiting after this time (exit 6); the moves go on.
+    #[arg(long, value_name = "TIME", value_parser = duration, requires = "wait")]
+    pub(crate) wait_timeout: Option<Duration>,
+}
+
+/// Options of `archon events`.
+#[derive(clap::Args, Clone, Debug)]
+pub(crate) struct EventsArgs {
+    /// Show at most this many, the newest.
+    #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub(crate) most: u32,
+}

@@ -1,0 +1,231 @@
+//! The command line: what may be said and what it means. A contract: scripts rely on these names.
+
+mod admin;
+mod kv;
+mod parse;
+mod serve;
+
+pub(crate) use admin::{
+    ApplyArgs, CreateTableArgs, DescribeArgs, EventsArgs, LocateArgs, NodeVerb, PartitionListArgs, PartitionVerb,
+    PlanArgs, RebalanceVerb, TableVerb,
+};
+#[cfg(test)]
+pub(crate) use kv::Mix;
+pub(crate) use kv::{BenchArgs, KvArgs, KvVerb, ScanArgs};
+pub(crate) use parse::{address, duration, listen, name, peer};
+pub(crate) use serve::{CoordinatorArgs, DemoArgs, LogArgs, LogFormat, NodeArgs};
+
+use crate::output::Format;
+use clap::{Parser, Subcommand};
+use clap_complete::Shell;
+use std::time::Duration;
+
+/// Archon decides which node owns which partition, moves partitions when nodes come and go, and never lets two nodes
+/// act as owner at once.
+///
+/// A quorum of three or five coordinators keeps the partition table in a Raft log; nodes host the partitions; every
+/// other verb here asks or tells the quorum something, or reads and writes keys.
+#[derive(Parser, Debug)]
+#[command(
+    name = "archon",
+    version,
+    propagate_version = true,
+    subcommand_required = true,
+    arg_required_else_help = true
+)]
+#[command(after_help = "\
+Examples:
+  archon demo                                       the whole story, on this machine
+  export ARCHON_COORDINATORS=127.0.0.1:7101,127.0.0.1:7102,127.0.0.1:7103
+  archon status                                     is it well, and if not, what is it waiting for
+  archon kv put city/1 athens && archon kv get city/1
+
+Exit codes:
+  0 done              3 not found                   5 unreachable or no quorum: retry
+  1 failed            4 refused as things stand     6 time-out: a write may have happened
+  2 wrong usage         (stale plan, in progress)")]
+pub(crate) struct Cli {
+    /// Whom to ask and how to answer.
+    #[command(flatten)]
+    pub(crate) connection: Connection,
+    /// What to do.
+    #[command(subcommand)]
+    pub(crate) verb: Verb,
+}
+
+/// Options that every verb takes.
+#[derive(clap::Args, Clone, Debug)]
+#[command(next_help_heading = "Options of every verb")]
+pub(crate) struct Connection {
+    /// Coordinators (any reachable one is enough; the leader is found), as H:P separated by commas.
+    #[arg(long, global = true, env = "ARCHON_COORDINATORS", value_name = "H:P,…", value_delimiter = ',')]
+    #[arg(value_parser = address, hide_env_values = true)]
+    pub(crate) coordinators: Vec<String>,
+    /// Print columns for people, or one JSON document for programs.
+    #[arg(short, long, global = true, value_enum, default_value_t, value_name = "FORMAT", hide_possible_values = true)]
+    #[arg(help = "Print `table` (columns for people) or `json` (one document)")]
+    pub(crate) output: Format,
+    /// How long one request may take, retries included: 500ms, 5s, 1m.
+    #[arg(long, global = true, env = "ARCHON_TIMEOUT", value_name = "TIME", default_value = "5s")]
+    #[arg(value_parser = duration, hide_env_values = true)]
+    pub(crate) timeout: Duration,
+    /// Allow plaintext traffic beyond this machine; without it only loopback addresses are accepted.
+    #[arg(long, global = true, env = "ARCHON_INSECURE", hide_env_values = true)]
+    pub(crate) insecure: bool,
+}
+
+/// What to do.
+#[derive(Subcommand, Debug)]
+pub(crate) enum Verb {
+    /// Show the whole story on this machine: quorum, nodes, keys, a rebalance, and a coordinator killed in the middle.
+    ///
+    /// Starts real processes on free ports in a temporary directory, tells what happens step by step and checks every
+    /// step. It keeps running until Ctrl-C so that you can try commands on it; with --exit it stops after the story.
+    #[command(after_help = "\
+Examples:
+  archon demo                 tell the story, then stay up for you to play with
+  archon demo --exit          tell the story and end with status 0 (1 if anything was not as it should be)
+  archon demo --keys 20000    with more data")]
+    Demo(DemoArgs),
+
+    /// Run a coordinator: one voter of the quorum that keeps the partition table.
+    ///
+    /// Settings come from, in rising order of precedence: the defaults, a TOML file (--config), the environment
+    /// (ARCHON_…), the flags. Keys of the file are the long flags with `_` for `-`. SIGTERM and Ctrl-C hand the
+    /// leadership over and stop in order; a second signal stops at once.
+    #[command(after_help = "\
+Examples:
+  archon coordinator --id 1 --listen 127.0.0.1:7101 --data-dir /var/lib/archon/c1 \\
+      --peers 1=127.0.0.1:7101,2=127.0.0.1:7102,3=127.0.0.1:7103 --partitions 9 --min-nodes 3
+  archon coordinator --config /etc/archon/coordinator.toml
+
+A file may say:
+  id = 1
+  listen = \"127.0.0.1:7101\"
+  peers = [\"1=127.0.0.1:7101\", \"2=127.0.0.1:7102\", \"3=127.0.0.1:7103\"]
+  data_dir = \"/var/lib/archon/c1\"")]
+    Coordinator(CoordinatorArgs),
+
+    /// Run a node that hosts partitions, or (with `list`, `describe`) look at the nodes of a cluster.
+    ///
+    /// Settings come from, in rising order of precedence: the defaults, a TOML file (--config), the environment
+    /// (ARCHON_…), the flags. Keys of the file are the long flags with `_` for `-`. SIGTERM and Ctrl-C hand the
+    /// node's leaderships over and stop in order; a second signal stops at once.
+    #[command(after_help = "\
+Examples:
+  archon node --name athens --listen 127.0.0.1:7201 --data-dir /var/lib/archon/athens \\
+      --coordinators 127.0.0.1:7101,127.0.0.1:7102,127.0.0.1:7103
+  archon node --config /etc/archon/node.toml
+  archon node list
+  archon node describe athens")]
+    Node(NodeArgs),
+
+    /// Say on one screen how the cluster is: leader, quorum, nodes, skew, moves, and what it waits for.
+    #[command(after_help = "\
+Examples:
+  archon status
+  archon status -o json | jq .nodes_live")]
+    Status,
+
+    /// Look at tables (named keyspaces) or create one.
+    #[command(
+        subcommand,
+        after_help = "\
+Examples:
+  archon table list
+  archon table create orders --partitions 64 --replication 1"
+    )]
+    Table(TableVerb),
+
+    /// Look at partitions: where they are, or which one a key belongs to.
+    #[command(
+        subcommand,
+        after_help = "\
+Examples:
+  archon partition list
+  archon partition locate city/1"
+    )]
+    Partition(PartitionVerb),
+
+    /// Plan how partitions should be spread, apply a plan, watch it, or stop it.
+    #[command(
+        subcommand,
+        after_help = "\
+Examples:
+  archon rebalance plan --out plan.json      look first
+  archon rebalance apply plan.json --wait    then do exactly that
+  archon rebalance status
+  archon rebalance cancel"
+    )]
+    Rebalance(RebalanceVerb),
+
+    /// Read and write keys, or measure how fast that is.
+    #[command(after_help = "\
+Examples:
+  archon kv put city/1 athens
+  archon kv get city/1
+  archon kv scan --prefix city/")]
+    Kv(KvArgs),
+
+    /// List what happened in the cluster, newest last.
+    #[command(after_help = "\
+Examples:
+  archon events
+  archon events --most 500 -o json")]
+    Events(EventsArgs),
+
+    /// Print the completion script for a shell.
+    #[command(after_help = "\
+Examples:
+  archon completion bash > /etc/bash_completion.d/archon
+  archon completion zsh > ~/.zfunc/_archon")]
+    Completion {
+        /// The shell: bash, zsh, fish, elvish or powershell.
+        #[arg(value_enum)]
+        shell: Shell,
+    },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_definition_is_sound() {
+        Cli::command().debug_assert();
+    }
+
+    /// Every verb that does something shows by example how.
+    #[test]
+    fn every_help_has_an_example() {
+        fn walk(command: &mut clap::Command, path: &str) {
+            let path = format!("{path} {}", command.get_name());
+            let help = command.render_long_help().to_string();
+            assert!(help.contains("Example"), "`{}` --help has no example", path.trim());
+            for sub in command.get_subcommands_mut().filter(|sub| sub.get_name() != "help") {
+                walk(sub, &path);
+            }
+        }
+        walk(&mut Cli::command(), "");
+    }
+
+    #[test]
+    fn node_serves_and_lists() {
+        let serve = Cli::try_parse_from(["archon", "node", "--name", "athens", "--coordinators", "127.0.0.1:1"]);
+        assert!(matches!(serve.unwrap().verb, Verb::Node(NodeArgs { verb: None, .. })));
+        let list = Cli::try_parse_from(["archon", "node", "list", "-o", "json", "--coordinators", "127.0.0.1:1"]);
+        assert!(matches!(list.unwrap().verb, Verb::Node(NodeArgs { verb: Some(NodeVerb::List), .. })));
+    }
+
+    #[test]
+    fn options_stand_before_or_after_the_verb() {
+        for line in [
+            ["archon", "--timeout", "500ms", "rebalance", "plan"],
+            ["archon", "rebalance", "--timeout", "500ms", "plan"],
+            ["archon", "rebalance", "plan", "--timeout", "500ms"],
+        ] {
+            assert_eq!(Cli::try_parse_from(line).unwrap().connection.timeout, Duration::from_millis(500));
+        }
+    }
+}

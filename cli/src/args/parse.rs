@@ -1,0 +1,146 @@
+//! Values as they are written on a command line or in a file, each with an error that says what would be right.
+
+use archon_types::limits;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+/// The longest time a flag may name.
+const DURATION_MAX: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// A time with its unit: `500ms`, `5s`, `1.5s`, `2m`, `1h`; above zero, at most a day.
+///
+/// # Errors
+/// What is wrong, and an example of what is right.
+pub(crate) fn duration(text: &str) -> Result<Duration, String> {
+    let text = text.trim();
+    let split = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let (number, unit) = text.split_at(split);
+    let milliseconds_each = match unit.trim() {
+        "ms" => 1.0,
+        "s" => 1_000.0,
+        "m" | "min" => 60_000.0,
+        "h" => 3_600_000.0,
+        "" => return Err(format!("a time needs a unit: say {text}s or {text}ms")),
+        other => return Err(format!("{other:?} is no unit of time; use ms, s, m or h, as in 500ms or 5s")),
+    };
+    let number: f64 = number.parse().map_err(|_| format!("{number:?} is no number; write 500ms or 5s"))?;
+    let milliseconds = number * milliseconds_each;
+    if milliseconds < 1.0 || milliseconds > DURATION_MAX.as_millis() as f64 {
+        return Err("a time must be between 1ms and 24h".to_owned());
+    }
+    Ok(Duration::from_millis(milliseconds.round() as u64))
+}
+
+/// An address to call, `host:port`; a leading `http://` is dropped.
+///
+/// # Errors
+/// What is wrong, and an example of what is right.
+pub(crate) fn address(text: &str) -> Result<String, String> {
+    let trimmed = text.trim();
+    let bare = trimmed.strip_prefix("http://").unwrap_or(trimmed).trim_end_matches('/');
+    if bare.starts_with("https://") {
+        return Err("https is not spoken yet; write host:port".to_owned());
+    }
+    let Some((host, port)) = bare.rsplit_once(':') else {
+        return Err(format!("{bare:?} has no port; write host:port, as in 127.0.0.1:7101"));
+    };
+    port_of(port)?;
+    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_');
+    let bracketed = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
+    let good = match bracketed {
+        Some(inner) => inner.parse::<std::net::Ipv6Addr>().is_ok(),
+        None => !host.is_empty() && host.chars().all(plain),
+    };
+    if !good {
+        return Err(format!(
+            "{host:?} is no host; write host:port, as in 127.0.0.1:7101, db.example.org:7101 or [::1]:7101"
+        ));
+    }
+    Ok(bare.to_owned())
+}
+
+/// An address to listen on, `ip:port`; `localhost` is 127.0.0.1 and port 0 lets the system choose.
+///
+/// # Errors
+/// What is wrong, and an example of what is right.
+pub(crate) fn listen(text: &str) -> Result<SocketAddr, String> {
+    let text = text.trim();
+    let literal = match text.strip_prefix("localhost:") {
+        Some(port) => format!("127.0.0.1:{port}"),
+        None => text.to_owned(),
+    };
+    literal
+        .parse()
+        .map_err(|_| format!("{text:?} is no address to listen on; write ip:port, as in 127.0.0.1:7101 or [::1]:7101"))
+}
+
+/// A voter of the quorum, `id=host:port`.
+///
+/// # Errors
+/// What is wrong, and an example of what is right.
+pub(crate) fn peer(text: &str) -> Result<(u64, String), String> {
+    let Some((id, at)) = text.trim().split_once('=') else {
+        return Err(format!("{text:?} names no voter; write ID=H:P, as in 1=127.0.0.1:7101"));
+    };
+    let id: u64 = id.trim().parse().map_err(|_| format!("{id:?} is no coordinator id; use 1, 2, 3, …"))?;
+    if id == 0 {
+        return Err("coordinator ids begin at 1".to_owned());
+    }
+    Ok((id, address(at)?))
+}
+
+/// The name of a node, a table or a zone.
+///
+/// # Errors
+/// What is wrong with it.
+pub(crate) fn name(text: &str) -> Result<String, String> {
+    limits::check_name("given", text).map_err(|error| error.message)?;
+    Ok(text.to_owned())
+}
+
+fn port_of(text: &str) -> Result<u16, String> {
+    match text.parse::<u16>() {
+        Ok(port) if port > 0 => Ok(port),
+        _ => Err(format!("{text:?} is no port; use 1 to 65535, as in 127.0.0.1:7101")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_need_a_unit() {
+        assert_eq!(duration("500ms"), Ok(Duration::from_millis(500)));
+        assert_eq!(duration("1.5s"), Ok(Duration::from_millis(1500)));
+        assert_eq!(duration("2m"), Ok(Duration::from_secs(120)));
+        assert!(duration("5").unwrap_err().contains("5s or 5ms"));
+        for bad in ["", "s", "0s", "-1s", "5 weeks", "1e9s", "25h", "1.2.3s", "0.1ms", "NaNs"] {
+            assert!(duration(bad).is_err(), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn addresses_say_what_would_be_right() {
+        assert_eq!(address("http://127.0.0.1:7101/"), Ok("127.0.0.1:7101".to_owned()));
+        assert_eq!(address("[::1]:7101"), Ok("[::1]:7101".to_owned()));
+        assert_eq!(address("coordinator-1.archon:7101"), Ok("coordinator-1.archon:7101".to_owned()));
+        for bad in ["", "nowhere", "127.0.0.1:", "127.0.0.1:0", "127.0.0.1:99999", ":1", "a b:1", "::1:7101", "[x]:1"] {
+            assert!(address(bad).unwrap_err().contains("127.0.0.1:7101"), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn listening_takes_port_zero_and_localhost() {
+        assert_eq!(listen("localhost:0"), Ok(SocketAddr::from(([127, 0, 0, 1], 0))));
+        assert!(listen("example.org:1").is_err());
+    }
+
+    #[test]
+    fn voters_have_ids_from_one() {
+        assert_eq!(peer("2=127.0.0.1:7102"), Ok((2, "127.0.0.1:7102".to_owned())));
+        for bad in ["127.0.0.1:1", "0=127.0.0.1:1", "x=127.0.0.1:1", "1=nowhere"] {
+            assert!(peer(bad).is_err(), "{bad:?}");
+        }
+    }
+}

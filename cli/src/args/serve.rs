@@ -1,0 +1,133 @@
+//! Options of the verbs that run a process: `coordinator`, `node`, `demo`.
+
+use super::admin::NodeVerb;
+use super::parse::{address, listen, name, peer};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+/// How a serving process logs.
+#[derive(clap::Args, Clone, Debug)]
+#[command(next_help_heading = "Logging (to standard error)")]
+pub(crate) struct LogArgs {
+    /// What to log: a level (error, warn, info, debug, trace) or a filter such as info,archon_coordinator=debug.
+    #[arg(long = "log", env = "ARCHON_LOG", value_name = "FILTER", default_value = "info", hide_env_values = true)]
+    pub(crate) filter: String,
+    /// How a log line looks: `text` or `json`.
+    #[arg(long = "log-format", env = "ARCHON_LOG_FORMAT", value_enum, default_value_t, hide_env_values = true)]
+    pub(crate) format: LogFormat,
+}
+
+/// How a log line looks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, clap::ValueEnum)]
+pub(crate) enum LogFormat {
+    /// For people.
+    #[default]
+    Text,
+    /// One JSON object per line.
+    Json,
+}
+
+/// Options of `archon coordinator`. Everything may also come from the file.
+#[derive(clap::Args, Clone, Debug)]
+pub(crate) struct CoordinatorArgs {
+    /// This voter's number among the peers, from 1.
+    #[arg(long, env = "ARCHON_ID", hide_env_values = true, value_name = "ID", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) id: Option<u64>,
+    /// Where to listen.
+    #[arg(long, env = "ARCHON_LISTEN", hide_env_values = true, value_name = "H:P", value_parser = listen)]
+    pub(crate) listen: Option<SocketAddr>,
+    /// All voters, this one included; the same list on each, and it never changes.
+    #[arg(long, env = "ARCHON_PEERS", hide_env_values = true, value_name = "ID=H:P,…", value_delimiter = ',', value_parser = peer)]
+    pub(crate) peers: Option<Vec<(u64, String)>>,
+    /// Where the log, the snapshots and this voter's identity are kept.
+    #[arg(long, env = "ARCHON_DATA_DIR", hide_env_values = true, value_name = "DIR")]
+    pub(crate) data_dir: Option<PathBuf>,
+    /// A TOML file with the same settings.
+    #[arg(long, env = "ARCHON_CONFIG", hide_env_values = true, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    /// Settings that the first leader writes into the log.
+    #[command(flatten)]
+    pub(crate) bootstrap: BootstrapArgs,
+    /// How to log.
+    #[command(flatten)]
+    pub(crate) log: LogArgs,
+}
+
+/// Settings of the whole cluster. The first leader writes them into the log; afterwards the log is what counts.
+#[derive(clap::Args, Clone, Debug)]
+#[command(next_help_heading = "Settings of the cluster (used once, when it is created)")]
+pub(crate) struct BootstrapArgs {
+    /// Partitions of the `default` table, 1 to 16384.
+    #[arg(long, env = "ARCHON_PARTITIONS", hide_env_values = true, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=16384))]
+    pub(crate) partitions: Option<u16>,
+    /// Copies of each partition of the `default` table, 1 to 7.
+    #[arg(long, env = "ARCHON_REPLICATION", hide_env_values = true, value_name = "R", value_parser = clap::value_parser!(u8).range(1..=7))]
+    pub(crate) replication: Option<u8>,
+    /// Live nodes that must have registered before partitions are assigned for the first time.
+    #[arg(long, env = "ARCHON_MIN_NODES", hide_env_values = true, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) min_nodes: Option<u32>,
+    /// How often a node heartbeats, in milliseconds.
+    #[arg(long, env = "ARCHON_HEARTBEAT_MS", hide_env_values = true, value_name = "MS")]
+    pub(crate) heartbeat_ms: Option<u64>,
+    /// How long an answered heartbeat lets a node serve, in milliseconds; more than three heartbeats.
+    #[arg(long, env = "ARCHON_LEASE_MS", hide_env_values = true, value_name = "MS")]
+    pub(crate) lease_ms: Option<u64>,
+    /// How long a node may be silent before it is failed, in milliseconds; more than 1.01 leases and the margin.
+    #[arg(long, env = "ARCHON_FAILURE_TIMEOUT_MS", hide_env_values = true, value_name = "MS")]
+    pub(crate) failure_timeout_ms: Option<u64>,
+    /// Allowance between the end of a lease and the failure time-out, in milliseconds.
+    #[arg(long, env = "ARCHON_MARGIN_MS", hide_env_values = true, value_name = "MS")]
+    pub(crate) margin_ms: Option<u64>,
+    /// Copies that may be under way to or from one node at once.
+    #[arg(long, env = "ARCHON_COPIES_PER_NODE_MAX", hide_env_values = true, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) copies_per_node_max: Option<u32>,
+}
+
+/// Options of `archon node`, and its verbs.
+#[derive(clap::Args, Clone, Debug)]
+pub(crate) struct NodeArgs {
+    /// What to look at; without it a node is run.
+    #[command(subcommand)]
+    pub(crate) verb: Option<NodeVerb>,
+    /// This node's name, unique in the cluster.
+    #[arg(long, env = "ARCHON_NAME", hide_env_values = true, value_name = "NAME", value_parser = name)]
+    pub(crate) name: Option<String>,
+    /// Where to listen; port 0 lets the system choose.
+    #[arg(long, env = "ARCHON_LISTEN", hide_env_values = true, value_name = "H:P", value_parser = listen)]
+    pub(crate) listen: Option<SocketAddr>,
+    /// The address that others are told, if it is not the one listened on.
+    #[arg(long, env = "ARCHON_ADVERTISE", hide_env_values = true, value_name = "H:P", value_parser = address)]
+    pub(crate) advertise: Option<String>,
+    /// Where the log, the data and this node's identity are kept.
+    #[arg(long, env = "ARCHON_DATA_DIR", hide_env_values = true, value_name = "DIR")]
+    pub(crate) data_dir: Option<PathBuf>,
+    /// The failure zone it stands in; copies are spread over zones.
+    #[arg(long, env = "ARCHON_ZONE", hide_env_values = true, value_name = "ZONE", value_parser = name)]
+    pub(crate) zone: Option<String>,
+    /// Its share of partitions relative to other nodes; 100 is ordinary.
+    #[arg(long, env = "ARCHON_WEIGHT", hide_env_values = true, value_name = "W", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub(crate) weight: Option<u32>,
+    /// Most copies of partitions that it takes.
+    #[arg(long, env = "ARCHON_PARTITIONS_MAX", hide_env_values = true, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) partitions_max: Option<u32>,
+    /// A TOML file with the same settings.
+    #[arg(long, env = "ARCHON_CONFIG", hide_env_values = true, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    /// How to log.
+    #[command(flatten)]
+    pub(crate) log: LogArgs,
+}
+
+/// Options of `archon demo`.
+#[derive(clap::Args, Clone, Debug)]
+pub(crate) struct DemoArgs {
+    /// Stop everything after the story and end with status 0.
+    #[arg(long)]
+    pub(crate) exit: bool,
+    /// How many keys to write.
+    #[arg(long, value_name = "N", default_value_t = 5_000, value_parser = clap::value_parser!(u32).range(100..=1_000_000))]
+    pub(crate) keys: u32,
+    /// Keep the temporary directory with data and logs.
+    #[arg(long)]
+    pub(crate) keep: bool,
+}

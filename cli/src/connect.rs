@@ -1,0 +1,76 @@
+//! From the options of a verb to a handle on the cluster.
+
+use crate::args::Connection;
+use crate::exit::Failure;
+use crate::serve::plaintext_allowed;
+use archon_client::{Admin, Client};
+use std::time::Duration;
+
+/// A handle for administration. Nothing is sent yet.
+///
+/// # Errors
+/// No address given, or one beyond this machine without `--insecure`.
+pub(crate) fn admin(connection: &Connection) -> Result<Admin, Failure> {
+    Ok(Admin::new(endpoints(connection)?, connection.timeout)?)
+}
+
+/// A handle that asks the leading coordinator first. Any coordinator serves the partition table from what it has
+/// applied, which is right for clients that are corrected by the owners; a person who has just seen a move end must not
+/// be shown the table of a coordinator that lags behind.
+///
+/// # Errors
+/// Whatever stands in the way of finding the leader within `timeout`.
+pub(crate) async fn leading(admin: &Admin, timeout: Duration) -> Result<Admin, Failure> {
+    let status = admin.status().await?;
+    let leader = status.coordinators.into_iter().find(|coordinator| Some(coordinator.id) == status.leader);
+    match leader {
+        Some(leader) => Ok(Admin::new([leader.address], timeout)?),
+        None => Ok(admin.clone()),
+    }
+}
+
+/// A handle for keys; fetches the partition table.
+///
+/// # Errors
+/// As [`admin`], and whatever the cluster says.
+pub(crate) async fn client(connection: &Connection, table: &str) -> Result<Client, Failure> {
+    let builder = Client::builder(endpoints(connection)?).timeout(connection.timeout).table(table);
+    Ok(builder.build().await?)
+}
+
+fn endpoints(connection: &Connection) -> Result<Vec<String>, Failure> {
+    if connection.coordinators.is_empty() {
+        return Err(Failure::usage(
+            "no coordinator is named",
+            "say --coordinators 127.0.0.1:7101 or set ARCHON_COORDINATORS; `archon demo` starts a cluster to try",
+        ));
+    }
+    for address in &connection.coordinators {
+        plaintext_allowed(address, connection.insecure)?;
+    }
+    Ok(connection.coordinators.clone())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::exit::Exit;
+    use crate::output::Format;
+
+    fn connection(coordinators: &[&str]) -> Connection {
+        Connection {
+            coordinators: coordinators.iter().map(|text| (*text).to_owned()).collect(),
+            output: Format::Table,
+            timeout: Duration::from_secs(1),
+            insecure: false,
+        }
+    }
+
+    #[test]
+    fn no_address_and_plaintext_abroad_are_usage_errors() {
+        let nobody = endpoints(&connection(&[])).unwrap_err();
+        assert!(nobody.exit == Exit::Usage && nobody.to_string().contains("ARCHON_COORDINATORS"), "{nobody}");
+        let abroad = endpoints(&connection(&["127.0.0.1:1", "10.0.0.1:1"])).unwrap_err();
+        assert!(abroad.exit == Exit::Usage && abroad.message.contains("10.0.0.1:1"), "{abroad}");
+    }
+}

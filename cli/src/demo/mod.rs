@@ -1,0 +1,77 @@
+//! `archon demo`: the whole story on this machine, with real processes, every step checked.
+
+mod child;
+mod cluster;
+mod draw;
+mod narrator;
+mod story;
+mod wait;
+mod workload;
+
+use crate::args::{Connection, DemoArgs};
+use crate::exit::{Exit, Failure};
+use crate::output::Output;
+use cluster::Cluster;
+use narrator::Narrator;
+use tokio::signal::unix::{SignalKind, signal};
+
+/// Tells the story; see [`story`].
+pub(crate) fn run(args: &DemoArgs, connection: &Connection) -> Result<Exit, Failure> {
+    let output = Output::new(connection.output);
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::failed(format!("starting the runtime: {error}")))?;
+    // The children are tied to the thread that starts them, which must therefore live as long as the process: this
+    // future runs on the main thread.
+    let outcome = runtime.block_on(tell(args, &output));
+    runtime.shutdown_background();
+    outcome
+}
+
+async fn tell(args: &DemoArgs, output: &Output) -> Result<Exit, Failure> {
+    let install = |kind| signal(kind).map_err(|error| Failure::failed(format!("installing a signal handler: {error}")));
+    let mut interrupt = install(SignalKind::interrupt())?;
+    let mut terminate = install(SignalKind::terminate())?;
+    let narrator = Narrator::new(*output);
+    let mut cluster = Cluster::new(args.keep)?;
+    let told = tokio::select! {
+        told = story::tell(args, &mut cluster, &narrator) => told,
+        _ = interrupt.recv() => Err(Failure::failed("interrupted")),
+        _ = terminate.recv() => Err(Failure::failed("terminated")),
+    };
+    let summary = match told {
+        Ok(summary) => summary,
+        Err(failure) => {
+            if failure.message != "interrupted" && failure.message != "terminated" {
+                narrator.tails(&cluster.tails());
+            }
+            narrator.kept(&cluster);
+            // Whatever is left of it ends here: dropping the cluster kills and awaits its processes.
+            drop(cluster);
+            return Err(Failure { exit: Exit::Failed, ..failure });
+        }
+    };
+    if output.is_json() {
+        output.json(&summary)?;
+    }
+    if !args.exit {
+        narrator.goodbye(&cluster);
+        tokio::select! {
+            died = cluster.watch() => {
+                narrator.tails(&cluster.tails());
+                narrator.kept(&cluster);
+                return Err(died);
+            }
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
+        }
+        narrator.say("");
+    }
+    tokio::select! {
+        stopped = cluster.stop(&narrator) => stopped?,
+        _ = interrupt.recv() => return Err(Failure::failed("interrupted while stopping; the rest was killed")),
+    }
+    narrator.kept(&cluster);
+    Ok(Exit::Done)
+}

@@ -1,0 +1,389 @@
+//! The story: a quorum of three; athens, byzantium and cyrene with nine partitions; keys; ephesus joins; a rebalance
+//! during which the leading coordinator is killed; everything still there.
+//!
+//! Every step is checked. What is not as expected ends the story with what was expected.
+
+use super::cluster::{COORDINATORS, Cluster, FIRST_NODES, LATE_NODE, PARTITIONS, PATIENCE, REQUEST_LIMIT};
+use super::draw::{Picture, draw, draw_both, moved, picture, shares};
+use super::narrator::Narrator;
+use super::wait::{Look, wait_for};
+use super::workload::{Traffic, fill, verify};
+use crate::admin::progress::Progress;
+use crate::args::DemoArgs;
+use crate::connect::leading;
+use crate::exit::Failure;
+use crate::output::{bytes_text, count_text};
+use crate::view::{Partition, Plan, Rebalance, Status};
+use archon_client::{Admin, Client};
+use serde::Serialize;
+use std::time::{Duration, Instant};
+
+/// How long an operation on a key may take, everything that happens to the cluster included.
+const OPERATION_LIMIT: Duration = Duration::from_secs(10);
+/// How long one question may take while a new leader is looked for: short, so that the answer is soon asked again.
+const FAILOVER_REQUEST_LIMIT: Duration = Duration::from_millis(250);
+/// The table of the story.
+const TABLE: &str = "default";
+
+/// What was measured on the way; `archon demo -o json` prints it.
+#[derive(Debug, Serialize)]
+pub(super) struct Summary {
+    seconds: f64,
+    elected_ms: u64,
+    assigned_ms: u64,
+    keys: u32,
+    puts_per_second: u64,
+    gets_per_second: u64,
+    moves: usize,
+    rebalance_ms: u64,
+    failover_ms: u64,
+    traffic_ops: u64,
+    traffic_failed: u64,
+    traffic_slowest_ms: u64,
+    keys_verified: usize,
+}
+
+/// Tells it from beginning to end; the cluster stays up.
+///
+/// # Errors
+/// The first thing that is not as it should be.
+pub(super) async fn tell(args: &DemoArgs, cluster: &mut Cluster, say: &Narrator) -> Result<Summary, Failure> {
+    let started = Instant::now();
+    say.say("Archon decides which node owns which partition, and moves partitions without losing a write.");
+    say.say("Everything below happens now, in real processes on this machine, and every step is checked.");
+
+    let (status, elected) = quorum(cluster, say).await?;
+    let admin = cluster.admin()?;
+    let (before, assigned) = three_cities(cluster, &admin, say).await?;
+
+    let client = Client::builder(cluster.endpoints()).timeout(OPERATION_LIMIT).build().await?;
+    let (puts_per_second, gets_per_second) = keys(args.keys, &client, say).await?;
+
+    late_node_joins(cluster, &admin, &before, say).await?;
+    let plan = plan(&admin, say).await?;
+
+    let traffic = Traffic::start(&client);
+    let told = rebalance(cluster, &admin, &plan, &status, say).await;
+    // Stopped whatever happened, so that its tasks are awaited.
+    let seen = traffic.stop().await?;
+    let (rebalance_ms, failover_ms, killed) = told?;
+    seen.check()?;
+    say.checked(format!(
+        "meanwhile {} reads and writes went on: none failed, the slowest took {} ms",
+        seen.ops,
+        seen.slowest.as_millis()
+    ));
+
+    let after = outcome(&admin, &before, &plan, say).await?;
+    let on_traffic = seen.verify(&client).await?;
+    let took = verify(&client, args.keys).await?;
+    let keys_verified = args.keys as usize + on_traffic;
+    say.checked(format!(
+        "all {keys_verified} keys are there, each with its latest value (read in {} ms)",
+        took.as_millis()
+    ));
+    killed_one_returns(cluster, &admin, killed, say).await?;
+    cluster.check_alive()?;
+
+    let seconds = started.elapsed().as_secs_f64();
+    say.say("");
+    say.say(format!("The end: {PARTITIONS} partitions on {} nodes, nothing lost, {seconds:.1} s in all.", after.len()));
+    Ok(Summary {
+        seconds,
+        elected_ms: elected.as_millis() as u64,
+        assigned_ms: assigned.as_millis() as u64,
+        keys: args.keys,
+        puts_per_second,
+        gets_per_second,
+        moves: plan.moves.len(),
+        rebalance_ms,
+        failover_ms,
+        traffic_ops: seen.ops,
+        traffic_failed: seen.failed,
+        traffic_slowest_ms: seen.slowest.as_millis() as u64,
+        keys_verified,
+    })
+}
+
+async fn quorum(cluster: &mut Cluster, say: &Narrator) -> Result<(Status, Duration), Failure> {
+    say.step(
+        "A quorum of three",
+        "Three coordinators keep the partition table in a replicated log. Any two of them can decide.",
+    );
+    let (status, took) = cluster.start_quorum().await?;
+    let leader = status.leader.unwrap_or_default();
+    for id in 1..=COORDINATORS {
+        let role = if id == leader { "leads" } else { "follows" };
+        say.show(&format!("coordinator {id}  {}  {role}", cluster.address(id)));
+    }
+    ensure(status.coordinators.len() == COORDINATORS as usize, "three coordinators", || format!("{status:?}"))?;
+    say.checked(format!(
+        "coordinator {leader} was elected in term {}, {} ms after the start",
+        status.term,
+        took.as_millis()
+    ));
+    Ok((status, took))
+}
+
+async fn three_cities(cluster: &mut Cluster, admin: &Admin, say: &Narrator) -> Result<(Picture, Duration), Failure> {
+    say.step(
+        "Athens, Byzantium, Cyrene",
+        "Three nodes register. Nine partitions wait until there are enough nodes, then go round in order.",
+    );
+    let mut registered = Duration::ZERO;
+    for (count, name) in FIRST_NODES.iter().enumerate() {
+        cluster.start_node(name)?;
+        // One after the other, so that the order of registration, and with it the assignment, is the same each time.
+        registered += node_registered(cluster, admin, name).await?;
+        if count + 1 < FIRST_NODES.len() {
+            let status = admin.status().await?;
+            ensure(status.partitions_online == 0, "no partition online before three nodes are there", || {
+                format!("{} are", status.partitions_online)
+            })?;
+        }
+    }
+    let (partitions, took) = all_online(cluster, admin).await?;
+    let picture = picture(&partitions, &FIRST_NODES);
+    say.show(&draw(&picture));
+    ensure(shares(&picture) == [3, 3, 3], "three partitions on each node", || format!("{:?}", shares(&picture)))?;
+    say.checked(format!(
+        "nine partitions online, three on each node, {} ms after the third registered",
+        took.as_millis()
+    ));
+    Ok((picture, registered + took))
+}
+
+async fn keys(count: u32, client: &Client, say: &Narrator) -> Result<(u64, u64), Failure> {
+    say.step(
+        &format!("{count} keys"),
+        "A client keeps the table and calls the right node at once. An answer means: it is on disk.",
+    );
+    let rate = |took: Duration| (f64::from(count) / took.as_secs_f64().max(0.001)) as u64;
+    let wrote = rate(fill(client, count).await?);
+    say.checked(format!("{count} keys of 1 KiB written, {wrote} per second"));
+    let read = rate(verify(client, count).await?);
+    say.checked(format!("{count} keys read back and compared, {read} per second"));
+    Ok((wrote, read))
+}
+
+async fn late_node_joins(
+    cluster: &mut Cluster,
+    admin: &Admin,
+    before: &Picture,
+    say: &Narrator,
+) -> Result<(), Failure> {
+    say.step(
+        "Ephesus joins",
+        "A new node owns nothing yet: moving data costs something, so moving is the admin's decision.",
+    );
+    cluster.start_node(LATE_NODE)?;
+    let took = node_registered(cluster, admin, LATE_NODE).await?;
+    let now = picture(&table(admin).await?, &FIRST_NODES);
+    ensure(now == *before, "nothing to move by itself", || draw(&now))?;
+    say.checked(format!("ephesus registered in {} ms; nothing moved", took.as_millis()));
+    Ok(())
+}
+
+async fn plan(admin: &Admin, say: &Narrator) -> Result<Plan, Failure> {
+    say.step("The plan (archon rebalance plan)", "As few moves as will do, each with its reason. Nothing happens yet.");
+    // Nodes say how much they hold every now and then; a plan made before that would show moves of no bytes.
+    wait_for("the nodes to say how much they hold", PATIENCE, async || {
+        Ok(match admin.list_nodes().await {
+            Ok(nodes) if nodes.iter().all(|node| node.name == LATE_NODE || node.bytes_stored > 0) => Look::Yes(()),
+            Ok(nodes) => Look::NotYet(format!(
+                "{:?}",
+                nodes.iter().map(|node| (&node.name, node.bytes_stored)).collect::<Vec<_>>()
+            )),
+            Err(error) => Look::NotYet(error.to_string()),
+        })
+    })
+    .await?;
+    let plan = admin.plan().await?;
+    for step in &plan.moves {
+        say.show(&format!(
+            "partition {}  {} -> {}  {}  ({})",
+            step.partition,
+            step.from,
+            step.to,
+            bytes_text(step.bytes),
+            step.reason
+        ));
+    }
+    let count = plan.moves.len();
+    ensure((1..=2).contains(&count), "one or two moves", || format!("{count}"))?;
+    ensure(plan.moves.iter().all(|step| step.to == LATE_NODE), "all moves to go to ephesus", || format!("{plan:?}"))?;
+    ensure(plan.unmet.is_empty(), "nothing that cannot be met", || format!("{:?}", plan.unmet))?;
+    say.checked(format!("{} for table version {}", count_text(count, "move", "moves"), plan.table_version));
+    Ok(plan)
+}
+
+/// Applies the plan, kills the leading coordinator at once, and follows the moves to their end. Says how long the
+/// moves took, how long the quorum was without a leader, and who was killed.
+async fn rebalance(
+    cluster: &mut Cluster,
+    admin: &Admin,
+    plan: &Plan,
+    first: &Status,
+    say: &Narrator,
+) -> Result<(u64, u64, u64), Failure> {
+    say.step(
+        "Applied, and the leading coordinator is killed (kill -9)",
+        "Clients write and read on. The moves are in the replicated log, so whoever leads next carries on.",
+    );
+    let leader = admin.status().await?.leader.or(first.leader).unwrap_or(1);
+    let applied = Instant::now();
+    let moves = admin.apply(plan).await?;
+    let pid = cluster.kill_coordinator(leader)?;
+    let killed = Instant::now();
+    say.show(&format!(
+        "{} begun; coordinator {leader} (process {pid}) killed {} ms later",
+        count_text(moves as usize, "move", "moves"),
+        killed.duration_since(applied).as_millis()
+    ));
+
+    let impatient = Admin::new(cluster.endpoints(), FAILOVER_REQUEST_LIMIT)?;
+    let (status, _) = wait_for("a new leading coordinator", PATIENCE, async || {
+        cluster.check_alive()?;
+        Ok(match impatient.status().await {
+            Ok(status) if status.leader.is_some_and(|id| id != leader) => Look::Yes(status),
+            Ok(status) => Look::NotYet(format!("the leader is {:?}", status.leader)),
+            Err(error) => Look::NotYet(error.to_string()),
+        })
+    })
+    .await?;
+    let failover_ms = killed.elapsed().as_millis() as u64;
+    say.checked(format!(
+        "coordinator {} took over in term {} and answered {failover_ms} ms after the kill",
+        status.leader.unwrap_or_default(),
+        status.term
+    ));
+
+    let mut progress = Progress::plain();
+    wait_for("the moves to be done", PATIENCE, async || {
+        cluster.check_alive()?;
+        let rebalance = match admin.rebalance_status().await {
+            Ok(rebalance) => rebalance,
+            Err(error) => return Ok(Look::NotYet(error.to_string())),
+        };
+        for line in progress.changes(&rebalance) {
+            say.show(&line);
+        }
+        Ok(if rebalance.running { Look::NotYet(phases(&rebalance)) } else { Look::Yes(()) })
+    })
+    .await?;
+    Ok((applied.elapsed().as_millis() as u64, failover_ms, leader))
+}
+
+async fn outcome(admin: &Admin, before: &Picture, plan: &Plan, say: &Narrator) -> Result<Picture, Failure> {
+    say.step("Before and after", "Only what the plan named has moved.");
+    let (partitions, _) = wait_for("nine partitions online", PATIENCE, async || look_online(admin).await).await?;
+    let after = picture(&partitions, &[&FIRST_NODES[..], &[LATE_NODE]].concat());
+    say.show(&draw_both(before, &after));
+    let planned = plan.moves.iter().map(|step| step.partition).collect();
+    ensure(moved(before, &after) == planned, "exactly the planned partitions to move", || {
+        format!("{:?} moved, {planned:?} were planned", moved(before, &after))
+    })?;
+    ensure(shares(&after) == [3, 2, 2, 2], "3/2/2/2 partitions", || format!("{:?}", shares(&after)))?;
+    say.checked("the nodes have 3/2/2/2 partitions");
+    let second = admin.plan().await?;
+    ensure(second.moves.is_empty(), "a second plan to be empty", || format!("{:?}", second.moves))?;
+    say.checked("planning again finds nothing to move");
+    Ok(after)
+}
+
+async fn killed_one_returns(cluster: &mut Cluster, admin: &Admin, id: u64, say: &Narrator) -> Result<(), Failure> {
+    say.step(
+        "The killed coordinator returns",
+        "It is started again with its data directory and catches up from the log.",
+    );
+    cluster.restart_coordinator(id)?;
+    let (_, took) = wait_for("three coordinators in step", PATIENCE, async || {
+        cluster.check_alive()?;
+        let status = match admin.status().await {
+            Ok(status) => status,
+            Err(error) => return Ok(Look::NotYet(error.to_string())),
+        };
+        let back = status.coordinators.iter().any(|coordinator| {
+            coordinator.id == id && coordinator.role != "unreachable" && coordinator.entries_behind.unwrap_or(0) == 0
+        });
+        Ok(if back { Look::Yes(()) } else { Look::NotYet(format!("{:?}", status.coordinators)) })
+    })
+    .await?;
+    let its_own = Admin::new([cluster.address(id).to_owned()], REQUEST_LIMIT)?;
+    wait_for("the returned coordinator to serve the same table", PATIENCE, async || {
+        let (newest, its) = match (table(admin).await, its_own.table(TABLE).await) {
+            (Ok(newest), Ok(its)) => (newest, its),
+            (Err(failure), _) => return Ok(Look::NotYet(failure.message)),
+            (_, Err(error)) => return Ok(Look::NotYet(error.to_string())),
+        };
+        Ok(if its == newest { Look::Yes(()) } else { Look::NotYet(format!("it has {its:?}, the leader {newest:?}")) })
+    })
+    .await?;
+    say.checked(format!("coordinator {id} is back and in step after {} ms", took.as_millis()));
+    Ok(())
+}
+
+async fn node_registered(cluster: &mut Cluster, admin: &Admin, name: &str) -> Result<Duration, Failure> {
+    let (_, took) = wait_for(&format!("{name} to register"), PATIENCE, async || {
+        cluster.check_alive()?;
+        Ok(match admin.list_nodes().await {
+            Ok(nodes) if nodes.iter().any(|node| node.name == name && node.status == "Live") => Look::Yes(()),
+            Ok(nodes) => Look::NotYet(format!("{} have registered", nodes.len())),
+            Err(error) => Look::NotYet(error.to_string()),
+        })
+    })
+    .await?;
+    Ok(took)
+}
+
+async fn all_online(cluster: &mut Cluster, admin: &Admin) -> Result<(Vec<Partition>, Duration), Failure> {
+    wait_for("nine partitions online", PATIENCE, async || {
+        cluster.check_alive()?;
+        look_online(admin).await
+    })
+    .await
+}
+
+async fn look_online(admin: &Admin) -> Result<Look<Vec<Partition>>, Failure> {
+    Ok(match table(admin).await {
+        Ok(partitions) => {
+            let online = partitions.iter().filter(|partition| partition.status == "Online").count();
+            let settled = partitions.iter().all(|partition| partition.replicas.len() == 1);
+            if online == PARTITIONS as usize && settled {
+                Look::Yes(partitions)
+            } else {
+                Look::NotYet(format!("{online} of {PARTITIONS} are, {} known", partitions.len()))
+            }
+        }
+        Err(error) => Look::NotYet(error.to_string()),
+    })
+}
+
+/// The table as the leading coordinator has it.
+async fn table(admin: &Admin) -> Result<Vec<Partition>, Failure> {
+    Ok(leading(admin, REQUEST_LIMIT).await?.table(TABLE).await?)
+}
+
+fn phases(rebalance: &Rebalance) -> String {
+    let phases = rebalance.migrations.iter().map(|migration| {
+        format!("partition {} is in {} at {}%", migration.partition, migration.phase, migration.percent)
+    });
+    phases.collect::<Vec<_>>().join(", ")
+}
+
+fn ensure(holds: bool, expected: &str, found: impl FnOnce() -> String) -> Result<(), Failure> {
+    if holds { Ok(()) } else { Err(Failure::failed(format!("expected {expected}, but found {}", found()))) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_as_it_should_be_says_what_was_expected() {
+        assert!(ensure(true, "", String::new).is_ok());
+        let failure = ensure(false, "3/2/2/2 partitions", || "[3, 3, 3, 0]".to_owned()).unwrap_err();
+        assert_eq!(failure.message, "expected 3/2/2/2 partitions, but found [3, 3, 3, 0]");
+        assert_eq!(failure.exit, crate::exit::Exit::Failed);
+    }
+}

@@ -1,0 +1,213 @@
+//! How a command ends: one exit code per kind of ending, so that a script can tell "think" from "retry".
+
+use archon_client::ErrorKind;
+use std::fmt;
+use std::process::ExitCode;
+
+/// The exit codes of `archon`, a contract with scripts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Exit {
+    /// Done.
+    Done = 0,
+    /// Failed for a reason none of the others names.
+    Failed = 1,
+    /// The command line or the configuration is wrong.
+    Usage = 2,
+    /// What was asked for does not exist.
+    NotFound = 3,
+    /// Refused as things stand: a stale plan, a failed check, something in progress. Think before retrying.
+    Refused = 4,
+    /// Nobody could be reached, there is no quorum, or the partition has no leader. A retry may help.
+    Unreachable = 5,
+    /// The time-out passed; whether a write took effect is unknown.
+    TimedOut = 6,
+    /// `rebalance plan --detailed-exitcode` only: the plan has moves.
+    PlanHasMoves = 10,
+}
+
+impl Exit {
+    /// The ending for an error of this kind.
+    pub(crate) const fn of(kind: ErrorKind) -> Self {
+        match kind {
+            ErrorKind::InvalidArgument => Self::Usage,
+            ErrorKind::NotFound => Self::NotFound,
+            ErrorKind::AlreadyExists
+            | ErrorKind::NameTaken
+            | ErrorKind::WrongCluster
+            | ErrorKind::ProtocolMismatch
+            | ErrorKind::NotEnoughNodes
+            | ErrorKind::AssignmentInProgress
+            | ErrorKind::StalePlan
+            | ErrorKind::StaleVersion
+            | ErrorKind::NothingRunning
+            | ErrorKind::ConditionFailed
+            | ErrorKind::WrongValueType
+            | ErrorKind::ReadOnly
+            | ErrorKind::Refused => Self::Refused,
+            ErrorKind::NotCoordinatorLeader
+            | ErrorKind::NoQuorum
+            | ErrorKind::NotPartitionLeader
+            | ErrorKind::Unavailable
+            | ErrorKind::NoLease
+            | ErrorKind::NotEnoughReplicas
+            | ErrorKind::Overloaded
+            | ErrorKind::ShuttingDown
+            | ErrorKind::Unreachable => Self::Unreachable,
+            ErrorKind::DeadlineExceeded => Self::TimedOut,
+            _ => Self::Failed,
+        }
+    }
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> Self {
+        Self::from(exit as u8)
+    }
+}
+
+/// Why a command did not end well, and what the reader may do about it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Failure {
+    /// The code the process ends with.
+    pub(crate) exit: Exit,
+    /// What was wrong, naming the input.
+    pub(crate) message: String,
+    /// What to do next, if there is anything to say.
+    pub(crate) remedy: Option<String>,
+}
+
+impl Failure {
+    /// A failure without a remedy.
+    pub(crate) fn new(exit: Exit, message: impl Into<String>) -> Self {
+        Self { exit, message: message.into(), remedy: None }
+    }
+
+    /// The command line or the configuration is wrong.
+    pub(crate) fn usage(message: impl Into<String>, remedy: impl Into<String>) -> Self {
+        Self::new(Exit::Usage, message).with_remedy(remedy)
+    }
+
+    /// Something failed that no other code names.
+    pub(crate) fn failed(message: impl Into<String>) -> Self {
+        Self::new(Exit::Failed, message)
+    }
+
+    /// Adds what to do next.
+    #[must_use]
+    pub(crate) fn with_remedy(mut self, remedy: impl Into<String>) -> Self {
+        self.remedy = Some(remedy.into());
+        self
+    }
+}
+
+/// What the client library says keeps its kind, its sentence, and gets the remedy of this command line.
+impl From<archon_client::Error> for Failure {
+    fn from(error: archon_client::Error) -> Self {
+        let exit = Exit::of(error.kind());
+        let failure = Self::new(exit, error.to_string());
+        match remedy_for(error.kind()) {
+            Some(remedy) => failure.with_remedy(remedy),
+            None => failure,
+        }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "error: {}", self.message)?;
+        if let Some(remedy) = &self.remedy {
+            write!(f, "\n  next: {remedy}")?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for Failure {}
+
+/// Standard output that went away (`archon … | head`) ends the command quietly.
+impl From<std::io::Error> for Failure {
+    fn from(error: std::io::Error) -> Self {
+        if error.kind() == std::io::ErrorKind::BrokenPipe {
+            return Self::new(Exit::Done, "");
+        }
+        Self::failed(format!("writing the output: {error}"))
+    }
+}
+
+/// What a person may do about an error of this kind; `None` where the message says it all.
+const fn remedy_for(kind: ErrorKind) -> Option<&'static str> {
+    match kind {
+        ErrorKind::Unreachable => {
+            Some("check the addresses after --coordinators (or in ARCHON_COORDINATORS) and that these processes run")
+        }
+        ErrorKind::NoQuorum | ErrorKind::NotCoordinatorLeader => {
+            Some("a majority of the coordinators must run and reach each other; then try again")
+        }
+        ErrorKind::NotEnoughNodes => Some("start more nodes (`archon node --help`); `archon status` counts them"),
+        ErrorKind::AssignmentInProgress => {
+            Some("`archon rebalance status` shows what runs, `archon rebalance cancel` stops it")
+        }
+        ErrorKind::StalePlan => Some("look at the table as it is now: `archon rebalance plan`"),
+        ErrorKind::Unavailable | ErrorKind::NotPartitionLeader | ErrorKind::NoLease => {
+            Some("`archon status` says what the partition waits for; a longer --timeout lets the command wait with it")
+        }
+        ErrorKind::NotEnoughReplicas | ErrorKind::Overloaded | ErrorKind::ShuttingDown => {
+            Some("try again, or give a longer --timeout")
+        }
+        ErrorKind::DeadlineExceeded => {
+            Some("whether a write took effect is unknown: read it back, or give a longer --timeout")
+        }
+        ErrorKind::MaybeApplied => Some("read it back before you write again"),
+        ErrorKind::ReadOnly => Some("free disk space on the node; reads go on meanwhile"),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use archon_client::{Error, ErrorDetail};
+
+    /// The contract, kind by kind: a change here is a change for every script.
+    #[test]
+    fn exit_codes_are_as_promised() {
+        let promised = |kind| match kind {
+            ErrorKind::InvalidArgument => Some(2),
+            ErrorKind::NotFound => Some(3),
+            ErrorKind::StalePlan | ErrorKind::AssignmentInProgress | ErrorKind::Refused => Some(4),
+            ErrorKind::Unreachable | ErrorKind::NoQuorum | ErrorKind::Unavailable | ErrorKind::NoLease => Some(5),
+            ErrorKind::DeadlineExceeded => Some(6),
+            ErrorKind::Internal | ErrorKind::MaybeApplied => Some(1),
+            _ => None,
+        };
+        for kind in ErrorKind::ALL {
+            let code = Exit::of(*kind) as u8;
+            assert!((1..=6).contains(&code), "{kind} ends with {code}");
+            assert!(promised(*kind).is_none_or(|promised| promised == code), "{kind} ends with {code}");
+        }
+    }
+
+    #[test]
+    fn what_needs_thought_is_told_from_what_needs_a_retry() {
+        for kind in ErrorKind::ALL.iter().filter(|kind| kind.is_retryable()) {
+            let exit = Exit::of(*kind);
+            let thought_or_retry = matches!(exit, Exit::Unreachable | Exit::Refused | Exit::Failed);
+            assert!(thought_or_retry, "{kind} is retryable and ends with {exit:?}");
+        }
+    }
+
+    #[test]
+    fn a_stale_plan_names_both_versions_and_the_next_command() {
+        let detail = ErrorDetail::new(ErrorKind::StalePlan, "the table moved on").with_have_need(41, 37);
+        let failure = Failure::from(Error::from(detail));
+        assert_eq!(failure.exit, Exit::Refused);
+        let text = failure.to_string();
+        assert!(text.contains("have 41, need 37") && text.contains("archon rebalance plan"), "{text}");
+    }
+
+    #[test]
+    fn a_closed_pipe_is_no_error() {
+        let failure = Failure::from(std::io::Error::from(std::io::ErrorKind::BrokenPipe));
+        assert_eq!(failure.exit, Exit::Done);
+    }
+}

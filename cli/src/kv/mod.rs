@@ -1,0 +1,196 @@
+//! `archon kv put | get | del | scan | bench`.
+
+mod bench;
+
+pub(crate) use bench::run as bench;
+
+use crate::args::ScanArgs;
+use crate::exit::{Exit, Failure};
+use crate::output::{Column, Output};
+use crate::view::Entry;
+use archon_client::Client;
+use archon_types::limits::{self, VALUE_BYTES_MAX};
+use bytes::Bytes;
+use serde::Serialize;
+use std::io::Read;
+
+/// Longest value that is shown in a table, in characters; `-o json` and `kv get` show all of it.
+const SHOWN_CHARS_MAX: usize = 60;
+/// Most keys that are asked for at once.
+const PAGE_KEYS_MAX: u32 = 1_000;
+
+/// What `put -o json` prints.
+#[derive(Serialize)]
+struct Put<'a> {
+    key: &'a str,
+    revision: u64,
+}
+
+/// What `del -o json` prints.
+#[derive(Serialize)]
+struct Deleted<'a> {
+    key: &'a str,
+    existed: bool,
+}
+
+/// Writes a key. Nothing is printed on success but the revision, on standard error.
+pub(crate) async fn put(key: &str, value: Bytes, client: &Client, output: &Output) -> Result<Exit, Failure> {
+    let revision = client.put(key, value).await?.get();
+    if output.is_json() {
+        output.json(&Put { key, revision })?;
+    } else {
+        output.talk(format!("revision {revision}"));
+    }
+    Ok(Exit::Done)
+}
+
+/// Prints a value, alone.
+pub(crate) async fn get(key: &str, client: &Client, output: &Output) -> Result<Exit, Failure> {
+    let Some(found) = client.get(key).await? else { return Err(absent(key)) };
+    if output.is_json() {
+        output.json(&entry(key.as_bytes(), &found.value, found.revision.get()))?;
+    } else {
+        output.raw(&found.value)?;
+    }
+    Ok(Exit::Done)
+}
+
+/// Removes a key.
+pub(crate) async fn delete(key: &str, client: &Client, output: &Output) -> Result<Exit, Failure> {
+    let existed = client.delete(key).await?;
+    if output.is_json() {
+        output.json(&Deleted { key, existed })?;
+    }
+    if existed { Ok(Exit::Done) } else { Err(absent(key)) }
+}
+
+/// Lists keys.
+pub(crate) async fn scan(args: &ScanArgs, client: &Client, output: &Output) -> Result<Exit, Failure> {
+    for text in [&args.prefix, &args.after] {
+        if !text.is_empty() {
+            check_key(text)?;
+        }
+    }
+    let (found, more) = pull(args, client).await?;
+    if output.is_json() {
+        let entries: Vec<Entry> = found.iter().map(|one| entry(&one.key, &one.value, one.revision.get())).collect();
+        output.json(&entries)?;
+        return Ok(Exit::Done);
+    }
+    let columns = [Column::text("KEY"), Column::number("REVISION"), Column::text("VALUE")];
+    let rows =
+        found.iter().map(|one| vec![shown(&one.key), one.revision.get().to_string(), shown(&one.value)]).collect();
+    output.rows(&columns, rows, "no such keys")?;
+    if let Some(last) = found.last().filter(|_| more) {
+        let last = String::from_utf8_lossy(&last.key);
+        output.talk(format!("there may be more: say --after {last:?} or a higher --limit"));
+    }
+    Ok(Exit::Done)
+}
+
+/// Page after page until the limit; says whether there may be more.
+async fn pull(args: &ScanArgs, client: &Client) -> Result<(Vec<archon_client::Entry>, bool), Failure> {
+    let mut found: Vec<archon_client::Entry> = Vec::new();
+    loop {
+        let wanted = (args.limit - found.len() as u32).min(PAGE_KEYS_MAX);
+        let after = found.last().map_or_else(|| Bytes::copy_from_slice(args.after.as_bytes()), |one| one.key.clone());
+        let page = client.scan(&args.prefix, after, wanted).await?;
+        let ended = !page.more || page.entries.is_empty();
+        found.extend(page.entries);
+        if ended || found.len() >= args.limit as usize {
+            return Ok((found, page.more));
+        }
+    }
+}
+
+/// The value of `put`: the argument itself, or standard input for `-`.
+///
+/// # Errors
+/// A value above the limit, or standard input that cannot be read.
+pub(crate) fn value_of(argument: &str) -> Result<Bytes, Failure> {
+    let value = if argument == "-" {
+        let mut value = Vec::new();
+        // One byte more than allowed tells "just right" from "too long" without reading an endless stream.
+        std::io::stdin()
+            .lock()
+            .take(VALUE_BYTES_MAX as u64 + 1)
+            .read_to_end(&mut value)
+            .map_err(|error| Failure::failed(format!("reading the value from standard input: {error}")))?;
+        Bytes::from(value)
+    } else {
+        Bytes::copy_from_slice(argument.as_bytes())
+    };
+    limits::check_value(&value).map_err(|_| {
+        Failure::usage(
+            format!("the value has more than {VALUE_BYTES_MAX} bytes"),
+            "cut it into several keys; values may have up to 1 MiB",
+        )
+    })?;
+    Ok(value)
+}
+
+/// Refuses a key that no server would take, before anybody is asked.
+///
+/// # Errors
+/// What is wrong with it.
+pub(crate) fn check_key(key: &str) -> Result<(), Failure> {
+    limits::check_key(key.as_bytes())
+        .map_err(|error| Failure::usage(error.message, "keys have 1 to 4096 bytes of UTF-8"))
+}
+
+fn absent(key: &str) -> Failure {
+    Failure::new(Exit::NotFound, format!("there is no key {key:?}"))
+}
+
+fn entry(key: &[u8], value: &[u8], revision: u64) -> Entry {
+    let text = std::str::from_utf8(value).ok().map(str::to_owned);
+    let value_hex = if text.is_none() { Some(hex(value)) } else { None };
+    Entry { key: String::from_utf8_lossy(key).into_owned(), value: text, value_hex, revision }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    use std::fmt::Write;
+    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+/// A value for a cell: one line, no control characters, not too long.
+fn shown(value: &[u8]) -> String {
+    let head = &value[..value.len().min(SHOWN_CHARS_MAX * 4)];
+    let text = String::from_utf8_lossy(head);
+    let mut shown: String = text.chars().map(|c| if c.is_control() { '·' } else { c }).take(SHOWN_CHARS_MAX).collect();
+    if text.chars().count() > SHOWN_CHARS_MAX || head.len() < value.len() {
+        shown.push_str(&format!("… ({} bytes)", value.len()));
+    }
+    shown
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_in_cells_cannot_break_the_table() {
+        assert_eq!(shown(b"a\nb\x1b[31m"), "a·b·[31m");
+        assert!(shown(&vec![b'x'; 1000]).ends_with("… (1000 bytes)"));
+        assert_eq!(shown(b"athens"), "athens");
+    }
+
+    #[test]
+    fn json_says_what_is_no_text() {
+        let binary = serde_json::to_value(entry(b"k", b"\xff\x00", 7)).unwrap();
+        assert_eq!(binary, serde_json::json!({"key": "k", "value_hex": "ff00", "revision": 7}));
+        let text = serde_json::to_value(entry(b"k", b"v", 7)).unwrap();
+        assert_eq!(text, serde_json::json!({"key": "k", "value": "v", "revision": 7}));
+    }
+
+    #[test]
+    fn oversized_keys_and_values_are_refused_at_home() {
+        assert_eq!(check_key(&"k".repeat(4097)).unwrap_err().exit, Exit::Usage);
+        assert_eq!(check_key("").unwrap_err().exit, Exit::Usage);
+        assert_eq!(value_of(&"v".repeat(VALUE_BYTES_MAX + 1)).unwrap_err().exit, Exit::Usage);
+        assert!(value_of(&"v".repeat(VALUE_BYTES_MAX)).is_ok());
+    }
+}

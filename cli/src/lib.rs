@@ -1,0 +1,123 @@
+//! The `archon` command line: it serves (`coordinator`, `node`), administers (`status`, `rebalance`, …), reads and
+//! writes (`kv`), and tells the whole story on one machine (`demo`).
+//!
+//! Data goes to standard output, talk and logs to standard error; the exit code says what kind of ending it was. The
+//! names of verbs, flags, JSON fields and the exit codes are a contract with scripts.
+
+mod admin;
+mod args;
+mod completion;
+mod connect;
+mod demo;
+mod exit;
+mod kv;
+mod lifeline;
+mod output;
+mod serve;
+mod view;
+
+use args::{Cli, Connection, KvArgs, KvVerb, NodeVerb, PartitionVerb, RebalanceVerb, TableVerb, Verb};
+use clap::Parser;
+use exit::{Exit, Failure};
+use output::Output;
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+/// Runs one command line, the program's name first, and says how it ended.
+///
+/// It reads the process's environment, writes to its standard streams, and installs signal handlers where a verb
+/// needs them; so it is called once per process, from `main`.
+pub fn main_with(args: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let cli = match Cli::try_parse_from(args) {
+        Ok(cli) => cli,
+        Err(error) => {
+            // `--help` and `--version` arrive here too; clap knows which stream each belongs on.
+            let exit = if error.use_stderr() { Exit::Usage } else { Exit::Done };
+            let _ = error.print();
+            return exit.into();
+        }
+    };
+    match run(cli) {
+        Ok(exit) => exit.into(),
+        Err(failure) => {
+            if !failure.message.is_empty() {
+                output::talk(&failure.to_string());
+            }
+            failure.exit.into()
+        }
+    }
+}
+
+fn run(cli: Cli) -> Result<Exit, Failure> {
+    let Cli { connection, verb } = cli;
+    match verb {
+        Verb::Completion { shell } => completion::run(shell),
+        Verb::Coordinator(args) => serve::coordinator(&args, &connection),
+        Verb::Node(args) if args.verb.is_none() => serve::node(&args, &connection),
+        Verb::Demo(args) => demo::run(&args, &connection),
+        Verb::Kv(args) => on_runtime(kv_verb(args, &connection)),
+        verb => on_runtime(admin_verb(verb, &connection)),
+    }
+}
+
+fn on_runtime(work: impl Future<Output = Result<Exit, Failure>>) -> Result<Exit, Failure> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::failed(format!("starting the runtime: {error}")))?;
+    let outcome = runtime.block_on(work);
+    runtime.shutdown_background();
+    outcome
+}
+
+async fn admin_verb(verb: Verb, connection: &Connection) -> Result<Exit, Failure> {
+    let output = Output::new(connection.output);
+    let admin = connect::admin(connection)?;
+    let timeout = connection.timeout;
+    match verb {
+        Verb::Status => admin::status::run(&admin, &output).await,
+        Verb::Events(args) => admin::events::run(&args, &admin, &output).await,
+        Verb::Node(args) => match args.verb {
+            Some(NodeVerb::Describe(args)) => {
+                admin::node::describe(&args, &connect::leading(&admin, timeout).await?, &output).await
+            }
+            Some(NodeVerb::List) | None => admin::node::list(&admin, &output).await,
+        },
+        Verb::Table(TableVerb::List) => admin::table::list(&admin, &output).await,
+        Verb::Table(TableVerb::Create(args)) => admin::table::create(&args, &admin, &output).await,
+        Verb::Partition(PartitionVerb::List(args)) => {
+            admin::partition::list(&args, &connect::leading(&admin, timeout).await?, &output).await
+        }
+        Verb::Partition(PartitionVerb::Locate(args)) => {
+            admin::partition::locate(&args, &connect::leading(&admin, timeout).await?, &output).await
+        }
+        Verb::Rebalance(RebalanceVerb::Plan(args)) => admin::rebalance::plan(&args, &admin, &output).await,
+        Verb::Rebalance(RebalanceVerb::Apply(args)) => admin::rebalance::apply(&args, &admin, &output).await,
+        Verb::Rebalance(RebalanceVerb::Status) => admin::rebalance::status(&admin, &output).await,
+        Verb::Rebalance(RebalanceVerb::Cancel) => admin::rebalance::cancel(&admin, &output).await,
+        Verb::Completion { .. } | Verb::Coordinator(_) | Verb::Demo(_) | Verb::Kv(_) => {
+            Err(Failure::failed("this verb does not ask the quorum"))
+        }
+    }
+}
+
+async fn kv_verb(args: KvArgs, connection: &Connection) -> Result<Exit, Failure> {
+    let KvArgs { table, verb } = args;
+    let output = Output::new(connection.output);
+    // What is wrong with the input is said before anybody is called.
+    match &verb {
+        KvVerb::Put { key, .. } | KvVerb::Get { key } | KvVerb::Del { key } => kv::check_key(key)?,
+        KvVerb::Scan(_) | KvVerb::Bench(_) => {}
+    }
+    let connect = connect::client(connection, &table);
+    match verb {
+        KvVerb::Put { key, value } => {
+            let value = kv::value_of(&value)?;
+            kv::put(&key, value, &connect.await?, &output).await
+        }
+        KvVerb::Get { key } => kv::get(&key, &connect.await?, &output).await,
+        KvVerb::Del { key } => kv::delete(&key, &connect.await?, &output).await,
+        KvVerb::Scan(args) => kv::scan(&args, &connect.await?, &output).await,
+        KvVerb::Bench(args) => kv::bench(&args, &connect.await?, &output).await,
+    }
+}

@@ -1,0 +1,37 @@
+//! A child that was started to live only as long as its parent (the demonstration's processes) says so here.
+
+use crate::exit::Failure;
+
+/// Names the process without which this one has no reason to live.
+pub(crate) const PARENT_PID: &str = "ARCHON_PARENT_PID";
+
+/// Asks the kernel to end this process when its parent ends, if the environment says that it belongs to one. Even a
+/// parent killed with SIGKILL then leaves nothing behind.
+///
+/// # Errors
+/// A malformed variable, or a parent that has ended already.
+pub(crate) fn hold() -> Result<(), Failure> {
+    let Some(text) = std::env::var_os(PARENT_PID) else { return Ok(()) };
+    let text = text.to_string_lossy();
+    let parent: i32 = text.parse().map_err(|_| {
+        Failure::usage(format!("{PARENT_PID}={text:?} is no process id"), format!("unset {PARENT_PID}"))
+    })?;
+    hold_on(parent)
+}
+
+#[cfg(target_os = "linux")]
+fn hold_on(parent: i32) -> Result<(), Failure> {
+    use rustix::process::{Signal, getppid, set_parent_process_death_signal};
+    set_parent_process_death_signal(Some(Signal::KILL))
+        .map_err(|error| Failure::failed(format!("tying this process to its parent: {error}")))?;
+    // The parent may have ended before the line above: then nobody will ever send the signal.
+    if getppid().map(|pid| pid.as_raw_nonzero().get()) != Some(parent) {
+        return Err(Failure::failed(format!("the parent process {parent} has ended")));
+    }
+    Ok(())
+}
+
+#[cfg(not(target_os = "linux"))]
+fn hold_on(_parent: i32) -> Result<(), Failure> {
+    Ok(())
+}

@@ -1,0 +1,218 @@
+//! What reaches the reader: data on standard output (a table or one JSON document), talk on standard error.
+
+use crate::exit::Failure;
+use comfy_table::{CellAlignment, ContentArrangement, Table};
+use serde::Serialize;
+use std::io::{IsTerminal, Write};
+
+/// How data is printed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, clap::ValueEnum)]
+pub(crate) enum Format {
+    /// Columns for people.
+    #[default]
+    Table,
+    /// One JSON document for programs; fields are only ever added.
+    Json,
+}
+
+/// Where and how a command prints.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Output {
+    /// How data is printed.
+    pub(crate) format: Format,
+    /// Whether standard output is a terminal.
+    pub(crate) terminal: bool,
+    /// Whether standard error is a terminal; progress is drawn only there.
+    pub(crate) talk_terminal: bool,
+    /// Whether to use colour: a terminal, and `NO_COLOR` unset.
+    pub(crate) color: bool,
+}
+
+impl Output {
+    /// For this process's streams.
+    pub(crate) fn new(format: Format) -> Self {
+        let terminal = std::io::stdout().is_terminal();
+        let refused = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty())
+            || std::env::var_os("TERM").is_some_and(|term| term == "dumb");
+        Self { format, terminal, talk_terminal: std::io::stderr().is_terminal(), color: terminal && !refused }
+    }
+
+    /// Whether data goes out as JSON.
+    pub(crate) fn is_json(&self) -> bool {
+        self.format == Format::Json
+    }
+
+    /// Prints one JSON document.
+    ///
+    /// # Errors
+    /// When standard output cannot be written.
+    pub(crate) fn json<T: Serialize + ?Sized>(&self, document: &T) -> Result<(), Failure> {
+        let text = if self.terminal { serde_json::to_string_pretty(document) } else { serde_json::to_string(document) };
+        let text = text.map_err(|error| Failure::failed(format!("building the JSON document: {error}")))?;
+        self.line(text)
+    }
+
+    /// Prints one line of data.
+    ///
+    /// # Errors
+    /// When standard output cannot be written.
+    pub(crate) fn line(&self, text: impl AsRef<str>) -> Result<(), Failure> {
+        let mut out = std::io::stdout().lock();
+        out.write_all(text.as_ref().as_bytes())?;
+        out.write_all(b"\n")?;
+        out.flush()?;
+        Ok(())
+    }
+
+    /// Prints bytes as they are, with a newline after them only on a terminal.
+    ///
+    /// # Errors
+    /// When standard output cannot be written.
+    pub(crate) fn raw(&self, bytes: &[u8]) -> Result<(), Failure> {
+        let mut out = std::io::stdout().lock();
+        out.write_all(bytes)?;
+        if self.terminal {
+            out.write_all(b"\n")?;
+        }
+        out.flush()?;
+        Ok(())
+    }
+
+    /// Prints rows under headings, or `when_empty` on standard error if there are none.
+    ///
+    /// # Errors
+    /// When standard output cannot be written.
+    pub(crate) fn rows(&self, columns: &[Column], rows: Vec<Vec<String>>, when_empty: &str) -> Result<(), Failure> {
+        if rows.is_empty() {
+            self.talk(when_empty);
+            return Ok(());
+        }
+        let text = self.grid(columns, rows);
+        self.line(text)
+    }
+
+    /// Rows under headings, as text.
+    pub(crate) fn grid(&self, columns: &[Column], rows: Vec<Vec<String>>) -> String {
+        let mut table = Table::new();
+        table.load_style(comfy_table::presets::NOTHING);
+        table.set_content_arrangement(ContentArrangement::Disabled);
+        table.set_header(columns.iter().map(|column| self.bold(column.heading)));
+        for row in rows {
+            table.add_row(row);
+        }
+        for (index, column) in columns.iter().enumerate() {
+            if let Some(cells) = table.column_mut(index) {
+                cells.set_padding((0, 2));
+                if column.number {
+                    cells.set_cell_alignment(CellAlignment::Right);
+                }
+            }
+        }
+        table.trim_fmt()
+    }
+
+    /// Says something to the reader, on standard error.
+    pub(crate) fn talk(&self, text: impl AsRef<str>) {
+        talk(text.as_ref());
+    }
+
+    /// `text` in bold, where colour is wanted.
+    pub(crate) fn bold(&self, text: &str) -> String {
+        self.paint("1", text)
+    }
+
+    /// `text` in green, where colour is wanted.
+    pub(crate) fn good(&self, text: &str) -> String {
+        self.paint("32", text)
+    }
+
+    /// `text` in red, where colour is wanted.
+    pub(crate) fn bad(&self, text: &str) -> String {
+        self.paint("31", text)
+    }
+
+    /// `text` dimmed, where colour is wanted.
+    pub(crate) fn dim(&self, text: &str) -> String {
+        self.paint("2", text)
+    }
+
+    fn paint(&self, code: &str, text: &str) -> String {
+        if self.color { format!("\u{1b}[{code}m{text}\u{1b}[0m") } else { text.to_owned() }
+    }
+}
+
+/// Says something on standard error. A closed standard error is nobody's concern: there is nowhere left to say so.
+pub(crate) fn talk(text: &str) {
+    let mut err = std::io::stderr().lock();
+    let _ = err.write_all(text.as_bytes());
+    let _ = err.write_all(b"\n");
+}
+
+/// A column of a printed table.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Column {
+    heading: &'static str,
+    number: bool,
+}
+
+impl Column {
+    /// A column of text, aligned left.
+    pub(crate) const fn text(heading: &'static str) -> Self {
+        Self { heading, number: false }
+    }
+
+    /// A column of numbers, aligned right.
+    pub(crate) const fn number(heading: &'static str) -> Self {
+        Self { heading, number: true }
+    }
+}
+
+/// A number of bytes for people: `0 B`, `1.5 KiB`, `20.0 MiB`.
+pub(crate) fn bytes_text(bytes: u64) -> String {
+    const UNITS: [&str; 5] = ["KiB", "MiB", "GiB", "TiB", "PiB"];
+    if bytes < 1024 {
+        return format!("{bytes} B");
+    }
+    let mut value = bytes as f64 / 1024.0;
+    let mut unit = 0;
+    while value >= 1024.0 && unit + 1 < UNITS.len() {
+        value /= 1024.0;
+        unit += 1;
+    }
+    format!("{value:.1} {}", UNITS[unit])
+}
+
+/// `1 move`, `2 moves`.
+pub(crate) fn count_text(count: usize, one: &str, many: &str) -> String {
+    if count == 1 { format!("1 {one}") } else { format!("{count} {many}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plain() -> Output {
+        Output { format: Format::Table, terminal: false, talk_terminal: false, color: false }
+    }
+
+    #[test]
+    fn numbers_stand_right_and_text_left() {
+        let columns = [Column::text("NAME"), Column::number("PARTITIONS")];
+        let rows = vec![vec!["athens".to_owned(), "3".to_owned()], vec!["byzantium".to_owned(), "12".to_owned()]];
+        let text = plain().grid(&columns, rows);
+        assert_eq!(text, "NAME       PARTITIONS\nathens              3\nbyzantium          12");
+    }
+
+    #[test]
+    fn colour_only_where_wanted() {
+        assert_eq!(plain().bold("x"), "x");
+        assert_eq!(Output { color: true, ..plain() }.bad("x"), "\u{1b}[31mx\u{1b}[0m");
+    }
+
+    #[test]
+    fn sizes_for_people() {
+        let found: Vec<String> = [0, 1023, 1024, 1536, 1024 * 1024 * 20].into_iter().map(bytes_text).collect();
+        assert_eq!(found, ["0 B", "1023 B", "1.0 KiB", "1.5 KiB", "20.0 MiB"]);
+        assert_eq!(bytes_text(u64::MAX), "16384.0 PiB");
+    }
+}

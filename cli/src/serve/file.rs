@@ -1,0 +1,266 @@
+//! The TOML file of a serving process: read, checked key by key, every error with file, line and remedy.
+
+use crate::exit::Failure;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use toml::Spanned;
+
+/// Largest file that is read, in bytes: a configuration is a page, not a data set.
+const FILE_BYTES_MAX: u64 = 1024 * 1024;
+
+/// A file's text with its name, so that values found in it can be traced back to a line.
+#[derive(Debug)]
+pub(crate) struct ConfigFile {
+    path: PathBuf,
+    text: String,
+}
+
+/// What is wrong with a configuration file.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{path}{}: {message}", Line(*.line))]
+pub(crate) struct FileError {
+    path: String,
+    line: Option<usize>,
+    message: String,
+    remedy: String,
+}
+
+struct Line(Option<usize>);
+
+impl fmt::Display for Line {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Some(line) => write!(f, ", line {line}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl From<FileError> for Failure {
+    fn from(error: FileError) -> Self {
+        Self::usage(error.to_string(), error.remedy)
+    }
+}
+
+impl ConfigFile {
+    /// Reads a file.
+    ///
+    /// # Errors
+    /// When it cannot be read, is larger than a mebibyte, or is not UTF-8.
+    pub(crate) fn read(path: &Path) -> Result<Self, FileError> {
+        let unreadable = |message: String| FileError {
+            path: path.display().to_string(),
+            line: None,
+            message,
+            remedy: "name a readable TOML file after --config (or in ARCHON_CONFIG)".to_owned(),
+        };
+        let size = std::fs::metadata(path).map_err(|error| unreadable(error.to_string()))?.len();
+        if size > FILE_BYTES_MAX {
+            return Err(unreadable(format!("it has {size} bytes; at most {FILE_BYTES_MAX} are read")));
+        }
+        let text = std::fs::read_to_string(path).map_err(|error| unreadable(error.to_string()))?;
+        Ok(Self { path: path.to_owned(), text })
+    }
+
+    /// The settings in it. Every key must be one of `known`.
+    ///
+    /// # Errors
+    /// Broken TOML, an unknown key (with the nearest known one), or a value of the wrong type.
+    pub(crate) fn settings<T: DeserializeOwned>(&self, known: &[&str]) -> Result<T, FileError> {
+        let keys: BTreeMap<Spanned<String>, toml::Value> = toml::from_str(&self.text).map_err(|error| {
+            self.error(
+                error.span().map(|span| span.start),
+                error.message(),
+                "mend the TOML: one `key = value` per line",
+            )
+        })?;
+        for key in keys.keys() {
+            if !known.contains(&key.get_ref().as_str()) {
+                let message = format!("unknown key `{}`", key.get_ref());
+                return Err(self.error(Some(key.span().start), &message, &suggestion(key.get_ref(), known)));
+            }
+        }
+        toml::from_str(&self.text).map_err(|error| {
+            self.error(error.span().map(|span| span.start), error.message(), "give the key a value of the right type")
+        })
+    }
+
+    /// Runs a value of the file through the same parser that reads the flag of that name.
+    ///
+    /// # Errors
+    /// What the parser says, with the line of the value.
+    pub(crate) fn parse<T>(
+        &self,
+        key: &str,
+        value: &Spanned<String>,
+        parser: impl Fn(&str) -> Result<T, String>,
+    ) -> Result<T, FileError> {
+        parser(value.get_ref()).map_err(|message| self.refuse(key, value, &message))
+    }
+
+    /// Accepts a number of the file only within its range.
+    ///
+    /// # Errors
+    /// The range, with the line of the value.
+    pub(crate) fn within<T: TryFrom<u64>>(
+        &self,
+        key: &str,
+        value: &Spanned<u64>,
+        range: std::ops::RangeInclusive<u64>,
+    ) -> Result<T, FileError> {
+        let found = *value.get_ref();
+        let narrowed = if range.contains(&found) { T::try_from(found).ok() } else { None };
+        narrowed.ok_or_else(|| {
+            self.refuse(key, value, &format!("{found} is not between {} and {}", range.start(), range.end()))
+        })
+    }
+
+    fn refuse<V>(&self, key: &str, value: &Spanned<V>, message: &str) -> FileError {
+        self.error(Some(value.span().start), &format!("{key}: {message}"), &format!("change `{key}` in that file"))
+    }
+
+    fn error(&self, offset: Option<usize>, message: &str, remedy: &str) -> FileError {
+        let line = offset.map(|offset| {
+            let before = self.text.as_bytes().get(..offset).unwrap_or(self.text.as_bytes());
+            1 + before.iter().filter(|byte| **byte == b'\n').count()
+        });
+        let message = message.lines().next().unwrap_or("not valid TOML").to_owned();
+        FileError { path: self.path.display().to_string(), line, message, remedy: remedy.to_owned() }
+    }
+}
+
+/// "did you mean", or the whole list where nothing is near.
+fn suggestion(found: &str, known: &[&str]) -> String {
+    let nearest = known
+        .iter()
+        .map(|key| (strsim::normalized_damerau_levenshtein(found, key), *key))
+        .filter(|(likeness, _)| *likeness >= 0.5)
+        .max_by(|left, right| left.0.total_cmp(&right.0));
+    match nearest {
+        Some((_, key)) => format!("did you mean `{key}`?"),
+        None => format!("known keys are {}", known.join(", ")),
+    }
+}
+
+/// Keys of a coordinator's file.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct CoordinatorFile {
+    pub(crate) id: Option<Spanned<u64>>,
+    pub(crate) listen: Option<Spanned<String>>,
+    pub(crate) peers: Option<Vec<Spanned<String>>>,
+    pub(crate) data_dir: Option<PathBuf>,
+    pub(crate) insecure: Option<bool>,
+    pub(crate) partitions: Option<Spanned<u64>>,
+    pub(crate) replication: Option<Spanned<u64>>,
+    pub(crate) min_nodes: Option<Spanned<u64>>,
+    pub(crate) heartbeat_ms: Option<Spanned<u64>>,
+    pub(crate) lease_ms: Option<Spanned<u64>>,
+    pub(crate) failure_timeout_ms: Option<Spanned<u64>>,
+    pub(crate) margin_ms: Option<Spanned<u64>>,
+    pub(crate) copies_per_node_max: Option<Spanned<u64>>,
+}
+
+impl CoordinatorFile {
+    /// Every key that a coordinator's file may have.
+    pub(crate) const KEYS: &[&str] = &[
+        "id",
+        "listen",
+        "peers",
+        "data_dir",
+        "insecure",
+        "partitions",
+        "replication",
+        "min_nodes",
+        "heartbeat_ms",
+        "lease_ms",
+        "failure_timeout_ms",
+        "margin_ms",
+        "copies_per_node_max",
+    ];
+}
+
+/// Keys of a node's file.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct NodeFile {
+    pub(crate) name: Option<Spanned<String>>,
+    pub(crate) listen: Option<Spanned<String>>,
+    pub(crate) coordinators: Option<Vec<Spanned<String>>>,
+    pub(crate) data_dir: Option<PathBuf>,
+    pub(crate) insecure: Option<bool>,
+    pub(crate) zone: Option<Spanned<String>>,
+    pub(crate) weight: Option<Spanned<u64>>,
+    pub(crate) advertise: Option<Spanned<String>>,
+    pub(crate) partitions_max: Option<Spanned<u64>>,
+}
+
+impl NodeFile {
+    /// Every key that a node's file may have.
+    pub(crate) const KEYS: &[&str] =
+        &["name", "listen", "advertise", "coordinators", "data_dir", "insecure", "zone", "weight", "partitions_max"];
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn file(text: &str) -> ConfigFile {
+        ConfigFile { path: PathBuf::from("archon.toml"), text: text.to_owned() }
+    }
+
+    #[test]
+    fn an_unknown_key_is_an_error_with_line_and_suggestion() {
+        let error = file("id = 1\n# the address\nlisten_on = \"127.0.0.1:1\"\nlisen = \"127.0.0.1:1\"\n")
+            .settings::<CoordinatorFile>(CoordinatorFile::KEYS)
+            .unwrap_err();
+        let found = Failure::from(error).to_string();
+        assert!(found.contains("archon.toml, line 4: unknown key `lisen`"), "{found}");
+        assert!(found.contains("did you mean `listen`?"), "{found}");
+    }
+
+    #[test]
+    fn nothing_near_lists_all_keys() {
+        assert!(suggestion("colour", NodeFile::KEYS).contains("name, listen, advertise, coordinators"));
+        assert_eq!(suggestion("data-dir", NodeFile::KEYS), "did you mean `data_dir`?");
+    }
+
+    #[test]
+    fn broken_toml_and_wrong_types_name_the_line() {
+        let broken = file("id = 1\nlisten = = 2\n").settings::<CoordinatorFile>(CoordinatorFile::KEYS).unwrap_err();
+        assert_eq!(broken.line, Some(2), "{broken}");
+        let wrong = file("id = 1\n\npartitions = \"nine\"\n").settings::<CoordinatorFile>(CoordinatorFile::KEYS);
+        let wrong = wrong.unwrap_err();
+        assert_eq!(wrong.line, Some(3), "{wrong}");
+        assert!(wrong.to_string().contains("invalid type"), "{wrong}");
+    }
+
+    #[test]
+    fn impossible_values_name_the_range() {
+        let file = file("partitions = 20000\n");
+        let settings: CoordinatorFile = file.settings(CoordinatorFile::KEYS).unwrap();
+        let value = settings.partitions.unwrap();
+        let error = file.within::<u16>("partitions", &value, 1..=16_384).unwrap_err();
+        assert_eq!(error.to_string(), "archon.toml, line 1: partitions: 20000 is not between 1 and 16384");
+    }
+
+    /// A key that is declared but not listed, or the other way round, would be refused or ignored silently.
+    #[test]
+    fn the_lists_of_keys_are_complete() {
+        let whole = "id = 1\nlisten = ''\npeers = ['']\ndata_dir = ''\ninsecure = true\npartitions = 1\nreplication = 1\n\
+                     min_nodes = 1\nheartbeat_ms = 1\nlease_ms = 1\nfailure_timeout_ms = 1\nmargin_ms = 1\n\
+                     copies_per_node_max = 1\n";
+        let found: CoordinatorFile = file(whole).settings(CoordinatorFile::KEYS).unwrap();
+        assert_eq!(whole.lines().count(), CoordinatorFile::KEYS.len());
+        let text = format!("{found:?}");
+        assert!(!text.contains("None"), "{text}");
+        let whole = "name = ''\nlisten = ''\ncoordinators = ['']\ndata_dir = ''\ninsecure = true\nzone = ''\nweight = 1\n\
+                     advertise = ''\npartitions_max = 1\n";
+        let found: NodeFile = file(whole).settings(NodeFile::KEYS).unwrap();
+        assert_eq!(whole.lines().count(), NodeFile::KEYS.len());
+        assert!(!format!("{found:?}").contains("None"));
+    }
+}

@@ -1,0 +1,11 @@
+//! The verbs that run a process: settings drawn together, logs to standard error, signals, an orderly end.
+
+mod file;
+mod log;
+mod run;
+mod settings;
+#[cfg(test)]
+mod settings_tests;
+
+pub(crate) use run::{coordinator, node};
+pub(crate) use settings::plaintext_allowed;

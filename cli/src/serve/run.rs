@@ -1,0 +1,115 @@
+//! Runs a coordinator or a node until a signal ends it.
+
+use super::log;
+use super::settings::{CoordinatorSettings, NodeSettings};
+use crate::args::{Connection, CoordinatorArgs, NodeArgs};
+use crate::exit::{Exit, Failure};
+use crate::lifeline;
+use archon_coordinator::{CoordinatorConfig, CoordinatorError};
+use archon_kvstore_node::{NodeConfig, NodeError};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio_util::sync::CancellationToken;
+
+/// `archon coordinator`
+pub(crate) fn coordinator(args: &CoordinatorArgs, connection: &Connection) -> Result<Exit, Failure> {
+    let settings = CoordinatorSettings::resolve(args, connection.insecure)?;
+    log::start(&args.log)?;
+    lifeline::hold()?;
+    let config = coordinator_config(settings);
+    serve(|stop| async move { archon_coordinator::run(config, stop).await.map_err(coordinator_failure) })
+}
+
+/// `archon node` without a verb.
+pub(crate) fn node(args: &NodeArgs, connection: &Connection) -> Result<Exit, Failure> {
+    let settings = NodeSettings::resolve(args, &connection.coordinators, connection.insecure)?;
+    log::start(&args.log)?;
+    lifeline::hold()?;
+    let config = node_config(settings);
+    serve(|stop| async move { archon_kvstore_node::run(config, stop).await.map_err(node_failure) })
+}
+
+fn coordinator_config(settings: CoordinatorSettings) -> CoordinatorConfig {
+    CoordinatorConfig {
+        id: settings.id,
+        listen: settings.listen,
+        peers: settings.peers,
+        data_dir: settings.data_dir,
+        settings: settings.cluster,
+    }
+}
+
+fn node_config(settings: NodeSettings) -> NodeConfig {
+    let NodeSettings { name, listen, advertise, coordinators, data_dir, zone, weight, partitions_max, insecure } =
+        settings;
+    let plain = NodeConfig::new(name, listen.to_string(), coordinators, data_dir);
+    NodeConfig { advertise, zone, weight, partitions_max, insecure, ..plain }
+}
+
+fn coordinator_failure(error: CoordinatorError) -> Failure {
+    let exit = match &error {
+        CoordinatorError::Config(_) => Exit::Usage,
+        CoordinatorError::Identity(_) | CoordinatorError::WipedVoter { .. } | CoordinatorError::Refused { .. } => {
+            Exit::Refused
+        }
+        _ => Exit::Failed,
+    };
+    Failure::new(exit, error.to_string())
+}
+
+fn node_failure(error: NodeError) -> Failure {
+    let exit = match &error {
+        NodeError::Config(_) => Exit::Usage,
+        // Another cluster's directory, a name that is taken: nothing that a restart would mend.
+        NodeError::Identity(_) | NodeError::Session(_) => Exit::Refused,
+        _ => Exit::Failed,
+    };
+    Failure::new(exit, error.to_string())
+}
+
+/// Runs `work` with a token that the first SIGTERM or SIGINT cancels. The second signal ends the process at once.
+fn serve<W, F>(work: W) -> Result<Exit, Failure>
+where
+    W: FnOnce(CancellationToken) -> F,
+    F: Future<Output = Result<(), Failure>>,
+{
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .thread_name("archon")
+        .build()
+        .map_err(|error| Failure::failed(format!("starting the runtime: {error}")))?;
+    let outcome = runtime.block_on(async {
+        let stop = CancellationToken::new();
+        let watcher = tokio::spawn(watch_signals(stop.clone())?);
+        let outcome = work(stop).await;
+        watcher.abort();
+        outcome
+    });
+    // Whatever a part left behind on a blocking thread may not keep the process alive after its orderly end.
+    runtime.shutdown_timeout(std::time::Duration::from_secs(2));
+    outcome.map(|()| Exit::Done)
+}
+
+/// The handlers are installed before the work begins, so that no signal is lost in between.
+fn watch_signals(stop: CancellationToken) -> Result<impl Future<Output = ()> + Send + 'static, Failure> {
+    let install = |kind| signal(kind).map_err(|error| Failure::failed(format!("installing a signal handler: {error}")));
+    let mut terminate = install(SignalKind::terminate())?;
+    let mut interrupt = install(SignalKind::interrupt())?;
+    Ok(async move {
+        let mut signals = 0_u32;
+        loop {
+            let name = tokio::select! {
+                _ = terminate.recv() => "SIGTERM",
+                _ = interrupt.recv() => "SIGINT",
+            };
+            signals += 1;
+            if signals == 1 {
+                tracing::info!(signal = name, "stopping; a second signal ends the process at once");
+                stop.cancel();
+            } else {
+                tracing::warn!(signal = name, "second signal; ending at once");
+                // The shells' convention: 128 plus the number of the signal.
+                std::process::exit(if name == "SIGTERM" { 143 } else { 130 });
+            }
+        }
+    })
+}

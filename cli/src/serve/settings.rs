@@ -1,0 +1,302 @@
+//! What a serving process runs with, drawn together: default < file < environment < flag.
+
+use super::file::{ConfigFile, CoordinatorFile, FileError, NodeFile};
+use crate::args::{self, CoordinatorArgs, NodeArgs};
+use crate::exit::Failure;
+use archon_types::lease::LeaseTiming;
+use archon_types::settings::Settings;
+use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+
+/// What a coordinator runs with.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct CoordinatorSettings {
+    /// Its number among the peers.
+    pub(crate) id: u64,
+    /// Where it listens.
+    pub(crate) listen: SocketAddr,
+    /// All voters with their addresses, itself included.
+    pub(crate) peers: BTreeMap<u64, String>,
+    /// Where it keeps its data.
+    pub(crate) data_dir: PathBuf,
+    /// Settings of the cluster, should this voter be the one that creates it.
+    pub(crate) cluster: Settings,
+    /// Whether plaintext beyond this machine is allowed.
+    pub(crate) insecure: bool,
+}
+
+/// What a node runs with.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct NodeSettings {
+    /// Its name.
+    pub(crate) name: String,
+    /// Where it listens.
+    pub(crate) listen: SocketAddr,
+    /// The address that others are told, if not that one.
+    pub(crate) advertise: Option<String>,
+    /// The coordinators it asks.
+    pub(crate) coordinators: Vec<String>,
+    /// Where it keeps its data.
+    pub(crate) data_dir: PathBuf,
+    /// Its failure zone.
+    pub(crate) zone: Option<String>,
+    /// Its share relative to other nodes; 100 is ordinary.
+    pub(crate) weight: u32,
+    /// Most copies of partitions that it takes, if limited.
+    pub(crate) partitions_max: Option<u32>,
+    /// Whether plaintext beyond this machine is allowed.
+    pub(crate) insecure: bool,
+}
+
+impl CoordinatorSettings {
+    /// Draws together what flags, environment and file say. `insecure` is the flag or its variable.
+    ///
+    /// # Errors
+    /// A missing or impossible setting, with where it came from and what to do.
+    pub(crate) fn resolve(args: &CoordinatorArgs, insecure: bool) -> Result<Self, Failure> {
+        let file = args.config.as_deref().map(ConfigFile::read).transpose()?;
+        let found = match &file {
+            Some(file) => FromCoordinatorFile::read(file)?,
+            None => FromCoordinatorFile::default(),
+        };
+        let id = required(args.id.or(found.id), "id", "--id 1")?;
+        let listen = required(args.listen.or(found.listen), "listen", "--listen 127.0.0.1:7101")?;
+        let example = "--peers 1=127.0.0.1:7101,2=127.0.0.1:7102,3=127.0.0.1:7103";
+        let peers = voters(required(args.peers.clone().or(found.peers), "peers", example)?)?;
+        if !peers.contains_key(&id) {
+            return Err(Failure::usage(
+                format!("coordinator {id} is not among the peers ({})", ids(&peers)),
+                format!("add {id}=H:P to the peers, the same list on every coordinator, or correct --id"),
+            ));
+        }
+        let data_dir = required(args.data_dir.clone().or(found.data_dir), "data_dir", "--data-dir /var/lib/archon/c1")?;
+        let insecure = insecure || found.insecure;
+        plaintext_allowed(&listen.to_string(), insecure)?;
+        for address in peers.values() {
+            plaintext_allowed(address, insecure)?;
+        }
+        let bootstrap = &args.bootstrap;
+        let default = Settings::default();
+        let timing = LeaseTiming {
+            heartbeat_ms: bootstrap.heartbeat_ms.or(found.heartbeat_ms).unwrap_or(default.timing.heartbeat_ms),
+            lease_ms: bootstrap.lease_ms.or(found.lease_ms).unwrap_or(default.timing.lease_ms),
+            failure_timeout_ms: bootstrap
+                .failure_timeout_ms
+                .or(found.failure_timeout_ms)
+                .unwrap_or(default.timing.failure_timeout_ms),
+            margin_ms: bootstrap.margin_ms.or(found.margin_ms).unwrap_or(default.timing.margin_ms),
+        };
+        let timing = timing
+            .check()
+            .map_err(|error| Failure::usage(format!("the timing is unsafe: {error}"), "change one of the two"))?;
+        let replication = bootstrap.replication.or(found.replication).unwrap_or(default.replication);
+        let cluster = Settings {
+            timing,
+            nodes_min: bootstrap.min_nodes.or(found.min_nodes).unwrap_or(default.nodes_min.max(replication.into())),
+            partitions: bootstrap.partitions.or(found.partitions).unwrap_or(default.partitions),
+            replication,
+            copies_per_node_max: bootstrap
+                .copies_per_node_max
+                .or(found.copies_per_node_max)
+                .unwrap_or(default.copies_per_node_max),
+            ..default
+        };
+        Ok(Self { id, listen, peers, data_dir, cluster, insecure })
+    }
+}
+
+impl NodeSettings {
+    /// Draws together what flags, environment and file say. `coordinators` and `insecure` are the options of every
+    /// verb.
+    ///
+    /// # Errors
+    /// A missing or impossible setting, with where it came from and what to do.
+    pub(crate) fn resolve(args: &NodeArgs, coordinators: &[String], insecure: bool) -> Result<Self, Failure> {
+        let file = args.config.as_deref().map(ConfigFile::read).transpose()?;
+        let found = match &file {
+            Some(file) => FromNodeFile::read(file)?,
+            None => FromNodeFile::default(),
+        };
+        let name = required(args.name.clone().or(found.name), "name", "--name athens")?;
+        let listen = required(args.listen.or(found.listen), "listen", "--listen 127.0.0.1:7201")?;
+        let said = if coordinators.is_empty() { found.coordinators } else { Some(coordinators.to_vec()) };
+        let coordinators = required(
+            said.filter(|list| !list.is_empty()),
+            "coordinators",
+            "--coordinators 127.0.0.1:7101,127.0.0.1:7102,127.0.0.1:7103",
+        )?;
+        let data_dir =
+            required(args.data_dir.clone().or(found.data_dir), "data_dir", "--data-dir /var/lib/archon/athens")?;
+        let insecure = insecure || found.insecure;
+        plaintext_allowed(&listen.to_string(), insecure)?;
+        for address in &coordinators {
+            plaintext_allowed(address, insecure)?;
+        }
+        let zone = args.zone.clone().or(found.zone);
+        let weight = args.weight.or(found.weight).unwrap_or(100);
+        let partitions_max = args.partitions_max.or(found.partitions_max);
+        let advertise = args.advertise.clone().or(found.advertise);
+        if listen.ip().is_unspecified() && advertise.is_none() {
+            return Err(Failure::usage(
+                format!("others cannot call {listen}"),
+                "say which address they should use, as in --advertise 10.0.0.7:7201",
+            ));
+        }
+        Ok(Self { name, listen, advertise, coordinators, data_dir, zone, weight, partitions_max, insecure })
+    }
+}
+
+/// A coordinator's file with every value checked.
+#[derive(Default)]
+struct FromCoordinatorFile {
+    id: Option<u64>,
+    listen: Option<SocketAddr>,
+    peers: Option<Vec<(u64, String)>>,
+    data_dir: Option<PathBuf>,
+    insecure: bool,
+    partitions: Option<u16>,
+    replication: Option<u8>,
+    min_nodes: Option<u32>,
+    heartbeat_ms: Option<u64>,
+    lease_ms: Option<u64>,
+    failure_timeout_ms: Option<u64>,
+    margin_ms: Option<u64>,
+    copies_per_node_max: Option<u32>,
+}
+
+impl FromCoordinatorFile {
+    fn read(file: &ConfigFile) -> Result<Self, FileError> {
+        let raw: CoordinatorFile = file.settings(CoordinatorFile::KEYS)?;
+        let hour_ms = 1..=3_600_000;
+        let millis = |key: &str, value: &Option<toml::Spanned<u64>>| {
+            value.as_ref().map(|value| file.within::<u64>(key, value, hour_ms.clone())).transpose()
+        };
+        let peers = match &raw.peers {
+            Some(list) => {
+                Some(list.iter().map(|text| file.parse("peers", text, args::peer)).collect::<Result<Vec<_>, _>>()?)
+            }
+            None => None,
+        };
+        Ok(Self {
+            id: raw.id.as_ref().map(|value| file.within("id", value, 1..=u64::MAX)).transpose()?,
+            listen: raw.listen.as_ref().map(|text| file.parse("listen", text, args::listen)).transpose()?,
+            peers,
+            data_dir: raw.data_dir.clone(),
+            insecure: raw.insecure.unwrap_or(false),
+            partitions: raw.partitions.as_ref().map(|v| file.within("partitions", v, 1..=16_384)).transpose()?,
+            replication: raw.replication.as_ref().map(|v| file.within("replication", v, 1..=7)).transpose()?,
+            min_nodes: raw.min_nodes.as_ref().map(|v| file.within("min_nodes", v, 1..=100_000)).transpose()?,
+            heartbeat_ms: millis("heartbeat_ms", &raw.heartbeat_ms)?,
+            lease_ms: millis("lease_ms", &raw.lease_ms)?,
+            failure_timeout_ms: millis("failure_timeout_ms", &raw.failure_timeout_ms)?,
+            margin_ms: millis("margin_ms", &raw.margin_ms)?,
+            copies_per_node_max: raw
+                .copies_per_node_max
+                .as_ref()
+                .map(|v| file.within("copies_per_node_max", v, 1..=1_000))
+                .transpose()?,
+        })
+    }
+}
+
+/// A node's file with every value checked.
+#[derive(Default)]
+struct FromNodeFile {
+    name: Option<String>,
+    listen: Option<SocketAddr>,
+    coordinators: Option<Vec<String>>,
+    data_dir: Option<PathBuf>,
+    insecure: bool,
+    zone: Option<String>,
+    weight: Option<u32>,
+    advertise: Option<String>,
+    partitions_max: Option<u32>,
+}
+
+impl FromNodeFile {
+    fn read(file: &ConfigFile) -> Result<Self, FileError> {
+        let raw: NodeFile = file.settings(NodeFile::KEYS)?;
+        let coordinators = match &raw.coordinators {
+            Some(list) => Some(
+                list.iter()
+                    .map(|text| file.parse("coordinators", text, args::address))
+                    .collect::<Result<Vec<_>, _>>()?,
+            ),
+            None => None,
+        };
+        Ok(Self {
+            name: raw.name.as_ref().map(|text| file.parse("name", text, args::name)).transpose()?,
+            listen: raw.listen.as_ref().map(|text| file.parse("listen", text, args::listen)).transpose()?,
+            coordinators,
+            data_dir: raw.data_dir.clone(),
+            insecure: raw.insecure.unwrap_or(false),
+            zone: raw.zone.as_ref().map(|text| file.parse("zone", text, args::name)).transpose()?,
+            weight: raw.weight.as_ref().map(|v| file.within("weight", v, 1..=10_000)).transpose()?,
+            advertise: raw.advertise.as_ref().map(|text| file.parse("advertise", text, args::address)).transpose()?,
+            partitions_max: raw
+                .partitions_max
+                .as_ref()
+                .map(|v| file.within("partitions_max", v, 1..=u64::from(u32::MAX)))
+                .transpose()?,
+        })
+    }
+}
+
+/// Refuses plaintext beyond this machine unless the operator asked for it.
+///
+/// # Errors
+/// The address, and what to say to allow it.
+pub(crate) fn plaintext_allowed(address: &str, insecure: bool) -> Result<(), Failure> {
+    if insecure || is_loopback(address) {
+        return Ok(());
+    }
+    Err(Failure::usage(
+        format!(
+            "{address} is not on this machine, and traffic is plaintext: anybody on the way could read and change it"
+        ),
+        "use a loopback address, or say --insecure (ARCHON_INSECURE=true) on a network that you trust",
+    ))
+}
+
+fn is_loopback(address: &str) -> bool {
+    if let Ok(address) = address.parse::<SocketAddr>() {
+        return address.ip().is_loopback();
+    }
+    let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
+    host == "localhost" || host.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
+}
+
+fn required<T>(value: Option<T>, key: &str, example: &str) -> Result<T, Failure> {
+    value.ok_or_else(|| {
+        let flag = key.replace('_', "-");
+        let variable = key.to_uppercase();
+        Failure::usage(
+            format!("--{flag} is missing"),
+            format!("say {example}, set ARCHON_{variable}, or put `{key}` into the file of --config"),
+        )
+    })
+}
+
+fn voters(list: Vec<(u64, String)>) -> Result<BTreeMap<u64, String>, Failure> {
+    let mut peers = BTreeMap::new();
+    for (id, address) in list {
+        if peers.values().any(|other| *other == address) {
+            return Err(Failure::usage(
+                format!("two voters have the address {address}"),
+                "give each coordinator an address of its own in --peers",
+            ));
+        }
+        if peers.insert(id, address).is_some() {
+            return Err(Failure::usage(
+                format!("voter {id} is named twice in the peers"),
+                "name each coordinator once in --peers, with an id of its own",
+            ));
+        }
+    }
+    Ok(peers)
+}
+
+fn ids(peers: &BTreeMap<u64, String>) -> String {
+    peers.keys().map(u64::to_string).collect::<Vec<_>>().join(", ")
+}

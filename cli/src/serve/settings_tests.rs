@@ -1,0 +1,97 @@
+use super::settings::{CoordinatorSettings, NodeSettings, plaintext_allowed};
+use crate::args::{Cli, Verb};
+use crate::exit::{Exit, Failure};
+use clap::Parser;
+use std::io::Write;
+
+fn coordinator(line: &[&str]) -> Result<CoordinatorSettings, Failure> {
+    let cli = Cli::try_parse_from([&["archon", "coordinator"], line].concat()).unwrap();
+    match cli.verb {
+        Verb::Coordinator(args) => CoordinatorSettings::resolve(&args, cli.connection.insecure),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn node(line: &[&str]) -> Result<NodeSettings, Failure> {
+    let cli = Cli::try_parse_from([&["archon", "node"], line].concat()).unwrap();
+    match cli.verb {
+        Verb::Node(args) => NodeSettings::resolve(&args, &cli.connection.coordinators, cli.connection.insecure),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn file(text: &str) -> tempfile::NamedTempFile {
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    file.write_all(text.as_bytes()).unwrap();
+    file
+}
+
+const WHOLE: &[&str] =
+    &["--id", "1", "--listen", "127.0.0.1:7101", "--peers", "1=127.0.0.1:7101", "--data-dir", "/tmp/c1"];
+
+#[test]
+fn a_flag_beats_the_file_and_the_file_beats_the_default() {
+    let file = file(
+        "id = 2\nlisten = '127.0.0.1:7102'\npeers = ['1=127.0.0.1:7101', '2=127.0.0.1:7102']\ndata_dir = '/tmp/c2'\n\
+         partitions = 30\nmin_nodes = 3\n",
+    );
+    let path = file.path().to_str().unwrap();
+    let found = coordinator(&["--config", path, "--partitions", "9"]).unwrap();
+    assert_eq!((found.id, found.cluster.partitions, found.cluster.nodes_min), (2, 9, 3));
+    assert_eq!(found.cluster.replication, 1);
+    assert_eq!(found.peers.len(), 2);
+}
+
+#[test]
+fn what_is_missing_is_named_with_three_ways_to_say_it() {
+    let failure = coordinator(&["--id", "1"]).unwrap_err();
+    assert_eq!(failure.exit, Exit::Usage);
+    let text = failure.to_string();
+    for part in ["--listen is missing", "--listen 127.0.0.1:7101", "ARCHON_LISTEN", "`listen`"] {
+        assert!(text.contains(part), "{text}");
+    }
+}
+
+#[test]
+fn unsafe_timing_is_refused_with_the_arithmetic() {
+    let failure = coordinator(&[WHOLE, &["--lease-ms", "500"]].concat()).unwrap_err();
+    assert_eq!(failure.exit, Exit::Usage);
+    assert!(failure.message.contains("3 × 200 ms = 600 ms >= 500 ms"), "{failure}");
+}
+
+#[test]
+fn peers_must_contain_the_voter_and_be_distinct() {
+    let peers = |list| coordinator(&["--id", "1", "--listen", "127.0.0.1:1", "--data-dir", "d", "--peers", list]);
+    assert!(peers("2=127.0.0.1:2").unwrap_err().message.contains("not among the peers (2)"));
+    assert!(peers("1=127.0.0.1:1,1=127.0.0.1:2").unwrap_err().message.contains("named twice"));
+    assert!(peers("1=127.0.0.1:1,2=127.0.0.1:1").unwrap_err().message.contains("two voters"));
+}
+
+#[test]
+fn plaintext_stays_on_this_machine_unless_asked() {
+    for here in ["127.0.0.1:1", "127.9.9.9:1", "[::1]:1", "localhost:1"] {
+        assert!(plaintext_allowed(here, false).is_ok(), "{here}");
+    }
+    for beyond in ["0.0.0.0:1", "10.0.0.1:1", "[::]:1", "db.example.org:1", "127.0.0.1.evil.org:1"] {
+        let failure = plaintext_allowed(beyond, false).unwrap_err();
+        assert!(failure.to_string().contains("--insecure"), "{beyond}");
+        assert!(plaintext_allowed(beyond, true).is_ok(), "{beyond}");
+    }
+    let flags = ["--name", "athens", "--listen", "10.0.0.1:7201", "--data-dir", "d", "--coordinators", "127.0.0.1:1"];
+    assert!(node(&flags).is_err());
+    assert!(node(&[&flags[..], &["--insecure"]].concat()).is_ok());
+}
+
+#[test]
+fn a_nodes_file_is_read_and_checked() {
+    let good =
+        file("name = 'athens'\nlisten = '127.0.0.1:0'\ncoordinators = ['127.0.0.1:7101']\ndata_dir = '/tmp/a'\n");
+    let found = node(&["--config", good.path().to_str().unwrap(), "--zone", "east"]).unwrap();
+    assert_eq!((found.name.as_str(), found.zone.as_deref(), found.weight), ("athens", Some("east"), 100));
+    let bad = file("name = 'athens'\nweight = 0\n");
+    let failure = node(&["--config", bad.path().to_str().unwrap()]).unwrap_err();
+    assert_eq!(failure.exit, Exit::Usage);
+    assert!(failure.message.contains("line 2: weight: 0 is not between 1 and 10000"), "{failure}");
+    let absent = node(&["--config", "/nonexistent/archon.toml"]).unwrap_err();
+    assert!(absent.message.starts_with("/nonexistent/archon.toml: "), "{absent}");
+}

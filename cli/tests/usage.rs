@@ -1,0 +1,220 @@
+//! The command line from outside: what wrong input gets, how it ends without a cluster, and that help helps.
+
+use assert_cmd::Command;
+use std::net::TcpListener;
+use std::process::Output;
+use std::time::{Duration, Instant};
+
+/// Far above anything a test waits for: only a hang reaches it.
+const HANG: Duration = Duration::from_secs(60);
+
+fn archon(line: &[&str]) -> Output {
+    let mut command = Command::cargo_bin("archon").expect("the binary is built");
+    for (variable, _) in std::env::vars_os() {
+        if variable.to_string_lossy().starts_with("ARCHON_") {
+            command.env_remove(variable);
+        }
+    }
+    command.args(line).timeout(HANG).output().expect("the binary runs")
+}
+
+fn code(output: &Output) -> i32 {
+    output.status.code().unwrap_or_else(|| panic!("ended by a signal: {output:?}"))
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// An address where nobody listens: bound for a moment, so that it is known to be free, then let go.
+fn nobody() -> String {
+    TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a free port").to_string()
+}
+
+#[test]
+fn an_unknown_flag_or_verb_is_a_usage_error() {
+    for line in [
+        &["status", "--verbos"][..],
+        &["statu"],
+        &["rebalance", "apply", "--wait-timeout", "5s"],
+        &["kv", "put", "key-without-value"],
+        &["kv", "bench", "--mix", "get=50"],
+        &["table", "create", "orders", "--partitions", "0", "--replication", "1"],
+        &["--timeout", "5", "status"],
+        &[],
+    ] {
+        let output = archon(line);
+        assert_eq!(code(&output), 2, "{line:?}: {output:?}");
+        assert!(output.stdout.is_empty(), "{line:?} wrote to standard output");
+    }
+    assert!(stderr(&archon(&["statu"])).contains("status"), "a near verb is suggested");
+}
+
+#[test]
+fn a_bad_address_is_a_usage_error_that_says_what_would_be_right() {
+    for bad in ["nowhere", "127.0.0.1", "127.0.0.1:0", "127.0.0.1:99999", "a b:1"] {
+        let output = archon(&["status", "--coordinators", bad]);
+        assert_eq!(code(&output), 2, "{bad}: {output:?}");
+        assert!(stderr(&output).contains("127.0.0.1:7101"), "{bad}: {}", stderr(&output));
+    }
+}
+
+#[test]
+fn no_address_at_all_names_flag_and_variable() {
+    for line in [&["status"][..], &["kv", "get", "k"]] {
+        let output = archon(line);
+        assert_eq!(code(&output), 2);
+        let said = stderr(&output);
+        assert!(said.contains("--coordinators") && said.contains("ARCHON_COORDINATORS"), "{said}");
+    }
+}
+
+#[test]
+fn plaintext_beyond_this_machine_needs_a_word() {
+    let output = archon(&["status", "--coordinators", "192.0.2.1:7101"]);
+    assert_eq!(code(&output), 2);
+    assert!(stderr(&output).contains("--insecure"), "{}", stderr(&output));
+    let data = tempfile::tempdir().expect("a temporary directory");
+    let data = data.path().to_str().expect("a path in UTF-8");
+    let peers = ["--id", "1", "--peers", "1=127.0.0.1:7101", "--data-dir", data];
+    let output = archon(&[&["coordinator", "--listen", "0.0.0.0:7101"][..], &peers].concat());
+    assert_eq!(code(&output), 2, "{output:?}");
+    assert!(stderr(&output).contains("--insecure"), "{}", stderr(&output));
+}
+
+/// Every verb that asks somebody ends with 5 (or 6) within its time-out if nobody is there.
+#[test]
+fn unreachable_coordinators_end_within_the_time_out() {
+    let address = nobody();
+    for line in [
+        &["status"][..],
+        &["node", "list"],
+        &["table", "list"],
+        &["partition", "list"],
+        &["rebalance", "plan"],
+        &["rebalance", "cancel"],
+        &["kv", "get", "k"],
+        &["kv", "put", "k", "v"],
+    ] {
+        let started = Instant::now();
+        let output = archon(&[line, &["--coordinators", &address, "--timeout", "700ms"]].concat());
+        let took = started.elapsed();
+        assert!(matches!(code(&output), 5 | 6), "{line:?}: {output:?}");
+        assert!(took < Duration::from_secs(5), "{line:?} took {took:?}");
+        assert!(stderr(&output).contains("next: "), "{line:?} gives no remedy: {}", stderr(&output));
+        assert!(output.stdout.is_empty(), "{line:?} wrote to standard output");
+    }
+}
+
+#[test]
+fn wrong_keys_and_values_are_refused_before_anybody_is_called() {
+    let address = nobody();
+    let long = "k".repeat(4097);
+    for key in ["", long.as_str()] {
+        let output = archon(&["kv", "put", key, "v", "--coordinators", &address]);
+        assert_eq!(code(&output), 2, "a key of {} bytes: {output:?}", key.len());
+    }
+    let mut command = Command::cargo_bin("archon").expect("the binary is built");
+    command.args(["kv", "put", "k", "-", "--coordinators", &address]).timeout(HANG);
+    let output = command.write_stdin(vec![b'v'; 1024 * 1024 + 1]).output().expect("the binary runs");
+    assert_eq!(code(&output), 2, "an oversized value from standard input: {output:?}");
+    assert!(stderr(&output).contains("1 MiB"), "{}", stderr(&output));
+}
+
+#[test]
+fn a_configuration_file_is_checked_with_line_and_suggestion() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let path = directory.path().join("node.toml");
+    std::fs::write(&path, "name = \"athens\"\nlisten = \"127.0.0.1:0\"\ncordinators = [\"127.0.0.1:1\"]\n")
+        .expect("written");
+    let path = path.to_str().expect("a path in UTF-8");
+    let output = archon(&["node", "--config", path]);
+    assert_eq!(code(&output), 2);
+    let said = stderr(&output);
+    for part in [path, "line 3", "cordinators", "did you mean `coordinators`?"] {
+        assert!(said.contains(part), "{part:?} is not in {said}");
+    }
+}
+
+#[test]
+fn a_log_filter_that_cannot_be_read_is_a_usage_error() {
+    let data = tempfile::tempdir().expect("a temporary directory");
+    let data = data.path().to_str().expect("a path in UTF-8");
+    let line = ["node", "--name", "a", "--listen", "127.0.0.1:0", "--coordinators", "127.0.0.1:1", "--data-dir", data];
+    let output = archon(&[&line[..], &["--log", "loud=maybe=perhaps"]].concat());
+    assert_eq!(code(&output), 2, "{output:?}");
+    assert!(stderr(&output).contains("--log"), "{}", stderr(&output));
+}
+
+#[test]
+fn every_help_ends_well_and_mentions_an_example() {
+    for verb in [
+        &["demo"][..],
+        &["coordinator"],
+        &["node"],
+        &["node", "list"],
+        &["node", "describe"],
+        &["status"],
+        &["table"],
+        &["table", "list"],
+        &["table", "create"],
+        &["partition"],
+        &["partition", "list"],
+        &["partition", "locate"],
+        &["rebalance"],
+        &["rebalance", "plan"],
+        &["rebalance", "apply"],
+        &["rebalance", "status"],
+        &["rebalance", "cancel"],
+        &["kv"],
+        &["kv", "put"],
+        &["kv", "get"],
+        &["kv", "del"],
+        &["kv", "scan"],
+        &["kv", "bench"],
+        &["events"],
+        &["completion"],
+        &[],
+    ] {
+        let output = archon(&[verb, &["--help"]].concat());
+        assert_eq!(code(&output), 0, "{verb:?}");
+        let help = String::from_utf8_lossy(&output.stdout);
+        assert!(help.contains("Examples:"), "{verb:?} --help has no example");
+        let call = format!("  archon {}", verb.join(" "));
+        assert!(help.contains(call.trim_end()), "{verb:?} --help has no example of itself");
+    }
+}
+
+#[test]
+fn completion_scripts_name_the_verbs() {
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        let output = archon(&["completion", shell]);
+        assert_eq!(code(&output), 0, "{shell}");
+        assert!(String::from_utf8_lossy(&output.stdout).contains("rebalance"), "{shell}");
+    }
+    assert_eq!(code(&archon(&["completion", "tcsh-but-not-quite"])), 2);
+}
+
+/// A process of the demonstration whose parent has gone does not start.
+#[cfg(target_os = "linux")]
+#[test]
+fn an_orphan_of_the_demonstration_does_not_start() {
+    let data = tempfile::tempdir().expect("a temporary directory");
+    let data = data.path().to_str().expect("a path in UTF-8");
+    let mut command = Command::cargo_bin("archon").expect("the binary is built");
+    command.args([
+        "node",
+        "--name",
+        "a",
+        "--listen",
+        "127.0.0.1:0",
+        "--coordinators",
+        "127.0.0.1:1",
+        "--data-dir",
+        data,
+    ]);
+    // Process 1 is never the parent of a test.
+    let output = command.env("ARCHON_PARENT_PID", "1").timeout(HANG).output().expect("the binary runs");
+    assert_eq!(code(&output), 1, "{output:?}");
+    assert!(stderr(&output).contains("has ended"), "{}", stderr(&output));
+}

@@ -1,0 +1,347 @@
+//! A cluster of real processes: coordinators and nodes on free loopback ports, in a directory that goes away with it.
+
+use crate::ports::free_addresses;
+use crate::process::Process;
+use crate::wait::{check, wait_for};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::{Mutex, MutexGuard};
+use std::time::Duration;
+use tempfile::TempDir;
+
+/// How long a healthy cluster may take for anything on a slow, busy machine.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+
+/// What to start.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Number of coordinators.
+    pub coordinators: usize,
+    /// Names of the nodes to start with.
+    pub nodes: Vec<&'static str>,
+    /// Partitions of the default table.
+    pub partitions: u16,
+    /// Nodes to wait for before the first assignment.
+    pub nodes_min: usize,
+}
+
+impl Default for Options {
+    /// The story of the seed: three coordinators, three cities, nine partitions.
+    fn default() -> Self {
+        Self { coordinators: 3, nodes: vec!["athens", "byzantium", "cyrene"], partitions: 9, nodes_min: 3 }
+    }
+}
+
+#[derive(Debug)]
+struct Member {
+    address: String,
+    arguments: Vec<String>,
+    process: Option<Process>,
+}
+
+/// What a run of the command line gave.
+#[derive(Clone, Debug)]
+pub struct Ran {
+    /// Exit code; -1 if a signal ended it.
+    pub code: i32,
+    /// Standard output.
+    pub stdout: String,
+    /// Standard error.
+    pub stderr: String,
+}
+
+/// A running cluster. Dropping it kills every process and removes every file; on panic it prints the ends of the logs.
+#[derive(Debug)]
+pub struct Cluster {
+    exe: PathBuf,
+    coordinators: Vec<Member>,
+    nodes: BTreeMap<String, Member>,
+    directory: TempDir,
+    _turn: MutexGuard<'static, ()>,
+}
+
+impl Cluster {
+    /// Starts the processes and waits until every partition is `Online` (or, with too few nodes, until the quorum
+    /// answers). `exe` is `env!("CARGO_BIN_EXE_archon-under-test")`.
+    ///
+    /// # Panics
+    /// If that does not happen.
+    pub fn start(exe: &str, options: &Options) -> Self {
+        let turn = ONE_AT_A_TIME.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let directory = tempfile::Builder::new().prefix("archon-test-").tempdir().expect("a temporary directory");
+        let addresses = free_addresses(options.coordinators);
+        let peers: Vec<String> = addresses.iter().enumerate().map(|(i, a)| format!("{}={a}", i + 1)).collect();
+        let coordinators = addresses
+            .iter()
+            .enumerate()
+            .map(|(i, address)| {
+                let data = directory.path().join(format!("coordinator-{}", i + 1));
+                let arguments = [
+                    "coordinator",
+                    "--id",
+                    &(i + 1).to_string(),
+                    "--listen",
+                    address,
+                    "--peers",
+                    &peers.join(","),
+                    "--data-dir",
+                    &data.display().to_string(),
+                    "--partitions",
+                    &options.partitions.to_string(),
+                    "--min-nodes",
+                    &options.nodes_min.to_string(),
+                ]
+                .map(str::to_owned)
+                .to_vec();
+                Member { address: address.clone(), arguments, process: None }
+            })
+            .collect();
+        let mut cluster = Self { exe: exe.into(), coordinators, nodes: BTreeMap::new(), directory, _turn: turn };
+        for index in 0..options.coordinators {
+            cluster.start_coordinator(index);
+        }
+        for name in &options.nodes {
+            cluster.start_node(name);
+        }
+        if options.nodes.len() >= options.nodes_min {
+            cluster.wait_online();
+        } else {
+            cluster.wait_leader();
+        }
+        cluster
+    }
+
+    /// The directory of all its data.
+    pub fn directory(&self) -> &Path {
+        self.directory.path()
+    }
+
+    /// The coordinators' addresses, comma-separated.
+    pub fn coordinator_list(&self) -> String {
+        self.coordinator_addresses().join(",")
+    }
+
+    /// The coordinators' addresses.
+    pub fn coordinator_addresses(&self) -> Vec<String> {
+        self.coordinators.iter().map(|member| member.address.clone()).collect()
+    }
+
+    /// Starts (again) coordinator `index`, from 0.
+    pub fn start_coordinator(&mut self, index: usize) {
+        let member = &mut self.coordinators[index];
+        let name = format!("coordinator-{}", index + 1);
+        member.process = Some(Process::spawn(&self.exe, &name, &member.arguments, self.directory.path()));
+    }
+
+    /// Starts a new node, or a stopped one again at its address on its data.
+    pub fn start_node(&mut self, name: &str) {
+        if !self.nodes.contains_key(name) {
+            let address = free_addresses(1).remove(0);
+            let arguments = self.node_arguments(name, &address, &self.directory.path().join(format!("node-{name}")));
+            self.nodes.insert(name.into(), Member { address, arguments, process: None });
+        }
+        let directory = self.directory.path().to_owned();
+        let member = self.nodes.get_mut(name).expect("inserted above");
+        member.process = Some(Process::spawn(&self.exe, name, &member.arguments, &directory));
+    }
+
+    /// The arguments with which a node of this cluster would be started.
+    pub fn node_arguments(&self, name: &str, listen: &str, data: &Path) -> Vec<String> {
+        let data = data.display().to_string();
+        ["node", "--name", name, "--listen", listen, "--coordinators", &self.coordinator_list(), "--data-dir", &data]
+            .map(str::to_owned)
+            .to_vec()
+    }
+
+    /// Starts a process of the program under test that is not a member.
+    pub fn spawn(&self, name: &str, arguments: &[String]) -> Process {
+        Process::spawn(&self.exe, name, arguments, self.directory.path())
+    }
+
+    /// Takes the process of coordinator `index` out, to be killed or ended.
+    ///
+    /// # Panics
+    /// If it does not run.
+    pub fn take_coordinator(&mut self, index: usize) -> Process {
+        self.coordinators[index].process.take().expect("the coordinator runs")
+    }
+
+    /// Takes the process of a node out, to be killed or ended.
+    ///
+    /// # Panics
+    /// If it does not run.
+    pub fn take_node(&mut self, name: &str) -> Process {
+        self.nodes.get_mut(name).and_then(|member| member.process.take()).expect("the node runs")
+    }
+
+    /// The process of coordinator `index`.
+    ///
+    /// # Panics
+    /// If it does not run.
+    pub fn coordinator(&self, index: usize) -> &Process {
+        self.coordinators[index].process.as_ref().expect("the coordinator runs")
+    }
+
+    /// The process of a node.
+    ///
+    /// # Panics
+    /// If it does not run.
+    pub fn node(&self, name: &str) -> &Process {
+        self.nodes.get(name).and_then(|member| member.process.as_ref()).expect("the node runs")
+    }
+
+    /// A node's address.
+    ///
+    /// # Panics
+    /// If there is no such node.
+    pub fn node_address(&self, name: &str) -> &str {
+        &self.nodes.get(name).expect("the node was started once").address
+    }
+
+    /// SIGKILL to every process at once.
+    pub fn kill_everything(&mut self) {
+        let members = self.coordinators.iter_mut().chain(self.nodes.values_mut());
+        let processes: Vec<Process> = members.filter_map(|member| member.process.take()).collect();
+        // Stopped first, so that nobody sees another die.
+        processes.iter().for_each(Process::pause);
+        processes.into_iter().for_each(Process::kill);
+    }
+
+    /// Starts everything that was ever a member and does not run.
+    pub fn start_everything(&mut self) {
+        for index in 0..self.coordinators.len() {
+            if self.coordinators[index].process.is_none() {
+                self.start_coordinator(index);
+            }
+        }
+        let names: Vec<String> =
+            self.nodes.iter().filter(|(_, m)| m.process.is_none()).map(|(n, _)| n.clone()).collect();
+        for name in names {
+            self.start_node(&name);
+        }
+    }
+
+    /// Runs the command line against this cluster.
+    pub fn archon(&self, arguments: &[&str]) -> Ran {
+        self.archon_at(&self.coordinator_list(), arguments)
+    }
+
+    /// Runs the command line against the given endpoints.
+    ///
+    /// # Panics
+    /// If the program cannot be started.
+    pub fn archon_at(&self, coordinators: &str, arguments: &[&str]) -> Ran {
+        let output = Command::new(&self.exe)
+            .args(arguments)
+            .env("ARCHON_COORDINATORS", coordinators)
+            .output()
+            .expect("the program under test starts");
+        Ran {
+            code: output.status.code().unwrap_or(-1),
+            stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
+            stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+        }
+    }
+
+    /// Runs a verb with `-o json` and parses what it prints.
+    ///
+    /// # Errors
+    /// What it said, if it failed or printed something else.
+    pub fn json(&self, arguments: &[&str]) -> Result<Value, String> {
+        let mut all = arguments.to_vec();
+        all.extend(["-o", "json"]);
+        let ran = self.archon(&all);
+        if ran.code != 0 {
+            return Err(format!("{arguments:?} exited with {}: {}", ran.code, ran.stderr));
+        }
+        serde_json::from_str(&ran.stdout).map_err(|error| format!("{arguments:?} printed {:?}: {error}", ran.stdout))
+    }
+
+    /// Waits until a coordinator leads; returns its index (from 0) and how long it took.
+    pub fn wait_leader(&self) -> (usize, Duration) {
+        let (status, took) = wait_for("a leading coordinator", PATIENCE, || {
+            let status = self.json(&["status", "--timeout", "2s"])?;
+            check(status["leader"].is_u64(), || status.to_string())?;
+            Ok::<_, String>(status)
+        });
+        (usize::try_from(status["leader"].as_u64().expect("checked above")).expect("a small number") - 1, took)
+    }
+
+    /// Waits until every partition is `Online`; returns how long it took.
+    pub fn wait_online(&self) -> Duration {
+        wait_for("every partition to be Online", PATIENCE, || {
+            let status = self.json(&["status", "--timeout", "2s"])?;
+            let (all, online) = (&status["partitions"], &status["partitions_online"]);
+            check(all.as_u64() > Some(0) && all == online, || status.to_string())
+        })
+        .1
+    }
+
+    /// Waits until `holds` says so of `partition list`.
+    pub fn wait_partitions(&self, what: &str, holds: impl Fn(&[Value]) -> bool) -> Duration {
+        wait_for(what, PATIENCE, || {
+            let list = self.json(&["partition", "list", "--timeout", "2s"])?;
+            check(list.as_array().is_some_and(|rows| holds(rows)), || list.to_string())
+        })
+        .1
+    }
+
+    /// Waits until no rebalance runs; returns its final status.
+    pub fn wait_rebalanced(&self) -> Value {
+        wait_for("the rebalance to end", PATIENCE, || {
+            let status = self.json(&["rebalance", "status", "--timeout", "2s"])?;
+            check(status["running"] == false, || status.to_string())?;
+            Ok::<_, String>(status)
+        })
+        .0
+    }
+
+    /// Waits until `node list` shows the node with this status.
+    pub fn wait_node(&self, name: &str, status: &str) -> Duration {
+        wait_for(&format!("{name} to be {status}"), PATIENCE, || {
+            let list = self.json(&["node", "list", "--timeout", "2s"])?;
+            let found = list.as_array().into_iter().flatten().any(|node| {
+                node["name"] == name && node["status"].as_str().is_some_and(|found| found.eq_ignore_ascii_case(status))
+            });
+            check(found, || list.to_string())
+        })
+        .1
+    }
+
+    /// How many partitions each node holds, by name.
+    ///
+    /// # Panics
+    /// If the cluster does not answer.
+    pub fn partitions_per_node(&self) -> BTreeMap<String, u64> {
+        let list = self.json(&["node", "list"]).expect("node list");
+        let nodes = list.as_array().expect("node list is an array");
+        nodes
+            .iter()
+            .map(|node| (node["name"].as_str().unwrap_or("?").to_owned(), node["partitions"].as_u64().unwrap_or(0)))
+            .collect()
+    }
+
+    /// The name of the node that leads `key`.
+    ///
+    /// # Panics
+    /// If the cluster does not answer.
+    pub fn leader_of(&self, key: &str) -> String {
+        let found = self.json(&["partition", "locate", key]).expect("partition locate");
+        found["partition"]["leader"].as_str().unwrap_or_else(|| panic!("{key} has no leader: {found}")).to_owned()
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let processes = self.coordinators.iter().chain(self.nodes.values()).filter_map(|m| m.process.as_ref());
+            for process in processes {
+                eprintln!("--- end of the log of {}\n{}", process.name(), process.log_tail(30));
+            }
+        }
+    }
+}

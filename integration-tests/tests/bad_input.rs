@@ -1,0 +1,128 @@
+//! What bad input gets: a typed error with a remedy, and unchanged state.
+
+use archon_integration_tests::ports::free_addresses;
+use archon_integration_tests::wait::check;
+use archon_integration_tests::{Cluster, Options, wait_for};
+use std::time::Duration;
+
+const EXE: &str = env!("CARGO_BIN_EXE_archon-under-test");
+
+#[test]
+fn too_few_nodes_are_told_with_have_and_need() {
+    let mut cluster = Cluster::start(EXE, &Options { nodes: vec!["athens", "byzantium"], ..Options::default() });
+    cluster.wait_node("athens", "Live");
+    cluster.wait_node("byzantium", "Live");
+    let put = cluster.archon(&["kv", "put", "k", "v", "--timeout", "2s"]);
+    assert_ne!(put.code, 0);
+    assert!(put.stderr.contains("NotEnoughNodes") || put.stderr.contains("have 2"), "{}", put.stderr);
+    cluster.start_node("cyrene");
+    cluster.wait_online();
+    assert_eq!(cluster.archon(&["kv", "put", "k", "v"]).code, 0);
+}
+
+#[test]
+fn a_stale_plan_and_a_second_plan_are_refused() {
+    let mut cluster = Cluster::start(EXE, &Options::default());
+    cluster.start_node("ephesus");
+    cluster.wait_node("ephesus", "Live");
+    let file = cluster.directory().join("plan.json").display().to_string();
+    assert_eq!(cluster.archon(&["rebalance", "plan", "--out", &file]).code, 0);
+    // Another table moves the table version on.
+    let created = cluster.archon(&["table", "create", "orders", "--partitions", "4", "--replication", "1"]);
+    assert_eq!(created.code, 0, "{}", created.stderr);
+    let stale = cluster.archon(&["rebalance", "apply", &file]);
+    assert_eq!(stale.code, 4, "{}", stale.stderr);
+    assert!(stale.stderr.contains("StalePlan") || stale.stderr.contains("version"), "{}", stale.stderr);
+    assert!(stale.stderr.contains("rebalance plan"), "names the next command: {}", stale.stderr);
+    let again = cluster.archon(&["table", "create", "orders", "--partitions", "4", "--replication", "1"]);
+    assert_eq!(again.code, 4, "{}", again.stderr);
+}
+
+#[test]
+fn keys_and_values_that_are_refused() {
+    let cluster = Cluster::start(EXE, &Options::default());
+    let long = "k".repeat(4 * 1024 + 1);
+    for (arguments, word) in [(vec!["kv", "put", "", "v"], "empty"), (vec!["kv", "put", &long, "v"], "4096")] {
+        let ran = cluster.archon(&arguments);
+        assert!(ran.code == 2 || ran.code == 1, "{}", ran.stderr);
+        assert!(ran.stderr.contains(word), "{}", ran.stderr);
+    }
+    assert_eq!(cluster.archon(&["partition", "list", "--table", "nothing"]).code, 3);
+    assert_eq!(cluster.archon(&["node", "describe", "nobody"]).code, 3);
+    assert_eq!(cluster.archon(&["kv", "get", "never-written"]).code, 3);
+}
+
+#[test]
+fn a_second_node_with_the_same_name_is_refused() {
+    let cluster = Cluster::start(EXE, &Options::default());
+    let address = free_addresses(1).remove(0);
+    let arguments = cluster.node_arguments("athens", &address, &cluster.directory().join("impostor"));
+    let mut impostor = cluster.spawn("impostor", &arguments);
+    wait_for("the impostor to be told", Duration::from_secs(30), || {
+        let ended = impostor.exited().is_some();
+        check(ended && impostor.log().contains("NameTaken"), || impostor.log_tail(5))
+    });
+    assert_eq!(cluster.partitions_per_node().len(), 3);
+    assert_eq!(cluster.json(&["status"]).expect("status")["nodes_live"], 3);
+}
+
+#[test]
+fn a_node_of_another_cluster_is_refused() {
+    let mut cluster = Cluster::start(EXE, &Options { nodes_min: 1, nodes: vec!["athens"], ..Options::default() });
+    cluster.take_node("athens").terminate(Duration::from_secs(20));
+    let data = cluster.directory().join("node-athens");
+    // A second quorum, which never heard of this data directory.
+    let address = free_addresses(1).remove(0);
+    let other = ["coordinator", "--id", "1", "--listen", &address, "--peers", &format!("1={address}"), "--data-dir"]
+        .map(str::to_owned)
+        .into_iter()
+        .chain([cluster.directory().join("other").display().to_string()])
+        .collect::<Vec<_>>();
+    let _other = cluster.spawn("other-coordinator", &other);
+    wait_for("the other quorum to answer", Duration::from_secs(30), || {
+        let ran = cluster.archon_at(&address, &["status", "--timeout", "1s"]);
+        check(ran.code == 0, || ran.stderr)
+    });
+    let listen = free_addresses(1).remove(0);
+    let mut arguments = cluster.node_arguments("athens", &listen, &data);
+    let at = arguments.iter().position(|argument| argument == "--coordinators").expect("the flag") + 1;
+    arguments[at] = address;
+    let mut node = cluster.spawn("stray", &arguments);
+    wait_for("the stray node to be told", Duration::from_secs(30), || {
+        let ended = node.exited().is_some();
+        check(ended && node.log().contains("WrongCluster"), || node.log_tail(5))
+    });
+}
+
+#[test]
+fn a_data_directory_in_use_is_refused() {
+    let cluster = Cluster::start(EXE, &Options::default());
+    let address = free_addresses(1).remove(0);
+    let arguments = cluster.node_arguments("athens", &address, &cluster.directory().join("node-athens"));
+    let mut second = cluster.spawn("second", &arguments);
+    let status = second.wait_exit(Duration::from_secs(20));
+    assert!(!status.success());
+    assert!(second.log().contains("in use") || second.log().contains("locked"), "{}", second.log());
+}
+
+#[test]
+fn a_coordinator_with_a_changed_peer_list_or_a_wiped_disk_is_refused() {
+    let mut cluster = Cluster::start(EXE, &Options::default());
+    cluster.take_coordinator(2).kill();
+    let data = cluster.directory().join("coordinator-3").display().to_string();
+    let addresses = cluster.coordinator_addresses();
+    let changed = format!("1={},2={},3={},4={}", addresses[0], addresses[1], addresses[2], free_addresses(1)[0]);
+    let arguments = ["coordinator", "--id", "3", "--listen", &addresses[2], "--peers", &changed, "--data-dir", &data]
+        .map(str::to_owned);
+    let mut process = cluster.spawn("changed-peers", &arguments);
+    assert!(!process.wait_exit(Duration::from_secs(20)).success());
+    assert!(process.log().contains("peer"), "{}", process.log());
+
+    std::fs::remove_dir_all(&data).expect("wiping the disk");
+    cluster.start_coordinator(2);
+    wait_for("the wiped voter to be refused", Duration::from_secs(30), || {
+        let log = cluster.coordinator(2).log();
+        check(log.contains("wiped") || log.contains("storage id"), || cluster.coordinator(2).log_tail(5))
+    });
+    cluster.wait_online();
+}

@@ -1,0 +1,179 @@
+//! Coordinators die, pause and come back; clients and nodes hardly notice.
+
+use archon_client::Client;
+use archon_integration_tests::ports::free_addresses;
+use archon_integration_tests::wait::check;
+use archon_integration_tests::{Cluster, Load, Options, wait_for};
+use archon_proto::v1::session_client::SessionClient;
+use archon_proto::v1::{ClusterRef, HeartbeatRequest, RegisterRequest, Sender};
+use std::time::Duration;
+use tonic::transport::{Channel, Endpoint};
+
+const EXE: &str = env!("CARGO_BIN_EXE_archon-under-test");
+
+async fn client(cluster: &Cluster) -> Client {
+    Client::builder(cluster.coordinator_addresses()).timeout(Duration::from_secs(30)).build().await.expect("a client")
+}
+
+async fn until_operations(load: &Load, more: u64) {
+    let target = load.operations() + more;
+    tokio::task::block_in_place(|| {
+        wait_for("the load to go on", Duration::from_secs(60), || {
+            check(load.operations() >= target, || format!("{} of {target} operations", load.operations()))
+        });
+    });
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_operation_fails_when_the_leading_coordinator_is_killed() {
+    let mut cluster = Cluster::start(EXE, &Options::default());
+    let client = client(&cluster).await;
+    let load = Load::start(&client, "killed", 8);
+    until_operations(&load, 100).await;
+    let (leader, _) = cluster.wait_leader();
+    cluster.take_coordinator(leader).kill();
+    let (next, took) = cluster.wait_leader();
+    assert_ne!(next, leader);
+    println!("a new leader answered status after {took:?}");
+    until_operations(&load, 100).await;
+    cluster.start_coordinator(leader);
+    cluster.wait_online();
+    until_operations(&load, 100).await;
+    let report = load.stop().await;
+    report.assert_no_failure();
+    println!("longest gap of a writer: {:?}", report.longest_gap);
+    assert_eq!(report.missing(&client).await, Vec::<String>::new());
+}
+
+/// A node that exists only as a session, so that the test sees every answer to its heartbeats.
+struct Probe {
+    session: SessionClient<Channel>,
+    cluster: Option<ClusterRef>,
+    sender: Sender,
+    number: u64,
+}
+
+impl Probe {
+    async fn register(coordinator: &str) -> Self {
+        let channel = Endpoint::from_shared(format!("http://{coordinator}")).expect("an address").connect_lazy();
+        let mut session = SessionClient::new(channel);
+        let request = RegisterRequest {
+            cluster: Some(ClusterRef::default()),
+            name: "probe".into(),
+            address: free_addresses(1).remove(0),
+            storage_id: vec![7; 16].into(),
+            boot_id: vec![8; 16].into(),
+            zone: None,
+            weight: 100,
+            partitions_max: None,
+            protocol_min: 1,
+            protocol_max: 1,
+            held: vec![],
+            last_incarnation: 0,
+        };
+        let answer = session.register(request).await.expect("the leader registers").into_inner();
+        let sender = Sender { id: answer.node, incarnation: answer.incarnation };
+        Self { session, cluster: answer.cluster, sender, number: 0 }
+    }
+
+    /// The lease granted, in milliseconds.
+    async fn heartbeat(&mut self) -> Result<u64, String> {
+        self.number += 1;
+        let request = HeartbeatRequest {
+            cluster: self.cluster.clone(),
+            sender: Some(self.sender),
+            number: self.number,
+            table_version: 0,
+            load: None,
+            stopping: false,
+        };
+        let answer = self.session.heartbeat(request).await;
+        answer.map(|answer| answer.into_inner().lease_ms).map_err(|status| status.message().to_owned())
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_paused_leading_coordinator_grants_nothing_when_it_wakes() {
+    let cluster = Cluster::start(EXE, &Options::default());
+    let (old, _) = cluster.wait_leader();
+    let mut probe = Probe::register(&cluster.coordinator_addresses()[old]).await;
+    assert!(probe.heartbeat().await.expect("the leader grants a lease") > 0, "the probe can see a grant");
+
+    cluster.coordinator(old).pause();
+    // This heartbeat waits in the sleeper's socket until it wakes.
+    let asked = tokio::spawn(async move { probe.heartbeat().await });
+    let others: Vec<String> = cluster
+        .coordinator_addresses()
+        .into_iter()
+        .enumerate()
+        .filter(|(index, _)| *index != old)
+        .map(|(_, address)| address)
+        .collect();
+    let new_leader = || {
+        let ran = cluster.archon_at(&others.join(","), &["status", "-o", "json", "--timeout", "2s"]);
+        let status: serde_json::Value = serde_json::from_str(&ran.stdout).unwrap_or_default();
+        match status["leader"].as_u64() {
+            Some(id) if id != old as u64 + 1 => Ok(id),
+            leader => Err(format!("leader {leader:?}: {}", ran.stderr)),
+        }
+    };
+    let (new, _) = tokio::task::block_in_place(|| wait_for("another leader", Duration::from_secs(30), new_leader));
+    assert!(!asked.is_finished(), "a paused process cannot answer");
+    cluster.coordinator(old).resume();
+    let granted = asked.await.expect("the probe does not panic");
+    assert!(granted.is_err(), "it granted {granted:?} after it woke");
+    println!("refused: {granted:?}");
+
+    tokio::task::block_in_place(|| {
+        wait_for("the old leader to follow", Duration::from_secs(30), || {
+            let address = &cluster.coordinator_addresses()[old];
+            let ran = cluster.archon_at(address, &["status", "-o", "json", "--timeout", "2s"]);
+            let status: serde_json::Value = serde_json::from_str(&ran.stdout).unwrap_or_default();
+            check(status["leader"].as_u64() == Some(new), || format!("{status} {}", ran.stderr))
+        });
+        cluster.wait_online();
+    });
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn everything_killed_at_once_comes_back_with_every_acknowledged_key() {
+    let mut cluster = Cluster::start(EXE, &Options::default());
+    let first = client(&cluster).await;
+    let load = Load::start(&first, "power", 8);
+    until_operations(&load, 500).await;
+    cluster.kill_everything();
+    let report = {
+        let stopping = load.stop();
+        cluster.start_everything();
+        stopping.await
+    };
+    cluster.wait_online();
+    let again = client(&cluster).await;
+    assert_eq!(report.missing(&again).await, Vec::<String>::new());
+}
+
+#[test]
+fn without_a_quorum_every_verb_says_so_within_its_time_out() {
+    let mut cluster = Cluster::start(EXE, &Options::default());
+    cluster.take_coordinator(0).kill();
+    cluster.take_coordinator(1).kill();
+    for verb in [&["status"][..], &["node", "list"], &["rebalance", "plan"], &["table", "list"]] {
+        let mut arguments = verb.to_vec();
+        arguments.extend(["--timeout", "2s"]);
+        let began = std::time::Instant::now();
+        let ran = cluster.archon(&arguments);
+        assert_eq!(ran.code, 5, "{verb:?}: {} {}", ran.stdout, ran.stderr);
+        assert!(began.elapsed() < Duration::from_secs(10), "{verb:?} took {:?}", began.elapsed());
+    }
+}
+
+#[test]
+fn sigterm_hands_the_leadership_over() {
+    let mut cluster = Cluster::start(EXE, &Options::default());
+    let (leader, _) = cluster.wait_leader();
+    let status = cluster.take_coordinator(leader).terminate(Duration::from_secs(20));
+    assert!(status.success(), "{status}");
+    let (next, took) = cluster.wait_leader();
+    assert_ne!(next, leader);
+    println!("answered after {took:?}");
+}

@@ -1,0 +1,136 @@
+//! Nodes die, pause and come back. With one copy a dead node means unavailable partitions, and nothing worse.
+
+use archon_client::Client;
+use archon_integration_tests::wait::check;
+use archon_integration_tests::{Cluster, Options, wait_for};
+use archon_proto::v1::kv_client::KvClient;
+use archon_proto::v1::{ClusterRef, GetRequest};
+use std::time::Duration;
+
+const EXE: &str = env!("CARGO_BIN_EXE_archon-under-test");
+
+async fn client(cluster: &Cluster, timeout: Duration) -> Client {
+    Client::builder(cluster.coordinator_addresses()).timeout(timeout).build().await.expect("a client")
+}
+
+/// Writes `count` keys and returns them with their values.
+async fn fill(client: &Client, count: usize) -> Vec<(String, String)> {
+    let mut written = Vec::new();
+    for number in 0..count {
+        let (key, value) = (format!("key-{number}"), format!("value-{number}"));
+        client.put(key.clone().into_bytes(), value.clone().into_bytes()).await.expect("a put");
+        written.push((key, value));
+    }
+    written
+}
+
+async fn assert_all(client: &Client, written: &[(String, String)]) {
+    for (key, value) in written {
+        let found = client.get(key.clone().into_bytes()).await.expect("a get");
+        assert_eq!(found.map(|found| found.value.to_vec()), Some(value.clone().into_bytes()), "{key}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_killed_node_is_failed_and_comes_back_with_its_data() {
+    let mut cluster = Cluster::start(EXE, &Options::default());
+    let client = client(&cluster, Duration::from_secs(30)).await;
+    let written = fill(&client, 200).await;
+    cluster.take_node("athens").kill();
+    let failed = cluster.wait_node("athens", "Failed");
+    cluster.wait_partitions("three partitions to be Unavailable", |rows| {
+        rows.iter().filter(|row| row["status"] == "Unavailable").count() == 3
+    });
+    cluster.start_node("athens");
+    let online = cluster.wait_online();
+    println!("failed after {failed:?}, Online again {online:?} after its restart");
+    assert_all(&client, &written).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_ended_by_sigterm_releases_and_returns_at_once() {
+    let mut cluster = Cluster::start(EXE, &Options::default());
+    let client = client(&cluster, Duration::from_secs(30)).await;
+    let written = fill(&client, 100).await;
+    let status = cluster.take_node("byzantium").terminate(Duration::from_secs(20));
+    assert!(status.success(), "{status}");
+    cluster.wait_node("byzantium", "Failed");
+    cluster.start_node("byzantium");
+    cluster.wait_online();
+    assert_all(&client, &written).await;
+}
+
+/// A key that the node leads.
+fn key_led_by(cluster: &Cluster, node: &str) -> String {
+    (0..200)
+        .map(|number| format!("paused-{number}"))
+        .find(|key| cluster.leader_of(key) == node)
+        .unwrap_or_else(|| panic!("{node} leads none of 200 keys"))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_paused_node_does_not_answer_from_an_expired_lease_when_it_wakes() {
+    let mut cluster = Cluster::start(EXE, &Options::default());
+    let client = client(&cluster, Duration::from_secs(30)).await;
+    let key = key_led_by(&cluster, "athens");
+    client.put(key.clone().into_bytes(), b"before".to_vec()).await.expect("a put");
+    let address = format!("http://{}", cluster.node_address("athens"));
+    let mut node = KvClient::connect(address).await.expect("the node listens");
+    let status = cluster.json(&["status"]).expect("status");
+    let id: uuid::Uuid = status["cluster_id"].as_str().and_then(|id| id.parse().ok()).expect("a cluster id");
+    let request = || GetRequest {
+        cluster: Some(ClusterRef { cluster_id: id.as_bytes().to_vec().into() }),
+        table: String::new(),
+        key: key.clone().into_bytes().into(),
+    };
+    let value = node.get(request()).await.expect("it answers under its lease").into_inner().value;
+    assert_eq!(value.map(|value| value.value.to_vec()), Some(b"before".to_vec()));
+
+    cluster.node("athens").pause();
+    cluster.wait_node("athens", "Failed");
+    // Nobody is left to grant a new lease, so whatever it answers when it wakes rests on the old one.
+    for index in 0..3 {
+        cluster.take_coordinator(index).kill();
+    }
+    // This read waits in the sleeper's socket.
+    let waiting = request();
+    let asked = tokio::spawn(async move { node.get(waiting).await.map(|answer| answer.into_inner().value) });
+    cluster.node("athens").resume();
+    let answer = asked.await.expect("the reader does not panic");
+    assert!(answer.is_err(), "answered {answer:?} from an expired lease");
+    println!("refused: {}", answer.unwrap_err());
+
+    for index in 0..3 {
+        cluster.start_coordinator(index);
+    }
+    cluster.wait_node("athens", "Live");
+    cluster.wait_online();
+    let found = client.get(key.into_bytes()).await.expect("served in the next leadership");
+    assert_eq!(found.map(|found| found.value.to_vec()), Some(b"before".to_vec()));
+    let list = cluster.json(&["partition", "list"]).expect("partition list");
+    let led = list.as_array().into_iter().flatten().filter(|row| row["leader"] == "athens");
+    assert!(led.clone().count() == 3 && led.clone().all(|row| row["epoch"].as_u64() >= Some(2)), "anew: {list}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_without_coordinators_stops_serving_when_its_lease_ends() {
+    let mut cluster = Cluster::start(EXE, &Options::default());
+    let node = cluster.node_address("athens").to_owned();
+    let client = client(&cluster, Duration::from_millis(500)).await;
+    fill(&client, 20).await;
+    for index in 0..3 {
+        cluster.take_coordinator(index).kill();
+    }
+    tokio::task::block_in_place(|| {
+        wait_for("every read to be refused", Duration::from_secs(30), || {
+            let ran = cluster.archon_at(&node, &["kv", "get", "key-1", "--timeout", "500ms"]);
+            check(ran.code != 0 && ran.stdout.is_empty(), || format!("{} {}", ran.stdout, ran.stderr))
+        });
+    });
+    for index in 0..3 {
+        cluster.start_coordinator(index);
+    }
+    cluster.wait_online();
+    let patient = self::client(&cluster, Duration::from_secs(30)).await;
+    assert!(patient.get(b"key-1".to_vec()).await.expect("a get").is_some());
+}

@@ -1,0 +1,118 @@
+//! A rebalance with somebody killed in every phase: the move finishes or is undone, and no key is lost.
+
+use archon_client::Client;
+use archon_integration_tests::{Cluster, Load, Options, wait_for};
+use std::time::Duration;
+
+const EXE: &str = env!("CARGO_BIN_EXE_archon-under-test");
+
+#[derive(Clone, Copy, Debug)]
+enum Victim {
+    LeadingCoordinator,
+    Source,
+    Target,
+}
+
+/// Values large enough that a copy takes a while and each phase can be seen.
+async fn fill(client: &Client, count: usize) -> Vec<(String, Vec<u8>)> {
+    let mut written = Vec::new();
+    for number in 0..count {
+        let (key, value) = (format!("large-{number}"), vec![u8::try_from(number % 251).unwrap_or(0); 64 * 1024]);
+        client.put(key.clone().into_bytes(), value.clone()).await.expect("a put");
+        written.push((key, value));
+    }
+    written
+}
+
+/// Grows from three nodes to four and kills `victim` as soon as any move is in one of `phases`.
+async fn kill_in_phase(phases: &[&str], victim: Victim) {
+    let mut cluster = Cluster::start(EXE, &Options::default());
+    let client = Client::builder(cluster.coordinator_addresses())
+        .timeout(Duration::from_secs(45))
+        .build()
+        .await
+        .expect("a client");
+    let written = fill(&client, 300).await;
+    cluster.start_node("ephesus");
+    cluster.wait_node("ephesus", "Live");
+    let load = Load::start(&client, "phase", 4);
+    let applied = cluster.archon(&["rebalance", "apply"]);
+    assert_eq!(applied.code, 0, "{}", applied.stderr);
+    // A phase may be over before it is seen; then the kill comes at the next one, which is as good a moment.
+    let (moved, _) = wait_for("a move to reach its phase", Duration::from_secs(60), || {
+        let status = cluster.json(&["rebalance", "status", "--timeout", "2s"])?;
+        let all = status["migrations"].as_array().cloned().unwrap_or_default();
+        let rank = |phase: &str| {
+            ["Queued", "Copying", "InSync", "HandOff", "Cleanup", "Done"].iter().position(|p| *p == phase).unwrap_or(9)
+        };
+        let wanted = phases.iter().map(|phase| rank(phase)).min().unwrap_or(0);
+        all.into_iter()
+            .find(|m| m["phase"].as_str().is_some_and(|phase| rank(phase) >= wanted))
+            .ok_or_else(|| status.to_string())
+    });
+    println!("killing {victim:?} in {}", moved["phase"]);
+    let name = |field: &str| moved[field].as_str().expect("a node's name").to_owned();
+    match victim {
+        Victim::LeadingCoordinator => {
+            let (leader, _) = cluster.wait_leader();
+            cluster.take_coordinator(leader).kill();
+            cluster.wait_leader();
+            cluster.start_coordinator(leader);
+        }
+        Victim::Source | Victim::Target => {
+            let node = name(if matches!(victim, Victim::Source) { "from" } else { "to" });
+            cluster.take_node(&node).kill();
+            cluster.wait_node(&node, "Failed");
+            cluster.start_node(&node);
+            cluster.wait_node(&node, "Live");
+        }
+    }
+    cluster.wait_online();
+    let status = cluster.wait_rebalanced();
+    let report = load.stop().await;
+    report.assert_no_failure();
+    for migration in status["migrations"].as_array().into_iter().flatten() {
+        let phase = migration["phase"].as_str().unwrap_or("?");
+        assert!(["Done", "Failed", "Cancelled"].contains(&phase), "neither finished nor undone: {status}");
+    }
+    assert_eq!(report.missing(&client).await, Vec::<String>::new());
+    for (key, value) in &written {
+        let found = client.get(key.clone().into_bytes()).await.expect("a get").map(|found| found.value.to_vec());
+        assert!(found.as_ref() == Some(value), "{key} is lost or changed");
+    }
+    // What was undone can be done again, and then there is nothing left to do.
+    let again = cluster.archon(&["rebalance", "apply", "--wait", "--timeout", "60s"]);
+    assert_eq!(again.code, 0, "{}", again.stderr);
+    cluster.wait_rebalanced();
+    let held = cluster.partitions_per_node();
+    let mut shares: Vec<u64> = held.values().copied().collect();
+    shares.sort_unstable();
+    let events = cluster.json(&["events"]).unwrap_or_default();
+    assert_eq!(shares, [2, 2, 2, 3], "{held:?} after {}{}\n{events:#}", again.stdout, again.stderr);
+    for (key, value) in written.iter().step_by(7) {
+        let found = client.get(key.clone().into_bytes()).await.expect("a get").map(|found| found.value.to_vec());
+        assert!(found.as_ref() == Some(value), "{key} is lost or changed after the second plan");
+    }
+}
+
+macro_rules! kill_tests {
+    ($($name:ident: $victim:ident in $($phase:literal)|+,)*) => { $(
+        #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+        async fn $name() {
+            kill_in_phase(&[$($phase),+], Victim::$victim).await;
+        }
+    )* };
+}
+
+kill_tests! {
+    the_leading_coordinator_is_killed_while_queued: LeadingCoordinator in "Queued",
+    the_leading_coordinator_is_killed_while_copying: LeadingCoordinator in "Copying",
+    the_leading_coordinator_is_killed_at_the_hand_off: LeadingCoordinator in "InSync" | "HandOff",
+    the_leading_coordinator_is_killed_at_the_cleanup: LeadingCoordinator in "Cleanup",
+    the_source_is_killed_while_copying: Source in "Copying",
+    the_source_is_killed_at_the_hand_off: Source in "InSync" | "HandOff",
+    the_source_is_killed_at_the_cleanup: Source in "Cleanup",
+    the_target_is_killed_while_copying: Target in "Copying",
+    the_target_is_killed_at_the_hand_off: Target in "InSync" | "HandOff",
+    the_target_is_killed_at_the_cleanup: Target in "Cleanup",
+}

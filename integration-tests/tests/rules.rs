@@ -1,0 +1,164 @@
+//! Who may depend on whom, and which file alone names a library. A rule that only people know is broken within a month.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the workspace root").to_owned()
+}
+
+/// Allowed dependencies on other rooms. What is not listed is forbidden.
+const MAY_DEPEND_ON: &[(&str, &str, &[&str])] = &[
+    ("proto/types", "archon-types", &[]),
+    ("proto", "archon-proto", &["archon-types"]),
+    ("wal", "archon-wal", &[]),
+    ("coordinator/core", "archon-coordinator-core", &["archon-types"]),
+    ("coordinator", "archon-coordinator", &["archon-coordinator-core", "archon-proto", "archon-types", "archon-wal"]),
+    ("kvstore-node/replica", "archon-replica", &["archon-types"]),
+    (
+        "kvstore-node",
+        "archon-kvstore-node",
+        &["archon-client", "archon-proto", "archon-replica", "archon-types", "archon-wal"],
+    ),
+    ("client", "archon-client", &["archon-proto", "archon-types"]),
+    ("cli", "archon-cli", &["archon-client", "archon-coordinator", "archon-kvstore-node", "archon-types"]),
+];
+
+/// Libraries that only one room or file may name, with where.
+const ONLY_NAMED_IN: &[(&str, &[&str])] = &[
+    ("openraft", &["coordinator/src/raft/", "coordinator/tests/"]),
+    ("sled", &["kvstore-node/src/engine/"]),
+    ("crc32c", &["wal/", "kvstore-node/src/copy", "kvstore-node/src/service/", "coordinator/src/raft/", "proto/"]),
+];
+
+/// What a pure room must not depend on.
+const PURE: &[&str] = &["proto/types", "coordinator/core", "kvstore-node/replica"];
+const IMPURE: &[&str] = &["tokio", "tonic", "sled", "openraft", "rand", "tracing", "rustix", "parking_lot"];
+
+fn manifest(folder: &str) -> toml::Table {
+    let path = root().join(folder).join("Cargo.toml");
+    let text = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    text.parse().unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+fn dependencies(folder: &str, section: &str) -> BTreeSet<String> {
+    let manifest = manifest(folder);
+    manifest
+        .get(section)
+        .and_then(toml::Value::as_table)
+        .map(|table| table.keys().cloned().collect())
+        .unwrap_or_default()
+}
+
+fn rust_files(folder: &Path, found: &mut Vec<PathBuf>) {
+    let mut entries: Vec<_> = fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path()).collect();
+    entries.sort();
+    for path in entries {
+        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        if path.is_dir() && !name.starts_with('.') && name != "target" {
+            rust_files(&path, found);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            found.push(path);
+        }
+    }
+}
+
+fn sources() -> Vec<(String, String)> {
+    let mut files = Vec::new();
+    rust_files(&root(), &mut files);
+    assert!(files.len() > 50, "found only {} source files below {}", files.len(), root().display());
+    files
+        .into_iter()
+        .map(|path| {
+            let text = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+            let name = path.strip_prefix(root()).expect("below the root").display().to_string();
+            (name, text)
+        })
+        .collect()
+}
+
+#[test]
+fn rooms_depend_only_on_the_rooms_they_may() {
+    let mut wrong = Vec::new();
+    for (folder, _, allowed) in MAY_DEPEND_ON {
+        for dependency in dependencies(folder, "dependencies") {
+            if dependency.starts_with("archon-") && !allowed.contains(&dependency.as_str()) {
+                wrong.push(format!("{folder} depends on {dependency}"));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+#[test]
+fn every_room_is_listed() {
+    let listed: BTreeSet<&str> = MAY_DEPEND_ON.iter().map(|(folder, ..)| *folder).collect();
+    let see_all = BTreeSet::from(["integration-tests", "bench"]);
+    let workspace: toml::Table =
+        fs::read_to_string(root().join("Cargo.toml")).expect("manifest").parse().expect("toml");
+    let members = workspace["workspace"]["members"].as_array().expect("members");
+    for member in members.iter().filter_map(toml::Value::as_str) {
+        assert!(listed.contains(member) || see_all.contains(member), "{member} has no rule in MAY_DEPEND_ON");
+    }
+    let names: BTreeMap<&str, &str> = MAY_DEPEND_ON.iter().map(|(folder, name, _)| (*folder, *name)).collect();
+    for (folder, name) in names {
+        assert_eq!(manifest(folder)["package"]["name"].as_str(), Some(name));
+    }
+}
+
+#[test]
+fn pure_rooms_have_no_clock_no_network_and_no_disk() {
+    let mut wrong = Vec::new();
+    for folder in PURE {
+        let found = dependencies(folder, "dependencies");
+        wrong.extend(IMPURE.iter().filter(|name| found.contains(**name)).map(|name| format!("{folder}: {name}")));
+    }
+    for (name, text) in sources() {
+        // Tests inside a pure room may print seeds and run in parallel; the room itself may not.
+        let is_test = name.contains("/tests/") || name.ends_with("_tests.rs") || name.ends_with("/tests.rs");
+        let in_pure = !is_test && PURE.iter().any(|folder| name.starts_with(&format!("{folder}/src")));
+        let banned = ["std::time::Instant", "SystemTime", "HashMap", "HashSet", "std::fs", "std::net", "std::thread"];
+        if in_pure {
+            wrong.extend(banned.iter().filter(|word| text.contains(**word)).map(|word| format!("{name}: {word}")));
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+#[test]
+fn only_its_room_names_a_library() {
+    let mut wrong = Vec::new();
+    for (name, text) in sources() {
+        for (library, allowed) in ONLY_NAMED_IN {
+            let named = [format!("use {library}"), format!("{library}::")];
+            let names_it = text
+                .lines()
+                .filter(|line| !line.trim_start().starts_with("//"))
+                .any(|line| named.iter().any(|word| names_word(line, word)));
+            if names_it && !allowed.iter().any(|folder| name.starts_with(folder)) {
+                wrong.push(format!("{name} names {library}; allowed in {allowed:?}"));
+            }
+        }
+    }
+    wrong.retain(|line| !line.starts_with("integration-tests/tests/rules.rs"));
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+/// Whether `word` stands in `line` as a whole word (`engine::sled::X` is our module, not the library).
+fn names_word(line: &str, word: &str) -> bool {
+    line.match_indices(word).any(|(at, _)| {
+        let before = line[..at].chars().next_back();
+        let after = line[at + word.len()..].chars().next();
+        let whole = !before.is_some_and(|c| c.is_alphanumeric() || c == '_' || c == ':');
+        whole && (word.ends_with("::") || matches!(after, Some(':' | ';') | None))
+    })
+}
+
+#[test]
+fn the_word_matcher_tells_a_library_from_a_module() {
+    assert!(names_word("    let db = sled::open(path)?;", "sled::"));
+    assert!(names_word("use sled;", "use sled"));
+    assert!(!names_word("let engine = engine::sled::SledEngine::open(path)?;", "sled::"));
+    assert!(!names_word("use sledge::Hammer;", "use sled"));
+}

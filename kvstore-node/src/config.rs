@@ -1,0 +1,168 @@
+//! What an operator chooses for a node.
+
+use archon_types::limits;
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// A node's configuration. [`NodeConfig::check`] tells what is impossible before anything is touched.
+#[derive(Clone, Debug)]
+pub struct NodeConfig {
+    /// The node's name, unique in the cluster (`athens`).
+    pub name: String,
+    /// Where to listen, `host:port`; port 0 takes a free one.
+    pub listen: String,
+    /// The address that others are told, `host:port`; by default the one bound.
+    pub advertise: Option<String>,
+    /// The coordinators, `host:port` each; any of them will do, the leading one is found.
+    pub coordinators: Vec<String>,
+    /// Where everything durable lives.
+    pub data_dir: PathBuf,
+    /// The failure zone that the node stands in.
+    pub zone: Option<String>,
+    /// Its share of partitions relative to other nodes, `1..=10_000`; 100 is ordinary.
+    pub weight: u32,
+    /// Most placements that it takes, if limited.
+    pub partitions_max: Option<u32>,
+    /// Shard threads; by default half the cores, at least one.
+    pub shards: Option<usize>,
+    /// Allows plaintext on an address that is not loopback.
+    pub insecure: bool,
+    /// Rate at which this node pulls a copy, in bytes per second; 0 is no limit.
+    pub copy_bytes_per_second: u64,
+    /// Size of a segment of the write-ahead log, in bytes, `1 MiB..=1 GiB`.
+    pub wal_segment_bytes: u64,
+    /// How long a stopping node may take to hand over its leaderships.
+    pub hand_over_timeout: Duration,
+}
+
+impl NodeConfig {
+    /// A configuration with ordinary values for everything that has one.
+    pub fn new(
+        name: impl Into<String>,
+        listen: impl Into<String>,
+        coordinators: Vec<String>,
+        data_dir: PathBuf,
+    ) -> Self {
+        Self {
+            name: name.into(),
+            listen: listen.into(),
+            advertise: None,
+            coordinators,
+            data_dir,
+            zone: None,
+            weight: 100,
+            partitions_max: None,
+            shards: None,
+            insecure: false,
+            copy_bytes_per_second: 0,
+            wal_segment_bytes: 16 * 1024 * 1024,
+            hand_over_timeout: Duration::from_secs(10),
+        }
+    }
+
+    /// Checks every value and resolves the address to listen on.
+    ///
+    /// # Errors
+    /// [`ConfigError`], naming the field, what was found and what would do.
+    pub fn check(&self) -> Result<SocketAddr, ConfigError> {
+        let wrong = |field: &'static str, why: String| ConfigError { field, why };
+        limits::check_name("node", &self.name).map_err(|detail| wrong("name", detail.message))?;
+        if let Some(zone) = &self.zone {
+            limits::check_name("zone", zone).map_err(|detail| wrong("zone", detail.message))?;
+        }
+        if !(1..=10_000).contains(&self.weight) {
+            return Err(wrong("weight", format!("{} is outside 1..=10000; 100 is ordinary", self.weight)));
+        }
+        if self.partitions_max == Some(0) {
+            return Err(wrong("partitions_max", "0 would take nothing; leave it out for no limit".into()));
+        }
+        if self.coordinators.is_empty() {
+            return Err(wrong("coordinators", "the list is empty; name at least one host:port".into()));
+        }
+        for address in self.coordinators.iter().chain(&self.advertise) {
+            check_address(address).map_err(|why| wrong("coordinators or advertise", why))?;
+        }
+        if self.shards.is_some_and(|shards| !(1..=256).contains(&shards)) {
+            return Err(wrong("shards", "must be within 1..=256; leave it out for half the cores".into()));
+        }
+        if !(1 << 20..=1 << 30).contains(&self.wal_segment_bytes) {
+            return Err(wrong("wal_segment_bytes", format!("{} is outside 1 MiB..=1 GiB", self.wal_segment_bytes)));
+        }
+        check_address(&self.listen).map_err(|why| wrong("listen", why))?;
+        let listen = self
+            .listen
+            .to_socket_addrs()
+            .map_err(|error| wrong("listen", format!("{:?} cannot be resolved: {error}", self.listen)))?
+            .next()
+            .ok_or_else(|| wrong("listen", format!("{:?} resolves to no address", self.listen)))?;
+        if !listen.ip().is_loopback() && !self.insecure {
+            return Err(wrong(
+                "listen",
+                format!("{listen} is not loopback and traffic is plaintext; listen on 127.0.0.1 or say --insecure"),
+            ));
+        }
+        if listen.ip().is_unspecified() && self.advertise.is_none() {
+            return Err(wrong("advertise", format!("{listen} cannot be dialled by others; give the address they use")));
+        }
+        Ok(listen)
+    }
+
+    /// How many shard threads to run.
+    pub fn shard_count(&self) -> usize {
+        let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        self.shards.unwrap_or(cores / 2).max(1)
+    }
+}
+
+/// A value that cannot work.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{field}: {why}")]
+pub struct ConfigError {
+    /// The field.
+    pub field: &'static str,
+    /// What was found and what would do.
+    pub why: String,
+}
+
+fn check_address(address: &str) -> Result<(), String> {
+    let port = address.rsplit_once(':').filter(|(host, _)| !host.is_empty()).map(|(_, port)| port);
+    match port.map(str::parse::<u16>) {
+        Some(Ok(_)) => Ok(()),
+        _ => Err(format!("{address:?} is not host:port")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config() -> NodeConfig {
+        NodeConfig::new("athens", "127.0.0.1:0", vec!["127.0.0.1:7001".into()], "/tmp/athens".into())
+    }
+
+    #[test]
+    fn the_ordinary_configuration_is_accepted() {
+        assert_eq!(config().check().map(|address| address.port()), Ok(0));
+        assert!(config().shard_count() >= 1);
+    }
+
+    #[test]
+    fn impossible_values_name_their_field() {
+        type Spoil = fn(&mut NodeConfig);
+        let cases: [(&str, Spoil); 7] = [
+            ("name", |config| config.name = "a b".into()),
+            ("weight", |config| config.weight = 0),
+            ("coordinators", |config| config.coordinators.clear()),
+            ("coordinators or advertise", |config| config.coordinators = vec!["nowhere".into()]),
+            ("shards", |config| config.shards = Some(0)),
+            ("listen", |config| config.listen = "0.0.0.0:0".into()),
+            ("partitions_max", |config| config.partitions_max = Some(0)),
+        ];
+        for (field, spoil) in cases {
+            let mut config = config();
+            spoil(&mut config);
+            assert_eq!(config.check().map_err(|error| error.field), Err(field));
+        }
+    }
+}

@@ -1,0 +1,198 @@
+//! Pulling copies: one task per loader, which asks the leader for pages and gives them to the loader's shard.
+
+use crate::backoff::Backoff;
+use crate::flusher::FlusherHandle;
+use crate::link::endpoint;
+use crate::pages;
+use crate::shard::{CopyChunk, ShardMessage, Shards};
+use crate::shared::Shared;
+use crate::wire;
+use archon_proto::convert::error::detail_of;
+use archon_proto::convert::session::CopyProgress;
+use archon_proto::v1;
+use archon_proto::v1::replication_client::ReplicationClient;
+use archon_replica::{Position, ReplicaAddress};
+use archon_types::limits::MESSAGE_BYTES_MAX;
+use archon_types::{Epoch, ErrorDetail, ErrorKind, PartitionId, PlacementId};
+use bytes::Bytes;
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::runtime::Handle;
+use tokio::sync::oneshot;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+/// How long the next page is waited for.
+const PAGE_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// One copy to pull into an empty space.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CopyJob {
+    pub(crate) partition: PartitionId,
+    pub(crate) placement: PlacementId,
+    pub(crate) copy: u64,
+    pub(crate) leader: ReplicaAddress,
+    pub(crate) epoch: Epoch,
+}
+
+/// Runs copies.
+pub(crate) struct CopyRunner {
+    shared: Arc<Shared>,
+    runtime: Handle,
+    shards: Shards,
+    flusher: FlusherHandle,
+    running: Mutex<BTreeMap<PlacementId, CancellationToken>>,
+    stop: CancellationToken,
+    tasks: TaskTracker,
+}
+
+/// How far a copy has come, to go on from there on another stream.
+struct Progress {
+    start: Option<Position>,
+    last_key: Bytes,
+    bytes_done: u64,
+}
+
+enum Pulled {
+    /// Everything is in.
+    Whole(Position),
+    /// The leader no longer keeps the log from where this copy began.
+    Again,
+}
+
+impl CopyRunner {
+    pub(crate) fn new(shared: Arc<Shared>, runtime: Handle, shards: Shards, flusher: FlusherHandle) -> Self {
+        Self {
+            shared,
+            runtime,
+            shards,
+            flusher,
+            running: Mutex::new(BTreeMap::new()),
+            stop: CancellationToken::new(),
+            tasks: TaskTracker::new(),
+        }
+    }
+
+    /// Starts pulling, in place of any other copy to the same placement.
+    pub(crate) fn start(self: &Arc<Self>, job: CopyJob) {
+        let token = self.stop.child_token();
+        if let Some(former) = self.running.lock().insert(job.placement, token.clone()) {
+            former.cancel();
+        }
+        let runner = Arc::clone(self);
+        let task = async move {
+            tokio::select! {
+                () = runner.run(job) => {}
+                () = token.cancelled() => {}
+            }
+        };
+        self.tasks.spawn_on(task, &self.runtime);
+    }
+
+    /// Stops the copy to a placement, if there is one.
+    pub(crate) fn stop(&self, placement: PlacementId) {
+        if let Some(token) = self.running.lock().remove(&placement) {
+            token.cancel();
+        }
+    }
+
+    /// Ends every task.
+    pub(crate) async fn stop_all(&self) {
+        self.stop.cancel();
+        self.tasks.close();
+        self.tasks.wait().await;
+    }
+
+    async fn run(&self, job: CopyJob) {
+        let mut backoff = Backoff::new(Duration::from_millis(50), Duration::from_secs(2));
+        let mut progress = Progress { start: None, last_key: Bytes::new(), bytes_done: 0 };
+        let inbox = self.shards.of(job.partition);
+        let CopyJob { partition, placement, copy, .. } = job;
+        loop {
+            let before = progress.bytes_done;
+            match self.pull(job, &mut progress).await {
+                Ok(Pulled::Whole(at)) => {
+                    // The rows must be on the disk before the log may claim to begin after them.
+                    let (done, synced) = oneshot::channel();
+                    let barrier = self.flusher.barrier(Box::new(move || done.send(()).unwrap_or_default()));
+                    if barrier.is_ok() && synced.await.is_ok() {
+                        let _ = inbox.push(ShardMessage::CopyDone { placement, copy, at }).await;
+                    }
+                    return;
+                }
+                Ok(Pulled::Again) => {
+                    let _ = inbox.push(ShardMessage::CopyAgain { placement, copy }).await;
+                    return;
+                }
+                Err(detail) => {
+                    tracing::debug!(%partition, %placement, kind = %detail.kind, message = %detail.message, "copy interrupted");
+                }
+            }
+            if progress.bytes_done > before {
+                backoff.reset();
+            }
+            tokio::time::sleep(backoff.next()).await;
+        }
+    }
+
+    /// Pulls pages over one stream.
+    async fn pull(&self, job: CopyJob, progress: &mut Progress) -> Result<Pulled, ErrorDetail> {
+        let unreachable = |why: String| ErrorDetail::new(ErrorKind::Unreachable, why);
+        let life = self.shared.life().ok_or_else(|| unreachable("this node is not registered".into()))?;
+        let node = job.leader.node;
+        let peer = self.shared.tables.node(node).and_then(|peer| endpoint(&peer.address));
+        let peer = peer.ok_or_else(|| unreachable(format!("the address of node {node} is not known")))?;
+        let channel = peer.connect().await.map_err(|error| unreachable(error.to_string()))?;
+        let mut client = ReplicationClient::new(channel).max_decoding_message_size(MESSAGE_BYTES_MAX);
+        let request = v1::CopyRequest {
+            cluster: Some(life.member.cluster.into()),
+            sender: Some(v1::Sender { id: life.member.node.get(), incarnation: life.member.incarnation.get() }),
+            receiver: node.get(),
+            partition: Some(job.partition.into()),
+            epoch: job.epoch.get(),
+            placement: job.placement.get(),
+            source: job.leader.placement.get(),
+            after: progress.last_key.clone(),
+            start_seq: progress.start.map_or(0, |start| start.seq.get()),
+            bytes_per_second: self.shared.config.copy_bytes_per_second,
+        };
+        let mut pages = client.copy(request).await.map_err(|status| detail_of(&status))?.into_inner();
+        loop {
+            let page = tokio::time::timeout(PAGE_TIMEOUT, pages.message()).await;
+            let page = page.map_err(|_| unreachable(format!("no page within {} s", PAGE_TIMEOUT.as_secs())))?;
+            let page = page.map_err(|status| detail_of(&status))?;
+            let page = page.ok_or_else(|| unreachable("the copy ended before its last page".into()))?;
+            let start = wire::read_position(page.start, "CopyPage.start").map_err(ErrorDetail::from)?;
+            match progress.start {
+                Some(known) if known != start => return Ok(Pulled::Again),
+                _ => progress.start = Some(start),
+            }
+            let rows = pages::decode(&page.rows, page.crc32c).map_err(|error| unreachable(error.to_string()))?;
+            progress.bytes_done += page.rows.len() as u64;
+            self.shared.metrics.copy_bytes_in.add(page.rows.len() as u64);
+            self.shared.load.copy(
+                job.placement,
+                Some(CopyProgress {
+                    placement: job.placement,
+                    bytes_done: progress.bytes_done,
+                    bytes_total: page.bytes_total.max(progress.bytes_done),
+                }),
+            );
+            if !rows.is_empty() {
+                let (taken, wait) = oneshot::channel();
+                let CopyJob { partition, placement, copy, .. } = job;
+                let chunk = CopyChunk { placement, copy, rows, taken };
+                let gone = || unreachable("the loader does not want these rows any more".into());
+                let pushed = self.shards.of(partition).push(ShardMessage::CopyRows(chunk)).await;
+                pushed.map_err(|_| gone())?;
+                wait.await.map_err(|_| gone())?;
+                progress.last_key = page.last_key;
+            }
+            if page.last {
+                return Ok(Pulled::Whole(start));
+            }
+        }
+    }
+}

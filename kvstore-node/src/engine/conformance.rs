@@ -1,0 +1,347 @@
+//! What every engine must do, written once and run on each.
+
+use super::*;
+use proptest::prelude::*;
+use std::collections::BTreeMap;
+
+fn space(number: u64) -> PlacementId {
+    PlacementId::new(number)
+}
+
+fn put(number: u64, key: &[u8], value: &[u8]) -> Change {
+    Change { space: space(number), key: Bytes::copy_from_slice(key), value: Some(Bytes::copy_from_slice(value)) }
+}
+
+fn remove(number: u64, key: &[u8]) -> Change {
+    Change { space: space(number), key: Bytes::copy_from_slice(key), value: None }
+}
+
+fn all(engine: &dyn Engine, number: u64) -> Vec<(Bytes, Bytes)> {
+    let page = engine.page(space(number), Bound::Unbounded, PageLimit::bytes(usize::MAX)).unwrap();
+    assert!(!page.more);
+    page.rows.into_iter().map(|row| (row.key, row.value)).collect()
+}
+
+/// Bytes that differ from chunk to chunk.
+fn value(length: usize, seed: u8) -> Vec<u8> {
+    (0..length).map(|at| (at / 1_000) as u8 ^ (at % 251) as u8 ^ seed).collect()
+}
+
+/// The whole suite on an empty engine.
+fn conforms(engine: &dyn Engine) {
+    last_write_counts(engine);
+    spaces_are_apart(engine);
+    pages_go_on_where_they_ended(engine);
+    large_values_come_back(engine);
+    clearing_goes_in_steps(engine);
+    oversized_rows_are_refused(engine);
+}
+
+fn last_write_counts(engine: &dyn Engine) {
+    assert_eq!(engine.get(space(1), b"\x01a").unwrap(), None);
+    engine.write(&[put(1, b"\x01a", b"1"), put(1, b"\x01a", b"2"), put(1, b"\x01b", b"")]).unwrap();
+    engine.write(&[remove(1, b"\x01absent")]).unwrap();
+    assert_eq!(engine.get(space(1), b"\x01a").unwrap().unwrap(), "2");
+    assert_eq!(engine.get(space(1), b"\x01b").unwrap().unwrap(), "");
+    engine.write(&[remove(1, b"\x01a"), put(1, b"\x01c", b"3"), remove(1, b"\x01c")]).unwrap();
+    assert_eq!(engine.get(space(1), b"\x01a").unwrap(), None);
+    assert_eq!(all(engine, 1).len(), 1);
+    engine.sync().unwrap();
+}
+
+fn spaces_are_apart(engine: &dyn Engine) {
+    let numbers = [0, 1, 2, 255, 256, u64::MAX];
+    for number in numbers {
+        engine.write(&[put(number, b"\x01b", number.to_string().as_bytes())]).unwrap();
+    }
+    for number in numbers {
+        assert_eq!(all(engine, number), [(Bytes::from_static(b"\x01b"), Bytes::from(number.to_string()))]);
+    }
+    assert_eq!(engine.spaces().unwrap(), numbers.map(space));
+    assert_eq!(all(engine, 3), []);
+}
+
+fn pages_go_on_where_they_ended(engine: &dyn Engine) {
+    let keys: Vec<Vec<u8>> = (0..100_u8).map(|at| vec![1, at / 10, at]).collect();
+    let rows: Vec<_> = keys.iter().map(|key| put(10, key, b"12345")).collect();
+    engine.write(&rows).unwrap();
+    for limit in [PageLimit::bytes(0), PageLimit::bytes(50), PageLimit { rows_max: 7, bytes_max: usize::MAX }] {
+        let mut found = Vec::new();
+        let mut from = Bound::Unbounded;
+        loop {
+            let page = engine.page(space(10), from.as_ref().map(|key: &Bytes| &key[..]), limit).unwrap();
+            assert!(!page.rows.is_empty() && page.rows.len() <= limit.rows_max);
+            found.extend(page.rows.iter().map(|row| row.key.to_vec()));
+            if !page.more {
+                break;
+            }
+            from = Bound::Excluded(page.rows.last().unwrap().key.clone());
+        }
+        assert_eq!(found, keys);
+    }
+    let from = |bound| engine.page(space(10), bound, PageLimit::bytes(1)).unwrap();
+    assert_eq!(from(Bound::Included(&[1, 3, 35])).rows[0].key, &[1, 3, 35][..]);
+    assert_eq!(from(Bound::Excluded(&[1, 3, 35])).rows[0].key, &[1, 3, 36][..]);
+    assert_eq!(from(Bound::Included(&[1, 9, 100])), Page::default());
+    assert_eq!(from(Bound::Included(&[0xFF, 0xFF])), Page::default());
+}
+
+fn large_values_come_back(engine: &dyn Engine) {
+    let lengths = [65_535, 65_536, 65_537, 131_072, 131_073, 1_048_576 + 9];
+    for (seed, length) in (0..).zip(lengths.into_iter().chain(lengths.into_iter().rev())) {
+        for key in [&b"\x01k"[..], b"\x01k\x00", b"\x01k\x00\x00\x01"] {
+            engine.write(&[put(20, key, &value(length, seed))]).unwrap();
+            assert_eq!(engine.get(space(20), key).unwrap().unwrap(), value(length, seed));
+        }
+        assert_eq!(all(engine, 20).len(), 3, "chunks must not show");
+    }
+    engine.write(&[put(20, b"\x01k", b"small"), remove(20, b"\x01k\x00")]).unwrap();
+    assert_eq!(engine.get(space(20), b"\x01k").unwrap().unwrap(), "small");
+    assert_eq!(engine.get(space(20), b"\x01k\x00").unwrap(), None);
+    assert_eq!(all(engine, 20).len(), 2);
+    let page = engine.page(space(20), Bound::Unbounded, PageLimit::bytes(100)).unwrap();
+    assert_eq!((page.rows.len(), page.more), (1, true));
+}
+
+fn clearing_goes_in_steps(engine: &dyn Engine) {
+    for at in 0..30_u8 {
+        engine.write(&[put(30, &[1, at], b"x")]).unwrap();
+    }
+    engine.write(&[put(30, b"\x02large", &value(200_000, 1)), put(31, b"\x01a", b"stays")]).unwrap();
+    let first = engine.clear(space(30), 10).unwrap();
+    assert_eq!(first, Cleared { removed: 10, done: false });
+    let mut steps = 1;
+    while !engine.clear(space(30), 10).unwrap().done {
+        steps += 1;
+        assert!(steps < 10, "clearing does not end");
+    }
+    assert_eq!(all(engine, 30), []);
+    assert_eq!(all(engine, 31).len(), 1);
+    assert!(!engine.spaces().unwrap().contains(&space(30)), "something was left behind");
+    assert_eq!(engine.clear(space(30), 10).unwrap(), Cleared { removed: 0, done: true });
+}
+
+fn oversized_rows_are_refused(engine: &dyn Engine) {
+    let long = vec![1; ENGINE_KEY_BYTES_MAX + 1];
+    for key in [&long[..], b"", b"\xFFx"] {
+        assert!(matches!(engine.write(&[put(40, key, b"")]), Err(EngineError::TooLarge { .. })));
+    }
+    engine.write(&[put(40, &long[1..], b"fits")]).unwrap();
+    assert_eq!(engine.get(space(40), &long[1..]).unwrap().unwrap(), "fits");
+}
+
+#[test]
+fn memory_conforms() {
+    conforms(&MemoryEngine::new());
+}
+
+#[test]
+fn sled_conforms_and_holds_everything_after_reopening() {
+    let root = tempfile::tempdir().unwrap();
+    let directory = root.path().join("engine");
+    let before = {
+        let engine = open(&directory);
+        conforms(&engine);
+        engine.sync().unwrap();
+        engine.spaces().unwrap().into_iter().map(|space| all(&engine, space.get())).collect::<Vec<_>>()
+    };
+    let engine = open(&directory);
+    let after: Vec<_> = engine.spaces().unwrap().into_iter().map(|space| all(&engine, space.get())).collect();
+    assert!(after == before);
+}
+
+#[test]
+fn sled_writes_no_files_that_it_does_not_sync() {
+    let root = tempfile::tempdir().unwrap();
+    let directory = root.path().join("engine");
+    let engine = open(&directory);
+    let mut blobs = 0;
+    for round in 0..3_u8 {
+        for at in 0..40_u8 {
+            let key = [&[1, at][..], &[b'k'; ENGINE_KEY_BYTES_MAX - 2]].concat();
+            engine.write(&[put(1, &key, &value(super::sled::CHUNK_BYTES, round ^ at))]).unwrap();
+        }
+        engine.sync().unwrap();
+        blobs += std::fs::read_dir(directory.join("blobs")).unwrap().count();
+    }
+    assert_eq!(blobs, 0);
+}
+
+#[test]
+fn sled_syncs_for_real() {
+    let root = tempfile::tempdir().unwrap();
+    let engine = open(&root.path().join("engine"));
+    let before = durable::syncs();
+    engine.write(&[put(1, b"\x01a", b"1")]).unwrap();
+    engine.sync().unwrap();
+    assert!(!durable::is_needed() || durable::syncs() > before);
+}
+
+#[test]
+fn a_torn_write_leaves_the_value_before_it_and_the_next_one_heals_it() {
+    let root = tempfile::tempdir().unwrap();
+    let directory = root.path().join("engine");
+    let get = |engine: &SledEngine| engine.get(space(1), b"\x01a").unwrap().unwrap();
+    let engine = open(&directory);
+    for seed in 0..4 {
+        engine.write(&[put(1, b"\x01a", &value(200_000, seed))]).unwrap();
+        engine.stage(space(1), b"\x01a", &value(300_000, 9)).unwrap();
+        assert!(get(&engine) == value(200_000, seed), "the staged value shows");
+    }
+    engine.sync().unwrap();
+    drop(engine);
+    let engine = open(&directory);
+    assert!(get(&engine) == value(200_000, 3));
+    engine.write(&[put(1, b"\x01a", &value(70_000, 5))]).unwrap();
+    assert!(get(&engine) == value(70_000, 5));
+}
+
+#[test]
+fn a_reader_beside_the_writer_sees_whole_values() {
+    let root = tempfile::tempdir().unwrap();
+    let engine = open(&root.path().join("engine"));
+    let lengths = [300_000, 10, 70_000, 200_000];
+    engine.write(&[put(1, b"\x01a", &value(lengths[0], 0))]).unwrap();
+    let done = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for seed in 0..100_u8 {
+                engine.write(&[put(1, b"\x01a", &value(lengths[usize::from(seed) % 4], seed))]).unwrap();
+            }
+            done.store(true, std::sync::atomic::Ordering::SeqCst);
+        });
+        while !done.load(std::sync::atomic::Ordering::SeqCst) {
+            let found = engine.get(space(1), b"\x01a").unwrap().unwrap();
+            let seed = found[0];
+            assert!(found == value(lengths[usize::from(seed) % 4], seed), "a torn value of {} bytes", found.len());
+        }
+    });
+}
+
+fn config() -> EngineConfig {
+    EngineConfig { cache_bytes: 8 << 20, ..EngineConfig::default() }
+}
+
+fn open(directory: &std::path::Path) -> SledEngine {
+    let (engine, aside) = open_or_quarantine(directory, &config()).unwrap();
+    assert_eq!(aside, None);
+    engine
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Put(u64, u8, usize),
+    Remove(u64, u8),
+    Clear(u64),
+    Sync,
+    Reopen,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let length = prop_oneof![8 => 0..100_usize, 1 => 65_000..66_000_usize, 1 => 100_000..300_000_usize];
+    prop_oneof![
+        10 => (0..3_u64, 0..6_u8, length).prop_map(|(space, key, length)| Step::Put(space, key, length)),
+        4 => (0..3_u64, 0..6_u8).prop_map(|(space, key)| Step::Remove(space, key)),
+        1 => (0..3_u64).prop_map(Step::Clear),
+        1 => Just(Step::Sync),
+        1 => Just(Step::Reopen),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(12) })]
+
+    #[test]
+    fn sled_agrees_with_a_map(steps in proptest::collection::vec(step(), 1..60)) {
+        let root = tempfile::tempdir().unwrap();
+        let directory = root.path().join("engine");
+        let mut engine = Some(open(&directory));
+        let mut model: BTreeMap<(u64, u8), Vec<u8>> = BTreeMap::new();
+        for (seed, step) in (0_u8..).zip(steps) {
+            let now = engine.as_ref().unwrap();
+            match step {
+                Step::Put(space, key, length) => {
+                    now.write(&[put(space, &[1, key], &value(length, seed))]).unwrap();
+                    model.insert((space, key), value(length, seed));
+                }
+                Step::Remove(space, key) => {
+                    now.write(&[remove(space, &[1, key])]).unwrap();
+                    model.remove(&(space, key));
+                }
+                Step::Clear(number) => {
+                    while !now.clear(space(number), 3).unwrap().done {}
+                    model.retain(|(space, _), _| *space != number);
+                }
+                Step::Sync => now.sync().unwrap(),
+                Step::Reopen => {
+                    drop(engine.take());
+                    engine = Some(open(&directory));
+                }
+            }
+            let now = engine.as_ref().unwrap();
+            for number in 0..3 {
+                let expected: Vec<_> = model.range((number, 0)..=(number, u8::MAX))
+                    .map(|((_, key), value)| (Bytes::from(vec![1, *key]), Bytes::from(value.clone()))).collect();
+                prop_assert!(all(now, number) == expected, "space {number} differs");
+            }
+        }
+    }
+}
+
+const NONSENSE: &[u8] = b"longer than the eight bytes below which sled starts afresh";
+
+#[test]
+fn an_engine_that_does_not_open_is_set_aside_whole() {
+    let root = tempfile::tempdir().unwrap();
+    let directory = root.path().join("engine");
+    open(&directory).write(&[put(1, b"\x01a", b"1")]).unwrap();
+    std::fs::write(directory.join("conf"), NONSENSE).unwrap();
+    let (engine, aside) = open_or_quarantine(&directory, &config()).unwrap();
+    let aside = aside.unwrap();
+    assert_eq!(aside, root.path().join("engine.quarantined-1"));
+    assert_eq!(std::fs::read(aside.join("conf")).unwrap(), NONSENSE);
+    assert_eq!(engine.spaces().unwrap(), []);
+    drop(engine);
+    std::fs::remove_file(directory.join("archon-engine")).unwrap();
+    let (_, aside) = open_or_quarantine(&directory, &config()).unwrap();
+    assert_eq!(aside.unwrap(), root.path().join("engine.quarantined-2"));
+}
+
+#[test]
+fn a_newer_format_or_a_refusal_is_not_set_aside() {
+    let root = tempfile::tempdir().unwrap();
+    let directory = root.path().join("engine");
+    let held = open(&directory);
+    let impatient = EngineConfig { lock_wait: std::time::Duration::ZERO, ..config() };
+    let second = open_or_quarantine(&directory, &impatient);
+    assert!(matches!(second, Err(EngineError::Io { .. })), "{second:?}");
+    drop(held);
+    std::fs::write(directory.join("archon-engine"), b"archon-engine sled 2\n").unwrap();
+    let newer = open_or_quarantine(&directory, &config());
+    assert!(matches!(newer, Err(EngineError::NewerFormat { found: 2, .. })), "{newer:?}");
+    assert_eq!(std::fs::read_dir(root.path()).unwrap().count(), 1);
+}
+
+/// Damage anywhere in sled's log may be noticed or not, but never ends the process.
+#[test]
+fn a_damaged_file_is_an_error_or_is_set_aside() {
+    let root = tempfile::tempdir().unwrap();
+    let directory = root.path().join("engine");
+    let engine = open(&directory);
+    let rows: Vec<_> = (0..200_u8).map(|at| put(1, &[1, at], &value(3_000, at))).collect();
+    engine.write(&rows).unwrap();
+    engine.sync().unwrap();
+    drop(engine);
+    let log = directory.join("db");
+    let mut bytes = std::fs::read(&log).unwrap();
+    for at in (0..bytes.len()).step_by(997) {
+        bytes[at] ^= 0x55;
+    }
+    std::fs::write(&log, bytes).unwrap();
+    match open_or_quarantine(&directory, &config()) {
+        Ok((engine, _)) => {
+            let _ = engine.page(space(1), Bound::Unbounded, PageLimit::bytes(usize::MAX));
+        }
+        Err(error) => assert!(!error.to_string().is_empty()),
+    }
+}

@@ -1,0 +1,102 @@
+//! An engine in memory, for tests.
+
+use super::{Change, Cleared, Engine, EngineError, Page, PageLimit, Row};
+use archon_types::PlacementId;
+use bytes::Bytes;
+use parking_lot::RwLock;
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Rows in a map; syncing only counts.
+#[derive(Debug, Default)]
+pub struct MemoryEngine {
+    rows: RwLock<BTreeMap<(PlacementId, Bytes), Bytes>>,
+    syncs: AtomicU64,
+}
+
+impl MemoryEngine {
+    /// An empty engine.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// How often it was synced.
+    pub fn syncs(&self) -> u64 {
+        self.syncs.load(Ordering::Relaxed)
+    }
+}
+
+impl Engine for MemoryEngine {
+    fn get(&self, space: PlacementId, key: &[u8]) -> Result<Option<Bytes>, EngineError> {
+        Ok(self.rows.read().get(&(space, Bytes::copy_from_slice(key))).cloned())
+    }
+
+    fn page(&self, space: PlacementId, from: Bound<&[u8]>, limit: PageLimit) -> Result<Page, EngineError> {
+        let from = match from {
+            Bound::Unbounded => Bound::Included((space, Bytes::new())),
+            Bound::Included(key) => Bound::Included((space, Bytes::copy_from_slice(key))),
+            Bound::Excluded(key) => Bound::Excluded((space, Bytes::copy_from_slice(key))),
+        };
+        let rows = self.rows.read();
+        let mut page = Page::default();
+        let mut bytes = 0;
+        for ((row_space, key), value) in rows.range((from, Bound::Unbounded)) {
+            if *row_space != space {
+                break;
+            }
+            let size = key.len() + value.len();
+            if limit.is_full(page.rows.len(), bytes, size) {
+                page.more = true;
+                break;
+            }
+            bytes += size;
+            page.rows.push(Row { key: key.clone(), value: value.clone() });
+        }
+        Ok(page)
+    }
+
+    fn write(&self, changes: &[Change]) -> Result<(), EngineError> {
+        let mut rows = self.rows.write();
+        for change in changes {
+            super::sled::check_size(&change.key, change.value.as_deref())?;
+            let key = (change.space, change.key.clone());
+            match &change.value {
+                Some(value) => rows.insert(key, value.clone()),
+                None => rows.remove(&key),
+            };
+        }
+        Ok(())
+    }
+
+    fn clear(&self, space: PlacementId, rows_max: usize) -> Result<Cleared, EngineError> {
+        let mut rows = self.rows.write();
+        let keys: Vec<_> = rows
+            .range((space, Bytes::new())..)
+            .take_while(|((row_space, _), _)| *row_space == space)
+            .take(rows_max.saturating_add(1))
+            .map(|(key, _)| key.clone())
+            .collect();
+        let done = keys.len() <= rows_max;
+        let removed = keys.len().min(rows_max);
+        for key in &keys[..removed] {
+            rows.remove(key);
+        }
+        Ok(Cleared { removed, done })
+    }
+
+    fn spaces(&self) -> Result<Vec<PlacementId>, EngineError> {
+        let mut spaces: Vec<PlacementId> = Vec::new();
+        for (space, _) in self.rows.read().keys() {
+            if spaces.last() != Some(space) {
+                spaces.push(*space);
+            }
+        }
+        Ok(spaces)
+    }
+
+    fn sync(&self) -> Result<(), EngineError> {
+        self.syncs.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+}

@@ -1,0 +1,141 @@
+//! Opening an engine's directory: its format, and setting aside one that will not open.
+
+use super::{EngineError, SledEngine};
+use std::fs::{self, File};
+use std::io::{ErrorKind, Write};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Names the engine and its format, so that another engine or a newer version is not mistaken for damage.
+const FORMAT_FILE: &str = "archon-engine";
+const MAGIC: &str = "archon-engine sled";
+const FORMAT: u32 = 1;
+/// Most directories set aside beside each other before the operator must look.
+const QUARANTINES_MAX: u32 = 1_000;
+
+/// How an engine is run.
+#[derive(Clone, Debug)]
+pub struct EngineConfig {
+    /// Memory for cached pages, in bytes. At least 1 MiB is sensible.
+    pub cache_bytes: u64,
+    /// How long to wait while another user holds the engine. A closed engine of the same process lets go a little later,
+    /// from a thread of its own.
+    pub lock_wait: Duration,
+}
+
+impl Default for EngineConfig {
+    fn default() -> Self {
+        Self { cache_bytes: 128 * 1024 * 1024, lock_wait: Duration::from_secs(5) }
+    }
+}
+
+/// Opens the engine in `directory`, creating it if it is missing. One whose data is damaged is renamed to
+/// `DIRECTORY.quarantined-N` beside it, never deleted, and an empty one takes its place: the second value then names
+/// the renamed directory, and every replica that was in it must be reloaded.
+///
+/// # Errors
+/// [`EngineError::Io`] if the operating system refuses (nothing is set aside for that), [`EngineError::NewerFormat`] for
+/// a newer version's directory, which is not touched, [`EngineError::NotDurable`] if syncs would not be real.
+pub fn open_or_quarantine(
+    directory: &Path,
+    config: &EngineConfig,
+) -> Result<(SledEngine, Option<PathBuf>), EngineError> {
+    match open(directory, config) {
+        Ok(engine) => Ok((engine, None)),
+        Err(error) if error.is_damage() => {
+            let aside = set_aside(directory)?;
+            tracing::error!(directory = %directory.display(), aside = %aside.display(), %error, "engine set aside");
+            Ok((open(directory, config)?, Some(aside)))
+        }
+        Err(error) => Err(error),
+    }
+}
+
+fn open(directory: &Path, config: &EngineConfig) -> Result<SledEngine, EngineError> {
+    let fail = |what| move |source| EngineError::Io { directory: directory.to_owned(), what, source };
+    if !directory.try_exists().map_err(fail("look at its directory"))? {
+        fs::create_dir_all(directory).map_err(fail("create its directory"))?;
+        sync_directory(parent_of(directory)).map_err(fail("sync its parent directory"))?;
+    }
+    let empty = fs::read_dir(directory).map_err(fail("list its directory"))?.next().is_none();
+    if empty {
+        write_format(directory).map_err(fail("write its format"))?;
+    } else {
+        check_format(directory)?;
+    }
+    let engine = SledEngine::open(directory, config)?;
+    sync_files(directory).map_err(fail("sync its files"))?;
+    Ok(engine)
+}
+
+/// Makes the files themselves and their names survive a power loss: sled creates its configuration without a sync.
+fn sync_files(directory: &Path) -> std::io::Result<()> {
+    for entry in fs::read_dir(directory)? {
+        let entry = entry?;
+        match File::open(entry.path()) {
+            Ok(file) => file.sync_all()?,
+            // A snapshot that was replaced meanwhile.
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            Err(error) => return Err(error),
+        }
+    }
+    sync_directory(directory)
+}
+
+fn write_format(directory: &Path) -> std::io::Result<()> {
+    let temporary = directory.join(format!("{FORMAT_FILE}.tmp"));
+    let mut file = File::create(&temporary)?;
+    file.write_all(format!("{MAGIC} {FORMAT}\n").as_bytes())?;
+    file.sync_all()?;
+    fs::rename(&temporary, directory.join(FORMAT_FILE))?;
+    sync_directory(directory)
+}
+
+fn check_format(directory: &Path) -> Result<(), EngineError> {
+    let damaged = |what: String| EngineError::Damaged { directory: directory.to_owned(), what };
+    let path = directory.join(FORMAT_FILE);
+    let text = match fs::read(&path) {
+        Ok(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
+        Err(source) if source.kind() == ErrorKind::NotFound => {
+            return Err(damaged(format!("the file {FORMAT_FILE} is missing")));
+        }
+        Err(source) => {
+            return Err(EngineError::Io { directory: directory.to_owned(), what: "read its format", source });
+        }
+    };
+    let Some(found) = text.strip_prefix(MAGIC).and_then(|format| format.trim().parse::<u32>().ok()) else {
+        return Err(damaged(format!("the file {FORMAT_FILE} does not name a format")));
+    };
+    if found > FORMAT {
+        return Err(EngineError::NewerFormat { directory: directory.to_owned(), found, known: FORMAT });
+    }
+    Ok(())
+}
+
+fn set_aside(directory: &Path) -> Result<PathBuf, EngineError> {
+    let fail = |source| EngineError::Io { directory: directory.to_owned(), what: "set its directory aside", source };
+    let name = directory.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    for number in 1..=QUARANTINES_MAX {
+        let aside = directory.with_file_name(format!("{name}.quarantined-{number}"));
+        if aside.try_exists().map_err(fail)? {
+            continue;
+        }
+        fs::rename(directory, &aside).map_err(fail)?;
+        sync_directory(parent_of(directory)).map_err(fail)?;
+        return Ok(aside);
+    }
+    Err(fail(std::io::Error::other(format!(
+        "there are {QUARANTINES_MAX} set aside already; look at them and remove some"
+    ))))
+}
+
+fn parent_of(directory: &Path) -> &Path {
+    match directory.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    }
+}
+
+fn sync_directory(directory: &Path) -> std::io::Result<()> {
+    File::open(directory)?.sync_all()
+}

@@ -1,0 +1,300 @@
+//! The sole writer of the engine: one thread that takes committed effects in order, writes them, and syncs now and then.
+//!
+//! Two positions per placement come back through the callback. *Written*: the engine has it, so the recent window may let
+//! go. *Synced*: it is on the disk, so the log need not be replayed before it and may be trimmed. Clearing a space goes in
+//! small steps between other work. An engine error ends the thread: after a failed sync nobody knows what the disk holds,
+//! so the process must end and recover from the log.
+
+mod writer;
+
+use self::writer::Writer;
+use crate::engine::{Change, Engine, EngineError};
+use archon_types::{PlacementId, Seq};
+use parking_lot::{Condvar, Mutex};
+use std::collections::{BTreeSet, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// What an effect costs in the queue beside its keys and values.
+const WORK_OVERHEAD_BYTES: usize = 256;
+
+/// How the flusher works.
+#[derive(Clone, Debug)]
+pub struct FlusherConfig {
+    /// Bytes that may wait in the queue.
+    pub queue_bytes_max: usize,
+    /// Bytes written to the engine in one go.
+    pub write_bytes_max: usize,
+    /// The engine is synced after this many bytes.
+    pub sync_bytes: usize,
+    /// The engine is synced when something has been unsynced for this long.
+    pub sync_interval: Duration,
+    /// Rows removed in one step of clearing a space.
+    pub clear_rows: usize,
+}
+
+impl Default for FlusherConfig {
+    fn default() -> Self {
+        Self {
+            queue_bytes_max: 64 * 1024 * 1024,
+            write_bytes_max: 1024 * 1024,
+            sync_bytes: 32 * 1024 * 1024,
+            sync_interval: Duration::from_secs(1),
+            clear_rows: 1_024,
+        }
+    }
+}
+
+/// What the flusher tells. The callback runs on its thread and must not block.
+#[derive(Debug)]
+pub enum FlushEvent {
+    /// The engine holds everything of this placement up to here, though perhaps not on the disk.
+    Written {
+        /// The placement.
+        space: PlacementId,
+        /// The position.
+        upto: Seq,
+    },
+    /// Everything of this placement up to here is on the disk: the log may note it and be trimmed.
+    Synced {
+        /// The placement.
+        space: PlacementId,
+        /// The position.
+        upto: Seq,
+    },
+    /// Nothing of this placement is left, on the disk too.
+    Cleared {
+        /// The placement.
+        space: PlacementId,
+    },
+    /// The engine failed and the flusher has stopped; the process must end.
+    Failed(Arc<EngineError>),
+}
+
+/// Why work was not taken.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum FlusherError {
+    /// The queue is full; offer it again when a [`FlushEvent::Written`] came.
+    #[error("the flusher's queue is full ({bytes} of {max} bytes); offer it again later")]
+    Full {
+        /// Bytes waiting.
+        bytes: usize,
+        /// The limit.
+        max: usize,
+    },
+    /// The space is being cleared; nothing may be written to it any more.
+    #[error("placement {space} is being cleared")]
+    Clearing {
+        /// The space.
+        space: PlacementId,
+    },
+    /// The flusher was stopped, or its engine failed.
+    #[error("the flusher has stopped")]
+    Stopped,
+    /// The thread could not be started, for want of memory or threads.
+    #[error("the flusher's thread could not be started")]
+    Start,
+    /// The queue was not empty by the deadline.
+    #[error(
+        "the flusher did not finish by the deadline; the log holds what is missing and is replayed at the next start"
+    )]
+    Deadline,
+}
+
+/// Runs once everything queued before it is written and synced; dropped unrun if the engine fails before.
+pub type Barrier = Box<dyn FnOnce() + Send>;
+
+enum Work {
+    Apply { space: PlacementId, upto: Seq, changes: Vec<Change>, bytes: usize },
+    Clear(PlacementId),
+    Barrier(Barrier),
+}
+
+#[derive(Default)]
+struct Queue {
+    work: VecDeque<Work>,
+    bytes: usize,
+    clearing: BTreeSet<PlacementId>,
+    stopping: bool,
+    ended: bool,
+}
+
+struct Shared {
+    queue: Mutex<Queue>,
+    /// Something was queued, or stopping began.
+    wake: Condvar,
+    /// The thread has ended.
+    end: Condvar,
+    config: FlusherConfig,
+    progress: AtomicU64,
+}
+
+/// Gives work to the flusher; cheap to clone.
+#[derive(Clone)]
+pub struct FlusherHandle {
+    shared: Arc<Shared>,
+}
+
+impl std::fmt::Debug for FlusherHandle {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("FlusherHandle").field("bytes_waiting", &self.bytes_waiting()).finish_non_exhaustive()
+    }
+}
+
+impl FlusherHandle {
+    /// Queues the effect at position `upto` of `space`. Positions of a space must rise. Pages of a copy go the same way
+    /// with [`Seq::ZERO`], which reports no position.
+    ///
+    /// # Errors
+    /// [`FlusherError::Full`], [`FlusherError::Clearing`] or [`FlusherError::Stopped`], with the changes back.
+    pub fn apply(
+        &self,
+        space: PlacementId,
+        upto: Seq,
+        changes: Vec<Change>,
+    ) -> Result<(), (FlusherError, Vec<Change>)> {
+        debug_assert!(changes.iter().all(|change| change.space == space));
+        let bytes = WORK_OVERHEAD_BYTES + changes.iter().map(size).sum::<usize>();
+        let mut queue = self.shared.queue.lock();
+        let max = self.shared.config.queue_bytes_max;
+        if queue.stopping || queue.ended {
+            return Err((FlusherError::Stopped, changes));
+        }
+        if queue.clearing.contains(&space) {
+            return Err((FlusherError::Clearing { space }, changes));
+        }
+        // Something larger than the whole queue is taken alone, else it would never be.
+        if queue.bytes > 0 && queue.bytes + bytes > max {
+            return Err((FlusherError::Full { bytes: queue.bytes, max }, changes));
+        }
+        queue.bytes += bytes;
+        queue.work.push_back(Work::Apply { space, upto, changes, bytes });
+        drop(queue);
+        self.shared.wake.notify_one();
+        Ok(())
+    }
+
+    /// Queues the removal of every row of a space, after what was queued for it before. From now on nothing more is taken
+    /// for it until [`FlushEvent::Cleared`]. A second request while the first is under way does nothing.
+    ///
+    /// # Errors
+    /// [`FlusherError::Stopped`].
+    pub fn clear(&self, space: PlacementId) -> Result<(), FlusherError> {
+        let mut queue = self.shared.queue.lock();
+        if queue.stopping || queue.ended {
+            return Err(FlusherError::Stopped);
+        }
+        if queue.clearing.insert(space) {
+            queue.work.push_back(Work::Clear(space));
+            drop(queue);
+            self.shared.wake.notify_one();
+        }
+        Ok(())
+    }
+
+    /// Has everything queued so far written and synced at once, and then runs `done` on the flusher's thread.
+    ///
+    /// # Errors
+    /// [`FlusherError::Stopped`]; `done` is dropped.
+    pub fn barrier(&self, done: Barrier) -> Result<(), FlusherError> {
+        let mut queue = self.shared.queue.lock();
+        if queue.stopping || queue.ended {
+            return Err(FlusherError::Stopped);
+        }
+        queue.work.push_back(Work::Barrier(done));
+        drop(queue);
+        self.shared.wake.notify_one();
+        Ok(())
+    }
+
+    /// Bytes waiting in the queue.
+    pub fn bytes_waiting(&self) -> usize {
+        self.shared.queue.lock().bytes
+    }
+
+    /// A count that rises with every step of work, for watchdogs: with bytes waiting and no progress the disk hangs.
+    pub fn progress(&self) -> u64 {
+        self.shared.progress.load(Ordering::Relaxed)
+    }
+}
+
+/// The flusher's thread; dropping it stops the thread without waiting.
+pub struct Flusher {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl std::fmt::Debug for Flusher {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Flusher").finish_non_exhaustive()
+    }
+}
+
+impl Flusher {
+    /// Starts the thread.
+    ///
+    /// # Errors
+    /// [`FlusherError::Start`] if the system gives no thread.
+    pub fn start(
+        engine: Arc<dyn Engine>,
+        config: FlusherConfig,
+        on_event: impl FnMut(FlushEvent) + Send + 'static,
+    ) -> Result<Self, FlusherError> {
+        let shared = Arc::new(Shared {
+            queue: Mutex::default(),
+            wake: Condvar::new(),
+            end: Condvar::new(),
+            config,
+            progress: AtomicU64::new(0),
+        });
+        let writer = Writer::new(Arc::clone(&shared), engine, Box::new(on_event));
+        let thread = std::thread::Builder::new().name("flusher".into()).spawn(move || writer.run());
+        Ok(Self { shared, thread: Some(thread.map_err(|_| FlusherError::Start)?) })
+    }
+
+    /// A handle to give it work.
+    pub fn handle(&self) -> FlusherHandle {
+        FlusherHandle { shared: Arc::clone(&self.shared) }
+    }
+
+    /// Takes no more work, waits until what is queued is written and synced (clearing is broken off), and ends the
+    /// thread. Call it where blocking is allowed.
+    ///
+    /// # Errors
+    /// [`FlusherError::Deadline`] if that took longer than `deadline`; the thread is left to itself then.
+    pub fn shutdown(mut self, deadline: Duration) -> Result<(), FlusherError> {
+        self.stop();
+        let until = Instant::now() + deadline;
+        let mut queue = self.shared.queue.lock();
+        while !queue.ended {
+            if self.shared.end.wait_until(&mut queue, until).timed_out() && !queue.ended {
+                return Err(FlusherError::Deadline);
+            }
+        }
+        drop(queue);
+        match self.thread.take().map(JoinHandle::join) {
+            Some(Err(_)) => Err(FlusherError::Stopped),
+            Some(Ok(())) | None => Ok(()),
+        }
+    }
+
+    fn stop(&self) {
+        self.shared.queue.lock().stopping = true;
+        self.shared.wake.notify_all();
+    }
+}
+
+impl Drop for Flusher {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+fn size(change: &Change) -> usize {
+    change.key.len() + change.value.as_ref().map_or(0, bytes::Bytes::len)
+}
+
+#[cfg(test)]
+mod tests;

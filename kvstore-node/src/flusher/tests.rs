@@ -1,0 +1,265 @@
+//! The flusher on an engine that can be held up and made to fail, with one journal of calls and events.
+
+use super::*;
+use crate::engine::{Cleared, MemoryEngine, Page, PageLimit};
+use crate::kv::row;
+use archon_types::PlacementId;
+use bytes::Bytes;
+use std::ops::Bound;
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+#[derive(Clone, PartialEq, Debug)]
+enum Note {
+    Write(usize),
+    Sync,
+    Written(u64, u64),
+    Synced(u64, u64),
+    Cleared(u64),
+    Failed,
+}
+
+#[derive(Default)]
+struct State {
+    journal: Vec<Note>,
+    held: bool,
+    fail_sync: bool,
+    waiting: bool,
+}
+
+/// An engine in memory whose writes can be held up and whose syncs can fail.
+#[derive(Clone, Default)]
+struct Rig {
+    inner: Arc<MemoryEngine>,
+    state: Arc<(Mutex<State>, Condvar)>,
+}
+
+impl Rig {
+    fn start(&self, config: FlusherConfig) -> Flusher {
+        let rig = self.clone();
+        let on_event = move |event| {
+            rig.note(match event {
+                FlushEvent::Written { space, upto } => Note::Written(space.get(), upto.get()),
+                FlushEvent::Synced { space, upto } => Note::Synced(space.get(), upto.get()),
+                FlushEvent::Cleared { space } => Note::Cleared(space.get()),
+                FlushEvent::Failed(_) => Note::Failed,
+            });
+        };
+        Flusher::start(Arc::new(self.clone()), config, on_event).unwrap()
+    }
+
+    fn note(&self, note: Note) {
+        self.state.0.lock().journal.push(note);
+        self.state.1.notify_all();
+    }
+
+    fn set(&self, change: impl FnOnce(&mut State)) {
+        change(&mut self.state.0.lock());
+        self.state.1.notify_all();
+    }
+
+    fn journal(&self) -> Vec<Note> {
+        self.state.0.lock().journal.clone()
+    }
+
+    fn wait_for(&self, what: &str, condition: impl Fn(&State) -> bool) {
+        let until = Instant::now() + PATIENCE;
+        let mut state = self.state.0.lock();
+        while !condition(&state) {
+            let late = self.state.1.wait_until(&mut state, until).timed_out();
+            assert!(!late, "{what} did not happen; the journal is {:?}", state.journal);
+        }
+    }
+}
+
+impl Engine for Rig {
+    fn get(&self, space: PlacementId, key: &[u8]) -> Result<Option<Bytes>, EngineError> {
+        self.inner.get(space, key)
+    }
+
+    fn page(&self, space: PlacementId, from: Bound<&[u8]>, limit: PageLimit) -> Result<Page, EngineError> {
+        self.inner.page(space, from, limit)
+    }
+
+    fn write(&self, changes: &[Change]) -> Result<(), EngineError> {
+        let mut state = self.state.0.lock();
+        state.waiting = true;
+        self.state.1.notify_all();
+        self.state.1.wait_while(&mut state, |state| state.held);
+        state.waiting = false;
+        state.journal.push(Note::Write(changes.len()));
+        drop(state);
+        self.inner.write(changes)
+    }
+
+    fn clear(&self, space: PlacementId, rows_max: usize) -> Result<Cleared, EngineError> {
+        self.inner.clear(space, rows_max)
+    }
+
+    fn spaces(&self) -> Result<Vec<PlacementId>, EngineError> {
+        self.inner.spaces()
+    }
+
+    fn sync(&self) -> Result<(), EngineError> {
+        if self.state.0.lock().fail_sync {
+            let source = std::io::Error::other("injected");
+            return Err(EngineError::Io { directory: "rig".into(), what: "sync", source });
+        }
+        self.note(Note::Sync);
+        self.inner.sync()
+    }
+}
+
+fn space(number: u64) -> PlacementId {
+    PlacementId::new(number)
+}
+
+fn change(number: u64, key: u8, value: &str) -> Change {
+    let value = Some(Bytes::copy_from_slice(value.as_bytes()));
+    Change { space: space(number), key: Bytes::from(vec![1, key]), value }
+}
+
+fn put(handle: &FlusherHandle, number: u64, seq: u64, key: u8, value: &str) {
+    handle.apply(space(number), Seq::new(seq), vec![change(number, key, value)]).unwrap();
+}
+
+/// Syncs only when it must.
+fn lazy() -> FlusherConfig {
+    FlusherConfig { sync_interval: Duration::from_secs(3_600), ..FlusherConfig::default() }
+}
+
+#[test]
+fn effects_arrive_in_order_and_positions_are_reported_after_the_fact() {
+    let rig = Rig::default();
+    let flusher = rig.start(lazy());
+    let handle = flusher.handle();
+    rig.set(|state| state.held = true);
+    for seq in 1..=50 {
+        put(&handle, 1, seq, 0, &seq.to_string());
+        put(&handle, 2, seq + 100, (seq % 7) as u8, &seq.to_string());
+    }
+    rig.set(|state| state.held = false);
+    flusher.shutdown(PATIENCE).unwrap();
+    assert_eq!(rig.get(space(1), &[1, 0]).unwrap().unwrap(), "50");
+    assert_eq!(rig.get(space(2), &[1, 1]).unwrap().unwrap(), "50");
+    assert_eq!(row::engine_position(&*rig.inner, space(2)).unwrap(), Some(Seq::new(150)));
+    let journal = rig.journal();
+    let at = |wanted: &Note| journal.iter().rposition(|note| note == wanted).unwrap();
+    let last_write = journal.iter().rposition(|note| matches!(note, Note::Write(_))).unwrap();
+    assert!(last_write < at(&Note::Written(1, 50)));
+    assert!(at(&Note::Written(2, 150)) < at(&Note::Sync));
+    assert!(at(&Note::Sync) < at(&Note::Synced(1, 50)) && at(&Note::Sync) < at(&Note::Synced(2, 150)));
+    let writes = journal.iter().filter(|note| matches!(note, Note::Write(_))).count();
+    assert!(writes <= 3, "what waits must go in one write: {journal:?}");
+}
+
+#[test]
+fn a_full_queue_gives_the_changes_back_and_takes_them_later() {
+    let rig = Rig::default();
+    let flusher = rig.start(FlusherConfig { queue_bytes_max: 1_000, ..lazy() });
+    let handle = flusher.handle();
+    rig.set(|state| state.held = true);
+    put(&handle, 1, 1, 0, "a");
+    rig.wait_for("the first write", |state| state.waiting);
+    let large = "x".repeat(5_000);
+    put(&handle, 1, 2, 0, &large);
+    let (error, back) = handle.apply(space(1), Seq::new(3), vec![change(1, 1, "b")]).unwrap_err();
+    assert!(matches!(error, FlusherError::Full { max: 1_000, .. }), "{error}");
+    assert_eq!(back, [change(1, 1, "b")]);
+    rig.set(|state| state.held = false);
+    rig.wait_for("the second write", |state| state.journal.contains(&Note::Written(1, 2)));
+    handle.apply(space(1), Seq::new(3), back).unwrap();
+    flusher.shutdown(PATIENCE).unwrap();
+    assert!(rig.journal().contains(&Note::Synced(1, 3)));
+}
+
+#[test]
+fn it_syncs_by_time_by_bytes_and_on_demand() {
+    let rig = Rig::default();
+    let flusher = rig.start(FlusherConfig { sync_interval: Duration::from_millis(10), ..lazy() });
+    put(&flusher.handle(), 1, 1, 0, "a");
+    rig.wait_for("the sync by time", |state| state.journal.contains(&Note::Synced(1, 1)));
+    flusher.shutdown(PATIENCE).unwrap();
+
+    let rig = Rig::default();
+    let flusher = rig.start(FlusherConfig { sync_bytes: 2_000, ..lazy() });
+    let handle = flusher.handle();
+    put(&handle, 1, 1, 0, "a");
+    rig.wait_for("the write", |state| state.journal.contains(&Note::Written(1, 1)));
+    assert!(!rig.journal().contains(&Note::Sync));
+    put(&handle, 1, 2, 0, &"x".repeat(2_000));
+    rig.wait_for("the sync by bytes", |state| state.journal.contains(&Note::Synced(1, 2)));
+    put(&handle, 1, 3, 0, "b");
+    let seen = rig.clone();
+    handle.barrier(Box::new(move || seen.note(Note::Write(999)))).unwrap();
+    rig.wait_for("the barrier", |state| state.journal.contains(&Note::Write(999)));
+    let journal = rig.journal();
+    let at = |wanted: &Note| journal.iter().position(|note| note == wanted).unwrap();
+    assert!(at(&Note::Synced(1, 3)) < at(&Note::Write(999)));
+    flusher.shutdown(PATIENCE).unwrap();
+}
+
+#[test]
+fn a_page_of_a_copy_is_written_without_a_position() {
+    let rig = Rig::default();
+    let flusher = rig.start(lazy());
+    flusher.handle().apply(space(1), Seq::ZERO, vec![change(1, 0, "a")]).unwrap();
+    flusher.shutdown(PATIENCE).unwrap();
+    assert_eq!(rig.journal(), [Note::Write(1), Note::Sync]);
+}
+
+#[test]
+fn clearing_goes_beside_other_work_and_takes_nothing_more_for_that_space() {
+    let rig = Rig::default();
+    let flusher = rig.start(FlusherConfig { clear_rows: 1, ..lazy() });
+    let handle = flusher.handle();
+    rig.set(|state| state.held = true);
+    let rows = (0..200).map(|key| change(1, key, "x")).collect();
+    handle.apply(space(1), Seq::new(1), rows).unwrap();
+    handle.clear(space(1)).unwrap();
+    handle.clear(space(1)).unwrap();
+    let (error, _) = handle.apply(space(1), Seq::new(2), vec![]).unwrap_err();
+    assert_eq!(error, FlusherError::Clearing { space: space(1) });
+    put(&handle, 2, 1, 0, "a");
+    rig.set(|state| state.held = false);
+    rig.wait_for("the clearing", |state| state.journal.contains(&Note::Cleared(1)));
+    let journal = rig.journal();
+    let at = |wanted: &Note| journal.iter().position(|note| note == wanted).unwrap();
+    assert!(at(&Note::Written(2, 1)) < at(&Note::Cleared(1)), "clearing held up other work: {journal:?}");
+    assert_eq!(journal[at(&Note::Cleared(1)) - 1..][..1], [Note::Synced(2, 1)], "cleared but not synced: {journal:?}");
+    assert_eq!(journal.iter().filter(|note| **note == Note::Cleared(1)).count(), 1);
+    assert_eq!(rig.spaces().unwrap(), [space(2)]);
+    flusher.shutdown(PATIENCE).unwrap();
+}
+
+#[test]
+fn a_failed_sync_ends_it_and_reports_no_position() {
+    let rig = Rig::default();
+    let flusher = rig.start(lazy());
+    let handle = flusher.handle();
+    rig.set(|state| state.fail_sync = true);
+    put(&handle, 1, 1, 0, "a");
+    let (dropped, gone) = std::sync::mpsc::channel::<()>();
+    handle.barrier(Box::new(move || dropped.send(()).unwrap_or_default())).unwrap();
+    rig.wait_for("the failure", |state| state.journal.contains(&Note::Failed));
+    assert!(gone.recv().is_err(), "the barrier must not run");
+    assert!(!rig.journal().contains(&Note::Synced(1, 1)));
+    flusher.shutdown(PATIENCE).unwrap();
+    let (error, _) = handle.apply(space(1), Seq::new(2), vec![]).unwrap_err();
+    assert_eq!(error, FlusherError::Stopped);
+    assert_eq!(handle.barrier(Box::new(|| ())), Err(FlusherError::Stopped));
+    assert_eq!(handle.clear(space(1)), Err(FlusherError::Stopped));
+}
+
+#[test]
+fn shutdown_keeps_its_deadline() {
+    let rig = Rig::default();
+    let flusher = rig.start(lazy());
+    let handle = flusher.handle();
+    rig.set(|state| state.held = true);
+    put(&handle, 1, 1, 0, "a");
+    assert_eq!(flusher.shutdown(Duration::from_millis(20)), Err(FlusherError::Deadline));
+    assert_eq!(handle.clear(space(1)), Err(FlusherError::Stopped));
+    rig.set(|state| state.held = false);
+    rig.wait_for("the late end", |state| state.journal.contains(&Note::Synced(1, 1)));
+}

@@ -1,0 +1,181 @@
+//! The flusher's loop.
+
+use super::{Barrier, FlushEvent, Shared, Work};
+use crate::engine::{Change, Engine, EngineError};
+use crate::kv::row;
+use archon_types::{PlacementId, Seq};
+use bytes::Bytes;
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+/// Owns the engine's write side; lives on the flusher's thread.
+pub(super) struct Writer {
+    shared: Arc<Shared>,
+    engine: Arc<dyn Engine>,
+    on_event: Box<dyn FnMut(FlushEvent) + Send>,
+    /// Highest position written and not yet synced, per placement.
+    unsynced: BTreeMap<PlacementId, Seq>,
+    unsynced_bytes: usize,
+    unsynced_since: Option<Instant>,
+    /// Spaces to clear, one step of one at a time.
+    clears: VecDeque<PlacementId>,
+}
+
+/// What one turn takes from the queue.
+#[derive(Default)]
+struct Turn {
+    /// Row by row the newest value: rows are blind, so only the last of a turn matters.
+    rows: BTreeMap<(PlacementId, Bytes), Option<Bytes>>,
+    written: BTreeMap<PlacementId, Seq>,
+    bytes: usize,
+    barrier: Option<Barrier>,
+    clear: Option<PlacementId>,
+    stop: bool,
+}
+
+impl Writer {
+    pub(super) fn new(
+        shared: Arc<Shared>,
+        engine: Arc<dyn Engine>,
+        on_event: Box<dyn FnMut(FlushEvent) + Send>,
+    ) -> Self {
+        Self {
+            shared,
+            engine,
+            on_event,
+            unsynced: BTreeMap::new(),
+            unsynced_bytes: 0,
+            unsynced_since: None,
+            clears: VecDeque::new(),
+        }
+    }
+
+    pub(super) fn run(mut self) {
+        // Also on a panic, those who wait for the end or offer work must learn of it.
+        let _ended = SetEnded(Arc::clone(&self.shared));
+        loop {
+            let turn = self.next_turn();
+            let stop = turn.stop;
+            if let Err(error) = self.take(turn) {
+                tracing::error!(%error, "engine failed, flusher stops");
+                (self.on_event)(FlushEvent::Failed(Arc::new(error)));
+                return;
+            }
+            if stop {
+                return;
+            }
+        }
+    }
+
+    /// Waits for work, or for the time to sync, and takes a turn's worth from the queue.
+    fn next_turn(&self) -> Turn {
+        let config = &self.shared.config;
+        let mut queue = self.shared.queue.lock();
+        while queue.work.is_empty() && self.clears.is_empty() && !queue.stopping {
+            match self.unsynced_since.map(|since| since + config.sync_interval) {
+                Some(due) => {
+                    if self.shared.wake.wait_until(&mut queue, due).timed_out() {
+                        break;
+                    }
+                }
+                None => self.shared.wake.wait(&mut queue),
+            }
+        }
+        let mut turn = Turn::default();
+        while turn.bytes < config.write_bytes_max && turn.barrier.is_none() && turn.clear.is_none() {
+            match queue.work.pop_front() {
+                None => break,
+                Some(Work::Barrier(done)) => turn.barrier = Some(done),
+                Some(Work::Clear(space)) => turn.clear = Some(space),
+                Some(Work::Apply { space, upto, changes, bytes }) => {
+                    queue.bytes -= bytes;
+                    turn.bytes += bytes;
+                    turn.written.entry(space).and_modify(|seq| *seq = upto.max(*seq)).or_insert(upto);
+                    turn.rows.extend(changes.into_iter().map(|change| ((change.space, change.key), change.value)));
+                }
+            }
+        }
+        turn.stop = queue.stopping && queue.work.is_empty();
+        turn
+    }
+
+    fn take(&mut self, turn: Turn) -> Result<(), EngineError> {
+        let mut changes: Vec<Change> =
+            turn.rows.into_iter().map(|((space, key), value)| Change { space, key, value }).collect();
+        // After the rows, so that an engine that has it has them: recovery checks it against what the log notes.
+        for (space, upto) in turn.written.iter().filter(|(_, upto)| **upto > Seq::ZERO) {
+            let key = Bytes::from_static(row::POSITION_KEY);
+            changes.push(Change { space: *space, key, value: Some(row::encode_position(*upto)) });
+        }
+        if !changes.is_empty() {
+            self.engine.write(&changes)?;
+        }
+        for (space, upto) in turn.written {
+            self.unsynced.entry(space).and_modify(|seq| *seq = upto.max(*seq)).or_insert(upto);
+            self.unsynced_since.get_or_insert_with(Instant::now);
+            if upto > Seq::ZERO {
+                (self.on_event)(FlushEvent::Written { space, upto });
+            }
+        }
+        self.unsynced_bytes += turn.bytes;
+        self.clears.extend(turn.clear);
+        let config = &self.shared.config;
+        let due = self.unsynced_bytes >= config.sync_bytes
+            || self.unsynced_since.is_some_and(|since| since.elapsed() >= config.sync_interval);
+        if due || turn.barrier.is_some() || (turn.stop && self.unsynced_since.is_some()) {
+            self.sync()?;
+        }
+        if let Some(done) = turn.barrier {
+            done();
+        }
+        if !turn.stop {
+            self.clear_some()?;
+        }
+        self.shared.progress.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn sync(&mut self) -> Result<(), EngineError> {
+        self.engine.sync()?;
+        self.unsynced_bytes = 0;
+        self.unsynced_since = None;
+        for (space, upto) in std::mem::take(&mut self.unsynced) {
+            if upto > Seq::ZERO {
+                (self.on_event)(FlushEvent::Synced { space, upto });
+            }
+        }
+        Ok(())
+    }
+
+    /// One step of clearing one space; several take turns.
+    fn clear_some(&mut self) -> Result<(), EngineError> {
+        let Some(space) = self.clears.pop_front() else { return Ok(()) };
+        if !self.engine.clear(space, self.shared.config.clear_rows)?.done {
+            self.clears.push_back(space);
+            return Ok(());
+        }
+        // Whoever hears that it is cleared may forget the placement for good.
+        self.unsynced.remove(&space);
+        self.sync()?;
+        self.shared.queue.lock().clearing.remove(&space);
+        (self.on_event)(FlushEvent::Cleared { space });
+        Ok(())
+    }
+}
+
+struct SetEnded(Arc<Shared>);
+
+impl Drop for SetEnded {
+    fn drop(&mut self) {
+        let mut queue = self.0.queue.lock();
+        queue.ended = true;
+        // Barriers left are dropped here, which tells those who wait for them.
+        let left = std::mem::take(&mut queue.work);
+        queue.bytes = 0;
+        drop(queue);
+        drop(left);
+        self.0.end.notify_all();
+    }
+}

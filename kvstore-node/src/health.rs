@@ -1,0 +1,97 @@
+//! Whether this node makes progress: what a heartbeat rests on.
+
+use crate::clock::Clock;
+use archon_types::Millis;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+/// One shard thread's sign of life.
+#[derive(Debug, Default)]
+pub(crate) struct Pulse {
+    /// Local clock at the beginning of the turn under way, plus one; zero while the shard waits for work.
+    turn_since: AtomicU64,
+    ended: AtomicBool,
+}
+
+impl Pulse {
+    /// A turn begins.
+    pub(crate) fn begin(&self, now: Millis) {
+        self.turn_since.store(now.get().saturating_add(1), Ordering::Release);
+    }
+
+    /// The turn is over.
+    pub(crate) fn rest(&self) {
+        self.turn_since.store(0, Ordering::Release);
+    }
+
+    /// The thread is gone.
+    pub(crate) fn end(&self) {
+        self.ended.store(true, Ordering::Release);
+    }
+
+    fn stalled(&self, now: Millis, longest_ms: u64) -> bool {
+        let since = self.turn_since.load(Ordering::Acquire);
+        let long = since != 0 && now.since(Millis::new(since - 1)) > longest_ms;
+        long || self.ended.load(Ordering::Acquire)
+    }
+}
+
+/// All signs of life.
+pub(crate) struct Health {
+    clock: Arc<dyn Clock>,
+    pulses: Vec<Arc<Pulse>>,
+    wal: archon_wal::Wal,
+}
+
+/// What does not move.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub(crate) enum Stall {
+    /// A shard has been in one turn for too long, or its thread has ended.
+    #[error("shard {0} makes no progress")]
+    Shard(usize),
+    /// The disk has not answered a sync for too long.
+    #[error("the write-ahead log has waited for the disk for {0} ms")]
+    Log(u64),
+}
+
+impl Health {
+    pub(crate) fn new(clock: Arc<dyn Clock>, pulses: Vec<Arc<Pulse>>, wal: archon_wal::Wal) -> Self {
+        Self { clock, pulses, wal }
+    }
+
+    /// Finds what has not moved for longer than `longest_ms`.
+    ///
+    /// # Errors
+    /// The first [`Stall`] found.
+    pub(crate) fn check(&self, longest_ms: u64) -> Result<(), Stall> {
+        let now = self.clock.now();
+        if let Some(shard) = self.pulses.iter().position(|pulse| pulse.stalled(now, longest_ms)) {
+            return Err(Stall::Shard(shard));
+        }
+        if let Some(since) = self.wal.progress().outstanding_since {
+            let waited_ms = u64::try_from(since.elapsed().as_millis()).unwrap_or(u64::MAX);
+            if waited_ms > longest_ms {
+                return Err(Stall::Log(waited_ms));
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_turn_and_a_dead_thread_are_stalls() {
+        let pulse = Pulse::default();
+        assert!(!pulse.stalled(Millis::new(9_000), 1_000));
+        pulse.begin(Millis::new(0));
+        assert!(!pulse.stalled(Millis::new(1_000), 1_000));
+        assert!(pulse.stalled(Millis::new(1_001), 1_000));
+        pulse.rest();
+        assert!(!pulse.stalled(Millis::new(9_000), 1_000));
+        pulse.end();
+        assert!(pulse.stalled(Millis::new(0), 1_000));
+    }
+}

@@ -1,0 +1,51 @@
+//! Which placements this node has, and what is being done with each.
+
+use crate::reconcile::{Held, HeldState};
+use archon_types::{PartitionId, PlacementId};
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
+
+/// The node's placements; written by recovery, pushes and shards.
+#[derive(Debug, Default)]
+pub(crate) struct Holdings {
+    held: Mutex<BTreeMap<PlacementId, Held>>,
+}
+
+impl Holdings {
+    /// What recovery found.
+    pub(crate) fn new(held: BTreeMap<PlacementId, Held>) -> Self {
+        Self { held: Mutex::new(held) }
+    }
+
+    /// A copy of everything.
+    pub(crate) fn all(&self) -> BTreeMap<PlacementId, Held> {
+        self.held.lock().clone()
+    }
+
+    /// The partition that a placement is a copy of.
+    pub(crate) fn partition_of(&self, placement: PlacementId) -> Option<PartitionId> {
+        self.held.lock().get(&placement).map(|held| held.partition)
+    }
+
+    /// Notes what is being done with a placement.
+    pub(crate) fn set(&self, placement: PlacementId, partition: PartitionId, state: HeldState) {
+        self.held.lock().insert(placement, Held { partition, state });
+    }
+
+    /// The placement is gone.
+    pub(crate) fn remove(&self, placement: PlacementId) {
+        self.held.lock().remove(&placement);
+    }
+
+    /// Placements held whole, as a registration lists them.
+    pub(crate) fn whole(&self) -> Vec<PlacementId> {
+        let held = self.held.lock();
+        let whole = |held: &Held| matches!(held.state, HeldState::Aside | HeldState::Active);
+        held.iter().filter(|(_, held)| whole(held)).map(|(placement, _)| *placement).collect()
+    }
+
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
+        self.held.lock().len()
+    }
+}

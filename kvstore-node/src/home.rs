@@ -1,0 +1,39 @@
+//! The node's durable self, as its session needs it.
+
+use crate::holdings::Holdings;
+use crate::identity::DataDirectory;
+use crate::session::Home;
+use archon_proto::convert::session::Registered;
+use archon_types::{ClusterId, Incarnation, PlacementId, StorageId};
+use parking_lot::Mutex;
+use std::sync::Arc;
+
+/// The data directory, as the session needs it.
+pub(crate) struct DirectoryHome {
+    pub(crate) directory: Arc<Mutex<DataDirectory>>,
+    pub(crate) holdings: Arc<Holdings>,
+}
+
+impl Home for DirectoryHome {
+    fn storage(&self) -> StorageId {
+        self.directory.lock().identity().storage_id
+    }
+
+    fn cluster(&self) -> Option<ClusterId> {
+        Some(self.directory.lock().identity().cluster_id).filter(|cluster| !cluster.is_nil())
+    }
+
+    fn last_incarnation(&self) -> Incarnation {
+        self.directory.lock().identity().last_incarnation
+    }
+
+    fn held(&self) -> Vec<PlacementId> {
+        self.holdings.whole()
+    }
+
+    fn store(&mut self, registered: &Registered) -> Result<(), String> {
+        let mut directory = self.directory.lock();
+        let Registered { cluster, node, incarnation, .. } = *registered;
+        directory.record_registration(cluster, node, incarnation).map_err(|error| error.to_string())
+    }
+}

@@ -1,0 +1,337 @@
+//! A node's data directory: who it belongs to, and that only one process uses it.
+//!
+//! `LOCK` is held by `flock` for the life of the process. `identity.json` names the directory's storage id, minted when it
+//! is created, and what the coordinator told it since. It is replaced whole (temporary file, fsync, rename, fsync of the
+//! directory), so that a crash leaves the old or the new one.
+
+use archon_types::{ClusterId, Incarnation, NodeId, StorageId};
+use rustix::fs::{FlockOperation, flock};
+use serde::{Deserialize, Serialize};
+use std::fs::{self, File, OpenOptions};
+use std::io::{ErrorKind, Read, Write};
+use std::path::{Path, PathBuf};
+use uuid::Uuid;
+
+const MAGIC: &str = "archon-node";
+const FORMAT: u32 = 1;
+const IDENTITY_FILE: &str = "identity.json";
+const TEMPORARY_FILE: &str = "identity.json.tmp";
+const LOCK_FILE: &str = "LOCK";
+const WAL_DIRECTORY: &str = "wal";
+const ENGINE_DIRECTORY: &str = "engine";
+
+/// What a data directory knows of itself.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Identity {
+    /// Minted when the directory was created.
+    pub storage_id: StorageId,
+    /// The cluster it belongs to; nil until the first registration.
+    pub cluster_id: ClusterId,
+    /// The operator's name for the node.
+    pub name: String,
+    /// The node's number; zero until the first registration.
+    pub node_id: NodeId,
+    /// The incarnation of the last registration; zero until the first.
+    pub last_incarnation: Incarnation,
+}
+
+/// The file's head, read before anything else of it.
+#[derive(Serialize, Deserialize)]
+struct Head {
+    magic: String,
+    format: u32,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Stored {
+    #[serde(flatten)]
+    head: Head,
+    #[serde(flatten)]
+    identity: Identity,
+}
+
+/// Why a data directory cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum IdentityError {
+    /// Another process uses it.
+    #[error("the data directory {} is in use by another process{holder}; stop it, or give this node a directory of its own", directory.display())]
+    InUse {
+        /// The directory.
+        directory: PathBuf,
+        /// Which process, if it said so.
+        holder: String,
+    },
+    /// The operating system refused something.
+    #[error("could not {what} in the data directory {}: {source}; check that it is writable and has space", directory.display())]
+    Io {
+        /// The directory.
+        directory: PathBuf,
+        /// What was tried.
+        what: &'static str,
+        /// The refusal.
+        source: std::io::Error,
+    },
+    /// Something that is no identity stands in its place.
+    #[error("{} is not a node's identity: {why}; restore it from a backup, or start with an empty directory (the node then counts as new)", path.display())]
+    Malformed {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// There is data without an identity.
+    #[error("the data directory {} holds data but no {IDENTITY_FILE}; restore that file, or start with an empty directory (the node then counts as new)", directory.display())]
+    Missing {
+        /// The directory.
+        directory: PathBuf,
+    },
+    /// A newer version wrote it. It was not touched.
+    #[error("{} has format {found}, this version reads up to {FORMAT}; run the newer version", path.display())]
+    NewerFormat {
+        /// The file.
+        path: PathBuf,
+        /// The format found.
+        found: u32,
+    },
+    /// It belongs to another node.
+    #[error("the data directory {} belongs to the node {found:?}, not to {wanted:?}; correct --name or --data-dir", directory.display())]
+    WrongName {
+        /// The directory.
+        directory: PathBuf,
+        /// Whose it is.
+        found: String,
+        /// Who wants it.
+        wanted: String,
+    },
+    /// It belongs to another cluster.
+    #[error("the data directory {} belongs to cluster {found}, not to {wanted}; correct --coordinators or --data-dir", directory.display())]
+    WrongCluster {
+        /// The directory.
+        directory: PathBuf,
+        /// Its cluster.
+        found: ClusterId,
+        /// The cluster met.
+        wanted: ClusterId,
+    },
+    /// The coordinator knows its storage id under another number, or gave an older incarnation.
+    #[error("the data directory {} is registered as node {found_node}, incarnation {found_incarnation}, but was now told node {node}, incarnation {incarnation}; the coordinators may have been restored from a backup", directory.display())]
+    Contradiction {
+        /// The directory.
+        directory: PathBuf,
+        /// The number stored.
+        found_node: NodeId,
+        /// The incarnation stored.
+        found_incarnation: Incarnation,
+        /// The number told.
+        node: NodeId,
+        /// The incarnation told.
+        incarnation: Incarnation,
+    },
+}
+
+/// A locked data directory.
+#[derive(Debug)]
+pub struct DataDirectory {
+    path: PathBuf,
+    identity: Identity,
+    /// Held for its lock.
+    _lock: File,
+}
+
+impl DataDirectory {
+    /// Opens the directory of the node `name`, creating it with a new storage id if it is missing or empty, and locks it.
+    /// `cluster` is the cluster the node was told to join, if it was.
+    ///
+    /// # Errors
+    /// [`IdentityError`]; an existing directory is unchanged then, but for its lock file.
+    pub fn open(path: &Path, name: &str, cluster: Option<ClusterId>) -> Result<Self, IdentityError> {
+        create_durably(path).map_err(io(path, "create it"))?;
+        let lock = lock(path)?;
+        let identity = match read(path)? {
+            Some(identity) => identity,
+            None => {
+                if has_data(path).map_err(io(path, "list the files"))? {
+                    return Err(IdentityError::Missing { directory: path.to_owned() });
+                }
+                let identity = Identity {
+                    storage_id: StorageId::new(Uuid::new_v4()),
+                    cluster_id: ClusterId::NIL,
+                    name: name.to_owned(),
+                    node_id: NodeId::ZERO,
+                    last_incarnation: Incarnation::ZERO,
+                };
+                write(path, &identity)?;
+                identity
+            }
+        };
+        if identity.name != name {
+            return Err(IdentityError::WrongName {
+                directory: path.to_owned(),
+                found: identity.name,
+                wanted: name.to_owned(),
+            });
+        }
+        let opened = Self { path: path.to_owned(), identity, _lock: lock };
+        cluster.map_or(Ok(()), |cluster| opened.check_cluster(cluster))?;
+        Ok(opened)
+    }
+
+    /// What the directory knows of itself.
+    pub const fn identity(&self) -> &Identity {
+        &self.identity
+    }
+
+    /// The directory.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Where the write-ahead log goes.
+    pub fn wal_directory(&self) -> PathBuf {
+        self.path.join(WAL_DIRECTORY)
+    }
+
+    /// Where the engine goes.
+    pub fn engine_directory(&self) -> PathBuf {
+        self.path.join(ENGINE_DIRECTORY)
+    }
+
+    /// Refuses a cluster other than the one this directory belongs to, if it belongs to one.
+    ///
+    /// # Errors
+    /// [`IdentityError::WrongCluster`].
+    pub fn check_cluster(&self, wanted: ClusterId) -> Result<(), IdentityError> {
+        let found = self.identity.cluster_id;
+        if !found.is_nil() && found != wanted {
+            return Err(IdentityError::WrongCluster { directory: self.path.clone(), found, wanted });
+        }
+        Ok(())
+    }
+
+    /// Stores durably what a registration was answered, before the node acts under it (PROTOCOL rule 19).
+    ///
+    /// # Errors
+    /// [`IdentityError::WrongCluster`], [`IdentityError::Contradiction`] or [`IdentityError::Io`]; what was stored before
+    /// stands.
+    pub fn record_registration(
+        &mut self,
+        cluster: ClusterId,
+        node: NodeId,
+        incarnation: Incarnation,
+    ) -> Result<(), IdentityError> {
+        self.check_cluster(cluster)?;
+        let known = self.identity.node_id;
+        if (known != NodeId::ZERO && known != node) || incarnation < self.identity.last_incarnation {
+            return Err(IdentityError::Contradiction {
+                directory: self.path.clone(),
+                found_node: known,
+                found_incarnation: self.identity.last_incarnation,
+                node,
+                incarnation,
+            });
+        }
+        let identity =
+            Identity { cluster_id: cluster, node_id: node, last_incarnation: incarnation, ..self.identity.clone() };
+        if identity != self.identity {
+            write(&self.path, &identity)?;
+            self.identity = identity;
+        }
+        Ok(())
+    }
+}
+
+fn io<'a>(directory: &'a Path, what: &'static str) -> impl FnOnce(std::io::Error) -> IdentityError + 'a {
+    move |source| IdentityError::Io { directory: directory.to_owned(), what, source }
+}
+
+/// Creates a directory and those above it, each made durable in its parent.
+fn create_durably(path: &Path) -> std::io::Result<()> {
+    if path.as_os_str().is_empty() || path.is_dir() {
+        return Ok(());
+    }
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    if let Some(parent) = parent {
+        create_durably(parent)?;
+    }
+    match fs::create_dir(path) {
+        Err(error) if error.kind() == ErrorKind::AlreadyExists && path.is_dir() => {}
+        other => other?,
+    }
+    sync_directory(parent.unwrap_or(Path::new(".")))
+}
+
+fn sync_directory(path: &Path) -> std::io::Result<()> {
+    File::open(path)?.sync_all()
+}
+
+fn lock(directory: &Path) -> Result<File, IdentityError> {
+    let fail = |source| io(directory, "open the lock file")(source);
+    let path = directory.join(LOCK_FILE);
+    let mut file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path).map_err(fail)?;
+    match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => {}
+        Err(rustix::io::Errno::WOULDBLOCK) => {
+            // The holder's process id only helps people; anything unreadable is left out.
+            let mut process = String::new();
+            let read = (&mut file).take(20).read_to_string(&mut process);
+            let known = read.is_ok() && !process.is_empty() && process.trim().bytes().all(|byte| byte.is_ascii_digit());
+            let holder = if known { format!(" (process {})", process.trim()) } else { String::new() };
+            return Err(IdentityError::InUse { directory: directory.to_owned(), holder });
+        }
+        Err(errno) => return Err(io(directory, "lock the lock file")(errno.into())),
+    }
+    file.set_len(0).map_err(fail)?;
+    file.write_all(format!("{}\n", std::process::id()).as_bytes()).map_err(fail)?;
+    Ok(file)
+}
+
+fn has_data(directory: &Path) -> std::io::Result<bool> {
+    for entry in fs::read_dir(directory)? {
+        let name = entry?.file_name();
+        if name != LOCK_FILE && name != TEMPORARY_FILE && name != "lost+found" {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+fn read(directory: &Path) -> Result<Option<Identity>, IdentityError> {
+    let path = directory.join(IDENTITY_FILE);
+    let bytes = match fs::read(&path) {
+        Ok(bytes) => bytes,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(io(directory, "read the identity")(error)),
+    };
+    let malformed = |why: String| IdentityError::Malformed { path: path.clone(), why };
+    // The head first: what a newer version changed in the rest must not make it look damaged.
+    let head: Head = serde_json::from_slice(&bytes).map_err(|error| malformed(error.to_string()))?;
+    if head.magic != MAGIC {
+        return Err(malformed(format!("its magic is {:?}, not {MAGIC:?}", head.magic)));
+    }
+    if head.format > FORMAT {
+        return Err(IdentityError::NewerFormat { path, found: head.format });
+    }
+    let identity: Identity = serde_json::from_slice(&bytes).map_err(|error| malformed(error.to_string()))?;
+    if identity.storage_id.is_nil() {
+        return Err(malformed("its storage id is nil".into()));
+    }
+    Ok(Some(identity))
+}
+
+fn write(directory: &Path, identity: &Identity) -> Result<(), IdentityError> {
+    let stored = Stored { head: Head { magic: MAGIC.into(), format: FORMAT }, identity: identity.clone() };
+    let replace = || -> std::io::Result<()> {
+        let temporary = directory.join(TEMPORARY_FILE);
+        let mut file = File::create(&temporary)?;
+        file.write_all(&serde_json::to_vec_pretty(&stored)?)?;
+        file.write_all(b"\n")?;
+        file.sync_all()?;
+        fs::rename(&temporary, directory.join(IDENTITY_FILE))?;
+        sync_directory(directory)
+    };
+    replace().map_err(io(directory, "write the identity"))
+}
+
+#[cfg(test)]
+#[path = "identity_tests.rs"]
+mod tests;

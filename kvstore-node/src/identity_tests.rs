@@ -1,0 +1,108 @@
+//! What a data directory must survive and refuse.
+
+use super::*;
+
+fn open(path: &Path) -> Result<DataDirectory, IdentityError> {
+    DataDirectory::open(path, "athens", None)
+}
+
+fn cluster(number: u128) -> ClusterId {
+    ClusterId::new(Uuid::from_u128(number))
+}
+
+#[test]
+fn the_identity_survives_and_is_minted_once() {
+    let root = tempfile::tempdir().unwrap();
+    let path = root.path().join("deep/er");
+    let mut first = open(&path).unwrap();
+    let storage = first.identity().storage_id;
+    assert!(first.identity().cluster_id.is_nil());
+    first.record_registration(cluster(1), NodeId::new(4), Incarnation::new(17)).unwrap();
+    drop(first);
+    let again = open(&path).unwrap();
+    let expected = Identity {
+        storage_id: storage,
+        cluster_id: cluster(1),
+        name: "athens".into(),
+        node_id: NodeId::new(4),
+        last_incarnation: Incarnation::new(17),
+    };
+    assert_eq!(again.identity(), &expected);
+}
+
+#[test]
+fn a_second_user_is_told_which_directory_and_which_process() {
+    let root = tempfile::tempdir().unwrap();
+    let held = open(root.path()).unwrap();
+    let error = open(root.path()).unwrap_err();
+    assert!(matches!(error, IdentityError::InUse { .. }));
+    let text = error.to_string();
+    assert!(text.contains(&root.path().display().to_string()), "{text}");
+    assert!(text.contains(&format!("(process {})", std::process::id())), "{text}");
+    drop(held);
+    open(root.path()).unwrap();
+}
+
+#[test]
+fn another_name_cluster_or_number_is_refused_and_nothing_changes() {
+    let root = tempfile::tempdir().unwrap();
+    let mut held = open(root.path()).unwrap();
+    held.record_registration(cluster(1), NodeId::new(4), Incarnation::new(17)).unwrap();
+    let wrong = held.record_registration(cluster(2), NodeId::new(4), Incarnation::new(18)).unwrap_err();
+    assert!(matches!(wrong, IdentityError::WrongCluster { .. }));
+    for (node, incarnation) in [(5, 18), (4, 16)] {
+        let wrong = held.record_registration(cluster(1), NodeId::new(node), Incarnation::new(incarnation));
+        assert!(matches!(wrong, Err(IdentityError::Contradiction { .. })));
+    }
+    drop(held);
+    let before = fs::read(root.path().join(IDENTITY_FILE)).unwrap();
+    let error = DataDirectory::open(root.path(), "sparta", None).unwrap_err();
+    assert!(error.to_string().contains("--name"), "{error}");
+    let error = DataDirectory::open(root.path(), "athens", Some(cluster(9))).unwrap_err();
+    assert!(error.to_string().contains("--coordinators"), "{error}");
+    assert_eq!(fs::read(root.path().join(IDENTITY_FILE)).unwrap(), before);
+    DataDirectory::open(root.path(), "athens", Some(cluster(1))).unwrap();
+}
+
+#[test]
+fn a_newer_format_is_refused_untouched_even_if_its_fields_are_unknown() {
+    let root = tempfile::tempdir().unwrap();
+    let newer = br#"{"magic": "archon-node", "format": 2, "who": "?"}"#;
+    fs::write(root.path().join(IDENTITY_FILE), newer).unwrap();
+    assert!(matches!(open(root.path()), Err(IdentityError::NewerFormat { found: 2, .. })));
+    assert_eq!(fs::read(root.path().join(IDENTITY_FILE)).unwrap(), newer);
+}
+
+#[test]
+fn damage_and_lost_identities_are_named() {
+    for bad in [
+        &b""[..],
+        b"{",
+        b"\xff\xfe",
+        br#"{"magic": "other", "format": 1}"#,
+        br#"{"magic": "archon-node", "format": 1}"#,
+    ] {
+        let root = tempfile::tempdir().unwrap();
+        fs::write(root.path().join(IDENTITY_FILE), bad).unwrap();
+        assert!(matches!(open(root.path()), Err(IdentityError::Malformed { .. })), "{bad:?}");
+    }
+    let root = tempfile::tempdir().unwrap();
+    fs::create_dir(root.path().join(WAL_DIRECTORY)).unwrap();
+    assert!(matches!(open(root.path()), Err(IdentityError::Missing { .. })));
+    assert!(!root.path().join(IDENTITY_FILE).exists());
+}
+
+#[test]
+fn a_crash_before_the_first_rename_leaves_an_empty_directory() {
+    let root = tempfile::tempdir().unwrap();
+    fs::write(root.path().join(TEMPORARY_FILE), b"{\"mag").unwrap();
+    open(root.path()).unwrap();
+}
+
+#[test]
+fn a_file_in_the_way_is_an_error() {
+    let root = tempfile::tempdir().unwrap();
+    let path = root.path().join("file");
+    fs::write(&path, b"").unwrap();
+    assert!(matches!(open(&path), Err(IdentityError::Io { .. })));
+}

@@ -1,0 +1,201 @@
+//! A shard's inbox: the one queue between the async services and a shard's thread.
+//!
+//! Requests are bounded and refused (or waited for) when the queue is full. Completions, which answer something the
+//! shard itself started, are never refused: there are at most as many as the shard has started, and refusing one would
+//! block the thread that completes it.
+
+use parking_lot::{Condvar, Mutex};
+use std::collections::VecDeque;
+use std::time::Duration;
+use tokio::sync::Notify;
+
+/// Most requests that wait for a shard.
+pub const INBOX_MESSAGES_MAX: usize = 8_192;
+/// Most messages that one turn takes.
+pub const TURN_MESSAGES_MAX: usize = 1_024;
+/// Bytes after which one turn takes no more.
+pub const TURN_BYTES_MAX: usize = 1024 * 1024;
+
+/// What a message weighs, for the bounds of a turn.
+pub trait Weigh {
+    /// Bytes of payload.
+    fn bytes(&self) -> usize;
+}
+
+/// Why a request was not taken; gives it back.
+#[derive(Debug)]
+pub enum PushError<T> {
+    /// The queue is full: overload.
+    Full(T),
+    /// The shard has stopped or is stopping.
+    Closed(T),
+}
+
+#[derive(Debug)]
+struct State<T> {
+    queue: VecDeque<T>,
+    requests: usize,
+    closed: bool,
+}
+
+/// The queue. Any thread pushes; the shard's thread drains.
+#[derive(Debug)]
+pub struct Inbox<T> {
+    state: Mutex<State<(T, bool)>>,
+    filled: Condvar,
+    space: Notify,
+    requests_max: usize,
+}
+
+impl<T: Weigh> Inbox<T> {
+    /// An inbox that holds at most `requests_max` requests.
+    pub fn new(requests_max: usize) -> Self {
+        Self {
+            state: Mutex::new(State { queue: VecDeque::new(), requests: 0, closed: false }),
+            filled: Condvar::new(),
+            space: Notify::new(),
+            requests_max,
+        }
+    }
+
+    /// Queues a request, or gives it back at once when there is no room.
+    ///
+    /// # Errors
+    /// [`PushError`], with the message.
+    pub fn try_push(&self, message: T) -> Result<(), PushError<T>> {
+        let mut state = self.state.lock();
+        if state.closed {
+            return Err(PushError::Closed(message));
+        }
+        if state.requests >= self.requests_max {
+            return Err(PushError::Full(message));
+        }
+        state.requests += 1;
+        state.queue.push_back((message, true));
+        drop(state);
+        self.filled.notify_one();
+        Ok(())
+    }
+
+    /// Queues a request, waiting for room. Dropping the future queues nothing.
+    ///
+    /// # Errors
+    /// The message, when the inbox is closed.
+    pub async fn push(&self, message: T) -> Result<(), T> {
+        let mut message = message;
+        loop {
+            let mut room = std::pin::pin!(self.space.notified());
+            // Registered before the attempt, so that room made in between is not missed.
+            room.as_mut().enable();
+            match self.try_push(message) {
+                Ok(()) => return Ok(()),
+                Err(PushError::Closed(back)) => return Err(back),
+                Err(PushError::Full(back)) => message = back,
+            }
+            room.await;
+        }
+    }
+
+    /// Queues a completion: never refused for want of room, and taken even after [`Inbox::close`], because a stopping
+    /// shard waits for what it started.
+    pub fn complete(&self, message: T) {
+        self.state.lock().queue.push_back((message, false));
+        self.filled.notify_one();
+    }
+
+    /// Takes what is queued, up to the bounds of a turn, into `turn`. Waits up to `wait` for the first message.
+    pub fn drain(&self, turn: &mut Vec<T>, wait: Duration) {
+        let mut state = self.state.lock();
+        if state.queue.is_empty() {
+            self.filled.wait_for(&mut state, wait);
+        }
+        let mut bytes = 0;
+        let mut requests = 0;
+        while turn.len() < TURN_MESSAGES_MAX && bytes < TURN_BYTES_MAX {
+            let Some((message, request)) = state.queue.pop_front() else { break };
+            bytes += message.bytes();
+            requests += usize::from(request);
+            turn.push(message);
+        }
+        state.requests -= requests;
+        drop(state);
+        if requests > 0 {
+            self.space.notify_waiters();
+        }
+    }
+
+    /// Refuses requests from now on. What is queued is still drained.
+    pub fn close(&self) {
+        self.state.lock().closed = true;
+        self.space.notify_waiters();
+        self.filled.notify_one();
+    }
+
+    /// Messages that wait now.
+    pub fn len(&self) -> usize {
+        self.state.lock().queue.len()
+    }
+
+    /// Whether nothing waits now.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+
+    impl Weigh for usize {
+        fn bytes(&self) -> usize {
+            *self
+        }
+    }
+
+    #[test]
+    fn requests_are_bounded_and_completions_are_not() {
+        let inbox = Inbox::new(2);
+        assert!(inbox.try_push(1).is_ok());
+        assert!(inbox.try_push(2).is_ok());
+        assert!(matches!(inbox.try_push(3), Err(PushError::Full(3))));
+        inbox.complete(4);
+        let mut turn = Vec::new();
+        inbox.drain(&mut turn, Duration::ZERO);
+        assert_eq!(turn, [1, 2, 4]);
+        assert!(inbox.try_push(5).is_ok());
+    }
+
+    #[test]
+    fn a_turn_takes_at_most_its_bytes() {
+        let inbox = Inbox::new(8);
+        for _ in 0..3 {
+            assert!(inbox.try_push(TURN_BYTES_MAX / 2 + 1).is_ok());
+        }
+        let mut turn = Vec::new();
+        inbox.drain(&mut turn, Duration::ZERO);
+        assert_eq!(turn.len(), 2);
+        assert_eq!(inbox.len(), 1);
+    }
+
+    #[tokio::test]
+    async fn a_waiting_push_goes_on_when_there_is_room_and_ends_when_closed() {
+        let inbox = Arc::new(Inbox::new(1));
+        assert!(inbox.try_push(1).is_ok());
+        let waiting = tokio::spawn({
+            let inbox = inbox.clone();
+            async move { inbox.push(2).await }
+        });
+        tokio::task::yield_now().await;
+        let mut turn = Vec::new();
+        inbox.drain(&mut turn, Duration::ZERO);
+        assert_eq!(waiting.await.expect("the task does not panic"), Ok(()));
+        let refused = tokio::spawn({
+            let inbox = inbox.clone();
+            async move { inbox.push(3).await }
+        });
+        tokio::task::yield_now().await;
+        inbox.close();
+        assert_eq!(refused.await.expect("the task does not panic"), Err(3));
+    }
+}

@@ -1,0 +1,276 @@
+//! Exactly once: which operations were applied, kept as ordinary rows of the partition (PROTOCOL rule 24).
+//!
+//! Per client there is one head row and one row per recorded outcome, written by the same effect as the operation's own
+//! change. So they are replicated, copied and moved with the partition, and there is no second table to keep in step.
+//! Conditions that did not hold are recorded too: a late duplicate must not find that they hold by then.
+//!
+//! An operation is applied only if it is not recorded, not below what its client is done with, and either stamped after
+//! `forgotten_through`, or at or after the beginning of the client's record (which would name it, had it been applied).
+//! Anything else might be a late duplicate of something forgotten: [`ErrorKind::MaybeApplied`]. A client that knows its
+//! attempt to be the first may stamp it anew, with the log time of the refusal.
+
+use super::effect::{Effect, RowChange};
+use super::row::{
+    CLIENT_HEAD_KEY_BYTES, ClientHead, FORGOTTEN_KEY, KIND_CLIENT, Outcome, client_head_key, client_outcome_key,
+    decode_client_key, decode_millis, encode_millis,
+};
+use super::view::{View, ViewError};
+use crate::engine::PageLimit;
+use archon_types::{ClientId, ErrorDetail, ErrorKind, Millis, OpId};
+use bytes::Bytes;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
+
+/// Outcomes of a client from which on those it is done with are looked for, so that not every operation must look.
+const PURGE_FROM: u32 = 64;
+/// Rows read at once.
+const PAGE_ROWS: usize = 1_024;
+const RETRY_AFTER_MS: u64 = 20;
+
+/// How much is remembered.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct DedupLimits {
+    /// Outcomes kept per client, at least 64 and at most 4,096; beyond, its operations are refused until it is done with
+    /// some.
+    pub outcomes_max: u32,
+    /// Clients remembered per partition; beyond, the least recently used is forgotten.
+    pub clients_max: usize,
+    /// How long a client is remembered after its last operation, in milliseconds of log time.
+    pub age_ms_max: u64,
+}
+
+impl Default for DedupLimits {
+    fn default() -> Self {
+        Self { outcomes_max: 1_024, clients_max: 4_096, age_ms_max: 10 * 60 * 1_000 }
+    }
+}
+
+/// What is known of an operation before it is evaluated.
+#[derive(Debug)]
+pub(super) enum Decision {
+    /// It was not applied: evaluate it and record the outcome.
+    Apply(Acceptance),
+    /// It was evaluated before, with this outcome.
+    Repeat(Outcome),
+    /// It must not be evaluated.
+    Refuse(ErrorDetail),
+}
+
+/// The right to apply an operation once.
+#[derive(Debug)]
+pub(super) struct Acceptance {
+    id: OpId,
+    head: ClientHead,
+    done: Vec<Bytes>,
+}
+
+impl Acceptance {
+    /// Adds to an effect what remembers the operation.
+    pub(super) fn record(self, outcome: Outcome, changes: &mut Vec<RowChange>) {
+        changes.extend(self.done.into_iter().map(RowChange::remove));
+        changes.push(RowChange::set(client_outcome_key(self.id.client, self.id.number), outcome.encode()));
+        changes.push(RowChange::set(client_head_key(self.id.client), self.head.encode()));
+    }
+}
+
+/// Decides whether an operation may be applied at log time `at`.
+pub(super) fn check(id: &OpId, view: &dyn View, at: Millis, limits: &DedupLimits) -> Result<Decision, ViewError> {
+    if let Some(refusal) = malformed(id) {
+        return Ok(Decision::Refuse(refusal));
+    }
+    let head = view.get(&client_head_key(id.client))?.map(|row| ClientHead::decode(&row)).transpose()?;
+    if head.is_some()
+        && let Some(outcome) = view.get(&client_outcome_key(id.client, id.number))?
+    {
+        return Ok(Decision::Repeat(Outcome::decode(&outcome)?));
+    }
+    if let Some(head) = head
+        && id.number < head.done_below
+    {
+        return Ok(Decision::Refuse(maybe_applied(format!(
+            "operation {} is below {}, up to which its client said it was done",
+            id.number, head.done_below
+        ))));
+    }
+    if id.stamp > at {
+        return Ok(Decision::Refuse(maybe_applied(format!(
+            "the stamp {} of operation {} is after the partition's log time {at}",
+            id.stamp, id.number
+        ))));
+    }
+    if let Some(forgotten) = forgotten_through(view)?
+        && id.stamp <= forgotten
+        && head.is_none_or(|head| id.stamp < head.created)
+    {
+        return Ok(Decision::Refuse(maybe_applied(format!(
+            "operation {} is stamped {}, and records up to {forgotten} were forgotten",
+            id.number, id.stamp
+        ))));
+    }
+    accept(*id, head, view, at, limits)
+}
+
+fn accept(
+    id: OpId,
+    head: Option<ClientHead>,
+    view: &dyn View,
+    at: Millis,
+    limits: &DedupLimits,
+) -> Result<Decision, ViewError> {
+    let mut head = head.unwrap_or(ClientHead { created: at, last: at, done_below: 0, outcomes: 0 });
+    head.last = head.last.max(at);
+    head.done_below = head.done_below.max(id.done_below);
+    let mut done = Vec::new();
+    if head.outcomes >= PURGE_FROM.min(limits.outcomes_max) {
+        let first = client_outcome_key(id.client, 0);
+        let end = client_outcome_key(id.client, head.done_below);
+        let page =
+            view.page(Bound::Included(&first), &end, PageLimit { rows_max: PAGE_ROWS, bytes_max: usize::MAX })?;
+        done.extend(page.rows.into_iter().map(|row| row.key));
+        head.outcomes = head.outcomes.saturating_sub(u32::try_from(done.len()).unwrap_or(u32::MAX));
+    }
+    if head.outcomes >= limits.outcomes_max {
+        let message = format!(
+            "{} outcomes of this client are kept already, the limit is {}; finish some operations first",
+            head.outcomes, limits.outcomes_max
+        );
+        let refusal = ErrorDetail::new(ErrorKind::Overloaded, message).with_retry_after_ms(RETRY_AFTER_MS);
+        return Ok(Decision::Refuse(refusal));
+    }
+    head.outcomes += 1;
+    Ok(Decision::Apply(Acceptance { id, head, done }))
+}
+
+/// The effect that forgets a client, made at log time `at`: its rows go, and `forgotten_through` rises to its last use.
+/// `None` if nothing is known of it.
+///
+/// # Errors
+/// [`ViewError`] if its rows cannot be read.
+pub fn forget(client: ClientId, view: &dyn View, at: Millis) -> Result<Option<Effect>, ViewError> {
+    let head_key = client_head_key(client);
+    let Some(head) = view.get(&head_key)? else { return Ok(None) };
+    let head = ClientHead::decode(&head)?;
+    let forgotten = forgotten_through(view)?.map_or(head.last, |before| before.max(head.last));
+    let mut changes = vec![RowChange::set(Bytes::from_static(FORGOTTEN_KEY), encode_millis(forgotten))];
+    let end = prefix_end(&head_key);
+    let mut from = Bound::Included(head_key);
+    loop {
+        let limit = PageLimit { rows_max: PAGE_ROWS, bytes_max: usize::MAX };
+        let page = view.page(from.as_ref().map(|key| &key[..]), &end, limit)?;
+        let last = page.rows.last().map(|row| row.key.clone());
+        changes.extend(page.rows.into_iter().map(|row| RowChange::remove(row.key)));
+        match last {
+            Some(last) if page.more => from = Bound::Excluded(last),
+            _ => return Ok(Some(Effect { at, changes })),
+        }
+    }
+}
+
+/// The log time up to which records were forgotten; `None` if none ever was.
+///
+/// # Errors
+/// [`ViewError`] if the row cannot be read.
+pub fn forgotten_through(view: &dyn View) -> Result<Option<Millis>, ViewError> {
+    Ok(view.get(FORGOTTEN_KEY)?.map(|row| decode_millis(&row)).transpose()?)
+}
+
+/// The first key after all that begin with `prefix`; `prefix` must not be all 0xFF.
+pub(super) fn prefix_end(prefix: &[u8]) -> Vec<u8> {
+    let mut end = prefix.to_vec();
+    while let Some(last) = end.last_mut() {
+        if let Some(next) = last.checked_add(1) {
+            *last = next;
+            return end;
+        }
+        end.pop();
+    }
+    debug_assert!(false, "a prefix begins with a kind byte, which is never 0xFF");
+    end
+}
+
+fn malformed(id: &OpId) -> Option<ErrorDetail> {
+    let message = if id.client.is_nil() {
+        "the operation's client id is nil; a client draws a random one".to_owned()
+    } else if id.number == 0 {
+        "the operation's number is 0; numbers start at 1".to_owned()
+    } else if id.done_below > id.number {
+        format!("operation {} says that everything below {} is done, itself included", id.number, id.done_below)
+    } else {
+        return None;
+    };
+    Some(ErrorDetail::new(ErrorKind::InvalidArgument, message))
+}
+
+fn maybe_applied(why: String) -> ErrorDetail {
+    let what = "whether it was applied cannot be told; a first attempt may be sent again with the newest log time";
+    ErrorDetail::new(ErrorKind::MaybeApplied, format!("{why}: {what}"))
+}
+
+/// Whom to forget next: clients by their last use, in the leader's memory.
+///
+/// It only advises. What is applied is decided by the rows alone, so an index that is behind, or lost with a leadership,
+/// costs some memory and never an operation applied twice.
+#[derive(Clone, Debug, Default)]
+pub struct ClientIndex {
+    last: BTreeMap<ClientId, Millis>,
+    by_last: BTreeSet<(Millis, ClientId)>,
+}
+
+impl ClientIndex {
+    /// Reads the clients of a partition, as a new leader does.
+    ///
+    /// # Errors
+    /// [`ViewError`] if rows cannot be read.
+    pub fn load(view: &dyn View) -> Result<Self, ViewError> {
+        let mut index = Self::default();
+        let end = [KIND_CLIENT + 1];
+        let mut from = Bound::Included(Bytes::from_static(&[KIND_CLIENT]));
+        loop {
+            let limit = PageLimit { rows_max: PAGE_ROWS, bytes_max: usize::MAX };
+            let page = view.page(from.as_ref().map(|key| &key[..]), &end, limit)?;
+            for row in page.rows.iter().filter(|row| row.key.len() == CLIENT_HEAD_KEY_BYTES) {
+                let (client, _) = decode_client_key(&row.key)?;
+                index.touch(client, ClientHead::decode(&row.value)?.last);
+            }
+            match page.rows.last() {
+                Some(last) if page.more => from = Bound::Excluded(last.key.clone()),
+                _ => return Ok(index),
+            }
+        }
+    }
+
+    /// Takes in that an operation of the client was recorded at log time `at`.
+    pub fn touch(&mut self, client: ClientId, at: Millis) {
+        if let Some(before) = self.last.insert(client, at) {
+            self.by_last.remove(&(before, client));
+        }
+        self.by_last.insert((at, client));
+    }
+
+    /// Takes in that the client is being forgotten.
+    pub fn remove(&mut self, client: ClientId) {
+        if let Some(before) = self.last.remove(&client) {
+            self.by_last.remove(&(before, client));
+        }
+    }
+
+    /// The least recently used client, if it is too old at log time `at` or there are too many.
+    pub fn to_forget(&self, at: Millis, limits: &DedupLimits) -> Option<ClientId> {
+        let (last, client) = self.by_last.first()?;
+        (at.since(*last) > limits.age_ms_max || self.last.len() > limits.clients_max).then_some(*client)
+    }
+
+    /// Clients known.
+    pub fn len(&self) -> usize {
+        self.last.len()
+    }
+
+    /// Whether none is known.
+    pub fn is_empty(&self) -> bool {
+        self.last.is_empty()
+    }
+}
+
+#[cfg(test)]
+#[path = "dedup_tests.rs"]
+mod tests;

@@ -1,0 +1,257 @@
+//! An entry of a partition's log: what to write, never what to decide.
+//!
+//! An effect is a list of rows set or removed, whatever they held before. Applying it twice, or over a newer copy that
+//! later effects overwrite anyway, ends in the same state: replay and copies rest on that. The answer is not a part of it;
+//! the leader that evaluated the operation keeps it until the entry is committed, and a retry finds the outcome row.
+
+use super::row;
+use crate::engine::{Change, ENGINE_KEY_BYTES_MAX};
+use archon_types::{Millis, PlacementId};
+use bytes::{BufMut, Bytes, BytesMut};
+
+const FORMAT: u8 = 1;
+/// Most changes in one effect: forgetting a client with all its outcomes, and some.
+pub const EFFECT_CHANGES_MAX: usize = 8_192;
+/// Longest encoded effect, in bytes.
+pub const EFFECT_BYTES_MAX: usize = 8 * 1024 * 1024;
+
+/// A row set, or removed if `value` is `None`.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct RowChange {
+    /// The row's key, kind byte first.
+    pub key: Bytes,
+    /// Its value, or `None` to remove it.
+    pub value: Option<Bytes>,
+}
+
+impl RowChange {
+    /// A row to set.
+    pub const fn set(key: Bytes, value: Bytes) -> Self {
+        Self { key, value: Some(value) }
+    }
+
+    /// A row to remove.
+    pub const fn remove(key: Bytes) -> Self {
+        Self { key, value: None }
+    }
+}
+
+/// The blind effect of one operation.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Effect {
+    /// Log time at which the leader made it.
+    pub at: Millis,
+    /// What to write, in order.
+    pub changes: Vec<RowChange>,
+}
+
+/// Bytes that are no effect.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum EffectError {
+    /// Written by a newer version.
+    #[error("a log entry has format {found}, this version reads {FORMAT}; run the newer version")]
+    Format {
+        /// The format byte found.
+        found: u8,
+    },
+    /// Ends in the middle of something.
+    #[error("a log entry of {bytes} bytes ends inside its {what}; the log is damaged")]
+    Short {
+        /// Length of the entry.
+        bytes: usize,
+        /// What is cut.
+        what: &'static str,
+    },
+    /// Goes on after its end.
+    #[error("a log entry of {bytes} bytes has {extra} bytes after its end; the log is damaged")]
+    Extra {
+        /// Length of the entry.
+        bytes: usize,
+        /// How many are too many.
+        extra: usize,
+    },
+    /// Names something out of bounds.
+    #[error("a log entry has a {what} of {found}, the limit is {limit}; the log is damaged")]
+    Limit {
+        /// What is too large.
+        what: &'static str,
+        /// How large it says it is.
+        found: u64,
+        /// How large it may be.
+        limit: u64,
+    },
+}
+
+impl Effect {
+    /// The encoded form: format, time, number of changes, and per change key length, key, value length + 1 (0: remove),
+    /// value; numbers as LEB128.
+    pub fn encode(&self) -> Bytes {
+        let mut out = BytesMut::with_capacity(16 + self.bytes() + 6 * self.changes.len());
+        out.put_u8(FORMAT);
+        out.put_u64(self.at.get());
+        put_number(&mut out, self.changes.len() as u64);
+        for change in &self.changes {
+            put_number(&mut out, change.key.len() as u64);
+            out.put_slice(&change.key);
+            match &change.value {
+                None => put_number(&mut out, 0),
+                Some(value) => {
+                    put_number(&mut out, value.len() as u64 + 1);
+                    out.put_slice(value);
+                }
+            }
+        }
+        out.freeze()
+    }
+
+    /// Reads an encoded effect; keys and values share the memory of `bytes`.
+    ///
+    /// # Errors
+    /// [`EffectError`] for anything [`Effect::encode`] does not write.
+    pub fn decode(bytes: &Bytes) -> Result<Self, EffectError> {
+        limit("length", bytes.len() as u64, EFFECT_BYTES_MAX as u64)?;
+        let mut reader = ByteReader { bytes, at: 0 };
+        let format = reader.take(1, "format")?[0];
+        if format != FORMAT {
+            return Err(EffectError::Format { found: format });
+        }
+        let time = reader.take(8, "time")?;
+        let at = Millis::new(time.iter().fold(0, |time, byte| time << 8 | u64::from(*byte)));
+        let count = limit("number of changes", reader.number("number of changes")?, EFFECT_CHANGES_MAX as u64)?;
+        // A change takes two bytes at least, so a lying count cannot make us reserve more than the entry's length.
+        let mut changes = Vec::with_capacity(count.min(bytes.len() / 2));
+        for _ in 0..count {
+            let length = limit("key length", reader.number("key length")?, ENGINE_KEY_BYTES_MAX as u64)?;
+            let key = reader.take(length, "key")?;
+            if key.is_empty() {
+                return Err(EffectError::Short { bytes: bytes.len(), what: "kind byte" });
+            }
+            let value = match reader.number("value length")? {
+                0 => None,
+                more => Some(reader.take(limit("value length", more - 1, EFFECT_BYTES_MAX as u64)?, "value")?),
+            };
+            changes.push(RowChange { key, value });
+        }
+        match bytes.len() - reader.at {
+            0 => Ok(Self { at, changes }),
+            extra => Err(EffectError::Extra { bytes: bytes.len(), extra }),
+        }
+    }
+
+    /// Bytes of keys and values.
+    pub fn bytes(&self) -> usize {
+        self.changes.iter().map(|change| change.key.len() + change.value.as_ref().map_or(0, Bytes::len)).sum()
+    }
+
+    /// What applying it writes: its changes and the row that keeps the log time.
+    pub fn rows(&self) -> impl Iterator<Item = RowChange> + '_ {
+        let time = RowChange::set(Bytes::from_static(row::LOG_TIME_KEY), row::encode_millis(self.at));
+        self.changes.iter().cloned().chain(std::iter::once(time))
+    }
+
+    /// What applying it to `space` writes to the engine.
+    pub fn engine_changes(&self, space: PlacementId) -> Vec<Change> {
+        self.rows().map(|change| Change { space, key: change.key, value: change.value }).collect()
+    }
+}
+
+fn put_number(out: &mut BytesMut, mut number: u64) {
+    while number >= 0x80 {
+        out.put_u8((number & 0x7F) as u8 | 0x80);
+        number >>= 7;
+    }
+    out.put_u8(number as u8);
+}
+
+fn limit(what: &'static str, found: u64, limit: u64) -> Result<usize, EffectError> {
+    match usize::try_from(found) {
+        Ok(size) if found <= limit => Ok(size),
+        _ => Err(EffectError::Limit { what, found, limit }),
+    }
+}
+
+struct ByteReader<'a> {
+    bytes: &'a Bytes,
+    at: usize,
+}
+
+impl ByteReader<'_> {
+    fn take(&mut self, length: usize, what: &'static str) -> Result<Bytes, EffectError> {
+        let end = self.at.checked_add(length).filter(|end| *end <= self.bytes.len());
+        let Some(end) = end else { return Err(EffectError::Short { bytes: self.bytes.len(), what }) };
+        let taken = self.bytes.slice(self.at..end);
+        self.at = end;
+        Ok(taken)
+    }
+
+    fn number(&mut self, what: &'static str) -> Result<u64, EffectError> {
+        let mut number = 0_u64;
+        for shift in (0..64).step_by(7) {
+            let byte = self.take(1, what)?[0];
+            let part = u64::from(byte & 0x7F);
+            // The tenth byte has room for one bit.
+            if shift == 63 && part > 1 {
+                break;
+            }
+            number |= part << shift;
+            if byte & 0x80 == 0 {
+                return Ok(number);
+            }
+        }
+        Err(EffectError::Limit { what, found: u64::MAX, limit: EFFECT_BYTES_MAX as u64 })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn effect() -> impl Strategy<Value = Effect> {
+        let bytes = |range| proptest::collection::vec(any::<u8>(), range).prop_map(Bytes::from);
+        let change =
+            (bytes(1..200), proptest::option::of(bytes(0..300))).prop_map(|(key, value)| RowChange { key, value });
+        (any::<u64>(), proptest::collection::vec(change, 0..8))
+            .prop_map(|(at, changes)| Effect { at: Millis::new(at), changes })
+    }
+
+    proptest! {
+        #[test]
+        fn effects_round_trip(effect in effect()) {
+            prop_assert_eq!(Effect::decode(&effect.encode()).unwrap(), effect);
+        }
+
+        #[test]
+        fn every_cut_is_noticed(effect in effect(), part in 0.0..1.0_f64) {
+            let whole = effect.encode();
+            let length = ((whole.len() - 1) as f64 * part) as usize;
+            prop_assert!(Effect::decode(&whole.slice(..length)).is_err());
+        }
+
+        #[test]
+        fn any_bytes_decode_or_are_refused(mut bytes in proptest::collection::vec(any::<u8>(), 0..100), right in any::<bool>()) {
+            if right && !bytes.is_empty() {
+                bytes[0] = FORMAT;
+            }
+            let _ = Effect::decode(&Bytes::from(bytes));
+        }
+    }
+
+    #[test]
+    fn foreign_bytes_are_named() {
+        assert_eq!(Effect::decode(&Bytes::from_static(&[9, 0])), Err(EffectError::Format { found: 9 }));
+        let mut long = Effect { at: Millis::new(1), changes: vec![] }.encode().to_vec();
+        long.push(0);
+        assert_eq!(Effect::decode(&Bytes::from(long)), Err(EffectError::Extra { bytes: 11, extra: 1 }));
+        let lying = [&[FORMAT][..], &[0; 8], &[0xFF; 9], &[0x01]].concat();
+        assert!(matches!(Effect::decode(&Bytes::from(lying)), Err(EffectError::Limit { .. })));
+    }
+
+    #[test]
+    fn applying_also_writes_the_log_time() {
+        let effect = Effect { at: Millis::new(5), changes: vec![] };
+        let changes = effect.engine_changes(PlacementId::new(3));
+        assert_eq!(changes.len(), 1);
+        assert_eq!(row::decode_millis(changes[0].value.as_ref().unwrap()).unwrap(), Millis::new(5));
+    }
+}

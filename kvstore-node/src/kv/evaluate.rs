@@ -1,0 +1,156 @@
+//! What an operation does: pure, one view in, effect and answer out. The leader evaluates each operation once.
+
+use super::dedup::{self, Acceptance, Decision, DedupLimits, prefix_end};
+use super::effect::{Effect, RowChange};
+use super::row::{Outcome, decode_value, encode_value, value_key};
+use super::view::{View, ViewError};
+use crate::engine::PageLimit;
+use archon_types::op::Entry;
+use archon_types::{Answer, ErrorDetail, Millis, Op, OpId, Revision};
+use bytes::Bytes;
+use std::ops::Bound;
+
+/// Most entries in the answer to one scan, also if more were asked for (or 0, which stands for this).
+pub const SCAN_ENTRIES_MAX: u32 = 4_096;
+/// Most bytes of keys and values in the answer to one scan; a single larger entry is still given.
+pub const SCAN_BYTES_MAX: usize = 1024 * 1024;
+
+/// An operation, already checked against the limits on sizes.
+#[derive(Clone, Copy, Debug)]
+pub struct Request<'a> {
+    /// What to do.
+    pub op: &'a Op,
+    /// Names it for good, if its client may retry it. Reads ignore it.
+    pub id: Option<&'a OpId>,
+}
+
+/// What came of an operation.
+///
+/// The answer leaves once the effect is committed. Without an effect the answer still rests on what the view showed: that
+/// of a write (a repeated one, a condition that did not hold) must wait until every entry that was proposed before it is
+/// committed; that of a read needs no wait if the view showed committed rows only.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Evaluation {
+    /// What to replicate, if the operation changes anything.
+    pub effect: Option<Effect>,
+    /// What to tell the client. With an error nothing is changed.
+    pub answer: Result<Answer, ErrorDetail>,
+}
+
+impl Evaluation {
+    fn unchanged(answer: Answer) -> Self {
+        Self { effect: None, answer: Ok(answer) }
+    }
+}
+
+/// Evaluates an operation over `view`. `at` is the log time of its effect and `revision` the number of the value it may
+/// write: the position that the effect will take in the log.
+///
+/// # Errors
+/// [`ViewError`] if the partition's rows cannot be read; the operation did nothing then.
+pub fn evaluate(
+    request: Request<'_>,
+    view: &dyn View,
+    at: Millis,
+    revision: Revision,
+    limits: &DedupLimits,
+) -> Result<Evaluation, ViewError> {
+    match request.op {
+        Op::Get { key } => Ok(Evaluation::unchanged(Answer::Value(read(view, &value_key(key))?))),
+        Op::Scan { prefix, after, limit } => scan(view, prefix, after, *limit),
+        write => {
+            let acceptance = match request.id.map(|id| dedup::check(id, view, at, limits)).transpose()? {
+                None => None,
+                Some(Decision::Apply(acceptance)) => Some(acceptance),
+                Some(Decision::Repeat(outcome)) => return Ok(Evaluation::unchanged(answer(outcome))),
+                Some(Decision::Refuse(refusal)) => return Ok(Evaluation { effect: None, answer: Err(refusal) }),
+            };
+            let (change, outcome) = apply(write, view, revision)?;
+            Ok(Evaluation { effect: effect(at, change, acceptance, outcome), answer: Ok(answer(outcome)) })
+        }
+    }
+}
+
+fn effect(at: Millis, change: Option<RowChange>, acceptance: Option<Acceptance>, outcome: Outcome) -> Option<Effect> {
+    let mut changes: Vec<_> = change.into_iter().collect();
+    if let Some(acceptance) = acceptance {
+        acceptance.record(outcome, &mut changes);
+    }
+    (!changes.is_empty()).then_some(Effect { at, changes })
+}
+
+/// What a write changes and how it ends. Reads never get here.
+fn apply(op: &Op, view: &dyn View, revision: Revision) -> Result<(Option<RowChange>, Outcome), ViewError> {
+    let set = |row: Bytes, value: &[u8]| Some(RowChange::set(row, encode_value(revision, value)));
+    Ok(match op {
+        Op::Put { key, value } => (set(value_key(key), value), Outcome::Written(revision)),
+        Op::Delete { key } => {
+            let row = value_key(key);
+            match view.get(&row)? {
+                Some(_) => (Some(RowChange::remove(row)), Outcome::Deleted(true)),
+                None => (None, Outcome::Deleted(false)),
+            }
+        }
+        Op::CompareAndSet { key, expected, value } => {
+            let row = value_key(key);
+            let present = read(view, &row)?.map_or(Revision::ZERO, |(_, revision)| revision);
+            if present == *expected {
+                (set(row, value), Outcome::Written(revision))
+            } else {
+                (None, Outcome::ConditionFailed(present))
+            }
+        }
+        Op::Increment { key, by } => {
+            let row = value_key(key);
+            let present = read(view, &row)?.map_or(Some(0), |(value, _)| number(&value));
+            match present.and_then(|present| present.checked_add(*by)) {
+                Some(sum) => (set(row, sum.to_string().as_bytes()), Outcome::Counter(sum, revision)),
+                None => (None, Outcome::NotANumber),
+            }
+        }
+        Op::Get { .. } | Op::Scan { .. } => {
+            debug_assert!(false, "a read is not applied");
+            (None, Outcome::NotANumber)
+        }
+    })
+}
+
+fn answer(outcome: Outcome) -> Answer {
+    match outcome {
+        Outcome::Written(revision) => Answer::Written { revision },
+        Outcome::Deleted(existed) => Answer::Deleted { existed },
+        Outcome::ConditionFailed(revision) => Answer::ConditionFailed { revision },
+        Outcome::Counter(value, revision) => Answer::Counter { value, revision },
+        Outcome::NotANumber => Answer::NotANumber,
+    }
+}
+
+fn read(view: &dyn View, row: &[u8]) -> Result<Option<(Bytes, Revision)>, ViewError> {
+    Ok(view.get(row)?.map(|stored| decode_value(&stored)).transpose()?)
+}
+
+/// A decimal integer with nothing around it.
+fn number(value: &[u8]) -> Option<i64> {
+    std::str::from_utf8(value).ok()?.parse().ok()
+}
+
+fn scan(view: &dyn View, prefix: &Bytes, after: &Bytes, limit: u32) -> Result<Evaluation, ViewError> {
+    let first = value_key(prefix);
+    let end = prefix_end(&first);
+    let after = value_key(after);
+    // An empty `after` is before every key, since no key is empty.
+    let from = if after < first { Bound::Included(&first[..]) } else { Bound::Excluded(&after[..]) };
+    let entries_max = if limit == 0 { SCAN_ENTRIES_MAX } else { limit.min(SCAN_ENTRIES_MAX) };
+    let limit = PageLimit { rows_max: entries_max as usize, bytes_max: SCAN_BYTES_MAX };
+    let page = view.page(from, &end, limit)?;
+    let mut entries = Vec::with_capacity(page.rows.len());
+    for row in page.rows {
+        let (value, revision) = decode_value(&row.value)?;
+        entries.push(Entry { key: row.key.slice(1..), value, revision });
+    }
+    Ok(Evaluation::unchanged(Answer::Page { entries, more: page.more }))
+}
+
+#[cfg(test)]
+#[path = "evaluate_tests.rs"]
+mod tests;

@@ -1,0 +1,224 @@
+//! Evaluation against a map, and what each operation answers.
+
+use super::*;
+use crate::kv::dedup::forget;
+use crate::kv::rows::Rows;
+use archon_types::{ClientId, ErrorKind};
+use proptest::prelude::*;
+use std::collections::BTreeMap;
+use uuid::Uuid;
+
+struct Partition {
+    rows: Rows,
+    position: u64,
+}
+
+impl Partition {
+    fn new() -> Self {
+        Self { rows: Rows::default(), position: 0 }
+    }
+
+    fn run_as(&mut self, op: &Op, id: Option<&OpId>) -> Result<Answer, ErrorDetail> {
+        let at = Millis::new(1_000 + self.position);
+        let revision = Revision::new(self.position + 1);
+        let request = Request { op, id };
+        let done = evaluate(request, &self.rows, at, revision, &DedupLimits::default()).unwrap();
+        if let Some(effect) = done.effect {
+            assert!(done.answer.is_ok(), "an error must change nothing");
+            let effect = Effect::decode(&effect.encode()).unwrap();
+            self.rows.apply(&effect);
+            self.position += 1;
+        }
+        done.answer
+    }
+
+    fn run(&mut self, op: &Op) -> Answer {
+        self.run_as(op, None).unwrap()
+    }
+}
+
+fn bytes(text: &str) -> Bytes {
+    Bytes::copy_from_slice(text.as_bytes())
+}
+
+fn put(key: &str, value: &str) -> Op {
+    Op::Put { key: bytes(key), value: bytes(value) }
+}
+
+fn get(key: &str) -> Op {
+    Op::Get { key: bytes(key) }
+}
+
+fn delete(key: &str) -> Op {
+    Op::Delete { key: bytes(key) }
+}
+
+fn set_if(key: &str, expected: u64, value: &str) -> Op {
+    Op::CompareAndSet { key: bytes(key), expected: Revision::new(expected), value: bytes(value) }
+}
+
+fn increment(key: &str, by: i64) -> Op {
+    Op::Increment { key: bytes(key), by }
+}
+
+fn scan(prefix: &str, after: &str, limit: u32) -> Op {
+    Op::Scan { prefix: bytes(prefix), after: bytes(after), limit }
+}
+
+fn id(number: u64) -> OpId {
+    OpId { client: ClientId::new(Uuid::from_u128(7)), number, done_below: 0, stamp: Millis::ZERO }
+}
+
+#[test]
+fn each_operation_answers_and_does_what_it_says() {
+    let mut partition = Partition::new();
+    let revision = Revision::new;
+    assert_eq!(partition.run(&get("a")), Answer::Value(None));
+    assert_eq!(partition.run(&put("a", "1")), Answer::Written { revision: revision(1) });
+    assert_eq!(partition.run(&get("a")), Answer::Value(Some((bytes("1"), revision(1)))));
+    assert_eq!(partition.run(&set_if("a", 9, "2")), Answer::ConditionFailed { revision: revision(1) });
+    assert_eq!(partition.run(&set_if("a", 1, "2")), Answer::Written { revision: revision(2) });
+    assert_eq!(partition.run(&set_if("b", 0, "x")), Answer::Written { revision: revision(3) });
+    assert_eq!(partition.run(&set_if("c", 1, "x")), Answer::ConditionFailed { revision: Revision::ZERO });
+    assert_eq!(partition.run(&increment("a", -5)), Answer::Counter { value: -3, revision: revision(4) });
+    assert_eq!(partition.run(&increment("n", 5)), Answer::Counter { value: 5, revision: revision(5) });
+    assert_eq!(partition.run(&increment("b", 1)), Answer::NotANumber);
+    assert_eq!(partition.run(&put("a", &i64::MAX.to_string())), Answer::Written { revision: revision(6) });
+    assert_eq!(partition.run(&increment("a", 1)), Answer::NotANumber);
+    assert_eq!(partition.run(&delete("a")), Answer::Deleted { existed: true });
+    assert_eq!(partition.run(&delete("a")), Answer::Deleted { existed: false });
+    assert_eq!(partition.run(&get("a")), Answer::Value(None));
+}
+
+#[test]
+fn what_changes_nothing_has_no_effect() {
+    let mut partition = Partition::new();
+    for op in [delete("a"), set_if("a", 5, "x"), get("a"), scan("", "", 0)] {
+        partition.run(&op);
+        assert_eq!(partition.position, 0, "{op:?}");
+    }
+    // With an id it must be remembered: a late duplicate must not delete what somebody writes meanwhile.
+    assert_eq!(partition.run_as(&delete("a"), Some(&id(1))).unwrap(), Answer::Deleted { existed: false });
+    partition.run(&put("a", "1"));
+    assert_eq!(partition.run_as(&delete("a"), Some(&id(1))).unwrap(), Answer::Deleted { existed: false });
+    assert_eq!(partition.run(&get("a")), Answer::Value(Some((bytes("1"), Revision::new(2)))));
+}
+
+#[test]
+fn a_retry_gets_the_first_answer_of_every_kind() {
+    let mut partition = Partition::new();
+    partition.run(&put("text", "x"));
+    let ops = [put("a", "1"), set_if("a", 99, "2"), increment("n", 2), increment("text", 1), delete("a"), delete("a")];
+    let first: Vec<_> = (1..).zip(&ops).map(|(at, op)| partition.run_as(op, Some(&id(at))).unwrap()).collect();
+    let position = partition.position;
+    let again: Vec<_> = (1..).zip(&ops).map(|(at, op)| partition.run_as(op, Some(&id(at))).unwrap()).collect();
+    assert_eq!(first, again);
+    assert_eq!(partition.position, position);
+}
+
+#[test]
+fn scans_keep_to_prefix_start_and_limit_and_skip_other_rows() {
+    let mut partition = Partition::new();
+    for (at, key) in (1..).zip(["a", "b", "b1", "b2", "b\u{10FFFF}", "c"]) {
+        partition.run_as(&put(key, key), Some(&id(at))).unwrap();
+    }
+    let effect = forget(id(1).client, &partition.rows, Millis::new(9)).unwrap().unwrap();
+    partition.rows.apply(&effect);
+    let mut keys = |prefix, after, limit| match partition.run(&scan(prefix, after, limit)) {
+        Answer::Page { entries, more } => {
+            let keys: Vec<_> = entries.iter().map(|entry| String::from_utf8(entry.key.to_vec()).unwrap()).collect();
+            (keys.join(" "), more)
+        }
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(keys("", "", 0), ("a b b1 b2 b\u{10FFFF} c".into(), false));
+    assert_eq!(keys("b", "", 10), ("b b1 b2 b\u{10FFFF}".into(), false));
+    assert_eq!(keys("b", "b", 2), ("b1 b2".into(), true));
+    assert_eq!(keys("b", "b2", 1), ("b\u{10FFFF}".into(), false));
+    assert_eq!(keys("b", "a", 1), ("b".into(), true));
+    assert_eq!(keys("b", "c", 10), (String::new(), false));
+}
+
+#[test]
+fn a_damaged_row_is_an_error() {
+    let mut rows = Rows::default();
+    rows.0.insert(value_key(b"a"), Bytes::from_static(b"\x09"));
+    let op = get("a");
+    let request = Request { op: &op, id: None };
+    assert!(evaluate(request, &rows, Millis::ZERO, Revision::ZERO, &DedupLimits::default()).is_err());
+}
+
+#[test]
+fn malformed_ids_are_refused() {
+    let mut partition = Partition::new();
+    let nil = OpId { client: ClientId::NIL, ..id(1) };
+    for bad in [nil, id(0), OpId { done_below: 2, ..id(1) }] {
+        let refusal = partition.run_as(&put("a", "1"), Some(&bad)).unwrap_err();
+        assert_eq!(refusal.kind, ErrorKind::InvalidArgument);
+    }
+    assert_eq!(partition.position, 0);
+}
+
+fn any_op() -> impl Strategy<Value = Op> {
+    let key = || (0..4_u8).prop_map(|key| Bytes::from(vec![b'a' + key]));
+    let value = || prop_oneof![Just("12"), Just("-7"), Just("text"), Just("")].prop_map(Bytes::from);
+    prop_oneof![
+        key().prop_map(|key| Op::Get { key }),
+        (key(), value()).prop_map(|(key, value)| Op::Put { key, value }),
+        key().prop_map(|key| Op::Delete { key }),
+        (key(), 0..20_u64, value()).prop_map(|(key, expected, value)| Op::CompareAndSet {
+            key,
+            expected: Revision::new(expected),
+            value
+        }),
+        (key(), -20..20_i64).prop_map(|(key, by)| Op::Increment { key, by }),
+        (key(), 0..5_u32).prop_map(|(after, limit)| Op::Scan { prefix: Bytes::new(), after, limit }),
+    ]
+}
+
+/// The same operations, written naively.
+fn naive(map: &mut BTreeMap<Bytes, (Bytes, Revision)>, op: &Op, revision: Revision) -> Answer {
+    match op {
+        Op::Get { key } => Answer::Value(map.get(key).cloned()),
+        Op::Put { key, value } => {
+            map.insert(key.clone(), (value.clone(), revision));
+            Answer::Written { revision }
+        }
+        Op::Delete { key } => Answer::Deleted { existed: map.remove(key).is_some() },
+        Op::CompareAndSet { key, expected, value } => match map.get(key).map_or(Revision::ZERO, |found| found.1) {
+            found if found == *expected => {
+                map.insert(key.clone(), (value.clone(), revision));
+                Answer::Written { revision }
+            }
+            found => Answer::ConditionFailed { revision: found },
+        },
+        Op::Increment { key, by } => {
+            let text = map.get(key).map_or("0".into(), |found| String::from_utf8(found.0.to_vec()).unwrap());
+            let Ok(number) = text.parse::<i64>() else { return Answer::NotANumber };
+            map.insert(key.clone(), (Bytes::from((number + by).to_string()), revision));
+            Answer::Counter { value: number + by, revision }
+        }
+        Op::Scan { after, limit, .. } => {
+            let all: Vec<_> = map.iter().filter(|(key, _)| *key > after).collect();
+            let limit = if *limit == 0 { usize::MAX } else { *limit as usize };
+            let entry = |(key, found): &(&Bytes, &(Bytes, Revision))| Entry {
+                key: (*key).clone(),
+                value: found.0.clone(),
+                revision: found.1,
+            };
+            Answer::Page { entries: all.iter().take(limit).map(entry).collect(), more: all.len() > limit }
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn evaluation_agrees_with_a_map(ops in proptest::collection::vec(any_op(), 1..60)) {
+        let mut partition = Partition::new();
+        let mut map = BTreeMap::new();
+        for op in ops {
+            let expected = naive(&mut map, &op, Revision::new(partition.position + 1));
+            prop_assert_eq!(partition.run(&op), expected);
+        }
+    }
+}

@@ -1,0 +1,48 @@
+//! A partition as a plain map, for tests.
+
+use super::effect::Effect;
+use super::view::{View, ViewError};
+use crate::engine::{Page, PageLimit, Row};
+use bytes::Bytes;
+use std::collections::BTreeMap;
+use std::ops::Bound;
+
+/// Rows by key.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Rows(pub(crate) BTreeMap<Bytes, Bytes>);
+
+impl Rows {
+    pub(crate) fn apply(&mut self, effect: &Effect) {
+        for change in effect.rows() {
+            match change.value {
+                Some(value) => self.0.insert(change.key, value),
+                None => self.0.remove(&change.key),
+            };
+        }
+    }
+}
+
+impl View for Rows {
+    fn get(&self, key: &[u8]) -> Result<Option<Bytes>, ViewError> {
+        Ok(self.0.get(key).cloned())
+    }
+
+    fn page(&self, from: Bound<&[u8]>, to: &[u8], limit: PageLimit) -> Result<Page, ViewError> {
+        let mut page = Page::default();
+        let mut bytes = 0;
+        let after = |key: &Bytes| match from {
+            Bound::Unbounded => true,
+            Bound::Included(from) => &key[..] >= from,
+            Bound::Excluded(from) => &key[..] > from,
+        };
+        for (key, value) in self.0.iter().filter(|(key, _)| after(key) && &key[..] < to) {
+            if limit.is_full(page.rows.len(), bytes, key.len() + value.len()) {
+                page.more = true;
+                break;
+            }
+            bytes += key.len() + value.len();
+            page.rows.push(Row { key: key.clone(), value: value.clone() });
+        }
+        Ok(page)
+    }
+}

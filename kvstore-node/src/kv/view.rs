@@ -1,0 +1,141 @@
+//! What an operation sees of a partition: its recent window over its engine space, as one map of rows.
+
+use super::recent::Recent;
+use super::row::RowError;
+use crate::engine::{Engine, EngineError, Page, PageLimit, Row};
+use archon_types::PlacementId;
+use bytes::Bytes;
+use std::ops::Bound;
+
+/// Rows read from the engine at once while merging.
+const MERGE_ROWS: usize = 256;
+
+/// Which of a row's versions is seen.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Reader {
+    /// The newest, also if it is uncommitted: for evaluating writes.
+    Newest,
+    /// The newest at or below the commit position: for answering reads.
+    Committed,
+}
+
+/// Why a row cannot be seen.
+#[derive(Debug, thiserror::Error)]
+pub enum ViewError {
+    /// The engine failed.
+    #[error(transparent)]
+    Engine(#[from] EngineError),
+    /// A row is not what was written.
+    #[error(transparent)]
+    Row(#[from] RowError),
+}
+
+/// A partition's rows at one moment. [`evaluate`](super::evaluate::evaluate) sees nothing else.
+pub trait View {
+    /// The row with this key.
+    ///
+    /// # Errors
+    /// [`ViewError`] if it cannot be read.
+    fn get(&self, key: &[u8]) -> Result<Option<Bytes>, ViewError>;
+
+    /// Rows from `from` up to, not including, `to`, in order of key.
+    ///
+    /// # Errors
+    /// [`ViewError`] if they cannot be read.
+    fn page(&self, from: Bound<&[u8]>, to: &[u8], limit: PageLimit) -> Result<Page, ViewError>;
+}
+
+/// The view of one replica: window over engine.
+pub struct PartitionView<'a> {
+    recent: &'a Recent,
+    engine: &'a dyn Engine,
+    space: PlacementId,
+    reader: Reader,
+}
+
+impl std::fmt::Debug for PartitionView<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("PartitionView")
+            .field("space", &self.space)
+            .field("reader", &self.reader)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<'a> PartitionView<'a> {
+    /// What `reader` sees of `space`.
+    pub fn new(recent: &'a Recent, engine: &'a dyn Engine, space: PlacementId, reader: Reader) -> Self {
+        Self { recent, engine, space, reader }
+    }
+}
+
+impl View for PartitionView<'_> {
+    fn get(&self, key: &[u8]) -> Result<Option<Bytes>, ViewError> {
+        match self.recent.get(key, self.reader) {
+            Some(found) => Ok(found.cloned()),
+            None => Ok(self.engine.get(self.space, key)?),
+        }
+    }
+
+    fn page(&self, from: Bound<&[u8]>, to: &[u8], limit: PageLimit) -> Result<Page, ViewError> {
+        let mut merged = Page::default();
+        let mut bytes = 0;
+        let mut from: Bound<Bytes> = from.map(Bytes::copy_from_slice);
+        loop {
+            // One row more than asked for, so that most short scans need one page of the engine.
+            let rows_max = limit.rows_max.saturating_add(1).min(MERGE_ROWS);
+            let ask = PageLimit { rows_max, bytes_max: limit.bytes_max };
+            let page = self.engine.page(self.space, from.as_ref().map(|key| &key[..]), ask)?;
+            // Beyond the last row of a partial page the engine may hold rows that the window does not know.
+            let last = page.rows.last().map(|row| row.key.clone());
+            let (end, more) = match &last {
+                Some(last) if page.more && last.as_ref() < to => (Bound::Included(&last[..]), true),
+                _ => (Bound::Excluded(to), false),
+            };
+            let overlay = self.recent.range(from.as_ref().map(|key| &key[..]), end, self.reader);
+            let stored = page.rows.into_iter().take_while(|row| row.key.as_ref() < to);
+            for row in overlaid(stored, overlay) {
+                let size = row.key.len() + row.value.len();
+                if limit.is_full(merged.rows.len(), bytes, size) {
+                    merged.more = true;
+                    return Ok(merged);
+                }
+                bytes += size;
+                merged.rows.push(row);
+            }
+            match last {
+                Some(last) if more => from = Bound::Excluded(last),
+                _ => return Ok(merged),
+            }
+        }
+    }
+}
+
+/// Merges two lists in order of key; where both have a key the overlay's row counts, a removed one hides the other.
+fn overlaid<'a>(
+    stored: impl Iterator<Item = Row>,
+    overlay: impl Iterator<Item = (&'a Bytes, Option<&'a Bytes>)>,
+) -> impl Iterator<Item = Row> {
+    let mut stored = stored.peekable();
+    let mut overlay = overlay.peekable();
+    std::iter::from_fn(move || {
+        loop {
+            let from_overlay = match (stored.peek(), overlay.peek()) {
+                (None, None) => return None,
+                (Some(_), None) => false,
+                (None, Some(_)) => true,
+                (Some(row), Some((key, _))) => *key <= &row.key,
+            };
+            if !from_overlay {
+                return stored.next();
+            }
+            let (key, value) = overlay.next()?;
+            if stored.peek().is_some_and(|row| row.key == *key) {
+                stored.next();
+            }
+            if let Some(value) = value {
+                return Some(Row { key: key.clone(), value: value.clone() });
+            }
+        }
+    })
+}

@@ -1,0 +1,69 @@
+//! A node of Archon: hosts partitions of the replicated key-value store.
+//!
+//! | part | what it does |
+//! |---|---|
+//! | [`config`], [`identity`] | what the operator chose; who the data directory is |
+//! | `recover` | from log and engine to placements that may be opened |
+//! | `session` | registration, heartbeats (the lease), reports, farewell; on its own thread |
+//! | [`reconcile`] | duties against what is held: pure |
+//! | `shard` | the threads that own partitions: evaluate, replicate, answer |
+//! | [`flusher`], [`engine`] | applied effects on their way to the disk |
+//! | `peer`, `copy` | other nodes: replication streams, copies |
+//! | `service` | gRPC in front of all that |
+//!
+//! The write-ahead log is where a write is acknowledged; the engine follows. An answer leaves only after commit and,
+//! where no follower holds the data as well, only under a valid lease.
+
+pub mod admit;
+pub mod clock;
+pub mod config;
+pub mod engine;
+pub mod flusher;
+pub mod grants;
+pub mod identity;
+pub mod inbox;
+pub mod kv;
+pub mod metrics;
+pub mod reconcile;
+pub mod tables;
+
+mod backoff;
+mod census;
+mod copy;
+mod health;
+mod holdings;
+mod home;
+mod link;
+mod load;
+mod node;
+mod pages;
+mod peer;
+mod recover;
+mod reply;
+mod reports;
+mod server;
+mod service;
+mod session;
+mod shard;
+mod shared;
+mod store;
+mod wire;
+
+pub use config::{ConfigError, NodeConfig};
+pub use node::{Node, NodeError};
+pub use session::SessionError;
+
+use tokio_util::sync::CancellationToken;
+
+/// Runs a node until `stop` is cancelled (it then hands over what it leads and ends in order) or until it fails.
+///
+/// # Errors
+/// [`NodeError`]: the node could not start, was refused by the coordinator, or failed beyond repair.
+pub async fn run(config: NodeConfig, stop: CancellationToken) -> Result<(), NodeError> {
+    let node = Node::start(config).await?;
+    tokio::select! {
+        () = stop.cancelled() => {}
+        () = node.ended() => {}
+    }
+    node.stop().await
+}

@@ -1,0 +1,100 @@
+//! What the node carries, for the coordinator's plans and status. Never for safety.
+
+use archon_proto::convert::session::{CopyProgress, Load, PlacementLoad};
+use archon_types::PlacementId;
+use parking_lot::Mutex;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Most placements told in one heartbeat; the rest follow in the next ones.
+const PLACEMENTS_PER_HEARTBEAT_MAX: usize = 1_024;
+
+#[derive(Debug, Default)]
+struct Board {
+    placements: BTreeMap<PlacementId, PlacementLoad>,
+    changed: BTreeSet<PlacementId>,
+    copies: BTreeMap<PlacementId, CopyProgress>,
+    operations_last: u64,
+}
+
+/// Sizes and copies, written by the parts that know them and read by the session.
+#[derive(Debug, Default)]
+pub(crate) struct LoadBoard {
+    board: Mutex<Board>,
+}
+
+impl LoadBoard {
+    /// Notes the size of a placement.
+    pub(crate) fn placement(&self, load: PlacementLoad) {
+        let mut board = self.board.lock();
+        if board.placements.insert(load.placement, load) != Some(load) {
+            board.changed.insert(load.placement);
+        }
+    }
+
+    /// A placement is gone.
+    pub(crate) fn forget(&self, placement: PlacementId) {
+        let mut board = self.board.lock();
+        board.placements.remove(&placement);
+        board.changed.remove(&placement);
+        board.copies.remove(&placement);
+    }
+
+    /// Notes how far a copy has come, `None` once it has ended.
+    pub(crate) fn copy(&self, placement: PlacementId, progress: Option<CopyProgress>) {
+        let mut board = self.board.lock();
+        match progress {
+            Some(progress) => board.copies.insert(placement, progress),
+            None => board.copies.remove(&placement),
+        };
+    }
+
+    /// Bytes noted for a placement, zero if unknown.
+    pub(crate) fn bytes_of(&self, placement: PlacementId) -> u64 {
+        self.board.lock().placements.get(&placement).map_or(0, |load| load.bytes)
+    }
+
+    /// Everything is to be told again: a new coordinator may know nothing.
+    pub(crate) fn tell_all(&self) {
+        let mut board = self.board.lock();
+        board.changed = board.placements.keys().copied().collect();
+    }
+
+    /// What to tell now. `operations` is the count since the start, `elapsed_ms` the time since the last call.
+    pub(crate) fn take(&self, operations: u64, elapsed_ms: u64) -> Load {
+        let mut board = self.board.lock();
+        let since = operations.saturating_sub(board.operations_last);
+        board.operations_last = operations;
+        let mut placements = Vec::new();
+        while placements.len() < PLACEMENTS_PER_HEARTBEAT_MAX {
+            let Some(placement) = board.changed.pop_first() else { break };
+            placements.extend(board.placements.get(&placement));
+        }
+        Load {
+            bytes_stored: board.placements.values().map(|load| load.bytes).sum(),
+            operations_per_second: since.saturating_mul(1_000) / elapsed_ms.max(1),
+            placements,
+            copies: board.copies.values().copied().collect(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_changed_is_told_and_everything_after_a_change_of_coordinator() {
+        let board = LoadBoard::default();
+        let load = |bytes| PlacementLoad { placement: PlacementId::new(1), bytes, keys: 1 };
+        board.placement(load(10));
+        assert_eq!(board.take(100, 500).placements, [load(10)]);
+        board.placement(load(10));
+        let told = board.take(200, 500);
+        assert!(told.placements.is_empty());
+        assert_eq!((told.bytes_stored, told.operations_per_second), (10, 200));
+        board.tell_all();
+        assert_eq!(board.take(200, 500).placements, [load(10)]);
+        board.forget(PlacementId::new(1));
+        assert_eq!(board.bytes_of(PlacementId::new(1)), 0);
+    }
+}

@@ -1,0 +1,373 @@
+//! A node's life: what starts in which order, and what ends in which order and by when.
+
+use crate::clock::{BootClock, WallClock};
+use crate::config::{ConfigError, NodeConfig};
+use crate::copy::CopyRunner;
+use crate::engine::{Engine, EngineConfig, EngineError, SledEngine, open_or_quarantine};
+use crate::flusher::{FlushEvent, Flusher, FlusherConfig, FlusherError};
+use crate::health::{Health, Pulse};
+use crate::holdings::Holdings;
+use crate::home::DirectoryHome;
+use crate::identity::{DataDirectory, IdentityError};
+use crate::kv::{DedupLimits, RecentBudget};
+use crate::metrics::Sample;
+use crate::peer::Peers;
+use crate::recover::{Recovery, recover};
+use crate::server::{Services, serve};
+use crate::session::{Session, SessionError};
+use crate::shard::{Context, ShardMessage, Shards};
+use crate::shared::Shared;
+use archon_types::PartitionId;
+use archon_wal::{Wal, WalConfig, WalError};
+use parking_lot::Mutex;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+use tokio::net::TcpListener;
+use tokio::runtime::Handle;
+use tokio::sync::oneshot;
+use tokio_util::sync::CancellationToken;
+
+const SERVER_DEADLINE: Duration = Duration::from_secs(2);
+const FLUSHER_DEADLINE: Duration = Duration::from_secs(5);
+const SHARDS_DEADLINE: Duration = Duration::from_secs(5);
+const WAL_DEADLINE: Duration = Duration::from_secs(5);
+const RELEASE_POLL: Duration = Duration::from_millis(20);
+
+/// Why a node cannot start or go on.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum NodeError {
+    /// An impossible value.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// The data directory.
+    #[error(transparent)]
+    Identity(#[from] IdentityError),
+    /// The engine.
+    #[error(transparent)]
+    Engine(#[from] EngineError),
+    /// The write-ahead log.
+    #[error(transparent)]
+    Wal(#[from] WalError),
+    /// The flusher.
+    #[error(transparent)]
+    Flusher(#[from] FlusherError),
+    /// The address cannot be listened on.
+    #[error("cannot listen on {address}: {source}; choose another --listen address or stop whoever uses it")]
+    Listen {
+        /// The address.
+        address: SocketAddr,
+        /// The cause.
+        source: std::io::Error,
+    },
+    /// The system gave no thread.
+    #[error("cannot start a thread: {0}; raise the limit on threads")]
+    Thread(#[source] std::io::Error),
+    /// The coordinator refuses the node for good.
+    #[error(transparent)]
+    Session(#[from] Box<SessionError>),
+    /// The gRPC server ended by itself.
+    #[error("the gRPC server failed: {0}")]
+    Server(String),
+    /// A part failed beyond repair; the log says which. Nothing acknowledged is lost.
+    #[error("a part of the node failed beyond repair; start it again, and it recovers from its log")]
+    Failed,
+}
+
+/// A running node. Dropping it without [`Node::stop`] leaves threads behind until the process ends.
+pub struct Node {
+    address: SocketAddr,
+    shared: Arc<Shared>,
+    shards: Shards,
+    flusher: Option<Flusher>,
+    threads: Vec<JoinHandle<()>>,
+    peers: Arc<Peers>,
+    copies: Arc<CopyRunner>,
+    wal: Wal,
+    engine: Arc<dyn Engine>,
+    released: Arc<AtomicBool>,
+    session_end: CancellationToken,
+    session: oneshot::Receiver<Result<(), SessionError>>,
+    /// Cancelled when the session has ended by itself.
+    ended: CancellationToken,
+    services_end: CancellationToken,
+    census: tokio::task::JoinHandle<()>,
+    server: tokio::task::JoinHandle<Result<(), tonic::transport::Error>>,
+    /// Its lock is held until everything else has ended.
+    directory: Arc<Mutex<DataDirectory>>,
+}
+
+impl std::fmt::Debug for Node {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Node").field("address", &self.address).finish_non_exhaustive()
+    }
+}
+
+/// What is opened from the data directory.
+struct Opened {
+    directory: DataDirectory,
+    engine: SledEngine,
+    wal: Wal,
+    recovery: Recovery,
+    budget: RecentBudget,
+}
+
+impl Node {
+    /// Starts a node: recovers its data, listens, and begins to register. Returns once it listens; the registration goes
+    /// on by itself.
+    ///
+    /// # Errors
+    /// [`NodeError`] if anything but the registration fails; what was started is ended again.
+    pub async fn start(config: NodeConfig) -> Result<Self, NodeError> {
+        let listen = config.check()?;
+        let opening = config.clone();
+        let opened = tokio::task::spawn_blocking(move || open(&opening)).await;
+        let opened = opened.map_err(|_| NodeError::Failed)??;
+        let listening = |source| NodeError::Listen { address: listen, source };
+        let listener = TcpListener::bind(listen).await.map_err(listening)?;
+        let address = listener.local_addr().map_err(listening)?;
+        Self::assemble(config, opened, listener, address)
+    }
+
+    fn assemble(
+        config: NodeConfig,
+        opened: Opened,
+        listener: TcpListener,
+        address: SocketAddr,
+    ) -> Result<Self, NodeError> {
+        let Opened { directory, engine, wal, recovery, budget } = opened;
+        let runtime = Handle::current();
+        let advertised = config.advertise.clone().unwrap_or_else(|| address.to_string());
+        let shards = Shards::new(config.shard_count());
+        let shared = Arc::new(Shared::new(config, Arc::new(BootClock), Arc::new(WallClock)));
+        let engine: Arc<dyn Engine> = Arc::new(engine);
+        let holdings = Arc::new(Holdings::new(recovery.held));
+        let flusher = Flusher::start(Arc::clone(&engine), FlusherConfig::default(), {
+            let (shards, holdings) = (shards.clone(), Arc::clone(&holdings));
+            move |event| route_event(&shards, &holdings, event)
+        })?;
+        let peers = Arc::new(Peers::new(Arc::clone(&shared), runtime.clone()));
+        let copies = CopyRunner::new(Arc::clone(&shared), runtime.clone(), shards.clone(), flusher.handle());
+        let copies = Arc::new(copies);
+        let context = Arc::new(Context {
+            shared: Arc::clone(&shared),
+            wal: wal.clone(),
+            engine: Arc::clone(&engine),
+            flusher: flusher.handle(),
+            holdings: Arc::clone(&holdings),
+            peers: Arc::clone(&peers),
+            copies: Arc::clone(&copies),
+            budget,
+            dedup: DedupLimits::default(),
+        });
+        let pulses: Vec<Arc<Pulse>> = (0..shards.count()).map(|_| Arc::default()).collect();
+        let threads = shards.start(&context, &pulses, recovery.found).map_err(NodeError::Thread)?;
+        let services_end = CancellationToken::new();
+        let services = Services {
+            shared: Arc::clone(&shared),
+            shards: shards.clone(),
+            engine: Arc::clone(&engine),
+            holdings: Arc::clone(&holdings),
+            end: services_end.clone(),
+        };
+        let census = runtime.spawn(crate::census::count(
+            Arc::clone(&shared),
+            Arc::clone(&engine),
+            Arc::clone(&holdings),
+            services_end.clone(),
+        ));
+        let server = runtime.spawn(serve(listener, services));
+        let directory = Arc::new(Mutex::new(directory));
+        let released = Arc::new(AtomicBool::new(false));
+        let session_end = CancellationToken::new();
+        let session = Session {
+            shared: Arc::clone(&shared),
+            health: Health::new(Arc::clone(&shared.clock), pulses, wal.clone()),
+            home: Box::new(DirectoryHome { directory: Arc::clone(&directory), holdings }),
+            renew: Box::new({
+                let shards = shards.clone();
+                move |incarnation| {
+                    let shards = shards.clone();
+                    Box::pin(async move { shards.renew(incarnation).await })
+                }
+            }),
+            address: advertised,
+            end: session_end.clone(),
+            released: Arc::clone(&released),
+        };
+        let ended = CancellationToken::new();
+        let session = start_session(session, ended.clone()).map_err(NodeError::Thread)?;
+        tracing::info!(%address, name = %shared.config.name, shards = shards.count(), "node listens");
+        Ok(Self {
+            address,
+            shared,
+            shards,
+            flusher: Some(flusher),
+            threads,
+            peers,
+            copies,
+            wal,
+            engine,
+            released,
+            session_end,
+            session,
+            ended,
+            services_end,
+            census,
+            server,
+            directory,
+        })
+    }
+
+    /// The address bound.
+    pub const fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// The node's metrics now.
+    pub fn metrics(&self) -> Vec<Sample> {
+        self.shared.metrics.samples()
+    }
+
+    /// Returns when the node cannot go on by itself: the coordinator refused it, or a part failed.
+    pub async fn ended(&self) {
+        tokio::select! {
+            () = self.ended.cancelled() => {}
+            () = self.shared.failed().cancelled() => {}
+        }
+    }
+
+    /// Stops in order: refuse new work, hand over what is led, say farewell, answer what is under way, flush, close the
+    /// log. Each step has a deadline.
+    ///
+    /// # Errors
+    /// Why the node had ended by itself, or what could not be ended in order; nothing acknowledged is lost either way.
+    pub async fn stop(mut self) -> Result<(), NodeError> {
+        let failed = self.shared.failed().is_cancelled();
+        self.shared.stop();
+        if !failed && !self.ended.is_cancelled() {
+            self.hand_over().await;
+        }
+        self.session_end.cancel();
+        let session = tokio::time::timeout(SERVER_DEADLINE, &mut self.session).await;
+        self.shared.end_life();
+        self.services_end.cancel();
+        let server = tokio::time::timeout(SERVER_DEADLINE, &mut self.server).await;
+        if server.is_err() {
+            self.server.abort();
+        }
+        self.copies.stop_all().await;
+        // Cancelled with the services; a page under way ends by itself.
+        let _ = tokio::time::timeout(SERVER_DEADLINE, &mut self.census).await;
+        let (flusher, threads, wal, shards) =
+            (self.flusher.take(), std::mem::take(&mut self.threads), self.wal.clone(), self.shards.clone());
+        let closed = tokio::task::spawn_blocking(move || {
+            // Before the shards, which note in the log how far it came.
+            let flushed = flusher.map_or(Ok(()), |flusher| flusher.shutdown(FLUSHER_DEADLINE));
+            end_shards(&shards, threads);
+            let closed = wal.close(WAL_DEADLINE);
+            flushed.map_err(NodeError::from).and(closed.map_err(NodeError::from))
+        });
+        let closed = closed.await.unwrap_or(Err(NodeError::Failed));
+        self.peers.stop().await;
+        drop(self.engine);
+        drop(self.directory);
+        if failed {
+            return Err(NodeError::Failed);
+        }
+        if let Ok(Ok(Err(error))) = session {
+            return Err(Box::new(error).into());
+        }
+        if let Ok(Ok(Err(error))) = server {
+            return Err(NodeError::Server(error.to_string()));
+        }
+        closed
+    }
+
+    /// Gives up every leadership, and waits until the coordinator knows.
+    async fn hand_over(&self) {
+        self.shards.tell_all(|| ShardMessage::Release);
+        let done = async {
+            while self.shards.leading().await > 0 || !self.shared.reports.is_empty() {
+                tokio::time::sleep(RELEASE_POLL).await;
+            }
+        };
+        match tokio::time::timeout(self.shared.config.hand_over_timeout, done).await {
+            Ok(()) => self.released.store(true, Ordering::Release),
+            Err(_) => tracing::warn!("not everything could be handed over in time; it comes back with this node"),
+        }
+    }
+}
+
+fn open(config: &NodeConfig) -> Result<Opened, NodeError> {
+    let directory = DataDirectory::open(&config.data_dir, &config.name, None)?;
+    let (engine, aside) = open_or_quarantine(&directory.engine_directory(), &EngineConfig::default())?;
+    let wal_config = WalConfig { segment_bytes: config.wal_segment_bytes, ..WalConfig::default() };
+    let (wal, recovered) = Wal::open(&directory.wal_directory(), wal_config)?;
+    if recovered.torn_bytes_cut > 0 {
+        tracing::info!(bytes = recovered.torn_bytes_cut, "cut the torn end of the write-ahead log");
+    }
+    for damage in &recovered.damaged {
+        tracing::error!(?damage, "the write-ahead log is damaged");
+    }
+    let budget = RecentBudget::default();
+    let recovery = recover(&wal, &recovered, &engine, aside.is_some(), &budget);
+    tracing::info!(placements = recovery.held.len(), usable = recovery.found.len(), "recovered");
+    Ok(Opened { directory, engine, wal, recovery, budget })
+}
+
+/// Brings what the flusher tells to the shard that owns the placement.
+fn route_event(shards: &Shards, holdings: &Holdings, event: FlushEvent) {
+    let space = match &event {
+        FlushEvent::Written { space, .. } | FlushEvent::Synced { space, .. } | FlushEvent::Cleared { space } => *space,
+        FlushEvent::Failed(error) => {
+            let error = Arc::clone(error);
+            let partition = PartitionId::new(archon_types::TableId::ZERO, 0);
+            shards.tell_all(|| ShardMessage::Flushed { partition, event: FlushEvent::Failed(Arc::clone(&error)) });
+            return;
+        }
+    };
+    if let Some(partition) = holdings.partition_of(space) {
+        shards.of(partition).complete(ShardMessage::Flushed { partition, event });
+    }
+}
+
+fn start_session(
+    session: Session,
+    ended: CancellationToken,
+) -> std::io::Result<oneshot::Receiver<Result<(), SessionError>>> {
+    let (sender, receiver) = oneshot::channel();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    std::thread::Builder::new().name("session".into()).spawn(move || {
+        // Also on a panic: a node without a session has no lease and should not linger.
+        let _ended = ended.drop_guard();
+        let end = runtime.block_on(session.run());
+        // Nobody listens if the node was dropped.
+        let _ = sender.send(end);
+    })?;
+    Ok(receiver)
+}
+
+/// Ends the shard threads; one that does not end in time is left to itself.
+fn end_shards(shards: &Shards, threads: Vec<JoinHandle<()>>) {
+    for number in 0..shards.count() {
+        if let Some(inbox) = shards.inbox(number) {
+            inbox.close();
+        }
+    }
+    shards.tell_all(|| ShardMessage::Stop);
+    let (sender, receiver) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        for thread in threads {
+            // A panic was noticed when it happened.
+            let _ = thread.join();
+        }
+        let _ = sender.send(());
+    });
+    if receiver.recv_timeout(SHARDS_DEADLINE).is_err() {
+        tracing::warn!("a shard did not end in time");
+    }
+}

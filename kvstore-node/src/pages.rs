@@ -1,0 +1,92 @@
+//! Rows of a copy as they travel: lengths and bytes, checked by a CRC-32C over all of them.
+
+use bytes::{Buf, BufMut, Bytes, BytesMut};
+use crc::{CRC_32_ISCSI, Crc, Table};
+
+const CRC32C: Crc<u32, Table<16>> = Crc::<u32, Table<16>>::new(&CRC_32_ISCSI);
+
+/// Rows that are not what was sent.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub(crate) enum PageError {
+    /// The checksum does not fit.
+    #[error("a page of {bytes} bytes has checksum {found:08x}, not {sent:08x}; it was damaged on the way")]
+    Checksum {
+        /// Its length.
+        bytes: usize,
+        /// What was computed.
+        found: u32,
+        /// What it says.
+        sent: u32,
+    },
+    /// It ends inside a row.
+    #[error("a page of {bytes} bytes ends inside a row")]
+    Short {
+        /// Its length.
+        bytes: usize,
+    },
+}
+
+/// The checksum of encoded rows.
+pub(crate) fn checksum(rows: &[u8]) -> u32 {
+    CRC32C.checksum(rows)
+}
+
+/// Encodes rows.
+pub(crate) fn encode<'a>(rows: impl Iterator<Item = (&'a Bytes, &'a Bytes)>) -> Bytes {
+    let mut out = BytesMut::new();
+    for (key, value) in rows {
+        // Both lengths are bounded far below 4 GiB by the engine.
+        out.put_u32(u32::try_from(key.len()).unwrap_or(u32::MAX));
+        out.put_u32(u32::try_from(value.len()).unwrap_or(u32::MAX));
+        out.put_slice(key);
+        out.put_slice(value);
+    }
+    out.freeze()
+}
+
+/// Decodes rows after checking them.
+///
+/// # Errors
+/// [`PageError`] for anything [`encode`] does not write.
+pub(crate) fn decode(rows: &Bytes, sent: u32) -> Result<Vec<(Bytes, Bytes)>, PageError> {
+    let bytes = rows.len();
+    let found = checksum(rows);
+    if found != sent {
+        return Err(PageError::Checksum { bytes, found, sent });
+    }
+    let mut rest = rows.clone();
+    let mut decoded = Vec::new();
+    while rest.has_remaining() {
+        if rest.remaining() < 8 {
+            return Err(PageError::Short { bytes });
+        }
+        let (key, value) = (rest.get_u32() as usize, rest.get_u32() as usize);
+        if rest.remaining() < key.saturating_add(value) {
+            return Err(PageError::Short { bytes });
+        }
+        decoded.push((rest.split_to(key), rest.split_to(value)));
+    }
+    Ok(decoded)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn rows_round_trip(rows in proptest::collection::vec((proptest::collection::vec(any::<u8>(), 0..40), proptest::collection::vec(any::<u8>(), 0..40)), 0..10)) {
+            let rows: Vec<(Bytes, Bytes)> = rows.into_iter().map(|(key, value)| (key.into(), value.into())).collect();
+            let encoded = encode(rows.iter().map(|(key, value)| (key, value)));
+            prop_assert_eq!(decode(&encoded, checksum(&encoded)), Ok(rows));
+        }
+
+        #[test]
+        fn any_bytes_decode_or_are_refused(bytes in proptest::collection::vec(any::<u8>(), 0..60)) {
+            let bytes = Bytes::from(bytes);
+            let _ = decode(&bytes, checksum(&bytes));
+            prop_assert!(decode(&bytes, checksum(&bytes) ^ 1).is_err());
+        }
+    }
+}

@@ -1,0 +1,198 @@
+//! Messages to other nodes: per peer one bounded queue, one task and one stream. Lost messages are lost; replicas ask
+//! again for what they miss.
+
+use crate::backoff::Backoff;
+use crate::link::endpoint;
+use crate::shared::Shared;
+use crate::wire;
+use archon_proto::convert::error::detail_of;
+use archon_proto::v1;
+use archon_proto::v1::replication_client::ReplicationClient;
+use archon_replica::Message;
+use archon_types::limits::MESSAGE_BYTES_MAX;
+use archon_types::{ErrorDetail, ErrorKind, NodeId};
+use parking_lot::Mutex;
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::runtime::Handle;
+use tokio::sync::{Notify, mpsc};
+use tokio_stream::wrappers::ReceiverStream;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+/// Bytes that may wait for one peer.
+const QUEUE_BYTES_MAX: usize = 32 * 1024 * 1024;
+/// Bytes of one message on the stream, about.
+const BATCH_BYTES_MAX: usize = 1024 * 1024;
+/// Messages handed to the stream and not yet taken by it.
+const STREAM_DEPTH: usize = 8;
+
+#[derive(Default)]
+struct Queue {
+    messages: VecDeque<Message>,
+    bytes: usize,
+}
+
+/// The way to one peer.
+struct Link {
+    queue: Mutex<Queue>,
+    filled: Notify,
+}
+
+/// The ways to all peers.
+pub(crate) struct Peers {
+    shared: Arc<Shared>,
+    runtime: Handle,
+    links: Mutex<BTreeMap<NodeId, Arc<Link>>>,
+    stop: CancellationToken,
+    tasks: TaskTracker,
+}
+
+impl Peers {
+    pub(crate) fn new(shared: Arc<Shared>, runtime: Handle) -> Self {
+        Self {
+            shared,
+            runtime,
+            links: Mutex::new(BTreeMap::new()),
+            stop: CancellationToken::new(),
+            tasks: TaskTracker::new(),
+        }
+    }
+
+    /// Queues messages for a peer, or drops them when too much waits for it already. Called from shard threads.
+    pub(crate) fn send(self: &Arc<Self>, node: NodeId, messages: Vec<Message>) {
+        if self.stop.is_cancelled() {
+            return;
+        }
+        let link = Arc::clone(self.links.lock().entry(node).or_insert_with(|| {
+            let link = Arc::new(Link { queue: Mutex::default(), filled: Notify::new() });
+            let (peers, task) = (Arc::clone(self), Arc::clone(&link));
+            self.tasks.spawn_on(async move { peers.run(node, &task).await }, &self.runtime);
+            link
+        }));
+        let metrics = &self.shared.metrics;
+        let mut queue = link.queue.lock();
+        for message in messages {
+            let bytes = wire::weight(&message);
+            if queue.bytes + bytes > QUEUE_BYTES_MAX && queue.bytes > 0 {
+                metrics.peer_dropped.add(1);
+                continue;
+            }
+            queue.bytes += bytes;
+            metrics.peer_bytes.add(bytes as u64);
+            queue.messages.push_back(message);
+        }
+        drop(queue);
+        link.filled.notify_one();
+    }
+
+    /// Ends every task.
+    pub(crate) async fn stop(&self) {
+        self.stop.cancel();
+        self.tasks.close();
+        self.tasks.wait().await;
+    }
+
+    async fn run(&self, node: NodeId, link: &Link) {
+        let mut backoff = Backoff::new(Duration::from_millis(20), Duration::from_secs(1));
+        loop {
+            tokio::select! {
+                () = link.wait() => {}
+                () = self.stop.cancelled() => return,
+            }
+            let ended = tokio::select! {
+                ended = self.stream(node, link, &mut backoff) => ended,
+                () = self.stop.cancelled() => return,
+            };
+            if let Err(detail) = ended {
+                tracing::debug!(peer = %node, kind = %detail.kind, message = %detail.message, "stream to peer ended");
+            }
+            // What waited is stale by the time the peer is reached again.
+            self.drop_queued(link);
+            tokio::select! {
+                () = tokio::time::sleep(backoff.next()) => {}
+                () = self.stop.cancelled() => return,
+            }
+        }
+    }
+
+    /// One stream, until it breaks or this node's registration changes.
+    async fn stream(&self, node: NodeId, link: &Link, backoff: &mut Backoff) -> Result<(), ErrorDetail> {
+        let Some(life) = self.shared.life() else { return Ok(()) };
+        let unknown = || ErrorDetail::new(ErrorKind::Unreachable, format!("the address of node {node} is not known"));
+        let peer = self.shared.tables.node(node).ok_or_else(unknown)?;
+        let channel = endpoint(&peer.address).ok_or_else(unknown)?.connect().await;
+        let channel = channel.map_err(|error| ErrorDetail::new(ErrorKind::Unreachable, error.to_string()))?;
+        let mut client = ReplicationClient::new(channel)
+            .max_decoding_message_size(MESSAGE_BYTES_MAX)
+            .max_encoding_message_size(2 * MESSAGE_BYTES_MAX);
+        let (sender, receiver) = mpsc::channel(STREAM_DEPTH);
+        let first = v1::ReplicationBatch {
+            cluster: Some(life.member.cluster.into()),
+            sender: Some(v1::Sender { id: life.member.node.get(), incarnation: life.member.incarnation.get() }),
+            receiver: node.get(),
+            receiver_incarnation: peer.incarnation.get(),
+            messages: Vec::new(),
+        };
+        let closed = || ErrorDetail::new(ErrorKind::Unreachable, "the stream was closed");
+        sender.send(first).await.map_err(|_| closed())?;
+        let opened = client.replicate(ReceiverStream::new(receiver)).await;
+        let mut answers = opened.map_err(|status| detail_of(&status))?.into_inner();
+        backoff.reset();
+        loop {
+            tokio::select! {
+                answer = answers.message() => {
+                    // The peer answers over its own stream to us; here only the end is heard.
+                    if answer.map_err(|status| detail_of(&status))?.is_none() {
+                        return Err(closed());
+                    }
+                }
+                () = link.wait() => {
+                    let present = self.shared.life().is_some_and(|now| now.member == life.member);
+                    if !present {
+                        return Ok(());
+                    }
+                    let messages = link.take(&self.shared);
+                    let messages = messages.into_iter().map(wire::to_wire).collect();
+                    let batch = v1::ReplicationBatch { messages, ..Default::default() };
+                    sender.send(batch).await.map_err(|_| closed())?;
+                }
+            }
+        }
+    }
+
+    fn drop_queued(&self, link: &Link) {
+        let mut queue = link.queue.lock();
+        let metrics = &self.shared.metrics;
+        metrics.peer_bytes.subtract(queue.bytes as u64);
+        metrics.peer_dropped.add(queue.messages.len() as u64);
+        *queue = Queue::default();
+    }
+}
+
+impl Link {
+    /// Waits until something is queued.
+    async fn wait(&self) {
+        loop {
+            let filled = self.filled.notified();
+            if !self.queue.lock().messages.is_empty() {
+                return;
+            }
+            filled.await;
+        }
+    }
+
+    fn take(&self, shared: &Shared) -> Vec<Message> {
+        let mut queue = self.queue.lock();
+        let (mut taken, mut bytes) = (Vec::new(), 0);
+        while bytes < BATCH_BYTES_MAX {
+            let Some(message) = queue.messages.pop_front() else { break };
+            bytes += wire::weight(&message);
+            taken.push(message);
+        }
+        queue.bytes = queue.bytes.saturating_sub(bytes);
+        shared.metrics.peer_bytes.subtract(bytes as u64);
+        taken
+    }
+}

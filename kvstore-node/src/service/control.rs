@@ -1,0 +1,130 @@
+//! `Control`: pushes of duties from the leading coordinator.
+
+use super::refuse;
+use crate::holdings::Holdings;
+use crate::reconcile::{Action, HeldState, reconcile};
+use crate::shard::{ShardMessage, Shards};
+use crate::shared::Shared;
+use archon_proto::convert::control::{Push, Pushed};
+use archon_proto::v1::control_server::Control;
+use archon_proto::v1::{PushRequest, PushResponse};
+use archon_types::{ErrorDetail, ErrorKind, Incarnation, PartitionId, Version};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use tokio::sync::Mutex;
+use tonic::{Request, Response, Status};
+
+/// The newest push obeyed, per incarnation.
+#[derive(Default)]
+struct Obeyed {
+    incarnation: Incarnation,
+    version: Version,
+    term: u64,
+}
+
+/// The service.
+#[derive(Clone)]
+pub(crate) struct ControlService(Arc<Inner>);
+
+struct Inner {
+    shared: Arc<Shared>,
+    holdings: Arc<Holdings>,
+    shards: Shards,
+    /// Held while a push is carried out, so that pushes take effect one after the other.
+    obeyed: Mutex<Obeyed>,
+}
+
+impl ControlService {
+    pub(crate) fn new(shared: Arc<Shared>, holdings: Arc<Holdings>, shards: Shards) -> Self {
+        Self(Arc::new(Inner { shared, holdings, shards, obeyed: Mutex::new(Obeyed::default()) }))
+    }
+}
+
+impl Inner {
+    async fn obey(&self, push: Push) -> Result<Pushed, ErrorDetail> {
+        let shared = &self.shared;
+        let mut obeyed = self.obeyed.lock().await;
+        // Looked at under the lock: a registration may have come while this push waited.
+        shared.addressed(push.cluster, push.node, Some(push.incarnation))?;
+        if obeyed.incarnation != push.incarnation {
+            *obeyed = Obeyed { incarnation: push.incarnation, ..Obeyed::default() };
+        }
+        if push.term < obeyed.term {
+            let why = format!(
+                "coordinator {} pushes in term {}, but term {} was obeyed",
+                push.coordinator, push.term, obeyed.term
+            );
+            return Err(ErrorDetail::new(ErrorKind::StaleVersion, why).with_have_need(obeyed.term, push.term));
+        }
+        let before = shared.tables.version();
+        let whole = shared.tables.merge(push.deltas, push.coordinators);
+        let table_version = if whole { shared.tables.version() } else { Version::ZERO };
+        if push.version < obeyed.version {
+            shared.metrics.pushes_refused.add(1);
+            return Ok(Pushed { version: obeyed.version, table_version, refused: Vec::new() });
+        }
+        let found = reconcile(push.node, &self.holdings.all(), &push.duties);
+        if shared.tables.version() > before {
+            self.shards.tell_all(|| ShardMessage::Peers);
+        }
+        self.carry_out(found.actions).await?;
+        obeyed.version = push.version;
+        obeyed.term = push.term;
+        shared.metrics.pushes.add(1);
+        shared.metrics.placements.set(self.holdings.len() as u64);
+        Ok(Pushed { version: push.version, table_version, refused: found.refused })
+    }
+
+    /// Gives the shards their part, and notes what becomes of each placement.
+    async fn carry_out(&self, actions: Vec<Action>) -> Result<(), ErrorDetail> {
+        let mut per_shard: BTreeMap<usize, Vec<Action>> = BTreeMap::new();
+        for action in actions {
+            let (partition, placement, state) = match &action {
+                Action::Open { partition, placement, .. } => (partition.id, *placement, Some(HeldState::Active)),
+                Action::Configure { partition, placement }
+                | Action::HandOver { partition, placement, .. }
+                | Action::ReportDamaged { partition, placement } => (partition.id, *placement, None),
+                Action::Unload { partition, placement } => (*partition, *placement, Some(HeldState::Unloading)),
+                Action::SetAside { partition, placement } => (*partition, *placement, Some(HeldState::Aside)),
+            };
+            if let Some(state) = state {
+                self.holdings.set(placement, partition, state);
+            }
+            per_shard.entry(self.shards.number_of(partition)).or_default().push(action);
+        }
+        for actions in per_shard.into_values() {
+            let Some(partition) = actions.first().map(partition_of) else { continue };
+            let stopped = |_| crate::shared::shutting_down();
+            self.shards.of(partition).push(ShardMessage::Duties(actions)).await.map_err(stopped)?;
+        }
+        Ok(())
+    }
+}
+
+fn partition_of(action: &Action) -> PartitionId {
+    match action {
+        Action::Open { partition, .. }
+        | Action::Configure { partition, .. }
+        | Action::HandOver { partition, .. }
+        | Action::ReportDamaged { partition, .. } => partition.id,
+        Action::Unload { partition, .. } | Action::SetAside { partition, .. } => *partition,
+    }
+}
+
+#[tonic::async_trait]
+impl Control for ControlService {
+    async fn push(&self, request: Request<PushRequest>) -> Result<Response<PushResponse>, Status> {
+        let push = Push::try_from(request.into_inner())?;
+        let inner = Arc::clone(&self.0);
+        // A task of its own: a caller that hangs up must not leave a push half carried out.
+        let obeyed = tokio::spawn(async move { inner.obey(push).await }).await;
+        let failed = |_| Err(ErrorDetail::new(ErrorKind::Internal, "carrying out the push failed"));
+        match obeyed.unwrap_or_else(failed) {
+            Ok(pushed) => Ok(Response::new(pushed.into())),
+            Err(detail) => {
+                self.0.shared.metrics.pushes_refused.add(1);
+                Err(refuse(detail))
+            }
+        }
+    }
+}

@@ -1,0 +1,242 @@
+//! `Kv`: clients' operations, in streams and as plain calls.
+
+use super::{overloaded, refuse};
+use crate::admit::StreamAdmission;
+use crate::inbox::PushError;
+use crate::reply::{Connection, Delivery, Outcome, ReplyTo};
+use crate::shard::{OpRequest, ShardMessage, Shards};
+use crate::shared::Shared;
+use archon_proto::convert::ids;
+use archon_proto::convert::kv::{TaggedOp, check_batch};
+use archon_proto::v1;
+use archon_proto::v1::kv_server::Kv;
+use archon_types::limits::{BATCH_OPS_MAX, check_key, check_value};
+use archon_types::{Answer, ErrorDetail, ErrorKind, Millis, NodeId, Op, OpId, PartitionId};
+use futures::Stream;
+use std::collections::BTreeMap;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use tokio::sync::{mpsc, oneshot};
+use tokio_stream::wrappers::ReceiverStream;
+use tokio_util::sync::CancellationToken;
+use tonic::{Request, Response, Status, Streaming};
+
+/// Bytes of values after which one answer message is closed and the next begun.
+const REPLY_BYTES_MAX: usize = 1024 * 1024;
+/// Answer messages that may wait for a slow client's stream.
+const MESSAGES_AHEAD: usize = 4;
+
+/// The service.
+#[derive(Clone)]
+pub(crate) struct KvService {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) shards: Shards,
+    pub(crate) stop: CancellationToken,
+    pub(crate) connections: Arc<AtomicU64>,
+}
+
+type Replies = Pin<Box<dyn Stream<Item = Result<v1::ReplyBatch, Status>> + Send>>;
+
+impl KvService {
+    /// Queues one message's operations with their shards; those that cannot be are answered at once.
+    fn take(
+        &self,
+        batch: v1::OpBatch,
+        connection: &Arc<Connection>,
+        admission: &StreamAdmission,
+    ) -> Result<(), ErrorDetail> {
+        check_batch(&batch)?;
+        let mut refused = crate::reply::Replies::default();
+        let mut per_shard: BTreeMap<usize, Vec<OpRequest>> = BTreeMap::new();
+        for op in batch.ops {
+            let tag = op.tag;
+            let bytes = prost::Message::encoded_len(&op);
+            let permit = match admission.try_admit(bytes) {
+                Ok(permit) => permit,
+                Err(detail) if connection.refuse(tag, detail.clone()) => continue,
+                Err(detail) => return Err(detail),
+            };
+            let reply = ReplyTo::Stream { connection: Arc::clone(connection), tag, permit };
+            match TaggedOp::try_from(op) {
+                Ok(TaggedOp { partition, id, op, .. }) => {
+                    let number = self.shards.number_of(partition);
+                    per_shard.entry(number).or_default().push(OpRequest { partition, op, id, reply });
+                }
+                Err(error) => refused.add(reply, Millis::ZERO, Err(error.into())),
+            }
+        }
+        for (number, operations) in per_shard {
+            let Some(inbox) = self.shards.inbox(number) else { continue };
+            let (operations, detail) = match inbox.try_push(ShardMessage::Operations(operations)) {
+                Ok(()) => continue,
+                Err(PushError::Full(ShardMessage::Operations(operations))) => (operations, overloaded()),
+                Err(PushError::Closed(ShardMessage::Operations(operations))) => {
+                    (operations, crate::shared::shutting_down())
+                }
+                Err(_) => continue,
+            };
+            for request in operations {
+                refused.add(request.reply, Millis::ZERO, Err(detail.clone()));
+            }
+        }
+        self.shared.metrics.operations_refused.add(refused.send());
+        Ok(())
+    }
+
+    /// Reads a client's stream until it ends, the node stops, or the client has gone.
+    async fn read_stream(
+        &self,
+        mut stream: Streaming<v1::OpBatch>,
+        connection: &Arc<Connection>,
+        answers: &mpsc::Sender<Result<v1::ReplyBatch, Status>>,
+    ) -> Result<(), ErrorDetail> {
+        let admission = self.shared.admission.stream();
+        let mut first = true;
+        loop {
+            let batch = tokio::select! {
+                batch = stream.message() => batch,
+                () = answers.closed() => return Ok(()),
+                () = self.stop.cancelled() => return Err(crate::shared::shutting_down()),
+            };
+            let Ok(Some(batch)) = batch else { return Ok(()) };
+            let named = batch.cluster.is_some() || batch.node != 0;
+            if first || named {
+                let node = (batch.node != 0).then_some(NodeId::new(batch.node));
+                self.check(batch.cluster.as_ref(), node)?;
+            }
+            first = false;
+            self.take(batch, connection, &admission)?;
+        }
+    }
+
+    /// Checks whom a stream's first message, or a plain call, is meant for.
+    fn check(&self, cluster: Option<&v1::ClusterRef>, node: Option<NodeId>) -> Result<(), ErrorDetail> {
+        let Some(life) = self.shared.life() else {
+            let why = format!("node {} is not registered with a coordinator", self.shared.config.name);
+            return Err(ErrorDetail::new(ErrorKind::Unavailable, why).with_retry_after_ms(100));
+        };
+        ids::check_cluster(cluster, life.member.cluster)?;
+        match node {
+            Some(node) => self.shared.addressed(life.member.cluster, node, None).map(drop),
+            None => Ok(()),
+        }
+    }
+
+    /// Carries out one plain call.
+    async fn call(&self, cluster: Option<&v1::ClusterRef>, table: &str, op: Op, id: Option<v1::OpId>) -> Outcome {
+        self.check(cluster, None)?;
+        let id: Option<OpId> = id.map(TryInto::try_into).transpose()?;
+        let key = op.key().cloned().unwrap_or_default();
+        check_key(&key)?;
+        if let Op::Put { value, .. } = &op {
+            check_value(value)?;
+        }
+        let route = self.shared.tables.route(table, &key).ok_or_else(|| {
+            let why = format!("this node knows no table {table:?}; ask a coordinator whether it exists");
+            ErrorDetail::new(ErrorKind::Unavailable, why).with_retry_after_ms(100)
+        })?;
+        self.operate(route.partition, op, id).await
+    }
+
+    async fn operate(&self, partition: PartitionId, op: Op, id: Option<OpId>) -> Outcome {
+        let permit = self.shared.admission.try_admit(op.bytes())?;
+        let (sender, answer) = oneshot::channel();
+        let request = OpRequest { partition, op, id, reply: ReplyTo::Call { sender, permit } };
+        match self.shards.of(partition).try_push(ShardMessage::Operations(vec![request])) {
+            Ok(()) => {}
+            Err(PushError::Full(_)) => return Err(overloaded()),
+            Err(PushError::Closed(_)) => return Err(crate::shared::shutting_down()),
+        }
+        answer.await.unwrap_or_else(|_| Err(crate::shared::shutting_down()))
+    }
+}
+
+/// Writes answers to a client's stream, those that have gathered meanwhile together.
+async fn write_stream(
+    shared: Arc<Shared>,
+    mut answers: mpsc::UnboundedReceiver<Vec<Delivery>>,
+    waiting: Arc<AtomicUsize>,
+    sender: mpsc::Sender<Result<v1::ReplyBatch, Status>>,
+) {
+    while let Some(mut deliveries) = answers.recv().await {
+        while deliveries.len() < BATCH_OPS_MAX {
+            match answers.try_recv() {
+                Ok(more) => deliveries.extend(more),
+                Err(_) => break,
+            }
+        }
+        let mut deliveries = deliveries.into_iter().peekable();
+        while deliveries.peek().is_some() {
+            let (mut replies, mut held, mut bytes) = (Vec::new(), Vec::new(), 0);
+            while bytes < REPLY_BYTES_MAX {
+                let Some(mut delivery) = deliveries.next() else { break };
+                bytes += delivery.bytes;
+                replies.push(v1::Reply::from(delivery.take_reply()));
+                held.push(delivery);
+            }
+            let batch = v1::ReplyBatch { replies, table_version: shared.tables.version().get() };
+            let sent = sender.send(Ok(batch)).await;
+            waiting.fetch_sub(bytes, Ordering::AcqRel);
+            // The operations' shares of admission are given back only now.
+            drop(held);
+            if sent.is_err() {
+                return;
+            }
+        }
+    }
+}
+
+fn unexpected(answer: &Answer) -> ErrorDetail {
+    ErrorDetail::new(ErrorKind::Internal, format!("a shard answered a plain call by {answer:?}"))
+}
+
+#[tonic::async_trait]
+impl Kv for KvService {
+    type ExchangeStream = Replies;
+
+    async fn exchange(&self, request: Request<Streaming<v1::OpBatch>>) -> Result<Response<Replies>, Status> {
+        let stream = request.into_inner();
+        let id = self.connections.fetch_add(1, Ordering::Relaxed);
+        let (connection, answers) = Connection::new(id);
+        let (sender, receiver) = mpsc::channel(MESSAGES_AHEAD);
+        let waiting = connection.waiting();
+        let service = self.clone();
+        let errors = sender.clone();
+        tokio::spawn(async move {
+            if let Err(detail) = service.read_stream(stream, &connection, &errors).await {
+                drop(errors.send(Err(refuse(detail))).await);
+            }
+        });
+        let shared = Arc::clone(&self.shared);
+        tokio::spawn(write_stream(shared, answers, waiting, sender));
+        Ok(Response::new(Box::pin(ReceiverStream::new(receiver))))
+    }
+
+    async fn get(&self, request: Request<v1::GetRequest>) -> Result<Response<v1::GetResponse>, Status> {
+        let request = request.into_inner();
+        let op = Op::Get { key: request.key };
+        match self.call(request.cluster.as_ref(), &request.table, op, None).await.map_err(refuse)? {
+            Answer::Value(value) => Ok(Response::new(v1::GetResponse { value: Some(value.into()) })),
+            other => Err(refuse(unexpected(&other))),
+        }
+    }
+
+    async fn put(&self, request: Request<v1::PutRequest>) -> Result<Response<v1::PutResponse>, Status> {
+        let request = request.into_inner();
+        let op = Op::Put { key: request.key, value: request.value };
+        match self.call(request.cluster.as_ref(), &request.table, op, request.id).await.map_err(refuse)? {
+            Answer::Written { revision } => Ok(Response::new(v1::PutResponse { revision: revision.get() })),
+            other => Err(refuse(unexpected(&other))),
+        }
+    }
+
+    async fn delete(&self, request: Request<v1::DeleteRequest>) -> Result<Response<v1::DeleteResponse>, Status> {
+        let request = request.into_inner();
+        let op = Op::Delete { key: request.key };
+        match self.call(request.cluster.as_ref(), &request.table, op, request.id).await.map_err(refuse)? {
+            Answer::Deleted { existed } => Ok(Response::new(v1::DeleteResponse { existed })),
+            other => Err(refuse(unexpected(&other))),
+        }
+    }
+}

@@ -1,0 +1,22 @@
+//! The gRPC services: they check, translate and queue; what happens is decided elsewhere.
+
+pub(crate) mod control;
+pub(crate) mod kv;
+pub(crate) mod replication;
+pub(crate) mod table;
+
+use archon_proto::convert::error::status_of;
+use archon_types::{ErrorDetail, ErrorKind};
+use tonic::Status;
+
+/// A refusal as a status.
+#[allow(clippy::needless_pass_by_value)]
+pub(crate) fn refuse(detail: ErrorDetail) -> Status {
+    status_of(&detail)
+}
+
+/// The refusal of a full queue.
+pub(crate) fn overloaded() -> ErrorDetail {
+    ErrorDetail::new(ErrorKind::Overloaded, "too many operations wait for this partition's shard; try again later")
+        .with_retry_after_ms(20)
+}

@@ -1,0 +1,204 @@
+//! `Replication`: messages between replicas, and copies for loaders.
+
+use super::refuse;
+use crate::engine::{Engine, PageLimit};
+use crate::pages;
+use crate::shard::{CopyAsk, CopyStart, ShardMessage, Shards};
+use crate::shared::Shared;
+use crate::wire;
+use archon_proto::convert::session::Member;
+use archon_proto::convert::{ConvertError, ids, required};
+use archon_proto::v1;
+use archon_proto::v1::replication_server::Replication;
+use archon_types::limits::PAGE_BYTES_MAX;
+use archon_types::{ErrorDetail, ErrorKind, Incarnation, NodeId, PartitionId, PlacementId, Seq};
+use bytes::Bytes;
+use futures::Stream;
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::sync::{mpsc, oneshot};
+use tokio_stream::wrappers::ReceiverStream;
+use tokio_util::sync::CancellationToken;
+use tonic::{Request, Response, Status, Streaming};
+
+/// Pages read ahead of a slow loader.
+const PAGES_AHEAD: usize = 4;
+
+/// The service.
+#[derive(Clone)]
+pub(crate) struct ReplicationService {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) shards: Shards,
+    pub(crate) engine: Arc<dyn Engine>,
+    pub(crate) stop: CancellationToken,
+}
+
+type Answers<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
+
+impl ReplicationService {
+    /// Checks that a peer's message is meant for this life of this node, and that the peer is no former life of itself.
+    fn check(
+        &self,
+        cluster: Option<&v1::ClusterRef>,
+        sender: Option<&v1::Sender>,
+        receiver: u64,
+        incarnation: Option<Incarnation>,
+    ) -> Result<Member, ErrorDetail> {
+        let peer = Member::from_wire(cluster, sender)?;
+        let receiver = NodeId::new(ids::non_zero(receiver, "ReplicationBatch.receiver")?);
+        self.shared.addressed(peer.cluster, receiver, incarnation)?;
+        let known = self.shared.tables.node(peer.node).map_or(Incarnation::ZERO, |node| node.incarnation);
+        if peer.incarnation < known {
+            let why = format!(
+                "node {} sends as incarnation {}, but has registered as {known} since",
+                peer.node, peer.incarnation
+            );
+            return Err(ErrorDetail::new(ErrorKind::StaleIncarnation, why));
+        }
+        Ok(peer)
+    }
+
+    /// Takes in one batch of a peer's messages.
+    async fn take(&self, peer: Member, batch: v1::ReplicationBatch) -> Result<(), ErrorDetail> {
+        let mut per_shard: BTreeMap<usize, (PartitionId, Vec<archon_replica::Message>)> = BTreeMap::new();
+        for message in batch.messages {
+            let message = wire::from_wire(message)?;
+            if message.from.node != peer.node || message.from.incarnation != peer.incarnation {
+                let problem = format!("names {:?}, but the stream is of node {}", message.from, peer.node);
+                return Err(ConvertError::new("ReplicaMessage.from", problem).into());
+            }
+            let number = self.shards.number_of(message.partition);
+            per_shard.entry(number).or_insert_with(|| (message.partition, Vec::new())).1.push(message);
+        }
+        for (partition, messages) in per_shard.into_values() {
+            let pushed = self.shards.of(partition).push(ShardMessage::Replication(messages)).await;
+            pushed.map_err(|_| crate::shared::shutting_down())?;
+        }
+        Ok(())
+    }
+
+    /// Sends the pages of a copy until the loader has all or goes away.
+    async fn send_pages(
+        self,
+        start: CopyStart,
+        mut after: Bytes,
+        bytes_per_second: u64,
+        pages: mpsc::Sender<Result<v1::CopyPage, Status>>,
+    ) {
+        let began = Instant::now();
+        let mut sent = 0;
+        loop {
+            let page = tokio::task::spawn_blocking({
+                let (engine, after) = (Arc::clone(&self.engine), after.clone());
+                move || {
+                    let from = if after.is_empty() { Bound::Unbounded } else { Bound::Excluded(&after[..]) };
+                    engine.page(start.source, from, PageLimit::bytes(PAGE_BYTES_MAX))
+                }
+            });
+            let failed = |why: String| Err(refuse(ErrorDetail::new(ErrorKind::Unavailable, why)));
+            let page = match page.await {
+                Ok(Ok(page)) => page,
+                Ok(Err(error)) => return drop(pages.send(failed(error.to_string())).await),
+                Err(_) => return drop(pages.send(failed("reading a page failed".into())).await),
+            };
+            let rows = pages::encode(page.rows.iter().map(|row| (&row.key, &row.value)));
+            if let Some(last) = page.rows.last() {
+                after = last.key.clone();
+            }
+            let last = !page.more;
+            let length = rows.len() as u64;
+            let message = v1::CopyPage {
+                start_seq: start.at.seq.get(),
+                crc32c: pages::checksum(&rows),
+                rows,
+                last_key: after.clone(),
+                last,
+                bytes_total: self.shared.load.bytes_of(start.source),
+                start: Some(wire::position(start.at)),
+                client_rows: Bytes::new(),
+            };
+            if pages.send(Ok(message)).await.is_err() || last {
+                return;
+            }
+            sent += length;
+            self.shared.metrics.copy_bytes_out.add(length);
+            if bytes_per_second > 0 {
+                let due = Duration::from_secs_f64(sent as f64 / bytes_per_second as f64);
+                tokio::select! {
+                    () = tokio::time::sleep(due.saturating_sub(began.elapsed())) => {}
+                    () = self.stop.cancelled() => return,
+                }
+            }
+        }
+    }
+}
+
+#[tonic::async_trait]
+impl Replication for ReplicationService {
+    type ReplicateStream = Answers<v1::ReplicationBatch>;
+    type CopyStream = Answers<v1::CopyPage>;
+
+    async fn replicate(
+        &self,
+        request: Request<Streaming<v1::ReplicationBatch>>,
+    ) -> Result<Response<Self::ReplicateStream>, Status> {
+        let mut stream = request.into_inner();
+        let first = stream.message().await?.ok_or_else(|| Status::invalid_argument("an empty stream"))?;
+        let incarnation = Incarnation::new(first.receiver_incarnation);
+        let check = move |service: &Self, first: &v1::ReplicationBatch| {
+            service.check(first.cluster.as_ref(), first.sender.as_ref(), first.receiver, Some(incarnation))
+        };
+        let peer = check(self, &first).map_err(refuse)?;
+        let head = v1::ReplicationBatch { messages: Vec::new(), ..first.clone() };
+        let service = self.clone();
+        let (sender, receiver) = mpsc::channel(1);
+        tokio::spawn(async move {
+            let mut batch = first;
+            loop {
+                // The registration of either side may have changed since the stream began.
+                let taken = match check(&service, &head) {
+                    Ok(_) => service.take(peer, batch).await,
+                    Err(detail) => Err(detail),
+                };
+                if let Err(detail) = taken {
+                    return drop(sender.send(Err(refuse(detail))).await);
+                }
+                tokio::select! {
+                    next = stream.message() => match next {
+                        Ok(Some(next)) => batch = next,
+                        Ok(None) | Err(_) => return,
+                    },
+                    () = service.stop.cancelled() => return,
+                    () = sender.closed() => return,
+                }
+            }
+        });
+        Ok(Response::new(Box::pin(ReceiverStream::new(receiver))))
+    }
+
+    async fn copy(&self, request: Request<v1::CopyRequest>) -> Result<Response<Self::CopyStream>, Status> {
+        let request = request.into_inner();
+        self.check(request.cluster.as_ref(), request.sender.as_ref(), request.receiver, None).map_err(refuse)?;
+        let partition = required(request.partition, "CopyRequest.partition")?;
+        let ask = CopyAsk {
+            partition: PartitionId::try_from(partition)?,
+            loader: PlacementId::new(ids::non_zero(request.placement, "CopyRequest.placement")?),
+            source: PlacementId::new(ids::non_zero(request.source, "CopyRequest.source")?),
+            resume: Seq::new(request.start_seq),
+        };
+        let (answer, wait) = oneshot::channel();
+        let pushed = self.shards.of(ask.partition).push(ShardMessage::CopyAsked { ask, answer }).await;
+        pushed.map_err(|_| refuse(crate::shared::shutting_down()))?;
+        let start = wait.await.map_err(|_| refuse(crate::shared::shutting_down()))?.map_err(refuse)?;
+        // A copy that cannot go on where it was begins at its first key; the loader sees the other start.
+        let resumed = start.at.seq == ask.resume;
+        let after = if resumed { request.after } else { Bytes::new() };
+        let (sender, receiver) = mpsc::channel(PAGES_AHEAD);
+        let service = self.clone();
+        tokio::spawn(service.send_pages(start, after, request.bytes_per_second, sender));
+        Ok(Response::new(Box::pin(ReceiverStream::new(receiver))))
+    }
+}

@@ -1,0 +1,61 @@
+//! `Table`: the partition table from the node's cache, so that clients need to reach any one member only.
+
+use super::refuse;
+use crate::shared::Shared;
+use crate::tables::DEFAULT_TABLE;
+use archon_proto::convert::ids;
+use archon_proto::v1::table_server::Table;
+use archon_proto::v1::{GetTableRequest, GetTableResponse};
+use archon_types::{ErrorDetail, ErrorKind, Version};
+use std::sync::Arc;
+use std::time::Duration;
+use tonic::{Request, Response, Status};
+
+/// Longest long poll.
+const WAIT_MS_MAX: u32 = 30_000;
+
+/// The service.
+pub(crate) struct TableService {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) stop: tokio_util::sync::CancellationToken,
+}
+
+#[tonic::async_trait]
+impl Table for TableService {
+    async fn get_table(&self, request: Request<GetTableRequest>) -> Result<Response<GetTableResponse>, Status> {
+        let request = request.into_inner();
+        let shared = &self.shared;
+        let Some(life) = shared.life() else {
+            let why = format!("node {} is not registered yet, so it knows no table", shared.config.name);
+            return Err(refuse(ErrorDetail::new(ErrorKind::Unavailable, why).with_retry_after_ms(100)));
+        };
+        ids::check_cluster_if_named(request.cluster.as_ref(), life.member.cluster).map_err(refuse)?;
+        let name = if request.table.is_empty() { DEFAULT_TABLE } else { &request.table };
+        let since = Version::new(request.since);
+        let mut watch = shared.tables.watch();
+        let patience = Duration::from_millis(u64::from(request.wait_ms.min(WAIT_MS_MAX)));
+        let newer = async {
+            while shared.tables.version_of(name).is_none_or(|version| version <= since) {
+                if watch.changed().await.is_err() {
+                    break;
+                }
+            }
+        };
+        if since > Version::ZERO {
+            tokio::select! {
+                _ = tokio::time::timeout(patience, newer) => {}
+                () = self.stop.cancelled() => {}
+            }
+        }
+        let delta = shared.tables.newer_than(name, since).ok_or_else(|| {
+            // The coordinator knows why there is none: too few nodes, or no such table.
+            let why = format!("this node knows no table {name:?}; ask a coordinator");
+            refuse(ErrorDetail::new(ErrorKind::Unavailable, why).with_retry_after_ms(100))
+        })?;
+        Ok(Response::new(GetTableResponse {
+            cluster: Some(life.member.cluster.into()),
+            delta: Some(delta.into()),
+            coordinators: shared.tables.coordinators(),
+        }))
+    }
+}

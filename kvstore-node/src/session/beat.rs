@@ -1,0 +1,145 @@
+//! Heartbeats: the node's sign of life and the source of its lease.
+
+use super::leader::Coordinators;
+use super::{LifeEnd, Session};
+use crate::backoff::Backoff;
+use crate::shared::{Life, Shared};
+use archon_proto::convert::error::detail_of;
+use archon_proto::convert::session::{Heartbeat, HeartbeatAnswer, Load};
+use archon_proto::v1;
+use archon_types::ErrorKind;
+use futures::StreamExt;
+use futures::stream::FuturesUnordered;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// How long an answer is waited for.
+const DEADLINE: Duration = Duration::from_millis(150);
+
+/// What one attempt came to.
+enum Attempt {
+    /// The lease was extended.
+    Granted,
+    /// This incarnation is over.
+    Stale,
+    /// No answer that counts; perhaps a hint who leads.
+    Failed(Option<String>),
+}
+
+/// Heartbeats until the incarnation is over.
+pub(super) async fn heartbeats(session: &Session, coordinators: &Coordinators, life: &Life) -> LifeEnd {
+    let shared = &session.shared;
+    let every = Duration::from_millis(life.settings.timing.heartbeat_ms);
+    let sender = Sender { shared, coordinators, life, number: AtomicU64::new(0) };
+    let mut backoff = Backoff::new(Duration::from_millis(20), every.min(Duration::from_millis(100)));
+    let mut withheld = false;
+    let mut taken = Instant::now();
+    loop {
+        let started = Instant::now();
+        if let Err(stall) = session.health.check(life.settings.timing.lease_ms) {
+            shared.metrics.heartbeats_withheld.add(1);
+            if !withheld {
+                tracing::warn!(%stall, "no heartbeat is sent until this is over");
+            }
+            withheld = true;
+            tokio::time::sleep(every).await;
+            continue;
+        }
+        withheld = false;
+        let elapsed_ms = u64::try_from(taken.elapsed().as_millis()).unwrap_or(u64::MAX);
+        taken = started;
+        let load = shared.load.take(shared.metrics.operations.get(), elapsed_ms);
+        match sender.round(load).await {
+            Attempt::Granted => {
+                backoff.reset();
+                tokio::time::sleep_until(started + every).await;
+            }
+            Attempt::Stale => return LifeEnd::Stale,
+            Attempt::Failed(_) => {
+                shared.metrics.heartbeats_failed.add(1);
+                shared.load.tell_all();
+                // The lease is running: look for the leading coordinator faster than the usual beat.
+                tokio::time::sleep(backoff.next()).await;
+            }
+        }
+    }
+}
+
+struct Sender<'a> {
+    shared: &'a Shared,
+    coordinators: &'a Coordinators,
+    life: &'a Life,
+    number: AtomicU64,
+}
+
+impl Sender<'_> {
+    /// Asks the coordinator that probably leads; if that comes to nothing, all others at once, so that a change of the
+    /// leading coordinator does not cost the lease.
+    async fn round(&self, load: Load) -> Attempt {
+        let order = self.coordinators.order();
+        let Some((first, others)) = order.split_first() else { return Attempt::Failed(None) };
+        let hint = match self.attempt(first, load.clone()).await {
+            Attempt::Failed(hint) => hint,
+            ended => return ended,
+        };
+        self.coordinators.doubt(first);
+        let mut targets: Vec<String> = hint.into_iter().collect();
+        for address in others {
+            if !targets.contains(address) {
+                targets.push(address.clone());
+            }
+        }
+        let mut attempts: FuturesUnordered<_> =
+            targets.iter().map(|address| self.attempt(address, load.clone())).collect();
+        while let Some(attempt) = attempts.next().await {
+            if !matches!(attempt, Attempt::Failed(_)) {
+                return attempt;
+            }
+        }
+        Attempt::Failed(None)
+    }
+
+    async fn attempt(&self, address: &str, load: Load) -> Attempt {
+        let Some(mut client) = self.coordinators.urgent(address) else { return Attempt::Failed(None) };
+        let number = self.number.fetch_add(1, Ordering::Relaxed) + 1;
+        let heartbeat = v1::HeartbeatRequest::from(Heartbeat {
+            member: self.life.member,
+            number,
+            table_version: self.shared.tables.version(),
+            load,
+            stopping: self.shared.is_stopping(),
+        });
+        let mut request = tonic::Request::new(heartbeat);
+        request.set_timeout(DEADLINE);
+        self.shared.metrics.heartbeats.add(1);
+        // The lease counts from here: before the request can have left.
+        let sent = self.shared.clock.now();
+        let answer = match tokio::time::timeout(DEADLINE, client.heartbeat(request)).await {
+            Ok(Ok(answer)) => HeartbeatAnswer::try_from(answer.into_inner()),
+            Ok(Err(status)) => {
+                let detail = detail_of(&status);
+                return match detail.kind {
+                    ErrorKind::StaleIncarnation => Attempt::Stale,
+                    _ => Attempt::Failed(detail.leader),
+                };
+            }
+            Err(_) => return Attempt::Failed(None),
+        };
+        match answer {
+            Ok(answer) if answer.number == number && answer.incarnation == self.life.member.incarnation => {
+                self.coordinators.leads(address);
+                self.life.grants.take(number, sent, answer.lease_ms, answer.withdrawn);
+                Attempt::Granted
+            }
+            Ok(answer) => {
+                tracing::warn!(number, answered = answer.number, incarnation = %answer.incarnation, "discarded an answer to another heartbeat");
+                Attempt::Failed(None)
+            }
+            Err(error) => {
+                tracing::warn!(%error, address, "discarded a malformed answer to a heartbeat");
+                Attempt::Failed(None)
+            }
+        }
+    }
+}

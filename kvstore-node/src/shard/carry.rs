@@ -1,0 +1,320 @@
+//! Carrying out what replicas want, and taking in what the flusher tells.
+
+use super::slot::{Pending, Slot};
+use super::{Env, Shard};
+use crate::engine::Change;
+use crate::flusher::{FlushEvent, FlusherError};
+use crate::kv::{ClientIndex, Effect, PartitionView, Reader, View, row};
+use crate::reply::{Outcome, ReplyTo};
+use crate::store;
+use archon_replica::{Input, Output, Record};
+use archon_types::{ErrorDetail, ErrorKind, PartitionId, PlacementId, Report, Seq};
+
+/// Bytes of effects given to the flusher at once.
+const FLUSH_BYTES: usize = 1024 * 1024;
+/// Bytes of log that copies may keep from being forgotten; beyond, a copy begins anew.
+const PINNED_BYTES_MAX: u64 = 1024 * 1024 * 1024;
+
+impl Env {
+    pub(super) fn carry_out(&mut self, slot: &mut Slot, out: Vec<Output>) {
+        for output in out {
+            match output {
+                Output::Persist { token, records } => self.persist(slot, token, records),
+                Output::Send(message) => self.outgoing.entry(message.to.node).or_default().push(message),
+                Output::Commit { upto } => self.commit(slot, upto),
+                Output::Serve(true) => self.serve(slot),
+                Output::Serve(false) => self.rest(slot),
+                Output::Report(report) => self.report(report),
+                Output::Abandon { tickets } => {
+                    let why = "the leadership ended before the write was committed; its outcome is unknown";
+                    let unknown = ErrorDetail::new(ErrorKind::DeadlineExceeded, why);
+                    let abandoned = |pending: &Pending| pending.ticket.is_some_and(|ticket| tickets.contains(&ticket));
+                    self.fail_pending(slot, &unknown, abandoned);
+                }
+                Output::ReadLog { read, reader, from, upto, bytes_max } => {
+                    let entries = self.read_log(slot, from, upto, bytes_max);
+                    self.followups.push_back((slot.placement, Input::LogRead { read, reader, entries }));
+                }
+                Output::StartCopy { copy, leader, epoch } => self.start_copy(slot, copy, leader, epoch),
+                Output::StopCopy { copy } => self.stop_copy(slot, copy),
+                Output::Alarm(alarm) => {
+                    self.context.shared.metrics.alarms.add(1);
+                    tracing::error!(partition = %slot.partition, placement = %slot.placement, %alarm, "alarm");
+                }
+                Output::ConfirmDone { tickets, ok } => self.confirmed(slot, &tickets, ok),
+                // The operation that proposed looks at these itself.
+                Output::Accepted { .. } | Output::Refuse { .. } => {}
+            }
+        }
+    }
+
+    fn persist(&mut self, slot: &mut Slot, token: u64, records: Vec<Record>) {
+        let placement = slot.placement;
+        for record in records {
+            match record {
+                Record::Epoch(epoch) => {
+                    self.journal.has_epoch = true;
+                    store::put_epoch(&mut self.journal.batch, placement, epoch);
+                }
+                Record::Entries(entries) => {
+                    self.journal.has_data = true;
+                    for entry in &entries {
+                        store::put_entry(&mut self.journal.batch, placement, entry);
+                        slot.logged_bytes += entry.bytes.len() as u64 + 64;
+                        // A leader's own effects are in the window since they were accepted.
+                        if entry.at.seq > slot.recent.last()
+                            && let Err(why) = take_in(slot, entry.at.seq, &entry.bytes)
+                        {
+                            self.damaged.push((placement, why));
+                        }
+                    }
+                }
+                Record::Cut { after } => {
+                    self.journal.batch.cut(store::stream(placement), after.get());
+                    if let Err(error) = slot.recent.truncate(after) {
+                        self.damaged.push((placement, error.to_string()));
+                    }
+                }
+                Record::Reset { base } => {
+                    let batch = &mut self.journal.batch;
+                    batch.drop_stream(store::stream(placement));
+                    store::put_partition(batch, placement, slot.partition);
+                    store::put_epoch(batch, placement, slot.replica.epoch());
+                    store::put_position(batch, placement, store::META_BASE, base);
+                    store::put_position(batch, placement, store::META_COMPLETE, base);
+                    slot.restart(base, self.context.budget.clone());
+                }
+            }
+        }
+        self.journal.completes.tokens.push((placement, token));
+    }
+
+    fn commit(&mut self, slot: &mut Slot, upto: Seq) {
+        let before = slot.recent.committed();
+        slot.recent.commit(upto);
+        self.context.shared.metrics.commits.add(upto.get().saturating_sub(before.get()));
+        self.hand_to_flusher(slot);
+        while let Some(pending) = slot.pending.pop_front_if(|pending| pending.seq <= upto) {
+            slot.applied = slot.applied.max(pending.at);
+            if let Some(reply) = pending.reply {
+                self.answer_write(slot, reply, pending.outcome);
+            }
+        }
+    }
+
+    /// Gives the answer to something committed, or keeps it while no lease covers it. Where followers hold the write as
+    /// well it rests on no clock.
+    pub(super) fn answer_write(&mut self, slot: &mut Slot, reply: ReplyTo, outcome: Outcome) {
+        if !slot.is_alone() || self.may_answer(slot) {
+            self.replies.add(reply, slot.applied, outcome);
+        } else {
+            self.context.shared.metrics.replies_held.add(1);
+            slot.held.push((reply, outcome));
+        }
+    }
+
+    /// Whether this replica serves under a lease that covers its leadership, now.
+    pub(super) fn may_answer(&self, slot: &Slot) -> bool {
+        let now = self.context.shared.clock.now();
+        slot.serving && !slot.aside && self.grants.covers(slot.partition, slot.replica.epoch(), now)
+    }
+
+    /// Gives the answers that waited for a lease, if there is one again.
+    pub(super) fn release_held(&mut self, slot: &mut Slot) {
+        if slot.held.is_empty() || !self.may_answer(slot) {
+            return;
+        }
+        let log_time = slot.applied;
+        self.context.shared.metrics.replies_held.subtract(slot.held.len() as u64);
+        for (reply, outcome) in slot.held.drain(..) {
+            self.replies.add(reply, log_time, outcome);
+        }
+    }
+
+    fn fail_pending(&mut self, slot: &mut Slot, detail: &ErrorDetail, which: impl Fn(&Pending) -> bool) {
+        let log_time = slot.applied;
+        for mut pending in std::mem::take(&mut slot.pending) {
+            if !which(&pending) {
+                slot.pending.push_back(pending);
+            } else if let Some(reply) = pending.reply.take() {
+                self.replies.add(reply, log_time, Err(detail.clone()));
+            }
+        }
+    }
+
+    /// Answers everything that waits by an error: whoever waited cannot know the outcome.
+    pub(super) fn fail_waiting(&mut self, slot: &mut Slot, why: &ErrorDetail) {
+        let unknown = ErrorDetail::new(ErrorKind::DeadlineExceeded, format!("the outcome is unknown: {}", why.message));
+        self.fail_pending(slot, &unknown, |_| true);
+        for (_, request) in std::mem::take(&mut slot.confirms) {
+            self.replies.add(request.reply, slot.applied, Err(why.clone()));
+        }
+        self.context.shared.metrics.replies_held.subtract(slot.held.len() as u64);
+        for (reply, _) in std::mem::take(&mut slot.held) {
+            self.replies.add(reply, slot.applied, Err(unknown.clone()));
+        }
+    }
+
+    fn serve(&mut self, slot: &mut Slot) {
+        let view = PartitionView::new(&slot.recent, &*self.context.engine, slot.placement, Reader::Newest);
+        let loaded = ClientIndex::load(&view).and_then(|clients| {
+            let stamp = view.get(row::LOG_TIME_KEY)?;
+            Ok((clients, stamp.map(|row| row::decode_millis(&row)).transpose()?))
+        });
+        match loaded {
+            Ok((clients, stamp)) => {
+                slot.clients = clients;
+                stamp.into_iter().for_each(|stamp| slot.log_time.observe(stamp));
+                // A leader serves only once its whole log is committed.
+                slot.applied = slot.log_time.last();
+                if !slot.serving {
+                    self.context.shared.metrics.partitions_led.add(1);
+                }
+                slot.serving = true;
+                tracing::info!(partition = %slot.partition, placement = %slot.placement, epoch = %slot.replica.epoch(), "serving");
+            }
+            Err(error) => self.damaged.push((slot.placement, error.to_string())),
+        }
+    }
+
+    pub(super) fn rest(&mut self, slot: &mut Slot) {
+        if slot.serving {
+            self.context.shared.metrics.partitions_led.subtract(1);
+            tracing::info!(partition = %slot.partition, placement = %slot.placement, epoch = %slot.replica.epoch(), "no longer serving");
+        }
+        slot.serving = false;
+        // What is committed and waits for a lease will not get one; what is uncommitted is abandoned by the replica.
+        let why = "the leadership ended while the answer waited for a lease; the outcome is unknown";
+        let unknown = ErrorDetail::new(ErrorKind::DeadlineExceeded, why);
+        self.context.shared.metrics.replies_held.subtract(slot.held.len() as u64);
+        for (reply, _) in std::mem::take(&mut slot.held) {
+            self.replies.add(reply, slot.applied, Err(unknown.clone()));
+        }
+        let changed_nothing = ErrorDetail::new(ErrorKind::Unavailable, "the leadership of the partition is changing");
+        self.fail_pending(slot, &changed_nothing, |pending| pending.ticket.is_none());
+    }
+
+    pub(super) fn report(&self, report: Report) {
+        if !self.context.shared.reports.put(report) {
+            tracing::debug!("too many reports wait; the replica repeats this one");
+        }
+    }
+
+    fn read_log(&self, slot: &Slot, from: Seq, upto: Seq, bytes_max: usize) -> Vec<archon_replica::Entry> {
+        let records = match self.context.wal.read(store::stream(slot.placement), from.get(), bytes_max) {
+            Ok(records) => records,
+            Err(error) => {
+                tracing::debug!(partition = %slot.partition, %from, %error, "log entries are no longer there");
+                return Vec::new();
+            }
+        };
+        let wanted = records.into_iter().take_while(|record| record.seq <= upto.get());
+        // A malformed record ends the list: the reader then falls back to a copy.
+        wanted.map_while(|record| store::read_entry(record.seq, &record.data).ok()).collect()
+    }
+
+    /// Tells a replica whether the lease covers it, if that changed.
+    pub(super) fn lease(&mut self, slot: &mut Slot) {
+        let covered = !slot.aside && self.grants.covers(slot.partition, slot.replica.epoch(), self.now);
+        if covered != slot.covered {
+            slot.covered = covered;
+            self.step(slot, Input::Lease(covered));
+        }
+    }
+
+    /// Gives the flusher what was committed since the last time, as far as it has room.
+    pub(super) fn hand_to_flusher(&mut self, slot: &mut Slot) {
+        while slot.flushing < slot.recent.committed() {
+            let (mut upto, mut bytes) = (slot.flushing, 0);
+            let mut changes = Vec::new();
+            for (seq, rows) in slot.recent.committed_after(slot.flushing) {
+                for change in rows {
+                    bytes += change.key.len() + change.value.as_ref().map_or(0, bytes::Bytes::len);
+                    changes.push(Change { space: slot.placement, key: change.key, value: change.value });
+                }
+                upto = seq;
+                if bytes >= FLUSH_BYTES {
+                    break;
+                }
+            }
+            match self.context.flusher.apply(slot.placement, upto, changes) {
+                Ok(()) => slot.flushing = upto,
+                Err((FlusherError::Full { .. } | FlusherError::Clearing { .. }, _)) => return,
+                Err((error, _)) => {
+                    tracing::debug!(%error, "nothing more is flushed");
+                    return;
+                }
+            }
+        }
+    }
+
+    fn synced(&mut self, slot: &mut Slot, upto: Seq) {
+        let Some(complete) = slot.replica.position_at(upto.min(slot.recent.committed())) else { return };
+        if complete.seq <= slot.complete.seq {
+            return;
+        }
+        slot.complete = complete;
+        slot.mark(slot.replica.last().seq);
+        store::put_position(&mut self.journal.batch, slot.placement, store::META_COMPLETE, complete);
+        let floor = slot.trim_floor(PINNED_BYTES_MAX);
+        if floor > slot.trimmed
+            && let Some(base) = slot.replica.position_at(floor)
+        {
+            // The mark is durable before anything is forgotten, so that recovery knows where the log begins.
+            slot.trimmed = floor;
+            store::put_position(&mut self.journal.batch, slot.placement, store::META_BASE, base);
+            self.journal.completes.trims.push((slot.placement, floor));
+        }
+    }
+}
+
+/// Puts a follower's entry into the window of effects to apply.
+fn take_in(slot: &mut Slot, seq: Seq, entry: &bytes::Bytes) -> Result<(), String> {
+    let effect = Effect::decode(entry).map_err(|error| error.to_string())?;
+    slot.log_time.observe(effect.at);
+    slot.recent.push(seq, effect.rows()).map_err(|error| error.to_string())
+}
+
+impl Shard {
+    pub(super) fn flushed(&mut self, partition: PartitionId, event: FlushEvent) {
+        match event {
+            FlushEvent::Written { space, upto } => {
+                if let Some(slot) = self.slots.get_mut(&space) {
+                    slot.recent.flushed(upto);
+                    self.env.hand_to_flusher(slot);
+                }
+            }
+            FlushEvent::Synced { space, upto } => {
+                if let Some(slot) = self.slots.get_mut(&space) {
+                    self.env.synced(slot, upto);
+                }
+            }
+            FlushEvent::Cleared { space } => self.cleared(partition, space),
+            FlushEvent::Failed(error) => {
+                tracing::error!(%error, "the engine has failed; the node stops and recovers from the log at its next start");
+                self.env.context.shared.fail();
+            }
+        }
+    }
+
+    /// A placement's data cannot be trusted: it is not served any more, and the coordinator hears of it.
+    pub(super) fn damage(&mut self, placement: PlacementId, why: String) {
+        let Some(mut slot) = self.slots.remove(&placement) else { return };
+        tracing::error!(partition = %slot.partition, %placement, why, "placement damaged");
+        let env = &mut self.env;
+        env.context.shared.metrics.alarms.add(1);
+        env.rest(&mut slot);
+        env.fail_waiting(&mut slot, &ErrorDetail::new(ErrorKind::Unavailable, "the replica is damaged"));
+        env.context.copies.stop(placement);
+        env.context.holdings.set(placement, slot.partition, crate::reconcile::HeldState::Damaged);
+        self.active.retain(|_, active| *active != placement);
+        let report = Report {
+            partition: slot.partition,
+            placement,
+            epoch: slot.replica.epoch(),
+            version: slot.replica.version(),
+            fact: archon_types::Fact::Damaged { why },
+        };
+        self.env.report(report);
+    }
+}

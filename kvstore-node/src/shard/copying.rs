@@ -1,0 +1,140 @@
+//! Copies: the leader's pins, and the loader's pages on their way to the engine.
+
+use super::slot::{Pull, Slot};
+use super::{CopyAsk, CopyChunk, CopyStart, Env, Shard};
+use crate::copy::CopyJob;
+use crate::engine::Change;
+use crate::flusher::FlusherError;
+use crate::kv::Recent;
+use archon_replica::{Input, Position, ReplicaAddress, Standing};
+use archon_types::{Epoch, ErrorDetail, ErrorKind, PlacementId, ReplicaState, Seq};
+
+impl Shard {
+    /// A loader elsewhere wants a copy: the log is kept for it from here on.
+    pub(super) fn copy_asked(&mut self, ask: CopyAsk) -> Result<CopyStart, ErrorDetail> {
+        let slot = self.slots.get_mut(&ask.source).filter(|slot| slot.partition == ask.partition && !slot.aside);
+        let Some(slot) = slot else { return Err(self.env.not_here(ask)) };
+        if !matches!(slot.replica.standing(), Standing::TakingOver | Standing::Serving | Standing::HandingOver) {
+            return Err(self.env.not_here(ask));
+        }
+        let row = slot.replica.configuration().map(|configuration| &configuration.row);
+        let loads = row.and_then(|row| row.placement(ask.loader)).is_some_and(|row| row.state == ReplicaState::Load);
+        if !loads {
+            let why = format!(
+                "placement {} is not loading partition {} as far as its leader knows",
+                ask.loader, ask.partition
+            );
+            return Err(ErrorDetail::new(ErrorKind::Unavailable, why));
+        }
+        let resumed = slot.pins.get(&ask.loader).copied().filter(|pin| ask.resume > Seq::ZERO && *pin == ask.resume);
+        let seq = resumed.unwrap_or(slot.complete.seq);
+        let Some(at) = slot.replica.position_at(seq) else {
+            let why = format!("the log of partition {} does not reach back to {seq}", ask.partition);
+            return Err(ErrorDetail::new(ErrorKind::Unavailable, why));
+        };
+        slot.pins.insert(ask.loader, seq);
+        Ok(CopyStart { at, source: ask.source })
+    }
+
+    /// The space is empty: pages may come.
+    pub(super) fn pull(&mut self, placement: PlacementId) {
+        let Some(slot) = self.slots.get_mut(&placement) else { return };
+        let Some(pull) = &mut slot.pull else { return };
+        pull.cleared = true;
+        let job =
+            CopyJob { partition: slot.partition, placement, copy: pull.copy, leader: pull.leader, epoch: pull.epoch };
+        self.env.context.copies.start(job);
+    }
+
+    pub(super) fn copy_rows(&mut self, chunk: CopyChunk) {
+        let Some(slot) = self.slots.get_mut(&chunk.placement) else { return };
+        let Some(pull) = &mut slot.pull else { return };
+        if pull.copy != chunk.copy || !pull.cleared {
+            return;
+        }
+        pull.waiting = Some(chunk);
+        self.env.offer_rows(slot);
+    }
+
+    pub(super) fn retry_copies(&mut self) {
+        for slot in self.slots.values_mut().filter(|slot| slot.pull.is_some()) {
+            self.env.offer_rows(slot);
+        }
+    }
+
+    pub(super) fn copy_done(&mut self, placement: PlacementId, copy: u64, at: Position) {
+        let Some(slot) = self.slots.get_mut(&placement) else { return };
+        if slot.pull.take_if(|pull| pull.copy == copy).is_some() {
+            tracing::info!(partition = %slot.partition, %placement, seq = %at.seq, "copied; following the log");
+            self.env.context.shared.load.copy(placement, None);
+            self.env.step(slot, Input::Copied { copy, at });
+        }
+    }
+
+    /// The leader no longer keeps the log from where the copy began: it begins anew.
+    pub(super) fn copy_again(&mut self, placement: PlacementId, copy: u64) {
+        let Some(slot) = self.slots.get_mut(&placement) else { return };
+        let Some(pull) = slot.pull.as_mut().filter(|pull| pull.copy == copy) else { return };
+        pull.cleared = false;
+        pull.waiting = None;
+        self.env.context.shared.metrics.copies_restarted.add(1);
+        self.env.clear(placement);
+    }
+}
+
+impl Env {
+    pub(super) fn start_copy(&mut self, slot: &mut Slot, copy: u64, leader: ReplicaAddress, epoch: Epoch) {
+        tracing::info!(partition = %slot.partition, placement = %slot.placement, leader = %leader.node, "pulling a copy");
+        slot.recent = Recent::new(Seq::ZERO, self.context.budget.clone());
+        slot.flushing = Seq::ZERO;
+        slot.complete = Position::ZERO;
+        slot.pull = Some(Pull { copy, leader, epoch, cleared: false, waiting: None });
+        self.context.copies.stop(slot.placement);
+        self.clear(slot.placement);
+    }
+
+    pub(super) fn stop_copy(&mut self, slot: &mut Slot, copy: u64) {
+        if slot.pull.take_if(|pull| pull.copy == copy).is_some() {
+            self.context.copies.stop(slot.placement);
+            self.context.shared.load.copy(slot.placement, None);
+        }
+    }
+
+    fn clear(&self, placement: PlacementId) {
+        if let Err(error) = self.context.flusher.clear(placement) {
+            tracing::warn!(%placement, %error, "the copy waits for the next start");
+        }
+    }
+
+    /// Offers rows of a copy to the flusher; those it has no room for are offered again later.
+    fn offer_rows(&mut self, slot: &mut Slot) {
+        let Some(chunk) = slot.pull.as_mut().and_then(|pull| pull.waiting.take()) else { return };
+        let space = slot.placement;
+        let change = |(key, value): &(bytes::Bytes, bytes::Bytes)| Change {
+            space,
+            key: key.clone(),
+            value: Some(value.clone()),
+        };
+        let changes = chunk.rows.iter().map(change).collect();
+        match self.context.flusher.apply(space, Seq::ZERO, changes) {
+            Ok(()) => {
+                // A task that was stopped does not wait any more.
+                let _ = chunk.taken.send(());
+            }
+            Err((FlusherError::Full { .. } | FlusherError::Clearing { .. }, _)) => {
+                if let Some(pull) = &mut slot.pull {
+                    pull.waiting = Some(chunk);
+                }
+            }
+            Err((error, _)) => tracing::debug!(%error, "rows of a copy are dropped"),
+        }
+    }
+
+    fn not_here(&self, ask: CopyAsk) -> ErrorDetail {
+        let tables = &self.context.shared.tables;
+        let why = format!("placement {} does not lead partition {} here", ask.source, ask.partition);
+        ErrorDetail::new(ErrorKind::NotPartitionLeader, why)
+            .with_leader(tables.leader_address(ask.partition))
+            .with_table_version(tables.version())
+    }
+}

@@ -1,0 +1,202 @@
+//! Duties: opening, configuring, setting aside and deleting placements; registrations; the end.
+
+use super::slot::{Found, Slot};
+use super::{Env, Shard};
+use crate::clock::LogTime;
+use crate::kv::Recent;
+use crate::reconcile::{Action, HeldState};
+use crate::store;
+use archon_replica::{Configuration, Identity, Input, Limits, Peer, Position, Recovered, Replica, Timing};
+use archon_types::{
+    Epoch, ErrorDetail, ErrorKind, Fact, Incarnation, Partition, PartitionId, PlacementId, Report, Seq, Version,
+};
+use std::collections::BTreeMap;
+
+impl Shard {
+    pub(super) fn act(&mut self, action: Action) {
+        match action {
+            Action::Open { partition, placement, fresh } => self.open(partition, placement, fresh),
+            Action::Configure { partition, placement } => self.configure(&partition, placement),
+            Action::HandOver { partition, placement, to } => {
+                let epoch = partition.epoch;
+                self.tell_row(partition, placement);
+                self.step(placement, Input::HandOver { epoch, to });
+            }
+            Action::SetAside { placement, .. } => self.set_aside(placement),
+            Action::Unload { partition, placement } => self.unload(partition, placement),
+            Action::ReportDamaged { partition, placement } => {
+                let why = "the copy did not pass the checks when the node started".to_owned();
+                let (epoch, version) = (partition.epoch, partition.version);
+                let fact = Fact::Damaged { why };
+                self.env.report(Report { partition: partition.id, placement, epoch, version, fact });
+            }
+        }
+    }
+
+    fn open(&mut self, partition: Partition, placement: PlacementId, fresh: bool) {
+        if self.slots.contains_key(&placement) {
+            // It was set aside and is wanted again.
+            if let Some(slot) = self.slots.get_mut(&placement) {
+                slot.aside = false;
+            }
+            self.active.insert(partition.id, placement);
+            return self.configure(&partition, placement);
+        }
+        let Some(life) = self.env.context.shared.life() else { return };
+        let found = match self.dormant.remove(&placement) {
+            Some(found) => found,
+            None if fresh => {
+                store::put_partition(&mut self.env.journal.batch, placement, partition.id);
+                Found {
+                    partition: partition.id,
+                    recovered: Recovered::default(),
+                    complete: Position::ZERO,
+                    recent: Recent::new(Seq::ZERO, self.env.context.budget.clone()),
+                    log_time: LogTime::default(),
+                }
+            }
+            None => {
+                tracing::error!(partition = %partition.id, %placement, "a placement that should be here is not");
+                return;
+            }
+        };
+        let identity = Identity {
+            partition: partition.id,
+            placement,
+            node: life.member.node,
+            incarnation: life.member.incarnation,
+        };
+        match Replica::new(identity, found.recovered.clone(), Limits::default()) {
+            Ok(replica) => {
+                self.slots.insert(placement, Slot::new(placement, found, replica));
+                self.active.insert(partition.id, placement);
+                self.configure(&partition, placement);
+            }
+            Err(error) => {
+                tracing::error!(partition = %partition.id, %placement, %error, "placement damaged");
+                self.env.context.holdings.set(placement, partition.id, HeldState::Damaged);
+                let (epoch, version) = (partition.epoch, partition.version);
+                let fact = Fact::Damaged { why: error.to_string() };
+                self.env.report(Report { partition: partition.id, placement, epoch, version, fact });
+            }
+        }
+    }
+
+    fn configure(&mut self, partition: &Partition, placement: PlacementId) {
+        let epoch = partition.epoch;
+        if self.env.releasing
+            && partition.leader == Some(placement)
+            && self.slots.get(&placement).is_some_and(|slot| slot.replica.epoch() < epoch)
+        {
+            // The coordinator has named this node again before it heard that it leaves: taking the leadership up only
+            // to give it up would go round and round.
+            return;
+        }
+        self.tell_row(partition.clone(), placement);
+        if self.env.releasing {
+            self.step(placement, Input::HandOver { epoch, to: placement });
+        } else {
+            self.step(placement, Input::KeepLeading { epoch });
+        }
+    }
+
+    fn tell_row(&mut self, row: Partition, placement: PlacementId) {
+        if let Some(slot) = self.slots.get_mut(&placement) {
+            self.env.tell_row(slot, row);
+        }
+    }
+
+    fn set_aside(&mut self, placement: PlacementId) {
+        let Some(slot) = self.slots.get_mut(&placement) else { return };
+        tracing::warn!(partition = %slot.partition, %placement, "set aside: no duty names this placement; its data is kept");
+        slot.aside = true;
+        self.env.lease(slot);
+        self.env
+            .fail_waiting(slot, &ErrorDetail::new(ErrorKind::Unavailable, "the node no longer hosts the partition"));
+        if self.active.get(&slot.partition) == Some(&placement) {
+            let partition = slot.partition;
+            self.active.remove(&partition);
+        }
+    }
+
+    fn unload(&mut self, partition: PartitionId, placement: PlacementId) {
+        self.env.context.copies.stop(placement);
+        self.dormant.remove(&placement);
+        if let Some(mut slot) = self.slots.remove(&placement) {
+            self.env.rest(&mut slot);
+            self.env.fail_waiting(&mut slot, &ErrorDetail::new(ErrorKind::Unavailable, "the partition has moved away"));
+        }
+        if self.active.get(&partition) == Some(&placement) {
+            self.active.remove(&partition);
+        }
+        self.env.journal.batch.drop_stream(store::stream(placement));
+        self.unloading.insert(placement, partition);
+        if let Err(error) = self.env.context.flusher.clear(placement) {
+            tracing::warn!(%placement, %error, "the placement's data is cleared at the next start");
+        }
+    }
+
+    /// The engine holds nothing of this placement any more.
+    pub(super) fn cleared(&mut self, partition: PartitionId, placement: PlacementId) {
+        if self.unloading.remove(&placement).is_some() {
+            tracing::info!(%partition, %placement, "unloaded");
+            let shared = &self.env.context.shared;
+            shared.load.forget(placement);
+            self.env.context.holdings.remove(placement);
+            let (epoch, version) = (Epoch::ZERO, Version::ZERO);
+            self.env.report(Report { partition, placement, epoch, version, fact: Fact::Unloaded });
+        } else {
+            self.pull(placement);
+        }
+    }
+
+    pub(super) fn renew(&mut self, incarnation: Incarnation) {
+        for slot in self.slots.values_mut() {
+            self.env.step(slot, Input::Renew { incarnation });
+            self.env.rest(slot);
+        }
+    }
+
+    pub(super) fn peers_changed(&mut self) {
+        for slot in self.slots.values_mut().filter(|slot| !slot.aside) {
+            let Some(configuration) = slot.replica.configuration() else { continue };
+            if configuration.row.placements.len() > 1 {
+                let row = configuration.row.clone();
+                self.env.tell_row(slot, row);
+            }
+        }
+    }
+
+    /// The node is stopping: gives up whatever it leads.
+    pub(super) fn release(&mut self) {
+        self.env.releasing = true;
+        for slot in self.slots.values_mut() {
+            let Some(epoch) = slot.replica.configuration().map(|configuration| configuration.row.epoch) else {
+                continue;
+            };
+            let to = slot.placement;
+            self.env.step(slot, Input::HandOver { epoch, to });
+        }
+    }
+}
+
+impl Env {
+    fn tell_row(&mut self, slot: &mut Slot, row: Partition) {
+        let shared = &self.context.shared;
+        let peers: BTreeMap<PlacementId, Peer> = row
+            .placements
+            .iter()
+            .filter(|other| other.id != slot.placement)
+            .filter_map(|other| {
+                let node = shared.tables.node(other.node)?;
+                Some((other.id, Peer { node: other.node, incarnation: node.incarnation }))
+            })
+            .collect();
+        let timeout_ms = shared.life().map(|life| life.settings.replication_timeout_ms);
+        let timing =
+            timeout_ms.map_or_else(Timing::default, |replication_timeout_ms| Timing { replication_timeout_ms });
+        self.step(slot, Input::Configure(Configuration { row, peers, timing }));
+        // A leadership just taken up is covered by the lease at once, if there is one.
+        self.lease(slot);
+    }
+}

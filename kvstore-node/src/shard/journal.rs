@@ -1,0 +1,203 @@
+//! A shard's way into the write-ahead log: one batch per turn, completions in order, refused batches again in order.
+
+use archon_types::{PlacementId, Seq};
+use archon_wal::{Wal, WalBatch, WalError, WalFull};
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+/// Batches that may be under way or waiting; beyond, the shard takes in no new work.
+const BATCHES_MAX: usize = 256;
+const RETRY_AFTER: Duration = Duration::from_millis(200);
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum State {
+    /// Not handed to the log, or refused by it.
+    Unsent,
+    Sent,
+    Done,
+}
+
+struct Entry {
+    number: u64,
+    batch: WalBatch,
+    completes: Completes,
+    state: State,
+    /// Holds an epoch, which must reach the disk even if it is full.
+    has_epoch: bool,
+}
+
+/// What is completed once a batch is durable.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Completes {
+    /// Writes of replicas.
+    pub(super) tokens: Vec<(PlacementId, u64)>,
+    /// Entries that the log may forget then.
+    pub(super) trims: Vec<(PlacementId, Seq)>,
+}
+
+/// How a batch is told to be done: its number comes back with the log's verdict.
+pub(super) type Notify = std::sync::Arc<dyn Fn(u64, Result<(), WalError>) + Send + Sync>;
+
+/// The journal.
+pub(super) struct Journal {
+    wal: Wal,
+    notify: Notify,
+    /// What this turn gathers.
+    pub(super) batch: WalBatch,
+    pub(super) completes: Completes,
+    /// True if the turn gathered entries, which must not use the space held in reserve.
+    pub(super) has_data: bool,
+    /// True if the turn gathered an epoch.
+    pub(super) has_epoch: bool,
+    waiting: VecDeque<Entry>,
+    next: u64,
+    retry_at: Option<Instant>,
+}
+
+impl Journal {
+    pub(super) fn new(wal: Wal, notify: Notify) -> Self {
+        Self {
+            wal,
+            notify,
+            batch: WalBatch::new(),
+            completes: Completes::default(),
+            has_data: false,
+            has_epoch: false,
+            waiting: VecDeque::new(),
+            next: 1,
+            retry_at: None,
+        }
+    }
+
+    /// Hands what the turn gathered to the log. Returns whether there was anything.
+    pub(super) fn submit(&mut self) -> bool {
+        if self.batch.is_empty() {
+            return false;
+        }
+        let mut batch = std::mem::take(&mut self.batch);
+        if !std::mem::take(&mut self.has_data) {
+            batch.urgent();
+        }
+        let completes = std::mem::take(&mut self.completes);
+        let has_epoch = std::mem::take(&mut self.has_epoch);
+        let entry = Entry { number: self.next, batch, completes, state: State::Unsent, has_epoch };
+        self.next += 1;
+        self.waiting.push_back(entry);
+        // Behind a batch that was refused everything waits: order is what a log is about.
+        if self.retry_at.is_none() {
+            self.send_unsent();
+        }
+        true
+    }
+
+    /// Takes in the log's verdict on a batch; gives what became durable, in order.
+    pub(super) fn logged(&mut self, number: u64, result: Result<(), WalError>) -> Vec<Completes> {
+        let Some(entry) = self.waiting.iter_mut().find(|entry| entry.number == number) else { return Vec::new() };
+        match result {
+            Ok(()) => entry.state = State::Done,
+            Err(error) => {
+                if self.retry_at.is_none() {
+                    tracing::warn!(%error, "the write-ahead log refused a batch; it is tried again");
+                }
+                entry.state = State::Unsent;
+                self.retry_at = Some(Instant::now() + RETRY_AFTER);
+            }
+        }
+        let mut done = Vec::new();
+        while let Some(entry) = self.waiting.pop_front_if(|entry| entry.state == State::Done) {
+            done.push(entry.completes);
+        }
+        done
+    }
+
+    /// Tries refused batches again, once all verdicts on those behind them are in.
+    pub(super) fn retry(&mut self) {
+        let due = self.retry_at.is_some_and(|at| Instant::now() >= at);
+        if due && !self.waiting.iter().any(|entry| entry.state == State::Sent) {
+            self.retry_at = None;
+            self.send_unsent();
+        }
+    }
+
+    /// Whether the log refuses batches now, so that no data should be added.
+    pub(super) fn is_refused(&self) -> bool {
+        self.retry_at.is_some()
+    }
+
+    /// Whether so much waits that no new work should be taken in.
+    pub(super) fn is_full(&self) -> bool {
+        self.waiting.len() >= BATCHES_MAX
+    }
+
+    /// Whether nothing is under way.
+    pub(super) fn is_idle(&self) -> bool {
+        self.waiting.is_empty() && self.batch.is_empty()
+    }
+
+    fn send_unsent(&mut self) {
+        // An epoch must not wait for space behind data: the little data before it, which is all there is since new
+        // data is refused while the disk is full, may use the reserve as well.
+        if let Some(last) = self.waiting.iter().rposition(|entry| entry.has_epoch && entry.state == State::Unsent) {
+            for entry in self.waiting.iter_mut().take(last + 1) {
+                entry.batch.urgent();
+            }
+        }
+        for entry in self.waiting.iter_mut().filter(|entry| entry.state == State::Unsent) {
+            let (notify, number) = (self.notify.clone(), entry.number);
+            // A copy is kept, since a refused batch is tried again; entries share their memory.
+            match self.wal.append(entry.batch.clone(), Box::new(move |result| notify(number, result))) {
+                Ok(()) => entry.state = State::Sent,
+                Err(WalFull { reason, .. }) => {
+                    tracing::debug!(%reason, "the write-ahead log takes no batch now");
+                    self.retry_at = Some(Instant::now() + RETRY_AFTER / 10);
+                    return;
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use archon_wal::{StreamId, WalConfig};
+    use bytes::Bytes;
+    use std::sync::{Arc, mpsc};
+
+    fn token(journal: &mut Journal, token: u64) {
+        journal.completes.tokens.push((PlacementId::new(1), token));
+        journal.batch.put(StreamId(1), token, Bytes::from_static(b"entry"));
+        journal.has_data = true;
+        assert!(journal.submit());
+    }
+
+    #[test]
+    fn completions_come_in_order_even_if_an_earlier_batch_was_refused() {
+        let directory = tempfile::tempdir().unwrap();
+        let (wal, _) = Wal::open(directory.path(), WalConfig::default()).unwrap();
+        let (sender, receiver) = mpsc::channel();
+        let notify: Notify = Arc::new(move |number, result| drop(sender.send((number, result))));
+        let mut journal = Journal::new(wal, notify);
+        for number in 1..=3 {
+            token(&mut journal, number);
+        }
+        let verdicts: Vec<_> = (0..3).map(|_| receiver.recv().unwrap()).collect();
+        assert!(verdicts.iter().all(|(_, result)| result.is_ok()));
+        // As if the first had been refused for want of space and the others had passed.
+        let refusal = Err(WalError::NoSpace { bytes: 1 });
+        assert!(journal.logged(2, Ok(())).is_empty());
+        assert!(journal.logged(1, refusal).is_empty());
+        assert!(journal.is_refused());
+        token(&mut journal, 4);
+        assert!(journal.logged(3, Ok(())).is_empty());
+        journal.retry_at = Some(Instant::now());
+        journal.retry();
+        // The log refuses the repeated one as out of sequence here; what counts is that nothing behind it completes.
+        let (number, result) = receiver.recv().unwrap();
+        assert_eq!(number, 1);
+        assert!(result.is_err());
+        let done = journal.logged(1, Ok(()));
+        let tokens: Vec<u64> = done.iter().flat_map(|done| &done.tokens).map(|(_, token)| *token).collect();
+        assert_eq!(tokens, [1, 2, 3]);
+    }
+}

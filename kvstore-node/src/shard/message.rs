@@ -1,0 +1,93 @@
+//! What a shard is told.
+
+use crate::flusher::FlushEvent;
+use crate::inbox::Weigh;
+use crate::reconcile::Action;
+use crate::reply::ReplyTo;
+use crate::wire;
+use archon_replica::{Message, Position};
+use archon_types::{ErrorDetail, Incarnation, Op, OpId, PartitionId, PlacementId, Seq};
+use archon_wal::WalError;
+use bytes::Bytes;
+use tokio::sync::oneshot;
+
+/// One admitted operation.
+pub(crate) struct OpRequest {
+    pub(crate) partition: PartitionId,
+    pub(crate) op: Op,
+    pub(crate) id: Option<OpId>,
+    /// Who waits for the answer.
+    pub(crate) reply: ReplyTo,
+}
+
+/// Where a copy begins.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct CopyStart {
+    /// The log is kept from the entry after this one on.
+    pub(crate) at: Position,
+    /// The placement whose space is to be read.
+    pub(crate) source: PlacementId,
+}
+
+/// A loader that asks to copy.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CopyAsk {
+    pub(crate) partition: PartitionId,
+    pub(crate) loader: PlacementId,
+    pub(crate) source: PlacementId,
+    /// Position at which a copy that is to be resumed began; zero for a new one.
+    pub(crate) resume: Seq,
+}
+
+/// What arrived of a copy that this node pulls.
+pub(crate) struct CopyChunk {
+    pub(crate) placement: PlacementId,
+    /// The number of the copy; pages of a former one are dropped.
+    pub(crate) copy: u64,
+    pub(crate) rows: Vec<(Bytes, Bytes)>,
+    /// Answered once the rows are on their way to the engine; dropped if they are not wanted any more.
+    pub(crate) taken: oneshot::Sender<()>,
+}
+
+/// A message to a shard.
+pub(crate) enum ShardMessage {
+    /// Operations of clients.
+    Operations(Vec<OpRequest>),
+    /// Messages of other replicas.
+    Replication(Vec<Message>),
+    /// What follows from a push.
+    Duties(Vec<Action>),
+    /// A batch handed to the log is durable, or was refused.
+    Logged { batch: u64, result: Result<(), WalError> },
+    /// The flusher tells something.
+    Flushed { partition: PartitionId, event: FlushEvent },
+    /// A loader elsewhere asks this leader for a copy.
+    CopyAsked { ask: CopyAsk, answer: oneshot::Sender<Result<CopyStart, ErrorDetail>> },
+    /// Rows of a copy that this node pulls.
+    CopyRows(CopyChunk),
+    /// All rows of a copy are in, and on the disk.
+    CopyDone { placement: PlacementId, copy: u64, at: Position },
+    /// A copy must begin anew: what it resumed is gone.
+    CopyAgain { placement: PlacementId, copy: u64 },
+    /// The node registered anew.
+    Renew { incarnation: Incarnation, done: oneshot::Sender<()> },
+    /// The tables changed: replicas may have other peers.
+    Peers,
+    /// Give up every leadership.
+    Release,
+    /// Answered with the number of leaderships not yet given up.
+    Leading(oneshot::Sender<usize>),
+    /// End the thread once what is under way is done.
+    Stop,
+}
+
+impl Weigh for ShardMessage {
+    fn bytes(&self) -> usize {
+        match self {
+            Self::Operations(operations) => operations.iter().map(|request| request.op.bytes()).sum(),
+            Self::Replication(messages) => messages.iter().map(wire::weight).sum(),
+            Self::CopyRows(chunk) => chunk.rows.iter().map(|(key, value)| key.len() + value.len()).sum(),
+            _ => 0,
+        }
+    }
+}

@@ -1,0 +1,383 @@
+//! Shards: each an OS thread that owns some partitions and everything about them, so that nothing in it needs a lock.
+//!
+//! A turn drains the inbox, evaluates operations, steps replicas, and emits one batch for the log, one batch of messages
+//! per peer, and one batch of answers per connection. Engine reads may block, which is why this is not async.
+
+mod carry;
+mod copying;
+mod duty;
+mod journal;
+mod message;
+mod operate;
+mod slot;
+
+pub(crate) use message::{CopyAsk, CopyChunk, CopyStart, OpRequest, ShardMessage};
+pub(crate) use slot::Found;
+
+use crate::copy::CopyRunner;
+use crate::engine::Engine;
+use crate::flusher::FlusherHandle;
+use crate::grants::Grants;
+use crate::health::Pulse;
+use crate::holdings::Holdings;
+use crate::inbox::{INBOX_MESSAGES_MAX, Inbox};
+use crate::kv::{DedupLimits, RecentBudget};
+use crate::peer::Peers;
+use crate::reply::Replies;
+use crate::shared::Shared;
+use archon_replica::{Input, Message, Output};
+use archon_types::{Incarnation, Millis, NodeId, PartitionId, PlacementId};
+use archon_wal::Wal;
+use journal::Journal;
+use slot::Slot;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+use tokio::sync::oneshot;
+
+/// How often replicas are told that time passes.
+const TICK: Duration = Duration::from_millis(20);
+
+/// What all shards use.
+pub(crate) struct Context {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) wal: Wal,
+    pub(crate) engine: Arc<dyn Engine>,
+    pub(crate) flusher: FlusherHandle,
+    pub(crate) holdings: Arc<Holdings>,
+    pub(crate) peers: Arc<Peers>,
+    pub(crate) copies: Arc<CopyRunner>,
+    pub(crate) budget: RecentBudget,
+    pub(crate) dedup: DedupLimits,
+}
+
+/// The ways into all shards.
+#[derive(Clone)]
+pub(crate) struct Shards {
+    inboxes: Arc<[Arc<Inbox<ShardMessage>>]>,
+}
+
+impl Shards {
+    /// Inboxes for `count` shards; [`Shards::start`] gives them threads.
+    pub(crate) fn new(count: usize) -> Self {
+        Self { inboxes: (0..count.max(1)).map(|_| Arc::new(Inbox::new(INBOX_MESSAGES_MAX))).collect() }
+    }
+
+    /// The inbox of the shard that owns `partition`.
+    pub(crate) fn of(&self, partition: PartitionId) -> &Arc<Inbox<ShardMessage>> {
+        &self.inboxes[self.number_of(partition)]
+    }
+
+    /// The number of the shard that owns `partition`.
+    pub(crate) fn number_of(&self, partition: PartitionId) -> usize {
+        // Neighbouring partitions go to different shards; tables are spread against each other.
+        let mixed =
+            partition.table.get().wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(17) ^ u64::from(partition.index);
+        usize::try_from(mixed % self.inboxes.len() as u64).unwrap_or(0)
+    }
+
+    /// How many there are.
+    pub(crate) fn count(&self) -> usize {
+        self.inboxes.len()
+    }
+
+    /// The inbox of shard `number`.
+    pub(crate) fn inbox(&self, number: usize) -> Option<&Arc<Inbox<ShardMessage>>> {
+        self.inboxes.get(number)
+    }
+
+    /// Queues one message for every shard.
+    pub(crate) fn tell_all(&self, mut message: impl FnMut() -> ShardMessage) {
+        for inbox in self.inboxes.iter() {
+            inbox.complete(message());
+        }
+    }
+
+    /// Tells every shard of a new registration; returns once all have taken it in.
+    pub(crate) async fn renew(&self, incarnation: Incarnation) {
+        let mut waiting = Vec::new();
+        self.tell_all(|| {
+            let (done, wait) = oneshot::channel();
+            waiting.push(wait);
+            ShardMessage::Renew { incarnation, done }
+        });
+        for wait in waiting {
+            // A shard that is gone leads nothing.
+            let _ = wait.await;
+        }
+    }
+
+    /// How many leaderships the shards have not yet given up.
+    pub(crate) async fn leading(&self) -> usize {
+        let mut waiting = Vec::new();
+        self.tell_all(|| {
+            let (answer, wait) = oneshot::channel();
+            waiting.push(wait);
+            ShardMessage::Leading(answer)
+        });
+        let mut leading = 0;
+        for wait in waiting {
+            leading += wait.await.unwrap_or(0);
+        }
+        leading
+    }
+
+    /// Starts the threads. `found` are the placements that recovery found.
+    ///
+    /// # Errors
+    /// If the system gives no thread.
+    pub(crate) fn start(
+        &self,
+        context: &Arc<Context>,
+        pulses: &[Arc<Pulse>],
+        found: BTreeMap<PlacementId, Found>,
+    ) -> std::io::Result<Vec<JoinHandle<()>>> {
+        let mut dormant: Vec<BTreeMap<PlacementId, Found>> = (0..self.count()).map(|_| BTreeMap::new()).collect();
+        for (placement, found) in found {
+            let number = self.number_of(found.partition);
+            dormant[number].insert(placement, found);
+        }
+        let mut threads = Vec::new();
+        for (number, dormant) in dormant.into_iter().enumerate() {
+            let inbox = Arc::clone(&self.inboxes[number]);
+            let notify: journal::Notify = Arc::new({
+                let inbox = Arc::clone(&inbox);
+                move |batch, result| inbox.complete(ShardMessage::Logged { batch, result })
+            });
+            let shard = Shard {
+                inbox,
+                pulse: Arc::clone(&pulses[number]),
+                dormant,
+                slots: BTreeMap::new(),
+                active: BTreeMap::new(),
+                unloading: BTreeMap::new(),
+                stopping: false,
+                next_tick: Instant::now(),
+                env: Env {
+                    grants: context.shared.grants(),
+                    now: context.shared.clock.now(),
+                    journal: Journal::new(context.wal.clone(), notify),
+                    context: Arc::clone(context),
+                    replies: Replies::default(),
+                    outgoing: BTreeMap::new(),
+                    touched: BTreeSet::new(),
+                    followups: VecDeque::new(),
+                    damaged: Vec::new(),
+                    releasing: false,
+                },
+            };
+            let thread = std::thread::Builder::new().name(format!("shard-{number}")).spawn(move || shard.run())?;
+            threads.push(thread);
+        }
+        Ok(threads)
+    }
+}
+
+/// What a shard's parts share within its thread.
+struct Env {
+    context: Arc<Context>,
+    grants: Arc<Grants>,
+    /// Local clock at the beginning of the turn.
+    now: Millis,
+    journal: Journal,
+    replies: Replies,
+    outgoing: BTreeMap<NodeId, Vec<Message>>,
+    /// Replicas stepped since their last flush.
+    touched: BTreeSet<PlacementId>,
+    /// What outputs led to.
+    followups: VecDeque<(PlacementId, Input)>,
+    /// Placements found damaged in this turn, with why.
+    damaged: Vec<(PlacementId, String)>,
+    /// The node is stopping: every leadership is to be given up.
+    releasing: bool,
+}
+
+struct Shard {
+    inbox: Arc<Inbox<ShardMessage>>,
+    pulse: Arc<Pulse>,
+    /// Found at start-up, not named by a duty yet.
+    dormant: BTreeMap<PlacementId, Found>,
+    slots: BTreeMap<PlacementId, Slot>,
+    /// The placement that answers for a partition.
+    active: BTreeMap<PartitionId, PlacementId>,
+    /// Being deleted.
+    unloading: BTreeMap<PlacementId, PartitionId>,
+    stopping: bool,
+    next_tick: Instant,
+    env: Env,
+}
+
+/// Tells the node when a shard's thread ends, also by a panic: without it nothing may be answered any more.
+struct EndGuard {
+    pulse: Arc<Pulse>,
+    shared: Arc<Shared>,
+}
+
+impl Drop for EndGuard {
+    fn drop(&mut self) {
+        self.pulse.end();
+        if std::thread::panicking() {
+            tracing::error!("a shard has panicked; the node stops");
+            self.shared.fail();
+        }
+    }
+}
+
+impl Shard {
+    fn run(mut self) {
+        let _guard = EndGuard { pulse: Arc::clone(&self.pulse), shared: Arc::clone(&self.env.context.shared) };
+        let mut turn = Vec::new();
+        loop {
+            self.inbox.drain(&mut turn, TICK);
+            self.env.now = self.env.context.shared.clock.now();
+            self.env.grants = self.env.context.shared.grants();
+            self.pulse.begin(self.env.now);
+            if !turn.is_empty() {
+                self.env.context.shared.metrics.turns.add(1);
+            }
+            for message in turn.drain(..) {
+                self.take(message);
+            }
+            if Instant::now() >= self.next_tick {
+                self.next_tick = Instant::now() + TICK;
+                self.tick();
+            }
+            self.settle();
+            self.finish_turn();
+            self.pulse.rest();
+            if self.stopping && self.env.journal.is_idle() && self.inbox.is_empty() {
+                return;
+            }
+        }
+    }
+
+    fn take(&mut self, message: ShardMessage) {
+        match message {
+            ShardMessage::Operations(operations) => self.operations(operations),
+            ShardMessage::Replication(messages) => {
+                for message in messages {
+                    self.step(message.to.placement, Input::Message(message));
+                }
+            }
+            ShardMessage::Duties(actions) => actions.into_iter().for_each(|action| self.act(action)),
+            ShardMessage::Logged { batch, result } => self.logged(batch, result),
+            ShardMessage::Flushed { partition, event } => self.flushed(partition, event),
+            ShardMessage::CopyAsked { ask, answer } => {
+                // A loader that gave up does not want the answer.
+                let _ = answer.send(self.copy_asked(ask));
+            }
+            ShardMessage::CopyRows(chunk) => self.copy_rows(chunk),
+            ShardMessage::CopyDone { placement, copy, at } => self.copy_done(placement, copy, at),
+            ShardMessage::CopyAgain { placement, copy } => self.copy_again(placement, copy),
+            ShardMessage::Renew { incarnation, done } => {
+                self.renew(incarnation);
+                let _ = done.send(());
+            }
+            ShardMessage::Peers => self.peers_changed(),
+            ShardMessage::Release => self.release(),
+            ShardMessage::Leading(answer) => {
+                let leading = self.slots.values().filter(|slot| slot.serving).count();
+                let _ = answer.send(leading);
+            }
+            ShardMessage::Stop => self.stop(),
+        }
+    }
+
+    /// Gives a replica an input and carries out what follows.
+    fn step(&mut self, placement: PlacementId, input: Input) {
+        if let Some(slot) = self.slots.get_mut(&placement) {
+            self.env.step(slot, input);
+        }
+    }
+
+    /// Flushes every replica that was stepped, until nothing more follows.
+    fn settle(&mut self) {
+        loop {
+            while let Some((placement, input)) = self.env.followups.pop_front() {
+                self.step(placement, input);
+            }
+            let touched = std::mem::take(&mut self.env.touched);
+            if touched.is_empty() {
+                break;
+            }
+            for placement in touched {
+                if let Some(slot) = self.slots.get_mut(&placement) {
+                    let mut out = Vec::new();
+                    slot.replica.flush(self.env.now, &mut out);
+                    self.env.carry_out(slot, out);
+                }
+            }
+        }
+        for (placement, why) in std::mem::take(&mut self.env.damaged) {
+            self.damage(placement, why);
+        }
+    }
+
+    fn finish_turn(&mut self) {
+        let env = &mut self.env;
+        let metrics = &env.context.shared.metrics;
+        if env.journal.submit() {
+            metrics.appends.add(1);
+        }
+        for (node, messages) in std::mem::take(&mut env.outgoing) {
+            env.context.peers.send(node, messages);
+        }
+        metrics.operations_refused.add(env.replies.send());
+    }
+
+    fn tick(&mut self) {
+        self.env.journal.retry();
+        let refused = self.env.journal.is_refused() || self.env.journal.is_full();
+        let mut held = 0;
+        for slot in self.slots.values_mut() {
+            self.env.lease(slot);
+            if slot.replica.wants_ticks() {
+                self.env.step(slot, Input::Tick);
+            }
+            if slot.serving {
+                self.env.step(slot, Input::ReadOnly(refused));
+                self.env.forget_client(slot);
+            }
+            self.env.hand_to_flusher(slot);
+            self.env.release_held(slot);
+            held += slot.held.len();
+        }
+        if held > 0 {
+            tracing::debug!(held, "answers wait for a lease");
+        }
+        self.retry_copies();
+    }
+
+    fn logged(&mut self, batch: u64, result: Result<(), archon_wal::WalError>) {
+        if result.is_err() {
+            self.env.context.shared.metrics.append_errors.add(1);
+        }
+        for done in self.env.journal.logged(batch, result) {
+            for (placement, token) in done.tokens {
+                self.step(placement, Input::Persisted { token });
+            }
+            for (placement, upto) in done.trims {
+                self.env.context.wal.trim(crate::store::stream(placement), upto.get());
+                self.env.context.shared.metrics.trims.add(1);
+                self.step(placement, Input::Trimmed { upto });
+            }
+        }
+    }
+
+    fn stop(&mut self) {
+        self.stopping = true;
+        for slot in self.slots.values_mut() {
+            self.env.fail_waiting(slot, &crate::shared::shutting_down());
+        }
+    }
+}
+
+impl Env {
+    fn step(&mut self, slot: &mut Slot, input: Input) {
+        let mut out: Vec<Output> = Vec::new();
+        slot.replica.step(self.now, input, &mut out);
+        self.touched.insert(slot.placement);
+        self.carry_out(slot, out);
+    }
+}

@@ -1,0 +1,233 @@
+//! Clients' operations: evaluated once, answered after commit and under the lease.
+
+use super::slot::{Pending, Slot};
+use super::{Env, OpRequest, Shard};
+use crate::kv::{PartitionView, Reader, Request, View, ViewError, dedup, evaluate};
+use crate::reply::Outcome;
+use archon_replica::{Input, Output, Standing};
+use archon_types::{ErrorDetail, ErrorKind, Millis, PartitionId, Revision, Seq};
+
+impl Shard {
+    pub(super) fn operations(&mut self, operations: Vec<OpRequest>) {
+        self.env.context.shared.metrics.operations.add(operations.len() as u64);
+        for request in operations {
+            let slot = self.active.get(&request.partition).and_then(|placement| self.slots.get_mut(placement));
+            let Some(slot) = slot else {
+                let detail = self.env.elsewhere(request.partition);
+                self.env.replies.add(request.reply, Millis::ZERO, Err(detail));
+                continue;
+            };
+            match self.env.admit(slot, &request) {
+                Ok(()) if request.op.is_read() => self.env.read(slot, request),
+                Ok(()) => self.env.write(slot, request),
+                Err(detail) => self.env.replies.add(request.reply, slot.applied, Err(detail)),
+            }
+        }
+    }
+}
+
+impl Env {
+    /// Whether an operation may be evaluated here and now.
+    fn admit(&self, slot: &Slot, request: &OpRequest) -> Result<(), ErrorDetail> {
+        let shared = &self.context.shared;
+        if shared.is_stopping() {
+            return Err(crate::shared::shutting_down());
+        }
+        if let Some(key) = request.op.key()
+            && shared.tables.partition_of(request.partition.table, key).is_some_and(|right| right != request.partition)
+        {
+            let why = format!("the key does not belong to partition {}; fetch the table again", request.partition);
+            return Err(ErrorDetail::new(ErrorKind::InvalidArgument, why).with_table_version(shared.tables.version()));
+        }
+        if slot.aside || !slot.serving {
+            let mine = matches!(slot.replica.standing(), Standing::TakingOver);
+            if mine && !slot.aside {
+                let why = format!("partition {} is being taken over here", slot.partition);
+                return Err(ErrorDetail::new(ErrorKind::Unavailable, why).with_retry_after_ms(5));
+            }
+            return Err(self.elsewhere(slot.partition));
+        }
+        // With followers nothing rests on a clock: writes are committed by all, reads can be confirmed by all.
+        if slot.is_alone() && !self.may_answer(slot) {
+            return Err(self.no_lease(slot));
+        }
+        Ok(())
+    }
+
+    fn no_lease(&self, slot: &Slot) -> ErrorDetail {
+        let why = format!("this node holds no valid lease for partition {}", slot.partition);
+        ErrorDetail::new(ErrorKind::NoLease, why)
+            .with_retry_after_ms(50)
+            .with_table_version(self.context.shared.tables.version())
+    }
+
+    fn elsewhere(&self, partition: PartitionId) -> ErrorDetail {
+        let tables = &self.context.shared.tables;
+        let leader = tables.leader_address(partition);
+        let why = match &leader {
+            Some(address) => {
+                format!("this node does not lead partition {partition}; {address} does, as far as it knows")
+            }
+            None => format!("this node does not lead partition {partition}"),
+        };
+        ErrorDetail::new(ErrorKind::NotPartitionLeader, why).with_leader(leader).with_table_version(tables.version())
+    }
+
+    fn read(&mut self, slot: &mut Slot, request: OpRequest) {
+        if !self.may_answer(slot) && !slot.is_alone() {
+            // No lease: a round in which every follower says that it knows of no higher epoch (PROTOCOL rule 18).
+            slot.tickets += 1;
+            let ticket = slot.tickets;
+            slot.confirms.insert(ticket, request);
+            return self.step(slot, Input::Confirm { ticket });
+        }
+        let view = PartitionView::new(&slot.recent, &*self.context.engine, slot.placement, Reader::Committed);
+        let asked = Request { op: &request.op, id: None };
+        let log_time = slot.applied;
+        let found = evaluate(asked, &view, log_time, Revision::ZERO, &self.context.dedup);
+        let outcome = match found {
+            // The value first, the lease after (PROTOCOL rule 17).
+            Ok(evaluation) if self.may_answer(slot) => evaluation.answer,
+            Ok(_) => Err(self.no_lease(slot)),
+            Err(error) => Err(self.unreadable(slot, &error)),
+        };
+        self.replies.add(request.reply, log_time, outcome);
+    }
+
+    /// Reads whose leadership was confirmed after they arrived, or not.
+    pub(super) fn confirmed(&mut self, slot: &mut Slot, tickets: &[u64], ok: bool) {
+        for ticket in tickets {
+            let Some(request) = slot.confirms.remove(ticket) else { continue };
+            let view = PartitionView::new(&slot.recent, &*self.context.engine, slot.placement, Reader::Committed);
+            let asked = Request { op: &request.op, id: None };
+            let outcome = if ok {
+                match evaluate(asked, &view, slot.applied, Revision::ZERO, &self.context.dedup) {
+                    Ok(evaluation) => evaluation.answer,
+                    Err(error) => Err(self.unreadable(slot, &error)),
+                }
+            } else {
+                Err(self.no_lease(slot))
+            };
+            self.replies.add(request.reply, slot.applied, outcome);
+        }
+    }
+
+    fn write(&mut self, slot: &mut Slot, request: OpRequest) {
+        if let Err(kind) = self.room(slot) {
+            let why = format!("partition {} takes no writes now", slot.partition);
+            let detail = ErrorDetail::new(kind, why).with_retry_after_ms(20);
+            return self.replies.add(request.reply, slot.applied, Err(detail));
+        }
+        let Some(next) = slot.replica.next_position() else {
+            let detail = self.elsewhere(slot.partition);
+            return self.replies.add(request.reply, slot.applied, Err(detail));
+        };
+        let at = slot.log_time.stamp(self.context.shared.wall.now());
+        let view = PartitionView::new(&slot.recent, &*self.context.engine, slot.placement, Reader::Newest);
+        let asked = Request { op: &request.op, id: request.id.as_ref() };
+        let evaluation = match evaluate(asked, &view, at, Revision::new(next.seq.get()), &self.context.dedup) {
+            Ok(evaluation) => evaluation,
+            Err(error) => {
+                let detail = self.unreadable(slot, &error);
+                return self.replies.add(request.reply, slot.applied, Err(detail));
+            }
+        };
+        match evaluation.effect {
+            None => self.answer_after(slot, slot.replica.last().seq, request, evaluation.answer),
+            Some(effect) => {
+                let entry = effect.encode();
+                match self.propose(slot, entry) {
+                    Ok((ticket, seq)) => {
+                        if let Err(error) = slot.recent.push(seq, effect.rows()) {
+                            self.damaged.push((slot.placement, error.to_string()));
+                        }
+                        if let Some(id) = &request.id {
+                            slot.clients.touch(id.client, at);
+                        }
+                        let (reply, outcome) = (Some(request.reply), evaluation.answer);
+                        slot.pending.push_back(Pending { seq, at, ticket: Some(ticket), reply, outcome });
+                    }
+                    Err(kind) => {
+                        let why = format!("partition {} takes no writes now", slot.partition);
+                        let detail = ErrorDetail::new(kind, why).with_retry_after_ms(20);
+                        self.replies.add(request.reply, slot.applied, Err(detail));
+                    }
+                }
+            }
+        }
+    }
+
+    /// An answer without an effect rests on what was seen, which may be uncommitted: it waits for that.
+    fn answer_after(&mut self, slot: &mut Slot, seq: Seq, request: OpRequest, outcome: Outcome) {
+        if slot.replica.commit() >= seq {
+            self.answer_write(slot, request.reply, outcome);
+        } else {
+            slot.pending.push_back(Pending {
+                seq,
+                at: Millis::ZERO,
+                ticket: None,
+                reply: Some(request.reply),
+                outcome,
+            });
+        }
+    }
+
+    /// Proposes an entry; gives its ticket and place.
+    fn propose(&mut self, slot: &mut Slot, entry: bytes::Bytes) -> Result<(u64, Seq), ErrorKind> {
+        slot.tickets += 1;
+        let ticket = slot.tickets;
+        let mut out = Vec::new();
+        slot.replica.step(self.now, Input::Propose { ticket, entry }, &mut out);
+        self.touched.insert(slot.placement);
+        let verdict = out.iter().find_map(|output| match output {
+            Output::Accepted { ticket: accepted, at } if *accepted == ticket => Some(Ok((ticket, at.seq))),
+            Output::Refuse { ticket: refused, kind } if *refused == ticket => Some(Err(*kind)),
+            _ => None,
+        });
+        // Nothing is committed by a proposal alone: that takes the disk, and so another turn.
+        debug_assert!(!out.iter().any(|output| matches!(output, Output::Commit { .. })));
+        self.carry_out(slot, out);
+        verdict.unwrap_or(Err(ErrorKind::Internal))
+    }
+
+    fn room(&self, slot: &Slot) -> Result<(), ErrorKind> {
+        if self.journal.is_full() || self.context.budget.is_full() {
+            return Err(ErrorKind::Overloaded);
+        }
+        slot.replica.admit()
+    }
+
+    fn unreadable(&mut self, slot: &Slot, error: &ViewError) -> ErrorDetail {
+        self.damaged.push((slot.placement, error.to_string()));
+        let why = format!("partition {} cannot be read on this node: {error}", slot.partition);
+        ErrorDetail::new(ErrorKind::Unavailable, why)
+    }
+
+    /// Forgets a client that was silent for long, as an ordinary entry of the log.
+    pub(super) fn forget_client(&mut self, slot: &mut Slot) {
+        let at = slot.log_time.last();
+        let wall = self.context.shared.wall.now().max(at);
+        let Some(client) = slot.clients.to_forget(wall, &self.context.dedup) else { return };
+        if self.room(slot).is_err() || (slot.is_alone() && !self.may_answer(slot)) {
+            return;
+        }
+        let at = slot.log_time.stamp(wall);
+        let view = PartitionView::new(&slot.recent, &*self.context.engine, slot.placement, Reader::Newest);
+        let effect = match dedup::forget(client, &view as &dyn View, at) {
+            Ok(effect) => effect,
+            Err(error) => {
+                self.damaged.push((slot.placement, error.to_string()));
+                return;
+            }
+        };
+        slot.clients.remove(client);
+        let Some(effect) = effect else { return };
+        if let Ok((ticket, seq)) = self.propose(slot, effect.encode()) {
+            if let Err(error) = slot.recent.push(seq, effect.rows()) {
+                self.damaged.push((slot.placement, error.to_string()));
+            }
+            let outcome = Ok(archon_types::Answer::NotANumber);
+            slot.pending.push_back(Pending { seq, at, ticket: Some(ticket), reply: None, outcome });
+        }
+    }
+}

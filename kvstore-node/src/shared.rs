@@ -1,0 +1,150 @@
+//! What the parts of a running node share.
+
+use crate::admit::NodeAdmission;
+use crate::clock::Clock;
+use crate::config::NodeConfig;
+use crate::grants::Grants;
+use crate::load::LoadBoard;
+use crate::metrics::Metrics;
+use crate::reports::ReportQueue;
+use crate::tables::Tables;
+use arc_swap::{ArcSwap, ArcSwapOption};
+use archon_proto::convert::session::Member;
+use archon_types::{ClusterId, ErrorDetail, ErrorKind, Incarnation, NodeId, Settings};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use tokio_util::sync::CancellationToken;
+
+/// One registration of this node.
+#[derive(Debug)]
+pub(crate) struct Life {
+    /// Cluster, node and incarnation.
+    pub(crate) member: Member,
+    /// The cluster's settings at registration.
+    pub(crate) settings: Settings,
+    /// What the coordinator grants this incarnation.
+    pub(crate) grants: Arc<Grants>,
+}
+
+/// The node's common ground. Everything in it is safe to use from any thread.
+pub(crate) struct Shared {
+    pub(crate) config: NodeConfig,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) wall: Arc<dyn Clock>,
+    pub(crate) metrics: Metrics,
+    pub(crate) tables: Tables,
+    pub(crate) reports: ReportQueue,
+    pub(crate) load: LoadBoard,
+    pub(crate) admission: NodeAdmission,
+    /// The present registration, once there is one.
+    life: ArcSwapOption<Life>,
+    /// The lease that shards look at: the present life's, or one that was never granted.
+    grants: ArcSwap<Grants>,
+    stopping: AtomicBool,
+    /// Cancelled when a part fails beyond repair; the node then stops with an error.
+    failed: CancellationToken,
+}
+
+impl Shared {
+    pub(crate) fn new(config: NodeConfig, clock: Arc<dyn Clock>, wall: Arc<dyn Clock>) -> Self {
+        Self {
+            tables: Tables::new(config.coordinators.clone()),
+            config,
+            clock,
+            wall,
+            metrics: Metrics::default(),
+            reports: ReportQueue::default(),
+            load: LoadBoard::default(),
+            admission: NodeAdmission::default(),
+            life: ArcSwapOption::empty(),
+            grants: ArcSwap::from_pointee(Grants::new()),
+            stopping: AtomicBool::new(false),
+            failed: CancellationToken::new(),
+        }
+    }
+
+    /// The present registration.
+    pub(crate) fn life(&self) -> Option<Arc<Life>> {
+        self.life.load_full()
+    }
+
+    /// The present lease.
+    pub(crate) fn grants(&self) -> Arc<Grants> {
+        self.grants.load_full()
+    }
+
+    /// A new registration counts from now on. Every shard must have forgotten the former one's leaderships before.
+    pub(crate) fn begin_life(&self, life: Life) {
+        self.grants.store(Arc::clone(&life.grants));
+        self.life.store(Some(Arc::new(life)));
+    }
+
+    /// The present registration is over: its lease ends at once.
+    pub(crate) fn end_life(&self) {
+        if let Some(life) = self.life.swap(None) {
+            life.grants.end();
+        }
+        self.reports.clear();
+    }
+
+    /// The node refuses new work from now on.
+    pub(crate) fn stop(&self) {
+        self.stopping.store(true, Ordering::Release);
+    }
+
+    /// Whether the node refuses new work.
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.stopping.load(Ordering::Acquire)
+    }
+
+    /// A part failed beyond repair: nothing is answered any more, and the node stops.
+    pub(crate) fn fail(&self) {
+        self.end_life();
+        self.stop();
+        self.failed.cancel();
+    }
+
+    /// Cancelled once a part has failed.
+    pub(crate) fn failed(&self) -> &CancellationToken {
+        &self.failed
+    }
+
+    /// The life that a message for `cluster`, `node` and `incarnation` is meant for, if it is the present one
+    /// (invariant I).
+    ///
+    /// # Errors
+    /// `WrongCluster`, `WrongNode`, `StaleIncarnation`, or `Unavailable` before the first registration.
+    pub(crate) fn addressed(
+        &self,
+        cluster: ClusterId,
+        node: NodeId,
+        incarnation: Option<Incarnation>,
+    ) -> Result<Arc<Life>, ErrorDetail> {
+        let Some(life) = self.life() else {
+            let why = format!("node {} is not registered with a coordinator yet", self.config.name);
+            return Err(ErrorDetail::new(ErrorKind::Unavailable, why));
+        };
+        let mine = life.member;
+        if cluster != mine.cluster {
+            let why = format!("the request is for cluster {cluster}, but this is cluster {}", mine.cluster);
+            return Err(ErrorDetail::new(ErrorKind::WrongCluster, why));
+        }
+        if node != mine.node {
+            let why = format!("the request is for node {node}, but this is node {} ({})", mine.node, self.config.name);
+            return Err(ErrorDetail::new(ErrorKind::WrongNode, why));
+        }
+        if let Some(incarnation) = incarnation
+            && incarnation != mine.incarnation
+        {
+            let why = format!("the request is for incarnation {incarnation}, but this is {}", mine.incarnation);
+            return Err(ErrorDetail::new(ErrorKind::StaleIncarnation, why)
+                .with_have_need(mine.incarnation.get(), incarnation.get()));
+        }
+        Ok(life)
+    }
+}
+
+/// The refusal of a node that is stopping.
+pub(crate) fn shutting_down() -> ErrorDetail {
+    ErrorDetail::new(ErrorKind::ShuttingDown, "the node is stopping; its partitions move or come back with it")
+}

@@ -1,0 +1,109 @@
+//! How a placement lives in the write-ahead log: one stream per placement, a few small values beside its entries.
+
+use archon_replica::{Entry, Position};
+use archon_types::{Epoch, PartitionId, PlacementId, Seq, TableId};
+use archon_wal::{StreamId, WalBatch};
+use bytes::{BufMut, Bytes, BytesMut};
+
+/// Which partition the placement is a copy of.
+pub(crate) const META_PARTITION: u32 = 1;
+/// The highest epoch obeyed.
+pub(crate) const META_EPOCH: u32 = 2;
+/// The position before the first entry kept.
+pub(crate) const META_BASE: u32 = 3;
+/// The position up to which the engine is known to be complete on the disk.
+pub(crate) const META_COMPLETE: u32 = 4;
+
+const FORMAT: u8 = 1;
+const ENTRY_HEAD_BYTES: usize = 8;
+
+/// A stored value that is not what was written.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{what} of {bytes} bytes is malformed or of a newer format")]
+pub(crate) struct StoreError {
+    what: &'static str,
+    bytes: usize,
+}
+
+/// The stream of a placement.
+pub(crate) const fn stream(placement: PlacementId) -> StreamId {
+    StreamId(placement.get())
+}
+
+/// An entry as the log keeps it: its epoch, then the bytes that every replica carries unchanged.
+pub(crate) fn put_entry(batch: &mut WalBatch, placement: PlacementId, entry: &Entry) {
+    let mut record = BytesMut::with_capacity(ENTRY_HEAD_BYTES + entry.bytes.len());
+    record.put_u64(entry.at.epoch.get());
+    record.put_slice(&entry.bytes);
+    batch.put(stream(placement), entry.at.seq.get(), record.freeze());
+}
+
+/// An entry from a record of the log.
+pub(crate) fn read_entry(seq: u64, record: &Bytes) -> Result<Entry, StoreError> {
+    let Some(epoch) = record.first_chunk::<ENTRY_HEAD_BYTES>() else {
+        return Err(StoreError { what: "a log entry", bytes: record.len() });
+    };
+    let at = Position::new(Epoch::new(u64::from_be_bytes(*epoch)), Seq::new(seq));
+    Ok(Entry { at, bytes: record.slice(ENTRY_HEAD_BYTES..) })
+}
+
+/// Notes whose stream this is. The first thing written to a stream.
+pub(crate) fn put_partition(batch: &mut WalBatch, placement: PlacementId, partition: PartitionId) {
+    let mut value = BytesMut::with_capacity(11);
+    value.put_u8(FORMAT);
+    value.put_u64(partition.table.get());
+    value.put_u16(partition.index);
+    batch.meta(stream(placement), META_PARTITION, value.freeze());
+}
+
+/// The partition noted by [`put_partition`].
+pub(crate) fn read_partition(value: &[u8]) -> Result<PartitionId, StoreError> {
+    let error = StoreError { what: "a partition's name", bytes: value.len() };
+    let [FORMAT, rest @ ..] = value else { return Err(error) };
+    let Some((table, index)) = rest.split_first_chunk::<8>() else { return Err(error) };
+    let index = <[u8; 2]>::try_from(index).map_err(|_| error)?;
+    Ok(PartitionId::new(TableId::new(u64::from_be_bytes(*table)), u16::from_be_bytes(index)))
+}
+
+/// Notes the highest epoch obeyed.
+pub(crate) fn put_epoch(batch: &mut WalBatch, placement: PlacementId, epoch: Epoch) {
+    batch.meta(stream(placement), META_EPOCH, Bytes::copy_from_slice(&epoch.get().to_be_bytes()));
+}
+
+/// The epoch noted by [`put_epoch`].
+pub(crate) fn read_epoch(value: &[u8]) -> Result<Epoch, StoreError> {
+    let bytes = <[u8; 8]>::try_from(value).map_err(|_| StoreError { what: "an epoch", bytes: value.len() })?;
+    Ok(Epoch::new(u64::from_be_bytes(bytes)))
+}
+
+/// Notes a position under `key`.
+pub(crate) fn put_position(batch: &mut WalBatch, placement: PlacementId, key: u32, position: Position) {
+    let mut value = BytesMut::with_capacity(16);
+    value.put_u64(position.epoch.get());
+    value.put_u64(position.seq.get());
+    batch.meta(stream(placement), key, value.freeze());
+}
+
+/// A position noted by [`put_position`].
+pub(crate) fn read_position(value: &[u8]) -> Result<Position, StoreError> {
+    let error = StoreError { what: "a position", bytes: value.len() };
+    let Some((epoch, seq)) = value.split_first_chunk::<8>() else { return Err(error) };
+    let seq = <[u8; 8]>::try_from(seq).map_err(|_| error)?;
+    Ok(Position::new(Epoch::new(u64::from_be_bytes(*epoch)), Seq::new(u64::from_be_bytes(seq))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn malformed_values_are_errors() {
+        for length in 0..32 {
+            let bytes = vec![9; length];
+            assert!(read_partition(&bytes).is_err());
+            assert_eq!(read_epoch(&bytes).is_ok(), length == 8);
+            assert_eq!(read_position(&bytes).is_ok(), length == 16);
+            assert_eq!(read_entry(1, &Bytes::from(bytes)).is_ok(), length >= ENTRY_HEAD_BYTES);
+        }
+    }
+}

@@ -1,0 +1,168 @@
+//! The node's cache of the partition tables: routes, leader hints and the answers to `GetTable`.
+
+use archon_types::{NodeId, NodeStatus, PartitionId, PartitionTable, Route, TableDelta, TableId, Version};
+use parking_lot::RwLock;
+use std::collections::BTreeMap;
+use tokio::sync::watch;
+
+/// Name of the table that an empty name stands for.
+pub const DEFAULT_TABLE: &str = "default";
+
+#[derive(Debug, Default)]
+struct State {
+    tables: BTreeMap<TableId, PartitionTable>,
+    coordinators: Vec<String>,
+}
+
+/// Every table, as far as the coordinator has told. Newer is never replaced by older.
+#[derive(Debug)]
+pub struct Tables {
+    state: RwLock<State>,
+    version: watch::Sender<Version>,
+}
+
+impl Tables {
+    /// No table yet; `coordinators` are the configured addresses.
+    pub fn new(coordinators: Vec<String>) -> Self {
+        Self {
+            state: RwLock::new(State { tables: BTreeMap::new(), coordinators }),
+            version: watch::Sender::new(Version::ZERO),
+        }
+    }
+
+    /// Takes in the deltas of one push. Returns whether there was no gap; with a gap the whole tables are needed.
+    pub fn merge(&self, deltas: Vec<TableDelta>, coordinators: Vec<String>) -> bool {
+        let mut state = self.state.write();
+        let mut whole = true;
+        for delta in deltas {
+            match state.tables.get_mut(&delta.table.id) {
+                Some(table) => whole &= table.merge(delta),
+                None => match PartitionTable::from_whole(delta) {
+                    Some(table) => {
+                        state.tables.insert(table.table().id, table);
+                    }
+                    None => whole = false,
+                },
+            }
+        }
+        if !coordinators.is_empty() {
+            state.coordinators = coordinators;
+        }
+        let newest = state.tables.values().map(PartitionTable::version).max().unwrap_or_default();
+        drop(state);
+        self.version.send_if_modified(|version| {
+            let newer = newest > *version;
+            *version = newest.max(*version);
+            newer
+        });
+        whole
+    }
+
+    /// The version of the newest row of any table.
+    pub fn version(&self) -> Version {
+        *self.version.borrow()
+    }
+
+    /// A watch of [`Tables::version`], for long polls.
+    pub fn watch(&self) -> watch::Receiver<Version> {
+        self.version.subscribe()
+    }
+
+    /// Addresses of the coordinators, as last told.
+    pub fn coordinators(&self) -> Vec<String> {
+        self.state.read().coordinators.clone()
+    }
+
+    /// The rows of the table with this name that are newer than `since`, or `None` if there is no such table.
+    pub fn newer_than(&self, name: &str, since: Version) -> Option<TableDelta> {
+        self.named(name, |table| table.newer_than(since))
+    }
+
+    /// The version of the table with this name.
+    pub fn version_of(&self, name: &str) -> Option<Version> {
+        self.named(name, PartitionTable::version)
+    }
+
+    /// Where a key of the table with this name belongs.
+    pub fn route(&self, name: &str, key: &[u8]) -> Option<Route> {
+        self.named(name, |table| table.route(key))
+    }
+
+    /// The partition that `key` belongs to in a table, if the table is known.
+    pub fn partition_of(&self, table: TableId, key: &[u8]) -> Option<PartitionId> {
+        self.state.read().tables.get(&table).map(|table| table.partition_of(key))
+    }
+
+    /// The address of the node that leads a partition, as far as is known.
+    pub fn leader_address(&self, partition: PartitionId) -> Option<String> {
+        let state = self.state.read();
+        let table = state.tables.get(&partition.table)?;
+        let leader = table.route_partition(partition).leader?;
+        table.node(leader).map(|node| node.address.clone())
+    }
+
+    /// A node's address and incarnation: the newest row that any table brought.
+    pub fn node(&self, id: NodeId) -> Option<archon_types::Node> {
+        let state = self.state.read();
+        state.tables.values().filter_map(|table| table.node(id)).max_by_key(|node| node.version).cloned()
+    }
+
+    /// Every node that is not lost.
+    pub fn nodes(&self) -> Vec<archon_types::Node> {
+        let state = self.state.read();
+        let mut newest: BTreeMap<NodeId, &archon_types::Node> = BTreeMap::new();
+        for node in state.tables.values().flat_map(PartitionTable::nodes) {
+            let held = newest.entry(node.id).or_insert(node);
+            if node.version > held.version {
+                *held = node;
+            }
+        }
+        newest.into_values().filter(|node| node.status != NodeStatus::Lost).cloned().collect()
+    }
+
+    fn named<T>(&self, name: &str, read: impl FnOnce(&PartitionTable) -> T) -> Option<T> {
+        let name = if name.is_empty() { DEFAULT_TABLE } else { name };
+        self.state.read().tables.values().find(|table| table.table().name == name).map(read)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use archon_types::Table;
+
+    fn delta(since: u64, version: u64) -> TableDelta {
+        TableDelta {
+            table: Table {
+                id: TableId::new(1),
+                name: "default".into(),
+                partitions: 4,
+                replication: 1,
+                version: Version::new(1),
+            },
+            since: Version::new(since),
+            version: Version::new(version),
+            partitions: vec![],
+            nodes: vec![],
+        }
+    }
+
+    #[test]
+    fn an_empty_name_is_the_default_table() {
+        let tables = Tables::new(vec![]);
+        assert!(tables.route("", b"key").is_none());
+        assert!(tables.merge(vec![delta(0, 5)], vec![]));
+        assert_eq!(tables.route("", b"key"), tables.route("default", b"key"));
+        assert!(tables.route("other", b"key").is_none());
+    }
+
+    #[test]
+    fn a_partial_delta_of_an_unknown_table_is_a_gap() {
+        let tables = Tables::new(vec!["a:1".into()]);
+        assert!(!tables.merge(vec![delta(3, 5)], vec![]));
+        assert_eq!(tables.version(), Version::ZERO);
+        assert!(tables.merge(vec![delta(0, 5)], vec!["b:1".into()]));
+        assert!(!tables.merge(vec![delta(9, 12)], vec![]));
+        assert_eq!((tables.version(), tables.coordinators()), (Version::new(5), vec!["b:1".to_owned()]));
+    }
+}

@@ -1,0 +1,258 @@
+//! Real nodes against a coordinator that the test plays.
+
+mod support;
+
+use archon_proto::convert::error::detail_of;
+use archon_proto::v1;
+use archon_types::{Duty, Epoch, ErrorKind, Fact, PlacementId, ReplicaState, Version, limits};
+use bytes::Bytes;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use support::{Fake, PARTITION, metric, row, wait_for};
+
+const LIVE: ReplicaState = ReplicaState::Live;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_serves_under_its_lease_and_keeps_its_data_over_a_restart() {
+    let directory = tempfile::tempdir().unwrap();
+    let fake = Fake::start().await;
+    let node = fake.node("athens", directory.path()).await;
+    let mut kv = fake.kv("athens").await;
+    let unknown = kv.put("k", "v").await.unwrap_err();
+    assert_eq!(unknown.kind, ErrorKind::Unavailable, "{unknown}");
+
+    let one = row(1, 1, 1, &[(1, fake.id("athens"), LIVE)]);
+    fake.host("athens", &one).await;
+    assert_eq!(kv.put_when_served("k", "v1").await, 1);
+    assert_eq!(kv.put("k", "v2").await.unwrap(), 2);
+    assert_eq!(kv.get("k").await.unwrap().as_deref(), Some("v2"));
+    assert_eq!(kv.get("absent").await.unwrap(), None);
+    fake.reported("the partition is online", |report| report.fact == Fact::Online).await;
+
+    // A clean stop: everything is given up, and the coordinator hears of it.
+    node.stop().await.unwrap();
+    let released = |report: &archon_types::Report| report.fact == Fact::Released && report.epoch == Epoch::new(1);
+    fake.reported("the leadership is released", released).await;
+    let left = fake.state.lock().left.clone();
+    assert_eq!(left, [fake.id("athens")]);
+
+    let node = fake.node("athens", directory.path()).await;
+    assert_eq!(fake.known("athens").unwrap().held, [PlacementId::new(1)]);
+    let mut kv = fake.kv("athens").await;
+    fake.host("athens", &row(2, 2, 1, &[(1, fake.id("athens"), LIVE)])).await;
+    assert_eq!(kv.put_when_served("other", "v3").await, 3);
+    assert_eq!(kv.get("k").await.unwrap().as_deref(), Some("v2"));
+
+    // Without a lease nothing is answered by a value, and with it again everything is.
+    fake.state.lock().grants_stopped = true;
+    let refused = kv.get_until_refused("k").await;
+    assert_eq!(refused.kind, ErrorKind::NoLease, "{refused}");
+    assert_eq!(kv.put("k", "lost").await.unwrap_err().kind, ErrorKind::NoLease);
+    fake.state.lock().grants_stopped = false;
+    assert_eq!(kv.put_when_served("k", "v4").await, 4);
+
+    // A withdrawn leadership is not covered, although the node's lease is valid.
+    fake.state.lock().withdrawn = vec![(PARTITION, Epoch::new(2))];
+    let refused = kv.get_until_refused("k").await;
+    assert_eq!(refused.kind, ErrorKind::NoLease);
+    node.stop().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_wrong_is_refused_by_its_name_and_changes_nothing() {
+    let directory = tempfile::tempdir().unwrap();
+    let fake = Fake::start().await;
+    let node = fake.node("athens", directory.path()).await;
+    let one = row(1, 5, 1, &[(1, fake.id("athens"), LIVE)]);
+    fake.host("athens", &one).await;
+    let mut kv = fake.kv("athens").await;
+    kv.put_when_served("k", "v").await;
+
+    let large = "x".repeat(limits::VALUE_BYTES_MAX + 1);
+    for refused in [kv.put("k", &large).await, kv.put("", "v").await, kv.put(&"k".repeat(5_000), "v").await] {
+        assert_eq!(refused.unwrap_err().kind, ErrorKind::InvalidArgument);
+    }
+    let mut stranger = kv.clone();
+    stranger.cluster = archon_types::ClusterId::new(uuid::Uuid::new_v4());
+    assert_eq!(stranger.put("k", "v").await.unwrap_err().kind, ErrorKind::WrongCluster);
+
+    // Pushes for another life, another node, or from a state that is older than the one obeyed.
+    let host = || vec![Duty::Host { partition: one.clone(), placement: PlacementId::new(1) }];
+    let mut push = fake.duties("athens", &one, host());
+    push.incarnation = archon_types::Incarnation::new(1);
+    assert_eq!(fake.send("athens", push).await.unwrap_err().kind, ErrorKind::StaleIncarnation);
+    let mut push = fake.duties("athens", &one, host());
+    push.node = archon_types::NodeId::new(99);
+    assert_eq!(fake.send("athens", push).await.unwrap_err().kind, ErrorKind::WrongNode);
+    let older = row(1, 4, 1, &[(1, fake.id("athens"), LIVE)]);
+    let unload = vec![Duty::Unload { partition: PARTITION, placement: PlacementId::new(1) }];
+    let pushed = fake.send("athens", fake.duties("athens", &older, unload)).await.unwrap();
+    assert_eq!(pushed.version, one.version, "an older push is answered, not obeyed");
+    assert_eq!(kv.get("k").await.unwrap().as_deref(), Some("v"));
+    let mut nonsense = fake.duties("athens", &one, host());
+    nonsense.duties.push(Duty::Host { partition: one.clone(), placement: PlacementId::new(77) });
+    let pushed = fake.send("athens", nonsense).await.unwrap();
+    assert_eq!(pushed.refused.len(), 1);
+    assert_eq!(kv.get("k").await.unwrap().as_deref(), Some("v"));
+
+    // A stream: good and bad operations side by side, each answered by its tag.
+    let op = |tag, key: &'static str, index| v1::Op {
+        tag,
+        partition: Some(v1::PartitionId { table: 1, index }),
+        id: None,
+        op: Some(v1::op::Op::Get(v1::OpGet { key: Bytes::from_static(key.as_bytes()) })),
+    };
+    let batch = v1::OpBatch {
+        cluster: Some(fake.cluster.into()),
+        node: fake.id("athens").get(),
+        ops: vec![op(1, "k", 0), op(2, "", 0), op(3, "k", 9), v1::Op { tag: 4, ..Default::default() }],
+        table_version: 0,
+    };
+    let answers = kv.client.exchange(tokio_stream::iter([batch])).await.unwrap();
+    let mut answers = answers.into_inner();
+    let mut kinds = BTreeMap::new();
+    while let Some(batch) = answers.message().await.unwrap() {
+        for reply in batch.replies {
+            kinds.insert(
+                reply.tag,
+                match reply.answer {
+                    Some(v1::reply::Answer::Error(error)) => ErrorKind::from_code(error.kind),
+                    _ => None,
+                },
+            );
+        }
+    }
+    let expected = [
+        (1, None),
+        (2, Some(ErrorKind::InvalidArgument)),
+        (3, Some(ErrorKind::NotPartitionLeader)),
+        (4, Some(ErrorKind::InvalidArgument)),
+    ];
+    assert_eq!(kinds, expected.into());
+    let unnamed = kv.client.exchange(tokio_stream::iter([v1::OpBatch::default()])).await.unwrap();
+    let refused = unnamed.into_inner().message().await.unwrap_err();
+    assert_eq!(detail_of(&refused).kind, ErrorKind::InvalidArgument);
+    node.stop().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stale_incarnation_registers_anew_and_forgets_what_it_led() {
+    let directory = tempfile::tempdir().unwrap();
+    let fake = Fake::start().await;
+    let node = fake.node("athens", directory.path()).await;
+    fake.host("athens", &row(1, 1, 1, &[(1, fake.id("athens"), LIVE)])).await;
+    let mut kv = fake.kv("athens").await;
+    kv.put_when_served("k", "v").await;
+    let before = fake.known("athens").unwrap().incarnation;
+    fake.state.lock().stale = true;
+    wait_for(
+        "the node registers anew",
+        || fake.known("athens"),
+        |known| known.as_ref().is_some_and(|known| known.incarnation > before),
+    )
+    .await;
+    // The old leadership is over even though the new registration has a lease.
+    wait_for("nothing is led", || metric(&node, "partitions_led"), |led| *led == 0).await;
+    let refused = kv.get("k").await.unwrap_err();
+    assert!(refused.kind.is_retryable(), "{refused}");
+    fake.host("athens", &row(2, 2, 1, &[(1, fake.id("athens"), LIVE)])).await;
+    kv.put_when_served("k2", "v").await;
+    assert_eq!(kv.get("k").await.unwrap().as_deref(), Some("v"));
+    node.stop().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_partition_moves_between_nodes_under_writes_and_no_key_is_lost() {
+    let directory = tempfile::tempdir().unwrap();
+    let fake = Fake::start().await;
+    let athens = fake.node("athens", directory.path()).await;
+    let sparta = fake.node("sparta", directory.path()).await;
+    let (a, b) = (fake.id("athens"), fake.id("sparta"));
+    fake.host("athens", &row(1, 1, 1, &[(1, a, LIVE)])).await;
+    let (mut from, mut to) = (fake.kv("athens").await, fake.kv("sparta").await);
+    for number in 0..300 {
+        from.put_when_served(&format!("early-{number}"), &format!("{number}")).await;
+    }
+    // Part of the log is gone, so that the loader must copy.
+    wait_for("the log is trimmed", || metric(&athens, "log_trims_total"), |trims| *trims > 0).await;
+
+    let stop = Arc::new(AtomicBool::new(false));
+    let writer = tokio::spawn({
+        let (stop, mut nodes) = (Arc::clone(&stop), [from.clone(), to.clone()]);
+        async move {
+            let (mut acknowledged, mut at) = (BTreeMap::new(), 0);
+            let mut number = 0_u64;
+            while !stop.load(Ordering::Acquire) {
+                let (key, value) = (format!("late-{}", number % 50), format!("{number}"));
+                match nodes[at].put(&key, &value).await {
+                    Ok(_) => {
+                        acknowledged.insert(key, value);
+                        number += 1;
+                    }
+                    Err(detail) if detail.kind == ErrorKind::NotPartitionLeader => at = 1 - at,
+                    Err(detail) if detail.kind.is_retryable() => {}
+                    // Unknown: the same value is written again.
+                    Err(detail) if detail.kind == ErrorKind::DeadlineExceeded => {}
+                    Err(detail) => panic!("{detail}"),
+                }
+            }
+            (acknowledged, number)
+        }
+    });
+
+    let loading = row(1, 2, 1, &[(1, a, LIVE), (2, b, ReplicaState::Load)]);
+    fake.host("sparta", &loading).await;
+    fake.host("athens", &loading).await;
+    let caught_up = |report: &archon_types::Report| matches!(report.fact, Fact::CaughtUp { joiner } if joiner.placement == PlacementId::new(2));
+    fake.reported("the loader has caught up", caught_up).await;
+    assert!(metric(&sparta, "copy_received_bytes_total") > 0, "the copy was pulled page by page");
+
+    let both = row(1, 3, 1, &[(1, a, LIVE), (2, b, LIVE)]);
+    fake.host("sparta", &both).await;
+    fake.host("athens", &both).await;
+    let over = Duty::HandOver { partition: both.clone(), placement: PlacementId::new(1), to: PlacementId::new(2) };
+    fake.send("athens", fake.duties("athens", &both, vec![over])).await.unwrap();
+    fake.reported("the source has released", |report| report.fact == Fact::Released).await;
+
+    let moved = row(2, 4, 2, &[(1, a, LIVE), (2, b, LIVE)]);
+    fake.host("sparta", &moved).await;
+    fake.host("athens", &moved).await;
+    let online = |report: &archon_types::Report| report.fact == Fact::Online && report.epoch == Epoch::new(2);
+    fake.reported("the target serves", online).await;
+    let count = metric(&sparta, "operations_total");
+    wait_for("writes arrive at the target", || metric(&sparta, "operations_total"), |now| *now > count + 50).await;
+
+    let cleanup = row(2, 5, 2, &[(1, a, ReplicaState::Unload), (2, b, LIVE)]);
+    fake.host("sparta", &cleanup).await;
+    let unload = Duty::Unload { partition: PARTITION, placement: PlacementId::new(1) };
+    fake.send("athens", fake.duties("athens", &cleanup, vec![unload])).await.unwrap();
+    fake.reported("the source is deleted", |report| report.fact == Fact::Unloaded).await;
+    let alone = row(2, 6, 2, &[(2, b, LIVE)]);
+    fake.host("sparta", &alone).await;
+    fake.send("athens", fake.duties("athens", &alone, vec![])).await.unwrap();
+
+    stop.store(true, Ordering::Release);
+    let (mut acknowledged, written) = writer.await.unwrap();
+    assert!(written > 50, "only {written} writes went through");
+    acknowledged.extend((0..300).map(|number| (format!("early-{number}"), format!("{number}"))));
+    let check = async |kv: &mut support::Kv| {
+        for (key, value) in &acknowledged {
+            assert_eq!(kv.get(key).await.unwrap().as_ref(), Some(value), "{key}");
+        }
+    };
+    check(&mut to).await;
+    let elsewhere = from.get("early-1").await.unwrap_err();
+    assert_eq!(elsewhere.kind, ErrorKind::NotPartitionLeader);
+    assert_eq!(elsewhere.leader, Some(fake.known("sparta").unwrap().address));
+    assert!(elsewhere.table_version >= Some(Version::new(1_006)));
+
+    sparta.stop().await.unwrap();
+    let sparta = fake.node("sparta", directory.path()).await;
+    fake.host("sparta", &row(3, 7, 2, &[(2, b, LIVE)])).await;
+    let mut to = fake.kv("sparta").await;
+    to.put_when_served("after", "restart").await;
+    check(&mut to).await;
+    sparta.stop().await.unwrap();
+    athens.stop().await.unwrap();
+}

@@ -1,0 +1,349 @@
+//! A coordinator that grants leases and remembers reports, and otherwise does what the test says.
+
+#![allow(dead_code, missing_docs, unreachable_pub, clippy::unwrap_used)]
+
+use archon_kvstore_node::{Node, NodeConfig};
+use archon_proto::convert::control::{Push, Pushed};
+use archon_proto::convert::error::{detail_of, status_of};
+use archon_proto::convert::session::{Heartbeat, HeartbeatAnswer, Member, Outcomes, Registered, Registration, Reports};
+use archon_proto::v1;
+use archon_proto::v1::control_client::ControlClient;
+use archon_proto::v1::kv_client::KvClient;
+use archon_proto::v1::session_server::{Session, SessionServer};
+use archon_types::{
+    ClusterId, Duty, Epoch, ErrorDetail, ErrorKind, Incarnation, Millis, NodeGoal, NodeId, NodeStatus, Partition,
+    PartitionId, PartitionStatus, Placement, PlacementId, ReplicaState, Report, Settings, StorageId, Table, TableDelta,
+    TableId, Version,
+};
+use bytes::Bytes;
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+use tonic::transport::Channel;
+use tonic::{Request, Response, Status};
+use uuid::Uuid;
+
+pub const PARTITION: PartitionId = PartitionId::new(TableId::new(1), 0);
+
+#[derive(Clone, Debug)]
+pub struct Known {
+    pub id: NodeId,
+    pub incarnation: Incarnation,
+    pub address: String,
+    pub storage: StorageId,
+    pub held: Vec<PlacementId>,
+}
+
+#[derive(Default)]
+pub struct State {
+    pub grants_stopped: bool,
+    pub stale: bool,
+    pub withdrawn: Vec<(PartitionId, Epoch)>,
+    pub nodes: BTreeMap<String, Known>,
+    pub reports: Vec<(NodeId, Report)>,
+    pub left: Vec<NodeId>,
+    pub registrations: u64,
+}
+
+#[derive(Clone)]
+pub struct Fake {
+    pub cluster: ClusterId,
+    pub address: String,
+    pub state: Arc<Mutex<State>>,
+    stop: CancellationToken,
+}
+
+impl Drop for Fake {
+    fn drop(&mut self) {
+        if Arc::strong_count(&self.state) <= 2 {
+            self.stop.cancel();
+        }
+    }
+}
+
+impl Fake {
+    pub async fn start() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let fake = Self {
+            cluster: ClusterId::new(Uuid::new_v4()),
+            address: listener.local_addr().unwrap().to_string(),
+            state: Arc::default(),
+            stop: CancellationToken::new(),
+        };
+        let incoming = tokio_stream::wrappers::TcpListenerStream::new(listener);
+        let service = SessionServer::new(fake.clone());
+        let stop = fake.stop.clone();
+        tokio::spawn(async move {
+            let server = tonic::transport::Server::builder().add_service(service);
+            server.serve_with_incoming_shutdown(incoming, stop.cancelled_owned()).await.unwrap();
+        });
+        fake
+    }
+
+    pub fn config(&self, name: &str, directory: &Path) -> NodeConfig {
+        let mut config = NodeConfig::new(name, "127.0.0.1:0", vec![self.address.clone()], directory.join(name));
+        config.wal_segment_bytes = 1 << 20;
+        config.hand_over_timeout = Duration::from_secs(3);
+        config
+    }
+
+    /// Starts a node and waits until it has registered.
+    pub async fn node(&self, name: &str, directory: &Path) -> Node {
+        let before = self.known(name).map_or(Incarnation::ZERO, |known| known.incarnation);
+        let node = Node::start(self.config(name, directory)).await.unwrap();
+        wait_for(
+            "the node registers",
+            || self.known(name),
+            |known| known.as_ref().is_some_and(|known| known.incarnation > before),
+        )
+        .await;
+        node
+    }
+
+    pub fn known(&self, name: &str) -> Option<Known> {
+        self.state.lock().nodes.get(name).cloned()
+    }
+
+    pub fn id(&self, name: &str) -> NodeId {
+        self.known(name).unwrap().id
+    }
+
+    /// A push for a node, as the leading coordinator would make it.
+    pub fn duties(&self, name: &str, row: &Partition, duties: Vec<Duty>) -> Push {
+        let known = self.known(name).unwrap();
+        Push {
+            cluster: self.cluster,
+            coordinator: 1,
+            term: 1,
+            node: known.id,
+            incarnation: known.incarnation,
+            version: row.version,
+            duties,
+            deltas: vec![self.delta(row)],
+            coordinators: vec![self.address.clone()],
+        }
+    }
+
+    fn delta(&self, row: &Partition) -> TableDelta {
+        let table = Table {
+            id: TableId::new(1),
+            name: "default".into(),
+            partitions: 1,
+            replication: 1,
+            version: Version::new(1),
+        };
+        let state = self.state.lock();
+        let nodes = state.nodes.iter().map(|(name, known)| archon_types::Node {
+            id: known.id,
+            name: name.clone(),
+            address: known.address.clone(),
+            storage: known.storage,
+            incarnation: known.incarnation,
+            status: NodeStatus::Live,
+            goal: NodeGoal::Serve,
+            zone: None,
+            weight: 100,
+            partitions_max: None,
+            version: Version::new(known.incarnation.get()),
+            since: Millis::ZERO,
+        });
+        TableDelta {
+            table,
+            since: Version::ZERO,
+            version: row.version,
+            partitions: vec![row.clone()],
+            nodes: nodes.collect(),
+        }
+    }
+
+    /// Pushes until the node answers for good, as a coordinator does.
+    pub async fn send(&self, name: &str, push: Push) -> Result<Pushed, ErrorDetail> {
+        let address = self.known(name).unwrap().address;
+        let mut client = ControlClient::connect(format!("http://{address}")).await.unwrap();
+        let until = Instant::now() + Duration::from_secs(10);
+        loop {
+            match client.push(v1::PushRequest::from(push.clone())).await.map_err(|status| detail_of(&status)) {
+                Ok(answer) => return Ok(Pushed::try_from(answer.into_inner()).unwrap()),
+                Err(detail) if detail.kind == ErrorKind::Unavailable && Instant::now() < until => {
+                    tokio::time::sleep(Duration::from_millis(10)).await;
+                }
+                Err(detail) => return Err(detail),
+            }
+        }
+    }
+
+    /// Pushes a `Host` duty for the placement a row gives a node.
+    pub async fn host(&self, name: &str, row: &Partition) {
+        let placement = row.placement_on(self.id(name)).unwrap().id;
+        let push = self.duties(name, row, vec![Duty::Host { partition: row.clone(), placement }]);
+        let pushed = self.send(name, push).await.unwrap();
+        assert!(pushed.refused.is_empty(), "{pushed:?}");
+    }
+
+    pub async fn reported(&self, what: &str, matches: impl Fn(&Report) -> bool) -> Report {
+        let found = wait_for(
+            what,
+            || self.state.lock().reports.clone(),
+            |reports| reports.iter().any(|(_, report)| matches(report)),
+        )
+        .await;
+        found.into_iter().map(|(_, report)| report).find(|report| matches(report)).unwrap()
+    }
+
+    pub async fn kv(&self, name: &str) -> Kv {
+        let address = self.known(name).unwrap().address;
+        Kv { cluster: self.cluster, client: KvClient::connect(format!("http://{address}")).await.unwrap() }
+    }
+}
+
+#[tonic::async_trait]
+impl Session for Fake {
+    async fn register(&self, request: Request<v1::RegisterRequest>) -> Result<Response<v1::RegisterResponse>, Status> {
+        let node = Registration::try_from(request.into_inner())?;
+        let mut state = self.state.lock();
+        state.registrations += 1;
+        // Rows take their versions from the same log as incarnations; tests use versions from 1,000 on.
+        let incarnation = Incarnation::new(10 + state.registrations);
+        let id = match state.nodes.get(&node.name) {
+            Some(known) => known.id,
+            None => NodeId::new(state.nodes.len() as u64 + 1),
+        };
+        let known = Known { id, incarnation, address: node.address, storage: node.storage, held: node.held };
+        state.nodes.insert(node.name, known);
+        let registered =
+            Registered { cluster: self.cluster, node: id, incarnation, protocol: 1, settings: Settings::default() };
+        Ok(Response::new(registered.into()))
+    }
+
+    async fn heartbeat(
+        &self,
+        request: Request<v1::HeartbeatRequest>,
+    ) -> Result<Response<v1::HeartbeatResponse>, Status> {
+        let heartbeat = Heartbeat::try_from(request.into_inner())?;
+        let mut state = self.state.lock();
+        if std::mem::take(&mut state.stale) {
+            return Err(status_of(&ErrorDetail::new(ErrorKind::StaleIncarnation, "as the test wants it")));
+        }
+        if state.grants_stopped {
+            return Err(status_of(&ErrorDetail::new(ErrorKind::NoQuorum, "as the test wants it")));
+        }
+        let answer = HeartbeatAnswer {
+            number: heartbeat.number,
+            incarnation: heartbeat.member.incarnation,
+            lease_ms: 1_000,
+            withdrawn: state.withdrawn.clone(),
+            table_version: Version::ZERO,
+        };
+        Ok(Response::new(answer.into()))
+    }
+
+    async fn report(&self, request: Request<v1::ReportRequest>) -> Result<Response<v1::ReportResponse>, Status> {
+        let reports = Reports::try_from(request.into_inner())?;
+        let mut state = self.state.lock();
+        let outcomes = reports.reports.iter().map(|_| None).collect();
+        state.reports.extend(reports.reports.into_iter().map(|report| (reports.member.node, report)));
+        Ok(Response::new(Outcomes { outcomes, table_version: Version::ZERO }.into()))
+    }
+
+    async fn leave(&self, request: Request<v1::LeaveRequest>) -> Result<Response<v1::LeaveResponse>, Status> {
+        let member = Member::try_from(request.into_inner())?;
+        self.state.lock().left.push(member.node);
+        Ok(Response::new(v1::LeaveResponse {}))
+    }
+}
+
+/// Plain calls to one node.
+#[derive(Clone)]
+pub struct Kv {
+    pub cluster: ClusterId,
+    pub client: KvClient<Channel>,
+}
+
+impl Kv {
+    pub async fn put(&mut self, key: &str, value: &str) -> Result<u64, ErrorDetail> {
+        let request = v1::PutRequest {
+            cluster: Some(self.cluster.into()),
+            table: String::new(),
+            key: Bytes::copy_from_slice(key.as_bytes()),
+            value: Bytes::copy_from_slice(value.as_bytes()),
+            id: None,
+        };
+        let answer = tokio::time::timeout(Duration::from_secs(5), self.client.put(request)).await;
+        let late = |_| ErrorDetail::new(ErrorKind::DeadlineExceeded, "no answer within 5 s");
+        Ok(answer.map_err(late)?.map_err(|status| detail_of(&status))?.into_inner().revision)
+    }
+
+    pub async fn get(&mut self, key: &str) -> Result<Option<String>, ErrorDetail> {
+        let request = v1::GetRequest {
+            cluster: Some(self.cluster.into()),
+            table: String::new(),
+            key: Bytes::copy_from_slice(key.as_bytes()),
+        };
+        let answer = self.client.get(request).await.map_err(|status| detail_of(&status))?.into_inner();
+        let value = answer.value.unwrap();
+        Ok(value.found.then(|| String::from_utf8(value.value.to_vec()).unwrap()))
+    }
+
+    /// Reads until a read is refused.
+    pub async fn get_until_refused(&mut self, key: &str) -> ErrorDetail {
+        let until = Instant::now() + Duration::from_secs(10);
+        loop {
+            match self.get(key).await {
+                Err(detail) => return detail,
+                Ok(value) => assert!(Instant::now() < until, "reads are still answered, by {value:?}"),
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+
+    /// Puts as soon as the node serves.
+    pub async fn put_when_served(&mut self, key: &str, value: &str) -> u64 {
+        let until = Instant::now() + Duration::from_secs(20);
+        loop {
+            match self.put(key, value).await {
+                Ok(revision) => return revision,
+                Err(detail) if detail.kind.is_retryable() && Instant::now() < until => {
+                    tokio::time::sleep(Duration::from_millis(20)).await;
+                }
+                Err(detail) => panic!("{detail}"),
+            }
+        }
+    }
+}
+
+pub fn row(epoch: u64, version: u64, leader: u64, placements: &[(u64, NodeId, ReplicaState)]) -> Partition {
+    Partition {
+        id: PARTITION,
+        epoch: Epoch::new(epoch),
+        version: Version::new(1_000 + version),
+        leader: Some(PlacementId::new(leader)),
+        placements: placements
+            .iter()
+            .map(|(id, node, state)| Placement { id: PlacementId::new(*id), node: *node, state: *state })
+            .collect(),
+        status: PartitionStatus::Assigned,
+        min_in_sync: 1,
+    }
+}
+
+/// Waits until what is read satisfies the condition; panics with the last state otherwise.
+pub async fn wait_for<T: std::fmt::Debug>(what: &str, read: impl Fn() -> T, done: impl Fn(&T) -> bool) -> T {
+    let until = Instant::now() + Duration::from_secs(20);
+    loop {
+        let state = read();
+        if done(&state) {
+            return state;
+        }
+        assert!(Instant::now() < until, "waited too long until {what}; last state: {state:?}");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+/// A metric of a node by the end of its name.
+pub fn metric(node: &Node, name: &str) -> u64 {
+    node.metrics().into_iter().find(|sample| sample.name.ends_with(name)).unwrap().value
+}
