@@ -10,7 +10,7 @@ use archon_types::{
     PartitionId, PlacementId, RequestId, Settings, StorageId, Table, TableId, Version,
 };
 use serde::{Deserialize, Serialize};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// The name of the table that exists from the beginning.
 pub const DEFAULT_TABLE: &str = "default";
@@ -85,6 +85,8 @@ pub struct ClusterState {
     pub tables: BTreeMap<TableId, Table>,
     /// Every partition.
     pub partitions: Partitions,
+    /// Partitions that were assigned and have not been Online since: no copy of theirs needs to exist yet.
+    pub untouched: BTreeSet<PartitionId>,
     /// Ended leaderships whose holders may not know it yet.
     pub formers: Formers,
     /// Moves under way and past.
@@ -124,6 +126,7 @@ impl ClusterState {
             nodes: BTreeMap::new(),
             tables: BTreeMap::new(),
             partitions: Partitions::default(),
+            untouched: BTreeSet::new(),
             formers: Formers::default(),
             migrations: Migrations::default(),
             answers: VecDeque::new(),

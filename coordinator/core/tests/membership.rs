@@ -301,3 +301,25 @@ fn a_void_entry_changes_nothing_but_the_index() {
     skip(&mut bed.state, 50);
     assert_eq!(bed.state, ClusterState { applied: 50, ..before });
 }
+
+#[test]
+fn a_node_killed_between_assignment_and_first_store_gets_its_partitions_again() {
+    let mut bed = Bed::new(settings(1, 1, 1));
+    let athens = bed.join("athens", 1);
+    // Assigned, and nothing reported yet: the push never arrived.
+    for command in bed.turn() {
+        bed.ok(command);
+    }
+    assert_eq!((bed.row(0).status, bed.leader(0)), (PartitionStatus::Assigned, Some(athens)));
+    let stored = Some(bed.incarnation(athens));
+    bed.ok(boxed(Register { held: vec![], last_incarnation: stored, ..register("athens", 1, 90) }));
+    assert_eq!(bed.row(0).live().count(), 1, "there is nothing to lose yet: {:?}", bed.row(0));
+
+    // Once it has been Online, the same answer means that data is gone.
+    bed.ok(Command::Activate { node: athens, incarnation: bed.incarnation(athens) });
+    bed.settle();
+    assert_eq!(bed.row(0).status, PartitionStatus::Online);
+    let stored = Some(bed.incarnation(athens));
+    bed.ok(boxed(Register { held: vec![], last_incarnation: stored, ..register("athens", 1, 91) }));
+    assert_eq!(bed.row(0).live().count(), 0, "{:?}", bed.row(0));
+}

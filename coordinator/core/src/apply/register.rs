@@ -116,7 +116,11 @@ fn end_life(
     for row in state.partitions.on_node(node) {
         let Some(placement) = row.placement_on(node).copied() else { continue };
         let leads = row.leader == Some(placement.id);
-        let lost = placement.state == ReplicaState::Live && (other_copy || !held.contains(&placement.id));
+        // A copy that was assigned and never served may not have reached the disk: then there is nothing to lose, and
+        // its node begins it anew. Without this a node killed right after the first assignment would lock its
+        // partitions for good.
+        let missing = !held.contains(&placement.id) && !state.untouched.contains(&row.id);
+        let lost = placement.state == ReplicaState::Live && (other_copy || missing);
         if !leads && !lost {
             continue;
         }

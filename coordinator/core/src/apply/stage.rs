@@ -25,6 +25,8 @@ pub(crate) struct Effect {
     formers: Vec<FormerChange>,
     placement_last: PlacementId,
     events: Vec<EventKind>,
+    /// Partitions that were assigned just now, and those that were just reported Online.
+    untouched: BTreeMap<PartitionId, bool>,
 }
 
 enum FormerChange {
@@ -39,6 +41,7 @@ impl<'a> Staged<'a> {
             formers: Vec::new(),
             placement_last: state.placement_last,
             events: Vec::new(),
+            untouched: BTreeMap::new(),
         };
         Self { state, entry, effect }
     }
@@ -126,7 +129,11 @@ impl<'a> Staged<'a> {
             }
             Edit::Unload(id) => self.unload(row, *id),
             Edit::Forget(id) => self.forget(row, *id),
-            Edit::Online(epoch) => online(row, *epoch),
+            Edit::Online(epoch) => {
+                online(row, *epoch)?;
+                self.effect.untouched.insert(row.id, false);
+                Ok(())
+            }
             Edit::Settle(epoch) => {
                 if self.state.formers.get(row.id, *epoch).is_none() {
                     return Err(not_found(format!("nobody is remembered for epoch {epoch} of partition {}", row.id)));
@@ -163,6 +170,7 @@ impl<'a> Staged<'a> {
         row.epoch = next_epoch(row.epoch)?;
         row.leader = Some(first.id);
         row.status = PartitionStatus::Assigned;
+        self.effect.untouched.insert(row.id, true);
         Ok(())
     }
 
@@ -352,6 +360,13 @@ impl Effect {
             }
         }
         state.placement_last = self.placement_last;
+        for (partition, untouched) in self.untouched {
+            if untouched {
+                state.untouched.insert(partition);
+            } else {
+                state.untouched.remove(&partition);
+            }
+        }
         for what in self.events {
             entry.note(state, what);
         }
