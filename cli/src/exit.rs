@@ -147,6 +147,8 @@ const fn remedy_for(kind: ErrorKind) -> Option<&'static str> {
         ErrorKind::AssignmentInProgress => {
             Some("`archon rebalance status` shows what runs, `archon rebalance cancel` stops it")
         }
+        ErrorKind::NotFound => Some("`archon table list` and `archon node list` say what there is"),
+        ErrorKind::NothingRunning => Some("`archon rebalance status` shows how the last one ended"),
         ErrorKind::StalePlan => Some("look at the table as it is now: `archon rebalance plan`"),
         ErrorKind::Unavailable | ErrorKind::NotPartitionLeader | ErrorKind::NoLease => {
             Some("`archon status` says what the partition waits for; a longer --timeout lets the command wait with it")

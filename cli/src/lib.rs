@@ -17,7 +17,6 @@ mod serve;
 mod view;
 
 use args::{Cli, Connection, KvArgs, KvVerb, NodeVerb, PartitionVerb, RebalanceVerb, TableVerb, Verb};
-use clap::Parser;
 use exit::{Exit, Failure};
 use output::Output;
 use std::ffi::OsString;
@@ -28,7 +27,7 @@ use std::process::ExitCode;
 /// It reads the process's environment, writes to its standard streams, and installs signal handlers where a verb
 /// needs them; so it is called once per process, from `main`.
 pub fn main_with(args: impl IntoIterator<Item = OsString>) -> ExitCode {
-    let cli = match Cli::try_parse_from(args) {
+    let cli = match args::parse(args) {
         Ok(cli) => cli,
         Err(error) => {
             // `--help` and `--version` arrive here too; clap knows which stream each belongs on.
@@ -75,25 +74,24 @@ async fn admin_verb(verb: Verb, connection: &Connection) -> Result<Exit, Failure
     let admin = connect::admin(connection)?;
     let timeout = connection.timeout;
     match verb {
-        Verb::Status => admin::status::run(&admin, &output).await,
+        Verb::Status(args) => admin::status::run(&args, &admin, &output).await,
         Verb::Events(args) => admin::events::run(&args, &admin, &output).await,
         Verb::Node(args) => match args.verb {
             Some(NodeVerb::Describe(args)) => {
                 admin::node::describe(&args, &connect::leading(&admin, timeout).await?, &output).await
             }
-            Some(NodeVerb::List) | None => admin::node::list(&admin, &output).await,
+            Some(NodeVerb::List(args)) => admin::node::list(&args, &admin, &output).await,
+            None => Err(Failure::failed("running a node does not ask the quorum")),
         },
         Verb::Table(TableVerb::List) => admin::table::list(&admin, &output).await,
         Verb::Table(TableVerb::Create(args)) => admin::table::create(&args, &admin, &output).await,
-        Verb::Partition(PartitionVerb::List(args)) => {
-            admin::partition::list(&args, &connect::leading(&admin, timeout).await?, &output).await
-        }
+        Verb::Partition(PartitionVerb::List(args)) => admin::partition::list(&args, &admin, timeout, &output).await,
         Verb::Partition(PartitionVerb::Locate(args)) => {
             admin::partition::locate(&args, &connect::leading(&admin, timeout).await?, &output).await
         }
         Verb::Rebalance(RebalanceVerb::Plan(args)) => admin::rebalance::plan(&args, &admin, &output).await,
         Verb::Rebalance(RebalanceVerb::Apply(args)) => admin::rebalance::apply(&args, &admin, &output).await,
-        Verb::Rebalance(RebalanceVerb::Status) => admin::rebalance::status(&admin, &output).await,
+        Verb::Rebalance(RebalanceVerb::Status(args)) => admin::rebalance::status(&args, &admin, &output).await,
         Verb::Rebalance(RebalanceVerb::Cancel) => admin::rebalance::cancel(&admin, &output).await,
         Verb::Completion { .. } | Verb::Coordinator(_) | Verb::Demo(_) | Verb::Kv(_) => {
             Err(Failure::failed("this verb does not ask the quorum"))

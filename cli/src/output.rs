@@ -26,15 +26,33 @@ pub(crate) struct Output {
     pub(crate) talk_terminal: bool,
     /// Whether to use colour: a terminal, and `NO_COLOR` unset.
     pub(crate) color: bool,
+    /// Whether the terminal can be cleared and drawn anew.
+    pub(crate) redraw: bool,
+    /// Whether the same is looked at again and again: then each JSON document stays on one line, and that there is
+    /// nothing is an answer among others.
+    pub(crate) watching: bool,
 }
 
 impl Output {
     /// For this process's streams.
     pub(crate) fn new(format: Format) -> Self {
         let terminal = std::io::stdout().is_terminal();
-        let refused = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty())
-            || std::env::var_os("TERM").is_some_and(|term| term == "dumb");
-        Self { format, terminal, talk_terminal: std::io::stderr().is_terminal(), color: terminal && !refused }
+        let dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
+        let refused = dumb || std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+        Self {
+            format,
+            terminal,
+            talk_terminal: std::io::stderr().is_terminal(),
+            color: terminal && !refused,
+            redraw: terminal && !dumb,
+            watching: false,
+        }
+    }
+
+    /// Off a terminal.
+    #[cfg(test)]
+    pub(crate) const fn plain(format: Format) -> Self {
+        Self { format, terminal: false, talk_terminal: false, color: false, redraw: false, watching: false }
     }
 
     /// Whether data goes out as JSON.
@@ -47,9 +65,17 @@ impl Output {
     /// # Errors
     /// When standard output cannot be written.
     pub(crate) fn json<T: Serialize + ?Sized>(&self, document: &T) -> Result<(), Failure> {
-        let text = if self.terminal { serde_json::to_string_pretty(document) } else { serde_json::to_string(document) };
-        let text = text.map_err(|error| Failure::failed(format!("building the JSON document: {error}")))?;
-        self.line(text)
+        self.line(self.json_text(document)?)
+    }
+
+    /// One JSON document as text: on one line for programs, spread out on a terminal.
+    ///
+    /// # Errors
+    /// When it cannot be built.
+    pub(crate) fn json_text<T: Serialize + ?Sized>(&self, document: &T) -> Result<String, Failure> {
+        let spread = self.terminal && !self.watching;
+        let text = if spread { serde_json::to_string_pretty(document) } else { serde_json::to_string(document) };
+        text.map_err(|error| Failure::failed(format!("building the JSON document: {error}")))
     }
 
     /// Prints one line of data.
@@ -83,12 +109,23 @@ impl Output {
     /// # Errors
     /// When standard output cannot be written.
     pub(crate) fn rows(&self, columns: &[Column], rows: Vec<Vec<String>>, when_empty: &str) -> Result<(), Failure> {
-        if rows.is_empty() {
-            self.talk(when_empty);
-            return Ok(());
+        let text = self.rows_text(columns, rows, when_empty);
+        if text.is_empty() { Ok(()) } else { self.line(text) }
+    }
+
+    /// Rows under headings as text; without rows there is none, and `when_empty`, if it says something, goes to
+    /// standard error.
+    pub(crate) fn rows_text(&self, columns: &[Column], rows: Vec<Vec<String>>, when_empty: &str) -> String {
+        if !rows.is_empty() {
+            return self.grid(columns, rows);
         }
-        let text = self.grid(columns, rows);
-        self.line(text)
+        if self.watching {
+            return when_empty.to_owned();
+        }
+        if !when_empty.is_empty() {
+            self.talk(when_empty);
+        }
+        String::new()
     }
 
     /// Rows under headings, as text.
@@ -192,7 +229,16 @@ mod tests {
     use super::*;
 
     fn plain() -> Output {
-        Output { format: Format::Table, terminal: false, talk_terminal: false, color: false }
+        Output::plain(Format::Table)
+    }
+
+    #[test]
+    fn json_is_spread_out_only_for_people() {
+        let terminal = Output { terminal: true, ..Output::plain(Format::Json) };
+        let text = |output: Output| output.json_text(&[1]).unwrap();
+        assert_eq!(text(terminal), "[\n  1\n]");
+        assert_eq!(text(Output { watching: true, ..terminal }), "[1]");
+        assert_eq!(text(Output::plain(Format::Json)), "[1]");
     }
 
     #[test]

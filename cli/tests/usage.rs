@@ -41,6 +41,7 @@ fn an_unknown_flag_or_verb_is_a_usage_error() {
         &["kv", "bench", "--mix", "get=50"],
         &["table", "create", "orders", "--partitions", "0", "--replication", "1"],
         &["--timeout", "5", "status"],
+        &["node", "--name", "athens", "list", "--coordinators", "127.0.0.1:1"],
         &[],
     ] {
         let output = archon(line);

@@ -1,13 +1,12 @@
 //! Finding the leading coordinator, and asking it until the time-out.
 
-use crate::builder::DEFAULT_TABLE;
 use crate::error::Error;
 use crate::link::{Links, never_sent};
 use crate::retry::Backoff;
 use archon_proto::convert::error::{detail_of, is_answer};
 use archon_proto::convert::ids::check_address;
 use archon_proto::v1::{self, table_client::TableClient};
-use archon_types::{ErrorDetail, ErrorKind};
+use archon_types::{DEFAULT_TABLE, ErrorDetail, ErrorKind};
 use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::time::Duration;

@@ -4,11 +4,9 @@ use crate::error::Error;
 use crate::kv::Client;
 use crate::link::check_endpoints;
 use crate::shared::Shared;
+use archon_types::DEFAULT_TABLE;
 use std::sync::Arc;
 use std::time::Duration;
-
-/// The name of the table that exists from the beginning.
-pub(crate) const DEFAULT_TABLE: &str = "default";
 
 /// How a [`Client`] is to be; made by [`Client::builder`].
 #[derive(Clone, Debug)]

@@ -66,13 +66,14 @@ struct Waiting {
 pub(crate) struct Lanes(RwLock<HashMap<NodeId, Arc<Lane>>>);
 
 impl Lanes {
-    /// The lane to `node`; a node that moved to another address gets a new one.
+    /// The lane to `node`; a node that moved to another address gets a new one, and so does one whose task has failed.
     pub(crate) fn to(&self, shared: &Arc<Shared>, node: &Node) -> Arc<Lane> {
-        if let Some(lane) = self.0.read().get(&node.id).filter(|lane| lane.address == node.address) {
+        let usable = |lane: &&Arc<Lane>| lane.address == node.address && !lane.queue.is_closed();
+        if let Some(lane) = self.0.read().get(&node.id).filter(usable) {
             return Arc::clone(lane);
         }
         let mut lanes = self.0.write();
-        if let Some(lane) = lanes.get(&node.id).filter(|lane| lane.address == node.address) {
+        if let Some(lane) = lanes.get(&node.id).filter(usable) {
             return Arc::clone(lane);
         }
         let lane = Arc::new(Lane::start(shared, node));

@@ -55,25 +55,27 @@ impl Budget {
 }
 
 /// The back-off of one call: from 10 ms, doubling, to 500 ms, each pause between half of that and the whole.
-#[derive(Debug, Default)]
-pub(crate) struct Backoff {
-    tries: u32,
+#[derive(Debug)]
+pub(crate) struct Backoff(archon_types::Backoff);
+
+impl Default for Backoff {
+    fn default() -> Self {
+        Self(archon_types::Backoff::new(PAUSE_FIRST, PAUSE_MAX))
+    }
 }
 
 impl Backoff {
     /// The next pause. `quick` comes from the budget, `asked` is what the server wants at least, `unit` is a random
     /// number in `0.0..1.0`.
     pub(crate) fn next(&mut self, quick: bool, asked: Option<Duration>, unit: f64) -> Duration {
-        let grown = PAUSE_FIRST.saturating_mul(1 << self.tries.min(10)).min(PAUSE_MAX);
-        self.tries = self.tries.saturating_add(1);
-        let ceiling = if quick { grown } else { PAUSE_MAX };
-        let pause = ceiling.mul_f64(0.5 + 0.5 * unit.clamp(0.0, 1.0));
+        let grown = self.0.next(unit);
+        let pause = if quick { grown } else { PAUSE_MAX.mul_f64(0.5 + 0.5 * unit.clamp(0.0, 1.0)) };
         pause.max(asked.unwrap_or_default().min(PAUSE_ASKED_MAX))
     }
 
     /// Starts over, after a success.
     pub(crate) fn reset(&mut self) {
-        self.tries = 0;
+        self.0.reset();
     }
 
     /// The next pause with this thread's randomness.

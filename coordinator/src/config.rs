@@ -1,6 +1,6 @@
 //! What an operator tells a coordinator.
 
-use archon_types::limits::REPLICAS_MAX;
+use archon_types::limits::{REPLICAS_MAX, check_address};
 use archon_types::{LeaseTimingError, SLOTS, Settings};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -76,9 +76,7 @@ impl CoordinatorConfig {
         }
         let mut seen = BTreeSet::new();
         for (id, address) in &self.peers {
-            let port = address.rsplit_once(':').filter(|(host, _)| !host.is_empty());
-            let port = port.and_then(|(_, port)| port.parse::<u16>().ok()).filter(|port| *port > 0);
-            if *id == 0 || port.is_none() || address.chars().any(|c| c.is_whitespace() || c == '/') {
+            if *id == 0 || check_address(address).is_err() {
                 return Err(ConfigError::Address { id: *id, address: address.clone() });
             }
             if !seen.insert(address) {

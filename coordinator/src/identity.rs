@@ -1,6 +1,7 @@
 //! Who a data directory is: written once, locked while in use, refused when it is asked to be somebody else.
 
 use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -9,7 +10,7 @@ use std::path::{Path, PathBuf};
 use uuid::Uuid;
 
 const FILE: &str = "identity.json";
-const LOCK: &str = "lock";
+const LOCK: &str = "LOCK";
 const MAGIC: &str = "archon-coordinator";
 const FORMAT: u32 = 1;
 /// An identity is a few hundred bytes; anything much larger is not one.
@@ -75,8 +76,12 @@ impl Identity {
         fs::create_dir_all(dir).map_err(|source| failed("create", dir, source))?;
         let lock_path = dir.join(LOCK);
         let lock = File::create(&lock_path).map_err(|source| failed("create", &lock_path, source))?;
-        flock(&lock, FlockOperation::NonBlockingLockExclusive)
-            .map_err(|_| IdentityError::Locked { dir: dir.to_path_buf() })?;
+        match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => {}
+            Err(Errno::WOULDBLOCK) => return Err(IdentityError::Locked { dir: dir.to_path_buf() }),
+            // A file system without locks, for one: nobody else is to blame, and nobody would be kept out.
+            Err(errno) => return Err(failed("lock", &lock_path, errno.into())),
+        }
         let stored = match read(&dir.join(FILE))? {
             Some(stored) => stored,
             None => {

@@ -1,6 +1,6 @@
 //! What nodes say that they carry: for plans, progress and people, never for safety. Kept in the leader's memory.
 
-use archon_proto::convert::session::Load as Said;
+use archon_proto::convert::load::Load as Said;
 use archon_types::{NodeId, PlacementId};
 use std::collections::BTreeMap;
 

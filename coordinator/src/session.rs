@@ -94,7 +94,7 @@ impl Session {
             before.is_none_or(|before| before.table_version != heard.table_version)
         };
         if behind {
-            self.pushes.notify_waiters();
+            self.pushes.notify_one();
         }
     }
 

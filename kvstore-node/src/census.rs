@@ -4,7 +4,7 @@ use crate::engine::{Engine, PageLimit};
 use crate::holdings::Holdings;
 use crate::kv::row::KIND_VALUE;
 use crate::shared::Shared;
-use archon_proto::convert::session::PlacementLoad;
+use archon_proto::convert::load::PlacementLoad;
 use archon_types::PlacementId;
 use bytes::Bytes;
 use std::ops::Bound;

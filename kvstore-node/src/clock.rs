@@ -1,7 +1,6 @@
 //! Clocks as arguments: leases count on one that includes suspend, logs are stamped by the wall clock and never go back.
 
 use archon_types::Millis;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Something that tells the time in milliseconds; the place that uses it says from which instant.
@@ -32,33 +31,6 @@ impl Clock for WallClock {
         // A clock set before 1970 counts as 1970: log time is kept from going back by LogTime.
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         Millis::new(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
-    }
-}
-
-/// A clock that moves only when told, for tests.
-#[derive(Default, Debug)]
-pub struct ManualClock(AtomicU64);
-
-impl ManualClock {
-    /// A clock that shows `now`.
-    pub fn new(now: Millis) -> Self {
-        Self(AtomicU64::new(now.get()))
-    }
-
-    /// Moves it on by `millis`.
-    pub fn advance(&self, millis: u64) {
-        self.0.fetch_add(millis, Ordering::SeqCst);
-    }
-
-    /// Sets it, also back.
-    pub fn set(&self, now: Millis) {
-        self.0.store(now.get(), Ordering::SeqCst);
-    }
-}
-
-impl Clock for ManualClock {
-    fn now(&self) -> Millis {
-        Millis::new(self.0.load(Ordering::SeqCst))
     }
 }
 
@@ -116,14 +88,5 @@ mod tests {
         let first = BootClock.now();
         assert!(first > Millis::ZERO && BootClock.now() >= first);
         assert!(WallClock.now() > Millis::new(946_684_800_000));
-    }
-
-    #[test]
-    fn a_manual_clock_moves_when_told() {
-        let clock = ManualClock::new(Millis::new(5));
-        clock.advance(7);
-        assert_eq!(clock.now(), Millis::new(12));
-        clock.set(Millis::new(1));
-        assert_eq!(clock.now(), Millis::new(1));
     }
 }

@@ -71,8 +71,11 @@ impl NodeConfig {
         if let Some(zone) = &self.zone {
             limits::check_name("zone", zone).map_err(|detail| wrong("zone", detail.message))?;
         }
-        if !(1..=10_000).contains(&self.weight) {
-            return Err(wrong("weight", format!("{} is outside 1..=10000; 100 is ordinary", self.weight)));
+        if !(1..=limits::WEIGHT_MAX).contains(&self.weight) {
+            return Err(wrong(
+                "weight",
+                format!("{} is outside 1..={}; 100 is ordinary", self.weight, limits::WEIGHT_MAX),
+            ));
         }
         if self.partitions_max == Some(0) {
             return Err(wrong("partitions_max", "0 would take nothing; leave it out for no limit".into()));
@@ -81,7 +84,7 @@ impl NodeConfig {
             return Err(wrong("coordinators", "the list is empty; name at least one host:port".into()));
         }
         for address in self.coordinators.iter().chain(&self.advertise) {
-            check_address(address).map_err(|why| wrong("coordinators or advertise", why))?;
+            limits::check_address(address).map_err(|detail| wrong("coordinators or advertise", detail.message))?;
         }
         if self.shards.is_some_and(|shards| !(1..=256).contains(&shards)) {
             return Err(wrong("shards", "must be within 1..=256; leave it out for half the cores".into()));
@@ -89,7 +92,6 @@ impl NodeConfig {
         if !(1 << 20..=1 << 30).contains(&self.wal_segment_bytes) {
             return Err(wrong("wal_segment_bytes", format!("{} is outside 1 MiB..=1 GiB", self.wal_segment_bytes)));
         }
-        check_address(&self.listen).map_err(|why| wrong("listen", why))?;
         let listen = self
             .listen
             .to_socket_addrs()
@@ -123,14 +125,6 @@ pub struct ConfigError {
     pub field: &'static str,
     /// What was found and what would do.
     pub why: String,
-}
-
-fn check_address(address: &str) -> Result<(), String> {
-    let port = address.rsplit_once(':').filter(|(host, _)| !host.is_empty()).map(|(_, port)| port);
-    match port.map(str::parse::<u16>) {
-        Some(Ok(_)) => Ok(()),
-        _ => Err(format!("{address:?} is not host:port")),
-    }
 }
 
 #[cfg(test)]

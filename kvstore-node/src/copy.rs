@@ -1,6 +1,5 @@
 //! Pulling copies: one task per loader, which asks the leader for pages and gives them to the loader's shard.
 
-use crate::backoff::Backoff;
 use crate::flusher::FlusherHandle;
 use crate::link::endpoint;
 use crate::pages;
@@ -8,12 +7,12 @@ use crate::shard::{CopyChunk, ShardMessage, Shards};
 use crate::shared::Shared;
 use crate::wire;
 use archon_proto::convert::error::detail_of;
-use archon_proto::convert::session::CopyProgress;
+use archon_proto::convert::load::CopyProgress;
 use archon_proto::v1;
 use archon_proto::v1::replication_client::ReplicationClient;
 use archon_replica::{Position, ReplicaAddress};
 use archon_types::limits::MESSAGE_BYTES_MAX;
-use archon_types::{Epoch, ErrorDetail, ErrorKind, PartitionId, PlacementId};
+use archon_types::{Backoff, Epoch, ErrorDetail, ErrorKind, PartitionId, PlacementId};
 use bytes::Bytes;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
@@ -133,7 +132,7 @@ impl CopyRunner {
             if progress.bytes_done > before {
                 backoff.reset();
             }
-            tokio::time::sleep(backoff.next()).await;
+            tokio::time::sleep(backoff.next(rand::random())).await;
         }
     }
 

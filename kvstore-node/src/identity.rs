@@ -181,11 +181,6 @@ impl DataDirectory {
         &self.identity
     }
 
-    /// The directory.
-    pub fn path(&self) -> &Path {
-        &self.path
-    }
-
     /// Where the write-ahead log goes.
     pub fn wal_directory(&self) -> PathBuf {
         self.path.join(WAL_DIRECTORY)

@@ -27,7 +27,6 @@ pub mod metrics;
 pub mod reconcile;
 pub mod tables;
 
-mod backoff;
 mod census;
 mod copy;
 mod health;

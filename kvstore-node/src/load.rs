@@ -1,6 +1,6 @@
 //! What the node carries, for the coordinator's plans and status. Never for safety.
 
-use archon_proto::convert::session::{CopyProgress, Load, PlacementLoad};
+use archon_proto::convert::load::{CopyProgress, Load, PlacementLoad};
 use archon_types::PlacementId;
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet};

@@ -79,6 +79,7 @@ metrics! {
     heartbeats: Counter, "archon_node_heartbeats_total", "heartbeats sent";
     heartbeats_failed: Counter, "archon_node_heartbeats_failed_total", "heartbeats without an answer that counts";
     heartbeats_withheld: Counter, "archon_node_heartbeats_withheld_total", "heartbeats not sent because a shard or the log stalled";
+    leases_lapsed: Counter, "archon_lease_expired_total", "times that the lease ended before the next grant came";
     registrations: Counter, "archon_node_registrations_total", "registrations committed by the coordinator";
     reports: Counter, "archon_node_reports_total", "reports answered by the coordinator";
     pushes: Counter, "archon_node_pushes_total", "pushes of duties obeyed";

@@ -314,7 +314,7 @@ fn open(config: &NodeConfig) -> Result<Opened, NodeError> {
         tracing::error!(?damage, "the write-ahead log is damaged");
     }
     let budget = RecentBudget::default();
-    let recovery = recover(&wal, &recovered, &engine, aside.is_some(), &budget);
+    let recovery = recover(&wal, &recovered, &engine, aside.is_some(), &budget)?;
     tracing::info!(placements = recovery.held.len(), usable = recovery.found.len(), "recovered");
     Ok(Opened { directory, engine, wal, recovery, budget })
 }

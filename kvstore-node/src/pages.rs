@@ -1,9 +1,6 @@
 //! Rows of a copy as they travel: lengths and bytes, checked by a CRC-32C over all of them.
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
-use crc::{CRC_32_ISCSI, Crc, Table};
-
-const CRC32C: Crc<u32, Table<16>> = Crc::<u32, Table<16>>::new(&CRC_32_ISCSI);
 
 /// Rows that are not what was sent.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -28,7 +25,7 @@ pub(crate) enum PageError {
 
 /// The checksum of encoded rows.
 pub(crate) fn checksum(rows: &[u8]) -> u32 {
-    CRC32C.checksum(rows)
+    crc32c::crc32c(rows)
 }
 
 /// Encodes rows.

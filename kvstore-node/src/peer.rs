@@ -1,7 +1,6 @@
 //! Messages to other nodes: per peer one bounded queue, one task and one stream. Lost messages are lost; replicas ask
 //! again for what they miss.
 
-use crate::backoff::Backoff;
 use crate::link::endpoint;
 use crate::shared::Shared;
 use crate::wire;
@@ -10,7 +9,7 @@ use archon_proto::v1;
 use archon_proto::v1::replication_client::ReplicationClient;
 use archon_replica::Message;
 use archon_types::limits::MESSAGE_BYTES_MAX;
-use archon_types::{ErrorDetail, ErrorKind, NodeId};
+use archon_types::{Backoff, ErrorDetail, ErrorKind, NodeId};
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -111,7 +110,7 @@ impl Peers {
             // What waited is stale by the time the peer is reached again.
             self.drop_queued(link);
             tokio::select! {
-                () = tokio::time::sleep(backoff.next()) => {}
+                () = tokio::time::sleep(backoff.next(rand::random())) => {}
                 () = self.stop.cancelled() => return,
             }
         }

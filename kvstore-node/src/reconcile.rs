@@ -2,8 +2,11 @@
 //!
 //! Nothing is ever deleted because a list lacks it (PROTOCOL rule 22): what no duty names is set aside.
 
-use archon_types::{Duty, ErrorDetail, ErrorKind, NodeId, Partition, PartitionId, PlacementId};
+use archon_types::{Duty, ErrorDetail, ErrorKind, NodeId, Partition, PartitionId, PlacementId, TableId};
 use std::collections::{BTreeMap, BTreeSet};
+
+/// The partition of damaged data that does not say whose copy it is. No table has the number zero.
+pub(crate) const UNKNOWN: PartitionId = PartitionId::new(TableId::ZERO, 0);
 
 /// What this node knows of a placement in its data directory.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -152,6 +155,7 @@ fn check(node: NodeId, held: &BTreeMap<PlacementId, Held>, duty: &Duty) -> Resul
     let placement = duty.placement();
     if let Some(held) = held.get(&placement)
         && held.partition != duty.partition()
+        && held.partition != UNKNOWN
     {
         return Err(refusal(format!(
             "placement {placement} is held as a copy of partition {}, not of {}",
@@ -259,6 +263,17 @@ mod tests {
     fn damaged_data_is_reported_and_not_served() {
         let found = reconcile(NODE, &held(&[(2, 2, HeldState::Damaged)]), &[host(2, 2)]);
         assert_eq!(found.actions, [Action::ReportDamaged { partition: row(2, 2, 1), placement: placement(2) }]);
+    }
+
+    #[test]
+    fn damaged_data_that_does_not_say_whose_it_is_is_not_opened_as_new_and_can_be_unloaded() {
+        let nameless = Held { partition: UNKNOWN, state: HeldState::Damaged };
+        let held = BTreeMap::from([(placement(2), nameless)]);
+        let found = reconcile(NODE, &held, &[host(2, 2)]);
+        assert_eq!(found.actions, [Action::ReportDamaged { partition: row(2, 2, 1), placement: placement(2) }]);
+        let unload = Duty::Unload { partition: id(2), placement: placement(2) };
+        let expected = Action::Unload { partition: id(2), placement: placement(2) };
+        assert_eq!(reconcile(NODE, &held, &[unload]).actions, [expected]);
     }
 
     #[test]

@@ -1,14 +1,15 @@
 //! Start-up: from what the log and the engine hold to replicas that may be opened.
 
 use crate::clock::LogTime;
-use crate::engine::Engine;
-use crate::kv::{Effect, Recent, RecentBudget, row};
-use crate::reconcile::{Held, HeldState};
+use crate::engine::{Engine, EngineError};
+use crate::kv::{Effect, Recent, RecentBudget, ViewError, row};
+use crate::node::NodeError;
+use crate::reconcile::{Held, HeldState, UNKNOWN};
 use crate::shard::Found;
 use crate::store;
 use archon_replica::{Position, Recovered as ReplicaState, Run};
 use archon_types::{Epoch, PlacementId, Seq};
-use archon_wal::{Recovered, StreamState, Wal};
+use archon_wal::{Recovered, StreamState, Wal, WalError};
 use std::collections::BTreeMap;
 
 /// Bytes read from the log at once.
@@ -29,17 +30,19 @@ pub(crate) fn recover(
     engine: &dyn Engine,
     engine_is_new: bool,
     budget: &RecentBudget,
-) -> Recovery {
+) -> Result<Recovery, NodeError> {
     let mut recovery = Recovery { found: BTreeMap::new(), held: BTreeMap::new() };
     for (stream, state) in &recovered.streams {
         let placement = PlacementId::new(stream.0);
         let named = state.metas.get(&store::META_PARTITION).map(|value| store::read_partition(value));
         let Some(Ok(partition)) = named else {
             tracing::error!(%placement, "a stream of the log does not say whose it is; its data is left alone");
+            // Known all the same: were it opened as new, the log would refuse it, and with it all the shard's other writes.
+            recovery.held.insert(placement, Held { partition: UNKNOWN, state: HeldState::Damaged });
             continue;
         };
         let read = if state.damaged {
-            Err("the log lost entries of this placement".to_owned())
+            Err(Unusable::Damaged("the log lost entries of this placement".to_owned()))
         } else {
             read_placement(wal, placement, state, engine, engine_is_new, budget)
         };
@@ -48,17 +51,57 @@ pub(crate) fn recover(
                 recovery.found.insert(placement, Found { partition, recovered, complete, recent, log_time });
                 HeldState::Aside
             }
-            Err(why) => {
+            // The disk refused: nothing is known of the copy, and it must not be given up for that.
+            Err(Unusable::Unread(error)) => return Err(*error),
+            Err(Unusable::Damaged(why)) => {
                 tracing::error!(%partition, %placement, why, "placement damaged; it will not be served");
                 HeldState::Damaged
             }
         };
         recovery.held.insert(placement, Held { partition, state });
     }
-    recovery
+    Ok(recovery)
 }
 
 type Read = (ReplicaState, Position, Recent, LogTime);
+
+/// Why a placement was not read.
+enum Unusable {
+    /// What is stored cannot be what was written.
+    Damaged(String),
+    /// The disk refused to tell.
+    Unread(Box<NodeError>),
+}
+
+impl From<String> for Unusable {
+    fn from(why: String) -> Self {
+        Self::Damaged(why)
+    }
+}
+
+impl From<EngineError> for Unusable {
+    fn from(error: EngineError) -> Self {
+        if error.is_damage() { Self::Damaged(error.to_string()) } else { Self::Unread(Box::new(error.into())) }
+    }
+}
+
+impl From<ViewError> for Unusable {
+    fn from(error: ViewError) -> Self {
+        match error {
+            ViewError::Engine(error) => error.into(),
+            ViewError::Row(error) => Self::Damaged(error.to_string()),
+        }
+    }
+}
+
+impl From<WalError> for Unusable {
+    fn from(error: WalError) -> Self {
+        match error {
+            WalError::Io { .. } => Self::Unread(Box::new(error.into())),
+            other => Self::Damaged(other.to_string()),
+        }
+    }
+}
 
 fn read_placement(
     wal: &Wal,
@@ -67,7 +110,7 @@ fn read_placement(
     engine: &dyn Engine,
     engine_is_new: bool,
     budget: &RecentBudget,
-) -> Result<Read, String> {
+) -> Result<Read, Unusable> {
     let words = |error: store::StoreError| error.to_string();
     let position = |key| match state.metas.get(&key) {
         Some(value) => store::read_position(value).map_err(words),
@@ -81,16 +124,18 @@ fn read_placement(
     let mut complete = position(store::META_COMPLETE)?.max(base);
     if engine_is_new {
         if base.seq > Seq::ZERO {
-            return Err("the engine was damaged and set aside, and the log does not reach back to the beginning".into());
+            let why = "the engine was damaged and set aside, and the log does not reach back to the beginning";
+            return Err(why.to_owned().into());
         }
         complete = Position::ZERO;
     }
     // The engine may be ahead of what the log notes, never behind: then it has lost what it had synced.
-    let written = row::engine_position(engine, placement).map_err(|error| error.to_string())?;
+    let written = row::engine_position(engine, placement)?;
     if complete.seq > Seq::ZERO && written.is_none_or(|written| written < complete.seq) {
-        return Err(format!("the engine holds entries up to {written:?}, but had synced them up to {}", complete.seq));
+        let why = format!("the engine holds entries up to {written:?}, but had synced them up to {}", complete.seq);
+        return Err(why.into());
     }
-    let stamp = engine.get(placement, row::LOG_TIME_KEY).map_err(|error| error.to_string())?;
+    let stamp = engine.get(placement, row::LOG_TIME_KEY)?;
     let stamp = stamp.map(|stamp| row::decode_millis(&stamp)).transpose().map_err(|error| error.to_string())?;
     let mut log_time = LogTime::starting_at(stamp.unwrap_or_default());
     let mut recent = Recent::new(complete.seq, budget.clone());
@@ -98,10 +143,10 @@ fn read_placement(
     let mut last = base.seq;
     let end = state.bounds.map_or(0, |bounds| bounds.last);
     while last.get() < end {
-        let from = last.next().ok_or("the log has no room after its end")?;
-        let records = wal.read(store::stream(placement), from.get(), READ_BYTES).map_err(|error| error.to_string())?;
+        let from = last.next().ok_or_else(|| "the log has no room after its end".to_owned())?;
+        let records = wal.read(store::stream(placement), from.get(), READ_BYTES)?;
         if records.is_empty() {
-            return Err(format!("the log ends at {last}, before its recorded end {end}"));
+            return Err(format!("the log ends at {last}, before its recorded end {end}").into());
         }
         for record in records {
             let entry = store::read_entry(record.seq, &record.data).map_err(words)?;
@@ -120,4 +165,71 @@ fn read_placement(
     // has committed it anew (PROTOCOL rule 20).
     let recovered = ReplicaState { epoch, base, runs, last, commit: complete.seq };
     Ok((recovered, complete, recent, log_time))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::{Change, Cleared, Page, PageLimit};
+    use archon_types::{PartitionId, TableId};
+    use archon_wal::{WalBatch, WalConfig};
+    use bytes::Bytes;
+    use std::ops::Bound;
+    use std::sync::mpsc;
+    use std::time::Duration;
+
+    /// An engine whose disk refuses every read, or whose rows are damaged.
+    struct Broken {
+        damaged: bool,
+    }
+
+    impl Broken {
+        fn error(&self) -> EngineError {
+            let directory = "broken".into();
+            if self.damaged {
+                return EngineError::Damaged { directory, what: "injected".into() };
+            }
+            EngineError::Io { directory, what: "read a row", source: std::io::Error::other("injected") }
+        }
+    }
+
+    impl Engine for Broken {
+        fn get(&self, _: PlacementId, _: &[u8]) -> Result<Option<Bytes>, EngineError> {
+            Err(self.error())
+        }
+        fn page(&self, _: PlacementId, _: Bound<&[u8]>, _: PageLimit) -> Result<Page, EngineError> {
+            Err(self.error())
+        }
+        fn write(&self, _: &[Change]) -> Result<(), EngineError> {
+            Err(self.error())
+        }
+        fn clear(&self, _: PlacementId, _: usize) -> Result<Cleared, EngineError> {
+            Err(self.error())
+        }
+        fn spaces(&self) -> Result<Vec<PlacementId>, EngineError> {
+            Err(self.error())
+        }
+        fn sync(&self) -> Result<(), EngineError> {
+            Err(self.error())
+        }
+    }
+
+    #[test]
+    fn a_disk_that_refuses_a_read_does_not_make_a_copy_count_as_damaged() {
+        let directory = tempfile::tempdir().unwrap();
+        let placement = PlacementId::new(7);
+        let (wal, _) = Wal::open(directory.path(), WalConfig::default()).unwrap();
+        let mut batch = WalBatch::new();
+        store::put_partition(&mut batch, placement, PartitionId::new(TableId::new(1), 0));
+        let (done, wait) = mpsc::channel();
+        wal.append(batch, Box::new(move |result| drop(done.send(result)))).unwrap();
+        wait.recv().unwrap().unwrap();
+        wal.close(Duration::from_secs(5)).unwrap();
+        let (wal, recovered) = Wal::open(directory.path(), WalConfig::default()).unwrap();
+        let budget = RecentBudget::default();
+        assert!(recover(&wal, &recovered, &Broken { damaged: false }, false, &budget).is_err());
+        let damaged = recover(&wal, &recovered, &Broken { damaged: true }, false, &budget).unwrap();
+        assert_eq!(damaged.held[&placement].state, HeldState::Damaged);
+        assert!(damaged.found.is_empty());
+    }
 }

@@ -1,12 +1,9 @@
 //! The node's cache of the partition tables: routes, leader hints and the answers to `GetTable`.
 
-use archon_types::{NodeId, NodeStatus, PartitionId, PartitionTable, Route, TableDelta, TableId, Version};
+use archon_types::{DEFAULT_TABLE, NodeId, PartitionId, PartitionTable, Route, TableDelta, TableId, Version};
 use parking_lot::RwLock;
 use std::collections::BTreeMap;
 use tokio::sync::watch;
-
-/// Name of the table that an empty name stands for.
-pub const DEFAULT_TABLE: &str = "default";
 
 #[derive(Debug, Default)]
 struct State {
@@ -105,19 +102,6 @@ impl Tables {
     pub fn node(&self, id: NodeId) -> Option<archon_types::Node> {
         let state = self.state.read();
         state.tables.values().filter_map(|table| table.node(id)).max_by_key(|node| node.version).cloned()
-    }
-
-    /// Every node that is not lost.
-    pub fn nodes(&self) -> Vec<archon_types::Node> {
-        let state = self.state.read();
-        let mut newest: BTreeMap<NodeId, &archon_types::Node> = BTreeMap::new();
-        for node in state.tables.values().flat_map(PartitionTable::nodes) {
-            let held = newest.entry(node.id).or_insert(node);
-            if node.version > held.version {
-                *held = node;
-            }
-        }
-        newest.into_values().filter(|node| node.status != NodeStatus::Lost).cloned().collect()
     }
 
     fn named<T>(&self, name: &str, read: impl FnOnce(&PartitionTable) -> T) -> Option<T> {

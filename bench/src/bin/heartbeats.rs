@@ -1,7 +1,7 @@
 //! Registers many nodes with a quorum on this machine, heartbeats from each at the configured interval over its own
 //! connection, and prints missed replies, latency and the coordinators' CPU.
 //!
-//!     cargo run --release -p archon-bench --bin heartbeats [NODES [SECONDS]]
+//!     cargo run --release -p archon-bench --bin heartbeats [NODES [SECONDS [PARTITIONS]]]
 
 use anyhow::Context;
 use archon_bench::{become_archon, cpu_time, own_path};
@@ -9,8 +9,11 @@ use archon_integration_tests::{Cluster, Options};
 use archon_proto::v1::control_server::{Control, ControlServer};
 use archon_proto::v1::session_client::SessionClient;
 use archon_proto::v1::{ClusterRef, HeartbeatRequest, PushRequest, PushResponse, RegisterRequest, Sender};
+use archon_types::ErrorKind;
 use hdrhistogram::Histogram;
 use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
@@ -22,6 +25,8 @@ use tonic::{Request, Response, Status};
 
 const INTERVAL: Duration = Duration::from_millis(200);
 const DEADLINE: Duration = Duration::from_millis(150);
+/// How long all nodes together may take to register.
+const JOIN_LIMIT: Duration = Duration::from_secs(60);
 
 fn main() -> anyhow::Result<ExitCode> {
     if let Some(code) = become_archon() {
@@ -30,66 +35,65 @@ fn main() -> anyhow::Result<ExitCode> {
     let mut arguments = std::env::args().skip(1);
     let nodes = arguments.next().map_or(Ok(1_000), |text| text.parse())?;
     let seconds = arguments.next().map_or(Ok(20), |text| text.parse())?;
-    tokio::runtime::Runtime::new()?.block_on(run(nodes, Duration::from_secs(seconds)))?;
+    let partitions = arguments.next().map_or(Ok(4_096), |text| text.parse())?;
+    tokio::runtime::Runtime::new()?.block_on(run(nodes, Duration::from_secs(seconds), partitions))?;
     Ok(ExitCode::SUCCESS)
 }
 
-async fn run(nodes: usize, length: Duration) -> anyhow::Result<()> {
-    let options = Options { nodes: vec![], partitions: 4_096, nodes_min: nodes, ..Options::default() };
+async fn run(nodes: usize, length: Duration, partitions: u16) -> anyhow::Result<()> {
+    let options = Options { nodes: vec![], partitions, nodes_min: nodes, ..Options::default() };
     let cluster = Cluster::start(&own_path()?, &options);
     let (leader, _) = cluster.wait_leader();
     let leader_address = cluster.coordinator_addresses()[leader].clone();
 
     let addresses = serve_control(nodes).await?;
-    let mut registering = JoinSet::new();
+    let phase = Arc::new(Phase::default());
+    let began = Instant::now();
+    let mut beating = JoinSet::new();
     for (number, address) in addresses.into_iter().enumerate() {
-        registering.spawn(register(leader_address.clone(), number, address));
+        beating.spawn(live(leader_address.clone(), number, address, phase.clone()));
     }
-    let mut sessions = Vec::new();
-    while let Some(session) = registering.join_next().await {
-        sessions.push(session??);
+    while phase.registered.load(Ordering::Relaxed) < nodes {
+        anyhow::ensure!(began.elapsed() < JOIN_LIMIT, "only {:?} of {nodes} nodes registered", phase.registered);
+        if let Some(ended) = beating.try_join_next() {
+            ended?.with_context(|| {
+                format!("the leading coordinator's log ends with\n{}", cluster.coordinator(leader).log_tail(20))
+            })?;
+        }
+        tokio::time::sleep(INTERVAL).await;
     }
-    println!(
-        "{} nodes registered; heartbeats every {} ms for {} s",
-        sessions.len(),
-        INTERVAL.as_millis(),
-        length.as_secs()
-    );
+    println!("{nodes} nodes registered in {:.1} s", began.elapsed().as_secs_f64());
+    println!("heartbeats every {} ms each for {} s", INTERVAL.as_millis(), length.as_secs());
 
     let pids: Vec<u32> = (0..options.coordinators).map(|index| cluster.coordinator(index).pid()).collect();
     let cpu_before: Vec<Duration> = pids.iter().map(|pid| cpu_time(*pid)).collect();
-    let began = Instant::now();
-    let mut beating = JoinSet::new();
-    let count = u32::try_from(sessions.len())?;
-    for (number, session) in sessions.into_iter().enumerate() {
-        // Spread over the interval, as nodes that started at different times are.
-        let offset = INTERVAL * u32::try_from(number)? / count;
-        beating.spawn(beat(session, offset, began + length));
-    }
-    let mut latencies = Histogram::<u64>::new_with_bounds(1, 10_000_000, 3)?;
-    let (mut sent, mut missed) = (0, 0);
+    let measured = Instant::now();
+    phase.measuring.store(true, Ordering::Relaxed);
+    tokio::time::sleep(length).await;
+    phase.over.store(true, Ordering::Relaxed);
+    let wall = measured.elapsed();
+    let cpu_after: Vec<Duration> = pids.iter().map(|pid| cpu_time(*pid)).collect();
+    let mut total = Beats::new()?;
     while let Some(beats) = beating.join_next().await {
         let beats = beats??;
-        latencies.add(&beats.micros)?;
-        sent += beats.sent;
-        missed += beats.missed;
+        total.micros.add(&beats.micros)?;
+        total.sent += beats.sent;
+        total.missed += beats.missed;
+        total.lapsed += beats.lapsed;
+        total.registered_again += beats.registered_again;
     }
-    let wall = began.elapsed();
-    println!("heartbeats: {sent} sent, {missed} without a lease within {} ms", DEADLINE.as_millis());
+    println!("heartbeats: {} sent, {} missed (no lease within {} ms)", total.sent, total.missed, DEADLINE.as_millis());
+    println!("leases lapsed: {}; registered again: {}", total.lapsed, total.registered_again);
     println!(
         "reply: p50 {:.2} ms, p99 {:.2} ms, max {:.2} ms",
-        latencies.value_at_quantile(0.5) as f64 / 1e3,
-        latencies.value_at_quantile(0.99) as f64 / 1e3,
-        latencies.max() as f64 / 1e3
+        total.micros.value_at_quantile(0.5) as f64 / 1e3,
+        total.micros.value_at_quantile(0.99) as f64 / 1e3,
+        total.micros.max() as f64 / 1e3
     );
-    for (index, (pid, before)) in pids.iter().zip(cpu_before).enumerate() {
-        let used = cpu_time(*pid).saturating_sub(before);
+    for (index, (before, after)) in cpu_before.iter().zip(cpu_after).enumerate() {
+        let share = 100.0 * after.saturating_sub(*before).as_secs_f64() / wall.as_secs_f64();
         let role = if index == leader { "leads" } else { "follows" };
-        println!(
-            "coordinator {} ({role}): {:.0} % of one core",
-            index + 1,
-            100.0 * used.as_secs_f64() / wall.as_secs_f64()
-        );
+        println!("coordinator {} ({role}): {share:.0} % of one core", index + 1);
     }
     let status = cluster.json(&["status"]).map_err(anyhow::Error::msg)?;
     println!(
@@ -99,63 +103,117 @@ async fn run(nodes: usize, length: Duration) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Where the run stands, shared by all nodes.
+#[derive(Debug, Default)]
+struct Phase {
+    registered: AtomicUsize,
+    measuring: AtomicBool,
+    over: AtomicBool,
+}
+
 struct Session {
     client: SessionClient<Channel>,
+    registration: RegisterRequest,
     cluster: Option<ClusterRef>,
     sender: Sender,
 }
 
-async fn register(leader: String, number: usize, address: String) -> anyhow::Result<Session> {
-    let channel = Endpoint::from_shared(format!("http://{leader}"))?.connect().await?;
-    let mut client = SessionClient::new(channel);
-    let id = || bytes::Bytes::copy_from_slice(uuid::Uuid::new_v4().as_bytes());
-    let request = RegisterRequest {
-        cluster: Some(ClusterRef::default()),
-        name: format!("node-{number:05}"),
-        address,
-        storage_id: id(),
-        boot_id: id(),
-        zone: None,
-        weight: 100,
-        partitions_max: None,
-        protocol_min: 1,
-        protocol_max: 1,
-        held: vec![],
-        last_incarnation: 0,
-    };
-    let answer = client.register(request).await.context("register")?.into_inner();
-    Ok(Session { client, cluster: answer.cluster, sender: Sender { id: answer.node, incarnation: answer.incarnation } })
+fn random_id() -> bytes::Bytes {
+    bytes::Bytes::copy_from_slice(uuid::Uuid::new_v4().as_bytes())
+}
+
+impl Session {
+    async fn begin(leader: &str, number: usize, address: String) -> anyhow::Result<Self> {
+        let channel = Endpoint::from_shared(format!("http://{leader}"))?.connect().await?;
+        let registration = RegisterRequest {
+            cluster: Some(ClusterRef::default()),
+            name: format!("node-{number:05}"),
+            address,
+            storage_id: random_id(),
+            boot_id: random_id(),
+            zone: None,
+            weight: 100,
+            partitions_max: None,
+            protocol_min: 1,
+            protocol_max: 1,
+            held: vec![],
+            last_incarnation: 0,
+        };
+        let sender = Sender { id: 0, incarnation: 0 };
+        let mut session = Self { client: SessionClient::new(channel), registration, cluster: None, sender };
+        session.register().await?;
+        Ok(session)
+    }
+
+    async fn register(&mut self) -> anyhow::Result<()> {
+        let answer = self.client.register(self.registration.clone()).await.context("register")?.into_inner();
+        self.sender = Sender { id: answer.node, incarnation: answer.incarnation };
+        self.cluster = answer.cluster.clone();
+        self.registration.cluster = answer.cluster;
+        self.registration.last_incarnation = answer.incarnation;
+        self.registration.boot_id = random_id();
+        Ok(())
+    }
 }
 
 struct Beats {
     micros: Histogram<u64>,
     sent: u64,
     missed: u64,
+    lapsed: u64,
+    registered_again: u64,
 }
 
-async fn beat(mut session: Session, offset: Duration, until: Instant) -> anyhow::Result<Beats> {
-    let mut beats = Beats { micros: Histogram::new_with_bounds(1, 10_000_000, 3)?, sent: 0, missed: 0 };
-    let mut ticks = tokio::time::interval_at((Instant::now() + offset).into(), INTERVAL);
+impl Beats {
+    fn new() -> anyhow::Result<Self> {
+        let micros = Histogram::new_with_bounds(1, 10_000_000, 3)?;
+        Ok(Self { micros, sent: 0, missed: 0, lapsed: 0, registered_again: 0 })
+    }
+}
+
+/// One node's session, as a real node keeps it: heartbeats from the moment it registered, a new registration when its
+/// life is over. Only what happens while the run is measured counts.
+async fn live(leader: String, number: usize, address: String, phase: Arc<Phase>) -> anyhow::Result<Beats> {
+    let mut session = Session::begin(&leader, number, address).await?;
+    phase.registered.fetch_add(1, Ordering::Relaxed);
+    let mut beats = Beats::new()?;
+    let mut ticks = tokio::time::interval(INTERVAL);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    while Instant::now() < until {
+    let mut heartbeat_number = 0;
+    let mut lease_until = Instant::now();
+    while !phase.over.load(Ordering::Relaxed) {
         ticks.tick().await;
-        beats.sent += 1;
+        let measuring = phase.measuring.load(Ordering::Relaxed);
+        heartbeat_number += 1;
         let mut request = Request::new(HeartbeatRequest {
             cluster: session.cluster.clone(),
             sender: Some(session.sender),
-            number: beats.sent,
+            number: heartbeat_number,
             table_version: u64::MAX,
             load: None,
             stopping: false,
         });
         request.set_timeout(DEADLINE);
         let began = Instant::now();
-        match tokio::time::timeout(DEADLINE, session.client.heartbeat(request)).await {
+        let answer = tokio::time::timeout(DEADLINE, session.client.heartbeat(request)).await;
+        let mut missed = false;
+        match answer {
             Ok(Ok(answer)) if answer.get_ref().lease_ms > 0 => {
-                beats.micros.record(u64::try_from(began.elapsed().as_micros())?)?;
+                if measuring {
+                    beats.micros.record(u64::try_from(began.elapsed().as_micros())?)?;
+                    beats.lapsed += u64::from(Instant::now() > lease_until);
+                }
+                lease_until = began + Duration::from_millis(answer.get_ref().lease_ms);
             }
-            _ => beats.missed += 1,
+            Ok(Err(status)) if archon_proto::convert::error::detail_of(&status).kind == ErrorKind::StaleIncarnation => {
+                missed = true;
+                session.register().await?;
+                beats.registered_again += u64::from(measuring);
+            }
+            _ => missed = true,
         }
+        beats.sent += u64::from(measuring);
+        beats.missed += u64::from(measuring && missed);
     }
     Ok(beats)
 }

@@ -1,22 +1,31 @@
 //! The verbs that look at a cluster or change it, one file per noun.
 
 pub(crate) mod events;
+mod labels;
 pub(crate) mod node;
 pub(crate) mod partition;
 pub(crate) mod progress;
 pub(crate) mod rebalance;
 pub(crate) mod status;
 pub(crate) mod table;
+mod watch;
+
+pub(crate) use labels::Labels;
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// How long ago a Unix time was, for people: `12s ago`, `3m ago`. Empty if the time is unknown (zero).
-fn ago_text(at_ms: u64) -> String {
+/// How long ago a Unix time was; `None` if the time is unknown (zero).
+fn since(at_ms: u64) -> Option<Duration> {
     if at_ms == 0 {
-        return String::new();
+        return None;
     }
     let now_ms = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64);
-    format!("{} ago", short_time(Duration::from_millis(now_ms.saturating_sub(at_ms))))
+    Some(Duration::from_millis(now_ms.saturating_sub(at_ms)))
+}
+
+/// How long ago a Unix time was, for people: `12s ago`, `3m ago`. Empty if the time is unknown (zero).
+fn ago_text(at_ms: u64) -> String {
+    since(at_ms).map_or_else(String::new, |time| format!("{} ago", short_time(time)))
 }
 
 /// A length of time in one unit: `850ms`, `12s`, `3m`, `5h`, `2d`.

@@ -1,20 +1,23 @@
 //! `archon node list` and `archon node describe`.
 
-use super::{list_text, short_time};
-use crate::args::DescribeArgs;
+use super::{list_text, short_time, watch};
+use crate::args::{DescribeArgs, WatchArgs};
 use crate::exit::{Exit, Failure};
 use crate::output::{Column, Output, bytes_text};
 use crate::view::{Hosted, Node, NodeDescription};
-use archon_client::Admin;
+use archon_client::{Admin, ErrorKind};
 use std::time::Duration;
 
 /// Lists the nodes.
-pub(crate) async fn list(admin: &Admin, output: &Output) -> Result<Exit, Failure> {
-    let nodes = admin.list_nodes().await?;
-    if output.is_json() {
-        output.json(&nodes)?;
-        return Ok(Exit::Done);
-    }
+pub(crate) async fn list(args: &WatchArgs, admin: &Admin, output: &Output) -> Result<Exit, Failure> {
+    watch::show(args.watch, output, async |output: &Output| {
+        let nodes = admin.list_nodes().await?;
+        if output.is_json() { output.json_text(&nodes) } else { Ok(list_rows(&nodes, output)) }
+    })
+    .await
+}
+
+fn list_rows(nodes: &[Node], output: &Output) -> String {
     let columns = [
         Column::number("ID"),
         Column::text("NAME"),
@@ -41,8 +44,7 @@ pub(crate) async fn list(admin: &Admin, output: &Output) -> Result<Exit, Failure
             heard_text(node),
         ]
     });
-    output.rows(&columns, rows.collect(), "no node has registered yet; start one: `archon node --help`")?;
-    Ok(Exit::Done)
+    output.rows_text(&columns, rows.collect(), "no node has registered yet; start one: `archon node --help`")
 }
 
 /// Says everything about one node.
@@ -60,7 +62,13 @@ pub(crate) async fn describe(args: &DescribeArgs, admin: &Admin, output: &Output
         })?;
     let mut hosts = Vec::new();
     for table in admin.list_tables().await? {
-        for partition in admin.table(&table.name).await? {
+        let partitions = match admin.table(&table.name).await {
+            Ok(partitions) => partitions,
+            // A table that waits for its first assignment is on no node yet.
+            Err(error) if error.kind() == ErrorKind::NotEnoughNodes => continue,
+            Err(error) => return Err(error.into()),
+        };
+        for partition in partitions {
             for replica in partition.replicas.iter().filter(|replica| replica.node == node.name) {
                 hosts.push(Hosted {
                     table: table.name.clone(),

@@ -1,18 +1,29 @@
 //! `archon partition list` and `archon partition locate`.
 
-use super::list_text;
+use super::{list_text, watch};
 use crate::args::{LocateArgs, PartitionListArgs};
+use crate::connect::leading;
 use crate::exit::{Exit, Failure};
 use crate::output::{Column, Output};
+use crate::view::Partition;
 use archon_client::Admin;
+use std::time::Duration;
 
 /// Lists the partitions of a table.
-pub(crate) async fn list(args: &PartitionListArgs, admin: &Admin, output: &Output) -> Result<Exit, Failure> {
-    let partitions = admin.table(&args.table).await?;
-    if output.is_json() {
-        output.json(&partitions)?;
-        return Ok(Exit::Done);
-    }
+pub(crate) async fn list(
+    args: &PartitionListArgs,
+    admin: &Admin,
+    timeout: Duration,
+    output: &Output,
+) -> Result<Exit, Failure> {
+    watch::show(args.watch.watch, output, async |output: &Output| {
+        let partitions = leading(admin, timeout).await?.table(&args.table).await?;
+        if output.is_json() { output.json_text(&partitions) } else { Ok(list_rows(&partitions, output)) }
+    })
+    .await
+}
+
+fn list_rows(partitions: &[Partition], output: &Output) -> String {
     let columns = [
         Column::text("TABLE"),
         Column::number("ID"),
@@ -34,8 +45,7 @@ pub(crate) async fn list(args: &PartitionListArgs, admin: &Admin, output: &Outpu
             list_text(partition.replicas.iter().map(|replica| format!("{}:{}", replica.node, replica.state))),
         ]
     });
-    output.rows(&columns, rows.collect(), "the table has no partitions yet")?;
-    Ok(Exit::Done)
+    output.rows_text(&columns, rows.collect(), "the table has no partitions yet")
 }
 
 /// Says where a key belongs.

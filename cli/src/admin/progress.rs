@@ -1,5 +1,6 @@
 //! How far a rebalance is: a bar on a terminal, a line per change elsewhere.
 
+use super::Labels;
 use crate::output::{Output, bytes_text, count_text};
 use crate::view::{Rebalance, is_over};
 use indicatif::{ProgressBar, ProgressStyle};
@@ -13,23 +14,32 @@ pub(crate) struct Progress {
     /// What was said of each migration last, so that a line is printed only when something changed.
     said: BTreeMap<u64, String>,
     quiet: bool,
+    labels: Labels,
 }
 
 impl Progress {
     /// For `moves` moves. With JSON on standard output nothing is said until the end.
-    pub(crate) fn new(output: &Output, moves: usize) -> Self {
+    pub(crate) fn new(output: &Output, moves: usize, labels: Labels) -> Self {
         let bar = (output.talk_terminal && !output.is_json()).then(|| {
             let bar = ProgressBar::new(moves as u64 * 100);
             let style = ProgressStyle::with_template("{spinner} [{bar:30}] {percent:>3}%  {elapsed}  {wide_msg}");
             bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()).progress_chars("=> "));
             bar
         });
-        Self { bar, started: Instant::now(), said: BTreeMap::new(), quiet: output.is_json() }
+        Self { bar, started: Instant::now(), said: BTreeMap::new(), quiet: output.is_json(), labels }
     }
 
-    /// For somebody who prints [`Self::changes`] in a way of their own.
-    pub(crate) fn plain() -> Self {
-        Self { bar: None, started: Instant::now(), said: BTreeMap::new(), quiet: true }
+    /// For somebody who prints [`Self::changes`] in a way of their own; times are counted from `started`.
+    pub(crate) fn plain(started: Instant, labels: Labels) -> Self {
+        Self { bar: None, started, said: BTreeMap::new(), quiet: true, labels }
+    }
+
+    /// Says something beside the progress: above the bar, if there is one.
+    pub(crate) fn say(&self, text: &str) {
+        match &self.bar {
+            Some(bar) => bar.println(text),
+            None => crate::output::talk(text),
+        }
     }
 
     /// Shows where things stand.
@@ -44,7 +54,7 @@ impl Progress {
         if let Some(bar) = &self.bar {
             bar.set_length((rebalance.migrations.len() as u64).max(1) * 100);
             bar.set_position(rebalance.migrations.iter().map(|migration| u64::from(migration.percent.min(100))).sum());
-            bar.set_message(summary(rebalance));
+            bar.set_message(summary(rebalance, &self.labels));
         }
     }
 
@@ -71,14 +81,20 @@ impl Progress {
             self.said.insert(migration.id, state);
             let size = match migration.bytes_total {
                 0 => String::new(),
-                total => format!("  {} of {}", bytes_text(migration.bytes_done), bytes_text(total)),
+                total if migration.phase == "Done" => format!("  {}", bytes_text(total)),
+                total if migration.phase == "Copying" => {
+                    format!("  {} of {}", bytes_text(migration.bytes_done), bytes_text(total))
+                }
+                _ => String::new(),
             };
-            let why = if migration.why.is_empty() { String::new() } else { format!("  ({})", migration.why) };
+            // That a copy is copying has been said, and what a move that is done was for stood in the plan.
+            let why = &migration.why;
+            let told = why.is_empty() || migration.phase == "Done" || why.starts_with("copying to ");
+            let why = if told { String::new() } else { format!("  ({})", migration.why) };
             lines.push(format!(
-                "{:>6.1}s  partition {}/{}  {} -> {}  {}  {}%{size}{why}",
+                "{:>6.1}s  {}  {} -> {}  {}  {}%{size}{why}",
                 self.started.elapsed().as_secs_f64(),
-                migration.table_id,
-                migration.partition,
+                self.labels.of(migration.table_id, migration.partition),
                 migration.from,
                 migration.to,
                 migration.phase,
@@ -89,12 +105,13 @@ impl Progress {
     }
 }
 
-fn summary(rebalance: &Rebalance) -> String {
+fn summary(rebalance: &Rebalance, labels: &Labels) -> String {
     let over = rebalance.migrations.iter().filter(|migration| is_over(migration)).count();
     let all = count_text(rebalance.migrations.len(), "move", "moves");
     match rebalance.migrations.iter().find(|migration| !is_over(migration)) {
         Some(now) => {
-            format!("{over} of {all} over; partition {} {} -> {}: {}", now.partition, now.from, now.to, now.phase)
+            let partition = labels.of(now.table_id, now.partition);
+            format!("{over} of {all} over; {partition} {} -> {}: {}", now.from, now.to, now.phase)
         }
         None => format!("{over} of {all} over"),
     }
@@ -126,12 +143,14 @@ mod tests {
 
     #[test]
     fn off_a_terminal_each_change_is_one_line() {
-        let output = Output { format: Format::Table, terminal: false, talk_terminal: false, color: false };
-        let mut progress = Progress::new(&output, 1);
+        let mut progress = Progress::new(&Output::plain(Format::Table), 1, Labels::default());
         assert_eq!(progress.changes(&migration("Copying", 1)).len(), 1);
         assert_eq!(progress.changes(&migration("Copying", 9)).len(), 0);
         let lines = progress.changes(&migration("Copying", 50));
-        assert!(lines[0].ends_with("partition 1/7  athens -> ephesus  Copying  50%  512 B of 1.0 KiB"), "{lines:?}");
-        assert_eq!(progress.changes(&migration("Done", 100)).len(), 1);
+        assert!(lines[0].ends_with("  1/7  athens -> ephesus  Copying  50%  512 B of 1.0 KiB"), "{lines:?}");
+        let mut done = migration("Done", 100);
+        done.migrations[0].why = "the node has 3, its share is 2".into();
+        let lines = progress.changes(&done);
+        assert!(lines[0].ends_with("Done  100%  1.0 KiB"), "{lines:?}");
     }
 }

@@ -1,12 +1,13 @@
 //! `archon rebalance plan | apply | status | cancel`.
 
 use super::progress::Progress;
-use crate::args::{ApplyArgs, PlanArgs};
+use super::{Labels, watch};
+use crate::args::{ApplyArgs, PlanArgs, WatchArgs};
 use crate::exit::{Exit, Failure};
 use crate::output::{Column, Output, bytes_text, count_text};
-use crate::view::{Plan, Rebalance, is_undone};
+use crate::view::{Plan, Rebalance, is_over, is_undone};
 use archon_client::Admin;
-use archon_types::ErrorKind;
+use archon_types::{ErrorDetail, ErrorKind};
 use serde::Serialize;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -25,8 +26,10 @@ pub(crate) async fn plan(args: &PlanArgs, admin: &Admin, output: &Output) -> Res
     if output.is_json() {
         output.json(&plan)?;
     } else {
-        print_plan(&plan, output)?;
-        if !plan.moves.is_empty() {
+        print_plan(&plan, &Labels::fetch(admin).await, output)?;
+        if plan.moves.is_empty() {
+            say_what_runs(admin, output).await;
+        } else {
             let file = args.out.as_ref().map(|path| format!(" {}", path.display())).unwrap_or_default();
             output.talk(format!("next: archon rebalance apply{file} --wait"));
         }
@@ -60,10 +63,14 @@ pub(crate) async fn apply(args: &ApplyArgs, admin: &Admin, output: &Output) -> R
         None => plan_and_apply(admin, output).await?,
     };
     if plan.moves.is_empty() {
+        let running = under_way(&admin.rebalance_status().await?);
+        if running > 0 {
+            return Err(Failure::from(archon_client::Error::from(already_running(running))));
+        }
         if output.is_json() {
             output.json(&Applied { table_version: plan.table_version, migrations: 0, result: None })?;
         } else {
-            print_plan(&plan, output)?;
+            print_plan(&plan, &Labels::fetch(admin).await, output)?;
         }
         return Ok(Exit::Done);
     }
@@ -108,7 +115,7 @@ async fn plan_and_apply(admin: &Admin, output: &Output) -> Result<(Plan, u32), F
             return Ok((plan, 0));
         }
         if !output.is_json() {
-            print_plan(&plan, output)?;
+            print_plan(&plan, &Labels::fetch(admin).await, output)?;
         }
         match admin.apply(&plan).await {
             Ok(migrations) => return Ok((plan, migrations)),
@@ -129,7 +136,8 @@ async fn wait(
     limit: Option<Duration>,
 ) -> Result<Option<Rebalance>, Failure> {
     let started = Instant::now();
-    let mut progress = Progress::new(output, moves);
+    let mut progress = Progress::new(output, moves, Labels::fetch(admin).await);
+    let mut trouble = false;
     let mut ticks = tokio::time::interval(POLL);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     let interrupted = tokio::signal::ctrl_c();
@@ -147,6 +155,7 @@ async fn wait(
         }
         match admin.rebalance_status().await {
             Ok(rebalance) => {
+                trouble = false;
                 progress.show(&rebalance);
                 if !rebalance.running {
                     progress.finish();
@@ -155,7 +164,10 @@ async fn wait(
             }
             // The quorum may be electing: the moves go on, so the watching does too.
             Err(error) if matches!(Exit::of(error.kind()), Exit::Unreachable | Exit::TimedOut) => {
-                output.talk(format!("still waiting: {error}"));
+                // Once per spell of trouble: a wait may be long, and each time-out would say the same.
+                if !std::mem::replace(&mut trouble, true) {
+                    progress.say(&format!("still waiting: {error}"));
+                }
             }
             Err(error) => {
                 progress.finish();
@@ -171,14 +183,18 @@ async fn wait(
 }
 
 /// Shows what is being moved.
-pub(crate) async fn status(admin: &Admin, output: &Output) -> Result<Exit, Failure> {
-    let rebalance = admin.rebalance_status().await?;
-    if output.is_json() {
-        output.json(&rebalance)?;
-        return Ok(Exit::Done);
-    }
+pub(crate) async fn status(args: &WatchArgs, admin: &Admin, output: &Output) -> Result<Exit, Failure> {
+    let labels = if output.is_json() { Labels::default() } else { Labels::fetch(admin).await };
+    watch::show(args.watch, output, async |output: &Output| {
+        let rebalance = admin.rebalance_status().await?;
+        if output.is_json() { output.json_text(&rebalance) } else { Ok(status_rows(&rebalance, &labels, output)) }
+    })
+    .await
+}
+
+fn status_rows(rebalance: &Rebalance, labels: &Labels, output: &Output) -> String {
     let columns = [
-        Column::number("PARTITION"),
+        Column::text("PARTITION"),
         Column::text("FROM"),
         Column::text("TO"),
         Column::text("PHASE"),
@@ -189,19 +205,49 @@ pub(crate) async fn status(admin: &Admin, output: &Output) -> Result<Exit, Failu
     ];
     let rows = rebalance.migrations.iter().map(|migration| {
         vec![
-            format!("{}/{}", migration.table_id, migration.partition),
+            labels.of(migration.table_id, migration.partition),
             migration.from.clone(),
             migration.to.clone(),
             if is_undone(migration) { output.bad(&migration.phase) } else { migration.phase.clone() },
             migration.percent.to_string(),
-            bytes_text(migration.bytes_done),
+            // What was copied for a move that was undone has been thrown away.
+            if is_undone(migration) { "-".to_owned() } else { bytes_text(migration.bytes_done) },
             bytes_text(migration.bytes_total),
             migration.why.clone(),
         ]
     });
-    output.rows(&columns, rows.collect(), "nothing is being moved, and nothing was")?;
-    output.talk(if rebalance.running { "running; stop it with: archon rebalance cancel" } else { "not running" });
-    Ok(Exit::Done)
+    let none = rebalance.migrations.is_empty();
+    let mut text = output.rows_text(&columns, rows.collect(), "nothing is being moved, and nothing was");
+    if !none {
+        text.push('\n');
+        text.push_str(&match under_way(rebalance) {
+            0 => "not running".to_owned(),
+            moves => format!("{} under way; stop with: archon rebalance cancel", count_text(moves, "move", "moves")),
+        });
+    }
+    text
+}
+
+/// How many moves have not ended.
+fn under_way(rebalance: &Rebalance) -> usize {
+    let open = rebalance.migrations.iter().filter(|migration| !is_over(migration)).count();
+    if rebalance.running { open.max(1) } else { 0 }
+}
+
+/// A plan made while moves are under way counts them as done, so an empty one may be misread.
+async fn say_what_runs(admin: &Admin, output: &Output) {
+    if let Ok(rebalance) = admin.rebalance_status().await
+        && rebalance.running
+    {
+        let moves = count_text(under_way(&rebalance), "move", "moves");
+        output.talk(format!("beyond the {moves} under way: archon rebalance status"));
+    }
+}
+
+/// What the quorum says to whoever applies a plan while one runs; with nothing to apply, it is not asked.
+fn already_running(moves: usize) -> ErrorDetail {
+    let moves = count_text(moves, "move of an earlier plan is", "moves of an earlier plan are");
+    ErrorDetail::new(ErrorKind::AssignmentInProgress, format!("{moves} under way, and there is nothing else to move"))
 }
 
 /// Stops a rebalance.
@@ -219,9 +265,9 @@ pub(crate) async fn cancel(admin: &Admin, output: &Output) -> Result<Exit, Failu
     Ok(Exit::Done)
 }
 
-fn print_plan(plan: &Plan, output: &Output) -> Result<(), Failure> {
+fn print_plan(plan: &Plan, labels: &Labels, output: &Output) -> Result<(), Failure> {
     let columns = [
-        Column::number("PARTITION"),
+        Column::text("PARTITION"),
         Column::text("FROM"),
         Column::text("TO"),
         Column::number("DATA"),
@@ -232,7 +278,7 @@ fn print_plan(plan: &Plan, output: &Output) -> Result<(), Failure> {
         .iter()
         .map(|step| {
             vec![
-                format!("{}/{}", step.table_id, step.partition),
+                labels.of(step.table_id, step.partition),
                 step.from.clone(),
                 step.to.clone(),
                 bytes_text(step.bytes),

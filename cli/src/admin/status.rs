@@ -1,6 +1,7 @@
 //! `archon status`: on one screen, how the cluster is and what it waits for.
 
-use super::ago_text;
+use super::{short_time, since, watch};
+use crate::args::WatchArgs;
 use crate::exit::{Exit, Failure};
 use crate::output::{Output, count_text};
 use crate::view::{Node, Status};
@@ -12,16 +13,17 @@ const REASONS_MAX: usize = 8;
 const NODES_MAX: usize = 12;
 
 /// Asks and prints.
-pub(crate) async fn run(admin: &Admin, output: &Output) -> Result<Exit, Failure> {
-    let status = admin.status().await?;
-    if output.is_json() {
-        output.json(&status)?;
-        return Ok(Exit::Done);
-    }
-    // A status without the list of nodes is better than none: the list may fail while the leader changes.
-    let nodes = admin.list_nodes().await.unwrap_or_default();
-    output.line(screen(&status, &nodes, output))?;
-    Ok(Exit::Done)
+pub(crate) async fn run(args: &WatchArgs, admin: &Admin, output: &Output) -> Result<Exit, Failure> {
+    watch::show(args.watch, output, async |output: &Output| {
+        let status = admin.status().await?;
+        if output.is_json() {
+            return output.json_text(&status);
+        }
+        // A status without the list of nodes is better than none: the list may fail while the leader changes.
+        let nodes = admin.list_nodes().await.unwrap_or_default();
+        Ok(screen(&status, &nodes, output))
+    })
+    .await
 }
 
 fn screen(status: &Status, nodes: &[Node], output: &Output) -> String {
@@ -47,9 +49,8 @@ fn screen(status: &Status, nodes: &[Node], output: &Output) -> String {
     lines.push(format!("table       version {}", status.table_version));
     lines.push(format!("moves       {}", moves_line(status)));
     for reason in status.reasons.iter().take(REASONS_MAX) {
-        let since = ago_text(reason.since_ms);
-        let since = if since.is_empty() { String::new() } else { format!(", since {since}") };
-        lines.push(format!("waiting     {}: {} ({}{since})", output.bad(&reason.code), reason.message, reason.subject));
+        let time = since(reason.since_ms).map_or_else(String::new, |time| format!(", for {}", short_time(time)));
+        lines.push(format!("waiting     {}: {} ({}{time})", output.bad(&reason.code), reason.message, reason.subject));
         if !reason.remedy.is_empty() {
             lines.push(format!("            {}", reason.remedy));
         }
@@ -119,7 +120,7 @@ fn moves_line(status: &Status) -> String {
     }
 }
 
-fn next_step(status: &Status, nodes: &[Node]) -> &'static str {
+fn next_step<'a>(status: &'a Status, nodes: &[Node]) -> &'a str {
     if status.leader.is_none() {
         return "start a majority of the coordinators";
     }
@@ -133,7 +134,8 @@ fn next_step(status: &Status, nodes: &[Node]) -> &'static str {
         return "watch the moves: `archon rebalance status`";
     }
     if status.partitions_online < status.partitions {
-        return "see which partitions wait: `archon partition list`";
+        let remedy = status.reasons.iter().map(|reason| reason.remedy.as_str()).find(|remedy| !remedy.is_empty());
+        return remedy.unwrap_or("see which partitions wait: `archon partition list`");
     }
     match skew(nodes) {
         Some((least, most)) if most > least + 1 => "spread the partitions: `archon rebalance plan`",
@@ -148,7 +150,7 @@ mod tests {
     use archon_client::{CoordinatorStatus as Coordinator, Reason};
 
     fn output() -> Output {
-        Output { format: Format::Table, terminal: false, talk_terminal: false, color: false }
+        Output::plain(Format::Table)
     }
 
     fn status() -> Status {
@@ -235,5 +237,22 @@ next        spread the partitions: `archon rebalance plan`"
         assert!(text.contains("1 live, at least 3 needed"), "{text}");
         assert!(text.ends_with("start more nodes: `archon node --help`"), "{text}");
         assert!(text.lines().count() <= 40);
+    }
+
+    #[test]
+    fn partitions_that_wait_for_something_make_it_the_next_step() {
+        let reason = Reason {
+            code: "NotEnoughNodes".into(),
+            subject: "table orders".into(),
+            message: "3 of 7 nodes have registered".into(),
+            since_ms: 1,
+            remedy: "start 4 more nodes".into(),
+        };
+        let waiting = Status { partitions_online: 8, reasons: vec![reason], ..status() };
+        let text = screen(&waiting, &[], &output());
+        assert!(text.ends_with("next        start 4 more nodes"), "{text}");
+        assert!(text.contains("(table orders, for "), "{text}");
+        let unexplained = Status { partitions_online: 8, ..status() };
+        assert!(screen(&unexplained, &[], &output()).ends_with("`archon partition list`"));
     }
 }

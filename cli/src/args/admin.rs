@@ -10,10 +10,18 @@ use std::time::Duration;
 pub(crate) enum NodeVerb {
     /// List the nodes of the cluster.
     #[command(after_help = "Examples:\n  archon node list\n  archon node list -o json | jq -r '.[].name'")]
-    List,
+    List(WatchArgs),
     /// Say everything about one node and what it hosts.
     #[command(after_help = "Examples:\n  archon node describe athens")]
     Describe(DescribeArgs),
+}
+
+/// Options of a verb whose answer may be watched.
+#[derive(clap::Args, Clone, Copy, Debug)]
+pub(crate) struct WatchArgs {
+    /// Show it again whenever it has changed, until Ctrl-C; with `-o json` one object per line.
+    #[arg(short, long)]
+    pub(crate) watch: bool,
 }
 
 /// Options of `archon node describe`.
@@ -66,6 +74,9 @@ pub(crate) struct PartitionListArgs {
     /// The table.
     #[arg(long, value_name = "T", default_value = "default", value_parser = name)]
     pub(crate) table: String,
+    /// Whether to go on.
+    #[command(flatten)]
+    pub(crate) watch: WatchArgs,
 }
 
 /// Options of `archon partition locate`.
@@ -98,8 +109,10 @@ Examples:
   archon rebalance apply --wait                plan now, apply, show progress; Ctrl-C detaches")]
     Apply(ApplyArgs),
     /// Show what is being moved and how far it is.
-    #[command(after_help = "Examples:\n  archon rebalance status\n  archon rebalance status -o json | jq .running")]
-    Status,
+    #[command(
+        after_help = "Examples:\n  archon rebalance status --watch\n  archon rebalance status -o json | jq .running"
+    )]
+    Status(WatchArgs),
     /// Stop the rebalance: moves that have not handed over yet are undone.
     #[command(after_help = "Examples:\n  archon rebalance cancel")]
     Cancel,

@@ -7,7 +7,7 @@ mod serve;
 
 pub(crate) use admin::{
     ApplyArgs, CreateTableArgs, DescribeArgs, EventsArgs, LocateArgs, NodeVerb, PartitionListArgs, PartitionVerb,
-    PlanArgs, RebalanceVerb, TableVerb,
+    PlanArgs, RebalanceVerb, TableVerb, WatchArgs,
 };
 #[cfg(test)]
 pub(crate) use kv::Mix;
@@ -16,8 +16,11 @@ pub(crate) use parse::{address, duration, listen, name, peer};
 pub(crate) use serve::{CoordinatorArgs, DemoArgs, LogArgs, LogFormat, NodeArgs};
 
 use crate::output::Format;
-use clap::{Parser, Subcommand};
+use clap::error::ErrorKind;
+use clap::parser::ValueSource;
+use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
 use clap_complete::Shell;
+use std::ffi::OsString;
 use std::time::Duration;
 
 /// Archon decides which node owns which partition, moves partitions when nodes come and go, and never lets two nodes
@@ -84,7 +87,7 @@ pub(crate) enum Verb {
     #[command(after_help = "\
 Examples:
   archon demo                 tell the story, then stay up for you to play with
-  archon demo --exit          tell the story and end with status 0 (1 if anything was not as it should be)
+  archon demo --exit          tell the story and end: with 0 if everything was as it should be
   archon demo --keys 20000    with more data")]
     Demo(DemoArgs),
 
@@ -124,8 +127,9 @@ Examples:
     #[command(after_help = "\
 Examples:
   archon status
+  archon status --watch
   archon status -o json | jq .nodes_live")]
-    Status,
+    Status(WatchArgs),
 
     /// Look at tables (named keyspaces) or create one.
     #[command(
@@ -186,10 +190,38 @@ Examples:
     },
 }
 
+/// Reads a command line, the program's name first.
+///
+/// # Errors
+/// What is wrong with it; `--help` and `--version` arrive here too.
+pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Cli, clap::Error> {
+    let matches = Cli::command().try_get_matches_from(args)?;
+    refuse_idle_flags(&matches)?;
+    Cli::from_arg_matches(&matches)
+}
+
+/// `archon node` runs a node and has verbs besides. A flag that says how to run one, given together with a verb, would
+/// be ignored silently. The environment is not meant: it is set once, for whatever is called.
+fn refuse_idle_flags(matches: &ArgMatches) -> Result<(), clap::Error> {
+    let Some(("node", given)) = matches.subcommand() else { return Ok(()) };
+    let Some((verb, _)) = given.subcommand() else { return Ok(()) };
+    let mut command = Cli::command();
+    let idle = command.find_subcommand("node").into_iter().flat_map(clap::Command::get_arguments).find_map(|flag| {
+        let said = given.value_source(flag.get_id().as_str()) == Some(ValueSource::CommandLine);
+        flag.get_long().filter(|_| said && !flag.is_global_set()).map(str::to_owned)
+    });
+    match idle {
+        Some(flag) => {
+            let message = format!("--{flag} says how a node is run; it means nothing to `archon node {verb}`");
+            Err(command.error(ErrorKind::ArgumentConflict, message))
+        }
+        None => Ok(()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory;
 
     #[test]
     fn the_definition_is_sound() {
@@ -215,7 +247,41 @@ mod tests {
         let serve = Cli::try_parse_from(["archon", "node", "--name", "athens", "--coordinators", "127.0.0.1:1"]);
         assert!(matches!(serve.unwrap().verb, Verb::Node(NodeArgs { verb: None, .. })));
         let list = Cli::try_parse_from(["archon", "node", "list", "-o", "json", "--coordinators", "127.0.0.1:1"]);
-        assert!(matches!(list.unwrap().verb, Verb::Node(NodeArgs { verb: Some(NodeVerb::List), .. })));
+        assert!(matches!(list.unwrap().verb, Verb::Node(NodeArgs { verb: Some(NodeVerb::List(_)), .. })));
+    }
+
+    /// The defaults are written into the help by hand, because a flag that clap fills in would hide what the file says.
+    #[test]
+    fn the_help_of_a_coordinator_names_the_defaults() {
+        let settings = archon_types::settings::Settings::default();
+        let mut command = Cli::command();
+        let coordinator = command.find_subcommand_mut("coordinator").unwrap();
+        for (flag, default) in [
+            ("partitions", u64::from(settings.partitions)),
+            ("replication", settings.replication.into()),
+            ("copies_per_node_max", settings.copies_per_node_max.into()),
+            ("heartbeat_ms", settings.timing.heartbeat_ms),
+            ("lease_ms", settings.timing.lease_ms),
+            ("failure_timeout_ms", settings.timing.failure_timeout_ms),
+            ("margin_ms", settings.timing.margin_ms),
+        ] {
+            let help = coordinator.get_arguments().find(|arg| arg.get_id() == flag).unwrap().get_help().unwrap();
+            assert!(help.to_string().ends_with(&format!("otherwise {default}")), "{flag}: {help}");
+        }
+    }
+
+    #[test]
+    fn a_flag_that_would_be_ignored_is_refused() {
+        let read = |line: &[&str]| parse(line.iter().map(OsString::from));
+        for flags in [&["--name", "athens"][..], &["--weight", "5"], &["--log", "debug"], &["--config", "f"]] {
+            let error = read(&[&["archon", "node"], flags, &["list"]].concat()).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::ArgumentConflict);
+            let text = error.to_string();
+            assert!(text.contains(flags[0]) && text.contains("archon node list"), "{text}");
+        }
+        assert!(read(&["archon", "node", "--coordinators", "127.0.0.1:1", "-o", "json", "list"]).is_ok());
+        assert!(read(&["archon", "--timeout", "1s", "node", "describe", "athens"]).is_ok());
+        assert!(read(&["archon", "node", "--name", "athens", "--weight", "5"]).is_ok());
     }
 
     #[test]

@@ -57,29 +57,31 @@ pub(crate) struct CoordinatorArgs {
 #[derive(clap::Args, Clone, Debug)]
 #[command(next_help_heading = "Settings of the cluster (used once, when it is created)")]
 pub(crate) struct BootstrapArgs {
-    /// Partitions of the `default` table, 1 to 16384.
+    /// Partitions of the `default` table, 1 to 16384; otherwise 64.
     #[arg(long, env = "ARCHON_PARTITIONS", hide_env_values = true, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=16384))]
     pub(crate) partitions: Option<u16>,
-    /// Copies of each partition of the `default` table, 1 to 7.
+    /// Copies of each partition of the `default` table, 1 to 7; otherwise 1.
     #[arg(long, env = "ARCHON_REPLICATION", hide_env_values = true, value_name = "R", value_parser = clap::value_parser!(u8).range(1..=7))]
     pub(crate) replication: Option<u8>,
-    /// Live nodes that must have registered before partitions are assigned for the first time.
-    #[arg(long, env = "ARCHON_MIN_NODES", hide_env_values = true, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    /// Live nodes that must have registered before partitions are assigned for the first time; otherwise as many as
+    /// there are copies.
+    #[arg(long, env = "ARCHON_MIN_NODES", hide_env_values = true, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub(crate) min_nodes: Option<u32>,
-    /// How often a node heartbeats, in milliseconds.
+    /// How often a node heartbeats, in milliseconds; otherwise 200.
     #[arg(long, env = "ARCHON_HEARTBEAT_MS", hide_env_values = true, value_name = "MS")]
     pub(crate) heartbeat_ms: Option<u64>,
-    /// How long an answered heartbeat lets a node serve, in milliseconds; more than three heartbeats.
+    /// How long an answered heartbeat lets a node serve, in milliseconds: more than three heartbeats; otherwise 1000.
     #[arg(long, env = "ARCHON_LEASE_MS", hide_env_values = true, value_name = "MS")]
     pub(crate) lease_ms: Option<u64>,
-    /// How long a node may be silent before it is failed, in milliseconds; more than 1.01 leases and the margin.
+    /// How long a node may be silent before it is failed, in milliseconds: more than 1.01 leases and the margin;
+    /// otherwise 1250.
     #[arg(long, env = "ARCHON_FAILURE_TIMEOUT_MS", hide_env_values = true, value_name = "MS")]
     pub(crate) failure_timeout_ms: Option<u64>,
-    /// Allowance between the end of a lease and the failure time-out, in milliseconds.
+    /// Allowance between the end of a lease and the failure time-out, in milliseconds; otherwise 100.
     #[arg(long, env = "ARCHON_MARGIN_MS", hide_env_values = true, value_name = "MS")]
     pub(crate) margin_ms: Option<u64>,
-    /// Copies that may be under way to or from one node at once.
-    #[arg(long, env = "ARCHON_COPIES_PER_NODE_MAX", hide_env_values = true, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    /// Copies that may be under way to or from one node at once; otherwise 2.
+    #[arg(long, env = "ARCHON_COPIES_PER_NODE_MAX", hide_env_values = true, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000))]
     pub(crate) copies_per_node_max: Option<u32>,
 }
 

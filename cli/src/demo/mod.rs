@@ -33,12 +33,15 @@ async fn tell(args: &DemoArgs, output: &Output) -> Result<Exit, Failure> {
     let install = |kind| signal(kind).map_err(|error| Failure::failed(format!("installing a signal handler: {error}")));
     let mut interrupt = install(SignalKind::interrupt())?;
     let mut terminate = install(SignalKind::terminate())?;
+    // A terminal that is closed: without this the directory would stay.
+    let mut hangup = install(SignalKind::hangup())?;
     let narrator = Narrator::new(*output);
     let mut cluster = Cluster::new(args.keep)?;
     let told = tokio::select! {
         told = story::tell(args, &mut cluster, &narrator) => told,
         _ = interrupt.recv() => Err(Failure::failed("interrupted")),
         _ = terminate.recv() => Err(Failure::failed("terminated")),
+        _ = hangup.recv() => Err(Failure::failed("terminated")),
     };
     let summary = match told {
         Ok(summary) => summary,
@@ -65,6 +68,7 @@ async fn tell(args: &DemoArgs, output: &Output) -> Result<Exit, Failure> {
             }
             _ = interrupt.recv() => {}
             _ = terminate.recv() => {}
+            _ = hangup.recv() => {}
         }
         narrator.say("");
     }

@@ -3,7 +3,20 @@
 use super::cluster::Cluster;
 use crate::output::{Output, talk};
 use std::cell::Cell;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+
+/// Commands to try on the running cluster, after its address and the program's name have been said.
+const TO_TRY: &[&str] = &[
+    "archon status",
+    "archon partition list",
+    "archon kv get city/00042 | head -c 60",
+    "archon kv put greeting hello && archon kv get greeting",
+    "archon partition locate greeting",
+    "archon kv bench --seconds 5",
+    "archon events",
+];
+/// And after one more node has been started.
+const TO_TRY_WITH_ANOTHER: &[&str] = &["archon rebalance plan", "archon rebalance apply --wait", "archon status"];
 
 /// Tells the story on standard output, or on standard error when standard output is for JSON.
 pub(super) struct Narrator {
@@ -63,38 +76,36 @@ impl Narrator {
 
     /// What to try on the running cluster.
     pub(super) fn goodbye(&self, cluster: &Cluster) {
-        let program = program();
+        let program = std::env::current_exe().map_or_else(|_| "archon".to_owned(), |path| quoted(&path));
         let endpoints = cluster.endpoints().join(",");
         self.say("");
         self.say(self.output.bold("The cluster stays up until you press Ctrl-C. In another terminal, try:"));
         self.say("");
-        for line in [
-            format!("export ARCHON_COORDINATORS={endpoints}"),
-            format!("{program} status"),
-            format!("{program} partition list"),
-            format!("{program} kv get city/00042"),
-            format!("{program} kv put greeting hello && {program} kv get greeting"),
-            format!("{program} partition locate greeting"),
-            format!("{program} kv bench --seconds 5"),
-            format!("{program} node --name delphi --listen 127.0.0.1:0 --data-dir /tmp/archon-delphi &"),
-            format!("{program} rebalance plan && {program} rebalance apply --wait"),
-            format!("{program} events"),
-        ] {
-            self.say(format!("     {line}"));
-        }
+        self.show(&format!("export ARCHON_COORDINATORS={endpoints}\nalias archon={program}"));
+        TO_TRY.iter().for_each(|line| self.show(line));
+        // Inside the demonstration's directory: it goes away with it, and so does not meet the next one's cluster.
+        let data = quoted(&cluster.directory().join("delphi"));
+        self.show(&format!("archon node --name delphi --listen 127.0.0.1:0 --data-dir {data} --log error &"));
+        TO_TRY_WITH_ANOTHER.iter().for_each(|line| self.show(line));
         self.say("");
         self.say(format!("     logs: {}", cluster.directory().display()));
     }
 }
 
-/// How the reader can call this program: by its path, relative where that is shorter.
-fn program() -> String {
-    let Ok(path) = std::env::current_exe() else { return "archon".to_owned() };
-    let here = std::env::current_dir().ok();
-    let relative = here.as_deref().and_then(|here| path.strip_prefix(here).ok());
-    match relative {
-        Some(relative) if relative.components().count() > 1 => relative.display().to_string(),
-        Some(relative) => format!("./{}", relative.display()),
-        None => path.display().to_string(),
+/// A path as a shell reads it back, wherever it stands.
+fn quoted(path: &Path) -> String {
+    let text = path.display().to_string();
+    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '/' | '.' | '-' | '_' | '+');
+    if text.chars().all(plain) { text } else { format!("\"'{}'\"", text.replace('\'', "'\\''")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_odd_path_is_quoted() {
+        assert_eq!(quoted(Path::new("/usr/bin/archon")), "/usr/bin/archon");
+        assert_eq!(quoted(Path::new("/my dir/archon")), "\"'/my dir/archon'\"");
     }
 }

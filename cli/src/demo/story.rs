@@ -8,6 +8,7 @@ use super::draw::{Picture, draw, draw_both, moved, picture, shares};
 use super::narrator::Narrator;
 use super::wait::{Look, wait_for};
 use super::workload::{Traffic, fill, verify};
+use crate::admin::Labels;
 use crate::admin::progress::Progress;
 use crate::args::DemoArgs;
 use crate::connect::leading;
@@ -201,7 +202,7 @@ async fn plan(admin: &Admin, say: &Narrator) -> Result<Plan, Failure> {
     let plan = admin.plan().await?;
     for step in &plan.moves {
         say.show(&format!(
-            "partition {}  {} -> {}  {}  ({})",
+            "{TABLE}/{}  {} -> {}  {}  ({})",
             step.partition,
             step.from,
             step.to,
@@ -258,7 +259,7 @@ async fn rebalance(
         status.term
     ));
 
-    let mut progress = Progress::plain();
+    let mut progress = Progress::plain(applied, Labels::fetch(admin).await);
     wait_for("the moves to be done", PATIENCE, async || {
         cluster.check_alive()?;
         let rebalance = match admin.rebalance_status().await {

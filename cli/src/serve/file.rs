@@ -118,17 +118,24 @@ impl ConfigFile {
         })
     }
 
+    /// The file and the line of something found in it, as errors name it.
+    pub(crate) fn place(&self, offset: usize) -> String {
+        format!("{}{}", self.path.display(), Line(Some(self.line(offset))))
+    }
+
     fn refuse<V>(&self, key: &str, value: &Spanned<V>, message: &str) -> FileError {
         self.error(Some(value.span().start), &format!("{key}: {message}"), &format!("change `{key}` in that file"))
     }
 
     fn error(&self, offset: Option<usize>, message: &str, remedy: &str) -> FileError {
-        let line = offset.map(|offset| {
-            let before = self.text.as_bytes().get(..offset).unwrap_or(self.text.as_bytes());
-            1 + before.iter().filter(|byte| **byte == b'\n').count()
-        });
+        let line = offset.map(|offset| self.line(offset));
         let message = message.lines().next().unwrap_or("not valid TOML").to_owned();
         FileError { path: self.path.display().to_string(), line, message, remedy: remedy.to_owned() }
+    }
+
+    fn line(&self, offset: usize) -> usize {
+        let before = self.text.as_bytes().get(..offset).unwrap_or(self.text.as_bytes());
+        1 + before.iter().filter(|byte| **byte == b'\n').count()
     }
 }
 

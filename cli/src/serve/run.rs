@@ -5,7 +5,7 @@ use super::settings::{CoordinatorSettings, NodeSettings};
 use crate::args::{Connection, CoordinatorArgs, NodeArgs};
 use crate::exit::{Exit, Failure};
 use crate::lifeline;
-use archon_coordinator::{CoordinatorConfig, CoordinatorError};
+use archon_coordinator::{CoordinatorConfig, CoordinatorError, IdentityError};
 use archon_kvstore_node::{NodeConfig, NodeError};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
@@ -48,6 +48,7 @@ fn node_config(settings: NodeSettings) -> NodeConfig {
 fn coordinator_failure(error: CoordinatorError) -> Failure {
     let exit = match &error {
         CoordinatorError::Config(_) => Exit::Usage,
+        CoordinatorError::Identity(IdentityError::Io { .. }) => Exit::Failed,
         CoordinatorError::Identity(_) | CoordinatorError::WipedVoter { .. } | CoordinatorError::Refused { .. } => {
             Exit::Refused
         }

@@ -87,13 +87,34 @@ impl CoordinatorSettings {
                 .unwrap_or(default.timing.failure_timeout_ms),
             margin_ms: bootstrap.margin_ms.or(found.margin_ms).unwrap_or(default.timing.margin_ms),
         };
-        let timing = timing
-            .check()
-            .map_err(|error| Failure::usage(format!("the timing is unsafe: {error}"), "change one of the two"))?;
+        let origin = |key: &str, said: bool| origin(key, said, &found.places);
+        timing.check().map_err(|error| {
+            let origins = [
+                origin("heartbeat_ms", bootstrap.heartbeat_ms.is_some()),
+                origin("lease_ms", bootstrap.lease_ms.is_some()),
+                origin("failure_timeout_ms", bootstrap.failure_timeout_ms.is_some()),
+                origin("margin_ms", bootstrap.margin_ms.is_some()),
+            ];
+            Failure::usage(format!("the timing is unsafe: {error}"), format!("change one: {}", origins.join("; ")))
+        })?;
         let replication = bootstrap.replication.or(found.replication).unwrap_or(default.replication);
+        let nodes_min = bootstrap.min_nodes.or(found.min_nodes).unwrap_or(default.nodes_min.max(replication.into()));
+        if nodes_min < u32::from(replication) {
+            return Err(Failure::usage(
+                format!(
+                    "{replication} copies of each partition need {replication} nodes, but min_nodes is {nodes_min}: \
+                     partitions would be assigned before there are enough"
+                ),
+                format!(
+                    "raise min_nodes to {replication}, or want fewer copies: {}; {}",
+                    origin("min_nodes", bootstrap.min_nodes.is_some()),
+                    origin("replication", bootstrap.replication.is_some())
+                ),
+            ));
+        }
         let cluster = Settings {
             timing,
-            nodes_min: bootstrap.min_nodes.or(found.min_nodes).unwrap_or(default.nodes_min.max(replication.into())),
+            nodes_min,
             partitions: bootstrap.partitions.or(found.partitions).unwrap_or(default.partitions),
             replication,
             copies_per_node_max: bootstrap
@@ -163,6 +184,8 @@ struct FromCoordinatorFile {
     failure_timeout_ms: Option<u64>,
     margin_ms: Option<u64>,
     copies_per_node_max: Option<u32>,
+    /// Where in the file the numbers stand that must fit together.
+    places: BTreeMap<&'static str, String>,
 }
 
 impl FromCoordinatorFile {
@@ -172,6 +195,18 @@ impl FromCoordinatorFile {
         let millis = |key: &str, value: &Option<toml::Spanned<u64>>| {
             value.as_ref().map(|value| file.within::<u64>(key, value, hour_ms.clone())).transpose()
         };
+        let numbers = [
+            ("replication", &raw.replication),
+            ("min_nodes", &raw.min_nodes),
+            ("heartbeat_ms", &raw.heartbeat_ms),
+            ("lease_ms", &raw.lease_ms),
+            ("failure_timeout_ms", &raw.failure_timeout_ms),
+            ("margin_ms", &raw.margin_ms),
+        ];
+        let places = numbers
+            .into_iter()
+            .filter_map(|(key, value)| Some((key, file.place(value.as_ref()?.span().start))))
+            .collect();
         let peers = match &raw.peers {
             Some(list) => {
                 Some(list.iter().map(|text| file.parse("peers", text, args::peer)).collect::<Result<Vec<_>, _>>()?)
@@ -186,7 +221,7 @@ impl FromCoordinatorFile {
             insecure: raw.insecure.unwrap_or(false),
             partitions: raw.partitions.as_ref().map(|v| file.within("partitions", v, 1..=16_384)).transpose()?,
             replication: raw.replication.as_ref().map(|v| file.within("replication", v, 1..=7)).transpose()?,
-            min_nodes: raw.min_nodes.as_ref().map(|v| file.within("min_nodes", v, 1..=100_000)).transpose()?,
+            min_nodes: raw.min_nodes.as_ref().map(|v| file.within("min_nodes", v, 1..=10_000)).transpose()?,
             heartbeat_ms: millis("heartbeat_ms", &raw.heartbeat_ms)?,
             lease_ms: millis("lease_ms", &raw.lease_ms)?,
             failure_timeout_ms: millis("failure_timeout_ms", &raw.failure_timeout_ms)?,
@@ -196,6 +231,7 @@ impl FromCoordinatorFile {
                 .as_ref()
                 .map(|v| file.within("copies_per_node_max", v, 1..=1_000))
                 .transpose()?,
+            places,
         })
     }
 }
@@ -276,6 +312,15 @@ fn required<T>(value: Option<T>, key: &str, example: &str) -> Result<T, Failure>
             format!("say {example}, set ARCHON_{variable}, or put `{key}` into the file of --config"),
         )
     })
+}
+
+/// Where a setting that does not fit another came from; `said` if a flag or its variable said it.
+fn origin(key: &str, said: bool, places: &BTreeMap<&'static str, String>) -> String {
+    match places.get(key) {
+        _ if said => format!("{key} is from --{} or ARCHON_{}", key.replace('_', "-"), key.to_uppercase()),
+        Some(place) => format!("{key} is from {place}"),
+        None => format!("{key} is the default"),
+    }
 }
 
 fn voters(list: Vec<(u64, String)>) -> Result<BTreeMap<u64, String>, Failure> {

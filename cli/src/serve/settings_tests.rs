@@ -59,6 +59,32 @@ fn unsafe_timing_is_refused_with_the_arithmetic() {
     assert!(failure.message.contains("3 × 200 ms = 600 ms >= 500 ms"), "{failure}");
 }
 
+/// Two settings that do not fit each other may come from different places: each is named with its own.
+#[test]
+fn what_does_not_fit_together_is_traced_to_where_it_was_said() {
+    let timing = file("# timing\nlease_ms = 500\n");
+    let path = timing.path().to_str().unwrap();
+    let failure = coordinator(&[WHOLE, &["--config", path, "--margin-ms", "50"]].concat()).unwrap_err();
+    let remedy = failure.remedy.unwrap();
+    for part in [
+        format!("lease_ms is from {path}, line 2;"),
+        "heartbeat_ms is the default;".to_owned(),
+        "margin_ms is from --margin-ms or ARCHON_MARGIN_MS".to_owned(),
+    ] {
+        assert!(remedy.contains(&part), "{part:?} is not in {remedy:?}");
+    }
+    let copies = file("replication = 3\n\nmin_nodes = 2\n");
+    let path = copies.path().to_str().unwrap();
+    let failure = coordinator(&[WHOLE, &["--config", path]].concat()).unwrap_err();
+    assert_eq!(failure.exit, Exit::Usage);
+    assert!(failure.message.contains("min_nodes is 2"), "{failure}");
+    let remedy = failure.remedy.unwrap();
+    assert!(remedy.contains("raise min_nodes to 3") && remedy.contains(&format!("{path}, line 3")), "{remedy}");
+    let failure = coordinator(&[WHOLE, &["--config", path, "--min-nodes", "1"]].concat()).unwrap_err();
+    assert!(failure.to_string().contains("--min-nodes or ARCHON_MIN_NODES"), "{failure}");
+    assert!(coordinator(&[WHOLE, &["--config", path, "--min-nodes", "3"]].concat()).is_ok());
+}
+
 #[test]
 fn peers_must_contain_the_voter_and_be_distinct() {
     let peers = |list| coordinator(&["--id", "1", "--listen", "127.0.0.1:1", "--data-dir", "d", "--peers", list]);

@@ -50,5 +50,5 @@ pub use migration::{Migration, MigrationId, Migrations, Stage};
 pub use partitions::Partitions;
 pub use plan::{Goal, Move, MoveReason, Plan, Unmet, UnmetReason, plan};
 pub use report::{on_report, on_stopping};
-pub use state::{ClusterState, DEFAULT_TABLE, NodeRow};
+pub use state::{ClusterState, NodeRow};
 pub use turn::{Turn, turn};

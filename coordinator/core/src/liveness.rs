@@ -200,11 +200,6 @@ impl Liveness {
         self.over_at(state, self.last_answer(former.node, former.incarnation))
     }
 
-    /// Whether no lease can cover this former leadership any more (rule 16).
-    pub fn lease_over(&self, state: &ClusterState, former: &Former, now: Millis) -> bool {
-        now >= self.former_over_at(state, former)
-    }
-
     /// From when on no lease can cover the present leadership of a partition; `None` if it is not withdrawn.
     pub(crate) fn withdrawn_over_at(&self, state: &ClusterState, partition: PartitionId) -> Option<Millis> {
         let withdrawn = self.withdrawn.get(&partition)?;

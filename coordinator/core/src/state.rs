@@ -12,8 +12,6 @@ use archon_types::{
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-/// The name of the table that exists from the beginning.
-pub const DEFAULT_TABLE: &str = "default";
 /// Most events kept; older ones are forgotten.
 pub const EVENTS_MAX: usize = 1_024;
 /// Most first answers kept for repeated requests.

@@ -41,7 +41,7 @@ use tokio_util::sync::CancellationToken;
 
 /// Longest election time-out, and so how long a just-started voter elects nobody.
 pub(crate) const ELECTION_TIMEOUT_MAX: Duration = Duration::from_millis(300);
-const RECOVERY_FILES_DIR: &str = "snapshots";
+const SNAPSHOTS_DIR: &str = "snapshots";
 const LOG_DIR: &str = "raft-log";
 
 /// openraft's settings, with the reason wherever one differs from the default.
@@ -88,7 +88,7 @@ pub(crate) struct Storage {
 impl Storage {
     /// Opens what `data_dir` holds. Blocks: files are read.
     pub(crate) fn open(data_dir: &Path, myself: &Myself) -> Result<Self, CoordinatorError> {
-        let snapshots = SnapshotDir::open(&data_dir.join(RECOVERY_FILES_DIR), myself.quorum)?;
+        let snapshots = SnapshotDir::open(&data_dir.join(SNAPSHOTS_DIR), myself.quorum)?;
         let log = LogStore::open(&data_dir.join(LOG_DIR))?;
         Ok(Self { log, replicated: Replicated::new(snapshots) })
     }

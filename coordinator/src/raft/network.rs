@@ -4,6 +4,7 @@ use super::types::{Snapshot, TypeConfig, Vote, Voter};
 use super::wire::{Myself, open_answer};
 use archon_proto::v1::raft_client::RaftClient;
 use archon_proto::v1::{RaftMessage, SnapshotChunk};
+use archon_types::Backoff as Pauses;
 use archon_types::limits::MESSAGE_BYTES_MAX;
 use futures::{Stream, StreamExt as _};
 use openraft::base::{BoxFuture, BoxStream};
@@ -73,7 +74,15 @@ impl Network {
             self.channels.insert((target, class), (voter.address.clone(), channel.clone()));
         }
         let (address, storage) = (voter.address.clone(), voter.storage);
-        Link { myself: self.myself.clone(), target, address, storage, class, channel, failures: 0 }
+        Link {
+            myself: self.myself.clone(),
+            target,
+            address,
+            storage,
+            class,
+            channel,
+            reopen: Pauses::new(REOPEN_MIN, REOPEN_MAX),
+        }
     }
 }
 
@@ -113,8 +122,8 @@ pub(crate) struct Link {
     storage: Uuid,
     class: Class,
     channel: Option<Channel>,
-    /// Streams that could not be opened, one after the other.
-    failures: u32,
+    /// Pauses while streams cannot be opened.
+    reopen: Pauses,
 }
 
 type Rpc<T> = Result<T, RPCError<TypeConfig>>;
@@ -141,9 +150,7 @@ impl Link {
     /// Holds up the next attempt to open a stream. Heartbeats are paced by openraft itself.
     async fn pause(&mut self) {
         if self.class == Class::Log {
-            let pause = REOPEN_MIN.saturating_mul(1 << self.failures.min(8)).min(REOPEN_MAX);
-            self.failures = self.failures.saturating_add(1);
-            tokio::time::sleep(pause).await;
+            tokio::time::sleep(self.reopen.next(rand::random())).await;
         }
     }
 
@@ -226,7 +233,7 @@ impl NetStreamAppend<TypeConfig> for Link {
                     return Err(error);
                 }
             };
-            self.failures = 0;
+            self.reopen.reset();
             let (id, target, storage) = (self.myself.id, self.target, self.storage);
             let stream = futures::stream::unfold(Some((answers, owed)), move |state| async move {
                 let (mut answers, owed) = state?;

@@ -5,15 +5,13 @@ use super::{Context, check_named, refuse};
 use archon_coordinator_core::{delta, table_ready};
 use archon_proto::v1;
 use archon_proto::v1::table_server::Table;
-use archon_types::{ErrorDetail, ErrorKind, TableDelta, Version};
+use archon_types::{DEFAULT_TABLE, ErrorDetail, ErrorKind, TableDelta, Version};
 use std::time::Duration;
 use tokio::time::Instant;
 use tonic::{Request, Response, Status};
 
 /// Longest poll.
 const WAIT_MAX_MS: u32 = 30_000;
-/// The table that is meant when none is named.
-const DEFAULT_TABLE: &str = "default";
 
 /// The service.
 pub(crate) struct Tables {

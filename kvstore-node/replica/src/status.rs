@@ -115,19 +115,6 @@ impl Replica {
         }
     }
 
-    /// The first position that a replica which follows this leader's log may still need; trimming beyond it makes that
-    /// replica pull a copy. `None` if nobody needs anything. A copy under way is pinned by the shell, until
-    /// [`Replica::held_by`] tells that the loader follows.
-    pub fn oldest_needed(&self) -> Option<Seq> {
-        match &self.role {
-            Role::Lead(lead) => {
-                let following = lead.followers.values().filter(|progress| progress.matched);
-                following.filter_map(|progress| progress.acked.next()).min()
-            }
-            Role::Follow | Role::Released { .. } => None,
-        }
-    }
-
     /// Whether [`Input::Tick`] can have an effect: somebody owes an answer, or may need to be asked again.
     pub fn wants_ticks(&self) -> bool {
         match &self.role {

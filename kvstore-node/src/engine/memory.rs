@@ -6,24 +6,17 @@ use bytes::Bytes;
 use parking_lot::RwLock;
 use std::collections::BTreeMap;
 use std::ops::Bound;
-use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Rows in a map; syncing only counts.
+/// Rows in a map; there is nothing to sync.
 #[derive(Debug, Default)]
-pub struct MemoryEngine {
+pub(crate) struct MemoryEngine {
     rows: RwLock<BTreeMap<(PlacementId, Bytes), Bytes>>,
-    syncs: AtomicU64,
 }
 
 impl MemoryEngine {
     /// An empty engine.
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self::default()
-    }
-
-    /// How often it was synced.
-    pub fn syncs(&self) -> u64 {
-        self.syncs.load(Ordering::Relaxed)
     }
 }
 
@@ -96,7 +89,6 @@ impl Engine for MemoryEngine {
     }
 
     fn sync(&self) -> Result<(), EngineError> {
-        self.syncs.fetch_add(1, Ordering::Relaxed);
         Ok(())
     }
 }

@@ -5,14 +5,17 @@
 //! It may never be *behind* that position, which is why [`Engine::sync`] must reach the disk and not only the kernel.
 
 mod durable;
-mod memory;
 mod open;
+mod room;
 mod sled;
 
 #[cfg(test)]
 mod conformance;
+#[cfg(test)]
+mod memory;
 
-pub use self::memory::MemoryEngine;
+#[cfg(test)]
+pub(crate) use self::memory::MemoryEngine;
 pub use self::open::{EngineConfig, open_or_quarantine};
 pub use self::sled::SledEngine;
 
@@ -120,6 +123,12 @@ pub trait Engine: Send + Sync + 'static {
     /// # Errors
     /// [`EngineError`]; what was written since the last good sync may be lost, so the process must end and recover.
     fn sync(&self) -> Result<(), EngineError>;
+
+    /// Whether there is room on the disk for more writes. If not, space held in reserve was freed, so that a sync still
+    /// brings what was written before to the disk; nothing should be written until this says otherwise.
+    fn has_room(&self) -> bool {
+        true
+    }
 }
 
 /// What can go wrong in an engine.

@@ -12,6 +12,7 @@
 
 use super::durable;
 use super::open::EngineConfig;
+use super::room::Room;
 use super::{Change, Cleared, ENGINE_KEY_BYTES_MAX, Engine, EngineError, Page, PageLimit, Row};
 use archon_types::PlacementId;
 use bytes::{Bytes, BytesMut};
@@ -39,6 +40,7 @@ const LOCK_POLL: Duration = Duration::from_millis(5);
 pub struct SledEngine {
     database: sled::Db,
     directory: PathBuf,
+    room: Room,
 }
 
 impl std::fmt::Debug for SledEngine {
@@ -116,8 +118,10 @@ impl SledEngine {
                 }
             }
         };
-        let engine = Self { database, directory: directory.to_owned() };
+        let engine = Self { database, directory: directory.to_owned(), room: Room::new(directory) };
         engine.check_durable()?;
+        // The reserve is taken up while there is space for it.
+        engine.has_room();
         Ok(engine)
     }
 
@@ -346,6 +350,10 @@ impl Engine for SledEngine {
     fn sync(&self) -> Result<(), EngineError> {
         self.database.flush().map_err(self.fail("sync"))?;
         Ok(())
+    }
+
+    fn has_room(&self) -> bool {
+        self.room.look()
     }
 }
 

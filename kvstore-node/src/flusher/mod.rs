@@ -13,10 +13,12 @@ use archon_types::{PlacementId, Seq};
 use parking_lot::{Condvar, Mutex};
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+/// How often a full disk is looked at again.
+const ROOM_INTERVAL: Duration = Duration::from_millis(200);
 /// What an effect costs in the queue beside its keys and values.
 const WORK_OVERHEAD_BYTES: usize = 256;
 
@@ -128,7 +130,8 @@ struct Shared {
     /// The thread has ended.
     end: Condvar,
     config: FlusherConfig,
-    progress: AtomicU64,
+    /// The disk has no room for the engine: what is queued waits.
+    out_of_room: AtomicBool,
 }
 
 /// Gives work to the flusher; cheap to clone.
@@ -209,14 +212,14 @@ impl FlusherHandle {
         Ok(())
     }
 
+    /// Whether everything waits for room on the disk, so that no new data should be taken in.
+    pub fn is_out_of_room(&self) -> bool {
+        self.shared.out_of_room.load(Ordering::Acquire)
+    }
+
     /// Bytes waiting in the queue.
     pub fn bytes_waiting(&self) -> usize {
         self.shared.queue.lock().bytes
-    }
-
-    /// A count that rises with every step of work, for watchdogs: with bytes waiting and no progress the disk hangs.
-    pub fn progress(&self) -> u64 {
-        self.shared.progress.load(Ordering::Relaxed)
     }
 }
 
@@ -247,7 +250,7 @@ impl Flusher {
             wake: Condvar::new(),
             end: Condvar::new(),
             config,
-            progress: AtomicU64::new(0),
+            out_of_room: AtomicBool::new(false),
         });
         let writer = Writer::new(Arc::clone(&shared), engine, Box::new(on_event));
         let thread = std::thread::Builder::new().name("flusher".into()).spawn(move || writer.run());

@@ -24,6 +24,7 @@ struct State {
     journal: Vec<Note>,
     held: bool,
     fail_sync: bool,
+    full: bool,
     waiting: bool,
 }
 
@@ -107,6 +108,10 @@ impl Engine for Rig {
         }
         self.note(Note::Sync);
         self.inner.sync()
+    }
+
+    fn has_room(&self) -> bool {
+        !self.state.0.lock().full
     }
 }
 
@@ -262,4 +267,33 @@ fn shutdown_keeps_its_deadline() {
     assert_eq!(handle.clear(space(1)), Err(FlusherError::Stopped));
     rig.set(|state| state.held = false);
     rig.wait_for("the late end", |state| state.journal.contains(&Note::Synced(1, 1)));
+}
+
+#[test]
+fn a_full_disk_holds_writes_back_syncs_what_was_taken_and_does_not_fail_the_engine() {
+    let rig = Rig::default();
+    let flusher = rig.start(lazy());
+    let handle = flusher.handle();
+    put(&handle, 1, 1, 0, "before");
+    rig.wait_for("the first write", |state| state.journal.contains(&Note::Written(1, 1)));
+    rig.set(|state| state.full = true);
+    put(&handle, 1, 2, 0, "during");
+    rig.wait_for("what was taken to be synced", |state| state.journal.contains(&Note::Synced(1, 1)));
+    assert!(handle.is_out_of_room());
+    assert_eq!(rig.get(space(1), &[1, 0]).unwrap().unwrap(), "before");
+    rig.set(|state| state.full = false);
+    rig.wait_for("the second write", |state| state.journal.contains(&Note::Written(1, 2)));
+    assert!(!handle.is_out_of_room());
+    flusher.shutdown(PATIENCE).unwrap();
+    assert!(!rig.journal().contains(&Note::Failed));
+}
+
+#[test]
+fn a_flusher_that_waits_for_room_can_be_stopped() {
+    let rig = Rig::default();
+    let flusher = rig.start(lazy());
+    rig.set(|state| state.full = true);
+    put(&flusher.handle(), 1, 1, 0, "never");
+    flusher.shutdown(PATIENCE).unwrap();
+    assert_eq!(rig.journal(), []);
 }

@@ -1,6 +1,6 @@
 //! The flusher's loop.
 
-use super::{Barrier, FlushEvent, Shared, Work};
+use super::{Barrier, FlushEvent, ROOM_INTERVAL, Shared, Work};
 use crate::engine::{Change, Engine, EngineError};
 use crate::kv::row;
 use archon_types::{PlacementId, Seq};
@@ -58,7 +58,13 @@ impl Writer {
         loop {
             let turn = self.next_turn();
             let stop = turn.stop;
-            if let Err(error) = self.take(turn) {
+            let taken = match self.await_room() {
+                Ok(true) => self.take(turn),
+                // The log holds what is not written.
+                Ok(false) => return,
+                Err(error) => Err(error),
+            };
+            if let Err(error) = taken {
                 tracing::error!(%error, "engine failed, flusher stops");
                 (self.on_event)(FlushEvent::Failed(Arc::new(error)));
                 return;
@@ -101,6 +107,31 @@ impl Writer {
         turn
     }
 
+    /// Waits until the disk has room for the engine: meeting a full disk in the middle of a write would break it for
+    /// good. What it has taken already is brought to the disk at once. Returns whether there is room; without it the
+    /// flusher was stopped.
+    fn await_room(&mut self) -> Result<bool, EngineError> {
+        if self.engine.has_room() {
+            return Ok(true);
+        }
+        self.shared.out_of_room.store(true, Ordering::Release);
+        tracing::error!("the disk has no room for the engine: no new data is taken in until there is space");
+        if self.unsynced_since.is_some() {
+            self.sync()?;
+        }
+        let mut queue = self.shared.queue.lock();
+        while !self.engine.has_room() {
+            if queue.stopping {
+                return Ok(false);
+            }
+            self.shared.wake.wait_for(&mut queue, ROOM_INTERVAL);
+        }
+        drop(queue);
+        self.shared.out_of_room.store(false, Ordering::Release);
+        tracing::info!("the disk has room for the engine again");
+        Ok(true)
+    }
+
     fn take(&mut self, turn: Turn) -> Result<(), EngineError> {
         let mut changes: Vec<Change> =
             turn.rows.into_iter().map(|((space, key), value)| Change { space, key, value }).collect();
@@ -133,7 +164,6 @@ impl Writer {
         if !turn.stop {
             self.clear_some()?;
         }
-        self.shared.progress.fetch_add(1, Ordering::Relaxed);
         Ok(())
     }
 

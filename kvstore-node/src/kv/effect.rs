@@ -5,8 +5,8 @@
 //! the leader that evaluated the operation keeps it until the entry is committed, and a retry finds the outcome row.
 
 use super::row;
-use crate::engine::{Change, ENGINE_KEY_BYTES_MAX};
-use archon_types::{Millis, PlacementId};
+use crate::engine::ENGINE_KEY_BYTES_MAX;
+use archon_types::Millis;
 use bytes::{BufMut, Bytes, BytesMut};
 
 const FORMAT: u8 = 1;
@@ -148,11 +148,6 @@ impl Effect {
         let time = RowChange::set(Bytes::from_static(row::LOG_TIME_KEY), row::encode_millis(self.at));
         self.changes.iter().cloned().chain(std::iter::once(time))
     }
-
-    /// What applying it to `space` writes to the engine.
-    pub fn engine_changes(&self, space: PlacementId) -> Vec<Change> {
-        self.rows().map(|change| Change { space, key: change.key, value: change.value }).collect()
-    }
 }
 
 fn put_number(out: &mut BytesMut, mut number: u64) {
@@ -250,7 +245,7 @@ mod tests {
     #[test]
     fn applying_also_writes_the_log_time() {
         let effect = Effect { at: Millis::new(5), changes: vec![] };
-        let changes = effect.engine_changes(PlacementId::new(3));
+        let changes: Vec<RowChange> = effect.rows().collect();
         assert_eq!(changes.len(), 1);
         assert_eq!(row::decode_millis(changes[0].value.as_ref().unwrap()).unwrap(), Millis::new(5));
     }

@@ -30,6 +30,17 @@ pub enum ViewError {
     Row(#[from] RowError),
 }
 
+impl ViewError {
+    /// Whether the stored rows are the trouble. An input or output error says nothing about them: declaring the copy
+    /// damaged for one would give up data that is still there.
+    pub const fn is_damage(&self) -> bool {
+        match self {
+            Self::Engine(error) => error.is_damage(),
+            Self::Row(_) => true,
+        }
+    }
+}
+
 /// A partition's rows at one moment. [`evaluate`](super::evaluate::evaluate) sees nothing else.
 pub trait View {
     /// The row with this key.

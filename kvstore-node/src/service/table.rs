@@ -2,10 +2,10 @@
 
 use super::refuse;
 use crate::shared::Shared;
-use crate::tables::DEFAULT_TABLE;
 use archon_proto::convert::ids;
 use archon_proto::v1::table_server::Table;
 use archon_proto::v1::{GetTableRequest, GetTableResponse};
+use archon_types::DEFAULT_TABLE;
 use archon_types::{ErrorDetail, ErrorKind, Version};
 use std::sync::Arc;
 use std::time::Duration;

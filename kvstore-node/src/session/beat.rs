@@ -2,12 +2,12 @@
 
 use super::leader::Coordinators;
 use super::{LifeEnd, Session};
-use crate::backoff::Backoff;
 use crate::shared::{Life, Shared};
 use archon_proto::convert::error::detail_of;
-use archon_proto::convert::session::{Heartbeat, HeartbeatAnswer, Load};
+use archon_proto::convert::load::Load;
+use archon_proto::convert::session::{Heartbeat, HeartbeatAnswer};
 use archon_proto::v1;
-use archon_types::ErrorKind;
+use archon_types::{Backoff, ErrorKind};
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -60,7 +60,7 @@ pub(super) async fn heartbeats(session: &Session, coordinators: &Coordinators, l
                 shared.metrics.heartbeats_failed.add(1);
                 shared.load.tell_all();
                 // The lease is running: look for the leading coordinator faster than the usual beat.
-                tokio::time::sleep(backoff.next()).await;
+                tokio::time::sleep(backoff.next(rand::random())).await;
             }
         }
     }
@@ -100,6 +100,16 @@ impl Sender<'_> {
         Attempt::Failed(None)
     }
 
+    /// A grant came after the last one had run out: for a while nothing could be served.
+    fn note_lapse(&self) {
+        let Some(until) = self.life.grants.until() else { return };
+        let lapsed_ms = self.shared.clock.now().since(until);
+        if lapsed_ms > 0 {
+            self.shared.metrics.leases_lapsed.add(1);
+            tracing::warn!(lapsed_ms, "lease lapsed before the next grant came");
+        }
+    }
+
     async fn attempt(&self, address: &str, load: Load) -> Attempt {
         let Some(mut client) = self.coordinators.urgent(address) else { return Attempt::Failed(None) };
         let number = self.number.fetch_add(1, Ordering::Relaxed) + 1;
@@ -129,6 +139,7 @@ impl Sender<'_> {
         match answer {
             Ok(answer) if answer.number == number && answer.incarnation == self.life.member.incarnation => {
                 self.coordinators.leads(address);
+                self.note_lapse();
                 self.life.grants.take(number, sent, answer.lease_ms, answer.withdrawn);
                 Attempt::Granted
             }

@@ -6,13 +6,12 @@ mod beat;
 mod leader;
 mod report;
 
-use crate::backoff::Backoff;
 use crate::grants::Grants;
 use crate::health::Health;
 use crate::shared::{Life, Shared};
 use archon_proto::convert::session::{Member, Registered, Registration};
 use archon_proto::v1;
-use archon_types::{BootId, ClusterId, ErrorDetail, ErrorKind, Incarnation, PlacementId, StorageId};
+use archon_types::{Backoff, BootId, ClusterId, ErrorDetail, ErrorKind, Incarnation, PlacementId, StorageId};
 use leader::Coordinators;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -174,7 +173,9 @@ impl Session {
                 tracing::info!(kind = %detail.kind, message = %detail.message, "not registered yet");
                 told = Some(detail.kind);
             }
-            let pause = detail.retry_after_ms.map_or_else(|| backoff.next(), |ms| Duration::from_millis(ms.min(1_000)));
+            let pause = detail
+                .retry_after_ms
+                .map_or_else(|| backoff.next(rand::random()), |ms| Duration::from_millis(ms.min(1_000)));
             tokio::select! {
                 () = tokio::time::sleep(pause) => {}
                 () = self.end.cancelled() => return Ok(None),

@@ -1,10 +1,10 @@
 //! Reports: facts on their way to the coordinator, repeated until each is answered.
 
 use super::leader::Coordinators;
-use crate::backoff::Backoff;
 use crate::shared::{Life, Shared};
-use archon_proto::convert::session::{Outcomes, REPORTS_MAX, Reports};
+use archon_proto::convert::report::{Outcomes, REPORTS_MAX, Reports};
 use archon_proto::v1;
+use archon_types::Backoff;
 use std::time::Duration;
 
 const DEADLINE: Duration = Duration::from_secs(2);
@@ -52,7 +52,7 @@ pub(super) async fn reports(shared: &Shared, coordinators: &Coordinators, life: 
         if unanswered == 0 {
             backoff.reset();
         } else {
-            tokio::time::sleep(backoff.next()).await;
+            tokio::time::sleep(backoff.next(rand::random())).await;
         }
     }
 }

@@ -173,7 +173,7 @@ impl Env {
                 slot.serving = true;
                 tracing::info!(partition = %slot.partition, placement = %slot.placement, epoch = %slot.replica.epoch(), "serving");
             }
-            Err(error) => self.damaged.push((slot.placement, error.to_string())),
+            Err(error) => self.unusable(slot, &error),
         }
     }
 

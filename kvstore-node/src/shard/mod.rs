@@ -328,7 +328,8 @@ impl Shard {
 
     fn tick(&mut self) {
         self.env.journal.retry();
-        let refused = self.env.journal.is_refused() || self.env.journal.is_full();
+        let no_room = self.env.context.flusher.is_out_of_room();
+        let refused = no_room || self.env.journal.is_refused() || self.env.journal.is_full();
         let mut held = 0;
         for slot in self.slots.values_mut() {
             self.env.lease(slot);

@@ -198,9 +198,19 @@ impl Env {
     }
 
     fn unreadable(&mut self, slot: &Slot, error: &ViewError) -> ErrorDetail {
-        self.damaged.push((slot.placement, error.to_string()));
+        self.unusable(slot, error);
         let why = format!("partition {} cannot be read on this node: {error}", slot.partition);
         ErrorDetail::new(ErrorKind::Unavailable, why)
+    }
+
+    /// Rows could not be read: the copy is damaged, or, if it is only the disk that refuses, the node ends and recovers.
+    pub(super) fn unusable(&mut self, slot: &Slot, error: &ViewError) {
+        if error.is_damage() {
+            self.damaged.push((slot.placement, error.to_string()));
+        } else {
+            tracing::error!(partition = %slot.partition, placement = %slot.placement, %error, "the engine cannot be read; the node stops and its data is left as it is");
+            self.context.shared.fail();
+        }
     }
 
     /// Forgets a client that was silent for long, as an ordinary entry of the log.
@@ -215,10 +225,7 @@ impl Env {
         let view = PartitionView::new(&slot.recent, &*self.context.engine, slot.placement, Reader::Newest);
         let effect = match dedup::forget(client, &view as &dyn View, at) {
             Ok(effect) => effect,
-            Err(error) => {
-                self.damaged.push((slot.placement, error.to_string()));
-                return;
-            }
+            Err(error) => return self.unusable(slot, &error),
         };
         slot.clients.remove(client);
         let Some(effect) = effect else { return };

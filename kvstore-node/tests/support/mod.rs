@@ -5,7 +5,8 @@
 use archon_kvstore_node::{Node, NodeConfig};
 use archon_proto::convert::control::{Push, Pushed};
 use archon_proto::convert::error::{detail_of, status_of};
-use archon_proto::convert::session::{Heartbeat, HeartbeatAnswer, Member, Outcomes, Registered, Registration, Reports};
+use archon_proto::convert::report::{Outcomes, Reports};
+use archon_proto::convert::session::{Heartbeat, HeartbeatAnswer, Member, Registered, Registration};
 use archon_proto::v1;
 use archon_proto::v1::control_client::ControlClient;
 use archon_proto::v1::kv_client::KvClient;

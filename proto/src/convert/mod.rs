@@ -9,6 +9,8 @@ pub mod control;
 pub mod error;
 pub mod ids;
 pub mod kv;
+pub mod load;
+pub mod report;
 pub mod session;
 pub mod settings;
 pub mod table;
@@ -61,6 +63,11 @@ pub fn in_range<T: TryFrom<u32>>(value: u32, low: u32, high: u32, field: &'stati
         Ok(narrow) if (low..=high).contains(&value) => Ok(narrow),
         _ => Err(ConvertError::new(field, format!("{value} is outside {low}..={high}"))),
     }
+}
+
+/// Refuses a list with more than `max` elements.
+pub(crate) fn bounded(count: usize, max: usize, field: &'static str) -> Result<(), ConvertError> {
+    if count > max { Err(ConvertError::new(field, format!("{count} of them; the limit is {max}"))) } else { Ok(()) }
 }
 
 /// Turns a failed check of `archon_types::limits` into an error about `field`.

@@ -1,14 +1,12 @@
-//! A node's session with the coordinator: registration, heartbeats and reports.
+//! A node's session with the coordinator: registration and heartbeats.
 
-use super::{ConvertError, checked, ids, in_range, required};
+use super::load::Load;
+use super::{ConvertError, bounded, checked, ids, in_range, required};
 use crate::v1;
 use archon_types::{
-    BootId, ClusterId, Epoch, ErrorDetail, Fact, Incarnation, NodeId, PartitionId, PlacementId, ReplicaName, Report,
-    Settings, StorageId, Version, limits,
+    BootId, ClusterId, Epoch, Incarnation, NodeId, PartitionId, PlacementId, Settings, StorageId, Version, limits,
 };
 
-/// Most reports in one request.
-pub const REPORTS_MAX: usize = 4_096;
 /// Most placements that one registration may list as held, and most loads in one heartbeat.
 pub const PLACEMENTS_MAX: usize = 65_536;
 
@@ -67,41 +65,6 @@ pub struct Member {
     pub incarnation: Incarnation,
 }
 
-/// Bytes and keys of one placement.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct PlacementLoad {
-    /// The placement.
-    pub placement: PlacementId,
-    /// Bytes stored, about.
-    pub bytes: u64,
-    /// Keys stored, about.
-    pub keys: u64,
-}
-
-/// How far a copy has come.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct CopyProgress {
-    /// The loader.
-    pub placement: PlacementId,
-    /// Bytes that have arrived.
-    pub bytes_done: u64,
-    /// Bytes in all, about; zero while unknown.
-    pub bytes_total: u64,
-}
-
-/// What a node carries; for plans and status, never for safety.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Load {
-    /// Bytes stored in all, about.
-    pub bytes_stored: u64,
-    /// Operations in the last second.
-    pub operations_per_second: u64,
-    /// Placements whose load changed.
-    pub placements: Vec<PlacementLoad>,
-    /// Copies under way to this node.
-    pub copies: Vec<CopyProgress>,
-}
-
 /// "I live and make progress."
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Heartbeat {
@@ -128,24 +91,6 @@ pub struct HeartbeatAnswer {
     pub lease_ms: u64,
     /// Leaderships that the lease does not cover.
     pub withdrawn: Vec<(PartitionId, Epoch)>,
-    /// The newest table version.
-    pub table_version: Version,
-}
-
-/// Facts that a node tells.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Reports {
-    /// Who tells.
-    pub member: Member,
-    /// What.
-    pub reports: Vec<Report>,
-}
-
-/// What became of reports, in their order.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Outcomes {
-    /// `None`: committed, or already so.
-    pub outcomes: Vec<Option<ErrorDetail>>,
     /// The newest table version.
     pub table_version: Version,
 }
@@ -187,7 +132,7 @@ impl TryFrom<v1::RegisterRequest> for Registration {
             cluster: ids::cluster_id(wire.cluster.as_ref())?,
             storage: ids::storage_id(&wire.storage_id, "RegisterRequest.storage_id")?,
             boot: ids::boot_id(&wire.boot_id, "RegisterRequest.boot_id")?,
-            weight: in_range(wire.weight, 1, 10_000, "RegisterRequest.weight")?,
+            weight: in_range(wire.weight, 1, limits::WEIGHT_MAX, "RegisterRequest.weight")?,
             held: wire.held.into_iter().map(PlacementId::new).collect(),
             last_incarnation: Incarnation::new(wire.last_incarnation),
             name: wire.name,
@@ -227,7 +172,7 @@ impl TryFrom<v1::RegisterResponse> for Registered {
 }
 
 impl Member {
-    fn wire(self) -> (Option<v1::ClusterRef>, Option<v1::Sender>) {
+    pub(super) fn wire(self) -> (Option<v1::ClusterRef>, Option<v1::Sender>) {
         let sender = v1::Sender { id: self.node.get(), incarnation: self.incarnation.get() };
         (Some(self.cluster.into()), Some(sender))
     }
@@ -258,48 +203,6 @@ impl TryFrom<v1::LeaveRequest> for Member {
     }
 }
 
-impl From<Load> for v1::NodeLoad {
-    fn from(load: Load) -> Self {
-        let placement = |load: PlacementLoad| v1::PlacementLoad {
-            placement: load.placement.get(),
-            bytes: load.bytes,
-            keys: load.keys,
-        };
-        let copy = |copy: CopyProgress| v1::CopyProgress {
-            placement: copy.placement.get(),
-            bytes_done: copy.bytes_done,
-            bytes_total: copy.bytes_total,
-        };
-        Self {
-            bytes_stored: load.bytes_stored,
-            operations_per_second: load.operations_per_second,
-            placements: load.placements.into_iter().map(placement).collect(),
-            copies: load.copies.into_iter().map(copy).collect(),
-        }
-    }
-}
-
-impl From<v1::NodeLoad> for Load {
-    fn from(wire: v1::NodeLoad) -> Self {
-        let placement = |load: v1::PlacementLoad| PlacementLoad {
-            placement: PlacementId::new(load.placement),
-            bytes: load.bytes,
-            keys: load.keys,
-        };
-        let copy = |copy: v1::CopyProgress| CopyProgress {
-            placement: PlacementId::new(copy.placement),
-            bytes_done: copy.bytes_done,
-            bytes_total: copy.bytes_total,
-        };
-        Self {
-            bytes_stored: wire.bytes_stored,
-            operations_per_second: wire.operations_per_second,
-            placements: wire.placements.into_iter().map(placement).collect(),
-            copies: wire.copies.into_iter().map(copy).collect(),
-        }
-    }
-}
-
 impl From<Heartbeat> for v1::HeartbeatRequest {
     fn from(heartbeat: Heartbeat) -> Self {
         let (cluster, sender) = heartbeat.member.wire();
@@ -318,14 +221,11 @@ impl TryFrom<v1::HeartbeatRequest> for Heartbeat {
     type Error = ConvertError;
 
     fn try_from(wire: v1::HeartbeatRequest) -> Result<Self, ConvertError> {
-        let load = wire.load.unwrap_or_default();
-        bounded(load.placements.len(), PLACEMENTS_MAX, "NodeLoad.placements")?;
-        bounded(load.copies.len(), PLACEMENTS_MAX, "NodeLoad.copies")?;
         Ok(Self {
             member: Member::from_wire(wire.cluster.as_ref(), wire.sender.as_ref())?,
             number: ids::non_zero(wire.number, "HeartbeatRequest.number")?,
             table_version: Version::new(wire.table_version),
-            load: load.into(),
+            load: wire.load.unwrap_or_default().try_into()?,
             stopping: wire.stopping,
         })
     }
@@ -365,113 +265,11 @@ impl TryFrom<v1::HeartbeatResponse> for HeartbeatAnswer {
     }
 }
 
-impl From<ReplicaName> for v1::ReplicaName {
-    fn from(name: ReplicaName) -> Self {
-        Self { placement: name.placement.get(), incarnation: name.incarnation.get() }
-    }
-}
-
-impl From<v1::ReplicaName> for ReplicaName {
-    fn from(wire: v1::ReplicaName) -> Self {
-        Self { placement: PlacementId::new(wire.placement), incarnation: Incarnation::new(wire.incarnation) }
-    }
-}
-
-impl From<Report> for v1::ReplicaReport {
-    fn from(report: Report) -> Self {
-        use v1::replica_report::Fact as Wire;
-        let fact = match report.fact {
-            Fact::Online => Wire::Online(v1::FactOnline {}),
-            Fact::CaughtUp { joiner } => Wire::CaughtUp(v1::FactCaughtUp { joiner: Some(joiner.into()) }),
-            Fact::Silent { followers } => {
-                Wire::Silent(v1::FactSilent { followers: followers.into_iter().map(Into::into).collect() })
-            }
-            Fact::Released => Wire::Released(v1::FactReleased {}),
-            Fact::Unloaded => Wire::Unloaded(v1::FactUnloaded {}),
-            Fact::Damaged { why } => Wire::Damaged(v1::FactDamaged { why }),
-        };
-        Self {
-            partition: Some(report.partition.into()),
-            placement: report.placement.get(),
-            epoch: report.epoch.get(),
-            version: report.version.get(),
-            fact: Some(fact),
-        }
-    }
-}
-
-impl TryFrom<v1::ReplicaReport> for Report {
-    type Error = ConvertError;
-
-    fn try_from(wire: v1::ReplicaReport) -> Result<Self, ConvertError> {
-        use v1::replica_report::Fact as Wire;
-        let fact = match required(wire.fact, "ReplicaReport.fact")? {
-            Wire::Online(_) => Fact::Online,
-            Wire::CaughtUp(fact) => Fact::CaughtUp { joiner: required(fact.joiner, "FactCaughtUp.joiner")?.into() },
-            Wire::Silent(fact) => {
-                bounded(fact.followers.len(), usize::from(limits::REPLICAS_MAX) * 2, "FactSilent.followers")?;
-                Fact::Silent { followers: fact.followers.into_iter().map(Into::into).collect() }
-            }
-            Wire::Released(_) => Fact::Released,
-            Wire::Unloaded(_) => Fact::Unloaded,
-            Wire::Damaged(fact) => Fact::Damaged { why: fact.why },
-        };
-        Ok(Self {
-            partition: required(wire.partition, "ReplicaReport.partition")?.try_into()?,
-            placement: PlacementId::new(ids::non_zero(wire.placement, "ReplicaReport.placement")?),
-            epoch: Epoch::new(wire.epoch),
-            version: Version::new(wire.version),
-            fact,
-        })
-    }
-}
-
-impl From<Reports> for v1::ReportRequest {
-    fn from(reports: Reports) -> Self {
-        let (cluster, sender) = reports.member.wire();
-        Self { cluster, sender, reports: reports.reports.into_iter().map(Into::into).collect() }
-    }
-}
-
-impl TryFrom<v1::ReportRequest> for Reports {
-    type Error = ConvertError;
-
-    fn try_from(wire: v1::ReportRequest) -> Result<Self, ConvertError> {
-        bounded(wire.reports.len(), REPORTS_MAX, "ReportRequest.reports")?;
-        Ok(Self {
-            member: Member::from_wire(wire.cluster.as_ref(), wire.sender.as_ref())?,
-            reports: wire.reports.into_iter().map(Report::try_from).collect::<Result<_, _>>()?,
-        })
-    }
-}
-
-impl From<Outcomes> for v1::ReportResponse {
-    fn from(outcomes: Outcomes) -> Self {
-        let outcome = |error: Option<ErrorDetail>| v1::ReportOutcome { error: error.map(Into::into) };
-        Self {
-            outcomes: outcomes.outcomes.into_iter().map(outcome).collect(),
-            table_version: outcomes.table_version.get(),
-        }
-    }
-}
-
-impl From<v1::ReportResponse> for Outcomes {
-    fn from(wire: v1::ReportResponse) -> Self {
-        Self {
-            outcomes: wire.outcomes.into_iter().map(|outcome| outcome.error.map(Into::into)).collect(),
-            table_version: Version::new(wire.table_version),
-        }
-    }
-}
-
-fn bounded(count: usize, max: usize, field: &'static str) -> Result<(), ConvertError> {
-    if count > max { Err(ConvertError::new(field, format!("{count} of them; the limit is {max}"))) } else { Ok(()) }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use archon_types::{ErrorKind, TableId};
+    use crate::convert::load::{CopyProgress, PlacementLoad};
+    use archon_types::TableId;
     use proptest::prelude::*;
     use prost::Message;
     use uuid::Uuid;
@@ -549,33 +347,6 @@ mod tests {
         assert_eq!(HeartbeatAnswer::try_from(v1::HeartbeatResponse::from(answer.clone())), Ok(answer));
     }
 
-    #[test]
-    fn every_fact_round_trips() {
-        let name = ReplicaName { placement: PlacementId::new(9), incarnation: Incarnation::new(4) };
-        let facts = [
-            Fact::Online,
-            Fact::CaughtUp { joiner: name },
-            Fact::Silent { followers: vec![name] },
-            Fact::Released,
-            Fact::Unloaded,
-            Fact::Damaged { why: "checksum".into() },
-        ];
-        let reports = facts.map(|fact| Report {
-            partition: PartitionId::new(TableId::new(1), 5),
-            placement: PlacementId::new(8),
-            epoch: Epoch::new(2),
-            version: Version::new(7),
-            fact,
-        });
-        let reports = Reports { member: member(), reports: reports.into() };
-        assert_eq!(Reports::try_from(v1::ReportRequest::from(reports.clone())), Ok(reports));
-        let outcomes = Outcomes {
-            outcomes: vec![None, Some(ErrorDetail::new(ErrorKind::StaleVersion, "older"))],
-            table_version: Version::new(7),
-        };
-        assert_eq!(Outcomes::from(v1::ReportResponse::from(outcomes.clone())), outcomes);
-    }
-
     proptest! {
         #[test]
         fn any_bytes_are_a_message_or_an_error(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
@@ -584,9 +355,6 @@ mod tests {
             }
             if let Ok(wire) = v1::HeartbeatRequest::decode(&bytes[..]) {
                 let _ = Heartbeat::try_from(wire);
-            }
-            if let Ok(wire) = v1::ReportRequest::decode(&bytes[..]) {
-                let _ = Reports::try_from(wire);
             }
         }
     }

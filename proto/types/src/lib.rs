@@ -4,6 +4,7 @@
 //! Everything here is pure: no clock, no randomness, no I/O, ordered collections only. Every other crate speaks in
 //! these words (DESIGN section 2), so a word has one meaning everywhere.
 
+pub mod backoff;
 pub mod duty;
 pub mod error;
 pub mod ids;
@@ -14,6 +15,7 @@ pub mod settings;
 pub mod slot;
 pub mod table;
 
+pub use backoff::Backoff;
 pub use duty::{Duty, Fact, ReplicaName, Report};
 pub use error::{ErrorDetail, ErrorKind};
 pub use ids::{
@@ -25,6 +27,6 @@ pub use op::{Answer, Op, OpId};
 pub use settings::Settings;
 pub use slot::{SLOTS, partition_of, slot_of};
 pub use table::{
-    Node, NodeGoal, NodeStatus, Partition, PartitionStatus, PartitionTable, Placement, ReplicaState, Route, Table,
-    TableDelta,
+    DEFAULT_TABLE, Node, NodeGoal, NodeStatus, Partition, PartitionStatus, PartitionTable, Placement, ReplicaState,
+    Route, Table, TableDelta,
 };

@@ -16,8 +16,12 @@ pub const SCAN_LIMIT_MAX: u32 = 10_000;
 pub const MESSAGE_BYTES_MAX: usize = 8 * 1024 * 1024;
 /// Longest node, zone or table name, in bytes.
 pub const NAME_BYTES_MAX: usize = 64;
+/// Longest address, in bytes: a DNS name, a colon and a port.
+pub const ADDRESS_BYTES_MAX: usize = 260;
 /// Largest page of a copy, in bytes.
 pub const PAGE_BYTES_MAX: usize = 256 * 1024;
+/// Largest weight of a node; the least is 1, and 100 is ordinary.
+pub const WEIGHT_MAX: u32 = 10_000;
 /// Most replicas of a partition.
 pub const REPLICAS_MAX: u8 = 7;
 
@@ -67,6 +71,28 @@ pub fn check_name(what: &str, name: &str) -> Result<(), ErrorDetail> {
     Ok(())
 }
 
+/// Checks the address of a process: `host:port`, with a port that can be dialled and IPv6 in brackets.
+///
+/// # Errors
+/// [`ErrorKind::InvalidArgument`], quoting the address.
+pub fn check_address(address: &str) -> Result<(), ErrorDetail> {
+    if address.len() > ADDRESS_BYTES_MAX {
+        return Err(invalid(format!("the address has {} bytes; the limit is {ADDRESS_BYTES_MAX}", address.len())));
+    }
+    let well_formed = address.rsplit_once(':').is_some_and(|(host, port)| {
+        let bracketed = host.starts_with('[') && host.ends_with(']');
+        !host.is_empty()
+            && (bracketed || !host.contains(':'))
+            && !host.contains(|c: char| c.is_whitespace() || c.is_control() || matches!(c, '/' | '@'))
+            && port.bytes().all(|byte| byte.is_ascii_digit())
+            && port.parse::<u16>().is_ok_and(|port| port > 0)
+    });
+    if !well_formed {
+        return Err(invalid(format!("{address:?} is not an address; write host:port, such as 10.0.0.7:7201")));
+    }
+    Ok(())
+}
+
 fn invalid(message: impl Into<String>) -> ErrorDetail {
     ErrorDetail::new(ErrorKind::InvalidArgument, message)
 }
@@ -81,6 +107,19 @@ mod tests {
         assert!(check_key(&[b'k'; KEY_BYTES_MAX + 1]).is_err());
         assert!(check_key(b"").is_err());
         assert!(check_key(b"a\xff").unwrap_err().message.contains("bad byte at 1"));
+    }
+
+    #[test]
+    fn addresses() {
+        for good in ["127.0.0.1:80", "[::1]:4000", "athens.example:65535"] {
+            assert!(check_address(good).is_ok(), "{good}");
+        }
+        let bad =
+            ["", ":80", "host", "host:", "host:0", "host:65536", "host:+1", "a b:1", "http://h:1", "h\n:1", "::1:80"];
+        for bad in bad {
+            assert!(check_address(bad).is_err(), "{bad:?}");
+        }
+        assert!(check_address(&format!("{}:1", "h".repeat(300))).is_err());
     }
 
     #[test]

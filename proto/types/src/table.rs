@@ -6,6 +6,9 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
 
+/// The table that exists from bootstrap; an empty name stands for it.
+pub const DEFAULT_TABLE: &str = "default";
+
 /// What a replica is to its partition.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 pub enum ReplicaState {

@@ -4,12 +4,12 @@ use super::stage::Staged;
 use super::{Entry, invalid, next_epoch, refused};
 use crate::command::Response;
 use crate::events::EventKind;
-use crate::state::{ClusterState, DEFAULT_TABLE, PARTITIONS_MAX};
+use crate::state::{ClusterState, PARTITIONS_MAX};
 use archon_types::limits::{REPLICAS_MAX, check_name};
 use archon_types::settings::min_in_sync_default;
 use archon_types::{
-    ClusterId, Epoch, ErrorDetail, ErrorKind, NodeStatus, Partition, PartitionId, PartitionStatus, ReplicaState, SLOTS,
-    Settings, Table, TableId, Version,
+    ClusterId, DEFAULT_TABLE, Epoch, ErrorDetail, ErrorKind, NodeStatus, Partition, PartitionId, PartitionStatus,
+    ReplicaState, SLOTS, Settings, Table, TableId, Version,
 };
 
 /// The level of features at bootstrap.

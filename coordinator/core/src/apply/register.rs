@@ -6,14 +6,11 @@ use crate::command::{Register, Response};
 use crate::events::EventKind;
 use crate::formers::Former;
 use crate::state::{ClusterState, NODES_MAX, NodeRow};
-use archon_types::limits::check_name;
+use archon_types::limits::{WEIGHT_MAX, check_address, check_name};
 use archon_types::{
     ErrorDetail, ErrorKind, Incarnation, Node, NodeGoal, NodeId, NodeStatus, PlacementId, ReplicaState,
 };
 use std::collections::BTreeSet;
-
-/// Largest weight of a node; 100 is ordinary.
-const WEIGHT_MAX: u32 = 10_000;
 
 pub(super) fn register(
     state: &mut ClusterState,
@@ -244,20 +241,6 @@ fn check(state: &ClusterState, register: &Register) -> Result<(), ErrorDetail> {
                 register.name, register.protocol_min, register.protocol_max
             ),
         ));
-    }
-    Ok(())
-}
-
-/// Checks that an address is `host:port` with a port that can be reached.
-fn check_address(address: &str) -> Result<(), ErrorDetail> {
-    let wrong = || invalid(format!("the address {address:?} is not host:port, such as 10.0.0.7:7201"));
-    if address.len() > 300 || address.chars().any(|c| c.is_whitespace() || c.is_control()) {
-        return Err(wrong());
-    }
-    let (host, port) = address.rsplit_once(':').ok_or_else(wrong)?;
-    let bracketed = host.starts_with('[') && host.ends_with(']');
-    if host.is_empty() || (host.contains(':') && !bracketed) || !port.parse::<u16>().is_ok_and(|port| port != 0) {
-        return Err(wrong());
     }
     Ok(())
 }

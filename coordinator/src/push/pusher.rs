@@ -1,21 +1,22 @@
-//! One pusher per live node: it derives the node's duties and what its table lacks from the state, and pushes them until
-//! the node acknowledged that version. Nothing is remembered that a new leader would need.
+//! One node's pusher: it derives the node's duties and what its table lacks from the state, and pushes them until the node
+//! acknowledged that version. Nothing is remembered that a new leader would need.
 
+use super::Target;
 use crate::clock::boot_now;
 use crate::metrics::{Metrics, count};
 use crate::raft::connect;
 use crate::session::Session;
-use archon_coordinator_core::{ClusterState, delta, duties};
+use archon_coordinator_core::{delta, duties};
 use archon_proto::convert::control::{Push, Pushed};
 use archon_proto::convert::error::detail_of;
 use archon_proto::v1::PushRequest;
 use archon_proto::v1::control_client::ControlClient;
 use archon_types::limits::MESSAGE_BYTES_MAX;
-use archon_types::{Duty, ErrorDetail, ErrorKind, Incarnation, Millis, NodeId, TableId, Version};
+use archon_types::{Backoff, Duty, ErrorDetail, ErrorKind, Millis, NodeId, TableId, Version};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::task::JoinSet;
+use tokio::sync::{Notify, Semaphore, SemaphorePermit};
 use tokio_util::sync::CancellationToken;
 use tonic::transport::Channel;
 
@@ -25,82 +26,17 @@ const BACKOFF_MIN: Duration = Duration::from_millis(50);
 const BACKOFF_MAX: Duration = Duration::from_secs(5);
 /// A change wakes a pusher early, yet never sooner than this after a failure.
 const BACKOFF_FLOOR: Duration = Duration::from_millis(20);
+/// Pushes under way at once whose duties changed: somebody waits for them.
+const URGENT_MAX: usize = 8;
+/// Pushes under way at once that only bring the table up to date. Each is derived after it got its turn, so while nodes
+/// wait, changes gather into one push instead of one each. Without a bound a thousand nodes that register, or a new
+/// leader that starts from nothing, keep every thread busy with pushes until heartbeats and Raft are late, which elects
+/// another leader that starts from nothing.
+const TABLE_ONLY_MAX: usize = 2;
+/// A push that takes longer waits for its node and no longer for us, so others may go.
+const TURN_MAX: Duration = Duration::from_millis(50);
 /// A heartbeat older than this after an acknowledgement may have been sent before it.
 const HEARD_SETTLES_MS: u64 = 1_000;
-
-/// One life of a node, to be pushed to.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Target {
-    incarnation: Incarnation,
-    address: String,
-}
-
-/// Keeps one pusher per live node until the session ends.
-pub(crate) async fn run(session: Arc<Session>, metrics: Arc<Metrics>) {
-    let state = session.quorum().replicated();
-    let mut applied = state.applied();
-    let mut running: BTreeMap<NodeId, (Target, CancellationToken)> = BTreeMap::new();
-    let mut tasks = JoinSet::new();
-    let mut seen = None;
-    loop {
-        applied.borrow_and_update();
-        let newest = state.read(lives);
-        if seen != Some(newest) {
-            seen = Some(newest);
-            let wanted = state.read(targets);
-            running.retain(|node, (target, stop)| {
-                let keep = wanted.get(node) == Some(target);
-                if !keep {
-                    stop.cancel();
-                }
-                keep
-            });
-            for (node, target) in wanted {
-                running.entry(node).or_insert_with(|| {
-                    let stop = session.stop().child_token();
-                    let pusher = Pusher {
-                        session: Arc::clone(&session),
-                        metrics: Arc::clone(&metrics),
-                        node,
-                        target: target.clone(),
-                        acked: Acked::default(),
-                    };
-                    tasks.spawn(pusher.run(stop.clone()));
-                    (target, stop)
-                });
-            }
-        }
-        tokio::select! {
-            () = session.stop().cancelled() => break,
-            changed = applied.changed() => if changed.is_err() { break },
-            Some(ended) = tasks.join_next() => {
-                if let Err(error) = ended && error.is_panic() {
-                    // One defect must not leave a node without duties: all start anew and derive everything from state.
-                    tracing::error!(%error, "a pusher failed");
-                    seen = None;
-                    running.clear();
-                    tasks.abort_all();
-                }
-            }
-        }
-    }
-    while tasks.join_next().await.is_some() {}
-}
-
-/// Changes whenever a node becomes active, ends to be, or changes address; cheap to look at after every log entry.
-fn lives(state: &ClusterState) -> (Version, u64) {
-    let active = state.nodes.values().filter(|row| row.is_active());
-    let lives = active.fold(0u64, |sum, row| {
-        sum.wrapping_mul(31).wrapping_add(row.node.id.get() ^ row.node.incarnation.get().rotate_left(32))
-    });
-    (state.nodes_version, lives)
-}
-
-fn targets(state: &ClusterState) -> BTreeMap<NodeId, Target> {
-    let active = state.nodes.values().filter(|row| row.is_active());
-    let target = |node: &archon_types::Node| Target { incarnation: node.incarnation, address: node.address.clone() };
-    active.map(|row| (row.node.id, target(&row.node))).collect()
-}
 
 /// What the node is known to hold.
 #[derive(Default)]
@@ -110,16 +46,50 @@ struct Acked {
     at: Option<Millis>,
 }
 
-struct Pusher {
+/// How many pushes may be under way, all pushers together.
+pub(super) struct Lanes {
+    urgent: Semaphore,
+    table_only: Semaphore,
+}
+
+impl Lanes {
+    pub(super) fn new() -> Self {
+        Self { urgent: Semaphore::new(URGENT_MAX), table_only: Semaphore::new(TABLE_ONLY_MAX) }
+    }
+}
+
+pub(super) struct Pusher {
     session: Arc<Session>,
     metrics: Arc<Metrics>,
+    lanes: Arc<Lanes>,
     node: NodeId,
     target: Target,
+    /// Given a sign whenever there may be something to push.
+    wake: Arc<Notify>,
     acked: Acked,
 }
 
 impl Pusher {
-    async fn run(mut self, stop: CancellationToken) {
+    pub(super) fn new(
+        session: &Arc<Session>,
+        metrics: &Arc<Metrics>,
+        lanes: &Arc<Lanes>,
+        node: NodeId,
+        target: &Target,
+        wake: Arc<Notify>,
+    ) -> Self {
+        Self {
+            session: Arc::clone(session),
+            metrics: Arc::clone(metrics),
+            lanes: Arc::clone(lanes),
+            node,
+            target: target.clone(),
+            wake,
+            acked: Acked::default(),
+        }
+    }
+
+    pub(super) async fn run(mut self, stop: CancellationToken) {
         let Some(channel) = connect(&self.target.address) else {
             tracing::error!(node = %self.node, address = self.target.address, "the node's address is not host:port");
             return;
@@ -127,31 +97,32 @@ impl Pusher {
         let mut client = ControlClient::new(channel)
             .max_decoding_message_size(MESSAGE_BYTES_MAX)
             .max_encoding_message_size(usize::MAX);
-        let session = Arc::clone(&self.session);
-        let mut applied = session.quorum().replicated().applied();
-        let mut failures = 0;
+        let wake = Arc::clone(&self.wake);
+        let mut backoff = Backoff::new(BACKOFF_MIN, BACKOFF_MAX);
         loop {
-            let nudged = session.pushes.notified();
-            applied.borrow_and_update();
             self.look_at_heartbeat();
-            if let Some(push) = self.next() {
+            if let Some(lane) = self.lane() {
+                let permit = tokio::select! {
+                    () = stop.cancelled() => return,
+                    permit = lane.acquire() => permit,
+                };
+                // Derived only now, so that it holds everything that gathered while it waited.
+                let Some(push) = self.next() else { continue };
                 let pushed = tokio::select! {
                     () = stop.cancelled() => return,
-                    pushed = Self::send(&mut client, push.clone()) => pushed,
+                    pushed = Self::send_in_turn(&mut client, push.clone(), permit.ok()) => pushed,
                 };
                 match pushed {
                     Ok(answer) => {
                         if self.take_answer(push, answer) {
                             count(&self.metrics.pushes);
-                            failures = 0;
+                            backoff.reset();
                             continue;
                         }
-                        failures += 1;
                     }
                     Err(error) => {
                         count(&self.metrics.pushes_failed);
-                        failures += 1;
-                        tracing::debug!(node = %self.node, %error, failures, "a push failed");
+                        tracing::debug!(node = %self.node, %error, "a push failed");
                     }
                 }
                 tokio::select! {
@@ -160,17 +131,33 @@ impl Pusher {
                 }
                 tokio::select! {
                     () = stop.cancelled() => return,
-                    changed = applied.changed() => if changed.is_err() { return },
-                    () = tokio::time::sleep(backoff(failures)) => {}
+                    () = wake.notified() => {}
+                    () = tokio::time::sleep(backoff.next(rand::random())) => {}
                 }
                 continue;
             }
             tokio::select! {
                 () = stop.cancelled() => return,
-                changed = applied.changed() => if changed.is_err() { return },
-                () = nudged => {}
+                () = wake.notified() => {}
             }
         }
+    }
+
+    /// The lane for what the node lacks, or `None` if it lacks nothing.
+    fn lane(&self) -> Option<&Semaphore> {
+        self.session.quorum().replicated().read(|state| {
+            let duties = duties(state, self.node)?;
+            if self.acked.duties.as_ref() != Some(&duties) {
+                return Some(&self.lanes.urgent);
+            }
+            let behind = |table: &TableId| state.version_of(*table) > self.held(*table);
+            state.tables.keys().any(behind).then_some(&self.lanes.table_only)
+        })
+    }
+
+    /// The version of a table that the node acknowledged.
+    fn held(&self, table: TableId) -> Version {
+        self.acked.tables.get(&table).copied().unwrap_or(Version::ZERO)
     }
 
     /// What the node lacks, or nothing.
@@ -181,7 +168,7 @@ impl Pusher {
                 .tables
                 .keys()
                 .filter_map(|table| {
-                    let held = self.acked.tables.get(table).copied().unwrap_or(Version::ZERO);
+                    let held = self.held(*table);
                     (state.version_of(*table) > held).then(|| delta(state, *table, held)).flatten()
                 })
                 .collect();
@@ -201,6 +188,22 @@ impl Pusher {
                 coordinators,
             })
         })
+    }
+
+    /// Sends, and gives the turn back when the answer comes or after [`TURN_MAX`].
+    async fn send_in_turn(
+        client: &mut ControlClient<Channel>,
+        push: Push,
+        mut turn: Option<SemaphorePermit<'_>>,
+    ) -> Result<Pushed, ErrorDetail> {
+        let sending = Self::send(client, push);
+        tokio::pin!(sending);
+        loop {
+            tokio::select! {
+                pushed = &mut sending => return pushed,
+                () = tokio::time::sleep(TURN_MAX), if turn.is_some() => turn = None,
+            }
+        }
     }
 
     async fn send(client: &mut ControlClient<Channel>, push: Push) -> Result<Pushed, ErrorDetail> {
@@ -244,11 +247,4 @@ impl Pusher {
             self.acked = Acked::default();
         }
     }
-}
-
-/// Exponential, with full jitter, so that many nodes that came back do not come at once.
-fn backoff(failures: u32) -> Duration {
-    let ceiling = BACKOFF_MIN.saturating_mul(1 << failures.min(7)).min(BACKOFF_MAX);
-    let millis = u64::try_from(ceiling.as_millis()).unwrap_or(u64::MAX);
-    Duration::from_millis(rand::random_range(0..=millis))
 }

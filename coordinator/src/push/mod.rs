@@ -1,0 +1,134 @@
+//! Telling nodes what to do: one pusher per live node, woken when the state changed for it.
+//!
+//! A change to a partition's row wakes the pushers of the nodes in that row at once, since somebody may be waiting for
+//! it. Everybody else only lacks a newer table and is woken at a pace that allows for how many there are: waking every
+//! pusher at every log entry costs the square of the number of nodes, and with a thousand of them that alone kept
+//! heartbeats and Raft waiting until another leader was elected, which began anew.
+
+mod pusher;
+
+use crate::metrics::Metrics;
+use crate::session::Session;
+use archon_coordinator_core::ClusterState;
+use archon_types::{Incarnation, NodeId, Version};
+use pusher::{Lanes, Pusher};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::Notify;
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+/// Shortest time between two rounds in which everybody is woken.
+const ROUND_MIN: Duration = Duration::from_millis(20);
+/// What a round costs at least per node; a round is not begun more often than this allows.
+const ROUND_PER_NODE: Duration = Duration::from_micros(200);
+
+/// One life of a node, to be pushed to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Target {
+    incarnation: Incarnation,
+    address: String,
+}
+
+/// A pusher that runs.
+struct Running {
+    target: Target,
+    wake: Arc<Notify>,
+    stop: CancellationToken,
+}
+
+/// Keeps one pusher per live node until the session ends.
+pub(crate) async fn run(session: Arc<Session>, metrics: Arc<Metrics>) {
+    let state = session.quorum().replicated();
+    let mut applied = state.applied();
+    let lanes = Arc::new(Lanes::new());
+    let mut running: BTreeMap<NodeId, Running> = BTreeMap::new();
+    let mut tasks = JoinSet::new();
+    let mut seen = None;
+    let mut looked = state.read(ClusterState::table_version);
+    // When everybody is to be woken next, if somebody may lack something.
+    let mut round_at = None;
+    let mut round_last = Instant::now();
+    loop {
+        applied.borrow_and_update();
+        let newest = state.read(lives);
+        if seen != Some(newest) {
+            seen = Some(newest);
+            let wanted = state.read(targets);
+            running.retain(|node, pusher| {
+                let keep = wanted.get(node) == Some(&pusher.target);
+                if !keep {
+                    pusher.stop.cancel();
+                }
+                keep
+            });
+            for (node, target) in wanted {
+                running.entry(node).or_insert_with(|| {
+                    let stop = session.stop().child_token();
+                    let wake = Arc::new(Notify::new());
+                    let pusher = Pusher::new(&session, &metrics, &lanes, node, &target, Arc::clone(&wake));
+                    tasks.spawn(pusher.run(stop.clone()));
+                    Running { target, wake, stop }
+                });
+            }
+        }
+        let (version, touched) = state.read(|state| (state.table_version(), touched(state, looked)));
+        looked = version;
+        for node in touched {
+            if let Some(pusher) = running.get(&node) {
+                pusher.wake.notify_one();
+            }
+        }
+        tokio::select! {
+            () = session.stop().cancelled() => break,
+            changed = applied.changed() => {
+                if changed.is_err() {
+                    break;
+                }
+                let pace = ROUND_PER_NODE * u32::try_from(running.len()).unwrap_or(u32::MAX);
+                round_at.get_or_insert(round_last + pace.max(ROUND_MIN));
+            }
+            () = session.pushes.notified() => {
+                round_at.get_or_insert(Instant::now() + ROUND_MIN);
+            }
+            () = tokio::time::sleep_until(round_at.unwrap_or_else(Instant::now)), if round_at.is_some() => {
+                round_at = None;
+                round_last = Instant::now();
+                running.values().for_each(|pusher| pusher.wake.notify_one());
+            }
+            Some(ended) = tasks.join_next() => {
+                if let Err(error) = ended && error.is_panic() {
+                    // One defect must not leave a node without duties: all start anew and derive everything from state.
+                    tracing::error!(%error, "a pusher failed");
+                    seen = None;
+                    running.clear();
+                    tasks.abort_all();
+                }
+            }
+        }
+    }
+    while tasks.join_next().await.is_some() {}
+}
+
+/// The nodes in rows newer than `since`.
+fn touched(state: &ClusterState, since: Version) -> BTreeSet<NodeId> {
+    let rows = state.tables.keys().flat_map(|table| state.partitions.newer_than(*table, since));
+    rows.flat_map(|row| row.placements.iter().map(|placement| placement.node)).collect()
+}
+
+/// Changes whenever a node becomes active, ends to be, or changes address; cheap to look at after every log entry.
+fn lives(state: &ClusterState) -> (Version, u64) {
+    let active = state.nodes.values().filter(|row| row.is_active());
+    let lives = active.fold(0u64, |sum, row| {
+        sum.wrapping_mul(31).wrapping_add(row.node.id.get() ^ row.node.incarnation.get().rotate_left(32))
+    });
+    (state.nodes_version, lives)
+}
+
+fn targets(state: &ClusterState) -> BTreeMap<NodeId, Target> {
+    let active = state.nodes.values().filter(|row| row.is_active());
+    let target = |node: &archon_types::Node| Target { incarnation: node.incarnation, address: node.address.clone() };
+    active.map(|row| (row.node.id, target(&row.node))).collect()
+}

@@ -1,0 +1,251 @@
+//! Data directories that are damaged, lost, rolled back or full: what was acknowledged is either served as it was or not
+//! served at all, and is never silently replaced by an older or empty copy.
+
+use archon_client::Client;
+use archon_integration_tests::wait::check;
+use archon_integration_tests::{Cluster, Options, wait_for};
+use archon_types::slot::{partition_of, slot_of};
+use std::collections::BTreeMap;
+use std::fs::{self, OpenOptions};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+const EXE: &str = env!("CARGO_BIN_EXE_archon-under-test");
+const NODE: &str = "athens";
+
+type Written = BTreeMap<String, String>;
+
+fn options() -> Options {
+    Options { coordinators: 1, nodes: vec![NODE, "byzantium"], partitions: 8, nodes_min: 2 }
+}
+
+async fn client(cluster: &Cluster, timeout: Duration) -> Client {
+    Client::builder(cluster.coordinator_addresses()).timeout(timeout).build().await.expect("a client")
+}
+
+/// Writes `count` keys of `bytes` bytes each and adds them to `written`.
+async fn write(client: &Client, written: &mut Written, prefix: &str, count: usize, bytes: usize) {
+    for number in 0..count {
+        let (key, value) = (format!("key-{number}"), format!("{prefix}-{number}-{}", "x".repeat(bytes)));
+        client.put(key.clone().into_bytes(), value.clone().into_bytes()).await.expect("a put");
+        written.insert(key, value);
+    }
+}
+
+/// Reads every key; gives how many were there as written. One that is answered otherwise than written ends the test;
+/// one that is not answered does not.
+async fn read_all(client: &Client, written: &Written) -> usize {
+    let mut reads = tokio::task::JoinSet::new();
+    for (key, value) in written.clone() {
+        let client = client.clone();
+        reads.spawn(async move {
+            let found = client.get(key.clone().into_bytes()).await;
+            (key, value, found)
+        });
+    }
+    let short = |text: &str| text.chars().take(40).collect::<String>();
+    let mut served = 0;
+    while let Some(read) = reads.join_next().await {
+        let (key, value, found) = read.expect("a read does not panic");
+        match found {
+            Ok(found) => {
+                let found = found.map(|found| String::from_utf8_lossy(&found.value).into_owned());
+                let shown = found.as_deref().map(short);
+                assert!(found.as_ref() == Some(&value), "{key} was {}, now it is answered {shown:?}", short(&value));
+                served += 1;
+            }
+            Err(error) => assert!(error.is_retryable(), "{key}: {error}"),
+        }
+    }
+    served
+}
+
+/// The life of a node, as the coordinator knows it.
+fn incarnation(cluster: &Cluster, name: &str) -> Result<u64, String> {
+    let list = cluster.json(&["node", "list", "--timeout", "2s"])?;
+    let node = list.as_array().into_iter().flatten().rfind(|node| node["name"] == name).cloned();
+    node.and_then(|node| node["incarnation"].as_u64()).ok_or_else(|| list.to_string())
+}
+
+/// Waits until the engine has been synced after the last write: it grows at that moment and is quiet then.
+fn wait_flushed(cluster: &Cluster) {
+    let file = data_of(cluster, NODE).join("engine").join("db");
+    wait_for("the engine to be written and quiet", Duration::from_secs(20), || {
+        let modified = fs::metadata(&file).and_then(|file| file.modified()).map_err(|error| error.to_string())?;
+        let quiet = modified.elapsed().unwrap_or_default();
+        check(quiet > Duration::from_millis(1_500), || format!("written {quiet:?} ago"))
+    });
+}
+
+fn data_of(cluster: &Cluster, name: &str) -> PathBuf {
+    cluster.directory().join(format!("node-{name}"))
+}
+
+/// The segments of a node's log, oldest first.
+fn segments(data: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(data.join("wal")).expect("the log's directory");
+    let mut files: Vec<PathBuf> = entries.map(|entry| entry.expect("an entry").path()).collect();
+    files.retain(|path| path.extension().is_some_and(|end| end == "seg"));
+    files.sort();
+    files
+}
+
+fn flip(path: &Path, offset: u64) {
+    let file = OpenOptions::new().read(true).write(true).open(path).expect("the file opens");
+    let mut byte = [0];
+    file.read_exact_at(&mut byte, offset).expect("the byte is there");
+    file.write_all_at(&[byte[0] ^ 0x10], offset).expect("the byte is written");
+}
+
+fn copy(from: &Path, to: &Path) {
+    let status = Command::new("cp").arg("-a").arg(from).arg(to).status().expect("cp runs");
+    assert!(status.success());
+}
+
+/// Waits until the node is back and every partition is either Online or lost for good, and until one write to each that
+/// is Online passes: damage to one partition must not keep the others from being served.
+async fn settle(cluster: &Cluster, client: &Client, before: u64) -> usize {
+    wait_for("the node to be back", Duration::from_secs(30), || {
+        let now = incarnation(cluster, NODE)?;
+        check(now > before, || format!("incarnation {now}"))
+    });
+    cluster.wait_node(NODE, "Live");
+    let (online, _) = wait_for("each partition to be Online or to have no copy left", Duration::from_secs(30), || {
+        let list = cluster.json(&["partition", "list", "--timeout", "2s"])?;
+        let rows = list.as_array().cloned().unwrap_or_default();
+        let lives = |row: &serde_json::Value| {
+            row["replicas"].as_array().is_some_and(|all| all.iter().any(|replica| replica["state"] == "Live"))
+        };
+        check(!rows.is_empty() && rows.iter().all(|row| row["status"] == "Online" || !lives(row)), || {
+            list.to_string()
+        })?;
+        Ok::<_, String>(rows.iter().filter(|row| row["status"] == "Online").count())
+    });
+    let list = cluster.json(&["partition", "list"]).expect("partition list");
+    for row in list.as_array().into_iter().flatten().filter(|row| row["status"] == "Online") {
+        let found = (0..10_000).map(|number| format!("probe-{number}")).find(|key| {
+            partition_of(slot_of(key.as_bytes()), 8) == u16::try_from(row["id"].as_u64().unwrap_or(0)).unwrap_or(0)
+        });
+        let key = found.expect("a key of each partition");
+        let put = client.put(key.into_bytes(), b"probe".to_vec()).await;
+        assert!(put.is_ok(), "partition {} is Online but takes no write: {put:?}", row["id"]);
+    }
+    // Nor may it keep the node from taking new partitions.
+    let created = cluster.archon(&["table", "create", "later", "--partitions", "4", "--replication", "1"]);
+    assert_eq!(created.code, 0, "{}", created.stderr);
+    wait_for("a new table to be Online", Duration::from_secs(20), || {
+        let list = cluster.json(&["partition", "list", "--table", "later", "--timeout", "2s"])?;
+        let rows = list.as_array().cloned().unwrap_or_default();
+        check(rows.len() == 4 && rows.iter().all(|row| row["status"] == "Online"), || list.to_string())
+    });
+    online
+}
+
+/// Fills a cluster, ends athens by force, lets `harm` change its directory, starts it again, and checks what is served.
+/// Gives how many partitions are Online and how many keys are served.
+async fn after(flushed: bool, harm: impl FnOnce(&Path, &Cluster)) -> (Cluster, Client, Written, usize, usize) {
+    let mut cluster = Cluster::start(EXE, &options());
+    let patient = client(&cluster, Duration::from_secs(20)).await;
+    let mut written = Written::new();
+    write(&patient, &mut written, "first", 400, 2_000).await;
+    if flushed {
+        // So that recovery rests on the engine.
+        wait_flushed(&cluster);
+        write(&patient, &mut written, "second", 40, 100).await;
+    }
+    let before = incarnation(&cluster, NODE).expect("node list");
+    cluster.take_node(NODE).kill();
+    harm(&data_of(&cluster, NODE), &cluster);
+    cluster.start_node(NODE);
+    let online = settle(&cluster, &patient, before).await;
+    let hasty = client(&cluster, Duration::from_secs(1)).await;
+    let served = read_all(&hasty, &written).await;
+    (cluster, hasty, written, online, served)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_byte_flipped_in_the_middle_of_the_log_is_not_served() {
+    for place in [20_u64, 40, 64, 90, 130, 250, 400, 700, 1_500, 4_196, 300_000] {
+        let (cluster, _, written, online, served) = after(false, |data, _| {
+            let log = segments(data).remove(0);
+            flip(&log, place);
+        })
+        .await;
+        println!("flipped at {place}: {online} of 8 Online, {served} of {} keys", written.len());
+        assert!(online < 8 || served == written.len(), "{}", cluster.node(NODE).log_tail(40));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lost_engine_directory_is_never_served_as_empty() {
+    for flushed in [false, true] {
+        let (cluster, _, written, online, served) =
+            after(flushed, |data, _| fs::remove_dir_all(data.join("engine")).expect("removed")).await;
+        println!("engine deleted (flushed {flushed}): {online} of 8 Online, {served} of {} keys", written.len());
+        assert!(online < 8 || served == written.len(), "{}", cluster.node(NODE).log_tail(40));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_damaged_engine_is_never_served_as_empty() {
+    let (cluster, _, written, online, served) = after(true, |data, _| {
+        for entry in fs::read_dir(data.join("engine")).expect("listed") {
+            let path = entry.expect("an entry").path();
+            if path.is_file() {
+                let bytes = fs::metadata(&path).expect("metadata").len();
+                for offset in (0..bytes).step_by(512) {
+                    flip(&path, offset);
+                }
+            }
+        }
+    })
+    .await;
+    println!("engine damaged: {online} of 8 Online, {served} of {} keys", written.len());
+    assert!(online < 8 || served == written.len(), "{}", cluster.node(NODE).log_tail(40));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lost_log_directory_is_never_served_as_empty() {
+    let (_cluster, _, written, online, served) =
+        after(true, |data, _| fs::remove_dir_all(data.join("wal")).expect("removed")).await;
+    println!("log deleted: {online} of 8 Online, {served} of {} keys", written.len());
+    assert!(online < 8);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_wiped_node_under_the_same_name_loses_its_copies_and_serves_nothing_of_them() {
+    let (cluster, _, written, online, served) = after(true, |data, cluster| {
+        cluster.wait_node(NODE, "Failed");
+        fs::remove_dir_all(data).expect("removed");
+    })
+    .await;
+    println!("wiped: {online} of 8 Online, {served} of {} keys", written.len());
+    assert!(online < 8 && served > 0, "{}", cluster.node(NODE).log_tail(40));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_directory_rolled_back_to_an_older_copy_is_not_served() {
+    let mut cluster = Cluster::start(EXE, &options());
+    let patient = client(&cluster, Duration::from_secs(20)).await;
+    let mut written = Written::new();
+    write(&patient, &mut written, "first", 200, 100).await;
+    let data = data_of(&cluster, NODE);
+    cluster.take_node(NODE).kill();
+    let old = cluster.directory().join("old");
+    copy(&data, &old);
+    cluster.start_node(NODE);
+    cluster.wait_online();
+    write(&patient, &mut written, "second", 200, 100).await;
+    let before = incarnation(&cluster, NODE).expect("node list");
+    cluster.take_node(NODE).kill();
+    fs::remove_dir_all(&data).expect("removed");
+    fs::rename(&old, &data).expect("renamed");
+    cluster.start_node(NODE);
+    let online = settle(&cluster, &patient, before).await;
+    let hasty = client(&cluster, Duration::from_secs(1)).await;
+    let served = read_all(&hasty, &written).await;
+    println!("rolled back: {online} of 8 Online, {served} of {} keys", written.len());
+    assert!(online < 8);
+}

@@ -1,0 +1,200 @@
+//! Disks that are full, that fail and that are slow. The faults come from outside, by a small file system and by `strace`;
+//! a machine that allows neither skips these tests and says so.
+
+use archon_client::Client;
+use archon_integration_tests::wait::check;
+use archon_integration_tests::{Cluster, Load, Options, wait_for};
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+const EXE: &str = env!("CARGO_BIN_EXE_archon-under-test");
+const NODE: &str = "athens";
+const SIGABRT: i32 = 6;
+
+async fn client(cluster: &Cluster, timeout: Duration) -> Client {
+    Client::builder(cluster.coordinator_addresses()).timeout(timeout).build().await.expect("a client")
+}
+
+/// A small file system in memory, gone when dropped.
+struct SmallDisk(PathBuf);
+
+impl SmallDisk {
+    fn mount(at: &Path, megabytes: u32) -> Option<Self> {
+        fs::create_dir_all(at).expect("a directory");
+        let size = format!("size={megabytes}m");
+        let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", &size, "none"]).arg(at).status();
+        mounted.is_ok_and(|status| status.success()).then(|| Self(at.to_owned()))
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        // Lazily: the node still has it open.
+        let _ = Command::new("umount").arg("-l").arg(&self.0).status();
+    }
+}
+
+/// `strace` on all threads of a process, ended when dropped.
+struct Injection(Child);
+
+impl Injection {
+    fn start(pid: u32, inject: &str) -> Option<Self> {
+        let child = Command::new("strace")
+            .args(["-f", "-qq", "-o", "/dev/null", "-e", &format!("trace={}", inject.split(':').next()?)])
+            .args(["-e", &format!("inject={inject}"), "-p", &pid.to_string()])
+            .stdin(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .ok()?;
+        let status = format!("/proc/{pid}/status");
+        let mut injection = Self(child);
+        let (attached, _) = wait_for("strace to attach", Duration::from_secs(20), || {
+            if injection.0.try_wait().ok().flatten().is_some() {
+                return Ok(false);
+            }
+            let text = fs::read_to_string(&status).map_err(|error| error.to_string())?;
+            let tracer = text.lines().find(|line| line.starts_with("TracerPid:")).unwrap_or_default();
+            check(tracer.split_whitespace().nth(1).is_some_and(|pid| pid != "0"), || tracer.to_owned()).map(|()| true)
+        });
+        attached.then_some(injection)
+    }
+}
+
+impl Drop for Injection {
+    fn drop(&mut self) {
+        // An interrupt, so that it detaches and what it traced goes on.
+        let _ = Command::new("kill").args(["-INT", &self.0.id().to_string()]).status();
+        let _ = self.0.wait();
+    }
+}
+
+/// Fills a file system to the last byte.
+fn fill(directory: &Path) -> PathBuf {
+    let ballast = directory.join("ballast");
+    let status = Command::new("dd")
+        .arg("if=/dev/zero")
+        .arg(format!("of={}", ballast.display()))
+        .arg("bs=64k")
+        .stderr(Stdio::null())
+        .status();
+    assert!(!status.expect("dd runs").success(), "it was never full");
+    ballast
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_full_disk_refuses_writes_answers_reads_and_recovers() {
+    let options = Options { coordinators: 1, nodes: vec!["byzantium"], partitions: 8, nodes_min: 2 };
+    let mut cluster = Cluster::start(EXE, &options);
+    let data = cluster.directory().join(format!("node-{NODE}"));
+    let Some(_disk) = SmallDisk::mount(&data, 256) else {
+        println!("skipped: this machine does not let a test mount a file system");
+        return;
+    };
+    cluster.start_node(NODE);
+    cluster.wait_online();
+    let patient = client(&cluster, Duration::from_secs(30)).await;
+    let hasty = client(&cluster, Duration::from_millis(700)).await;
+    let mut written = BTreeMap::new();
+    for number in 0..200 {
+        let (key, value) = (format!("before-{number}"), format!("value-{number}"));
+        patient.put(key.clone().into_bytes(), value.clone().into_bytes()).await.expect("a put");
+        written.insert(key, value);
+    }
+    let ballast = fill(&data);
+    // Writes go on until the log needs space that there is not; then they are refused, and say why.
+    let large = "x".repeat(200_000);
+    let mut unknown = 0;
+    let mut refusal = String::new();
+    for number in 0..2_000 {
+        let (key, value) = (format!("during-{number}"), format!("{number}-{large}"));
+        match hasty.put(key.clone().into_bytes(), value.clone().into_bytes()).await {
+            Ok(_) => drop(written.insert(key, value)),
+            Err(error) => {
+                unknown += 1;
+                refusal = format!("{error:?}");
+                if unknown > 3 {
+                    break;
+                }
+            }
+        }
+    }
+    println!("{} writes passed; then: {refusal}", written.len() - 200);
+    assert!(refusal.contains("ReadOnly"), "{refusal}\n{}", cluster.node(NODE).log_tail(40));
+    for (key, value) in &written {
+        let found = patient.get(key.clone().into_bytes()).await.expect("a read on a full disk");
+        assert!(found.is_some_and(|found| found.value == value.as_bytes()), "{key} while the disk is full");
+    }
+    fs::remove_file(ballast).expect("removed");
+    for number in 0..100 {
+        let (key, value) = (format!("after-{number}"), format!("value-{number}"));
+        patient.put(key.clone().into_bytes(), value.clone().into_bytes()).await.expect("a put after there is space");
+        written.insert(key, value);
+    }
+    cluster.take_node(NODE).kill();
+    cluster.start_node(NODE);
+    for (key, value) in &written {
+        let found = patient.get(key.clone().into_bytes()).await.expect("a read after a restart");
+        assert!(found.is_some_and(|found| found.value == value.as_bytes()), "{key} after a restart");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_failed_fsync_ends_the_process_and_a_restart_has_every_acknowledged_write() {
+    let options = Options { coordinators: 1, nodes: vec![NODE, "byzantium"], partitions: 8, nodes_min: 2 };
+    let mut cluster = Cluster::start(EXE, &options);
+    let client = client(&cluster, Duration::from_secs(30)).await;
+    for round in 0..3 {
+        let load = Load::start(&client, &format!("fsync-{round}"), 8);
+        let injection = Injection::start(cluster.node(NODE).pid(), &format!("fdatasync:error=EIO:when={}", 5 + round));
+        if injection.is_none() {
+            println!("skipped: this machine does not let a test trace a process");
+            return;
+        }
+        let mut process = cluster.take_node(NODE);
+        let status = process.wait_exit(Duration::from_secs(30));
+        assert_eq!(status.signal(), Some(SIGABRT), "{status}: {}", process.log_tail(20));
+        drop(injection);
+        cluster.start_node(NODE);
+        cluster.wait_node(NODE, "Live");
+        let before = load.operations();
+        wait_for("the load to go on", Duration::from_secs(30), || {
+            let now = load.operations();
+            check(now > before + 200, || format!("{now} operations"))
+        });
+        let report = load.stop().await;
+        report.assert_no_failure();
+        assert_eq!(report.missing(&client).await, Vec::<String>::new());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_leading_coordinator_with_a_slow_disk_gives_leadership_away_and_no_node_fails() {
+    let cluster = Cluster::start(EXE, &Options::default());
+    let client = client(&cluster, Duration::from_secs(30)).await;
+    let (leader, _) = cluster.wait_leader();
+    let load = Load::start(&client, "slow", 4);
+    let Some(injection) = Injection::start(cluster.coordinator(leader).pid(), "fdatasync:delay_enter=5000000") else {
+        println!("skipped: this machine does not let a test trace a process");
+        return;
+    };
+    // Something to be committed, so that there is a sync to be slow.
+    let _ = cluster.archon(&["table", "create", "slow", "--partitions", "3", "--replication", "1", "--timeout", "2s"]);
+    let (_, took) = wait_for("another coordinator to lead", Duration::from_secs(30), || {
+        let status = cluster.json(&["status", "--timeout", "2s"])?;
+        let leads = status["leader"].as_u64();
+        check(leads.is_some_and(|id| id != leader as u64 + 1), || status.to_string())
+    });
+    println!("leadership moved after {took:?}");
+    drop(injection);
+    cluster.wait_online();
+    let report = load.stop().await;
+    report.assert_no_failure();
+    println!("longest gap {:?}", report.longest_gap);
+    assert_eq!(report.missing(&client).await, Vec::<String>::new());
+    let events = cluster.json(&["events"]).expect("events");
+    assert!(!events.to_string().contains("NodeFailed"), "{events}");
+}

@@ -1,0 +1,87 @@
+//! What a node carries, as its heartbeats say.
+
+use super::session::PLACEMENTS_MAX;
+use super::{ConvertError, bounded};
+use crate::v1;
+use archon_types::PlacementId;
+
+/// Bytes and keys of one placement.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PlacementLoad {
+    /// The placement.
+    pub placement: PlacementId,
+    /// Bytes stored, about.
+    pub bytes: u64,
+    /// Keys stored, about.
+    pub keys: u64,
+}
+
+/// How far a copy has come.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct CopyProgress {
+    /// The loader.
+    pub placement: PlacementId,
+    /// Bytes that have arrived.
+    pub bytes_done: u64,
+    /// Bytes in all, about; zero while unknown.
+    pub bytes_total: u64,
+}
+
+/// What a node carries; for plans and status, never for safety.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Load {
+    /// Bytes stored in all, about.
+    pub bytes_stored: u64,
+    /// Operations in the last second.
+    pub operations_per_second: u64,
+    /// Placements whose load changed.
+    pub placements: Vec<PlacementLoad>,
+    /// Copies under way to this node.
+    pub copies: Vec<CopyProgress>,
+}
+
+impl From<Load> for v1::NodeLoad {
+    fn from(load: Load) -> Self {
+        let placement = |load: PlacementLoad| v1::PlacementLoad {
+            placement: load.placement.get(),
+            bytes: load.bytes,
+            keys: load.keys,
+        };
+        let copy = |copy: CopyProgress| v1::CopyProgress {
+            placement: copy.placement.get(),
+            bytes_done: copy.bytes_done,
+            bytes_total: copy.bytes_total,
+        };
+        Self {
+            bytes_stored: load.bytes_stored,
+            operations_per_second: load.operations_per_second,
+            placements: load.placements.into_iter().map(placement).collect(),
+            copies: load.copies.into_iter().map(copy).collect(),
+        }
+    }
+}
+
+impl TryFrom<v1::NodeLoad> for Load {
+    type Error = ConvertError;
+
+    fn try_from(wire: v1::NodeLoad) -> Result<Self, ConvertError> {
+        bounded(wire.placements.len(), PLACEMENTS_MAX, "NodeLoad.placements")?;
+        bounded(wire.copies.len(), PLACEMENTS_MAX, "NodeLoad.copies")?;
+        let placement = |load: v1::PlacementLoad| PlacementLoad {
+            placement: PlacementId::new(load.placement),
+            bytes: load.bytes,
+            keys: load.keys,
+        };
+        let copy = |copy: v1::CopyProgress| CopyProgress {
+            placement: PlacementId::new(copy.placement),
+            bytes_done: copy.bytes_done,
+            bytes_total: copy.bytes_total,
+        };
+        Ok(Self {
+            bytes_stored: wire.bytes_stored,
+            operations_per_second: wire.operations_per_second,
+            placements: wire.placements.into_iter().map(placement).collect(),
+            copies: wire.copies.into_iter().map(copy).collect(),
+        })
+    }
+}

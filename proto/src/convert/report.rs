@@ -1,0 +1,175 @@
+//! Facts that a node tells the coordinator, and what became of them.
+
+use super::session::Member;
+use super::{ConvertError, bounded, ids, required};
+use crate::v1;
+use archon_types::{Epoch, ErrorDetail, Fact, Incarnation, PlacementId, ReplicaName, Report, Version, limits};
+
+/// Most reports in one request.
+pub const REPORTS_MAX: usize = 4_096;
+
+/// Facts that a node tells.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Reports {
+    /// Who tells.
+    pub member: Member,
+    /// What.
+    pub reports: Vec<Report>,
+}
+
+/// What became of reports, in their order.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Outcomes {
+    /// `None`: committed, or already so.
+    pub outcomes: Vec<Option<ErrorDetail>>,
+    /// The newest table version.
+    pub table_version: Version,
+}
+
+impl From<ReplicaName> for v1::ReplicaName {
+    fn from(name: ReplicaName) -> Self {
+        Self { placement: name.placement.get(), incarnation: name.incarnation.get() }
+    }
+}
+
+impl From<v1::ReplicaName> for ReplicaName {
+    fn from(wire: v1::ReplicaName) -> Self {
+        Self { placement: PlacementId::new(wire.placement), incarnation: Incarnation::new(wire.incarnation) }
+    }
+}
+
+impl From<Report> for v1::ReplicaReport {
+    fn from(report: Report) -> Self {
+        use v1::replica_report::Fact as Wire;
+        let fact = match report.fact {
+            Fact::Online => Wire::Online(v1::FactOnline {}),
+            Fact::CaughtUp { joiner } => Wire::CaughtUp(v1::FactCaughtUp { joiner: Some(joiner.into()) }),
+            Fact::Silent { followers } => {
+                Wire::Silent(v1::FactSilent { followers: followers.into_iter().map(Into::into).collect() })
+            }
+            Fact::Released => Wire::Released(v1::FactReleased {}),
+            Fact::Unloaded => Wire::Unloaded(v1::FactUnloaded {}),
+            Fact::Damaged { why } => Wire::Damaged(v1::FactDamaged { why }),
+        };
+        Self {
+            partition: Some(report.partition.into()),
+            placement: report.placement.get(),
+            epoch: report.epoch.get(),
+            version: report.version.get(),
+            fact: Some(fact),
+        }
+    }
+}
+
+impl TryFrom<v1::ReplicaReport> for Report {
+    type Error = ConvertError;
+
+    fn try_from(wire: v1::ReplicaReport) -> Result<Self, ConvertError> {
+        use v1::replica_report::Fact as Wire;
+        let fact = match required(wire.fact, "ReplicaReport.fact")? {
+            Wire::Online(_) => Fact::Online,
+            Wire::CaughtUp(fact) => Fact::CaughtUp { joiner: required(fact.joiner, "FactCaughtUp.joiner")?.into() },
+            Wire::Silent(fact) => {
+                bounded(fact.followers.len(), usize::from(limits::REPLICAS_MAX) * 2, "FactSilent.followers")?;
+                Fact::Silent { followers: fact.followers.into_iter().map(Into::into).collect() }
+            }
+            Wire::Released(_) => Fact::Released,
+            Wire::Unloaded(_) => Fact::Unloaded,
+            Wire::Damaged(fact) => Fact::Damaged { why: fact.why },
+        };
+        Ok(Self {
+            partition: required(wire.partition, "ReplicaReport.partition")?.try_into()?,
+            placement: PlacementId::new(ids::non_zero(wire.placement, "ReplicaReport.placement")?),
+            epoch: Epoch::new(wire.epoch),
+            version: Version::new(wire.version),
+            fact,
+        })
+    }
+}
+
+impl From<Reports> for v1::ReportRequest {
+    fn from(reports: Reports) -> Self {
+        let (cluster, sender) = reports.member.wire();
+        Self { cluster, sender, reports: reports.reports.into_iter().map(Into::into).collect() }
+    }
+}
+
+impl TryFrom<v1::ReportRequest> for Reports {
+    type Error = ConvertError;
+
+    fn try_from(wire: v1::ReportRequest) -> Result<Self, ConvertError> {
+        bounded(wire.reports.len(), REPORTS_MAX, "ReportRequest.reports")?;
+        Ok(Self {
+            member: Member::from_wire(wire.cluster.as_ref(), wire.sender.as_ref())?,
+            reports: wire.reports.into_iter().map(Report::try_from).collect::<Result<_, _>>()?,
+        })
+    }
+}
+
+impl From<Outcomes> for v1::ReportResponse {
+    fn from(outcomes: Outcomes) -> Self {
+        let outcome = |error: Option<ErrorDetail>| v1::ReportOutcome { error: error.map(Into::into) };
+        Self {
+            outcomes: outcomes.outcomes.into_iter().map(outcome).collect(),
+            table_version: outcomes.table_version.get(),
+        }
+    }
+}
+
+impl From<v1::ReportResponse> for Outcomes {
+    fn from(wire: v1::ReportResponse) -> Self {
+        Self {
+            outcomes: wire.outcomes.into_iter().map(|outcome| outcome.error.map(Into::into)).collect(),
+            table_version: Version::new(wire.table_version),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use archon_types::{ClusterId, ErrorKind, NodeId, PartitionId, TableId};
+    use proptest::prelude::*;
+    use prost::Message;
+    use uuid::Uuid;
+
+    fn member() -> Member {
+        Member { cluster: ClusterId::new(Uuid::from_u128(1)), node: NodeId::new(2), incarnation: Incarnation::new(3) }
+    }
+
+    #[test]
+    fn every_fact_round_trips() {
+        let name = ReplicaName { placement: PlacementId::new(9), incarnation: Incarnation::new(4) };
+        let facts = [
+            Fact::Online,
+            Fact::CaughtUp { joiner: name },
+            Fact::Silent { followers: vec![name] },
+            Fact::Released,
+            Fact::Unloaded,
+            Fact::Damaged { why: "checksum".into() },
+        ];
+        let reports = facts.map(|fact| Report {
+            partition: PartitionId::new(TableId::new(1), 5),
+            placement: PlacementId::new(8),
+            epoch: Epoch::new(2),
+            version: Version::new(7),
+            fact,
+        });
+        let reports = Reports { member: member(), reports: reports.into() };
+        assert_eq!(Reports::try_from(v1::ReportRequest::from(reports.clone())), Ok(reports));
+        let outcomes = Outcomes {
+            outcomes: vec![None, Some(ErrorDetail::new(ErrorKind::StaleVersion, "older"))],
+            table_version: Version::new(7),
+        };
+        assert_eq!(Outcomes::from(v1::ReportResponse::from(outcomes.clone())), outcomes);
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_reports_or_an_error(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+            if let Ok(wire) = v1::ReportRequest::decode(&bytes[..]) {
+                let _ = Reports::try_from(wire);
+            }
+        }
+    }
+}
