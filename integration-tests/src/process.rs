@@ -51,6 +51,11 @@ impl Process {
         self.end();
     }
 
+    /// SIGTERM, without waiting for the end.
+    pub fn ask_to_end(&self) {
+        self.signal(Signal::TERM);
+    }
+
     /// SIGTERM, then waits for an orderly end.
     ///
     /// # Panics

@@ -2,7 +2,7 @@
 
 use archon_client::Client;
 use archon_integration_tests::wait::check;
-use archon_integration_tests::{Cluster, Options, wait_for};
+use archon_integration_tests::{Cluster, Options, Process, wait_for};
 use archon_proto::v1::kv_client::KvClient;
 use archon_proto::v1::{ClusterRef, GetRequest};
 use std::time::Duration;
@@ -133,4 +133,24 @@ async fn a_node_without_coordinators_stops_serving_when_its_lease_ends() {
     cluster.wait_online();
     let patient = self::client(&cluster, Duration::from_secs(30)).await;
     assert!(patient.get(b"key-1".to_vec()).await.expect("a get").is_some());
+}
+
+#[test]
+fn nodes_stopped_all_at_once_release_what_they_lead_and_leave() {
+    let mut cluster = Cluster::start(EXE, &Options { partitions: 30, ..Options::default() });
+    let names = ["athens", "byzantium", "cyrene"];
+    let mut nodes: Vec<_> = names.iter().map(|name| cluster.take_node(name)).collect();
+    nodes.iter().for_each(Process::ask_to_end);
+    for node in &mut nodes {
+        let status = node.wait_exit(Duration::from_secs(30));
+        let log = node.log();
+        assert!(status.success(), "{status}: {log}");
+        // A coordinator that grants a leaving node what it just released keeps it until its patience ends.
+        assert!(log.contains("left the cluster cleanly"), "{}: {}", node.name(), node.log_tail(10));
+    }
+    for name in names {
+        cluster.wait_node(name, "Failed");
+        cluster.start_node(name);
+    }
+    println!("Online again after {:?}", cluster.wait_online());
 }

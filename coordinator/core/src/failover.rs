@@ -40,7 +40,7 @@ pub(crate) fn failures(state: &ClusterState, liveness: &mut Liveness, now: Milli
     let due: Vec<(NodeId, Incarnation)> =
         silent.into_iter().filter(|(node, _)| liveness.stop_answering(*node, now)).collect();
     due.into_iter()
-        .map(|(node, incarnation)| node_failed(state, node, incarnation, |other| liveness.is_failing(other)))
+        .map(|(node, incarnation)| node_failed(state, node, incarnation, |other| !liveness.may_lead(other)))
         .collect()
 }
 
@@ -78,7 +78,7 @@ pub(crate) fn elect(
     if now < over_at {
         return Election::Wait(over_at);
     }
-    let Some((placement, incarnation)) = candidate(state, row, extra, |node| liveness.is_failing(node)) else {
+    let Some((placement, incarnation)) = candidate(state, row, extra, |node| !liveness.may_lead(node)) else {
         return Election::Nothing;
     };
     let edit = Edit::Lead { placement, incarnation, ending: Ending::Lapsed };

@@ -31,6 +31,8 @@ struct Life {
     answered: Option<Millis>,
     /// When its failure was proposed: since then it gets no answer (rule 15).
     failing: Option<Millis>,
+    /// It said that it is about to exit: it is granted nothing any more.
+    stopping: bool,
 }
 
 /// A leadership that the lease does not cover any more, while its holder's life goes on.
@@ -100,7 +102,8 @@ impl Liveness {
                 }
             } else if !same {
                 let incarnation = row.incarnation;
-                self.lives.insert(row.id, Life { incarnation, heard: now, answered: None, failing: None });
+                self.lives
+                    .insert(row.id, Life { incarnation, heard: now, answered: None, failing: None, stopping: false });
             }
         }
         let timeout_ms = state.settings.timing.failure_timeout_ms;
@@ -187,6 +190,21 @@ impl Liveness {
         self.withdrawn.iter().map(|(partition, withdrawn)| (*partition, withdrawn.epoch))
     }
 
+    /// A node said that it is about to exit. Until it begins another life it is granted no leadership: it would only
+    /// release it again, and again, until its patience ends.
+    pub fn note_stopping(&mut self, node: NodeId, incarnation: Incarnation) {
+        if let Some(life) = self.lives.get_mut(&node)
+            && life.incarnation == incarnation
+        {
+            life.stopping = true;
+        }
+    }
+
+    /// Whether the node may be given a leadership: it is neither being failed nor about to exit.
+    pub(crate) fn may_lead(&self, node: NodeId) -> bool {
+        self.lives.get(&node).is_none_or(|life| life.failing.is_none() && !life.stopping)
+    }
+
     /// Whether the node is being failed.
     pub fn is_failing(&self, node: NodeId) -> bool {
         self.lives.get(&node).is_some_and(|life| life.failing.is_some())
@@ -253,12 +271,18 @@ impl Liveness {
 
     /// The life in memory; one that the state has just begun is entered.
     fn life(&mut self, node: NodeId, incarnation: Incarnation, now: Millis) -> &mut Life {
-        let life = self.lives.entry(node).or_insert(Life { incarnation, heard: now, answered: None, failing: None });
+        let life = self.lives.entry(node).or_insert(Life {
+            incarnation,
+            heard: now,
+            answered: None,
+            failing: None,
+            stopping: false,
+        });
         if life.incarnation != incarnation {
             if let Some(answered) = life.answered {
                 self.earlier.insert((node, life.incarnation), answered);
             }
-            *life = Life { incarnation, heard: now, answered: None, failing: None };
+            *life = Life { incarnation, heard: now, answered: None, failing: None, stopping: false };
         }
         life
     }

@@ -311,3 +311,22 @@ fn a_change_is_all_or_nothing() {
     // Two changes of one row in one command: the second names a version that is over.
     assert_eq!(bed.refused(Command::Change(vec![good.clone(), good])), ErrorKind::StaleVersion);
 }
+
+#[test]
+fn a_node_that_is_stopping_is_not_granted_what_it_just_released() {
+    let mut bed = Bed::running(settings(3, 1, 1), &["athens"]);
+    bed.settle();
+    let athens = bed.node("athens");
+    let incarnation = bed.incarnation(athens);
+    bed.liveness.note_stopping(athens, incarnation);
+    let own = bed.row(0).leader.expect("it leads");
+    bed.report(athens, &bed.fact(0, own, Fact::Released)).expect("a release is taken");
+    bed.pass(100, &[]);
+    assert_eq!(bed.turn(), [], "nothing is granted to a node that is about to exit");
+    assert_eq!(bed.leader(0), None);
+
+    // In its next life it leads again.
+    bed.rejoin(athens, 77);
+    bed.settle();
+    assert_eq!(bed.leader(0), Some(athens));
+}

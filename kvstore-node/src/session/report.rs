@@ -4,10 +4,16 @@ use super::leader::Coordinators;
 use crate::shared::{Life, Shared};
 use archon_proto::convert::report::{Outcomes, REPORTS_MAX, Reports};
 use archon_proto::v1;
-use archon_types::Backoff;
+use archon_types::{Backoff, ErrorKind};
 use std::time::Duration;
 
 const DEADLINE: Duration = Duration::from_secs(2);
+
+/// Whether a report so answered is to be sent again. A report of an epoch that is over never comes true again, although
+/// an *operation* so answered may succeed elsewhere: kept, it would block a stopping node until its patience ends.
+fn asks_again(kind: ErrorKind) -> bool {
+    kind.is_retryable() && kind != ErrorKind::StaleEpoch
+}
 
 /// Sends reports for as long as it is polled.
 pub(super) async fn reports(shared: &Shared, coordinators: &Coordinators, life: &Life) {
@@ -32,7 +38,7 @@ pub(super) async fn reports(shared: &Shared, coordinators: &Coordinators, life: 
                 let mut unanswered = batch.len().saturating_sub(outcomes.len());
                 for (report, outcome) in batch.iter().zip(outcomes) {
                     match outcome {
-                        Some(detail) if detail.kind.is_retryable() => unanswered += 1,
+                        Some(detail) if asks_again(detail.kind) => unanswered += 1,
                         outcome => {
                             if let Some(detail) = outcome {
                                 tracing::debug!(partition = %report.partition, fact = ?report.fact, kind = %detail.kind, message = %detail.message, "report refused");
@@ -54,5 +60,17 @@ pub(super) async fn reports(shared: &Shared, coordinators: &Coordinators, life: 
         } else {
             tokio::time::sleep(backoff.next(rand::random())).await;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_report_of_an_epoch_that_is_over_is_not_sent_for_ever() {
+        assert!(!asks_again(ErrorKind::StaleEpoch));
+        assert!(!asks_again(ErrorKind::StaleVersion));
+        assert!(asks_again(ErrorKind::NoQuorum));
     }
 }
