@@ -41,6 +41,11 @@ async fn run(rounds: usize) -> anyhow::Result<()> {
     }
     let report = load.stop().await;
     let lapses: usize = options.nodes.iter().map(|name| cluster.node(name).log().matches("lease lapsed").count()).sum();
+    for name in &options.nodes {
+        for line in cluster.node(name).log().lines().filter(|line| line.contains("lease lapsed")) {
+            println!("{name}: {line}");
+        }
+    }
     println!("a new leader answered status: {}", spread(answered));
     println!("client operations: {} answered, {} failed", report.operations, report.failures.len());
     println!("longest gap of a writer: {} ms", report.longest_gap.as_millis());

@@ -2,16 +2,26 @@
 //! later (PROTOCOL rule 13).
 
 use super::types::Raft;
+use futures::StreamExt;
+use futures::future::BoxFuture;
+use futures::stream::FuturesUnordered;
 use openraft::ReadPolicy;
 use openraft::errors::{LinearizableReadError, RaftError};
+use std::collections::VecDeque;
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 /// Most requests that may wait for a round.
 const WAITING_MAX: usize = 16_384;
 /// How long one round may take before those who wait are told that there is no quorum.
 const ROUND_DEADLINE: Duration = Duration::from_millis(500);
+
+/// A round that takes longer is not waited for alone: another is begun beside it.
+const ROUND_PATIENCE: Duration = Duration::from_millis(40);
+/// Most rounds under way at once.
+const ROUNDS_MAX: usize = 16;
 
 /// How a round ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,7 +46,7 @@ pub(crate) struct Rounds {
 }
 
 impl Rounds {
-    /// Starts the task that runs the rounds, one at a time, until `stop`.
+    /// Starts the task that runs the rounds until `stop`.
     pub(super) fn start(raft: Raft, stop: CancellationToken) -> (Self, tokio::task::JoinHandle<()>) {
         let (waiting, queue) = mpsc::channel(WAITING_MAX);
         let task = tokio::spawn(async move {
@@ -64,16 +74,90 @@ impl Rounds {
     }
 }
 
+/// Rounds under way and who waits for which.
+struct Under {
+    rounds: FuturesUnordered<BoxFuture<'static, (u64, Round)>>,
+    /// Waiting since before the round of this number began; numbers rise.
+    waiting: VecDeque<(u64, Vec<oneshot::Sender<Round>>)>,
+    last_number: u64,
+    last_began: Instant,
+    /// Whether the newest round is still under way; older ones may hang.
+    last_runs: bool,
+}
+
+impl Under {
+    fn begin(&mut self, raft: &Raft, waiting: Vec<oneshot::Sender<Round>>) {
+        self.last_number += 1;
+        self.last_began = Instant::now();
+        self.last_runs = true;
+        let (number, raft) = (self.last_number, raft.clone());
+        self.waiting.push_back((number, waiting));
+        self.rounds.push(Box::pin(async move {
+            let round = tokio::time::timeout(ROUND_DEADLINE, one_round(&raft)).await.unwrap_or(Round::NoQuorum);
+            (number, round)
+        }));
+    }
+
+    /// Answers whom the end of a round concerns: if it confirmed or denied the leadership, everybody who waited when it
+    /// began, whichever round they first waited for; if it only came to nothing, those whose own round it was.
+    fn end(&mut self, ended: u64, round: Round) {
+        self.last_runs &= ended != self.last_number;
+        let concerns = |number: u64| if round == Round::NoQuorum { number == ended } else { number <= ended };
+        for (_, waiting) in self.waiting.iter_mut().filter(|(number, _)| concerns(*number)) {
+            for one in waiting.drain(..) {
+                let _ = one.send(round);
+            }
+        }
+        self.waiting.retain(|(_, waiting)| !waiting.is_empty());
+    }
+
+    fn anybody_waits(&mut self) -> bool {
+        for (_, waiting) in &mut self.waiting {
+            waiting.retain(|one| !one.is_closed());
+        }
+        self.waiting.retain(|(_, waiting)| !waiting.is_empty());
+        !self.waiting.is_empty()
+    }
+}
+
+/// A round whose messages were lost (a follower that is just coming back, say) hangs until its deadline. So that nobody
+/// loses a lease over it, another one is begun beside it after [`ROUND_PATIENCE`]; the first to end serves them all.
 async fn run(raft: Raft, mut queue: mpsc::Receiver<oneshot::Sender<Round>>) {
-    let mut waiting = Vec::new();
-    while queue.recv_many(&mut waiting, WAITING_MAX).await > 0 {
-        waiting.retain(|one| !one.is_closed());
-        if waiting.is_empty() {
+    let mut under = Under {
+        rounds: FuturesUnordered::new(),
+        waiting: VecDeque::new(),
+        last_number: 0,
+        last_began: Instant::now(),
+        last_runs: false,
+    };
+    let mut fresh = Vec::new();
+    loop {
+        let (runs, hangs_at) = (under.last_runs, under.last_began + ROUND_PATIENCE);
+        tokio::select! {
+            received = queue.recv_many(&mut fresh, WAITING_MAX), if !runs && fresh.is_empty() => {
+                if received == 0 {
+                    return;
+                }
+            }
+            Some((number, round)) = under.rounds.next(), if !under.rounds.is_empty() => under.end(number, round),
+            () = tokio::time::sleep_until(hangs_at), if runs || !under.waiting.is_empty() => {}
+        }
+        while fresh.len() < WAITING_MAX
+            && let Ok(one) = queue.try_recv()
+        {
+            fresh.push(one);
+        }
+        fresh.retain(|one| !one.is_closed());
+        let overdue = Instant::now() >= under.last_began + ROUND_PATIENCE;
+        if under.last_runs && !overdue {
             continue;
         }
-        let round = tokio::time::timeout(ROUND_DEADLINE, one_round(&raft)).await.unwrap_or(Round::NoQuorum);
-        for one in waiting.drain(..) {
-            let _ = one.send(round);
+        let needed = !fresh.is_empty() || (overdue && under.anybody_waits());
+        if needed && under.rounds.len() < ROUNDS_MAX {
+            under.begin(&raft, std::mem::take(&mut fresh));
+        } else if overdue {
+            // Nobody waits any more, or too many hang: look again later.
+            under.last_began = Instant::now();
         }
     }
 }

@@ -32,7 +32,7 @@ pub(super) async fn heartbeats(session: &Session, coordinators: &Coordinators, l
     let shared = &session.shared;
     let every = Duration::from_millis(life.settings.timing.heartbeat_ms);
     let sender = Sender { shared, coordinators, life, number: AtomicU64::new(0) };
-    let mut backoff = Backoff::new(Duration::from_millis(20), every.min(Duration::from_millis(100)));
+    let mut backoff = Backoff::new(Duration::from_millis(20), every.min(Duration::from_millis(40)));
     let mut withheld = false;
     let mut taken = Instant::now();
     loop {
