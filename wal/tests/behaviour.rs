@@ -141,13 +141,17 @@ fn the_queue_is_bounded_and_gives_the_batch_back() {
 
     // The writer is held in a callback, so the queue fills.
     let (release, held) = mpsc::channel::<()>();
+    let (entered, inside) = mpsc::channel::<()>();
     wal.append(
         WalBatch::new(),
         Box::new(move |_| {
+            let _ = entered.send(());
             let _ = held.recv();
         }),
     )
     .unwrap();
+    // Until it is inside, it may take what is queued behind, and the queue takes more than its bound in all.
+    inside.recv().unwrap();
     let mut seq = 1;
     let full = loop {
         let mut batch = WalBatch::new();

@@ -115,7 +115,7 @@ impl Replica {
         }
     }
 
-    /// Whether [`Input::Tick`] can have an effect: somebody owes an answer, or may need to be asked again.
+    /// Whether [`crate::Input::Tick`] can have an effect: somebody owes an answer, or may need to be asked again.
     pub fn wants_ticks(&self) -> bool {
         match &self.role {
             Role::Follow => false,
