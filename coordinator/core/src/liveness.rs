@@ -205,11 +205,6 @@ impl Liveness {
         self.lives.get(&node).is_none_or(|life| life.failing.is_none() && !life.stopping)
     }
 
-    /// Whether the node is being failed.
-    pub fn is_failing(&self, node: NodeId) -> bool {
-        self.lives.get(&node).is_some_and(|life| life.failing.is_some())
-    }
-
     /// From when on no lease can cover this former leadership (rule 16).
     pub fn former_over_at(&self, state: &ClusterState, former: &Former) -> Millis {
         if former.lapsed {
