@@ -27,12 +27,22 @@ pub struct Options {
     pub partitions: u16,
     /// Nodes to wait for before the first assignment.
     pub nodes_min: usize,
+    /// Copies of each partition.
+    pub replication: u8,
 }
 
 impl Default for Options {
-    /// The story of the seed: three coordinators, three cities, nine partitions.
+    /// The story of the seed: three coordinators, three cities, nine partitions of one copy each.
     fn default() -> Self {
-        Self { coordinators: 3, nodes: vec!["athens", "byzantium", "cyrene"], partitions: 9, nodes_min: 3 }
+        let nodes = vec!["athens", "byzantium", "cyrene"];
+        Self { coordinators: 3, nodes, partitions: 9, nodes_min: 3, replication: 1 }
+    }
+}
+
+impl Options {
+    /// The same with three copies of each of 64 partitions: what a cluster of three nodes is unless told otherwise.
+    pub fn replicated() -> Self {
+        Self { partitions: 64, replication: 3, ..Self::default() }
     }
 }
 
@@ -94,6 +104,8 @@ impl Cluster {
                     &options.partitions.to_string(),
                     "--min-nodes",
                     &options.nodes_min.to_string(),
+                    "--replication",
+                    &options.replication.to_string(),
                 ]
                 .map(str::to_owned)
                 .to_vec();

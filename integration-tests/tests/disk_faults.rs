@@ -87,7 +87,7 @@ fn fill(directory: &Path) -> PathBuf {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_full_disk_refuses_writes_answers_reads_and_recovers() {
-    let options = Options { coordinators: 1, nodes: vec!["byzantium"], partitions: 8, nodes_min: 2 };
+    let options = Options { coordinators: 1, nodes: vec!["byzantium"], partitions: 8, nodes_min: 2, replication: 1 };
     let mut cluster = Cluster::start(EXE, &options);
     let data = cluster.directory().join(format!("node-{NODE}"));
     let Some(_disk) = SmallDisk::mount(&data, 256) else {
@@ -144,7 +144,8 @@ async fn a_full_disk_refuses_writes_answers_reads_and_recovers() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_failed_fsync_ends_the_process_and_a_restart_has_every_acknowledged_write() {
-    let options = Options { coordinators: 1, nodes: vec![NODE, "byzantium"], partitions: 8, nodes_min: 2 };
+    let options =
+        Options { coordinators: 1, nodes: vec![NODE, "byzantium"], partitions: 8, nodes_min: 2, replication: 1 };
     let mut cluster = Cluster::start(EXE, &options);
     let client = client(&cluster, Duration::from_secs(30)).await;
     for round in 0..3 {
