@@ -337,6 +337,21 @@ impl Cluster {
             .collect()
     }
 
+    /// Copies every log to `directory`, for a look at a run that is over.
+    fn copy_logs(&self, directory: &Path) {
+        let copied = std::fs::create_dir_all(directory).and_then(|()| {
+            for file in std::fs::read_dir(self.directory.path())?.flatten() {
+                if file.path().extension().is_some_and(|extension| extension == "log") {
+                    std::fs::copy(file.path(), directory.join(file.file_name()))?;
+                }
+            }
+            Ok(())
+        });
+        if let Err(error) = copied {
+            eprintln!("the logs could not be copied to {}: {error}", directory.display());
+        }
+    }
+
     /// The name of the node that leads `key`.
     ///
     /// # Panics
@@ -349,6 +364,9 @@ impl Cluster {
 
 impl Drop for Cluster {
     fn drop(&mut self) {
+        if let Some(keep) = std::env::var_os("ARCHON_TEST_KEEP_LOGS") {
+            self.copy_logs(Path::new(&keep));
+        }
         if std::thread::panicking() {
             let processes = self.coordinators.iter().chain(self.nodes.values()).filter_map(|m| m.process.as_ref());
             for process in processes {

@@ -1,0 +1,133 @@
+//! Three copies of everything, on real processes: what a node's death, a planned stop and a cluster without its
+//! coordinators cost, and that nothing acknowledged is lost on the way.
+
+use archon_client::Client;
+use archon_integration_tests::wait::check;
+use archon_integration_tests::{Cluster, Load, LoadReport, Options, wait_for};
+use serde_json::Value;
+use std::time::{Duration, Instant};
+
+const EXE: &str = env!("CARGO_BIN_EXE_archon-under-test");
+const NAMES: [&str; 3] = ["athens", "byzantium", "cyrene"];
+
+fn three_copies() -> Options {
+    Options::replicated()
+}
+
+async fn client(cluster: &Cluster, timeout: Duration) -> Client {
+    Client::builder(cluster.coordinator_addresses()).timeout(timeout).build().await.expect("a client")
+}
+
+/// Waits until every partition has three Live copies and a leader.
+fn wait_whole(cluster: &Cluster) -> Duration {
+    cluster.wait_partitions("every partition to have three Live copies", |rows| {
+        let live = |row: &Value| {
+            let replicas = row["replicas"].as_array().into_iter().flatten();
+            replicas.filter(|replica| replica["state"].as_str().is_some_and(|s| s.eq_ignore_ascii_case("live"))).count()
+        };
+        rows.iter().all(|row| live(row) == 3 && row["status"] == "Online")
+    })
+}
+
+/// Waits until the load has answered `count` more operations.
+fn wait_progress(load: &Load, count: u64) {
+    let target = load.operations() + count;
+    wait_for(&format!("{count} more operations"), Duration::from_secs(60), || {
+        check(load.operations() >= target, || format!("{} of {target}", load.operations()))
+    });
+}
+
+async fn ends_well(load: Load, client: &Client, what: &str) -> LoadReport {
+    let report = load.stop().await;
+    println!("{what}: {} operations, longest gap {} ms", report.operations, report.longest_gap.as_millis());
+    report.assert_no_failure();
+    let missing = report.missing(client).await;
+    assert!(missing.is_empty(), "{what}: acknowledged and lost: {missing:#?}");
+    report
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_killed_node_costs_a_pause_and_comes_back_into_every_live_set() {
+    let mut cluster = Cluster::start(EXE, &three_copies());
+    println!("whole after {:?}", wait_whole(&cluster));
+    let client = client(&cluster, Duration::from_secs(30)).await;
+    for name in NAMES {
+        let load = Load::start(&client, name, 16);
+        tokio::task::block_in_place(|| {
+            wait_progress(&load, 200);
+            cluster.take_node(name).kill();
+            let failed = cluster.wait_node(name, "Failed");
+            let online = cluster.wait_online();
+            println!("{name} failed after {failed:?}, Online after {online:?}");
+            wait_progress(&load, 200);
+        });
+        ends_well(load, &client, &format!("kill of {name}")).await;
+        let load = Load::start(&client, &format!("{name}-returns"), 16);
+        tokio::task::block_in_place(|| {
+            cluster.start_node(name);
+            let whole = wait_whole(&cluster);
+            println!("{name} is back in every Live set after {whole:?}");
+            wait_progress(&load, 200);
+        });
+        ends_well(load, &client, &format!("return of {name}")).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_planned_stop_hands_over_without_a_failed_operation() {
+    let mut cluster = Cluster::start(EXE, &three_copies());
+    wait_whole(&cluster);
+    let client = client(&cluster, Duration::from_secs(30)).await;
+    for name in NAMES {
+        let load = Load::start(&client, name, 16);
+        tokio::task::block_in_place(|| {
+            wait_progress(&load, 200);
+            let began = Instant::now();
+            let status = cluster.take_node(name).terminate(Duration::from_secs(20));
+            assert!(status.success(), "{status}");
+            println!("{name} ended after {:?}", began.elapsed());
+            cluster.wait_online();
+            wait_progress(&load, 200);
+        });
+        ends_well(load, &client, &format!("stop of {name}")).await;
+        let load = Load::start(&client, &format!("{name}-returns"), 16);
+        tokio::task::block_in_place(|| {
+            cluster.start_node(name);
+            println!("whole after {:?}", wait_whole(&cluster));
+            wait_progress(&load, 200);
+        });
+        ends_well(load, &client, &format!("return of {name}")).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn reads_and_writes_go_on_without_any_coordinator() {
+    let mut cluster = Cluster::start(EXE, &three_copies());
+    wait_whole(&cluster);
+    let client = client(&cluster, Duration::from_secs(30)).await;
+    let load = Load::start(&client, "alone", 16);
+    tokio::task::block_in_place(|| {
+        wait_progress(&load, 200);
+        for index in 0..3 {
+            cluster.take_coordinator(index).kill();
+        }
+        let began = Instant::now();
+        // Every lease ends after a second; what is answered for long after that rests on the followers alone.
+        wait_for("ten seconds of traffic", Duration::from_secs(60), || {
+            check(began.elapsed() > Duration::from_secs(10), || format!("{:?}", began.elapsed()))
+        });
+        wait_progress(&load, 500);
+    });
+    ends_well(load, &client, "no coordinator").await;
+    let load = Load::start(&client, "quorum-returns", 16);
+    tokio::task::block_in_place(|| {
+        wait_progress(&load, 200);
+        for index in 0..3 {
+            cluster.start_coordinator(index);
+        }
+        cluster.wait_leader();
+        wait_whole(&cluster);
+        wait_progress(&load, 500);
+    });
+    ends_well(load, &client, "return of the quorum").await;
+}
