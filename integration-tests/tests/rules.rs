@@ -15,8 +15,13 @@ const MAY_DEPEND_ON: &[(&str, &str, &[&str])] = &[
     ("wal", "archon-wal", &[]),
     ("coordinator/core", "archon-coordinator-core", &["archon-types"]),
     ("coordinator", "archon-coordinator", &["archon-coordinator-core", "archon-proto", "archon-types", "archon-wal"]),
+    ("kvstore-node/kv", "archon-kv", &["archon-types"]),
     ("kvstore-node/replica", "archon-replica", &["archon-types"]),
-    ("kvstore-node", "archon-kvstore-node", &["archon-proto", "archon-replica", "archon-types", "archon-wal"]),
+    (
+        "kvstore-node",
+        "archon-kvstore-node",
+        &["archon-kv", "archon-proto", "archon-replica", "archon-types", "archon-wal"],
+    ),
     ("client", "archon-client", &["archon-proto", "archon-types"]),
     ("cli", "archon-cli", &["archon-client", "archon-coordinator", "archon-kvstore-node", "archon-types"]),
 ];
@@ -29,7 +34,7 @@ const ONLY_NAMED_IN: &[(&str, &[&str])] = &[
 ];
 
 /// What a pure room must not depend on.
-const PURE: &[&str] = &["proto/types", "coordinator/core", "kvstore-node/replica"];
+const PURE: &[&str] = &["proto/types", "coordinator/core", "kvstore-node/kv", "kvstore-node/replica"];
 const IMPURE: &[&str] = &["tokio", "tonic", "sled", "openraft", "rand", "tracing", "rustix", "parking_lot"];
 
 fn manifest(folder: &str) -> toml::Table {

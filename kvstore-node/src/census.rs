@@ -2,8 +2,8 @@
 
 use crate::engine::{Engine, PageLimit};
 use crate::holdings::Holdings;
-use crate::kv::row::KIND_VALUE;
 use crate::shared::Shared;
+use archon_kv::row::KIND_VALUE;
 use archon_proto::convert::load::PlacementLoad;
 use archon_types::PlacementId;
 use bytes::Bytes;
@@ -68,7 +68,7 @@ async fn count_placement(engine: &Arc<dyn Engine>, placement: PlacementId) -> Op
 mod tests {
     use super::*;
     use crate::engine::{Change, MemoryEngine};
-    use crate::kv::row::{LOG_TIME_KEY, value_key};
+    use archon_kv::row::{LOG_TIME_KEY, value_key};
 
     #[tokio::test]
     async fn keys_are_counted_and_other_rows_only_weigh() {

@@ -1,4 +1,4 @@
-//! Clocks as arguments: leases count on one that includes suspend, logs are stamped by the wall clock and never go back.
+//! Clocks as arguments: leases count on one that includes suspend, logs are stamped by the wall clock.
 
 use archon_types::Millis;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -22,13 +22,13 @@ impl Clock for BootClock {
     }
 }
 
-/// Milliseconds since 1970 on the wall clock. It may jump; only [`LogTime`] and people look at it.
+/// Milliseconds since 1970 on the wall clock. It may jump; only [`archon_kv::LogTime`] and people look at it.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct WallClock;
 
 impl Clock for WallClock {
     fn now(&self) -> Millis {
-        // A clock set before 1970 counts as 1970: log time is kept from going back by LogTime.
+        // A clock set before 1970 counts as 1970: log time is kept from going back by `LogTime`.
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         Millis::new(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
     }
@@ -40,48 +40,9 @@ impl<C: Clock + ?Sized> Clock for std::sync::Arc<C> {
     }
 }
 
-/// A partition's log time: `max(the leader's wall clock, the last stamp)`, so that it never falls (PROTOCOL rule 24).
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct LogTime {
-    last: Millis,
-}
-
-impl LogTime {
-    /// Goes on from the last stamp known: the one stored with the partition, or of its last log entry.
-    pub const fn starting_at(last: Millis) -> Self {
-        Self { last }
-    }
-
-    /// The stamp for an entry made when the leader's wall clock shows `wall`.
-    pub fn stamp(&mut self, wall: Millis) -> Millis {
-        self.last = self.last.max(wall);
-        self.last
-    }
-
-    /// Takes in the stamp of an entry somebody else made.
-    pub fn observe(&mut self, stamp: Millis) {
-        self.last = self.last.max(stamp);
-    }
-
-    /// The last stamp.
-    pub const fn last(&self) -> Millis {
-        self.last
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn log_time_never_falls() {
-        let mut time = LogTime::starting_at(Millis::new(100));
-        assert_eq!(time.stamp(Millis::new(50)), Millis::new(100));
-        assert_eq!(time.stamp(Millis::new(150)), Millis::new(150));
-        time.observe(Millis::new(400));
-        time.observe(Millis::new(1));
-        assert_eq!(time.stamp(Millis::new(200)), Millis::new(400));
-    }
 
     #[test]
     fn the_boot_clock_does_not_go_back_and_the_wall_clock_is_of_this_century() {

@@ -22,7 +22,6 @@ pub mod flusher;
 pub mod grants;
 pub mod identity;
 pub mod inbox;
-pub mod kv;
 pub mod metrics;
 pub mod reconcile;
 pub mod tables;

@@ -1,12 +1,12 @@
 //! Start-up: from what the log and the engine hold to replicas that may be opened.
 
-use crate::clock::LogTime;
 use crate::engine::{Engine, EngineError};
-use crate::kv::{Effect, Recent, RecentBudget, ViewError, row};
 use crate::node::NodeError;
 use crate::reconcile::{Held, HeldState, UNKNOWN};
 use crate::shard::Found;
 use crate::store;
+use archon_kv::LogTime;
+use archon_kv::{Effect, Recent, RecentBudget, ViewError, row};
 use archon_replica::{Position, Recovered as ReplicaState, Run};
 use archon_types::{Epoch, PlacementId, Seq};
 use archon_wal::{Recovered, StreamState, Wal, WalError};

@@ -1,8 +1,11 @@
 //! What every engine must do, written once and run on each.
 
 use super::*;
+use archon_types::PlacementId;
+use bytes::Bytes;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
+use std::ops::Bound;
 
 fn space(number: u64) -> PlacementId {
     PlacementId::new(number)

@@ -13,7 +13,7 @@
 use super::durable;
 use super::open::EngineConfig;
 use super::room::Room;
-use super::{Change, Cleared, ENGINE_KEY_BYTES_MAX, Engine, EngineError, Page, PageLimit, Row};
+use super::{Change, Cleared, Engine, EngineError, Page, PageLimit, Row, check_size};
 use archon_types::PlacementId;
 use bytes::{Bytes, BytesMut};
 use std::ops::Bound;
@@ -27,7 +27,7 @@ pub(super) const CHUNK_BYTES: usize = 64 * 1024;
 /// both stay below that quarter.
 const SEGMENT_BYTES: usize = 8 * 1024 * 1024;
 /// Kind byte of chunks, above every kind of row.
-const CHUNK_KIND: u8 = 0xFF;
+const CHUNK_KIND: u8 = archon_kv::engine::RESERVED_KIND;
 const INLINE: u8 = 0;
 const CHUNKED: u8 = 1;
 /// How often a reader looks again when the writer was changing the value under it.
@@ -47,19 +47,6 @@ impl std::fmt::Debug for SledEngine {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("SledEngine").field("directory", &self.directory).finish_non_exhaustive()
     }
-}
-
-/// Checks that a row fits.
-pub(super) fn check_size(key: &[u8], value: Option<&[u8]>) -> Result<(), EngineError> {
-    let value_bytes = value.map_or(0, <[u8]>::len);
-    if key.is_empty()
-        || key.len() > ENGINE_KEY_BYTES_MAX
-        || key[0] == CHUNK_KIND
-        || value_bytes > usize::from(u16::MAX) * CHUNK_BYTES
-    {
-        return Err(EngineError::TooLarge { key_bytes: key.len(), value_bytes });
-    }
-    Ok(())
 }
 
 /// The row of a chunked value: which slot, how long, which checksum.

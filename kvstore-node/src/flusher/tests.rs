@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::engine::{Cleared, MemoryEngine, Page, PageLimit};
-use crate::kv::row;
+use archon_kv::row;
 use archon_types::PlacementId;
 use bytes::Bytes;
 use std::ops::Bound;

@@ -2,7 +2,7 @@
 
 use super::{Barrier, FlushEvent, ROOM_INTERVAL, Shared, Work};
 use crate::engine::{Change, Engine, EngineError};
-use crate::kv::row;
+use archon_kv::row;
 use archon_types::{PlacementId, Seq};
 use bytes::Bytes;
 use std::collections::{BTreeMap, VecDeque};

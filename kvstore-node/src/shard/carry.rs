@@ -4,9 +4,9 @@ use super::slot::{Pending, Slot};
 use super::{Env, Shard};
 use crate::engine::Change;
 use crate::flusher::{FlushEvent, FlusherError};
-use crate::kv::{ClientIndex, Effect, PartitionView, Reader, View, row};
 use crate::reply::{Outcome, ReplyTo};
 use crate::store;
+use archon_kv::{ClientIndex, Effect, PartitionView, Reader, View, row};
 use archon_replica::{Input, Output, Record};
 use archon_types::{ErrorDetail, ErrorKind, PartitionId, PlacementId, Report, Seq};
 

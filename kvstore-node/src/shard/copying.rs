@@ -5,7 +5,7 @@ use super::{CopyAsk, CopyChunk, CopyStart, Env, Shard};
 use crate::copy::CopyJob;
 use crate::engine::Change;
 use crate::flusher::FlusherError;
-use crate::kv::Recent;
+use archon_kv::Recent;
 use archon_replica::{Input, Position, ReplicaAddress, Standing};
 use archon_types::{Epoch, ErrorDetail, ErrorKind, PlacementId, ReplicaState, Seq};
 

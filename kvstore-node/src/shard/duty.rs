@@ -2,10 +2,10 @@
 
 use super::slot::{Found, Slot};
 use super::{Env, Shard};
-use crate::clock::LogTime;
-use crate::kv::Recent;
 use crate::reconcile::{Action, HeldState};
 use crate::store;
+use archon_kv::LogTime;
+use archon_kv::Recent;
 use archon_replica::{Configuration, Identity, Input, Limits, Peer, Position, Recovered, Replica, Timing};
 use archon_types::{
     Epoch, ErrorDetail, ErrorKind, Fact, Incarnation, Partition, PartitionId, PlacementId, Report, Seq, Version,

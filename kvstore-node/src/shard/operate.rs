@@ -2,8 +2,8 @@
 
 use super::slot::{Pending, Slot};
 use super::{Env, OpRequest, Shard};
-use crate::kv::{PartitionView, Reader, Request, View, ViewError, dedup, evaluate};
 use crate::reply::Outcome;
+use archon_kv::{PartitionView, Reader, Request, View, ViewError, dedup, evaluate};
 use archon_replica::{Input, Output, Standing};
 use archon_types::{ErrorDetail, ErrorKind, Millis, PartitionId, Revision, Seq};
 

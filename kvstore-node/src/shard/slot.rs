@@ -1,9 +1,9 @@
 //! One placement on its shard: its replica and what the shell keeps around it.
 
 use super::OpRequest;
-use crate::clock::LogTime;
-use crate::kv::{ClientIndex, Recent, RecentBudget};
 use crate::reply::{Outcome, ReplyTo};
+use archon_kv::LogTime;
+use archon_kv::{ClientIndex, Recent, RecentBudget};
 use archon_replica::{Position, Recovered, Replica};
 use archon_types::{Epoch, Millis, PartitionId, PlacementId, ReplicaState, Seq};
 use std::collections::{BTreeMap, VecDeque};

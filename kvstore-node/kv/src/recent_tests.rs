@@ -1,8 +1,9 @@
 //! The window against a plain list of entries, and the view over window and engine against a plain map.
 
 use super::*;
-use crate::engine::{Change, Engine, MemoryEngine, PageLimit};
-use crate::kv::view::{PartitionView, View};
+use crate::MemoryEngine;
+use crate::engine::{Change, Engine, PageLimit};
+use crate::view::{PartitionView, View};
 use archon_types::PlacementId;
 use proptest::prelude::*;
 

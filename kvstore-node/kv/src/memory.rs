@@ -1,28 +1,35 @@
-//! An engine in memory, for tests.
+//! An engine in memory, for tests and simulations.
 
-use super::{Change, Cleared, Engine, EngineError, Page, PageLimit, Row};
+use crate::engine::{Change, Cleared, Engine, EngineError, Page, PageLimit, Row, check_size};
 use archon_types::PlacementId;
 use bytes::Bytes;
-use parking_lot::RwLock;
 use std::collections::BTreeMap;
 use std::ops::Bound;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+type Rows = BTreeMap<(PlacementId, Bytes), Bytes>;
 
 /// Rows in a map; there is nothing to sync.
 #[derive(Debug, Default)]
-pub(crate) struct MemoryEngine {
-    rows: RwLock<BTreeMap<(PlacementId, Bytes), Bytes>>,
+pub struct MemoryEngine {
+    rows: Mutex<Rows>,
 }
 
 impl MemoryEngine {
     /// An empty engine.
-    pub(crate) fn new() -> Self {
+    pub fn new() -> Self {
         Self::default()
+    }
+
+    /// A panic while the map was held leaves it as it was: every change is one insertion or removal.
+    fn rows(&self) -> MutexGuard<'_, Rows> {
+        self.rows.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Engine for MemoryEngine {
     fn get(&self, space: PlacementId, key: &[u8]) -> Result<Option<Bytes>, EngineError> {
-        Ok(self.rows.read().get(&(space, Bytes::copy_from_slice(key))).cloned())
+        Ok(self.rows().get(&(space, Bytes::copy_from_slice(key))).cloned())
     }
 
     fn page(&self, space: PlacementId, from: Bound<&[u8]>, limit: PageLimit) -> Result<Page, EngineError> {
@@ -31,7 +38,7 @@ impl Engine for MemoryEngine {
             Bound::Included(key) => Bound::Included((space, Bytes::copy_from_slice(key))),
             Bound::Excluded(key) => Bound::Excluded((space, Bytes::copy_from_slice(key))),
         };
-        let rows = self.rows.read();
+        let rows = self.rows();
         let mut page = Page::default();
         let mut bytes = 0;
         for ((row_space, key), value) in rows.range((from, Bound::Unbounded)) {
@@ -50,9 +57,9 @@ impl Engine for MemoryEngine {
     }
 
     fn write(&self, changes: &[Change]) -> Result<(), EngineError> {
-        let mut rows = self.rows.write();
+        let mut rows = self.rows();
         for change in changes {
-            super::sled::check_size(&change.key, change.value.as_deref())?;
+            check_size(&change.key, change.value.as_deref())?;
             let key = (change.space, change.key.clone());
             match &change.value {
                 Some(value) => rows.insert(key, value.clone()),
@@ -63,7 +70,7 @@ impl Engine for MemoryEngine {
     }
 
     fn clear(&self, space: PlacementId, rows_max: usize) -> Result<Cleared, EngineError> {
-        let mut rows = self.rows.write();
+        let mut rows = self.rows();
         let keys: Vec<_> = rows
             .range((space, Bytes::new())..)
             .take_while(|((row_space, _), _)| *row_space == space)
@@ -80,7 +87,7 @@ impl Engine for MemoryEngine {
 
     fn spaces(&self) -> Result<Vec<PlacementId>, EngineError> {
         let mut spaces: Vec<PlacementId> = Vec::new();
-        for (space, _) in self.rows.read().keys() {
+        for (space, _) in self.rows().keys() {
             if spaces.last() != Some(space) {
                 spaces.push(*space);
             }

@@ -41,7 +41,7 @@ impl ViewError {
     }
 }
 
-/// A partition's rows at one moment. [`evaluate`](super::evaluate::evaluate) sees nothing else.
+/// A partition's rows at one moment. [`evaluate`](crate::evaluate::evaluate) sees nothing else.
 pub trait View {
     /// The row with this key.
     ///

@@ -1,8 +1,8 @@
 //! Evaluation against a map, and what each operation answers.
 
 use super::*;
-use crate::kv::dedup::forget;
-use crate::kv::rows::Rows;
+use crate::dedup::forget;
+use crate::rows::Rows;
 use archon_types::{ClientId, ErrorKind};
 use proptest::prelude::*;
 use std::collections::BTreeMap;

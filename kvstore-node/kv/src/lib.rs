@@ -1,9 +1,12 @@
 //! What the replicated entries mean: operations are evaluated once by the leader into blind effects, which every replica
-//! applies alike.
+//! applies alike. Pure: no clock, no randomness, no I/O; the engine is a trait, what is stored comes in through it.
 
 pub mod dedup;
 pub mod effect;
+pub mod engine;
 pub mod evaluate;
+pub mod log_time;
+pub mod memory;
 pub mod recent;
 pub mod row;
 #[cfg(test)]
@@ -12,6 +15,9 @@ pub mod view;
 
 pub use dedup::{ClientIndex, DedupLimits};
 pub use effect::{Effect, EffectError, RowChange};
+pub use engine::Engine;
 pub use evaluate::{Evaluation, Request, evaluate};
+pub use log_time::LogTime;
+pub use memory::MemoryEngine;
 pub use recent::{Recent, RecentBudget, RecentError};
 pub use view::{PartitionView, Reader, View, ViewError};

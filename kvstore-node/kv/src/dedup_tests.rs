@@ -1,9 +1,9 @@
 //! The exactly-once rules, one by one and against random retries, forgetting and reordering.
 
 use super::*;
-use crate::kv::evaluate::{Evaluation, Request, evaluate};
-use crate::kv::row::client_outcome_key;
-use crate::kv::rows::Rows;
+use crate::evaluate::{Evaluation, Request, evaluate};
+use crate::row::client_outcome_key;
+use crate::rows::Rows;
 use archon_types::{Answer, Op, Revision};
 use proptest::prelude::*;
 use uuid::Uuid;

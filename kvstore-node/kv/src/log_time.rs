@@ -1,0 +1,47 @@
+//! The time that a partition's log tells: it never goes back.
+
+use archon_types::Millis;
+
+/// A partition's log time: `max(the leader's wall clock, the last stamp)`, so that it never falls (PROTOCOL rule 24).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct LogTime {
+    last: Millis,
+}
+
+impl LogTime {
+    /// Goes on from the last stamp known: the one stored with the partition, or of its last log entry.
+    pub const fn starting_at(last: Millis) -> Self {
+        Self { last }
+    }
+
+    /// The stamp for an entry made when the leader's wall clock shows `wall`.
+    pub fn stamp(&mut self, wall: Millis) -> Millis {
+        self.last = self.last.max(wall);
+        self.last
+    }
+
+    /// Takes in the stamp of an entry somebody else made.
+    pub fn observe(&mut self, stamp: Millis) {
+        self.last = self.last.max(stamp);
+    }
+
+    /// The last stamp.
+    pub const fn last(&self) -> Millis {
+        self.last
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn log_time_never_falls() {
+        let mut time = LogTime::starting_at(Millis::new(100));
+        assert_eq!(time.stamp(Millis::new(50)), Millis::new(100));
+        assert_eq!(time.stamp(Millis::new(150)), Millis::new(150));
+        time.observe(Millis::new(400));
+        time.observe(Millis::new(1));
+        assert_eq!(time.stamp(Millis::new(200)), Millis::new(400));
+    }
+}
