@@ -3,6 +3,11 @@
 //! Each tool starts its own cluster of real processes. The processes are the tool itself in another role: given a verb
 //! of the command line as its first argument, it becomes `archon`.
 
+mod probers;
+pub mod watch;
+
+pub use probers::{Probers, Window};
+
 use std::process::ExitCode;
 use std::time::Duration;
 

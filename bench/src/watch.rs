@@ -1,0 +1,122 @@
+//! Waiting for a cluster to be in a state, without loading the machine that is measured.
+
+use archon_client::{Admin, Error, NodeSummary, PartitionSummary};
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+use tokio::time::sleep;
+
+/// Between two looks.
+const POLL: Duration = Duration::from_millis(100);
+
+/// Polls `look` until it gives a value; returns that and how long it took.
+///
+/// # Errors
+/// After `limit`, with what was awaited and what `look` said last.
+pub async fn until<T>(
+    what: &str,
+    limit: Duration,
+    mut look: impl AsyncFnMut() -> Result<T, String>,
+) -> anyhow::Result<(T, Duration)> {
+    let began = Instant::now();
+    loop {
+        let state = match look().await {
+            Ok(value) => return Ok((value, began.elapsed())),
+            Err(state) => state,
+        };
+        anyhow::ensure!(began.elapsed() < limit, "waited {limit:?} for {what}; last state: {state}");
+        sleep(POLL).await;
+    }
+}
+
+/// Waits until every partition of the default table is `Online` and has `replication` copies, all `Live`.
+///
+/// # Errors
+/// After `limit`, with a partition that is not.
+pub async fn until_whole(admin: &Admin, replication: usize, limit: Duration) -> anyhow::Result<Duration> {
+    let look = async || {
+        let rows = partitions(admin).await?;
+        let whole = |row: &PartitionSummary| {
+            row.status == "Online"
+                && row.replicas.len() == replication
+                && row.replicas.iter().all(|replica| replica.state == "Live")
+        };
+        match rows.iter().find(|row| !whole(row)) {
+            Some(row) => Err(format!("partition {}: {}, {:?}", row.id, row.status, row.replicas)),
+            None => Ok(()),
+        }
+    };
+    Ok(until("every partition to be whole", limit, look).await?.1)
+}
+
+/// Waits until the named node has this status.
+///
+/// # Errors
+/// After `limit`, with the nodes as they are.
+pub async fn until_node(admin: &Admin, name: &str, status: &str, limit: Duration) -> anyhow::Result<()> {
+    let look = async || {
+        let nodes = admin.list_nodes().await.map_err(said)?;
+        let found = nodes.iter().any(|node| node.name == name && node.status == status);
+        if found { Ok(()) } else { Err(names(&nodes)) }
+    };
+    until(&format!("{name} to be {status}"), limit, look).await?;
+    Ok(())
+}
+
+/// Plans and applies until there is nothing left to move; returns how many moves were carried out.
+///
+/// # Errors
+/// After `limit`, or if a move failed.
+pub async fn rebalance(admin: &Admin, limit: Duration) -> anyhow::Result<usize> {
+    let mut moved = 0;
+    loop {
+        let begin = async || {
+            let plan = admin.plan().await.map_err(said)?;
+            match plan.moves.len() {
+                0 => Ok(0),
+                // A plan is refused if the table moved on meanwhile.
+                _ => admin.apply(&plan).await.map(|_| plan.moves.len()).map_err(said),
+            }
+        };
+        let (moves, _) = until("a plan to be applied", limit, begin).await?;
+        if moves == 0 {
+            return Ok(moved);
+        }
+        let ended = async || {
+            let status = admin.rebalance_status().await.map_err(said)?;
+            let open = status.migrations.iter().filter(|migration| migration.phase != "Done").count();
+            if status.running { Err(format!("{open} moves are not done")) } else { Ok(status) }
+        };
+        let (status, _) = until("the rebalance to end", limit, ended).await?;
+        let undone = status.migrations.iter().find(|migration| migration.phase != "Done");
+        anyhow::ensure!(undone.is_none(), "a move was not carried out: {undone:?}");
+        moved += moves;
+    }
+}
+
+/// The partitions of the default table.
+///
+/// # Errors
+/// What the coordinators said.
+pub async fn partitions(admin: &Admin) -> Result<Vec<PartitionSummary>, String> {
+    admin.table("default").await.map_err(said)
+}
+
+/// Which partitions each node leads.
+pub fn led(rows: &[PartitionSummary]) -> BTreeMap<String, Vec<u16>> {
+    let mut led: BTreeMap<String, Vec<u16>> = BTreeMap::new();
+    for row in rows {
+        if let Some(leader) = &row.leader {
+            led.entry(leader.clone()).or_default().push(row.id);
+        }
+    }
+    led
+}
+
+fn names(nodes: &[NodeSummary]) -> String {
+    nodes.iter().map(|node| format!("{} {}", node.name, node.status)).collect::<Vec<_>>().join(", ")
+}
+
+/// What a refused or failed call said.
+pub fn said(error: Error) -> String {
+    error.to_string()
+}
