@@ -137,6 +137,8 @@ pub struct Peer {
     pub node: NodeId,
     /// That node's present registration, as far as known.
     pub incarnation: Incarnation,
+    /// The coordinator has failed the node: if it does not answer here either, nobody waits for it any longer.
+    pub failed: bool,
 }
 
 /// The time-outs a replica needs, in milliseconds.
@@ -145,11 +147,14 @@ pub struct Timing {
     /// How long a follower may leave an append unanswered before its leader asks to drop it, and how long a request to
     /// the coordinator stays unanswered before it is repeated. At least 1.
     pub replication_timeout_ms: u64,
+    /// How long a Live follower may hear nothing before its leader asks for a sign of life, so that one that is gone is
+    /// found before a write has to wait for it. At least 1; longer where very many partitions are led.
+    pub keep_alive_ms: u64,
 }
 
 impl Default for Timing {
     fn default() -> Self {
-        Self { replication_timeout_ms: 1_000 }
+        Self { replication_timeout_ms: 1_000, keep_alive_ms: 1_000 }
     }
 }
 
@@ -158,6 +163,13 @@ impl Timing {
     pub(crate) const fn resend_ms(self) -> u64 {
         let quarter = self.replication_timeout_ms / 4;
         if quarter < 10 { 10 } else { quarter }
+    }
+
+    /// How long a follower whose node the coordinator has failed may owe an answer. It was silent for the failure
+    /// time-out already; this only tells one that is dead from one that is cut off from the coordinator alone.
+    pub(crate) const fn failed_timeout_ms(self) -> u64 {
+        let tenth = self.replication_timeout_ms / 10;
+        if tenth < 10 { 10 } else { tenth }
     }
 }
 

@@ -68,7 +68,8 @@ impl Replica {
         let others = || row.placements.iter().filter(|other| other.id != own && other.state != ReplicaState::Unload);
         lead.followers.retain(|placement, _| others().any(|other| other.id == *placement));
         for other in others() {
-            let incarnation = configuration.peers.get(&other.id).map_or(Incarnation::ZERO, |peer| peer.incarnation);
+            let peer = configuration.peers.get(&other.id);
+            let incarnation = peer.map_or(Incarnation::ZERO, |peer| peer.incarnation);
             let address = ReplicaAddress { placement: other.id, node: other.node, incarnation };
             // Another life of the same copy has acknowledged nothing (rule 11).
             if lead.followers.get(&other.id).is_none_or(|known| known.address != address) {
@@ -76,10 +77,11 @@ impl Replica {
                 lead.confirms.forget(other.id);
                 lead.requests.candidate.take_if(|(placement, _)| *placement == other.id);
             }
-            if other.state != ReplicaState::Live
-                && let Some(progress) = lead.followers.get_mut(&other.id)
-            {
-                progress.confirm_since = None; // who does not count owes no confirmation
+            if let Some(progress) = lead.followers.get_mut(&other.id) {
+                progress.failed = peer.is_some_and(|peer| peer.failed);
+                if other.state != ReplicaState::Live {
+                    progress.confirm_since = None; // who does not count owes no confirmation
+                }
             }
         }
     }
@@ -337,10 +339,13 @@ impl Replica {
         let (timing, commit) = (self.timing(), self.commit);
         let mut pings = Vec::new();
         let mut online = None;
+        let row = self.configuration.as_ref().map(|configuration| &configuration.row);
+        let live = |placement| row.is_some_and(|row| row.live().any(|live| live.id == placement));
         if let Role::Lead(lead) = &mut self.role {
             for (placement, progress) in &mut lead.followers {
                 progress.tick();
-                if progress.ping_due(commit, now, timing.resend_ms()) {
+                let asked = live(*placement) && progress.keep_alive(now, timing);
+                if asked || progress.ping_due(commit, now, timing.resend_ms()) {
                     pings.push(*placement);
                 }
             }

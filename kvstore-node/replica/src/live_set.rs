@@ -166,12 +166,11 @@ impl Replica {
 
     /// The Live followers that have owed an answer for the time-out.
     fn silent(&self, now: Millis) -> Vec<ReplicaName> {
-        let timeout_ms = self.timing().replication_timeout_ms;
+        let timing = self.timing();
         let Role::Lead(lead) = &self.role else { return Vec::new() };
         let overdue = |(placement, progress): (&PlacementId, &crate::progress::Progress)| {
-            let silent = progress.silent_since().is_some_and(|since| now.since(since) >= timeout_ms);
             let name = ReplicaName { placement: *placement, incarnation: progress.address.incarnation };
-            (silent && self.is_live(*placement)).then_some(name)
+            (progress.is_silent(now, timing) && self.is_live(*placement)).then_some(name)
         };
         lead.followers.iter().filter_map(overdue).collect()
     }

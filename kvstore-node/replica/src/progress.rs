@@ -1,5 +1,6 @@
 //! What a leader knows of one other replica, within one epoch and one life of that replica (rule 11).
 
+use crate::input::Timing;
 use crate::message::{Position, ReplicaAddress};
 use archon_types::{Millis, Seq};
 use std::collections::VecDeque;
@@ -37,6 +38,10 @@ pub(crate) struct Progress {
     pub(crate) reading: Option<u64>,
     /// Since when a confirmation is owed.
     pub(crate) confirm_since: Option<Millis>,
+    /// Since when a sign of life is owed.
+    alive_since: Option<Millis>,
+    /// The coordinator has failed its node.
+    pub(crate) failed: bool,
 }
 
 impl Progress {
@@ -59,6 +64,8 @@ impl Progress {
             told_commit: Seq::ZERO,
             reading: None,
             confirm_since: None,
+            alive_since: None,
+            failed: false,
         }
     }
 
@@ -112,6 +119,7 @@ impl Progress {
         self.window.clear();
         self.window_bytes = 0;
         self.waiting.clear();
+        self.alive_since = None;
         self.reading = None;
     }
 
@@ -125,7 +133,7 @@ impl Progress {
 
     /// It holds everything up to `held`.
     pub(crate) fn acknowledge(&mut self, held: Seq) {
-        self.confirm_since = None; // it is there
+        (self.confirm_since, self.alive_since) = (None, None); // it is there
         self.acked = self.acked.max(held);
         if self.next <= self.acked {
             self.next = self.acked.next().unwrap_or(self.acked);
@@ -173,16 +181,35 @@ impl Progress {
     /// Whether to send an empty append: for an acknowledgement that is overdue, or to tell the commit position.
     pub(crate) fn ping_due(&self, commit: Seq, now: Millis, resend_ms: u64) -> bool {
         let quiet_ms = now.since(self.last_sent);
-        self.matched
-            && ((!self.waiting.is_empty() && quiet_ms >= resend_ms) || (self.told_commit < commit && quiet_ms > 0))
+        let owing = !self.waiting.is_empty() || self.alive_since.is_some();
+        self.matched && ((owing && quiet_ms >= resend_ms) || (self.told_commit < commit && quiet_ms > 0))
+    }
+
+    /// Asks a replica that counts for a sign of life if nothing was asked of it for long, or if its node is said to be
+    /// dead. Returns whether an empty append is to be sent for it now.
+    pub(crate) fn keep_alive(&mut self, now: Millis, timing: Timing) -> bool {
+        let quiet_ms = now.since(self.last_sent);
+        let due = self.matched
+            && self.silent_since().is_none()
+            && quiet_ms >= if self.failed { timing.failed_timeout_ms() } else { timing.keep_alive_ms };
+        if due {
+            self.alive_since = Some(now);
+        }
+        due
     }
 
     /// Since when it owes an answer.
     pub(crate) fn silent_since(&self) -> Option<Millis> {
-        [self.probe_since, self.waiting.front().map(|(_, since)| *since), self.confirm_since]
+        [self.probe_since, self.waiting.front().map(|(_, since)| *since), self.confirm_since, self.alive_since]
             .into_iter()
             .flatten()
             .min()
+    }
+
+    /// Whether it has owed an answer for too long.
+    pub(crate) fn is_silent(&self, now: Millis, timing: Timing) -> bool {
+        let patience_ms = if self.failed { timing.failed_timeout_ms() } else { timing.replication_timeout_ms };
+        self.silent_since().is_some_and(|since| now.since(since) >= patience_ms)
     }
 
     /// Notes that time passed.

@@ -144,8 +144,10 @@ impl Replica {
             }
             risen = order.is_gt();
             for (placement, peer) in &old.peers {
-                if let Some(known) = new.peers.get_mut(placement) {
-                    known.incarnation = known.incarnation.max(peer.incarnation);
+                if let Some(known) = new.peers.get_mut(placement)
+                    && peer.incarnation > known.incarnation
+                {
+                    *known = *peer;
                 }
             }
         }

@@ -8,7 +8,8 @@ use archon_kv::LogTime;
 use archon_kv::Recent;
 use archon_replica::{Configuration, Identity, Input, Limits, Peer, Position, Recovered, Replica, Timing};
 use archon_types::{
-    Epoch, ErrorDetail, ErrorKind, Fact, Incarnation, Partition, PartitionId, PlacementId, Report, Seq, Version,
+    Epoch, ErrorDetail, ErrorKind, Fact, Incarnation, NodeStatus, Partition, PartitionId, PlacementId, Report, Seq,
+    Version,
 };
 use std::collections::BTreeMap;
 
@@ -189,14 +190,25 @@ impl Env {
             .filter(|other| other.id != slot.placement)
             .filter_map(|other| {
                 let node = shared.tables.node(other.node)?;
-                Some((other.id, Peer { node: other.node, incarnation: node.incarnation }))
+                let failed = node.status != NodeStatus::Live;
+                Some((other.id, Peer { node: other.node, incarnation: node.incarnation, failed }))
             })
             .collect();
         let timeout_ms = shared.life().map(|life| life.settings.replication_timeout_ms);
-        let timing =
-            timeout_ms.map_or_else(Timing::default, |replication_timeout_ms| Timing { replication_timeout_ms });
+        let timing = timeout_ms.map_or_else(Timing::default, |replication_timeout_ms| Timing {
+            replication_timeout_ms,
+            keep_alive_ms: keep_alive_ms(replication_timeout_ms, self.context.holdings.len()),
+        });
         self.step(slot, Input::Configure(Configuration { row, peers, timing }));
         // A leadership just taken up is covered by the lease at once, if there is one.
         self.lease(slot);
     }
+}
+
+/// How long a follower is left in peace: the replication time-out, and longer where so many copies are held here that
+/// asking after each of them every second would be work.
+fn keep_alive_ms(replication_timeout_ms: u64, placements: usize) -> u64 {
+    const PLACEMENTS_PER_TIMEOUT: u64 = 1_024;
+    let placements = u64::try_from(placements).unwrap_or(u64::MAX);
+    replication_timeout_ms.saturating_mul(1 + placements / PLACEMENTS_PER_TIMEOUT)
 }

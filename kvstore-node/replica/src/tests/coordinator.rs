@@ -47,7 +47,7 @@ impl Coordinator {
     pub(super) fn configuration(&self) -> Configuration {
         let peer = |placement: &Placement| {
             let incarnation = self.incarnations.get(&placement.id).copied().unwrap_or_default();
-            (placement.id, Peer { node: placement.node, incarnation })
+            (placement.id, Peer { node: placement.node, incarnation, failed: false })
         };
         Configuration {
             row: self.row.clone(),

@@ -1,4 +1,4 @@
-use super::script::{Script, name};
+use super::script::{Script, configuration, name, recovered};
 use crate::{Body, Input, Output, Position};
 use archon_types::ReplicaState::{Live, Load};
 use archon_types::{ErrorKind, Fact, Seq};
@@ -112,4 +112,70 @@ fn an_older_configuration_is_ignored() {
     script.configure((1, 4), 1, &[Live, Live], 1);
     script.propose(1);
     assert_eq!(script.persisted(2), [Output::Commit { upto: Seq::new(1) }]);
+}
+
+/// Replica 2 is told to be on a node that the coordinator has failed.
+fn failed_peer(states: &[archon_types::ReplicaState]) -> Input {
+    let mut configuration = configuration((1, 1), 1, states, 1);
+    configuration.peers.get_mut(&name(2).placement).unwrap().failed = true;
+    Input::Configure(configuration)
+}
+
+fn asks_for_a_sign(out: &[Output], to: u64) -> bool {
+    out.iter().any(|output| {
+        matches!(output, Output::Send(message)
+            if message.to.placement == name(to).placement
+                && matches!(&message.body, Body::Append { entries, .. } if entries.is_empty()))
+    })
+}
+
+#[test]
+fn a_follower_that_died_is_found_before_a_write_has_to_wait_for_it() {
+    let mut script = Script::serving(&[Live, Live, Live], 1);
+    assert!(!asks_for_a_sign(&script.tick_after(999), 2));
+    let out = script.tick_after(1);
+    assert!(asks_for_a_sign(&out, 2) && asks_for_a_sign(&out, 3), "{out:?}");
+    script.hear(3, 1, Body::Ack { held: Seq::ZERO });
+    let silent = script.report(1, 1, Fact::Silent { followers: vec![name(2)] });
+    assert!(!script.tick_after(999).contains(&silent));
+    assert!(script.tick_after(1).contains(&silent), "nothing was ever proposed, and one of two did not answer");
+}
+
+#[test]
+fn a_follower_on_a_failed_node_is_not_waited_for_as_long() {
+    let mut script = Script::serving(&[Live, Live, Live], 1);
+    script.one(failed_peer(&[Live, Live, Live]));
+    assert!(asks_for_a_sign(&script.tick_after(100), 2));
+    let silent = script.report(1, 1, Fact::Silent { followers: vec![name(2)] });
+    assert!(!script.tick_after(99).contains(&silent));
+    assert!(script.tick_after(1).contains(&silent));
+}
+
+#[test]
+fn a_follower_cut_off_from_the_coordinator_alone_goes_on_counting() {
+    let mut script = Script::serving(&[Live, Live, Live], 1);
+    script.one(failed_peer(&[Live, Live, Live]));
+    for _ in 0..30 {
+        let out = script.tick_after(100);
+        let silent =
+            |output: &Output| matches!(output, Output::Report(report) if matches!(report.fact, Fact::Silent { .. }));
+        assert!(!out.iter().any(silent), "{out:?}");
+        script.hear(2, 1, Body::Ack { held: Seq::ZERO });
+        script.hear(3, 1, Body::Ack { held: Seq::ZERO });
+    }
+}
+
+#[test]
+fn a_take_over_does_not_wait_long_for_a_follower_on_a_failed_node() {
+    let mut script = Script::new(1, recovered(1, &[1], 1));
+    let mut configuration = configuration((2, 2), 1, &[Live, Live, Live], 1);
+    configuration.peers.get_mut(&name(2).placement).unwrap().failed = true;
+    script.one(Input::Configure(configuration));
+    script.hear(3, 2, Body::Adopted { at: Position::new(archon_types::Epoch::new(1), Seq::new(1)), held: Seq::new(1) });
+    script.persisted(1);
+    let silent = script.report(2, 2, Fact::Silent { followers: vec![name(2)] });
+    assert!(!script.tick_after(99).contains(&silent));
+    assert!(script.tick_after(1).contains(&silent));
+    let out = script.configure((2, 3), 1, &[Live, Load, Live], 1);
+    assert!(out.contains(&Output::Serve(true)), "{out:?}");
 }

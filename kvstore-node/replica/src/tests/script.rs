@@ -149,9 +149,8 @@ pub(super) fn configuration(
     min: u8,
 ) -> Configuration {
     let row = row(epoch, version, Some(leader), states, min);
-    let peers = row
-        .placements
-        .iter()
-        .map(|placement| (placement.id, Peer { node: placement.node, incarnation: Incarnation::new(1) }));
+    let peers = row.placements.iter().map(|placement| {
+        (placement.id, Peer { node: placement.node, incarnation: Incarnation::new(1), failed: false })
+    });
     Configuration { peers: peers.collect(), row, timing: Timing::default() }
 }
