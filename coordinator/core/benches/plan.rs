@@ -30,7 +30,7 @@ fn measure(replication: u8) {
     let mut liveness = Liveness::new(now);
     let (assigning, _) = timed(|| settle(&mut state, &mut liveness, &mut now));
     (NODES + 1..=NODES + JOINING).for_each(|number| join(&mut state, now, number));
-    commit(&mut state, now, vec![Command::SetNode { node: NodeId::new(1), goal: NodeGoal::Drain }]);
+    commit(&mut state, now, vec![Command::SetNode { node: NodeId::new(1), goal: NodeGoal::Drain, if_nodes: None }]);
 
     let partitions = state.partitions.len();
     println!("{NODES} nodes and {JOINING} joining, {partitions} partitions, {replication} copies of each");
@@ -47,7 +47,7 @@ fn measure(replication: u8) {
     assert!(replication > 1 || second.moves.is_empty(), "planning twice must move nothing");
     let failed = NodeId::new(2);
     let (took, _) = timed(|| {
-        let commands = on_stopping(&state, failed, state.incarnation(failed).unwrap_or_default());
+        let commands = on_stopping(&state, &liveness, failed, state.incarnation(failed).unwrap_or_default());
         commit(&mut state, now, commands.unwrap_or_default());
     });
     println!("  a node fails              {took:>10.1?}");

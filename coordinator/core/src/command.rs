@@ -1,5 +1,16 @@
 //! What may change: facts under guards, decided once by the coordinator that leads, carried by the log and applied by
 //! every one alike. "Log effects, not intents": applying never decides.
+//!
+//! What an operator can do, the pure check that says beforehand whether and with what effect, and what is committed:
+//!
+//! | verb | check | command | allowed when | then |
+//! |---|---|---|---|---|
+//! | cordon | – | `SetNode {Cordon}` | always | no new copies, no leadership it need not take; keeps what it has |
+//! | uncordon, undrain | – | `SetNode {Serve}` | always | takes copies again; what a drain made too many is unloaded |
+//! | drain | [`crate::check_drain`] | `SetNode {Drain}` with `if_nodes` | its copies fit elsewhere | leaderships go first, then every copy is replaced ([`crate::repair`]) |
+//! | remove | [`crate::check_remove`] | `RemoveNode` | not alive, holds nothing that counts | the node is forgotten |
+//! | lost | [`crate::check_lost`] | `NodeLost` | failed | its copies leave the Live sets; they are replaced at once |
+//! | force-leader | [`crate::check_loss`] | `AcceptLoss` | no copy that counts is on a node that is alive | one copy leads, or the partition begins empty; all others retire |
 
 use crate::migration::{MigrationId, Stage};
 use archon_types::{
@@ -75,12 +86,29 @@ pub enum Command {
         /// Who leads next, where another Live replica can. One whose guard fails is left out, the rest holds.
         successors: Vec<Successor>,
     },
-    /// What the operator wants of a node.
+    /// What the operator wants of a node: serve, cordon, drain. Judged feasible by [`crate::check_drain`] beforehand.
     SetNode {
         /// Which node.
         node: NodeId,
         /// What is wanted.
         goal: NodeGoal,
+        /// The version of the newest node row on which the judgement rests; the command is void once that changed, so
+        /// that two drains that are feasible alone cannot both pass. `None`: whatever the other nodes do.
+        if_nodes: Option<Version>,
+    },
+    /// The operator declares that a failed node's data is lost: its copies leave their Live sets (PROTOCOL rule 2).
+    NodeLost {
+        /// Which node.
+        node: NodeId,
+        /// The version of its row when the operator decided.
+        if_version: Version,
+    },
+    /// Forgets a node that is not alive and holds nothing that counts.
+    RemoveNode {
+        /// Which node.
+        node: NodeId,
+        /// The version of its row when the operator decided.
+        if_version: Version,
     },
     /// Makes a table.
     CreateTable {
@@ -115,12 +143,15 @@ pub enum Command {
     Configure(Settings),
     /// All coordinators understand this level now.
     RaiseFeatureLevel(u32),
-    /// The operator accepts that a partition's data is lost: it is assigned anew, empty (PROTOCOL rule 23).
+    /// The operator accepts that acknowledged writes of a partition are lost (PROTOCOL rule 23): one copy is made its
+    /// leader, or it begins anew and empty, and all other copies retire in the same commit.
     AcceptLoss {
         /// Which partition.
         partition: PartitionId,
         /// The row's version when the operator decided.
         if_version: Version,
+        /// What becomes of it.
+        outcome: Forced,
     },
 }
 
@@ -133,6 +164,8 @@ impl Command {
             Self::Activate { .. } => "Activate",
             Self::NodeFailed { .. } => "NodeFailed",
             Self::SetNode { .. } => "SetNode",
+            Self::NodeLost { .. } => "NodeLost",
+            Self::RemoveNode { .. } => "RemoveNode",
             Self::CreateTable { .. } => "CreateTable",
             Self::Change(_) => "Change",
             Self::StartPlan { .. } => "StartPlan",
@@ -143,6 +176,20 @@ impl Command {
             Self::AcceptLoss { .. } => "AcceptLoss",
         }
     }
+}
+
+/// What becomes of a partition whose loss was accepted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Forced {
+    /// This copy, Live or Load, leads from now on, with whatever it holds.
+    Lead {
+        /// The copy.
+        placement: PlacementId,
+        /// The life of its node.
+        incarnation: Incarnation,
+    },
+    /// None is left: the partition is assigned anew.
+    Empty,
 }
 
 /// What a node says of itself when it registers.
@@ -246,8 +293,10 @@ pub enum Edit {
         /// How the present leadership ended, if there is one.
         ending: Ending,
     },
-    /// Adds a copy, in state Load.
+    /// Adds a copy, in state Load, as the target of a migration.
     Add(Placement),
+    /// Adds a copy, in state Load, in place of one that is missing, failed or to go; and why, for the events.
+    Repair(Placement, String),
     /// Load → Live, in that life of its node (PROTOCOL rule 5).
     Promote(PlacementId, Incarnation),
     /// Live → Load, in that life of its node; never below `min_in_sync`, never the leader.
@@ -257,6 +306,8 @@ pub enum Edit {
     /// Load or Live → Unload: to be deleted. Never the leader; a Live one only while `min_in_sync` Live copies on live
     /// nodes remain without it (rule 7).
     Unload(PlacementId),
+    /// As `Unload`, of a copy that is not needed any more; and why, for the events.
+    Retire(PlacementId, String),
     /// Removes a copy that is deleted, or that stood on a lost node and does not count.
     Forget(PlacementId),
     /// The leader serves in this epoch.

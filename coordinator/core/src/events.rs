@@ -32,8 +32,24 @@ pub enum EventKind {
     NodeFailed { node: NodeId, incarnation: Incarnation, leaderships: u32, handed_on: u32 },
     /// A node's data is gone: another data directory took over its name.
     NodeLost { node: NodeId, by: NodeId },
-    /// A copy that counted does not count any more.
-    PlacementLost { partition: PartitionId, placement: PlacementId, node: NodeId, why: String },
+    /// An operator declared that a failed node's data is lost. `last_copies`: partitions that lost their last copy by it.
+    NodeDeclaredLost { node: NodeId, placements: u32, last_copies: u32 },
+    /// An operator had a node forgotten.
+    NodeRemoved { node: NodeId, name: String },
+    /// A node is being emptied.
+    NodeDraining { node: NodeId, placements: u32 },
+    /// A node that was being emptied holds nothing any more.
+    NodeDrained { node: NodeId },
+    /// A node found its copy damaged; it does not count any more.
+    CopyDamaged { partition: PartitionId, placement: PlacementId, node: NodeId, why: String },
+    /// A copy that counted does not count any more: its data is gone, or is not what the node last stored.
+    ReplicaLost { partition: PartitionId, placement: PlacementId, node: NodeId, why: String },
+    /// A new copy is being loaded in place of one that is missing, failed or to go.
+    RepairStarted { partition: PartitionId, placement: PlacementId, node: NodeId, why: String },
+    /// A copy that was loaded for a repair counts now.
+    RepairDone { partition: PartitionId, placement: PlacementId, node: NodeId },
+    /// A copy that is not needed any more is to be deleted.
+    CopyRetired { partition: PartitionId, placement: PlacementId, node: NodeId, why: String },
     /// The operator wants something else of a node.
     GoalChanged { node: NodeId, goal: NodeGoal },
     /// A table was made.
@@ -44,8 +60,9 @@ pub enum EventKind {
     PlanCancelled { moves_left: u32 },
     /// A move is over.
     MigrationOver { migration: MigrationId, partition: PartitionId, outcome: String },
-    /// An operator accepted that a partition's data is lost.
-    LossAccepted { partition: PartitionId },
+    /// An operator accepted that acknowledged writes of a partition are lost: `leader` leads with what it holds, or the
+    /// partition begins empty; `retired` other copies are to be deleted.
+    DataLossAccepted { partition: PartitionId, leader: Option<NodeId>, retired: u32 },
     /// Cluster-wide settings changed.
     Configured,
     /// All coordinators understand more.

@@ -2,8 +2,9 @@
 
 use crate::command::{Command, Edit, Ending, PartitionChange, Successor};
 use crate::liveness::Liveness;
+use crate::score::Need;
 use crate::state::ClusterState;
-use archon_types::{Incarnation, Millis, NodeId, NodeStatus, Partition, Placement, PlacementId};
+use archon_types::{Incarnation, Millis, NodeGoal, NodeId, NodeStatus, Partition, Placement, PlacementId};
 use std::collections::BTreeMap;
 
 /// One command that fails a node and names every successor. `excluded` are the nodes that must not lead.
@@ -85,9 +86,10 @@ pub(crate) fn elect(
     Election::Elect(Command::Change(vec![PartitionChange::one(row.id, row.version, edit)]))
 }
 
-/// The Live copy that should lead: the one a migration is moving to (or back to, if cancelled), else the one whose node leads least; `extra` counts
-/// those that this turn has already named.
-fn candidate(
+/// The Live copy that should lead: the one a migration is moving to (or back to, if cancelled), else one on a node that
+/// is neither cordoned nor to be emptied, and of these the one whose node leads least for its weight; `extra` counts
+/// those that were named already and that the state does not know yet.
+pub(crate) fn candidate(
     state: &ClusterState,
     row: &Partition,
     extra: &mut BTreeMap<NodeId, u32>,
@@ -100,7 +102,10 @@ fn candidate(
         .and_then(|migration| if migration.cancel { Some(migration.source) } else { migration.stage.target() });
     let chosen = row.live().filter(able).min_by_key(|live| {
         let leads = state.partitions.leaders_on(live.node) + extra.get(&live.node).copied().unwrap_or(0);
-        (Some(live.id) != preferred, leads, live.id)
+        let node = state.node(live.node).map(|row| &row.node);
+        let reserved = node.is_none_or(|node| node.goal != NodeGoal::Serve);
+        let weight = node.map_or(1, |node| node.weight.max(1));
+        (Some(live.id) != preferred, reserved, Need { count: leads, weight, slot: 0 }, live.id)
     })?;
     *extra.entry(chosen.node).or_default() += 1;
     Some((chosen.id, state.incarnation(chosen.node)?))

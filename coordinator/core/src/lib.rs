@@ -11,6 +11,8 @@
 //! | `command`, `apply/` | what may change, and how |
 //! | `liveness`, `failover` | silence → failed; who leads next; when a lease is over |
 //! | `assign`, `plan`, `score` | first assignment; few moves to an even spread |
+//! | `repair` | copies in place of failed, lost and leaving ones |
+//! | `operate` | what an operator may do, judged beforehand |
 //! | `migrate` | the next step of a move, and its phase |
 //! | `turn`, `report` | one control turn; facts that nodes tell |
 //! | `duties`, `explain`, `events` | what a node should do; why something is not served; what happened |
@@ -28,8 +30,10 @@ pub mod invariants;
 pub mod liveness;
 pub mod migrate;
 pub mod migration;
+pub mod operate;
 pub mod partitions;
 pub mod plan;
+pub mod repair;
 pub mod report;
 mod score;
 pub mod state;
@@ -37,7 +41,7 @@ pub mod turn;
 
 pub use apply::{apply, skip};
 pub use command::{
-    Actor, Command, CommandBatch, Edit, Ending, PartitionChange, PlannedMove, Register, Response, Successor,
+    Actor, Command, CommandBatch, Edit, Ending, Forced, PartitionChange, PlannedMove, Register, Response, Successor,
 };
 pub use duties::{delta, duties, table_ready};
 pub use events::{Event, EventKind};
@@ -47,8 +51,11 @@ pub use invariants::{Violation, check, check_step};
 pub use liveness::{HeartbeatAnswer, Liveness};
 pub use migrate::{Phase, phase, waiting_for};
 pub use migration::{Migration, MigrationId, Migrations, Stage};
+pub use operate::{
+    DrainPlan, ForcedElection, LossPlan, Obstacle, check_drain, check_loss, check_lost, check_remove, refusal,
+};
 pub use partitions::Partitions;
 pub use plan::{Goal, Move, MoveReason, Plan, Unmet, UnmetReason, plan};
-pub use report::{on_report, on_stopping};
+pub use report::{on_report, on_reports, on_stopping};
 pub use state::{ClusterState, NodeRow};
 pub use turn::{Turn, turn};

@@ -3,12 +3,14 @@
 
 use crate::command::{Command, Edit, Ending, PartitionChange};
 use crate::failover;
+use crate::liveness::Liveness;
 use crate::migrate::hands_over;
 use crate::state::ClusterState;
 use archon_types::{
-    ErrorDetail, ErrorKind, Fact, Incarnation, NodeId, Partition, PartitionStatus, PlacementId, ReplicaName,
+    ErrorDetail, ErrorKind, Fact, Incarnation, Millis, NodeId, Partition, PartitionStatus, PlacementId, ReplicaName,
     ReplicaState, Report,
 };
+use std::collections::BTreeMap;
 
 /// What should be committed upon a node's report. An empty list means that it holds already.
 ///
@@ -20,62 +22,119 @@ use archon_types::{
 /// state. The reporter waits for its next push and reports anew if the fact still holds.
 pub fn on_report(
     state: &ClusterState,
+    liveness: &mut Liveness,
+    now: Millis,
     node: NodeId,
     incarnation: Incarnation,
     report: &Report,
 ) -> Result<Vec<Command>, ErrorDetail> {
-    state.check_sender(node, incarnation)?;
-    if !state.is_active(node) {
-        let message = format!("{} has not confirmed its incarnation yet", state.node_name(node));
-        return Err(ErrorDetail::new(ErrorKind::StaleIncarnation, message));
-    }
-    let Some(row) = state.partitions.get(report.partition) else {
-        return Err(ErrorDetail::new(ErrorKind::NotFound, format!("there is no partition {}", report.partition)));
-    };
-    if let Fact::Released = report.fact
-        && let Some(former) = state.formers.get(row.id, report.epoch)
-        && (former.node, former.incarnation, former.placement) == (node, incarnation, report.placement)
-    {
-        return change(row, vec![Edit::Settle(report.epoch)]);
-    }
-    let Some(own) = row.placement(report.placement).filter(|own| own.node == node) else {
-        if report.fact == Fact::Unloaded {
-            return Ok(Vec::new());
+    let mut reports = Reports { state, liveness, now, node, incarnation, named: BTreeMap::new() };
+    reports.take(report)
+}
+
+/// As [`on_report`], for all that a node tells at once: the leaderships that it releases are spread over the other nodes.
+pub fn on_reports(
+    state: &ClusterState,
+    liveness: &mut Liveness,
+    now: Millis,
+    node: NodeId,
+    incarnation: Incarnation,
+    reports: &[Report],
+) -> Vec<Result<Vec<Command>, ErrorDetail>> {
+    let mut taken = Reports { state, liveness, now, node, incarnation, named: BTreeMap::new() };
+    reports.iter().map(|report| taken.take(report)).collect()
+}
+
+/// Reports of one node that are taken in together.
+struct Reports<'a> {
+    state: &'a ClusterState,
+    liveness: &'a mut Liveness,
+    now: Millis,
+    node: NodeId,
+    incarnation: Incarnation,
+    /// How many leaderships each node was given by these reports, which the state does not know yet.
+    named: BTreeMap<NodeId, u32>,
+}
+
+impl Reports<'_> {
+    fn take(&mut self, report: &Report) -> Result<Vec<Command>, ErrorDetail> {
+        let (state, node, incarnation) = (self.state, self.node, self.incarnation);
+        state.check_sender(node, incarnation)?;
+        if !state.is_active(node) {
+            let message = format!("{} has not confirmed its incarnation yet", state.node_name(node));
+            return Err(ErrorDetail::new(ErrorKind::StaleIncarnation, message));
         }
-        let name = state.node_name(node);
-        let message = format!("{name} has no placement {} of partition {}", report.placement, row.id);
-        return Err(ErrorDetail::new(ErrorKind::NotFound, message).with_table_version(row.version));
-    };
-    match &report.fact {
-        Fact::Unloaded if own.state == ReplicaState::Unload => change(row, vec![Edit::Forget(own.id)]),
-        Fact::Unloaded => {
-            let message = format!("placement {} of partition {} is {} and must be kept", own.id, row.id, own.state);
-            Err(ErrorDetail::new(ErrorKind::Refused, message))
+        let Some(row) = state.partitions.get(report.partition) else {
+            return Err(ErrorDetail::new(ErrorKind::NotFound, format!("there is no partition {}", report.partition)));
+        };
+        if let Fact::Released = report.fact
+            && let Some(former) = state.formers.get(row.id, report.epoch)
+            && (former.node, former.incarnation, former.placement) == (node, incarnation, report.placement)
+        {
+            return change(row, vec![Edit::Settle(report.epoch)]);
         }
-        Fact::Damaged { why } if own.state == ReplicaState::Live => change(row, vec![Edit::Lose(own.id, bounded(why))]),
-        Fact::Damaged { .. } => Ok(Vec::new()),
-        Fact::Online => {
-            led_by(row, own.id, report)?;
-            if row.status == PartitionStatus::Online {
+        let Some(own) = row.placement(report.placement).filter(|own| own.node == node) else {
+            if report.fact == Fact::Unloaded {
                 return Ok(Vec::new());
             }
-            change(row, vec![Edit::Online(row.epoch)])
+            let name = state.node_name(node);
+            let message = format!("{name} has no placement {} of partition {}", report.placement, row.id);
+            return Err(ErrorDetail::new(ErrorKind::NotFound, message).with_table_version(row.version));
+        };
+        match &report.fact {
+            Fact::Unloaded if own.state == ReplicaState::Unload => change(row, vec![Edit::Forget(own.id)]),
+            Fact::Unloaded => {
+                let message = format!("placement {} of partition {} is {} and must be kept", own.id, row.id, own.state);
+                Err(ErrorDetail::new(ErrorKind::Refused, message))
+            }
+            Fact::Damaged { why } if own.state == ReplicaState::Live => {
+                change(row, vec![Edit::Lose(own.id, bounded(why))])
+            }
+            Fact::Damaged { .. } => Ok(Vec::new()),
+            Fact::Online => {
+                led_by(row, own.id, report)?;
+                if row.status == PartitionStatus::Online {
+                    return Ok(Vec::new());
+                }
+                change(row, vec![Edit::Online(row.epoch)])
+            }
+            Fact::Released => {
+                led_by(row, own.id, report)?;
+                self.released(row)
+            }
+            Fact::CaughtUp { joiner } => {
+                led_by(row, own.id, report)?;
+                of_version(row, report)?;
+                let fits = joins(state, row, *joiner);
+                change(row, vec![if fits { Edit::Promote(joiner.placement, joiner.incarnation) } else { Edit::Refuse }])
+            }
+            Fact::Silent { followers } => {
+                led_by(row, own.id, report)?;
+                of_version(row, report)?;
+                let edits = demotions(state, row, followers);
+                if edits == [Edit::Refuse] {
+                    self.liveness.note_stuck(row, followers, self.now);
+                }
+                change(row, edits)
+            }
         }
-        Fact::Released => {
-            led_by(row, own.id, report)?;
-            released(state, row)
-        }
-        Fact::CaughtUp { joiner } => {
-            led_by(row, own.id, report)?;
-            of_version(row, report)?;
-            let fits = joins(state, row, *joiner);
-            change(row, vec![if fits { Edit::Promote(joiner.placement, joiner.incarnation) } else { Edit::Refuse }])
-        }
-        Fact::Silent { followers } => {
-            led_by(row, own.id, report)?;
-            of_version(row, report)?;
-            change(row, demotions(state, row, followers))
-        }
+    }
+
+    /// The leader stopped. The same commit moves the leadership: to where a migration or a drain wants it, or to the Live
+    /// copy that should lead next. Where there is none, the next control turn elects.
+    fn released(&mut self, row: &Partition) -> Result<Vec<Command>, ErrorDetail> {
+        let (liveness, own) = (&*self.liveness, self.node);
+        let excluded = |other: NodeId| other == own || !liveness.may_lead(other);
+        let wanted = hands_over(self.state, row).and_then(|id| row.placement(id)).filter(|to| !excluded(to.node));
+        let target = match wanted {
+            Some(target) => self.state.incarnation(target.node).map(|life| (target.id, life)),
+            None => failover::candidate(self.state, row, &mut self.named, excluded),
+        };
+        let edit = match target {
+            Some((placement, incarnation)) => Edit::Lead { placement, incarnation, ending: Ending::Released },
+            None => Edit::Vacate(Ending::Released),
+        };
+        change(row, vec![edit])
     }
 }
 
@@ -85,21 +144,15 @@ pub fn on_report(
 ///
 /// # Errors
 /// `StaleIncarnation` when it is not that life any more.
-pub fn on_stopping(state: &ClusterState, node: NodeId, incarnation: Incarnation) -> Result<Vec<Command>, ErrorDetail> {
+pub fn on_stopping(
+    state: &ClusterState,
+    liveness: &Liveness,
+    node: NodeId,
+    incarnation: Incarnation,
+) -> Result<Vec<Command>, ErrorDetail> {
     state.check_sender(node, incarnation)?;
-    Ok(vec![failover::node_failed(state, node, incarnation, |other| other == node)])
-}
-
-/// The leader stopped. Where a migration waits for this, the same commit moves the leadership; otherwise the next control
-/// turn elects.
-fn released(state: &ClusterState, row: &Partition) -> Result<Vec<Command>, ErrorDetail> {
-    let target = hands_over(state, row).and_then(|id| row.placement(id));
-    let target = target.and_then(|target| Some((target.id, state.incarnation(target.node)?)));
-    let edit = match target {
-        Some((placement, incarnation)) => Edit::Lead { placement, incarnation, ending: Ending::Released },
-        None => Edit::Vacate(Ending::Released),
-    };
-    change(row, vec![edit])
+    let excluded = |other| other == node || !liveness.may_lead(other);
+    Ok(vec![failover::node_failed(state, node, incarnation, excluded)])
 }
 
 /// Whether this loader may be added: in state Load, on an active node, in that life.

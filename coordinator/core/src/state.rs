@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// Most events kept; older ones are forgotten.
-pub const EVENTS_MAX: usize = 1_024;
+pub const EVENTS_MAX: usize = 4_096;
 /// Most first answers kept for repeated requests.
 pub const ANSWERS_MAX: usize = 1_024;
 /// How long a first answer is kept, in milliseconds of the proposers' wall clocks.
@@ -83,6 +83,9 @@ pub struct ClusterState {
     pub tables: BTreeMap<TableId, Table>,
     /// Every partition.
     pub partitions: Partitions,
+    /// Copies that counted once and do not now, with the row's version at which they ceased to: they have data, and the
+    /// one that ceased last has most of it.
+    pub left: BTreeMap<PlacementId, Version>,
     /// Partitions that were assigned and have not been Online since: no copy of theirs needs to exist yet.
     pub untouched: BTreeSet<PartitionId>,
     /// Ended leaderships whose holders may not know it yet.
@@ -124,6 +127,7 @@ impl ClusterState {
             nodes: BTreeMap::new(),
             tables: BTreeMap::new(),
             partitions: Partitions::default(),
+            left: BTreeMap::new(),
             untouched: BTreeSet::new(),
             formers: Formers::default(),
             migrations: Migrations::default(),

@@ -136,7 +136,7 @@ fn one_entry_fails_a_node_and_names_every_successor() {
 fn a_successor_that_cannot_lead_any_more_is_left_out() {
     let mut bed = Bed::running(settings(3, 3, 3), &CITIES);
     let athens = bed.node("athens");
-    let mut commands = on_stopping(&bed.state, athens, bed.incarnation(athens)).unwrap();
+    let mut commands = on_stopping(&bed.state, &bed.liveness, athens, bed.incarnation(athens)).unwrap();
     let Command::NodeFailed { successors, .. } = &mut commands[0] else { panic!() };
     assert_eq!(successors.len(), 1);
     // Naming the failed node itself, or another life, must not make it lead.
@@ -154,7 +154,7 @@ fn a_stopped_node_is_failed_at_once_and_served_again_at_once() {
     let mut bed = Bed::running(settings(3, 1, 1), &["athens"]);
     let athens = bed.node("athens");
     bed.beat_all();
-    let commands = on_stopping(&bed.state, athens, bed.incarnation(athens)).unwrap();
+    let commands = on_stopping(&bed.state, &bed.liveness, athens, bed.incarnation(athens)).unwrap();
     bed.commit(commands);
     assert_eq!(bed.state.node(athens).unwrap().node.status, NodeStatus::Failed);
     bed.rejoin(athens, 500);
@@ -253,7 +253,7 @@ fn a_damaged_copy_counts_no_more() {
     bed.settle();
     assert_eq!(bed.online(), 1);
     assert_eq!(bed.row(0).placements.len(), 1);
-    assert!(bed.state.events.iter().any(|event| matches!(event.what, EventKind::PlacementLost { .. })));
+    assert!(bed.state.events.iter().any(|event| matches!(event.what, EventKind::CopyDamaged { .. })));
 }
 
 #[test]
@@ -274,7 +274,7 @@ fn reports_that_do_not_fit_change_nothing() {
     assert_eq!(bed.report(athens, &Report { fact: Fact::Online, ..good.clone() }).unwrap(), vec![]);
     assert_eq!(bed.report(byzantium, &good).unwrap(), vec![]);
     assert_eq!(
-        on_report(&bed.state, athens, Incarnation::new(1), &good).unwrap_err().kind,
+        on_report(&bed.state, &mut bed.liveness, bed.now, athens, Incarnation::new(1), &good).unwrap_err().kind,
         ErrorKind::StaleIncarnation
     );
 }

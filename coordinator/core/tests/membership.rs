@@ -155,9 +155,12 @@ fn another_data_directory_takes_over_only_a_failed_nodes_name() {
 
     // An operator accepts the loss; the partition is assigned anew.
     let if_version = bed.row(0).version;
-    bed.ok(Command::AcceptLoss { partition: part(0), if_version });
+    bed.ok(Command::AcceptLoss { partition: part(0), if_version, outcome: Forced::Empty });
     let whole = bed.row(1).version;
-    assert_eq!(bed.refused(Command::AcceptLoss { partition: part(1), if_version: whole }), ErrorKind::Refused);
+    assert_eq!(
+        bed.refused(Command::AcceptLoss { partition: part(1), if_version: whole, outcome: Forced::Empty }),
+        ErrorKind::Refused
+    );
     bed.settle();
     assert_eq!(bed.online(), 2);
     assert_eq!(bed.row(0).placements.len(), 1);
@@ -276,7 +279,7 @@ fn commands_survive_being_written_and_read() {
         boxed(register("x", 1, 2)),
         failed_command(&bed, athens),
         plan(&bed.state, Goal::default()).start(),
-        Command::SetNode { node: athens, goal: NodeGoal::Drain },
+        Command::SetNode { node: athens, goal: NodeGoal::Drain, if_nodes: None },
         Command::CancelPlan,
         Command::Configure(settings(1, 1, 1)),
     ];
@@ -291,7 +294,7 @@ fn commands_survive_being_written_and_read() {
 }
 
 fn failed_command(bed: &Bed, node: NodeId) -> Command {
-    on_stopping(&bed.state, node, bed.incarnation(node)).expect("its present life").remove(0)
+    on_stopping(&bed.state, &bed.liveness, node, bed.incarnation(node)).expect("its present life").remove(0)
 }
 
 #[test]

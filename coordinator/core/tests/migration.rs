@@ -57,18 +57,9 @@ impl Bed {
         self.now = self.now.plus(100);
     }
 
-    fn fail(&mut self, name: &str) -> NodeId {
+    fn fail_named(&mut self, name: &str) -> NodeId {
         let node = self.node(name);
-        self.beat_all();
-        self.now = self.now.plus(1_300);
-        for other in self.state.nodes.keys().copied().filter(|other| *other != node).collect::<Vec<_>>() {
-            self.beat(other);
-        }
-        // Only the failure itself: the world stands still otherwise.
-        let commands = self.turn().into_iter().filter(|command| matches!(command, Command::NodeFailed { .. }));
-        let commands = commands.collect();
-        self.commit(commands);
-        assert!(!self.state.is_live(node));
+        self.fail(node);
         node
     }
 
@@ -114,7 +105,8 @@ fn the_leader_is_told_to_hand_over_only_when_the_target_counts() {
     assert_eq!(duties(&bed.state, athens).unwrap(), vec![hand_over]);
     // One commit moves the leadership.
     let released = bed.fact(0, placement, Fact::Released);
-    let commands = on_report(&bed.state, athens, bed.incarnation(athens), &released).unwrap();
+    let own = bed.incarnation(athens);
+    let commands = on_report(&bed.state, &mut bed.liveness, bed.now, athens, own, &released).unwrap();
     let incarnation = bed.incarnation(bed.node("byzantium"));
     let lead = Edit::Lead { placement: target, incarnation, ending: Ending::Released };
     assert_eq!(commands, vec![Command::Change(vec![PartitionChange::one(part(0), row.version, lead)])]);
@@ -148,7 +140,7 @@ fn the_source_fails_and_returns_in_every_phase() {
     for phase in [Phase::Queued, Phase::Copying, Phase::InSync, Phase::HandOff, Phase::Cleanup] {
         let mut bed = moving();
         bed.reach(phase.clone());
-        let athens = bed.fail("athens");
+        let athens = bed.fail_named("athens");
         bed.settle_without(athens);
         match phase {
             // The only copy is on the failed node: everything waits for it, nothing is lost.
@@ -170,7 +162,7 @@ fn the_target_fails_in_every_phase() {
     for phase in [Phase::Queued, Phase::Copying, Phase::InSync] {
         let mut bed = moving();
         bed.reach(phase.clone());
-        let byzantium = bed.fail("byzantium");
+        let byzantium = bed.fail_named("byzantium");
         bed.settle_without(byzantium);
         assert_eq!(bed.phase(), Phase::Failed { why: "the target node failed".into() }, "{phase:?}");
         assert_eq!((bed.leader(0), bed.online()), (Some(bed.node("athens")), 1));
@@ -180,7 +172,7 @@ fn the_target_fails_in_every_phase() {
     // Both count until the target serves: the source takes the leadership back, and the move waits for the target.
     let mut bed = moving();
     bed.reach(Phase::HandOff);
-    let byzantium = bed.fail("byzantium");
+    let byzantium = bed.fail_named("byzantium");
     bed.settle_without(byzantium);
     assert_eq!((bed.leader(0), bed.online()), (Some(bed.node("athens")), 1));
     bed.rejoin(byzantium, 900);
@@ -189,7 +181,7 @@ fn the_target_fails_in_every_phase() {
     // After that, the only copy is on the target.
     let mut bed = moving();
     bed.reach(Phase::Cleanup);
-    let byzantium = bed.fail("byzantium");
+    let byzantium = bed.fail_named("byzantium");
     bed.rejoin(byzantium, 900);
     bed.ends_on("byzantium", Phase::Done);
 }
@@ -209,7 +201,7 @@ fn the_target_comes_back_with_an_empty_disk() {
     for phase in [Phase::Copying, Phase::InSync] {
         let mut bed = moving();
         bed.reach(phase);
-        bed.fail("byzantium");
+        bed.fail_named("byzantium");
         bed.join("byzantium", 77);
         bed.settle();
         assert!(matches!(bed.phase(), Phase::Failed { .. }), "{:?}", bed.phase());

@@ -46,7 +46,7 @@ fn a_plan_is_valid_for_one_table_version_and_only_one_runs() {
     bed.join("ephesus", 4);
     let old = plan(&bed.state, Goal::default());
     let athens = bed.node("athens");
-    bed.ok(Command::SetNode { node: athens, goal: NodeGoal::Cordon });
+    bed.ok(Command::SetNode { node: athens, goal: NodeGoal::Cordon, if_nodes: None });
     let error = bed.one(old.start()).refusal().cloned().unwrap();
     let now = bed.state.table_version();
     assert_eq!(
@@ -85,8 +85,8 @@ fn plans_that_name_wrong_things_are_refused() {
 fn a_drained_node_is_emptied_and_a_cordoned_one_keeps_what_it_has() {
     let mut bed = Bed::running(settings(12, 4, 1), &["a", "b", "c", "d"]);
     let (a, b) = (bed.node("a"), bed.node("b"));
-    bed.ok(Command::SetNode { node: a, goal: NodeGoal::Drain });
-    bed.ok(Command::SetNode { node: b, goal: NodeGoal::Cordon });
+    bed.ok(Command::SetNode { node: a, goal: NodeGoal::Drain, if_nodes: None });
+    bed.ok(Command::SetNode { node: b, goal: NodeGoal::Cordon, if_nodes: None });
     let drain = plan(&bed.state, Goal::default());
     assert_eq!(drain.moves.len(), 3);
     assert!(drain.moves.iter().all(|m| m.from == a && m.reason == MoveReason::Drain));
@@ -103,8 +103,8 @@ fn a_drained_node_is_emptied_and_a_cordoned_one_keeps_what_it_has() {
 fn what_cannot_be_reached_is_said() {
     let mut bed = Bed::running(settings(6, 2, 1), &["a", "b"]);
     let (a, b) = (bed.node("a"), bed.node("b"));
-    bed.ok(Command::SetNode { node: a, goal: NodeGoal::Drain });
-    bed.ok(Command::SetNode { node: b, goal: NodeGoal::Cordon });
+    bed.ok(Command::SetNode { node: a, goal: NodeGoal::Drain, if_nodes: None });
+    bed.ok(Command::SetNode { node: b, goal: NodeGoal::Cordon, if_nodes: None });
     let none = plan(&bed.state, Goal::default());
     assert_eq!(none.moves, vec![]);
     assert_eq!(none.unmet, vec![Unmet { node: a, reason: UnmetReason::NotEmptied { placements: 3 } }]);
@@ -162,7 +162,7 @@ proptest! {
         let nodes: Vec<NodeId> = bed.state.nodes.keys().copied().collect();
         for (node, drain) in nodes.iter().zip(&drained) {
             if *drain {
-                bed.ok(Command::SetNode { node: *node, goal: NodeGoal::Drain });
+                bed.ok(Command::SetNode { node: *node, goal: NodeGoal::Drain, if_nodes: None });
             }
         }
         let before = bed.spread();

@@ -4,12 +4,14 @@ use super::describe;
 use super::{Context, answered_before, budget, check_named, only, rebalance, refuse};
 use crate::clock::boot_now;
 use crate::session::Session;
-use archon_coordinator_core::{Actor, ClusterState, Command, Goal, Response as Answer, counts, plan};
+use archon_coordinator_core::{
+    Actor, ClusterState, Command, Goal, Response as Answer, check_drain, counts, plan, refusal,
+};
 use archon_proto::convert::admin::{ApplyPlan, CreateTable, LIST_MAX, SetNode};
 use archon_proto::convert::ids::request_id;
 use archon_proto::v1;
 use archon_proto::v1::admin_server::Admin;
-use archon_types::{ErrorDetail, ErrorKind, NodeStatus, RequestId};
+use archon_types::{ErrorDetail, ErrorKind, NodeGoal, NodeStatus, RequestId};
 use std::sync::Arc;
 use std::time::Duration;
 use tonic::{Request, Response, Status};
@@ -180,7 +182,13 @@ impl Admins {
         let no_node = || ErrorDetail::new(ErrorKind::NotFound, format!("there is no node {name:?}"));
         let decide = |state: &ClusterState| {
             let node = state.node_by_name(&name).map(|row| row.node.id).ok_or_else(no_node)?;
-            Ok(Command::SetNode { node, goal })
+            match goal {
+                NodeGoal::Drain => match check_drain(state, node) {
+                    Ok(drain) => Ok(drain.command),
+                    Err(obstacles) => Err(refusal(&obstacles)),
+                },
+                NodeGoal::Serve | NodeGoal::Cordon => Ok(Command::SetNode { node, goal, if_nodes: None }),
+            }
         };
         let (session, _) = self.change(cluster.as_ref(), request, within, decide).await?;
         let node = session.quorum().replicated().read(|state| state.node_by_name(&name).map(|row| row.node.clone()));

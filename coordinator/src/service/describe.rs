@@ -124,8 +124,37 @@ pub(crate) fn event(state: &ClusterState, event: &Event) -> v1::Event {
         EventKind::NodeLost { node: id, by } => {
             (format!("lost its data; {by} took its name"), node(id, &state.node_name(*id)))
         }
-        EventKind::PlacementLost { partition, placement, node, why } => (
-            format!("placement {placement} on {} does not count any more: {why}", state.node_name(*node)),
+        EventKind::NodeDeclaredLost { node: id, placements, last_copies } => (
+            format!(
+                "declared lost; {placements} copies count no more, {last_copies} of them the last of their partition"
+            ),
+            node(id, &state.node_name(*id)),
+        ),
+        EventKind::NodeRemoved { node: id, name } => ("removed".to_owned(), node(id, name)),
+        EventKind::NodeDraining { node: id, placements } => {
+            (format!("is being drained of {placements} copies"), node(id, &state.node_name(*id)))
+        }
+        EventKind::NodeDrained { node: id } => {
+            ("drained: it holds nothing any more".to_owned(), node(id, &state.node_name(*id)))
+        }
+        EventKind::CopyDamaged { partition, placement, node, why } => (
+            format!("placement {placement} on {} is damaged and counts no more: {why}", state.node_name(*node)),
+            format!("partition {partition}"),
+        ),
+        EventKind::ReplicaLost { partition, placement, node, why } => (
+            format!("placement {placement} on {} is lost and counts no more: {why}", state.node_name(*node)),
+            format!("partition {partition}"),
+        ),
+        EventKind::RepairStarted { partition, placement, node, why } => (
+            format!("placement {placement} is being loaded on {}: {why}", state.node_name(*node)),
+            format!("partition {partition}"),
+        ),
+        EventKind::RepairDone { partition, placement, node } => (
+            format!("placement {placement} on {} counts now", state.node_name(*node)),
+            format!("partition {partition}"),
+        ),
+        EventKind::CopyRetired { partition, placement, node, why } => (
+            format!("placement {placement} on {} is to be deleted: {why}", state.node_name(*node)),
             format!("partition {partition}"),
         ),
         EventKind::GoalChanged { node: id, goal } => (format!("goal is now {goal:?}"), node(id, &state.node_name(*id))),
@@ -137,8 +166,10 @@ pub(crate) fn event(state: &ClusterState, event: &Event) -> v1::Event {
         EventKind::MigrationOver { migration, partition, outcome } => {
             (format!("move {migration} is over: {outcome}"), format!("partition {partition}"))
         }
-        EventKind::LossAccepted { partition } => {
-            ("loss accepted by an operator".to_owned(), format!("partition {partition}"))
+        EventKind::DataLossAccepted { partition, leader, retired } => {
+            let then =
+                leader.map_or_else(|| "it begins empty".to_owned(), |id| format!("{} leads", state.node_name(id)));
+            (format!("data loss accepted; {then}, {retired} other copies retired"), format!("partition {partition}"))
         }
         EventKind::Configured => ("settings changed".to_owned(), "cluster".to_owned()),
         EventKind::FeatureLevelRaised { level } => (format!("feature level is now {level}"), "cluster".to_owned()),

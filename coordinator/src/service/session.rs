@@ -1,10 +1,13 @@
 //! Nodes' sessions: register, heartbeat, report, leave.
 
 use super::{Context, budget, check_member, only, refuse};
+use crate::clock::boot_now;
 use crate::lease;
 use crate::metrics::count;
 use crate::session::Session;
-use archon_coordinator_core::{Actor, Command, Register, Response as Answer, on_report, on_stopping};
+use archon_coordinator_core::{
+    Actor, ClusterState, Command, Liveness, Register, Response as Answer, on_reports, on_stopping,
+};
 use archon_proto::convert::report::{Outcomes, Reports};
 use archon_proto::convert::session::{Heartbeat, Member, Registered, Registration};
 use archon_proto::v1;
@@ -68,12 +71,14 @@ impl Sessions {
         let Reports { member, reports } = Reports::try_from(request)?;
         let session = self.context.leader(within).await?;
         let state = session.quorum().replicated();
-        let (mut outcomes, commands) = state.read(|state| {
+        let decide = |state: &ClusterState, liveness: &mut Liveness| {
             check_member(cluster.as_ref(), state)?;
             let mut outcomes = Vec::with_capacity(reports.len());
             let mut commands = Vec::new();
-            for (place, report) in reports.iter().enumerate() {
-                match on_report(state, member.node, member.incarnation, report) {
+            let now = boot_now();
+            let taken = on_reports(state, liveness, now, member.node, member.incarnation, &reports);
+            for (place, taken) in taken.into_iter().enumerate() {
+                match taken {
                     Ok(asked) => {
                         outcomes.push(None);
                         commands.extend(asked.into_iter().map(|command| (place, command)));
@@ -82,7 +87,11 @@ impl Sessions {
                 }
             }
             Ok::<_, ErrorDetail>((outcomes, commands))
-        })?;
+        };
+        let (mut outcomes, commands) = {
+            let mut liveness = session.liveness().lock();
+            state.read(|state| decide(state, &mut liveness))?
+        };
         self.commit_reports(&session, member, commands, &mut outcomes, within).await?;
         let table_version = state.read(archon_coordinator_core::ClusterState::table_version);
         Ok(Outcomes { outcomes, table_version })
@@ -114,10 +123,13 @@ impl Sessions {
         let cluster = request.cluster.clone();
         let member = Member::try_from(request)?;
         let session = self.context.leader(within).await?;
-        let commands = session.quorum().replicated().read(|state| {
-            check_member(cluster.as_ref(), state)?;
-            on_stopping(state, member.node, member.incarnation)
-        })?;
+        let commands = {
+            let liveness = session.liveness().lock();
+            session.quorum().replicated().read(|state| {
+                check_member(cluster.as_ref(), state)?;
+                on_stopping(state, &liveness, member.node, member.incarnation)
+            })?
+        };
         for response in session.propose(None, Actor::Node(member.node), commands, within).await? {
             if let Answer::Refused(error) = response {
                 return Err(error);

@@ -2,14 +2,14 @@
 
 use super::stage::Staged;
 use super::{Entry, invalid, next_epoch, refused};
-use crate::command::Response;
+use crate::command::{Forced, Response};
 use crate::events::EventKind;
 use crate::state::{ClusterState, PARTITIONS_MAX};
 use archon_types::limits::{REPLICAS_MAX, check_name};
 use archon_types::settings::min_in_sync_default;
 use archon_types::{
     ClusterId, DEFAULT_TABLE, Epoch, ErrorDetail, ErrorKind, NodeStatus, Partition, PartitionId, PartitionStatus,
-    ReplicaState, SLOTS, Settings, Table, TableId, Version,
+    SLOTS, Settings, Table, TableId, Version,
 };
 
 /// The level of features at bootstrap.
@@ -109,6 +109,7 @@ pub(super) fn accept_loss(
     entry: Entry<'_>,
     partition: PartitionId,
     if_version: Version,
+    outcome: Forced,
 ) -> Result<Response, ErrorDetail> {
     let mut staged = Staged::new(state, entry);
     let mut row = staged.row(partition)?;
@@ -118,19 +119,29 @@ pub(super) fn accept_loss(
             ErrorDetail::new(ErrorKind::StaleVersion, message).with_have_need(row.version.get(), if_version.get())
         );
     }
-    if row.status == PartitionStatus::Unassigned || row.live().next().is_some() {
-        return Err(refused(format!("partition {partition} has lost nothing: a copy still counts")));
+    if row.status == PartitionStatus::Unassigned {
+        return Err(refused(format!("partition {partition} was never assigned: there is nothing to lose")));
     }
-    row.placements.retain(|placement| state.node(placement.node).is_some_and(|n| n.node.status != NodeStatus::Lost));
-    for placement in &mut row.placements {
-        placement.state = ReplicaState::Unload;
+    if let Some(live) = row.live().find(|live| state.is_live(live.node)) {
+        let name = state.node_name(live.node);
+        return Err(refused(format!("{name} is alive and holds a copy of partition {partition} that counts")));
     }
-    row.leader = None;
-    row.epoch = next_epoch(row.epoch)?;
-    row.status = PartitionStatus::Unassigned;
+    let (leader, retired) = match outcome {
+        Forced::Lead { placement, incarnation } => {
+            let retired = staged.force(&mut row, placement, incarnation)?;
+            (row.placement(placement).map(|placement| placement.node), retired)
+        }
+        Forced::Empty => {
+            let retired = staged.retire_all_but(&mut row, None);
+            row.leader = None;
+            row.epoch = next_epoch(row.epoch)?;
+            row.status = PartitionStatus::Unassigned;
+            (None, retired)
+        }
+    };
     staged.put(row);
     staged.into_effect().commit(state, entry);
-    entry.note(state, EventKind::LossAccepted { partition });
+    entry.note(state, EventKind::DataLossAccepted { partition, leader, retired });
     entry.done()
 }
 

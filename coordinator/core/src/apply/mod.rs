@@ -76,7 +76,9 @@ fn apply_one(state: &mut ClusterState, entry: Entry<'_>, command: &Command) -> R
         Command::NodeFailed { node, incarnation, successors } => {
             node::failed(state, entry, *node, *incarnation, successors)
         }
-        Command::SetNode { node, goal } => node::set_goal(state, entry, *node, *goal),
+        Command::SetNode { node, goal, if_nodes } => node::set_goal(state, entry, *node, *goal, *if_nodes),
+        Command::NodeLost { node, if_version } => node::declare_lost(state, entry, *node, *if_version),
+        Command::RemoveNode { node, if_version } => node::remove(state, entry, *node, *if_version),
         Command::CreateTable { name, partitions, replication } => {
             cluster::create_table(state, entry, name, *partitions, *replication)
         }
@@ -95,7 +97,9 @@ fn apply_one(state: &mut ClusterState, entry: Entry<'_>, command: &Command) -> R
         Command::CancelPlan => migration::cancel_plan(state, entry),
         Command::Configure(settings) => cluster::configure(state, entry, settings),
         Command::RaiseFeatureLevel(level) => cluster::raise_feature_level(state, entry, *level),
-        Command::AcceptLoss { partition, if_version } => cluster::accept_loss(state, entry, *partition, *if_version),
+        Command::AcceptLoss { partition, if_version, outcome } => {
+            cluster::accept_loss(state, entry, *partition, *if_version, *outcome)
+        }
     }
 }
 

@@ -1,11 +1,14 @@
 //! A node's activation, failure and goal.
 
 use super::stage::Staged;
-use super::{Entry, next_epoch, not_found};
+use super::{Entry, next_epoch, not_found, refused};
 use crate::command::{Response, Successor};
 use crate::events::EventKind;
-use crate::state::ClusterState;
-use archon_types::{ErrorDetail, Incarnation, NodeGoal, NodeId, NodeStatus, Partition, PartitionId, PartitionStatus};
+use crate::state::{ClusterState, NodeRow};
+use archon_types::{
+    ErrorDetail, ErrorKind, Incarnation, NodeGoal, NodeId, NodeStatus, Partition, PartitionId, PartitionStatus,
+    ReplicaState, Version,
+};
 use std::collections::BTreeMap;
 
 pub(super) fn activate(
@@ -77,7 +80,11 @@ pub(super) fn set_goal(
     entry: Entry<'_>,
     node: NodeId,
     goal: NodeGoal,
+    if_nodes: Option<Version>,
 ) -> Result<Response, ErrorDetail> {
+    if let Some(judged) = if_nodes.filter(|judged| *judged != state.nodes_version) {
+        return Err(stale("the nodes", state.nodes_version, judged));
+    }
     let Some(row) = state.nodes.get_mut(&node) else {
         return Err(not_found(format!("there is no node {node}")));
     };
@@ -86,7 +93,87 @@ pub(super) fn set_goal(
         row.node.version = entry.version();
         state.nodes_version = entry.version();
         entry.note(state, EventKind::GoalChanged { node, goal });
+        if goal == NodeGoal::Drain {
+            let placements = state.partitions.count_on(node);
+            entry.note(state, EventKind::NodeDraining { node, placements });
+            if placements == 0 {
+                entry.note(state, EventKind::NodeDrained { node });
+            }
+        }
     }
+    entry.done()
+}
+
+/// The node's row in the version that the operator saw, of a node that is not alive.
+fn departed(state: &ClusterState, node: NodeId, if_version: Version) -> Result<&NodeRow, ErrorDetail> {
+    let Some(row) = state.node(node) else {
+        return Err(not_found(format!("there is no node {node}")));
+    };
+    if row.node.version != if_version {
+        return Err(stale(&row.node.name, row.node.version, if_version));
+    }
+    if row.node.status == NodeStatus::Live {
+        return Err(refused(format!("{} is alive; stop it first", row.node.name)));
+    }
+    Ok(row)
+}
+
+fn stale(what: &str, now: Version, judged: Version) -> ErrorDetail {
+    let message = format!("{what} changed meanwhile; look again");
+    ErrorDetail::new(ErrorKind::StaleVersion, message).with_have_need(now.get(), judged.get())
+}
+
+pub(super) fn declare_lost(
+    state: &mut ClusterState,
+    entry: Entry<'_>,
+    node: NodeId,
+    if_version: Version,
+) -> Result<Response, ErrorDetail> {
+    if departed(state, node, if_version)?.node.status == NodeStatus::Lost {
+        return entry.done();
+    }
+    let mut staged = Staged::new(state, entry);
+    let (mut placements, mut last_copies) = (0, 0);
+    for row in state.partitions.on_node(node) {
+        let mut row = row.clone();
+        let live = row.placement_on(node).filter(|placement| placement.state == ReplicaState::Live).map(|live| live.id);
+        let Some(live) = live else { continue };
+        staged.lose(&mut row, live, "an operator declared its node's data lost")?;
+        placements += 1;
+        last_copies += u32::from(row.live().next().is_none());
+        staged.put(row);
+    }
+    staged.into_effect().commit(state, entry);
+    set_status(state, entry, node, NodeStatus::Lost);
+    entry.note(state, EventKind::NodeDeclaredLost { node, placements, last_copies });
+    entry.done()
+}
+
+pub(super) fn remove(
+    state: &mut ClusterState,
+    entry: Entry<'_>,
+    node: NodeId,
+    if_version: Version,
+) -> Result<Response, ErrorDetail> {
+    let name = departed(state, node, if_version)?.node.name.clone();
+    let mut staged = Staged::new(state, entry);
+    for row in state.partitions.on_node(node) {
+        let Some(placement) = row.placement_on(node) else { continue };
+        let (id, partition) = (placement.id, row.id);
+        let last_trace = placement.state == ReplicaState::Load && row.live().next().is_none();
+        if placement.state == ReplicaState::Live || last_trace {
+            let message =
+                format!("{name} holds placement {id} of partition {partition}, which counts or is the last trace");
+            return Err(refused(message));
+        }
+        let mut row = row.clone();
+        row.placements.retain(|other| other.id != id);
+        staged.put(row);
+    }
+    staged.into_effect().commit(state, entry);
+    state.nodes.remove(&node);
+    state.nodes_version = entry.version();
+    entry.note(state, EventKind::NodeRemoved { node, name });
     entry.done()
 }
 

@@ -7,10 +7,10 @@ use crate::formers::Former;
 use crate::state::ClusterState;
 use archon_types::limits::REPLICAS_MAX;
 use archon_types::{
-    Epoch, ErrorDetail, ErrorKind, Incarnation, Partition, PartitionId, PartitionStatus, Placement, PlacementId,
-    ReplicaState,
+    Epoch, ErrorDetail, ErrorKind, Incarnation, NodeGoal, NodeId, NodeStatus, Partition, PartitionId, PartitionStatus,
+    Placement, PlacementId, ReplicaState,
 };
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Rows as they will be, with what else changes along with them.
 pub(crate) struct Staged<'a> {
@@ -76,9 +76,45 @@ impl<'a> Staged<'a> {
         self.effect.formers.push(FormerChange::Remove(partition, epoch));
     }
 
+    /// An operator's word: this copy counts and leads from now on, all others retire (PROTOCOL rule 23). Returns how
+    /// many do.
+    pub(crate) fn force(
+        &mut self,
+        row: &mut Partition,
+        id: PlacementId,
+        incarnation: Incarnation,
+    ) -> Result<u32, ErrorDetail> {
+        if placement(row, id)?.state == ReplicaState::Unload {
+            return Err(refused(format!("placement {id} of partition {} is being deleted", row.id)));
+        }
+        let retired = self.retire_all_but(row, Some(id));
+        set_state(row, id, ReplicaState::Live);
+        self.lead(row, id, incarnation, Ending::Lapsed)?;
+        Ok(retired)
+    }
+
+    /// All copies but one are to be deleted; those on lost nodes are gone with them. Returns how many had data.
+    pub(crate) fn retire_all_but(&mut self, row: &mut Partition, kept: Option<PlacementId>) -> u32 {
+        let known = |node| self.state.node(node).is_some_and(|row| row.node.status != NodeStatus::Lost);
+        let mut retired = 0;
+        row.placements.retain(|placement| Some(placement.id) == kept || known(placement.node));
+        for placement in row.placements.iter_mut().filter(|placement| Some(placement.id) != kept) {
+            retired += u32::from(placement.state != ReplicaState::Unload);
+            placement.state = ReplicaState::Unload;
+        }
+        retired
+    }
+
     /// A copy does not count any more. It is deleted only if another copy counts: the last one is kept, as Load, for
     /// an operator to look at.
     pub(crate) fn lose(&mut self, row: &mut Partition, id: PlacementId, why: &str) -> Result<(), ErrorDetail> {
+        let node = self.no_longer_counts(row, id)?;
+        let (partition, placement, why) = (row.id, id, why.to_owned());
+        self.effect.events.push(EventKind::ReplicaLost { partition, placement, node, why });
+        Ok(())
+    }
+
+    fn no_longer_counts(&mut self, row: &mut Partition, id: PlacementId) -> Result<NodeId, ErrorDetail> {
         if row.leader == Some(id) {
             row.leader = None;
             row.epoch = next_epoch(row.epoch)?;
@@ -89,9 +125,7 @@ impl<'a> Staged<'a> {
             return Err(not_found(format!("partition {partition} has no placement {id}")));
         };
         placement.state = if others { ReplicaState::Unload } else { ReplicaState::Load };
-        let node = placement.node;
-        self.effect.events.push(EventKind::PlacementLost { partition, placement: id, node, why: why.to_owned() });
-        Ok(())
+        Ok(placement.node)
     }
 
     /// Stages all edits of one row, or fails at the first that does not hold.
@@ -121,13 +155,28 @@ impl<'a> Staged<'a> {
             Edit::Vacate(ending) => self.end_leadership(row, *ending),
             Edit::Lead { placement, incarnation, ending } => self.lead(row, *placement, *incarnation, *ending),
             Edit::Add(placement) => self.add(row, *placement),
+            Edit::Repair(placement, why) => {
+                self.add(row, *placement)?;
+                let (partition, placement, node, why) = (row.id, placement.id, placement.node, why.clone());
+                self.effect.events.push(EventKind::RepairStarted { partition, placement, node, why });
+                Ok(())
+            }
             Edit::Promote(id, incarnation) => self.promote(row, *id, *incarnation),
             Edit::Demote(id, incarnation) => self.demote(row, *id, *incarnation),
             Edit::Lose(id, why) => {
                 in_state(row, *id, ReplicaState::Live)?;
-                self.lose(row, *id, why)
+                let node = self.no_longer_counts(row, *id)?;
+                let (partition, placement, why) = (row.id, *id, why.clone());
+                self.effect.events.push(EventKind::CopyDamaged { partition, placement, node, why });
+                Ok(())
             }
             Edit::Unload(id) => self.unload(row, *id),
+            Edit::Retire(id, why) => {
+                self.unload(row, *id)?;
+                let (partition, placement, node, why) = (row.id, *id, placement(row, *id)?.node, why.clone());
+                self.effect.events.push(EventKind::CopyRetired { partition, placement, node, why });
+                Ok(())
+            }
             Edit::Forget(id) => self.forget(row, *id),
             Edit::Online(epoch) => {
                 online(row, *epoch)?;
@@ -269,6 +318,11 @@ impl<'a> Staged<'a> {
         if row.leader.is_none() {
             return Err(refused(format!("partition {} has no leader that could ask for an addition", row.id)));
         }
+        let of_migration = self.state.migrations.running(row.id).and_then(|running| running.stage.target()) == Some(id);
+        if !of_migration && !self.state.left.contains_key(&id) {
+            let (partition, placement, node) = (row.id, id, placement.node);
+            self.effect.events.push(EventKind::RepairDone { partition, placement, node });
+        }
         set_state(row, id, ReplicaState::Live);
         Ok(())
     }
@@ -315,7 +369,7 @@ impl<'a> Staged<'a> {
 
     fn forget(&mut self, row: &mut Partition, id: PlacementId) -> Result<(), ErrorDetail> {
         let placement = placement(row, id)?;
-        let lost = self.state.node(placement.node).is_none_or(|row| row.node.status == archon_types::NodeStatus::Lost);
+        let lost = self.state.node(placement.node).is_none_or(|row| row.node.status == NodeStatus::Lost);
         let deleted = placement.state == ReplicaState::Unload;
         let gone = placement.state == ReplicaState::Load && lost && row.live().next().is_some();
         if !deleted && !gone {
@@ -347,8 +401,25 @@ impl<'a> Staged<'a> {
 
 impl Effect {
     pub(crate) fn commit(self, state: &mut ClusterState, entry: Entry<'_>) {
+        let mut vacated = BTreeSet::new();
         for row in self.rows.into_values() {
             debug_assert!(row.leader.is_none_or(|leader| row.live().any(|live| live.id == leader)), "{row:?}");
+            let before = state.partitions.get(row.id).map(|row| row.placements.clone()).unwrap_or_default();
+            for placement in before {
+                match row.placement(placement.id).map(|now| now.state) {
+                    Some(ReplicaState::Load) if placement.state == ReplicaState::Live => {
+                        state.left.insert(placement.id, row.version);
+                    }
+                    Some(ReplicaState::Load) => {}
+                    Some(ReplicaState::Live | ReplicaState::Unload) => {
+                        state.left.remove(&placement.id);
+                    }
+                    None => {
+                        state.left.remove(&placement.id);
+                        vacated.insert(placement.node);
+                    }
+                }
+            }
             state.partitions.insert(row);
         }
         for change in self.formers {
@@ -369,6 +440,12 @@ impl Effect {
         }
         for what in self.events {
             entry.note(state, what);
+        }
+        for node in vacated {
+            let drained = state.node(node).is_some_and(|row| row.node.goal == NodeGoal::Drain);
+            if drained && state.partitions.count_on(node) == 0 {
+                entry.note(state, EventKind::NodeDrained { node });
+            }
         }
     }
 }

@@ -1,5 +1,5 @@
 //! Once assigned, a partition keeps a copy that counts, unless its data was declared lost: by an event, never silently.
-//! A copy that does not count comes to count only by a leader's request, or by a first assignment.
+//! A copy that does not count comes to count only by a leader's request, by a first assignment, or by an operator's acceptance of loss.
 
 use super::{Violation, violated};
 use crate::events::EventKind;
@@ -23,16 +23,18 @@ pub(super) fn check_step(before: &ClusterState, after: &ClusterState) -> Result<
         if row.version == earlier.version {
             continue;
         }
-        let declared = after
-            .events
-            .iter()
-            .filter(|event| event.index > before.applied)
-            .any(|event| matches!(event.what, EventKind::PlacementLost { partition, .. } if partition == row.id));
-        if earlier.live().next().is_some() && row.live().next().is_none() && !declared {
+        let news = || after.events.iter().filter(|event| event.index > before.applied).map(|event| &event.what);
+        let declared = news().any(|what| match what {
+            EventKind::ReplicaLost { partition, .. } | EventKind::CopyDamaged { partition, .. } => *partition == row.id,
+            _ => false,
+        });
+        let accepted =
+            news().any(|what| matches!(what, EventKind::DataLossAccepted { partition, .. } if *partition == row.id));
+        if earlier.live().next().is_some() && row.live().next().is_none() && !declared && !accepted {
             return violated(NAME, format!("{} lost its last Live copy silently", row.id));
         }
         // Over a single step: whoever newly counts was a loader under a leader, or is new in a first assignment.
-        if after.applied == before.applied + 1 && earlier.status != PartitionStatus::Unassigned {
+        if after.applied == before.applied + 1 && earlier.status != PartitionStatus::Unassigned && !accepted {
             for placement in row.live() {
                 match earlier.placement(placement.id).map(|placement| placement.state) {
                     Some(ReplicaState::Live) => {}

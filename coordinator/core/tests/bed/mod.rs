@@ -180,8 +180,28 @@ impl Bed {
         }
     }
 
+    /// Fails a node, and nothing else: the world stands still otherwise.
+    pub fn fail(&mut self, node: NodeId) {
+        self.beat_all();
+        self.now = self.now.plus(1_300);
+        for other in self.state.nodes.keys().copied().filter(|other| *other != node).collect::<Vec<_>>() {
+            self.beat(other);
+        }
+        let commands = self.turn().into_iter().filter(|command| matches!(command, Command::NodeFailed { .. }));
+        let commands = commands.collect();
+        self.commit(commands);
+        assert!(!self.state.is_live(node));
+    }
+
     pub fn report(&mut self, node: NodeId, report: &Report) -> Result<Vec<Response>, ErrorDetail> {
-        let commands = on_report(&self.state, node, self.incarnation(node), report)?;
+        let commands = on_report(
+            &self.state,
+            &mut self.liveness,
+            self.now,
+            node,
+            self.state.incarnation(node).expect("a node"),
+            report,
+        )?;
         Ok(if commands.is_empty() { vec![] } else { self.commit(commands) })
     }
 
@@ -231,8 +251,14 @@ impl Bed {
                 continue;
             }
             for report in self.facts_of(node) {
-                if let Ok(commands) = on_report(&self.state, node, self.incarnation(node), &report)
-                    && !commands.is_empty()
+                if let Ok(commands) = on_report(
+                    &self.state,
+                    &mut self.liveness,
+                    self.now,
+                    node,
+                    self.state.incarnation(node).expect("a node"),
+                    &report,
+                ) && !commands.is_empty()
                 {
                     busy = true;
                     self.commit(commands);

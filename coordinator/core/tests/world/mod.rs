@@ -257,12 +257,12 @@ impl World {
             }
             Event::Activate { node, incarnation } => self.propose(None, vec![Command::Activate { node, incarnation }]),
             Event::Report { node, incarnation, report } => {
-                if let Ok(commands) = on_report(&self.state, node, incarnation, &report) {
+                if let Ok(commands) = on_report(&self.state, &mut self.liveness, now, node, incarnation, &report) {
                     self.propose(None, commands);
                 }
             }
             Event::Stopping { node, incarnation } => {
-                if let Ok(commands) = on_stopping(&self.state, node, incarnation) {
+                if let Ok(commands) = on_stopping(&self.state, &self.liveness, node, incarnation) {
                     self.propose(None, commands);
                 }
             }
@@ -342,7 +342,10 @@ impl World {
             Fault::CancelPlan => self.propose(None, vec![Command::CancelPlan]),
             Fault::Goal { node, goal } => {
                 let id = self.state.nodes.keys().nth(node % self.state.nodes.len().max(1)).copied();
-                self.propose(None, id.map(|node| Command::SetNode { node, goal: *goal }).into_iter().collect());
+                self.propose(
+                    None,
+                    id.map(|node| Command::SetNode { node, goal: *goal, if_nodes: None }).into_iter().collect(),
+                );
             }
             Fault::Calm { for_ms } => self.run(truth + for_ms),
         }

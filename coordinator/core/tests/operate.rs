@@ -1,0 +1,204 @@
+//! What an operator may do to nodes and partitions: refused beforehand with reasons, or carried out whole.
+
+mod bed;
+
+use archon_coordinator_core::*;
+use archon_types::*;
+use bed::{Bed, part, register, settings};
+
+const CITIES: [&str; 3] = ["athens", "byzantium", "cyrene"];
+
+fn events(bed: &Bed, wanted: impl Fn(&EventKind) -> bool) -> usize {
+    bed.state.events.iter().filter(|event| wanted(&event.what)).count()
+}
+
+/// A single copy of partition 0 that counted is gone with its failed node; the follower was dropped before.
+fn bereft() -> (Bed, NodeId, NodeId) {
+    let mut bed = Bed::running(settings(1, 2, 2), &["athens", "byzantium"]);
+    let leader = bed.leader(0).expect("set up");
+    let own = bed.row(0).leader.expect("set up");
+    let other = *bed.row(0).live().find(|live| live.id != own).expect("set up");
+    let name = ReplicaName { placement: other.id, incarnation: bed.incarnation(other.node) };
+    let silent = bed.fact(0, own, Fact::Silent { followers: vec![name] });
+    bed.report(leader, &silent).expect("set up");
+    bed.fail(leader);
+    (bed, leader, other.node)
+}
+
+#[test]
+fn a_drain_that_cannot_end_is_refused_with_every_reason() {
+    let bed = Bed::running(settings(6, 3, 3), &CITIES);
+    let athens = bed.node("athens");
+    let obstacles = check_drain(&bed.state, athens).unwrap_err();
+    let short = Obstacle::TooFewNodes { table: "default".into(), node: "athens".into(), have: 2, need: 3 };
+    assert_eq!(obstacles, vec![short]);
+    let error = refusal(&obstacles);
+    assert_eq!(error.kind, ErrorKind::Refused);
+    assert!(error.message.contains("only 2 nodes take copies; add a node"), "{error}");
+    assert_eq!(
+        check_drain(&bed.state, NodeId::new(99)).unwrap_err(),
+        vec![Obstacle::NoSuchNode { node: NodeId::new(99) }]
+    );
+}
+
+#[test]
+fn a_drain_says_where_the_copies_go() {
+    let mut bed = Bed::running(settings(6, 3, 3), &CITIES);
+    let athens = bed.node("athens");
+    let ephesus = bed.join_with(Register { partitions_max: Some(5), ..register("ephesus", 9, 9) });
+    assert_eq!(check_drain(&bed.state, athens).unwrap_err(), vec![Obstacle::NoRoom { placements: 1 }]);
+    bed.join_with(Register { zone: Some("east".into()), ..register("corinth", 10, 10) });
+    let drain = check_drain(&bed.state, athens).unwrap();
+    assert_eq!((drain.leaderships, drain.placements, drain.zones_doubled), (2, 6, 0));
+    assert_eq!(drain.gains.values().sum::<u32>(), 6);
+    assert!(drain.gains[&ephesus] <= 5);
+    assert_eq!(
+        drain.command,
+        Command::SetNode { node: athens, goal: NodeGoal::Drain, if_nodes: Some(bed.state.nodes_version) }
+    );
+    bed.ok(drain.command);
+    assert_eq!(
+        events(&bed, |what| matches!(what, EventKind::NodeDraining { node, placements: 6 } if *node == athens)),
+        1
+    );
+}
+
+#[test]
+fn two_drains_that_are_feasible_alone_do_not_both_pass() {
+    let mut bed = Bed::running(settings(6, 4, 3), &["a", "b", "c", "d"]);
+    let first = check_drain(&bed.state, bed.node("a")).unwrap();
+    let second = check_drain(&bed.state, bed.node("b")).unwrap();
+    bed.ok(first.command);
+    assert_eq!(bed.refused(second.command), ErrorKind::StaleVersion);
+    assert!(check_drain(&bed.state, bed.node("b")).is_err());
+}
+
+#[test]
+fn a_failed_node_with_the_only_copy_cannot_be_drained() {
+    let mut bed = Bed::running(settings(4, 2, 1), &["athens", "byzantium"]);
+    let athens = bed.node("athens");
+    bed.fail(athens);
+    let obstacles = check_drain(&bed.state, athens).unwrap_err();
+    assert!(matches!(&obstacles[..], [Obstacle::OnlyCopies { partitions: 2, .. }]), "{obstacles:?}");
+}
+
+#[test]
+fn only_a_failed_nodes_data_can_be_declared_lost() {
+    let mut bed = Bed::running(settings(3, 3, 3), &CITIES);
+    let athens = bed.node("athens");
+    assert!(matches!(check_lost(&bed.state, athens).unwrap_err()[..], [Obstacle::Alive { .. }]));
+    let version = bed.state.node(athens).unwrap().node.version;
+    assert_eq!(bed.refused(Command::NodeLost { node: athens, if_version: version }), ErrorKind::Refused);
+    bed.fail(athens);
+    let lost = check_lost(&bed.state, athens).unwrap();
+    assert_eq!((lost.placements, lost.last_copies.len()), (3, 0));
+    assert_eq!(bed.refused(Command::NodeLost { node: athens, if_version: version }), ErrorKind::StaleVersion);
+    bed.ok(lost.command.clone());
+    assert!(bed.state.partitions.iter().all(|row| row.live().count() == 2));
+    assert_eq!(
+        events(&bed, |what| matches!(what, EventKind::NodeDeclaredLost { placements: 3, last_copies: 0, .. })),
+        1
+    );
+    bed.round_trip();
+}
+
+#[test]
+fn a_node_is_removed_only_when_nothing_that_counts_goes_with_it() {
+    let mut bed = Bed::running(settings(3, 3, 2), &CITIES);
+    let athens = bed.node("athens");
+    let obstacles = check_remove(&bed.state, athens).unwrap_err();
+    assert!(
+        matches!(obstacles[..], [Obstacle::HoldsCopies { partitions: 2, .. }, Obstacle::Alive { .. }]),
+        "{obstacles:?}"
+    );
+    bed.fail(athens);
+    let if_version = bed.state.node(athens).unwrap().node.version;
+    assert!(matches!(check_remove(&bed.state, athens).unwrap_err()[..], [Obstacle::HoldsCopies { .. }]));
+    assert_eq!(bed.refused(Command::RemoveNode { node: athens, if_version }), ErrorKind::Refused);
+    bed.ok(check_lost(&bed.state, athens).unwrap().command);
+    let remove = check_remove(&bed.state, athens).unwrap();
+    bed.ok(remove);
+    assert_eq!(bed.state.node(athens), None);
+    assert!(bed.state.partitions.on_node(athens).next().is_none());
+    bed.settle();
+    assert_eq!(bed.online(), 3);
+}
+
+#[test]
+fn the_last_trace_of_a_partition_is_not_removed_with_its_node() {
+    let mut bed = Bed::running(settings(1, 1, 1), &["athens"]);
+    let athens = bed.node("athens");
+    bed.fail(athens);
+    let lost = check_lost(&bed.state, athens).unwrap();
+    assert_eq!(lost.last_copies, vec![part(0)]);
+    bed.ok(lost.command);
+    assert!(matches!(check_remove(&bed.state, athens).unwrap_err()[..], [Obstacle::LastTraces { partitions: 1, .. }]));
+}
+
+#[test]
+fn loss_cannot_be_accepted_where_a_copy_that_counts_is_alive() {
+    let mut bed = Bed::running(settings(1, 3, 3), &CITIES);
+    let now = bed.now;
+    let served = check_loss(&bed.state, &bed.liveness, now, part(0), None).unwrap_err();
+    assert!(matches!(served[..], [Obstacle::StillCounts { .. }]));
+    assert_eq!(
+        refusal(&check_loss(&bed.state, &bed.liveness, now, part(9), None).unwrap_err()).kind,
+        ErrorKind::NotFound
+    );
+    let leader = bed.leader(0).unwrap();
+    bed.fail(leader);
+    assert!(check_loss(&bed.state, &bed.liveness, bed.now, part(0), None).is_err());
+    let if_version = bed.row(0).version;
+    assert_eq!(
+        bed.refused(Command::AcceptLoss { partition: part(0), if_version, outcome: Forced::Empty }),
+        ErrorKind::Refused
+    );
+}
+
+#[test]
+fn the_copy_that_counted_last_leads_when_loss_is_accepted_and_the_others_retire() {
+    let (mut bed, failed, other) = bereft();
+    bed.pass(500, &[]);
+    assert_eq!(bed.row(0).status, PartitionStatus::Unavailable);
+    let forced = check_loss(&bed.state, &bed.liveness, bed.now, part(0), None).unwrap();
+    assert_eq!((forced.leader, forced.counted_once), (Some(other), true));
+    assert_eq!((forced.would_lose_nothing.clone(), forced.retired.clone()), (vec![failed], vec![failed]));
+    let epoch = bed.row(0).epoch;
+    bed.ok(forced.command);
+    assert_eq!(bed.leader(0), Some(other));
+    assert!(bed.row(0).epoch > epoch);
+    assert_eq!(bed.row(0).placement_on(failed).unwrap().state, ReplicaState::Unload);
+    let accepted = |what: &EventKind| matches!(what, EventKind::DataLossAccepted { leader: Some(node), retired: 1, .. } if *node == other);
+    assert_eq!(events(&bed, accepted), 1);
+    bed.settle();
+    assert_eq!(bed.online(), 1);
+    // The failed node returns with what was acknowledged there: it is told to delete it, and loads it anew.
+    bed.rejoin(failed, 900);
+    bed.settle();
+    assert_eq!(bed.leader(0), Some(other));
+    bed.round_trip();
+}
+
+#[test]
+fn a_leader_can_be_named_and_must_be_there() {
+    let (bed, failed, other) = bereft();
+    let check = |node| check_loss(&bed.state, &bed.liveness, bed.now, part(0), Some(node));
+    assert!(matches!(check(failed).unwrap_err()[..], [Obstacle::CannotLead { .. }]));
+    assert!(matches!(check(NodeId::new(99)).unwrap_err()[..], [Obstacle::CannotLead { .. }]));
+    assert_eq!(check(other).unwrap().leader, Some(other));
+}
+
+#[test]
+fn a_partition_of_which_nothing_is_left_begins_empty() {
+    let mut bed = Bed::running(settings(1, 2, 1), &["athens", "byzantium"]);
+    let athens = bed.leader(0).unwrap();
+    bed.fail(athens);
+    let forced = check_loss(&bed.state, &bed.liveness, bed.now, part(0), None).unwrap();
+    assert_eq!((forced.leader, forced.would_lose_nothing.clone()), (None, vec![athens]));
+    bed.ok(forced.command);
+    assert_eq!(bed.row(0).status, PartitionStatus::Unassigned);
+    bed.join("corinth", 9);
+    bed.settle();
+    assert_eq!(bed.online(), 1);
+    assert_ne!(bed.leader(0), Some(athens));
+}
