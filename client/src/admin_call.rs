@@ -1,6 +1,6 @@
 //! Finding the leading coordinator, and asking it until the time-out.
 
-use crate::error::Error;
+use crate::error::{Error, Outcome};
 use crate::link::{Links, never_sent};
 use crate::retry::Backoff;
 use archon_proto::convert::error::{detail_of, is_answer};
@@ -87,7 +87,7 @@ impl Quorums {
                 }
                 let left = deadline.saturating_duration_since(Instant::now());
                 if left.is_zero() {
-                    return Err(self.passed(open, last));
+                    return Err(self.passed(effect, open, last));
                 }
                 asked.push(address.clone());
                 let limit = try_timeout.min(left);
@@ -117,14 +117,18 @@ impl Quorums {
             let left = deadline.saturating_duration_since(Instant::now());
             sleep(pause.min(left)).await;
             if pause >= left {
-                return Err(self.passed(open, last));
+                return Err(self.passed(effect, open, last));
             }
         }
     }
 
-    fn passed(&self, open: bool, last: Option<ErrorDetail>) -> Error {
+    fn passed(&self, effect: Effect, open: bool, last: Option<ErrorDetail>) -> Error {
         let timeout_ms = u64::try_from(self.timeout.as_millis()).unwrap_or(u64::MAX);
-        Error::DeadlineExceeded { timeout_ms, outcome_unknown: open, last: last.map(Box::new) }
+        let outcome = match effect {
+            Effect::Reads => Outcome::Read,
+            Effect::Writes => Outcome::of_write(open),
+        };
+        Error::DeadlineExceeded { timeout_ms, outcome, last: last.map(Box::new) }
     }
 
     /// Who is asked in a round, in order: the last to answer, the caller's endpoints, coordinators learned of.

@@ -1,6 +1,6 @@
 //! One operation, from its first attempt to its answer: routed, redirected, retried, within a deadline.
 
-use crate::error::Error;
+use crate::error::{Error, Outcome};
 use crate::lane::{Attempt, Lane};
 use crate::retry::Backoff;
 use crate::sequence::Ticket;
@@ -53,11 +53,12 @@ impl<'a> Call<'a> {
     /// Runs the operation until it is answered or `timeout` has passed.
     pub(crate) async fn run(mut self, timeout: Duration) -> Result<Answer, Error> {
         let deadline = Instant::now() + timeout;
+        let read = self.op.is_read();
         match timeout_at(deadline, self.attempts()).await {
             Ok(result) => result,
             Err(_) => Err(Error::DeadlineExceeded {
                 timeout_ms: u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX),
-                outcome_unknown: self.lost || self.under_way,
+                outcome: if read { Outcome::Read } else { Outcome::of_write(self.lost || self.under_way) },
                 last: self.last.map(Box::new),
             }),
         }

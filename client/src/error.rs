@@ -2,6 +2,24 @@
 
 use archon_types::{ErrorDetail, ErrorKind, Revision};
 
+/// What a call whose deadline passed may have left behind.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Outcome {
+    /// Nothing: it was to read.
+    Read,
+    /// Nothing: the write is sure not to have taken effect, and will not.
+    NoEffect,
+    /// The write may have taken effect, or may still.
+    Unknown,
+}
+
+impl Outcome {
+    /// Of a write.
+    pub(crate) fn of_write(unknown: bool) -> Self {
+        if unknown { Self::Unknown } else { Self::NoEffect }
+    }
+}
+
 /// Why a call did not succeed.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -22,12 +40,12 @@ pub enum Error {
     #[error("the value is not a decimal integer that the sum fits into; nothing was changed")]
     NotANumber,
     /// The deadline passed first.
-    #[error("{}", deadline_message(*.timeout_ms, *.outcome_unknown, .last.as_deref()))]
+    #[error("{}", deadline_message(*.timeout_ms, *.outcome, .last.as_deref()))]
     DeadlineExceeded {
         /// The time the call was given, in milliseconds.
         timeout_ms: u64,
-        /// Whether the operation may have taken effect nevertheless. Always false for reads.
-        outcome_unknown: bool,
+        /// Whether the operation may have taken effect nevertheless.
+        outcome: Outcome,
         /// The last thing that stood in the way, if anything was heard at all.
         last: Option<Box<ErrorDetail>>,
     },
@@ -56,7 +74,7 @@ impl Error {
             Self::InvalidArgument { .. } => ErrorKind::InvalidArgument,
             Self::ConditionFailed { .. } => ErrorKind::ConditionFailed,
             Self::NotANumber => ErrorKind::WrongValueType,
-            Self::DeadlineExceeded { outcome_unknown: false, last: Some(last), .. } => last.kind,
+            Self::DeadlineExceeded { outcome: Outcome::Read | Outcome::NoEffect, last: Some(last), .. } => last.kind,
             Self::DeadlineExceeded { .. } => ErrorKind::DeadlineExceeded,
             Self::MaybeApplied { .. } => ErrorKind::MaybeApplied,
             Self::Server { detail } => detail.kind,
@@ -67,7 +85,7 @@ impl Error {
     /// Whether the same call may succeed later without anybody changing it, and is sure not to have taken effect.
     pub fn is_retryable(&self) -> bool {
         match self {
-            Self::DeadlineExceeded { outcome_unknown, .. } => !outcome_unknown,
+            Self::DeadlineExceeded { outcome, .. } => *outcome != Outcome::Unknown,
             Self::Server { detail } => detail.kind.is_retryable(),
             Self::InvalidArgument { .. }
             | Self::ConditionFailed { .. }
@@ -80,7 +98,7 @@ impl Error {
     /// Whether the operation may have taken effect although the call failed.
     pub fn outcome_unknown(&self) -> bool {
         match self {
-            Self::DeadlineExceeded { outcome_unknown, .. } => *outcome_unknown,
+            Self::DeadlineExceeded { outcome, .. } => *outcome == Outcome::Unknown,
             Self::MaybeApplied { .. } => true,
             Self::InvalidArgument { .. }
             | Self::ConditionFailed { .. }
@@ -125,13 +143,17 @@ impl From<ErrorDetail> for Error {
     }
 }
 
-fn deadline_message(timeout_ms: u64, outcome_unknown: bool, last: Option<&ErrorDetail>) -> String {
-    let outcome = if outcome_unknown { "outcome unknown (it may have taken effect)" } else { "it had no effect" };
+fn deadline_message(timeout_ms: u64, outcome: Outcome, last: Option<&ErrorDetail>) -> String {
+    let outcome = match outcome {
+        Outcome::Read => "",
+        Outcome::NoEffect => ", it had no effect",
+        Outcome::Unknown => ", outcome unknown (it may have taken effect)",
+    };
     let cause = match last {
         Some(detail) => format!("; last: {detail}"),
         None => "; nobody answered".to_owned(),
     };
-    format!("not done within {timeout_ms} ms, {outcome}{cause}")
+    format!("not done within {timeout_ms} ms{outcome}{cause}")
 }
 
 #[cfg(test)]
@@ -151,10 +173,14 @@ mod tests {
     #[test]
     fn a_passed_deadline_says_whether_the_outcome_is_known() {
         let last = Some(Box::new(ErrorDetail::new(ErrorKind::Unreachable, "connection refused")));
-        let unknown = Error::DeadlineExceeded { timeout_ms: 100, outcome_unknown: true, last: last.clone() };
+        let unknown = Error::DeadlineExceeded { timeout_ms: 100, outcome: Outcome::Unknown, last: last.clone() };
         assert!(unknown.to_string().contains("outcome unknown") && unknown.outcome_unknown());
         assert_eq!((unknown.kind(), unknown.is_retryable()), (ErrorKind::DeadlineExceeded, false));
-        let known = Error::DeadlineExceeded { timeout_ms: 100, outcome_unknown: false, last };
+        let known = Error::DeadlineExceeded { timeout_ms: 100, outcome: Outcome::NoEffect, last: last.clone() };
+        assert!(known.to_string().contains("it had no effect"), "{known}");
+        let read = Error::DeadlineExceeded { timeout_ms: 100, outcome: Outcome::Read, last };
+        assert_eq!(read.to_string(), "not done within 100 ms; last: Unreachable: connection refused");
+        assert_eq!((read.kind(), read.is_retryable(), read.outcome_unknown()), (ErrorKind::Unreachable, true, false));
         assert!(known.to_string().contains("connection refused") && !known.outcome_unknown());
         assert_eq!((known.kind(), known.is_retryable()), (ErrorKind::Unreachable, true));
     }

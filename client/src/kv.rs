@@ -6,7 +6,7 @@ use crate::error::Error;
 use crate::scan::{Page, scan};
 use crate::shared::Shared;
 use crate::table::TableCache;
-use archon_types::limits::{BATCH_BYTES_MAX, BATCH_OPS_MAX, check_key, check_value};
+use archon_types::limits::{BATCH_BYTES_MAX, BATCH_OPS_MAX};
 use archon_types::{Answer, ErrorDetail, ErrorKind, Op, PartitionId, Revision, Version};
 use bytes::Bytes;
 use futures::future::join_all;
@@ -147,8 +147,9 @@ impl Client {
         scan(self, copied(prefix), copied(after), limit).await
     }
 
-    /// Runs operations at the same time, each on its own: results stand in the order of the operations, there is no
-    /// order or atomicity among them. Scans are not allowed here. At most 4,096 operations and 4 MiB.
+    /// Runs operations at the same time, each on its own; results stand in the order of the operations. This is **not a
+    /// transaction**: there is no order and no atomicity among them, and some may succeed while others fail. Scans are not
+    /// allowed here. At most 4,096 operations and 4 MiB of keys and values.
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] if the batch as a whole is too large; otherwise each operation has its own result.
@@ -176,10 +177,7 @@ impl Client {
         let Some(key) = op.key() else {
             return Err(Error::invalid("a scan cannot be part of a batch; call scan"));
         };
-        check_key(key)?;
-        if let Op::Put { value, .. } | Op::CompareAndSet { value, .. } = &op {
-            check_value(value)?;
-        }
+        op.check()?;
         let partition = self.partition_of(key);
         self.run_in(partition, op, self.timeout).await
     }

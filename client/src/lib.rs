@@ -42,6 +42,6 @@ pub use admin_types::{
 };
 pub use archon_types::{Answer, ErrorDetail, ErrorKind, NodeGoal, Op, Revision, Version};
 pub use builder::ClientBuilder;
-pub use error::Error;
+pub use error::{Error, Outcome};
 pub use kv::{Client, Counter, Value};
 pub use scan::{Entry, Page};

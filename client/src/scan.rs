@@ -1,9 +1,9 @@
 //! Scans over all partitions: pages are pulled from each and merged in order of keys.
 
-use crate::error::Error;
+use crate::error::{Error, Outcome};
 use crate::kv::{Client, unexpected};
-use archon_types::limits::{KEY_BYTES_MAX, SCAN_LIMIT_MAX};
-use archon_types::{Answer, Op, PartitionId, Revision};
+use archon_types::limits::check_scan;
+use archon_types::{Answer, Op, PartitionId, Revision, tag_of};
 use bytes::Bytes;
 use futures::stream::{self, StreamExt, TryStreamExt};
 use std::cmp::Reverse;
@@ -49,25 +49,17 @@ struct Source {
 }
 
 pub(crate) async fn scan(client: &Client, prefix: Bytes, after: Bytes, limit: u32) -> Result<Page, Error> {
-    if !(1..=SCAN_LIMIT_MAX).contains(&limit) {
-        return Err(Error::invalid(format!("the limit is {limit}; it must be 1 to {SCAN_LIMIT_MAX}")));
-    }
-    for (what, part) in [("prefix", &prefix), ("start", &after)] {
-        if part.len() > KEY_BYTES_MAX {
-            let message = format!("the {what} has {} bytes; the limit is {KEY_BYTES_MAX}", part.len());
-            return Err(Error::invalid(message));
-        }
-    }
+    check_scan(&prefix, &after, limit)?;
     let deadline = Instant::now() + client.timeout();
     let timeout_ms = u64::try_from(client.timeout().as_millis()).unwrap_or(u64::MAX);
-    let passed = Error::DeadlineExceeded { timeout_ms, outcome_unknown: false, last: None };
+    let passed = Error::DeadlineExceeded { timeout_ms, outcome: Outcome::Read, last: None };
     timeout_at(deadline, merge(client, prefix, after, limit, deadline)).await.unwrap_or(Err(passed))
 }
 
 async fn merge(client: &Client, prefix: Bytes, after: Bytes, limit: u32, deadline: Instant) -> Result<Page, Error> {
-    let partitions = match has_closed_tag(&prefix) {
-        true => vec![client.partition_of(&prefix)],
-        false => client.partitions(),
+    let partitions = match tag_of(&prefix) {
+        Some(_) => vec![client.partition_of(&prefix)],
+        None => client.partitions(),
     };
     let share = limit.div_ceil(u32::try_from(partitions.len()).unwrap_or(u32::MAX).max(1));
     let pull = share.saturating_mul(2).clamp(PULL_MIN, PULL_MAX).min(limit);
@@ -126,23 +118,5 @@ async fn refill(
             Ok(source)
         }
         other => Err(unexpected("a scan", &other)),
-    }
-}
-
-/// Whether every key with this prefix hashes by the same `{tag}`, and so lives in one partition.
-fn has_closed_tag(prefix: &[u8]) -> bool {
-    let Some(open) = prefix.iter().position(|byte| *byte == b'{') else { return false };
-    prefix[open + 1..].iter().position(|byte| *byte == b'}').is_some_and(|length| length > 0)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_a_closed_tag_pins_the_partition() {
-        for (prefix, pinned) in [("{a}", true), ("x{a}y", true), ("{a", false), ("{}", false), ("abc", false)] {
-            assert_eq!(has_closed_tag(prefix.as_bytes()), pinned, "{prefix}");
-        }
     }
 }

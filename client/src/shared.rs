@@ -1,6 +1,6 @@
 //! What all handles of a client share.
 
-use crate::error::Error;
+use crate::error::{Error, Outcome};
 use crate::lane::Lanes;
 use crate::link::Links;
 use crate::retry::Budget;
@@ -100,7 +100,7 @@ impl Shared {
             Ok(result) => Arc::new(result?),
             Err(_) => {
                 let timeout_ms = u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX);
-                return Err(Error::DeadlineExceeded { timeout_ms, outcome_unknown: false, last: last.map(Box::new) });
+                return Err(Error::DeadlineExceeded { timeout_ms, outcome: Outcome::Read, last: last.map(Box::new) });
             }
         };
         let mut tables = self.tables.lock();

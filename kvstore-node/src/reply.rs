@@ -81,15 +81,15 @@ impl Connection {
     }
 }
 
-/// What a plain call gets back.
+/// What became of an operation.
 pub(crate) type Outcome = Result<Answer, ErrorDetail>;
 
 /// Who waits for the answer to one operation.
 pub(crate) enum ReplyTo {
     /// An operation in a stream.
     Stream { connection: Arc<Connection>, tag: u64, permit: Permit },
-    /// A plain call.
-    Call { sender: oneshot::Sender<Outcome>, permit: Permit },
+    /// A plain call; it also gets the partition's log time.
+    Call { sender: oneshot::Sender<(Millis, Outcome)>, permit: Permit },
 }
 
 /// Gathers the answers of a turn, so that each connection gets one batch.
@@ -106,7 +106,7 @@ impl Replies {
         match to {
             ReplyTo::Call { sender, permit } => {
                 // A caller that is gone does not want the answer.
-                let _ = sender.send(outcome);
+                let _ = sender.send((log_time, outcome));
                 drop(permit);
             }
             ReplyTo::Stream { connection, tag, permit } => {

@@ -1,6 +1,6 @@
 //! The node's cache of the partition tables: routes, leader hints and the answers to `GetTable`.
 
-use archon_types::{DEFAULT_TABLE, NodeId, PartitionId, PartitionTable, Route, TableDelta, TableId, Version};
+use archon_types::{DEFAULT_TABLE, NodeId, PartitionId, PartitionTable, Table, TableDelta, TableId, Version};
 use parking_lot::RwLock;
 use std::collections::BTreeMap;
 use tokio::sync::watch;
@@ -80,9 +80,9 @@ impl Tables {
         self.named(name, PartitionTable::version)
     }
 
-    /// Where a key of the table with this name belongs.
-    pub fn route(&self, name: &str, key: &[u8]) -> Option<Route> {
-        self.named(name, |table| table.route(key))
+    /// The table with this name, with its number of partitions.
+    pub fn table(&self, name: &str) -> Option<Table> {
+        self.named(name, |table| table.table().clone())
     }
 
     /// The partition that `key` belongs to in a table, if the table is known.
@@ -113,8 +113,6 @@ impl Tables {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use archon_types::Table;
-
     fn delta(since: u64, version: u64) -> TableDelta {
         TableDelta {
             table: Table {
@@ -134,10 +132,11 @@ mod tests {
     #[test]
     fn an_empty_name_is_the_default_table() {
         let tables = Tables::new(vec![]);
-        assert!(tables.route("", b"key").is_none());
+        assert_eq!(tables.table(""), None);
         assert!(tables.merge(vec![delta(0, 5)], vec![]));
-        assert_eq!(tables.route("", b"key"), tables.route("default", b"key"));
-        assert!(tables.route("other", b"key").is_none());
+        assert_eq!(tables.table("").map(|table| table.name), Some("default".to_owned()));
+        assert_eq!(tables.table(""), tables.table("default"));
+        assert_eq!(tables.table("other"), None);
     }
 
     #[test]

@@ -422,4 +422,23 @@ impl kv_server::Kv for Service {
     async fn delete(&self, _: Request<v1::DeleteRequest>) -> Result<Response<v1::DeleteResponse>, Status> {
         Err(Status::unimplemented("streams only"))
     }
+
+    async fn compare_and_set(
+        &self,
+        _: Request<v1::CompareAndSetRequest>,
+    ) -> Result<Response<v1::CompareAndSetResponse>, Status> {
+        Err(Status::unimplemented("streams only"))
+    }
+
+    async fn increment(&self, _: Request<v1::IncrementRequest>) -> Result<Response<v1::IncrementResponse>, Status> {
+        Err(Status::unimplemented("streams only"))
+    }
+
+    async fn scan(&self, _: Request<v1::ScanRequest>) -> Result<Response<v1::ScanResponse>, Status> {
+        Err(Status::unimplemented("streams only"))
+    }
+
+    async fn batch(&self, _: Request<v1::BatchRequest>) -> Result<Response<v1::BatchResponse>, Status> {
+        Err(Status::unimplemented("streams only"))
+    }
 }

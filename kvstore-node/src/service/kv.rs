@@ -3,21 +3,21 @@
 use super::{overloaded, refuse};
 use crate::admit::StreamAdmission;
 use crate::inbox::PushError;
-use crate::reply::{Connection, Delivery, Outcome, ReplyTo};
+use crate::reply::{Connection, Delivery, ReplyTo};
 use crate::shard::{OpRequest, ShardMessage, Shards};
 use crate::shared::Shared;
 use archon_proto::convert::ids;
 use archon_proto::convert::kv::{TaggedOp, check_batch};
 use archon_proto::v1;
 use archon_proto::v1::kv_server::Kv;
-use archon_types::limits::{BATCH_OPS_MAX, check_key, check_value};
-use archon_types::{Answer, ErrorDetail, ErrorKind, Millis, NodeId, Op, OpId, PartitionId};
+use archon_types::limits::BATCH_OPS_MAX;
+use archon_types::{Answer, ErrorDetail, ErrorKind, Millis, NodeId, Op, Revision};
 use futures::Stream;
 use std::collections::BTreeMap;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tokio_util::sync::CancellationToken;
 use tonic::{Request, Response, Status, Streaming};
@@ -46,7 +46,7 @@ impl KvService {
         connection: &Arc<Connection>,
         admission: &StreamAdmission,
     ) -> Result<(), ErrorDetail> {
-        check_batch(&batch)?;
+        check_batch(&batch.ops, "OpBatch.ops")?;
         let mut refused = crate::reply::Replies::default();
         let mut per_shard: BTreeMap<usize, Vec<OpRequest>> = BTreeMap::new();
         for op in batch.ops {
@@ -111,7 +111,7 @@ impl KvService {
     }
 
     /// Checks whom a stream's first message, or a plain call, is meant for.
-    fn check(&self, cluster: Option<&v1::ClusterRef>, node: Option<NodeId>) -> Result<(), ErrorDetail> {
+    pub(super) fn check(&self, cluster: Option<&v1::ClusterRef>, node: Option<NodeId>) -> Result<(), ErrorDetail> {
         let Some(life) = self.shared.life() else {
             let why = format!("node {} is not registered with a coordinator", self.shared.config.name);
             return Err(ErrorDetail::new(ErrorKind::Unavailable, why).with_retry_after_ms(100));
@@ -121,34 +121,6 @@ impl KvService {
             Some(node) => self.shared.addressed(life.member.cluster, node, None).map(drop),
             None => Ok(()),
         }
-    }
-
-    /// Carries out one plain call.
-    async fn call(&self, cluster: Option<&v1::ClusterRef>, table: &str, op: Op, id: Option<v1::OpId>) -> Outcome {
-        self.check(cluster, None)?;
-        let id: Option<OpId> = id.map(TryInto::try_into).transpose()?;
-        let key = op.key().cloned().unwrap_or_default();
-        check_key(&key)?;
-        if let Op::Put { value, .. } = &op {
-            check_value(value)?;
-        }
-        let route = self.shared.tables.route(table, &key).ok_or_else(|| {
-            let why = format!("this node knows no table {table:?}; ask a coordinator whether it exists");
-            ErrorDetail::new(ErrorKind::Unavailable, why).with_retry_after_ms(100)
-        })?;
-        self.operate(route.partition, op, id).await
-    }
-
-    async fn operate(&self, partition: PartitionId, op: Op, id: Option<OpId>) -> Outcome {
-        let permit = self.shared.admission.try_admit(op.bytes())?;
-        let (sender, answer) = oneshot::channel();
-        let request = OpRequest { partition, op, id, reply: ReplyTo::Call { sender, permit } };
-        match self.shards.of(partition).try_push(ShardMessage::Operations(vec![request])) {
-            Ok(()) => {}
-            Err(PushError::Full(_)) => return Err(overloaded()),
-            Err(PushError::Closed(_)) => return Err(crate::shared::shutting_down()),
-        }
-        answer.await.unwrap_or_else(|_| Err(crate::shared::shutting_down()))
     }
 }
 
@@ -217,8 +189,10 @@ impl Kv for KvService {
         let request = request.into_inner();
         let op = Op::Get { key: request.key };
         match self.call(request.cluster.as_ref(), &request.table, op, None).await.map_err(refuse)? {
-            Answer::Value(value) => Ok(Response::new(v1::GetResponse { value: Some(value.into()) })),
-            other => Err(refuse(unexpected(&other))),
+            (log_time, Answer::Value(value)) => {
+                Ok(Response::new(v1::GetResponse { value: Some(value.into()), log_time_ms: log_time.get() }))
+            }
+            (_, other) => Err(refuse(unexpected(&other))),
         }
     }
 
@@ -226,8 +200,10 @@ impl Kv for KvService {
         let request = request.into_inner();
         let op = Op::Put { key: request.key, value: request.value };
         match self.call(request.cluster.as_ref(), &request.table, op, request.id).await.map_err(refuse)? {
-            Answer::Written { revision } => Ok(Response::new(v1::PutResponse { revision: revision.get() })),
-            other => Err(refuse(unexpected(&other))),
+            (log_time, Answer::Written { revision }) => {
+                Ok(Response::new(v1::PutResponse { revision: revision.get(), log_time_ms: log_time.get() }))
+            }
+            (_, other) => Err(refuse(unexpected(&other))),
         }
     }
 
@@ -235,8 +211,64 @@ impl Kv for KvService {
         let request = request.into_inner();
         let op = Op::Delete { key: request.key };
         match self.call(request.cluster.as_ref(), &request.table, op, request.id).await.map_err(refuse)? {
-            Answer::Deleted { existed } => Ok(Response::new(v1::DeleteResponse { existed })),
-            other => Err(refuse(unexpected(&other))),
+            (log_time, Answer::Deleted { existed }) => {
+                Ok(Response::new(v1::DeleteResponse { existed, log_time_ms: log_time.get() }))
+            }
+            (_, other) => Err(refuse(unexpected(&other))),
         }
+    }
+
+    async fn compare_and_set(
+        &self,
+        request: Request<v1::CompareAndSetRequest>,
+    ) -> Result<Response<v1::CompareAndSetResponse>, Status> {
+        let request = request.into_inner();
+        let expected = Revision::new(request.expected);
+        let op = Op::CompareAndSet { key: request.key, expected, value: request.value };
+        match self.call(request.cluster.as_ref(), &request.table, op, request.id).await.map_err(refuse)? {
+            (log_time, Answer::Written { revision }) => {
+                Ok(Response::new(v1::CompareAndSetResponse { revision: revision.get(), log_time_ms: log_time.get() }))
+            }
+            (_, Answer::ConditionFailed { revision }) => {
+                let why = format!("the key has revision {revision}, not {expected}; nothing was changed");
+                let detail = ErrorDetail::new(ErrorKind::ConditionFailed, why);
+                Err(refuse(detail.with_have_need(revision.get(), expected.get())))
+            }
+            (_, other) => Err(refuse(unexpected(&other))),
+        }
+    }
+
+    async fn increment(
+        &self,
+        request: Request<v1::IncrementRequest>,
+    ) -> Result<Response<v1::IncrementResponse>, Status> {
+        let request = request.into_inner();
+        let op = Op::Increment { key: request.key, by: request.by };
+        match self.call(request.cluster.as_ref(), &request.table, op, request.id).await.map_err(refuse)? {
+            (log_time, Answer::Counter { value, revision }) => {
+                let revision = revision.get();
+                Ok(Response::new(v1::IncrementResponse { value, revision, log_time_ms: log_time.get() }))
+            }
+            (_, Answer::NotANumber) => {
+                let why = "the value is not a decimal integer that the sum fits into; nothing was changed";
+                Err(refuse(ErrorDetail::new(ErrorKind::WrongValueType, why)))
+            }
+            (_, other) => Err(refuse(unexpected(&other))),
+        }
+    }
+
+    async fn scan(&self, request: Request<v1::ScanRequest>) -> Result<Response<v1::ScanResponse>, Status> {
+        match self.page(request.into_inner()).await.map_err(refuse)? {
+            (log_time, Answer::Page { entries, more }) => {
+                let page = v1::AnswerPage { entries: entries.into_iter().map(Into::into).collect(), more };
+                Ok(Response::new(v1::ScanResponse { page: Some(page), log_time_ms: log_time.get() }))
+            }
+            (_, other) => Err(refuse(unexpected(&other))),
+        }
+    }
+
+    async fn batch(&self, request: Request<v1::BatchRequest>) -> Result<Response<v1::BatchResponse>, Status> {
+        let replies = self.several(request.into_inner()).await.map_err(refuse)?;
+        Ok(Response::new(v1::BatchResponse { replies }))
     }
 }

@@ -1,5 +1,6 @@
 //! The gRPC services: they check, translate and queue; what happens is decided elsewhere.
 
+mod call;
 pub(crate) mod control;
 pub(crate) mod kv;
 pub(crate) mod replication;

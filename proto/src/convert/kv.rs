@@ -124,28 +124,51 @@ impl TryFrom<v1::Op> for TaggedOp {
     type Error = ConvertError;
 
     fn try_from(wire: v1::Op) -> Result<Self, ConvertError> {
+        let partition = required(wire.partition, "Op.partition")?.try_into()?;
+        let KeyedOp { tag, id, op, .. } = wire.try_into()?;
+        Ok(Self { tag, partition, id, op })
+    }
+}
+
+/// An operation of a plain `Batch` call, whose key says where it belongs.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct KeyedOp {
+    /// Echoed in the reply.
+    pub tag: u64,
+    /// The partition, if the client named it all the same.
+    pub partition: Option<PartitionId>,
+    /// Its name for good, if the client may retry it.
+    pub id: Option<OpId>,
+    /// The operation, checked.
+    pub op: Op,
+}
+
+impl TryFrom<v1::Op> for KeyedOp {
+    type Error = ConvertError;
+
+    fn try_from(wire: v1::Op) -> Result<Self, ConvertError> {
         Ok(Self {
             tag: wire.tag,
-            partition: required(wire.partition, "Op.partition")?.try_into()?,
+            partition: wire.partition.map(TryInto::try_into).transpose()?,
             id: wire.id.map(TryInto::try_into).transpose()?,
             op: required(wire.op, "Op.op")?.try_into()?,
         })
     }
 }
 
-/// Checks the size of a batch before its operations are looked at.
+/// Checks the size of a batch, in a stream or a plain call, before its operations are looked at. `field` says whose it is.
 ///
 /// # Errors
 /// [`ConvertError`] naming the number or bytes found and the limit.
-pub fn check_batch(batch: &v1::OpBatch) -> Result<(), ConvertError> {
-    if batch.ops.len() > BATCH_OPS_MAX {
-        let problem = format!("{} operations; the limit is {BATCH_OPS_MAX}", batch.ops.len());
-        return Err(ConvertError::new("OpBatch.ops", problem));
+pub fn check_batch(ops: &[v1::Op], field: &'static str) -> Result<(), ConvertError> {
+    if ops.len() > BATCH_OPS_MAX {
+        let problem = format!("{} operations; the limit is {BATCH_OPS_MAX}", ops.len());
+        return Err(ConvertError::new(field, problem));
     }
-    let bytes: usize = batch.ops.iter().map(op_bytes).sum();
+    let bytes: usize = ops.iter().map(op_bytes).sum();
     if bytes > BATCH_BYTES_MAX {
         let problem = format!("{bytes} bytes of keys and values; the limit is {BATCH_BYTES_MAX}");
-        return Err(ConvertError::new("OpBatch.ops", problem));
+        return Err(ConvertError::new(field, problem));
     }
     Ok(())
 }
@@ -268,8 +291,9 @@ mod tests {
         #[test]
         fn any_bytes_are_handled_without_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
             if let Ok(wire) = v1::OpBatch::decode(bytes.as_slice()) {
-                let _ = check_batch(&wire);
+                let _ = check_batch(&wire.ops, "OpBatch.ops");
                 for op in wire.ops {
+                    let _ = KeyedOp::try_from(op.clone());
                     let _ = TaggedOp::try_from(op);
                 }
             }
@@ -305,6 +329,16 @@ mod tests {
     }
 
     #[test]
+    fn an_operation_of_a_plain_batch_may_leave_its_partition_out() {
+        let op = v1::Op { tag: 7, op: Some(v1::op::Op::Get(v1::OpGet { key: "k".into() })), ..Default::default() };
+        let keyed = KeyedOp::try_from(op.clone()).unwrap();
+        assert_eq!((keyed.tag, keyed.partition, keyed.op), (7, None, Op::Get { key: "k".into() }));
+        assert_eq!(TaggedOp::try_from(op.clone()).unwrap_err().field, "Op.partition");
+        let named = v1::Op { partition: Some(v1::PartitionId { table: 0, index: 0 }), ..op };
+        assert!(KeyedOp::try_from(named).is_err(), "a partition that is named must be one");
+    }
+
+    #[test]
     fn an_operation_cannot_be_done_before_it_began() {
         let client = Bytes::from_static(&[7; 16]);
         let id = v1::OpId { client, number: 3, done_below: 4, stamp_ms: 0 };
@@ -315,12 +349,12 @@ mod tests {
     #[test]
     fn a_batch_is_bounded_in_number_and_bytes() {
         let get = v1::Op { op: Some(v1::op::Op::Get(v1::OpGet { key: "k".into() })), ..Default::default() };
-        let batch = |ops| v1::OpBatch { ops, ..Default::default() };
-        assert!(check_batch(&batch(vec![get.clone(); BATCH_OPS_MAX])).is_ok());
-        assert!(check_batch(&batch(vec![get; BATCH_OPS_MAX + 1])).is_err());
+        let check = |ops: Vec<v1::Op>| check_batch(&ops, "OpBatch.ops");
+        assert!(check(vec![get.clone(); BATCH_OPS_MAX]).is_ok());
+        assert_eq!(check(vec![get; BATCH_OPS_MAX + 1]).unwrap_err().field, "OpBatch.ops");
         let value = Bytes::from(vec![0; 1 << 20]);
         let put = v1::Op { op: Some(v1::op::Op::Put(v1::OpPut { key: "k".into(), value })), ..Default::default() };
-        assert!(check_batch(&batch(vec![put.clone(); 3])).is_ok());
-        assert!(check_batch(&batch(vec![put; 4])).is_err());
+        assert!(check(vec![put.clone(); 3]).is_ok());
+        assert!(check(vec![put; 4]).is_err());
     }
 }

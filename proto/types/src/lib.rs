@@ -25,7 +25,7 @@ pub use ids::{
 pub use lease::{Lease, LeaseTiming, LeaseTimingError};
 pub use op::{Answer, Op, OpId};
 pub use settings::Settings;
-pub use slot::{SLOTS, partition_of, slot_of};
+pub use slot::{SLOTS, partition_of, slot_of, tag_of};
 pub use table::{
     DEFAULT_TABLE, Node, NodeGoal, NodeStatus, Partition, PartitionStatus, PartitionTable, Placement, ReplicaState,
     Route, Table, TableDelta,

@@ -53,6 +53,23 @@ pub fn check_value(value: &[u8]) -> Result<(), ErrorDetail> {
     Ok(())
 }
 
+/// Checks a scan: a limit of 1 to [`SCAN_LIMIT_MAX`]; a prefix and a start no longer than a key. Both may be empty and may
+/// end within a character.
+///
+/// # Errors
+/// [`ErrorKind::InvalidArgument`], naming what was found and the limit.
+pub fn check_scan(prefix: &[u8], after: &[u8], limit: u32) -> Result<(), ErrorDetail> {
+    if !(1..=SCAN_LIMIT_MAX).contains(&limit) {
+        return Err(invalid(format!("the limit is {limit}; it must be 1 to {SCAN_LIMIT_MAX}")));
+    }
+    for (what, part) in [("prefix", prefix), ("start", after)] {
+        if part.len() > KEY_BYTES_MAX {
+            return Err(invalid(format!("the {what} has {} bytes; the limit is {KEY_BYTES_MAX}", part.len())));
+        }
+    }
+    Ok(())
+}
+
 /// Checks the name of a node, a zone or a table: 1 to 64 bytes of letters, digits, `-`, `_` and `.`, not starting
 /// with `-` or `.`. `what` says whose name it is.
 ///
@@ -107,6 +124,15 @@ mod tests {
         assert!(check_key(&[b'k'; KEY_BYTES_MAX + 1]).is_err());
         assert!(check_key(b"").is_err());
         assert!(check_key(b"a\xff").unwrap_err().message.contains("bad byte at 1"));
+    }
+
+    #[test]
+    fn scans_at_and_beyond_the_limits() {
+        let long = [b'k'; KEY_BYTES_MAX + 1];
+        assert!(check_scan(b"", b"\xff", 1).is_ok() && check_scan(&long[1..], &long[1..], SCAN_LIMIT_MAX).is_ok());
+        assert!(check_scan(b"", b"", 0).is_err() && check_scan(b"", b"", SCAN_LIMIT_MAX + 1).is_err());
+        assert!(check_scan(&long, b"", 1).unwrap_err().message.contains("prefix"));
+        assert!(check_scan(b"", &long, 1).unwrap_err().message.contains("start"));
     }
 
     #[test]

@@ -1,6 +1,8 @@
 //! Operations on keys and their answers.
 
+use crate::error::ErrorDetail;
 use crate::ids::{ClientId, Millis, Revision};
+use crate::limits::{check_key, check_scan, check_value};
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
@@ -79,6 +81,21 @@ impl Op {
             | Self::CompareAndSet { key, .. }
             | Self::Increment { key, .. } => Some(key),
             Self::Scan { .. } => None,
+        }
+    }
+
+    /// Checks the sizes of its key and value, or the limit of a scan, as client and server both do.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidArgument`](crate::ErrorKind::InvalidArgument), naming what was found and the limit.
+    pub fn check(&self) -> Result<(), ErrorDetail> {
+        match self {
+            Self::Get { key } | Self::Delete { key } | Self::Increment { key, .. } => check_key(key),
+            Self::Put { key, value } | Self::CompareAndSet { key, value, .. } => {
+                check_key(key)?;
+                check_value(value)
+            }
+            Self::Scan { prefix, after, limit } => check_scan(prefix, after, *limit),
         }
     }
 

@@ -23,14 +23,18 @@ pub fn partition_of(slot: u16, partitions: u16) -> u16 {
     ((u32::from(slot) * u32::from(partitions)) / u32::from(SLOTS)) as u16
 }
 
-/// What is hashed: the text between the first `{` and the next `}` if it is not empty, else the whole key.
+/// What is hashed: the tag, else the whole key.
 fn hashed_part(key: &[u8]) -> &[u8] {
-    let Some(open) = key.iter().position(|byte| *byte == b'{') else { return key };
-    let after = &key[open + 1..];
-    match after.iter().position(|byte| *byte == b'}') {
-        Some(length) if length > 0 => &after[..length],
-        _ => key,
-    }
+    tag_of(key).unwrap_or(key)
+}
+
+/// The text between the first `{` and the next `}`, if it is there and not empty. Of a prefix: every key that begins with
+/// it has this tag, and so lives in one partition.
+pub fn tag_of(part: &[u8]) -> Option<&[u8]> {
+    let open = part.iter().position(|byte| *byte == b'{')?;
+    let after = &part[open + 1..];
+    let length = after.iter().position(|byte| *byte == b'}').filter(|length| *length > 0)?;
+    Some(&after[..length])
 }
 
 #[cfg(test)]
@@ -47,6 +51,13 @@ mod tests {
         assert_eq!(slot_of(b"{user1000}.following"), slot_of(b"{user1000}.followers"));
         assert_eq!(slot_of(b"foo{bar}{zap}"), slot_of(b"bar"));
         assert_eq!(slot_of(b"foo{{bar}}zap"), slot_of(b"{bar"));
+    }
+
+    #[test]
+    fn only_a_closed_tag_pins_the_partition_of_a_prefix() {
+        for (prefix, pinned) in [("{a}", true), ("x{a}y", true), ("{a", false), ("{}", false), ("abc", false)] {
+            assert_eq!(tag_of(prefix.as_bytes()).is_some(), pinned, "{prefix}");
+        }
     }
 
     #[test]

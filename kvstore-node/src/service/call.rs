@@ -1,0 +1,171 @@
+//! What the plain calls of `Kv` have in common: one operation, a page, or several operations at once, each answered when
+//! it is committed.
+
+use super::kv::KvService;
+use super::overloaded;
+use crate::inbox::PushError;
+use crate::reply::{Outcome, ReplyTo};
+use crate::shard::{OpRequest, ShardMessage};
+use crate::shared::shutting_down;
+use archon_proto::convert::kv::{KeyedOp, TaggedReply, check_batch};
+use archon_proto::v1;
+use archon_types::{
+    Answer, ErrorDetail, ErrorKind, Millis, Op, OpId, PartitionId, Table, partition_of, slot_of, tag_of,
+};
+use futures::{StreamExt, stream};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use tokio::sync::oneshot;
+
+/// Bytes of values that the answer to one `Batch` holds: a client of another language takes messages of 4 MiB at most
+/// unless it is told otherwise.
+const BATCH_ANSWER_BYTES_MAX: usize = 2 * 1024 * 1024;
+/// Operations of one `Batch` under way at once; each may hold a value.
+const BATCH_CONCURRENT_MAX: usize = 32;
+
+type Result<T, E = ErrorDetail> = std::result::Result<T, E>;
+
+impl KvService {
+    /// Carries out one operation on a key; gives the partition's log time with the answer.
+    pub(super) async fn call(
+        &self,
+        cluster: Option<&v1::ClusterRef>,
+        table: &str,
+        op: Op,
+        id: Option<v1::OpId>,
+    ) -> Result<(Millis, Answer)> {
+        self.check(cluster, None)?;
+        let id: Option<OpId> = id.map(TryInto::try_into).transpose()?;
+        op.check()?;
+        let partition = of_key(&self.table(table)?, &op)?;
+        let (log_time, outcome) = self.operate(partition, op, id).await;
+        Ok((log_time, outcome?))
+    }
+
+    /// Reads a page of one partition.
+    pub(super) async fn page(&self, request: v1::ScanRequest) -> Result<(Millis, Answer)> {
+        self.check(request.cluster.as_ref(), None)?;
+        let v1::ScanRequest { prefix, after, limit, .. } = request;
+        let table = self.table(&request.table)?;
+        let index = match (request.partition, tag_of(&prefix)) {
+            (Some(asked), _) => match u16::try_from(asked) {
+                Ok(index) if index < table.partitions => index,
+                _ => {
+                    let (name, count) = (&table.name, table.partitions);
+                    let why = format!("table {name} has no partition {asked}; it has 0 to {}", count.saturating_sub(1));
+                    return Err(ErrorDetail::new(ErrorKind::InvalidArgument, why));
+                }
+            },
+            (None, Some(_)) => partition_of(slot_of(&prefix), table.partitions),
+            (None, None) if table.partitions == 1 => 0,
+            (None, None) => {
+                let why = "this call reads one partition: name it, or give a prefix with a {tag}";
+                return Err(ErrorDetail::new(ErrorKind::InvalidArgument, why));
+            }
+        };
+        let op = Op::Scan { prefix, after, limit };
+        op.check()?;
+        let (log_time, outcome) = self.operate(PartitionId::new(table.id, index), op, None).await;
+        Ok((log_time, outcome?))
+    }
+
+    /// Carries out several operations, each on its own; the replies stand in their order.
+    pub(super) async fn several(&self, request: v1::BatchRequest) -> Result<Vec<v1::Reply>> {
+        self.check(request.cluster.as_ref(), None)?;
+        check_batch(&request.ops, "BatchRequest.ops")?;
+        let table = self.table(&request.table)?;
+        let room = Room::default();
+        let replies = stream::iter(request.ops).map(|op| self.one_of_several(&table, op, &room));
+        Ok(replies.buffered(BATCH_CONCURRENT_MAX).collect().await)
+    }
+
+    async fn one_of_several(&self, table: &Table, op: v1::Op, room: &Room) -> v1::Reply {
+        let tag = op.tag;
+        let (log_time, outcome) = match self.placed(table, op, room) {
+            Ok((partition, op, id)) => self.operate(partition, op, id).await,
+            Err(detail) => (Millis::ZERO, Err(detail)),
+        };
+        TaggedReply { tag, log_time, outcome: outcome.and_then(|answer| room.admit(answer)) }.into()
+    }
+
+    fn placed(&self, table: &Table, op: v1::Op, room: &Room) -> Result<(PartitionId, Op, Option<OpId>)> {
+        let KeyedOp { partition, id, op, .. } = op.try_into()?;
+        let right = of_key(table, &op)?;
+        if op.is_read() && room.is_full() {
+            return Err(full());
+        }
+        // One that the client named wrongly is refused by the shard, as in a stream.
+        Ok((partition.unwrap_or(right), op, id))
+    }
+
+    fn table(&self, name: &str) -> Result<Table> {
+        self.shared.tables.table(name).ok_or_else(|| {
+            let why = format!("this node knows no table {name:?}; ask a coordinator whether it exists");
+            ErrorDetail::new(ErrorKind::Unavailable, why).with_retry_after_ms(100)
+        })
+    }
+
+    async fn operate(&self, partition: PartitionId, op: Op, id: Option<OpId>) -> (Millis, Outcome) {
+        let permit = match self.shared.admission.try_admit(op.bytes()) {
+            Ok(permit) => permit,
+            Err(detail) => return (Millis::ZERO, Err(detail)),
+        };
+        let (sender, answer) = oneshot::channel();
+        let request = OpRequest { partition, op, id, reply: ReplyTo::Call { sender, permit } };
+        match self.shards.of(partition).try_push(ShardMessage::Operations(vec![request])) {
+            Ok(()) => answer.await.unwrap_or_else(|_| (Millis::ZERO, Err(shutting_down()))),
+            Err(PushError::Full(_)) => (Millis::ZERO, Err(overloaded())),
+            Err(PushError::Closed(_)) => (Millis::ZERO, Err(shutting_down())),
+        }
+    }
+}
+
+/// The partition of the key that an operation is about.
+fn of_key(table: &Table, op: &Op) -> Result<PartitionId> {
+    let Some(key) = op.key() else {
+        let why = "a scan cannot be part of a batch; call Scan";
+        return Err(ErrorDetail::new(ErrorKind::InvalidArgument, why));
+    };
+    Ok(PartitionId::new(table.id, partition_of(slot_of(key), table.partitions)))
+}
+
+/// How many bytes of values the answer to one `Batch` holds so far.
+#[derive(Default)]
+struct Room(AtomicUsize);
+
+impl Room {
+    fn is_full(&self) -> bool {
+        self.0.load(Ordering::Relaxed) >= BATCH_ANSWER_BYTES_MAX
+    }
+
+    /// Lets an answer pass if its value still fits; the first one always does.
+    fn admit(&self, answer: Answer) -> Outcome {
+        let Answer::Value(Some((value, _))) = &answer else { return Ok(answer) };
+        let before = self.0.fetch_add(value.len(), Ordering::Relaxed);
+        if before > 0 && before + value.len() > BATCH_ANSWER_BYTES_MAX { Err(full()) } else { Ok(answer) }
+    }
+}
+
+fn full() -> ErrorDetail {
+    let why =
+        format!("one answer holds {BATCH_ANSWER_BYTES_MAX} bytes of values; ask for the rest of them in another batch");
+    ErrorDetail::new(ErrorKind::Overloaded, why)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use archon_types::Revision;
+    use bytes::Bytes;
+
+    #[test]
+    fn an_answer_with_many_large_values_is_bounded() {
+        let value = |bytes: usize| Answer::Value(Some((Bytes::from(vec![0; bytes]), Revision::new(1))));
+        let room = Room::default();
+        assert!(room.admit(value(BATCH_ANSWER_BYTES_MAX - 10)).is_ok() && !room.is_full());
+        assert_eq!(room.admit(value(11)).unwrap_err().kind, ErrorKind::Overloaded);
+        assert!(room.is_full());
+        // What is small, and what was done, is told all the same.
+        assert!(room.admit(Answer::Value(None)).is_ok());
+        assert!(room.admit(Answer::Written { revision: Revision::new(1) }).is_ok());
+    }
+}
