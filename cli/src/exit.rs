@@ -105,7 +105,11 @@ impl From<archon_client::Error> for Failure {
     fn from(error: archon_client::Error) -> Self {
         let exit = Exit::of(error.kind());
         let failure = Self::new(exit, error.to_string());
-        match remedy_for(error.kind()) {
+        let remedy = match error.kind() {
+            ErrorKind::DeadlineExceeded if !error.outcome_unknown() => Some("try again, or give a longer --timeout"),
+            kind => remedy_for(kind),
+        };
+        match remedy {
             Some(remedy) => failure.with_remedy(remedy),
             None => failure,
         }
@@ -160,6 +164,7 @@ const fn remedy_for(kind: ErrorKind) -> Option<&'static str> {
             Some("whether a write took effect is unknown: read it back, or give a longer --timeout")
         }
         ErrorKind::MaybeApplied => Some("read it back before you write again"),
+        ErrorKind::WrongValueType => Some("look at the value: `archon kv get KEY`"),
         ErrorKind::ReadOnly => Some("free disk space on the node; reads go on meanwhile"),
         _ => None,
     }
@@ -205,6 +210,15 @@ mod tests {
         assert_eq!(failure.exit, Exit::Refused);
         let text = failure.to_string();
         assert!(text.contains("have 41, need 37") && text.contains("archon rebalance plan"), "{text}");
+    }
+
+    #[test]
+    fn of_a_read_nothing_is_said_about_writes() {
+        let read = Error::DeadlineExceeded { timeout_ms: 100, outcome: archon_client::Outcome::Read, last: None };
+        let text = Failure::from(read).to_string();
+        assert!(text.contains("longer --timeout") && !text.contains("effect") && !text.contains("write"), "{text}");
+        let write = Error::DeadlineExceeded { timeout_ms: 100, outcome: archon_client::Outcome::Unknown, last: None };
+        assert!(Failure::from(write).to_string().contains("read it back"));
     }
 
     #[test]

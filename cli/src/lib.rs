@@ -104,8 +104,13 @@ async fn kv_verb(args: KvArgs, connection: &Connection) -> Result<Exit, Failure>
     let output = Output::new(connection.output);
     // What is wrong with the input is said before anybody is called.
     match &verb {
-        KvVerb::Put { key, .. } | KvVerb::Get { key } | KvVerb::Del { key } => kv::check_key(key)?,
-        KvVerb::Scan(_) | KvVerb::Bench(_) => {}
+        KvVerb::Put { key, .. }
+        | KvVerb::Get { key }
+        | KvVerb::Del { key }
+        | KvVerb::Cas { key, .. }
+        | KvVerb::Incr { key, .. } => kv::check_key(key)?,
+        KvVerb::Scan(args) => kv::check_scan(args)?,
+        KvVerb::Batch { .. } | KvVerb::Bench(_) => {}
     }
     let connect = connect::client(connection, &table);
     match verb {
@@ -115,6 +120,15 @@ async fn kv_verb(args: KvArgs, connection: &Connection) -> Result<Exit, Failure>
         }
         KvVerb::Get { key } => kv::get(&key, &connect.await?, &output).await,
         KvVerb::Del { key } => kv::delete(&key, &connect.await?, &output).await,
+        KvVerb::Cas { key, value, revision } => {
+            let value = kv::value_of(&value)?;
+            kv::compare_and_set(&key, revision, value, &connect.await?, &output).await
+        }
+        KvVerb::Incr { key, by } => kv::increment(&key, by, &connect.await?, &output).await,
+        KvVerb::Batch { file } => {
+            let steps = kv::batch::read(file.as_deref())?;
+            kv::batch::run(steps, &connect.await?, &output).await
+        }
         KvVerb::Scan(args) => kv::scan(&args, &connect.await?, &output).await,
         KvVerb::Bench(args) => kv::bench(&args, &connect.await?, &output).await,
     }

@@ -39,6 +39,11 @@ fn an_unknown_flag_or_verb_is_a_usage_error() {
         &["rebalance", "apply", "--wait-timeout", "5s"],
         &["kv", "put", "key-without-value"],
         &["kv", "bench", "--mix", "get=50"],
+        &["kv", "cas", "k", "v"],
+        &["kv", "cas", "k", "v", "--revision", "-1"],
+        &["kv", "incr", "n", "--by", "1.5"],
+        &["kv", "incr", "n", "--by", "9223372036854775808"],
+        &["kv", "batch", "/no/such/file", "--coordinators", "127.0.0.1:1"],
         &["table", "create", "orders", "--partitions", "0", "--replication", "1"],
         &["--timeout", "5", "status"],
         &["node", "--name", "athens", "list", "--coordinators", "127.0.0.1:1"],
@@ -96,6 +101,9 @@ fn unreachable_coordinators_end_within_the_time_out() {
         &["rebalance", "cancel"],
         &["kv", "get", "k"],
         &["kv", "put", "k", "v"],
+        &["kv", "cas", "k", "v", "--revision", "0"],
+        &["kv", "incr", "n", "--by", "-3"],
+        &["kv", "scan", "--prefix", "-x"],
     ] {
         let started = Instant::now();
         let output = archon(&[line, &["--coordinators", &address, "--timeout", "700ms"]].concat());
@@ -120,6 +128,22 @@ fn wrong_keys_and_values_are_refused_before_anybody_is_called() {
     let output = command.write_stdin(vec![b'v'; 1024 * 1024 + 1]).output().expect("the binary runs");
     assert_eq!(code(&output), 2, "an oversized value from standard input: {output:?}");
     assert!(stderr(&output).contains("1 MiB"), "{}", stderr(&output));
+}
+
+#[test]
+fn a_batch_is_checked_line_by_line_before_anybody_is_called() {
+    let address = nobody();
+    for (text, part) in [
+        ("put k v\nfetch k\n", "standard input, line 2"),
+        ("cas k one v\n", "is no revision"),
+        ("get \"k\n", "JSON string"),
+    ] {
+        let mut command = Command::cargo_bin("archon").expect("the binary is built");
+        command.args(["kv", "batch", "--coordinators", &address]).timeout(HANG);
+        let output = command.write_stdin(text).output().expect("the binary runs");
+        assert_eq!(code(&output), 2, "{text:?}: {output:?}");
+        assert!(stderr(&output).contains(part), "{text:?}: {}", stderr(&output));
+    }
 }
 
 #[test]
@@ -171,6 +195,9 @@ fn every_help_ends_well_and_mentions_an_example() {
         &["kv", "put"],
         &["kv", "get"],
         &["kv", "del"],
+        &["kv", "cas"],
+        &["kv", "incr"],
+        &["kv", "batch"],
         &["kv", "scan"],
         &["kv", "bench"],
         &["events"],

@@ -1,5 +1,7 @@
 //! The plain calls of `Kv`, as a client of another language makes them, against a real node.
 
+#![allow(clippy::unwrap_used)]
+
 mod support;
 
 use archon_proto::convert::error::detail_of;

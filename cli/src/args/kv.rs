@@ -2,6 +2,7 @@
 
 use super::parse::name;
 use clap::Subcommand;
+use std::path::PathBuf;
 
 /// Options of `archon kv`, and its verbs.
 #[derive(clap::Args, Debug)]
@@ -45,11 +46,71 @@ Examples:
         /// The key.
         key: String,
     },
+    /// Write a key if nobody has changed it meanwhile; exit 4 if somebody has.
+    ///
+    /// The key must have the revision that you read before (`archon kv get KEY -o json`, `archon kv scan`). With
+    /// --revision 0 it must be absent, so that of several who try to create a key exactly one succeeds.
+    #[command(after_help = "\
+Examples:
+  archon kv cas leader alice --revision 0      create it, if nobody did before
+  archon kv cas city/1 athens --revision 17    overwrite revision 17 and no other")]
+    Cas {
+        /// The key: 1 to 4096 bytes of UTF-8.
+        key: String,
+        /// The new value; `-` reads it from standard input.
+        #[arg(allow_hyphen_values = true)]
+        value: String,
+        /// The revision it must have; 0 if it must be absent.
+        #[arg(long, value_name = "N")]
+        revision: u64,
+    },
+    /// Add to a number and print the sum; a key that is absent counts as 0.
+    ///
+    /// The value is a decimal integer of 64 bits. A value that is none, or a sum that does not fit, is refused (exit 4)
+    /// and nothing is changed. A retry after a lost answer does not add twice.
+    #[command(
+        visible_alias = "increment",
+        after_help = "\
+Examples:
+  archon kv incr visits
+  archon kv incr stock/7 --by -3"
+    )]
+    Incr {
+        /// The key.
+        key: String,
+        /// What to add; may be negative.
+        #[arg(long, value_name = "N", default_value_t = 1, allow_hyphen_values = true)]
+        by: i64,
+    },
+    /// Run several operations in one call, one per line, from a file or standard input.
+    ///
+    /// This is not a transaction: each operation stands on its own, in no order, and some may succeed while others fail.
+    /// All results are printed; if an operation failed, the exit code is that of the first that did. At most 4096
+    /// operations and 4 MiB of keys and values.
+    ///
+    /// A value is the rest of its line; a key ends at the first space. Write either as a JSON string to give it spaces,
+    /// line breaks or quotes. Empty lines and lines that begin with `#` are skipped.
+    #[command(after_help = "\
+Lines:
+  put KEY VALUE            get KEY            cas KEY REVISION VALUE
+  del KEY                  incr KEY [BY]
+
+Examples:
+  archon kv batch changes.txt
+  printf 'put city/1 athens\\nincr visits\\nget \"a key\"\\n' | archon kv batch")]
+    Batch {
+        /// The file; without it, or for `-`, standard input is read.
+        #[arg(value_name = "FILE")]
+        file: Option<PathBuf>,
+    },
     /// List keys in order, with their values.
+    ///
+    /// The list is not a snapshot: each partition is read as of its own moment.
     #[command(after_help = "\
 Examples:
   archon kv scan --prefix city/
-  archon kv scan --prefix city/ --after city/17 --limit 100 -o json")]
+  archon kv scan --prefix city/ --after city/17 --limit 100 -o json     the next page
+  archon kv scan --prefix --flags                                       a prefix may begin with a dash")]
     Scan(ScanArgs),
     /// Measure: a closed loop of clients, each waiting for its answer before it asks again.
     ///
@@ -65,10 +126,10 @@ Examples:
 #[derive(clap::Args, Clone, Debug)]
 pub(crate) struct ScanArgs {
     /// Only keys that begin with this.
-    #[arg(long, value_name = "P", default_value = "")]
+    #[arg(long, value_name = "P", default_value = "", allow_hyphen_values = true)]
     pub(crate) prefix: String,
     /// Only keys after this one.
-    #[arg(long, value_name = "K", default_value = "")]
+    #[arg(long, value_name = "K", default_value = "", allow_hyphen_values = true)]
     pub(crate) after: String,
     /// At most this many.
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=100_000))]

@@ -1,5 +1,6 @@
-//! `archon kv put | get | del | scan | bench`.
+//! `archon kv put | get | del | cas | incr | batch | scan | bench`.
 
+pub(crate) mod batch;
 mod bench;
 
 pub(crate) use bench::run as bench;
@@ -8,7 +9,7 @@ use crate::args::ScanArgs;
 use crate::exit::{Exit, Failure};
 use crate::output::{Column, Output};
 use crate::view::Entry;
-use archon_client::Client;
+use archon_client::{Client, Error, Revision};
 use archon_types::limits::{self, VALUE_BYTES_MAX};
 use bytes::Bytes;
 use serde::Serialize;
@@ -19,7 +20,10 @@ const SHOWN_CHARS_MAX: usize = 60;
 /// Most keys that are asked for at once.
 const PAGE_KEYS_MAX: u32 = 1_000;
 
-/// What `put -o json` prints.
+/// Bytes of keys and values after which a listing ends: it is held in memory until it is printed.
+const LISTED_BYTES_MAX: usize = 64 * 1024 * 1024;
+
+/// What `put -o json` and `cas -o json` print.
 #[derive(Serialize)]
 struct Put<'a> {
     key: &'a str,
@@ -33,13 +37,61 @@ struct Deleted<'a> {
     existed: bool,
 }
 
+/// What `incr -o json` prints.
+#[derive(Serialize)]
+struct Counted<'a> {
+    key: &'a str,
+    value: i64,
+    revision: u64,
+}
+
 /// Writes a key. Nothing is printed on success but the revision, on standard error.
 pub(crate) async fn put(key: &str, value: Bytes, client: &Client, output: &Output) -> Result<Exit, Failure> {
-    let revision = client.put(key, value).await?.get();
+    written(key, client.put(key, value).await?, output)
+}
+
+fn written(key: &str, revision: Revision, output: &Output) -> Result<Exit, Failure> {
+    let revision = revision.get();
     if output.is_json() {
         output.json(&Put { key, revision })?;
     } else {
         output.talk(format!("revision {revision}"));
+    }
+    Ok(Exit::Done)
+}
+
+/// Writes a key if it has the revision.
+pub(crate) async fn compare_and_set(
+    key: &str,
+    expected: u64,
+    value: Bytes,
+    client: &Client,
+    output: &Output,
+) -> Result<Exit, Failure> {
+    match client.compare_and_set(key, Revision::new(expected), value).await {
+        Ok(revision) => written(key, revision, output),
+        Err(Error::ConditionFailed { found }) => Err(condition_failed(key, expected, found.get())),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// What stood in the way of a compare-and-set.
+fn condition_failed(key: &str, expected: u64, found: u64) -> Failure {
+    let message = match (expected, found) {
+        (0, found) => format!("{key:?} exists already, with revision {found}; nothing was changed"),
+        (expected, 0) => format!("{key:?} is absent, not at revision {expected}; nothing was changed"),
+        (expected, found) => format!("{key:?} has revision {found}, not {expected}; nothing was changed"),
+    };
+    Failure::new(Exit::Refused, message).with_remedy("read it again (`archon kv get KEY -o json`) and decide anew")
+}
+
+/// Adds to a number and prints the sum.
+pub(crate) async fn increment(key: &str, by: i64, client: &Client, output: &Output) -> Result<Exit, Failure> {
+    let sum = client.increment(key, by).await?;
+    if output.is_json() {
+        output.json(&Counted { key, value: sum.value, revision: sum.revision.get() })?;
+    } else {
+        output.line(sum.value.to_string())?;
     }
     Ok(Exit::Done)
 }
@@ -66,38 +118,49 @@ pub(crate) async fn delete(key: &str, client: &Client, output: &Output) -> Resul
 
 /// Lists keys.
 pub(crate) async fn scan(args: &ScanArgs, client: &Client, output: &Output) -> Result<Exit, Failure> {
-    for text in [&args.prefix, &args.after] {
-        if !text.is_empty() {
-            check_key(text)?;
-        }
-    }
     let (found, more) = pull(args, client).await?;
     if output.is_json() {
         let entries: Vec<Entry> = found.iter().map(|one| entry(&one.key, &one.value, one.revision.get())).collect();
         output.json(&entries)?;
-        return Ok(Exit::Done);
+    } else {
+        let columns = [Column::text("KEY"), Column::number("REVISION"), Column::text("VALUE")];
+        let rows =
+            found.iter().map(|one| vec![shown(&one.key), one.revision.get().to_string(), shown(&one.value)]).collect();
+        output.rows(&columns, rows, "no such keys")?;
     }
-    let columns = [Column::text("KEY"), Column::number("REVISION"), Column::text("VALUE")];
-    let rows =
-        found.iter().map(|one| vec![shown(&one.key), one.revision.get().to_string(), shown(&one.value)]).collect();
-    output.rows(&columns, rows, "no such keys")?;
     if let Some(last) = found.last().filter(|_| more) {
         let last = String::from_utf8_lossy(&last.key);
-        output.talk(format!("there may be more: say --after {last:?} or a higher --limit"));
+        output.talk(format!("there may be more: say --after {last:?}, or give a higher --limit"));
     }
     Ok(Exit::Done)
+}
+
+/// Refuses a prefix or a start that no key could have, before anybody is asked.
+///
+/// # Errors
+/// What is wrong with it.
+pub(crate) fn check_scan(args: &ScanArgs) -> Result<(), Failure> {
+    for (flag, text) in [("--prefix", &args.prefix), ("--after", &args.after)] {
+        if text.len() > limits::KEY_BYTES_MAX {
+            let message = format!("the text after {flag} has {} bytes; keys have at most 4096", text.len());
+            return Err(Failure::usage(message, "give a shorter one"));
+        }
+    }
+    Ok(())
 }
 
 /// Page after page until the limit; says whether there may be more.
 async fn pull(args: &ScanArgs, client: &Client) -> Result<(Vec<archon_client::Entry>, bool), Failure> {
     let mut found: Vec<archon_client::Entry> = Vec::new();
+    let mut bytes = 0;
     loop {
         let wanted = (args.limit - found.len() as u32).min(PAGE_KEYS_MAX);
         let after = found.last().map_or_else(|| Bytes::copy_from_slice(args.after.as_bytes()), |one| one.key.clone());
         let page = client.scan(&args.prefix, after, wanted).await?;
         let ended = !page.more || page.entries.is_empty();
+        bytes += page.entries.iter().map(|one| one.key.len() + one.value.len()).sum::<usize>();
         found.extend(page.entries);
-        if ended || found.len() >= args.limit as usize {
+        if ended || bytes >= LISTED_BYTES_MAX || found.len() >= args.limit as usize {
             return Ok((found, page.more));
         }
     }

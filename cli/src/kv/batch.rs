@@ -1,0 +1,341 @@
+//! `archon kv batch`: several operations in one call, one per line.
+
+use super::{check_key, condition_failed, entry, shown};
+use crate::exit::{Exit, Failure};
+use crate::output::{Column, Output, count_text};
+use archon_client::{Answer, Client, Error, Op, Revision};
+use archon_types::limits::{BATCH_BYTES_MAX, BATCH_OPS_MAX, check_value};
+use bytes::Bytes;
+use serde::Serialize;
+use std::io::Read;
+use std::path::Path;
+
+/// Most text that is read: a JSON string may take six characters for one byte.
+const TEXT_BYTES_MAX: u64 = 6 * BATCH_BYTES_MAX as u64 + 1024 * 1024;
+
+/// One line.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Step {
+    line: usize,
+    key: String,
+    op: Op,
+}
+
+/// What became of it; one element of `-o json`.
+#[derive(Serialize)]
+struct Done<'a> {
+    line: usize,
+    operation: &'static str,
+    key: &'a str,
+    /// Whether it was carried out; a get of a key that is absent was, and `revision` is missing then.
+    ok: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    revision: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    value: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    value_hex: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    existed: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<Wrong>,
+    /// What the table shows.
+    #[serde(skip)]
+    shown: String,
+}
+
+#[derive(Serialize)]
+struct Wrong {
+    kind: &'static str,
+    message: String,
+}
+
+/// Reads the operations from a file, or from standard input.
+///
+/// # Errors
+/// A file that cannot be read, more than a batch may hold, or the first line that is wrong.
+pub(crate) fn read(file: Option<&Path>) -> Result<Vec<Step>, Failure> {
+    let file = file.filter(|path| path.as_os_str() != "-");
+    let name = file.map_or_else(|| "standard input".to_owned(), |path| path.display().to_string());
+    let wrong = |error: std::io::Error| Failure::usage(format!("reading {name}: {error}"), "name a file of lines");
+    let mut text = Vec::new();
+    let reader: Box<dyn Read> = match file {
+        Some(path) => Box::new(std::fs::File::open(path).map_err(wrong)?),
+        None => Box::new(std::io::stdin().lock()),
+    };
+    reader.take(TEXT_BYTES_MAX + 1).read_to_end(&mut text).map_err(wrong)?;
+    if text.len() as u64 > TEXT_BYTES_MAX {
+        return Err(too_large(&format!("{name} is too long for one batch")));
+    }
+    let text = std::str::from_utf8(&text).map_err(|error| {
+        let line = text[..error.valid_up_to()].iter().filter(|byte| **byte == b'\n').count() + 1;
+        Failure::usage(format!("{name}, line {line}: not UTF-8"), "write bytes that are no text with `archon kv put`")
+    })?;
+    parse(text, &name)
+}
+
+fn too_large(message: &str) -> Failure {
+    let limit = format!("a batch has at most {BATCH_OPS_MAX} operations and 4 MiB of keys and values; cut it in parts");
+    Failure::usage(message, limit)
+}
+
+fn parse(text: &str, name: &str) -> Result<Vec<Step>, Failure> {
+    let mut steps = Vec::new();
+    let mut bytes = 0;
+    for (index, line) in text.lines().enumerate() {
+        let line_number = index + 1;
+        if line.trim().is_empty() || line.trim_start().starts_with('#') {
+            continue;
+        }
+        let (key, op) = step(line.trim_start()).map_err(|problem| {
+            let remedy = "lines are: put KEY VALUE | get KEY | del KEY | cas KEY REVISION VALUE | incr KEY [BY]";
+            Failure::usage(format!("{name}, line {line_number}: {problem}"), remedy)
+        })?;
+        bytes += op.bytes();
+        steps.push(Step { line: line_number, key, op });
+        if steps.len() > BATCH_OPS_MAX || bytes > BATCH_BYTES_MAX {
+            return Err(too_large(&format!("{name} holds too much for one batch: line {line_number} does not fit")));
+        }
+    }
+    Ok(steps)
+}
+
+/// One line, which is not empty.
+fn step(line: &str) -> Result<(String, Op), String> {
+    let (verb, rest) = line.split_once(char::is_whitespace).unwrap_or((line.trim_end(), ""));
+    let (key, rest) = word(rest)?.ok_or_else(|| format!("{verb:?} needs a key"))?;
+    check_key(&key).map_err(|failure| failure.message)?;
+    let bytes = Bytes::copy_from_slice(key.as_bytes());
+    let nothing_more = |rest: &str| match rest.trim() {
+        "" => Ok(()),
+        more => Err(format!("{more:?} is too much after {verb} and its key; a key with spaces is written in quotes")),
+    };
+    let op = match verb {
+        "put" => Op::Put { key: bytes, value: value(rest)? },
+        "get" => nothing_more(rest).map(|()| Op::Get { key: bytes })?,
+        "del" | "delete" => nothing_more(rest).map(|()| Op::Delete { key: bytes })?,
+        "cas" => {
+            let (revision, rest) = word(rest)?.ok_or("cas needs a revision and a value")?;
+            let expected = revision.parse().map_err(|_| format!("{revision:?} is no revision; write 0, 1, 2, …"))?;
+            Op::CompareAndSet { key: bytes, expected: Revision::new(expected), value: value(rest)? }
+        }
+        "incr" | "increment" => {
+            let (by, rest) = word(rest)?.unwrap_or_else(|| ("1".to_owned(), ""));
+            nothing_more(rest)?;
+            let by = by.parse().map_err(|_| format!("{by:?} is no integer of 64 bits"))?;
+            Op::Increment { key: bytes, by }
+        }
+        other => return Err(format!("{other:?} is no operation")),
+    };
+    Ok((key, op))
+}
+
+/// The next word, and what follows the space after it; a word that begins with a quote is a JSON string.
+fn word(text: &str) -> Result<Option<(String, &str)>, String> {
+    let text = text.trim_start();
+    if text.is_empty() {
+        return Ok(None);
+    }
+    if text.starts_with('"') {
+        let (word, length) = quoted(text)?;
+        let rest = &text[length..];
+        return match rest.strip_prefix(char::is_whitespace) {
+            Some(rest) => Ok(Some((word, rest))),
+            None if rest.is_empty() => Ok(Some((word, ""))),
+            None => Err(format!("a space is missing after {}", &text[..length])),
+        };
+    }
+    let (word, rest) = text.split_once(char::is_whitespace).unwrap_or((text, ""));
+    Ok(Some((word.to_owned(), rest)))
+}
+
+/// The JSON string with which `text` begins, and how many bytes of the text it takes.
+fn quoted(text: &str) -> Result<(String, usize), String> {
+    let mut strings = serde_json::Deserializer::from_str(text).into_iter::<String>();
+    match strings.next() {
+        Some(Ok(string)) => Ok((string, strings.byte_offset())),
+        Some(Err(error)) => Err(format!("a text in quotes must be a JSON string: {error}")),
+        None => Err("a text in quotes must be a JSON string".to_owned()),
+    }
+}
+
+/// The rest of a line: as it is, or a JSON string.
+fn value(text: &str) -> Result<Bytes, String> {
+    let value = if text.trim_start().starts_with('"') {
+        let text = text.trim();
+        let (value, length) = quoted(text)?;
+        match &text[length..] {
+            "" => value,
+            more => return Err(format!("{more:?} is too much after the value")),
+        }
+    } else if text.is_empty() {
+        return Err("a value is missing; write \"\" for an empty one".to_owned());
+    } else {
+        text.to_owned()
+    };
+    check_value(value.as_bytes()).map_err(|error| error.message)?;
+    Ok(Bytes::from(value))
+}
+
+/// Runs them and prints what became of each.
+pub(crate) async fn run(steps: Vec<Step>, client: &Client, output: &Output) -> Result<Exit, Failure> {
+    let results = client.batch(steps.iter().map(|step| step.op.clone()).collect()).await?;
+    let mut failures = Vec::new();
+    let mut done = Vec::with_capacity(steps.len());
+    for (step, result) in steps.iter().zip(results) {
+        match outcome(step, result) {
+            Ok(one) => done.push(one),
+            Err(failure) => {
+                let (kind, message) = (failure.0, failure.1.message.clone());
+                let shown = format!("{kind}: {message}");
+                done.push(Done { ok: false, error: Some(Wrong { kind, message }), shown, ..blank(step) });
+                failures.push((step.line, failure.1));
+            }
+        }
+    }
+    if output.is_json() {
+        output.json(&done)?;
+    } else {
+        let columns =
+            [Column::number("LINE"), Column::text("OPERATION"), Column::text("KEY"), Column::number("REVISION")];
+        let columns = [&columns[..], &[Column::text("RESULT")]].concat();
+        let rows = done.iter().map(|one| {
+            vec![
+                one.line.to_string(),
+                one.operation.to_owned(),
+                shown(one.key.as_bytes()),
+                one.revision.map_or_else(|| "-".to_owned(), |revision| revision.to_string()),
+                if one.ok { one.shown.clone() } else { output.bad(&one.shown) },
+            ]
+        });
+        output.rows(&columns, rows.collect(), "there was nothing to do: no line holds an operation")?;
+    }
+    let (count, all) = (failures.len(), count_text(steps.len(), "operation", "operations"));
+    match failures.into_iter().next() {
+        None => Ok(Exit::Done),
+        Some((line, first)) => Err(Failure {
+            message: format!("{count} of {all} failed; the first, in line {line}: {}", first.message),
+            ..first
+        }),
+    }
+}
+
+fn blank(step: &Step) -> Done<'_> {
+    let operation = match &step.op {
+        Op::Get { .. } => "get",
+        Op::Put { .. } => "put",
+        Op::Delete { .. } => "del",
+        Op::CompareAndSet { .. } => "cas",
+        Op::Increment { .. } => "incr",
+        Op::Scan { .. } => "scan",
+    };
+    let (revision, value, value_hex, existed, error) = (None, None, None, None, None);
+    Done {
+        line: step.line,
+        operation,
+        key: &step.key,
+        ok: true,
+        revision,
+        value,
+        value_hex,
+        existed,
+        error,
+        shown: String::new(),
+    }
+}
+
+/// What became of one operation, or the name of its error and what it means for the whole command.
+fn outcome(step: &Step, result: Result<Answer, Error>) -> Result<Done<'_>, (&'static str, Failure)> {
+    let blank = blank(step);
+    match result {
+        Ok(Answer::Value(None)) => Ok(Done { shown: "absent".to_owned(), ..blank }),
+        Ok(Answer::Value(Some((value, revision)))) => {
+            let found = entry(step.key.as_bytes(), &value, revision.get());
+            let (revision, text, value_hex) = (Some(found.revision), found.value, found.value_hex);
+            Ok(Done { revision, value: text, value_hex, shown: shown(&value), ..blank })
+        }
+        Ok(Answer::Written { revision }) => {
+            Ok(Done { revision: Some(revision.get()), shown: "written".to_owned(), ..blank })
+        }
+        Ok(Answer::Deleted { existed }) => {
+            let shown = if existed { "removed" } else { "was absent" };
+            Ok(Done { existed: Some(existed), shown: shown.to_owned(), ..blank })
+        }
+        Ok(Answer::Counter { value, revision }) => {
+            let (revision, text) = (Some(revision.get()), value.to_string());
+            Ok(Done { revision, value: Some(text.clone()), shown: text, ..blank })
+        }
+        Ok(Answer::ConditionFailed { revision }) => {
+            let expected = if let Op::CompareAndSet { expected, .. } = &step.op { expected.get() } else { 0 };
+            Err(("ConditionFailed", condition_failed(&step.key, expected, revision.get())))
+        }
+        Ok(Answer::NotANumber) => Err(("WrongValueType", Error::NotANumber.into())),
+        Ok(other @ Answer::Page { .. }) => Err(("Internal", Failure::failed(format!("answered with {other:?}")))),
+        Err(error) => Err((error.kind().name(), error.into())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn one(line: &str) -> Result<Op, String> {
+        step(line).map(|(_, op)| op)
+    }
+
+    #[test]
+    fn lines_are_read_as_promised() {
+        let put = |key: &'static str, value: &'static str| Ok(Op::Put { key: key.into(), value: value.into() });
+        assert_eq!(one("put city/1 athens"), put("city/1", "athens"));
+        assert_eq!(one("put a  two  words "), put("a", " two  words "), "a value is the rest of the line, as it is");
+        assert_eq!(one(r#"put "a key" "line\nbreak""#), put("a key", "line\nbreak"));
+        assert_eq!(one(r#"put k """#), put("k", ""));
+        assert_eq!(one("get k"), Ok(Op::Get { key: "k".into() }));
+        assert_eq!(one("del k "), Ok(Op::Delete { key: "k".into() }));
+        assert_eq!(one("incr n"), Ok(Op::Increment { key: "n".into(), by: 1 }));
+        assert_eq!(one("incr n -5"), Ok(Op::Increment { key: "n".into(), by: -5 }));
+        let expected = Revision::new(7);
+        assert_eq!(one("cas k 7 v w"), Ok(Op::CompareAndSet { key: "k".into(), expected, value: "v w".into() }));
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_line_is_said() {
+        for (line, part) in [
+            ("put", "needs a key"),
+            ("put k", "value is missing"),
+            ("get a b", "in quotes"),
+            ("get \"a", "JSON string"),
+            ("put \"a\"b c", "space is missing"),
+            ("put a \"b\" c", "too much after the value"),
+            ("cas k v w", "is no revision"),
+            ("cas k 1", "value is missing"),
+            ("incr n x", "is no integer"),
+            ("fetch k", "is no operation"),
+            ("get \"\"", "key is empty"),
+        ] {
+            let problem = one(line).unwrap_err();
+            assert!(problem.contains(part), "{line:?}: {problem}");
+        }
+    }
+
+    #[test]
+    fn comments_are_skipped_and_wrong_lines_are_named_by_number() {
+        let steps = parse("# first\n\nput a 1\n  get a\n", "changes").unwrap();
+        assert_eq!(steps.iter().map(|step| step.line).collect::<Vec<_>>(), [3, 4]);
+        let failure = parse("get a\nget\n", "changes").unwrap_err();
+        assert_eq!(failure.exit, Exit::Usage);
+        assert!(failure.message.starts_with("changes, line 2: "), "{}", failure.message);
+    }
+
+    #[test]
+    fn a_batch_is_bounded_at_home() {
+        let fits = "get k\n".repeat(BATCH_OPS_MAX);
+        assert_eq!(parse(&fits, "f").unwrap().len(), BATCH_OPS_MAX);
+        let failure = parse(&format!("{fits}get k\n"), "f").unwrap_err();
+        assert!(failure.message.contains("line 4097 does not fit"), "{}", failure.message);
+        let large = format!("put k {}\n", "v".repeat(1024 * 1024));
+        assert_eq!(parse(&large.repeat(5), "f").unwrap_err().exit, Exit::Usage);
+        let huge = format!("put k {}\n", "v".repeat(1024 * 1024 + 1));
+        assert!(parse(&huge, "f").unwrap_err().message.contains("1048576"));
+    }
+}
