@@ -8,12 +8,12 @@
 
 use anyhow::Context;
 use archon_bench::watch::{led, partitions, rebalance, until, until_node, until_whole};
-use archon_bench::{Probers, Window, become_archon, own_path, spread};
+use archon_bench::{Probers, Window, become_archon, keep_logs, own_path, spread};
 use archon_client::{Admin, Client, NodeGoal};
 use archon_integration_tests::{Cluster, Options};
 use clap::{Parser, ValueEnum};
 use serde::Serialize;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 use tokio::task::block_in_place;
@@ -192,16 +192,6 @@ fn summarise(rounds: &[Round]) -> Vec<Summary> {
         });
     }
     summary
-}
-
-fn keep_logs(from: &Path, to: &Path) -> anyhow::Result<()> {
-    std::fs::create_dir_all(to).with_context(|| format!("making {}", to.display()))?;
-    for entry in std::fs::read_dir(from)?.flatten() {
-        if entry.path().extension().is_some_and(|extension| extension == "log") {
-            std::fs::copy(entry.path(), to.join(entry.file_name()))?;
-        }
-    }
-    Ok(())
 }
 
 /// The node that joins for the moves.
