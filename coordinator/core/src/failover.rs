@@ -2,9 +2,12 @@
 
 use crate::command::{Command, Edit, Ending, PartitionChange, Successor};
 use crate::liveness::Liveness;
+use crate::mutant::Mutant;
 use crate::score::Need;
 use crate::state::ClusterState;
-use archon_types::{Incarnation, Millis, NodeGoal, NodeId, NodeStatus, Partition, Placement, PlacementId};
+use archon_types::{
+    Incarnation, Millis, NodeGoal, NodeId, NodeStatus, Partition, Placement, PlacementId, ReplicaState,
+};
 use std::collections::BTreeMap;
 
 /// One command that fails a node and names every successor. `excluded` are the nodes that must not lead.
@@ -95,12 +98,13 @@ pub(crate) fn candidate(
     extra: &mut BTreeMap<NodeId, u32>,
     excluded: impl Fn(NodeId) -> bool,
 ) -> Option<(PlacementId, Incarnation)> {
-    let able = |live: &&Placement| state.is_active(live.node) && !excluded(live.node);
+    let counts = |copy: &Placement| copy.state == ReplicaState::Live || state.breaks(Mutant::ElectAnyone); // rule 9
+    let able = |copy: &&Placement| counts(copy) && state.is_active(copy.node) && !excluded(copy.node);
     let preferred = state
         .migrations
         .running(row.id)
         .and_then(|migration| if migration.cancel { Some(migration.source) } else { migration.stage.target() });
-    let chosen = row.live().filter(able).min_by_key(|live| {
+    let chosen = row.placements.iter().filter(able).min_by_key(|live| {
         let leads = state.partitions.leaders_on(live.node) + extra.get(&live.node).copied().unwrap_or(0);
         let node = state.node(live.node).map(|row| &row.node);
         let reserved = node.is_none_or(|node| node.goal != NodeGoal::Serve);

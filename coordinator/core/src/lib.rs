@@ -30,6 +30,7 @@ pub mod invariants;
 pub mod liveness;
 pub mod migrate;
 pub mod migration;
+mod mutant;
 pub mod operate;
 pub mod partitions;
 pub mod plan;
@@ -51,6 +52,8 @@ pub use invariants::{Violation, check, check_step};
 pub use liveness::{HeartbeatAnswer, Liveness};
 pub use migrate::{Phase, phase, waiting_for};
 pub use migration::{Migration, MigrationId, Migrations, Stage};
+#[cfg(any(test, feature = "mutants"))]
+pub use mutant::Mutant;
 pub use operate::{
     DrainPlan, ForcedElection, LossPlan, Obstacle, check_drain, check_loss, check_lost, check_remove, refusal,
 };

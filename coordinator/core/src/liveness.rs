@@ -4,6 +4,7 @@
 //! All instants are on this coordinator's own monotone clock.
 
 use crate::formers::Former;
+use crate::mutant::Mutant;
 use crate::state::ClusterState;
 use archon_types::{
     Epoch, ErrorDetail, ErrorKind, Incarnation, Millis, NodeId, NodeStatus, Partition, PartitionId, PlacementId,
@@ -151,7 +152,7 @@ impl Liveness {
     ) -> Result<(), ErrorDetail> {
         state.check_sender(node, incarnation)?;
         let life = self.life(node, incarnation, now);
-        if life.failing.is_some() {
+        if life.failing.is_some() && !state.breaks(Mutant::GrantWhileDeciding) {
             let message = format!("{} is being failed; register again", state.node_name(node));
             return Err(ErrorDetail::new(ErrorKind::StaleIncarnation, message));
         }
@@ -170,8 +171,8 @@ impl Liveness {
     ) -> Option<HeartbeatAnswer> {
         state.check_sender(node, incarnation).ok()?;
         let life = self.life(node, incarnation, now);
-        if life.failing.is_some() {
-            return None;
+        if life.failing.is_some() && !state.breaks(Mutant::GrantWhileDeciding) {
+            return None; // rule 15
         }
         life.answered = Some(life.answered.map_or(now, |earlier| earlier.max(now)));
         let mut withdrawn: Vec<(PartitionId, Epoch)> = self
@@ -183,6 +184,9 @@ impl Liveness {
         withdrawn.extend(state.formers.of_holder(node, incarnation));
         withdrawn.sort_unstable();
         withdrawn.dedup();
+        if state.breaks(Mutant::NodeWideLease) {
+            withdrawn.clear(); // rule 15
+        }
         Some(HeartbeatAnswer { lease_ms: state.settings.timing.lease_ms, withdrawn })
     }
 
@@ -193,7 +197,7 @@ impl Liveness {
         let Some(incarnation) = state.incarnation(leader.node) else { return false };
         let same = |held: &Withdrawn| held.epoch == row.epoch && held.incarnation == incarnation;
         if !self.withdrawn.get(&partition).is_some_and(same) {
-            let answered = self.last_answer(leader.node, incarnation);
+            let answered = self.last_answer(state, leader.node, incarnation);
             let withdrawn = Withdrawn { epoch: row.epoch, node: leader.node, incarnation, answered };
             self.withdrawn.insert(partition, withdrawn);
             self.passed = None;
@@ -233,7 +237,7 @@ impl Liveness {
         if former.lapsed {
             return Millis::ZERO;
         }
-        self.over_at(state, self.last_answer(former.node, former.incarnation))
+        self.over_at(state, self.last_answer(state, former.node, former.incarnation))
     }
 
     /// From when on no lease can cover the present leadership of a partition; `None` if it is not withdrawn.
@@ -247,7 +251,8 @@ impl Liveness {
     /// From when on the node's life counts as over if nothing more is heard of it.
     pub(crate) fn fails_at(&self, state: &ClusterState, node: NodeId) -> Option<Millis> {
         let life = self.lives.get(&node)?;
-        Some(self.over_at(state, Some(life.answered.unwrap_or_default().max(life.heard))))
+        let answered = life.answered.filter(|_| !state.breaks(Mutant::FailFromHeard)); // rule 16
+        Some(self.over_at(state, Some(answered.unwrap_or_default().max(life.heard))))
     }
 
     /// Stops answering a life whose failure is proposed. Returns whether to propose it now: not again within a second.
@@ -276,11 +281,16 @@ impl Liveness {
     }
 
     fn over_at(&self, state: &ClusterState, answered: Option<Millis>) -> Millis {
-        let from = answered.unwrap_or_default().max(self.became_leader_at);
+        let forgets = state.breaks(Mutant::CoordinatorForgets); // rule 13
+        let since = if forgets { Millis::ZERO } else { self.became_leader_at };
+        let from = answered.unwrap_or_default().max(since);
         from.plus(state.settings.timing.failure_timeout_ms)
     }
 
-    fn last_answer(&self, node: NodeId, incarnation: Incarnation) -> Option<Millis> {
+    fn last_answer(&self, state: &ClusterState, node: NodeId, incarnation: Incarnation) -> Option<Millis> {
+        if state.breaks(Mutant::ElectForgets) {
+            return None; // rule 16
+        }
         match self.lives.get(&node) {
             Some(life) if life.incarnation == incarnation => life.answered,
             _ => self.earlier.get(&(node, incarnation)).copied(),

@@ -14,6 +14,7 @@
 
 use crate::command::{Command, Edit, PartitionChange};
 use crate::migration::{Migration, Stage};
+use crate::mutant::Mutant;
 use crate::state::ClusterState;
 use archon_types::{NodeId, NodeStatus, Partition, PartitionStatus, Placement, PlacementId, ReplicaState};
 use serde::{Deserialize, Serialize};
@@ -232,6 +233,9 @@ fn in_sync(
         }
         return Next::Wait(format!("{} is handing over", name(state, source.node)));
     }
+    if migration.cancel && state.breaks(Mutant::UndoAfterHandOff) {
+        return undo(migration, row, target, Stage::Cancelled); // rule 7
+    }
     if row.leader.is_none() {
         return Next::Wait("a leader is being elected".into());
     }
@@ -286,7 +290,7 @@ fn failed(why: &str) -> Stage {
 
 fn live_without(state: &ClusterState, row: &Partition, id: PlacementId) -> bool {
     let left = row.live().filter(|live| live.id != id && state.is_live(live.node)).count();
-    left >= usize::from(row.min_in_sync)
+    left >= usize::from(row.min_in_sync) || state.breaks(Mutant::CleanupBelowMin) // rule 7
 }
 
 fn not_served(state: &ClusterState, row: &Partition) -> Option<String> {

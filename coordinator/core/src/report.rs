@@ -5,6 +5,7 @@ use crate::command::{Command, Edit, Ending, PartitionChange};
 use crate::failover;
 use crate::liveness::Liveness;
 use crate::migrate::hands_over;
+use crate::mutant::Mutant;
 use crate::state::ClusterState;
 use archon_types::{
     ErrorDetail, ErrorKind, Fact, Incarnation, Millis, NodeId, Partition, PartitionStatus, PlacementId, ReplicaName,
@@ -92,30 +93,31 @@ impl Reports<'_> {
             }
             Fact::Damaged { .. } => Ok(Vec::new()),
             Fact::Online => {
-                led_by(row, own.id, report)?;
+                led_by(state, row, own.id, report)?;
                 if row.status == PartitionStatus::Online {
                     return Ok(Vec::new());
                 }
                 change(row, vec![Edit::Online(row.epoch)])
             }
             Fact::Released => {
-                led_by(row, own.id, report)?;
+                led_by(state, row, own.id, report)?;
                 self.released(row)
             }
             Fact::CaughtUp { joiner } => {
-                led_by(row, own.id, report)?;
-                of_version(row, report)?;
+                led_by(state, row, own.id, report)?;
+                of_version(state, row, report)?;
                 let fits = joins(state, row, *joiner);
-                change(row, vec![if fits { Edit::Promote(joiner.placement, joiner.incarnation) } else { Edit::Refuse }])
+                let edit = if fits { Edit::Promote(joiner.placement, joiner.incarnation) } else { Edit::Refuse };
+                answer(state, row, vec![edit])
             }
             Fact::Silent { followers } => {
-                led_by(row, own.id, report)?;
-                of_version(row, report)?;
+                led_by(state, row, own.id, report)?;
+                of_version(state, row, report)?;
                 let edits = demotions(state, row, followers);
                 if edits == [Edit::Refuse] {
                     self.liveness.note_stuck(row, followers, self.now);
                 }
-                change(row, edits)
+                answer(state, row, edits)
             }
         }
     }
@@ -159,8 +161,8 @@ pub fn on_stopping(
 fn joins(state: &ClusterState, row: &Partition, joiner: ReplicaName) -> bool {
     row.placement(joiner.placement).is_some_and(|placement| {
         placement.state == ReplicaState::Load
-            && state.is_active(placement.node)
-            && state.incarnation(placement.node) == Some(joiner.incarnation)
+            && (state.breaks(Mutant::ExpandUnchecked)
+                || (state.is_active(placement.node) && state.incarnation(placement.node) == Some(joiner.incarnation)))
     })
 }
 
@@ -173,38 +175,50 @@ fn demotions(state: &ClusterState, row: &Partition, followers: &[ReplicaName]) -
             row.placement(follower.placement).is_some_and(|placement| {
                 placement.state == ReplicaState::Live
                     && row.leader != Some(placement.id)
-                    && state.incarnation(placement.node) == Some(follower.incarnation)
+                    && (state.incarnation(placement.node) == Some(follower.incarnation)
+                        || state.breaks(Mutant::DropUnchecked))
             })
         })
         .collect();
     drop.sort_unstable();
     drop.dedup();
-    if drop.is_empty() || row.live().count() < drop.len() + usize::from(row.min_in_sync) {
+    let too_few = row.live().count() < drop.len() + usize::from(row.min_in_sync);
+    if drop.is_empty() || (too_few && !state.breaks(Mutant::DropBelowMin)) {
         return vec![Edit::Refuse];
     }
     drop.into_iter().map(|follower| Edit::Demote(follower.placement, follower.incarnation)).collect()
 }
 
-fn led_by(row: &Partition, own: PlacementId, report: &Report) -> Result<(), ErrorDetail> {
-    if row.epoch != report.epoch {
+fn led_by(state: &ClusterState, row: &Partition, own: PlacementId, report: &Report) -> Result<(), ErrorDetail> {
+    let stale_release = report.fact == Fact::Released && state.breaks(Mutant::StaleRelease); // rule 12
+    let asks = matches!(report.fact, Fact::CaughtUp { .. } | Fact::Silent { .. });
+    if row.epoch != report.epoch && !stale_release {
         let message = format!("partition {} is in epoch {}, the report in {}", row.id, row.epoch, report.epoch);
         return Err(ErrorDetail::new(ErrorKind::StaleEpoch, message).with_table_version(row.version));
     }
-    if row.leader != Some(own) {
+    if row.leader != Some(own) && !(asks && state.breaks(Mutant::AnyoneAsks)) {
         let message = format!("placement {own} does not lead partition {}", row.id);
         return Err(ErrorDetail::new(ErrorKind::NotPartitionLeader, message).with_table_version(row.version));
     }
     Ok(())
 }
 
-fn of_version(row: &Partition, report: &Report) -> Result<(), ErrorDetail> {
-    if row.version != report.version {
+fn of_version(state: &ClusterState, row: &Partition, report: &Report) -> Result<(), ErrorDetail> {
+    if row.version != report.version && !state.breaks(Mutant::NoVersionCheck) {
         let message = format!("partition {} is at version {}, the report at {}", row.id, row.version, report.version);
         return Err(ErrorDetail::new(ErrorKind::StaleVersion, message)
             .with_have_need(row.version.get(), report.version.get())
             .with_table_version(row.version));
     }
     Ok(())
+}
+
+/// The answer to a leader's request, which consumes the version also when it is no (rule 3).
+fn answer(state: &ClusterState, row: &Partition, edits: Vec<Edit>) -> Result<Vec<Command>, ErrorDetail> {
+    if edits == [Edit::Refuse] && state.breaks(Mutant::RefusalKeepsVersion) {
+        return Ok(Vec::new());
+    }
+    change(row, edits)
 }
 
 fn change(row: &Partition, edits: Vec<Edit>) -> Result<Vec<Command>, ErrorDetail> {

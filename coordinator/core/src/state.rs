@@ -4,6 +4,7 @@ use crate::command::Response;
 use crate::events::{Event, EventKind};
 use crate::formers::Formers;
 use crate::migration::{Migration, Migrations};
+use crate::mutant::Mutant;
 use crate::partitions::Partitions;
 use archon_types::{
     BootId, ClusterId, ErrorDetail, ErrorKind, Incarnation, Millis, Node, NodeGoal, NodeId, NodeStatus, Partition,
@@ -108,6 +109,10 @@ pub struct ClusterState {
     pub nodes_version: Version,
     /// Index of the last log entry taken in.
     pub applied: u64,
+    /// The rule that a test takes away.
+    #[cfg(any(test, feature = "mutants"))]
+    #[serde(skip)]
+    pub mutant: Option<Mutant>,
 }
 
 impl Default for ClusterState {
@@ -139,7 +144,21 @@ impl ClusterState {
             migration_last: 0,
             nodes_version: Version::ZERO,
             applied: 0,
+            #[cfg(any(test, feature = "mutants"))]
+            mutant: None,
         }
+    }
+
+    /// Whether a test takes this rule away.
+    #[cfg(any(test, feature = "mutants"))]
+    pub(crate) fn breaks(&self, mutant: Mutant) -> bool {
+        self.mutant == Some(mutant)
+    }
+
+    #[cfg(not(any(test, feature = "mutants")))]
+    #[allow(clippy::unused_self)]
+    pub(crate) const fn breaks(&self, _: Mutant) -> bool {
+        false
     }
 
     /// Whether the cluster has been bootstrapped.

@@ -51,7 +51,14 @@ impl Replica {
         // Where nobody else counts there is nobody to ask: only a lease helps (rule 17).
         let alone = self.counted().is_empty();
         let limit = self.limits.confirms_max;
+        let (unasked, reuses) = (self.breaks(Mutant::AloneWithoutLease), self.breaks(Mutant::ConfirmReused));
         match &mut self.role {
+            Role::Lead(lead) if lead.serving && alone && unasked => {
+                out.push(Output::ConfirmDone { tickets: vec![ticket], ok: true });
+            }
+            Role::Lead(lead) if lead.serving && reuses && lead.confirms.round.is_some() => {
+                lead.confirms.round.iter_mut().for_each(|round| round.tickets.push(ticket));
+            }
             Role::Lead(lead) if lead.serving && !alone && lead.confirms.waiting.len() < limit => {
                 lead.confirms.waiting.push(ticket);
             }
@@ -73,9 +80,18 @@ impl Replica {
         self.ask_round(now, out);
     }
 
+    /// Everyone whose word a read needs: whoever counts, the joiner whose answer is unknown included.
+    fn counted_to_confirm(&self) -> Vec<PlacementId> {
+        let mut counted = self.counted();
+        if self.breaks(Mutant::ConfirmSkipsJoiner) {
+            counted.retain(|placement| self.is_live(*placement));
+        }
+        counted
+    }
+
     /// Asks everyone who counts and has not answered.
     fn ask_round(&mut self, now: Millis, out: &mut Vec<Output>) {
-        let counted = self.counted();
+        let counted = self.counted_to_confirm();
         let Role::Lead(lead) = &mut self.role else { return };
         let (epoch, number) = (lead.epoch, lead.confirms.number);
         let Some(round) = &mut lead.confirms.round else { return };
@@ -94,7 +110,7 @@ impl Replica {
 
     /// A leader asks whether a higher epoch is known here. Copying replicas vouch too: it is about epochs alone.
     pub(crate) fn vouch(&mut self, from: ReplicaAddress, epoch: Epoch, round: u64, out: &mut Vec<Output>) {
-        if epoch < self.epoch {
+        if epoch < self.epoch && !self.breaks(Mutant::VouchBlindly) {
             self.refuse_epoch(from, out);
         } else {
             self.send(from, epoch, Body::Confirmed { round }, out);
@@ -102,10 +118,11 @@ impl Replica {
     }
 
     pub(crate) fn on_confirmed(&mut self, from: ReplicaAddress, epoch: Epoch, number: u64, out: &mut Vec<Output>) {
+        let any_round = self.breaks(Mutant::ConfirmAnyRound);
         let Some(progress) = self.progress(from, epoch) else { return };
         progress.confirm_since = None;
         let Role::Lead(lead) = &mut self.role else { return };
-        if lead.confirms.number != number {
+        if lead.confirms.number != number && !any_round {
             return;
         }
         let Some(round) = &mut lead.confirms.round else { return };
@@ -114,7 +131,8 @@ impl Replica {
     }
 
     fn finish_round(&mut self, out: &mut Vec<Output>) {
-        let (counted, enough, any) = (self.counted(), self.is_enough(), self.breaks(Mutant::ConfirmOne));
+        let (counted, any) = (self.counted_to_confirm(), self.breaks(Mutant::ConfirmOne));
+        let enough = self.is_enough() || self.breaks(Mutant::NoLeaseBelowMin); // rule 2
         let Role::Lead(lead) = &mut self.role else { return };
         let Some(round) = &lead.confirms.round else { return };
         let vouched = |placement: &PlacementId| round.vouched.contains(placement);

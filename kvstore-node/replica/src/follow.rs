@@ -34,7 +34,7 @@ impl Following {
 impl Replica {
     /// A message by which a leader changes what is stored here.
     pub(crate) fn obey(&mut self, from: ReplicaAddress, epoch: Epoch, body: Body, out: &mut Vec<Output>) {
-        if epoch < self.epoch {
+        if epoch < self.epoch && !self.breaks(Mutant::ObeyOldEpoch) {
             self.refuse_epoch(from, out);
             return;
         }
@@ -108,7 +108,7 @@ impl Replica {
         }
         // Whatever was committed in an older epoch, its leader held when its own began.
         let older = self.log.epoch_at(self.commit).is_some_and(|found| found < epoch);
-        if older && start < self.commit && !self.breaks(Mutant::NoCut) {
+        if older && start < self.commit && !self.breaks(Mutant::NoCut) && !self.breaks(Mutant::CutCommitted) {
             self.alarm(from, epoch, start, out);
             return;
         }
@@ -153,7 +153,7 @@ impl Replica {
 
     /// Cuts the tail after `after`, the point of match; refuses if that would cut what is committed.
     fn cut(&mut self, from: ReplicaAddress, epoch: Epoch, after: Seq, out: &mut Vec<Output>) -> bool {
-        if after < self.commit {
+        if after < self.commit && !self.breaks(Mutant::CutCommitted) {
             self.alarm(from, epoch, after, out);
             return false;
         }
@@ -171,14 +171,16 @@ impl Replica {
 
     /// Tells the leader what is durable here, and moves the commit position over what matched with this leader.
     pub(crate) fn answer_leader(&mut self, out: &mut Vec<Output>) {
-        let (epoch, durable) = (self.epoch, self.log.durable());
+        let undurable = self.breaks(Mutant::AckUndurable); // rule 20
+        let durable = if undurable { self.log.last().seq } else { self.log.durable() };
+        let (epoch, unmatched) = (self.epoch, self.breaks(Mutant::CommitUnmatched));
         if self.epoch_durable < epoch {
             return; // the epoch is persisted before anything is acknowledged under it
         }
         let Some(following) = &mut self.following else { return };
         let Some(matched) = following.matched else { return };
         let (held, to) = (matched.min(durable), following.leader);
-        let commit = following.commit.min(held);
+        let commit = following.commit.min(if unmatched { durable } else { held });
         if let Some(at) = following.adopted_due.take() {
             (following.acked, following.ack_due) = (held, held < matched);
             self.send(to, epoch, Body::Adopted { at, held }, out);

@@ -1,5 +1,6 @@
 //! Giving a leadership up: no more proposals, what is under way commits, then the release, which is final (rule 12).
 
+use crate::mutant::Mutant;
 use crate::output::Output;
 use crate::replica::{Replica, Role};
 use archon_types::{Epoch, Fact, Millis, PlacementId};
@@ -33,7 +34,7 @@ impl Replica {
     pub(crate) fn release(&mut self, now: Millis, out: &mut Vec<Output>) {
         let Role::Lead(lead) = &self.role else { return };
         let idle = lead.serving && lead.handing.is_some() && !lead.requests.is_asking();
-        if !idle || self.commit < self.log.last().seq {
+        if !idle || (self.commit < self.log.last().seq && !self.breaks(Mutant::ReleaseEarly)) {
             return;
         }
         let epoch = lead.epoch;

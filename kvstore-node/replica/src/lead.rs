@@ -3,6 +3,7 @@
 use crate::confirm::Confirms;
 use crate::live_set::Requests;
 use crate::message::{Body, Entry, Position, ReplicaAddress};
+use crate::mutant::Mutant;
 use crate::output::Output;
 use crate::progress::Progress;
 use crate::replica::{Replica, Role};
@@ -60,6 +61,7 @@ impl Replica {
     pub(crate) fn learn(&mut self, now: Millis, risen: bool) {
         let end = self.log.last();
         let (own, resend_ms) = (self.identity.placement, self.timing().resend_ms());
+        let any_life = self.breaks(Mutant::AckOfOtherLife);
         let (Role::Lead(lead), Some(configuration)) = (&mut self.role, &self.configuration) else { return };
         let row = &configuration.row;
         if risen {
@@ -72,6 +74,9 @@ impl Replica {
             let incarnation = peer.map_or(Incarnation::ZERO, |peer| peer.incarnation);
             let address = ReplicaAddress { placement: other.id, node: other.node, incarnation };
             // Another life of the same copy has acknowledged nothing (rule 11).
+            if any_life && let Some(known) = lead.followers.get_mut(&other.id) {
+                known.address = address;
+            }
             if lead.followers.get(&other.id).is_none_or(|known| known.address != address) {
                 lead.followers.insert(other.id, Progress::new(address, end, now));
                 lead.confirms.forget(other.id);
@@ -95,7 +100,8 @@ impl Replica {
         if self.read_only {
             return Err(ErrorKind::ReadOnly);
         }
-        if !self.is_enough() || lead.requests.stalled {
+        let enough = self.is_enough() || self.breaks(Mutant::CommitBelowMin);
+        if !enough || (lead.requests.stalled && !self.breaks(Mutant::AdmitStalled)) {
             return Err(ErrorKind::NotEnoughReplicas); // rule 2
         }
         let full = lead.proposals.len() >= self.limits.uncommitted_entries_max
@@ -125,11 +131,13 @@ impl Replica {
     /// Commits what everyone who counts holds durably.
     pub(crate) fn advance_commit(&mut self, out: &mut Vec<Output>) {
         let Role::Lead(lead) = &self.role else { return };
-        if !lead.serving || !self.is_enough() {
+        if !lead.serving || !(self.is_enough() || self.breaks(Mutant::CommitBelowMin)) {
             return;
         }
-        let mut upto = self.log.durable();
-        for placement in self.counted() {
+        let undurable = self.breaks(Mutant::AckUndurable); // rule 20
+        let mut upto = if undurable { self.log.last().seq } else { self.log.durable() };
+        let counted = if self.breaks(Mutant::AnswerBeforeCommit) { Vec::new() } else { self.counted() };
+        for placement in counted {
             upto = upto
                 .min(lead.followers.get(&placement).filter(|peer| peer.matched).map_or(Seq::ZERO, |peer| peer.acked));
         }
@@ -149,9 +157,10 @@ impl Replica {
 
     /// The progress of the replica with exactly this address, if this replica leads `epoch`.
     pub(crate) fn progress(&mut self, from: ReplicaAddress, epoch: Epoch) -> Option<&mut Progress> {
+        let (any_epoch, any_life) = (self.breaks(Mutant::AckOfOtherEpoch), self.breaks(Mutant::AckOfOtherLife));
         match &mut self.role {
-            Role::Lead(lead) if lead.epoch == epoch => {
-                lead.followers.get_mut(&from.placement).filter(|progress| progress.address == from)
+            Role::Lead(lead) if lead.epoch == epoch || any_epoch => {
+                lead.followers.get_mut(&from.placement).filter(|progress| progress.address == from || any_life)
             }
             Role::Lead(_) | Role::Released { .. } | Role::Follow => None,
         }

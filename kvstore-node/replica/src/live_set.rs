@@ -58,6 +58,10 @@ impl Requests {
         self.asked.is_some()
     }
 
+    fn is_adding(&self) -> bool {
+        matches!(&self.asked, Some(Asked { request: Request::Add(_), .. }))
+    }
+
     /// A higher version was seen: whatever was asked for is answered (rule 3).
     pub(crate) fn answered(&mut self, row: &Partition, now: Millis, base_ms: u64) {
         let state = |placement| row.placement(placement).map(|placement| placement.state);
@@ -119,7 +123,11 @@ impl Replica {
     /// Whether `min_in_sync` stands, judged by the smallest set that may be the present one: the known one (rule 3).
     pub(crate) fn is_enough(&self) -> bool {
         let row = self.configuration.as_ref().map(|configuration| &configuration.row);
-        row.is_some_and(|row| row.live().count() >= usize::from(row.min_in_sync))
+        let asked = match &self.role {
+            Role::Lead(lead) if self.breaks(Mutant::MinCountsJoiner) => usize::from(lead.requests.is_adding()),
+            Role::Lead(_) | Role::Released { .. } | Role::Follow => 0,
+        };
+        row.is_some_and(|row| row.live().count() + asked >= usize::from(row.min_in_sync))
     }
 
     pub(crate) fn is_live(&self, placement: PlacementId) -> bool {
@@ -129,14 +137,17 @@ impl Replica {
 
     /// Asks for a loader that holds everything, if one does.
     pub(crate) fn consider_requests(&mut self, now: Millis, out: &mut Vec<Output>) {
-        let (commit, enough, lease) = (self.commit, self.is_enough(), self.lease);
+        let (commit, enough) = (self.commit, self.is_enough());
+        let lease = self.lease || self.breaks(Mutant::AskWithoutLease);
+        let (hasty, short) = (self.breaks(Mutant::NoBackoff), self.breaks(Mutant::PromoteShort));
+        let short_at_takeover = self.breaks(Mutant::TakeoverJoinerShort);
         let (Role::Lead(lead), Some(configuration)) = (&mut self.role, &self.configuration) else { return };
         // Rule 5: an unanswered joiner that dies stalls writes, so nobody is added while the coordinator is away.
         if !lease || lead.requests.is_asking() || lead.handing.is_some() {
             return;
         }
         // A take-over needs a joiner only if there are too few without it; and then one that holds the whole log.
-        let needed = if lead.serving { commit } else { lead.start };
+        let needed = if lead.serving || short_at_takeover { commit } else { lead.start };
         if !lead.serving && enough {
             return;
         }
@@ -144,10 +155,11 @@ impl Replica {
         for (placement, progress) in &lead.followers {
             let loading = configuration.row.placement(*placement).is_some_and(|row| row.state == ReplicaState::Load);
             let backoff = lead.requests.add_backoff.get(placement);
-            if !loading || !progress.matched || backoff.is_some_and(|backoff| now < backoff.not_before) {
+            let later = backoff.is_some_and(|backoff| now < backoff.not_before) && !hasty;
+            if !loading || !progress.matched || later {
                 continue;
             }
-            if progress.holds(needed) {
+            if progress.holds(needed) || short {
                 ask = Some(ReplicaName { placement: *placement, incarnation: progress.address.incarnation });
                 break;
             }
@@ -172,7 +184,8 @@ impl Replica {
             let name = ReplicaName { placement: *placement, incarnation: progress.address.incarnation };
             (progress.is_silent(now, timing) && self.is_live(*placement)).then_some(name)
         };
-        lead.followers.iter().filter_map(overdue).collect()
+        let most = if self.breaks(Mutant::NamesOneSilent) { 1 } else { usize::MAX };
+        lead.followers.iter().filter_map(overdue).take(most).collect()
     }
 
     pub(crate) fn tick_requests(&mut self, now: Millis, out: &mut Vec<Output>) {
@@ -180,6 +193,7 @@ impl Replica {
         let resend_ms = self.timing().resend_ms();
         let silent = self.silent(now);
         let (lease, gives_up) = (self.lease, self.breaks(Mutant::JoinerGivenUp));
+        let hasty = self.breaks(Mutant::NoBackoff);
         let left = self.configuration.as_ref().map_or(0, |known| known.row.live().count().saturating_sub(silent.len()));
         let min = self.configuration.as_ref().map_or(0, |known| usize::from(known.row.min_in_sync));
         let Role::Lead(lead) = &mut self.role else { return };
@@ -204,7 +218,7 @@ impl Replica {
                     requests.asked = None;
                 }
             }
-        } else if !silent.is_empty() && now >= requests.drop_backoff.not_before {
+        } else if !silent.is_empty() && (now >= requests.drop_backoff.not_before || hasty) {
             requests.asked = Some(Asked { request: Request::Drop(silent.clone()), told: now });
             fact = Some(Fact::Silent { followers: silent });
         }

@@ -1,23 +1,78 @@
-//! Rules that a simulator may break, one at a time, to prove that its checks can fail.
+//! The rules of the data plane that a test can take away; the names are those of the protocol model where it has them.
 
-/// One rule broken. The names are those of the protocol model.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[cfg_attr(not(any(test, feature = "mutants")), allow(dead_code, unreachable_pub))]
-pub enum Mutant {
-    /// A follower acknowledges an epoch that it did not persist.
-    EpochVolatile,
-    /// A follower matches by number only and cuts nothing.
-    NoCut,
-    /// A new leader serves before its followers hold its log.
-    ServeEarly,
+archon_types::mutants! {
+    /// A leader stops counting a follower when it asks to drop it, not when it knows.
+    SelfShrink = 1,
+    /// Writes are admitted and committed while fewer than `min_in_sync` are Live.
+    CommitBelowMin = 2,
+    /// `min_in_sync` is judged with the joiner that is only asked for.
+    MinCountsJoiner = 2,
+    /// A new leader serves while fewer than `min_in_sync` are Live.
+    TakeoverBelowMin = 2,
+    /// A leader without a lease confirms reads while fewer than `min_in_sync` are Live.
+    NoLeaseBelowMin = 2,
+    /// A leader goes on admitting writes that too few followers can acknowledge.
+    AdmitStalled = 2,
     /// A joiner counts only once the leader knows the answer.
-    JoinerNotCounted,
-    /// A leader stops counting a follower when it asks, not when it knows.
-    SelfShrink,
+    JoinerNotCounted = 3,
     /// A leader stops counting a joiner because no answer came.
-    JoinerGivenUp,
+    JoinerGivenUp = 3,
+    /// A leader takes a configuration that it knew already for the answer to its request.
+    AnswerNotRisen = 3,
     /// An older configuration replaces a newer one.
-    ConfigGoesBack,
+    ConfigGoesBack = 4,
+    /// A leader asks for additions while it has no lease.
+    AskWithoutLease = 5,
+    /// A request names one silent follower only.
+    NamesOneSilent = 6,
+    /// What was refused or undone is asked for again at once.
+    NoBackoff = 6,
+    /// A restarted leader goes on in an epoch that it had persisted.
+    ResumeEpoch = 8,
+    /// A node with a new incarnation still believes that it leads.
+    LeadsInNextLife = 8,
+    /// A follower acknowledges an epoch that it did not persist.
+    EpochVolatile = 9,
+    /// A new leader serves before its followers hold its log.
+    ServeEarly = 9,
+    /// A joiner asked for during a take-over need not hold the whole log.
+    TakeoverJoinerShort = 9,
+    /// A follower matches by number only and cuts nothing.
+    NoCut = 10,
+    /// A follower commits beyond what it matched with this leader.
+    CommitUnmatched = 10,
+    /// A follower cuts entries that it knows to be committed, and says nothing.
+    CutCommitted = 10,
+    /// A follower obeys a leader of an epoch below the highest it persisted.
+    ObeyOldEpoch = 10,
+    /// A replica obeys messages meant for another placement or another life.
+    StaleAddressee = 10,
+    /// Answers given under another epoch count.
+    AckOfOtherEpoch = 11,
+    /// Answers given by another life of the same placement count.
+    AckOfOtherLife = 11,
+    /// A leader serves again in an epoch that it has released.
+    ReleaseUndone = 12,
+    /// A leader releases before what is under way is committed.
+    ReleaseEarly = 12,
+    /// Where nobody else counts, a read is answered without a lease.
+    AloneWithoutLease = 17,
+    /// A confirm round that began before the read counts for it.
+    ConfirmReused = 18,
+    /// A confirm round does not ask the joiner whose answer is unknown.
+    ConfirmSkipsJoiner = 18,
     /// A confirm round asks one follower only.
-    ConfirmOne,
+    ConfirmOne = 18,
+    /// The answer to any round counts for the present one.
+    ConfirmAnyRound = 18,
+    /// A follower vouches for a leader although it knows a higher epoch.
+    VouchBlindly = 18,
+    /// What was sent to the disk counts as durable.
+    AckUndurable = 20,
+    /// A restarted replica takes its whole log for committed.
+    TailCommitted = 20,
+    /// A leader commits, and so answers, what only it holds.
+    AnswerBeforeCommit = 9,
+    /// A leader asks for a loader that lacks what was committed since its last page.
+    PromoteShort = 9,
 }

@@ -89,6 +89,9 @@ impl Replica {
     #[cfg(any(test, feature = "mutants"))]
     pub fn set_mutant(&mut self, mutant: Option<Mutant>) {
         self.mutant = mutant;
+        if self.breaks(Mutant::TailCommitted) {
+            self.commit = self.log.last().seq; // rule 20: what `new` must not do
+        }
     }
 
     #[cfg(any(test, feature = "mutants"))]
@@ -142,7 +145,7 @@ impl Replica {
             if order.is_lt() && !self.breaks(Mutant::ConfigGoesBack) {
                 return; // rule 4
             }
-            risen = order.is_gt();
+            risen = order.is_gt() || self.breaks(Mutant::AnswerNotRisen); // rule 3
             for (placement, peer) in &old.peers {
                 if let Some(known) = new.peers.get_mut(placement)
                     && peer.incarnation > known.incarnation
@@ -162,15 +165,25 @@ impl Replica {
             Role::Lead(_) | Role::Released { .. } | Role::Follow => {}
         }
         // A leadership is taken up once: an epoch that was persisted was led or followed before (rules 8, 12).
-        if named && live && epoch > self.epoch {
+        if named && live && (epoch > self.epoch || self.takes_up_again(epoch)) {
             self.take_over(now, epoch, out);
         }
         self.advance(now, out);
     }
 
+    /// Never: a leadership that was lost or released is not taken up again in its epoch (rules 8, 12).
+    fn takes_up_again(&self, epoch: Epoch) -> bool {
+        epoch == self.epoch
+            && match self.role {
+                Role::Follow => self.following.is_none() && self.breaks(Mutant::ResumeEpoch),
+                Role::Released { .. } => self.breaks(Mutant::ReleaseUndone),
+                Role::Lead(_) => false,
+            }
+    }
+
     fn receive(&mut self, now: Millis, message: Message, out: &mut Vec<Output>) {
         let foreign = message.partition != self.identity.partition
-            || message.to != self.address()
+            || (message.to != self.address() && !self.breaks(Mutant::StaleAddressee))
             || message.from.placement == self.identity.placement;
         if foreign {
             return; // rules 5 and 10: another life, another copy
@@ -211,8 +224,10 @@ impl Replica {
         if incarnation <= self.identity.incarnation {
             return;
         }
-        self.step_down(out);
-        self.role = Role::Follow;
+        if !self.breaks(Mutant::LeadsInNextLife) {
+            self.step_down(out); // rule 8
+            self.role = Role::Follow;
+        }
         self.identity.incarnation = incarnation;
         self.following = None;
         self.lease = false;

@@ -29,7 +29,8 @@ impl Replica {
         // Its own tail counts only once it is durable, as does the epoch.
         let own = self.epoch_durable >= epoch && self.log.durable() >= start;
         let followers = self.breaks(Mutant::ServeEarly) || self.counted_hold(start);
-        if !own || !followers || !self.is_enough() {
+        let enough = self.is_enough() || self.breaks(Mutant::TakeoverBelowMin); // rule 2
+        if !own || !followers || !enough {
             return;
         }
         if let Role::Lead(lead) = &mut self.role {

@@ -10,6 +10,7 @@ pub mod error;
 pub mod ids;
 pub mod lease;
 pub mod limits;
+mod mutant;
 pub mod op;
 pub mod settings;
 pub mod slot;

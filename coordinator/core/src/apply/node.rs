@@ -4,10 +4,11 @@ use super::stage::Staged;
 use super::{Entry, next_epoch, not_found, refused};
 use crate::command::{Response, Successor};
 use crate::events::EventKind;
+use crate::mutant::Mutant;
 use crate::state::{ClusterState, NodeRow};
 use archon_types::{
     ErrorDetail, ErrorKind, Incarnation, NodeGoal, NodeId, NodeStatus, Partition, PartitionId, PartitionStatus,
-    ReplicaState, Version,
+    Placement, ReplicaState, Version,
 };
 use std::collections::BTreeMap;
 
@@ -66,8 +67,10 @@ pub(super) fn failed(
 
 /// Whether the named successor still can lead: the row has not changed, and a Live copy's node acts in that life.
 fn can_lead(state: &ClusterState, row: &Partition, successor: &Successor, failed: NodeId) -> bool {
-    let placement = row.live().find(|live| live.id == successor.placement);
-    successor.if_version == row.version
+    let anyone = state.breaks(Mutant::ElectAnyone); // rule 9
+    let able = |copy: &&Placement| copy.id == successor.placement && (copy.state == ReplicaState::Live || anyone);
+    let placement = row.placements.iter().find(able);
+    (successor.if_version == row.version || state.breaks(Mutant::ElectStale)) // rule 16
         && placement.is_some_and(|placement| {
             placement.node != failed
                 && state.is_active(placement.node)

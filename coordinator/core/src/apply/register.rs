@@ -5,6 +5,7 @@ use super::{Entry, invalid, next_epoch};
 use crate::command::{Register, Response};
 use crate::events::EventKind;
 use crate::formers::Former;
+use crate::mutant::Mutant;
 use crate::state::{ClusterState, NODES_MAX, NodeRow};
 use archon_types::limits::{WEIGHT_MAX, check_address, check_name};
 use archon_types::{
@@ -21,7 +22,8 @@ pub(super) fn register(
     let incarnation = Incarnation::new(entry.index);
     let known = state.node_by_storage(register.storage).cloned();
     if let Some(known) = &known {
-        if known.node.status == NodeStatus::Live && known.boot == register.boot {
+        let same = known.boot == register.boot && !state.breaks(Mutant::BootForgotten); // rule 19
+        if known.node.status == NodeStatus::Live && same {
             return Ok(Response::Registered { node: known.node.id, incarnation: known.node.incarnation });
         }
         if known.node.incarnation == incarnation {
@@ -38,7 +40,7 @@ pub(super) fn register(
     if let Some(known) = &known {
         end_life(&mut staged, state, known, register)?;
     }
-    if let Some(replaced) = replaced {
+    if let Some(replaced) = replaced.filter(|_| !state.breaks(Mutant::WipedStaysLive)) {
         for row in state.partitions.on_node(replaced) {
             let mut row = staged.row(row.id)?;
             if let Some(placement) = row.placement_on(replaced).copied()
@@ -109,14 +111,15 @@ fn end_life(
 ) -> Result<(), ErrorDetail> {
     let node = known.node.id;
     let held: BTreeSet<PlacementId> = register.held.iter().copied().collect();
-    let other_copy = is_other_copy(known, register.last_incarnation);
+    let other_copy = is_other_copy(known, register.last_incarnation) && !state.breaks(Mutant::OtherCopyStaysLive);
     for row in state.partitions.on_node(node) {
         let Some(placement) = row.placement_on(node).copied() else { continue };
-        let leads = row.leader == Some(placement.id);
+        let leads = row.leader == Some(placement.id) && !state.breaks(Mutant::LeadershipSurvives); // rule 8
         // A copy that was assigned and never served may not have reached the disk: then there is nothing to lose, and
         // its node begins it anew. Without this a node killed right after the first assignment would lock its
         // partitions for good.
-        let missing = !held.contains(&placement.id) && !state.untouched.contains(&row.id);
+        let listed = held.contains(&placement.id) || state.breaks(Mutant::UnheldStaysLive); // rule 19
+        let missing = !listed && !state.untouched.contains(&row.id);
         let lost = placement.state == ReplicaState::Live && (other_copy || missing);
         if !leads && !lost {
             continue;

@@ -4,6 +4,7 @@ use super::{Entry, invalid, next_epoch, not_found, refused};
 use crate::command::{Edit, Ending, PartitionChange};
 use crate::events::EventKind;
 use crate::formers::Former;
+use crate::mutant::Mutant;
 use crate::state::ClusterState;
 use archon_types::limits::REPLICAS_MAX;
 use archon_types::{
@@ -68,7 +69,9 @@ impl<'a> Staged<'a> {
 
     /// Remembers a holder that may not know that its leadership ended.
     pub(crate) fn remember(&mut self, former: Former) {
-        self.effect.formers.push(FormerChange::Set(former));
+        if !self.state.breaks(Mutant::FormerForgotten) {
+            self.effect.formers.push(FormerChange::Set(former)); // rule 16
+        }
     }
 
     /// Forgets a former holder.
@@ -131,7 +134,9 @@ impl<'a> Staged<'a> {
     /// Stages all edits of one row, or fails at the first that does not hold.
     pub(crate) fn change(&mut self, change: &PartitionChange) -> Result<(), ErrorDetail> {
         let mut row = self.row(change.partition)?;
-        if row.version != change.if_version {
+        let elects = change.edits.iter().any(|edit| matches!(edit, Edit::Lead { .. }));
+        let stale = elects && self.state.breaks(Mutant::ElectStale); // rule 16
+        if row.version != change.if_version && !stale {
             let message = format!(
                 "partition {} is at version {}, the change was made for {}",
                 row.id, row.version, change.if_version
@@ -267,7 +272,8 @@ impl<'a> Staged<'a> {
         incarnation: Incarnation,
         ending: Ending,
     ) -> Result<(), ErrorDetail> {
-        let placement = in_state(row, id, ReplicaState::Live)?;
+        let anyone = self.state.breaks(Mutant::ElectAnyone); // rule 9
+        let placement = if anyone { placement(row, id)? } else { in_state(row, id, ReplicaState::Live)? };
         self.acting(placement, incarnation)?;
         if row.leader.is_some() {
             self.remember_leader(row, ending);
@@ -314,7 +320,9 @@ impl<'a> Staged<'a> {
 
     fn promote(&mut self, row: &mut Partition, id: PlacementId, incarnation: Incarnation) -> Result<(), ErrorDetail> {
         let placement = in_state(row, id, ReplicaState::Load)?;
-        self.acting(placement, incarnation)?;
+        if !self.state.breaks(Mutant::ExpandUnchecked) {
+            self.acting(placement, incarnation)?; // rule 5
+        }
         if row.leader.is_none() {
             return Err(refused(format!("partition {} has no leader that could ask for an addition", row.id)));
         }
@@ -329,12 +337,13 @@ impl<'a> Staged<'a> {
 
     fn demote(&mut self, row: &mut Partition, id: PlacementId, incarnation: Incarnation) -> Result<(), ErrorDetail> {
         let placement = in_state(row, id, ReplicaState::Live)?;
-        if self.state.incarnation(placement.node) != Some(incarnation) {
-            return Err(self.other_life(placement, incarnation));
+        let same_life = self.state.incarnation(placement.node) == Some(incarnation);
+        if !same_life && !self.state.breaks(Mutant::DropUnchecked) {
+            return Err(self.other_life(placement, incarnation)); // rule 5
         }
         not_leader(row, id)?;
         let left = row.live().count() - 1;
-        if left < usize::from(row.min_in_sync) {
+        if left < usize::from(row.min_in_sync) && !self.state.breaks(Mutant::DropBelowMin) {
             return Err(ErrorDetail::new(
                 ErrorKind::NotEnoughReplicas,
                 format!("dropping placement {id} of partition {} would leave too few Live replicas", row.id),
@@ -346,12 +355,14 @@ impl<'a> Staged<'a> {
     }
 
     fn unload(&mut self, row: &mut Partition, id: PlacementId) -> Result<(), ErrorDetail> {
-        not_leader(row, id)?;
+        if !self.state.breaks(Mutant::UndoAfterHandOff) {
+            not_leader(row, id)?; // rule 7
+        }
         match placement(row, id)?.state {
             ReplicaState::Load => {}
             ReplicaState::Live => {
                 let left = row.live().filter(|other| other.id != id && self.state.is_live(other.node)).count();
-                if left < usize::from(row.min_in_sync) {
+                if left < usize::from(row.min_in_sync) && !self.state.breaks(Mutant::CleanupBelowMin) {
                     return Err(ErrorDetail::new(
                         ErrorKind::NotEnoughReplicas,
                         format!("without placement {id} partition {} has too few Live replicas on live nodes", row.id),

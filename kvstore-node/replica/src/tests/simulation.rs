@@ -115,6 +115,15 @@ fn is_caught(mutant: Mutant) -> Option<u64> {
     })
 }
 
+#[test]
+#[ignore = "prints which mutants these runs catch"]
+fn survey() {
+    for mutant in Mutant::ALL {
+        let seed = is_caught(*mutant);
+        println!("{:2} {mutant:?} {seed:?}", mutant.rule());
+    }
+}
+
 macro_rules! mutants {
     ($($test:ident $mutant:ident,)*) => { $(
         #[test]

@@ -1,0 +1,48 @@
+//! The rules of the coordinator that a test can take away; the names are those of the protocol model where it has them.
+
+archon_types::mutants! {
+    /// A leader's request is compared with the row's epoch only, not with its version.
+    NoVersionCheck = 1,
+    /// Any replica may ask for changes of the Live set, not only the leader.
+    AnyoneAsks = 1,
+    /// A drop is granted although fewer than `min_in_sync` are left.
+    DropBelowMin = 2,
+    /// A request that is refused leaves the version as it is.
+    RefusalKeepsVersion = 3,
+    /// An addition does not look at the joiner's incarnation.
+    ExpandUnchecked = 5,
+    /// A drop does not look at the follower's incarnation.
+    DropUnchecked = 5,
+    /// A copy is removed although too few Live copies on live nodes are left.
+    CleanupBelowMin = 7,
+    /// A cancelled migration is undone although the leadership has moved.
+    UndoAfterHandOff = 7,
+    /// Registration leaves the leaderships of the former life as they are.
+    LeadershipSurvives = 8,
+    /// A replica that is not Live is elected.
+    ElectAnyone = 9,
+    /// A release counts for whatever epoch the reporter leads by now.
+    StaleRelease = 12,
+    /// A new coordinator does not wait for leases that an earlier one granted.
+    CoordinatorForgets = 13,
+    /// A heartbeat is answered without the list of withdrawn leaderships.
+    NodeWideLease = 15,
+    /// A life is answered although its failure is proposed.
+    GrantWhileDeciding = 15,
+    /// A successor is elected without regard to the answers given to the holder.
+    ElectForgets = 16,
+    /// The state does not keep the former holder when a node registers.
+    FormerForgotten = 16,
+    /// A node is failed a time-out after it was heard, not after it was answered.
+    FailFromHeard = 16,
+    /// An election is committed although the row has changed since it was decided.
+    ElectStale = 16,
+    /// Another data directory takes over the name, and the old one's copies stay Live.
+    WipedStaysLive = 19,
+    /// A copy that its node does not list as whole stays Live.
+    UnheldStaysLive = 19,
+    /// The copies in an older or cloned directory stay Live.
+    OtherCopyStaysLive = 19,
+    /// The same process that registers again begins another life.
+    BootForgotten = 19,
+}
