@@ -1,6 +1,7 @@
 //! A cluster of real processes: coordinators and nodes on free loopback ports, in a directory that goes away with it.
 
-use crate::ports::free_addresses;
+use crate::network::{Links, Place};
+use crate::options::Options;
 use crate::process::Process;
 use crate::wait::{check, wait_for};
 use serde_json::Value;
@@ -16,39 +17,9 @@ pub const PATIENCE: Duration = Duration::from_secs(60);
 
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
-/// What to start.
-#[derive(Clone, Debug)]
-pub struct Options {
-    /// Number of coordinators.
-    pub coordinators: usize,
-    /// Names of the nodes to start with.
-    pub nodes: Vec<&'static str>,
-    /// Partitions of the default table.
-    pub partitions: u16,
-    /// Nodes to wait for before the first assignment.
-    pub nodes_min: usize,
-    /// Copies of each partition.
-    pub replication: u8,
-}
-
-impl Default for Options {
-    /// The story of the seed: three coordinators, three cities, nine partitions of one copy each.
-    fn default() -> Self {
-        let nodes = vec!["athens", "byzantium", "cyrene"];
-        Self { coordinators: 3, nodes, partitions: 9, nodes_min: 3, replication: 1 }
-    }
-}
-
-impl Options {
-    /// The same with three copies of each of 64 partitions: what a cluster of three nodes is unless told otherwise.
-    pub fn replicated() -> Self {
-        Self { partitions: 64, replication: 3, ..Self::default() }
-    }
-}
-
 #[derive(Debug)]
 struct Member {
-    address: String,
+    place: Place,
     arguments: Vec<String>,
     process: Option<Process>,
 }
@@ -70,6 +41,7 @@ pub struct Cluster {
     exe: PathBuf,
     coordinators: Vec<Member>,
     nodes: BTreeMap<String, Member>,
+    links: Links,
     directory: TempDir,
     _turn: MutexGuard<'static, ()>,
 }
@@ -83,19 +55,21 @@ impl Cluster {
     pub fn start(exe: &str, options: &Options) -> Self {
         let turn = ONE_AT_A_TIME.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         let directory = tempfile::Builder::new().prefix("archon-test-").tempdir().expect("a temporary directory");
-        let addresses = free_addresses(options.coordinators);
-        let peers: Vec<String> = addresses.iter().enumerate().map(|(i, a)| format!("{}={a}", i + 1)).collect();
-        let coordinators = addresses
-            .iter()
+        let mut links = Links::new(options.network);
+        let places: Vec<Place> = (0..options.coordinators).map(|index| links.add(&coordinator_name(index))).collect();
+        let peers: Vec<String> =
+            places.iter().enumerate().map(|(i, p)| format!("{}={}", i + 1, p.reached_at)).collect();
+        let coordinators = places
+            .into_iter()
             .enumerate()
-            .map(|(i, address)| {
-                let data = directory.path().join(format!("coordinator-{}", i + 1));
-                let arguments = [
+            .map(|(i, place)| {
+                let data = directory.path().join(coordinator_name(i));
+                let mut arguments = [
                     "coordinator",
                     "--id",
                     &(i + 1).to_string(),
                     "--listen",
-                    address,
+                    &place.listen,
                     "--peers",
                     &peers.join(","),
                     "--data-dir",
@@ -109,10 +83,11 @@ impl Cluster {
                 ]
                 .map(str::to_owned)
                 .to_vec();
-                Member { address: address.clone(), arguments, process: None }
+                arguments.extend(insecure(&links));
+                Member { place, arguments, process: None }
             })
             .collect();
-        let mut cluster = Self { exe: exe.into(), coordinators, nodes: BTreeMap::new(), directory, _turn: turn };
+        let mut cluster = Self { exe: exe.into(), coordinators, nodes: BTreeMap::new(), links, directory, _turn: turn };
         for index in 0..options.coordinators {
             cluster.start_coordinator(index);
         }
@@ -139,26 +114,44 @@ impl Cluster {
 
     /// The coordinators' addresses.
     pub fn coordinator_addresses(&self) -> Vec<String> {
-        self.coordinators.iter().map(|member| member.address.clone()).collect()
+        self.coordinators.iter().map(|member| member.place.reached_at.clone()).collect()
+    }
+
+    /// The network between the members.
+    pub fn links(&mut self) -> &mut Links {
+        &mut self.links
     }
 
     /// Starts (again) coordinator `index`, from 0.
     pub fn start_coordinator(&mut self, index: usize) {
-        let member = &mut self.coordinators[index];
-        let name = format!("coordinator-{}", index + 1);
-        member.process = Some(Process::spawn(&self.exe, &name, &member.arguments, self.directory.path()));
+        let name = coordinator_name(index);
+        let process = self.spawn_at(&name, &self.coordinators[index].arguments);
+        self.coordinators[index].process = Some(process);
     }
 
     /// Starts a new node, or a stopped one again at its address on its data.
     pub fn start_node(&mut self, name: &str) {
         if !self.nodes.contains_key(name) {
-            let address = free_addresses(1).remove(0);
-            let arguments = self.node_arguments(name, &address, &self.directory.path().join(format!("node-{name}")));
-            self.nodes.insert(name.into(), Member { address, arguments, process: None });
+            let place = self.links.add(name);
+            let data = self.directory.path().join(format!("node-{name}"));
+            let mut arguments = self.node_arguments(name, &place.listen, &data);
+            if place.reached_at != place.listen {
+                arguments.extend(["--advertise".to_owned(), place.reached_at.clone()]);
+            }
+            arguments.extend(insecure(&self.links));
+            self.nodes.insert(name.into(), Member { place, arguments, process: None });
         }
-        let directory = self.directory.path().to_owned();
-        let member = self.nodes.get_mut(name).expect("inserted above");
-        member.process = Some(Process::spawn(&self.exe, name, &member.arguments, &directory));
+        let process = self.spawn_at(name, &self.nodes[name].arguments);
+        self.nodes.get_mut(name).expect("inserted above").process = Some(process);
+    }
+
+    fn spawn_at(&self, name: &str, arguments: &[String]) -> Process {
+        let mut command = self.links.command(name, &self.exe.display().to_string());
+        command.extend_from_slice(arguments);
+        let program = PathBuf::from(command.remove(0));
+        let process = Process::spawn(&program, name, &command, self.directory.path());
+        self.links.runs_as(name, process.pid());
+        process
     }
 
     /// The arguments with which a node of this cluster would be started.
@@ -211,7 +204,7 @@ impl Cluster {
     /// # Panics
     /// If there is no such node.
     pub fn node_address(&self, name: &str) -> &str {
-        &self.nodes.get(name).expect("the node was started once").address
+        &self.nodes.get(name).expect("the node was started once").place.reached_at
     }
 
     /// SIGKILL to every process at once.
@@ -250,6 +243,7 @@ impl Cluster {
         let output = Command::new(&self.exe)
             .args(arguments)
             .env("ARCHON_COORDINATORS", coordinators)
+            .env("ARCHON_INSECURE", self.links.beyond_loopback().to_string())
             .output()
             .expect("the program under test starts");
         Ran {
@@ -300,6 +294,23 @@ impl Cluster {
             check(list.as_array().is_some_and(|rows| holds(rows)), || list.to_string())
         })
         .1
+    }
+
+    /// Waits until every partition is `Online` with `copies` Live copies; returns how long it took.
+    pub fn wait_whole(&self, copies: usize) -> Duration {
+        let live = |row: &Value| {
+            let replicas = row["replicas"].as_array().into_iter().flatten();
+            replicas.filter(|replica| replica["state"].as_str().is_some_and(|s| s.eq_ignore_ascii_case("live"))).count()
+        };
+        self.wait_partitions(&format!("every partition to have {copies} Live copies"), |rows| {
+            rows.iter().all(|row| live(row) == copies && row["status"] == "Online")
+        })
+    }
+
+    /// SIGCONT to every process that runs or is paused.
+    pub fn resume_everything(&self) {
+        let members = self.coordinators.iter().chain(self.nodes.values());
+        members.filter_map(|member| member.process.as_ref()).for_each(Process::resume);
     }
 
     /// Waits until no rebalance runs; returns its final status.
@@ -360,6 +371,16 @@ impl Cluster {
         let found = self.json(&["partition", "locate", key]).expect("partition locate");
         found["partition"]["leader"].as_str().unwrap_or_else(|| panic!("{key} has no leader: {found}")).to_owned()
     }
+}
+
+/// What coordinator `index` (from 0) is called in logs and on the network.
+pub fn coordinator_name(index: usize) -> String {
+    format!("coordinator-{}", index + 1)
+}
+
+/// Plaintext beyond loopback must be asked for.
+fn insecure(links: &Links) -> Option<String> {
+    links.beyond_loopback().then(|| "--insecure".to_owned())
 }
 
 impl Drop for Cluster {

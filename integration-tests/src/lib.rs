@@ -4,12 +4,23 @@
 //! failure time-outs, and two clusters on two cores would make each other late.
 
 pub mod cluster;
+pub mod dice;
+pub mod disk;
+pub mod history;
 pub mod load;
+pub mod network;
+pub mod options;
 pub mod ports;
 pub mod process;
+pub mod scene;
 pub mod wait;
 
-pub use cluster::{Cluster, Options};
+pub use cluster::Cluster;
+pub use dice::Dice;
+pub use history::{Workload, WorkloadOptions, WorkloadReport};
 pub use load::{Load, LoadReport};
+pub use network::{CLIENTS, Network};
+pub use options::Options;
 pub use process::Process;
+pub use scene::Scene;
 pub use wait::wait_for;

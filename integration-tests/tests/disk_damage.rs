@@ -18,7 +18,7 @@ const NODE: &str = "athens";
 type Written = BTreeMap<String, String>;
 
 fn options() -> Options {
-    Options { coordinators: 1, nodes: vec![NODE, "byzantium"], partitions: 8, nodes_min: 2, replication: 1 }
+    Options { coordinators: 1, nodes: vec![NODE, "byzantium"], partitions: 8, nodes_min: 2, ..Options::default() }
 }
 
 async fn client(cluster: &Cluster, timeout: Duration) -> Client {

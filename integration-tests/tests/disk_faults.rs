@@ -2,13 +2,12 @@
 //! a machine that allows neither skips these tests and says so.
 
 use archon_client::Client;
+use archon_integration_tests::disk::{Injection, SmallDisk, fill};
 use archon_integration_tests::wait::check;
 use archon_integration_tests::{Cluster, Load, Options, wait_for};
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::process::ExitStatusExt;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 const EXE: &str = env!("CARGO_BIN_EXE_archon-under-test");
@@ -19,75 +18,10 @@ async fn client(cluster: &Cluster, timeout: Duration) -> Client {
     Client::builder(cluster.coordinator_addresses()).timeout(timeout).build().await.expect("a client")
 }
 
-/// A small file system in memory, gone when dropped.
-struct SmallDisk(PathBuf);
-
-impl SmallDisk {
-    fn mount(at: &Path, megabytes: u32) -> Option<Self> {
-        fs::create_dir_all(at).expect("a directory");
-        let size = format!("size={megabytes}m");
-        let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", &size, "none"]).arg(at).status();
-        mounted.is_ok_and(|status| status.success()).then(|| Self(at.to_owned()))
-    }
-}
-
-impl Drop for SmallDisk {
-    fn drop(&mut self) {
-        // Lazily: the node still has it open.
-        let _ = Command::new("umount").arg("-l").arg(&self.0).status();
-    }
-}
-
-/// `strace` on all threads of a process, ended when dropped.
-struct Injection(Child);
-
-impl Injection {
-    fn start(pid: u32, inject: &str) -> Option<Self> {
-        let child = Command::new("strace")
-            .args(["-f", "-qq", "-o", "/dev/null", "-e", &format!("trace={}", inject.split(':').next()?)])
-            .args(["-e", &format!("inject={inject}"), "-p", &pid.to_string()])
-            .stdin(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .ok()?;
-        let status = format!("/proc/{pid}/status");
-        let mut injection = Self(child);
-        let (attached, _) = wait_for("strace to attach", Duration::from_secs(20), || {
-            if injection.0.try_wait().ok().flatten().is_some() {
-                return Ok(false);
-            }
-            let text = fs::read_to_string(&status).map_err(|error| error.to_string())?;
-            let tracer = text.lines().find(|line| line.starts_with("TracerPid:")).unwrap_or_default();
-            check(tracer.split_whitespace().nth(1).is_some_and(|pid| pid != "0"), || tracer.to_owned()).map(|()| true)
-        });
-        attached.then_some(injection)
-    }
-}
-
-impl Drop for Injection {
-    fn drop(&mut self) {
-        // An interrupt, so that it detaches and what it traced goes on.
-        let _ = Command::new("kill").args(["-INT", &self.0.id().to_string()]).status();
-        let _ = self.0.wait();
-    }
-}
-
-/// Fills a file system to the last byte.
-fn fill(directory: &Path) -> PathBuf {
-    let ballast = directory.join("ballast");
-    let status = Command::new("dd")
-        .arg("if=/dev/zero")
-        .arg(format!("of={}", ballast.display()))
-        .arg("bs=64k")
-        .stderr(Stdio::null())
-        .status();
-    assert!(!status.expect("dd runs").success(), "it was never full");
-    ballast
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_full_disk_refuses_writes_answers_reads_and_recovers() {
-    let options = Options { coordinators: 1, nodes: vec!["byzantium"], partitions: 8, nodes_min: 2, replication: 1 };
+    let options =
+        Options { coordinators: 1, nodes: vec!["byzantium"], partitions: 8, nodes_min: 2, ..Options::default() };
     let mut cluster = Cluster::start(EXE, &options);
     let data = cluster.directory().join(format!("node-{NODE}"));
     let Some(_disk) = SmallDisk::mount(&data, 256) else {
@@ -145,7 +79,7 @@ async fn a_full_disk_refuses_writes_answers_reads_and_recovers() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_failed_fsync_ends_the_process_and_a_restart_has_every_acknowledged_write() {
     let options =
-        Options { coordinators: 1, nodes: vec![NODE, "byzantium"], partitions: 8, nodes_min: 2, replication: 1 };
+        Options { coordinators: 1, nodes: vec![NODE, "byzantium"], partitions: 8, nodes_min: 2, ..Options::default() };
     let mut cluster = Cluster::start(EXE, &options);
     let client = client(&cluster, Duration::from_secs(30)).await;
     for round in 0..3 {

@@ -5,34 +5,13 @@
 //! as real processes can be. Ends with 1 if an acknowledged write is missing or a read contradicted it.
 
 use archon_client::Client;
-use archon_integration_tests::{Cluster, Load, Options, Process};
+use archon_integration_tests::{Cluster, Dice, Load, Options, Process};
 use std::collections::BTreeMap;
 use std::process::ExitCode;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 const NODES: [&str; 5] = ["athens", "byzantium", "cyrene", "delos", "ephesus"];
 const COORDINATORS: usize = 3;
-
-/// A small generator: the same seed gives the same faults in the same order.
-struct Dice(u64);
-
-impl Dice {
-    fn roll(&mut self, sides: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        (mixed ^ (mixed >> 31)) % sides.max(1)
-    }
-
-    fn index(&mut self, count: usize) -> usize {
-        usize::try_from(self.roll(count as u64)).unwrap_or(0)
-    }
-
-    fn millis(&mut self, from: u64, to: u64) -> Duration {
-        Duration::from_millis(from + self.roll(to - from))
-    }
-}
 
 /// A process that is down or paused, and when it comes back.
 enum Out {
@@ -213,7 +192,7 @@ fn main() -> ExitCode {
         }
     };
     let load = runtime.block_on(async { Load::start(&client, "soak", 16) });
-    let mut soak = Soak { cluster, dice: Dice(seed), out: Vec::new(), began: Instant::now(), tables: 0 };
+    let mut soak = Soak { cluster, dice: Dice::new(seed), out: Vec::new(), began: Instant::now(), tables: 0 };
     while soak.began.elapsed() < Duration::from_secs(seconds) {
         soak.bring_back(false);
         soak.fault();

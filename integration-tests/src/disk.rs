@@ -1,0 +1,83 @@
+//! Disks that are full, that fail and that are slow, by means of the machine: a small file system, and `strace`.
+
+use crate::wait::{check, wait_for};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+/// A small file system in memory, gone when dropped.
+#[derive(Debug)]
+pub struct SmallDisk(PathBuf);
+
+impl SmallDisk {
+    /// Mounts one of this size there; `None` if the machine does not allow it.
+    ///
+    /// # Panics
+    /// If the directory cannot be made.
+    pub fn mount(at: &Path, megabytes: u32) -> Option<Self> {
+        fs::create_dir_all(at).expect("a directory");
+        let size = format!("size={megabytes}m");
+        let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", &size, "none"]).arg(at).status();
+        mounted.is_ok_and(|status| status.success()).then(|| Self(at.to_owned()))
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        // Lazily: the node still has it open.
+        let _ = Command::new("umount").arg("-l").arg(&self.0).status();
+    }
+}
+
+/// `strace` on all threads of a process, ended when dropped.
+#[derive(Debug)]
+pub struct Injection(Child);
+
+impl Injection {
+    /// Begins to inject, in the words of `strace -e inject=`; `None` if the machine does not allow it.
+    pub fn start(pid: u32, inject: &str) -> Option<Self> {
+        let child = Command::new("strace")
+            .args(["-f", "-qq", "-o", "/dev/null", "-e", &format!("trace={}", inject.split(':').next()?)])
+            .args(["-e", &format!("inject={inject}"), "-p", &pid.to_string()])
+            .stdin(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .ok()?;
+        let status = format!("/proc/{pid}/status");
+        let mut injection = Self(child);
+        let (attached, _) = wait_for("strace to attach", Duration::from_secs(20), || {
+            if injection.0.try_wait().ok().flatten().is_some() {
+                return Ok(false);
+            }
+            let text = fs::read_to_string(&status).map_err(|error| error.to_string())?;
+            let tracer = text.lines().find(|line| line.starts_with("TracerPid:")).unwrap_or_default();
+            check(tracer.split_whitespace().nth(1).is_some_and(|pid| pid != "0"), || tracer.to_owned()).map(|()| true)
+        });
+        attached.then_some(injection)
+    }
+}
+
+impl Drop for Injection {
+    fn drop(&mut self) {
+        // An interrupt, so that it detaches and what it traced goes on.
+        let _ = Command::new("kill").args(["-INT", &self.0.id().to_string()]).status();
+        let _ = self.0.wait();
+    }
+}
+
+/// Fills the file system of a directory to the last byte; returns the file that does so.
+///
+/// # Panics
+/// If it cannot be filled.
+pub fn fill(directory: &Path) -> PathBuf {
+    let ballast = directory.join("ballast");
+    let status = Command::new("dd")
+        .arg("if=/dev/zero")
+        .arg(format!("of={}", ballast.display()))
+        .arg("bs=64k")
+        .stderr(Stdio::null())
+        .status();
+    assert!(!status.expect("dd runs").success(), "it was never full");
+    ballast
+}

@@ -1,0 +1,87 @@
+//! What one key does if there is only one copy of it and one operation at a time.
+
+use super::operation::{Outcome, Record, Request};
+use std::sync::Arc;
+
+/// The state of one key.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
+pub struct Register {
+    /// The value and its revision; the revision is open as long as nobody was told it.
+    present: Option<(Arc<str>, Option<u64>)>,
+    /// The greatest revision told so far. Revisions of a key only rise, deletions in between included.
+    told: u64,
+}
+
+impl Register {
+    /// The state after `record`, if what its client was told fits this state. Of an operation with an unknown outcome
+    /// it is the state after its effect; `None` if it would have none here.
+    pub fn after(&self, record: &Record) -> Option<Self> {
+        match (&record.request, &record.outcome) {
+            (Request::Get, Outcome::Value(None)) => self.present.is_none().then(|| self.clone()),
+            (Request::Get, Outcome::Value(Some((value, revision)))) => {
+                let (found, _) = self.present.as_ref()?;
+                (found == value).then(|| self.seen(*revision))?
+            }
+            (Request::Put(value), Outcome::Written(revision)) => self.written(value.clone(), *revision),
+            (Request::Put(value), Outcome::Unknown) => Some(self.untold(value.clone())),
+            (Request::Delete, Outcome::Deleted { existed }) => {
+                (self.present.is_some() == *existed).then(|| self.absent())
+            }
+            (Request::Delete, Outcome::Unknown) => self.present.is_some().then(|| self.absent()),
+            (Request::CompareAndSet { expected, value }, Outcome::Written(revision)) => {
+                self.expected(*expected)?.written(value.clone(), *revision)
+            }
+            (Request::CompareAndSet { expected, value }, Outcome::Unknown) => {
+                Some(self.expected(*expected)?.untold(value.clone()))
+            }
+            (Request::CompareAndSet { expected, .. }, Outcome::ConditionFailed { found }) => {
+                if expected == found {
+                    return None;
+                }
+                self.expected(*found)
+            }
+            (Request::Increment(by), Outcome::Counter { value, revision }) => {
+                let sum = self.sum(*by)?;
+                (sum == *value).then(|| self.written(sum.to_string().into(), *revision))?
+            }
+            (Request::Increment(by), Outcome::Unknown) => self.sum(*by).map(|sum| self.untold(sum.to_string().into())),
+            (Request::Increment(by), Outcome::NotANumber) => self.sum(*by).is_none().then(|| self.clone()),
+            // An answer to another question, or a read that was never answered.
+            _ => None,
+        }
+    }
+
+    /// The state in which the condition of a compare-and-set held.
+    fn expected(&self, revision: u64) -> Option<Self> {
+        if revision == 0 { self.present.is_none().then(|| self.clone()) } else { self.seen(revision) }
+    }
+
+    /// Somebody is told the revision of what is there.
+    fn seen(&self, revision: u64) -> Option<Self> {
+        let (value, known) = self.present.as_ref()?;
+        match known {
+            Some(known) => (*known == revision).then(|| self.clone()),
+            None => self.written(value.clone(), revision),
+        }
+    }
+
+    fn written(&self, value: Arc<str>, revision: u64) -> Option<Self> {
+        (revision > self.told).then_some(Self { present: Some((value, Some(revision))), told: revision })
+    }
+
+    fn untold(&self, value: Arc<str>) -> Self {
+        Self { present: Some((value, None)), told: self.told }
+    }
+
+    const fn absent(&self) -> Self {
+        Self { present: None, told: self.told }
+    }
+
+    fn sum(&self, by: i64) -> Option<i64> {
+        let held = match &self.present {
+            None => 0,
+            Some((value, _)) => value.parse::<i64>().ok()?,
+        };
+        held.checked_add(by)
+    }
+}

@@ -1,0 +1,382 @@
+//! Clients that work together on few hot keys at a time and record what they see.
+
+use super::checker::{Verdict, check};
+use super::operation::{Outcome, Record, Request};
+use super::violation::Violation;
+use crate::dice::Dice;
+use archon_client::{Client, Error};
+use archon_types::Revision;
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::{Duration, Instant};
+use tokio::task::JoinSet;
+
+/// Operations after which a group goes on to its next key: long enough to meet a fault, short enough to be judged.
+const OPERATIONS_PER_KEY: u64 = 60;
+/// How many of a group's latest keys a scan is taken as a read of.
+const SCANNED_KEYS: u64 = 2;
+
+/// How much the clients do.
+#[derive(Clone, Debug)]
+pub struct WorkloadOptions {
+    /// Groups; the members of one work on the same key.
+    pub groups: u32,
+    /// Members of each group, eight at most.
+    pub clients_per_group: u32,
+    /// How long a patient client waits for an answer.
+    pub patience: Duration,
+    /// How long one client of each group waits, so that there are outcomes nobody knows. As long as the others if none
+    /// shall fail.
+    pub hasty: Duration,
+    /// Decides what is asked.
+    pub seed: u64,
+}
+
+impl Default for WorkloadOptions {
+    fn default() -> Self {
+        let (patience, hasty) = (Duration::from_secs(45), Duration::from_millis(700));
+        Self { groups: 6, clients_per_group: 4, patience, hasty, seed: 1 }
+    }
+}
+
+/// What the clients saw and did.
+#[derive(Debug, Default)]
+pub struct WorkloadReport {
+    /// Of each key every operation that may have had an effect or was answered.
+    pub histories: BTreeMap<String, Vec<Record>>,
+    /// Operations that were answered.
+    pub answered: u64,
+    /// Operations that failed, as the client described them.
+    pub failures: Vec<String>,
+    /// The longest time between two answers to one client.
+    pub longest_gap: Duration,
+}
+
+impl WorkloadReport {
+    /// Every key whose history contradicts itself or could not be judged.
+    pub fn violations(&self) -> Vec<String> {
+        let mut found = Vec::new();
+        for (key, history) in &self.histories {
+            match check(history) {
+                Verdict::Linearizable => {}
+                Verdict::Violated => found.push(Violation::minimise(key, history).to_string()),
+                Verdict::Undecided => {
+                    let open = history.iter().filter(|record| record.is_open()).count();
+                    found.push(format!(
+                        "key {key:?}: {} operations, {open} of them open, cannot be judged",
+                        history.len()
+                    ));
+                }
+            }
+        }
+        found
+    }
+
+    /// Operations whose outcome nobody knows.
+    pub fn open(&self) -> usize {
+        self.histories.values().flatten().filter(|record| record.is_open()).count()
+    }
+
+    /// # Panics
+    /// If any operation failed.
+    pub fn assert_no_failure(&self) {
+        let (failed, answered) = (self.failures.len(), self.answered);
+        assert!(failed == 0, "{failed} failed, {answered} were answered: {:#?}", &self.failures[..failed.min(10)]);
+    }
+}
+
+/// Clients at work until [`Workload::stop`].
+#[derive(Debug)]
+pub struct Workload {
+    shared: Arc<Shared>,
+    clients: JoinSet<()>,
+    patient: Client,
+}
+
+#[derive(Debug)]
+struct Shared {
+    began: Instant,
+    stop: AtomicBool,
+    answered: AtomicU64,
+    /// Milliseconds since `began` of each client's last answer.
+    last_answer_ms: Vec<AtomicU64>,
+    report: Mutex<WorkloadReport>,
+}
+
+impl Shared {
+    fn now_ns(&self) -> u64 {
+        u64::try_from(self.began.elapsed().as_nanos()).unwrap_or(u64::MAX)
+    }
+
+    fn report(&self) -> MutexGuard<'_, WorkloadReport> {
+        self.report.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    fn record(&self, key: &str, record: Record) {
+        self.report().histories.entry(key.to_owned()).or_default().push(record);
+    }
+}
+
+impl Workload {
+    /// Starts the clients on a cluster whose members are reached at `endpoints`.
+    ///
+    /// # Errors
+    /// If the cluster cannot be found.
+    pub async fn start(endpoints: Vec<String>, options: &WorkloadOptions) -> Result<Self, Error> {
+        let patient = Client::builder(endpoints.clone()).timeout(options.patience).build().await?;
+        // An instance of its own: its lanes and budget are not those of the patient.
+        let hasty = Client::builder(endpoints).timeout(options.patience).build().await?.with_timeout(options.hasty);
+        let count = options.groups * options.clients_per_group;
+        let shared = Arc::new(Shared {
+            began: Instant::now(),
+            stop: AtomicBool::new(false),
+            answered: AtomicU64::new(0),
+            last_answer_ms: (0..count).map(|_| AtomicU64::new(0)).collect(),
+            report: Mutex::new(WorkloadReport::default()),
+        });
+        let mut clients = JoinSet::new();
+        for group in 0..options.groups {
+            let turn = Arc::new(AtomicU64::new(0));
+            for member in 0..options.clients_per_group {
+                let number = group * options.clients_per_group + member;
+                let worker = Worker {
+                    number,
+                    group,
+                    client: if member == 0 { hasty.clone() } else { patient.clone() },
+                    turn: turn.clone(),
+                    dice: Dice::new(options.seed.wrapping_mul(1_000).wrapping_add(u64::from(number))),
+                    seen: None,
+                    written: 0,
+                    shared: shared.clone(),
+                };
+                clients.spawn(worker.run());
+            }
+        }
+        Ok(Self { shared, clients, patient })
+    }
+
+    /// The patient client.
+    pub fn client(&self) -> &Client {
+        &self.patient
+    }
+
+    /// How many operations were answered so far.
+    pub fn answered(&self) -> u64 {
+        self.shared.answered.load(Ordering::Relaxed)
+    }
+
+    /// Operations that failed so far.
+    pub fn failed(&self) -> usize {
+        self.shared.report().failures.len()
+    }
+
+    /// Milliseconds since the start.
+    pub fn elapsed_ms(&self) -> u64 {
+        u64::try_from(self.shared.began.elapsed().as_millis()).unwrap_or(u64::MAX)
+    }
+
+    /// How many clients have not been answered since `since_ms` after the start.
+    pub fn waiting_since(&self, since_ms: u64) -> usize {
+        self.shared.last_answer_ms.iter().filter(|last| last.load(Ordering::Relaxed) < since_ms).count()
+    }
+
+    /// Stops the clients, reads every key once more, one by one and by a scan, and returns what was seen.
+    ///
+    /// # Panics
+    /// If a client panicked.
+    pub async fn stop(mut self) -> WorkloadReport {
+        self.shared.stop.store(true, Ordering::Relaxed);
+        while let Some(ended) = self.clients.join_next().await {
+            ended.expect("a client of the workload does not panic");
+        }
+        let keys: Vec<String> = self.shared.report().histories.keys().cloned().collect();
+        for key in &keys {
+            let called_ns = self.shared.now_ns();
+            match self.patient.get(key).await {
+                Ok(found) => {
+                    self.note_read(key, called_ns, found.map(|found| (text(&found.value), found.revision.get())))
+                }
+                Err(error) => self.shared.report().failures.push(format!("the last get of {key}: {error}")),
+            }
+        }
+        self.scan_everything(&keys).await;
+        let mut report = std::mem::take(&mut *self.shared.report());
+        report.answered = self.answered();
+        report
+    }
+
+    async fn scan_everything(&self, keys: &[String]) {
+        let called_ns = self.shared.now_ns();
+        let (mut found, mut after) = (BTreeMap::new(), Vec::new());
+        loop {
+            match self.patient.scan("h/", &after, 10_000).await {
+                Ok(page) => {
+                    found.extend(page.entries.iter().map(|e| (text(&e.key), (text(&e.value), e.revision.get()))));
+                    match page.entries.last() {
+                        Some(last) if page.more => after = last.key.to_vec(),
+                        _ => break,
+                    }
+                }
+                Err(error) => return self.shared.report().failures.push(format!("the last scan: {error}")),
+            }
+        }
+        for key in keys {
+            self.note_read(key, called_ns, found.remove(key.as_str()));
+        }
+        let unknown = found.keys().map(|key| format!("the last scan found {key:?}, which nobody wrote"));
+        self.shared.report().failures.extend(unknown);
+    }
+
+    fn note_read(&self, key: &str, called_ns: u64, found: Option<(Arc<str>, u64)>) {
+        let (returned_ns, outcome) = (self.shared.now_ns(), Outcome::Value(found));
+        self.shared.record(key, Record { client: u32::MAX, called_ns, returned_ns, request: Request::Get, outcome });
+    }
+}
+
+struct Worker {
+    number: u32,
+    group: u32,
+    client: Client,
+    /// Operations of the group so far; decides which key is worked on.
+    turn: Arc<AtomicU64>,
+    dice: Dice,
+    /// The key whose revision was last seen, and that revision.
+    seen: Option<(u64, u64)>,
+    written: u64,
+    shared: Arc<Shared>,
+}
+
+impl Worker {
+    async fn run(mut self) {
+        let mut last = Instant::now();
+        while !self.shared.stop.load(Ordering::Relaxed) {
+            let generation = self.turn.fetch_add(1, Ordering::Relaxed) / OPERATIONS_PER_KEY;
+            let answered =
+                if self.dice.roll(60) == 0 { self.scan(generation).await } else { self.operate(generation).await };
+            if answered {
+                self.shared.answered.fetch_add(1, Ordering::Relaxed);
+                let since = u64::try_from(self.shared.began.elapsed().as_millis()).unwrap_or(u64::MAX);
+                self.shared.last_answer_ms[self.number as usize].store(since, Ordering::Relaxed);
+                let mut report = self.shared.report();
+                report.longest_gap = report.longest_gap.max(last.elapsed());
+                last = Instant::now();
+            } else {
+                // Open ends make a history hard to judge: the group goes on to its next key.
+                self.turn.fetch_max((generation + 1) * OPERATIONS_PER_KEY, Ordering::Relaxed);
+            }
+        }
+    }
+
+    fn key(&self, generation: u64) -> String {
+        format!("h/{}/{generation:06}", self.group)
+    }
+
+    /// Every third key counts; the others hold values that are written once each.
+    fn request(&mut self, generation: u64) -> Request {
+        self.written += 1;
+        let counts = generation % 3 == 2;
+        let value: Arc<str> = match counts {
+            true => self.dice.roll(1_000).to_string().into(),
+            false => format!("{}.{}", self.number, self.written).into(),
+        };
+        match self.dice.roll(20) {
+            0..=6 => Request::Get,
+            7..=8 => Request::Delete,
+            9..=13 => match self.seen {
+                Some((of, expected)) if of == generation => Request::CompareAndSet { expected, value },
+                _ => Request::CompareAndSet { expected: 0, value },
+            },
+            14..=18 if counts => Request::Increment(1 + i64::try_from(self.dice.roll(5)).unwrap_or(0)),
+            _ => Request::Put(value),
+        }
+    }
+
+    async fn operate(&mut self, generation: u64) -> bool {
+        let key = self.key(generation);
+        let request = self.request(generation);
+        let called_ns = self.shared.now_ns();
+        let result = ask(&self.client, &key, &request).await;
+        let returned_ns = self.shared.now_ns();
+        let outcome = match result {
+            Ok(outcome) => outcome,
+            Err(error) => {
+                self.shared.report().failures.push(format!("{request} of {key}: {error}"));
+                // What had no effect never happened: should its value be found all the same, nobody wrote it.
+                if !error.outcome_unknown() {
+                    return false;
+                }
+                Outcome::Unknown
+            }
+        };
+        match &outcome {
+            Outcome::Value(Some((_, revision)))
+            | Outcome::Written(revision)
+            | Outcome::Counter { revision, .. }
+            | Outcome::ConditionFailed { found: revision } => self.seen = Some((generation, *revision)),
+            Outcome::Value(None) | Outcome::Deleted { .. } => self.seen = Some((generation, 0)),
+            Outcome::NotANumber | Outcome::Unknown => {}
+        }
+        let record = Record { client: self.number, called_ns, returned_ns, request, outcome };
+        let answered = !record.is_open();
+        self.shared.record(&key, record);
+        answered
+    }
+
+    /// A scan is a read of every key it could have found, at some moment of its own each.
+    async fn scan(&mut self, generation: u64) -> bool {
+        let keys: Vec<String> =
+            (generation.saturating_sub(SCANNED_KEYS - 1)..=generation).map(|generation| self.key(generation)).collect();
+        let called_ns = self.shared.now_ns();
+        // From just before the first of them; all of a group's keys begin alike.
+        let after = match generation.checked_sub(SCANNED_KEYS) {
+            Some(before) => self.key(before),
+            None => String::new(),
+        };
+        let page = match self.client.scan(format!("h/{}/", self.group), after, 100).await {
+            Ok(page) => page,
+            Err(error) => {
+                self.shared.report().failures.push(format!("scan of group {}: {error}", self.group));
+                return false;
+            }
+        };
+        let returned_ns = self.shared.now_ns();
+        let found: BTreeMap<Arc<str>, (Arc<str>, u64)> =
+            page.entries.iter().map(|entry| (text(&entry.key), (text(&entry.value), entry.revision.get()))).collect();
+        for key in keys {
+            let outcome = Outcome::Value(found.get(key.as_str()).cloned());
+            let record = Record { client: self.number, called_ns, returned_ns, request: Request::Get, outcome };
+            self.shared.record(&key, record);
+        }
+        true
+    }
+}
+
+async fn ask(client: &Client, key: &str, request: &Request) -> Result<Outcome, Error> {
+    let bytes = |value: &Arc<str>| value.as_bytes().to_vec();
+    let outcome = match request {
+        Request::Get => client
+            .get(key)
+            .await
+            .map(|found| Outcome::Value(found.map(|found| (text(&found.value), found.revision.get())))),
+        Request::Put(value) => client.put(key, bytes(value)).await.map(|revision| Outcome::Written(revision.get())),
+        Request::Delete => client.delete(key).await.map(|existed| Outcome::Deleted { existed }),
+        Request::CompareAndSet { expected, value } => client
+            .compare_and_set(key, Revision::new(*expected), bytes(value))
+            .await
+            .map(|revision| Outcome::Written(revision.get())),
+        Request::Increment(by) => client
+            .increment(key, *by)
+            .await
+            .map(|counter| Outcome::Counter { value: counter.value, revision: counter.revision.get() }),
+    };
+    match outcome {
+        Err(Error::ConditionFailed { found }) => Ok(Outcome::ConditionFailed { found: found.get() }),
+        Err(Error::NotANumber) => Ok(Outcome::NotANumber),
+        other => other,
+    }
+}
+
+fn text(bytes: &[u8]) -> Arc<str> {
+    String::from_utf8_lossy(bytes).into()
+}

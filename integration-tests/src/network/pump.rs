@@ -1,0 +1,60 @@
+//! One direction of one proxied connection.
+
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::sync::watch;
+use tokio::time::sleep;
+
+/// Bytes read at once, so that a slow link is slow evenly.
+const CHUNK_BYTES: usize = 16 * 1024;
+
+/// What is done to what one host sends another.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Link {
+    /// Nothing passes; what is under way stands still, and arrives late if the link is mended.
+    pub(super) cut: bool,
+    /// Everything arrives this much later.
+    pub(super) delay: Duration,
+    /// The rate at which bytes pass, if not freely.
+    pub(super) bytes_per_second: Option<u64>,
+    /// Connections made before this number rose are broken.
+    pub(super) resets: u64,
+}
+
+/// Waits until the link is not cut.
+pub(super) async fn passable(link: &mut watch::Receiver<Link>) {
+    // It fails only when the proxies are gone, and then so is this task.
+    let _ = link.wait_for(|link| !link.cut).await;
+}
+
+/// Waits until somebody resets the link's connections.
+pub(super) async fn reset(mut link: watch::Receiver<Link>) {
+    let before = link.borrow().resets;
+    if link.wait_for(|link| link.resets > before).await.is_err() {
+        std::future::pending::<()>().await;
+    }
+}
+
+/// Carries bytes until either end is closed or fails.
+pub(super) async fn carry(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, mut link: watch::Receiver<Link>) {
+    let mut chunk = vec![0; CHUNK_BYTES];
+    loop {
+        passable(&mut link).await;
+        let Ok(count @ 1..) = from.read(&mut chunk).await else { break };
+        let (delay, rate) = {
+            let link = link.borrow();
+            (link.delay, link.bytes_per_second)
+        };
+        let transmission =
+            rate.map_or(Duration::ZERO, |rate| Duration::from_secs_f64(count as f64 / rate.max(1) as f64));
+        sleep(delay + transmission).await;
+        passable(&mut link).await;
+        if to.write_all(&chunk[..count]).await.is_err() {
+            return;
+        }
+    }
+    // The end of the stream is a message too, and is lost like the others.
+    passable(&mut link).await;
+    let _ = to.shutdown().await;
+}

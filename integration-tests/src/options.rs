@@ -1,0 +1,35 @@
+//! What kind of cluster to start.
+
+use crate::network::Network;
+
+/// What to start.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Number of coordinators.
+    pub coordinators: usize,
+    /// Names of the nodes to start with.
+    pub nodes: Vec<&'static str>,
+    /// Partitions of the default table.
+    pub partitions: u16,
+    /// Nodes to wait for before the first assignment.
+    pub nodes_min: usize,
+    /// Copies of each partition.
+    pub replication: u8,
+    /// How the members are connected.
+    pub network: Network,
+}
+
+impl Default for Options {
+    /// The story of the seed: three coordinators, three cities, nine partitions of one copy each.
+    fn default() -> Self {
+        let nodes = vec!["athens", "byzantium", "cyrene"];
+        Self { coordinators: 3, nodes, partitions: 9, nodes_min: 3, replication: 1, network: Network::Loopback }
+    }
+}
+
+impl Options {
+    /// The same with three copies of each of 64 partitions: what a cluster of three nodes is unless told otherwise.
+    pub fn replicated() -> Self {
+        Self { partitions: 64, replication: 3, ..Self::default() }
+    }
+}

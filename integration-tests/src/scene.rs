@@ -1,0 +1,176 @@
+//! One scene of the fault suite: a cluster, clients at work, faults, healing, judgement.
+
+use crate::cluster::{Cluster, PATIENCE};
+use crate::history::{Workload, WorkloadOptions, WorkloadReport};
+use crate::options::Options;
+use crate::wait::{check, wait_for};
+use std::any::Any;
+use std::panic::resume_unwind;
+use std::thread;
+use std::time::{Duration, Instant};
+use tokio::runtime::Runtime;
+
+/// Operations answered before the first fault.
+const WARM_UP: u64 = 60;
+
+/// A cluster under load, while faults are done to it.
+pub struct Scene {
+    /// The cluster.
+    pub cluster: Cluster,
+    name: String,
+    copies: usize,
+    workload: Workload,
+    runtime: Runtime,
+    began: Instant,
+    /// Dropped after the cluster.
+    kept: Vec<Box<dyn Any>>,
+}
+
+impl Scene {
+    /// Starts a cluster and clients, lets `faults` do its worst, heals everything and judges: every partition must come
+    /// back with all its copies and every client be served, without an operator and in bounded time, and the history of
+    /// every key, with a last read and a last scan of each, must be linearizable. `None` where the machine does not
+    /// allow such a network.
+    ///
+    /// # Panics
+    /// If anything is not as it must be; then the contradicting histories are printed.
+    pub fn play(
+        exe: &str,
+        name: &str,
+        options: &Options,
+        load: &WorkloadOptions,
+        faults: impl FnOnce(&mut Self) + Send,
+    ) -> Option<WorkloadReport> {
+        if !options.network.available() {
+            return None;
+        }
+        // On a thread of its own, because it may move into another network namespace for good.
+        let played = thread::scope(|scope| {
+            scope
+                .spawn(|| {
+                    let mut scene = Self::begin(exe, name, options, load);
+                    faults(&mut scene);
+                    scene.end(load)
+                })
+                .join()
+        });
+        Some(played.unwrap_or_else(|panic| resume_unwind(panic)))
+    }
+
+    fn begin(exe: &str, name: &str, options: &Options, load: &WorkloadOptions) -> Self {
+        let cluster = Cluster::start(exe, options);
+        let copies = usize::from(options.replication);
+        cluster.wait_whole(copies);
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(2)
+            .enable_all()
+            .build()
+            .expect("a runtime for the clients");
+        let workload = runtime
+            .block_on(Workload::start(cluster.coordinator_addresses(), load))
+            .unwrap_or_else(|error| panic!("{name}: no client: {error}"));
+        let scene =
+            Self { cluster, name: name.into(), copies, workload, runtime, began: Instant::now(), kept: Vec::new() };
+        scene.progress(WARM_UP);
+        scene
+    }
+
+    /// Prints what is done, with the time since the clients began.
+    pub fn say(&self, what: &str) {
+        println!("{} {:7.2}s {what}", self.name, self.began.elapsed().as_secs_f64());
+    }
+
+    /// Lets what was done last for a time.
+    pub fn last(&self, duration: Duration) {
+        thread::sleep(duration);
+    }
+
+    /// Operations that failed so far.
+    pub fn failed(&self) -> usize {
+        self.workload.failed()
+    }
+
+    /// Operations that were answered so far.
+    pub fn answered(&self) -> u64 {
+        self.workload.answered()
+    }
+
+    /// Keeps something until the cluster is gone, such as the disk that a member's data is on.
+    pub fn keep(&mut self, thing: impl Send + 'static) {
+        self.kept.push(Box::new(thing));
+    }
+
+    /// Writes values of `bytes` each, `count` of them, to keys that nobody reads, each with a patience of a few seconds;
+    /// returns how many were acknowledged.
+    pub fn fill_with(&self, bytes: usize, count: usize) -> usize {
+        let client = self.workload.client().with_timeout(Duration::from_secs(3));
+        let value = "x".repeat(bytes);
+        let put = |number: usize| client.put(format!("ballast/{}", number % 64), value.clone());
+        self.runtime.block_on(async {
+            let mut done = 0;
+            for number in 0..count {
+                done += usize::from(put(number).await.is_ok());
+            }
+            done
+        })
+    }
+
+    /// Waits until `count` more operations were answered.
+    pub fn progress(&self, count: u64) {
+        let target = self.workload.answered() + count;
+        wait_for(&format!("{count} more operations"), PATIENCE, || {
+            let answered = self.workload.answered();
+            check(answered >= target, || format!("{answered} of {target} operations"))
+        });
+    }
+
+    /// Waits until every client was answered once more; returns how long that took.
+    pub fn everyone_is_served(&self) -> Duration {
+        let since = self.workload.elapsed_ms();
+        wait_for("every client to be served", PATIENCE, || {
+            let waiting = self.workload.waiting_since(since);
+            check(waiting == 0, || format!("{waiting} clients wait"))
+        })
+        .1
+    }
+
+    /// Undoes every fault of the network, resumes and starts whatever is paused or down, and waits until the cluster is
+    /// whole and serves.
+    pub fn heal(&mut self) {
+        self.cluster.links().mend_everything();
+        self.cluster.resume_everything();
+        self.cluster.start_everything();
+        let whole = self.cluster.wait_whole(self.copies);
+        let served = self.everyone_is_served();
+        self.say(&format!("healed: whole after {whole:?}, everyone served after {:?}", whole + served));
+    }
+
+    fn end(mut self, load: &WorkloadOptions) -> WorkloadReport {
+        self.heal();
+        let report = self.runtime.block_on(self.workload.stop());
+        let violations = report.violations();
+        println!(
+            "{}: {} answered, {} failed, {} of {} keys with open ends, longest wait of a client {:?}, seed {}",
+            self.name,
+            report.answered,
+            report.failures.len(),
+            report.histories.values().filter(|history| history.iter().any(|record| record.is_open())).count(),
+            report.histories.len(),
+            report.longest_gap,
+            load.seed
+        );
+        for violation in &violations {
+            println!("{violation}");
+        }
+        assert!(
+            violations.is_empty(),
+            "{}: {} keys are not linearizable, seed {}",
+            self.name,
+            violations.len(),
+            load.seed
+        );
+        let last: Vec<&String> = report.failures.iter().filter(|failure| failure.starts_with("the last")).collect();
+        assert!(last.is_empty(), "{}: after everything was healed {last:#?}", self.name);
+        report
+    }
+}

@@ -1,0 +1,178 @@
+//! Cut, one-way, slow and flapping links, with three copies on three nodes. Packets are lost in the router between the
+//! members' network namespaces; it needs root, and says so where it is skipped. The numbers are those of the fault
+//! catalogue in `docs/FAULTS.md`.
+
+use archon_integration_tests::cluster::coordinator_name;
+use archon_integration_tests::{CLIENTS, Network, Options, Scene, WorkloadOptions};
+use std::time::Duration;
+
+const EXE: &str = env!("CARGO_BIN_EXE_archon-under-test");
+const NODES: [&str; 3] = ["athens", "byzantium", "cyrene"];
+/// Longer than a lease and the failure time-out together.
+const LONG: Duration = Duration::from_secs(4);
+
+fn cluster() -> Options {
+    Options { replication: 3, network: Network::Namespaces, ..Options::default() }
+}
+
+fn load(seed: u64) -> WorkloadOptions {
+    WorkloadOptions { seed, ..WorkloadOptions::default() }
+}
+
+fn coordinators() -> [String; 3] {
+    [0, 1, 2].map(coordinator_name)
+}
+
+fn others(name: &str) -> Vec<&'static str> {
+    NODES.into_iter().filter(|other| *other != name).collect()
+}
+
+/// 22: cut off from everyone, a leader stops when its lease is over, and a successor serves.
+#[test]
+fn a_node_cut_off_from_everyone_is_succeeded() {
+    Scene::play(EXE, "isolated", &cluster(), &load(22), |scene| {
+        for victim in NODES {
+            scene.say(&format!("cut {victim} off from everyone"));
+            let everyone = coordinators().into_iter().chain(others(victim).into_iter().map(str::to_owned));
+            for other in everyone.chain([CLIENTS.to_owned()]) {
+                scene.cluster.links().cut_both(victim, &other);
+            }
+            scene.cluster.wait_node(victim, "Failed");
+            let served = scene.everyone_is_served();
+            scene.say(&format!("everyone is served after another {served:?}"));
+            scene.heal();
+        }
+    });
+}
+
+/// 24: it sends and hears nothing: its lease, counted from sending, ends all the same. Then the other way round.
+#[test]
+fn a_node_that_hears_nothing_and_one_that_nobody_hears() {
+    Scene::play(EXE, "one way", &cluster(), &load(24), |scene| {
+        let victim = NODES[0];
+        for deaf in [true, false] {
+            scene.say(if deaf { "it hears nothing" } else { "nobody hears it" });
+            for other in coordinators().iter().map(String::as_str).chain(others(victim)) {
+                match deaf {
+                    true => scene.cluster.links().cut(other, victim),
+                    false => scene.cluster.links().cut(victim, other),
+                }
+            }
+            scene.cluster.wait_node(victim, "Failed");
+            scene.everyone_is_served();
+            scene.heal();
+        }
+    });
+}
+
+/// 34, for one node: cut off from the quorum only. It is failed, and what it led is led by others, whom it hears.
+#[test]
+fn a_node_cut_off_from_the_quorum_only() {
+    Scene::play(EXE, "no quorum", &cluster(), &load(34), |scene| {
+        for coordinator in coordinators() {
+            scene.cluster.links().cut_both(NODES[1], &coordinator);
+        }
+        scene.cluster.wait_node(NODES[1], "Failed");
+        scene.everyone_is_served();
+        // What it led has been led by others for a while now, and it still reaches clients and peers.
+        scene.last(LONG);
+    });
+}
+
+/// 23: it reaches coordinators and clients, but not the other nodes: leadership moves, and the Live set stays at two.
+#[test]
+fn a_leader_cut_off_from_its_followers_only() {
+    Scene::play(EXE, "no followers", &cluster(), &load(23), |scene| {
+        for other in others(NODES[2]) {
+            scene.cluster.links().cut_both(NODES[2], other);
+        }
+        let served = scene.everyone_is_served();
+        scene.say(&format!("everyone is served after {served:?}"));
+        scene.cluster.wait_partitions("nobody to be led by the node without followers", |rows| {
+            rows.iter().all(|row| row["leader"] != NODES[2])
+        });
+        scene.progress(200);
+    });
+}
+
+/// 25: a leader and one follower do not hear each other, and both see the coordinator: one of them leaves the Live set.
+#[test]
+fn two_nodes_that_do_not_hear_each_other() {
+    Scene::play(EXE, "a pair", &cluster(), &load(25), |scene| {
+        for one_way in [false, true] {
+            scene.cluster.links().cut(NODES[0], NODES[1]);
+            if !one_way {
+                scene.cluster.links().cut(NODES[1], NODES[0]);
+            }
+            scene.everyone_is_served();
+            scene.last(LONG);
+            scene.everyone_is_served();
+            scene.heal();
+        }
+    });
+}
+
+/// Clients cut off from one node, in either direction: what it leads they cannot have, and nothing wrong is read.
+#[test]
+fn clients_cut_off_from_a_node() {
+    Scene::play(EXE, "no clients", &cluster(), &load(2), |scene| {
+        scene.cluster.links().cut(CLIENTS, NODES[0]);
+        scene.last(LONG);
+        scene.cluster.links().mend(CLIENTS, NODES[0]);
+        scene.everyone_is_served();
+        // Requests arrive and take effect; the answers do not come.
+        scene.cluster.links().cut(NODES[0], CLIENTS);
+        scene.last(LONG);
+    });
+}
+
+/// 26 and 27: the leading coordinator in the minority, then a quorum that one voter alone holds together.
+#[test]
+fn coordinators_in_a_minority_and_over_a_bridge() {
+    Scene::play(EXE, "quorum", &cluster(), &load(26), |scene| {
+        let names = coordinators();
+        let (leader, _) = scene.cluster.wait_leader();
+        scene.say(&format!("{} leads and is cut off from the other two", names[leader]));
+        for other in (0..3).filter(|index| *index != leader) {
+            scene.cluster.links().cut_both(&names[leader], &names[other]);
+        }
+        scene.last(LONG);
+        scene.everyone_is_served();
+        scene.heal();
+        let (leader, _) = scene.cluster.wait_leader();
+        scene.say(&format!("{} leads and hears only one of the other two", names[leader]));
+        scene.cluster.links().cut_both(&names[leader], &names[(leader + 1) % 3]);
+        scene.last(LONG);
+        scene.everyone_is_served();
+    });
+}
+
+/// 32: a node's links go and come every second.
+#[test]
+fn a_flapping_link() {
+    Scene::play(EXE, "flapping", &cluster(), &load(32), |scene| {
+        for round in 0..5 {
+            for other in coordinators().iter().map(String::as_str).chain(others(NODES[round % 3])) {
+                scene.cluster.links().cut_both(NODES[round % 3], other);
+            }
+            scene.last(Duration::from_millis(1_000));
+            scene.cluster.links().mend_everything();
+            scene.last(Duration::from_millis(1_000));
+        }
+    });
+}
+
+/// 31 and 44: a node behind a slow link, which is killed, misses much, and catches up over that link.
+#[test]
+fn a_node_behind_a_slow_link() {
+    Scene::play(EXE, "slow", &cluster(), &load(31), |scene| {
+        scene.cluster.links().slow(NODES[1], Some(250_000));
+        scene.progress(200);
+        scene.cluster.take_node(NODES[1]).kill();
+        scene.cluster.wait_node(NODES[1], "Failed");
+        scene.progress(400);
+        scene.cluster.start_node(NODES[1]);
+        scene.cluster.wait_node(NODES[1], "Live");
+        scene.everyone_is_served();
+    });
+}
