@@ -16,6 +16,7 @@ use super::row::{
 };
 use super::view::{View, ViewError};
 use crate::engine::PageLimit;
+use crate::mutant::Mutant;
 use archon_types::{ClientId, ErrorDetail, ErrorKind, Millis, OpId};
 use bytes::Bytes;
 use std::collections::{BTreeMap, BTreeSet};
@@ -37,11 +38,37 @@ pub struct DedupLimits {
     pub clients_max: usize,
     /// How long a client is remembered after its last operation, in milliseconds of log time.
     pub age_ms_max: u64,
+    /// The rule that a test takes away.
+    #[cfg(any(test, feature = "mutants"))]
+    pub mutant: Option<Mutant>,
 }
 
 impl Default for DedupLimits {
     fn default() -> Self {
-        Self { outcomes_max: 1_024, clients_max: 4_096, age_ms_max: 10 * 60 * 1_000 }
+        Self::DEFAULT
+    }
+}
+
+impl DedupLimits {
+    /// What a node uses.
+    pub const DEFAULT: Self = Self {
+        outcomes_max: 1_024,
+        clients_max: 4_096,
+        age_ms_max: 10 * 60 * 1_000,
+        #[cfg(any(test, feature = "mutants"))]
+        mutant: None,
+    };
+
+    /// Whether a test takes this rule away.
+    #[cfg(any(test, feature = "mutants"))]
+    pub(super) fn breaks(&self, mutant: Mutant) -> bool {
+        self.mutant == Some(mutant)
+    }
+
+    #[cfg(not(any(test, feature = "mutants")))]
+    #[allow(clippy::unused_self)]
+    pub(super) const fn breaks(&self, _: Mutant) -> bool {
+        false
     }
 }
 
@@ -80,19 +107,21 @@ pub(super) fn check(id: &OpId, view: &dyn View, at: Millis, limits: &DedupLimits
     }
     let head = view.get(&client_head_key(id.client))?.map(|row| ClientHead::decode(&row)).transpose()?;
     if head.is_some()
+        && !limits.breaks(Mutant::RetryApplied)
         && let Some(outcome) = view.get(&client_outcome_key(id.client, id.number))?
     {
         return Ok(Decision::Repeat(Outcome::decode(&outcome)?));
     }
     if let Some(head) = head
         && id.number < head.done_below
+        && !limits.breaks(Mutant::DoneMarkIgnored)
     {
         return Ok(Decision::Refuse(maybe_applied(format!(
             "operation {} is below {}, up to which its client said it was done",
             id.number, head.done_below
         ))));
     }
-    if id.stamp > at {
+    if id.stamp > at && !limits.breaks(Mutant::FutureStampTaken) {
         return Ok(Decision::Refuse(maybe_applied(format!(
             "the stamp {} of operation {} is after the partition's log time {at}",
             id.stamp, id.number
@@ -100,7 +129,8 @@ pub(super) fn check(id: &OpId, view: &dyn View, at: Millis, limits: &DedupLimits
     }
     if let Some(forgotten) = forgotten_through(view)?
         && id.stamp <= forgotten
-        && head.is_none_or(|head| id.stamp < head.created)
+        && head.is_none_or(|head| id.stamp < head.created && !limits.breaks(Mutant::AnyRecordVouches))
+        && !limits.breaks(Mutant::StampIgnored)
     {
         return Ok(Decision::Refuse(maybe_applied(format!(
             "operation {} is stamped {}, and records up to {forgotten} were forgotten",
@@ -146,12 +176,20 @@ fn accept(
 ///
 /// # Errors
 /// [`ViewError`] if its rows cannot be read.
-pub fn forget(client: ClientId, view: &dyn View, at: Millis) -> Result<Option<Effect>, ViewError> {
+pub fn forget(
+    client: ClientId,
+    view: &dyn View,
+    at: Millis,
+    limits: &DedupLimits,
+) -> Result<Option<Effect>, ViewError> {
     let head_key = client_head_key(client);
     let Some(head) = view.get(&head_key)? else { return Ok(None) };
     let head = ClientHead::decode(&head)?;
     let forgotten = forgotten_through(view)?.map_or(head.last, |before| before.max(head.last));
     let mut changes = vec![RowChange::set(Bytes::from_static(FORGOTTEN_KEY), encode_millis(forgotten))];
+    if limits.breaks(Mutant::ForgottenNotRaised) {
+        changes.clear();
+    }
     let end = prefix_end(&head_key);
     let mut from = Bound::Included(head_key);
     loop {

@@ -2,13 +2,15 @@
 
 use super::*;
 use crate::evaluate::{Evaluation, Request, evaluate};
+use crate::log_time::LogTime;
 use crate::row::client_outcome_key;
 use crate::rows::Rows;
 use archon_types::{Answer, Op, Revision};
 use proptest::prelude::*;
+use proptest::test_runner::{RngAlgorithm, TestError, TestRng, TestRunner};
 use uuid::Uuid;
 
-const LIMITS: DedupLimits = DedupLimits { outcomes_max: 64, clients_max: 2, age_ms_max: 100 };
+const LIMITS: DedupLimits = DedupLimits { outcomes_max: 64, clients_max: 2, age_ms_max: 100, ..DedupLimits::DEFAULT };
 
 fn client(number: u128) -> ClientId {
     ClientId::new(Uuid::from_u128(number))
@@ -19,10 +21,14 @@ fn id(owner: u128, number: u64, done_below: u64, stamp: u64) -> OpId {
 }
 
 fn run(rows: &mut Rows, id: &OpId, at: u64) -> Evaluation {
+    run_under(rows, id, at, &LIMITS)
+}
+
+fn run_under(rows: &mut Rows, id: &OpId, at: u64, limits: &DedupLimits) -> Evaluation {
     let key = Bytes::from(format!("{}-{}", id.client, id.number));
     let op = Op::Increment { key, by: 1 };
     let request = Request { op: &op, id: Some(id) };
-    let done = evaluate(request, rows, Millis::new(at), Revision::new(at), &LIMITS).unwrap();
+    let done = evaluate(request, rows, Millis::new(at), Revision::new(at), limits).unwrap();
     if let Some(effect) = &done.effect {
         rows.apply(effect);
     }
@@ -53,7 +59,7 @@ fn after_forgetting_only_newer_stamps_or_an_unbroken_record_pass() {
     let mut rows = Rows::default();
     run(&mut rows, &id(1, 1, 0, 0), 10);
     run(&mut rows, &id(2, 1, 0, 10), 20);
-    rows.apply(&forget(client(1), &rows, Millis::new(21)).unwrap().unwrap());
+    rows.apply(&forget(client(1), &rows, Millis::new(21), &LIMITS).unwrap().unwrap());
     assert_eq!(forgotten_through(&rows).unwrap(), Some(Millis::new(10)));
     assert!(rows.get(&client_outcome_key(client(1), 1)).unwrap().is_none());
     assert_eq!(refused(&run(&mut rows, &id(1, 1, 0, 0), 22)), Some(ErrorKind::MaybeApplied));
@@ -61,7 +67,7 @@ fn after_forgetting_only_newer_stamps_or_an_unbroken_record_pass() {
     assert_eq!(refused(&run(&mut rows, &id(1, 2, 0, 11), 22)), None);
     // Begun at 22, the record does not vouch for what was stamped before.
     assert_eq!(refused(&run(&mut rows, &id(1, 1, 0, 0), 23)), Some(ErrorKind::MaybeApplied));
-    rows.apply(&forget(client(2), &rows, Millis::new(24)).unwrap().unwrap());
+    rows.apply(&forget(client(2), &rows, Millis::new(24), &LIMITS).unwrap().unwrap());
     rows.apply(&Effect {
         at: Millis::new(30),
         changes: vec![RowChange::set(Bytes::from_static(FORGOTTEN_KEY), encode_millis(Millis::new(30)))],
@@ -121,9 +127,9 @@ fn the_index_is_read_back_from_the_rows() {
     let index = ClientIndex::load(&rows).unwrap();
     assert_eq!(index.len(), 2);
     assert_eq!(index.by_last.first(), Some(&(Millis::new(11), client(u128::MAX))));
-    rows.apply(&forget(client(u128::MAX), &rows, Millis::new(13)).unwrap().unwrap());
+    rows.apply(&forget(client(u128::MAX), &rows, Millis::new(13), &LIMITS).unwrap().unwrap());
     assert_eq!(ClientIndex::load(&rows).unwrap().len(), 1);
-    assert!(forget(client(u128::MAX), &rows, Millis::new(14)).unwrap().is_none());
+    assert!(forget(client(u128::MAX), &rows, Millis::new(14), &LIMITS).unwrap().is_none());
 }
 
 #[derive(Clone, Debug)]
@@ -150,58 +156,153 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
+/// What a partition does with a history of messages, checked against what every client was told.
+fn play(steps: &[Step], mutant: Option<Mutant>) -> Result<(), String> {
+    // So few that what a client is done with is soon thrown away.
+    let limits = DedupLimits { mutant, outcomes_max: 3, ..LIMITS };
+    let mut rows = Rows::default();
+    let mut now = 1;
+    let mut sent: Vec<OpId> = Vec::new();
+    let mut answers: BTreeMap<(ClientId, u64), Answer> = BTreeMap::new();
+    let mut next = [1_u64; 4];
+    let mut mark = [1_u64; 4];
+    for step in steps {
+        match step {
+            Step::Pass(by) => now += by,
+            Step::Begin(owner) => {
+                let at = *owner as usize;
+                sent.push(id(*owner, next[at], mark[at], now));
+                next[at] += 1;
+            }
+            Step::Done(owner) => {
+                let at = *owner as usize;
+                mark[at] = (mark[at] + 1).min(next[at]);
+            }
+            Step::Forget(owner) => {
+                if let Some(effect) = forget(client(*owner), &rows, Millis::new(now), &limits).unwrap() {
+                    rows.apply(&effect);
+                }
+            }
+            Step::Deliver(which) if !sent.is_empty() => {
+                let id = sent[which % sent.len()];
+                let forgotten = forgotten_through(&rows).unwrap();
+                let head = rows.get(&client_head_key(id.client)).unwrap();
+                let below = head.map_or(0, |row| ClientHead::decode(&row).unwrap().done_below);
+                let done = run_under(&mut rows, &id, now, &limits);
+                let first = answers.get(&(id.client, id.number));
+                match (&done.answer, first) {
+                    (Ok(Answer::Counter { value, .. }), _) if *value != 1 => {
+                        return Err(format!("operation {id:?} was applied {value} times"));
+                    }
+                    (Ok(answer), Some(first)) if answer != first => {
+                        return Err(format!("operation {id:?} was answered {first:?}, then {answer:?}"));
+                    }
+                    (Ok(answer), _) => {
+                        answers.insert((id.client, id.number), answer.clone());
+                    }
+                    (Err(error), _) if error.kind == ErrorKind::Overloaded => {}
+                    (Err(_), first) => {
+                        let fresh = first.is_none()
+                            && id.number >= below
+                            && forgotten.is_none_or(|forgotten| id.stamp > forgotten);
+                        if fresh {
+                            return Err(format!("a fresh operation {id:?} was refused"));
+                        }
+                    }
+                }
+            }
+            Step::Deliver(_) => {}
+        }
+    }
+    Ok(())
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    proptest::collection::vec(step(), 1..120)
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(400) })]
 
     #[test]
-    fn no_operation_is_applied_twice_and_no_fresh_one_is_refused(steps in proptest::collection::vec(step(), 1..120)) {
-        let mut rows = Rows::default();
-        let mut now = 1;
-        let mut sent: Vec<OpId> = Vec::new();
-        let mut answers: BTreeMap<(ClientId, u64), Answer> = BTreeMap::new();
-        let mut next = [1_u64; 4];
-        let mut mark = [1_u64; 4];
-        for step in steps {
-            match step {
-                Step::Pass(by) => now += by,
-                Step::Begin(owner) => {
-                    let at = owner as usize;
-                    sent.push(id(owner, next[at], mark[at], now));
-                    next[at] += 1;
-                }
-                Step::Done(owner) => {
-                    let at = owner as usize;
-                    mark[at] = (mark[at] + 1).min(next[at]);
-                }
-                Step::Forget(owner) => {
-                    if let Some(effect) = forget(client(owner), &rows, Millis::new(now)).unwrap() {
-                        rows.apply(&effect);
-                    }
-                }
-                Step::Deliver(which) if !sent.is_empty() => {
-                    let id = sent[which % sent.len()];
-                    let forgotten = forgotten_through(&rows).unwrap();
-                    let head = rows.get(&client_head_key(id.client)).unwrap();
-                    let below = head.map_or(0, |row| ClientHead::decode(&row).unwrap().done_below);
-                    let done = run(&mut rows, &id, now);
-                    let first = answers.get(&(id.client, id.number));
-                    match (&done.answer, first) {
-                        (Ok(Answer::Counter { value, .. }), _) if *value != 1 => {
-                            prop_assert!(false, "operation {id:?} was applied {value} times");
-                        }
-                        (Ok(answer), Some(first)) => prop_assert_eq!(answer, first),
-                        (Ok(answer), None) => {
-                            answers.insert((id.client, id.number), answer.clone());
-                        }
-                        (Err(_), first) => {
-                            let fresh = first.is_none() && id.number >= below
-                                && forgotten.is_none_or(|forgotten| id.stamp > forgotten);
-                            prop_assert!(!fresh, "a fresh operation {id:?} was refused");
-                        }
-                    }
-                }
-                Step::Deliver(_) => {}
-            }
-        }
+    fn no_operation_is_applied_twice_and_no_fresh_one_is_refused(steps in steps()) {
+        prop_assert_eq!(play(&steps, None), Ok(()));
     }
+}
+
+#[test]
+fn every_rule_taken_away_is_missed() {
+    // Three rules cannot show in these histories; tests of their own do.
+    let direct = [Mutant::FutureStampTaken, Mutant::FailureUnrecorded, Mutant::LogTimeFalls];
+    for mutant in Mutant::ALL.iter().filter(|mutant| !direct.contains(mutant)) {
+        let config = ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(4_000) };
+        let mut runner = TestRunner::new_with_rng(config, TestRng::deterministic_rng(RngAlgorithm::ChaCha));
+        let result = runner
+            .run(&steps(), |steps| play(&steps, Some(*mutant)).map_err(proptest::test_runner::TestCaseError::fail));
+        assert!(matches!(result, Err(TestError::Fail(..))), "no history shows what {mutant:?} breaks: {result:?}");
+    }
+}
+
+#[test]
+fn a_stamp_from_the_future_would_outlive_what_is_forgotten() {
+    // Applied at 10 with a stamp of 50, forgotten with its record's last use at 10, delivered again: applied again.
+    let twice = |mutant| {
+        let limits = DedupLimits { mutant, ..LIMITS };
+        let mut rows = Rows::default();
+        run_under(&mut rows, &id(1, 1, 0, 50), 10, &limits);
+        if let Some(effect) = forget(client(1), &rows, Millis::new(20), &limits).unwrap() {
+            rows.apply(&effect);
+        }
+        let again = run_under(&mut rows, &id(1, 1, 0, 50), 60, &limits);
+        matches!(again.answer, Ok(Answer::Counter { value: 2, .. }))
+    };
+    assert!(!twice(None));
+    assert!(twice(Some(Mutant::FutureStampTaken)));
+}
+
+#[test]
+fn a_condition_that_failed_is_recorded_or_a_late_duplicate_would_find_that_it_holds() {
+    let twice = |mutant| {
+        let limits = DedupLimits { mutant, ..LIMITS };
+        let mut rows = Rows::default();
+        let key = Bytes::from_static(b"k");
+        let set = Op::CompareAndSet { key: key.clone(), expected: Revision::new(5), value: key.clone() };
+        let id = id(1, 1, 0, 0);
+        let attempt = |rows: &mut Rows, at: u64| {
+            let request = Request { op: &set, id: Some(&id) };
+            let done = evaluate(request, rows, Millis::new(at), Revision::new(at), &limits).unwrap();
+            done.effect.iter().for_each(|effect| rows.apply(effect));
+            done.answer
+        };
+        let first = attempt(&mut rows, 1);
+        let put = Op::Put { key: key.clone(), value: Bytes::new() };
+        let request = Request { op: &put, id: None };
+        let done = evaluate(request, &rows, Millis::new(5), Revision::new(5), &limits).unwrap();
+        rows.apply(&done.effect.unwrap());
+        attempt(&mut rows, 6) != first
+    };
+    assert!(!twice(None));
+    assert!(twice(Some(Mutant::FailureUnrecorded)));
+}
+
+#[test]
+fn were_log_time_to_fall_fresh_operations_would_be_refused_or_forgotten_ones_applied_again() {
+    // A client saw log time 100; then somebody leads whose clock shows 40.
+    let fallen = |mutant| {
+        let mut time = LogTime::starting_at(Millis::new(100));
+        time.set_mutant(mutant);
+        time.stamp(Millis::new(40))
+    };
+    assert_eq!(fallen(None), Millis::new(100));
+    let at = fallen(Some(Mutant::LogTimeFalls)).get();
+    // The stamp from the future is refused, and so an operation that was never applied. Were it taken, its record would
+    // be last used "before" its stamp, so that forgetting the record would not cover it.
+    let late = id(1, 1, 0, 100);
+    assert_eq!(refused(&run(&mut Rows::default(), &late, at)), Some(ErrorKind::MaybeApplied));
+    let limits = DedupLimits { mutant: Some(Mutant::FutureStampTaken), ..LIMITS };
+    let mut rows = Rows::default();
+    run_under(&mut rows, &late, at, &limits);
+    rows.apply(&forget(client(1), &rows, Millis::new(at), &limits).unwrap().unwrap());
+    let again = run_under(&mut rows, &late, 200, &limits);
+    assert!(matches!(again.answer, Ok(Answer::Counter { value: 2, .. })), "{again:?}");
 }

@@ -5,6 +5,7 @@ use super::effect::{Effect, RowChange};
 use super::row::{Outcome, decode_value, encode_value, value_key};
 use super::view::{View, ViewError};
 use crate::engine::PageLimit;
+use crate::mutant::Mutant;
 use archon_types::op::Entry;
 use archon_types::{Answer, ErrorDetail, Millis, Op, OpId, Revision};
 use bytes::Bytes;
@@ -66,6 +67,8 @@ pub fn evaluate(
                 Some(Decision::Refuse(refusal)) => return Ok(Evaluation { effect: None, answer: Err(refusal) }),
             };
             let (change, outcome) = apply(write, view, revision)?;
+            let unrecorded = change.is_none() && limits.breaks(Mutant::FailureUnrecorded);
+            let acceptance = acceptance.filter(|_| !unrecorded);
             Ok(Evaluation { effect: effect(at, change, acceptance, outcome), answer: Ok(answer(outcome)) })
         }
     }

@@ -7,6 +7,7 @@ pub mod engine;
 pub mod evaluate;
 pub mod log_time;
 pub mod memory;
+mod mutant;
 pub mod recent;
 pub mod row;
 #[cfg(test)]
@@ -19,5 +20,7 @@ pub use engine::Engine;
 pub use evaluate::{Evaluation, Request, evaluate};
 pub use log_time::LogTime;
 pub use memory::MemoryEngine;
+#[cfg(any(test, feature = "mutants"))]
+pub use mutant::Mutant;
 pub use recent::{Recent, RecentBudget, RecentError};
 pub use view::{PartitionView, Reader, View, ViewError};

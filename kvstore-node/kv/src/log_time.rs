@@ -1,22 +1,47 @@
 //! The time that a partition's log tells: it never goes back.
 
+#[cfg(any(test, feature = "mutants"))]
+use crate::mutant::Mutant;
 use archon_types::Millis;
 
 /// A partition's log time: `max(the leader's wall clock, the last stamp)`, so that it never falls (PROTOCOL rule 24).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct LogTime {
     last: Millis,
+    #[cfg(any(test, feature = "mutants"))]
+    falls: bool,
 }
 
 impl LogTime {
     /// Goes on from the last stamp known: the one stored with the partition, or of its last log entry.
     pub const fn starting_at(last: Millis) -> Self {
-        Self { last }
+        Self {
+            last,
+            #[cfg(any(test, feature = "mutants"))]
+            falls: false,
+        }
+    }
+
+    /// Takes away the rule that it never falls, for a test that proves its checks.
+    #[cfg(any(test, feature = "mutants"))]
+    pub fn set_mutant(&mut self, mutant: Option<Mutant>) {
+        self.falls = mutant == Some(Mutant::LogTimeFalls);
+    }
+
+    #[cfg(any(test, feature = "mutants"))]
+    const fn falls(&self) -> bool {
+        self.falls
+    }
+
+    #[cfg(not(any(test, feature = "mutants")))]
+    #[allow(clippy::unused_self)]
+    const fn falls(&self) -> bool {
+        false
     }
 
     /// The stamp for an entry made when the leader's wall clock shows `wall`.
     pub fn stamp(&mut self, wall: Millis) -> Millis {
-        self.last = self.last.max(wall);
+        self.last = if self.falls() { wall } else { self.last.max(wall) };
         self.last
     }
 

@@ -223,7 +223,7 @@ impl Env {
         }
         let at = slot.log_time.stamp(wall);
         let view = PartitionView::new(&slot.recent, &*self.context.engine, slot.placement, Reader::Newest);
-        let effect = match dedup::forget(client, &view as &dyn View, at) {
+        let effect = match dedup::forget(client, &view as &dyn View, at, &self.context.dedup) {
             Ok(effect) => effect,
             Err(error) => return self.unusable(slot, &error),
         };

@@ -1,0 +1,20 @@
+//! The rules of exactly-once that a test can take away.
+
+archon_types::mutants! {
+    /// An operation is applied although it is recorded.
+    RetryApplied = 24,
+    /// An operation below its client's done mark is applied.
+    DoneMarkIgnored = 24,
+    /// Stamps are not looked at: what is not recorded is applied.
+    StampIgnored = 24,
+    /// Any record of the client vouches for an old stamp, also one begun after it.
+    AnyRecordVouches = 24,
+    /// Forgetting a record does not raise `forgotten_through`.
+    ForgottenNotRaised = 24,
+    /// A stamp after the partition's log time is taken.
+    FutureStampTaken = 24,
+    /// What did not come to a change is not recorded.
+    FailureUnrecorded = 24,
+    /// Log time falls when a leader's clock is behind.
+    LogTimeFalls = 24,
+}
