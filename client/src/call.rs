@@ -97,7 +97,11 @@ impl<'a> Call<'a> {
                 Next::Follow(hinted) => followed = Some(hinted),
                 Next::Again => followed = Some(lane),
                 Next::Wait { asked_ms } => {
-                    self.shared.budget.failure();
+                    // A node that answers and says when to come back holds its callers off itself. The budget is for
+                    // those that cannot.
+                    if asked_ms.is_none() {
+                        self.shared.budget.failure();
+                    }
                     self.pause(&mut backoff, asked_ms, row_version).await;
                     hops = 0;
                 }
@@ -187,7 +191,8 @@ impl<'a> Call<'a> {
 
     /// Asks for a newer table and waits, but no longer than until the partition's row changes.
     async fn pause(&self, backoff: &mut Backoff, asked_ms: Option<u64>, row_version: Version) {
-        let pause = backoff.pause(&self.shared.budget, asked_ms);
+        let quick = asked_ms.is_some() || self.shared.budget.allows_quick();
+        let pause = backoff.pause(quick, asked_ms);
         let mut changes = self.table.changes();
         self.table.want_refresh();
         tokio::select! {

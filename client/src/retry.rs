@@ -65,8 +65,8 @@ impl Default for Backoff {
 }
 
 impl Backoff {
-    /// The next pause. `quick` comes from the budget, `asked` is what the server wants at least, `unit` is a random
-    /// number in `0.0..1.0`.
+    /// The next pause. `quick` comes from the budget, or from a server that asked for a pause; `asked` is what the
+    /// server wants at least, `unit` is a random number in `0.0..1.0`.
     pub(crate) fn next(&mut self, quick: bool, asked: Option<Duration>, unit: f64) -> Duration {
         let grown = self.0.next(unit);
         let pause = if quick { grown } else { PAUSE_MAX.mul_f64(0.5 + 0.5 * unit.clamp(0.0, 1.0)) };
@@ -79,8 +79,8 @@ impl Backoff {
     }
 
     /// The next pause with this thread's randomness.
-    pub(crate) fn pause(&mut self, budget: &Budget, asked_ms: Option<u64>) -> Duration {
-        self.next(budget.allows_quick(), asked_ms.map(Duration::from_millis), rand::random::<f64>())
+    pub(crate) fn pause(&mut self, quick: bool, asked_ms: Option<u64>) -> Duration {
+        self.next(quick, asked_ms.map(Duration::from_millis), rand::random::<f64>())
     }
 }
 

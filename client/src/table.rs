@@ -197,7 +197,7 @@ impl TableCache {
                 idle = self.poll(&shared) => idle,
             };
             if pause {
-                let pause = backoff.pause(&shared.budget, None);
+                let pause = backoff.pause(shared.budget.allows_quick(), None);
                 tokio::select! {
                     () = shared.stop.cancelled() => return,
                     // Somebody needs the table now: that counts more than sparing a source.
