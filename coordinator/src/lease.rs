@@ -22,8 +22,8 @@ pub(crate) async fn answer(session: &Session, heartbeat: Heartbeat) -> Result<He
         let mut liveness = session.liveness().lock();
         state.read(|state| {
             liveness.heard(state, node, incarnation, now)?;
-            if heartbeat.stopping {
-                liveness.note_stopping(node, incarnation);
+            if heartbeat.stopping && liveness.note_stopping(node, incarnation) {
+                session.work.notify_one();
             }
             Ok::<_, ErrorDetail>(state.node(node).and_then(|row| row.activated))
         })?

@@ -34,7 +34,11 @@ const SERVER_DEADLINE: Duration = Duration::from_secs(2);
 const FLUSHER_DEADLINE: Duration = Duration::from_secs(5);
 const SHARDS_DEADLINE: Duration = Duration::from_secs(5);
 const WAL_DEADLINE: Duration = Duration::from_secs(5);
-const RELEASE_POLL: Duration = Duration::from_millis(20);
+const RELEASE_POLL: Duration = Duration::from_millis(5);
+/// How long a leaving node waits for the coordinator to take note of that.
+const LEAVING_HEARD_DEADLINE: Duration = Duration::from_millis(500);
+/// How long a leaving node, which leads nothing any more, waits for its copies to be dropped from the Live sets.
+const UNCOUNTED_DEADLINE: Duration = Duration::from_secs(1);
 
 /// Why a node cannot start or go on.
 #[derive(Debug, thiserror::Error)]
@@ -247,10 +251,10 @@ impl Node {
     /// Why the node had ended by itself, or what could not be ended in order; nothing acknowledged is lost either way.
     pub async fn stop(mut self) -> Result<(), NodeError> {
         let failed = self.shared.failed().is_cancelled();
-        self.shared.stop();
         if !failed && !self.ended.is_cancelled() {
             self.hand_over().await;
         }
+        self.shared.stop();
         self.session_end.cancel();
         let session = tokio::time::timeout(SERVER_DEADLINE, &mut self.session).await;
         self.shared.end_life();
@@ -287,12 +291,24 @@ impl Node {
         closed
     }
 
-    /// Gives up every leadership, and waits until the coordinator knows.
+    /// Gives up every leadership, waits until the coordinator knows, and then until nobody counts on this node's copies
+    /// any more: a leader that still counted them would wait for them in vain.
     async fn hand_over(&self) {
+        self.shared.leaving().cancel();
+        // Heard of first, or the coordinator would grant this node what it has just released.
+        let _ = tokio::time::timeout(LEAVING_HEARD_DEADLINE, self.shared.leaving_heard().cancelled()).await;
         self.shards.tell_all(|| ShardMessage::Release);
         let done = async {
             while self.shards.leading().await > 0 || !self.shared.reports.is_empty() {
                 tokio::time::sleep(RELEASE_POLL).await;
+            }
+            let uncounted = async {
+                while self.shards.counted().await > 0 {
+                    tokio::time::sleep(RELEASE_POLL).await;
+                }
+            };
+            if tokio::time::timeout(UNCOUNTED_DEADLINE, uncounted).await.is_err() {
+                tracing::info!("copies of this node still count; their leaders go on without them in a moment");
             }
         };
         match tokio::time::timeout(self.shared.config.hand_over_timeout, done).await {

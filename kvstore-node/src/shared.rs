@@ -40,6 +40,10 @@ pub(crate) struct Shared {
     life: ArcSwapOption<Life>,
     /// The lease that shards look at: the present life's, or one that was never granted.
     grants: ArcSwap<Grants>,
+    /// Cancelled when the node is about to stop: it still serves, until what it leads is in other hands.
+    leaving: CancellationToken,
+    /// Cancelled once the coordinator has heard of that.
+    leaving_heard: CancellationToken,
     stopping: AtomicBool,
     /// Cancelled when a part fails beyond repair; the node then stops with an error.
     failed: CancellationToken,
@@ -58,6 +62,8 @@ impl Shared {
             admission: NodeAdmission::default(),
             life: ArcSwapOption::empty(),
             grants: ArcSwap::from_pointee(Grants::new()),
+            leaving: CancellationToken::new(),
+            leaving_heard: CancellationToken::new(),
             stopping: AtomicBool::new(false),
             failed: CancellationToken::new(),
         }
@@ -85,6 +91,16 @@ impl Shared {
             life.grants.end();
         }
         self.reports.clear();
+    }
+
+    /// Cancelled when the node is about to stop, but still serves.
+    pub(crate) fn leaving(&self) -> &CancellationToken {
+        &self.leaving
+    }
+
+    /// Cancelled once a coordinator has answered a heartbeat that said so, and so grants this node nothing new.
+    pub(crate) fn leaving_heard(&self) -> &CancellationToken {
+        &self.leaving_heard
     }
 
     /// The node refuses new work from now on.

@@ -219,12 +219,18 @@ impl Liveness {
 
     /// A node said that it is about to exit. Until it begins another life it is granted no leadership: it would only
     /// release it again, and again, until its patience ends.
-    pub fn note_stopping(&mut self, node: NodeId, incarnation: Incarnation) {
-        if let Some(life) = self.lives.get_mut(&node)
-            && life.incarnation == incarnation
-        {
-            life.stopping = true;
-        }
+    /// Returns whether that is news, upon which a turn is due.
+    pub fn note_stopping(&mut self, node: NodeId, incarnation: Incarnation) -> bool {
+        let life = self.lives.get_mut(&node).filter(|life| life.incarnation == incarnation && !life.stopping);
+        let Some(life) = life else { return false };
+        life.stopping = true;
+        self.passed = None;
+        true
+    }
+
+    /// The nodes that are about to exit.
+    pub(crate) fn stopping(&self) -> impl Iterator<Item = NodeId> + use<'_> {
+        self.lives.iter().filter(|(_, life)| life.stopping).map(|(node, _)| *node)
     }
 
     /// Whether the node may be given a leadership: it is neither being failed nor about to exit.

@@ -106,7 +106,7 @@ impl Reports<'_> {
             Fact::CaughtUp { joiner } => {
                 led_by(state, row, own.id, report)?;
                 of_version(state, row, report)?;
-                let fits = joins(state, row, *joiner);
+                let fits = joins(state, self.liveness, row, *joiner);
                 let edit = if fits { Edit::Promote(joiner.placement, joiner.incarnation) } else { Edit::Refuse };
                 answer(state, row, vec![edit])
             }
@@ -157,10 +157,12 @@ pub fn on_stopping(
     Ok(vec![failover::node_failed(state, node, incarnation, excluded)])
 }
 
-/// Whether this loader may be added: in state Load, on an active node, in that life.
-fn joins(state: &ClusterState, row: &Partition, joiner: ReplicaName) -> bool {
+/// Whether this loader may be added: in state Load, on an active node, in that life, and not about to exit: it would be
+/// dropped and added again until the node is gone, and then be waited for.
+fn joins(state: &ClusterState, liveness: &Liveness, row: &Partition, joiner: ReplicaName) -> bool {
     row.placement(joiner.placement).is_some_and(|placement| {
         placement.state == ReplicaState::Load
+            && liveness.may_lead(placement.node)
             && (state.breaks(Mutant::ExpandUnchecked)
                 || (state.is_active(placement.node) && state.incarnation(placement.node) == Some(joiner.incarnation)))
     })

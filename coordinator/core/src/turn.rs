@@ -6,7 +6,7 @@ use crate::failover::{self, Election};
 use crate::liveness::Liveness;
 use crate::migrate::{self, Next, hands_over};
 use crate::state::ClusterState;
-use archon_types::{Millis, NodeStatus, Partition, PartitionId, Placement, PlacementId, ReplicaState};
+use archon_types::{Millis, NodeId, NodeStatus, Partition, PartitionId, Placement, PlacementId, ReplicaState};
 use std::collections::BTreeMap;
 
 /// Most rows that one turn edits; more waits for the next, which follows at once.
@@ -44,6 +44,7 @@ pub fn turn(state: &ClusterState, liveness: &mut Liveness, now: Millis) -> Turn 
     let mut pass = Pass { state, liveness, now, due: now.plus(10 * heartbeat_ms), left: EDITS_MAX };
     pass.stuck_hand_offs();
     pass.elections(&mut commands);
+    pass.departures(&mut commands);
     pass.migrations(&mut commands);
     pass.cleanup(&mut commands);
     pass.assignments(&mut commands);
@@ -108,6 +109,26 @@ impl Pass<'_> {
                 Election::Elect(command) => self.propose(commands, row, command),
                 Election::Wait(at) => self.due = self.due.min(at),
                 Election::Nothing => {}
+            }
+        }
+    }
+
+    /// Copies on nodes that are about to exit cease to count while they still acknowledge, so that no leader ever waits for
+    /// one that is gone. Never below `min_in_sync`, and only where somebody else leads.
+    fn departures(&mut self, commands: &mut Vec<Command>) {
+        let state = self.state;
+        let leaving: Vec<NodeId> = self.liveness.stopping().collect();
+        for node in leaving {
+            let Some(incarnation) = state.incarnation(node).filter(|_| state.is_active(node)) else { continue };
+            for row in state.partitions.on_node(node) {
+                let Some(own) = row.placement_on(node).filter(|own| own.state == ReplicaState::Live) else { continue };
+                let led = row.leader.is_some_and(|leader| leader != own.id);
+                let spare = row.live().count() > usize::from(row.min_in_sync);
+                if self.left == 0 || !led || !spare || !self.liveness.may_propose(row.id, row.version, self.now) {
+                    continue;
+                }
+                let edit = Edit::Demote(own.id, incarnation);
+                self.propose(commands, row, Command::Change(vec![PartitionChange::one(row.id, row.version, edit)]));
             }
         }
     }

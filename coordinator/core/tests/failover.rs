@@ -330,3 +330,31 @@ fn a_node_that_is_stopping_is_not_granted_what_it_just_released() {
     bed.settle();
     assert_eq!(bed.leader(0), Some(athens));
 }
+
+#[test]
+fn copies_of_a_leaving_node_cease_to_count_while_it_still_answers() {
+    let mut bed = Bed::running(settings(3, 3, 3), &CITIES);
+    let athens = bed.node("athens");
+    let incarnation = bed.incarnation(athens);
+    assert!(bed.liveness.note_stopping(athens, incarnation));
+    assert!(!bed.liveness.note_stopping(athens, incarnation), "that is no news");
+    // Its leaders, who find it caught up, ask for it again and again.
+    for _ in 0..20 {
+        bed.round(&[]);
+    }
+    for row in bed.state.partitions.iter() {
+        let own = row.placement_on(athens).unwrap();
+        let expected = if row.leader == Some(own.id) { ReplicaState::Live } else { ReplicaState::Load };
+        assert_eq!(own.state, expected, "its own leaderships wait for its word: {row:?}");
+    }
+    // Another one leaves: two of three is the least, so nothing of it is dropped.
+    let byzantium = bed.node("byzantium");
+    let incarnation = bed.incarnation(byzantium);
+    assert!(bed.liveness.note_stopping(byzantium, incarnation));
+    for _ in 0..20 {
+        bed.round(&[]);
+    }
+    for row in bed.state.partitions.iter() {
+        assert!(row.live().count() >= usize::from(row.min_in_sync), "{row:?}");
+    }
+}

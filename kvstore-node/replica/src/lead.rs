@@ -80,6 +80,8 @@ impl Replica {
             if lead.followers.get(&other.id).is_none_or(|known| known.address != address) {
                 lead.followers.insert(other.id, Progress::new(address, end, now));
                 lead.confirms.forget(other.id);
+                // That the former life was slow says nothing about this one.
+                lead.requests.add_backoff.remove(&other.id);
                 lead.requests.candidate.take_if(|(placement, _)| *placement == other.id);
             }
             if let Some(progress) = lead.followers.get_mut(&other.id) {

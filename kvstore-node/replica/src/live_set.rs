@@ -23,7 +23,7 @@ enum Request {
 
 /// When something refused or undone may be asked for again: ever later.
 #[derive(Debug, Default)]
-struct Backoff {
+pub(crate) struct Backoff {
     count: u32,
     not_before: Millis,
 }
@@ -49,7 +49,7 @@ pub(crate) struct Requests {
     pub(crate) candidate: Option<(PlacementId, Millis)>,
     /// So many followers are silent that fewer than `min_in_sync` would be left without them.
     pub(crate) stalled: bool,
-    add_backoff: BTreeMap<PlacementId, Backoff>,
+    pub(crate) add_backoff: BTreeMap<PlacementId, Backoff>,
     drop_backoff: Backoff,
 }
 
@@ -156,7 +156,7 @@ impl Replica {
             let loading = configuration.row.placement(*placement).is_some_and(|row| row.state == ReplicaState::Load);
             let backoff = lead.requests.add_backoff.get(placement);
             let later = backoff.is_some_and(|backoff| now < backoff.not_before) && !hasty;
-            if !loading || !progress.matched || later {
+            if !loading || !progress.matched || progress.failed || later {
                 continue;
             }
             if progress.holds(needed) || short {

@@ -110,7 +110,14 @@ impl KvService {
             Err(detail) => return (Millis::ZERO, Err(detail)),
         };
         let (sender, answer) = oneshot::channel();
-        let request = OpRequest { partition, op, id, reply: ReplyTo::Call { sender, permit } };
+        let request = OpRequest {
+            partition,
+            op,
+            id,
+            known: archon_types::Version::ZERO,
+            parked_at: None,
+            reply: ReplyTo::Call { sender, permit },
+        };
         match self.shards.of(partition).try_push(ShardMessage::Operations(vec![request])) {
             Ok(()) => answer.await.unwrap_or_else(|_| (Millis::ZERO, Err(shutting_down()))),
             Err(PushError::Full(_)) => (Millis::ZERO, Err(overloaded())),

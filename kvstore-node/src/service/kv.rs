@@ -11,7 +11,7 @@ use archon_proto::convert::kv::{TaggedOp, check_batch};
 use archon_proto::v1;
 use archon_proto::v1::kv_server::Kv;
 use archon_types::limits::BATCH_OPS_MAX;
-use archon_types::{Answer, ErrorDetail, ErrorKind, Millis, NodeId, Op, Revision};
+use archon_types::{Answer, ErrorDetail, ErrorKind, Millis, NodeId, Op, Revision, Version};
 use futures::Stream;
 use std::collections::BTreeMap;
 use std::pin::Pin;
@@ -47,6 +47,7 @@ impl KvService {
         admission: &StreamAdmission,
     ) -> Result<(), ErrorDetail> {
         check_batch(&batch.ops, "OpBatch.ops")?;
+        let known = Version::new(batch.table_version);
         let mut refused = crate::reply::Replies::default();
         let mut per_shard: BTreeMap<usize, Vec<OpRequest>> = BTreeMap::new();
         for op in batch.ops {
@@ -61,7 +62,14 @@ impl KvService {
             match TaggedOp::try_from(op) {
                 Ok(TaggedOp { partition, id, op, .. }) => {
                     let number = self.shards.number_of(partition);
-                    per_shard.entry(number).or_default().push(OpRequest { partition, op, id, reply });
+                    per_shard.entry(number).or_default().push(OpRequest {
+                        partition,
+                        op,
+                        id,
+                        known,
+                        parked_at: None,
+                        reply,
+                    });
                 }
                 Err(error) => refused.add(reply, Millis::ZERO, Err(error.into())),
             }

@@ -53,7 +53,11 @@ pub(super) async fn heartbeats(session: &Session, coordinators: &Coordinators, l
         match sender.round(load).await {
             Attempt::Granted => {
                 backoff.reset();
-                tokio::time::sleep_until(started + every).await;
+                tokio::select! {
+                    () = tokio::time::sleep_until(started + every) => {}
+                    // Whoever leaves says so at once.
+                    () = shared.leaving().cancelled(), if !shared.leaving_heard().is_cancelled() => {}
+                }
             }
             Attempt::Stale => return LifeEnd::Stale,
             Attempt::Failed(_) => {
@@ -113,12 +117,13 @@ impl Sender<'_> {
     async fn attempt(&self, address: &str, load: Load) -> Attempt {
         let Some(mut client) = self.coordinators.urgent(address) else { return Attempt::Failed(None) };
         let number = self.number.fetch_add(1, Ordering::Relaxed) + 1;
+        let stopping = self.shared.leaving().is_cancelled();
         let heartbeat = v1::HeartbeatRequest::from(Heartbeat {
             member: self.life.member,
             number,
             table_version: self.shared.tables.version(),
             load,
-            stopping: self.shared.is_stopping(),
+            stopping,
         });
         let mut request = tonic::Request::new(heartbeat);
         request.set_timeout(DEADLINE);
@@ -140,6 +145,9 @@ impl Sender<'_> {
             Ok(answer) if answer.number == number && answer.incarnation == self.life.member.incarnation => {
                 self.coordinators.leads(address);
                 self.note_lapse();
+                if stopping {
+                    self.shared.leaving_heard().cancel();
+                }
                 self.life.grants.take(number, sent, answer.lease_ms, answer.withdrawn);
                 Attempt::Granted
             }

@@ -149,6 +149,9 @@ impl Env {
         for (_, request) in std::mem::take(&mut slot.confirms) {
             self.replies.add(request.reply, slot.applied, Err(why.clone()));
         }
+        for request in std::mem::take(&mut slot.parked) {
+            self.replies.add(request.reply, slot.applied, Err(why.clone()));
+        }
         self.context.shared.metrics.replies_held.subtract(slot.held.len() as u64);
         for (reply, _) in std::mem::take(&mut slot.held) {
             self.replies.add(reply, slot.applied, Err(unknown.clone()));
@@ -171,6 +174,7 @@ impl Env {
                     self.context.shared.metrics.partitions_led.add(1);
                 }
                 slot.serving = true;
+                self.unpark(slot);
                 tracing::info!(partition = %slot.partition, placement = %slot.placement, epoch = %slot.replica.epoch(), "serving");
             }
             Err(error) => self.unusable(slot, &error),

@@ -202,6 +202,7 @@ impl Env {
         self.step(slot, Input::Configure(Configuration { row, peers, timing }));
         // A leadership just taken up is covered by the lease at once, if there is one.
         self.lease(slot);
+        self.unpark(slot);
     }
 }
 

@@ -6,7 +6,7 @@ use crate::reconcile::Action;
 use crate::reply::ReplyTo;
 use crate::wire;
 use archon_replica::{Message, Position};
-use archon_types::{ErrorDetail, Incarnation, Op, OpId, PartitionId, PlacementId, Seq};
+use archon_types::{ErrorDetail, Incarnation, Millis, Op, OpId, PartitionId, PlacementId, Seq, Version};
 use archon_wal::WalError;
 use bytes::Bytes;
 use tokio::sync::oneshot;
@@ -16,6 +16,10 @@ pub(crate) struct OpRequest {
     pub(crate) partition: PartitionId,
     pub(crate) op: Op,
     pub(crate) id: Option<OpId>,
+    /// The table version by which the client came here; zero if it did not say.
+    pub(crate) known: Version,
+    /// Since when it has waited for the partition's leadership to settle, on the local clock.
+    pub(crate) parked_at: Option<Millis>,
     /// Who waits for the answer.
     pub(crate) reply: ReplyTo,
 }
@@ -77,6 +81,8 @@ pub(crate) enum ShardMessage {
     Release,
     /// Answered with the number of leaderships not yet given up.
     Leading(oneshot::Sender<usize>),
+    /// Answered with the number of copies that others' leaders count although enough others are Live.
+    Counted(oneshot::Sender<usize>),
     /// End the thread once what is under way is done.
     Stop,
 }

@@ -9,6 +9,7 @@ mod duty;
 mod journal;
 mod message;
 mod operate;
+mod park;
 mod slot;
 
 pub(crate) use message::{CopyAsk, CopyChunk, CopyStart, OpRequest, ShardMessage};
@@ -110,17 +111,26 @@ impl Shards {
 
     /// How many leaderships the shards have not yet given up.
     pub(crate) async fn leading(&self) -> usize {
+        self.sum(ShardMessage::Leading).await
+    }
+
+    /// How many copies here other nodes' leaders wait for, although they could do without.
+    pub(crate) async fn counted(&self) -> usize {
+        self.sum(ShardMessage::Counted).await
+    }
+
+    async fn sum(&self, ask: impl Fn(oneshot::Sender<usize>) -> ShardMessage) -> usize {
         let mut waiting = Vec::new();
         self.tell_all(|| {
             let (answer, wait) = oneshot::channel();
             waiting.push(wait);
-            ShardMessage::Leading(answer)
+            ask(answer)
         });
-        let mut leading = 0;
+        let mut sum = 0;
         for wait in waiting {
-            leading += wait.await.unwrap_or(0);
+            sum += wait.await.unwrap_or(0);
         }
-        leading
+        sum
     }
 
     /// Starts the threads. `found` are the placements that recovery found.
@@ -164,6 +174,7 @@ impl Shards {
                     touched: BTreeSet::new(),
                     followups: VecDeque::new(),
                     damaged: Vec::new(),
+                    unparked: Vec::new(),
                     releasing: false,
                 },
             };
@@ -189,6 +200,8 @@ struct Env {
     followups: VecDeque<(PlacementId, Input)>,
     /// Placements found damaged in this turn, with why.
     damaged: Vec<(PlacementId, String)>,
+    /// Operations that waited for a leadership, to be looked at again in this turn.
+    unparked: Vec<OpRequest>,
     /// The node is stopping: every leadership is to be given up.
     releasing: bool,
 }
@@ -254,7 +267,10 @@ impl Shard {
 
     fn take(&mut self, message: ShardMessage) {
         match message {
-            ShardMessage::Operations(operations) => self.operations(operations),
+            ShardMessage::Operations(operations) => {
+                self.env.context.shared.metrics.operations.add(operations.len() as u64);
+                self.operations(operations);
+            }
             ShardMessage::Replication(messages) => {
                 for message in messages {
                     self.step(message.to.placement, Input::Message(message));
@@ -280,6 +296,10 @@ impl Shard {
                 let leading = self.slots.values().filter(|slot| slot.serving).count();
                 let _ = answer.send(leading);
             }
+            ShardMessage::Counted(answer) => {
+                let counted = self.slots.values().filter(|slot| !slot.aside && slot.is_spare()).count();
+                let _ = answer.send(counted);
+            }
             ShardMessage::Stop => self.stop(),
         }
     }
@@ -297,6 +317,8 @@ impl Shard {
             while let Some((placement, input)) = self.env.followups.pop_front() {
                 self.step(placement, input);
             }
+            let unparked = std::mem::take(&mut self.env.unparked);
+            self.operations(unparked);
             let touched = std::mem::take(&mut self.env.touched);
             if touched.is_empty() {
                 break;
@@ -342,6 +364,7 @@ impl Shard {
             }
             self.env.hand_to_flusher(slot);
             self.env.release_held(slot);
+            self.env.unpark(slot);
             held += slot.held.len();
         }
         if held > 0 {

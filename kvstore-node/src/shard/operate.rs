@@ -9,13 +9,16 @@ use archon_types::{ErrorDetail, ErrorKind, Millis, PartitionId, Revision, Seq};
 
 impl Shard {
     pub(super) fn operations(&mut self, operations: Vec<OpRequest>) {
-        self.env.context.shared.metrics.operations.add(operations.len() as u64);
         for request in operations {
             let slot = self.active.get(&request.partition).and_then(|placement| self.slots.get_mut(placement));
             let Some(slot) = slot else {
                 let detail = self.env.elsewhere(request.partition);
                 self.env.replies.add(request.reply, Millis::ZERO, Err(detail));
                 continue;
+            };
+            let request = match self.env.park(slot, request) {
+                Some(request) => request,
+                None => continue,
             };
             match self.env.admit(slot, &request) {
                 Ok(()) if request.op.is_read() => self.env.read(slot, request),
@@ -40,9 +43,9 @@ impl Env {
             return Err(ErrorDetail::new(ErrorKind::InvalidArgument, why).with_table_version(shared.tables.version()));
         }
         if slot.aside || !slot.serving {
-            let mine = matches!(slot.replica.standing(), Standing::TakingOver);
-            if mine && !slot.aside {
-                let why = format!("partition {} is being taken over here", slot.partition);
+            let mine = matches!(slot.replica.standing(), Standing::TakingOver | Standing::Released);
+            if mine && !slot.aside && self.is_unsettled(slot) {
+                let why = format!("the leadership of partition {} is changing", slot.partition);
                 return Err(ErrorDetail::new(ErrorKind::Unavailable, why).with_retry_after_ms(5));
             }
             return Err(self.elsewhere(slot.partition));
@@ -98,6 +101,8 @@ impl Env {
     pub(super) fn confirmed(&mut self, slot: &mut Slot, tickets: &[u64], ok: bool) {
         for ticket in tickets {
             let Some(request) = slot.confirms.remove(ticket) else { continue };
+            // A read that changed nothing may as well be answered by whoever leads next.
+            let Some(request) = self.park(slot, request) else { continue };
             let view = PartitionView::new(&slot.recent, &*self.context.engine, slot.placement, Reader::Committed);
             let asked = Request { op: &request.op, id: None };
             let outcome = if ok {
@@ -106,7 +111,7 @@ impl Env {
                     Err(error) => Err(self.unreadable(slot, &error)),
                 }
             } else {
-                Err(self.no_lease(slot))
+                Err(if slot.serving { self.no_lease(slot) } else { self.elsewhere(slot.partition) })
             };
             self.replies.add(request.reply, slot.applied, outcome);
         }

@@ -63,6 +63,8 @@ pub(super) struct Slot {
     pub(super) held: Vec<(ReplyTo, Outcome)>,
     /// Reads that wait for a round of confirmations.
     pub(super) confirms: BTreeMap<u64, OpRequest>,
+    /// Operations that wait for the leadership to settle.
+    pub(super) parked: Vec<OpRequest>,
     /// The lease as last told to the replica.
     pub(super) covered: bool,
     /// Up to here the flusher was given everything.
@@ -98,6 +100,7 @@ impl Slot {
             pending: VecDeque::new(),
             held: Vec::new(),
             confirms: BTreeMap::new(),
+            parked: Vec::new(),
             covered: false,
             pins: BTreeMap::new(),
             logged_bytes: 0,
@@ -119,6 +122,14 @@ impl Slot {
     /// Whether this replica is the only Live one, so that every operation needs the lease.
     pub(super) fn is_alone(&self) -> bool {
         self.replica.configuration().is_none_or(|configuration| configuration.row.live().count() <= 1)
+    }
+
+    /// Whether whoever leads counts this copy and need not, for enough others are Live.
+    pub(super) fn is_spare(&self) -> bool {
+        let Some(configuration) = self.replica.configuration() else { return false };
+        let row = &configuration.row;
+        let live = row.placement(self.placement).is_some_and(|own| own.state == ReplicaState::Live);
+        live && row.live().count() > usize::from(row.min_in_sync)
     }
 
     /// The last position up to which the log may be forgotten: what the engine has, except what a copy or a follower
