@@ -30,12 +30,13 @@ const MAY_DEPEND_ON: &[(&str, &str, &[&str])] = &[
 const ONLY_NAMED_IN: &[(&str, &[&str])] = &[
     ("openraft", &["coordinator/src/raft/", "coordinator/tests/"]),
     ("sled", &["kvstore-node/src/engine/"]),
+    ("fjall", &["kvstore-node/src/engine/fjall.rs"]),
     ("crc32c", &["wal/", "kvstore-node/src/pages.rs"]),
 ];
 
 /// What a pure room must not depend on.
 const PURE: &[&str] = &["proto/types", "coordinator/core", "kvstore-node/kv", "kvstore-node/replica"];
-const IMPURE: &[&str] = &["tokio", "tonic", "sled", "openraft", "rand", "tracing", "rustix", "parking_lot"];
+const IMPURE: &[&str] = &["tokio", "tonic", "sled", "fjall", "openraft", "rand", "tracing", "rustix", "parking_lot"];
 
 fn manifest(folder: &str) -> toml::Table {
     let path = root().join(folder).join("Cargo.toml");

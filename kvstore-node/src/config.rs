@@ -1,5 +1,6 @@
 //! What an operator chooses for a node.
 
+use crate::engine::EngineKind;
 use archon_types::limits;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
@@ -24,6 +25,8 @@ pub struct NodeConfig {
     pub weight: u32,
     /// Most placements that it takes, if limited.
     pub partitions_max: Option<u32>,
+    /// The storage engine. A directory belongs to the engine that made it.
+    pub engine: EngineKind,
     /// Shard threads; by default half the cores, at least one.
     pub shards: Option<usize>,
     /// Allows plaintext on an address that is not loopback.
@@ -53,6 +56,7 @@ impl NodeConfig {
             zone: None,
             weight: 100,
             partitions_max: None,
+            engine: EngineKind::default(),
             shards: None,
             insecure: false,
             copy_bytes_per_second: 0,

@@ -48,6 +48,7 @@ mod store;
 mod wire;
 
 pub use config::{ConfigError, NodeConfig};
+pub use engine::EngineKind;
 pub use node::{Node, NodeError};
 pub use session::SessionError;
 

@@ -3,7 +3,7 @@
 use crate::clock::{BootClock, WallClock};
 use crate::config::{ConfigError, NodeConfig};
 use crate::copy::CopyRunner;
-use crate::engine::{Engine, EngineConfig, EngineError, SledEngine, open_or_quarantine};
+use crate::engine::{Engine, EngineConfig, EngineError, open_or_quarantine};
 use crate::flusher::{FlushEvent, Flusher, FlusherConfig, FlusherError};
 use crate::health::{Health, Pulse};
 use crate::holdings::Holdings;
@@ -113,7 +113,7 @@ impl std::fmt::Debug for Node {
 /// What is opened from the data directory.
 struct Opened {
     directory: DataDirectory,
-    engine: SledEngine,
+    engine: Arc<dyn Engine>,
     wal: Wal,
     recovery: Recovery,
     budget: RecentBudget,
@@ -147,7 +147,6 @@ impl Node {
         let advertised = config.advertise.clone().unwrap_or_else(|| address.to_string());
         let shards = Shards::new(config.shard_count());
         let shared = Arc::new(Shared::new(config, Arc::new(BootClock), Arc::new(WallClock)));
-        let engine: Arc<dyn Engine> = Arc::new(engine);
         let holdings = Arc::new(Holdings::new(recovery.held));
         let flusher = Flusher::start(Arc::clone(&engine), FlusherConfig::default(), {
             let (shards, holdings) = (shards.clone(), Arc::clone(&holdings));
@@ -320,7 +319,8 @@ impl Node {
 
 fn open(config: &NodeConfig) -> Result<Opened, NodeError> {
     let directory = DataDirectory::open(&config.data_dir, &config.name, None)?;
-    let (engine, aside) = open_or_quarantine(&directory.engine_directory(), &EngineConfig::default())?;
+    let engine_config = EngineConfig { kind: config.engine, ..EngineConfig::default() };
+    let (engine, aside) = open_or_quarantine(&directory.engine_directory(), &engine_config)?;
     let wal_config = WalConfig { segment_bytes: config.wal_segment_bytes, ..WalConfig::default() };
     let (wal, recovered) = Wal::open(&directory.wal_directory(), wal_config)?;
     if recovered.torn_bytes_cut > 0 {
@@ -330,7 +330,7 @@ fn open(config: &NodeConfig) -> Result<Opened, NodeError> {
         tracing::error!(?damage, "the write-ahead log is damaged");
     }
     let budget = RecentBudget::default();
-    let recovery = recover(&wal, &recovered, &engine, aside.is_some(), &budget)?;
+    let recovery = recover(&wal, &recovered, &*engine, aside.is_some(), &budget)?;
     tracing::info!(placements = recovery.held.len(), usable = recovery.found.len(), "recovered");
     Ok(Opened { directory, engine, wal, recovery, budget })
 }

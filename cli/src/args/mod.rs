@@ -12,7 +12,7 @@ pub(crate) use admin::{
 #[cfg(test)]
 pub(crate) use kv::Mix;
 pub(crate) use kv::{BenchArgs, KvArgs, KvVerb, ScanArgs};
-pub(crate) use parse::{address, duration, listen, name, peer};
+pub(crate) use parse::{address, duration, engine, listen, name, peer};
 pub(crate) use serve::{CoordinatorArgs, DemoArgs, LogArgs, LogFormat, NodeArgs};
 
 use crate::output::Format;

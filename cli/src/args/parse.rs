@@ -1,5 +1,6 @@
 //! Values as they are written on a command line or in a file, each with an error that says what would be right.
 
+use archon_kvstore_node::EngineKind;
 use archon_types::limits;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -29,6 +30,14 @@ pub(crate) fn duration(text: &str) -> Result<Duration, String> {
         return Err("a time must be between 1ms and 24h".to_owned());
     }
     Ok(Duration::from_millis(milliseconds.round() as u64))
+}
+
+/// A storage engine.
+///
+/// # Errors
+/// Which there are.
+pub(crate) fn engine(text: &str) -> Result<EngineKind, String> {
+    text.trim().parse().map_err(|error: archon_kvstore_node::engine::UnknownEngine| error.to_string())
 }
 
 /// An address to call, `host:port`; a leading `http://` is dropped.

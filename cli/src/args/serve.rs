@@ -1,7 +1,8 @@
 //! Options of the verbs that run a process: `coordinator`, `node`, `demo`.
 
 use super::admin::NodeVerb;
-use super::parse::{address, listen, name, peer};
+use super::parse::{address, engine, listen, name, peer};
+use archon_kvstore_node::EngineKind;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
@@ -112,6 +113,9 @@ pub(crate) struct NodeArgs {
     /// Most copies of partitions that it takes.
     #[arg(long, env = "ARCHON_PARTITIONS_MAX", hide_env_values = true, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) partitions_max: Option<u32>,
+    /// The storage engine of this node, `sled` or `fjall`; otherwise sled. A data directory stays with the engine that made it.
+    #[arg(long, env = "ARCHON_ENGINE", hide_env_values = true, value_name = "ENGINE", value_parser = engine)]
+    pub(crate) engine: Option<EngineKind>,
     /// A TOML file with the same settings.
     #[arg(long, env = "ARCHON_CONFIG", hide_env_values = true, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,

@@ -203,12 +203,23 @@ pub(crate) struct NodeFile {
     pub(crate) weight: Option<Spanned<u64>>,
     pub(crate) advertise: Option<Spanned<String>>,
     pub(crate) partitions_max: Option<Spanned<u64>>,
+    pub(crate) engine: Option<Spanned<String>>,
 }
 
 impl NodeFile {
     /// Every key that a node's file may have.
-    pub(crate) const KEYS: &[&str] =
-        &["name", "listen", "advertise", "coordinators", "data_dir", "insecure", "zone", "weight", "partitions_max"];
+    pub(crate) const KEYS: &[&str] = &[
+        "name",
+        "listen",
+        "advertise",
+        "coordinators",
+        "data_dir",
+        "insecure",
+        "zone",
+        "weight",
+        "partitions_max",
+        "engine",
+    ];
 }
 
 #[cfg(test)]
@@ -265,7 +276,7 @@ mod tests {
         let text = format!("{found:?}");
         assert!(!text.contains("None"), "{text}");
         let whole = "name = ''\nlisten = ''\ncoordinators = ['']\ndata_dir = ''\ninsecure = true\nzone = ''\nweight = 1\n\
-                     advertise = ''\npartitions_max = 1\n";
+                     advertise = ''\npartitions_max = 1\nengine = ''\n";
         let found: NodeFile = file(whole).settings(NodeFile::KEYS).unwrap();
         assert_eq!(whole.lines().count(), NodeFile::KEYS.len());
         assert!(!format!("{found:?}").contains("None"));

@@ -6,6 +6,7 @@ use crate::args::{Connection, CoordinatorArgs, NodeArgs};
 use crate::exit::{Exit, Failure};
 use crate::lifeline;
 use archon_coordinator::{CoordinatorConfig, CoordinatorError, IdentityError};
+use archon_kvstore_node::engine::EngineError;
 use archon_kvstore_node::{NodeConfig, NodeError};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
@@ -39,10 +40,20 @@ fn coordinator_config(settings: CoordinatorSettings) -> CoordinatorConfig {
 }
 
 fn node_config(settings: NodeSettings) -> NodeConfig {
-    let NodeSettings { name, listen, advertise, coordinators, data_dir, zone, weight, partitions_max, insecure } =
-        settings;
+    let NodeSettings {
+        name,
+        listen,
+        advertise,
+        coordinators,
+        data_dir,
+        zone,
+        weight,
+        partitions_max,
+        engine,
+        insecure,
+    } = settings;
     let plain = NodeConfig::new(name, listen.to_string(), coordinators, data_dir);
-    NodeConfig { advertise, zone, weight, partitions_max, insecure, ..plain }
+    NodeConfig { advertise, zone, weight, partitions_max, engine, insecure, ..plain }
 }
 
 fn coordinator_failure(error: CoordinatorError) -> Failure {
@@ -60,8 +71,10 @@ fn coordinator_failure(error: CoordinatorError) -> Failure {
 fn node_failure(error: NodeError) -> Failure {
     let exit = match &error {
         NodeError::Config(_) => Exit::Usage,
-        // Another cluster's directory, a name that is taken: nothing that a restart would mend.
-        NodeError::Identity(_) | NodeError::Session(_) => Exit::Refused,
+        // Another cluster's directory or another engine's, a name that is taken: nothing that a restart would mend.
+        NodeError::Identity(_) | NodeError::Session(_) | NodeError::Engine(EngineError::OtherEngine { .. }) => {
+            Exit::Refused
+        }
         _ => Exit::Failed,
     };
     Failure::new(exit, error.to_string())

@@ -3,6 +3,7 @@
 use super::file::{ConfigFile, CoordinatorFile, FileError, NodeFile};
 use crate::args::{self, CoordinatorArgs, NodeArgs};
 use crate::exit::Failure;
+use archon_kvstore_node::EngineKind;
 use archon_types::lease::LeaseTiming;
 use archon_types::settings::Settings;
 use std::collections::BTreeMap;
@@ -45,6 +46,8 @@ pub(crate) struct NodeSettings {
     pub(crate) weight: u32,
     /// Most copies of partitions that it takes, if limited.
     pub(crate) partitions_max: Option<u32>,
+    /// Its storage engine.
+    pub(crate) engine: EngineKind,
     /// Whether plaintext beyond this machine is allowed.
     pub(crate) insecure: bool,
 }
@@ -157,6 +160,7 @@ impl NodeSettings {
         let zone = args.zone.clone().or(found.zone);
         let weight = args.weight.or(found.weight).unwrap_or(100);
         let partitions_max = args.partitions_max.or(found.partitions_max);
+        let engine = args.engine.or(found.engine).unwrap_or_default();
         let advertise = args.advertise.clone().or(found.advertise);
         if listen.ip().is_unspecified() && advertise.is_none() {
             return Err(Failure::usage(
@@ -164,7 +168,7 @@ impl NodeSettings {
                 "say which address they should use, as in --advertise 10.0.0.7:7201",
             ));
         }
-        Ok(Self { name, listen, advertise, coordinators, data_dir, zone, weight, partitions_max, insecure })
+        Ok(Self { name, listen, advertise, coordinators, data_dir, zone, weight, partitions_max, engine, insecure })
     }
 }
 
@@ -248,6 +252,7 @@ struct FromNodeFile {
     weight: Option<u32>,
     advertise: Option<String>,
     partitions_max: Option<u32>,
+    engine: Option<EngineKind>,
 }
 
 impl FromNodeFile {
@@ -275,6 +280,7 @@ impl FromNodeFile {
                 .as_ref()
                 .map(|v| file.within("partitions_max", v, 1..=u64::from(u32::MAX)))
                 .transpose()?,
+            engine: raw.engine.as_ref().map(|text| file.parse("engine", text, args::engine)).transpose()?,
         })
     }
 }

@@ -152,6 +152,20 @@ pub enum EngineError {
         /// The newest format this version knows.
         known: u32,
     },
+    /// The directory is another engine's. It was not touched.
+    #[error(
+        "the engine in {} is {found}, but {wanted} was asked for; say --engine {found}, or move that directory away so \
+         that its replicas are loaded from their peers",
+        directory.display()
+    )]
+    OtherEngine {
+        /// The engine's directory.
+        directory: PathBuf,
+        /// Whose it is.
+        found: &'static str,
+        /// What was asked for.
+        wanted: &'static str,
+    },
     /// The engine's syncs do not reach the disk in this build.
     #[error("the engine in {} would not sync to the disk in this build: {what}", directory.display())]
     NotDurable {

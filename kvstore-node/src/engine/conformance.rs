@@ -6,12 +6,13 @@ use bytes::Bytes;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::ops::Bound;
+use std::sync::Arc;
 
-fn space(number: u64) -> PlacementId {
+pub(super) fn space(number: u64) -> PlacementId {
     PlacementId::new(number)
 }
 
-fn put(number: u64, key: &[u8], value: &[u8]) -> Change {
+pub(super) fn put(number: u64, key: &[u8], value: &[u8]) -> Change {
     Change { space: space(number), key: Bytes::copy_from_slice(key), value: Some(Bytes::copy_from_slice(value)) }
 }
 
@@ -26,7 +27,7 @@ fn all(engine: &dyn Engine, number: u64) -> Vec<(Bytes, Bytes)> {
 }
 
 /// Bytes that differ from chunk to chunk.
-fn value(length: usize, seed: u8) -> Vec<u8> {
+pub(super) fn value(length: usize, seed: u8) -> Vec<u8> {
     (0..length).map(|at| (at / 1_000) as u8 ^ (at % 251) as u8 ^ seed).collect()
 }
 
@@ -138,95 +139,59 @@ fn memory_conforms() {
     conforms(&MemoryEngine::new());
 }
 
-#[test]
-fn sled_conforms_and_holds_everything_after_reopening() {
-    let root = tempfile::tempdir().unwrap();
-    let directory = root.path().join("engine");
-    let before = {
-        let engine = open(&directory);
-        conforms(&engine);
-        engine.sync().unwrap();
-        engine.spaces().unwrap().into_iter().map(|space| all(&engine, space.get())).collect::<Vec<_>>()
-    };
-    let engine = open(&directory);
-    let after: Vec<_> = engine.spaces().unwrap().into_iter().map(|space| all(&engine, space.get())).collect();
-    assert!(after == before);
-}
-
-#[test]
-fn sled_writes_no_files_that_it_does_not_sync() {
-    let root = tempfile::tempdir().unwrap();
-    let directory = root.path().join("engine");
-    let engine = open(&directory);
-    let mut blobs = 0;
-    for round in 0..3_u8 {
-        for at in 0..40_u8 {
-            let key = [&[1, at][..], &[b'k'; ENGINE_KEY_BYTES_MAX - 2]].concat();
-            engine.write(&[put(1, &key, &value(super::sled::CHUNK_BYTES, round ^ at))]).unwrap();
-        }
-        engine.sync().unwrap();
-        blobs += std::fs::read_dir(directory.join("blobs")).unwrap().count();
+/// Runs a test on each engine that lives on a disk, in a directory of its own.
+fn on_each(test: impl Fn(EngineKind, &std::path::Path)) {
+    for kind in EngineKind::ALL {
+        let root = tempfile::tempdir().unwrap();
+        test(kind, &root.path().join("engine"));
     }
-    assert_eq!(blobs, 0);
 }
 
 #[test]
-fn sled_syncs_for_real() {
-    let root = tempfile::tempdir().unwrap();
-    let engine = open(&root.path().join("engine"));
-    let before = durable::syncs();
-    engine.write(&[put(1, b"\x01a", b"1")]).unwrap();
-    engine.sync().unwrap();
-    assert!(!durable::is_needed() || durable::syncs() > before);
-}
-
-#[test]
-fn a_torn_write_leaves_the_value_before_it_and_the_next_one_heals_it() {
-    let root = tempfile::tempdir().unwrap();
-    let directory = root.path().join("engine");
-    let get = |engine: &SledEngine| engine.get(space(1), b"\x01a").unwrap().unwrap();
-    let engine = open(&directory);
-    for seed in 0..4 {
-        engine.write(&[put(1, b"\x01a", &value(200_000, seed))]).unwrap();
-        engine.stage(space(1), b"\x01a", &value(300_000, 9)).unwrap();
-        assert!(get(&engine) == value(200_000, seed), "the staged value shows");
-    }
-    engine.sync().unwrap();
-    drop(engine);
-    let engine = open(&directory);
-    assert!(get(&engine) == value(200_000, 3));
-    engine.write(&[put(1, b"\x01a", &value(70_000, 5))]).unwrap();
-    assert!(get(&engine) == value(70_000, 5));
+fn each_conforms_and_holds_everything_after_reopening() {
+    on_each(|kind, directory| {
+        let contents = |engine: &dyn Engine| -> Vec<_> {
+            engine.spaces().unwrap().into_iter().map(|space| all(engine, space.get())).collect()
+        };
+        let before = {
+            let engine = open(kind, directory);
+            conforms(&*engine);
+            engine.sync().unwrap();
+            contents(&*engine)
+        };
+        assert!(contents(&*open(kind, directory)) == before, "{kind}");
+    });
 }
 
 #[test]
 fn a_reader_beside_the_writer_sees_whole_values() {
-    let root = tempfile::tempdir().unwrap();
-    let engine = open(&root.path().join("engine"));
-    let lengths = [300_000, 10, 70_000, 200_000];
-    engine.write(&[put(1, b"\x01a", &value(lengths[0], 0))]).unwrap();
-    let done = std::sync::atomic::AtomicBool::new(false);
-    std::thread::scope(|scope| {
-        scope.spawn(|| {
-            for seed in 0..100_u8 {
-                engine.write(&[put(1, b"\x01a", &value(lengths[usize::from(seed) % 4], seed))]).unwrap();
+    on_each(|kind, directory| {
+        let engine = open(kind, directory);
+        let lengths = [300_000, 10, 70_000, 200_000];
+        engine.write(&[put(1, b"\x01a", &value(lengths[0], 0))]).unwrap();
+        let done = std::sync::atomic::AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for seed in 0..100_u8 {
+                    engine.write(&[put(1, b"\x01a", &value(lengths[usize::from(seed) % 4], seed))]).unwrap();
+                }
+                done.store(true, std::sync::atomic::Ordering::SeqCst);
+            });
+            while !done.load(std::sync::atomic::Ordering::SeqCst) {
+                let found = engine.get(space(1), b"\x01a").unwrap().unwrap();
+                let seed = found[0];
+                assert!(found == value(lengths[usize::from(seed) % 4], seed), "{kind}: torn, {} bytes", found.len());
             }
-            done.store(true, std::sync::atomic::Ordering::SeqCst);
         });
-        while !done.load(std::sync::atomic::Ordering::SeqCst) {
-            let found = engine.get(space(1), b"\x01a").unwrap().unwrap();
-            let seed = found[0];
-            assert!(found == value(lengths[usize::from(seed) % 4], seed), "a torn value of {} bytes", found.len());
-        }
     });
 }
 
-fn config() -> EngineConfig {
-    EngineConfig { cache_bytes: 8 << 20, ..EngineConfig::default() }
+pub(super) fn config(kind: EngineKind) -> EngineConfig {
+    EngineConfig { kind, cache_bytes: 8 << 20, ..EngineConfig::default() }
 }
 
-fn open(directory: &std::path::Path) -> SledEngine {
-    let (engine, aside) = open_or_quarantine(directory, &config()).unwrap();
+pub(super) fn open(kind: EngineKind, directory: &std::path::Path) -> Arc<dyn Engine> {
+    let (engine, aside) = open_or_quarantine(directory, &config(kind)).unwrap();
     assert_eq!(aside, None);
     engine
 }
@@ -251,100 +216,131 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
+fn agrees_with_a_map(kind: EngineKind, steps: Vec<Step>) -> Result<(), TestCaseError> {
+    let root = tempfile::tempdir().unwrap();
+    let directory = root.path().join("engine");
+    let mut engine = Some(open(kind, &directory));
+    let mut model: BTreeMap<(u64, u8), Vec<u8>> = BTreeMap::new();
+    for (seed, step) in (0_u8..).zip(steps) {
+        let now = engine.as_ref().unwrap();
+        match step {
+            Step::Put(space, key, length) => {
+                now.write(&[put(space, &[1, key], &value(length, seed))]).unwrap();
+                model.insert((space, key), value(length, seed));
+            }
+            Step::Remove(space, key) => {
+                now.write(&[remove(space, &[1, key])]).unwrap();
+                model.remove(&(space, key));
+            }
+            Step::Clear(number) => {
+                while !now.clear(space(number), 3).unwrap().done {}
+                model.retain(|(space, _), _| *space != number);
+            }
+            Step::Sync => now.sync().unwrap(),
+            Step::Reopen => {
+                drop(engine.take());
+                engine = Some(open(kind, &directory));
+            }
+        }
+        let now = engine.as_ref().unwrap();
+        for number in 0..3 {
+            let expected: Vec<_> = model
+                .range((number, 0)..=(number, u8::MAX))
+                .map(|((_, key), value)| (Bytes::from(vec![1, *key]), Bytes::from(value.clone())))
+                .collect();
+            prop_assert!(all(&**now, number) == expected, "space {number} of {kind} differs");
+        }
+    }
+    Ok(())
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(12) })]
 
     #[test]
-    fn sled_agrees_with_a_map(steps in proptest::collection::vec(step(), 1..60)) {
-        let root = tempfile::tempdir().unwrap();
-        let directory = root.path().join("engine");
-        let mut engine = Some(open(&directory));
-        let mut model: BTreeMap<(u64, u8), Vec<u8>> = BTreeMap::new();
-        for (seed, step) in (0_u8..).zip(steps) {
-            let now = engine.as_ref().unwrap();
-            match step {
-                Step::Put(space, key, length) => {
-                    now.write(&[put(space, &[1, key], &value(length, seed))]).unwrap();
-                    model.insert((space, key), value(length, seed));
-                }
-                Step::Remove(space, key) => {
-                    now.write(&[remove(space, &[1, key])]).unwrap();
-                    model.remove(&(space, key));
-                }
-                Step::Clear(number) => {
-                    while !now.clear(space(number), 3).unwrap().done {}
-                    model.retain(|(space, _), _| *space != number);
-                }
-                Step::Sync => now.sync().unwrap(),
-                Step::Reopen => {
-                    drop(engine.take());
-                    engine = Some(open(&directory));
-                }
-            }
-            let now = engine.as_ref().unwrap();
-            for number in 0..3 {
-                let expected: Vec<_> = model.range((number, 0)..=(number, u8::MAX))
-                    .map(|((_, key), value)| (Bytes::from(vec![1, *key]), Bytes::from(value.clone()))).collect();
-                prop_assert!(all(now, number) == expected, "space {number} differs");
-            }
+    fn each_agrees_with_a_map(steps in proptest::collection::vec(step(), 1..60)) {
+        for kind in EngineKind::ALL {
+            agrees_with_a_map(kind, steps.clone())?;
         }
     }
+}
+
+/// Writes nonsense, longer than the eight bytes below which sled starts afresh, over a file without which the engine
+/// cannot be opened.
+fn spoil(kind: EngineKind, directory: &std::path::Path) -> std::path::PathBuf {
+    let file = match kind {
+        EngineKind::Sled => "conf",
+        EngineKind::Fjall => "fjall/version",
+    };
+    std::fs::write(directory.join(file), NONSENSE).unwrap();
+    file.into()
 }
 
 const NONSENSE: &[u8] = b"longer than the eight bytes below which sled starts afresh";
 
 #[test]
 fn an_engine_that_does_not_open_is_set_aside_whole() {
-    let root = tempfile::tempdir().unwrap();
-    let directory = root.path().join("engine");
-    open(&directory).write(&[put(1, b"\x01a", b"1")]).unwrap();
-    std::fs::write(directory.join("conf"), NONSENSE).unwrap();
-    let (engine, aside) = open_or_quarantine(&directory, &config()).unwrap();
-    let aside = aside.unwrap();
-    assert_eq!(aside, root.path().join("engine.quarantined-1"));
-    assert_eq!(std::fs::read(aside.join("conf")).unwrap(), NONSENSE);
-    assert_eq!(engine.spaces().unwrap(), []);
-    drop(engine);
-    std::fs::remove_file(directory.join("archon-engine")).unwrap();
-    let (_, aside) = open_or_quarantine(&directory, &config()).unwrap();
-    assert_eq!(aside.unwrap(), root.path().join("engine.quarantined-2"));
+    on_each(|kind, directory| {
+        let beside = |number| directory.with_file_name(format!("engine.quarantined-{number}"));
+        open(kind, directory).write(&[put(1, b"\x01a", b"1")]).unwrap();
+        let spoiled = spoil(kind, directory);
+        let (engine, aside) = open_or_quarantine(directory, &config(kind)).unwrap();
+        let aside = aside.unwrap();
+        assert_eq!(aside, beside(1));
+        assert_eq!(std::fs::read(aside.join(spoiled)).unwrap(), NONSENSE);
+        assert_eq!(engine.spaces().unwrap(), []);
+        drop(engine);
+        std::fs::remove_file(directory.join("archon-engine")).unwrap();
+        let (_, aside) = open_or_quarantine(directory, &config(kind)).unwrap();
+        assert_eq!(aside.unwrap(), beside(2));
+    });
 }
 
 #[test]
-fn a_newer_format_or_a_refusal_is_not_set_aside() {
-    let root = tempfile::tempdir().unwrap();
-    let directory = root.path().join("engine");
-    let held = open(&directory);
-    let impatient = EngineConfig { lock_wait: std::time::Duration::ZERO, ..config() };
-    let second = open_or_quarantine(&directory, &impatient);
-    assert!(matches!(second, Err(EngineError::Io { .. })), "{second:?}");
-    drop(held);
-    std::fs::write(directory.join("archon-engine"), b"archon-engine sled 2\n").unwrap();
-    let newer = open_or_quarantine(&directory, &config());
-    assert!(matches!(newer, Err(EngineError::NewerFormat { found: 2, .. })), "{newer:?}");
-    assert_eq!(std::fs::read_dir(root.path()).unwrap().count(), 1);
+fn a_newer_format_another_engine_or_a_refusal_is_not_set_aside() {
+    on_each(|kind, directory| {
+        let held = open(kind, directory);
+        let impatient = EngineConfig { lock_wait: std::time::Duration::ZERO, ..config(kind) };
+        let second = open_or_quarantine(directory, &impatient).map(|_| ());
+        assert!(matches!(second, Err(EngineError::Io { .. })), "{second:?}");
+        drop(held);
+        for wanted in EngineKind::ALL.into_iter().filter(|other| *other != kind) {
+            let other = open_or_quarantine(directory, &config(wanted)).map(|_| ());
+            assert!(
+                matches!(&other, Err(EngineError::OtherEngine { found, .. }) if *found == kind.name()),
+                "{kind} as {wanted}: {other:?}"
+            );
+        }
+        std::fs::write(directory.join("archon-engine"), format!("archon-engine {kind} 2\n")).unwrap();
+        let newer = open_or_quarantine(directory, &config(kind)).map(|_| ());
+        assert!(matches!(newer, Err(EngineError::NewerFormat { found: 2, .. })), "{newer:?}");
+        assert_eq!(std::fs::read_dir(directory.parent().unwrap()).unwrap().count(), 1);
+    });
 }
 
-/// Damage anywhere in sled's log may be noticed or not, but never ends the process.
+/// Damage anywhere in the engine's log may be noticed or not, but never ends the process.
 #[test]
 fn a_damaged_file_is_an_error_or_is_set_aside() {
-    let root = tempfile::tempdir().unwrap();
-    let directory = root.path().join("engine");
-    let engine = open(&directory);
-    let rows: Vec<_> = (0..200_u8).map(|at| put(1, &[1, at], &value(3_000, at))).collect();
-    engine.write(&rows).unwrap();
-    engine.sync().unwrap();
-    drop(engine);
-    let log = directory.join("db");
-    let mut bytes = std::fs::read(&log).unwrap();
-    for at in (0..bytes.len()).step_by(997) {
-        bytes[at] ^= 0x55;
-    }
-    std::fs::write(&log, bytes).unwrap();
-    match open_or_quarantine(&directory, &config()) {
-        Ok((engine, _)) => {
-            let _ = engine.page(space(1), Bound::Unbounded, PageLimit::bytes(usize::MAX));
+    on_each(|kind, directory| {
+        let engine = open(kind, directory);
+        let rows: Vec<_> = (0..200_u8).map(|at| put(1, &[1, at], &value(3_000, at))).collect();
+        engine.write(&rows).unwrap();
+        engine.sync().unwrap();
+        drop(engine);
+        let log = directory.join(match kind {
+            EngineKind::Sled => "db",
+            EngineKind::Fjall => "fjall/0.jnl",
+        });
+        let mut bytes = std::fs::read(&log).unwrap();
+        for at in (0..bytes.len().min(4 << 20)).step_by(997) {
+            bytes[at] ^= 0x55;
         }
-        Err(error) => assert!(!error.to_string().is_empty()),
-    }
+        std::fs::write(&log, bytes).unwrap();
+        match open_or_quarantine(directory, &config(kind)) {
+            Ok((engine, _)) => {
+                let _ = engine.page(space(1), Bound::Unbounded, PageLimit::bytes(usize::MAX));
+            }
+            Err(error) => assert!(!error.to_string().is_empty()),
+        }
+    });
 }

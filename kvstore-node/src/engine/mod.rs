@@ -1,13 +1,19 @@
 //! Where applied effects live: the engines behind [`archon_kv::engine::Engine`].
 
 mod durable;
+mod fjall;
+mod kind;
 mod open;
 mod room;
 mod sled;
 
 #[cfg(test)]
 mod conformance;
+#[cfg(test)]
+mod particular;
 
+pub use self::fjall::FjallEngine;
+pub use self::kind::{EngineKind, UnknownEngine};
 pub use self::open::{EngineConfig, open_or_quarantine};
 pub use self::sled::SledEngine;
 #[cfg(test)]

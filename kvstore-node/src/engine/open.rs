@@ -1,14 +1,16 @@
 //! Opening an engine's directory: its format, and setting aside one that will not open.
 
-use super::{EngineError, SledEngine};
+use super::{Engine, EngineError, EngineKind, FjallEngine, SledEngine};
 use std::fs::{self, File};
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Names the engine and its format, so that another engine or a newer version is not mistaken for damage.
 const FORMAT_FILE: &str = "archon-engine";
-const MAGIC: &str = "archon-engine sled";
+const MAGIC: &str = "archon-engine";
+/// The format of each engine's rows; both began with 1.
 const FORMAT: u32 = 1;
 /// Most directories set aside beside each other before the operator must look.
 const QUARANTINES_MAX: u32 = 1_000;
@@ -16,6 +18,8 @@ const QUARANTINES_MAX: u32 = 1_000;
 /// How an engine is run.
 #[derive(Clone, Debug)]
 pub struct EngineConfig {
+    /// Which engine. A directory belongs to the one that made it.
+    pub kind: EngineKind,
     /// Memory for cached pages, in bytes. At least 1 MiB is sensible.
     pub cache_bytes: u64,
     /// How long to wait while another user holds the engine. A closed engine of the same process lets go a little later,
@@ -25,7 +29,7 @@ pub struct EngineConfig {
 
 impl Default for EngineConfig {
     fn default() -> Self {
-        Self { cache_bytes: 128 * 1024 * 1024, lock_wait: Duration::from_secs(5) }
+        Self { kind: EngineKind::default(), cache_bytes: 128 * 1024 * 1024, lock_wait: Duration::from_secs(5) }
     }
 }
 
@@ -35,11 +39,12 @@ impl Default for EngineConfig {
 ///
 /// # Errors
 /// [`EngineError::Io`] if the operating system refuses (nothing is set aside for that), [`EngineError::NewerFormat`] for
-/// a newer version's directory, which is not touched, [`EngineError::NotDurable`] if syncs would not be real.
+/// a newer version's directory and [`EngineError::OtherEngine`] for another engine's, neither of which is touched,
+/// [`EngineError::NotDurable`] if syncs would not be real.
 pub fn open_or_quarantine(
     directory: &Path,
     config: &EngineConfig,
-) -> Result<(SledEngine, Option<PathBuf>), EngineError> {
+) -> Result<(Arc<dyn Engine>, Option<PathBuf>), EngineError> {
     match open(directory, config) {
         Ok(engine) => Ok((engine, None)),
         Err(error) if error.is_damage() => {
@@ -51,21 +56,26 @@ pub fn open_or_quarantine(
     }
 }
 
-fn open(directory: &Path, config: &EngineConfig) -> Result<SledEngine, EngineError> {
+fn open(directory: &Path, config: &EngineConfig) -> Result<Arc<dyn Engine>, EngineError> {
+    prepare(directory, config.kind)?;
+    let engine: Arc<dyn Engine> = match config.kind {
+        EngineKind::Sled => Arc::new(SledEngine::open(directory, config)?),
+        EngineKind::Fjall => Arc::new(FjallEngine::open(directory, config)?),
+    };
+    let fail = |source| EngineError::Io { directory: directory.to_owned(), what: "sync its files", source };
+    sync_files(directory).map_err(fail)?;
+    Ok(engine)
+}
+
+/// Makes sure that the directory exists and is this engine's.
+pub(super) fn prepare(directory: &Path, kind: EngineKind) -> Result<(), EngineError> {
     let fail = |what| move |source| EngineError::Io { directory: directory.to_owned(), what, source };
     if !directory.try_exists().map_err(fail("look at its directory"))? {
         fs::create_dir_all(directory).map_err(fail("create its directory"))?;
         sync_directory(parent_of(directory)).map_err(fail("sync its parent directory"))?;
     }
     let empty = fs::read_dir(directory).map_err(fail("list its directory"))?.next().is_none();
-    if empty {
-        write_format(directory).map_err(fail("write its format"))?;
-    } else {
-        check_format(directory)?;
-    }
-    let engine = SledEngine::open(directory, config)?;
-    sync_files(directory).map_err(fail("sync its files"))?;
-    Ok(engine)
+    if empty { write_format(directory, kind).map_err(fail("write its format")) } else { check_format(directory, kind) }
 }
 
 /// Makes the files themselves and their names survive a power loss: sled creates its configuration without a sync.
@@ -82,16 +92,16 @@ fn sync_files(directory: &Path) -> std::io::Result<()> {
     sync_directory(directory)
 }
 
-fn write_format(directory: &Path) -> std::io::Result<()> {
+fn write_format(directory: &Path, kind: EngineKind) -> std::io::Result<()> {
     let temporary = directory.join(format!("{FORMAT_FILE}.tmp"));
     let mut file = File::create(&temporary)?;
-    file.write_all(format!("{MAGIC} {FORMAT}\n").as_bytes())?;
+    file.write_all(format!("{MAGIC} {kind} {FORMAT}\n").as_bytes())?;
     file.sync_all()?;
     fs::rename(&temporary, directory.join(FORMAT_FILE))?;
     sync_directory(directory)
 }
 
-fn check_format(directory: &Path) -> Result<(), EngineError> {
+fn check_format(directory: &Path, wanted: EngineKind) -> Result<(), EngineError> {
     let damaged = |what: String| EngineError::Damaged { directory: directory.to_owned(), what };
     let path = directory.join(FORMAT_FILE);
     let text = match fs::read(&path) {
@@ -103,9 +113,15 @@ fn check_format(directory: &Path) -> Result<(), EngineError> {
             return Err(EngineError::Io { directory: directory.to_owned(), what: "read its format", source });
         }
     };
-    let Some(found) = text.strip_prefix(MAGIC).and_then(|format| format.trim().parse::<u32>().ok()) else {
-        return Err(damaged(format!("the file {FORMAT_FILE} does not name a format")));
+    let named = text.strip_prefix(MAGIC).and_then(|named| named.trim().split_once(' '));
+    let named = named.and_then(|(kind, format)| Some((kind.parse().ok()?, format.parse::<u32>().ok()?)));
+    let Some((kind, found)) = named else {
+        return Err(damaged(format!("the file {FORMAT_FILE} does not name an engine and its format")));
     };
+    if kind != wanted {
+        let (found, wanted) = (kind.name(), wanted.name());
+        return Err(EngineError::OtherEngine { directory: directory.to_owned(), found, wanted });
+    }
     if found > FORMAT {
         return Err(EngineError::NewerFormat { directory: directory.to_owned(), found, known: FORMAT });
     }

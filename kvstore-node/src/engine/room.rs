@@ -1,4 +1,4 @@
-//! Room on the disk for the engine. A write that meets a full disk breaks sled for good, and with it the node; so the
+//! Room on the disk for the engine. A write that meets a full disk breaks it for good, and with it the node; so the
 //! engine is asked for room before it is written to, and a reserve is given up to bring what it has taken to the disk.
 
 use parking_lot::Mutex;
@@ -8,21 +8,21 @@ use std::path::{Path, PathBuf};
 
 /// Space held in reserve, enough for everything that the engine may have taken and not yet written.
 const RESERVE_BYTES: u64 = 32 * 1024 * 1024;
-/// With less than this left beside the reserve, nothing more is written to the engine.
-const FREE_BYTES_MIN: u64 = 32 * 1024 * 1024;
 const RESERVE_FILE: &str = "archon-reserve";
 
 /// The room of one engine's directory.
 pub(super) struct Room {
     directory: PathBuf,
+    /// With less than this left beside the reserve, in bytes, nothing more is written to the engine.
+    free_bytes_min: u64,
     /// The reserve is held.
     held: Mutex<bool>,
 }
 
 impl Room {
     /// Takes up the reserve, if there is space for it.
-    pub(super) fn new(directory: &Path) -> Self {
-        let room = Self { directory: directory.to_owned(), held: Mutex::new(false) };
+    pub(super) fn new(directory: &Path, free_bytes_min: u64) -> Self {
+        let room = Self { directory: directory.to_owned(), free_bytes_min, held: Mutex::new(false) };
         let kept = fs::metadata(room.reserve()).is_ok_and(|reserve| reserve.len() == RESERVE_BYTES);
         *room.held.lock() = kept;
         room
@@ -33,7 +33,7 @@ impl Room {
         let Some(free) = self.free() else { return true };
         let mut held = self.held.lock();
         if *held {
-            if free >= FREE_BYTES_MIN {
+            if free >= self.free_bytes_min {
                 return true;
             }
             if let Err(error) = fs::remove_file(self.reserve()) {
@@ -42,7 +42,7 @@ impl Room {
             *held = false;
             return false;
         }
-        if free < FREE_BYTES_MIN + RESERVE_BYTES {
+        if free < self.free_bytes_min + RESERVE_BYTES {
             return false;
         }
         match self.take_reserve() {
@@ -80,12 +80,12 @@ mod tests {
     #[test]
     fn the_reserve_is_taken_up_once_and_found_again() {
         let directory = tempfile::tempdir().unwrap();
-        let room = Room::new(directory.path());
+        let room = Room::new(directory.path(), RESERVE_BYTES);
         assert!(!*room.held.lock());
         // Whether there is space for it is the machine's affair; what is said must fit what is held.
         let roomy = room.look();
         assert_eq!(roomy, room.look());
         assert!(roomy || !room.reserve().exists());
-        assert_eq!(*Room::new(directory.path()).held.lock(), room.reserve().exists());
+        assert_eq!(*Room::new(directory.path(), RESERVE_BYTES).held.lock(), room.reserve().exists());
     }
 }

@@ -28,6 +28,8 @@ pub(super) const CHUNK_BYTES: usize = 64 * 1024;
 const SEGMENT_BYTES: usize = 8 * 1024 * 1024;
 /// Kind byte of chunks, above every kind of row.
 const CHUNK_KIND: u8 = archon_kv::engine::RESERVED_KIND;
+/// With less than this left beside the reserve, nothing more is written.
+const FREE_BYTES_MIN: u64 = 32 * 1024 * 1024;
 const INLINE: u8 = 0;
 const CHUNKED: u8 = 1;
 /// How often a reader looks again when the writer was changing the value under it.
@@ -105,7 +107,7 @@ impl SledEngine {
                 }
             }
         };
-        let engine = Self { database, directory: directory.to_owned(), room: Room::new(directory) };
+        let engine = Self { database, directory: directory.to_owned(), room: Room::new(directory, FREE_BYTES_MIN) };
         engine.check_durable()?;
         // The reserve is taken up while there is space for it.
         engine.has_room();

@@ -1,0 +1,262 @@
+//! The engine on fjall; the only file that names it.
+//!
+//! One keyspace for all placements, its keys `placement (8, big-endian) ‖ row key`, as in the engine on sled. A write is
+//! one batch, which fjall's journal makes whole or absent, so values need no chunks: readers see one value or the other.
+//! Large values stay in the tree: what fjall would keep in separate files has its own garbage to collect.
+//!
+//! The database lies in a directory of its own inside the engine's. It is made under another name and renamed, because
+//! fjall does not open a database whose creation was interrupted.
+
+use super::open::EngineConfig;
+use super::room::Room;
+use super::{Change, Cleared, Engine, EngineError, Page, PageLimit, Row, check_size};
+use archon_types::PlacementId;
+use bytes::Bytes;
+use fjall::{Database, Keyspace, KeyspaceCreateOptions, PersistMode};
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::ops::Bound;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+const DATABASE_DIRECTORY: &str = "fjall";
+const UNFINISHED_DIRECTORY: &str = "fjall.new";
+const KEYSPACE: &str = "rows";
+const SPACE_BYTES: usize = 8;
+/// What is written is held in memory up to this many bytes, then flushed to a table.
+const MEMTABLE_BYTES: u64 = 32 * 1024 * 1024;
+/// The journals may take this much of the disk before tables are flushed to get rid of them.
+const JOURNALS_BYTES_MAX: u64 = 256 * 1024 * 1024;
+/// One flushes while the other compacts.
+const WORKERS: usize = 2;
+/// Tables kept open; far below a process's usual limit of 1,024 descriptors.
+const FILES_OPEN_MAX: usize = 256;
+/// A compaction writes new tables before the old ones go: with less than this left nothing more is written.
+const FREE_BYTES_MIN: u64 = 256 * 1024 * 1024;
+/// How often a held lock is tried again.
+const LOCK_POLL: Duration = Duration::from_millis(5);
+
+/// An engine on fjall 3.
+pub struct FjallEngine {
+    database: Database,
+    rows: Keyspace,
+    directory: PathBuf,
+    room: Room,
+    /// Up to where each space that is being cleared is known to be empty: a scan from its beginning would pass every
+    /// removed row again.
+    cleared: Mutex<BTreeMap<PlacementId, Vec<u8>>>,
+}
+
+impl std::fmt::Debug for FjallEngine {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("FjallEngine").field("directory", &self.directory).finish_non_exhaustive()
+    }
+}
+
+impl FjallEngine {
+    /// Opens or creates the engine in `directory`, without looking at its format: see
+    /// [`open_or_quarantine`](super::open_or_quarantine).
+    pub(super) fn open(directory: &Path, config: &EngineConfig) -> Result<Self, EngineError> {
+        let whole = directory.join(DATABASE_DIRECTORY);
+        if !whole.try_exists().map_err(io(directory, "look at its database"))? {
+            create(directory, config)?;
+        }
+        let (database, rows) = open_database(directory, &whole, config)?;
+        let room = Room::new(directory, FREE_BYTES_MIN);
+        let engine = Self { database, rows, directory: directory.to_owned(), room, cleared: Mutex::default() };
+        // The reserve is taken up while there is space for it.
+        engine.has_room();
+        Ok(engine)
+    }
+
+    fn fail(&self, what: &'static str) -> impl Fn(fjall::Error) -> EngineError + '_ {
+        move |error| convert(&self.directory, what, error)
+    }
+
+    fn first_key(&self, start: Bound<Vec<u8>>, end: Bound<Vec<u8>>) -> Result<Option<Bytes>, EngineError> {
+        let Some(found) = self.rows.range((start, end)).next() else { return Ok(None) };
+        Ok(Some(found.key().map_err(self.fail("read rows"))?.into()))
+    }
+}
+
+/// Makes an empty database under another name, and gives it its name once it is whole.
+fn create(directory: &Path, config: &EngineConfig) -> Result<(), EngineError> {
+    let unfinished = directory.join(UNFINISHED_DIRECTORY);
+    match fs::remove_dir_all(&unfinished) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            return Err(io(directory, "remove an unfinished database")(error));
+        }
+        _ => {}
+    }
+    drop(open_database(directory, &unfinished, config)?);
+    fs::rename(&unfinished, directory.join(DATABASE_DIRECTORY)).map_err(io(directory, "name its database"))?;
+    File::open(directory).and_then(|opened| opened.sync_all()).map_err(io(directory, "sync its directory"))
+}
+
+fn open_database(directory: &Path, at: &Path, config: &EngineConfig) -> Result<(Database, Keyspace), EngineError> {
+    let give_up = Instant::now() + config.lock_wait;
+    let open = || {
+        let database = Database::builder(at)
+            .cache_size(config.cache_bytes)
+            .worker_threads(WORKERS)
+            .max_cached_files(Some(FILES_OPEN_MAX))
+            .max_journaling_size(JOURNALS_BYTES_MAX)
+            .open()?;
+        let options = || KeyspaceCreateOptions::default().max_memtable_size(MEMTABLE_BYTES);
+        let rows = database.keyspace(KEYSPACE, options)?;
+        database.persist(PersistMode::SyncAll)?;
+        Ok((database, rows))
+    };
+    loop {
+        // A damaged file makes fjall panic in places; that must not end the process before it could be set aside.
+        match std::panic::catch_unwind(std::panic::AssertUnwindSafe(open)) {
+            Ok(Ok(opened)) => return Ok(opened),
+            Ok(Err(fjall::Error::Locked)) if Instant::now() < give_up => std::thread::sleep(LOCK_POLL),
+            Ok(Err(error)) => return Err(convert(directory, "open", error)),
+            Err(_) => {
+                let what = "opening it panicked".to_owned();
+                return Err(EngineError::Damaged { directory: directory.to_owned(), what });
+            }
+        }
+    }
+}
+
+impl Engine for FjallEngine {
+    fn get(&self, space: PlacementId, key: &[u8]) -> Result<Option<Bytes>, EngineError> {
+        let found = self.rows.get(row_key(space, key)).map_err(self.fail("read a row"))?;
+        Ok(found.map(Bytes::from))
+    }
+
+    fn page(&self, space: PlacementId, from: Bound<&[u8]>, limit: PageLimit) -> Result<Page, EngineError> {
+        let start = match from {
+            Bound::Unbounded => Bound::Included(row_key(space, &[])),
+            Bound::Included(key) => Bound::Included(row_key(space, key)),
+            Bound::Excluded(key) => Bound::Excluded(row_key(space, key)),
+        };
+        let mut page = Page::default();
+        let mut bytes = 0;
+        for found in self.rows.range((start, space_end(space))) {
+            let (full_key, value) = found.into_inner().map_err(self.fail("read rows"))?;
+            let full_key = Bytes::from(full_key);
+            if full_key.len() < SPACE_BYTES {
+                let what = format!("a key of {} bytes names no space", full_key.len());
+                return Err(EngineError::Damaged { directory: self.directory.clone(), what });
+            }
+            let key = full_key.slice(SPACE_BYTES..);
+            let size = key.len() + value.len();
+            if limit.is_full(page.rows.len(), bytes, size) {
+                page.more = true;
+                break;
+            }
+            bytes += size;
+            page.rows.push(Row { key, value: value.into() });
+        }
+        Ok(page)
+    }
+
+    fn write(&self, changes: &[Change]) -> Result<(), EngineError> {
+        let mut batch = self.database.batch();
+        for change in changes {
+            check_size(&change.key, change.value.as_deref())?;
+            let key = row_key(change.space, &change.key);
+            match &change.value {
+                // A copy: a slice would keep the whole message alive that it came in.
+                Some(value) => batch.insert(&self.rows, key, &value[..]),
+                None => batch.remove(&self.rows, key),
+            }
+        }
+        batch.commit().map_err(self.fail("write rows"))
+    }
+
+    fn clear(&self, space: PlacementId, rows_max: usize) -> Result<Cleared, EngineError> {
+        let mut cleared = self.cleared.lock();
+        let start = match cleared.get(&space) {
+            Some(key) => Bound::Excluded(key.clone()),
+            None => Bound::Included(row_key(space, &[])),
+        };
+        let mut batch = self.database.batch();
+        let mut removed = 0;
+        let mut last = None;
+        for found in self.rows.range((start, space_end(space))).take(rows_max) {
+            let key = found.key().map_err(self.fail("read rows"))?;
+            last = Some(key.to_vec());
+            batch.remove(&self.rows, key);
+            removed += 1;
+        }
+        batch.commit().map_err(self.fail("remove rows"))?;
+        let start = match last.or_else(|| cleared.get(&space).cloned()) {
+            Some(key) => {
+                cleared.insert(space, key.clone());
+                Bound::Excluded(key)
+            }
+            None => Bound::Included(row_key(space, &[])),
+        };
+        let done = self.first_key(start, space_end(space))?.is_none();
+        if done {
+            cleared.remove(&space);
+        }
+        Ok(Cleared { removed, done })
+    }
+
+    fn spaces(&self) -> Result<Vec<PlacementId>, EngineError> {
+        let mut spaces = Vec::new();
+        let mut next = Some(0_u64);
+        while let Some(at_least) = next {
+            let Some(key) = self.first_key(Bound::Included(at_least.to_be_bytes().to_vec()), Bound::Unbounded)? else {
+                break;
+            };
+            let Some(Ok(space)) = key.get(..SPACE_BYTES).map(<[u8; SPACE_BYTES]>::try_from) else {
+                let what = format!("a key of {} bytes names no space", key.len());
+                return Err(EngineError::Damaged { directory: self.directory.clone(), what });
+            };
+            let space = u64::from_be_bytes(space);
+            spaces.push(PlacementId::new(space));
+            next = space.checked_add(1);
+        }
+        Ok(spaces)
+    }
+
+    fn sync(&self) -> Result<(), EngineError> {
+        self.database.persist(PersistMode::SyncAll).map_err(self.fail("sync"))
+    }
+
+    fn has_room(&self) -> bool {
+        self.room.look()
+    }
+}
+
+fn row_key(space: PlacementId, key: &[u8]) -> Vec<u8> {
+    let mut full = Vec::with_capacity(SPACE_BYTES + key.len());
+    full.extend_from_slice(&space.get().to_be_bytes());
+    full.extend_from_slice(key);
+    full
+}
+
+/// The end of a space's keys.
+fn space_end(space: PlacementId) -> Bound<Vec<u8>> {
+    match space.get().checked_add(1) {
+        Some(next) => Bound::Excluded(next.to_be_bytes().to_vec()),
+        None => Bound::Unbounded,
+    }
+}
+
+fn io(directory: &Path, what: &'static str) -> impl Fn(std::io::Error) -> EngineError {
+    let directory = directory.to_owned();
+    move |source| EngineError::Io { directory: directory.clone(), what, source }
+}
+
+fn convert(directory: &Path, what: &'static str, error: fjall::Error) -> EngineError {
+    use std::io::ErrorKind::{InvalidData, InvalidInput, NotFound, UnexpectedEof};
+    let refused =
+        |source: &std::io::Error| !matches!(source.kind(), InvalidData | InvalidInput | NotFound | UnexpectedEof);
+    match error {
+        fjall::Error::Io(source) if refused(&source) => io(directory, what)(source),
+        fjall::Error::Storage(fjall::LsmError::Io(source)) if refused(&source) => io(directory, what)(source),
+        // A background write failed, or another process has the files: that says nothing about what is stored.
+        error @ (fjall::Error::Poisoned | fjall::Error::Locked) => {
+            io(directory, what)(std::io::Error::other(error.to_string()))
+        }
+        other => EngineError::Damaged { directory: directory.to_owned(), what: format!("could not {what}: {other}") },
+    }
+}

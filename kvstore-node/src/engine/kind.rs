@@ -1,0 +1,63 @@
+//! Which engines there are.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// A storage engine.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum EngineKind {
+    /// sled 0.34, in one tree.
+    #[default]
+    Sled,
+    /// fjall 3, in one keyspace.
+    Fjall,
+}
+
+impl EngineKind {
+    /// Every engine.
+    pub const ALL: [Self; 2] = [Self::Sled, Self::Fjall];
+
+    /// Its name, as in flags and in the engine's directory.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Sled => "sled",
+            Self::Fjall => "fjall",
+        }
+    }
+}
+
+impl fmt::Display for EngineKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// A name that is no engine's.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{found:?} is no engine; there are sled and fjall")]
+pub struct UnknownEngine {
+    found: String,
+}
+
+impl FromStr for EngineKind {
+    type Err = UnknownEngine;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let found = Self::ALL.into_iter().find(|kind| kind.name() == text);
+        found.ok_or_else(|| UnknownEngine { found: text.to_owned() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_read_back_and_others_are_refused_with_the_list() {
+        for kind in EngineKind::ALL {
+            assert_eq!(kind.to_string().parse(), Ok(kind));
+        }
+        let error = "rocksdb".parse::<EngineKind>().unwrap_err().to_string();
+        assert!(EngineKind::ALL.iter().all(|kind| error.contains(kind.name())), "{error}");
+    }
+}

@@ -1,0 +1,97 @@
+//! What is particular to one engine.
+
+use super::conformance::{config, open, put, space, value};
+use super::*;
+use std::path::Path;
+
+fn open_sled(directory: &Path) -> SledEngine {
+    super::open::prepare(directory, EngineKind::Sled).unwrap();
+    SledEngine::open(directory, &config(EngineKind::Sled)).unwrap()
+}
+
+#[test]
+fn sled_writes_no_files_that_it_does_not_sync() {
+    let root = tempfile::tempdir().unwrap();
+    let directory = root.path().join("engine");
+    let engine = open(EngineKind::Sled, &directory);
+    let mut blobs = 0;
+    for round in 0..3_u8 {
+        for at in 0..40_u8 {
+            let key = [&[1, at][..], &[b'k'; ENGINE_KEY_BYTES_MAX - 2]].concat();
+            engine.write(&[put(1, &key, &value(super::sled::CHUNK_BYTES, round ^ at))]).unwrap();
+        }
+        engine.sync().unwrap();
+        blobs += std::fs::read_dir(directory.join("blobs")).unwrap().count();
+    }
+    assert_eq!(blobs, 0);
+}
+
+#[test]
+fn sled_syncs_for_real() {
+    let root = tempfile::tempdir().unwrap();
+    let engine = open(EngineKind::Sled, &root.path().join("engine"));
+    let before = durable::syncs();
+    engine.write(&[put(1, b"\x01a", b"1")]).unwrap();
+    engine.sync().unwrap();
+    assert!(!durable::is_needed() || durable::syncs() > before);
+}
+
+#[test]
+fn a_torn_write_of_sled_leaves_the_value_before_it_and_the_next_one_heals_it() {
+    let root = tempfile::tempdir().unwrap();
+    let directory = root.path().join("engine");
+    let get = |engine: &SledEngine| engine.get(space(1), b"\x01a").unwrap().unwrap();
+    let engine = open_sled(&directory);
+    for seed in 0..4 {
+        engine.write(&[put(1, b"\x01a", &value(200_000, seed))]).unwrap();
+        engine.stage(space(1), b"\x01a", &value(300_000, 9)).unwrap();
+        assert!(get(&engine) == value(200_000, seed), "the staged value shows");
+    }
+    engine.sync().unwrap();
+    drop(engine);
+    let engine = open_sled(&directory);
+    assert!(get(&engine) == value(200_000, 3));
+    engine.write(&[put(1, b"\x01a", &value(70_000, 5))]).unwrap();
+    assert!(get(&engine) == value(70_000, 5));
+}
+
+#[test]
+fn fjall_begins_anew_where_its_creation_was_interrupted() {
+    let root = tempfile::tempdir().unwrap();
+    let directory = root.path().join("engine");
+    super::open::prepare(&directory, EngineKind::Fjall).unwrap();
+    // As a process leaves it that was killed after the journal and before the version.
+    std::fs::create_dir_all(directory.join("fjall.new/keyspaces")).unwrap();
+    std::fs::write(directory.join("fjall.new/0.jnl"), b"").unwrap();
+    let engine = open(EngineKind::Fjall, &directory);
+    engine.write(&[put(1, b"\x01a", b"1")]).unwrap();
+    engine.sync().unwrap();
+    drop(engine);
+    let engine = open(EngineKind::Fjall, &directory);
+    assert_eq!(engine.get(space(1), b"\x01a").unwrap().unwrap(), "1");
+    assert!(!directory.join("fjall.new").exists());
+}
+
+#[test]
+fn fjall_clears_a_large_space_without_passing_what_it_removed_already() {
+    let root = tempfile::tempdir().unwrap();
+    let engine = open(EngineKind::Fjall, &root.path().join("engine"));
+    let key = |at: u32| [&[1], &at.to_be_bytes()[..]].concat();
+    for from in (0..20_000_u32).step_by(1_000) {
+        let rows: Vec<_> = (from..from + 1_000).map(|at| put(7, &key(at), b"x")).collect();
+        engine.write(&rows).unwrap();
+    }
+    let mut removed = 0;
+    loop {
+        let step = engine.clear(space(7), 64).unwrap();
+        removed += step.removed;
+        if step.done {
+            break;
+        }
+    }
+    assert_eq!(removed, 20_000);
+    assert_eq!(engine.spaces().unwrap(), []);
+    // The space may be used again from its beginning.
+    engine.write(&[put(7, &key(0), b"again")]).unwrap();
+    assert_eq!(engine.clear(space(7), 64).unwrap(), Cleared { removed: 1, done: true });
+}
