@@ -94,14 +94,13 @@ impl SegmentHeader {
             return Err(HeaderError::Bad("the header is cut short"));
         };
         let intact = crc32c(&header[..60]) == crc;
-        // The format is judged first: a newer one may lay out the rest, checksum included, differently.
-        // A flipped bit in the format of an otherwise sound header fails the checksum either way,
-        // and refusing untouched is the safe side.
-        if format > FORMAT {
-            return Err(HeaderError::Newer(format));
-        }
+        // Every format keeps magic, number and this checksum where they are, so that a flipped bit in
+        // the number is damage and not a newer version.
         if !intact || format == 0 {
             return Err(HeaderError::Bad("the header fails its checksum"));
+        }
+        if format > FORMAT {
+            return Err(HeaderError::Newer(format));
         }
         let field = |at| u64_at(header, at).unwrap_or_default();
         Ok(SegmentHeader { generation: field(16), salt: field(24), base_batch: field(32), size: field(40) })
@@ -291,6 +290,9 @@ mod tests {
     fn a_newer_format_is_told_apart() {
         let mut bytes = HEADER.encode();
         bytes[8..12].copy_from_slice(&(FORMAT + 1).to_le_bytes());
+        assert!(matches!(SegmentHeader::decode(&bytes), Err(HeaderError::Bad(_))), "a flipped bit");
+        let crc = crc32c(&bytes[..60]);
+        bytes[60..64].copy_from_slice(&crc.to_le_bytes());
         assert_eq!(SegmentHeader::decode(&bytes), Err(HeaderError::Newer(FORMAT + 1)));
     }
 

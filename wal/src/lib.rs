@@ -26,7 +26,8 @@
 //!   What was in flight may be there too.
 //! * Whatever [`Wal::open`] reports is durable, also after a failed sync ended the process before.
 //! * A failed write or sync of the log ends the process; it is never retried.
-//! * A torn end is cut. Anything else that fails its checksum is [`Damage`]: the log opens, and the
+//! * A torn end is cut; a note of what was durable tells it from damage of the last write, unless the
+//!   power failed before the system brought the note to the disk. Anything else that fails its checksum is [`Damage`]: the log opens, and the
 //!   streams that are not proven whole are closed for writing until they are dropped.
 //! * Memory and queue are bounded; a full disk makes the log read-only until space returns, with a
 //!   reserve for [`urgent`](WalBatch::urgent) batches.
@@ -34,8 +35,8 @@
 //! # Parts
 //!
 //! `format` is the bytes on disk, `tail` the pure rules of a stream's numbers, `replay` the pure
-//! part of recovery, `recover` its reading and writing, `index` what is durable, `queue` and
-//! `writer` the way in, `read` the way out, `spare` and `segment` the files, [`disk`] the file
+//! part of recovery, `recover` its reading and writing, `index` what is durable, `mark` the note of
+//! what was durable, `queue` and `writer` the way in, `read` the way out, `spare` and `segment` the files, [`disk`] the file
 //! system behind a trait.
 
 mod batch;
@@ -44,6 +45,7 @@ pub mod disk;
 mod error;
 mod format;
 mod index;
+mod mark;
 mod progress;
 mod queue;
 mod read;

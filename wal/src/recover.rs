@@ -8,9 +8,10 @@ use crate::config::WalConfig;
 use crate::disk::{Disk, DiskFile};
 use crate::error::WalError;
 use crate::format::{
-    FORMAT, FRAME_HEADER_BYTES, Frame, HeaderError, SEGMENT_HEADER_BYTES, SegmentHeader, peek_frame, read_frame,
+    FORMAT, FRAME_HEADER_BYTES, Frame, HeaderError, SEGMENT_HEADER_BYTES, SegmentHeader, Steps, peek_frame, read_frame,
 };
 use crate::index::{Index, SegmentEntry};
+use crate::mark;
 use crate::replay::{Damage, Replay};
 use crate::segment::{Active, parse_segment_name, parse_spare_name};
 use crate::spare::Spare;
@@ -55,6 +56,7 @@ struct End {
 
 pub(crate) fn recover(disk: &dyn Disk, config: &WalConfig) -> Result<Found, WalError> {
     let (segments, spare_files, spare_id_next) = list(disk)?;
+    let mark = mark::read(disk)?;
     let mut replay = Replay::default();
     let mut end = End::default();
     for (at, segment) in segments.iter().enumerate() {
@@ -65,7 +67,12 @@ pub(crate) fn recover(disk: &dyn Disk, config: &WalConfig) -> Result<Found, WalE
             let what = format!("segments {first:016x} to {last:016x} are missing");
             replay.damage_unknown(first, 0, what);
         }
-        end = replay_segment(&mut replay, segment, segments.get(at + 1))?;
+        end = replay_segment(&mut replay, segment, segments.get(at + 1), mark)?;
+    }
+    if let Some(mark) = mark.filter(|mark| replay.index.batch < *mark) {
+        // No segment is left that could have told, or the newest one lost its header.
+        let (generation, offset) = segments.last().map_or((0, 0), |segment| (segment.generation, 0));
+        replay.damage_missing(generation, offset, mark);
     }
     let unsettled = replay.unsettled;
     let (index, damages) = replay.finish();
@@ -121,7 +128,12 @@ fn open_segment(disk: &dyn Disk, generation: u64, name: String, size: u64) -> Re
     Ok(SegmentFile { generation, name, file, size, header })
 }
 
-fn replay_segment(replay: &mut Replay, segment: &SegmentFile, next: Option<&SegmentFile>) -> Result<End, WalError> {
+fn replay_segment(
+    replay: &mut Replay,
+    segment: &SegmentFile,
+    next: Option<&SegmentFile>,
+    mark: Option<u64>,
+) -> Result<End, WalError> {
     let generation = segment.generation;
     let entry = SegmentEntry { file: segment.file.clone(), size: segment.size, live: 0 };
     replay.index.segments.insert(generation, entry);
@@ -141,14 +153,13 @@ fn replay_segment(replay: &mut Replay, segment: &SegmentFile, next: Option<&Segm
         .and_then(|next| next.header.ok())
         .map(|next| next.base_batch);
 
-    let mut scan = Scan { bytes: &bytes, header, newest: next.is_none() };
+    let newest = next.is_none();
+    let scan = Scan { bytes: &bytes, header, newest, mark: mark.filter(|_| newest) };
     let end = scan.run(replay, batch_last);
     if let Some(batch) = batch_last
         && replay.index.batch < batch
     {
-        let what = format!("batches {} to {batch} are missing", replay.index.batch.saturating_add(1));
-        replay.damage_unknown(generation, end.end as u64, what);
-        replay.index.batch = batch;
+        replay.damage_missing(generation, end.end as u64, batch);
     }
     Ok(end)
 }
@@ -157,10 +168,12 @@ struct Scan<'a> {
     bytes: &'a [u8],
     header: SegmentHeader,
     newest: bool,
+    /// The last batch that was noted as durable, in the newest segment.
+    mark: Option<u64>,
 }
 
 impl Scan<'_> {
-    fn run(&mut self, replay: &mut Replay, batch_last: Option<u64>) -> End {
+    fn run(&self, replay: &mut Replay, batch_last: Option<u64>) -> End {
         let generation = self.header.generation;
         let mut at = SEGMENT_HEADER_BYTES;
         let mut end = End { end: at, group: at, ..End::default() };
@@ -174,10 +187,20 @@ impl Scan<'_> {
             let Some((frame, crc)) = self.frame(replay, at, chain) else {
                 let after = self.frames_after(at);
                 let torn = after.iter().all(|(_, frame)| frame.group as usize <= at);
-                let Some((next, _)) = after.first().filter(|_| !(self.newest && torn)) else {
+                let Some((next, _)) = after.first().filter(|_| !self.newest || !torn || self.owes(replay)) else {
                     if at == SEGMENT_HEADER_BYTES {
                         // The snapshot was durable before the segment got its name.
                         replay.damage_snapshot(generation, at as u64);
+                    }
+                    if let Some(mark) = self.mark.filter(|_| self.owes(replay)) {
+                        if let Some(bytes) = self.tell_last(replay, at) {
+                            damage_told = true;
+                            at += bytes;
+                            continue;
+                        }
+                        replay.damage_missing(generation, at as u64, mark);
+                        // Left as it is: it is not the leftover of a torn write.
+                        return End { end: at, torn_end: at, ..end };
                     }
                     return self.finish(end, at, &after);
                 };
@@ -211,6 +234,25 @@ impl Scan<'_> {
         let expected = if frame.snapshot { at == SEGMENT_HEADER_BYTES } else { frame.batch > replay.index.batch };
         let continues = chain.is_none_or(|chain| chain == frame.chain);
         (expected && continues && frame.group as usize <= at).then_some((frame, crc))
+    }
+
+    /// Whether batches that were durable have not been found yet.
+    fn owes(&self, replay: &Replay) -> bool {
+        self.mark.is_some_and(|mark| replay.index.batch < mark)
+    }
+
+    /// Tells damage of the last frame, if its header and those of its steps still say what it was; gives its length.
+    fn tell_last(&self, replay: &mut Replay, at: usize) -> Option<usize> {
+        let generation = self.header.generation;
+        let frame = peek_frame(self.bytes, at, generation)?;
+        let payload = at + FRAME_HEADER_BYTES;
+        let payload = &self.bytes[payload..payload + frame.payload_bytes];
+        let next = !frame.snapshot && frame.batch == replay.index.batch.saturating_add(1);
+        if !next || Steps::new(payload).any(|step| step.is_none()) {
+            return None;
+        }
+        replay.damage_frame(generation, at as u64, frame, payload);
+        Some(frame.bytes())
     }
 
     /// All whole frames behind a place where there is none.

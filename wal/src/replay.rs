@@ -57,6 +57,13 @@ impl Replay {
         self.tell(Damage { segment, offset, streams: Vec::new(), streams_known: false, what });
     }
 
+    /// Notes that the batches after those replayed, up to and including `upto`, were durable and are gone.
+    pub(crate) fn damage_missing(&mut self, segment: u64, offset: u64, upto: u64) {
+        let what = format!("batches {} to {upto} are missing", self.index.batch.saturating_add(1));
+        self.damage_unknown(segment, offset, what);
+        self.index.batch = upto;
+    }
+
     fn tell(&mut self, damage: Damage) {
         self.unsettled = true;
         self.damages.push(damage);

@@ -15,6 +15,7 @@ use crate::disk::{Disk, RealDisk};
 use crate::error::{WalError, WalFull};
 use crate::format::SEGMENT_HEADER_BYTES;
 use crate::index::SegmentEntry;
+use crate::mark::Mark;
 use crate::progress::{Counters, Progress};
 use crate::queue::Queue;
 use crate::read::{Plan, Record};
@@ -86,8 +87,9 @@ impl Wal {
         })?;
         let active = wal.first_segment(&mut found)?;
         let recovered = wal.recovered(&found);
+        let mark = Mark::open(&*shared.disk, shared.index.read().batch);
         wal.spawn("wal-writer", || {
-            let writer = Writer::new(shared.clone(), active);
+            let writer = Writer::new(shared.clone(), active, mark);
             move || writer.run()
         })?;
         Ok((wal, recovered))

@@ -14,6 +14,7 @@ use crate::format::{
     FRAME_HEADER_BYTES, Frame, KIND_CUT, KIND_DROP, KIND_META, KIND_PUT, KIND_TRIM, push_step, seal_frame,
 };
 use crate::index::{Change, Index, Location, SegmentEntry};
+use crate::mark::Mark;
 use crate::progress::Counters;
 use crate::queue::{Queue, Turn};
 use crate::segment::{ActivateError, Active, Beginning, activate, segment_name};
@@ -50,6 +51,7 @@ struct Finished {
 pub(crate) struct Writer {
     shared: Arc<Shared>,
     active: Active,
+    mark: Mark,
     next_batch: u64,
     accepted: HashMap<u64, Accepted>,
     /// Frames of the group under construction; the first byte belongs at `active.end`.
@@ -61,7 +63,7 @@ pub(crate) struct Writer {
 }
 
 impl Writer {
-    pub(crate) fn new(shared: Arc<Shared>, active: Active) -> Writer {
+    pub(crate) fn new(shared: Arc<Shared>, active: Active, mark: Mark) -> Writer {
         let (accepted, next_batch) = {
             let index = shared.index.read();
             let accepted = index
@@ -73,6 +75,7 @@ impl Writer {
         Writer {
             shared,
             active,
+            mark,
             next_batch,
             accepted,
             buffer: Vec::new(),
@@ -94,6 +97,7 @@ impl Writer {
         for finished in self.finished.drain(..) {
             (finished.done)(Err(WalError::Closed));
         }
+        self.mark.close(&*self.shared.disk);
         for item in self.shared.queue.finish() {
             (item.done)(Err(WalError::Closed));
         }
@@ -243,6 +247,10 @@ impl Writer {
             }
             self.shared.counters.end(self.buffer.len(), self.batches);
             self.active.end += self.buffer.len() as u32;
+            // Before anybody hears of it.
+            if let Err(error) = self.mark.note(&*self.shared.disk, self.next_batch - 1) {
+                return Err(self.fatal("note the end of", &error));
+            }
             self.batches = 0;
             self.buffer.clear();
             // One huge batch must not hold its memory for ever.

@@ -12,6 +12,8 @@ use archon_wal::{Recovered, StreamId, Wal, WalBatch, WalConfig, WalError};
 use support::{Numbers, put, read_all};
 
 const PATIENCE: Duration = Duration::from_secs(20);
+/// The note of what was durable.
+const MARK: &str = "durable.mark";
 
 fn config() -> WalConfig {
     WalConfig { segment_bytes: 4096, ..WalConfig::default() }
@@ -98,11 +100,36 @@ fn a_torn_tail_is_cut_in_silence() {
     wal.close(PATIENCE).unwrap();
     let (name, at) = find(&disk, b"entry-3");
     (at..at + 7).for_each(|at| assert!(disk.decay(&name, at, |_| 0)));
+    // As after a power failure in the middle of that write: nothing says that it was durable.
+    disk.remove(MARK).unwrap();
     let (wal, recovered) = open(&disk);
     assert!(recovered.damaged.is_empty(), "{recovered:?}");
     assert_eq!(recovered.torn_bytes_cut, 80);
     assert_eq!(wal.bounds(StreamId(1)).unwrap().last, 2);
     put(&wal, 1, 3, b"again").unwrap();
+}
+
+#[test]
+fn a_last_write_that_was_acknowledged_and_decayed_is_not_cut_as_torn() {
+    for (at, named) in [(0, true), (7, true), (-40, false), (-72 + 16, false), (-72, false)] {
+        let disk = MemoryDisk::new();
+        let (wal, _) = open(&disk);
+        (1..=3).for_each(|seq| put(&wal, 1, seq, format!("entry-{seq}").as_bytes()).unwrap());
+        put(&wal, 2, 1, b"the very last one").unwrap();
+        // The process is killed: nothing is closed.
+        let disk = disk.process_end(false);
+        drop(wal);
+        let (name, found) = find(&disk, b"the very last one");
+        assert!(disk.decay(&name, found.checked_add_signed(at).unwrap(), |byte| byte ^ 0x20));
+        let (wal, recovered) = open(&disk);
+        assert!(!recovered.damaged.is_empty(), "at {at}");
+        let damaged = recovered.damaged_streams();
+        assert_eq!(damaged.contains(&StreamId(1)), !named, "at {at}: {recovered:?}");
+        assert!(damaged.contains(&StreamId(2)) || !recovered.streams.contains_key(&StreamId(2)), "at {at}");
+        drop(wal);
+        let again = open(&disk).1;
+        assert_eq!(again.damaged_streams(), damaged, "at {at}");
+    }
 }
 
 #[test]
@@ -113,6 +140,8 @@ fn a_newer_format_is_refused_and_left_alone() {
     wal.close(PATIENCE).unwrap();
     let name = segments(&disk).remove(0);
     disk.decay(&name, 8, |format| format + 1);
+    let crc = crc32c::crc32c(&disk.contents(&name).unwrap()[..60]).to_le_bytes();
+    (0..4).for_each(|at| assert!(disk.decay(&name, 60 + at, |_| crc[at])));
     let (operations, before) = (disk.operations(), disk.contents(&name));
     match Wal::open_on(Arc::new(disk.clone()), config()) {
         Err(WalError::NewerFormat { segment: 1, found: 2, supported: 1 }) => {}
@@ -162,7 +191,7 @@ fn sample(seed: u64) -> Sample {
 }
 
 /// Whatever was done to the bytes: a stream not reported as damaged is whole. Only where nothing
-/// whole follows in the newest segment it may be taken for a torn end: then all streams are as they
+/// whole follows in the newest segment, and nothing notes what was durable, it may be taken for a torn end: then all streams are as they
 /// were after some earlier batch.
 fn check(sample: &Sample, disk: &MemoryDisk, newest: bool, what: &str) -> bool {
     let (wal, recovered) = open(disk);
@@ -218,12 +247,16 @@ fn any_single_flipped_byte_is_told_or_harmless() {
             let end = sample.disk.contents(name).unwrap().len();
             let mut offset = 0;
             while offset < end {
-                // Byte 8 to 11 is the format: a flip there may look like a newer one, refused.
-                if !(8..12).contains(&offset) {
-                    let disk = sample.disk.copy();
-                    disk.decay(name, offset, |byte| byte ^ (1 << numbers.below(8)));
-                    let newest = at + 1 == names.len();
-                    let what = format!("seed {seed}, {name} byte {offset}");
+                let disk = sample.disk.copy();
+                disk.decay(name, offset, |byte| byte ^ (1 << numbers.below(8)));
+                for noted in [true, false] {
+                    // Without the note, damage of the last write cannot be told from a torn one.
+                    let disk = disk.copy();
+                    if !noted {
+                        disk.remove(MARK).unwrap();
+                    }
+                    let newest = !noted && at + 1 == names.len();
+                    let what = format!("seed {seed}, {name} byte {offset}, noted {noted}");
                     told += u32::from(check(&sample, &disk, newest, &what));
                 }
                 offset += 1 + numbers.below(40) as usize;
@@ -242,8 +275,10 @@ fn a_lost_sector_is_told_or_harmless() {
             for sector in 0..sample.disk.contents(name).unwrap().len() / 512 {
                 let disk = sample.disk.copy();
                 (0..512).for_each(|byte| assert!(disk.decay(name, sector * 512 + byte, |_| 0)));
+                check(&sample, &disk, false, &format!("seed {seed}, {name} sector {sector}"));
+                disk.remove(MARK).unwrap();
                 let newest = at + 1 == names.len();
-                check(&sample, &disk, newest, &format!("seed {seed}, {name} sector {sector}"));
+                check(&sample, &disk, newest, &format!("seed {seed}, {name} sector {sector}, not noted"));
             }
         }
     }
@@ -254,8 +289,7 @@ fn a_missing_segment_is_told() {
     for seed in 10..=13 {
         let sample = sample(seed);
         let names = segments(&sample.disk);
-        // The newest one may be gone without a trace: nothing names it.
-        for name in &names[..names.len() - 1] {
+        for name in &names {
             let disk = sample.disk.copy();
             disk.remove(name).unwrap();
             check(&sample, &disk, false, &format!("seed {seed} without {name}"));

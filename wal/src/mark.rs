@@ -1,0 +1,126 @@
+//! The note of what was durable, which tells a torn end from a damaged one.
+//!
+//! A write that was cut off and a last write that decayed look alike: a frame that fails its checksum with nothing behind
+//! it. The first was never acknowledged and is cut; the second may have been. So after each sync the number of the last
+//! durable batch is written to a small file. It is not synced then: it outlives the end of the process in the page cache,
+//! and the system brings it to the disk within its write-back time. It only ever names what was synced before, so an old
+//! note proves less and nothing wrong.
+
+use std::io;
+use std::sync::Arc;
+
+use crc32c::crc32c;
+
+use crate::disk::{Disk, DiskFile};
+use crate::error::WalError;
+use crate::format::{u32_at, u64_at};
+
+pub(crate) const MARK_NAME: &str = "durable.mark";
+const MAGIC: [u8; 8] = *b"ARCHMRK\n";
+/// Magic, batch, checksum, zeros: within one sector, so it is whole or the one before.
+const BYTES: usize = 24;
+
+fn encode(batch: u64) -> [u8; BYTES] {
+    let mut bytes = [0; BYTES];
+    bytes[..8].copy_from_slice(&MAGIC);
+    bytes[8..16].copy_from_slice(&batch.to_le_bytes());
+    let crc = crc32c(&bytes[..16]);
+    bytes[16..20].copy_from_slice(&crc.to_le_bytes());
+    bytes
+}
+
+fn decode(bytes: &[u8]) -> Option<u64> {
+    let (magic, batch) = (bytes.get(..8)?, u64_at(bytes, 8)?);
+    (magic == MAGIC && u32_at(bytes, 16)? == crc32c(&bytes[..16])).then_some(batch)
+}
+
+/// The last batch that was surely durable, if a note of it is there and whole.
+pub(crate) fn read(disk: &dyn Disk) -> Result<Option<u64>, WalError> {
+    let failed = |source| WalError::Io { action: "read", path: MARK_NAME.to_owned(), source };
+    let found = disk.list().map_err(failed)?.into_iter().find(|(name, _)| name == MARK_NAME);
+    if found.is_none_or(|(_, bytes)| bytes < BYTES as u64) {
+        return Ok(None);
+    }
+    let mut bytes = [0; BYTES];
+    disk.open(MARK_NAME).and_then(|file| file.read_at(0, &mut bytes)).map_err(failed)?;
+    Ok(decode(&bytes))
+}
+
+/// The file, open for writing. A log without one works; it only tells less about its end.
+#[derive(Debug)]
+pub(crate) struct Mark {
+    file: Option<Arc<dyn DiskFile>>,
+}
+
+impl Mark {
+    /// Notes `batch`, durably, and keeps the file open.
+    pub(crate) fn open(disk: &dyn Disk, batch: u64) -> Mark {
+        let open = || -> io::Result<Arc<dyn DiskFile>> {
+            let exists = disk.list()?.iter().any(|(name, _)| name == MARK_NAME);
+            let file = if exists { disk.open(MARK_NAME)? } else { disk.create(MARK_NAME)? };
+            file.write_at(0, &encode(batch))?;
+            file.sync()?;
+            if !exists {
+                disk.sync_directory()?;
+            }
+            Ok(file)
+        };
+        let mut mark = Mark { file: None };
+        match open() {
+            Ok(file) => mark.file = Some(file),
+            Err(error) => mark.give_up(disk, &error),
+        }
+        mark
+    }
+
+    /// Notes that everything up to `batch` is durable.
+    ///
+    /// # Errors
+    /// Those of the file system, but for a lack of space: file systems that copy on write may want some even here, and the
+    /// log goes on without its note then.
+    pub(crate) fn note(&mut self, disk: &dyn Disk, batch: u64) -> io::Result<()> {
+        let Some(file) = &self.file else { return Ok(()) };
+        match file.write_at(0, &encode(batch)) {
+            Err(error) if matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded) => {
+                self.give_up(disk, &error);
+                Ok(())
+            }
+            result => result,
+        }
+    }
+
+    /// Syncs the note, when the log is closed in order.
+    pub(crate) fn close(&mut self, disk: &dyn Disk) {
+        if let Some(file) = self.file.take()
+            && let Err(error) = file.sync()
+        {
+            self.give_up(disk, &error);
+        }
+    }
+
+    fn give_up(&mut self, disk: &dyn Disk, error: &io::Error) {
+        self.file = None;
+        if !disk.powered_off() {
+            tracing::warn!(%error, "the log cannot note what is durable: damage of its very end would look like a torn write");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::disk::MemoryDisk;
+
+    #[test]
+    fn a_note_is_read_back_and_any_flipped_bit_voids_it() {
+        let disk = MemoryDisk::new();
+        assert_eq!(read(&disk).unwrap(), None);
+        Mark::open(&disk, 7).note(&disk, 9).unwrap();
+        assert_eq!(read(&disk).unwrap(), Some(9));
+        for bit in 0..20 * 8 {
+            let other = disk.copy();
+            other.decay(MARK_NAME, bit / 8, |byte| byte ^ (1 << (bit % 8)));
+            assert_eq!(read(&other).unwrap(), None, "bit {bit}");
+        }
+    }
+}
