@@ -1,5 +1,6 @@
 //! A cluster of real processes: coordinators and nodes on free loopback ports, in a directory that goes away with it.
 
+use crate::image::DiskImage;
 use crate::network::{Links, Place};
 use crate::options::Options;
 use crate::process::Process;
@@ -14,6 +15,9 @@ use tempfile::TempDir;
 
 /// How long a healthy cluster may take for anything on a slow, busy machine.
 pub const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Size of a member's own disk; its file takes what is written to it.
+const DISK_MEGABYTES: u64 = 1_024;
 
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
@@ -42,6 +46,9 @@ pub struct Cluster {
     coordinators: Vec<Member>,
     nodes: BTreeMap<String, Member>,
     links: Links,
+    options: Options,
+    /// By member; unmounted before the directory goes.
+    disks: BTreeMap<String, DiskImage>,
     directory: TempDir,
     _turn: MutexGuard<'static, ()>,
 }
@@ -59,11 +66,12 @@ impl Cluster {
         let places: Vec<Place> = (0..options.coordinators).map(|index| links.add(&coordinator_name(index))).collect();
         let peers: Vec<String> =
             places.iter().enumerate().map(|(i, p)| format!("{}={}", i + 1, p.reached_at)).collect();
+        let mut disks = BTreeMap::new();
         let coordinators = places
             .into_iter()
             .enumerate()
             .map(|(i, place)| {
-                let data = directory.path().join(coordinator_name(i));
+                let data = data_directory(options, &mut disks, directory.path(), &coordinator_name(i));
                 let mut arguments = [
                     "coordinator",
                     "--id",
@@ -87,7 +95,16 @@ impl Cluster {
                 Member { place, arguments, process: None }
             })
             .collect();
-        let mut cluster = Self { exe: exe.into(), coordinators, nodes: BTreeMap::new(), links, directory, _turn: turn };
+        let mut cluster = Self {
+            exe: exe.into(),
+            coordinators,
+            nodes: BTreeMap::new(),
+            links,
+            options: options.clone(),
+            disks,
+            directory,
+            _turn: turn,
+        };
         for index in 0..options.coordinators {
             cluster.start_coordinator(index);
         }
@@ -133,12 +150,14 @@ impl Cluster {
     pub fn start_node(&mut self, name: &str) {
         if !self.nodes.contains_key(name) {
             let place = self.links.add(name);
-            let data = self.directory.path().join(format!("node-{name}"));
+            let root = self.directory.path().to_owned();
+            let data = data_directory(&self.options, &mut self.disks, &root, &format!("node-{name}"));
             let mut arguments = self.node_arguments(name, &place.listen, &data);
             if place.reached_at != place.listen {
                 arguments.extend(["--advertise".to_owned(), place.reached_at.clone()]);
             }
             arguments.extend(insecure(&self.links));
+            arguments.extend(self.options.engine.into_iter().flat_map(|engine| ["--engine".into(), engine.into()]));
             self.nodes.insert(name.into(), Member { place, arguments, process: None });
         }
         let process = self.spawn_at(name, &self.nodes[name].arguments);
@@ -209,10 +228,45 @@ impl Cluster {
 
     /// SIGKILL to every process at once.
     pub fn kill_everything(&mut self) {
+        self.stop_and_kill(|| ());
+    }
+
+    /// Cuts the power of every disk at once, ends every process, and mounts the disks anew.
+    ///
+    /// # Panics
+    /// If the system refuses, or the cluster has no disks of its own.
+    pub fn cut_power(&mut self) {
+        assert!(!self.disks.is_empty(), "this cluster was started without disks of its own");
+        let disks = std::mem::take(&mut self.disks);
+        self.stop_and_kill(|| {
+            for disk in disks.values() {
+                disk.cut_power().expect("a disk of this test's own can be shut down");
+            }
+        });
+        for disk in disks.values() {
+            disk.replace().expect("a disk mounts again after its power failed");
+        }
+        self.disks = disks;
+    }
+
+    /// The disks, by member (`coordinator-1`, `node-athens`).
+    pub const fn disks(&self) -> &BTreeMap<String, DiskImage> {
+        &self.disks
+    }
+
+    /// Where a node keeps its data.
+    pub fn node_data(&self, name: &str) -> PathBuf {
+        let member = format!("node-{name}");
+        let own = self.disks.get(&member).map(|disk| disk.path().join("data"));
+        own.unwrap_or_else(|| self.directory.path().join(member))
+    }
+
+    fn stop_and_kill(&mut self, meanwhile: impl FnOnce()) {
         let members = self.coordinators.iter_mut().chain(self.nodes.values_mut());
         let processes: Vec<Process> = members.filter_map(|member| member.process.take()).collect();
         // Stopped first, so that nobody sees another die.
         processes.iter().for_each(Process::pause);
+        meanwhile();
         processes.into_iter().for_each(Process::kill);
     }
 
@@ -376,6 +430,17 @@ impl Cluster {
 /// What coordinator `index` (from 0) is called in logs and on the network.
 pub fn coordinator_name(index: usize) -> String {
     format!("coordinator-{}", index + 1)
+}
+
+/// Where a member keeps its data; on a new disk of its own if there are to be any.
+fn data_directory(options: &Options, disks: &mut BTreeMap<String, DiskImage>, root: &Path, member: &str) -> PathBuf {
+    if !options.disks {
+        return root.join(member);
+    }
+    let disk = DiskImage::create(root, member, DISK_MEGABYTES).expect("root may mount a disk");
+    let data = disk.path().join("data");
+    disks.insert(member.to_owned(), disk);
+    data
 }
 
 /// Plaintext beyond loopback must be asked for.

@@ -1,4 +1,5 @@
-//! What the tests on real processes share: clusters of child processes, load with a memory, faults and waiting.
+//! What the tests on real processes share: clusters of child processes, load with a memory, faults, disks that lose
+//! their power, and waiting.
 //!
 //! One cluster runs at a time on a machine (see [`cluster::Cluster`]), because the bounds under test are lease and
 //! failure time-outs, and two clusters on two cores would make each other late.
@@ -7,10 +8,12 @@ pub mod cluster;
 pub mod dice;
 pub mod disk;
 pub mod history;
+pub mod image;
 pub mod load;
 pub mod network;
 pub mod options;
 pub mod ports;
+pub mod power;
 pub mod process;
 pub mod scene;
 pub mod wait;

@@ -49,12 +49,17 @@ impl LoadReport {
             for ((key, expected), found) in chunk.iter().zip(join_all(reads).await) {
                 match found {
                     Ok(Some(value)) if value.value == expected.as_bytes() => {}
-                    other => wrong.push(format!("{key}: expected {expected}, found {other:?}")),
+                    other => wrong.push(format!("{key}: expected {expected:.40}, found {}", short(&other))),
                 }
             }
         }
         wrong
     }
+}
+
+/// The beginning of what was found; values may be long.
+fn short(found: &impl std::fmt::Debug) -> String {
+    format!("{found:?}").chars().take(200).collect()
 }
 
 async fn join_all<F: Future>(futures: impl IntoIterator<Item = F>) -> Vec<F::Output> {
@@ -88,13 +93,18 @@ pub struct Load {
 impl Load {
     /// Starts `writers` tasks on `client`; keys begin with `prefix`.
     pub fn start(client: &Client, prefix: &str, writers: usize) -> Self {
+        Self::start_with(client, prefix, writers, |number| format!("value-{number}"))
+    }
+
+    /// The same, where `value` gives the value of each writer's n-th write.
+    pub fn start_with(client: &Client, prefix: &str, writers: usize, value: fn(u64) -> String) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         let operations = Arc::new(Mutex::new(0));
         let mut tasks = JoinSet::new();
         for writer in 0..writers {
             let (client, stop, prefix) = (client.clone(), stop.clone(), format!("{prefix}-{writer}"));
             let operations = operations.clone();
-            tasks.spawn(async move { write_until(stop, client, prefix, operations).await });
+            tasks.spawn(async move { write_until(stop, client, prefix, operations, value).await });
         }
         Self { stop, writers: tasks, operations }
     }
@@ -121,12 +131,18 @@ impl Load {
 /// Distinct keys of one writer; rewriting them keeps the final check short however long the load runs.
 const KEYS_PER_WRITER: u64 = 500;
 
-async fn write_until(stop: Arc<AtomicBool>, client: Client, prefix: String, operations: Arc<Mutex<u64>>) -> LoadReport {
+async fn write_until(
+    stop: Arc<AtomicBool>,
+    client: Client,
+    prefix: String,
+    operations: Arc<Mutex<u64>>,
+    value: fn(u64) -> String,
+) -> LoadReport {
     let mut report = LoadReport::default();
     let mut last = Instant::now();
     let mut number = 0u64;
     while !stop.load(Ordering::Relaxed) {
-        let (key, value) = (format!("{prefix}-{}", number % KEYS_PER_WRITER), format!("value-{number}"));
+        let (key, value) = (format!("{prefix}-{}", number % KEYS_PER_WRITER), value(number));
         number += 1;
         report.operations += 2;
         match client.put(key.clone().into_bytes(), value.clone().into_bytes()).await {
@@ -144,7 +160,7 @@ async fn write_until(stop: Arc<AtomicBool>, client: Client, prefix: String, oper
         }
         match client.get(key.clone().into_bytes()).await {
             Ok(Some(found)) if found.value == value.as_bytes() => {}
-            other => report.failures.push(format!("get {key}: expected {value}, found {other:?}")),
+            other => report.failures.push(format!("get {key}: expected {value:.40}, found {}", short(&other))),
         }
         *operations.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) += 2;
     }

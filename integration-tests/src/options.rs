@@ -17,13 +17,26 @@ pub struct Options {
     pub replication: u8,
     /// How the members are connected.
     pub network: Network,
+    /// The nodes' storage engine, if not the default one.
+    pub engine: Option<&'static str>,
+    /// Gives each coordinator and node a disk of its own, see [`DiskImage`](crate::image::DiskImage); needs root.
+    pub disks: bool,
 }
 
 impl Default for Options {
     /// The story of the seed: three coordinators, three cities, nine partitions of one copy each.
     fn default() -> Self {
         let nodes = vec!["athens", "byzantium", "cyrene"];
-        Self { coordinators: 3, nodes, partitions: 9, nodes_min: 3, replication: 1, network: Network::Loopback }
+        Self {
+            coordinators: 3,
+            nodes,
+            partitions: 9,
+            nodes_min: 3,
+            replication: 1,
+            network: Network::Loopback,
+            engine: None,
+            disks: false,
+        }
     }
 }
 

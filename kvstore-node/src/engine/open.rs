@@ -114,7 +114,7 @@ fn check_format(directory: &Path, wanted: EngineKind) -> Result<(), EngineError>
         }
     };
     let named = text.strip_prefix(MAGIC).and_then(|named| named.trim().split_once(' '));
-    let named = named.and_then(|(kind, format)| Some((kind.parse().ok()?, format.parse::<u32>().ok()?)));
+    let named = named.and_then(|(kind, format)| Some((kind.parse::<EngineKind>().ok()?, format.parse::<u32>().ok()?)));
     let Some((kind, found)) = named else {
         return Err(damaged(format!("the file {FORMAT_FILE} does not name an engine and its format")));
     };

@@ -1,0 +1,53 @@
+//! Cuts the power of a whole cluster in the middle of writes, again and again, and reads back what was acknowledged.
+//!
+//! `power-loss [ROUNDS] [SEED] [COPIES] [ENGINE]`, as root. The seed decides when the power fails and what was written
+//! back by then, as far as real processes can be repeated. Ends with 1 if an acknowledged write is missing or a read
+//! contradicted it.
+
+use archon_integration_tests::image::DiskImage;
+use archon_integration_tests::power::PowerLoss;
+use std::process::ExitCode;
+
+fn argument<T: std::str::FromStr>(at: usize, otherwise: T) -> T {
+    std::env::args().nth(at).map_or(otherwise, |text| {
+        text.parse().unwrap_or_else(|_| {
+            eprintln!("{text:?} will not do; usage: power-loss [ROUNDS] [SEED] [COPIES] [ENGINE]");
+            std::process::exit(2);
+        })
+    })
+}
+
+fn main() -> ExitCode {
+    let engine = match argument(4, String::new()).as_str() {
+        "" => None,
+        "sled" => Some("sled"),
+        "fjall" => Some("fjall"),
+        other => {
+            eprintln!("{other:?} is no engine; there are sled and fjall");
+            return ExitCode::from(2);
+        }
+    };
+    let run = PowerLoss { rounds: argument(1, 20), seed: argument(2, 1), replication: argument(3, 3), engine };
+    if let Err(why) = DiskImage::check_allowed() {
+        eprintln!("this machine does not let a program mount disks: {why}");
+        return ExitCode::from(2);
+    }
+    let Some(exe) = std::env::current_exe().ok().map(|exe| exe.with_file_name("archon-under-test")) else {
+        eprintln!("cannot find the program under test beside this one");
+        return ExitCode::from(2);
+    };
+    let runtime = match tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            eprintln!("cannot start a runtime: {error}");
+            return ExitCode::from(2);
+        }
+    };
+    println!("{run:?}");
+    let (report, missing) = run.run(&exe.display().to_string(), &runtime);
+    println!("{} operations, {} keys read back", report.operations, report.acknowledged.len());
+    for line in report.failures.iter().chain(&missing).take(50) {
+        println!("{line}");
+    }
+    if report.failures.is_empty() && missing.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}

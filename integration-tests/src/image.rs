@@ -1,0 +1,146 @@
+//! Disks that lose their power: an ext4 file system in a file, shut down in the middle of whatever it is doing.
+//!
+//! `EXT4_IOC_SHUTDOWN` without flushing the journal is what a power failure leaves behind: what was synced is there after
+//! the next mount, and of the rest whatever happened to be written back. A drive's own cache is not modelled. Needs root.
+
+use crate::dice::Dice;
+use crate::wait::wait_for;
+use rustix::fs::{Advice, fadvise};
+use std::fs::{self, File};
+use std::num::NonZeroU64;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+/// Bytes that are written back at once by [`DiskImage::write_back_some`].
+const WRITE_BACK_BYTES: u64 = 64 * 1024;
+
+/// A mounted file system in a file. Dropping it unmounts it and removes the file.
+#[derive(Debug)]
+pub struct DiskImage {
+    file: PathBuf,
+    mount: PathBuf,
+}
+
+impl DiskImage {
+    /// Makes a file system of this size (the file is sparse) and mounts it at `DIRECTORY/NAME`.
+    ///
+    /// # Errors
+    /// Why the machine does not allow it, in words; nothing is left behind.
+    pub fn create(directory: &Path, name: &str, megabytes: u64) -> Result<Self, String> {
+        let image = Self { file: directory.join(format!("{name}.ext4")), mount: directory.join(name) };
+        let words = |error: std::io::Error| format!("{}: {error}", image.file.display());
+        File::create(&image.file).and_then(|file| file.set_len(megabytes << 20)).map_err(words)?;
+        fs::create_dir_all(&image.mount).map_err(words)?;
+        run(Command::new("mkfs.ext4").args(["-q", "-F", "-m", "0"]).arg(&image.file))?;
+        image.mount()?;
+        Ok(image)
+    }
+
+    /// Whether this machine lets a test mount disks.
+    ///
+    /// # Errors
+    /// Why not, in words.
+    pub fn check_allowed() -> Result<(), String> {
+        let directory = tempfile::tempdir().map_err(|error| error.to_string())?;
+        let image = Self::create(directory.path(), "probe", 16)?;
+        image.cut_power()?;
+        image.replace()
+    }
+
+    /// Where it is mounted.
+    pub fn path(&self) -> &Path {
+        &self.mount
+    }
+
+    /// Cuts the power: from now on nothing more reaches the disk, and every use of it fails.
+    ///
+    /// # Errors
+    /// Why the system refused, in words.
+    pub fn cut_power(&self) -> Result<(), String> {
+        let words = |error: std::io::Error| format!("cannot cut the power of {}: {error}", self.mount.display());
+        let root = File::open(&self.mount).map_err(words)?;
+        shutdown::without_flushing(&root).map_err(words)
+    }
+
+    /// Mounts it anew, as a machine does that starts again. Whoever had files open must have ended.
+    ///
+    /// # Errors
+    /// Why the system refused, in words.
+    pub fn replace(&self) -> Result<(), String> {
+        wait_for("a disk to be free", Duration::from_secs(30), || run(Command::new("umount").arg(&self.mount)));
+        self.mount()
+    }
+
+    /// Has the system write back a few random pieces of what it holds in memory, in no order, as memory pressure would.
+    pub fn write_back_some(&self, dice: &mut Dice) {
+        let mut files = Vec::new();
+        list_files(&self.mount, &mut files);
+        for _ in 0..4 {
+            if files.is_empty() {
+                return;
+            }
+            let Ok(file) = File::open(&files[dice.index(files.len())]) else { continue };
+            let pieces = file.metadata().map_or(0, |file| file.len()) / WRITE_BACK_BYTES + 1;
+            // It starts to write what is dirty there and waits for nothing; a refusal changes nothing.
+            let _ = fadvise(
+                &file,
+                dice.roll(pieces) * WRITE_BACK_BYTES,
+                NonZeroU64::new(WRITE_BACK_BYTES),
+                Advice::DontNeed,
+            );
+        }
+    }
+
+    fn mount(&self) -> Result<(), String> {
+        run(Command::new("mount").args(["-t", "ext4", "-o", "loop"]).arg(&self.file).arg(&self.mount))
+    }
+}
+
+impl Drop for DiskImage {
+    fn drop(&mut self) {
+        // Lazily: a test that fails may leave a process that has files open a moment longer. The loop device goes with
+        // the mount.
+        let _ = Command::new("umount").arg("-l").arg(&self.mount).output();
+        let _ = fs::remove_file(&self.file);
+    }
+}
+
+fn list_files(directory: &Path, found: &mut Vec<PathBuf>) {
+    let mut entries: Vec<_> =
+        fs::read_dir(directory).into_iter().flatten().flatten().map(|entry| entry.path()).collect();
+    entries.sort();
+    for path in entries {
+        if path.is_dir() {
+            list_files(&path, found);
+        } else {
+            found.push(path);
+        }
+    }
+}
+
+fn run(command: &mut Command) -> Result<(), String> {
+    let output = command.output().map_err(|error| format!("{:?}: {error}", command.get_program()))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    Err(format!("{:?}: {}", command.get_program(), String::from_utf8_lossy(&output.stderr).trim()))
+}
+
+#[allow(unsafe_code)]
+mod shutdown {
+    use rustix::ioctl::{Setter, ioctl, opcode};
+    use std::fs::File;
+
+    /// `EXT4_IOC_SHUTDOWN` of the kernel's `ext4.h`.
+    const SHUTDOWN: rustix::ioctl::Opcode = opcode::read::<u32>(b'X', 125);
+    /// `EXT4_GOING_FLAGS_NOLOGFLUSH`: zero would flush everything first and prove nothing.
+    const WITHOUT_FLUSHING: u32 = 2;
+
+    pub(super) fn without_flushing(root: &File) -> std::io::Result<()> {
+        // SAFETY: the operation reads one u32 from the given address and keeps nothing; on a file system that does not
+        // know it, it fails.
+        unsafe { ioctl(root, Setter::<SHUTDOWN, u32>::new(WITHOUT_FLUSHING)) }?;
+        Ok(())
+    }
+}

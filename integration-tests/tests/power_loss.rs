@@ -1,0 +1,85 @@
+//! Every machine loses its power at once, in the middle of writes: what was acknowledged is there. Needs root to mount
+//! disks; a machine that does not allow it skips these tests and says so. `power-loss` runs the same for longer.
+
+use archon_integration_tests::disk::Injection;
+use archon_integration_tests::image::DiskImage;
+use archon_integration_tests::power::PowerLoss;
+use archon_integration_tests::wait::check;
+use archon_integration_tests::{Cluster, Load, LoadReport, wait_for};
+use std::time::Duration;
+
+const EXE: &str = env!("CARGO_BIN_EXE_archon-under-test");
+
+fn allowed() -> bool {
+    match DiskImage::check_allowed() {
+        Ok(()) => true,
+        Err(why) => {
+            println!("skipped: this machine does not let a test mount disks: {why}");
+            false
+        }
+    }
+}
+
+fn runtime() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime")
+}
+
+fn nothing_is_lost(run: PowerLoss) {
+    if !allowed() {
+        return;
+    }
+    let (report, missing) = run.run(EXE, &runtime());
+    println!("{run:?}: {} operations, {} keys read back", report.operations, report.acknowledged.len());
+    report.assert_no_failure();
+    assert_eq!(missing, Vec::<String>::new());
+}
+
+#[test]
+fn three_copies_lose_nothing_when_the_power_of_everything_fails() {
+    nothing_is_lost(PowerLoss { rounds: 2, seed: 1, replication: 3, engine: None });
+}
+
+#[test]
+fn one_copy_loses_nothing_when_the_power_of_everything_fails() {
+    nothing_is_lost(PowerLoss { rounds: 2, seed: 2, replication: 1, engine: None });
+}
+
+/// The rig must bite: with syncs that do nothing, what was acknowledged is gone.
+#[test]
+fn without_syncs_acknowledged_writes_are_lost() {
+    if !allowed() {
+        return;
+    }
+    let run = PowerLoss { rounds: 1, seed: 3, replication: 1, engine: None };
+    let runtime = runtime();
+    let mut cluster = Cluster::start(EXE, &run.options());
+    let nodes = ["athens", "byzantium", "cyrene"];
+    let injections: Vec<_> =
+        nodes.iter().filter_map(|name| Injection::start(cluster.node(name).pid(), "fdatasync:retval=0")).collect();
+    if injections.len() < nodes.len() {
+        println!("skipped: this machine does not let a test trace a process");
+        return;
+    }
+    let endpoints = cluster.coordinator_addresses();
+    let patience = Duration::from_secs(10);
+    let client = runtime.block_on(archon_client::Client::builder(endpoints).timeout(patience).build());
+    let client = client.expect("a client");
+    let load = runtime.block_on(async { Load::start(&client, "unsynced", 4) });
+    wait_for("some writes", Duration::from_secs(60), || {
+        check(load.operations() > 400, || format!("{} operations", load.operations()))
+    });
+    let report = runtime.block_on(load.stop());
+    assert!(report.acknowledged.len() > 100, "{}", report.acknowledged.len());
+    drop(injections);
+    cluster.cut_power();
+    cluster.start_everything();
+    cluster.wait_leader();
+    for name in nodes {
+        cluster.wait_node(name, "Live");
+    }
+    let few: Vec<_> = report.acknowledged.iter().take(50).map(|(key, value)| (key.clone(), value.clone())).collect();
+    let few = LoadReport { acknowledged: few.into_iter().collect(), ..Default::default() };
+    let missing = runtime.block_on(few.missing(&client));
+    println!("{} of {} acknowledged writes are gone", missing.len(), few.acknowledged.len());
+    assert!(!missing.is_empty(), "nothing was synced and yet nothing was lost: the power did not really fail");
+}
