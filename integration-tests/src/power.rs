@@ -2,6 +2,7 @@
 
 use crate::cluster::{Cluster, Options};
 use crate::dice::Dice;
+use crate::image::DiskImage;
 use crate::load::{Load, LoadReport};
 use crate::wait::{check, wait_for};
 use archon_client::Client;
@@ -67,7 +68,7 @@ impl PowerLoss {
                 check(now > before + 100, || format!("{now} operations"))
             });
             let until = Instant::now() + dice.millis(0, 3_000);
-            write_back_until(&cluster, &mut dice, until);
+            write_back_until(cluster.disks().values(), &mut dice, until);
             cluster.cut_power();
             let answered = load.operations();
             cluster.start_everything();
@@ -80,11 +81,11 @@ impl PowerLoss {
     }
 }
 
-/// Lets the load go on until a moment, while the system writes back some of what it holds.
-fn write_back_until(cluster: &Cluster, dice: &mut Dice, until: Instant) {
+/// Lets whoever uses the disks go on until a moment, while the system writes back some of what it holds.
+pub fn write_back_until<'a>(disks: impl Iterator<Item = &'a DiskImage>, dice: &mut Dice, until: Instant) {
     let ended = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        for disk in cluster.disks().values() {
+        for disk in disks {
             let mut dice = Dice::new(dice.roll(u64::MAX));
             let ended = &ended;
             scope.spawn(move || {
