@@ -1,9 +1,10 @@
 //! Clusters whose machines all lose their power at once, in the middle of writes.
 
-use crate::cluster::{Cluster, Options};
+use crate::cluster::Cluster;
 use crate::dice::Dice;
 use crate::image::DiskImage;
 use crate::load::{Load, LoadReport};
+use crate::options::Options;
 use crate::wait::{check, wait_for};
 use archon_client::Client;
 use std::sync::atomic::{AtomicBool, Ordering};
