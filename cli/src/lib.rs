@@ -10,6 +10,8 @@ mod completion;
 mod connect;
 mod demo;
 mod exit;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
 mod kv;
 mod lifeline;
 mod output;

@@ -25,6 +25,8 @@ pub use coordinator::Coordinator;
 pub use error::CoordinatorError;
 pub use identity::IdentityError;
 pub use metrics::Metrics;
+#[cfg(feature = "fuzzing")]
+pub use raft::fuzzing;
 pub use raft::{SnapshotError, StoreError};
 
 use tokio::net::TcpListener;

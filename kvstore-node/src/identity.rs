@@ -290,7 +290,7 @@ fn has_data(directory: &Path) -> std::io::Result<bool> {
     Ok(false)
 }
 
-fn read(directory: &Path) -> Result<Option<Identity>, IdentityError> {
+pub(crate) fn read(directory: &Path) -> Result<Option<Identity>, IdentityError> {
     let path = directory.join(IDENTITY_FILE);
     let bytes = match fs::read(&path) {
         Ok(bytes) => bytes,
@@ -313,12 +313,17 @@ fn read(directory: &Path) -> Result<Option<Identity>, IdentityError> {
     Ok(Some(identity))
 }
 
-fn write(directory: &Path, identity: &Identity) -> Result<(), IdentityError> {
+/// The file's contents.
+pub(crate) fn encode(identity: &Identity) -> std::io::Result<Vec<u8>> {
     let stored = Stored { head: Head { magic: MAGIC.into(), format: FORMAT }, identity: identity.clone() };
+    Ok(serde_json::to_vec_pretty(&stored)?)
+}
+
+fn write(directory: &Path, identity: &Identity) -> Result<(), IdentityError> {
     let replace = || -> std::io::Result<()> {
         let temporary = directory.join(TEMPORARY_FILE);
         let mut file = File::create(&temporary)?;
-        file.write_all(&serde_json::to_vec_pretty(&stored)?)?;
+        file.write_all(&encode(identity)?)?;
         file.write_all(b"\n")?;
         file.sync_all()?;
         fs::rename(&temporary, directory.join(IDENTITY_FILE))?;

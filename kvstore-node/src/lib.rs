@@ -19,6 +19,8 @@ pub mod clock;
 pub mod config;
 pub mod engine;
 pub mod flusher;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
 pub mod grants;
 pub mod identity;
 pub mod inbox;

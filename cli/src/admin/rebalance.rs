@@ -317,7 +317,7 @@ fn write_plan(path: &Path, plan: &Plan) -> Result<(), Failure> {
     Ok(())
 }
 
-fn read_plan(path: &Path) -> Result<Plan, Failure> {
+pub(crate) fn read_plan(path: &Path) -> Result<Plan, Failure> {
     let wrong = |error: String| {
         Failure::usage(format!("{}: {error}", path.display()), "make a plan: `archon rebalance plan --out FILE`")
     };

@@ -1,9 +1,9 @@
 //! The verbs that run a process: settings drawn together, logs to standard error, signals, an orderly end.
 
-mod file;
+pub(crate) mod file;
 mod log;
 mod run;
-mod settings;
+pub(crate) mod settings;
 #[cfg(test)]
 mod settings_tests;
 

@@ -174,7 +174,7 @@ impl NodeSettings {
 
 /// A coordinator's file with every value checked.
 #[derive(Default)]
-struct FromCoordinatorFile {
+pub(crate) struct FromCoordinatorFile {
     id: Option<u64>,
     listen: Option<SocketAddr>,
     peers: Option<Vec<(u64, String)>>,
@@ -193,7 +193,7 @@ struct FromCoordinatorFile {
 }
 
 impl FromCoordinatorFile {
-    fn read(file: &ConfigFile) -> Result<Self, FileError> {
+    pub(crate) fn read(file: &ConfigFile) -> Result<Self, FileError> {
         let raw: CoordinatorFile = file.settings(CoordinatorFile::KEYS)?;
         let hour_ms = 1..=3_600_000;
         let millis = |key: &str, value: &Option<toml::Spanned<u64>>| {
@@ -242,7 +242,7 @@ impl FromCoordinatorFile {
 
 /// A node's file with every value checked.
 #[derive(Default)]
-struct FromNodeFile {
+pub(crate) struct FromNodeFile {
     name: Option<String>,
     listen: Option<SocketAddr>,
     coordinators: Option<Vec<String>>,
@@ -256,7 +256,7 @@ struct FromNodeFile {
 }
 
 impl FromNodeFile {
-    fn read(file: &ConfigFile) -> Result<Self, FileError> {
+    pub(crate) fn read(file: &ConfigFile) -> Result<Self, FileError> {
         let raw: NodeFile = file.settings(NodeFile::KEYS)?;
         let coordinators = match &raw.coordinators {
             Some(list) => Some(

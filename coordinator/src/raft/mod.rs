@@ -3,6 +3,8 @@
 mod codec;
 #[cfg(test)]
 mod fence_tests;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
 mod machine;
 mod network;
 mod peers;

@@ -1,0 +1,120 @@
+//! Small changes to bytes, of the kinds that decoders stumble over.
+
+use crate::random::Random;
+
+/// Inputs do not grow beyond this.
+const BYTES_MAX: usize = 64 * 1024;
+
+/// Values at which arithmetic goes wrong.
+const EDGES: [u64; 12] = [
+    0,
+    1,
+    0x7f,
+    0x80,
+    0xff,
+    0x7fff,
+    0xffff,
+    0x7fff_ffff,
+    0xffff_ffff,
+    0x7fff_ffff_ffff_ffff,
+    0x8000_0000_0000_0000,
+    0xffff_ffff_ffff_ffff,
+];
+
+/// Changes `input` in one to six places; `other` lends a piece now and then.
+pub fn mutate(input: &mut Vec<u8>, other: &[u8], random: &mut Random) {
+    for _ in 0..=random.below(6) {
+        once(input, other, random);
+    }
+    input.truncate(BYTES_MAX);
+}
+
+fn once(input: &mut Vec<u8>, other: &[u8], random: &mut Random) {
+    let at = random.below(input.len() + 1);
+    match random.below(10) {
+        0 | 1 => flip(input, at, random),
+        2 => {
+            if let Some(byte) = input.get_mut(at) {
+                *byte = random.number() as u8;
+            }
+        }
+        3 => edge(input, at, random),
+        4 => varint(input, at, random),
+        5 => input.truncate(at),
+        6 => {
+            let count = random.below(9);
+            let fresh = random.bytes(count);
+            input.splice(at..at, fresh);
+        }
+        7 => {
+            let end = (at + 1 + random.below(16)).min(input.len());
+            if at < end {
+                input.drain(at..end);
+            }
+        }
+        8 => {
+            let end = (at + 1 + random.below(32)).min(input.len());
+            if at < end {
+                let piece = input[at..end].to_vec();
+                let to = random.below(input.len() + 1);
+                input.splice(to..to, piece);
+            }
+        }
+        _ => {
+            let from = random.below(other.len() + 1);
+            let end = (from + random.below(64)).min(other.len());
+            input.splice(at..at, other[from..end].iter().copied());
+        }
+    }
+}
+
+fn flip(input: &mut [u8], at: usize, random: &mut Random) {
+    if let Some(byte) = input.get_mut(at) {
+        *byte ^= 1 << random.below(8);
+    }
+}
+
+/// Writes an edge value over 1, 2, 4 or 8 bytes, in either order.
+fn edge(input: &mut [u8], at: usize, random: &mut Random) {
+    let width = *random.pick(&[1, 2, 4, 8]);
+    let value = *random.pick(&EDGES);
+    let little = value.to_le_bytes();
+    let mut piece = little[..width].to_vec();
+    if random.once_in(2) {
+        piece.reverse();
+    }
+    if let Some(place) = input.get_mut(at..at + width) {
+        place.copy_from_slice(&piece);
+    }
+}
+
+/// Inserts an edge value as a protobuf varint.
+fn varint(input: &mut Vec<u8>, at: usize, random: &mut Random) {
+    let mut value = *random.pick(&EDGES);
+    let mut piece = Vec::new();
+    while value >= 0x80 {
+        piece.push(value as u8 | 0x80);
+        value >>= 7;
+    }
+    piece.push(value as u8);
+    input.splice(at..at, piece);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_same_seed_gives_the_same_mutations() {
+        let run = |seed| {
+            let mut random = Random::new(seed);
+            let mut input = b"some input to begin from".to_vec();
+            for _ in 0..200 {
+                mutate(&mut input, b"another", &mut random);
+            }
+            input
+        };
+        assert_eq!(run(1), run(1));
+        assert_ne!(run(1), run(2));
+    }
+}

@@ -1,0 +1,54 @@
+//! Files that an operator hands to the command line.
+
+use crate::target::{Target, Verdict};
+use archon_cli::fuzzing;
+use std::path::Path;
+
+fn in_a_file(input: &[u8], read: fn(&Path) -> Result<(), String>) -> Verdict {
+    let Ok(directory) = tempfile::tempdir() else { return Verdict::Refused("no temporary directory".into()) };
+    let path = directory.path().join("file");
+    if std::fs::write(&path, input).is_err() {
+        return Verdict::Refused("no room for a file".into());
+    }
+    let named = path.display().to_string();
+    let result = read(&path).map_err(|text| {
+        assert!(text.contains(&named), "an error about a file does not name it: {text}");
+        text.replace(&named, "FILE")
+    });
+    Verdict::of(result, |()| "read".into())
+}
+
+fn plan(input: &[u8]) -> Verdict {
+    in_a_file(input, fuzzing::plan)
+}
+
+fn plans() -> Vec<Vec<u8>> {
+    vec![
+        br#"{"table_version":7,"moves":[{"partition":3,"table_id":1,"from":"athens","from_id":1,"to":"byzantium","to_id":2,"bytes":1024,"reason":"balance"}],"unmet":[]}"#.to_vec(),
+        br#"{"table_version":7,"moves":[],"unmet":[{"code":"NoRoom","message":"no node has room","subject":"default/3"}]}"#.to_vec(),
+    ]
+}
+
+fn node_file(input: &[u8]) -> Verdict {
+    in_a_file(input, fuzzing::node_file)
+}
+
+fn node_files() -> Vec<Vec<u8>> {
+    vec![b"name = \"athens\"\nlisten = \"127.0.0.1:7001\"\ncoordinators = [\"127.0.0.1:7000\"]\nweight = 3\n".to_vec()]
+}
+
+fn coordinator_file(input: &[u8]) -> Verdict {
+    in_a_file(input, fuzzing::coordinator_file)
+}
+
+fn coordinator_files() -> Vec<Vec<u8>> {
+    vec![b"id = 1\nlisten = \"127.0.0.1:7000\"\npeers = [\"1=127.0.0.1:7000\"]\nlease_ms = 1000 # comment\n".to_vec()]
+}
+
+pub(super) fn targets() -> Vec<Target> {
+    vec![
+        Target::new("command-line/plan", plan, plans),
+        Target::new("command-line/node-file", node_file, node_files),
+        Target::new("command-line/coordinator-file", coordinator_file, coordinator_files),
+    ]
+}

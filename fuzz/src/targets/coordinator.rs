@@ -1,0 +1,50 @@
+//! What a coordinator reads: Raft messages and log entries, snapshots, its identity.
+
+use crate::target::{Target, Verdict};
+use archon_coordinator::fuzzing;
+use std::fs;
+
+fn value(input: &[u8]) -> Verdict {
+    let Some((kind, bytes)) = input.split_first() else { return Verdict::Refused("empty".into()) };
+    Verdict::of(fuzzing::raft_value(*kind, bytes), |shape| (*shape).to_owned())
+}
+
+fn in_a_file(name: &str, input: &[u8], read: fn(&std::path::Path) -> Result<(), String>) -> Verdict {
+    let Ok(directory) = tempfile::tempdir() else { return Verdict::Refused("no temporary directory".into()) };
+    let path = directory.path().join(name);
+    if fs::write(&path, input).is_err() {
+        return Verdict::Refused("no room for a file".into());
+    }
+    let result = read(directory.path());
+    assert_eq!(fs::read(&path).ok().as_deref(), Some(input), "reading a file changes it");
+    // The path differs each time and says nothing.
+    let result = result.map_err(|text| text.replace(&directory.path().display().to_string(), "DIR"));
+    Verdict::of(result, |()| "read".into())
+}
+
+fn snapshot(input: &[u8]) -> Verdict {
+    in_a_file(fuzzing::SNAPSHOT_FILE, input, fuzzing::snapshot)
+}
+
+/// The checksum stands at 24 and covers everything from 28 on; lengths stand before it.
+fn mend_snapshot(input: &mut [u8]) {
+    if input.len() > 28 {
+        let header_bytes = u32::from_le_bytes([input[12], input[13], input[14], input[15]]);
+        let body_bytes = (input.len() as u64 - 28).saturating_sub(u64::from(header_bytes));
+        input[16..24].copy_from_slice(&body_bytes.to_le_bytes());
+        let sum = crc32fast::hash(&input[28..]);
+        input[24..28].copy_from_slice(&sum.to_le_bytes());
+    }
+}
+
+fn identity(input: &[u8]) -> Verdict {
+    in_a_file("identity.json", input, fuzzing::identity)
+}
+
+pub(super) fn targets() -> Vec<Target> {
+    vec![
+        Target::new("coordinator/raft-value", value, fuzzing::raft_values),
+        Target { mend: Some(mend_snapshot), ..Target::new("coordinator/snapshot", snapshot, fuzzing::snapshots) },
+        Target::new("coordinator/identity", identity, fuzzing::identities),
+    ]
+}

@@ -1,0 +1,25 @@
+//! Every decoder, by room.
+
+mod command_line;
+mod coordinator;
+mod log;
+mod node;
+mod replica;
+mod wire;
+
+use crate::target::Target;
+
+pub use wire::CHECKED_IN_PLACE;
+
+/// All targets, in a fixed order.
+pub fn all() -> Vec<Target> {
+    [
+        wire::targets(),
+        node::targets(),
+        coordinator::targets(),
+        log::targets(),
+        replica::targets(),
+        command_line::targets(),
+    ]
+    .concat()
+}

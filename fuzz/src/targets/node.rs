@@ -1,0 +1,151 @@
+//! What a node reads: peers' messages, copied pages, its identity, its log's records, its rows.
+
+use crate::protobuf;
+use crate::target::{Target, Verdict};
+use archon_kv::{effect, row};
+use archon_kvstore_node::fuzzing;
+use archon_types::{ClientId, Millis, Revision};
+use bytes::Bytes;
+use std::fs;
+use uuid::Uuid;
+
+fn peer_message(input: &[u8]) -> Verdict {
+    Verdict::of(fuzzing::peer_message(input), |message| {
+        assert_eq!(
+            fuzzing::peer_message(&fuzzing::encode_peer_message(message.clone())).as_ref(),
+            Ok(message),
+            "a message changes on its way"
+        );
+        message.body.name().to_owned()
+    })
+}
+
+fn page(input: &[u8]) -> Verdict {
+    let Some((sent, rows)) = input.split_first_chunk::<4>() else { return Verdict::Refused("too short".into()) };
+    Verdict::of(fuzzing::page(&Bytes::copy_from_slice(rows), u32::from_be_bytes(*sent)), |rows| {
+        format!("{} rows", ["no", "one", "some"][rows.len().min(2)])
+    })
+}
+
+fn mend_page(input: &mut [u8]) {
+    if let Some((sum, rows)) = input.split_first_chunk_mut::<4>() {
+        *sum = crc32c::crc32c(rows).to_be_bytes();
+    }
+}
+
+fn pages() -> Vec<Vec<u8>> {
+    let rows = [(Bytes::from_static(b"key"), Bytes::from_static(b"value")), (Bytes::from_static(b"k"), Bytes::new())];
+    let mut page = vec![0; 4];
+    page.extend_from_slice(&fuzzing::encode_page(&rows));
+    mend_page(&mut page);
+    vec![page]
+}
+
+fn identity(input: &[u8]) -> Verdict {
+    let Ok(directory) = tempfile::tempdir() else { return Verdict::Refused("no temporary directory".into()) };
+    let path = directory.path().join("identity.json");
+    if fs::write(&path, input).is_err() {
+        return Verdict::Refused("no room for a file".into());
+    }
+    let verdict = Verdict::of(fuzzing::identity(directory.path()), |_| "an identity".into());
+    assert_eq!(fs::read(&path).ok().as_deref(), Some(input), "reading an identity changes it");
+    // The path differs each time and says nothing.
+    match verdict {
+        Verdict::Refused(text) => Verdict::Refused(text.replace(&directory.path().display().to_string(), "DIR")),
+        accepted @ Verdict::Accepted(_) => accepted,
+    }
+}
+
+fn identities() -> Vec<Vec<u8>> {
+    fuzzing::encode_identity().into_iter().collect()
+}
+
+fn log_record(input: &[u8]) -> Verdict {
+    Verdict::of(fuzzing::log_record(input), Clone::clone)
+}
+
+fn log_records() -> Vec<Vec<u8>> {
+    let mut partition = vec![b'p', 1];
+    partition.extend_from_slice(&[0, 0, 0, 0, 0, 0, 0, 1, 0, 3]);
+    let mut position = vec![b's'];
+    position.extend_from_slice(&[0; 16]);
+    let mut epoch = vec![b'e'];
+    epoch.extend_from_slice(&[0, 0, 0, 0, 0, 0, 0, 5]);
+    let mut entry = vec![b'n'];
+    entry.extend_from_slice(&[0, 0, 0, 0, 0, 0, 0, 5]);
+    entry.extend_from_slice(b"an effect");
+    vec![partition, position, epoch, entry]
+}
+
+fn effect(input: &[u8]) -> Verdict {
+    Verdict::of(effect::Effect::decode(&Bytes::copy_from_slice(input)), |effect| {
+        let again = effect::Effect::decode(&effect.encode());
+        assert_eq!(again.as_ref().ok(), Some(effect), "an effect changes on its way");
+        format!("{} changes", ["no", "one", "some"][effect.changes.len().min(2)])
+    })
+}
+
+fn effects() -> Vec<Vec<u8>> {
+    let set = effect::RowChange::set(row::value_key(b"city/1"), row::encode_value(Revision::new(7), b"athens"));
+    let remove = effect::RowChange::remove(row::value_key(b"city/2"));
+    let effect = effect::Effect { at: Millis::new(1_700_000_000_000), changes: vec![set, remove] };
+    vec![effect.encode().to_vec()]
+}
+
+fn rows(input: &[u8]) -> Verdict {
+    let Some((kind, bytes)) = input.split_first() else { return Verdict::Refused("empty".into()) };
+    let bytes = Bytes::copy_from_slice(bytes);
+    match kind % 5 {
+        0 => Verdict::of(row::decode_value(&bytes), |(value, revision)| {
+            assert_eq!(row::encode_value(*revision, value), bytes, "a value changes on its way");
+            "a value".into()
+        }),
+        1 => Verdict::of(row::decode_millis(&bytes), |_| "a time".into()),
+        2 => Verdict::of(row::decode_client_key(&bytes), |(_, number)| format!("a client key {}", number.is_some())),
+        3 => Verdict::of(row::ClientHead::decode(&bytes), |head| {
+            assert_eq!(head.encode(), bytes, "a client's row changes on its way");
+            "a client".into()
+        }),
+        _ => Verdict::of(row::Outcome::decode(&bytes), |outcome| {
+            let again = row::Outcome::decode(&outcome.encode());
+            assert_eq!(again.as_ref().ok(), Some(outcome), "an outcome changes on its way");
+            "an outcome".into()
+        }),
+    }
+}
+
+fn row_seeds() -> Vec<Vec<u8>> {
+    let client = ClientId::new(Uuid::from_u128(9));
+    let head = row::ClientHead { created: Millis::new(5), last: Millis::new(9), done_below: 3, outcomes: 2 };
+    let of = |kind: u8, bytes: &[u8]| [&[kind], bytes].concat();
+    let mut seeds = vec![
+        of(0, &row::encode_value(Revision::new(3), b"value")),
+        of(1, &row::encode_millis(Millis::new(1))),
+        of(2, &row::client_head_key(client)),
+        of(2, &row::client_outcome_key(client, 17)),
+        of(3, &head.encode()),
+    ];
+    let outcomes = [
+        row::Outcome::Written(Revision::new(4)),
+        row::Outcome::Deleted(true),
+        row::Outcome::ConditionFailed(Revision::new(6)),
+        row::Outcome::Counter(-1, Revision::new(8)),
+        row::Outcome::NotANumber,
+    ];
+    seeds.extend(outcomes.iter().map(|outcome| of(4, &outcome.encode())));
+    seeds
+}
+
+pub(super) fn targets() -> Vec<Target> {
+    vec![
+        Target {
+            generate: Some(|_, random| protobuf::generate("ReplicaMessage", random)),
+            ..Target::new("node/peer-message", peer_message, Vec::new)
+        },
+        Target { mend: Some(mend_page), ..Target::new("node/page", page, pages) },
+        Target::new("node/identity", identity, identities),
+        Target::new("node/log-record", log_record, log_records),
+        Target::new("node/effect", effect, effects),
+        Target::new("node/row", rows, row_seeds),
+    ]
+}

@@ -1,0 +1,79 @@
+//! Doors for the fuzzer: decoders that are nobody else's business.
+
+use crate::{identity, pages, store, wire};
+use archon_proto::v1;
+use archon_replica::Message;
+use archon_types::{ClusterId, Incarnation, NodeId, StorageId};
+use bytes::Bytes;
+use prost::Message as _;
+use std::path::Path;
+use uuid::Uuid;
+
+/// A message of a peer, from protobuf.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn peer_message(bytes: &[u8]) -> Result<Message, String> {
+    let decoded = v1::ReplicaMessage::decode(bytes).map_err(|error| format!("protobuf: {error}"))?;
+    wire::from_wire(decoded).map_err(|error| error.to_string())
+}
+
+/// The other way.
+pub fn encode_peer_message(message: Message) -> Vec<u8> {
+    wire::to_wire(message).encode_to_vec()
+}
+
+/// A page of a copy.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn page(rows: &Bytes, checksum: u32) -> Result<Vec<(Bytes, Bytes)>, String> {
+    pages::decode(rows, checksum).map_err(|error| error.to_string())
+}
+
+/// The other way.
+pub fn encode_page(rows: &[(Bytes, Bytes)]) -> Bytes {
+    pages::encode(rows.iter().map(|(key, value)| (key, value)))
+}
+
+/// The identity in a data directory.
+///
+/// # Errors
+/// What is wrong with it, or that there is none.
+pub fn identity(directory: &Path) -> Result<(), String> {
+    match identity::read(directory) {
+        Ok(Some(_)) => Ok(()),
+        Ok(None) => Err("there is none".into()),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+/// A real one.
+///
+/// # Errors
+/// None in practice: it can be written as JSON.
+pub fn encode_identity() -> std::io::Result<Vec<u8>> {
+    identity::encode(&identity::Identity {
+        storage_id: StorageId::new(Uuid::from_u128(7)),
+        cluster_id: ClusterId::new(Uuid::from_u128(8)),
+        name: "athens".into(),
+        node_id: NodeId::new(3),
+        last_incarnation: Incarnation::new(12),
+    })
+}
+
+/// A record or note of a placement's log; the first byte says which sort.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn log_record(bytes: &[u8]) -> Result<String, String> {
+    let Some((sort, rest)) = bytes.split_first() else { return Err("empty".into()) };
+    let rest = Bytes::copy_from_slice(rest);
+    match sort {
+        b'p' => store::read_partition(&rest).map(|_| "a partition".to_owned()),
+        b's' => store::read_position(&rest).map(|_| "a position".to_owned()),
+        b'e' => store::read_epoch(&rest).map(|_| "an epoch".to_owned()),
+        _ => store::read_entry(1, &rest).map(|_| "an entry".to_owned()),
+    }
+    .map_err(|error| error.to_string())
+}
