@@ -5,9 +5,7 @@ use crate::host::slot::{Outcome, Request};
 use crate::mutant::ShellMutant;
 use crate::network::End;
 use crate::world::World;
-use archon_types::{
-    Answer, ClientId, ErrorKind, Millis, Op, OpId, PartitionId, Revision, TableId,
-};
+use archon_types::{Answer, ClientId, ErrorKind, Millis, Op, OpId, PartitionId, Revision, TableId};
 use bytes::Bytes;
 use std::collections::{BTreeMap, BTreeSet};
 use uuid::Uuid;
@@ -145,8 +143,7 @@ impl World {
 
     fn attempt(&mut self, client: usize, lane: usize) {
         let hosts = self.hosts.len();
-        let (renumber, restamp) =
-            (self.breaks(ShellMutant::RetryRenumbered), self.breaks(ShellMutant::RetryRestamped));
+        let (renumber, restamp) = (self.breaks(ShellMutant::RetryRenumbered), self.breaks(ShellMutant::RetryRestamped));
         let wander = self.random.permille(200);
         let random = self.random.index(hosts);
         let patience = self.random.between(self.plan.unit_ms(), self.plan.unit_ms() * 5);

@@ -43,6 +43,12 @@ coverage! {
     copies_done,
     /// Placements declared lost.
     placements_lost,
+    /// Copies begun in place of one that is missing, failed or to go.
+    repairs,
+    /// Of those the ones that came to count.
+    repairs_done,
+    /// Copies that were not needed any more.
+    copies_retired,
     /// Placements deleted.
     unloads,
     /// Migrations that ended in `Done`.

@@ -5,9 +5,7 @@ use crate::host::slot::{Outcome, Request};
 use archon_coordinator_core::{Command, HeartbeatAnswer, Register};
 use archon_kv::engine::Row;
 use archon_replica::{Message, Position, ReplicaAddress};
-use archon_types::{
-    BootId, Duty, Incarnation, Millis, NodeId, PartitionId, PlacementId, Report, Version,
-};
+use archon_types::{BootId, Duty, Incarnation, Millis, NodeId, PartitionId, PlacementId, Report, Version};
 use bytes::Bytes;
 
 /// From a node to a coordinator.
@@ -31,7 +29,7 @@ pub(crate) enum Downward {
     Reported { report: Report },
 }
 
-/// A node's duties, with the registrations of all nodes.
+/// A node's duties, with the registrations of all nodes and whether they count as failed.
 #[derive(Clone, Debug)]
 pub(crate) struct Push {
     pub(crate) coordinator: usize,
@@ -39,15 +37,29 @@ pub(crate) struct Push {
     pub(crate) incarnation: Incarnation,
     pub(crate) version: Version,
     pub(crate) duties: Vec<Duty>,
-    pub(crate) nodes: Vec<(NodeId, Incarnation)>,
+    pub(crate) nodes: Vec<(NodeId, Incarnation, bool)>,
 }
 
 /// Between nodes.
 #[derive(Clone, Debug)]
 pub(crate) enum Sideways {
     Replica(Message),
-    CopyAsk { partition: PartitionId, loader: ReplicaAddress, copy: u64, source: ReplicaAddress, start: Option<Position>, after: Bytes },
-    CopyPage { placement: PlacementId, copy: u64, start: Position, after: Bytes, rows: Vec<Row>, last: bool },
+    CopyAsk {
+        partition: PartitionId,
+        loader: ReplicaAddress,
+        copy: u64,
+        source: ReplicaAddress,
+        start: Option<Position>,
+        after: Bytes,
+    },
+    CopyPage {
+        placement: PlacementId,
+        copy: u64,
+        start: Position,
+        after: Bytes,
+        rows: Vec<Row>,
+        last: bool,
+    },
 }
 
 /// A proposal of a coordinator, on its way into the log.
@@ -68,29 +80,97 @@ pub(crate) enum ProposalReply {
 #[derive(Clone, Debug)]
 pub(crate) enum Event {
     /// The first proposal under way at this coordinator reaches a quorum.
-    Append { coordinator: usize },
+    Append {
+        coordinator: usize,
+    },
     /// A coordinator applies what is committed.
-    Apply { coordinator: usize },
-    Turn { coordinator: usize, term: u64 },
-    PushRound { coordinator: usize, term: u64 },
+    Apply {
+        coordinator: usize,
+    },
+    Turn {
+        coordinator: usize,
+        term: u64,
+    },
+    PushRound {
+        coordinator: usize,
+        term: u64,
+    },
     /// The quorum round for a heartbeat is over: it confirmed the leadership, or not.
-    RoundDone { coordinator: usize, term: u64, host: usize, node: NodeId, incarnation: Incarnation, number: u64, sent: Millis },
+    RoundDone {
+        coordinator: usize,
+        term: u64,
+        host: usize,
+        node: NodeId,
+        incarnation: Incarnation,
+        number: u64,
+        sent: Millis,
+    },
     /// Its answer is worked out and leaves.
-    Answer { coordinator: usize, term: u64, host: usize, node: NodeId, incarnation: Incarnation, number: u64, sent: Millis },
+    Answer {
+        coordinator: usize,
+        term: u64,
+        host: usize,
+        node: NodeId,
+        incarnation: Incarnation,
+        number: u64,
+        sent: Millis,
+    },
     Elect,
     /// A deposed coordinator hears of the newer term.
-    Depose { coordinator: usize },
-    Upward { coordinator: usize, host: usize, message: Upward },
-    Downward { host: usize, message: Downward },
-    Sideways { host: usize, message: Box<Sideways> },
-    Request { host: usize, request: Box<Request> },
-    Reply { client: usize, to: ReplyTo, log_time: Millis, outcome: Box<Outcome>, leader: Option<usize> },
-    Tick { host: usize, boot: u64 },
-    Flush { host: usize, boot: u64 },
-    Synced { host: usize, boot: u64 },
-    ReadDone { host: usize, boot: u64, request: Box<Request>, log_time: Millis, outcome: Box<Outcome> },
-    Restart { host: usize },
-    Client { client: usize, lane: usize, token: u64 },
+    Depose {
+        coordinator: usize,
+    },
+    Upward {
+        coordinator: usize,
+        host: usize,
+        message: Upward,
+    },
+    Downward {
+        host: usize,
+        message: Downward,
+    },
+    Sideways {
+        host: usize,
+        message: Box<Sideways>,
+    },
+    Request {
+        host: usize,
+        request: Box<Request>,
+    },
+    Reply {
+        client: usize,
+        to: ReplyTo,
+        log_time: Millis,
+        outcome: Box<Outcome>,
+        leader: Option<usize>,
+    },
+    Tick {
+        host: usize,
+        boot: u64,
+    },
+    Flush {
+        host: usize,
+        boot: u64,
+    },
+    Synced {
+        host: usize,
+        boot: u64,
+    },
+    ReadDone {
+        host: usize,
+        boot: u64,
+        request: Box<Request>,
+        log_time: Millis,
+        outcome: Box<Outcome>,
+    },
+    Restart {
+        host: usize,
+    },
+    Client {
+        client: usize,
+        lane: usize,
+        token: u64,
+    },
     Fault,
 }
 

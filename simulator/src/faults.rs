@@ -129,7 +129,7 @@ impl World {
                 let Some(node) = self.random.pick(&nodes) else { return };
                 let goals = [NodeGoal::Serve, NodeGoal::Cordon, NodeGoal::Drain];
                 let goal = self.random.pick(&goals).unwrap_or_default();
-                Command::SetNode { node, goal }
+                Command::SetNode { node, goal, if_nodes: None }
             }
             _ => plan(&self.quorum.coordinators[leader].state, Goal::default()).start(),
         };
@@ -139,17 +139,15 @@ impl World {
     /// Whatever is acknowledged on this disk is gone or old: nothing is expected of its copies any more.
     fn damage_disk(&mut self, host: usize) {
         let down = self.hosts[host].process.is_none();
-        let disk = &self.hosts[host].disk;
-        let activated = self.quorum.state.node_by_storage(disk.storage).and_then(|row| row.activated);
+        let storage = self.hosts[host].disk.storage;
+        let activated = self.quorum.state.node_by_storage(storage).and_then(|row| row.activated);
         if self.random.below(3) == 0 {
-            let copy = Box::new(disk.clone());
+            let copy = Box::new(self.hosts[host].disk.clone());
             self.hosts[host].snapshot = Some(copy);
             return;
         }
         // A directory set back within the life that wrote it cannot be told from one that was not (rule 19).
-        let older = self.hosts[host]
-            .snapshot
-            .take_if(|old| old.storage == disk.storage && old.incarnation < activated);
+        let older = self.hosts[host].snapshot.take_if(|old| old.storage == storage && old.incarnation < activated);
         self.power_off(host);
         let lost: Vec<_> = self.hosts[host].disk.streams.keys().copied().collect();
         match older {

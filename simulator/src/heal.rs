@@ -66,7 +66,7 @@ impl World {
         let nodes: Vec<_> =
             coordinator.state.nodes.values().filter(|row| other(row.node.goal)).map(|row| row.node.id).collect();
         let commands: Vec<Command> =
-            nodes.into_iter().map(|node| Command::SetNode { node, goal: NodeGoal::Serve }).collect();
+            nodes.into_iter().map(|node| Command::SetNode { node, goal: NodeGoal::Serve, if_nodes: None }).collect();
         if !commands.is_empty() {
             self.propose(leader, Proposal { term, commands, reply: None });
         }

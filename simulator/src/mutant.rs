@@ -39,4 +39,7 @@ pub enum Mutant {
     /// In the replica.
     #[cfg(feature = "mutants")]
     Replica(archon_replica::Mutant),
+    /// In the coordinator's core.
+    #[cfg(feature = "mutants")]
+    Core(archon_coordinator_core::Mutant),
 }

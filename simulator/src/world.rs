@@ -37,7 +37,7 @@ pub(crate) struct World {
 impl World {
     pub(crate) fn new(plan: Scenario, mutant: Option<Mutant>, trace_lines: usize) -> Self {
         let mut random = Random::new(plan.seed);
-        let quorum = Quorum::new(&plan, &mut random);
+        let quorum = Quorum::new(&mut random, mutant);
         let mut world = Self {
             truth: 0,
             network: Network::default(),

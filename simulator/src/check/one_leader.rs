@@ -14,7 +14,8 @@ impl World {
             let now = host.clock.at(self.truth);
             for slot in process.slots.values().filter(|slot| covers(process, slot, now)) {
                 if let Some(other) = serving.insert(slot.partition, host.number) {
-                    let detail = format!("hosts {other} and {} both serve {} under a lease", host.number, slot.partition);
+                    let detail =
+                        format!("hosts {other} and {} both serve {} under a lease", host.number, slot.partition);
                     return Err(Violation::TwoServe { detail });
                 }
             }

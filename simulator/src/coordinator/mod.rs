@@ -4,14 +4,15 @@
 mod serve;
 mod session;
 
+pub(crate) use serve::host_of;
 pub(crate) use session::Session;
 
 use crate::check::Violation;
 use crate::clock::Clock;
 use crate::event::{Downward, Event, Proposal, ProposalReply};
+use crate::mutant::Mutant;
 use crate::network::End;
 use crate::random::Random;
-use crate::scenario::Scenario;
 use crate::world::World;
 use archon_coordinator_core::{
     Actor, ClusterState, Command, CommandBatch, Edit, EventKind, Response, apply, check, check_step, skip,
@@ -68,10 +69,10 @@ pub(crate) struct Quorum {
 }
 
 impl Quorum {
-    pub(crate) fn new(_plan: &Scenario, random: &mut Random) -> Self {
+    pub(crate) fn new(random: &mut Random, mutant: Option<Mutant>) -> Self {
         let coordinator = |random: &mut Random| Coordinator {
             clock: Clock::draw(random),
-            state: ClusterState::new(),
+            state: empty(mutant),
             applied: 0,
             session: None,
             under_way: VecDeque::new(),
@@ -84,7 +85,7 @@ impl Quorum {
             leader: None,
             coordinators: (0..COORDINATORS).map(|_| coordinator(random)).collect(),
             down_until: 0,
-            state: ClusterState::new(),
+            state: empty(mutant),
         }
     }
 
@@ -96,6 +97,19 @@ impl Quorum {
             && !own.is_isolated(truth)
             && own.paused_until <= truth
     }
+}
+
+/// The state before the first entry, with a rule taken away if one of the core's is.
+fn empty(mutant: Option<Mutant>) -> ClusterState {
+    #[cfg_attr(not(feature = "mutants"), allow(unused_mut))]
+    let mut state = ClusterState::new();
+    #[cfg(feature = "mutants")]
+    if let Some(Mutant::Core(broken)) = mutant {
+        state.mutant = Some(broken);
+    }
+    #[cfg(not(feature = "mutants"))]
+    let _ = mutant;
+    state
 }
 
 impl World {
@@ -328,7 +342,10 @@ impl World {
         }
         for event in &after.events {
             match &event.what {
-                EventKind::PlacementLost { .. } => coverage.placements_lost += 1,
+                EventKind::ReplicaLost { .. } => coverage.placements_lost += 1,
+                EventKind::RepairStarted { .. } => coverage.repairs += 1,
+                EventKind::RepairDone { .. } => coverage.repairs_done += 1,
+                EventKind::CopyRetired { .. } => coverage.copies_retired += 1,
                 EventKind::MigrationOver { outcome, .. } if outcome == "done" => coverage.migrations_done += 1,
                 EventKind::MigrationOver { .. } => coverage.migrations_undone += 1,
                 _ => {}

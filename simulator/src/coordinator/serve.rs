@@ -5,8 +5,8 @@ use crate::event::{Downward, Event, Proposal, ProposalReply, Push, Upward};
 use crate::mutant::ShellMutant;
 use crate::network::End;
 use crate::world::World;
-use archon_coordinator_core::{Command, duties, on_report, on_stopping, turn};
-use archon_types::{ErrorKind, Incarnation, Millis, NodeId, Version};
+use archon_coordinator_core::{Command, NodeRow, duties, on_report, on_stopping, turn};
+use archon_types::{ErrorKind, Incarnation, Millis, NodeId, NodeStatus, Version};
 
 /// Longest pause between two control turns, in milliseconds.
 const TURN_MS: u64 = 50;
@@ -58,17 +58,13 @@ impl World {
         }
         session.push_at = truth + PUSH_MS;
         let version = Version::new(own.state.applied);
-        let nodes: Vec<(NodeId, Incarnation)> =
-            own.state.nodes.values().map(|row| (row.node.id, row.node.incarnation)).collect();
+        let life = |row: &NodeRow| (row.node.id, row.node.incarnation, row.node.status != NodeStatus::Live);
+        let nodes: Vec<(NodeId, Incarnation, bool)> = own.state.nodes.values().map(life).collect();
         let mut pushes = Vec::new();
         for row in own.state.nodes.values().map(|row| &row.node) {
             let Some(duties) = duties(&own.state, row.id) else { continue };
-            let fresh = Pushed {
-                incarnation: row.incarnation,
-                acknowledged: Version::ZERO,
-                sent: 0,
-                version: Version::ZERO,
-            };
+            let fresh =
+                Pushed { incarnation: row.incarnation, acknowledged: Version::ZERO, sent: 0, version: Version::ZERO };
             let pushed = session.pushed.entry(row.id).or_insert(fresh);
             if pushed.incarnation != row.incarnation {
                 *pushed = fresh;
@@ -76,14 +72,8 @@ impl World {
             let due = pushed.version < version || truth - pushed.sent >= PUSH_MS;
             if pushed.acknowledged < version && due {
                 (pushed.sent, pushed.version) = (truth, version);
-                let push = Push {
-                    coordinator,
-                    term,
-                    incarnation: row.incarnation,
-                    version,
-                    duties,
-                    nodes: nodes.clone(),
-                };
+                let push =
+                    Push { coordinator, term, incarnation: row.incarnation, version, duties, nodes: nodes.clone() };
                 pushes.push((row.address.clone(), push));
             }
         }
@@ -133,7 +123,7 @@ impl World {
                 }
             }
             Upward::Report { node, incarnation, report } => {
-                match on_report(&own.state, node, incarnation, &report) {
+                match on_report(&own.state, &mut session.liveness, now, node, incarnation, &report) {
                     Ok(commands) if !commands.is_empty() => {
                         let reply = Some(ProposalReply::Report { host, report });
                         self.propose(coordinator, Proposal { term, commands, reply });
@@ -149,7 +139,7 @@ impl World {
                 }
             }
             Upward::Leave { node, incarnation } => {
-                if let Ok(commands) = on_stopping(&own.state, node, incarnation) {
+                if let Ok(commands) = on_stopping(&own.state, &session.liveness, node, incarnation) {
                     self.propose(coordinator, Proposal { term, commands, reply: None });
                 }
             }

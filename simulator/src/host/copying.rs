@@ -7,8 +7,8 @@ use crate::mutant::ShellMutant;
 use crate::network::End;
 use crate::world::World;
 use archon_kv::Recent;
-use archon_kv::engine::{Change, Engine, PageLimit, Row};
 use archon_kv::RecentBudget;
+use archon_kv::engine::{Change, Engine, PageLimit, Row};
 use archon_replica::{Input, Position, ReplicaAddress, Standing};
 use archon_types::{PartitionId, PlacementId, ReplicaState, Seq};
 use bytes::Bytes;
@@ -97,10 +97,7 @@ impl World {
             return;
         }
         let Some(slot) = process.slots.get_mut(&source.placement) else { return };
-        let leads = matches!(
-            slot.replica.standing(),
-            Standing::TakingOver | Standing::Serving | Standing::HandingOver
-        );
+        let leads = matches!(slot.replica.standing(), Standing::TakingOver | Standing::Serving | Standing::HandingOver);
         let row = slot.replica.configuration().map(|known| &known.row);
         let loads =
             row.and_then(|row| row.placement(loader.placement)).is_some_and(|row| row.state == ReplicaState::Load);

@@ -29,22 +29,17 @@ impl World {
             return;
         }
         let mut news = false;
-        for (node, incarnation) in &push.nodes {
-            let known = process.peers.entry(*node).or_default();
-            news |= *known < *incarnation;
-            *known = (*known).max(*incarnation);
-        }
         if push.version < process.obeyed.version {
             return;
+        }
+        for (node, incarnation, failed) in &push.nodes {
+            let known = process.peers.insert(*node, (*incarnation, *failed));
+            news |= known != Some((*incarnation, *failed));
         }
         (process.obeyed.version, process.obeyed.term) = (push.version, push.term);
         let answer = Upward::Pushed { node: life.node, incarnation: push.incarnation, version: push.version };
         let coordinator = push.coordinator;
-        self.send(
-            End::Host(host),
-            End::Coordinator(coordinator),
-            Event::Upward { coordinator, host, message: answer },
-        );
+        self.send(End::Host(host), End::Coordinator(coordinator), Event::Upward { coordinator, host, message: answer });
         if news {
             self.peers_changed(host);
         }
@@ -131,9 +126,13 @@ impl World {
         let Some(process) = &self.hosts[host].process else { return };
         let others = row.placements.iter().filter(|other| other.id != placement);
         let peers: BTreeMap<PlacementId, Peer> = others
-            .filter_map(|other| Some((other.id, Peer { node: other.node, incarnation: *process.peers.get(&other.node)? })))
+            .filter_map(|other| {
+                let (incarnation, failed) = *process.peers.get(&other.node)?;
+                Some((other.id, Peer { node: other.node, incarnation, failed }))
+            })
             .collect();
-        let timing = Timing { replication_timeout_ms: self.plan.settings.replication_timeout_ms };
+        let replication_timeout_ms = self.plan.settings.replication_timeout_ms;
+        let timing = Timing { replication_timeout_ms, keep_alive_ms: replication_timeout_ms };
         self.step(host, placement, Input::Configure(Configuration { row, peers, timing }));
         self.tell_lease(host, placement);
         self.checks.leases_changed = true;

@@ -83,7 +83,10 @@ impl World {
         let view = PartitionView::new(&slot.recent, &machine.disk.engine, placement, Reader::Committed);
         let asked = Asked { op: &request.op, id: None };
         let found = evaluate(asked, &view, slot.applied, Revision::ZERO, &self.plan.dedup);
-        Some((slot.applied, found.map_or(Err(ErrorKind::Unavailable), |found| found.answer.map_err(|error| error.kind))))
+        Some((
+            slot.applied,
+            found.map_or(Err(ErrorKind::Unavailable), |found| found.answer.map_err(|error| error.kind)),
+        ))
     }
 
     pub(crate) fn read_done(&mut self, host: usize, boot: u64, request: Request, log_time: Millis, outcome: Outcome) {

@@ -4,9 +4,7 @@ use super::disk::{Batch, Disk};
 use super::slot::Slot;
 use crate::clock::Clock;
 use archon_replica::Input;
-use archon_types::{
-    BootId, Epoch, Incarnation, Lease, Millis, NodeId, PartitionId, PlacementId, Report, Version,
-};
+use archon_types::{BootId, Epoch, Incarnation, Lease, Millis, NodeId, PartitionId, PlacementId, Report, Version};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// A machine: a clock, a disk, and perhaps a process.
@@ -83,8 +81,8 @@ pub(crate) struct Process {
     pub(crate) active: BTreeMap<PartitionId, PlacementId>,
     pub(crate) unloading: BTreeMap<PlacementId, PartitionId>,
     pub(crate) damaged: BTreeSet<PlacementId>,
-    /// The newest known registrations of other nodes.
-    pub(crate) peers: BTreeMap<NodeId, Incarnation>,
+    /// The newest known registrations of all nodes, and whether they count as failed.
+    pub(crate) peers: BTreeMap<NodeId, (Incarnation, bool)>,
     pub(crate) obeyed: Obeyed,
     pub(crate) journal: Journal,
     pub(crate) reports: BTreeMap<(PlacementId, u8), Report>,

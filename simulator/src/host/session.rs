@@ -22,7 +22,10 @@ impl World {
         let Some(process) = &mut machine.process else { return };
         let guess = process.guess;
         let Some(life) = process.life else {
-            if now >= process.next_register && process.stopping.is_none() {
+            if process.stopping.is_some() {
+                return self.exit(host);
+            }
+            if now >= process.next_register {
                 process.next_register = now.plus(unit * 2);
                 let register = Register {
                     name: format!("n{number}"),
@@ -189,6 +192,12 @@ impl World {
             let Life { node, incarnation } = life;
             self.send_up(host, process.guess, true, &Upward::Leave { node, incarnation });
         }
+        self.exit(host);
+    }
+
+    /// The process ends by itself; somebody starts it again after a while.
+    fn exit(&mut self, host: usize) {
+        let unit = self.plan.unit_ms();
         self.kill(host);
         let down = self.random.between(unit, unit * 20);
         self.after(down, Event::Restart { host });

@@ -111,12 +111,8 @@ fn recover(machine: &Host, process: &mut Process, mutant: Option<crate::Mutant>)
     for (placement, stream) in machine.disk.readable() {
         let recovered = stream.recovered();
         let complete = stream.complete.max(stream.base);
-        let identity = Identity {
-            partition: stream.partition,
-            placement,
-            node: NodeId::ZERO,
-            incarnation: Incarnation::ZERO,
-        };
+        let identity =
+            Identity { partition: stream.partition, placement, node: NodeId::ZERO, incarnation: Incarnation::ZERO };
         let Ok(replica) = new_replica(identity, recovered, mutant) else {
             process.damaged.insert(placement);
             continue;
