@@ -23,8 +23,6 @@ pub enum ShellMutant {
     RetryRenumbered,
     /// A retry is stamped anew (rule 24).
     RetryRestamped,
-    /// The log's time follows the wall clock, also backwards (rule 24).
-    LogTimeFalls,
     /// A copy is complete before its rows are synced.
     CopyUnsynced,
     /// A process that registered anew keeps its leaderships (rule 8).
@@ -42,4 +40,7 @@ pub enum Mutant {
     /// In the coordinator's core.
     #[cfg(feature = "mutants")]
     Core(archon_coordinator_core::Mutant),
+    /// In what makes each operation take effect once.
+    #[cfg(feature = "mutants")]
+    Kv(archon_kv::Mutant),
 }

@@ -69,10 +69,13 @@ impl Scenario {
             twice_permille: random.pick(&[0, 10, 50]).unwrap_or(10),
             slow_permille: random.pick(&[5, 30, 100]).unwrap_or(30),
             slow_ms: if rough == 0 { unit * 40 } else { unit * 4 },
+            // Without the feature there is nothing left to take from the default.
+            #[allow(clippy::needless_update)]
             dedup: DedupLimits {
                 outcomes_max: 64,
                 clients_max: random.pick(&[2, 3, 100]).unwrap_or(3),
                 age_ms_max: unit * random.pick(&[10, 40, 1_000]).unwrap_or(40),
+                ..DedupLimits::default()
             },
             destroys: random.below(3) == 0,
         }

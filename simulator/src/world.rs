@@ -35,7 +35,15 @@ pub(crate) struct World {
 }
 
 impl World {
-    pub(crate) fn new(plan: Scenario, mutant: Option<Mutant>, trace_lines: usize) -> Self {
+    pub(crate) fn new(
+        #[cfg_attr(not(feature = "mutants"), allow(unused_mut))] mut plan: Scenario,
+        mutant: Option<Mutant>,
+        trace_lines: usize,
+    ) -> Self {
+        #[cfg(feature = "mutants")]
+        if let Some(Mutant::Kv(broken)) = mutant {
+            plan.dedup.mutant = Some(broken);
+        }
         let mut random = Random::new(plan.seed);
         let quorum = Quorum::new(&mut random, mutant);
         let mut world = Self {

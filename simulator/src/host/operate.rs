@@ -5,7 +5,7 @@ use crate::event::Event;
 use crate::mutant::ShellMutant;
 use crate::network::End;
 use crate::world::World;
-use archon_kv::{LogTime, PartitionView, Reader, Request as Asked, dedup, evaluate};
+use archon_kv::{PartitionView, Reader, Request as Asked, dedup, evaluate};
 use archon_replica::{Input, Output, Standing};
 use archon_types::{Answer, ErrorKind, Millis, PlacementId, Revision, Seq};
 use bytes::Bytes;
@@ -135,7 +135,6 @@ impl World {
 
     fn write(&mut self, host: usize, placement: PlacementId, request: Request) {
         let wall = self.wall(host);
-        let falls = self.breaks(ShellMutant::LogTimeFalls);
         let machine = &mut self.hosts[host];
         let Some(process) = &mut machine.process else { return };
         let Some(slot) = process.slots.get_mut(&placement) else { return };
@@ -145,8 +144,9 @@ impl World {
         let Some(next) = slot.replica.next_position() else {
             return self.refuse(host, request, ErrorKind::NotPartitionLeader);
         };
-        if falls {
-            slot.log_time = LogTime::default();
+        #[cfg(feature = "mutants")]
+        if let Some(crate::Mutant::Kv(broken)) = self.mutant {
+            slot.log_time.set_mutant(Some(broken));
         }
         let at = slot.log_time.stamp(wall);
         let view = PartitionView::new(&slot.recent, &machine.disk.engine, placement, Reader::Newest);
@@ -225,7 +225,7 @@ impl World {
         }
         let at = slot.log_time.stamp(wall);
         let view = PartitionView::new(&slot.recent, &machine.disk.engine, placement, Reader::Newest);
-        let Ok(effect) = dedup::forget(client, &view, at) else { return };
+        let Ok(effect) = dedup::forget(client, &view, at, &self.plan.dedup) else { return };
         slot.clients.remove(client);
         let Some(effect) = effect else { return };
         self.coverage.clients_forgotten += 1;
