@@ -45,4 +45,6 @@ archon_types::mutants! {
     OtherCopyStaysLive = 19,
     /// The same process that registers again begins another life.
     BootForgotten = 19,
+    /// A forced election leaves the other copies as they are.
+    LossKeepsOthers = 23,
 }

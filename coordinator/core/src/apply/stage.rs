@@ -103,7 +103,9 @@ impl<'a> Staged<'a> {
         row.placements.retain(|placement| Some(placement.id) == kept || known(placement.node));
         for placement in row.placements.iter_mut().filter(|placement| Some(placement.id) != kept) {
             retired += u32::from(placement.state != ReplicaState::Unload);
-            placement.state = ReplicaState::Unload;
+            if !self.state.breaks(Mutant::LossKeepsOthers) {
+                placement.state = ReplicaState::Unload; // rule 23
+            }
         }
         retired
     }

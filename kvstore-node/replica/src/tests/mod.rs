@@ -9,6 +9,7 @@ mod lead;
 mod live_set;
 mod load;
 mod log_model;
+mod mutants;
 mod random;
 mod script;
 mod shell;

@@ -1,0 +1,271 @@
+//! Rules taken away that the random runs of `simulation` catch late or never: each shows in a conversation of its own.
+
+use super::script::{Script, at, entry, message, name, recovered};
+use super::simulation::CAUGHT;
+use crate::{Body, Input, Mutant, Output, Position, Recovered};
+use archon_types::ReplicaState::{Live, Load};
+use archon_types::{Epoch, ErrorKind, Fact, Incarnation, PlacementId, ReplicaState, Seq};
+
+/// Whether the rule held, with or without a mutant.
+type Conversation = fn(Option<Mutant>) -> bool;
+
+const CONVERSATIONS: &[(Mutant, Conversation)] = &[
+    (Mutant::CommitBelowMin, nothing_is_committed_below_the_minimum),
+    (Mutant::MinCountsJoiner, a_joiner_that_is_asked_for_does_not_help_the_minimum),
+    (Mutant::TakeoverBelowMin, below_the_minimum_nobody_takes_over),
+    (Mutant::NoLeaseBelowMin, below_the_minimum_no_read_is_confirmed),
+    (Mutant::AdmitStalled, a_stalled_leader_admits_nothing),
+    (Mutant::AskWithoutLease, nobody_is_asked_for_without_a_lease),
+    (Mutant::NamesOneSilent, all_silent_followers_are_named),
+    (Mutant::NoBackoff, a_refused_request_waits),
+    (Mutant::ResumeEpoch, an_epoch_is_not_led_twice),
+    (Mutant::LeadsInNextLife, a_new_life_leads_nothing),
+    (Mutant::TakeoverJoinerShort, during_a_take_over_a_joiner_holds_everything),
+    (Mutant::CutCommitted, what_is_committed_is_not_cut),
+    (Mutant::ObeyOldEpoch, an_old_epoch_is_not_obeyed),
+    (Mutant::StaleAddressee, a_message_for_another_placement_is_not_obeyed),
+    (Mutant::AckOfOtherEpoch, an_acknowledgement_of_another_epoch_counts_for_nothing),
+    (Mutant::AckOfOtherLife, an_acknowledgement_of_another_life_counts_for_nothing),
+    (Mutant::ReleaseUndone, a_release_is_final),
+    (Mutant::ReleaseEarly, a_release_waits_for_what_is_under_way),
+    (Mutant::AloneWithoutLease, alone_no_read_is_confirmed),
+    (Mutant::ConfirmReused, a_round_does_not_serve_a_later_read),
+    (Mutant::ConfirmSkipsJoiner, a_joiner_is_asked_to_confirm),
+    (Mutant::ConfirmOne, all_followers_are_asked_to_confirm),
+    (Mutant::ConfirmAnyRound, an_answer_to_another_round_counts_for_nothing),
+    (Mutant::VouchBlindly, whoever_knows_a_higher_epoch_does_not_vouch),
+    (Mutant::TailCommitted, a_recovered_tail_is_not_committed),
+];
+
+#[test]
+fn every_rule_taken_away_shows() {
+    for (mutant, held) in CONVERSATIONS {
+        assert!(held(None), "without {mutant:?} the rule does not hold");
+        assert!(!held(Some(*mutant)), "{mutant:?} does not show");
+    }
+}
+
+#[test]
+fn every_mutant_is_caught_somewhere() {
+    for mutant in Mutant::ALL {
+        let here = CONVERSATIONS.iter().any(|(known, _)| known == mutant);
+        assert!(here || CAUGHT.contains(mutant), "nothing catches {mutant:?}");
+        assert!((1..=24).contains(&mutant.rule()));
+    }
+}
+
+fn serving(states: &[ReplicaState], min: u8, mutant: Option<Mutant>) -> Script {
+    let mut script = Script::serving(states, min);
+    script.replica.set_mutant(mutant);
+    script
+}
+
+fn starting(own: u64, recovered: Recovered, mutant: Option<Mutant>) -> Script {
+    let mut script = Script::new(own, recovered);
+    script.replica.set_mutant(mutant);
+    script
+}
+
+fn adopted() -> Body {
+    Body::Adopted { at: Position::ZERO, held: Seq::ZERO }
+}
+
+fn ack(held: u64) -> Body {
+    Body::Ack { held: Seq::new(held) }
+}
+
+fn asks(out: &[Output], wanted: &Fact) -> bool {
+    out.iter().any(|output| matches!(output, Output::Report(report) if report.fact == *wanted))
+}
+
+fn confirms(out: &[Output], ticket: u64) -> bool {
+    out.iter().any(|output| matches!(output, Output::ConfirmDone { tickets, ok: true } if tickets.contains(&ticket)))
+}
+
+fn nothing_is_committed_below_the_minimum(mutant: Option<Mutant>) -> bool {
+    let mut script = serving(&[Live, Live], 2, mutant);
+    script.propose(1);
+    script.persisted(2);
+    // The follower's storage is lost.
+    script.configure((1, 2), 1, &[Live], 2);
+    script.replica.commit() == Seq::ZERO && script.replica.admit() == Err(ErrorKind::NotEnoughReplicas)
+}
+
+fn a_joiner_that_is_asked_for_does_not_help_the_minimum(mutant: Option<Mutant>) -> bool {
+    let mut script = serving(&[Live, Live], 2, mutant);
+    script.configure((1, 2), 1, &[Live, Load], 2);
+    let out = script.turn([Input::Lease(true), Input::Tick]);
+    assert!(asks(&out, &Fact::CaughtUp { joiner: name(2) }), "{out:?}");
+    script.replica.admit() == Err(ErrorKind::NotEnoughReplicas)
+}
+
+fn below_the_minimum_nobody_takes_over(mutant: Option<Mutant>) -> bool {
+    let mut script = starting(1, Recovered::default(), mutant);
+    script.configure((1, 1), 1, &[Live, Load], 2);
+    !script.persisted(1).contains(&Output::Serve(true))
+}
+
+fn below_the_minimum_no_read_is_confirmed(mutant: Option<Mutant>) -> bool {
+    let mut script = serving(&[Live, Live, Live], 3, mutant);
+    script.configure((1, 2), 1, &[Live, Live, Load], 3);
+    script.one(Input::Confirm { ticket: 1 });
+    !confirms(&script.hear(2, 1, Body::Confirmed { round: 1 }), 1)
+}
+
+fn a_stalled_leader_admits_nothing(mutant: Option<Mutant>) -> bool {
+    let mut script = serving(&[Live, Live], 2, mutant);
+    script.propose(1);
+    script.persisted(2);
+    script.tick_after(1_000);
+    script.replica.admit() == Err(ErrorKind::NotEnoughReplicas)
+}
+
+fn nobody_is_asked_for_without_a_lease(mutant: Option<Mutant>) -> bool {
+    let mut script = serving(&[Live, Load], 1, mutant);
+    let mut out = script.hear(2, 1, adopted());
+    out.extend(script.tick_after(20));
+    !asks(&out, &Fact::CaughtUp { joiner: name(2) })
+}
+
+fn all_silent_followers_are_named(mutant: Option<Mutant>) -> bool {
+    let mut script = serving(&[Live, Live, Live], 1, mutant);
+    script.propose(1);
+    script.persisted(2);
+    asks(&script.tick_after(1_000), &Fact::Silent { followers: vec![name(2), name(3)] })
+}
+
+fn a_refused_request_waits(mutant: Option<Mutant>) -> bool {
+    let mut script = serving(&[Live, Live], 2, mutant);
+    script.propose(1);
+    script.persisted(2);
+    let silent = Fact::Silent { followers: vec![name(2)] };
+    assert!(asks(&script.tick_after(1_000), &silent));
+    script.configure((1, 2), 1, &[Live, Live], 2);
+    !asks(&script.tick_after(20), &silent)
+}
+
+fn an_epoch_is_not_led_twice(mutant: Option<Mutant>) -> bool {
+    let mut script = starting(1, recovered(5, &[5], 0), mutant);
+    script.configure((5, 9), 1, &[Live], 1);
+    script.persisted(1);
+    script.replica.admit().is_err()
+}
+
+fn a_new_life_leads_nothing(mutant: Option<Mutant>) -> bool {
+    let mut script = serving(&[Live], 1, mutant);
+    script.one(Input::Renew { incarnation: Incarnation::new(2) });
+    script.replica.admit().is_err()
+}
+
+fn during_a_take_over_a_joiner_holds_everything(mutant: Option<Mutant>) -> bool {
+    let mut script = starting(1, recovered(1, &[1, 1], 0), mutant);
+    script.configure((2, 4), 1, &[Live, Load], 2);
+    script.persisted(1);
+    script.one(Input::Lease(true));
+    let out = script.hear(2, 2, adopted());
+    !asks(&out, &Fact::CaughtUp { joiner: name(2) })
+}
+
+fn what_is_committed_is_not_cut(mutant: Option<Mutant>) -> bool {
+    let mut script = starting(2, recovered(1, &[1, 1], 1), mutant);
+    let append =
+        Body::Append { before: Position::ZERO, entries: vec![entry(2, 1)], start: Seq::ZERO, commit: Seq::ZERO };
+    let alarmed = script.hear(1, 2, append).iter().any(|output| matches!(output, Output::Alarm(_)));
+    alarmed && script.replica.last() == at(1, 2)
+}
+
+fn first(epoch: u64) -> Body {
+    Body::Append { before: Position::ZERO, entries: vec![entry(epoch, 1)], start: Seq::ZERO, commit: Seq::ZERO }
+}
+
+fn an_old_epoch_is_not_obeyed(mutant: Option<Mutant>) -> bool {
+    let mut script = starting(2, recovered(4, &[], 0), mutant);
+    script.hear(1, 3, first(3));
+    script.replica.last() == Position::ZERO
+}
+
+fn a_message_for_another_placement_is_not_obeyed(mutant: Option<Mutant>) -> bool {
+    let mut script = starting(2, Recovered::default(), mutant);
+    let mut lost = message(1, 2, 1, first(1));
+    lost.to.placement = PlacementId::new(9);
+    script.one(Input::Message(lost));
+    script.replica.last() == Position::ZERO
+}
+
+fn an_acknowledgement_of_another_epoch_counts_for_nothing(mutant: Option<Mutant>) -> bool {
+    let mut script = serving(&[Live, Live], 1, mutant);
+    script.propose(1);
+    script.persisted(2);
+    script.hear(2, 0, ack(1));
+    script.replica.commit() == Seq::ZERO
+}
+
+fn an_acknowledgement_of_another_life_counts_for_nothing(mutant: Option<Mutant>) -> bool {
+    let mut script = serving(&[Live, Live], 1, mutant);
+    script.propose(1);
+    script.persisted(2);
+    let mut other_life = message(2, 1, 1, ack(1));
+    other_life.from.incarnation = Incarnation::new(9);
+    script.one(Input::Message(other_life));
+    script.replica.commit() == Seq::ZERO
+}
+
+fn a_release_is_final(mutant: Option<Mutant>) -> bool {
+    let mut script = serving(&[Live], 1, mutant);
+    let released = script.one(Input::HandOver { epoch: Epoch::new(1), to: PlacementId::new(2) });
+    assert!(asks(&released, &Fact::Released));
+    script.configure((1, 5), 1, &[Live], 1);
+    script.persisted(2);
+    script.replica.admit().is_err()
+}
+
+fn a_release_waits_for_what_is_under_way(mutant: Option<Mutant>) -> bool {
+    let mut script = serving(&[Live, Live], 1, mutant);
+    script.propose(1);
+    !asks(&script.one(Input::HandOver { epoch: Epoch::new(1), to: PlacementId::new(2) }), &Fact::Released)
+}
+
+fn alone_no_read_is_confirmed(mutant: Option<Mutant>) -> bool {
+    !confirms(&serving(&[Live], 1, mutant).one(Input::Confirm { ticket: 1 }), 1)
+}
+
+fn a_round_does_not_serve_a_later_read(mutant: Option<Mutant>) -> bool {
+    let mut script = serving(&[Live, Live], 1, mutant);
+    script.one(Input::Confirm { ticket: 1 });
+    script.one(Input::Confirm { ticket: 2 });
+    let out = script.hear(2, 1, Body::Confirmed { round: 1 });
+    assert!(confirms(&out, 1), "{out:?}");
+    !confirms(&out, 2)
+}
+
+fn a_joiner_is_asked_to_confirm(mutant: Option<Mutant>) -> bool {
+    let mut script = serving(&[Live, Live, Load], 1, mutant);
+    script.one(Input::Lease(true));
+    script.hear(3, 1, adopted());
+    script.one(Input::Confirm { ticket: 1 });
+    !confirms(&script.hear(2, 1, Body::Confirmed { round: 1 }), 1)
+}
+
+fn all_followers_are_asked_to_confirm(mutant: Option<Mutant>) -> bool {
+    let mut script = serving(&[Live, Live, Live], 1, mutant);
+    script.one(Input::Confirm { ticket: 1 });
+    !confirms(&script.hear(2, 1, Body::Confirmed { round: 1 }), 1)
+}
+
+fn an_answer_to_another_round_counts_for_nothing(mutant: Option<Mutant>) -> bool {
+    let mut script = serving(&[Live, Live], 1, mutant);
+    script.one(Input::Confirm { ticket: 1 });
+    script.hear(2, 1, Body::Confirmed { round: 1 });
+    script.one(Input::Confirm { ticket: 2 });
+    !confirms(&script.hear(2, 1, Body::Confirmed { round: 1 }), 2)
+}
+
+fn whoever_knows_a_higher_epoch_does_not_vouch(mutant: Option<Mutant>) -> bool {
+    let mut script = starting(2, recovered(4, &[], 0), mutant);
+    let out = script.hear(1, 3, Body::Confirm { round: 8 });
+    !out.iter().any(|output| matches!(output, Output::Send(sent) if matches!(sent.body, Body::Confirmed { .. })))
+}
+
+fn a_recovered_tail_is_not_committed(mutant: Option<Mutant>) -> bool {
+    starting(1, recovered(1, &[1, 1], 0), mutant).replica.commit() == Seq::ZERO
+}
