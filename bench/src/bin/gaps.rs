@@ -65,6 +65,9 @@ struct Args {
     /// How long the cluster may take to heal.
     #[arg(long, default_value_t = 120)]
     patience_seconds: u64,
+    /// Run this `archon` instead of the one built into the tool.
+    #[arg(long)]
+    program: Option<String>,
     /// Print one JSON document instead of text.
     #[arg(long)]
     json: bool,
@@ -155,7 +158,7 @@ struct Stage {
 
 async fn run(args: &Args) -> anyhow::Result<Report> {
     let options = Options { partitions: args.partitions, replication: args.replication, ..Options::replicated() };
-    let exe = own_path()?;
+    let exe = args.program.clone().map_or_else(own_path, Ok)?;
     let cluster = block_in_place(|| Cluster::start(&exe, &options));
     let client = Client::builder(cluster.coordinator_addresses()).build().await?;
     let admin = Admin::new(cluster.coordinator_addresses(), Duration::from_secs(2))?;
@@ -378,7 +381,10 @@ impl Stage {
 
 fn print(round: &Round) {
     let healing = match &round.healing {
-        Some(healing) => format!("; while healing {:.0} ms", healing.write_gap_ms),
+        Some(healing) => format!(
+            "; while healing {:.0} ms (partition {} since {})",
+            healing.write_gap_ms, healing.partition, healing.since
+        ),
         None => String::new(),
     };
     let seen = &round.seen;

@@ -45,6 +45,9 @@ struct Args {
     /// How long the move may take.
     #[arg(long, default_value_t = 540)]
     patience_seconds: u64,
+    /// Run this `archon` instead of the one built into the tool.
+    #[arg(long)]
+    program: Option<String>,
     /// Print one JSON document instead of text.
     #[arg(long)]
     json: bool,
@@ -93,7 +96,7 @@ fn main() -> anyhow::Result<ExitCode> {
 
 async fn run(args: &Args) -> anyhow::Result<Report> {
     let options = Options { partitions: args.partitions, replication: args.replication, ..Options::replicated() };
-    let exe = own_path()?;
+    let exe = args.program.clone().map_or_else(own_path, Ok)?;
     let mut cluster = block_in_place(|| Cluster::start(&exe, &options));
     let measured = measure(args, &mut cluster).await;
     if let Some(directory) = &args.logs {
