@@ -85,6 +85,12 @@ impl Replica {
                 lead.requests.candidate.take_if(|(placement, _)| *placement == other.id);
             }
             if let Some(progress) = lead.followers.get_mut(&other.id) {
+                let counts = other.state == ReplicaState::Live;
+                if progress.counts && !counts {
+                    // Dropped because it is silent, most likely: it has to answer before it is waited for again.
+                    *progress = Progress::new(address, end, now);
+                }
+                progress.counts = counts;
                 progress.failed = peer.is_some_and(|peer| peer.failed);
                 if other.state != ReplicaState::Live {
                     progress.confirm_since = None; // who does not count owes no confirmation

@@ -42,6 +42,8 @@ pub(crate) struct Progress {
     alive_since: Option<Millis>,
     /// The coordinator has failed its node.
     pub(crate) failed: bool,
+    /// It was Live when its leader last heard of it.
+    pub(crate) counts: bool,
 }
 
 impl Progress {
@@ -66,6 +68,7 @@ impl Progress {
             confirm_since: None,
             alive_since: None,
             failed: false,
+            counts: false,
         }
     }
 

@@ -179,3 +179,27 @@ fn a_take_over_does_not_wait_long_for_a_follower_on_a_failed_node() {
     let out = script.configure((2, 3), 1, &[Live, Load, Live], 1);
     assert!(out.contains(&Output::Serve(true)), "{out:?}");
 }
+
+#[test]
+fn writes_do_not_wait_again_for_a_follower_that_was_dropped_and_is_dead() {
+    let mut script = Script::serving(&[Live, Live, Live], 1);
+    script.one(Input::Lease(true));
+    script.propose(1);
+    script.persisted(2);
+    script.hear(3, 1, Body::Ack { held: Seq::new(1) });
+    script.tick_after(1_000);
+    let out = script.configure((1, 2), 1, &[Live, Load, Live], 1);
+    assert!(out.contains(&Output::Commit { upto: Seq::new(1) }), "{out:?}");
+    // It held the log when it died, and has said nothing since: it is not on its way back to the Live set.
+    for seq in 2..100 {
+        script.tick_after(100);
+        script.propose(seq);
+        script.persisted(seq + 1);
+        let out = script.hear(3, 1, Body::Ack { held: Seq::new(seq) });
+        assert_eq!(script.replica.commit(), Seq::new(seq), "{out:?}");
+    }
+    // It answers: now it is.
+    script.hear(2, 1, Body::Adopted { at: Position::new(archon_types::Epoch::new(1), Seq::new(1)), held: Seq::new(1) });
+    let caught_up = script.report(1, 2, Fact::CaughtUp { joiner: name(2) });
+    assert!(script.hear(2, 1, Body::Ack { held: Seq::new(99) }).contains(&caught_up));
+}
