@@ -148,7 +148,8 @@ impl Replica {
         }
         // A take-over needs a joiner only if there are too few without it; and then one that holds the whole log.
         let needed = if lead.serving || short_at_takeover { commit } else { lead.start };
-        if !lead.serving && enough {
+        // There are also too few if one who is silent may not be dropped without leaving too few.
+        if !lead.serving && enough && !lead.requests.stalled {
             return;
         }
         let mut ask = None;

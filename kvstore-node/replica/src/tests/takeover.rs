@@ -51,6 +51,26 @@ fn below_the_minimum_nobody_serves() {
 }
 
 #[test]
+fn a_take_over_whose_follower_is_dead_and_may_not_be_dropped_goes_on_with_a_loader() {
+    let mut script = Script::new(1, recovered(1, &[1], 1));
+    script.configure((2, 4), 1, &[Live, Live, Load], 2);
+    script.persisted(1);
+    script.one(Input::Lease(true));
+    // Two are Live, as many as there must be, and one of them never answers.
+    assert_eq!(script.hear(3, 2, Body::Adopted { at: at(1, 1), held: Seq::new(1) }), []);
+    let silent = script.report(2, 4, Fact::Silent { followers: vec![super::script::name(2)] });
+    assert!(script.tick_after(1_000).contains(&silent));
+    // Refused: that would leave one. The loader holds everything: with it there are enough without the other.
+    script.configure((2, 5), 1, &[Live, Live, Load], 2);
+    let caught_up = script.report(2, 5, Fact::CaughtUp { joiner: super::script::name(3) });
+    assert!(script.tick_after(20).contains(&caught_up));
+    script.configure((2, 6), 1, &[Live, Live, Live], 2);
+    let silent = script.report(2, 6, Fact::Silent { followers: vec![super::script::name(2)] });
+    assert!((0..60).any(|_| script.tick_after(20).contains(&silent)));
+    assert!(script.configure((2, 7), 1, &[Live, Load, Live], 2).contains(&Output::Serve(true)));
+}
+
+#[test]
 fn a_restarted_leader_does_not_go_on_in_its_old_epoch() {
     let mut script = Script::new(1, recovered(5, &[5], 0));
     assert_eq!(script.configure((5, 9), 1, &[Live], 1), []);
