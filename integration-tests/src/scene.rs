@@ -19,7 +19,9 @@ pub struct Scene {
     pub cluster: Cluster,
     name: String,
     copies: usize,
-    workload: Workload,
+    /// There but for the moment between two loads.
+    workload: Option<Workload>,
+    load: WorkloadOptions,
     runtime: Runtime,
     began: Instant,
     /// Dropped after the cluster.
@@ -50,7 +52,7 @@ impl Scene {
                 .spawn(|| {
                     let mut scene = Self::begin(exe, name, options, load);
                     faults(&mut scene);
-                    scene.end(load)
+                    scene.judge()
                 })
                 .join()
         });
@@ -66,13 +68,39 @@ impl Scene {
             .enable_all()
             .build()
             .expect("a runtime for the clients");
-        let workload = runtime
-            .block_on(Workload::start(cluster.coordinator_addresses(), load))
-            .unwrap_or_else(|error| panic!("{name}: no client: {error}"));
-        let scene =
-            Self { cluster, name: name.into(), copies, workload, runtime, began: Instant::now(), kept: Vec::new() };
-        scene.progress(WARM_UP);
+        let mut scene = Self {
+            cluster,
+            name: name.into(),
+            copies,
+            workload: None,
+            load: load.clone(),
+            runtime,
+            began: Instant::now(),
+            kept: Vec::new(),
+        };
+        scene.begin_load(load);
         scene
+    }
+
+    fn begin_load(&mut self, load: &WorkloadOptions) {
+        let started = self.runtime.block_on(Workload::start(self.cluster.coordinator_addresses(), load));
+        self.workload = Some(started.unwrap_or_else(|error| panic!("{}: no client: {error}", self.name)));
+        self.load = load.clone();
+        self.progress(WARM_UP);
+    }
+
+    /// Heals and judges what was done so far, and begins anew with another load, on the same cluster.
+    ///
+    /// # Panics
+    /// If anything is not as it must be.
+    pub fn next_load(&mut self, load: &WorkloadOptions) -> WorkloadReport {
+        let report = self.judge();
+        self.begin_load(load);
+        report
+    }
+
+    fn workload(&self) -> &Workload {
+        self.workload.as_ref().expect("a load runs whenever faults are done")
     }
 
     /// Prints what is done, with the time since the clients began.
@@ -87,12 +115,12 @@ impl Scene {
 
     /// Operations that failed so far.
     pub fn failed(&self) -> usize {
-        self.workload.failed()
+        self.workload().failed()
     }
 
     /// Operations that were answered so far.
     pub fn answered(&self) -> u64 {
-        self.workload.answered()
+        self.workload().answered()
     }
 
     /// Keeps something until the cluster is gone, such as the disk that a member's data is on.
@@ -100,35 +128,39 @@ impl Scene {
         self.kept.push(Box::new(thing));
     }
 
-    /// Writes values of `bytes` each, `count` of them, to keys that nobody reads, each with a patience of a few seconds;
-    /// returns how many were acknowledged.
-    pub fn fill_with(&self, bytes: usize, count: usize) -> usize {
-        let client = self.workload.client().with_timeout(Duration::from_secs(3));
-        let value = "x".repeat(bytes);
-        let put = |number: usize| client.put(format!("ballast/{}", number % 64), value.clone());
+    /// Writes values of `bytes` each to keys that nobody reads until a node says that it takes no writes any more;
+    /// returns what it said, or nothing if none did within `limit`.
+    pub fn write_until_refused(&self, bytes: usize, limit: Duration) -> Option<String> {
+        let client = self.workload().client().with_timeout(Duration::from_millis(500));
+        let (value, began) = ("x".repeat(bytes), Instant::now());
         self.runtime.block_on(async {
-            let mut done = 0;
-            for number in 0..count {
-                done += usize::from(put(number).await.is_ok());
+            for number in 0_u64.. {
+                match client.put(format!("ballast/{}", number % 64), value.clone()).await {
+                    Err(error) if format!("{error:?}").contains("ReadOnly") => {
+                        return Some(format!("{error:?}"));
+                    }
+                    _ if began.elapsed() > limit => return None,
+                    _ => {}
+                }
             }
-            done
+            None
         })
     }
 
     /// Waits until `count` more operations were answered.
     pub fn progress(&self, count: u64) {
-        let target = self.workload.answered() + count;
+        let target = self.workload().answered() + count;
         wait_for(&format!("{count} more operations"), PATIENCE, || {
-            let answered = self.workload.answered();
+            let answered = self.workload().answered();
             check(answered >= target, || format!("{answered} of {target} operations"))
         });
     }
 
     /// Waits until every client was answered once more; returns how long that took.
     pub fn everyone_is_served(&self) -> Duration {
-        let since = self.workload.elapsed_ms();
+        let since = self.workload().elapsed_ms();
         wait_for("every client to be served", PATIENCE, || {
-            let waiting = self.workload.waiting_since(since);
+            let waiting = self.workload().waiting_since(since);
             check(waiting == 0, || format!("{waiting} clients wait"))
         })
         .1
@@ -145,9 +177,10 @@ impl Scene {
         self.say(&format!("healed: whole after {whole:?}, everyone served after {:?}", whole + served));
     }
 
-    fn end(mut self, load: &WorkloadOptions) -> WorkloadReport {
+    fn judge(&mut self) -> WorkloadReport {
         self.heal();
-        let report = self.runtime.block_on(self.workload.stop());
+        let workload = self.workload.take().expect("a load runs until it is judged");
+        let report = self.runtime.block_on(workload.stop());
         let violations = report.violations();
         println!(
             "{}: {} answered, {} failed, {} of {} keys with open ends, longest wait of a client {:?}, seed {}",
@@ -157,7 +190,7 @@ impl Scene {
             report.histories.values().filter(|history| history.iter().any(|record| record.is_open())).count(),
             report.histories.len(),
             report.longest_gap,
-            load.seed
+            self.load.seed
         );
         for violation in &violations {
             println!("{violation}");
@@ -167,7 +200,7 @@ impl Scene {
             "{}: {} keys are not linearizable, seed {}",
             self.name,
             violations.len(),
-            load.seed
+            self.load.seed
         );
         let last: Vec<&String> = report.failures.iter().filter(|failure| failure.starts_with("the last")).collect();
         assert!(last.is_empty(), "{}: after everything was healed {last:#?}", self.name);

@@ -20,6 +20,8 @@ const SCANNED_KEYS: u64 = 2;
 /// How much the clients do.
 #[derive(Clone, Debug)]
 pub struct WorkloadOptions {
+    /// What its keys begin with; another one for each load of the same cluster.
+    pub prefix: String,
     /// Groups; the members of one work on the same key.
     pub groups: u32,
     /// Members of each group, eight at most.
@@ -36,7 +38,7 @@ pub struct WorkloadOptions {
 impl Default for WorkloadOptions {
     fn default() -> Self {
         let (patience, hasty) = (Duration::from_secs(45), Duration::from_millis(700));
-        Self { groups: 6, clients_per_group: 4, patience, hasty, seed: 1 }
+        Self { prefix: "h".into(), groups: 6, clients_per_group: 4, patience, hasty, seed: 1 }
     }
 }
 
@@ -96,6 +98,7 @@ pub struct Workload {
 
 #[derive(Debug)]
 struct Shared {
+    prefix: String,
     began: Instant,
     stop: AtomicBool,
     answered: AtomicU64,
@@ -129,6 +132,7 @@ impl Workload {
         let hasty = Client::builder(endpoints).timeout(options.patience).build().await?.with_timeout(options.hasty);
         let count = options.groups * options.clients_per_group;
         let shared = Arc::new(Shared {
+            prefix: options.prefix.clone(),
             began: Instant::now(),
             stop: AtomicBool::new(false),
             answered: AtomicU64::new(0),
@@ -207,10 +211,11 @@ impl Workload {
     }
 
     async fn scan_everything(&self, keys: &[String]) {
+        let everything = format!("{}/", self.shared.prefix);
         let called_ns = self.shared.now_ns();
         let (mut found, mut after) = (BTreeMap::new(), Vec::new());
         loop {
-            match self.patient.scan("h/", &after, 10_000).await {
+            match self.patient.scan(&everything, &after, 10_000).await {
                 Ok(page) => {
                     found.extend(page.entries.iter().map(|e| (text(&e.key), (text(&e.value), e.revision.get()))));
                     match page.entries.last() {
@@ -269,7 +274,7 @@ impl Worker {
     }
 
     fn key(&self, generation: u64) -> String {
-        format!("h/{}/{generation:06}", self.group)
+        format!("{}/{}/{generation:06}", self.shared.prefix, self.group)
     }
 
     /// Every third key counts; the others hold values that are written once each.
@@ -333,7 +338,7 @@ impl Worker {
             Some(before) => self.key(before),
             None => String::new(),
         };
-        let page = match self.client.scan(format!("h/{}/", self.group), after, 100).await {
+        let page = match self.client.scan(format!("{}/{}/", self.shared.prefix, self.group), after, 100).await {
             Ok(page) => page,
             Err(error) => {
                 self.shared.report().failures.push(format!("scan of group {}: {error}", self.group));

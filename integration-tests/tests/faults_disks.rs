@@ -1,0 +1,87 @@
+//! One of three copies on a disk that is full, fails or is slow: the others serve, and it returns whole. The faults come
+//! from outside, by a small file system and by `strace`; a machine that allows neither skips these tests and says so.
+
+use archon_integration_tests::disk::{Injection, SmallDisk, fill};
+use archon_integration_tests::{Options, Scene, WorkloadOptions};
+use std::fs;
+use std::os::unix::process::ExitStatusExt;
+use std::time::Duration;
+
+const EXE: &str = env!("CARGO_BIN_EXE_archon-under-test");
+const VICTIM: &str = "delos";
+const SIGABRT: i32 = 6;
+
+fn three_copies() -> Options {
+    Options { replication: 3, ..Options::default() }
+}
+
+fn load(seed: u64) -> WorkloadOptions {
+    WorkloadOptions { seed, ..WorkloadOptions::default() }
+}
+
+/// 11: an fsync fails: the process ends, is succeeded, and a new one returns with what the others have.
+#[test]
+fn a_node_whose_fsync_fails() {
+    Scene::play(EXE, "eio", &three_copies(), &load(11), |scene| {
+        for round in 0..2 {
+            let injection = Injection::start(scene.cluster.node("athens").pid(), "fdatasync:error=EIO:when=20");
+            if injection.is_none() {
+                println!("skipped: this machine does not let a test trace a process");
+                return;
+            }
+            let mut process = scene.cluster.take_node("athens");
+            let status = process.wait_exit(Duration::from_secs(60));
+            assert_eq!(status.signal(), Some(SIGABRT), "round {round}, {status}: {}", process.log_tail(20));
+            drop(injection);
+            scene.everyone_is_served();
+            scene.heal();
+        }
+    });
+}
+
+/// 18: every fsync of a node takes 2 s: it leaves the Live sets by commit, and returns when its disk is well.
+#[test]
+fn a_node_whose_fsync_is_slow() {
+    Scene::play(EXE, "slow fsync", &three_copies(), &load(18), |scene| {
+        let pid = scene.cluster.node("byzantium").pid();
+        let Some(injection) = Injection::start(pid, "fdatasync:delay_enter=2000000") else {
+            println!("skipped: this machine does not let a test trace a process");
+            return;
+        };
+        scene.last(Duration::from_secs(6));
+        scene.everyone_is_served();
+        drop(injection);
+    });
+}
+
+/// 12: the disk of a node that leads and follows is full: what it leads is refused at once and can be read, the others'
+/// writes go on without it, and it comes back when there is space again.
+#[test]
+fn a_node_whose_disk_is_full() {
+    let options = Options { nodes: vec!["athens", "byzantium"], nodes_min: 2, replication: 2, ..Options::default() };
+    Scene::play(EXE, "full", &options, &load(12), |scene| {
+        let data = scene.cluster.directory().join(format!("node-{VICTIM}"));
+        let Some(disk) = SmallDisk::mount(&data, 256) else {
+            println!("skipped: this machine does not let a test mount a file system");
+            return;
+        };
+        scene.cluster.start_node(VICTIM);
+        scene.cluster.wait_node(VICTIM, "Live");
+        let applied = scene.cluster.archon(&["rebalance", "apply", "--wait", "--timeout", "60s"]);
+        assert_eq!(applied.code, 0, "{}", applied.stderr);
+        scene.cluster.wait_rebalanced();
+        assert!(scene.cluster.partitions_per_node()[VICTIM] > 0, "it has nothing to lose");
+        let ballast = fill(&data);
+        scene.say("the disk is full");
+        // More than the log has space for that it made ready beforehand, to every partition.
+        let refused = scene.write_until_refused(64 * 1024, Duration::from_secs(20));
+        scene.say(&format!("refused: {refused:?}"));
+        assert!(refused.is_some_and(|said| said.contains("ReadOnly")), "a full disk must show");
+        scene.progress(100);
+        fs::remove_file(ballast).expect("removed");
+        scene.say("there is space again");
+        scene.everyone_is_served();
+        scene.heal();
+        scene.keep(disk);
+    });
+}

@@ -1,0 +1,69 @@
+//! Rebalances and drains while nodes and coordinators die: 51, 52, 53, 55 and 58 of the fault catalogue.
+
+use archon_integration_tests::{Options, Scene, WorkloadOptions};
+use std::time::Duration;
+
+const EXE: &str = env!("CARGO_BIN_EXE_archon-under-test");
+
+fn three_copies() -> Options {
+    Options { replication: 3, ..Options::default() }
+}
+
+fn load(seed: u64) -> WorkloadOptions {
+    WorkloadOptions { seed, ..WorkloadOptions::default() }
+}
+
+fn join_and_apply(scene: &mut Scene, name: &str) {
+    scene.cluster.start_node(name);
+    scene.cluster.wait_node(name, "Live");
+    let applied = scene.cluster.archon(&["rebalance", "apply", "--timeout", "20s"]);
+    assert_eq!(applied.code, 0, "{}", applied.stderr);
+    scene.say(&format!("{name} joined, and a rebalance began"));
+}
+
+/// 51 to 53 and 55: while copies move to a fourth node, the leading coordinator, a source and the target die.
+#[test]
+fn a_rebalance_while_its_parts_die() {
+    Scene::play(EXE, "rebalance", &three_copies(), &load(51), |scene| {
+        join_and_apply(scene, "delos");
+        let (leader, _) = scene.cluster.wait_leader();
+        scene.cluster.take_coordinator(leader).kill();
+        scene.cluster.wait_leader();
+        scene.cluster.start_coordinator(leader);
+        scene.cluster.take_node("athens").kill();
+        scene.everyone_is_served();
+        scene.cluster.start_node("athens");
+        scene.cluster.take_node("delos").kill();
+        scene.everyone_is_served();
+        scene.cluster.start_node("delos");
+        scene.cluster.wait_rebalanced();
+        scene.heal();
+        // What came of it is a plan that stands; the rest can be applied now.
+        let again = scene.cluster.archon(&["rebalance", "apply", "--wait", "--timeout", "60s"]);
+        assert_eq!(again.code, 0, "{}", again.stderr);
+        scene.cluster.wait_rebalanced();
+    });
+}
+
+/// 58: a node is drained, and dies while it is.
+#[test]
+fn a_node_that_dies_while_it_is_drained() {
+    Scene::play(EXE, "drain", &three_copies(), &load(58), |scene| {
+        scene.cluster.start_node("delos");
+        scene.cluster.wait_node("delos", "Live");
+        let drained = scene.cluster.archon(&["node", "drain", "byzantium", "--timeout", "20s"]);
+        assert_eq!(drained.code, 0, "{}", drained.stderr);
+        scene.last(Duration::from_millis(300));
+        scene.cluster.take_node("byzantium").kill();
+        scene.everyone_is_served();
+        scene.cluster.start_node("byzantium");
+        scene.everyone_is_served();
+        let rows = |rows: &[serde_json::Value]| {
+            rows.iter().all(|row| {
+                let replicas = row["replicas"].as_array().into_iter().flatten();
+                replicas.filter(|replica| replica["node"] == "byzantium").count() == 0
+            })
+        };
+        scene.cluster.wait_partitions("the drained node to hold nothing", rows);
+    });
+}

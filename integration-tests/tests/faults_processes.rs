@@ -1,0 +1,140 @@
+//! Processes that are killed, paused and ended, with three copies on three nodes, and two on three. The numbers are those
+//! of the fault catalogue in `docs/FAULTS.md`.
+
+use archon_integration_tests::{Dice, Options, Scene, WorkloadOptions};
+use std::time::Duration;
+
+const EXE: &str = env!("CARGO_BIN_EXE_archon-under-test");
+const NODES: [&str; 3] = ["athens", "byzantium", "cyrene"];
+/// Longer than a lease and the failure time-out together.
+const LONG: Duration = Duration::from_secs(4);
+
+fn three_copies() -> Options {
+    Options { replication: 3, ..Options::default() }
+}
+
+fn load(seed: u64) -> WorkloadOptions {
+    WorkloadOptions { seed, ..WorkloadOptions::default() }
+}
+
+/// 1, 2 and 3: each node is killed in the middle of writes it leads and follows, and returns.
+#[test]
+fn nodes_killed_one_after_the_other() {
+    Scene::play(EXE, "killed", &three_copies(), &load(1), |scene| {
+        for victim in NODES {
+            scene.cluster.take_node(victim).kill();
+            let served = scene.everyone_is_served();
+            scene.say(&format!("killed {victim}: everyone is served after {served:?}"));
+            scene.progress(100);
+            scene.heal();
+        }
+    });
+}
+
+/// 1 to 3 with two copies: one may be lost, and the other serves.
+#[test]
+fn nodes_killed_where_there_are_two_copies() {
+    let options = Options { replication: 2, ..Options::default() };
+    Scene::play(EXE, "two copies", &options, &load(102), |scene| {
+        for victim in [NODES[0], NODES[2]] {
+            scene.cluster.take_node(victim).kill();
+            scene.everyone_is_served();
+            scene.progress(100);
+            scene.heal();
+        }
+    });
+}
+
+/// 4: every process at once, twice; the second time while it recovers from the first (5).
+#[test]
+fn everything_killed_at_once_and_again_while_it_recovers() {
+    Scene::play(EXE, "everything", &three_copies(), &load(4), |scene| {
+        scene.cluster.kill_everything();
+        scene.cluster.start_everything();
+        scene.cluster.wait_leader();
+        scene.cluster.kill_everything();
+        scene.cluster.start_everything();
+    });
+}
+
+/// 8: a node that dies as soon as it is up, again and again, does not take the others' leaderships with it.
+#[test]
+fn a_crash_loop() {
+    Scene::play(EXE, "crash loop", &three_copies(), &load(8), |scene| {
+        let mut dice = Dice::new(8);
+        for _ in 0..8 {
+            scene.cluster.take_node(NODES[0]).kill();
+            scene.cluster.start_node(NODES[0]);
+            scene.last(dice.millis(200, 1_200));
+        }
+        scene.everyone_is_served();
+    });
+}
+
+/// 30 and 37: a node stands still for longer than its lease and the failure time-out, and wakes with requests and old
+/// leaderships in hand; then two nodes at once.
+#[test]
+fn paused_nodes_answer_nothing_stale_when_they_wake() {
+    Scene::play(EXE, "paused", &three_copies(), &load(37), |scene| {
+        for victim in [NODES[0], NODES[2]] {
+            scene.cluster.node(victim).pause();
+            scene.everyone_is_served();
+            scene.last(LONG);
+            scene.cluster.node(victim).resume();
+            scene.last(Duration::from_millis(500));
+        }
+        scene.heal();
+        scene.say("two nodes at once");
+        scene.cluster.node(NODES[0]).pause();
+        scene.cluster.node(NODES[1]).pause();
+        scene.last(LONG);
+    });
+}
+
+/// 7 and 38: the leading coordinator is killed, the next is paused and wakes, the next is ended; no node fails for it.
+#[test]
+fn leading_coordinators_killed_paused_and_ended() {
+    Scene::play(EXE, "coordinators", &three_copies(), &load(7), |scene| {
+        let (leader, _) = scene.cluster.wait_leader();
+        scene.cluster.take_coordinator(leader).kill();
+        scene.cluster.wait_leader();
+        scene.cluster.start_coordinator(leader);
+        let (leader, _) = scene.cluster.wait_leader();
+        scene.cluster.coordinator(leader).pause();
+        scene.last(LONG);
+        scene.cluster.coordinator(leader).resume();
+        let (leader, _) = scene.cluster.wait_leader();
+        let status = scene.cluster.take_coordinator(leader).terminate(Duration::from_secs(30));
+        assert!(status.success(), "{status}");
+        scene.cluster.wait_leader();
+        assert_eq!(scene.failed(), 0, "the data plane does not feel it");
+        let events = scene.cluster.json(&["events"]).expect("events").to_string();
+        assert!(!events.contains("NodeFailed"), "{events}");
+    });
+}
+
+/// A node killed together with the leading coordinator, while nobody can name successors.
+#[test]
+fn a_node_and_the_leading_coordinator_killed_together() {
+    Scene::play(EXE, "both planes", &three_copies(), &load(107), |scene| {
+        let (leader, _) = scene.cluster.wait_leader();
+        scene.cluster.take_coordinator(leader).kill();
+        scene.cluster.take_node(NODES[1]).kill();
+        scene.everyone_is_served();
+    });
+}
+
+/// SIGTERM to every node in turn, under load: its leaderships are handed over, and no operation fails.
+#[test]
+fn nodes_ended_in_order() {
+    let patient = WorkloadOptions { hasty: Duration::from_secs(45), ..load(15) };
+    let report = Scene::play(EXE, "ended", &three_copies(), &patient, |scene| {
+        for victim in NODES {
+            let status = scene.cluster.take_node(victim).terminate(Duration::from_secs(30));
+            assert!(status.success(), "{victim}: {status}");
+            scene.everyone_is_served();
+            scene.heal();
+        }
+    });
+    report.expect("loopback is always there").assert_no_failure();
+}
