@@ -18,15 +18,25 @@ async fn client(cluster: &Cluster, timeout: Duration) -> Client {
     Client::builder(cluster.coordinator_addresses()).timeout(timeout).build().await.expect("a client")
 }
 
-/// Waits until every partition has three Live copies and a leader.
+fn is_live(replica: &Value) -> bool {
+    replica["state"].as_str().is_some_and(|state| state.eq_ignore_ascii_case("live"))
+}
+
+/// Whether every partition has three Live copies and a leader that serves.
+fn is_whole(rows: &[Value]) -> bool {
+    let live = |row: &Value| row["replicas"].as_array().into_iter().flatten().filter(|copy| is_live(copy)).count();
+    rows.iter().all(|row| live(row) == 3 && row["status"] == "Online")
+}
+
+/// Waits for that.
 fn wait_whole(cluster: &Cluster) -> Duration {
-    cluster.wait_partitions("every partition to have three Live copies", |rows| {
-        let live = |row: &Value| {
-            let replicas = row["replicas"].as_array().into_iter().flatten();
-            replicas.filter(|replica| replica["state"].as_str().is_some_and(|s| s.eq_ignore_ascii_case("live"))).count()
-        };
-        rows.iter().all(|row| live(row) == 3 && row["status"] == "Online")
-    })
+    cluster.wait_partitions("every partition to have three Live copies", is_whole)
+}
+
+/// Whether it is so now, as far as can be told.
+fn is_whole_now(cluster: &Cluster) -> bool {
+    let list = cluster.json(&["partition", "list", "--timeout", "2s"]);
+    list.is_ok_and(|list| list.as_array().is_some_and(|rows| is_whole(rows)))
 }
 
 /// Waits until the load has answered `count` more operations.
@@ -130,4 +140,78 @@ async fn reads_and_writes_go_on_without_any_coordinator() {
         wait_progress(&load, 500);
     });
     ends_well(load, &client, "return of the quorum").await;
+}
+
+/// Values so large that a copy of them takes a while.
+fn large(number: usize) -> Vec<u8> {
+    format!("{number:08}").repeat(4 * 1024).into_bytes()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_loader_killed_in_mid_copy_begins_anew_by_itself() {
+    let mut cluster = Cluster::start(EXE, &Options { partitions: 3, ..three_copies() });
+    wait_whole(&cluster);
+    let client = client(&cluster, Duration::from_secs(30)).await;
+    tokio::task::block_in_place(|| {
+        cluster.take_node("cyrene").kill();
+        cluster.wait_node("cyrene", "Failed");
+    });
+    for number in 0..1_200 {
+        client.put(format!("large-{number}"), large(number)).await.expect("a put");
+    }
+    let copies = |cluster: &Cluster| cluster.node("cyrene").log().matches("pulling a copy").count();
+    // The logs no longer reach back: it must copy, and is killed as soon as it does, several times.
+    let mut interrupted = 0;
+    for _ in 0..4 {
+        let patience = Duration::from_secs(60);
+        tokio::task::block_in_place(|| {
+            let before = interrupted;
+            cluster.start_node("cyrene");
+            wait_for("cyrene to pull a copy or to be whole", patience, || {
+                let state = is_whole_now(&cluster);
+                check(copies(&cluster) > before || state, || "neither".to_owned())
+            });
+            interrupted = copies(&cluster);
+            cluster.take_node("cyrene").kill();
+        });
+    }
+    assert!(interrupted > 0, "it never had to copy, so nothing was shown");
+    println!("{interrupted} copies were begun and cut off");
+    tokio::task::block_in_place(|| {
+        cluster.start_node("cyrene");
+        wait_whole(&cluster);
+        // Its copy is the one that is read now.
+        for name in ["athens", "byzantium"] {
+            let status = cluster.take_node(name).terminate(Duration::from_secs(20));
+            assert!(status.success(), "{status}");
+            cluster.start_node(name);
+            wait_whole(&cluster);
+        }
+    });
+    for number in 0..1_200 {
+        let found = client.get(format!("large-{number}")).await.expect("a get");
+        assert_eq!(found.map(|found| found.value.to_vec()), Some(large(number)), "large-{number}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_idle_cluster_finds_a_dead_follower_before_the_next_write() {
+    let mut cluster = Cluster::start(EXE, &three_copies());
+    wait_whole(&cluster);
+    let client = client(&cluster, Duration::from_secs(30)).await;
+    let key = "written-later";
+    client.put(key, "before").await.expect("a put");
+    let leader = cluster.leader_of(key);
+    let follower = NAMES.into_iter().find(|name| *name != leader).expect("one of three");
+    tokio::task::block_in_place(|| {
+        cluster.take_node(follower).kill();
+        // Nobody writes, and still every leader asks for it to be dropped.
+        cluster.wait_partitions("the dead node to count nowhere", |rows| {
+            let replicas = rows.iter().flat_map(|row| row["replicas"].as_array().into_iter().flatten());
+            !replicas.into_iter().any(|replica| replica["node"] == follower && is_live(replica))
+        });
+    });
+    let began = Instant::now();
+    client.put(key, "after").await.expect("a put");
+    println!("the first write after that took {:?}", began.elapsed());
 }

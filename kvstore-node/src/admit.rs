@@ -8,13 +8,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Bytes of operations under way on a node.
-pub const NODE_BYTES_MAX: usize = 64 * 1024 * 1024;
+pub(crate) const NODE_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// Bytes of operations under way on one client stream.
-pub const STREAM_BYTES_MAX: usize = 8 * 1024 * 1024;
+pub(crate) const STREAM_BYTES_MAX: usize = 8 * 1024 * 1024;
 /// Operations under way on one client stream.
-pub const STREAM_OPS_MAX: usize = 4_096;
+pub(crate) const STREAM_OPS_MAX: usize = 4_096;
 /// What an operation costs beside its key and value, so that very many tiny ones are bounded too.
-pub const OP_OVERHEAD_BYTES: usize = 256;
+pub(crate) const OP_OVERHEAD_BYTES: usize = 256;
 
 const RETRY_AFTER_NODE_MS: u64 = 50;
 const RETRY_AFTER_STREAM_MS: u64 = 10;
@@ -48,7 +48,7 @@ impl Bounded {
 
 /// The node's admission. Clones share the same bound.
 #[derive(Clone, Debug)]
-pub struct NodeAdmission {
+pub(crate) struct NodeAdmission {
     bytes: Arc<Bounded>,
 }
 
@@ -60,22 +60,23 @@ impl Default for NodeAdmission {
 
 impl NodeAdmission {
     /// Admission of at most `bytes_max` bytes at once.
-    pub fn new(bytes_max: usize) -> Self {
+    pub(crate) fn new(bytes_max: usize) -> Self {
         Self { bytes: Arc::new(Bounded::new(bytes_max)) }
     }
 
     /// Bytes under way now.
-    pub fn bytes_used(&self) -> usize {
+    #[cfg(test)]
+    pub(crate) fn bytes_used(&self) -> usize {
         self.bytes.used()
     }
 
     /// Admission for one new client stream, with the usual bounds.
-    pub fn stream(&self) -> StreamAdmission {
+    pub(crate) fn stream(&self) -> StreamAdmission {
         self.stream_with(STREAM_OPS_MAX, STREAM_BYTES_MAX)
     }
 
     /// Admission for one new client stream, of at most `ops_max` operations and `bytes_max` bytes at once.
-    pub fn stream_with(&self, ops_max: usize, bytes_max: usize) -> StreamAdmission {
+    pub(crate) fn stream_with(&self, ops_max: usize, bytes_max: usize) -> StreamAdmission {
         let stream = Stream { ops: Bounded::new(ops_max), bytes: Bounded::new(bytes_max) };
         StreamAdmission { node: Arc::clone(&self.bytes), stream: Arc::new(stream) }
     }
@@ -84,7 +85,7 @@ impl NodeAdmission {
     ///
     /// # Errors
     /// [`ErrorKind::Overloaded`] with a time to wait.
-    pub fn try_admit(&self, bytes: usize) -> Result<Permit, ErrorDetail> {
+    pub(crate) fn try_admit(&self, bytes: usize) -> Result<Permit, ErrorDetail> {
         let cost = bytes.saturating_add(OP_OVERHEAD_BYTES);
         if !self.bytes.try_take(cost) {
             return Err(overloaded("node", &self.bytes, cost, "bytes", RETRY_AFTER_NODE_MS));
@@ -101,7 +102,7 @@ struct Stream {
 
 /// One client stream's admission; each operation counts for the node as well.
 #[derive(Clone, Debug)]
-pub struct StreamAdmission {
+pub(crate) struct StreamAdmission {
     node: Arc<Bounded>,
     stream: Arc<Stream>,
 }
@@ -111,7 +112,7 @@ impl StreamAdmission {
     ///
     /// # Errors
     /// [`ErrorKind::Overloaded`] with a time to wait; nothing is taken then.
-    pub fn try_admit(&self, bytes: usize) -> Result<Permit, ErrorDetail> {
+    pub(crate) fn try_admit(&self, bytes: usize) -> Result<Permit, ErrorDetail> {
         let cost = bytes.saturating_add(OP_OVERHEAD_BYTES);
         if !self.stream.ops.try_take(1) {
             return Err(overloaded("stream", &self.stream.ops, 1, "operations", RETRY_AFTER_STREAM_MS));
@@ -129,7 +130,8 @@ impl StreamAdmission {
     }
 
     /// Operations under way on this stream now.
-    pub fn ops_used(&self) -> usize {
+    #[cfg(test)]
+    pub(crate) fn ops_used(&self) -> usize {
         self.stream.ops.used()
     }
 }
@@ -137,7 +139,7 @@ impl StreamAdmission {
 /// An admitted operation's share; dropping it gives it back.
 #[derive(Debug)]
 #[must_use = "dropping the permit gives its share back at once"]
-pub struct Permit {
+pub(crate) struct Permit {
     node: Arc<Bounded>,
     stream: Option<Arc<Stream>>,
     cost: usize,

@@ -4,14 +4,14 @@ use archon_types::Millis;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Something that tells the time in milliseconds; the place that uses it says from which instant.
-pub trait Clock: Send + Sync + 'static {
+pub(crate) trait Clock: Send + Sync + 'static {
     /// The present instant.
     fn now(&self) -> Millis;
 }
 
 /// Milliseconds since the machine started, suspend included: what leases count on (PROTOCOL rule 14).
 #[derive(Clone, Copy, Default, Debug)]
-pub struct BootClock;
+pub(crate) struct BootClock;
 
 impl Clock for BootClock {
     fn now(&self) -> Millis {
@@ -24,7 +24,7 @@ impl Clock for BootClock {
 
 /// Milliseconds since 1970 on the wall clock. It may jump; only [`archon_kv::LogTime`] and people look at it.
 #[derive(Clone, Copy, Default, Debug)]
-pub struct WallClock;
+pub(crate) struct WallClock;
 
 impl Clock for WallClock {
     fn now(&self) -> Millis {

@@ -14,7 +14,7 @@ struct Grant {
 
 /// The node's lease, written by the session and read by every shard just before an answer leaves.
 #[derive(Debug, Default)]
-pub struct Grants {
+pub(crate) struct Grants {
     present: ArcSwap<Grant>,
     /// Number of the newest heartbeat whose answer was taken in.
     newest: Mutex<u64>,
@@ -22,13 +22,13 @@ pub struct Grants {
 
 impl Grants {
     /// No lease yet.
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self::default()
     }
 
     /// Takes in the answer to heartbeat `number`, which was sent at `sent` on the local clock. An answer that was
     /// overtaken by a later one is ignored: it could only bring back a leadership that was withdrawn since.
-    pub fn take(
+    pub(crate) fn take(
         &self,
         number: u64,
         sent: Millis,
@@ -51,25 +51,26 @@ impl Grants {
     }
 
     /// Ends the lease for good: this incarnation is over.
-    pub fn end(&self) {
+    pub(crate) fn end(&self) {
         let mut newest = self.newest.lock();
         *newest = u64::MAX;
         self.present.store(Arc::new(Grant::default()));
     }
 
     /// Whether the lease holds at `now`, whatever it covers.
-    pub fn is_valid(&self, now: Millis) -> bool {
+    #[cfg(test)]
+    pub(crate) fn is_valid(&self, now: Millis) -> bool {
         self.present.load().lease.is_valid(now)
     }
 
     /// Whether the lease covers the leadership of `partition` in `epoch` at `now`.
-    pub fn covers(&self, partition: PartitionId, epoch: Epoch, now: Millis) -> bool {
+    pub(crate) fn covers(&self, partition: PartitionId, epoch: Epoch, now: Millis) -> bool {
         let grant = self.present.load();
         grant.lease.is_valid(now) && grant.withdrawn.get(&partition).is_none_or(|withdrawn| *withdrawn < epoch)
     }
 
     /// When the lease ends, if there is one.
-    pub fn until(&self) -> Option<Millis> {
+    pub(crate) fn until(&self) -> Option<Millis> {
         self.present.load().lease.until()
     }
 }

@@ -1,6 +1,7 @@
 //! Whether this node makes progress: what a heartbeat rests on.
 
 use crate::clock::Clock;
+use crate::flusher::FlusherHandle;
 use archon_types::Millis;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -41,7 +42,12 @@ pub(crate) struct Health {
     clock: Arc<dyn Clock>,
     pulses: Vec<Arc<Pulse>>,
     wal: archon_wal::Wal,
+    flusher: FlusherHandle,
 }
+
+/// How many times longer the engine may take for one write or sync than anything on the way of an acknowledgement: it
+/// lags behind the log by design, and a lease must not depend on it.
+const ENGINE_PATIENCE: u64 = 10;
 
 /// What does not move.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
@@ -52,11 +58,19 @@ pub(crate) enum Stall {
     /// The disk has not answered a sync for too long.
     #[error("the write-ahead log has waited for the disk for {0} ms")]
     Log(u64),
+    /// The engine has been at one write or sync for far too long.
+    #[error("the engine has been at one write or sync for {0} ms")]
+    Engine(u64),
 }
 
 impl Health {
-    pub(crate) fn new(clock: Arc<dyn Clock>, pulses: Vec<Arc<Pulse>>, wal: archon_wal::Wal) -> Self {
-        Self { clock, pulses, wal }
+    pub(crate) fn new(
+        clock: Arc<dyn Clock>,
+        pulses: Vec<Arc<Pulse>>,
+        wal: archon_wal::Wal,
+        flusher: FlusherHandle,
+    ) -> Self {
+        Self { clock, pulses, wal, flusher }
     }
 
     /// Finds what has not moved for longer than `longest_ms`.
@@ -73,6 +87,10 @@ impl Health {
             if waited_ms > longest_ms {
                 return Err(Stall::Log(waited_ms));
             }
+        }
+        let busy_ms = u64::try_from(self.flusher.busy_for().as_millis()).unwrap_or(u64::MAX);
+        if busy_ms > longest_ms.saturating_mul(ENGINE_PATIENCE) {
+            return Err(Stall::Engine(busy_ms));
         }
         Ok(())
     }

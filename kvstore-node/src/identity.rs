@@ -22,7 +22,7 @@ const ENGINE_DIRECTORY: &str = "engine";
 
 /// What a data directory knows of itself.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Identity {
+pub(crate) struct Identity {
     /// Minted when the directory was created.
     pub storage_id: StorageId,
     /// The cluster it belongs to; nil until the first registration.
@@ -131,7 +131,7 @@ pub enum IdentityError {
 
 /// A locked data directory.
 #[derive(Debug)]
-pub struct DataDirectory {
+pub(crate) struct DataDirectory {
     path: PathBuf,
     identity: Identity,
     /// Held for its lock.
@@ -144,7 +144,7 @@ impl DataDirectory {
     ///
     /// # Errors
     /// [`IdentityError`]; an existing directory is unchanged then, but for its lock file.
-    pub fn open(path: &Path, name: &str, cluster: Option<ClusterId>) -> Result<Self, IdentityError> {
+    pub(crate) fn open(path: &Path, name: &str, cluster: Option<ClusterId>) -> Result<Self, IdentityError> {
         create_durably(path).map_err(io(path, "create it"))?;
         let lock = lock(path)?;
         let identity = match read(path)? {
@@ -177,17 +177,17 @@ impl DataDirectory {
     }
 
     /// What the directory knows of itself.
-    pub const fn identity(&self) -> &Identity {
+    pub(crate) const fn identity(&self) -> &Identity {
         &self.identity
     }
 
     /// Where the write-ahead log goes.
-    pub fn wal_directory(&self) -> PathBuf {
+    pub(crate) fn wal_directory(&self) -> PathBuf {
         self.path.join(WAL_DIRECTORY)
     }
 
     /// Where the engine goes.
-    pub fn engine_directory(&self) -> PathBuf {
+    pub(crate) fn engine_directory(&self) -> PathBuf {
         self.path.join(ENGINE_DIRECTORY)
     }
 
@@ -195,7 +195,7 @@ impl DataDirectory {
     ///
     /// # Errors
     /// [`IdentityError::WrongCluster`].
-    pub fn check_cluster(&self, wanted: ClusterId) -> Result<(), IdentityError> {
+    pub(crate) fn check_cluster(&self, wanted: ClusterId) -> Result<(), IdentityError> {
         let found = self.identity.cluster_id;
         if !found.is_nil() && found != wanted {
             return Err(IdentityError::WrongCluster { directory: self.path.clone(), found, wanted });
@@ -208,7 +208,7 @@ impl DataDirectory {
     /// # Errors
     /// [`IdentityError::WrongCluster`], [`IdentityError::Contradiction`] or [`IdentityError::Io`]; what was stored before
     /// stands.
-    pub fn record_registration(
+    pub(crate) fn record_registration(
         &mut self,
         cluster: ClusterId,
         node: NodeId,

@@ -10,21 +10,21 @@ use std::time::Duration;
 use tokio::sync::Notify;
 
 /// Most requests that wait for a shard.
-pub const INBOX_MESSAGES_MAX: usize = 8_192;
+pub(crate) const INBOX_MESSAGES_MAX: usize = 8_192;
 /// Most messages that one turn takes.
-pub const TURN_MESSAGES_MAX: usize = 1_024;
+pub(crate) const TURN_MESSAGES_MAX: usize = 1_024;
 /// Bytes after which one turn takes no more.
-pub const TURN_BYTES_MAX: usize = 1024 * 1024;
+pub(crate) const TURN_BYTES_MAX: usize = 1024 * 1024;
 
 /// What a message weighs, for the bounds of a turn.
-pub trait Weigh {
+pub(crate) trait Weigh {
     /// Bytes of payload.
     fn bytes(&self) -> usize;
 }
 
 /// Why a request was not taken; gives it back.
 #[derive(Debug)]
-pub enum PushError<T> {
+pub(crate) enum PushError<T> {
     /// The queue is full: overload.
     Full(T),
     /// The shard has stopped or is stopping.
@@ -40,7 +40,7 @@ struct State<T> {
 
 /// The queue. Any thread pushes; the shard's thread drains.
 #[derive(Debug)]
-pub struct Inbox<T> {
+pub(crate) struct Inbox<T> {
     state: Mutex<State<(T, bool)>>,
     filled: Condvar,
     space: Notify,
@@ -49,7 +49,7 @@ pub struct Inbox<T> {
 
 impl<T: Weigh> Inbox<T> {
     /// An inbox that holds at most `requests_max` requests.
-    pub fn new(requests_max: usize) -> Self {
+    pub(crate) fn new(requests_max: usize) -> Self {
         Self {
             state: Mutex::new(State { queue: VecDeque::new(), requests: 0, closed: false }),
             filled: Condvar::new(),
@@ -62,7 +62,7 @@ impl<T: Weigh> Inbox<T> {
     ///
     /// # Errors
     /// [`PushError`], with the message.
-    pub fn try_push(&self, message: T) -> Result<(), PushError<T>> {
+    pub(crate) fn try_push(&self, message: T) -> Result<(), PushError<T>> {
         let mut state = self.state.lock();
         if state.closed {
             return Err(PushError::Closed(message));
@@ -81,7 +81,7 @@ impl<T: Weigh> Inbox<T> {
     ///
     /// # Errors
     /// The message, when the inbox is closed.
-    pub async fn push(&self, message: T) -> Result<(), T> {
+    pub(crate) async fn push(&self, message: T) -> Result<(), T> {
         let mut message = message;
         loop {
             let mut room = std::pin::pin!(self.space.notified());
@@ -98,13 +98,13 @@ impl<T: Weigh> Inbox<T> {
 
     /// Queues a completion: never refused for want of room, and taken even after [`Inbox::close`], because a stopping
     /// shard waits for what it started.
-    pub fn complete(&self, message: T) {
+    pub(crate) fn complete(&self, message: T) {
         self.state.lock().queue.push_back((message, false));
         self.filled.notify_one();
     }
 
     /// Takes what is queued, up to the bounds of a turn, into `turn`. Waits up to `wait` for the first message.
-    pub fn drain(&self, turn: &mut Vec<T>, wait: Duration) {
+    pub(crate) fn drain(&self, turn: &mut Vec<T>, wait: Duration) {
         let mut state = self.state.lock();
         if state.queue.is_empty() {
             self.filled.wait_for(&mut state, wait);
@@ -125,19 +125,19 @@ impl<T: Weigh> Inbox<T> {
     }
 
     /// Refuses requests from now on. What is queued is still drained.
-    pub fn close(&self) {
+    pub(crate) fn close(&self) {
         self.state.lock().closed = true;
         self.space.notify_waiters();
         self.filled.notify_one();
     }
 
     /// Messages that wait now.
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.state.lock().queue.len()
     }
 
     /// Whether nothing waits now.
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.len() == 0
     }
 }

@@ -2,42 +2,40 @@
 //!
 //! | part | what it does |
 //! |---|---|
-//! | [`config`], [`identity`] | what the operator chose; who the data directory is |
+//! | `config`, `identity` | what the operator chose; who the data directory is |
 //! | `recover` | from log and engine to placements that may be opened |
 //! | `session` | registration, heartbeats (the lease), reports, farewell; on its own thread |
-//! | [`reconcile`] | duties against what is held: pure |
+//! | `reconcile` | duties against what is held: pure |
 //! | `shard` | the threads that own partitions: evaluate, replicate, answer |
-//! | [`flusher`], [`engine`] | applied effects on their way to the disk |
+//! | `flusher`, `engine` | applied effects on their way to the disk |
 //! | `peer`, `copy` | other nodes: replication streams, copies |
 //! | `service` | gRPC in front of all that |
 //!
 //! The write-ahead log is where a write is acknowledged; the engine follows. An answer leaves only after commit and,
 //! where no follower holds the data as well, only under a valid lease.
 
-pub mod admit;
-pub mod clock;
-pub mod config;
+mod admit;
+mod census;
+mod clock;
+mod config;
+mod copy;
 pub mod engine;
-pub mod flusher;
+mod flusher;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
-pub mod grants;
-pub mod identity;
-pub mod inbox;
-pub mod metrics;
-pub mod reconcile;
-pub mod tables;
-
-mod census;
-mod copy;
+mod grants;
 mod health;
 mod holdings;
 mod home;
+mod identity;
+mod inbox;
 mod link;
 mod load;
+mod metrics;
 mod node;
 mod pages;
 mod peer;
+mod reconcile;
 mod recover;
 mod reply;
 mod reports;
@@ -47,10 +45,14 @@ mod session;
 mod shard;
 mod shared;
 mod store;
+mod tables;
 mod wire;
 
 pub use config::{ConfigError, NodeConfig};
 pub use engine::EngineKind;
+pub use flusher::FlusherError;
+pub use identity::IdentityError;
+pub use metrics::Sample;
 pub use node::{Node, NodeError};
 pub use session::SessionError;
 

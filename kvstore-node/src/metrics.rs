@@ -13,26 +13,26 @@ pub enum MetricKind {
 
 /// One number that any thread may change.
 #[derive(Debug, Default)]
-pub struct Metric(AtomicU64);
+pub(crate) struct Metric(AtomicU64);
 
 impl Metric {
     /// Adds `count`.
-    pub fn add(&self, count: u64) {
+    pub(crate) fn add(&self, count: u64) {
         self.0.fetch_add(count, Ordering::Relaxed);
     }
 
     /// Takes `count` away, stopping at zero.
-    pub fn subtract(&self, count: u64) {
+    pub(crate) fn subtract(&self, count: u64) {
         let _ = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |value| Some(value.saturating_sub(count)));
     }
 
     /// Sets the value.
-    pub fn set(&self, value: u64) {
+    pub(crate) fn set(&self, value: u64) {
         self.0.store(value, Ordering::Relaxed);
     }
 
     /// The value now.
-    pub fn get(&self) -> u64 {
+    pub(crate) fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
 }
@@ -54,11 +54,11 @@ macro_rules! metrics {
     ($($field:ident: $kind:ident, $name:literal, $help:literal;)*) => {
         /// The node's metrics.
         #[derive(Debug, Default)]
-        pub struct Metrics { $(#[doc = $help] pub $field: Metric,)* }
+        pub(crate) struct Metrics { $(#[doc = $help] pub(crate) $field: Metric,)* }
 
         impl Metrics {
             /// Every metric with its value, in a fixed order.
-            pub fn samples(&self) -> Vec<Sample> {
+            pub(crate) fn samples(&self) -> Vec<Sample> {
                 vec![$(Sample { name: $name, kind: MetricKind::$kind, help: $help, value: self.$field.get() },)*]
             }
         }

@@ -188,7 +188,7 @@ impl Node {
         let session_end = CancellationToken::new();
         let session = Session {
             shared: Arc::clone(&shared),
-            health: Health::new(Arc::clone(&shared.clock), pulses, wal.clone()),
+            health: Health::new(Arc::clone(&shared.clock), pulses, wal.clone(), flusher.handle()),
             home: Box::new(DirectoryHome { directory: Arc::clone(&directory), holdings }),
             renew: Box::new({
                 let shards = shards.clone();

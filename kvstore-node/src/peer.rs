@@ -24,6 +24,8 @@ use tokio_util::task::TaskTracker;
 const QUEUE_BYTES_MAX: usize = 32 * 1024 * 1024;
 /// Bytes of one message on the stream, about.
 const BATCH_BYTES_MAX: usize = 1024 * 1024;
+/// Longest pause before a peer that could not be reached is tried again: what it missed meanwhile holds up writes.
+const BACKOFF_MAX: Duration = Duration::from_millis(250);
 /// Messages handed to the stream and not yet taken by it.
 const STREAM_DEPTH: usize = 8;
 
@@ -94,7 +96,7 @@ impl Peers {
     }
 
     async fn run(&self, node: NodeId, link: &Link) {
-        let mut backoff = Backoff::new(Duration::from_millis(20), Duration::from_secs(1));
+        let mut backoff = Backoff::new(Duration::from_millis(20), BACKOFF_MAX);
         loop {
             tokio::select! {
                 () = link.wait() => {}

@@ -10,7 +10,7 @@ pub(crate) const UNKNOWN: PartitionId = PartitionId::new(TableId::ZERO, 0);
 
 /// What this node knows of a placement in its data directory.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Held {
+pub(crate) struct Held {
     /// The partition it is a copy of.
     pub partition: PartitionId,
     /// What is being done with it.
@@ -19,7 +19,7 @@ pub struct Held {
 
 /// What is being done with a placement.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum HeldState {
+pub(crate) enum HeldState {
     /// Found at start-up or set aside: nobody serves it.
     Aside,
     /// A replica runs on it.
@@ -32,7 +32,7 @@ pub enum HeldState {
 
 /// What a shard should do.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Action {
+pub(crate) enum Action {
     /// Run a replica on the placement (an empty one if `fresh`) and configure it.
     Open {
         /// The partition's row.
@@ -83,7 +83,7 @@ pub enum Action {
 
 /// What follows from a push.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Reconciled {
+pub(crate) struct Reconciled {
     /// What to do, in order of placement.
     pub actions: Vec<Action>,
     /// Duties that make no sense, with why.
@@ -91,7 +91,7 @@ pub struct Reconciled {
 }
 
 /// Derives what to do about `duties`, the full list for `node`, given what it holds.
-pub fn reconcile(node: NodeId, held: &BTreeMap<PlacementId, Held>, duties: &[Duty]) -> Reconciled {
+pub(crate) fn reconcile(node: NodeId, held: &BTreeMap<PlacementId, Held>, duties: &[Duty]) -> Reconciled {
     let mut result = Reconciled::default();
     let mut by_placement: BTreeMap<PlacementId, &Duty> = BTreeMap::new();
     let mut named: BTreeSet<PlacementId> = BTreeSet::new();

@@ -11,6 +11,7 @@ use archon_replica::{Position, Recovered as ReplicaState, Run};
 use archon_types::{Epoch, PlacementId, Seq};
 use archon_wal::{Recovered, StreamState, Wal, WalError};
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 
 /// Bytes read from the log at once.
 const READ_BYTES: usize = 4 * 1024 * 1024;
@@ -59,6 +60,22 @@ pub(crate) fn recover(
             }
         };
         recovery.held.insert(placement, Held { partition, state });
+    }
+    // Data whose log is gone may be anything: it is not served nor opened as new, and, since no command names it, not
+    // deleted either (PROTOCOL rule 22). An interrupted unload is finished when its duty is pushed again.
+    let spaces = match engine.spaces() {
+        // Those whose copies are touched by it found out above, or will when they read.
+        Err(error) if error.is_damage() => {
+            tracing::error!(%error, "the engine cannot tell what it holds");
+            Vec::new()
+        }
+        listed => listed?,
+    };
+    for placement in spaces {
+        if let Entry::Vacant(unknown) = recovery.held.entry(placement) {
+            tracing::warn!(%placement, "the engine holds data that the log does not know; it is left alone until a duty names it");
+            unknown.insert(Held { partition: UNKNOWN, state: HeldState::Damaged });
+        }
     }
     Ok(recovery)
 }
@@ -231,5 +248,19 @@ mod tests {
         let damaged = recover(&wal, &recovered, &Broken { damaged: true }, false, &budget).unwrap();
         assert_eq!(damaged.held[&placement].state, HeldState::Damaged);
         assert!(damaged.found.is_empty());
+    }
+
+    #[test]
+    fn data_whose_log_is_gone_is_neither_served_nor_deleted_nor_opened_as_new() {
+        let directory = tempfile::tempdir().unwrap();
+        let (wal, recovered) = Wal::open(directory.path(), WalConfig::default()).unwrap();
+        let engine = crate::engine::MemoryEngine::default();
+        let space = PlacementId::new(9);
+        let (key, value) = (Bytes::from_static(b"key"), Some(Bytes::from_static(b"value")));
+        engine.write(&[Change { space, key, value }]).unwrap();
+        let recovery = recover(&wal, &recovered, &engine, false, &RecentBudget::default()).unwrap();
+        assert!(recovery.found.is_empty());
+        assert_eq!(recovery.held[&space], Held { partition: UNKNOWN, state: HeldState::Damaged });
+        assert_eq!(engine.spaces().unwrap(), [space]);
     }
 }

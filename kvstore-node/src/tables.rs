@@ -13,14 +13,14 @@ struct State {
 
 /// Every table, as far as the coordinator has told. Newer is never replaced by older.
 #[derive(Debug)]
-pub struct Tables {
+pub(crate) struct Tables {
     state: RwLock<State>,
     version: watch::Sender<Version>,
 }
 
 impl Tables {
     /// No table yet; `coordinators` are the configured addresses.
-    pub fn new(coordinators: Vec<String>) -> Self {
+    pub(crate) fn new(coordinators: Vec<String>) -> Self {
         Self {
             state: RwLock::new(State { tables: BTreeMap::new(), coordinators }),
             version: watch::Sender::new(Version::ZERO),
@@ -28,7 +28,7 @@ impl Tables {
     }
 
     /// Takes in the deltas of one push. Returns whether there was no gap; with a gap the whole tables are needed.
-    pub fn merge(&self, deltas: Vec<TableDelta>, coordinators: Vec<String>) -> bool {
+    pub(crate) fn merge(&self, deltas: Vec<TableDelta>, coordinators: Vec<String>) -> bool {
         let mut state = self.state.write();
         let mut whole = true;
         for delta in deltas {
@@ -56,42 +56,42 @@ impl Tables {
     }
 
     /// The version of the newest row of any table.
-    pub fn version(&self) -> Version {
+    pub(crate) fn version(&self) -> Version {
         *self.version.borrow()
     }
 
     /// A watch of [`Tables::version`], for long polls.
-    pub fn watch(&self) -> watch::Receiver<Version> {
+    pub(crate) fn watch(&self) -> watch::Receiver<Version> {
         self.version.subscribe()
     }
 
     /// Addresses of the coordinators, as last told.
-    pub fn coordinators(&self) -> Vec<String> {
+    pub(crate) fn coordinators(&self) -> Vec<String> {
         self.state.read().coordinators.clone()
     }
 
     /// The rows of the table with this name that are newer than `since`, or `None` if there is no such table.
-    pub fn newer_than(&self, name: &str, since: Version) -> Option<TableDelta> {
+    pub(crate) fn newer_than(&self, name: &str, since: Version) -> Option<TableDelta> {
         self.named(name, |table| table.newer_than(since))
     }
 
     /// The version of the table with this name.
-    pub fn version_of(&self, name: &str) -> Option<Version> {
+    pub(crate) fn version_of(&self, name: &str) -> Option<Version> {
         self.named(name, PartitionTable::version)
     }
 
     /// The table with this name, with its number of partitions.
-    pub fn table(&self, name: &str) -> Option<Table> {
+    pub(crate) fn table(&self, name: &str) -> Option<Table> {
         self.named(name, |table| table.table().clone())
     }
 
     /// The partition that `key` belongs to in a table, if the table is known.
-    pub fn partition_of(&self, table: TableId, key: &[u8]) -> Option<PartitionId> {
+    pub(crate) fn partition_of(&self, table: TableId, key: &[u8]) -> Option<PartitionId> {
         self.state.read().tables.get(&table).map(|table| table.partition_of(key))
     }
 
     /// The address of the node that leads a partition, as far as is known.
-    pub fn leader_address(&self, partition: PartitionId) -> Option<String> {
+    pub(crate) fn leader_address(&self, partition: PartitionId) -> Option<String> {
         let state = self.state.read();
         let table = state.tables.get(&partition.table)?;
         let leader = table.route_partition(partition).leader?;
@@ -99,7 +99,7 @@ impl Tables {
     }
 
     /// A node's address and incarnation: the newest row that any table brought.
-    pub fn node(&self, id: NodeId) -> Option<archon_types::Node> {
+    pub(crate) fn node(&self, id: NodeId) -> Option<archon_types::Node> {
         let state = self.state.read();
         state.tables.values().filter_map(|table| table.node(id)).max_by_key(|node| node.version).cloned()
     }

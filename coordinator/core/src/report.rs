@@ -91,6 +91,11 @@ impl Reports<'_> {
             Fact::Damaged { why } if own.state == ReplicaState::Live => {
                 change(row, vec![Edit::Lose(own.id, bounded(why))])
             }
+            // A copy that does not count is deleted, and what is missing then is repaired, if there is one that does;
+            // otherwise it is kept for an operator to look at.
+            Fact::Damaged { .. } if own.state == ReplicaState::Load && row.live().next().is_some() => {
+                change(row, vec![Edit::Unload(own.id)])
+            }
             Fact::Damaged { .. } => Ok(Vec::new()),
             Fact::Online => {
                 led_by(state, row, own.id, report)?;

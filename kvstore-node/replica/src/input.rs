@@ -102,6 +102,9 @@ pub struct Limits {
     pub in_flight_bytes_max: usize,
     /// Most messages sent to one follower and not acknowledged, at least 1.
     pub in_flight_appends_max: usize,
+    /// Most bytes sent to one replica that does not count and not acknowledged: what it lacks goes at the pace of its
+    /// acknowledgements, and leaves room for those that writes wait for.
+    pub catch_up_bytes_max: usize,
     /// Most bytes proposed and not committed; more is refused as overload.
     pub uncommitted_bytes_max: usize,
     /// Most proposals not committed; more is refused as overload.
@@ -121,6 +124,7 @@ impl Default for Limits {
             append_entries_max: 4_096,
             in_flight_bytes_max: 8 * 1024 * 1024,
             in_flight_appends_max: 64,
+            catch_up_bytes_max: 1024 * 1024,
             uncommitted_bytes_max: 16 * 1024 * 1024,
             uncommitted_entries_max: 65_536,
             recent_bytes_max: 1024 * 1024,

@@ -325,7 +325,8 @@ impl Replica {
                 self.send(to, epoch, Body::Adopt { at, start, commit }, out);
                 return;
             }
-            let open = progress.is_open(limits.in_flight_appends_max, limits.in_flight_bytes_max);
+            let bytes_max = if patient { limits.catch_up_bytes_max } else { limits.in_flight_bytes_max };
+            let open = progress.is_open(limits.in_flight_appends_max, bytes_max);
             if !open || progress.next > last || progress.reading.is_some() {
                 return;
             }

@@ -24,7 +24,7 @@ const WORK_OVERHEAD_BYTES: usize = 256;
 
 /// How the flusher works.
 #[derive(Clone, Debug)]
-pub struct FlusherConfig {
+pub(crate) struct FlusherConfig {
     /// Bytes that may wait in the queue.
     pub queue_bytes_max: usize,
     /// Bytes written to the engine in one go.
@@ -51,7 +51,7 @@ impl Default for FlusherConfig {
 
 /// What the flusher tells. The callback runs on its thread and must not block.
 #[derive(Debug)]
-pub enum FlushEvent {
+pub(crate) enum FlushEvent {
     /// The engine holds everything of this placement up to here, though perhaps not on the disk.
     Written {
         /// The placement.
@@ -106,7 +106,7 @@ pub enum FlusherError {
 }
 
 /// Runs once everything queued before it is written and synced; dropped unrun if the engine fails before.
-pub type Barrier = Box<dyn FnOnce() + Send>;
+pub(crate) type Barrier = Box<dyn FnOnce() + Send>;
 
 enum Work {
     Apply { space: PlacementId, upto: Seq, changes: Vec<Change>, bytes: usize },
@@ -132,11 +132,13 @@ struct Shared {
     config: FlusherConfig,
     /// The disk has no room for the engine: what is queued waits.
     out_of_room: AtomicBool,
+    /// Since when the engine has been at work for the turn under way.
+    busy_since: Mutex<Option<Instant>>,
 }
 
 /// Gives work to the flusher; cheap to clone.
 #[derive(Clone)]
-pub struct FlusherHandle {
+pub(crate) struct FlusherHandle {
     shared: Arc<Shared>,
 }
 
@@ -152,7 +154,7 @@ impl FlusherHandle {
     ///
     /// # Errors
     /// [`FlusherError::Full`], [`FlusherError::Clearing`] or [`FlusherError::Stopped`], with the changes back.
-    pub fn apply(
+    pub(crate) fn apply(
         &self,
         space: PlacementId,
         upto: Seq,
@@ -184,7 +186,7 @@ impl FlusherHandle {
     ///
     /// # Errors
     /// [`FlusherError::Stopped`].
-    pub fn clear(&self, space: PlacementId) -> Result<(), FlusherError> {
+    pub(crate) fn clear(&self, space: PlacementId) -> Result<(), FlusherError> {
         let mut queue = self.shared.queue.lock();
         if queue.stopping || queue.ended {
             return Err(FlusherError::Stopped);
@@ -201,7 +203,7 @@ impl FlusherHandle {
     ///
     /// # Errors
     /// [`FlusherError::Stopped`]; `done` is dropped.
-    pub fn barrier(&self, done: Barrier) -> Result<(), FlusherError> {
+    pub(crate) fn barrier(&self, done: Barrier) -> Result<(), FlusherError> {
         let mut queue = self.shared.queue.lock();
         if queue.stopping || queue.ended {
             return Err(FlusherError::Stopped);
@@ -213,18 +215,23 @@ impl FlusherHandle {
     }
 
     /// Whether everything waits for room on the disk, so that no new data should be taken in.
-    pub fn is_out_of_room(&self) -> bool {
+    pub(crate) fn is_out_of_room(&self) -> bool {
         self.shared.out_of_room.load(Ordering::Acquire)
     }
 
+    /// For how long the engine has been at work on one write or sync. Waiting for room on the disk does not count.
+    pub(crate) fn busy_for(&self) -> Duration {
+        self.shared.busy_since.lock().map_or(Duration::ZERO, |since| since.elapsed())
+    }
+
     /// Bytes waiting in the queue.
-    pub fn bytes_waiting(&self) -> usize {
+    pub(crate) fn bytes_waiting(&self) -> usize {
         self.shared.queue.lock().bytes
     }
 }
 
 /// The flusher's thread; dropping it stops the thread without waiting.
-pub struct Flusher {
+pub(crate) struct Flusher {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
 }
@@ -240,7 +247,7 @@ impl Flusher {
     ///
     /// # Errors
     /// [`FlusherError::Start`] if the system gives no thread.
-    pub fn start(
+    pub(crate) fn start(
         engine: Arc<dyn Engine>,
         config: FlusherConfig,
         on_event: impl FnMut(FlushEvent) + Send + 'static,
@@ -251,6 +258,7 @@ impl Flusher {
             end: Condvar::new(),
             config,
             out_of_room: AtomicBool::new(false),
+            busy_since: Mutex::new(None),
         });
         let writer = Writer::new(Arc::clone(&shared), engine, Box::new(on_event));
         let thread = std::thread::Builder::new().name("flusher".into()).spawn(move || writer.run());
@@ -258,7 +266,7 @@ impl Flusher {
     }
 
     /// A handle to give it work.
-    pub fn handle(&self) -> FlusherHandle {
+    pub(crate) fn handle(&self) -> FlusherHandle {
         FlusherHandle { shared: Arc::clone(&self.shared) }
     }
 
@@ -267,7 +275,7 @@ impl Flusher {
     ///
     /// # Errors
     /// [`FlusherError::Deadline`] if that took longer than `deadline`; the thread is left to itself then.
-    pub fn shutdown(mut self, deadline: Duration) -> Result<(), FlusherError> {
+    pub(crate) fn shutdown(mut self, deadline: Duration) -> Result<(), FlusherError> {
         self.stop();
         let until = Instant::now() + deadline;
         let mut queue = self.shared.queue.lock();

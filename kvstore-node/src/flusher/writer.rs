@@ -59,7 +59,12 @@ impl Writer {
             let turn = self.next_turn();
             let stop = turn.stop;
             let taken = match self.await_room() {
-                Ok(true) => self.take(turn),
+                Ok(true) => {
+                    *self.shared.busy_since.lock() = Some(Instant::now());
+                    let taken = self.take(turn);
+                    *self.shared.busy_since.lock() = None;
+                    taken
+                }
                 // The log holds what is not written.
                 Ok(false) => return,
                 Err(error) => Err(error),

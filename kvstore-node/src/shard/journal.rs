@@ -52,6 +52,8 @@ pub(super) struct Journal {
     waiting: VecDeque<Entry>,
     next: u64,
     retry_at: Option<Instant>,
+    /// Why the log will never take what waits: the node cannot go on.
+    failed: Option<WalError>,
 }
 
 impl Journal {
@@ -66,6 +68,7 @@ impl Journal {
             waiting: VecDeque::new(),
             next: 1,
             retry_at: None,
+            failed: None,
         }
     }
 
@@ -92,15 +95,21 @@ impl Journal {
 
     /// Takes in the log's verdict on a batch; gives what became durable, in order.
     pub(super) fn logged(&mut self, number: u64, result: Result<(), WalError>) -> Vec<Completes> {
+        // Behind a batch that was refused, others may be out of sequence; they are tried again with it.
+        let behind = self.waiting.iter().take_while(|entry| entry.number != number).any(|e| e.state == State::Unsent);
         let Some(entry) = self.waiting.iter_mut().find(|entry| entry.number == number) else { return Vec::new() };
         match result {
             Ok(()) => entry.state = State::Done,
-            Err(error) => {
+            Err(error) if behind || matches!(error, WalError::NoSpace { .. }) => {
                 if self.retry_at.is_none() {
                     tracing::warn!(%error, "the write-ahead log refused a batch; it is tried again");
                 }
                 entry.state = State::Unsent;
                 self.retry_at = Some(Instant::now() + RETRY_AFTER);
+            }
+            Err(error) => {
+                entry.state = State::Unsent;
+                self.failed.get_or_insert(error);
             }
         }
         let mut done = Vec::new();
@@ -117,6 +126,11 @@ impl Journal {
             self.retry_at = None;
             self.send_unsent();
         }
+    }
+
+    /// Why the log will never take what waits, if it said so: told once.
+    pub(super) fn take_failure(&mut self) -> Option<WalError> {
+        self.failed.take()
     }
 
     /// Whether the log refuses batches now, so that no data should be added.
@@ -147,6 +161,10 @@ impl Journal {
             // A copy is kept, since a refused batch is tried again; entries share their memory.
             match self.wal.append(entry.batch.clone(), Box::new(move |result| notify(number, result))) {
                 Ok(()) => entry.state = State::Sent,
+                Err(WalFull { reason, .. }) if !matches!(*reason, WalError::QueueFull { .. }) => {
+                    self.failed.get_or_insert(*reason);
+                    return;
+                }
                 Err(WalFull { reason, .. }) => {
                     tracing::debug!(%reason, "the write-ahead log takes no batch now");
                     self.retry_at = Some(Instant::now() + RETRY_AFTER / 10);
@@ -193,11 +211,32 @@ mod tests {
         journal.retry_at = Some(Instant::now());
         journal.retry();
         // The log refuses the repeated one as out of sequence here; what counts is that nothing behind it completes.
+        assert!(journal.take_failure().is_none(), "a disk that is full is no failure");
         let (number, result) = receiver.recv().unwrap();
         assert_eq!(number, 1);
         assert!(result.is_err());
         let done = journal.logged(1, Ok(()));
         let tokens: Vec<u64> = done.iter().flat_map(|done| &done.tokens).map(|(_, token)| *token).collect();
         assert_eq!(tokens, [1, 2, 3]);
+    }
+
+    #[test]
+    fn only_want_of_space_is_waited_for_and_what_follows_from_it() {
+        let directory = tempfile::tempdir().unwrap();
+        let (wal, _) = Wal::open(directory.path(), WalConfig::default()).unwrap();
+        let mut journal = Journal::new(wal, Arc::new(|_, _| ()));
+        for number in 1..=3 {
+            token(&mut journal, number);
+        }
+        let sequence = || Err(WalError::Sequence { stream: StreamId(1), seq: 2, expected: 1, or_above: false });
+        assert!(journal.logged(1, Err(WalError::NoSpace { bytes: 1 })).is_empty());
+        assert!(journal.logged(2, sequence()).is_empty());
+        assert!(journal.take_failure().is_none(), "it is out of sequence only because the one before it was refused");
+        let directory = tempfile::tempdir().unwrap();
+        let (wal, _) = Wal::open(directory.path(), WalConfig::default()).unwrap();
+        let mut journal = Journal::new(wal, Arc::new(|_, _| ()));
+        token(&mut journal, 1);
+        assert!(journal.logged(1, sequence()).is_empty());
+        assert!(matches!(journal.take_failure(), Some(WalError::Sequence { .. })));
     }
 }

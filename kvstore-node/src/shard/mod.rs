@@ -350,6 +350,7 @@ impl Shard {
 
     fn tick(&mut self) {
         self.env.journal.retry();
+        self.env.look_at_journal();
         let no_room = self.env.context.flusher.is_out_of_room();
         let refused = no_room || self.env.journal.is_refused() || self.env.journal.is_full();
         let mut held = 0;
@@ -377,7 +378,9 @@ impl Shard {
         if result.is_err() {
             self.env.context.shared.metrics.append_errors.add(1);
         }
-        for done in self.env.journal.logged(batch, result) {
+        let done = self.env.journal.logged(batch, result);
+        self.env.look_at_journal();
+        for done in done {
             for (placement, token) in done.tokens {
                 self.step(placement, Input::Persisted { token });
             }
@@ -398,6 +401,15 @@ impl Shard {
 }
 
 impl Env {
+    /// A log that refuses a batch for good has a state that this node does not understand: going on would mean to promise
+    /// what is not stored.
+    fn look_at_journal(&mut self) {
+        if let Some(error) = self.journal.take_failure() {
+            tracing::error!(%error, "the write-ahead log refuses what this node wrote; the node stops and recovers from what is stored");
+            self.context.shared.fail();
+        }
+    }
+
     fn step(&mut self, slot: &mut Slot, input: Input) {
         let mut out: Vec<Output> = Vec::new();
         slot.replica.step(self.now, input, &mut out);

@@ -63,6 +63,7 @@ fn limits() -> Limits {
         append_entries_max: 3,
         append_bytes_max: 64,
         in_flight_appends_max: 3,
+        catch_up_bytes_max: 1_024,
         recent_bytes_max: 24,
         ..Limits::default()
     }
