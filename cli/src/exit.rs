@@ -43,7 +43,8 @@ impl Exit {
             | ErrorKind::ConditionFailed
             | ErrorKind::WrongValueType
             | ErrorKind::ReadOnly
-            | ErrorKind::Refused => Self::Refused,
+            | ErrorKind::Refused
+            | ErrorKind::DataLoss => Self::Refused,
             ErrorKind::NotCoordinatorLeader
             | ErrorKind::NoQuorum
             | ErrorKind::NotPartitionLeader
@@ -164,6 +165,7 @@ const fn remedy_for(kind: ErrorKind) -> Option<&'static str> {
             Some("whether a write took effect is unknown: read it back, or give a longer --timeout")
         }
         ErrorKind::MaybeApplied => Some("read it back before you write again"),
+        ErrorKind::DataLoss => Some("nothing was changed; if you accept that, say the same with --accept-data-loss"),
         ErrorKind::WrongValueType => Some("look at the value: `archon kv get KEY`"),
         ErrorKind::ReadOnly => Some("free disk space on the node; reads go on meanwhile"),
         _ => None,
@@ -181,7 +183,9 @@ mod tests {
         let promised = |kind| match kind {
             ErrorKind::InvalidArgument => Some(2),
             ErrorKind::NotFound => Some(3),
-            ErrorKind::StalePlan | ErrorKind::AssignmentInProgress | ErrorKind::Refused => Some(4),
+            ErrorKind::StalePlan | ErrorKind::AssignmentInProgress | ErrorKind::Refused | ErrorKind::DataLoss => {
+                Some(4)
+            }
             ErrorKind::Unreachable | ErrorKind::NoQuorum | ErrorKind::Unavailable | ErrorKind::NoLease => Some(5),
             ErrorKind::DeadlineExceeded => Some(6),
             ErrorKind::Internal | ErrorKind::MaybeApplied => Some(1),

@@ -83,6 +83,12 @@ async fn admin_verb(verb: Verb, connection: &Connection) -> Result<Exit, Failure
                 admin::node::describe(&args, &connect::leading(&admin, timeout).await?, &output).await
             }
             Some(NodeVerb::List(args)) => admin::node::list(&args, &admin, &output).await,
+            Some(NodeVerb::Cordon(args)) => admin::operate::cordon(&args, &admin, &output).await,
+            Some(NodeVerb::Uncordon(args)) => admin::operate::uncordon(&args, &admin, &output).await,
+            Some(NodeVerb::Drain(args)) => admin::operate::drain(&args, &admin, &output).await,
+            Some(NodeVerb::Undrain(args)) => admin::operate::undrain(&args, &admin, &output).await,
+            Some(NodeVerb::Remove(args)) => admin::operate::remove(&args, &admin, &output).await,
+            Some(NodeVerb::Lost(args)) => admin::operate::lost(&args, &admin, &output).await,
             None => Err(Failure::failed("running a node does not ask the quorum")),
         },
         Verb::Table(TableVerb::List) => admin::table::list(&admin, &output).await,
@@ -91,6 +97,8 @@ async fn admin_verb(verb: Verb, connection: &Connection) -> Result<Exit, Failure
         Verb::Partition(PartitionVerb::Locate(args)) => {
             admin::partition::locate(&args, &connect::leading(&admin, timeout).await?, &output).await
         }
+        Verb::Partition(PartitionVerb::Describe(args)) => admin::partition::describe(&args, &admin, &output).await,
+        Verb::Partition(PartitionVerb::ForceLeader(args)) => admin::partition::force(&args, &admin, &output).await,
         Verb::Rebalance(RebalanceVerb::Plan(args)) => admin::rebalance::plan(&args, &admin, &output).await,
         Verb::Rebalance(RebalanceVerb::Apply(args)) => admin::rebalance::apply(&args, &admin, &output).await,
         Verb::Rebalance(RebalanceVerb::Status(args)) => admin::rebalance::status(&args, &admin, &output).await,

@@ -4,6 +4,7 @@ pub(crate) use archon_client::{
     Migration, NodeSummary as Node, PartitionSummary as Partition, Plan, RebalanceStatus as Rebalance, Status,
 };
 
+use archon_client::{DrainCheck, LossCheck};
 use serde::Serialize;
 
 /// `archon node describe`
@@ -11,6 +12,12 @@ use serde::Serialize;
 pub(crate) struct NodeDescription {
     #[serde(flatten)]
     pub(crate) node: Node,
+    /// What draining it would come to, or why it cannot be drained.
+    pub(crate) drain: DrainCheck,
+    /// Why it cannot be removed; empty if it can.
+    pub(crate) remove_obstacles: Vec<String>,
+    /// What declaring its data lost would come to, or why that cannot be done.
+    pub(crate) loss: LossCheck,
     pub(crate) hosts: Vec<Hosted>,
 }
 
@@ -70,6 +77,7 @@ mod tests {
             nodes_min: 3,
             partitions: 9,
             partitions_online: 9,
+            partitions_under_replicated: 0,
             migrations_running: 0,
             reasons: vec![],
         };
@@ -84,6 +92,7 @@ mod tests {
             "nodes_failed",
             "partitions",
             "partitions_online",
+            "partitions_under_replicated",
             "migrations_running",
         ] {
             assert!(keys(&status).contains(&field), "{field}");
@@ -170,7 +179,14 @@ mod tests {
             since_ms: 0,
             storage_id: String::new(),
         };
-        let found = serde_json::to_value(NodeDescription { node, hosts: vec![] }).unwrap();
+        let found = serde_json::to_value(NodeDescription {
+            node,
+            drain: DrainCheck::default(),
+            remove_obstacles: vec![],
+            loss: LossCheck::default(),
+            hosts: vec![],
+        })
+        .unwrap();
         for field in ["id", "name", "address", "status", "incarnation", "partitions", "leaders", "zone", "hosts"] {
             assert!(keys(&found).contains(&field), "{field}");
         }

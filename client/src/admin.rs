@@ -40,6 +40,11 @@ impl Admin {
         Ok(Self(Arc::new(Quorums::new(endpoints, timeout.max(Duration::from_millis(1))))))
     }
 
+    /// The way to the coordinators.
+    pub(crate) fn quorums(&self) -> &Quorums {
+        &self.0
+    }
+
     /// The cluster at a glance.
     ///
     /// # Errors
@@ -58,13 +63,14 @@ impl Admin {
             nodes_failed: wire.nodes_failed,
             partitions: wire.partitions,
             partitions_online: wire.partitions_online,
+            partitions_under_replicated: wire.partitions_under_replicated,
             migrations_running: wire.migrations_running,
             nodes_min: wire.nodes_min,
             reasons: wire.reasons.into_iter().map(Into::into).collect(),
         })
     }
 
-    /// Every node, lost ones included.
+    /// Every node; one whose data is lost as long as nobody has taken its name over.
     ///
     /// # Errors
     /// See [`Error`].
@@ -78,7 +84,7 @@ impl Admin {
     /// Says what is wanted of a node: to serve, to get nothing new, or to be emptied.
     ///
     /// # Errors
-    /// `NotFound` if no node has this name; otherwise see [`Error`].
+    /// `NotFound` if no node has this name; `Refused` with every reason if it cannot be emptied; otherwise see [`Error`].
     pub async fn set_node(&self, name: &str, goal: NodeGoal) -> Result<(), Error> {
         check_name("node", name)?;
         let request = v1::SetNodeRequest::from(SetNode { request: request_id(), name: name.to_owned(), goal });
@@ -252,16 +258,16 @@ impl Admin {
     }
 }
 
-fn client(channel: Channel) -> AdminClient<Channel> {
+pub(crate) fn client(channel: Channel) -> AdminClient<Channel> {
     AdminClient::new(channel).max_decoding_message_size(ANSWER_BYTES_MAX).max_encoding_message_size(ANSWER_BYTES_MAX)
 }
 
 /// A name for one request, so that sending it again has no second effect.
-fn request_id() -> RequestId {
+pub(crate) fn request_id() -> RequestId {
     RequestId::new(Uuid::new_v4())
 }
 
-fn incomplete(what: &str) -> Error {
+pub(crate) fn incomplete(what: &str) -> Error {
     let message = format!("a coordinator's answer cannot be read: {what}; do the versions fit?");
     Error::from(ErrorDetail::new(ErrorKind::Internal, message))
 }
@@ -271,7 +277,7 @@ fn cluster_text(cluster: Option<&v1::ClusterRef>) -> Result<String, Error> {
     Ok(id.map(|id| id.to_string()).unwrap_or_default())
 }
 
-fn node_summary(wire: v1::NodeSummary) -> Result<NodeSummary, Error> {
+pub(crate) fn node_summary(wire: v1::NodeSummary) -> Result<NodeSummary, Error> {
     let node = wire.node.ok_or_else(|| incomplete("NodeSummary.node"))?;
     Ok(NodeSummary {
         id: node.id,
@@ -292,7 +298,7 @@ fn node_summary(wire: v1::NodeSummary) -> Result<NodeSummary, Error> {
     })
 }
 
-fn migration(wire: v1::Migration) -> Result<Migration, Error> {
+pub(crate) fn migration(wire: v1::Migration) -> Result<Migration, Error> {
     let partition = wire.partition.ok_or_else(|| incomplete("Migration.partition"))?;
     Ok(Migration {
         partition: u16::try_from(partition.index).map_err(|_| incomplete("Migration.partition"))?,

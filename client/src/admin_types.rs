@@ -25,6 +25,9 @@ pub struct Status {
     pub partitions: u32,
     /// Those that are served.
     pub partitions_online: u32,
+    /// Assigned partitions of which fewer copies count than are wanted.
+    #[serde(default)]
+    pub partitions_under_replicated: u32,
     /// Moves under way.
     pub migrations_running: u32,
     /// Nodes that must be live before the first assignment.

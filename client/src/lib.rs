@@ -22,6 +22,7 @@
 
 mod admin;
 mod admin_call;
+mod admin_operate;
 mod admin_types;
 mod builder;
 mod call;
@@ -29,6 +30,7 @@ mod error;
 mod kv;
 mod lane;
 mod link;
+mod operate_types;
 mod retry;
 mod scan;
 mod sequence;
@@ -44,4 +46,5 @@ pub use archon_types::{Answer, ErrorDetail, ErrorKind, NodeGoal, Op, Revision, V
 pub use builder::ClientBuilder;
 pub use error::{Error, Outcome};
 pub use kv::{Client, Counter, Value};
+pub use operate_types::{Copy, DrainCheck, Forced, ForcedCheck, LossCheck, NodeCheck, NodeGain, PartitionDescription};
 pub use scan::{Entry, Page};

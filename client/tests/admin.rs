@@ -133,6 +133,24 @@ macro_rules! empty {
                 Ok(Response::new(v1::ApplyPlanResponse { migrations: 1 }))
             }
 
+            async fn force_leader(
+                &self, request: Request<v1::ForceLeaderRequest>,
+            ) -> Result<Response<v1::ForceLeaderResponse>, Status> {
+                let request = request.into_inner();
+                self.0.begin(&request.request_id).await?;
+                if !request.accept_data_loss {
+                    return Err(status_of(&ErrorDetail::new(ErrorKind::DataLoss, "what would be lost")));
+                }
+                Ok(Response::new(v1::ForceLeaderResponse { leader: request.node, epoch: 7 }))
+            }
+
+            async fn lose_node(
+                &self, request: Request<v1::LoseNodeRequest>,
+            ) -> Result<Response<v1::LoseNodeResponse>, Status> {
+                self.0.begin(&request.get_ref().request_id).await?;
+                Ok(Response::new(v1::LoseNodeResponse {}))
+            }
+
             $(async fn $method(&self, _: Request<v1::$request>) -> Result<Response<v1::$response>, Status> {
                 self.0.begin(b"").await?;
                 Ok(Response::new(v1::$response::default()))
@@ -144,6 +162,9 @@ macro_rules! empty {
 empty! {
     list_nodes(ListNodesRequest) -> ListNodesResponse;
     set_node(SetNodeRequest) -> SetNodeResponse;
+    check_node(CheckNodeRequest) -> CheckNodeResponse;
+    remove_node(RemoveNodeRequest) -> RemoveNodeResponse;
+    describe_partition(DescribePartitionRequest) -> DescribePartitionResponse;
     list_tables(ListTablesRequest) -> ListTablesResponse;
     create_table(CreateTableRequest) -> CreateTableResponse;
     rebalance_status(RebalanceStatusRequest) -> RebalanceStatusResponse;
@@ -259,6 +280,32 @@ async fn a_plan_is_applied_as_it_was_shown_and_a_retry_carries_the_same_request(
     assert!(matches!(admin.create_table("a b", 1, 1).await, Err(Error::InvalidArgument { .. })));
     assert!(matches!(admin.create_table("a", 0, 1).await, Err(Error::InvalidArgument { .. })));
     assert_eq!(leader.asked(), asked);
+}
+
+#[tokio::test]
+async fn data_is_given_up_only_by_word_and_a_retry_carries_the_same_request() {
+    let leader = FakeCoordinator::start(Role::Leads);
+    let admin = admin(&[&leader.address], 5_000);
+    let refused = admin.force_leader("default", 3, None, false).await.unwrap_err();
+    assert_eq!((refused.kind(), leader.asked()), (ErrorKind::DataLoss, 1));
+    leader.set(Role::LosesAnswer);
+    let forced = admin.force_leader("default", 3, Some("athens"), true).await.unwrap();
+    assert_eq!((forced.leader.as_deref(), forced.epoch), (Some("athens"), 7));
+    leader.set(Role::LosesAnswer);
+    admin.lose_node("athens", true).await.unwrap();
+    let requests = leader.state.requests.lock().unwrap().clone();
+    let [first, forced, again, lost, lost_again] = &requests[..] else { panic!("{requests:?}") };
+    assert!(forced == again && lost == lost_again && first != forced && forced != lost, "{requests:?}");
+    // What nobody would take is refused at home.
+    let asked = leader.asked();
+    assert!(matches!(admin.force_leader("default", 16_384, None, true).await, Err(Error::InvalidArgument { .. })));
+    assert!(matches!(admin.force_leader("default", 0, Some("a b"), true).await, Err(Error::InvalidArgument { .. })));
+    assert!(matches!(admin.describe_partition("a b", 0).await, Err(Error::InvalidArgument { .. })));
+    assert!(matches!(admin.remove_node("").await, Err(Error::InvalidArgument { .. })));
+    assert_eq!(leader.asked(), asked);
+    // An answer without what it should hold is an error, not a guess.
+    assert_eq!(admin.check_node("athens").await.unwrap_err().kind(), ErrorKind::Internal);
+    assert_eq!(admin.describe_partition("default", 0).await.unwrap_err().kind(), ErrorKind::Internal);
 }
 
 #[tokio::test]

@@ -3,6 +3,7 @@
 pub(crate) mod events;
 mod labels;
 pub(crate) mod node;
+pub(crate) mod operate;
 pub(crate) mod partition;
 pub(crate) mod progress;
 pub(crate) mod rebalance;

@@ -3,9 +3,10 @@
 use super::{list_text, short_time, watch};
 use crate::args::{DescribeArgs, WatchArgs};
 use crate::exit::{Exit, Failure};
-use crate::output::{Column, Output, bytes_text};
+use crate::output::{Column, Output, bytes_text, count_text};
 use crate::view::{Hosted, Node, NodeDescription};
 use archon_client::{Admin, ErrorKind};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// Lists the nodes.
@@ -49,17 +50,16 @@ fn list_rows(nodes: &[Node], output: &Output) -> String {
 
 /// Says everything about one node.
 pub(crate) async fn describe(args: &DescribeArgs, admin: &Admin, output: &Output) -> Result<Exit, Failure> {
-    let nodes = admin.list_nodes().await?;
-    let names = list_text(nodes.iter().map(|node| &node.name));
-    // A name may have been taken over after its data was lost: the one that is not lost is meant.
-    let node = nodes
-        .into_iter()
-        .filter(|node| node.name == args.name)
-        .max_by_key(|node| (node.status != "Lost", node.id))
-        .ok_or_else(|| {
-            Failure::new(Exit::NotFound, format!("there is no node named {:?}", args.name))
-                .with_remedy(format!("the nodes are: {names}"))
-        })?;
+    let found = match admin.check_node(&args.name).await {
+        Ok(found) => found,
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            let nodes = admin.list_nodes().await?;
+            let names = list_text(nodes.iter().map(|node| &node.name));
+            return Err(Failure::from(error).with_remedy(format!("the nodes are: {names}")));
+        }
+        Err(error) => return Err(error.into()),
+    };
+    let node = found.node;
     let mut hosts = Vec::new();
     for table in admin.list_tables().await? {
         let partitions = match admin.table(&table.name).await {
@@ -80,7 +80,8 @@ pub(crate) async fn describe(args: &DescribeArgs, admin: &Admin, output: &Output
             }
         }
     }
-    let description = NodeDescription { node, hosts };
+    let (drain, remove_obstacles, loss) = (found.drain, found.remove_obstacles, found.loss);
+    let description = NodeDescription { node, drain, remove_obstacles, loss, hosts };
     if output.is_json() {
         output.json(&description)?;
         return Ok(Exit::Done);
@@ -95,12 +96,16 @@ fn print(description: &NodeDescription, output: &Output) -> Result<(), Failure> 
     output.line(format!("id           {}", node.id))?;
     output.line(format!("address      {}", node.address))?;
     output.line(format!("status       {}, last heard {} ago", status_text(node, output), heard_text(node)))?;
-    output.line(format!("goal         {}", node.goal))?;
+    output.line(format!("goal         {}", goal_text(node)))?;
     output.line(format!("incarnation  {}", node.incarnation))?;
     output.line(format!("zone         {}", node.zone.as_deref().unwrap_or("-")))?;
     output.line(format!("weight       {}", node.weight))?;
     output.line(format!("data         {}", bytes_text(node.bytes_stored)))?;
-    output.line(format!("partitions   {}, leads {}", node.partitions, node.leaders))?;
+    output.line(format!("partitions   {}, leads {}", states_text(&description.hosts), node.leaders))?;
+    if node.goal != "Drain" {
+        output.line(format!("drainable    {}", possible(&description.drain.obstacles)))?;
+    }
+    output.line(format!("removable    {}", possible(&description.remove_obstacles)))?;
     if description.hosts.is_empty() {
         return Ok(());
     }
@@ -122,6 +127,29 @@ fn print(description: &NodeDescription, output: &Output) -> Result<(), Failure> 
         ]
     });
     output.rows(&columns, rows.collect(), "")
+}
+
+/// What is wanted of the node, and what that means.
+fn goal_text(node: &Node) -> String {
+    match (node.goal.as_str(), node.partitions) {
+        ("Cordon", _) => "Cordon: it keeps what it has and gets nothing new".to_owned(),
+        ("Drain", 0) => "Drain: it is empty; stop it, then remove it".to_owned(),
+        ("Drain", left) => format!("Drain: {} left", count_text(left as usize, "copy", "copies")),
+        (goal, _) => goal.to_owned(),
+    }
+}
+
+/// How many copies are in which state: `9 Live, 1 Load`.
+fn states_text(hosts: &[Hosted]) -> String {
+    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+    hosts.iter().for_each(|hosted| *counts.entry(&hosted.state).or_default() += 1);
+    let parts: Vec<String> = counts.iter().rev().map(|(state, count)| format!("{count} {state}")).collect();
+    if parts.is_empty() { "none".to_owned() } else { parts.join(", ") }
+}
+
+/// Whether something can be done, or why not.
+fn possible(obstacles: &[String]) -> String {
+    if obstacles.is_empty() { "yes".to_owned() } else { format!("no: {}", obstacles.join("; ")) }
 }
 
 fn status_text(node: &Node, output: &Output) -> String {

@@ -1,12 +1,12 @@
-//! `archon partition list` and `archon partition locate`.
+//! `archon partition list | locate | describe | force-leader`.
 
-use super::{list_text, watch};
-use crate::args::{LocateArgs, PartitionListArgs};
+use super::{list_text, short_time, since, watch};
+use crate::args::{DescribePartitionArgs, ForceLeaderArgs, LocateArgs, PartitionListArgs};
 use crate::connect::leading;
 use crate::exit::{Exit, Failure};
-use crate::output::{Column, Output};
+use crate::output::{Column, Output, bytes_text};
 use crate::view::Partition;
-use archon_client::Admin;
+use archon_client::{Admin, ForcedCheck, PartitionDescription};
 use std::time::Duration;
 
 /// Lists the partitions of a table.
@@ -68,4 +68,127 @@ pub(crate) async fn locate(args: &LocateArgs, admin: &Admin, output: &Output) ->
     output.line(format!("leader     {leader}"))?;
     output.line(format!("status     {}, epoch {}", partition.status, partition.epoch))?;
     Ok(Exit::Done)
+}
+
+/// Says everything about one partition.
+pub(crate) async fn describe(args: &DescribePartitionArgs, admin: &Admin, output: &Output) -> Result<Exit, Failure> {
+    let partition = admin.describe_partition(&args.table, args.id).await?;
+    if output.is_json() {
+        output.json(&partition)?;
+        return Ok(Exit::Done);
+    }
+    let status = &partition.status;
+    let status = if status == "Online" { output.good(status) } else { output.bad(status) };
+    let live = partition.copies.iter().filter(|copy| copy.state == "Live").count();
+    output.line(format!("partition  {} of table {}", partition.id, output.bold(&partition.table)))?;
+    output.line(format!("status     {status}, epoch {}, version {}", partition.epoch, partition.version))?;
+    output.line(format!("leader     {}", partition.leader.as_deref().unwrap_or("nobody now")))?;
+    output
+        .line(format!("copies     {live} of {} count; writes need {}", partition.replication, partition.min_in_sync))?;
+    for reason in &partition.reasons {
+        let time = since(reason.since_ms).map_or_else(String::new, |time| format!(", for {}", short_time(time)));
+        output.line(format!("waiting    {}: {}{time}", output.bad(&reason.code), reason.message))?;
+        if !reason.remedy.is_empty() {
+            output.line(format!("           {}", reason.remedy))?;
+        }
+    }
+    if let Some(migration) = &partition.migration {
+        let (from, to) = (&migration.from, &migration.to);
+        output.line(format!("move       {from} -> {to}  {}  {}%", migration.phase, migration.percent))?;
+    }
+    // While a copy that counts can serve, nobody needs to know what giving up would cost.
+    if partition.forced.obstacles.is_empty() {
+        output.line(format!("last hope  {}", forced_text(&partition, &partition.forced)))?;
+    }
+    if partition.copies.is_empty() {
+        return Ok(Exit::Done);
+    }
+    output.line("")?;
+    let columns = [
+        Column::number("PLACEMENT"),
+        Column::text("NODE"),
+        Column::text("NODE IS"),
+        Column::text("STATE"),
+        Column::text("LEADS"),
+        Column::number("DATA"),
+    ];
+    let rows = partition.copies.iter().map(|copy| {
+        let is = &copy.node_status;
+        vec![
+            copy.placement.to_string(),
+            copy.node.clone(),
+            if is == "Live" { output.good(is) } else { output.bad(is) },
+            copy.state.clone(),
+            if copy.leads { "yes" } else { "-" }.to_owned(),
+            bytes_text(copy.bytes),
+        ]
+    });
+    output.rows(&columns, rows.collect(), "")?;
+    Ok(Exit::Done)
+}
+
+/// What may be done for a partition that nobody can lead without loss.
+fn forced_text(partition: &PartitionDescription, forced: &ForcedCheck) -> String {
+    let first = match forced.lose_nothing.is_empty() {
+        true => String::new(),
+        false => format!("start {} again: nothing is lost then; or, ", list_text(&forced.lose_nothing)),
+    };
+    let table = if partition.table == "default" { String::new() } else { format!(" --table {}", partition.table) };
+    let then = match (&forced.leader, forced.counted_once) {
+        (Some(leader), true) => format!("the copy on {leader}, without what was written since it ceased to count"),
+        (Some(leader), false) => format!("the copy on {leader}, which never counted"),
+        (None, _) => "an empty partition".to_owned(),
+    };
+    format!("{first}at the price of acknowledged writes, {then}: archon partition force-leader {}{table}", partition.id)
+}
+
+/// Makes one copy lead, at the price of acknowledged writes.
+pub(crate) async fn force(args: &ForceLeaderArgs, admin: &Admin, output: &Output) -> Result<Exit, Failure> {
+    let forced = admin.force_leader(&args.table, args.id, args.node.as_deref(), args.accept_data_loss).await?;
+    if output.is_json() {
+        output.json(&forced)?;
+    } else {
+        let (table, id, epoch) = (&args.table, args.id, forced.epoch);
+        match &forced.leader {
+            Some(leader) => {
+                output.line(format!("partition {table}/{id}: {leader} leads with what it holds, in epoch {epoch}"))?
+            }
+            None => output.line(format!("partition {table}/{id} begins empty"))?,
+        }
+    }
+    output.talk("a side that is cut off may go on acknowledging writes until it hears of this; those are lost");
+    Ok(Exit::Done)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_hope_names_the_price_and_the_better_way() {
+        let mut forced = ForcedCheck { lose_nothing: vec!["athens".into()], ..ForcedCheck::default() };
+        let partition = PartitionDescription {
+            table: "orders".into(),
+            id: 3,
+            epoch: 1,
+            version: 1,
+            status: "Unavailable".into(),
+            leader: None,
+            replication: 2,
+            min_in_sync: 1,
+            copies: vec![],
+            reasons: vec![],
+            migration: None,
+            forced: ForcedCheck::default(),
+        };
+        assert_eq!(
+            forced_text(&partition, &forced),
+            "start athens again: nothing is lost then; or, at the price of acknowledged writes, an empty partition: archon \
+             partition force-leader 3 --table orders"
+        );
+        forced.leader = Some("cyrene".into());
+        assert!(forced_text(&partition, &forced).contains("the copy on cyrene, which never counted"));
+        forced.counted_once = true;
+        assert!(forced_text(&partition, &forced).contains("without what was written since"));
+    }
 }

@@ -101,6 +101,13 @@ fn names_line(nodes: &[Node]) -> Option<String> {
 fn partitions_line(status: &Status, nodes: &[Node], output: &Output) -> String {
     let online = format!("{} of {} online", status.partitions_online, status.partitions);
     let online = if status.partitions_online == status.partitions { output.good(&online) } else { output.bad(&online) };
+    let online = match status.partitions_under_replicated {
+        0 => online,
+        short => {
+            let short = output.bad(&format!("{short} with fewer copies than wanted"));
+            format!("{online}, {short}")
+        }
+    };
     match skew(nodes) {
         Some((least, most)) => format!("{online}, between {least} and {most} per live node"),
         None => online,
@@ -136,6 +143,11 @@ fn next_step<'a>(status: &'a Status, nodes: &[Node]) -> &'a str {
     if status.partitions_online < status.partitions {
         let remedy = status.reasons.iter().map(|reason| reason.remedy.as_str()).find(|remedy| !remedy.is_empty());
         return remedy.unwrap_or("see which partitions wait: `archon partition list`");
+    }
+    if status.partitions_under_replicated > 0 {
+        let remedy = status.reasons.iter().find(|reason| reason.code == "UnderReplicated");
+        let remedy = remedy.map(|reason| reason.remedy.as_str()).filter(|remedy| !remedy.is_empty());
+        return remedy.unwrap_or("nothing to do: copies are being made; see `archon partition list`");
     }
     match skew(nodes) {
         Some((least, most)) if most > least + 1 => "spread the partitions: `archon rebalance plan`",
@@ -175,6 +187,7 @@ mod tests {
             nodes_min: 2,
             partitions: 9,
             partitions_online: 9,
+            partitions_under_replicated: 0,
             migrations_running: 0,
             reasons: vec![],
         }
@@ -237,6 +250,23 @@ next        spread the partitions: `archon rebalance plan`"
         assert!(text.contains("1 live, at least 3 needed"), "{text}");
         assert!(text.ends_with("start more nodes: `archon node --help`"), "{text}");
         assert!(text.lines().count() <= 40);
+    }
+
+    #[test]
+    fn missing_copies_are_counted_and_the_next_step_is_theirs() {
+        let short = Status { partitions_under_replicated: 4, ..status() };
+        let text = screen(&short, &[node("athens", 9), node("ephesus", 9)], &output());
+        assert!(text.contains("9 of 9 online, 4 with fewer copies than wanted, between 9 and 9"), "{text}");
+        assert!(text.ends_with("copies are being made; see `archon partition list`"), "{text}");
+        let reason = Reason {
+            code: "UnderReplicated".into(),
+            subject: "copies".into(),
+            message: "4 of 9".into(),
+            since_ms: 0,
+            remedy: "add a node, or uncordon one".into(),
+        };
+        let text = screen(&Status { reasons: vec![reason], ..short }, &[], &output());
+        assert!(text.ends_with("next        add a node, or uncordon one"), "{text}");
     }
 
     #[test]

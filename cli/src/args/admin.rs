@@ -14,6 +14,76 @@ pub(crate) enum NodeVerb {
     /// Say everything about one node and what it hosts.
     #[command(after_help = "Examples:\n  archon node describe athens")]
     Describe(DescribeArgs),
+    /// Give a node nothing new: no new copies, no leadership that another can take. It keeps what it has.
+    #[command(after_help = "Examples:\n  archon node cordon athens\n  archon node uncordon athens          undoes it")]
+    Cordon(NodeNameArgs),
+    /// Let a cordoned node take copies again.
+    #[command(after_help = "Examples:\n  archon node uncordon athens")]
+    Uncordon(NodeNameArgs),
+    /// Empty a node: its leaderships go to other nodes first, then every copy is replaced elsewhere.
+    ///
+    /// Checked beforehand: a drain that cannot end is refused (exit 4) with every reason, and nothing is begun. The node
+    /// serves until it is empty, and no partition has fewer copies at any moment. The drain goes on in the cluster whether
+    /// or not this command waits for it.
+    #[command(after_help = "\
+Examples:
+  archon node drain athens --dry-run           what would go where, or why it cannot
+  archon node drain athens --wait              show progress; Ctrl-C detaches
+  archon node undrain athens                   takes it back")]
+    Drain(DrainArgs),
+    /// Stop emptying a node: it keeps what it still has and takes copies again.
+    #[command(after_help = "Examples:\n  archon node undrain athens")]
+    Undrain(NodeNameArgs),
+    /// Forget a node that has stopped and holds nothing that counts.
+    ///
+    /// Drain it, stop it, remove it. Otherwise it is refused (exit 4) with every reason. A node that is forgotten and
+    /// started again joins as a new one.
+    #[command(
+        after_help = "Examples:\n  archon node drain athens --wait && systemctl stop archon-node && archon node remove athens"
+    )]
+    Remove(NodeNameArgs),
+    /// Declare that the data of a failed node will not come back: its copies count no more and are made anew elsewhere.
+    ///
+    /// Say this if its disk is gone for good; while it may come back, wait. If partitions would lose their last copy that
+    /// counts, it is refused (exit 4) and they are named, unless --accept-data-loss is given.
+    #[command(after_help = "Examples:\n  archon node lost athens")]
+    Lost(LostArgs),
+}
+
+/// Options of a verb that is about one node.
+#[derive(clap::Args, Clone, Debug)]
+pub(crate) struct NodeNameArgs {
+    /// The node's name.
+    #[arg(value_name = "NAME", id = "node", value_parser = name)]
+    pub(crate) name: String,
+}
+
+/// Options of `archon node drain`.
+#[derive(clap::Args, Clone, Debug)]
+pub(crate) struct DrainArgs {
+    /// The node's name.
+    #[arg(value_name = "NAME", id = "node", value_parser = name)]
+    pub(crate) name: String,
+    /// Only say what would be done, or what stands in the way (exit 4).
+    #[arg(long, conflicts_with = "wait")]
+    pub(crate) dry_run: bool,
+    /// Wait until the node is empty, showing progress. Ctrl-C detaches: the drain goes on.
+    #[arg(long)]
+    pub(crate) wait: bool,
+    /// Give up waiting after this time (exit 6); the drain goes on.
+    #[arg(long, value_name = "TIME", value_parser = duration, requires = "wait")]
+    pub(crate) wait_timeout: Option<Duration>,
+}
+
+/// Options of `archon node lost`.
+#[derive(clap::Args, Clone, Debug)]
+pub(crate) struct LostArgs {
+    /// The node's name.
+    #[arg(value_name = "NAME", id = "node", value_parser = name)]
+    pub(crate) name: String,
+    /// Go on although partitions lose their last copy that counts, and acknowledged writes with it.
+    #[arg(long)]
+    pub(crate) accept_data_loss: bool,
 }
 
 /// Options of a verb whose answer may be watched.
@@ -66,6 +136,57 @@ pub(crate) enum PartitionVerb {
     /// Say which partition a key belongs to and who leads it.
     #[command(after_help = "Examples:\n  archon partition locate city/1\n  archon partition locate '{user7}/cart'")]
     Locate(LocateArgs),
+    /// Say everything about one partition: its copies, what it waits for, and what could be done.
+    #[command(
+        after_help = "Examples:\n  archon partition describe 3\n  archon partition describe 0 --table orders -o json"
+    )]
+    Describe(DescribePartitionArgs),
+    /// Make one copy lead although acknowledged writes may be lost: the last resort.
+    ///
+    /// For a partition that lost every copy that counts. The copy on --node, or else the one that ceased to count last,
+    /// leads with what it holds; all others are deleted; with no copy left the partition begins empty. Without
+    /// --accept-data-loss it is refused (exit 4) and says what would be lost. It is also refused while nothing needs to be
+    /// lost.
+    ///
+    /// A side that is cut off from the coordinators may go on acknowledging writes until it hears of this; those writes
+    /// are lost too.
+    #[command(
+        name = "force-leader",
+        after_help = "\
+Examples:
+  archon partition force-leader 3                              what would be lost
+  archon partition force-leader 3 --accept-data-loss
+  archon partition force-leader 3 --node athens --accept-data-loss"
+    )]
+    ForceLeader(ForceLeaderArgs),
+}
+
+/// Options of `archon partition describe`.
+#[derive(clap::Args, Clone, Debug)]
+pub(crate) struct DescribePartitionArgs {
+    /// The partition's number.
+    #[arg(value_name = "ID", value_parser = clap::value_parser!(u16).range(0..=16383))]
+    pub(crate) id: u16,
+    /// The table.
+    #[arg(long, value_name = "T", default_value = "default", value_parser = name)]
+    pub(crate) table: String,
+}
+
+/// Options of `archon partition force-leader`.
+#[derive(clap::Args, Clone, Debug)]
+pub(crate) struct ForceLeaderArgs {
+    /// The partition's number.
+    #[arg(value_name = "ID", value_parser = clap::value_parser!(u16).range(0..=16383))]
+    pub(crate) id: u16,
+    /// The table.
+    #[arg(long, value_name = "T", default_value = "default", value_parser = name)]
+    pub(crate) table: String,
+    /// The node whose copy is to lead; otherwise the one that ceased to count last.
+    #[arg(long, value_name = "NAME", value_parser = name)]
+    pub(crate) node: Option<String>,
+    /// Accept that acknowledged writes are lost.
+    #[arg(long)]
+    pub(crate) accept_data_loss: bool,
 }
 
 /// Options of `archon partition list`.

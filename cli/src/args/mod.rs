@@ -6,8 +6,9 @@ mod parse;
 mod serve;
 
 pub(crate) use admin::{
-    ApplyArgs, CreateTableArgs, DescribeArgs, EventsArgs, LocateArgs, NodeVerb, PartitionListArgs, PartitionVerb,
-    PlanArgs, RebalanceVerb, TableVerb, WatchArgs,
+    ApplyArgs, CreateTableArgs, DescribeArgs, DescribePartitionArgs, DrainArgs, EventsArgs, ForceLeaderArgs,
+    LocateArgs, LostArgs, NodeNameArgs, NodeVerb, PartitionListArgs, PartitionVerb, PlanArgs, RebalanceVerb, TableVerb,
+    WatchArgs,
 };
 #[cfg(test)]
 pub(crate) use kv::Mix;
@@ -109,7 +110,7 @@ A file may say:
   data_dir = \"/var/lib/archon/c1\"")]
     Coordinator(CoordinatorArgs),
 
-    /// Run a node that hosts partitions, or (with `list`, `describe`) look at the nodes of a cluster.
+    /// Run a node that hosts partitions; or, with a verb, look at the nodes of a cluster, empty or remove one.
     ///
     /// Settings come from, in rising order of precedence: the defaults, a TOML file (--config), the environment
     /// (ARCHON_…), the flags. Keys of the file are the long flags with `_` for `-`. SIGTERM and Ctrl-C hand the
@@ -120,7 +121,8 @@ Examples:
       --coordinators 127.0.0.1:7101,127.0.0.1:7102,127.0.0.1:7103
   archon node --config /etc/archon/node.toml
   archon node list
-  archon node describe athens")]
+  archon node describe athens
+  archon node drain athens --wait")]
     Node(NodeArgs),
 
     /// Say on one screen how the cluster is: leader, quorum, nodes, skew, moves, and what it waits for.
@@ -141,13 +143,14 @@ Examples:
     )]
     Table(TableVerb),
 
-    /// Look at partitions: where they are, or which one a key belongs to.
+    /// Look at partitions: where they are, which one a key belongs to, how one is; or force a leader, as the last resort.
     #[command(
         subcommand,
         after_help = "\
 Examples:
   archon partition list
-  archon partition locate city/1"
+  archon partition locate city/1
+  archon partition describe 3"
     )]
     Partition(PartitionVerb),
 

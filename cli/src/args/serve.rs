@@ -89,7 +89,7 @@ pub(crate) struct BootstrapArgs {
 /// Options of `archon node`, and its verbs.
 #[derive(clap::Args, Clone, Debug)]
 pub(crate) struct NodeArgs {
-    /// What to look at; without it a node is run.
+    /// What to look at or to do; without it a node is run.
     #[command(subcommand)]
     pub(crate) verb: Option<NodeVerb>,
     /// This node's name, unique in the cluster.

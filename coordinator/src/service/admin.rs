@@ -1,17 +1,15 @@
 //! What people and scripts ask. Reads are confirmed by a quorum round, except `Quorum`; writes carry a request id.
 
 use super::describe;
+use super::operate::{node_summary, shown_nodes};
 use super::{Context, answered_before, budget, check_named, only, rebalance, refuse};
-use crate::clock::boot_now;
 use crate::session::Session;
-use archon_coordinator_core::{
-    Actor, ClusterState, Command, Goal, Response as Answer, check_drain, counts, plan, refusal,
-};
-use archon_proto::convert::admin::{ApplyPlan, CreateTable, LIST_MAX, SetNode};
+use archon_coordinator_core::{Actor, ClusterState, Command, Goal, Liveness, Response as Answer, counts, plan};
+use archon_proto::convert::admin::{ApplyPlan, CreateTable, LIST_MAX};
 use archon_proto::convert::ids::request_id;
 use archon_proto::v1;
 use archon_proto::v1::admin_server::Admin;
-use archon_types::{ErrorDetail, ErrorKind, NodeGoal, NodeStatus, RequestId};
+use archon_types::{ErrorDetail, ErrorKind, RequestId};
 use std::sync::Arc;
 use std::time::Duration;
 use tonic::{Request, Response, Status};
@@ -36,8 +34,13 @@ impl Admins {
         Self { context }
     }
 
+    /// What every service shares.
+    pub(super) const fn context(&self) -> &Context {
+        &self.context
+    }
+
     /// Looks at the state as of now, for a request that may name the cluster.
-    async fn look<T>(
+    pub(super) async fn look<T>(
         &self,
         cluster: Option<&v1::ClusterRef>,
         within: Duration,
@@ -50,22 +53,26 @@ impl Admins {
         })
     }
 
-    /// Commits one command, once per request id. `decide` sees the state only if the request is new.
-    async fn change(
+    /// Commits one command, once per request id. `decide` sees the state, and what the leader remembers of leases, only
+    /// if the request is new.
+    pub(super) async fn change(
         &self,
         cluster: Option<&v1::ClusterRef>,
         request: RequestId,
         within: Duration,
-        decide: impl FnOnce(&ClusterState) -> Result<Command>,
+        decide: impl FnOnce(&ClusterState, &Liveness) -> Result<Command>,
     ) -> Result<(Arc<Session>, Answer)> {
         let session = self.context.confirmed(within).await?;
-        let decided = session.quorum().replicated().read(|state| {
-            check_named(cluster, state)?;
-            match answered_before(state, request) {
-                Some(responses) => Ok(Err(responses)),
-                None => decide(state).map(Ok),
-            }
-        })?;
+        let decided = {
+            let liveness = session.liveness().lock();
+            session.quorum().replicated().read(|state| {
+                check_named(cluster, state)?;
+                match answered_before(state, request) {
+                    Some(responses) => Ok(Err(responses)),
+                    None => decide(state, &liveness).map(Ok),
+                }
+            })?
+        };
         let responses = match decided {
             Ok(command) => session.propose(Some(request), admin(), vec![command], within).await?,
             Err(before) => before,
@@ -91,6 +98,7 @@ impl Admins {
                 migrations_running: counts.migrations_running,
                 nodes_min: state.settings.nodes_min,
                 reasons: describe::reasons(state, STATUS_REASONS_MAX),
+                partitions_under_replicated: counts.partitions_under_replicated,
             })
         })
         .await
@@ -98,19 +106,7 @@ impl Admins {
 
     async fn nodes(&self, request: &v1::ListNodesRequest, within: Duration) -> Result<v1::ListNodesResponse> {
         self.look(request.cluster.as_ref(), within, |session, state| {
-            let now = boot_now();
-            let loads = session.loads().lock();
-            let known = state.nodes.values().filter(|row| row.node.status != NodeStatus::Lost);
-            let nodes = known.map(|row| {
-                let id = row.node.id;
-                v1::NodeSummary {
-                    node: Some(row.node.clone().into()),
-                    partitions: state.partitions.held_on(id),
-                    leaders: state.partitions.leaders_on(id),
-                    bytes_stored: loads.bytes_stored(id),
-                    silent_ms: session.heard(id).map_or(0, |heard| now.since(heard.at)),
-                }
-            });
+            let nodes = shown_nodes(state).map(|row| node_summary(session, state, row));
             Ok(v1::ListNodesResponse { nodes: nodes.collect(), table_version: state.table_version().get() })
         })
         .await
@@ -137,7 +133,7 @@ impl Admins {
     async fn apply(&self, request: v1::ApplyPlanRequest, within: Duration) -> Result<v1::ApplyPlanResponse> {
         let cluster = request.cluster.clone();
         let ApplyPlan { request, plan } = ApplyPlan::try_from(request)?;
-        let decide = |state: &ClusterState| Ok(rebalance::plan_to_command(state, plan));
+        let decide = |state: &ClusterState, _: &Liveness| Ok(rebalance::plan_to_command(state, plan));
         match self.change(cluster.as_ref(), request, within, decide).await?.1 {
             Answer::PlanStarted { count, .. } => Ok(v1::ApplyPlanResponse { migrations: count }),
             other => Err(unexpected(&other)),
@@ -165,7 +161,7 @@ impl Admins {
     ) -> Result<v1::CancelRebalanceResponse> {
         let id = request_id(&request.request_id, "CancelRebalanceRequest.request_id")?;
         let mut found = (0, 0);
-        let decide = |state: &ClusterState| {
+        let decide = |state: &ClusterState, _: &Liveness| {
             if state.migrations.active_count() == 0 {
                 return Err(ErrorDetail::new(ErrorKind::NothingRunning, "no rebalance is running"));
             }
@@ -176,29 +172,10 @@ impl Admins {
         Ok(v1::CancelRebalanceResponse { cancelled: found.0, too_late: found.1 })
     }
 
-    async fn set(&self, request: v1::SetNodeRequest, within: Duration) -> Result<v1::SetNodeResponse> {
-        let cluster = request.cluster.clone();
-        let SetNode { request, name, goal } = SetNode::try_from(request)?;
-        let no_node = || ErrorDetail::new(ErrorKind::NotFound, format!("there is no node {name:?}"));
-        let decide = |state: &ClusterState| {
-            let node = state.node_by_name(&name).map(|row| row.node.id).ok_or_else(no_node)?;
-            match goal {
-                NodeGoal::Drain => match check_drain(state, node) {
-                    Ok(drain) => Ok(drain.command),
-                    Err(obstacles) => Err(refusal(&obstacles)),
-                },
-                NodeGoal::Serve | NodeGoal::Cordon => Ok(Command::SetNode { node, goal, if_nodes: None }),
-            }
-        };
-        let (session, _) = self.change(cluster.as_ref(), request, within, decide).await?;
-        let node = session.quorum().replicated().read(|state| state.node_by_name(&name).map(|row| row.node.clone()));
-        Ok(v1::SetNodeResponse { node: Some(node.ok_or_else(no_node)?.into()) })
-    }
-
     async fn create(&self, request: v1::CreateTableRequest, within: Duration) -> Result<v1::CreateTableResponse> {
         let cluster = request.cluster.clone();
         let CreateTable { request, name, partitions, replication } = CreateTable::try_from(request)?;
-        let decide = |_: &ClusterState| Ok(Command::CreateTable { name, partitions, replication });
+        let decide = |_: &ClusterState, _: &Liveness| Ok(Command::CreateTable { name, partitions, replication });
         match self.change(cluster.as_ref(), request, within, decide).await? {
             (session, Answer::TableCreated { table }) => {
                 let row = session.quorum().replicated().read(|state| state.tables.get(&table).cloned());
@@ -213,7 +190,7 @@ fn admin() -> Actor {
     Actor::Admin("admin".to_owned())
 }
 
-fn unexpected(answer: &Answer) -> ErrorDetail {
+pub(super) fn unexpected(answer: &Answer) -> ErrorDetail {
     ErrorDetail::new(ErrorKind::Internal, format!("the log answered with {answer:?}"))
 }
 
@@ -259,6 +236,43 @@ impl Admin for Admins {
     async fn set_node(&self, request: Request<v1::SetNodeRequest>) -> Result<Response<v1::SetNodeResponse>, Status> {
         let within = budget(request.metadata());
         answer!(self.set(request.into_inner(), within))
+    }
+
+    async fn check_node(
+        &self,
+        request: Request<v1::CheckNodeRequest>,
+    ) -> Result<Response<v1::CheckNodeResponse>, Status> {
+        let within = budget(request.metadata());
+        answer!(self.checked_node(request.get_ref(), within))
+    }
+
+    async fn remove_node(
+        &self,
+        request: Request<v1::RemoveNodeRequest>,
+    ) -> Result<Response<v1::RemoveNodeResponse>, Status> {
+        let within = budget(request.metadata());
+        answer!(self.remove(request.into_inner(), within))
+    }
+
+    async fn lose_node(&self, request: Request<v1::LoseNodeRequest>) -> Result<Response<v1::LoseNodeResponse>, Status> {
+        let within = budget(request.metadata());
+        answer!(self.lose(request.into_inner(), within))
+    }
+
+    async fn describe_partition(
+        &self,
+        request: Request<v1::DescribePartitionRequest>,
+    ) -> Result<Response<v1::DescribePartitionResponse>, Status> {
+        let within = budget(request.metadata());
+        answer!(self.described(request.into_inner(), within))
+    }
+
+    async fn force_leader(
+        &self,
+        request: Request<v1::ForceLeaderRequest>,
+    ) -> Result<Response<v1::ForceLeaderResponse>, Status> {
+        let within = budget(request.metadata());
+        answer!(self.force(request.into_inner(), within))
     }
 
     async fn list_tables(

@@ -1,8 +1,8 @@
 //! State as people read it: reasons and events, named by code and subject.
 
-use archon_coordinator_core::{Actor, ClusterState, Event, EventKind, Why, explain};
+use archon_coordinator_core::{Actor, ClusterState, Event, EventKind, Why, counts, explain};
 use archon_proto::v1;
-use archon_types::{Millis, NodeStatus, PartitionId, PartitionStatus};
+use archon_types::{DEFAULT_TABLE, Millis, NodeGoal, NodeStatus, PartitionId, PartitionStatus};
 
 /// Why things are as they are: failed nodes first, then partitions that are not served, then moves that wait.
 pub(crate) fn reasons(state: &ClusterState, most: usize) -> Vec<v1::Reason> {
@@ -27,14 +27,49 @@ pub(crate) fn reasons(state: &ClusterState, most: usize) -> Vec<v1::Reason> {
             && (row.status != PartitionStatus::Online || state.running_migration(row.id).is_some())
     });
     for row in restless {
-        for why in explain(state, row.id).unwrap_or_default() {
+        // That copies are missing is said once, of all partitions.
+        let whys = explain(state, row.id).unwrap_or_default();
+        for why in whys.into_iter().filter(|why| !matches!(why, Why::UnderReplicated { .. })) {
             if reasons.len() >= most {
                 return reasons;
             }
             reasons.push(reason(state, row.id, &why));
         }
     }
+    if reasons.len() < most {
+        reasons.extend(misses_copies(state));
+    }
     reasons
+}
+
+/// One reason stands for all partitions that have fewer copies than are wanted.
+fn misses_copies(state: &ClusterState) -> Option<v1::Reason> {
+    let counts = counts(state);
+    if counts.partitions_under_replicated == 0 {
+        return None;
+    }
+    let takers = state.nodes.values().filter(|row| row.takes_placements()).count();
+    let wanted = state.tables.values().map(|table| usize::from(table.replication)).max().unwrap_or(1);
+    let remedy = match (counts.nodes_failed, wanted.saturating_sub(takers)) {
+        (0, 0) => String::new(),
+        (0, 1) => "add a node, or uncordon one".to_owned(),
+        (0, missing) => format!("add {missing} nodes"),
+        (_, 0) => {
+            let minutes = state.settings.replace_after_ms as f64 / 60_000.0;
+            format!("start the failed nodes again; copies are made elsewhere after {minutes:.1} minutes without them")
+        }
+        (_, _) => "start the failed nodes again, or add others".to_owned(),
+    };
+    Some(v1::Reason {
+        code: "UnderReplicated".to_owned(),
+        subject: "copies".to_owned(),
+        message: format!(
+            "{} of {} partitions have fewer copies that count than are wanted",
+            counts.partitions_under_replicated, counts.partitions
+        ),
+        since_ms: 0,
+        remedy,
+    })
 }
 
 /// One reason stands for all partitions that were never assigned.
@@ -44,7 +79,23 @@ fn waits_for_nodes(state: &ClusterState) -> Option<v1::Reason> {
     Some(reason(state, row.id, &why))
 }
 
-fn reason(state: &ClusterState, partition: PartitionId, why: &Why) -> v1::Reason {
+/// The partition as the command line takes it: `7`, or `7 --table orders`.
+fn operand(state: &ClusterState, partition: PartitionId) -> String {
+    match state.tables.get(&partition.table) {
+        Some(table) if table.name != DEFAULT_TABLE => format!("{} --table {}", partition.index, table.name),
+        _ => partition.index.to_string(),
+    }
+}
+
+/// `partition orders/7`.
+pub(super) fn label(state: &ClusterState, partition: PartitionId) -> String {
+    match state.tables.get(&partition.table) {
+        Some(table) => format!("partition {}/{}", table.name, partition.index),
+        None => format!("partition {partition}"),
+    }
+}
+
+pub(super) fn reason(state: &ClusterState, partition: PartitionId, why: &Why) -> v1::Reason {
     let name = |node| state.node_name(node);
     let (code, message, since, remedy) = match why {
         Why::NotEnoughNodes { have, need } => (
@@ -76,7 +127,7 @@ fn reason(state: &ClusterState, partition: PartitionId, why: &Why) -> v1::Reason
             "DataLost",
             "no copy that counts is left".into(),
             Millis::ZERO,
-            "bring a lost data directory back, or accept the loss".into(),
+            format!("see what is left: `archon partition describe {}`", operand(state, partition)),
         ),
         Why::UnderReplicated { have, want } => (
             "UnderReplicated",
@@ -88,13 +139,7 @@ fn reason(state: &ClusterState, partition: PartitionId, why: &Why) -> v1::Reason
             ("MoveWaits", format!("move {migration} waits: {why}"), Millis::ZERO, String::new())
         }
     };
-    v1::Reason {
-        code: code.to_owned(),
-        subject: format!("partition {partition}"),
-        message,
-        since_ms: since.get(),
-        remedy,
-    }
+    v1::Reason { code: code.to_owned(), subject: label(state, partition), message, since_ms: since.get(), remedy }
 }
 
 /// An event as people read it.
@@ -139,37 +184,43 @@ pub(crate) fn event(state: &ClusterState, event: &Event) -> v1::Event {
         }
         EventKind::CopyDamaged { partition, placement, node, why } => (
             format!("placement {placement} on {} is damaged and counts no more: {why}", state.node_name(*node)),
-            format!("partition {partition}"),
+            label(state, *partition),
         ),
         EventKind::ReplicaLost { partition, placement, node, why } => (
             format!("placement {placement} on {} is lost and counts no more: {why}", state.node_name(*node)),
-            format!("partition {partition}"),
+            label(state, *partition),
         ),
         EventKind::RepairStarted { partition, placement, node, why } => (
             format!("placement {placement} is being loaded on {}: {why}", state.node_name(*node)),
-            format!("partition {partition}"),
+            label(state, *partition),
         ),
-        EventKind::RepairDone { partition, placement, node } => (
-            format!("placement {placement} on {} counts now", state.node_name(*node)),
-            format!("partition {partition}"),
-        ),
+        EventKind::RepairDone { partition, placement, node } => {
+            (format!("placement {placement} on {} counts now", state.node_name(*node)), label(state, *partition))
+        }
         EventKind::CopyRetired { partition, placement, node, why } => (
             format!("placement {placement} on {} is to be deleted: {why}", state.node_name(*node)),
-            format!("partition {partition}"),
+            label(state, *partition),
         ),
-        EventKind::GoalChanged { node: id, goal } => (format!("goal is now {goal:?}"), node(id, &state.node_name(*id))),
+        EventKind::GoalChanged { node: id, goal } => {
+            let goal = match goal {
+                NodeGoal::Serve => "is to serve again",
+                NodeGoal::Cordon => "cordoned: it gets nothing new",
+                NodeGoal::Drain => "is to be emptied",
+            };
+            (goal.to_owned(), node(id, &state.node_name(*id)))
+        }
         EventKind::TableCreated { name, .. } => ("created".to_owned(), format!("table {name}")),
         EventKind::PlanStarted { moves } => (format!("started, {moves} moves"), "rebalance".to_owned()),
         EventKind::PlanCancelled { moves_left } => {
             (format!("cancelled, {moves_left} moves left"), "rebalance".to_owned())
         }
         EventKind::MigrationOver { migration, partition, outcome } => {
-            (format!("move {migration} is over: {outcome}"), format!("partition {partition}"))
+            (format!("move {migration} is over: {outcome}"), label(state, *partition))
         }
         EventKind::DataLossAccepted { partition, leader, retired } => {
             let then =
                 leader.map_or_else(|| "it begins empty".to_owned(), |id| format!("{} leads", state.node_name(id)));
-            (format!("data loss accepted; {then}, {retired} other copies retired"), format!("partition {partition}"))
+            (format!("data loss accepted; {then}, {retired} other copies retired"), label(state, *partition))
         }
         EventKind::Configured => ("settings changed".to_owned(), "cluster".to_owned()),
         EventKind::FeatureLevelRaised { level } => (format!("feature level is now {level}"), "cluster".to_owned()),

@@ -2,6 +2,7 @@
 
 pub(crate) mod admin;
 pub(crate) mod describe;
+mod operate;
 pub(crate) mod rebalance;
 pub(crate) mod session;
 pub(crate) mod table;

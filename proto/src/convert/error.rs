@@ -91,7 +91,8 @@ pub const fn code_of(kind: ErrorKind) -> Code {
         | ErrorKind::StaleEpoch
         | ErrorKind::ConditionFailed
         | ErrorKind::WrongValueType
-        | ErrorKind::Refused => Code::FailedPrecondition,
+        | ErrorKind::Refused
+        | ErrorKind::DataLoss => Code::FailedPrecondition,
         ErrorKind::Overloaded | ErrorKind::ReadOnly => Code::ResourceExhausted,
         ErrorKind::DeadlineExceeded => Code::DeadlineExceeded,
         ErrorKind::MaybeApplied => Code::Aborted,

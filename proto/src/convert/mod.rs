@@ -10,6 +10,7 @@ pub mod error;
 pub mod ids;
 pub mod kv;
 pub mod load;
+pub mod operate;
 pub mod report;
 pub mod session;
 pub mod settings;

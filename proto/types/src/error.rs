@@ -93,6 +93,8 @@ kinds! {
     Unreachable = 29,
     /// The change would leave the system short of something; the message lists it.
     Refused = 30,
+    /// The change would lose acknowledged writes, and whoever asked for it did not say that they accept that.
+    DataLoss = 31,
 }
 
 impl ErrorKind {
@@ -129,7 +131,8 @@ impl ErrorKind {
             | Self::ConditionFailed
             | Self::WrongValueType
             | Self::Internal
-            | Self::Refused => false,
+            | Self::Refused
+            | Self::DataLoss => false,
         }
     }
 }

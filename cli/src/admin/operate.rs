@@ -1,0 +1,308 @@
+//! `archon node cordon | uncordon | drain | undrain | remove | lost`.
+
+use crate::args::{DrainArgs, LostArgs, NodeNameArgs};
+use crate::exit::{Exit, Failure};
+use crate::output::{Output, count_text};
+use crate::view::Node;
+use archon_client::{Admin, DrainCheck, ErrorKind, NodeGoal};
+use indicatif::{ProgressBar, ProgressStyle};
+use serde::Serialize;
+use std::time::{Duration, Instant};
+
+/// How often a drain is looked at.
+const POLL: Duration = Duration::from_millis(200);
+/// How often a drain is asked for again because other nodes changed between judging and beginning it.
+const ATTEMPTS_MAX: usize = 5;
+
+/// What these verbs print with `-o json`.
+#[derive(Serialize)]
+struct Done<'a> {
+    node: &'a str,
+    /// What is wanted of it now; absent if it is gone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    goal: Option<&'a str>,
+    /// What a drain comes to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    drain: Option<&'a DrainCheck>,
+    /// Copies it still holds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    partitions: Option<u32>,
+    /// Copies that count no more.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    placements_lost: Option<u32>,
+}
+
+const fn done(node: &str) -> Done<'_> {
+    Done { node, goal: None, drain: None, partitions: None, placements_lost: None }
+}
+
+/// Gives a node nothing new.
+pub(crate) async fn cordon(args: &NodeNameArgs, admin: &Admin, output: &Output) -> Result<Exit, Failure> {
+    let node = look(&args.name, admin).await?;
+    if node.goal == "Drain" {
+        let remedy =
+            format!("to keep it as it is: `archon node undrain {0}`, then `archon node cordon {0}`", args.name);
+        return Err(Failure::new(Exit::Refused, format!("{} is being emptied", args.name)).with_remedy(remedy));
+    }
+    admin.set_node(&args.name, NodeGoal::Cordon).await?;
+    if output.is_json() {
+        output.json(&Done { goal: Some("Cordon"), partitions: Some(node.partitions), ..done(&args.name) })?;
+        return Ok(Exit::Done);
+    }
+    output.line(format!("{} is cordoned: it keeps {} and gets nothing new", args.name, copies(node.partitions)))?;
+    output.talk(format!("undo: archon node uncordon {}", args.name));
+    Ok(Exit::Done)
+}
+
+/// Lets a node take copies again.
+pub(crate) async fn uncordon(args: &NodeNameArgs, admin: &Admin, output: &Output) -> Result<Exit, Failure> {
+    let node = look(&args.name, admin).await?;
+    if node.goal == "Drain" {
+        return Err(Failure::new(Exit::Refused, format!("{} is being emptied, not cordoned", args.name))
+            .with_remedy(format!("to stop that: `archon node undrain {}`", args.name)));
+    }
+    serve(&node, admin, output).await
+}
+
+/// Stops emptying a node.
+pub(crate) async fn undrain(args: &NodeNameArgs, admin: &Admin, output: &Output) -> Result<Exit, Failure> {
+    let node = look(&args.name, admin).await?;
+    if node.goal == "Cordon" {
+        return Err(Failure::new(Exit::Refused, format!("{} is cordoned, not being emptied", args.name))
+            .with_remedy(format!("to let it take copies again: `archon node uncordon {}`", args.name)));
+    }
+    serve(&node, admin, output).await
+}
+
+async fn serve(node: &Node, admin: &Admin, output: &Output) -> Result<Exit, Failure> {
+    admin.set_node(&node.name, NodeGoal::Serve).await?;
+    if output.is_json() {
+        output.json(&Done { goal: Some("Serve"), partitions: Some(node.partitions), ..done(&node.name) })?;
+        return Ok(Exit::Done);
+    }
+    output.line(format!("{} takes copies again; it holds {}", node.name, copies(node.partitions)))?;
+    if node.goal == "Drain" {
+        output.talk("what has gone elsewhere comes back by a plan: archon rebalance plan");
+    }
+    Ok(Exit::Done)
+}
+
+/// Empties a node, and waits for it if asked to.
+pub(crate) async fn drain(args: &DrainArgs, admin: &Admin, output: &Output) -> Result<Exit, Failure> {
+    let name = &args.name;
+    let mut attempt = 1;
+    let drain = loop {
+        let found = admin.check_node(name).await?;
+        let already = found.node.goal == "Drain";
+        if !found.drain.obstacles.is_empty() && (args.dry_run || !already) {
+            return Err(refused(&format!("{name} cannot be drained"), &found.drain.obstacles));
+        }
+        if args.dry_run || already {
+            break found.drain;
+        }
+        match admin.set_node(name, NodeGoal::Drain).await {
+            Ok(()) => break found.drain,
+            Err(error) if error.kind() == ErrorKind::StaleVersion && attempt < ATTEMPTS_MAX => attempt += 1,
+            Err(error) => return Err(error.into()),
+        }
+    };
+    if !output.is_json() {
+        output.line(drain_text(name, &drain, args.dry_run))?;
+        if drain.zones_doubled > 0 {
+            let partitions = count_text(drain.zones_doubled as usize, "partition", "partitions");
+            output.talk(format!("of {partitions} two copies will stand in one zone: no other zone has room"));
+        }
+    }
+    let left = if args.wait {
+        match wait(name, admin, output, args.wait_timeout).await? {
+            Some(left) => left,
+            None => return Ok(Exit::Done),
+        }
+    } else {
+        look(name, admin).await?.partitions
+    };
+    if output.is_json() {
+        let goal = if args.dry_run { None } else { Some("Drain") };
+        output.json(&Done { goal, drain: Some(&drain), partitions: Some(left), ..done(name) })?;
+    } else if args.wait {
+        output.line(format!("{name} is empty"))?;
+        output.talk(format!("next: stop it, then: archon node remove {name}"));
+    } else if args.dry_run {
+        output.talk(format!("nothing was changed; to do it: archon node drain {name} --wait"));
+    } else {
+        output.talk(format!("watch it: archon node describe {name}"));
+        output.talk(format!("take it back: archon node undrain {name}"));
+    }
+    Ok(Exit::Done)
+}
+
+fn drain_text(name: &str, drain: &DrainCheck, dry_run: bool) -> String {
+    let gains: Vec<String> = drain.gains.iter().map(|gain| format!("{} {}", gain.node, gain.placements)).collect();
+    let gains = if gains.is_empty() { String::new() } else { format!(" ({})", gains.join(", ")) };
+    let leaderships = count_text(drain.leaderships as usize, "leadership", "leaderships");
+    let (verb, go) = if dry_run { ("would drain", "would go") } else { ("draining", "go") };
+    match drain.placements {
+        0 => format!("{verb} {name}: it holds nothing"),
+        placements => format!("{verb} {name}: {leaderships} and {} {go} to other nodes{gains}", copies(placements)),
+    }
+}
+
+/// Waits until the node holds nothing. `None` means that the reader detached with Ctrl-C.
+async fn wait(name: &str, admin: &Admin, output: &Output, limit: Option<Duration>) -> Result<Option<u32>, Failure> {
+    let started = Instant::now();
+    let bar = (output.talk_terminal && !output.is_json()).then(|| {
+        let bar = ProgressBar::no_length();
+        let style = ProgressStyle::with_template("{spinner} [{bar:30}] {percent:>3}%  {elapsed}  {wide_msg}");
+        bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()).progress_chars("=> "));
+        bar
+    });
+    let finish = || {
+        if let Some(bar) = &bar {
+            bar.finish_and_clear();
+        }
+    };
+    let (mut most, mut said, mut trouble) = (0, None, false);
+    let mut ticks = tokio::time::interval(POLL);
+    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let interrupted = tokio::signal::ctrl_c();
+    tokio::pin!(interrupted);
+    loop {
+        tokio::select! {
+            _ = &mut interrupted => {
+                finish();
+                output.talk("detached: the drain goes on in the cluster");
+                output.talk(format!("  watch it:      archon node describe {name}"));
+                output.talk(format!("  take it back:  archon node undrain {name}"));
+                return Ok(None);
+            }
+            _ = ticks.tick() => {}
+        }
+        match look(name, admin).await {
+            Ok(node) if node.goal != "Drain" => {
+                finish();
+                return Err(Failure::new(Exit::Refused, format!("{name} is not being emptied any more"))
+                    .with_remedy("somebody took the drain back; `archon events` says when"));
+            }
+            Ok(node) => {
+                trouble = false;
+                most = most.max(node.partitions);
+                let text = format!("{} left, {} led", copies(node.partitions), node.leaders);
+                match &bar {
+                    Some(bar) => {
+                        bar.set_length(u64::from(most.max(1)));
+                        bar.set_position(u64::from(most - node.partitions));
+                        bar.set_message(text);
+                    }
+                    None if output.is_json() || said.as_ref() == Some(&text) => {}
+                    None => {
+                        output.talk(format!("{:>6.1}s  {text}", started.elapsed().as_secs_f64()));
+                        said = Some(text);
+                    }
+                }
+                if node.partitions == 0 {
+                    finish();
+                    return Ok(Some(0));
+                }
+            }
+            // The quorum may be electing: the drain goes on, so the watching does too.
+            Err(failure) if matches!(failure.exit, Exit::Unreachable | Exit::TimedOut) => {
+                if !std::mem::replace(&mut trouble, true) {
+                    output.talk(format!("still waiting: {}", failure.message));
+                }
+            }
+            Err(failure) => {
+                finish();
+                return Err(failure);
+            }
+        }
+        if limit.is_some_and(|limit| started.elapsed() >= limit) {
+            finish();
+            return Err(Failure::new(Exit::TimedOut, format!("{name} is still being emptied")).with_remedy(format!(
+                "that goes on; `archon status` says what it waits for, `archon node describe {name}` how far it is"
+            )));
+        }
+    }
+}
+
+/// Forgets a node.
+pub(crate) async fn remove(args: &NodeNameArgs, admin: &Admin, output: &Output) -> Result<Exit, Failure> {
+    let name = &args.name;
+    let found = admin.check_node(name).await?;
+    if !found.remove_obstacles.is_empty() {
+        return Err(refused(&format!("{name} cannot be removed"), &found.remove_obstacles));
+    }
+    admin.remove_node(name).await?;
+    if output.is_json() {
+        output.json(&done(name))?;
+    } else {
+        output.line(format!("{name} is removed"))?;
+    }
+    Ok(Exit::Done)
+}
+
+/// Declares a node's data lost.
+pub(crate) async fn lost(args: &LostArgs, admin: &Admin, output: &Output) -> Result<Exit, Failure> {
+    let name = &args.name;
+    let found = admin.check_node(name).await?;
+    if !found.loss.obstacles.is_empty() {
+        return Err(refused(&format!("{name} cannot be declared lost"), &found.loss.obstacles));
+    }
+    admin.lose_node(name, args.accept_data_loss).await?;
+    let placements = found.loss.placements;
+    if output.is_json() {
+        output.json(&Done { placements_lost: Some(placements), ..done(name) })?;
+        return Ok(Exit::Done);
+    }
+    output.line(format!("{name} is lost: {} of it count no more", copies(placements)))?;
+    if found.loss.last_copies > 0 {
+        let partitions = count_text(found.loss.last_copies as usize, "partition", "partitions");
+        output.talk(format!("{partitions} lost the last copy that counts: `archon partition list` shows them, `archon partition force-leader` lets them go on"));
+    }
+    output.talk("copies are made anew elsewhere: archon status");
+    Ok(Exit::Done)
+}
+
+/// The node as it is now.
+async fn look(name: &str, admin: &Admin) -> Result<Node, Failure> {
+    Ok(admin.check_node(name).await?.node)
+}
+
+fn refused(what: &str, obstacles: &[String]) -> Failure {
+    let list: Vec<String> = obstacles.iter().map(|obstacle| format!("\n  - {obstacle}")).collect();
+    Failure::new(Exit::Refused, format!("{what}; nothing was changed:{}", list.concat()))
+}
+
+fn copies(count: u32) -> String {
+    count_text(count as usize, "copy", "copies")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use archon_client::NodeGain;
+
+    #[test]
+    fn a_drain_says_what_goes_where() {
+        let gains = vec![
+            NodeGain { node: "byzantium".into(), placements: 2 },
+            NodeGain { node: "cyrene".into(), placements: 1 },
+        ];
+        let drain = DrainCheck { leaderships: 1, placements: 3, gains, ..DrainCheck::default() };
+        assert_eq!(
+            drain_text("athens", &drain, false),
+            "draining athens: 1 leadership and 3 copies go to other nodes (byzantium 2, cyrene 1)"
+        );
+        let nothing = DrainCheck::default();
+        assert_eq!(drain_text("athens", &nothing, true), "would drain athens: it holds nothing");
+    }
+
+    #[test]
+    fn every_reason_of_a_refusal_has_a_line() {
+        let failure = refused("athens cannot be removed", &["it is alive".into(), "it holds copies".into()]);
+        assert_eq!(failure.exit, Exit::Refused);
+        assert_eq!(
+            failure.message,
+            "athens cannot be removed; nothing was changed:\n  - it is alive\n  - it holds copies"
+        );
+    }
+}

@@ -1,0 +1,117 @@
+//! Administration of nodes and partitions: draining, removing, giving up, forcing a leader.
+
+use crate::admin::{Admin, client, incomplete, migration, node_summary, request_id};
+use crate::admin_call::Effect;
+use crate::error::Error;
+use crate::operate_types::{Forced, NodeCheck, PartitionDescription};
+use archon_proto::convert::operate::{ForceLeader, LoseNode, PartitionName, RemoveNode};
+use archon_proto::v1;
+use archon_types::limits::check_name;
+use archon_types::{Partition, SLOTS};
+
+impl Admin {
+    /// What draining, removing or giving up a node would come to, or what stands in the way. Changes nothing.
+    ///
+    /// # Errors
+    /// `NotFound` if no node has this name; otherwise see [`Error`].
+    pub async fn check_node(&self, name: &str) -> Result<NodeCheck, Error> {
+        check_name("node", name)?;
+        let request = v1::CheckNodeRequest { cluster: None, name: name.to_owned() };
+        let call = |channel, request| async move { client(channel).check_node(request).await };
+        let wire: v1::CheckNodeResponse = self.quorums().call(Effect::Reads, request, call).await?;
+        Ok(NodeCheck {
+            node: node_summary(wire.node.ok_or_else(|| incomplete("CheckNodeResponse.node"))?)?,
+            drain: wire.drain.ok_or_else(|| incomplete("CheckNodeResponse.drain"))?.into(),
+            remove_obstacles: wire.remove.ok_or_else(|| incomplete("CheckNodeResponse.remove"))?.obstacles,
+            loss: wire.loss.ok_or_else(|| incomplete("CheckNodeResponse.loss"))?.into(),
+        })
+    }
+
+    /// Forgets a node that is not alive and holds nothing that counts.
+    ///
+    /// # Errors
+    /// `NotFound` if no node has this name, `Refused` with every reason; otherwise see [`Error`].
+    pub async fn remove_node(&self, name: &str) -> Result<(), Error> {
+        check_name("node", name)?;
+        let request = v1::RemoveNodeRequest::from(RemoveNode { request: request_id(), name: name.to_owned() });
+        let call = |channel, request| async move { client(channel).remove_node(request).await };
+        let _: v1::RemoveNodeResponse = self.quorums().call(Effect::Writes, request, call).await?;
+        Ok(())
+    }
+
+    /// Declares that a failed node's data is lost: its copies count no more and are replaced at once.
+    ///
+    /// # Errors
+    /// `NotFound` if no node has this name; `Refused` if it is alive; `DataLoss` if partitions would lose their last copy
+    /// that counts and `accept_data_loss` is not set (the message names them); otherwise see [`Error`].
+    pub async fn lose_node(&self, name: &str, accept_data_loss: bool) -> Result<(), Error> {
+        check_name("node", name)?;
+        let lose = LoseNode { request: request_id(), name: name.to_owned(), accept_data_loss };
+        let call = |channel, request| async move { client(channel).lose_node(request).await };
+        let request = v1::LoseNodeRequest::from(lose);
+        let _: v1::LoseNodeResponse = self.quorums().call(Effect::Writes, request, call).await?;
+        Ok(())
+    }
+
+    /// Everything about one partition.
+    ///
+    /// # Errors
+    /// `NotFound` if there is no such table or partition; otherwise see [`Error`].
+    pub async fn describe_partition(&self, table: &str, partition: u16) -> Result<PartitionDescription, Error> {
+        check_partition(table, partition)?;
+        let (table, partition) = (table.to_owned(), u32::from(partition));
+        let request = v1::DescribePartitionRequest { cluster: None, table, partition };
+        let call = |channel, request| async move { client(channel).describe_partition(request).await };
+        let wire: v1::DescribePartitionResponse = self.quorums().call(Effect::Reads, request, call).await?;
+        let table = wire.table.ok_or_else(|| incomplete("DescribePartitionResponse.table"))?;
+        let row = wire.partition.ok_or_else(|| incomplete("DescribePartitionResponse.partition"))?;
+        let row = Partition::try_from(row).map_err(|error| incomplete(&error.to_string()))?;
+        Ok(PartitionDescription {
+            table: table.name,
+            id: row.id.index,
+            epoch: row.epoch.get(),
+            version: row.version.get(),
+            status: row.status.to_string(),
+            leader: wire.copies.iter().find(|copy| copy.leads).map(|copy| copy.node.clone()),
+            replication: table.replication,
+            min_in_sync: u32::from(row.min_in_sync),
+            copies: wire.copies.into_iter().map(Into::into).collect(),
+            reasons: wire.reasons.into_iter().map(Into::into).collect(),
+            migration: wire.migration.map(migration).transpose()?,
+            forced: wire.forced.ok_or_else(|| incomplete("DescribePartitionResponse.forced"))?.into(),
+        })
+    }
+
+    /// Makes one copy lead although acknowledged writes may be lost by it, and retires all others: the one on `node`, or
+    /// else the one that ceased to count last. The only way past the loss of the last copy that counts.
+    ///
+    /// # Errors
+    /// `NotFound` if there is no such table, partition or node; `Refused` if nothing needs to be lost; `DataLoss`
+    /// if `accept_data_loss` is not set (the message says what would be lost); otherwise see [`Error`].
+    pub async fn force_leader(
+        &self,
+        table: &str,
+        partition: u16,
+        node: Option<&str>,
+        accept_data_loss: bool,
+    ) -> Result<Forced, Error> {
+        check_partition(table, partition)?;
+        if let Some(node) = node {
+            check_name("node", node)?;
+        }
+        let partition = PartitionName { table: table.to_owned(), index: partition };
+        let force = ForceLeader { request: request_id(), partition, node: node.map(str::to_owned), accept_data_loss };
+        let request = v1::ForceLeaderRequest::from(force);
+        let call = |channel, request| async move { client(channel).force_leader(request).await };
+        let wire: v1::ForceLeaderResponse = self.quorums().call(Effect::Writes, request, call).await?;
+        Ok(Forced { leader: wire.leader, epoch: wire.epoch })
+    }
+}
+
+fn check_partition(table: &str, partition: u16) -> Result<(), Error> {
+    check_name("table", table)?;
+    if partition >= SLOTS {
+        return Err(Error::invalid(format!("partitions are numbered 0 to {}, not {partition}", SLOTS - 1)));
+    }
+    Ok(())
+}

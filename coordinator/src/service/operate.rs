@@ -1,0 +1,308 @@
+//! What operators do to nodes and partitions: judged by the core first, then committed. The texts say what would be lost.
+
+use super::admin::{Admins, unexpected};
+use super::describe::{label, reason};
+use super::{check_named, rebalance};
+use crate::clock::boot_now;
+use crate::session::Session;
+use archon_coordinator_core::{
+    ClusterState, Command, ForcedElection, Liveness, LossPlan, NodeRow, Obstacle, Response as Answer, check_drain,
+    check_loss, check_lost, check_remove, explain, refusal,
+};
+use archon_proto::convert::admin::SetNode;
+use archon_proto::convert::operate::{ForceLeader, LoseNode, PartitionName, RemoveNode};
+use archon_proto::v1;
+use archon_types::{ErrorDetail, ErrorKind, NodeGoal, NodeId, PartitionId, ReplicaState};
+use std::time::Duration;
+
+/// Most partitions that a text or an answer names.
+const NAMED_MAX: usize = 20;
+
+type Result<T, E = ErrorDetail> = std::result::Result<T, E>;
+
+impl Admins {
+    /// What draining, removing or giving up a node would come to.
+    pub(super) async fn checked_node(
+        &self,
+        request: &v1::CheckNodeRequest,
+        within: Duration,
+    ) -> Result<v1::CheckNodeResponse> {
+        self.look(request.cluster.as_ref(), within, |session, state| {
+            let id = node_of(state, &request.name)?;
+            let row = state.node(id).ok_or_else(|| no_node(&request.name))?;
+            Ok(v1::CheckNodeResponse {
+                node: Some(node_summary(session, state, row)),
+                drain: Some(drain_check(state, id)),
+                remove: Some(v1::RemoveCheck { obstacles: texts(check_remove(state, id).err()) }),
+                loss: Some(loss_check(check_lost(state, id))),
+            })
+        })
+        .await
+    }
+
+    /// Says what is wanted of a node; a drain that cannot end is refused.
+    pub(super) async fn set(&self, request: v1::SetNodeRequest, within: Duration) -> Result<v1::SetNodeResponse> {
+        let cluster = request.cluster.clone();
+        let SetNode { request, name, goal } = SetNode::try_from(request)?;
+        let no_node = || ErrorDetail::new(ErrorKind::NotFound, format!("there is no node {name:?}"));
+        let decide = |state: &ClusterState, _: &Liveness| {
+            let node = state.node_by_name(&name).map(|row| row.node.id).ok_or_else(no_node)?;
+            match goal {
+                NodeGoal::Drain => match check_drain(state, node) {
+                    Ok(drain) => Ok(drain.command),
+                    Err(obstacles) => Err(refusal(&obstacles)),
+                },
+                NodeGoal::Serve | NodeGoal::Cordon => Ok(Command::SetNode { node, goal, if_nodes: None }),
+            }
+        };
+        let (session, _) = self.change(cluster.as_ref(), request, within, decide).await?;
+        let node = session.quorum().replicated().read(|state| state.node_by_name(&name).map(|row| row.node.clone()));
+        Ok(v1::SetNodeResponse { node: Some(node.ok_or_else(no_node)?.into()) })
+    }
+
+    /// Forgets a node.
+    pub(super) async fn remove(
+        &self,
+        request: v1::RemoveNodeRequest,
+        within: Duration,
+    ) -> Result<v1::RemoveNodeResponse> {
+        let cluster = request.cluster.clone();
+        let RemoveNode { request, name } = RemoveNode::try_from(request)?;
+        let decide = |state: &ClusterState, _: &Liveness| {
+            check_remove(state, node_of(state, &name)?).map_err(|obstacles| refusal(&obstacles))
+        };
+        self.change(cluster.as_ref(), request, within, decide).await?;
+        Ok(v1::RemoveNodeResponse {})
+    }
+
+    /// Declares a node's data lost.
+    pub(super) async fn lose(&self, request: v1::LoseNodeRequest, within: Duration) -> Result<v1::LoseNodeResponse> {
+        let cluster = request.cluster.clone();
+        let LoseNode { request, name, accept_data_loss } = LoseNode::try_from(request)?;
+        let decide = |state: &ClusterState, _: &Liveness| {
+            let loss = check_lost(state, node_of(state, &name)?).map_err(|obstacles| refusal(&obstacles))?;
+            if !accept_data_loss && !loss.last_copies.is_empty() {
+                return Err(ErrorDetail::new(ErrorKind::DataLoss, last_copies_text(state, &name, &loss)));
+            }
+            Ok(loss.command)
+        };
+        self.change(cluster.as_ref(), request, within, decide).await?;
+        Ok(v1::LoseNodeResponse {})
+    }
+
+    /// Everything about one partition.
+    pub(super) async fn described(
+        &self,
+        request: v1::DescribePartitionRequest,
+        within: Duration,
+    ) -> Result<v1::DescribePartitionResponse> {
+        let cluster = request.cluster.clone();
+        let name = PartitionName::try_from(request)?;
+        let session = self.context().confirmed(within).await?;
+        let liveness = session.liveness().lock();
+        session.quorum().replicated().read(|state| {
+            check_named(cluster.as_ref(), state)?;
+            describe(&session, state, &liveness, partition_of(state, &name)?)
+        })
+    }
+
+    /// Makes one copy lead, whatever is lost by it.
+    pub(super) async fn force(
+        &self,
+        request: v1::ForceLeaderRequest,
+        within: Duration,
+    ) -> Result<v1::ForceLeaderResponse> {
+        let cluster = request.cluster.clone();
+        let ForceLeader { request, partition: name, node, accept_data_loss } = ForceLeader::try_from(request)?;
+        let decide = |state: &ClusterState, liveness: &Liveness| -> Result<Command> {
+            let partition = partition_of(state, &name)?;
+            let wanted = node.as_deref().map(|node| node_of(state, node)).transpose()?;
+            let forced =
+                check_loss(state, liveness, boot_now(), partition, wanted).map_err(|obstacles| refusal(&obstacles))?;
+            if !accept_data_loss {
+                return Err(ErrorDetail::new(ErrorKind::DataLoss, forced_text(state, partition, &forced)));
+            }
+            Ok(forced.command)
+        };
+        let (session, answer) = self.change(cluster.as_ref(), request, within, decide).await?;
+        if !matches!(answer, Answer::Done { .. }) {
+            return Err(unexpected(&answer));
+        }
+        session.quorum().replicated().read(|state| {
+            let partition = partition_of(state, &name)?;
+            let row = state.partition(partition).ok_or_else(|| no_partition(state, &name))?;
+            let leader = row.leader_placement().map(|leader| state.node_name(leader.node));
+            Ok(v1::ForceLeaderResponse { leader, epoch: row.epoch.get() })
+        })
+    }
+}
+
+/// The nodes that people are shown: a lost one only as long as nobody has taken its name over.
+pub(super) fn shown_nodes(state: &ClusterState) -> impl Iterator<Item = &NodeRow> {
+    state.nodes.values().filter(|row| named_node(state, &row.node.name).is_some_and(|id| id == row.node.id))
+}
+
+/// The node that goes by this name; of those that lost their data the last one, if nobody took the name over.
+fn named_node(state: &ClusterState, name: &str) -> Option<NodeId> {
+    let lost = || state.nodes.values().rfind(|row| row.node.name == name);
+    state.node_by_name(name).or_else(lost).map(|row| row.node.id)
+}
+
+/// A node with what it holds, as people read it.
+pub(super) fn node_summary(session: &Session, state: &ClusterState, row: &NodeRow) -> v1::NodeSummary {
+    let id = row.node.id;
+    v1::NodeSummary {
+        node: Some(row.node.clone().into()),
+        partitions: state.partitions.held_on(id),
+        leaders: state.partitions.leaders_on(id),
+        bytes_stored: session.loads().lock().bytes_stored(id),
+        silent_ms: session.heard(id).map_or(0, |heard| boot_now().since(heard.at)),
+    }
+}
+
+fn describe(
+    session: &Session,
+    state: &ClusterState,
+    liveness: &Liveness,
+    partition: PartitionId,
+) -> Result<v1::DescribePartitionResponse> {
+    let missing = || ErrorDetail::new(ErrorKind::NotFound, format!("there is no partition {partition}"));
+    let row = state.partition(partition).ok_or_else(missing)?;
+    let table = state.tables.get(&partition.table).ok_or_else(missing)?;
+    let loads = session.loads().lock();
+    let copies = row.placements.iter().map(|placement| v1::Copy {
+        placement: placement.id.get(),
+        node: state.node_name(placement.node),
+        node_status: state.node(placement.node).map_or_else(String::new, |node| node.node.status.to_string()),
+        state: v1::ReplicaState::from(placement.state).into(),
+        leads: row.leader == Some(placement.id) && placement.state == ReplicaState::Live,
+        bytes: loads.bytes(placement.node, placement.id),
+    });
+    let why = explain(state, partition).unwrap_or_default();
+    let forced = check_loss(state, liveness, boot_now(), partition, None);
+    let migration = state.running_migration(partition);
+    Ok(v1::DescribePartitionResponse {
+        table: Some(table.clone().into()),
+        partition: Some(row.clone().into()),
+        copies: copies.collect(),
+        reasons: why.iter().map(|why| reason(state, partition, why)).collect(),
+        migration: migration.map(|migration| rebalance::migration_to_wire(state, &loads, migration)),
+        forced: Some(forced_check(state, forced)),
+    })
+}
+
+fn drain_check(state: &ClusterState, node: NodeId) -> v1::DrainCheck {
+    match check_drain(state, node) {
+        Ok(drain) => v1::DrainCheck {
+            obstacles: Vec::new(),
+            leaderships: drain.leaderships,
+            placements: drain.placements,
+            gains: drain
+                .gains
+                .iter()
+                .map(|(node, placements)| v1::NodeGain { node: state.node_name(*node), placements: *placements })
+                .collect(),
+            zones_doubled: drain.zones_doubled,
+        },
+        Err(obstacles) => v1::DrainCheck { obstacles: texts(Some(obstacles)), ..Default::default() },
+    }
+}
+
+fn loss_check(judged: Result<LossPlan, Vec<Obstacle>>) -> v1::LossCheck {
+    match judged {
+        Ok(loss) => v1::LossCheck {
+            obstacles: Vec::new(),
+            placements: loss.placements,
+            last_copies: u32::try_from(loss.last_copies.len()).unwrap_or(u32::MAX),
+            last: loss.last_copies.iter().take(NAMED_MAX).map(|partition| (*partition).into()).collect(),
+        },
+        Err(obstacles) => v1::LossCheck { obstacles: texts(Some(obstacles)), ..Default::default() },
+    }
+}
+
+fn forced_check(state: &ClusterState, judged: Result<ForcedElection, Vec<Obstacle>>) -> v1::ForcedCheck {
+    let names = |nodes: &[NodeId]| nodes.iter().map(|node| state.node_name(*node)).collect();
+    match judged {
+        Ok(forced) => v1::ForcedCheck {
+            obstacles: Vec::new(),
+            leader: forced.leader.map(|leader| state.node_name(leader)),
+            counted_once: forced.counted_once,
+            lose_nothing: names(&forced.would_lose_nothing),
+            retired: names(&forced.retired),
+        },
+        Err(obstacles) => v1::ForcedCheck { obstacles: texts(Some(obstacles)), ..Default::default() },
+    }
+}
+
+fn texts(obstacles: Option<Vec<Obstacle>>) -> Vec<String> {
+    obstacles.into_iter().flatten().map(|obstacle| obstacle.to_string()).collect()
+}
+
+/// What would be lost with a node.
+fn last_copies_text(state: &ClusterState, name: &str, loss: &LossPlan) -> String {
+    let mut named: Vec<String> = loss.last_copies.iter().take(NAMED_MAX).map(|id| label(state, *id)).collect();
+    if loss.last_copies.len() > NAMED_MAX {
+        named.push("…".to_owned());
+    }
+    format!(
+        "{name} holds the last copy that counts of {} partitions ({}): with its data, acknowledged writes are lost",
+        loss.last_copies.len(),
+        named.join(", ")
+    )
+}
+
+/// What forcing a leader would cost (PROTOCOL rule 23).
+fn forced_text(state: &ClusterState, partition: PartitionId, forced: &ForcedElection) -> String {
+    let names = |nodes: &[NodeId]| nodes.iter().map(|node| state.node_name(*node)).collect::<Vec<_>>().join(", ");
+    let mut text = label(state, partition);
+    match forced.leader {
+        Some(leader) if forced.counted_once => text.push_str(&format!(
+            " would be led by the copy on {}, which lacks every write acknowledged since it ceased to count; these writes \
+             are lost",
+            state.node_name(leader)
+        )),
+        Some(leader) => text.push_str(&format!(
+            " would be led by the copy on {}, which never counted and holds an unknown part of the data; the rest is lost",
+            state.node_name(leader)
+        )),
+        None => text.push_str(" would begin empty: all its data is lost"),
+    }
+    if !forced.retired.is_empty() {
+        text.push_str(&format!(". The other copies, on {}, are deleted", names(&forced.retired)));
+    }
+    if !forced.would_lose_nothing.is_empty() {
+        let nodes = names(&forced.would_lose_nothing);
+        text.push_str(&format!(". Nothing is lost if {nodes} comes back: start it first if you can"));
+    }
+    text.push_str(
+        ". A side that is cut off from the coordinators may go on acknowledging writes until it hears of this; those are \
+         lost too",
+    );
+    text
+}
+
+fn node_of(state: &ClusterState, name: &str) -> Result<NodeId> {
+    named_node(state, name).ok_or_else(|| no_node(name))
+}
+
+fn no_node(name: &str) -> ErrorDetail {
+    ErrorDetail::new(ErrorKind::NotFound, format!("there is no node {name:?}"))
+}
+
+fn partition_of(state: &ClusterState, name: &PartitionName) -> Result<PartitionId> {
+    let table = state.table_by_name(&name.table).ok_or_else(|| {
+        let message = format!("there is no table {:?}", name.table);
+        ErrorDetail::new(ErrorKind::NotFound, message)
+    })?;
+    if name.index < table.partitions {
+        Ok(PartitionId::new(table.id, name.index))
+    } else {
+        Err(no_partition(state, name))
+    }
+}
+
+fn no_partition(state: &ClusterState, name: &PartitionName) -> ErrorDetail {
+    let last = state.table_by_name(&name.table).map_or(0, |table| table.partitions.saturating_sub(1));
+    let message = format!("table {} has no partition {}; it has 0 to {last}", name.table, name.index);
+    ErrorDetail::new(ErrorKind::NotFound, message)
+}

@@ -1,0 +1,209 @@
+//! What operators do to nodes and partitions, checked.
+
+use super::ids::{request_id, uuid_bytes};
+use super::{ConvertError, checked, in_range};
+use crate::v1;
+use archon_types::limits::check_name;
+use archon_types::{DEFAULT_TABLE, RequestId, SLOTS};
+
+/// A request to forget a node.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct RemoveNode {
+    /// Makes a retry have one effect.
+    pub request: RequestId,
+    /// The node's name.
+    pub name: String,
+}
+
+/// A request to declare a node's data lost.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct LoseNode {
+    /// Makes a retry have one effect.
+    pub request: RequestId,
+    /// The node's name.
+    pub name: String,
+    /// Whether the operator accepts that partitions lose their last copy.
+    pub accept_data_loss: bool,
+}
+
+/// A partition as operators name it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PartitionName {
+    /// The table's name.
+    pub table: String,
+    /// The partition's number within it.
+    pub index: u16,
+}
+
+/// A request to make one copy lead at the price of acknowledged writes.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ForceLeader {
+    /// Makes a retry have one effect.
+    pub request: RequestId,
+    /// Which partition.
+    pub partition: PartitionName,
+    /// On which node the copy stands; `None` leaves the choice to the coordinator.
+    pub node: Option<String>,
+    /// Whether the operator accepts the loss.
+    pub accept_data_loss: bool,
+}
+
+impl TryFrom<v1::RemoveNodeRequest> for RemoveNode {
+    type Error = ConvertError;
+
+    fn try_from(wire: v1::RemoveNodeRequest) -> Result<Self, ConvertError> {
+        checked(check_name("node", &wire.name), "RemoveNodeRequest.name")?;
+        Ok(Self { request: request_id(&wire.request_id, "RemoveNodeRequest.request_id")?, name: wire.name })
+    }
+}
+
+impl From<RemoveNode> for v1::RemoveNodeRequest {
+    fn from(request: RemoveNode) -> Self {
+        Self { cluster: None, request_id: uuid_bytes(request.request.get()), name: request.name }
+    }
+}
+
+impl TryFrom<v1::LoseNodeRequest> for LoseNode {
+    type Error = ConvertError;
+
+    fn try_from(wire: v1::LoseNodeRequest) -> Result<Self, ConvertError> {
+        checked(check_name("node", &wire.name), "LoseNodeRequest.name")?;
+        Ok(Self {
+            request: request_id(&wire.request_id, "LoseNodeRequest.request_id")?,
+            name: wire.name,
+            accept_data_loss: wire.accept_data_loss,
+        })
+    }
+}
+
+impl From<LoseNode> for v1::LoseNodeRequest {
+    fn from(request: LoseNode) -> Self {
+        Self {
+            cluster: None,
+            request_id: uuid_bytes(request.request.get()),
+            name: request.name,
+            accept_data_loss: request.accept_data_loss,
+        }
+    }
+}
+
+impl PartitionName {
+    /// A name from the wire; an empty table is the default one.
+    ///
+    /// # Errors
+    /// [`ConvertError`] naming what is wrong, with the field of `request`.
+    fn new(table: String, index: u32, fields: [&'static str; 2]) -> Result<Self, ConvertError> {
+        let table = if table.is_empty() { DEFAULT_TABLE.to_owned() } else { table };
+        checked(check_name("table", &table), fields[0])?;
+        Ok(Self { table, index: in_range(index, 0, u32::from(SLOTS) - 1, fields[1])? })
+    }
+}
+
+impl TryFrom<v1::DescribePartitionRequest> for PartitionName {
+    type Error = ConvertError;
+
+    fn try_from(wire: v1::DescribePartitionRequest) -> Result<Self, ConvertError> {
+        let fields = ["DescribePartitionRequest.table", "DescribePartitionRequest.partition"];
+        Self::new(wire.table, wire.partition, fields)
+    }
+}
+
+impl TryFrom<v1::ForceLeaderRequest> for ForceLeader {
+    type Error = ConvertError;
+
+    fn try_from(wire: v1::ForceLeaderRequest) -> Result<Self, ConvertError> {
+        if let Some(node) = &wire.node {
+            checked(check_name("node", node), "ForceLeaderRequest.node")?;
+        }
+        let fields = ["ForceLeaderRequest.table", "ForceLeaderRequest.partition"];
+        Ok(Self {
+            request: request_id(&wire.request_id, "ForceLeaderRequest.request_id")?,
+            partition: PartitionName::new(wire.table, wire.partition, fields)?,
+            node: wire.node,
+            accept_data_loss: wire.accept_data_loss,
+        })
+    }
+}
+
+impl From<ForceLeader> for v1::ForceLeaderRequest {
+    fn from(request: ForceLeader) -> Self {
+        Self {
+            cluster: None,
+            request_id: uuid_bytes(request.request.get()),
+            table: request.partition.table,
+            partition: u32::from(request.partition.index),
+            node: request.node,
+            accept_data_loss: request.accept_data_loss,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use prost::Message;
+    use uuid::Uuid;
+
+    fn force() -> impl Strategy<Value = ForceLeader> {
+        let name = || "[a-z][a-z0-9.-]{0,20}";
+        (1u128.., name(), 0..SLOTS, proptest::option::of(name()), any::<bool>()).prop_map(
+            |(id, table, index, node, accept_data_loss)| ForceLeader {
+                request: RequestId::new(Uuid::from_u128(id)),
+                partition: PartitionName { table, index },
+                node,
+                accept_data_loss,
+            },
+        )
+    }
+
+    proptest! {
+        #[test]
+        fn requests_round_trip_through_bytes(force in force()) {
+            let bytes = v1::ForceLeaderRequest::from(force.clone()).encode_to_vec();
+            let wire = v1::ForceLeaderRequest::decode(bytes.as_slice()).unwrap();
+            prop_assert_eq!(ForceLeader::try_from(wire), Ok(force.clone()));
+            let lose = LoseNode {
+                request: force.request, name: force.partition.table.clone(), accept_data_loss: force.accept_data_loss,
+            };
+            prop_assert_eq!(LoseNode::try_from(v1::LoseNodeRequest::from(lose.clone())), Ok(lose));
+            let remove = RemoveNode { request: force.request, name: force.partition.table };
+            prop_assert_eq!(RemoveNode::try_from(v1::RemoveNodeRequest::from(remove.clone())), Ok(remove));
+        }
+
+        #[test]
+        fn any_bytes_are_handled_without_panic(bytes in proptest::collection::vec(any::<u8>(), 0..100)) {
+            if let Ok(wire) = v1::ForceLeaderRequest::decode(bytes.as_slice()) {
+                let _ = ForceLeader::try_from(wire);
+            }
+            if let Ok(wire) = v1::LoseNodeRequest::decode(bytes.as_slice()) {
+                let _ = LoseNode::try_from(wire);
+            }
+            if let Ok(wire) = v1::RemoveNodeRequest::decode(bytes.as_slice()) {
+                let _ = RemoveNode::try_from(wire);
+            }
+            if let Ok(wire) = v1::DescribePartitionRequest::decode(bytes.as_slice()) {
+                let _ = PartitionName::try_from(wire);
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        let request_id = uuid_bytes(Uuid::from_u128(5));
+        let good = v1::ForceLeaderRequest { request_id, partition: 7, ..Default::default() };
+        assert_eq!(ForceLeader::try_from(good.clone()).unwrap().partition.table, DEFAULT_TABLE);
+        let field = |wire: v1::ForceLeaderRequest| ForceLeader::try_from(wire).unwrap_err().field;
+        assert_eq!(field(v1::ForceLeaderRequest { partition: 16_384, ..good.clone() }), "ForceLeaderRequest.partition");
+        assert_eq!(field(v1::ForceLeaderRequest { table: "-".into(), ..good.clone() }), "ForceLeaderRequest.table");
+        assert_eq!(
+            field(v1::ForceLeaderRequest { node: Some("a b".into()), ..good.clone() }),
+            "ForceLeaderRequest.node"
+        );
+        // Without an identity a retry could take effect twice.
+        let anonymous = v1::ForceLeaderRequest { request_id: Default::default(), ..good };
+        assert_eq!(field(anonymous), "ForceLeaderRequest.request_id");
+        let nobody = v1::RemoveNodeRequest { request_id: uuid_bytes(Uuid::from_u128(5)), ..Default::default() };
+        assert_eq!(RemoveNode::try_from(nobody).unwrap_err().field, "RemoveNodeRequest.name");
+    }
+}
