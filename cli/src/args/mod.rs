@@ -261,7 +261,6 @@ mod tests {
         let coordinator = command.find_subcommand_mut("coordinator").unwrap();
         for (flag, default) in [
             ("partitions", u64::from(settings.partitions)),
-            ("replication", settings.replication.into()),
             ("copies_per_node_max", settings.copies_per_node_max.into()),
             ("heartbeat_ms", settings.timing.heartbeat_ms),
             ("lease_ms", settings.timing.lease_ms),

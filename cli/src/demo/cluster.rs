@@ -15,7 +15,9 @@ use std::time::Duration;
 /// How many coordinators there are.
 pub(super) const COORDINATORS: u64 = 3;
 /// How many partitions the table has.
-pub(super) const PARTITIONS: u32 = 9;
+pub(super) const PARTITIONS: u16 = 9;
+/// How many copies each partition has.
+pub(super) const COPIES: usize = 3;
 /// The first nodes, in order of registration.
 pub(super) const FIRST_NODES: [&str; 3] = ["athens", "byzantium", "cyrene"];
 /// The node that joins later.
@@ -24,7 +26,7 @@ pub(super) const LATE_NODE: &str = "ephesus";
 /// How often new ports are tried when somebody else took one between choosing and listening.
 const PORT_ATTEMPTS: u32 = 5;
 /// How long anything may take to come about.
-pub(super) const PATIENCE: Duration = Duration::from_secs(20);
+pub(super) const PATIENCE: Duration = Duration::from_secs(60);
 /// How long a stopping process may take: a node has ten seconds to hand over.
 const STOP_LIMIT: Duration = Duration::from_secs(15);
 /// How long one request may take while waiting for something.
@@ -154,7 +156,7 @@ impl Cluster {
             "--partitions".into(),
             PARTITIONS.to_string().into(),
             "--replication".into(),
-            "1".into(),
+            COPIES.to_string().into(),
             "--min-nodes".into(),
             FIRST_NODES.len().to_string().into(),
         ];
@@ -169,12 +171,20 @@ impl Cluster {
     /// # Errors
     /// When it cannot be started.
     pub(super) fn start_node(&mut self, name: &str) -> Result<(), Failure> {
+        self.start_node_at(name, "127.0.0.1:0")
+    }
+
+    /// Starts a node at an address, with the data it had if it ran before.
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    pub(super) fn start_node_at(&mut self, name: &str, listen: &str) -> Result<(), Failure> {
         let args: Vec<OsString> = vec![
             "node".into(),
             "--name".into(),
             name.into(),
             "--listen".into(),
-            "127.0.0.1:0".into(),
+            listen.into(),
             "--coordinators".into(),
             self.endpoints().join(",").into(),
             "--data-dir".into(),
@@ -194,6 +204,19 @@ impl Cluster {
             .coordinators
             .remove(&id)
             .ok_or_else(|| Failure::failed(format!("expected a coordinator {id} to kill, but there is none")))?;
+        child.kill();
+        Ok(child.pid())
+    }
+
+    /// Kills a node with SIGKILL; says its process id.
+    ///
+    /// # Errors
+    /// When there is no such node.
+    pub(super) fn kill_node(&mut self, name: &str) -> Result<u32, Failure> {
+        let mut child = self
+            .nodes
+            .remove(name)
+            .ok_or_else(|| Failure::failed(format!("expected a node {name} to kill, but there is none")))?;
         child.kill();
         Ok(child.pid())
     }

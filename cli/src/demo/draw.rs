@@ -1,95 +1,86 @@
-//! The partition table as a picture: a line per node, its partitions in boxes.
+//! The partition table as a picture: a line per node, a column per partition.
 
 use crate::view::Partition;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Who leads what: node name → its partitions.
-pub(super) type Picture = BTreeMap<String, BTreeSet<u16>>;
+/// Who holds a copy of what, and whether that copy leads: node name → partition → leads.
+pub(super) type Picture = BTreeMap<String, BTreeMap<u16, bool>>;
 
-/// Reads the picture out of a table. Nodes that lead nothing are there if they are named in `nodes`.
+/// Reads the picture of the copies that count out of a table. Nodes without any are there if they are named in `nodes`.
 pub(super) fn picture(partitions: &[Partition], nodes: &[&str]) -> Picture {
-    let mut picture: Picture = nodes.iter().map(|name| ((*name).to_owned(), BTreeSet::new())).collect();
+    let mut picture: Picture = nodes.iter().map(|name| ((*name).to_owned(), BTreeMap::new())).collect();
     for partition in partitions {
-        if let Some(leader) = &partition.leader {
-            picture.entry(leader.clone()).or_default().insert(partition.id);
+        for replica in partition.replicas.iter().filter(|replica| replica.state == "Live") {
+            let leads = partition.leader.as_ref() == Some(&replica.node);
+            picture.entry(replica.node.clone()).or_default().insert(partition.id, leads);
         }
     }
     picture
 }
 
+/// How many copies each node holds, the most first.
+pub(super) fn copies(picture: &Picture) -> Vec<usize> {
+    sorted(picture.values().map(BTreeMap::len).collect())
+}
+
 /// How many partitions each node leads, the most first.
-pub(super) fn shares(picture: &Picture) -> Vec<usize> {
-    let mut shares: Vec<usize> = picture.values().map(BTreeSet::len).collect();
+pub(super) fn leaders(picture: &Picture) -> Vec<usize> {
+    sorted(picture.values().map(|held| held.values().filter(|leads| **leads).count()).collect())
+}
+
+fn sorted(mut shares: Vec<usize>) -> Vec<usize> {
     shares.sort_unstable_by(|left, right| right.cmp(left));
     shares
 }
 
-/// Partitions that changed their node.
-pub(super) fn moved(before: &Picture, after: &Picture) -> BTreeSet<u16> {
-    let owners = |picture: &Picture| -> BTreeMap<u16, String> {
-        picture.iter().flat_map(|(name, held)| held.iter().map(move |id| (*id, name.clone()))).collect()
+/// Copies that are in the second picture and not in the first: partition and node.
+pub(super) fn gained(before: &Picture, after: &Picture) -> BTreeSet<(u16, String)> {
+    let had = |name: &String, id: &u16| before.get(name).is_some_and(|held| held.contains_key(id));
+    let gained = after.iter().flat_map(|(name, held)| held.keys().map(move |id| (name, id)));
+    gained.filter(|(name, id)| !had(name, id)).map(|(name, id)| (*id, name.clone())).collect()
+}
+
+/// The picture: `[3]` leads, ` 3 ` follows, ` · ` holds no copy; a copy that is in `new` is marked with a star.
+pub(super) fn draw(picture: &Picture, partitions: u16, new: &BTreeSet<(u16, String)>) -> String {
+    let width = picture.keys().map(|name| name.chars().count()).max().unwrap_or(0);
+    let line = |(name, held): (&String, &BTreeMap<u16, bool>)| {
+        let cells = (0..partitions).map(|id| {
+            let star = if new.contains(&(id, name.clone())) { "*" } else { " " };
+            match held.get(&id) {
+                Some(true) => format!("[{id}]{star}"),
+                Some(false) => format!(" {id} {star}"),
+                None => " ·  ".to_owned(),
+            }
+        });
+        format!("{name:<width$}  {}", cells.collect::<Vec<_>>().concat()).trim_end().to_owned()
     };
-    let (old, new) = (owners(before), owners(after));
-    new.into_iter().filter(|(id, owner)| old.get(id) != Some(owner)).map(|(id, _)| id).collect()
-}
-
-/// One picture.
-pub(super) fn draw(picture: &Picture) -> String {
-    let width = name_width(picture);
-    picture.iter().map(|(name, held)| line(name, held, width, &BTreeSet::new())).collect::<Vec<_>>().join("\n")
-}
-
-/// Two pictures side by side; what moved is marked in the second.
-pub(super) fn draw_both(before: &Picture, after: &Picture) -> String {
-    let moved = moved(before, after);
-    let names: BTreeSet<&String> = before.keys().chain(after.keys()).collect();
-    let width = name_width(before).max(name_width(after));
-    let nothing = BTreeSet::new();
-    let left: Vec<String> =
-        names.iter().map(|name| line(name, before.get(*name).unwrap_or(&nothing), width, &nothing)).collect();
-    let right = names.iter().map(|name| line(name, after.get(*name).unwrap_or(&nothing), width, &moved));
-    let half = left.iter().map(|text| text.chars().count()).max().unwrap_or(0).max("before".len());
-    let mut lines = vec![format!("{:<half$}      after", "before")];
-    lines.extend(left.iter().zip(right).map(|(left, right)| format!("{left:<half$}  |   {right}")));
-    lines.push(format!("{:<half$}      (* moved)", ""));
-    lines.join("\n")
-}
-
-fn name_width(picture: &Picture) -> usize {
-    picture.keys().map(|name| name.chars().count()).max().unwrap_or(0)
-}
-
-fn line(name: &str, held: &BTreeSet<u16>, width: usize, marked: &BTreeSet<u16>) -> String {
-    let boxes: Vec<String> =
-        held.iter().map(|id| if marked.contains(id) { format!("[{id}]*") } else { format!("[{id}]") }).collect();
-    format!("{name:<width$}  {}", boxes.join(" ")).trim_end().to_owned()
+    picture.iter().map(line).collect::<Vec<_>>().join("\n")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn picture_of(rows: &[(&str, &[u16])]) -> Picture {
-        rows.iter().map(|(name, held)| ((*name).to_owned(), held.iter().copied().collect())).collect()
+    fn picture_of(rows: &[(&str, &[u16], &[u16])]) -> Picture {
+        let held = |leads: &[u16], follows: &[u16]| {
+            leads.iter().map(|id| (*id, true)).chain(follows.iter().map(|id| (*id, false))).collect()
+        };
+        rows.iter().map(|(name, leads, follows)| ((*name).to_owned(), held(leads, follows))).collect()
     }
 
     #[test]
-    fn before_and_after_stand_side_by_side() {
-        let before = picture_of(&[("athens", &[0, 3, 6]), ("byzantium", &[1, 4, 7]), ("cyrene", &[2, 5, 8])]);
-        let after =
-            picture_of(&[("athens", &[0, 3, 6]), ("byzantium", &[1, 4]), ("cyrene", &[2, 5]), ("ephesus", &[7, 8])]);
-        assert_eq!(moved(&before, &after), BTreeSet::from([7, 8]));
-        assert_eq!(shares(&after), [3, 2, 2, 2]);
+    fn leaders_stand_in_boxes_and_new_copies_have_a_star() {
+        let before = picture_of(&[("athens", &[0, 1], &[2]), ("byzantium", &[2], &[0, 1]), ("ephesus", &[], &[])]);
+        let after = picture_of(&[("athens", &[0], &[2]), ("byzantium", &[2], &[0, 1]), ("ephesus", &[1], &[])]);
+        let new = gained(&before, &after);
+        assert_eq!(new, BTreeSet::from([(1, "ephesus".to_owned())]));
+        assert_eq!((copies(&after), leaders(&after)), (vec![3, 2, 1], vec![1, 1, 1]));
         assert_eq!(
-            draw_both(&before, &after),
+            draw(&after, 3, &new),
             "\
-before                      after
-athens     [0] [3] [6]  |   athens     [0] [3] [6]
-byzantium  [1] [4] [7]  |   byzantium  [1] [4]
-cyrene     [2] [5] [8]  |   cyrene     [2] [5]
-ephesus                 |   ephesus    [7]* [8]*
-                            (* moved)"
+athens     [0]  ·   2
+byzantium   0   1  [2]
+ephesus     ·  [1]* ·"
         );
-        assert_eq!(draw(&after).lines().last(), Some("ephesus    [7] [8]"));
     }
 }

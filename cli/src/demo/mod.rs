@@ -3,7 +3,9 @@
 mod child;
 mod cluster;
 mod draw;
+mod looks;
 mod narrator;
+mod node_dies;
 mod story;
 mod wait;
 mod workload;

@@ -12,11 +12,14 @@ const TO_TRY: &[&str] = &[
     "archon kv get city/00042 | head -c 60",
     "archon kv put greeting hello && archon kv get greeting",
     "archon partition locate greeting",
+    "archon kv incr visits",
+    "archon node describe athens",
     "archon kv bench --seconds 5",
     "archon events",
 ];
 /// And after one more node has been started.
-const TO_TRY_WITH_ANOTHER: &[&str] = &["archon rebalance plan", "archon rebalance apply --wait", "archon status"];
+const TO_TRY_WITH_ANOTHER: &[&str] =
+    &["archon rebalance plan", "archon rebalance apply --wait", "archon node drain athens --wait"];
 
 /// Tells the story on standard output, or on standard error when standard output is for JSON.
 pub(super) struct Narrator {

@@ -105,12 +105,12 @@ pub(super) struct Seen {
 }
 
 impl Traffic {
-    /// Starts the tasks. Dropping the traffic stops them.
-    pub(super) fn start(client: &Client) -> Self {
+    /// Starts the tasks, on keys with this name in them. Dropping the traffic stops them.
+    pub(super) fn start(client: &Client, name: &'static str) -> Self {
         let stop = CancellationToken::new();
         let mut tasks = JoinSet::new();
         for task in 0..TRAFFIC_TASKS {
-            tasks.spawn(drive(task, client.clone(), stop.clone()));
+            tasks.spawn(drive(name, task, client.clone(), stop.clone()));
         }
         Self { stop, tasks }
     }
@@ -129,11 +129,11 @@ impl Traffic {
     }
 }
 
-async fn drive(task: u32, client: Client, stop: CancellationToken) -> Seen {
+async fn drive(name: &str, task: u32, client: Client, stop: CancellationToken) -> Seen {
     let mut seen = Seen::default();
     let mut round = 0_u64;
     while !stop.is_cancelled() {
-        let key = format!("traffic/{task}/{}", round % u64::from(TRAFFIC_KEYS));
+        let key = format!("traffic/{name}/{task}/{}", round % u64::from(TRAFFIC_KEYS));
         let value = Bytes::from(format!("round {round}"));
         round += 1;
         let begun = Instant::now();

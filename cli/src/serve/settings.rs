@@ -52,6 +52,9 @@ pub(crate) struct NodeSettings {
     pub(crate) insecure: bool,
 }
 
+/// Copies of each partition when nobody says how many and three nodes are there.
+pub(crate) const REPLICATION: u8 = 3;
+
 impl CoordinatorSettings {
     /// Draws together what flags, environment and file say. `insecure` is the flag or its variable.
     ///
@@ -100,8 +103,12 @@ impl CoordinatorSettings {
             ];
             Failure::usage(format!("the timing is unsafe: {error}"), format!("change one: {}", origins.join("; ")))
         })?;
-        let replication = bootstrap.replication.or(found.replication).unwrap_or(default.replication);
-        let nodes_min = bootstrap.min_nodes.or(found.min_nodes).unwrap_or(default.nodes_min.max(replication.into()));
+        // Three copies, or as many as fit into the least cluster that was asked for.
+        let nodes_wanted = bootstrap.min_nodes.or(found.min_nodes);
+        let fitting =
+            nodes_wanted.map_or(REPLICATION, |nodes| u8::try_from(nodes).unwrap_or(REPLICATION).min(REPLICATION));
+        let replication = bootstrap.replication.or(found.replication).unwrap_or(fitting);
+        let nodes_min = nodes_wanted.unwrap_or(replication.into());
         if nodes_min < u32::from(replication) {
             return Err(Failure::usage(
                 format!(

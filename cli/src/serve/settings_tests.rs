@@ -38,8 +38,22 @@ fn a_flag_beats_the_file_and_the_file_beats_the_default() {
     let path = file.path().to_str().unwrap();
     let found = coordinator(&["--config", path, "--partitions", "9"]).unwrap();
     assert_eq!((found.id, found.cluster.partitions, found.cluster.nodes_min), (2, 9, 3));
-    assert_eq!(found.cluster.replication, 1);
     assert_eq!(found.peers.len(), 2);
+}
+
+#[test]
+fn there_are_three_copies_or_as_many_as_fit() {
+    let found = |line: &[&str]| {
+        let cluster = coordinator(&[WHOLE, line].concat()).unwrap().cluster;
+        (cluster.replication, cluster.nodes_min)
+    };
+    assert_eq!(found(&[]), (3, 3));
+    assert_eq!(found(&["--min-nodes", "1"]), (1, 1));
+    assert_eq!(found(&["--min-nodes", "2"]), (2, 2));
+    assert_eq!(found(&["--min-nodes", "300"]), (3, 300));
+    assert_eq!(found(&["--replication", "1"]), (1, 1));
+    assert_eq!(found(&["--replication", "5"]), (5, 5));
+    assert_eq!(found(&["--replication", "2", "--min-nodes", "4"]), (2, 4));
 }
 
 #[test]

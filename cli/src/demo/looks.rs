@@ -1,0 +1,85 @@
+//! What the story looks at: nodes that register, partitions that are served and whole, moves.
+
+use super::cluster::{COPIES, Cluster, PARTITIONS, PATIENCE, REQUEST_LIMIT};
+use super::wait::{Look, wait_for};
+use crate::connect::leading;
+use crate::exit::Failure;
+use crate::view::{Partition, Rebalance};
+use archon_client::Admin;
+use std::time::Duration;
+
+/// The table of the story.
+pub(super) const TABLE: &str = "default";
+
+/// Waits until a node has registered; says how long that took.
+pub(super) async fn node_registered(cluster: &mut Cluster, admin: &Admin, name: &str) -> Result<Duration, Failure> {
+    let (_, took) = wait_for(&format!("{name} to register"), PATIENCE, async || {
+        cluster.check_alive()?;
+        Ok(match admin.list_nodes().await {
+            Ok(nodes) if nodes.iter().any(|node| node.name == name && node.status == "Live") => Look::Yes(()),
+            Ok(nodes) => Look::NotYet(format!("{} have registered", nodes.len())),
+            Err(error) => Look::NotYet(error.to_string()),
+        })
+    })
+    .await?;
+    Ok(took)
+}
+
+/// Waits until every partition is served with all its copies.
+pub(super) async fn all_whole(cluster: &mut Cluster, admin: &Admin) -> Result<(Vec<Partition>, Duration), Failure> {
+    wait_for("nine partitions online with three copies each", PATIENCE, async || {
+        cluster.check_alive()?;
+        look_whole(admin).await
+    })
+    .await
+}
+
+/// Whether every partition is served with all its copies.
+pub(super) async fn look_whole(admin: &Admin) -> Result<Look<Vec<Partition>>, Failure> {
+    Ok(match table(admin).await {
+        Ok(partitions) => {
+            let online = partitions.iter().filter(|partition| partition.status == "Online").count();
+            let whole = |partition: &Partition| {
+                partition.replicas.len() == COPIES && partition.replicas.iter().all(|replica| replica.state == "Live")
+            };
+            let whole = partitions.iter().filter(|partition| whole(partition)).count();
+            if online == usize::from(PARTITIONS) && whole == online {
+                Look::Yes(partitions)
+            } else {
+                Look::NotYet(format!("{online} of {PARTITIONS} are, {whole} of them with three copies"))
+            }
+        }
+        Err(error) => Look::NotYet(error.to_string()),
+    })
+}
+
+/// The table as the leading coordinator has it.
+pub(super) async fn table(admin: &Admin) -> Result<Vec<Partition>, Failure> {
+    Ok(leading(admin, REQUEST_LIMIT).await?.table(TABLE).await?)
+}
+
+/// Where the moves are, on one line.
+pub(super) fn phases(rebalance: &Rebalance) -> String {
+    let phases = rebalance.migrations.iter().map(|migration| {
+        format!("partition {} is in {} at {}%", migration.partition, migration.phase, migration.percent)
+    });
+    phases.collect::<Vec<_>>().join(", ")
+}
+
+/// Fails with what was expected and what was found.
+pub(super) fn ensure(holds: bool, expected: &str, found: impl FnOnce() -> String) -> Result<(), Failure> {
+    if holds { Ok(()) } else { Err(Failure::failed(format!("expected {expected}, but found {}", found()))) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_as_it_should_be_says_what_was_expected() {
+        assert!(ensure(true, "", String::new).is_ok());
+        let failure = ensure(false, "7/7/7/6 copies", || "[9, 9, 9, 0]".to_owned()).unwrap_err();
+        assert_eq!(failure.message, "expected 7/7/7/6 copies, but found [9, 9, 9, 0]");
+        assert_eq!(failure.exit, crate::exit::Exit::Failed);
+    }
+}

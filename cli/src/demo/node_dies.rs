@@ -1,0 +1,87 @@
+//! The chapter in which a node is killed while clients write, and returns.
+
+use super::cluster::{Cluster, FIRST_NODES, PARTITIONS, PATIENCE};
+use super::looks::{all_whole, table};
+use super::narrator::Narrator;
+use super::wait::{Look, wait_for};
+use super::workload::{Seen, Traffic};
+use crate::exit::Failure;
+use crate::view::Partition;
+use archon_client::{Admin, Client};
+use std::time::Instant;
+
+/// What a node's death and return came to.
+pub(super) struct LostNode {
+    /// Until other nodes led everything.
+    pub(super) failed_ms: u64,
+    /// From its start until every partition had all its copies.
+    pub(super) returned_ms: u64,
+    /// What clients saw meanwhile.
+    pub(super) seen: Seen,
+}
+
+/// Kills a node while clients write and read, and brings it back.
+pub(super) async fn node_dies(
+    cluster: &mut Cluster,
+    admin: &Admin,
+    client: &Client,
+    say: &Narrator,
+) -> Result<LostNode, Failure> {
+    let name = FIRST_NODES[1];
+    say.step(
+        &format!("{} is killed (kill -9)", capital(name)),
+        "Clients write and read on. Its partitions are led by other nodes, which hold every acknowledged write.",
+    );
+    let address = admin.list_nodes().await?.into_iter().find(|node| node.name == name).map(|node| node.address);
+    let address = address.ok_or_else(|| Failure::failed(format!("expected {name} in the list of nodes")))?;
+    let traffic = Traffic::start(client, "kill");
+    let told = node_dies_and_returns(cluster, admin, name, &address, say).await;
+    // Stopped whatever happened, so that its tasks are awaited.
+    let seen = traffic.stop().await?;
+    let (failed_ms, returned_ms) = told?;
+    seen.check()?;
+    say.checked(format!(
+        "meanwhile {} reads and writes went on: none failed, the longest wait of a client was {} ms",
+        seen.ops,
+        seen.slowest.as_millis()
+    ));
+    Ok(LostNode { failed_ms, returned_ms, seen })
+}
+
+async fn node_dies_and_returns(
+    cluster: &mut Cluster,
+    admin: &Admin,
+    name: &str,
+    address: &str,
+    say: &Narrator,
+) -> Result<(u64, u64), Failure> {
+    let pid = cluster.kill_node(name)?;
+    let killed = Instant::now();
+    wait_for("the other nodes to lead all nine partitions", PATIENCE, async || {
+        cluster.check_alive()?;
+        Ok(match table(admin).await {
+            Ok(rows) => {
+                let led = |row: &&Partition| row.status == "Online" && row.leader.as_deref() != Some(name);
+                let count = rows.iter().filter(led).count();
+                if count == usize::from(PARTITIONS) { Look::Yes(()) } else { Look::NotYet(format!("{count} are")) }
+            }
+            Err(failure) => Look::NotYet(failure.message),
+        })
+    })
+    .await?;
+    let failed_ms = killed.elapsed().as_millis() as u64;
+    say.checked(format!("process {pid} killed; {failed_ms} ms later the other two nodes led all nine partitions"));
+    let returned = Instant::now();
+    cluster.start_node_at(name, address)?;
+    all_whole(cluster, admin).await?;
+    let returned_ms = returned.elapsed().as_millis() as u64;
+    say.checked(format!(
+        "{name} came back, caught up, and every partition has three copies again after {returned_ms} ms"
+    ));
+    Ok((failed_ms, returned_ms))
+}
+
+fn capital(name: &str) -> String {
+    let mut letters = name.chars();
+    letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
+}

@@ -1,0 +1,168 @@
+//! What operators and scripts do by the command line, on real processes: every verb, what it prints and how it ends.
+
+use archon_integration_tests::wait::check;
+use archon_integration_tests::{Cluster, Options, wait_for};
+use serde_json::{Value, json};
+use std::time::Duration;
+
+const EXE: &str = env!("CARGO_BIN_EXE_archon-under-test");
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn four_nodes() -> Options {
+    Options { nodes: vec!["athens", "byzantium", "cyrene", "ephesus"], partitions: 8, ..Options::replicated() }
+}
+
+/// What a verb said on standard error when it was refused.
+fn refused(cluster: &Cluster, arguments: &[&str]) -> String {
+    let ran = cluster.archon(arguments);
+    assert_eq!((ran.code, ran.stdout.as_str()), (4, ""), "{arguments:?}: {}", ran.stderr);
+    ran.stderr
+}
+
+fn done(cluster: &Cluster, arguments: &[&str]) -> String {
+    let ran = cluster.archon(arguments);
+    assert_eq!(ran.code, 0, "{arguments:?}: {}", ran.stderr);
+    ran.stdout
+}
+
+fn node(cluster: &Cluster, name: &str) -> Value {
+    cluster.json(&["node", "describe", name]).expect("node describe")
+}
+
+#[test]
+fn a_node_is_cordoned_drained_and_removed() {
+    let mut cluster = Cluster::start(EXE, &four_nodes());
+    cluster.wait_whole(3);
+    for number in 0..50 {
+        done(&cluster, &["kv", "put", &format!("k/{number}"), "v"]);
+    }
+    // Cordon and back. A drain is not undone by uncordon, nor a cordon by undrain.
+    assert!(done(&cluster, &["node", "cordon", "athens"]).contains("gets nothing new"));
+    assert_eq!(node(&cluster, "athens")["goal"], "Cordon");
+    assert!(refused(&cluster, &["node", "undrain", "athens"]).contains("node uncordon athens"));
+    done(&cluster, &["node", "uncordon", "athens"]);
+    assert_eq!(node(&cluster, "athens")["goal"], "Serve");
+    // A node that is alive and holds copies is not removed, and not lost.
+    let why = refused(&cluster, &["node", "remove", "athens"]);
+    assert!(why.contains("nothing was changed") && why.contains("drain it"), "{why}");
+    assert!(refused(&cluster, &["node", "lost", "athens"]).contains("is alive"), "{why}");
+    for verb in [&["node", "drain", "sparta"][..], &["node", "remove", "sparta"], &["node", "describe", "sparta"]] {
+        assert_eq!(cluster.archon(verb).code, 3, "{verb:?}");
+    }
+    // What a drain would come to, and then the drain.
+    let before = node(&cluster, "athens");
+    let plan = cluster.json(&["node", "drain", "athens", "--dry-run"]).expect("a plan");
+    assert_eq!(plan["drain"]["placements"], before["partitions"]);
+    assert_eq!(node(&cluster, "athens")["goal"], "Serve", "a dry run changes nothing");
+    let told = done(&cluster, &["node", "drain", "athens", "--wait", "--wait-timeout", "60s"]);
+    assert!(told.contains("athens is empty"), "{told}");
+    assert!(refused(&cluster, &["node", "uncordon", "athens"]).contains("node undrain athens"));
+    cluster.wait_whole(3);
+    let list = cluster.json(&["partition", "list"]).expect("partition list");
+    assert!(!list.to_string().contains("\"athens\""), "{list}");
+    // With three nodes left for three copies none can go.
+    let why = refused(&cluster, &["node", "drain", "cyrene", "--wait"]);
+    assert!(why.contains("cyrene cannot be drained") && why.contains("only 2 nodes take copies"), "{why}");
+    assert!(refused(&cluster, &["node", "remove", "athens"]).contains("stop it before removing it"));
+    assert!(cluster.take_node("athens").terminate(Duration::from_secs(20)).success());
+    cluster.wait_node("athens", "Failed");
+    done(&cluster, &["node", "remove", "athens"]);
+    assert_eq!(cluster.archon(&["node", "describe", "athens"]).code, 3);
+    for number in 0..50 {
+        assert_eq!(done(&cluster, &["kv", "get", &format!("k/{number}")]), "v");
+    }
+    let events = done(&cluster, &["events"]);
+    for part in ["cordoned", "is being drained of", "drained: it holds nothing", "removed"] {
+        assert!(events.contains(part), "{part:?} is not in {events}");
+    }
+}
+
+#[test]
+fn a_partition_without_a_copy_that_counts_is_let_go_only_by_word() {
+    let options = Options { nodes: vec!["athens"], partitions: 2, nodes_min: 1, replication: 1, ..Options::default() };
+    let mut cluster = Cluster::start(EXE, &options);
+    done(&cluster, &["kv", "put", "k", "v"]);
+    let partition = cluster.json(&["partition", "locate", "k"]).expect("locate")["partition"]["id"].to_string();
+    // While somebody serves, nothing needs to be lost.
+    let why = refused(&cluster, &["partition", "force-leader", &partition, "--accept-data-loss"]);
+    assert!(why.contains("nothing needs to be lost"), "{why}");
+    cluster.take_node("athens").kill();
+    cluster.wait_node("athens", "Failed");
+    let status = cluster.json(&["status"]).expect("status");
+    assert_eq!(status["partitions_online"], 0, "{status}");
+    let why = wait_for("the lease of the killed node to be over", PATIENCE, || {
+        let ran = cluster.archon(&["partition", "force-leader", &partition]);
+        check(ran.code == 4, || format!("{}: {}", ran.code, ran.stderr)).map(|()| ran.stderr)
+    })
+    .0;
+    for part in ["DataLoss", "all its data is lost", "athens comes back", "cut off", "--accept-data-loss"] {
+        assert!(why.contains(part), "{part:?} is not in {why}");
+    }
+    assert!(refused(&cluster, &["node", "lost", "athens"]).contains("last copy that counts of 2 partitions"));
+    let described = cluster.json(&["partition", "describe", &partition]).expect("describe");
+    assert_eq!((&described["status"], &described["leader"]), (&json!("Unavailable"), &Value::Null), "{described}");
+    assert_eq!(described["copies"][0]["node_status"], "Failed");
+    assert_eq!(described["forced"]["lose_nothing"], json!(["athens"]));
+    for (line, code) in [
+        (&["partition", "describe", "2"][..], 3),
+        (&["partition", "describe", "0", "--table", "nowhere"], 3),
+        (&["partition", "force-leader", "0", "--node", "sparta", "--accept-data-loss"], 3),
+        (&["partition", "force-leader", "0", "--node", "athens", "--accept-data-loss"], 4),
+    ] {
+        assert_eq!(cluster.archon(line).code, code, "{line:?}");
+    }
+    // Another node takes the partition over, empty.
+    cluster.start_node("byzantium");
+    cluster.wait_node("byzantium", "Live");
+    done(&cluster, &["partition", "force-leader", &partition, "--accept-data-loss"]);
+    wait_for("the empty partition to be served", PATIENCE, || {
+        let ran = cluster.archon(&["kv", "get", "k", "--timeout", "2s"]);
+        check(ran.code == 3, || format!("{}: {}{}", ran.code, ran.stdout, ran.stderr))
+    });
+    done(&cluster, &["kv", "put", "k", "again"]);
+    assert!(done(&cluster, &["events"]).contains("data loss accepted"));
+}
+
+#[test]
+fn every_operation_works_from_the_command_line() {
+    let cluster = Cluster::start(EXE, &Options { partitions: 4, ..Options::replicated() });
+    // Compare and set: of two that create a key one succeeds, and only the revision that was read is overwritten.
+    done(&cluster, &["kv", "cas", "leader", "alice", "--revision", "0"]);
+    assert!(refused(&cluster, &["kv", "cas", "leader", "bob", "--revision", "0"]).contains("exists already"));
+    let revision = cluster.json(&["kv", "get", "leader"]).expect("get")["revision"].to_string();
+    let wrong = format!("{revision}7");
+    assert!(refused(&cluster, &["kv", "cas", "leader", "bob", "--revision", &wrong]).contains("nothing was changed"));
+    assert!(refused(&cluster, &["kv", "cas", "nobody", "bob", "--revision", "7"]).contains("is absent"));
+    done(&cluster, &["kv", "cas", "leader", "carol", "--revision", &revision]);
+    assert_eq!(done(&cluster, &["kv", "get", "leader"]), "carol");
+    // Counters.
+    assert_eq!(done(&cluster, &["kv", "incr", "n"]), "1\n");
+    assert_eq!(done(&cluster, &["kv", "incr", "n", "--by", "-5"]), "-4\n");
+    assert_eq!(cluster.json(&["kv", "incr", "n", "--by", "44"]).expect("incr")["value"], 40);
+    assert!(refused(&cluster, &["kv", "incr", "leader"]).contains("decimal integer"));
+    let largest = i64::MAX.to_string();
+    assert!(refused(&cluster, &["kv", "incr", "n", "--by", &largest]).contains("nothing was changed"));
+    assert_eq!(done(&cluster, &["kv", "get", "n"]), "40");
+    // A batch: each on its own, in the order of the lines, and the first failure is the exit code.
+    let file = cluster.directory().join("batch.txt");
+    let lines = "put --a 1\nput b \"two words\"\nincr n 2\nget leader\n# nothing\ncas leader 1 x\nget absent\n";
+    std::fs::write(&file, lines).expect("written");
+    let ran = cluster.archon(&["kv", "batch", &file.display().to_string(), "-o", "json"]);
+    assert_eq!(ran.code, 4, "{}", ran.stderr);
+    assert!(ran.stderr.contains("1 of 6 operations failed; the first, in line 6"), "{}", ran.stderr);
+    let results: Value = serde_json::from_str(&ran.stdout).expect("JSON");
+    assert_eq!(results[2]["value"], "42");
+    assert_eq!((&results[3]["value"], &results[4]["error"]["kind"]), (&json!("carol"), &json!("ConditionFailed")));
+    assert_eq!((&results[5]["ok"], &results[5]["value"]), (&json!(true), &Value::Null));
+    assert_eq!(done(&cluster, &["kv", "get", "b"]), "two words");
+    // Scans, page by page, and with a prefix that looks like a flag.
+    let found = cluster.json(&["kv", "scan", "--prefix", "--"]).expect("scan");
+    assert_eq!(found, json!([{"key": "--a", "value": "1", "revision": found[0]["revision"]}]));
+    let first = cluster.archon(&["kv", "scan", "--limit", "2", "-o", "json"]);
+    assert!(first.stderr.contains("--after \"b\""), "{}", first.stderr);
+    let rest = cluster.json(&["kv", "scan", "--after", "b"]).expect("scan");
+    let keys: Vec<&str> = rest.as_array().into_iter().flatten().filter_map(|entry| entry["key"].as_str()).collect();
+    assert_eq!(keys, ["leader", "n"]);
+    assert_eq!(cluster.archon(&["kv", "del", "b"]).code, 0);
+    assert_eq!(cluster.archon(&["kv", "del", "b"]).code, 3);
+}
