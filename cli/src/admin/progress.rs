@@ -14,6 +14,8 @@ pub(crate) struct Progress {
     /// What was said of each migration last, so that a line is printed only when something changed.
     said: BTreeMap<u64, String>,
     quiet: bool,
+    /// Only endings are said: a bar, or the reader's patience, stands for the rest.
+    endings_only: bool,
     labels: Labels,
 }
 
@@ -26,12 +28,14 @@ impl Progress {
             bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()).progress_chars("=> "));
             bar
         });
-        Self { bar, started: Instant::now(), said: BTreeMap::new(), quiet: output.is_json(), labels }
+        let endings_only = bar.is_some();
+        Self { bar, started: Instant::now(), said: BTreeMap::new(), quiet: output.is_json(), endings_only, labels }
     }
 
-    /// For somebody who prints [`Self::changes`] in a way of their own; times are counted from `started`.
-    pub(crate) fn plain(started: Instant, labels: Labels) -> Self {
-        Self { bar: None, started, said: BTreeMap::new(), quiet: true, labels }
+    /// For somebody who prints the endings, as [`Self::changes`] gives them, in a way of their own; times are counted from
+    /// `started`.
+    pub(crate) fn endings(started: Instant, labels: Labels) -> Self {
+        Self { bar: None, started, said: BTreeMap::new(), quiet: true, endings_only: true, labels }
     }
 
     /// Says something beside the progress: above the bar, if there is one.
@@ -65,12 +69,11 @@ impl Progress {
         }
     }
 
-    /// A line for every migration of which there is something new to say. On a terminal the bar shows what is under
-    /// way, so only endings are said.
+    /// A line for every migration of which there is something new to say.
     pub(crate) fn changes(&mut self, rebalance: &Rebalance) -> Vec<String> {
         let mut lines = Vec::new();
         for migration in &rebalance.migrations {
-            if self.bar.is_some() && !is_over(migration) {
+            if self.endings_only && !is_over(migration) {
                 continue;
             }
             // Tens of percent: a long copy says something about ten times, not hundreds of times.

@@ -39,7 +39,7 @@ Examples:
     /// Drain it, stop it, remove it. Otherwise it is refused (exit 4) with every reason. A node that is forgotten and
     /// started again joins as a new one.
     #[command(
-        after_help = "Examples:\n  archon node drain athens --wait && systemctl stop archon-node && archon node remove athens"
+        after_help = "Examples:\n  archon node drain athens --wait     and stop it; then\n  archon node remove athens"
     )]
     Remove(NodeNameArgs),
     /// Declare that the data of a failed node will not come back: its copies count no more and are made anew elsewhere.

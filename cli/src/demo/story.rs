@@ -263,7 +263,7 @@ async fn rebalance(
         status.term
     ));
 
-    let mut progress = Progress::plain(applied, Labels::fetch(admin).await);
+    let mut progress = Progress::endings(applied, Labels::fetch(admin).await);
     wait_for("the moves to be done", PATIENCE, async || {
         cluster.check_alive()?;
         let rebalance = match admin.rebalance_status().await {
