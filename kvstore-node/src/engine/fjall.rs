@@ -7,6 +7,7 @@
 //! The database lies in a directory of its own inside the engine's. It is made under another name and renamed, because
 //! fjall does not open a database whose creation was interrupted.
 
+use super::journal::cut_torn_end;
 use super::open::EngineConfig;
 use super::room::Room;
 use super::{Change, Cleared, Engine, EngineError, Page, PageLimit, Row, check_size};
@@ -15,13 +16,15 @@ use bytes::Bytes;
 use fjall::{Database, Keyspace, KeyspaceCreateOptions, PersistMode};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
-use std::fs::{self, File};
+use std::fs::{self, File, TryLockError};
 use std::ops::Bound;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 const DATABASE_DIRECTORY: &str = "fjall";
 const UNFINISHED_DIRECTORY: &str = "fjall.new";
+/// Held by whoever has the database open.
+const LOCK_FILE: &str = "lock";
 const KEYSPACE: &str = "rows";
 const SPACE_BYTES: usize = 8;
 /// What is written is held in memory up to this many bytes, then flushed to a table.
@@ -97,6 +100,7 @@ fn create(directory: &Path, config: &EngineConfig) -> Result<(), EngineError> {
 fn open_database(directory: &Path, at: &Path, config: &EngineConfig) -> Result<(Database, Keyspace), EngineError> {
     let give_up = Instant::now() + config.lock_wait;
     let open = || {
+        cut_journal(at)?;
         let database = Database::builder(at)
             .cache_size(config.cache_bytes)
             .worker_threads(WORKERS)
@@ -120,6 +124,24 @@ fn open_database(directory: &Path, at: &Path, config: &EngineConfig) -> Result<(
             }
         }
     }
+}
+
+/// Cuts the torn end of the journal, unless somebody uses the database.
+fn cut_journal(database: &Path) -> Result<(), fjall::Error> {
+    let lock = match File::options().read(true).write(true).open(database.join(LOCK_FILE)) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+        opened => opened?,
+    };
+    match lock.try_lock() {
+        Err(TryLockError::WouldBlock) => return Err(fjall::Error::Locked),
+        Err(TryLockError::Error(error)) => return Err(error.into()),
+        Ok(()) => {}
+    }
+    let torn_bytes = cut_torn_end(database)?;
+    if torn_bytes > 0 {
+        tracing::info!(bytes = torn_bytes, "cut the torn end of the engine's journal");
+    }
+    Ok(())
 }
 
 impl Engine for FjallEngine {

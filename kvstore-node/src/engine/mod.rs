@@ -2,6 +2,7 @@
 
 mod durable;
 mod fjall;
+mod journal;
 mod kind;
 mod open;
 mod room;

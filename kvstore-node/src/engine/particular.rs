@@ -2,6 +2,7 @@
 
 use super::conformance::{config, open, put, space, value};
 use super::*;
+use bytes::Bytes;
 use std::path::Path;
 
 fn open_sled(directory: &Path) -> SledEngine {
@@ -94,4 +95,66 @@ fn fjall_clears_a_large_space_without_passing_what_it_removed_already() {
     // The space may be used again from its beginning.
     engine.write(&[put(7, &key(0), b"again")]).unwrap();
     assert_eq!(engine.clear(space(7), 64).unwrap(), Cleared { removed: 1, done: true });
+}
+
+/// Of a batch that was never synced a power failure may leave the end and not the middle, which fjall alone takes for
+/// damage.
+#[test]
+fn fjall_opens_when_a_power_failure_left_a_hole_in_what_was_not_synced() {
+    let root = tempfile::tempdir().unwrap();
+    let directory = root.path().join("engine");
+    let engine = open(EngineKind::Fjall, &directory);
+    engine.write(&[put(1, b"\x01synced", b"1")]).unwrap();
+    engine.write(&[put(1, b"\x01removed", b"1")]).unwrap();
+    engine.write(&[Change { space: space(1), key: Bytes::from_static(b"\x01removed"), value: None }]).unwrap();
+    engine.sync().unwrap();
+    engine.write(&[put(1, b"\x01torn", &[7; 40_000])]).unwrap();
+    drop(engine);
+    let journal = directory.join("fjall/0.jnl");
+    let mut bytes = std::fs::read(&journal).unwrap();
+    let hole = 16_384..20_480;
+    assert!(bytes[hole.clone()].iter().all(|byte| *byte == 7), "the hole lies inside the last batch");
+    bytes[hole].fill(0);
+    std::fs::write(&journal, bytes).unwrap();
+    for _ in 0..2 {
+        let engine = open(EngineKind::Fjall, &directory);
+        assert_eq!(engine.get(space(1), b"\x01synced").unwrap().unwrap(), "1");
+        assert_eq!(engine.get(space(1), b"\x01removed").unwrap(), None);
+        assert_eq!(engine.get(space(1), b"\x01torn").unwrap(), None);
+    }
+}
+
+#[test]
+fn a_whole_journal_of_fjall_is_not_cut() {
+    let root = tempfile::tempdir().unwrap();
+    let directory = root.path().join("engine");
+    for round in 0..3_u8 {
+        let engine = open(EngineKind::Fjall, &directory);
+        for at in 0..round {
+            assert_eq!(engine.get(space(1), &[1, at]).unwrap().unwrap(), value(5_000, at));
+        }
+        engine.write(&[put(1, &[1, round], &value(5_000, round)), put(2, b"\x01empty", b"")]).unwrap();
+        drop(engine);
+        assert_eq!(super::journal::cut_torn_end(&directory.join("fjall")).unwrap(), 0, "round {round}");
+    }
+}
+
+/// The same of sled: what was synced is there.
+#[test]
+fn sled_opens_when_a_power_failure_left_a_hole_in_what_was_not_synced() {
+    let root = tempfile::tempdir().unwrap();
+    let directory = root.path().join("engine");
+    let engine = open(EngineKind::Sled, &directory);
+    engine.write(&[put(1, b"\x01synced", b"1")]).unwrap();
+    engine.sync().unwrap();
+    engine.write(&[put(1, b"\x01torn", &[7; 40_000])]).unwrap();
+    drop(engine);
+    let log = directory.join("db");
+    let mut bytes = std::fs::read(&log).unwrap();
+    let run = bytes.windows(8_192).position(|window| window.iter().all(|byte| *byte == 7)).unwrap();
+    let hole = run.next_multiple_of(4_096);
+    bytes[hole..hole + 4_096].fill(0);
+    std::fs::write(&log, bytes).unwrap();
+    let engine = open(EngineKind::Sled, &directory);
+    assert_eq!(engine.get(space(1), b"\x01synced").unwrap().unwrap(), "1");
 }

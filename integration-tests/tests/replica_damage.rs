@@ -1,0 +1,253 @@
+//! One of three copies is wiped, flipped, deleted, made unreadable or started twice, on real processes under load: it is
+//! detected and loaded anew from its peers, the events say so, no operation fails and nothing acknowledged is lost.
+
+use archon_client::Client;
+use archon_integration_tests::ports::free_addresses;
+use archon_integration_tests::wait::check;
+use archon_integration_tests::{Cluster, Load, Options, wait_for};
+use serde_json::Value;
+use std::fs::{self, OpenOptions};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+const EXE: &str = env!("CARGO_BIN_EXE_archon-under-test");
+const NODE: &str = "athens";
+const PARTITIONS: u16 = 12;
+const PATIENCE: Duration = Duration::from_secs(180);
+
+fn options() -> Options {
+    Options { partitions: PARTITIONS, ..Options::replicated() }
+}
+
+/// Waits until every partition has three Live copies and a leader.
+fn wait_whole(cluster: &Cluster) -> Duration {
+    wait_for("every partition to have three Live copies", PATIENCE, || {
+        let list = cluster.json(&["partition", "list", "--timeout", "2s"])?;
+        let rows = list.as_array().cloned().unwrap_or_default();
+        let live = |row: &Value| {
+            let replicas = row["replicas"].as_array().into_iter().flatten();
+            replicas.filter(|replica| replica["state"].as_str().is_some_and(|s| s.eq_ignore_ascii_case("live"))).count()
+        };
+        check(!rows.is_empty() && rows.iter().all(|row| live(row) == 3 && row["status"] == "Online"), || {
+            list.to_string()
+        })
+    })
+    .1
+}
+
+fn wait_progress(load: &Load, count: u64) {
+    let target = load.operations() + count;
+    wait_for(&format!("{count} more operations"), PATIENCE, || {
+        check(load.operations() >= target, || format!("{} of {target}", load.operations()))
+    });
+}
+
+/// The events as text.
+fn events(cluster: &Cluster) -> Vec<String> {
+    let list = cluster.json(&["events", "--most", "10000", "--timeout", "20s"]).expect("events");
+    list.as_array().into_iter().flatten().map(Value::to_string).collect()
+}
+
+fn newest_segment(data: &Path) -> PathBuf {
+    let entries = fs::read_dir(data.join("wal")).expect("the log's directory");
+    let mut files: Vec<PathBuf> = entries.map(|entry| entry.expect("an entry").path()).collect();
+    files.retain(|path| path.extension().is_some_and(|end| end == "seg"));
+    files.sort();
+    files.pop().expect("a log has a segment")
+}
+
+/// Where the written part of a segment ends.
+fn written_end(segment: &Path) -> u64 {
+    let bytes = fs::read(segment).expect("the segment is read");
+    let zeros = bytes.iter().rev().take_while(|byte| **byte == 0).count();
+    (bytes.len() - zeros) as u64
+}
+
+fn flip(path: &Path, offset: u64) {
+    let file = OpenOptions::new().read(true).write(true).open(path).expect("the file opens");
+    let mut byte = [0];
+    file.read_exact_at(&mut byte, offset).expect("the byte is there");
+    file.write_all_at(&[byte[0] ^ 0x10], offset).expect("the byte is written");
+}
+
+/// What is done to a node's directory while it is down.
+struct Harm {
+    what: &'static str,
+    /// The load is stopped before the kill, so that the last record is one that was acknowledged.
+    quiet: bool,
+    /// The coordinator must know that the node failed before it may come back as another one.
+    failed_first: bool,
+    act: fn(&Path),
+    /// One of these must stand in the events afterwards.
+    told: &'static [&'static str],
+}
+
+const LOST: &[&str] = &["ReplicaLost", "CopyDamaged", "replica_lost", "copy_damaged"];
+
+const HARMS: &[Harm] = &[
+    Harm {
+        what: "a bit flipped in the middle of the log",
+        quiet: false,
+        failed_first: false,
+        act: |data| {
+            let segment = newest_segment(data);
+            flip(&segment, written_end(&segment) / 2);
+        },
+        told: LOST,
+    },
+    Harm {
+        what: "a bit flipped in the last record of the log",
+        quiet: true,
+        failed_first: false,
+        act: |data| {
+            let segment = newest_segment(data);
+            flip(&segment, written_end(&segment) - 3);
+        },
+        told: LOST,
+    },
+    Harm {
+        what: "a bit flipped in the format number of the log",
+        quiet: false,
+        failed_first: false,
+        act: |data| flip(&newest_segment(data), 8),
+        told: LOST,
+    },
+    Harm {
+        what: "the engine's directory deleted",
+        quiet: false,
+        failed_first: false,
+        act: |data| fs::remove_dir_all(data.join("engine")).expect("removed"),
+        told: LOST,
+    },
+    Harm {
+        what: "an engine that does not open",
+        quiet: false,
+        failed_first: false,
+        act: |data| {
+            let nonsense = b"longer than the eight bytes below which sled starts afresh";
+            fs::write(data.join("engine/conf"), nonsense).expect("written");
+        },
+        told: LOST,
+    },
+    Harm {
+        what: "an empty directory under the same name",
+        quiet: false,
+        failed_first: true,
+        act: |data| fs::remove_dir_all(data).expect("removed"),
+        told: &["NodeLost", "node_lost"],
+    },
+];
+
+/// Waits until the engine has been synced, so that recovery rests on it.
+fn wait_flushed(data: &Path) {
+    let file = data.join("engine").join("db");
+    wait_for("the engine to be written", PATIENCE, || {
+        let bytes = fs::metadata(&file).map_err(|error| error.to_string())?.len();
+        check(bytes > 0, || format!("{bytes} bytes"))
+    });
+}
+
+async fn client(cluster: &Cluster) -> Client {
+    let builder = Client::builder(cluster.coordinator_addresses());
+    builder.timeout(Duration::from_secs(60)).build().await.expect("a client")
+}
+
+async fn ends_well(load: Load, client: &Client, what: &str) {
+    let report = load.stop().await;
+    println!("{what}: {} operations, longest gap {} ms", report.operations, report.longest_gap.as_millis());
+    report.assert_no_failure();
+    assert_eq!(report.missing(client).await, Vec::<String>::new(), "{what}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_damaged_copy_is_detected_and_loaded_anew_from_its_peers() {
+    let mut cluster = Cluster::start(EXE, &options());
+    let client = client(&cluster).await;
+    let kept = Load::start(&client, "kept", 8);
+    tokio::task::block_in_place(|| {
+        wait_whole(&cluster);
+        wait_progress(&kept, 400);
+    });
+    let kept = kept.stop().await;
+    kept.assert_no_failure();
+    for harm in HARMS {
+        let data = cluster.node_data(NODE);
+        let mut load = Load::start(&client, harm.what, 8);
+        tokio::task::block_in_place(|| {
+            wait_progress(&load, 200);
+            wait_flushed(&data);
+        });
+        if harm.quiet {
+            ends_well(load, &client, harm.what).await;
+            cluster.take_node(NODE).kill();
+            load = Load::start(&client, "after", 8);
+        } else {
+            cluster.take_node(NODE).kill();
+        }
+        let load = tokio::task::block_in_place(|| come_back(&mut cluster, harm, &data, load));
+        ends_well(load, &client, harm.what).await;
+    }
+    assert_eq!(kept.missing(&client).await, Vec::<String>::new());
+}
+
+/// Does the harm, starts the node again and waits until everything is whole and the events say what happened.
+fn come_back(cluster: &mut Cluster, harm: &Harm, data: &Path, load: Load) -> Load {
+    if harm.failed_first {
+        cluster.wait_node(NODE, "Failed");
+    }
+    (harm.act)(data);
+    let before = events(cluster);
+    cluster.start_node(NODE);
+    cluster.wait_node(NODE, "Live");
+    let (told, _) = wait_for("the events to tell of the damage", PATIENCE, || {
+        let new: Vec<String> = events(cluster).into_iter().filter(|event| !before.contains(event)).collect();
+        let told = new.iter().find(|event| harm.told.iter().any(|word| event.contains(word))).cloned();
+        told.ok_or_else(|| format!("{}: {new:#?}\n{}", harm.what, cluster.node(NODE).log_tail(30)))
+    });
+    let whole = wait_whole(cluster);
+    println!("{}: whole after {whole:?}; {told}", harm.what);
+    wait_progress(&load, 200);
+    load
+}
+
+/// The same directory in use twice: a copy of it, made while the node was down, is started at another address beside it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_directory_that_is_started_a_second_time_elsewhere_loses_nothing() {
+    let mut cluster = Cluster::start(EXE, &options());
+    let client = client(&cluster).await;
+    let load = Load::start(&client, "cloned", 8);
+    let clone = cluster.directory().join("clone");
+    let data = cluster.node_data(NODE);
+    tokio::task::block_in_place(|| {
+        wait_whole(&cluster);
+        wait_progress(&load, 200);
+        cluster.take_node(NODE).kill();
+        let status = Command::new("cp").arg("-a").arg(&data).arg(&clone).status().expect("cp runs");
+        assert!(status.success());
+        cluster.start_node(NODE);
+        wait_whole(&cluster);
+        wait_progress(&load, 200);
+        // Under another name it is refused before it speaks to anybody.
+        let arguments = cluster.node_arguments("delos", &free_addresses(1).remove(0), &clone);
+        let status = cluster.spawn("delos", &arguments).wait_exit(PATIENCE);
+        assert_eq!(status.code(), Some(4), "refused");
+        // Under its own name it takes the node's place, and what it holds does not count: it is of an older life.
+        let before = events(&cluster);
+        let arguments = cluster.node_arguments(NODE, &free_addresses(1).remove(0), &clone);
+        let second = cluster.spawn("second", &arguments);
+        let mut first = cluster.take_node(NODE);
+        let first_ended = first.wait_exit(PATIENCE);
+        println!("the first ended with {first_ended}: {}", first.log_tail(2));
+        let whole = wait_whole(&cluster);
+        let new: Vec<String> = events(&cluster).into_iter().filter(|event| !before.contains(event)).collect();
+        assert!(new.iter().any(|event| LOST.iter().any(|word| event.contains(word))), "{new:#?}");
+        println!("whole after {whole:?}");
+        wait_progress(&load, 200);
+        drop(second);
+        cluster.wait_online();
+        wait_progress(&load, 200);
+    });
+    ends_well(load, &client, "cloned").await;
+}
