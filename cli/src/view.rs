@@ -127,6 +127,7 @@ mod tests {
             table_id: 1,
             bytes_done: 4,
             bytes_total: 10,
+            leadership: false,
         };
         let rebalance = serde_json::to_value(Rebalance { running: true, migrations: vec![migration] }).unwrap();
         assert_eq!(rebalance["running"], json!(true));
@@ -143,6 +144,7 @@ mod tests {
                 table_id: 1,
                 from_id: 2,
                 to_id: 5,
+                leadership: false,
                 partition: 7,
                 from: "athens".into(),
                 to: "ephesus".into(),
@@ -156,7 +158,7 @@ mod tests {
         assert_eq!(
             serde_json::to_value(&plan).unwrap()["moves"][0],
             json!({"partition": 7, "from": "athens", "to": "ephesus", "bytes": 1024,
-                   "reason": "athens has 3, the share is 2", "table_id": 1, "from_id": 2, "to_id": 5})
+                   "reason": "athens has 3, the share is 2", "table_id": 1, "from_id": 2, "to_id": 5, "leadership": false})
         );
     }
 

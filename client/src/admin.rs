@@ -311,5 +311,6 @@ pub(crate) fn migration(wire: v1::Migration) -> Result<Migration, Error> {
         table_id: partition.table,
         bytes_done: wire.bytes_done,
         bytes_total: wire.bytes_total,
+        leadership: wire.leadership,
     })
 }

@@ -188,6 +188,8 @@ pub struct Move {
     pub from_id: u64,
     /// The number of the node that is to hold it.
     pub to_id: u64,
+    /// Only the leadership moves, to a copy that counts already: nothing is copied.
+    pub leadership: bool,
 }
 
 /// A goal that a plan cannot meet.
@@ -233,6 +235,8 @@ pub struct Migration {
     pub bytes_done: u64,
     /// Bytes to copy, an estimate.
     pub bytes_total: u64,
+    /// Only the leadership moves.
+    pub leadership: bool,
 }
 
 /// What cancelling a rebalance did.
@@ -338,6 +342,7 @@ impl From<Plan> for v1::Plan {
             reason: step.reason,
             from_name: step.from,
             to_name: step.to,
+            leadership: step.leadership,
         });
         let unmet = plan.unmet.into_iter().map(|unmet| v1::Unmet {
             code: unmet.code,
@@ -359,6 +364,7 @@ impl From<archon_proto::convert::admin::Plan> for Plan {
             table_id: step.partition.table.get(),
             from_id: step.from.get(),
             to_id: step.to.get(),
+            leadership: step.leadership,
         });
         let unmet = plan.unmet.into_iter().map(|unmet| Unmet {
             code: unmet.code,

@@ -99,6 +99,7 @@ fn plan() -> v1::Plan {
         reason: "athens has 3, ephesus 0".into(),
         from_name: "athens".into(),
         to_name: "ephesus".into(),
+        leadership: false,
     };
     v1::Plan { table_version: 41, moves: vec![step], unmet: vec![] }
 }
@@ -262,6 +263,7 @@ async fn a_plan_is_applied_as_it_was_shown_and_a_retry_carries_the_same_request(
         table_id: 1,
         from_id: 1,
         to_id: 4,
+        leadership: false,
     };
     assert_eq!(plan, Plan { table_version: 41, moves: vec![step], unmet: vec![] });
     // By way of a file, as the command line does it.

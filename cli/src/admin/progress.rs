@@ -140,6 +140,7 @@ mod tests {
                 why: String::new(),
                 bytes_done: 512,
                 bytes_total: 1024,
+                leadership: false,
             }],
         }
     }

@@ -12,7 +12,7 @@
 //! | lost | [`crate::check_lost`] | `NodeLost` | failed | its copies leave the Live sets; they are replaced at once |
 //! | force-leader | [`crate::check_loss`] | `AcceptLoss` | no copy that counts is on a node that is alive | one copy leads, or the partition begins empty; all others retire |
 
-use crate::migration::{MigrationId, Stage};
+use crate::migration::{MigrationId, MoveKind, Stage};
 use archon_types::{
     BootId, ClusterId, Epoch, ErrorDetail, Incarnation, Millis, NodeGoal, NodeId, PartitionId, Placement, PlacementId,
     RequestId, Settings, StorageId, TableId, Version,
@@ -235,13 +235,15 @@ pub struct Successor {
 /// One move of a plan, as the log carries it.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct PlannedMove {
+    /// What is moved.
+    pub kind: MoveKind,
     /// Which partition.
     pub partition: PartitionId,
-    /// The copy that is to go.
+    /// The copy that is to go. Of a leadership, the copy that leads when the plan is made; what counts is its node.
     pub placement: PlacementId,
-    /// Where it stands.
+    /// Where it stands, or will when the plan's earlier moves of this partition are made.
     pub from: NodeId,
-    /// Where a copy is to come.
+    /// Where a copy is to come, or where one is to lead.
     pub to: NodeId,
     /// Why, for people.
     pub reason: String,

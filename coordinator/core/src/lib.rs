@@ -51,7 +51,7 @@ pub use formers::{Former, Formers};
 pub use invariants::{Violation, check, check_step};
 pub use liveness::{HeartbeatAnswer, Liveness};
 pub use migrate::{Phase, phase, waiting_for};
-pub use migration::{Migration, MigrationId, Migrations, Stage};
+pub use migration::{Migration, MigrationId, Migrations, MoveKind, Stage};
 #[cfg(any(test, feature = "mutants"))]
 pub use mutant::Mutant;
 pub use operate::{

@@ -67,6 +67,8 @@ pub struct Liveness {
     pub(crate) passed: Option<(u64, Millis)>,
     /// Leaders that cannot drop the followers that are silent towards them, for too few would be left (rule 6).
     stuck: BTreeMap<PartitionId, Stuck>,
+    /// Since when each failed node is known to be one.
+    failed_since: BTreeMap<NodeId, Millis>,
 }
 
 /// What a leader said that hears too few followers.
@@ -92,6 +94,7 @@ impl Liveness {
             placement_last: 0,
             passed: None,
             stuck: BTreeMap::new(),
+            failed_since: BTreeMap::new(),
         }
     }
 
@@ -102,7 +105,11 @@ impl Liveness {
 
     /// Takes note of lives that began or ended in the state.
     pub fn sync(&mut self, state: &ClusterState, now: Millis) {
+        self.failed_since.retain(|node, _| state.node(*node).is_some_and(|row| row.node.status == NodeStatus::Failed));
         for row in state.nodes.values().map(|row| &row.node) {
+            if row.status == NodeStatus::Failed {
+                self.failed_since.entry(row.id).or_insert(now);
+            }
             let known = self.lives.get(&row.id);
             let same = known.is_some_and(|life| life.incarnation == row.incarnation);
             if let Some(life) = known
@@ -231,6 +238,16 @@ impl Liveness {
     /// The nodes that are about to exit.
     pub(crate) fn stopping(&self) -> impl Iterator<Item = NodeId> + use<'_> {
         self.lives.iter().filter(|(_, life)| life.stopping).map(|(node, _)| *node)
+    }
+
+    /// Since when this coordinator knows the node as failed.
+    pub(crate) fn failed_since(&self, node: NodeId) -> Option<Millis> {
+        self.failed_since.get(&node).copied()
+    }
+
+    /// When the next failed node has been one for `replace_after_ms`.
+    pub(crate) fn replace_due(&self, replace_after_ms: u64, now: Millis) -> Option<Millis> {
+        self.failed_since.values().map(|since| since.plus(replace_after_ms)).filter(|due| *due > now).min()
     }
 
     /// Whether the node may be given a leadership: it is neither being failed nor about to exit.

@@ -9,14 +9,16 @@
 //! | HandOff | target leads (or source never led) | the leader reports Online: source becomes Unload |
 //! | Cleanup | source is Unload | its node reports Unloaded: Forget, Done |
 //!
+//! A leadership alone is moved by the steps InSync and HandOff: its target counts already, and nothing is removed.
+//!
 //! Until the leadership moved, a cancelled or failed migration is undone by unloading the target. From then on it only
 //! goes forward (PROTOCOL rule 7).
 
 use crate::command::{Command, Edit, PartitionChange};
-use crate::migration::{Migration, Stage};
+use crate::migration::{Migration, MoveKind, Stage};
 use crate::mutant::Mutant;
 use crate::state::ClusterState;
-use archon_types::{NodeId, NodeStatus, Partition, PartitionStatus, Placement, PlacementId, ReplicaState};
+use archon_types::{NodeGoal, NodeId, NodeStatus, Partition, PartitionStatus, Placement, PlacementId, ReplicaState};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -79,6 +81,9 @@ pub fn phase(state: &ClusterState, migration: &Migration) -> Phase {
     let Some(row) = state.partitions.get(migration.partition) else {
         return Phase::Failed { why: "the partition is gone".into() };
     };
+    if migration.kind == MoveKind::Leadership {
+        return if row.leader == Some(target) { Phase::HandOff } else { Phase::InSync };
+    }
     match (row.placement(target).map(|placement| placement.state), row.placement(migration.source)) {
         (Some(ReplicaState::Live), Some(source)) => match source.state {
             ReplicaState::Live if row.leader == Some(source.id) || row.leader.is_none() => Phase::InSync,
@@ -90,23 +95,61 @@ pub fn phase(state: &ClusterState, migration: &Migration) -> Phase {
     }
 }
 
-/// The copy to which this partition's leader should hand over now, if a migration has come that far.
+/// The copy to which this partition's leader should hand over now: the target of a migration that has come that far, or
+/// another copy that counts if the leader's node is being emptied.
 pub fn hands_over(state: &ClusterState, row: &Partition) -> Option<PlacementId> {
-    let migration = state.migrations.running(row.id)?;
-    if migration.cancel || row.leader != Some(migration.source) {
+    let leader = row.leader_placement()?;
+    if let Some(migration) = state.migrations.running(row.id).filter(|migration| !migration.cancel) {
+        let leads = match migration.kind {
+            MoveKind::Copy => leader.id == migration.source,
+            MoveKind::Leadership => leader.node == migration.from,
+        };
+        let target = migration.stage.target().filter(|_| leads).and_then(|target| row.placement(target));
+        if let Some(target) = target
+            && target.state == ReplicaState::Live
+            && state.is_active(target.node)
+        {
+            return Some(target.id);
+        }
+    }
+    let goal_of = |placement: &Placement| state.node(placement.node).map(|node| node.node.goal);
+    if goal_of(leader) != Some(NodeGoal::Drain) {
         return None;
     }
-    let target = row.placement(migration.stage.target()?)?;
-    let ready = target.state == ReplicaState::Live && state.is_active(target.node);
-    ready.then_some(target.id)
+    // The same one each time it is asked for, and not the same one for all partitions.
+    let others = |goal: NodeGoal| {
+        let able = |live: &&Placement| goal_of(live) == Some(goal) && state.is_active(live.node);
+        row.live().filter(able).map(|live| live.id).collect::<Vec<_>>()
+    };
+    let mut able = others(NodeGoal::Serve);
+    if able.is_empty() {
+        able = others(NodeGoal::Cordon);
+    }
+    let place = usize::from(row.id.index).checked_rem(able.len())?;
+    able.get(place).copied()
 }
 
 const TOO_FEW: &str = "too few copies on live nodes would remain";
 
-/// How many copies are under way to or from each node.
+/// How many copies are under way to or from each node, migrations and repairs together.
 pub(crate) fn copies_by_node(state: &ClusterState) -> BTreeMap<NodeId, u32> {
     let mut copies = BTreeMap::new();
-    for migration in state.migrations.active() {
+    for row in state.partitions.restless() {
+        let target = state.migrations.running(row.id).and_then(|migration| migration.stage.target());
+        // One that counted once has its data and mostly catches up from the log.
+        let loading = row.placements.iter().filter(|placement| {
+            placement.state == ReplicaState::Load
+                && Some(placement.id) != target
+                && !state.left.contains_key(&placement.id)
+        });
+        for placement in loading {
+            *copies.entry(placement.node).or_default() += 1;
+            if let Some(leader) = row.leader_placement() {
+                *copies.entry(leader.node).or_default() += 1;
+            }
+        }
+    }
+    for migration in state.migrations.active().filter(|migration| migration.kind == MoveKind::Copy) {
         if matches!(phase(state, migration), Phase::Copying | Phase::InSync) {
             *copies.entry(migration.from).or_default() += 1;
             *copies.entry(migration.to).or_default() += 1;
@@ -122,6 +165,8 @@ pub(crate) enum Next {
     Step(Command),
     /// Add the target, when there is a lane and a placement number for it.
     Begin,
+    /// Commit this, which begins the move of a leadership, when not too many are under way.
+    Lead(Command),
     /// Nothing, for this reason.
     Wait(String),
 }
@@ -131,6 +176,9 @@ pub(crate) fn next(state: &ClusterState, migration: &Migration) -> Next {
     let Some(row) = state.partitions.get(migration.partition) else {
         return set(migration, failed("the partition is gone"), None);
     };
+    if migration.kind == MoveKind::Leadership && !migration.stage.is_over() {
+        return leadership(state, migration, row);
+    }
     match &migration.stage {
         Stage::Queued => queued(state, migration, row),
         Stage::Running { target } => running(state, migration, row, *target),
@@ -196,6 +244,47 @@ fn running(state: &ClusterState, migration: &Migration, row: &Partition, id: Pla
             Next::Wait(not_served(state, row).unwrap_or_else(|| format!("copying to {}", name(state, target.node))))
         }
         ReplicaState::Live => in_sync(state, migration, row, target, target_node),
+    }
+}
+
+/// The move of a leadership to a copy that counts already.
+fn leadership(state: &ClusterState, migration: &Migration, row: &Partition) -> Next {
+    let begun = migration.stage.target();
+    if begun.is_none() {
+        if migration.cancel {
+            return set(migration, Stage::Cancelled, None);
+        }
+        if state.migrations.first_active(row.id) != Some(migration.id) {
+            return Next::Wait("another copy of the partition is being moved".into());
+        }
+    }
+    let Some(leader) = row.leader_placement() else {
+        return Next::Wait("a leader is being elected".into());
+    };
+    if leader.node == migration.to {
+        return match row.status {
+            PartitionStatus::Online => set(migration, Stage::Done { target: leader.id }, None),
+            _ => Next::Wait(format!("{} is taking over", name(state, leader.node))),
+        };
+    }
+    if migration.cancel {
+        return set(migration, Stage::Cancelled, None);
+    }
+    if leader.node != migration.from {
+        return set(migration, failed("the leadership is elsewhere by now"), None);
+    }
+    let target = row.placement_on(migration.to).filter(|target| target.state == ReplicaState::Live);
+    let Some(target) = target.filter(|target| state.is_active(target.node)) else {
+        return set(migration, failed("the target node holds no copy that could lead"), None);
+    };
+    match begun {
+        Some(begun) if begun == target.id => Next::Wait(format!("{} is handing over", name(state, leader.node))),
+        Some(_) => set(migration, failed("the target's copy was lost"), None),
+        None => Next::Lead(Command::SetMigration {
+            migration: migration.id,
+            stage: Stage::Running { target: target.id },
+            change: None,
+        }),
     }
 }
 
@@ -266,6 +355,7 @@ pub fn waiting_for(state: &ClusterState, migration: &Migration) -> Option<String
     match next(state, migration) {
         Next::Wait(why) => Some(why),
         Next::Step(_) => None,
+        Next::Lead(_) => Some("other leaderships are being moved".into()),
         Next::Begin => {
             let copies = copies_by_node(state);
             let most = state.settings.copies_per_node_max;

@@ -71,6 +71,16 @@ impl Stage {
     }
 }
 
+/// What a migration moves.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default, Serialize, Deserialize)]
+pub enum MoveKind {
+    /// A copy, and the leadership if that copy leads.
+    #[default]
+    Copy,
+    /// The leadership alone, to a copy that counts already.
+    Leadership,
+}
+
 /// One placement's move from a node to another.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Migration {
@@ -78,13 +88,15 @@ pub struct Migration {
     pub id: MigrationId,
     /// The log index of the plan it belongs to.
     pub plan: u64,
+    /// What it moves.
+    pub kind: MoveKind,
     /// The partition.
     pub partition: PartitionId,
-    /// The copy that is to go.
+    /// The copy that is to go, or that leads.
     pub source: PlacementId,
     /// Where that stands.
     pub from: NodeId,
-    /// Where a copy is to come.
+    /// Where a copy is to come, or to lead.
     pub to: NodeId,
     /// Why the plan moves it, for people.
     pub reason: String,
@@ -107,6 +119,8 @@ pub struct Migrations {
     rows: BTreeMap<MigrationId, Migration>,
     active: BTreeSet<MigrationId>,
     running: BTreeMap<PartitionId, MigrationId>,
+    /// Those that are not over, by partition.
+    by_partition: BTreeSet<(PartitionId, MigrationId)>,
 }
 
 impl Migrations {
@@ -135,6 +149,12 @@ impl Migrations {
         self.running.get(&partition).and_then(|id| self.rows.get(id))
     }
 
+    /// The oldest one of this partition that is not over: moves of a partition are made in the order of their numbers.
+    pub fn first_active(&self, partition: PartitionId) -> Option<MigrationId> {
+        let from = (partition, MigrationId::new(0));
+        self.by_partition.range(from..).next().filter(|(of, _)| *of == partition).map(|(_, id)| *id)
+    }
+
     /// How many records are kept.
     pub fn len(&self) -> usize {
         self.rows.len()
@@ -148,8 +168,10 @@ impl Migrations {
     pub(crate) fn insert(&mut self, migration: Migration) {
         if !migration.stage.is_over() {
             self.active.insert(migration.id);
+            self.by_partition.insert((migration.partition, migration.id));
         } else {
             self.active.remove(&migration.id);
+            self.by_partition.remove(&(migration.partition, migration.id));
         }
         match &migration.stage {
             Stage::Running { .. } => {

@@ -4,6 +4,7 @@
 use archon_types::{NodeId, Partition, PartitionId, PartitionStatus, ReplicaState, TableId, Version};
 use serde::{Deserialize, Serialize, Serializer};
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 
 /// The rows of all tables. Serialised as a plain list of rows; the indexes are rebuilt when it is read.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Deserialize)]
@@ -14,6 +15,8 @@ pub struct Partitions {
     by_version: BTreeSet<(TableId, Version, u16)>,
     leaders: BTreeMap<NodeId, u32>,
     restless: BTreeSet<PartitionId>,
+    /// By the number of their copies, whatever the state of these.
+    by_copies: BTreeSet<(TableId, usize, u16)>,
 }
 
 impl Partitions {
@@ -68,6 +71,21 @@ impl Partitions {
         self.restless.iter().filter_map(|id| self.rows.get(id))
     }
 
+    /// A table's rows with fewer copies than that, whatever their state.
+    pub fn with_copies_below(&self, table: TableId, copies: usize) -> impl Iterator<Item = &Partition> {
+        self.with_copies(table, (table, 0, 0)..(table, copies, 0))
+    }
+
+    /// A table's rows with more copies than that, whatever their state.
+    pub fn with_copies_above(&self, table: TableId, copies: usize) -> impl Iterator<Item = &Partition> {
+        self.with_copies(table, (table, copies.saturating_add(1), 0)..(table, usize::MAX, u16::MAX))
+    }
+
+    fn with_copies(&self, table: TableId, range: Range<(TableId, usize, u16)>) -> impl Iterator<Item = &Partition> {
+        let ids = self.by_copies.range(range).map(move |(_, _, index)| PartitionId::new(table, *index));
+        ids.filter_map(|id| self.rows.get(&id))
+    }
+
     /// The version of a table's newest row, zero if it has none.
     pub fn newest(&self, table: TableId) -> Version {
         let range = (table, Version::ZERO, 0)..=(table, Version::new(u64::MAX), u16::MAX);
@@ -101,6 +119,7 @@ impl Partitions {
             *self.leaders.entry(leader.node).or_default() += 1;
         }
         self.by_version.insert((row.id.table, row.version, row.id.index));
+        self.by_copies.insert((row.id.table, row.placements.len(), row.id.index));
         if is_restless(row) {
             self.restless.insert(row.id);
         }
@@ -124,6 +143,7 @@ impl Partitions {
             }
         }
         self.by_version.remove(&(row.id.table, row.version, row.id.index));
+        self.by_copies.remove(&(row.id.table, row.placements.len(), row.id.index));
         self.restless.remove(&row.id);
     }
 }

@@ -2,6 +2,7 @@
 //! were made moves nothing.
 
 use crate::command::{Command, PlannedMove};
+use crate::migration::MoveKind;
 use crate::score::{Need, Share, quotas};
 use crate::state::ClusterState;
 use archon_types::{NodeGoal, NodeId, NodeStatus, PartitionId, PartitionStatus, PlacementId, ReplicaState, Version};
@@ -9,10 +10,11 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-/// What a plan should reach, besides what the nodes' own goals say (cordon, drain).
+/// What a plan should reach, besides what the nodes' own goals say (cordon, drain). A node that is being emptied empties
+/// itself ([`crate::repair`]); the plan only reckons with where its copies will be.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Goal {
-    /// Most moves in the plan; drained nodes come first. `None`: as many as it takes.
+    /// Most moves in the plan. `None`: as many as it takes.
     pub moves_max: Option<u32>,
 }
 
@@ -30,13 +32,15 @@ pub struct Plan {
 /// One placement's move.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Move {
+    /// What is moved.
+    pub kind: MoveKind,
     /// Which partition.
     pub partition: PartitionId,
-    /// The copy that is to go.
+    /// The copy that is to go, or that leads now.
     pub placement: PlacementId,
-    /// Where it stands.
+    /// Where it stands; of a leadership, where it will be after the plan's moves of copies.
     pub from: NodeId,
-    /// Where a copy is to come.
+    /// Where a copy is to come, or to lead.
     pub to: NodeId,
     /// Why.
     pub reason: MoveReason,
@@ -47,8 +51,6 @@ pub struct Move {
 /// Why a placement is moved.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 pub enum MoveReason {
-    /// Its node is to be emptied.
-    Drain,
     /// Its node has more than its share.
     Balance {
         /// Placements on the node now.
@@ -61,7 +63,6 @@ pub enum MoveReason {
 impl fmt::Display for MoveReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Drain => f.write_str("the node is being drained"),
             Self::Balance { has, share } => write!(f, "the node has {has}, its share is {share}"),
         }
     }
@@ -118,6 +119,7 @@ impl Plan {
     /// The command that carries it out.
     pub fn start(&self) -> Command {
         let moves = self.moves.iter().map(|planned| PlannedMove {
+            kind: planned.kind,
             partition: planned.partition,
             placement: planned.placement,
             from: planned.from,
@@ -129,8 +131,7 @@ impl Plan {
     }
 }
 
-/// Plans the moves that empty drained nodes and bring every other node that takes placements to floor or ceiling of its
-/// share by weight, all tables together. Never two copies of a partition on a node, never above a node's limit, and no
+/// Plans the moves that bring every node that takes placements to floor or ceiling of its share by weight, all tables together. Never two copies of a partition on a node, never above a node's limit, and no
 /// copy goes to a zone that holds another one of the partition if it can go elsewhere.
 pub fn plan(state: &ClusterState, goal: Goal) -> Plan {
     let mut board = Board::new(state);
@@ -355,19 +356,18 @@ impl<'a> Board<'a> {
         self.pieces[piece].at = to;
     }
 
-    /// Drained nodes first, then by partition.
+    /// By partition.
     fn moves(&self) -> Vec<Move> {
-        let moved = self.pieces.iter().filter(|piece| piece.movable && piece.at != piece.first);
+        let moved = self
+            .pieces
+            .iter()
+            .filter(|piece| piece.movable && piece.at != piece.first && self.slots[piece.first].role != Role::Leaver);
         let mut moves: Vec<Move> = moved
             .map(|piece| {
                 let from = &self.slots[piece.first];
-                let reason = match from.role {
-                    Role::Leaver => MoveReason::Drain,
-                    Role::Taker | Role::Keeper | Role::Dead => {
-                        MoveReason::Balance { has: from.count_first, share: from.quota }
-                    }
-                };
+                let reason = MoveReason::Balance { has: from.count_first, share: from.quota };
                 Move {
+                    kind: MoveKind::Copy,
                     partition: piece.partition,
                     placement: piece.placement,
                     from: from.id,
@@ -377,7 +377,7 @@ impl<'a> Board<'a> {
                 }
             })
             .collect();
-        moves.sort_by_key(|planned| (planned.reason != MoveReason::Drain, planned.partition, planned.placement));
+        moves.sort_by_key(|planned| (planned.partition, planned.placement));
         moves
     }
 

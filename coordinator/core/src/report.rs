@@ -4,7 +4,6 @@
 use crate::command::{Command, Edit, Ending, PartitionChange};
 use crate::failover;
 use crate::liveness::Liveness;
-use crate::migrate::hands_over;
 use crate::mutant::Mutant;
 use crate::state::ClusterState;
 use archon_types::{
@@ -91,10 +90,10 @@ impl Reports<'_> {
             Fact::Damaged { why } if own.state == ReplicaState::Live => {
                 change(row, vec![Edit::Lose(own.id, bounded(why))])
             }
-            // A copy that does not count is deleted, and what is missing then is repaired, if there is one that does;
+            // A copy that does not count is deleted and another one is loaded in its place, if there is one that does;
             // otherwise it is kept for an operator to look at.
-            Fact::Damaged { .. } if own.state == ReplicaState::Load && row.live().next().is_some() => {
-                change(row, vec![Edit::Unload(own.id)])
+            Fact::Damaged { why } if own.state == ReplicaState::Load && row.live().next().is_some() => {
+                change(row, vec![Edit::Retire(own.id, format!("it is damaged: {}", bounded(why)))])
             }
             Fact::Damaged { .. } => Ok(Vec::new()),
             Fact::Online => {
@@ -127,16 +126,12 @@ impl Reports<'_> {
         }
     }
 
-    /// The leader stopped. The same commit moves the leadership: to where a migration or a drain wants it, or to the Live
-    /// copy that should lead next. Where there is none, the next control turn elects.
+    /// The leader stopped. The same commit moves the leadership, to where a migration wants it or else to the Live copy
+    /// that should lead next. Where there is none, the next control turn elects.
     fn released(&mut self, row: &Partition) -> Result<Vec<Command>, ErrorDetail> {
         let (liveness, own) = (&*self.liveness, self.node);
         let excluded = |other: NodeId| other == own || !liveness.may_lead(other);
-        let wanted = hands_over(self.state, row).and_then(|id| row.placement(id)).filter(|to| !excluded(to.node));
-        let target = match wanted {
-            Some(target) => self.state.incarnation(target.node).map(|life| (target.id, life)),
-            None => failover::candidate(self.state, row, &mut self.named, excluded),
-        };
+        let target = failover::candidate(self.state, row, &mut self.named, excluded);
         let edit = match target {
             Some((placement, incarnation)) => Edit::Lead { placement, incarnation, ending: Ending::Released },
             None => Edit::Vacate(Ending::Released),

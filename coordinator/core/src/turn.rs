@@ -5,14 +5,21 @@ use crate::command::{Command, Edit, PartitionChange};
 use crate::failover::{self, Election};
 use crate::liveness::Liveness;
 use crate::migrate::{self, Next, hands_over};
+use crate::migration::{Migration, MoveKind};
+use crate::repair::{self, Repairs};
 use crate::state::ClusterState;
-use archon_types::{Millis, NodeId, NodeStatus, Partition, PartitionId, Placement, PlacementId, ReplicaState};
-use std::collections::BTreeMap;
+use archon_types::{
+    Millis, NodeGoal, NodeId, NodeStatus, Partition, PartitionId, Placement, PlacementId, ReplicaState,
+};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Most rows that one turn edits; more waits for the next, which follows at once.
 const EDITS_MAX: usize = 4_096;
 /// How long a leader may take to hand over before its leadership is withdrawn, in milliseconds.
 const HAND_OFF_MS: u64 = 10_000;
+
+/// Most leaderships that a plan moves at once: each is a pause of some milliseconds for its partition.
+const HAND_OVERS_MAX: usize = 32;
 
 /// What a turn came to.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -45,7 +52,9 @@ pub fn turn(state: &ClusterState, liveness: &mut Liveness, now: Millis) -> Turn 
     pass.stuck_hand_offs();
     pass.elections(&mut commands);
     pass.departures(&mut commands);
-    pass.migrations(&mut commands);
+    let mut copies = migrate::copies_by_node(state);
+    pass.repairs(&mut commands, &mut copies);
+    pass.migrations(&mut commands, &mut copies);
     pass.cleanup(&mut commands);
     pass.assignments(&mut commands);
     let due = if pass.left == 0 { now } else { pass.due };
@@ -67,11 +76,18 @@ impl Pass<'_> {
     /// Leaderships that a migration waits for and that are not handed over in time are withdrawn; the election follows
     /// when the lease is over.
     fn stuck_hand_offs(&mut self) {
+        let state = self.state;
         let mut asked = BTreeMap::new();
         let mut stuck = Vec::new();
-        for migration in self.state.migrations.active() {
-            let Some(row) = self.state.partitions.get(migration.partition) else { continue };
-            if hands_over(self.state, row).is_none() || !self.state.is_live(migration.from) {
+        let moved = state.migrations.active().map(|migration| migration.partition);
+        let drained = state.nodes.values().filter(|row| row.node.goal == NodeGoal::Drain).map(|row| row.node.id);
+        let led = drained.filter(|node| state.partitions.leaders_on(*node) > 0).flat_map(|node| {
+            let leads = move |row: &&Partition| row.leader_placement().is_some_and(|leader| leader.node == node);
+            state.partitions.on_node(node).filter(leads).map(|row| row.id)
+        });
+        for id in moved.chain(led).collect::<BTreeSet<_>>() {
+            let Some(row) = state.partitions.get(id) else { continue };
+            if hands_over(state, row).is_none() {
                 continue;
             }
             let since = match self.liveness.hand_offs.get(&row.id) {
@@ -133,9 +149,48 @@ impl Pass<'_> {
         }
     }
 
+    /// Copies in place of failed and leaving ones, before those that only balance.
+    fn repairs(&mut self, commands: &mut Vec<Command>, copies: &mut BTreeMap<NodeId, u32>) {
+        let state = self.state;
+        let mut repairs = Repairs::new(state, self.liveness, self.now);
+        if let Some(due) = self.liveness.replace_due(state.settings.replace_after_ms, self.now) {
+            self.due = self.due.min(due);
+        }
+        for row in repairs.candidates().into_iter().filter_map(|id| state.partitions.get(id)) {
+            if self.left == 0 {
+                return;
+            }
+            if !self.liveness.may_propose(row.id, row.version, self.now) {
+                continue;
+            }
+            match repairs.step(row, copies) {
+                repair::Step::Change(command) => self.propose(commands, row, command),
+                repair::Step::Load(node, why) => {
+                    let source = row.leader_placement().map(|leader| leader.node);
+                    for busy in source.into_iter().chain([node]) {
+                        *copies.entry(busy).or_default() += 1;
+                    }
+                    repairs.note(node);
+                    let command = repair::load(row, self.placement(), node, why);
+                    self.propose(commands, row, command);
+                }
+                repair::Step::Nothing => {}
+            }
+        }
+    }
+
+    /// A number for a new copy.
+    fn placement(&mut self) -> PlacementId {
+        let last = self.liveness.placement_last.max(self.state.placement_last.get());
+        self.liveness.placement_last = last + 1;
+        PlacementId::new(last + 1)
+    }
+
     /// The next step of every migration, and the begin of as many as there are lanes for.
-    fn migrations(&mut self, commands: &mut Vec<Command>) {
-        let mut copies = migrate::copies_by_node(self.state);
+    fn migrations(&mut self, commands: &mut Vec<Command>, copies: &mut BTreeMap<NodeId, u32>) {
+        let running =
+            |migration: &&Migration| migration.kind == MoveKind::Leadership && migration.stage.target().is_some();
+        let mut handing_over = self.state.migrations.active().filter(running).count();
         let most = self.state.settings.copies_per_node_max;
         for migration in self.state.migrations.active() {
             if self.left == 0 {
@@ -148,6 +203,11 @@ impl Pass<'_> {
             match migrate::next(self.state, migration) {
                 Next::Step(command) => self.propose(commands, row, command),
                 Next::Wait(_) => {}
+                Next::Lead(command) if handing_over < HAND_OVERS_MAX => {
+                    handing_over += 1;
+                    self.propose(commands, row, command);
+                }
+                Next::Lead(_) => {}
                 Next::Begin => {
                     let full = |node| copies.get(&node).copied().unwrap_or(0) >= most;
                     if full(migration.from) || full(migration.to) {
@@ -155,9 +215,7 @@ impl Pass<'_> {
                     }
                     *copies.entry(migration.from).or_default() += 1;
                     *copies.entry(migration.to).or_default() += 1;
-                    let last = self.liveness.placement_last.max(self.state.placement_last.get());
-                    self.liveness.placement_last = last + 1;
-                    let command = migrate::begin(migration, row, PlacementId::new(last + 1));
+                    let command = migrate::begin(migration, row, self.placement());
                     self.propose(commands, row, command);
                 }
             }

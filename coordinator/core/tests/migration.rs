@@ -13,7 +13,15 @@ fn moving() -> Bed {
     let (athens, byzantium) = (bed.node("athens"), bed.node("byzantium"));
     let placement = bed.row(0).leader.expect("a leader");
     let reason = "a test".to_owned();
-    let moves = vec![PlannedMove { partition: part(0), placement, from: athens, to: byzantium, reason, bytes: 10 }];
+    let moves = vec![PlannedMove {
+        kind: MoveKind::Copy,
+        partition: part(0),
+        placement,
+        from: athens,
+        to: byzantium,
+        reason,
+        bytes: 10,
+    }];
     bed.ok(Command::StartPlan { table_version: bed.state.table_version(), moves });
     bed
 }

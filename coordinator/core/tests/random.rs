@@ -41,7 +41,9 @@ proptest! {
         faults in proptest::collection::vec(fault(), 1..30),
     ) {
         let replication = replication.min(nodes as u8);
-        let settings = Settings { partitions, nodes_min: nodes as u32, replication, ..Settings::default() };
+        let nodes_min = nodes as u32;
+        let settings =
+            Settings { partitions, nodes_min, replication, replace_after_ms: 3_000, ..Settings::default() };
         let mut world = World::new(seed, nodes, settings);
         world.run(3_000);
         for fault in &faults {

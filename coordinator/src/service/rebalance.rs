@@ -1,7 +1,7 @@
 //! Plans and moves between the core's words and the wire's.
 
 use crate::load::Loads;
-use archon_coordinator_core::{ClusterState, Command, Migration, Phase, Plan, PlannedMove, phase};
+use archon_coordinator_core::{ClusterState, Command, Migration, MoveKind, Phase, Plan, PlannedMove, phase};
 use archon_proto::convert::admin;
 use archon_proto::v1;
 use archon_types::PlacementId;
@@ -12,10 +12,14 @@ pub(crate) fn plan_to_wire(state: &ClusterState, loads: &Loads, plan: &Plan) -> 
         partition: planned.partition,
         from: planned.from,
         to: planned.to,
-        bytes: loads.bytes(planned.from, planned.placement),
+        bytes: match planned.kind {
+            MoveKind::Copy => loads.bytes(planned.from, planned.placement),
+            MoveKind::Leadership => 0,
+        },
         reason: planned.reason.to_string(),
         from_name: state.node_name(planned.from),
         to_name: state.node_name(planned.to),
+        leadership: planned.kind == MoveKind::Leadership,
     });
     let unmet = plan.unmet.iter().map(|unmet| admin::Unmet {
         code: code(&format!("{:?}", unmet.reason)),
@@ -37,6 +41,7 @@ pub(crate) fn plan_to_command(state: &ClusterState, plan: admin::Plan) -> Comman
         let row = state.partition(planned.partition);
         let source = row.and_then(|row| row.placement_on(planned.from));
         PlannedMove {
+            kind: if planned.leadership { MoveKind::Leadership } else { MoveKind::Copy },
             partition: planned.partition,
             placement: source.map_or(PlacementId::ZERO, |source| source.id),
             from: planned.from,
@@ -78,6 +83,7 @@ pub(crate) fn migration_to_wire(state: &ClusterState, loads: &Loads, migration: 
         partition: Some(migration.partition.into()),
         from_name: state.node_name(migration.from),
         to_name: state.node_name(migration.to),
+        leadership: migration.kind == MoveKind::Leadership,
         phase: phase.name().to_owned(),
         percent,
         why,

@@ -73,6 +73,8 @@ pub struct Move {
     pub from_name: String,
     /// The name of `to`, for people; not used to decide.
     pub to_name: String,
+    /// Only the leadership moves, to a copy that counts already.
+    pub leadership: bool,
 }
 
 /// A goal that a plan cannot meet.
@@ -195,6 +197,7 @@ impl TryFrom<v1::Move> for Move {
             reason: wire.reason,
             from_name: wire.from_name,
             to_name: wire.to_name,
+            leadership: wire.leadership,
         })
     }
 }
@@ -209,6 +212,7 @@ impl From<Move> for v1::Move {
             reason: step.reason,
             from_name: step.from_name,
             to_name: step.to_name,
+            leadership: step.leadership,
         }
     }
 }

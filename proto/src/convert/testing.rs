@@ -194,8 +194,9 @@ pub(crate) fn garbage_delta() -> impl Strategy<Value = v1::TableDelta> {
 }
 
 pub(crate) fn plan() -> impl Strategy<Value = Plan> {
-    let step = (partition_id(), 1u64..1_000, 1_000u64.., any::<u64>(), ".{0,20}", "[a-z]{1,9}", "[a-z]{1,9}").prop_map(
-        |(partition, from, to, bytes, reason, from_name, to_name)| Move {
+    let name = || "[a-z]{1,9}";
+    let step = (partition_id(), 1u64..1_000, 1_000u64.., any::<u64>(), ".{0,20}", name(), name(), any::<bool>())
+        .prop_map(|(partition, from, to, bytes, reason, from_name, to_name, leadership)| Move {
             partition,
             from: NodeId::new(from),
             to: NodeId::new(to),
@@ -203,8 +204,8 @@ pub(crate) fn plan() -> impl Strategy<Value = Plan> {
             reason,
             from_name,
             to_name,
-        },
-    );
+            leadership,
+        });
     let unmet =
         ("[A-Z][a-z]{1,9}", ".{0,20}", ".{0,20}").prop_map(|(code, subject, message)| Unmet { code, subject, message });
     (any::<u64>(), vec(step, 0..8), vec(unmet, 0..3)).prop_map(|(version, moves, unmet)| Plan {

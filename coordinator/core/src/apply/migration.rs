@@ -4,7 +4,7 @@ use super::stage::Staged;
 use super::{Entry, invalid, not_found, refused};
 use crate::command::{Edit, PartitionChange, PlannedMove, Response};
 use crate::events::EventKind;
-use crate::migration::{Migration, MigrationId, Stage};
+use crate::migration::{Migration, MigrationId, MoveKind, Stage};
 use crate::state::{ClusterState, MIGRATIONS_KEPT, MOVES_MAX};
 use archon_types::{ErrorDetail, ErrorKind, ReplicaState, Version};
 use std::collections::BTreeSet;
@@ -30,10 +30,14 @@ pub(super) fn start_plan(
     if moves.len() > MOVES_MAX {
         return Err(invalid(format!("the plan has {} moves; the limit is {MOVES_MAX}", moves.len())));
     }
-    let mut seen = BTreeSet::new();
+    let (mut seen, mut led) = (BTreeSet::new(), BTreeSet::new());
     for planned in moves {
         check_move(state, planned)?;
-        if !seen.insert(planned.placement) {
+        let fresh = match planned.kind {
+            MoveKind::Copy => seen.insert(planned.placement),
+            MoveKind::Leadership => led.insert(planned.partition),
+        };
+        if !fresh {
             return Err(invalid(format!("the plan moves placement {} twice", planned.placement)));
         }
     }
@@ -43,6 +47,7 @@ pub(super) fn start_plan(
         state.migrations.insert(Migration {
             id: MigrationId::new(state.migration_last),
             plan: entry.index,
+            kind: planned.kind,
             partition: planned.partition,
             source: planned.placement,
             from: planned.from,
@@ -66,12 +71,15 @@ fn check_move(state: &ClusterState, planned: &PlannedMove) -> Result<(), ErrorDe
     let Some(row) = state.partitions.get(*partition) else {
         return Err(not_found(format!("there is no partition {partition}")));
     };
-    let source = row.placement(*placement).filter(|source| source.node == *from);
-    if source.is_none_or(|source| source.state == ReplicaState::Unload) {
-        return Err(not_found(format!(
-            "{} holds no placement {placement} of partition {partition}",
-            state.node_name(*from)
-        )));
+    // Where a leadership will be when its turn comes depends on the moves before it: that is looked at then.
+    if planned.kind == MoveKind::Copy {
+        let source = row.placement(*placement).filter(|source| source.node == *from);
+        if source.is_none_or(|source| source.state == ReplicaState::Unload) {
+            return Err(not_found(format!(
+                "{} holds no placement {placement} of partition {partition}",
+                state.node_name(*from)
+            )));
+        }
     }
     if from == to || state.node(*to).is_none() {
         return Err(invalid(format!("partition {partition} cannot be moved from node {from} to node {to}")));
@@ -123,8 +131,15 @@ fn check_step(
     }
     match (&migration.stage, next) {
         (Stage::Queued, Stage::Running { target }) => {
+            if migration.kind == MoveKind::Leadership {
+                let row = state.partitions.get(migration.partition);
+                let counts = row.and_then(|row| row.live().find(|live| live.id == *target));
+                if change.is_some() || counts.is_none_or(|target| target.node != migration.to) {
+                    return Err(refused(format!("placement {target} cannot take the leadership of migration {id}")));
+                }
+            }
             let adds = |edit: &Edit| matches!(edit, Edit::Add(p) if p.id == *target && p.node == migration.to);
-            if !change.is_some_and(|change| change.edits.iter().any(adds)) {
+            if migration.kind == MoveKind::Copy && !change.is_some_and(|change| change.edits.iter().any(adds)) {
                 return Err(invalid(format!("migration {id} begins without adding its target")));
             }
             if let Some(other) = state.migrations.running(migration.partition) {
@@ -135,6 +150,8 @@ fn check_step(
         (Stage::Queued, Stage::Cancelled | Stage::Failed { .. }) => Ok(()),
         (Stage::Running { .. }, Stage::Cancelled | Stage::Failed { .. }) => Ok(()),
         (Stage::Running { target }, Stage::Done { target: made }) if target == made => Ok(()),
+        // Somebody else brought the leadership there.
+        (Stage::Queued, Stage::Done { .. }) if migration.kind == MoveKind::Leadership => Ok(()),
         (now, next) => Err(refused(format!("migration {id} cannot go from {now:?} to {next:?}"))),
     }
 }

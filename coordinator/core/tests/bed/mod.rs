@@ -224,8 +224,8 @@ impl Bed {
                 Duty::Unload { .. } => add(Fact::Unloaded),
                 Duty::HandOver { .. } => add(Fact::Released),
                 Duty::Host { .. } if row.leader == Some(placement) => {
-                    let loader = row.placements.iter().find(|p| p.state == ReplicaState::Load);
-                    match loader.filter(|loader| self.state.is_active(loader.node)) {
+                    let able = |p: &&Placement| p.state == ReplicaState::Load && self.state.is_active(p.node);
+                    match row.placements.iter().find(able) {
                         _ if row.status != PartitionStatus::Online => add(Fact::Online),
                         Some(loader) => add(Fact::CaughtUp {
                             joiner: ReplicaName { placement: loader.id, incarnation: self.incarnation(loader.node) },

@@ -358,6 +358,9 @@ impl World {
             node.paused_until = 0;
             node.cut_off_until = 0;
         }
+        let drained: Vec<NodeId> = self.state.nodes.keys().copied().collect();
+        let serve = |node| Command::SetNode { node, goal: NodeGoal::Serve, if_nodes: None };
+        self.commit(self.term, None, drained.into_iter().map(serve).collect());
         for _ in 0..600 {
             self.run(self.truth + 200);
             if self.has_converged() {
@@ -382,5 +385,13 @@ impl World {
             && self.state.partitions.iter().all(|row| row.status != PartitionStatus::Unassigned)
             && self.state.migrations.active().all(|migration| self.must_wait(migration))
             && counts(&self.state).placements_unloading == 0
+            && self.state.partitions.iter().all(|row| self.is_whole(row))
+    }
+
+    /// Every copy that was wanted is there again and counts, and no other.
+    fn is_whole(&self, row: &Partition) -> bool {
+        let wanted = self.state.tables.get(&row.id.table).map_or(0, |table| usize::from(table.replication));
+        let live = row.live().count();
+        live == 0 || (live == wanted && row.placements.len() == wanted)
     }
 }

@@ -300,7 +300,13 @@ impl World {
         if row.status != PartitionStatus::Online {
             self.tell(number, who, row.id, own, row.epoch, row.version, Fact::Online);
         }
-        let loader = row.placements.iter().find(|placement| placement.state == ReplicaState::Load).copied();
+        let loading = |placement: &&Placement| placement.state == ReplicaState::Load;
+        // The one it has asked for, if any, until it is answered.
+        let wanted = |placement: &&Placement| match asked {
+            Some((id, version)) if version == row.version => placement.id == id,
+            _ => holder(self, placement).is_some(),
+        };
+        let loader = row.placements.iter().filter(loading).find(wanted).copied();
         if let Some(loader) = loader
             && let Some(holder) = holder(self, &loader)
             && asked.is_none_or(|(id, version)| id == loader.id && version == row.version)

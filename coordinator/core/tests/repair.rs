@@ -1,0 +1,280 @@
+//! Copies in place of failed, lost, damaged and leaving ones.
+
+mod bed;
+
+use archon_coordinator_core::*;
+use archon_types::*;
+use bed::{Bed, part, settings};
+
+const FOUR: [&str; 4] = ["athens", "byzantium", "cyrene", "ephesus"];
+const REPLACE_MS: u64 = 300_000;
+
+fn events(bed: &Bed, wanted: impl Fn(&EventKind) -> bool) -> usize {
+    bed.state.events.iter().filter(|event| wanted(&event.what)).count()
+}
+
+impl Bed {
+    /// Lets this much time pass at once; all nodes but the silent ones are heard.
+    fn skip_to(&mut self, millis: u64) {
+        self.now = self.now.plus(millis);
+        self.beat_all();
+    }
+
+    /// What a leader asks for as soon as a follower is silent: to do without it.
+    fn drop_silent(&mut self, node: NodeId) {
+        for index in 0..self.state.partitions.len() as u16 {
+            let Some(own) = self.row(index).leader else { continue };
+            let leader = self.leader(index).expect("a leader");
+            let silent = self.row(index).live().find(|live| live.node == node).copied();
+            let Some(silent) = silent else { continue };
+            let name = ReplicaName { placement: silent.id, incarnation: self.incarnation(node) };
+            let fact = self.fact(index, own, Fact::Silent { followers: vec![name] });
+            self.report(leader, &fact).expect("a report");
+        }
+    }
+
+    fn whole(&self, wanted: usize) -> bool {
+        self.state.partitions.iter().all(|row| row.live().count() == wanted && row.placements.len() == wanted)
+    }
+}
+
+#[test]
+fn a_copy_on_a_failed_node_is_loaded_elsewhere_after_a_while() {
+    for dropped in [false, true] {
+        let mut bed = Bed::running(settings(8, 4, 3), &FOUR);
+        let athens = bed.node("athens");
+        bed.fail(athens);
+        bed.settle();
+        if dropped {
+            bed.drop_silent(athens);
+        }
+        bed.skip_to(REPLACE_MS - 10_000);
+        bed.settle();
+        assert_eq!(events(&bed, |what| matches!(what, EventKind::RepairStarted { .. })), 0, "not yet");
+        bed.skip_to(20_000);
+        bed.settle();
+        // Its data is not deleted behind its back: a duty to unload waits for it.
+        let up = |row: &Partition| row.live().filter(|live| bed.state.is_live(live.node)).count();
+        let short: Vec<&Partition> = bed.state.partitions.iter().filter(|row| up(row) != 3).collect();
+        assert!(short.is_empty(), "{dropped}: {short:#?}\n{:#?}", bed.state.nodes);
+        assert_eq!(bed.online(), 8);
+        let started = events(
+            &bed,
+            |what| matches!(what, EventKind::RepairStarted { why, .. } if why.contains("athens, which failed")),
+        );
+        assert_eq!((started, events(&bed, |what| matches!(what, EventKind::RepairDone { .. }))), (6, 6));
+        let left = bed.state.partitions.on_node(athens).filter_map(|row| row.placement_on(athens)).collect::<Vec<_>>();
+        assert!(left.iter().all(|placement| placement.state == ReplicaState::Unload), "{left:?}");
+
+        bed.rejoin(athens, 900);
+        assert!(duties(&bed.state, athens).unwrap().iter().all(|duty| matches!(duty, Duty::Unload { .. })));
+        bed.settle();
+        assert!(bed.whole(3), "{:#?}", bed.state.partitions);
+        bed.round_trip();
+    }
+}
+
+#[test]
+fn a_node_that_returns_before_its_replacement_is_whole_makes_it_superfluous() {
+    let mut bed = Bed::running(settings(4, 4, 3), &FOUR);
+    let athens = bed.node("athens");
+    bed.fail(athens);
+    bed.settle();
+    bed.drop_silent(athens);
+    bed.skip_to(REPLACE_MS + 1_000);
+    bed.beat_all();
+    let begun = bed.turn();
+    assert!(!begun.is_empty());
+    bed.commit(begun);
+    bed.rejoin(athens, 900);
+    bed.settle();
+    assert!(bed.whole(3), "{:#?}", bed.state.partitions);
+    assert!(events(&bed, |what| matches!(what, EventKind::CopyRetired { .. })) > 0);
+}
+
+#[test]
+fn only_so_many_replacements_are_under_way_per_node() {
+    let mut bed = Bed::running(settings(16, 4, 2), &FOUR);
+    bed.fail(bed.node("athens"));
+    bed.settle();
+    bed.skip_to(REPLACE_MS + 1_000);
+    for _ in 0..5 {
+        let commands = bed.turn();
+        bed.commit(commands);
+        bed.now = bed.now.plus(100);
+        bed.beat_all();
+    }
+    for node in bed.state.nodes.keys() {
+        let on = |row: &&Partition| row.placement_on(*node).is_some_and(|copy| copy.state == ReplicaState::Load);
+        let from = |row: &&Partition| row.leader_placement().is_some_and(|leader| leader.node == *node);
+        let loading = |row: &&Partition| row.placements.iter().any(|copy| copy.state == ReplicaState::Load);
+        let to = bed.state.partitions.on_node(*node).filter(on).count();
+        let given = bed.state.partitions.on_node(*node).filter(from).filter(loading).count();
+        assert!(to + given <= 2, "node {node}: {to} to it and {given} from it");
+    }
+    assert!(bed.state.partitions.restless().count() > 0);
+}
+
+#[test]
+fn nothing_is_replaced_while_more_than_a_third_of_the_nodes_are_failed() {
+    let mut bed = Bed::running(settings(6, 5, 3), &["a", "b", "c", "d", "e"]);
+    for name in ["a", "b"] {
+        bed.fail(bed.node(name));
+        bed.settle();
+    }
+    bed.skip_to(2 * REPLACE_MS);
+    bed.settle();
+    assert_eq!(events(&bed, |what| matches!(what, EventKind::RepairStarted { .. })), 0);
+    bed.rejoin(bed.node("a"), 900);
+    bed.settle();
+    assert!(events(&bed, |what| matches!(what, EventKind::RepairStarted { .. })) > 0, "one of five is not too many");
+    let up = |row: &Partition| row.live().filter(|live| bed.state.is_live(live.node)).count();
+    assert!(bed.state.partitions.iter().all(|row| up(row) == 3));
+}
+
+#[test]
+fn a_replacement_whose_node_fails_is_begun_elsewhere_at_once() {
+    let mut bed = Bed::running(settings(1, 3, 2), &["a", "b", "c"]);
+    let follower = bed.row(0).live().find(|live| Some(live.id) != bed.row(0).leader).unwrap().node;
+    bed.join("d", 40);
+    bed.join("e", 50);
+    bed.fail(follower);
+    bed.settle();
+    bed.drop_silent(follower);
+    bed.skip_to(REPLACE_MS + 1_000);
+    let begun = bed.turn();
+    bed.commit(begun);
+    let target = bed.row(0).placements.iter().find(|copy| copy.state == ReplicaState::Load && copy.node != follower);
+    let target = *target.expect("a replacement");
+    bed.fail(target.node);
+    bed.rejoin(follower, 901);
+    bed.fail(follower);
+    bed.settle();
+    let old = bed.row(0).placement(target.id).map(|copy| copy.state);
+    assert_eq!(old, Some(ReplicaState::Unload), "{:?}", bed.row(0));
+    bed.skip_to(REPLACE_MS + 1_000);
+    bed.rejoin(target.node, 902);
+    bed.settle();
+    assert_eq!(bed.row(0).live().filter(|live| bed.state.is_live(live.node)).count(), 2);
+}
+
+#[test]
+fn copies_of_a_node_declared_lost_are_replaced_at_once() {
+    let mut bed = Bed::running(settings(8, 4, 3), &FOUR);
+    let athens = bed.node("athens");
+    bed.fail(athens);
+    bed.ok(check_lost(&bed.state, athens).unwrap().command);
+    bed.settle();
+    assert!(bed.whole(3), "{:#?}", bed.state.partitions);
+    bed.ok(check_remove(&bed.state, athens).unwrap());
+}
+
+#[test]
+fn a_node_that_took_over_a_name_gets_the_copies_again() {
+    let mut bed = Bed::running(settings(6, 3, 3), &["athens", "byzantium", "cyrene"]);
+    bed.fail(bed.node("athens"));
+    let new = bed.join("athens", 77);
+    bed.settle();
+    assert!(bed.whole(3), "{:#?}", bed.state.partitions);
+    assert_eq!(bed.state.partitions.count_on(new), 6);
+}
+
+#[test]
+fn a_drained_node_gives_its_leaderships_away_first_and_then_its_copies() {
+    let mut bed = Bed::running(settings(8, 4, 3), &FOUR);
+    let athens = bed.node("athens");
+    let drain = check_drain(&bed.state, athens).unwrap();
+    assert_eq!((drain.leaderships, drain.placements), (2, 6));
+    bed.ok(drain.command);
+    let handed = duties(&bed.state, athens).unwrap();
+    assert_eq!(handed.iter().filter(|duty| matches!(duty, Duty::HandOver { .. })).count(), 2);
+    // All that it releases goes on in one batch, and not to one node alone.
+    let released: Vec<Report> =
+        bed.facts_of(athens).into_iter().filter(|report| report.fact == Fact::Released).collect();
+    let own = bed.incarnation(athens);
+    let commands: Vec<Command> = on_reports(&bed.state, &mut bed.liveness, bed.now, athens, own, &released)
+        .into_iter()
+        .flat_map(|taken| taken.expect("a release"))
+        .collect();
+    bed.commit(commands);
+    assert_eq!(bed.state.partitions.leaders_on(athens), 0);
+    assert!(bed.state.partitions.iter().all(|row| row.leader.is_some()));
+    assert!(bed.state.nodes.keys().all(|node| bed.state.partitions.leaders_on(*node) <= 3));
+    bed.settle();
+    assert_eq!(bed.state.partitions.count_on(athens), 0);
+    assert!(bed.whole(3), "{:#?}", bed.state.partitions);
+    assert_eq!(events(&bed, |what| matches!(what, EventKind::NodeDrained { node } if *node == athens)), 1);
+    bed.fail(athens);
+    bed.ok(check_remove(&bed.state, athens).unwrap());
+}
+
+#[test]
+fn a_drain_without_other_copies_moves_the_only_one() {
+    let mut bed = Bed::running(settings(6, 2, 1), &["athens", "byzantium"]);
+    let athens = bed.node("athens");
+    bed.ok(check_drain(&bed.state, athens).unwrap().command);
+    bed.settle();
+    assert_eq!((bed.spread(), bed.online()), (vec![0, 6], 6));
+}
+
+#[test]
+fn an_undrained_node_keeps_what_is_still_there() {
+    let mut bed = Bed::running(settings(40, 4, 3), &FOUR);
+    let athens = bed.node("athens");
+    bed.ok(check_drain(&bed.state, athens).unwrap().command);
+    for _ in 0..4 {
+        bed.beat_all();
+        bed.round(&[]);
+    }
+    bed.ok(Command::SetNode { node: athens, goal: NodeGoal::Serve, if_nodes: None });
+    bed.settle();
+    assert!(bed.state.partitions.count_on(athens) > 0);
+    assert!(bed.whole(3), "{:#?}", bed.state.partitions);
+}
+
+#[test]
+fn a_node_that_fails_during_its_drain_is_repaired() {
+    let mut bed = Bed::running(settings(8, 4, 3), &FOUR);
+    let athens = bed.node("athens");
+    bed.ok(check_drain(&bed.state, athens).unwrap().command);
+    bed.beat_all();
+    bed.round(&[]);
+    bed.fail(athens);
+    // Its operator wants it empty: nobody waits for it.
+    bed.settle();
+    let up = |row: &Partition| row.live().filter(|live| bed.state.is_live(live.node)).count();
+    assert!(bed.state.partitions.iter().all(|row| up(row) == 3));
+}
+
+#[test]
+fn a_cordoned_node_is_given_no_leadership_that_another_can_take() {
+    let mut bed = Bed::running(settings(9, 3, 3), &["athens", "byzantium", "cyrene"]);
+    let (byzantium, cyrene) = (bed.node("byzantium"), bed.node("cyrene"));
+    let before = bed.state.partitions.leaders_on(cyrene);
+    bed.ok(Command::SetNode { node: cyrene, goal: NodeGoal::Cordon, if_nodes: None });
+    bed.fail(bed.node("athens"));
+    bed.settle();
+    assert_eq!((bed.state.partitions.leaders_on(cyrene), bed.online()), (before, 9));
+    // If it is the only one, it leads.
+    bed.fail(byzantium);
+    bed.settle();
+    assert_eq!(bed.state.partitions.leaders_on(cyrene), 9);
+}
+
+#[test]
+fn a_repair_goes_on_under_another_coordinator() {
+    let mut bed = Bed::running(settings(8, 4, 3), &FOUR);
+    let athens = bed.node("athens");
+    bed.fail(athens);
+    bed.skip_to(REPLACE_MS + 1_000);
+    let begun = bed.turn();
+    bed.commit(begun);
+    bed.liveness = Liveness::new(bed.now);
+    bed.skip_to(REPLACE_MS + 10_000);
+    bed.settle();
+    bed.skip_to(REPLACE_MS + 10_000);
+    bed.settle();
+    let up = |row: &Partition| row.live().filter(|live| bed.state.is_live(live.node)).count();
+    assert!(bed.state.partitions.iter().all(|row| up(row) == 3));
+    assert_eq!(bed.row(0).id, part(0));
+}
