@@ -156,7 +156,15 @@ fn after_the_hand_off_a_migration_is_not_undone(mutant: Option<Mutant>) -> bool 
     bed.join("byzantium", 2);
     let (from, to) = (bed.node("athens"), bed.node("byzantium"));
     let placement = bed.row(0).leader.expect("a leader");
-    let moves = vec![PlannedMove { partition: part(0), placement, from, to, reason: "a test".into(), bytes: 1 }];
+    let moves = vec![PlannedMove {
+        kind: MoveKind::Copy,
+        partition: part(0),
+        placement,
+        from,
+        to,
+        reason: "a test".into(),
+        bytes: 1,
+    }];
     bed.ok(Command::StartPlan { table_version: bed.state.table_version(), moves });
     for _ in 0..50 {
         if bed.phases()[0] == Phase::HandOff {
