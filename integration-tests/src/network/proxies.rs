@@ -98,7 +98,8 @@ impl Proxies {
     }
 
     pub(super) fn slow(&self, host: &str, bytes_per_second: Option<u64>) {
-        for other in self.shared.state().hosts.clone().iter().filter(|other| *other != host) {
+        let hosts = self.shared.state().hosts.clone();
+        for other in hosts.iter().filter(|other| *other != host) {
             self.change(host, other, |link| link.bytes_per_second = bytes_per_second);
             self.change(other, host, |link| link.bytes_per_second = bytes_per_second);
         }
