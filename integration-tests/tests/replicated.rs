@@ -142,9 +142,11 @@ async fn reads_and_writes_go_on_without_any_coordinator() {
     ends_well(load, &client, "return of the quorum").await;
 }
 
-/// Values so large that a copy of them takes a while.
+/// So many values, and so large, that no leader keeps its log for a copy that misses them, and that a copy takes a while.
+const LARGE: usize = 1_000;
+
 fn large(number: usize) -> Vec<u8> {
-    format!("{number:08}").repeat(4 * 1024).into_bytes()
+    format!("{number:08}").repeat(16 * 1024).into_bytes()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -156,7 +158,7 @@ async fn a_loader_killed_in_mid_copy_begins_anew_by_itself() {
         cluster.take_node("cyrene").kill();
         cluster.wait_node("cyrene", "Failed");
     });
-    for number in 0..1_200 {
+    for number in 0..LARGE {
         client.put(format!("large-{number}"), large(number)).await.expect("a put");
     }
     let copies = |cluster: &Cluster| cluster.node("cyrene").log().matches("pulling a copy").count();
@@ -188,7 +190,7 @@ async fn a_loader_killed_in_mid_copy_begins_anew_by_itself() {
             wait_whole(&cluster);
         }
     });
-    for number in 0..1_200 {
+    for number in 0..LARGE {
         let found = client.get(format!("large-{number}")).await.expect("a get");
         assert_eq!(found.map(|found| found.value.to_vec()), Some(large(number)), "large-{number}");
     }

@@ -14,6 +14,10 @@ use archon_types::{ErrorDetail, ErrorKind, PartitionId, PlacementId, Report, Seq
 const FLUSH_BYTES: usize = 1024 * 1024;
 /// Bytes of log that copies may keep from being forgotten; beyond, a copy begins anew.
 const PINNED_BYTES_MAX: u64 = 1024 * 1024 * 1024;
+/// Bytes of log that the node keeps for copies that are away, all partitions together: some minutes of small writes.
+const LAGGING_BYTES_MAX: u64 = 256 * 1024 * 1024;
+/// The share of one partition in that.
+const LAGGING_SHARE: std::ops::RangeInclusive<u64> = 1024 * 1024..=32 * 1024 * 1024;
 
 impl Env {
     pub(super) fn carry_out(&mut self, slot: &mut Slot, out: Vec<Output>) {
@@ -260,7 +264,9 @@ impl Env {
         slot.complete = complete;
         slot.mark(slot.replica.last().seq);
         store::put_position(&mut self.journal.batch, slot.placement, store::META_COMPLETE, complete);
-        let floor = slot.trim_floor(PINNED_BYTES_MAX);
+        let share = LAGGING_BYTES_MAX / u64::try_from(self.context.holdings.len().max(1)).unwrap_or(u64::MAX);
+        let share = share.clamp(*LAGGING_SHARE.start(), *LAGGING_SHARE.end());
+        let floor = slot.trim_floor(PINNED_BYTES_MAX, share);
         if floor > slot.trimmed
             && let Some(base) = slot.replica.position_at(floor)
         {

@@ -73,6 +73,9 @@ pub(super) struct Slot {
     pub(super) complete: Position,
     /// Where the log must be kept from, per loader that copies from here.
     pub(super) pins: BTreeMap<PlacementId, Seq>,
+    /// Up to where other copies were last known to hold the log: one that is away for a moment should not have to be
+    /// copied whole when it comes back.
+    pub(super) lagging: BTreeMap<PlacementId, Seq>,
     /// The trim mark last written.
     pub(super) trimmed: Seq,
     /// Bytes ever logged, and how many at some positions: to bound what pins keep.
@@ -103,6 +106,7 @@ impl Slot {
             parked: Vec::new(),
             covered: false,
             pins: BTreeMap::new(),
+            lagging: BTreeMap::new(),
             logged_bytes: 0,
             marks: VecDeque::new(),
             pull: None,
@@ -117,6 +121,7 @@ impl Slot {
         self.trimmed = base.seq;
         self.marks.clear();
         self.pins.clear();
+        self.lagging.clear();
     }
 
     /// Whether this replica is the only Live one, so that every operation needs the lease.
@@ -133,23 +138,39 @@ impl Slot {
     }
 
     /// The last position up to which the log may be forgotten: what the engine has, except what a copy or a follower
-    /// still needs. A pin of more than `bytes_max` is given up; its copy begins anew.
-    pub(super) fn trim_floor(&mut self, bytes_max: u64) -> Seq {
+    /// still needs. A pin of more than `bytes_max` is given up; its copy begins anew. For one that is away, nothing is
+    /// known of or does not count, at most `lagging_bytes_max` are kept, here and at whoever may lead next.
+    pub(super) fn trim_floor(&mut self, bytes_max: u64, lagging_bytes_max: u64) -> Seq {
         let Some(configuration) = self.replica.configuration() else { return self.trimmed };
         let row = &configuration.row;
         let loads = |id: &PlacementId| row.placement(*id).is_some_and(|row| row.state == ReplicaState::Load);
         let mut pins: Vec<(PlacementId, Seq)> =
             self.pins.iter().map(|(id, seq)| (*id, *seq)).filter(|(id, _)| loads(id)).collect();
+        let leads = row.leader == Some(self.placement);
+        self.lagging.retain(|id, _| row.placement(*id).is_some_and(|other| other.state != ReplicaState::Unload));
+        let mut kept = self.complete.seq;
         for other in row.placements.iter().filter(|other| other.id != self.placement) {
-            let Some(held) = self.replica.held_by(other.id) else { continue };
+            let Some(held) = self.replica.held_by(other.id) else {
+                // A follower keeps nothing for those that count: they hold everything.
+                if other.state == ReplicaState::Load || (leads && other.state == ReplicaState::Live) {
+                    let held = *self.lagging.entry(other.id).or_insert(self.trimmed);
+                    if held >= self.trimmed && bytes_since(&self.marks, self.logged_bytes, held) <= lagging_bytes_max {
+                        kept = kept.min(held);
+                    }
+                } else {
+                    self.lagging.remove(&other.id);
+                }
+                continue;
+            };
+            self.lagging.insert(other.id, held);
             match pins.iter_mut().find(|(id, _)| *id == other.id) {
                 Some((_, seq)) => *seq = held.max(*seq),
                 None => pins.push((other.id, held)),
             }
         }
-        pins.retain(|(_, seq)| self.bytes_since(*seq) <= bytes_max);
+        pins.retain(|(_, seq)| bytes_since(&self.marks, self.logged_bytes, *seq) <= bytes_max);
         self.pins.retain(|id, _| pins.iter().any(|(pinned, _)| pinned == id));
-        pins.into_iter().map(|(_, seq)| seq).fold(self.complete.seq, Seq::min)
+        pins.into_iter().map(|(_, seq)| seq).fold(kept, Seq::min)
     }
 
     /// Notes how many bytes were logged by now.
@@ -160,9 +181,65 @@ impl Slot {
             self.marks.pop_front();
         }
     }
+}
 
-    fn bytes_since(&self, seq: Seq) -> u64 {
-        let before = self.marks.iter().rev().find(|(at, _)| *at <= seq).or_else(|| self.marks.front());
-        self.logged_bytes - before.map_or(self.logged_bytes, |(_, bytes)| *bytes)
+/// Bytes logged since `seq`, by the marks.
+fn bytes_since(marks: &VecDeque<(Seq, u64)>, logged_bytes: u64, seq: Seq) -> u64 {
+    let before = marks.iter().rev().find(|(at, _)| *at <= seq).or_else(|| marks.front());
+    logged_bytes - before.map_or(logged_bytes, |(_, bytes)| *bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use archon_replica::{Configuration, Identity, Input, Limits, Run, Timing};
+    use archon_types::{Epoch, Incarnation, NodeId, Partition, PartitionStatus, Placement, TableId, Version};
+
+    const OWN: PlacementId = PlacementId::new(1);
+
+    fn row(version: u64, other: ReplicaState) -> Partition {
+        let placement = |id: u64, state| Placement { id: PlacementId::new(id), node: NodeId::new(id), state };
+        Partition {
+            id: PartitionId::new(TableId::new(1), 0),
+            epoch: Epoch::new(1),
+            version: Version::new(version),
+            status: PartitionStatus::Online,
+            leader: Some(PlacementId::new(3)),
+            placements: vec![placement(1, ReplicaState::Live), placement(2, other), placement(3, ReplicaState::Live)],
+            min_in_sync: 2,
+        }
+    }
+
+    fn configure(slot: &mut Slot, row: Partition) {
+        let configuration = Configuration { row, peers: BTreeMap::new(), timing: Timing::default() };
+        slot.replica.step(Millis::new(1), Input::Configure(configuration), &mut Vec::new());
+    }
+
+    #[test]
+    fn the_log_is_kept_for_a_copy_that_is_away_but_not_for_ever() {
+        let partition = PartitionId::new(TableId::new(1), 0);
+        let (node, incarnation) = (NodeId::new(1), Incarnation::new(1));
+        let identity = Identity { partition, placement: OWN, node, incarnation };
+        let recovered = Recovered {
+            epoch: Epoch::new(1),
+            base: Position::ZERO,
+            runs: vec![Run { epoch: Epoch::new(1), first: Seq::new(1) }],
+            last: Seq::new(10),
+            commit: Seq::new(10),
+        };
+        let replica = Replica::new(identity, recovered.clone(), Limits::default()).unwrap();
+        let complete = Position::new(Epoch::new(1), Seq::new(10));
+        let recent = Recent::new(Seq::new(10), RecentBudget::default());
+        let found = Found { partition, recovered, complete, recent, log_time: LogTime::default() };
+        let mut slot = Slot::new(OWN, found, replica);
+        slot.marks.push_back((Seq::ZERO, 0));
+        slot.logged_bytes = 100;
+        configure(&mut slot, row(1, ReplicaState::Live));
+        assert_eq!(slot.trim_floor(1_000, 1_000), Seq::new(10), "whoever counts holds everything");
+        configure(&mut slot, row(2, ReplicaState::Load));
+        assert_eq!(slot.trim_floor(1_000, 1_000), Seq::ZERO, "it is away");
+        assert_eq!(slot.trim_floor(1_000, 99), Seq::new(10), "it has been away for too long");
+        configure(&mut slot, row(3, ReplicaState::Live));
+        assert_eq!(slot.trim_floor(1_000, 1_000), Seq::new(10), "it is back");
     }
 }
