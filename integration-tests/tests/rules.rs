@@ -23,6 +23,7 @@ const MAY_DEPEND_ON: &[(&str, &str, &[&str])] = &[
         &["archon-kv", "archon-proto", "archon-replica", "archon-types", "archon-wal"],
     ),
     ("client", "archon-client", &["archon-proto", "archon-types"]),
+    ("simulator", "archon-simulator", &["archon-coordinator-core", "archon-kv", "archon-replica", "archon-types"]),
     ("cli", "archon-cli", &["archon-client", "archon-coordinator", "archon-kvstore-node", "archon-types"]),
 ];
 

@@ -1,0 +1,113 @@
+//! V: once faults stop, everything comes together. What is still missing is said in words.
+
+use crate::coordinator::host_of;
+use crate::world::World;
+use archon_coordinator_core::waiting_for;
+use archon_kv::engine::PageLimit;
+use archon_kv::{Effect, PartitionView, Reader, View};
+use archon_types::{NodeStatus, Partition, PartitionStatus, PlacementId, ReplicaState};
+use bytes::Bytes;
+use std::collections::BTreeMap;
+use std::ops::Bound;
+
+impl World {
+    /// What the coordinator's state still lacks; `None` once it is as it should be.
+    pub(crate) fn missing_in_state(&self) -> Option<String> {
+        let state = &self.quorum.state;
+        for host in &self.hosts {
+            let row = state.node_by_storage(host.disk.storage);
+            if !row.is_some_and(|row| row.is_active()) {
+                return Some(format!("host {} is not active", host.number));
+            }
+        }
+        for migration in state.migrations.active() {
+            let why = waiting_for(state, migration);
+            // After disks were wiped, a copy may have to stay until the lost ones are replaced (rule 7).
+            if why.as_deref() != Some("too few copies on live nodes would remain") {
+                return Some(format!("{migration:?} is not over: {why:?}"));
+            }
+        }
+        state.partitions.iter().find_map(|row| self.missing_in_row(row))
+    }
+
+    fn missing_in_row(&self, row: &Partition) -> Option<String> {
+        let state = &self.quorum.state;
+        let destroyed = row.live().next().is_none() && self.checks.lost_data();
+        if destroyed {
+            return None;
+        }
+        if row.status != PartitionStatus::Online {
+            return Some(format!("{} is {}: {row:?}", row.id, row.status));
+        }
+        let stuck = row.placements.iter().find(|copy| match copy.state {
+            ReplicaState::Live => !state.is_active(copy.node),
+            ReplicaState::Load | ReplicaState::Unload => true,
+        });
+        if let Some(stuck) = stuck {
+            let node = state.node(stuck.node).map(|node| node.node.status);
+            let lost = node.is_none_or(|status| status == NodeStatus::Lost);
+            return Some(format!("{stuck:?} of {} (its node is lost: {lost})", row.id));
+        }
+        None
+    }
+
+    /// What the nodes still lack, once the coordinator's state is as it should be.
+    pub(crate) fn missing_on_nodes(&self) -> Option<String> {
+        for row in self.quorum.state.partitions.iter() {
+            let Some(leader) = row.leader_placement() else { continue };
+            let end = self.slot_of(leader.node, leader.id).map(|slot| slot.replica.last());
+            for live in row.live() {
+                let Some(slot) = self.slot_of(live.node, live.id) else {
+                    return Some(format!("{} of {} is not open", live.id, row.id));
+                };
+                let behind = Some(slot.replica.last()) != end || slot.replica.commit() != slot.replica.last().seq;
+                if behind || slot.serving != (live.id == leader.id) {
+                    let (last, commit) = (slot.replica.last(), slot.replica.commit());
+                    let standing = slot.replica.standing();
+                    return Some(format!("{} of {} is {standing:?} at {last:?}, committed {commit}", live.id, row.id));
+                }
+            }
+        }
+        None
+    }
+
+    fn slot_of(&self, node: archon_types::NodeId, placement: PlacementId) -> Option<&crate::host::slot::Slot> {
+        let address = &self.quorum.state.node(node)?.node.address;
+        self.hosts.get(host_of(address)?)?.process.as_ref()?.slots.get(&placement)
+    }
+
+    /// Whether every Live replica holds exactly the rows that the committed log makes.
+    pub(crate) fn differing_rows(&self) -> Option<String> {
+        for row in self.quorum.state.partitions.iter() {
+            let Some(known) = self.checks.partitions.get(&row.id) else { continue };
+            let mut model: BTreeMap<Bytes, Bytes> = BTreeMap::new();
+            for entry in known.ledger.entries() {
+                let Ok(effect) = Effect::decode(&entry.bytes) else { continue };
+                for change in effect.rows() {
+                    match change.value {
+                        Some(value) => model.insert(change.key, value),
+                        None => model.remove(&change.key),
+                    };
+                }
+            }
+            for live in row.live() {
+                let Some(slot) = self.slot_of(live.node, live.id) else { continue };
+                let address = self.quorum.state.node(live.node).map(|node| node.node.address.clone());
+                let Some(host) = address.and_then(|address| host_of(&address)) else { continue };
+                let engine = &self.hosts[host].disk.engine;
+                let view = PartitionView::new(&slot.recent, engine, live.id, Reader::Committed);
+                let all = PageLimit { rows_max: usize::MAX, bytes_max: usize::MAX };
+                let Ok(page) = view.page(Bound::Unbounded, &[0xFF], all) else {
+                    return Some(format!("{} of {} cannot be read", live.id, row.id));
+                };
+                let found: BTreeMap<Bytes, Bytes> = page.rows.into_iter().map(|row| (row.key, row.value)).collect();
+                if found != model {
+                    let key = model.iter().find(|(key, value)| found.get(*key) != Some(value));
+                    let extra = found.iter().find(|(key, _)| !model.contains_key(*key));
+                    return Some(format!("{} of {}: expected {key:?}, not {extra:?}", live.id, row.id));
+                }
+            }
+        }
+        None
+    }
+}

@@ -1,0 +1,195 @@
+//! What must hold at every step, one property per file. The letters are those of the design. What the rooms check of
+//! themselves (`archon_replica::invariants`, `archon_coordinator_core::check`) is checked here by their own code.
+
+mod convergence;
+mod exactly_once;
+mod linearizable;
+mod live_set;
+mod one_leader;
+
+use archon_kv::Effect;
+use archon_replica::Entry;
+use archon_replica::invariants::{Epochs, Ledger, leader_holds_acknowledged};
+use archon_types::{Epoch, PartitionId, PlacementId, Seq};
+use exactly_once::Applied;
+pub(crate) use linearizable::History;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// A property that does not hold.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum Violation {
+    /// D, S, P or E, as the replicas' own checks see it.
+    #[error("{0}")]
+    Replicas(#[from] archon_replica::invariants::Violation),
+    /// P: a committed prefix changed, or two copies differ in what is committed.
+    #[error("P: {detail}")]
+    Prefix {
+        /// Where.
+        detail: String,
+    },
+    /// S: a Live replica holds nothing at all.
+    #[error("S: {detail}")]
+    LiveSet {
+        /// Where.
+        detail: String,
+    },
+    /// O: two nodes could answer for one partition at the same true instant.
+    #[error("O: {detail}")]
+    TwoServe {
+        /// Who.
+        detail: String,
+    },
+    /// L: a history of one key is not linearizable.
+    #[error("L: {detail}")]
+    NotLinearizable {
+        /// Which operation shows it.
+        detail: String,
+    },
+    /// X: an operation took effect twice, or nobody remembers it.
+    #[error("X: {detail}")]
+    Twice {
+        /// Which.
+        detail: String,
+    },
+    /// E and others: the coordinator's state is not what it must be.
+    #[error("state: {detail}")]
+    State {
+        /// What the check said.
+        detail: String,
+    },
+    /// V: the world did not come together after the faults had stopped.
+    #[error("V: {detail}")]
+    NoConvergence {
+        /// What was still missing.
+        detail: String,
+    },
+    /// A debug assertion, an overflow, a bug in the simulator.
+    #[error("panic: {detail}")]
+    Panic {
+        /// Its message.
+        detail: String,
+    },
+}
+
+impl Violation {
+    /// The letter of the property, as the design names it.
+    pub fn letter(&self) -> &'static str {
+        use archon_replica::invariants::Violation as Of;
+        match self {
+            Self::Replicas(Of::LeaderLacks { .. }) => "D",
+            Self::Replicas(Of::LiveLacks { .. }) | Self::LiveSet { .. } => "S",
+            Self::Replicas(Of::PrefixDiffers { .. } | Of::PrefixGap { .. }) | Self::Prefix { .. } => "P",
+            Self::Replicas(Of::EpochFell { .. } | Of::TwoLeaders { .. }) | Self::State { .. } => "E",
+            Self::TwoServe { .. } => "O",
+            Self::NotLinearizable { .. } => "L",
+            Self::Twice { .. } => "X",
+            Self::NoConvergence { .. } => "V",
+            Self::Panic { .. } => "assertion",
+        }
+    }
+}
+
+/// What is known of one partition, from outside.
+#[derive(Debug, Default)]
+pub(crate) struct PartitionCheck {
+    pub(crate) ledger: Ledger,
+    epochs: Epochs,
+    /// Somebody outside has heard of everything up to here.
+    pub(crate) acknowledged: Seq,
+    /// Up to where each copy was compared with the ledger, at which revision of its log.
+    compared: BTreeMap<PlacementId, (u64, Seq)>,
+    applied: Applied,
+    pub(crate) history: History,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Checks {
+    pub(crate) partitions: BTreeMap<PartitionId, PartitionCheck>,
+    /// Copies that a fault destroyed; nothing is expected of them.
+    pub(crate) destroyed: BTreeSet<PlacementId>,
+    pub(crate) rows_changed: bool,
+    pub(crate) disks_changed: bool,
+    pub(crate) leases_changed: bool,
+    acknowledged: bool,
+    /// Answers that clients were given, by partition.
+    pub(crate) answered: BTreeMap<PartitionId, u64>,
+    /// Clients begin nothing any more.
+    pub(crate) quiet: bool,
+}
+
+impl Checks {
+    pub(crate) fn of(&mut self, partition: PartitionId) -> &mut PartitionCheck {
+        self.partitions.entry(partition).or_default()
+    }
+
+    pub(crate) fn epochs(&mut self, partition: PartitionId) -> &mut Epochs {
+        &mut self.of(partition).epochs
+    }
+
+    pub(crate) fn lost_data(&self) -> bool {
+        !self.destroyed.is_empty()
+    }
+
+    /// P, and X: a copy commits an entry.
+    pub(crate) fn commit(
+        &mut self,
+        partition: PartitionId,
+        placement: PlacementId,
+        entry: &Entry,
+    ) -> Result<(), Violation> {
+        let known = self.of(partition);
+        let before = known.ledger.last();
+        known.ledger.commit(placement, entry)?;
+        if known.ledger.last() == before {
+            return Ok(());
+        }
+        let effect = Effect::decode(&entry.bytes).map_err(|error| Violation::Prefix { detail: error.to_string() })?;
+        known.applied.take(entry.at.seq, &effect)?;
+        known.history.committed(entry.at.seq, &effect)
+    }
+
+    pub(crate) fn acknowledge(&mut self, partition: PartitionId, upto: Seq) {
+        let known = self.of(partition);
+        if upto > known.acknowledged {
+            known.acknowledged = upto;
+            self.acknowledged = true;
+        }
+        self.leases_changed = true;
+    }
+
+    /// D and E: a leader begins to serve.
+    pub(crate) fn serves(
+        &mut self,
+        partition: PartitionId,
+        placement: PlacementId,
+        epoch: Epoch,
+        commit: Seq,
+    ) -> Result<(), Violation> {
+        let known = self.of(partition);
+        known.epochs.serves(placement, epoch)?;
+        Ok(leader_holds_acknowledged(placement, epoch, commit, known.acknowledged)?)
+    }
+
+    /// Whether the Live sets are to be looked at again.
+    fn take_changed(&mut self) -> (bool, bool) {
+        let sets = self.rows_changed || self.disks_changed || self.acknowledged;
+        let leases = self.leases_changed;
+        (self.rows_changed, self.disks_changed, self.leases_changed, self.acknowledged) = (false, false, false, false);
+        (sets, leases)
+    }
+}
+
+impl crate::world::World {
+    /// Everything that must hold after an event.
+    pub(crate) fn check(&mut self) {
+        let (sets, leases) = self.checks.take_changed();
+        if sets {
+            let checked = self.check_live_sets();
+            self.judge(checked);
+        }
+        if leases {
+            let checked = self.check_one_leader();
+            self.judge(checked);
+        }
+    }
+}

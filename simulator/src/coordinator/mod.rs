@@ -1,0 +1,355 @@
+//! The quorum: Raft is assumed right. One log, terms, coordinators that apply it late, leaders that do not know yet that
+//! they are deposed.
+
+mod serve;
+mod session;
+
+pub(crate) use serve::host_of;
+pub(crate) use session::Session;
+
+use crate::check::Violation;
+use crate::clock::Clock;
+use crate::event::{Downward, Event, Proposal, ProposalReply};
+use crate::mutant::Mutant;
+use crate::network::End;
+use crate::random::Random;
+use crate::world::World;
+use archon_coordinator_core::{
+    Actor, ClusterState, Command, CommandBatch, Edit, EventKind, Response, apply, check, check_step, skip,
+};
+use archon_types::{ClusterId, Millis, ReplicaState};
+use std::collections::VecDeque;
+use uuid::Uuid;
+
+/// Coordinators of the quorum.
+pub(crate) const COORDINATORS: usize = 3;
+
+/// An entry of the replicated log; a blank one begins a term.
+#[derive(Clone, Debug)]
+struct Entry {
+    term: u64,
+    batch: Option<CommandBatch>,
+}
+
+/// A proposal on its way.
+#[derive(Debug)]
+pub(crate) struct UnderWay {
+    proposal: Proposal,
+    since: u64,
+}
+
+#[derive(Debug)]
+pub(crate) struct Coordinator {
+    pub(crate) clock: Clock,
+    pub(crate) state: ClusterState,
+    /// Entries of the log that it has applied.
+    applied: usize,
+    pub(crate) session: Option<Session>,
+    under_way: VecDeque<UnderWay>,
+    pub(crate) paused_until: u64,
+    /// Cut off from the other coordinators.
+    pub(crate) isolated: Option<(u64, u64)>,
+}
+
+impl Coordinator {
+    fn is_isolated(&self, truth: u64) -> bool {
+        self.isolated.is_some_and(|(_, until)| until > truth)
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct Quorum {
+    log: Vec<Entry>,
+    pub(crate) term: u64,
+    pub(crate) leader: Option<usize>,
+    pub(crate) coordinators: Vec<Coordinator>,
+    pub(crate) down_until: u64,
+    /// The state that the committed log stands for, whoever has applied it.
+    pub(crate) state: ClusterState,
+}
+
+impl Quorum {
+    pub(crate) fn new(random: &mut Random, mutant: Option<Mutant>) -> Self {
+        let coordinator = |random: &mut Random| Coordinator {
+            clock: Clock::draw(random),
+            state: empty(mutant),
+            applied: 0,
+            session: None,
+            under_way: VecDeque::new(),
+            paused_until: 0,
+            isolated: None,
+        };
+        Self {
+            log: Vec::new(),
+            term: 0,
+            leader: None,
+            coordinators: (0..COORDINATORS).map(|_| coordinator(random)).collect(),
+            down_until: 0,
+            state: empty(mutant),
+        }
+    }
+
+    /// Whether this coordinator leads and reaches a majority now.
+    fn commits(&self, coordinator: usize, truth: u64) -> bool {
+        let own = &self.coordinators[coordinator];
+        self.leader == Some(coordinator)
+            && self.down_until <= truth
+            && !own.is_isolated(truth)
+            && own.paused_until <= truth
+    }
+}
+
+/// The state before the first entry, with a rule taken away if one of the core's is.
+fn empty(mutant: Option<Mutant>) -> ClusterState {
+    #[cfg_attr(not(feature = "mutants"), allow(unused_mut))]
+    let mut state = ClusterState::new();
+    #[cfg(feature = "mutants")]
+    if let Some(Mutant::Core(broken)) = mutant {
+        state.mutant = Some(broken);
+    }
+    #[cfg(not(feature = "mutants"))]
+    let _ = mutant;
+    state
+}
+
+impl World {
+    /// The first term, and the cluster itself.
+    pub(crate) fn found_cluster(&mut self) {
+        self.begin_term(0);
+        let cluster = ClusterId::new(Uuid::from_u128(1));
+        let settings = self.plan.settings.clone();
+        let proposal =
+            Proposal { term: self.quorum.term, commands: vec![Command::Bootstrap { cluster, settings }], reply: None };
+        self.commit(0, proposal);
+    }
+
+    /// The instant on a coordinator's own clock.
+    pub(crate) fn coordinator_now(&self, coordinator: usize) -> Millis {
+        self.quorum.coordinators[coordinator].clock.at(self.truth)
+    }
+
+    pub(crate) fn propose(&mut self, coordinator: usize, proposal: Proposal) {
+        let since = self.truth;
+        self.quorum.coordinators[coordinator].under_way.push_back(UnderWay { proposal, since });
+        let unit = self.plan.unit_ms();
+        let delay = match self.random.permille(30) {
+            true => self.random.between(1, unit * 8),
+            false => self.random.between(1, 10),
+        };
+        self.after(delay, Event::Append { coordinator });
+    }
+
+    /// The oldest proposal under way at this coordinator is committed, if it leads and reaches a majority.
+    pub(crate) fn append_next(&mut self, coordinator: usize) {
+        let truth = self.truth;
+        if self.quorum.leader == Some(coordinator) && !self.quorum.commits(coordinator, truth) {
+            // It stays in the leader's log and is committed once a majority answers again.
+            let delay = self.random.between(5, 40);
+            self.after(delay, Event::Append { coordinator });
+            return;
+        }
+        let Some(UnderWay { proposal, .. }) = self.quorum.coordinators[coordinator].under_way.pop_front() else {
+            return;
+        };
+        if self.quorum.leader == Some(coordinator) {
+            self.commit(coordinator, proposal);
+        }
+    }
+
+    fn commit(&mut self, coordinator: usize, proposal: Proposal) {
+        let Proposal { term, commands, reply } = proposal;
+        let batch = CommandBatch {
+            request: None,
+            at: Millis::new(self.truth),
+            who: Actor::Coordinator(coordinator as u64 + 1),
+            proposer: coordinator as u64 + 1,
+            term,
+            commands,
+        };
+        let responses = self.append(Entry { term: self.quorum.term, batch: Some(batch) });
+        self.apply_committed(coordinator);
+        for other in (0..COORDINATORS).filter(|other| *other != coordinator) {
+            let lag = self.random.between(1, 30);
+            self.after(lag, Event::Apply { coordinator: other });
+        }
+        match (reply, &responses[..]) {
+            (Some(ProposalReply::Registration { host, boot }), [Response::Registered { node, incarnation }]) => {
+                let message = Downward::Registered { boot, node: *node, incarnation: *incarnation };
+                self.send(End::Coordinator(coordinator), End::Host(host), Event::Downward { host, message });
+            }
+            (Some(ProposalReply::Report { host, report }), _) => {
+                let message = Downward::Reported { report };
+                self.send(End::Coordinator(coordinator), End::Host(host), Event::Downward { host, message });
+            }
+            _ => {}
+        }
+    }
+
+    /// Adds an entry to the log for good, and checks what it does to the state.
+    fn append(&mut self, entry: Entry) -> Vec<Response> {
+        let index = self.quorum.log.len() as u64 + 1;
+        let mut responses = Vec::new();
+        match &entry.batch {
+            Some(batch) if batch.term == entry.term => {
+                self.quorum.state.events.clear();
+                let before = self.quorum.state.clone();
+                responses = apply(&mut self.quorum.state, index, batch);
+                let trace = || {
+                    let names: Vec<String> = batch.commands.iter().map(|command| format!("{command:?}")).collect();
+                    format!("log {index} term {}: {} -> {responses:?}", entry.term, names.join(" "))
+                };
+                self.trace.note(self.truth, trace);
+                let after = &self.quorum.state;
+                let checked = check(after).and_then(|()| check_step(&before, after));
+                self.judge(checked.map_err(|violation| Violation::State { detail: violation.to_string() }));
+                self.count_change(&before, batch, &responses);
+                self.checks.rows_changed = true;
+            }
+            Some(_) => {
+                self.coverage.void_entries += 1;
+                skip(&mut self.quorum.state, index);
+            }
+            None => skip(&mut self.quorum.state, index),
+        }
+        self.quorum.log.push(entry);
+        responses
+    }
+
+    /// A coordinator applies everything that is committed.
+    pub(crate) fn apply_committed(&mut self, coordinator: usize) {
+        let quorum = &mut self.quorum;
+        let own = &mut quorum.coordinators[coordinator];
+        if own.applied == quorum.log.len() {
+            return;
+        }
+        while let Some(entry) = quorum.log.get(own.applied) {
+            own.applied += 1;
+            match &entry.batch {
+                Some(batch) if batch.term == entry.term => drop(apply(&mut own.state, own.applied as u64, batch)),
+                _ => skip(&mut own.state, own.applied as u64),
+            }
+        }
+        self.wake_session(coordinator);
+    }
+
+    fn begin_term(&mut self, coordinator: usize) {
+        self.quorum.term += 1;
+        self.quorum.leader = Some(coordinator);
+        self.coverage.terms += 1;
+        let term = self.quorum.term;
+        self.note(|| format!("coordinator {coordinator} leads in term {term}"));
+        self.append(Entry { term, batch: None });
+        self.apply_committed(coordinator);
+        let now = self.coordinator_now(coordinator);
+        self.quorum.coordinators[coordinator].session = Some(Session::new(term, now));
+        self.wake_session(coordinator);
+    }
+
+    /// Another coordinator comes to lead, or the same one anew.
+    pub(crate) fn elect_coordinator(&mut self) {
+        let truth = self.truth;
+        if self.quorum.down_until > truth {
+            let delay = self.quorum.down_until - truth + self.random.between(20, 200);
+            self.after(delay, Event::Elect);
+            return;
+        }
+        let able: Vec<usize> = (0..COORDINATORS)
+            .filter(|number| {
+                let other = &self.quorum.coordinators[*number];
+                !other.is_isolated(truth) && other.paused_until <= truth
+            })
+            .collect();
+        if able.len() < 2 {
+            let delay = self.random.between(20, 200);
+            self.after(delay, Event::Elect);
+            return;
+        }
+        let Some(chosen) = self.random.pick(&able) else { return };
+        if let Some(former) = self.quorum.leader {
+            self.keep_orphans(former);
+            if former != chosen {
+                let delay = match self.random.below(3) {
+                    0 => self.random.between(1, self.plan.settings.timing.failure_timeout_ms * 2),
+                    _ => self.random.between(1, 20),
+                };
+                self.after(delay, Event::Depose { coordinator: former });
+            }
+        }
+        self.begin_term(chosen);
+    }
+
+    /// What the former leader had under way may have reached the new one: a first part of it is committed, in its own
+    /// term; the rest is lost, or comes again under the new term, and is void then.
+    fn keep_orphans(&mut self, former: usize) {
+        let own = &self.quorum.coordinators[former];
+        let reached = own.isolated.filter(|(_, until)| *until > self.truth).map(|(since, _)| since);
+        let could: usize = own.under_way.iter().take_while(|item| reached.is_none_or(|at| item.since < at)).count();
+        let kept = self.random.index(could + 1);
+        for _ in 0..kept {
+            let Some(UnderWay { proposal, .. }) = self.quorum.coordinators[former].under_way.pop_front() else { break };
+            self.coverage.orphan_commits += 1;
+            let Proposal { term, commands, .. } = proposal;
+            let (at, proposer) = (Millis::new(self.truth), former as u64 + 1);
+            let who = Actor::Coordinator(proposer);
+            let batch = CommandBatch { request: None, at, who, proposer, term, commands };
+            self.append(Entry { term: self.quorum.term, batch: Some(batch) });
+        }
+    }
+
+    /// A coordinator hears that another leads.
+    pub(crate) fn depose(&mut self, coordinator: usize) {
+        let own = &self.quorum.coordinators[coordinator];
+        if own.is_isolated(self.truth) {
+            let delay = self.random.between(20, 100);
+            self.after(delay, Event::Depose { coordinator });
+        } else if self.quorum.leader != Some(coordinator) {
+            self.quorum.coordinators[coordinator].session = None;
+        }
+    }
+
+    fn count_change(&mut self, before: &ClusterState, batch: &CommandBatch, responses: &[Response]) {
+        let after = &self.quorum.state;
+        let coverage = &mut self.coverage;
+        for (command, response) in batch.commands.iter().zip(responses) {
+            if response.refusal().is_some() {
+                continue;
+            }
+            match command {
+                Command::NodeFailed { successors, .. } => {
+                    coverage.nodes_failed += 1;
+                    coverage.successors += successors.len() as u64;
+                }
+                Command::Change(changes) => {
+                    let edits = changes.iter().flat_map(|change| &change.edits);
+                    coverage.refusals += edits.filter(|edit| matches!(edit, Edit::Refuse)).count() as u64;
+                }
+                Command::StartPlan { .. } => coverage.plans += 1,
+                _ => {}
+            }
+        }
+        for row in after.partitions.iter() {
+            let Some(old) = before.partitions.get(row.id).filter(|old| old.version != row.version) else { continue };
+            coverage.elections += u64::from(row.leader.is_some() && row.epoch > old.epoch);
+            for copy in &old.placements {
+                let now = row.placement(copy.id).map(|copy| copy.state);
+                match (copy.state, now) {
+                    (ReplicaState::Load, Some(ReplicaState::Live)) => coverage.promotions += 1,
+                    (ReplicaState::Live, Some(ReplicaState::Load)) => coverage.demotions += 1,
+                    (ReplicaState::Unload, None) => coverage.unloads += 1,
+                    _ => {}
+                }
+            }
+        }
+        for event in &after.events {
+            match &event.what {
+                EventKind::ReplicaLost { .. } => coverage.placements_lost += 1,
+                EventKind::RepairStarted { .. } => coverage.repairs += 1,
+                EventKind::RepairDone { .. } => coverage.repairs_done += 1,
+                EventKind::CopyRetired { .. } => coverage.copies_retired += 1,
+                EventKind::MigrationOver { outcome, .. } if outcome == "done" => coverage.migrations_done += 1,
+                EventKind::MigrationOver { .. } => coverage.migrations_undone += 1,
+                _ => {}
+            }
+        }
+    }
+}

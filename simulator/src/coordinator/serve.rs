@@ -1,0 +1,202 @@
+//! What a leading coordinator does: control turns, pushes, answers to heartbeats, registrations and reports.
+
+use super::session::Pushed;
+use crate::event::{Downward, Event, Proposal, ProposalReply, Push, Upward};
+use crate::mutant::ShellMutant;
+use crate::network::End;
+use crate::world::World;
+use archon_coordinator_core::{Command, NodeRow, duties, on_report, on_stopping, turn};
+use archon_types::{ErrorKind, Incarnation, Millis, NodeId, NodeStatus, Version};
+
+/// Longest pause between two control turns, in milliseconds.
+const TURN_MS: u64 = 50;
+/// Pause before a push that was not acknowledged is repeated, in milliseconds.
+const PUSH_MS: u64 = 50;
+
+impl World {
+    /// The state changed: a turn and a round of pushes follow at once.
+    pub(super) fn wake_session(&mut self, coordinator: usize) {
+        let truth = self.truth;
+        let Some(session) = &mut self.quorum.coordinators[coordinator].session else { return };
+        let term = session.term;
+        if session.turn_at > truth + 1 {
+            session.turn_at = truth + 1;
+            self.after(1, Event::Turn { coordinator, term });
+        }
+        let Some(session) = &mut self.quorum.coordinators[coordinator].session else { return };
+        if session.push_at > truth + 2 {
+            session.push_at = truth + 2;
+            self.after(2, Event::PushRound { coordinator, term });
+        }
+    }
+
+    pub(crate) fn turn(&mut self, coordinator: usize, term: u64) {
+        let (truth, now) = (self.truth, self.coordinator_now(coordinator));
+        let own = &mut self.quorum.coordinators[coordinator];
+        let Some(session) = own.session.as_mut().filter(|session| session.term == term) else { return };
+        if truth < session.turn_at {
+            return;
+        }
+        let activate = |(node, incarnation)| Command::Activate { node, incarnation };
+        let mut commands: Vec<Command> = std::mem::take(&mut session.activations).into_iter().map(activate).collect();
+        let turned = turn(&own.state, &mut session.liveness, now);
+        commands.extend(turned.commands);
+        let wake = own.clock.truth_of(turned.wake_at, truth).min(truth + TURN_MS);
+        session.turn_at = wake;
+        self.after(wake - truth, Event::Turn { coordinator, term });
+        if !commands.is_empty() {
+            self.propose(coordinator, Proposal { term, commands, reply: None });
+        }
+    }
+
+    pub(crate) fn push_round(&mut self, coordinator: usize, term: u64) {
+        let truth = self.truth;
+        let own = &mut self.quorum.coordinators[coordinator];
+        let Some(session) = own.session.as_mut().filter(|session| session.term == term) else { return };
+        if truth < session.push_at {
+            return;
+        }
+        session.push_at = truth + PUSH_MS;
+        let version = Version::new(own.state.applied);
+        let life = |row: &NodeRow| (row.node.id, row.node.incarnation, row.node.status != NodeStatus::Live);
+        let nodes: Vec<(NodeId, Incarnation, bool)> = own.state.nodes.values().map(life).collect();
+        let mut pushes = Vec::new();
+        for row in own.state.nodes.values().map(|row| &row.node) {
+            let Some(duties) = duties(&own.state, row.id) else { continue };
+            let fresh =
+                Pushed { incarnation: row.incarnation, acknowledged: Version::ZERO, sent: 0, version: Version::ZERO };
+            let pushed = session.pushed.entry(row.id).or_insert(fresh);
+            if pushed.incarnation != row.incarnation {
+                *pushed = fresh;
+            }
+            let due = pushed.version < version || truth - pushed.sent >= PUSH_MS;
+            if pushed.acknowledged < version && due {
+                (pushed.sent, pushed.version) = (truth, version);
+                let push =
+                    Push { coordinator, term, incarnation: row.incarnation, version, duties, nodes: nodes.clone() };
+                pushes.push((row.address.clone(), push));
+            }
+        }
+        for (address, push) in pushes {
+            if let Some(host) = host_of(&address) {
+                let message = Downward::Push(Box::new(push));
+                self.send(End::Coordinator(coordinator), End::Host(host), Event::Downward { host, message });
+            }
+        }
+        self.after(PUSH_MS, Event::PushRound { coordinator, term });
+    }
+
+    pub(crate) fn on_upward(&mut self, coordinator: usize, host: usize, message: Upward) {
+        let now = self.coordinator_now(coordinator);
+        let leader = self.quorum.leader;
+        let own = &mut self.quorum.coordinators[coordinator];
+        let Some(session) = &mut own.session else {
+            let message = Downward::NotLeader { leader };
+            return self.send(End::Coordinator(coordinator), End::Host(host), Event::Downward { host, message });
+        };
+        let term = session.term;
+        match message {
+            Upward::Register(register) => {
+                let reply = Some(ProposalReply::Registration { host, boot: register.boot });
+                self.propose(coordinator, Proposal { term, commands: vec![Command::Register(register)], reply });
+            }
+            Upward::Heartbeat { node, incarnation, number, sent, stopping } => {
+                match session.liveness.heard(&own.state, node, incarnation, now) {
+                    Ok(()) => {
+                        if stopping {
+                            session.liveness.note_stopping(node, incarnation);
+                        }
+                        if own.state.node(node).is_some_and(|row| row.activated != Some(incarnation)) {
+                            session.activations.insert(node, incarnation);
+                        }
+                        // Now and then a quorum round takes longer than a failure time-out.
+                        let slow = self.plan.settings.timing.failure_timeout_ms * 2;
+                        let most = if self.random.permille(40) && !self.healing { slow } else { 6 };
+                        let delay = self.random.between(1, most);
+                        let done = Event::RoundDone { coordinator, term, host, node, incarnation, number, sent };
+                        self.after(delay, done);
+                    }
+                    Err(error) if error.kind == ErrorKind::StaleIncarnation => {
+                        self.stale(coordinator, host, incarnation);
+                    }
+                    Err(_) => {}
+                }
+            }
+            Upward::Report { node, incarnation, report } => {
+                match on_report(&own.state, &mut session.liveness, now, node, incarnation, &report) {
+                    Ok(commands) if !commands.is_empty() => {
+                        let reply = Some(ProposalReply::Report { host, report });
+                        self.propose(coordinator, Proposal { term, commands, reply });
+                    }
+                    Err(error) if error.kind == ErrorKind::StaleIncarnation => {
+                        self.stale(coordinator, host, incarnation);
+                    }
+                    Err(error) if error.kind == ErrorKind::Unavailable => {}
+                    Ok(_) | Err(_) => {
+                        let message = Downward::Reported { report };
+                        self.send(End::Coordinator(coordinator), End::Host(host), Event::Downward { host, message });
+                    }
+                }
+            }
+            Upward::Leave { node, incarnation } => {
+                if let Ok(commands) = on_stopping(&own.state, &session.liveness, node, incarnation) {
+                    self.propose(coordinator, Proposal { term, commands, reply: None });
+                }
+            }
+            Upward::Pushed { node, incarnation, version } => {
+                if let Some(pushed) = session.pushed.get_mut(&node).filter(|pushed| pushed.incarnation == incarnation) {
+                    pushed.acknowledged = pushed.acknowledged.max(version);
+                }
+            }
+        }
+    }
+
+    fn stale(&mut self, coordinator: usize, host: usize, incarnation: Incarnation) {
+        let message = Downward::Stale { incarnation };
+        self.send(End::Coordinator(coordinator), End::Host(host), Event::Downward { host, message });
+    }
+
+    /// Only a coordinator that leads and reaches a majority at this instant goes on to grant (rule 13).
+    pub(crate) fn round_done(
+        &mut self,
+        coordinator: usize,
+        term: u64,
+        host: usize,
+        (node, incarnation): (NodeId, Incarnation),
+        (number, sent): (u64, Millis),
+    ) {
+        let confirmed = self.quorum.commits(coordinator, self.truth) && self.quorum.term == term;
+        if !confirmed && !self.breaks(ShellMutant::NoQuorumRound) {
+            return;
+        }
+        // The state then holds every change that was committed before.
+        self.apply_committed(coordinator);
+        let delay = self.random.between(0, 1);
+        self.after(delay, Event::Answer { coordinator, term, host, node, incarnation, number, sent });
+    }
+
+    pub(crate) fn answer_heartbeat(
+        &mut self,
+        coordinator: usize,
+        term: u64,
+        host: usize,
+        (node, incarnation): (NodeId, Incarnation),
+        (number, sent): (u64, Millis),
+    ) {
+        let now = self.coordinator_now(coordinator);
+        let own = &mut self.quorum.coordinators[coordinator];
+        let Some(session) = own.session.as_mut().filter(|session| session.term == term) else { return };
+        let Some(answer) = session.liveness.answer(&own.state, node, incarnation, now) else {
+            return self.stale(coordinator, host, incarnation);
+        };
+        self.coverage.leases += 1;
+        self.coverage.withdrawn += answer.withdrawn.len() as u64;
+        let message = Downward::Lease { incarnation, number, sent, answer };
+        self.send(End::Coordinator(coordinator), End::Host(host), Event::Downward { host, message });
+    }
+}
+
+/// The machine at an address.
+pub(crate) fn host_of(address: &str) -> Option<usize> {
+    address.strip_prefix('n')?.split(':').next()?.parse().ok()
+}

@@ -1,0 +1,118 @@
+//! What the runs came across. A simulator that silently stops exercising something proves nothing.
+
+macro_rules! coverage {
+    ($($(#[$doc:meta])* $name:ident,)*) => {
+        /// How often each thing happened.
+        #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+        pub struct Coverage { $($(#[$doc])* pub $name: u64,)* }
+
+        impl Coverage {
+            /// Adds what another run came across.
+            pub fn add(&mut self, other: &Self) {
+                $(self.$name += other.$name;)*
+            }
+
+            /// Every counter by its name.
+            pub fn counters(&self) -> Vec<(&'static str, u64)> {
+                vec![$((stringify!($name), self.$name),)*]
+            }
+        }
+    };
+}
+
+coverage! {
+    /// Events of the world, of every sort.
+    events,
+    /// Leaderships granted by the coordinator.
+    elections,
+    /// Leaderships named in the command that failed a node.
+    successors,
+    /// Nodes failed for their silence.
+    nodes_failed,
+    /// Take-overs that ended in serving.
+    take_overs,
+    /// Copies that came to count.
+    promotions,
+    /// Copies that ceased to count.
+    demotions,
+    /// Requests of leaders that were answered "no".
+    refusals,
+    /// Copies begun.
+    copies,
+    /// Copies completed.
+    copies_done,
+    /// Placements declared lost.
+    placements_lost,
+    /// Copies begun in place of one that is missing, failed or to go.
+    repairs,
+    /// Of those the ones that came to count.
+    repairs_done,
+    /// Copies that were not needed any more.
+    copies_retired,
+    /// Placements deleted.
+    unloads,
+    /// Migrations that ended in `Done`.
+    migrations_done,
+    /// Migrations that were cancelled or failed.
+    migrations_undone,
+    /// Leaderships released by their holder.
+    releases,
+    /// Leaderships listed as withdrawn in a heartbeat's answer.
+    withdrawn,
+    /// Coordinator terms begun.
+    terms,
+    /// Log entries that were void, as their proposer's term was over.
+    void_entries,
+    /// Proposals of a leader that was deposed meanwhile, and that were committed all the same.
+    orphan_commits,
+    /// Heartbeats answered.
+    leases,
+    /// Registrations answered.
+    registrations,
+    /// Writes acknowledged.
+    writes,
+    /// Reads answered under a lease.
+    lease_reads,
+    /// Reads answered after a round of confirmations.
+    confirm_reads,
+    /// Reads refused because nothing confirmed the leadership.
+    unconfirmed_reads,
+    /// Answers that waited for a lease.
+    answers_held,
+    /// Retries answered from the record of the first attempt, as seen by an effect that is missing.
+    repeats,
+    /// Operations answered `MaybeApplied`.
+    maybe_applied,
+    /// First attempts that were stamped anew.
+    restamps,
+    /// Clients forgotten.
+    clients_forgotten,
+    /// Compare-and-sets that did not hold.
+    conditions_failed,
+    /// Writes refused because too few copies count.
+    not_enough_replicas,
+    /// Writes whose outcome the node could not know.
+    abandoned,
+    /// Log tails cut.
+    cuts,
+    /// Processes killed.
+    kills,
+    /// Machines that lost power.
+    power_losses,
+    /// Disks wiped.
+    wipes,
+    /// Directories set back to an older state.
+    rollbacks,
+    /// Nodes stopped in order.
+    stops,
+    /// Processes paused.
+    pauses,
+    /// Cuts in the network.
+    partitions_of_network,
+    /// Times without a coordinator quorum.
+    quorum_losses,
+    /// Plans begun.
+    plans,
+    /// Bytes that survived a kill in the page cache, not durable when the process came back.
+    cached_tails,
+}

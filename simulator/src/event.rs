@@ -1,0 +1,204 @@
+//! What can happen.
+
+use crate::client::ReplyTo;
+use crate::host::slot::{Outcome, Request};
+use archon_coordinator_core::{Command, HeartbeatAnswer, Register};
+use archon_kv::engine::Row;
+use archon_replica::{Message, Position, ReplicaAddress};
+use archon_types::{BootId, Duty, Incarnation, Millis, NodeId, PartitionId, PlacementId, Report, Version};
+use bytes::Bytes;
+
+/// From a node to a coordinator.
+#[derive(Clone, Debug)]
+pub(crate) enum Upward {
+    Register(Box<Register>),
+    Heartbeat { node: NodeId, incarnation: Incarnation, number: u64, sent: Millis, stopping: bool },
+    Report { node: NodeId, incarnation: Incarnation, report: Report },
+    Leave { node: NodeId, incarnation: Incarnation },
+    Pushed { node: NodeId, incarnation: Incarnation, version: Version },
+}
+
+/// From a coordinator to a node.
+#[derive(Clone, Debug)]
+pub(crate) enum Downward {
+    Registered { boot: BootId, node: NodeId, incarnation: Incarnation },
+    Lease { incarnation: Incarnation, number: u64, sent: Millis, answer: HeartbeatAnswer },
+    Stale { incarnation: Incarnation },
+    NotLeader { leader: Option<usize> },
+    Push(Box<Push>),
+    Reported { report: Report },
+}
+
+/// A node's duties, with the registrations of all nodes and whether they count as failed.
+#[derive(Clone, Debug)]
+pub(crate) struct Push {
+    pub(crate) coordinator: usize,
+    pub(crate) term: u64,
+    pub(crate) incarnation: Incarnation,
+    pub(crate) version: Version,
+    pub(crate) duties: Vec<Duty>,
+    pub(crate) nodes: Vec<(NodeId, Incarnation, bool)>,
+}
+
+/// Between nodes.
+#[derive(Clone, Debug)]
+pub(crate) enum Sideways {
+    Replica(Message),
+    CopyAsk {
+        partition: PartitionId,
+        loader: ReplicaAddress,
+        copy: u64,
+        source: ReplicaAddress,
+        start: Option<Position>,
+        after: Bytes,
+    },
+    CopyPage {
+        placement: PlacementId,
+        copy: u64,
+        start: Position,
+        after: Bytes,
+        rows: Vec<Row>,
+        last: bool,
+    },
+}
+
+/// A proposal of a coordinator, on its way into the log.
+#[derive(Clone, Debug)]
+pub(crate) struct Proposal {
+    pub(crate) term: u64,
+    pub(crate) commands: Vec<Command>,
+    pub(crate) reply: Option<ProposalReply>,
+}
+
+/// Who waits for a proposal.
+#[derive(Clone, Debug)]
+pub(crate) enum ProposalReply {
+    Registration { host: usize, boot: BootId },
+    Report { host: usize, report: Report },
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum Event {
+    /// The first proposal under way at this coordinator reaches a quorum.
+    Append {
+        coordinator: usize,
+    },
+    /// A coordinator applies what is committed.
+    Apply {
+        coordinator: usize,
+    },
+    Turn {
+        coordinator: usize,
+        term: u64,
+    },
+    PushRound {
+        coordinator: usize,
+        term: u64,
+    },
+    /// The quorum round for a heartbeat is over: it confirmed the leadership, or not.
+    RoundDone {
+        coordinator: usize,
+        term: u64,
+        host: usize,
+        node: NodeId,
+        incarnation: Incarnation,
+        number: u64,
+        sent: Millis,
+    },
+    /// Its answer is worked out and leaves.
+    Answer {
+        coordinator: usize,
+        term: u64,
+        host: usize,
+        node: NodeId,
+        incarnation: Incarnation,
+        number: u64,
+        sent: Millis,
+    },
+    Elect,
+    /// A deposed coordinator hears of the newer term.
+    Depose {
+        coordinator: usize,
+    },
+    Upward {
+        coordinator: usize,
+        host: usize,
+        message: Upward,
+    },
+    Downward {
+        host: usize,
+        message: Downward,
+    },
+    Sideways {
+        host: usize,
+        message: Box<Sideways>,
+    },
+    Request {
+        host: usize,
+        request: Box<Request>,
+    },
+    Reply {
+        client: usize,
+        to: ReplyTo,
+        log_time: Millis,
+        outcome: Box<Outcome>,
+        leader: Option<usize>,
+    },
+    Tick {
+        host: usize,
+        boot: u64,
+    },
+    Flush {
+        host: usize,
+        boot: u64,
+    },
+    Synced {
+        host: usize,
+        boot: u64,
+    },
+    ReadDone {
+        host: usize,
+        boot: u64,
+        request: Box<Request>,
+        log_time: Millis,
+        outcome: Box<Outcome>,
+    },
+    Restart {
+        host: usize,
+    },
+    Client {
+        client: usize,
+        lane: usize,
+        token: u64,
+    },
+    Fault,
+}
+
+impl Event {
+    /// The machine whose process takes it in, if it is one's.
+    pub(crate) const fn host(&self) -> Option<usize> {
+        match self {
+            Self::Downward { host, .. }
+            | Self::Sideways { host, .. }
+            | Self::Request { host, .. }
+            | Self::Tick { host, .. }
+            | Self::Flush { host, .. }
+            | Self::Synced { host, .. }
+            | Self::ReadDone { host, .. } => Some(*host),
+            _ => None,
+        }
+    }
+
+    /// The coordinator that takes it in, if it is one's.
+    pub(crate) const fn coordinator(&self) -> Option<usize> {
+        match self {
+            Self::Turn { coordinator, .. }
+            | Self::PushRound { coordinator, .. }
+            | Self::Answer { coordinator, .. }
+            | Self::Apply { coordinator }
+            | Self::Depose { coordinator }
+            | Self::Upward { coordinator, .. } => Some(*coordinator),
+            _ => None,
+        }
+    }
+}

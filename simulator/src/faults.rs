@@ -1,0 +1,171 @@
+//! What goes wrong: drawn one after the other while the faults last.
+
+use crate::coordinator::COORDINATORS;
+use crate::event::{Event, Proposal};
+use crate::host::disk::Disk;
+use crate::network::{Cut, End};
+use crate::world::World;
+use archon_coordinator_core::{Command, Goal, plan};
+use archon_types::NodeGoal;
+
+impl World {
+    pub(crate) fn next_fault(&mut self) {
+        if self.healing {
+            return;
+        }
+        let delay = self.random.between(1, self.plan.calm_ms * 2);
+        self.after(delay, Event::Fault);
+        let unit = self.plan.unit_ms();
+        let host = self.random.index(self.hosts.len());
+        match self.random.below(100) {
+            0..=13 => {
+                self.coverage.kills += 1;
+                self.kill(host);
+                self.come_back(host);
+            }
+            14..=18 => {
+                self.coverage.power_losses += 1;
+                self.power_off(host);
+                self.come_back(host);
+            }
+            19 => {
+                self.coverage.power_losses += 1;
+                for host in 0..self.hosts.len() {
+                    self.power_off(host);
+                    self.come_back(host);
+                }
+            }
+            20..=28 => {
+                self.coverage.pauses += 1;
+                let until = self.truth + self.random.between(unit, unit * 30);
+                self.note(|| format!("host {host} paused until {until}"));
+                self.hosts[host].paused_until = until;
+            }
+            29..=33 => {
+                self.coverage.stops += 1;
+                self.note(|| format!("host {host} is told to stop"));
+                self.stop_in_order(host);
+            }
+            34..=55 => self.cut_network(host),
+            56..=61 => self.elect_coordinator(),
+            62..=67 => self.trouble_coordinator(),
+            68..=69 => {
+                self.coverage.quorum_losses += 1;
+                let until = self.truth + self.random.between(unit, unit * 40);
+                self.note(|| format!("no quorum until {until}"));
+                self.quorum.down_until = until;
+                self.after(until - self.truth + 1, Event::Elect);
+            }
+            70..=82 => self.admin(),
+            83..=87 => self.hosts[host].wall_off = self.random.below(10_000),
+            88..=93 if self.plan.destroys => self.damage_disk(host),
+            _ => {}
+        }
+    }
+
+    fn come_back(&mut self, host: usize) {
+        let unit = self.plan.unit_ms();
+        let down = match self.random.below(4) {
+            0 => self.random.between(unit * 10, unit * 80),
+            1 => self.random.between(1, unit),
+            _ => self.random.between(unit, unit * 15),
+        };
+        self.after(down, Event::Restart { host });
+    }
+
+    fn cut_network(&mut self, host: usize) {
+        self.coverage.partitions_of_network += 1;
+        let until = self.truth + self.random.between(self.plan.unit_ms(), self.plan.unit_ms() * 40);
+        let own = vec![End::Host(host)];
+        let others: Vec<End> = (0..self.hosts.len()).filter(|other| *other != host).map(End::Host).collect();
+        let coordinators: Vec<End> = (0..COORDINATORS).map(End::Coordinator).collect();
+        let clients: Vec<End> = (0..self.clients.len()).map(End::Client).collect();
+        let other = self.random.pick(&others).into_iter().collect();
+        let far = match self.random.below(6) {
+            0 => others,
+            1 => other,
+            2 => coordinators,
+            3 => clients,
+            4 => [others, coordinators].concat(),
+            _ => [others, coordinators, clients].concat(),
+        };
+        let direction = self.random.below(4);
+        self.note(|| format!("cut until {until}, direction {direction}: {own:?} {far:?}"));
+        if direction != 0 {
+            self.network.cut(Cut { from: own.clone(), to: far.clone(), until });
+        }
+        if direction != 1 {
+            self.network.cut(Cut { from: far, to: own, until });
+        }
+    }
+
+    /// The leading coordinator stops, or is cut off from the others; they elect another after a while.
+    fn trouble_coordinator(&mut self) {
+        let Some(leader) = self.quorum.leader else { return };
+        let unit = self.plan.unit_ms();
+        let until = self.truth + self.random.between(unit * 2, unit * 40);
+        let pause = self.random.below(2) == 0;
+        self.note(|| format!("coordinator {leader} is away until {until}, paused: {pause}"));
+        let since = self.truth;
+        let own = &mut self.quorum.coordinators[leader];
+        if pause {
+            own.paused_until = until;
+        } else {
+            own.isolated = Some((since, until));
+        }
+        let patience = self.random.between(unit, unit * 8);
+        self.after(patience, Event::Elect);
+    }
+
+    fn admin(&mut self) {
+        let Some(leader) = self.quorum.leader else { return };
+        let coordinator = &self.quorum.coordinators[leader];
+        let Some(session) = &coordinator.session else { return };
+        let term = session.term;
+        let nodes: Vec<_> = coordinator.state.nodes.keys().copied().collect();
+        let command = match self.random.below(8) {
+            0 => Command::CancelPlan,
+            1..=3 => {
+                let Some(node) = self.random.pick(&nodes) else { return };
+                let goals = [NodeGoal::Serve, NodeGoal::Cordon, NodeGoal::Drain];
+                let goal = self.random.pick(&goals).unwrap_or_default();
+                Command::SetNode { node, goal, if_nodes: None }
+            }
+            _ => plan(&self.quorum.coordinators[leader].state, Goal::default()).start(),
+        };
+        self.propose(leader, Proposal { term, commands: vec![command], reply: None });
+    }
+
+    /// Whatever is acknowledged on this disk is gone or old: nothing is expected of its copies any more.
+    fn damage_disk(&mut self, host: usize) {
+        let down = self.hosts[host].process.is_none();
+        let storage = self.hosts[host].disk.storage;
+        let activated = self.quorum.state.node_by_storage(storage).and_then(|row| row.activated);
+        if self.random.below(3) == 0 {
+            let copy = Box::new(self.hosts[host].disk.clone());
+            self.hosts[host].snapshot = Some(copy);
+            return;
+        }
+        // A directory set back within the life that wrote it cannot be told from one that was not (rule 19).
+        let older = self.hosts[host].snapshot.take_if(|old| old.storage == storage && old.incarnation < activated);
+        self.power_off(host);
+        let lost: Vec<_> = self.hosts[host].disk.streams.keys().copied().collect();
+        match older {
+            Some(older) => {
+                self.coverage.rollbacks += 1;
+                self.note(|| format!("the disk of host {host} is set back"));
+                self.hosts[host].disk = *older;
+            }
+            None => {
+                self.coverage.wipes += 1;
+                self.note(|| format!("the disk of host {host} is wiped"));
+                let storage = self.unique();
+                self.hosts[host].disk = Disk::new(storage);
+            }
+        }
+        self.checks.destroyed.extend(lost);
+        if !down {
+            self.come_back(host);
+        }
+    }
+}

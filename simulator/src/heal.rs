@@ -1,0 +1,83 @@
+//! The end of a run: faults cease, and everything must come together in bounded time.
+
+use crate::check::Violation;
+use crate::event::{Event, Proposal};
+use crate::world::World;
+use archon_coordinator_core::Command;
+use archon_types::{NodeGoal, PartitionId, PartitionStatus};
+use std::collections::BTreeMap;
+
+/// How long coming together may take, in milliseconds: the longest back-off of a leader's requests (30 s), the patience
+/// with a hand-over (10 s), and some.
+const HEAL_MS: u64 = 150_000;
+const LOOK_MS: u64 = 100;
+
+impl World {
+    /// No more faults: everything must come together and serve.
+    pub(crate) fn heal(&mut self) {
+        self.healing = true;
+        self.note(|| "faults cease");
+        self.network.heal();
+        let truth = self.truth;
+        self.quorum.down_until = 0;
+        for coordinator in &mut self.quorum.coordinators {
+            coordinator.paused_until = coordinator.paused_until.min(truth);
+            coordinator.isolated = None;
+        }
+        self.after(50, Event::Elect);
+        for host in 0..self.hosts.len() {
+            self.hosts[host].paused_until = truth;
+            self.after(1, Event::Restart { host });
+        }
+        self.until("the coordinator's state", |world| {
+            world.serve_again();
+            world.missing_in_state()
+        });
+        let before = self.checks.answered.clone();
+        self.until("answers of every partition", |world| world.missing_answers(&before));
+        self.checks.quiet = true;
+        self.until("the nodes", |world| world.missing_in_state().or_else(|| world.missing_on_nodes()));
+        if self.violation.is_none()
+            && let Some(detail) = self.differing_rows()
+        {
+            self.judge(Err(Violation::Prefix { detail }));
+        }
+    }
+
+    fn until(&mut self, what: &str, mut missing: impl FnMut(&mut Self) -> Option<String>) {
+        let give_up = self.truth + HEAL_MS;
+        while self.violation.is_none() {
+            let Some(still) = missing(self) else { return };
+            if self.truth >= give_up {
+                let detail = format!("after {HEAL_MS} ms without faults, of {what}: {still}");
+                return self.judge(Err(Violation::NoConvergence { detail }));
+            }
+            self.run(self.truth + LOOK_MS);
+        }
+    }
+
+    /// The operator takes back what was wanted of nodes.
+    fn serve_again(&mut self) {
+        let Some(leader) = self.quorum.leader else { return };
+        let coordinator = &self.quorum.coordinators[leader];
+        let Some(session) = &coordinator.session else { return };
+        let term = session.term;
+        let other = |goal: NodeGoal| goal != NodeGoal::Serve;
+        let nodes: Vec<_> =
+            coordinator.state.nodes.values().filter(|row| other(row.node.goal)).map(|row| row.node.id).collect();
+        let commands: Vec<Command> =
+            nodes.into_iter().map(|node| Command::SetNode { node, goal: NodeGoal::Serve, if_nodes: None }).collect();
+        if !commands.is_empty() {
+            self.propose(leader, Proposal { term, commands, reply: None });
+        }
+    }
+
+    fn missing_answers(&self, before: &BTreeMap<PartitionId, u64>) -> Option<String> {
+        let served = self.quorum.state.partitions.iter().filter(|row| row.status == PartitionStatus::Online);
+        served.map(|row| row.id).find_map(|partition| {
+            let answered = |of: &BTreeMap<PartitionId, u64>| of.get(&partition).copied().unwrap_or(0);
+            let new = answered(&self.checks.answered) > answered(before);
+            (!new).then(|| format!("{partition} has answered nobody"))
+        })
+    }
+}

@@ -1,0 +1,200 @@
+//! Copies: the leader's pins, and the loader's pages.
+
+use super::disk::Write;
+use super::slot::Pull;
+use crate::event::{Event, Sideways};
+use crate::mutant::ShellMutant;
+use crate::network::End;
+use crate::world::World;
+use archon_kv::Recent;
+use archon_kv::RecentBudget;
+use archon_kv::engine::{Change, Engine, PageLimit, Row};
+use archon_replica::{Input, Position, ReplicaAddress, Standing};
+use archon_types::{PartitionId, PlacementId, ReplicaState, Seq};
+use bytes::Bytes;
+use std::ops::Bound;
+
+/// Rows of a page: few, so that a copy takes many.
+const PAGE_ROWS: usize = 4;
+/// How long a page is waited for, on the local clock.
+const PAGE_MS: u64 = 60;
+
+impl World {
+    pub(crate) fn start_copy(&mut self, host: usize, placement: PlacementId, copy: u64, leader: ReplicaAddress) {
+        self.coverage.copies += 1;
+        let Some(process) = &mut self.hosts[host].process else { return };
+        let Some(slot) = process.slots.get_mut(&placement) else { return };
+        slot.recent = Recent::new(Seq::ZERO, RecentBudget::default());
+        slot.log.clear();
+        slot.written = Seq::ZERO;
+        slot.complete = Position::ZERO;
+        let pull = Pull { copy, leader, cleared: false, start: None, after: Bytes::new(), asked: None, whole: false };
+        slot.pull = Some(pull);
+    }
+
+    pub(crate) fn stop_copy(&mut self, host: usize, placement: PlacementId, copy: u64) {
+        let Some(process) = &mut self.hosts[host].process else { return };
+        if let Some(slot) = process.slots.get_mut(&placement) {
+            slot.pull.take_if(|pull| pull.copy == copy);
+        }
+    }
+
+    /// Asks for the next page, or again for one that did not come.
+    pub(crate) fn keep_pulling(&mut self, host: usize, placement: PlacementId) {
+        let now = self.local(host);
+        let Some(process) = &mut self.hosts[host].process else { return };
+        let Some(life) = process.life else { return };
+        let Some(slot) = process.slots.get_mut(&placement) else { return };
+        let partition = slot.partition;
+        let Some(pull) = &mut slot.pull else { return };
+        let due = pull.asked.is_none_or(|asked| now.since(asked) >= PAGE_MS);
+        if !pull.cleared || pull.whole || !due {
+            return;
+        }
+        pull.asked = Some(now);
+        let loader = ReplicaAddress { placement, node: life.node, incarnation: life.incarnation };
+        let (copy, source, start, after) = (pull.copy, pull.leader, pull.start, pull.after.clone());
+        let ask = Sideways::CopyAsk { partition, loader, copy, source, start, after };
+        self.send_to_node(host, source.node, ask);
+    }
+
+    fn send_to_node(&mut self, host: usize, node: archon_types::NodeId, message: Sideways) {
+        let address = self.quorum.state.node(node).map(|row| row.node.address.clone());
+        let Some(to) = address.and_then(|address| crate::coordinator::host_of(&address)) else { return };
+        self.send(End::Host(host), End::Host(to), Event::Sideways { host: to, message: Box::new(message) });
+    }
+
+    pub(crate) fn on_sideways(&mut self, host: usize, message: Sideways) {
+        match message {
+            Sideways::Replica(message) => {
+                let placement = message.to.placement;
+                self.step(host, placement, Input::Message(message));
+                self.settle(host);
+            }
+            Sideways::CopyAsk { partition, loader, copy, source, start, after } => {
+                self.copy_asked(host, partition, loader, copy, source, (start, after));
+            }
+            Sideways::CopyPage { placement, copy, start, after, rows, last } => {
+                self.copy_page(host, placement, copy, start, (after, rows, last));
+                self.settle(host);
+            }
+        }
+    }
+
+    /// A loader elsewhere wants a page: the log is kept for it from here on.
+    fn copy_asked(
+        &mut self,
+        host: usize,
+        partition: PartitionId,
+        loader: ReplicaAddress,
+        copy: u64,
+        source: ReplicaAddress,
+        (start, after): (Option<Position>, Bytes),
+    ) {
+        let machine = &mut self.hosts[host];
+        let Some(process) = &mut machine.process else { return };
+        if process.life.is_none_or(|life| life.incarnation != source.incarnation) {
+            return;
+        }
+        let Some(slot) = process.slots.get_mut(&source.placement) else { return };
+        let leads = matches!(slot.replica.standing(), Standing::TakingOver | Standing::Serving | Standing::HandingOver);
+        let row = slot.replica.configuration().map(|known| &known.row);
+        let loads =
+            row.and_then(|row| row.placement(loader.placement)).is_some_and(|row| row.state == ReplicaState::Load);
+        if slot.partition != partition || slot.aside || !leads || !loads {
+            return;
+        }
+        let pinned = slot.pins.get(&loader.placement).copied();
+        let resumed = start.filter(|start| pinned == Some(start.seq)).map(|start| start.seq);
+        let Some(at) = slot.replica.position_at(resumed.unwrap_or(slot.complete.seq)) else { return };
+        slot.pins.insert(loader.placement, at.seq);
+        let from = match resumed.is_some() && !after.is_empty() {
+            true => Bound::Excluded(&after[..]),
+            false => Bound::Unbounded,
+        };
+        let limit = PageLimit { rows_max: PAGE_ROWS, bytes_max: usize::MAX };
+        let Ok(page) = machine.disk.engine.page(source.placement, from, limit) else { return };
+        let after = page.rows.last().map_or(after, |row| row.key.clone());
+        let (placement, last) = (loader.placement, !page.more);
+        let answer = Sideways::CopyPage { placement, copy, start: at, after, rows: page.rows, last };
+        self.send_to_node(host, loader.node, answer);
+    }
+
+    fn copy_page(
+        &mut self,
+        host: usize,
+        placement: PlacementId,
+        copy: u64,
+        start: Position,
+        (after, rows, last): (Bytes, Vec<Row>, bool),
+    ) {
+        let unsynced = self.breaks(ShellMutant::CopyUnsynced);
+        let machine = &mut self.hosts[host];
+        let Some(process) = &mut machine.process else { return };
+        let Some(slot) = process.slots.get_mut(&placement) else { return };
+        let Some(pull) = slot.pull.as_mut().filter(|pull| pull.copy == copy && pull.cleared && !pull.whole) else {
+            return;
+        };
+        match pull.start {
+            None => pull.start = Some(start),
+            Some(known) if known == start => {}
+            Some(_) => {
+                // The leader no longer keeps the log from where the copy began: it begins anew.
+                pull.cleared = false;
+                pull.start = None;
+                pull.after = Bytes::new();
+                pull.asked = None;
+                return;
+            }
+        }
+        // A page that was asked for twice comes twice.
+        if after <= pull.after && !last {
+            return;
+        }
+        let change = |row: Row| Change { space: placement, key: row.key, value: Some(row.value) };
+        let changes: Vec<Change> = rows.into_iter().map(change).collect();
+        if machine.disk.engine.write(&changes).is_err() {
+            return;
+        }
+        pull.after = after;
+        pull.asked = None;
+        pull.whole = last;
+        if last && unsynced {
+            self.copy_done(host, placement);
+        } else {
+            self.keep_pulling(host, placement);
+        }
+    }
+
+    /// All rows are in and synced.
+    pub(super) fn copy_done(&mut self, host: usize, placement: PlacementId) {
+        let Some(process) = &mut self.hosts[host].process else { return };
+        let Some(slot) = process.slots.get_mut(&placement) else { return };
+        let Some(Pull { copy, start: Some(at), whole: true, .. }) = slot.pull.take_if(|pull| pull.whole) else {
+            return;
+        };
+        self.coverage.copies_done += 1;
+        self.step(host, placement, Input::Copied { copy, at });
+    }
+
+    /// Empties spaces that are to be copied into or deleted.
+    pub(super) fn clear_spaces(&mut self, host: usize) {
+        let machine = &mut self.hosts[host];
+        let Some(process) = &mut machine.process else { return };
+        for slot in process.slots.values_mut() {
+            if let Some(pull) = slot.pull.as_mut().filter(|pull| !pull.cleared) {
+                pull.cleared = machine.disk.engine.clear(slot.placement, usize::MAX).is_ok();
+            }
+        }
+        let unloading = std::mem::take(&mut process.unloading);
+        for placement in unloading.keys() {
+            process.journal.gathered.writes.push(Write::Drop(*placement));
+            if machine.disk.engine.clear(*placement, usize::MAX).is_err() {
+                return;
+            }
+        }
+        for (placement, partition) in unloading {
+            self.unloaded(host, placement, partition);
+        }
+    }
+}

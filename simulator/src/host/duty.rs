@@ -1,0 +1,195 @@
+//! Duties: opening, configuring, setting aside and deleting placements; registrations and the end.
+
+use super::disk::Write;
+use super::slot::Slot;
+use super::start::new_replica;
+use crate::event::{Downward, Event, Push, Upward};
+use crate::network::End;
+use crate::world::World;
+use archon_replica::{Configuration, Identity, Input, Peer, Position, Recovered, Timing};
+use archon_types::{Duty, Epoch, Fact, NodeId, Partition, PartitionId, PlacementId, Report, Version};
+use std::collections::{BTreeMap, BTreeSet};
+
+impl World {
+    pub(crate) fn on_downward(&mut self, host: usize, message: Downward) {
+        match message {
+            Downward::Push(push) => self.on_push(host, *push),
+            other => self.on_session(host, other),
+        }
+        self.settle(host);
+    }
+
+    fn on_push(&mut self, host: usize, push: Push) {
+        let Some(process) = &mut self.hosts[host].process else { return };
+        let Some(life) = process.life.filter(|life| life.incarnation == push.incarnation) else { return };
+        if process.obeyed.incarnation != push.incarnation {
+            process.obeyed = super::process::Obeyed { incarnation: push.incarnation, ..Default::default() };
+        }
+        if push.term < process.obeyed.term {
+            return;
+        }
+        let mut news = false;
+        if push.version < process.obeyed.version {
+            return;
+        }
+        for (node, incarnation, failed) in &push.nodes {
+            let known = process.peers.insert(*node, (*incarnation, *failed));
+            news |= known != Some((*incarnation, *failed));
+        }
+        (process.obeyed.version, process.obeyed.term) = (push.version, push.term);
+        let answer = Upward::Pushed { node: life.node, incarnation: push.incarnation, version: push.version };
+        let coordinator = push.coordinator;
+        self.send(End::Host(host), End::Coordinator(coordinator), Event::Upward { coordinator, host, message: answer });
+        if news {
+            self.peers_changed(host);
+        }
+        self.reconcile(host, life.node, &push.duties);
+    }
+
+    /// Duties against what is held. Nothing is deleted because a list lacks it (rule 22).
+    fn reconcile(&mut self, host: usize, node: NodeId, duties: &[Duty]) {
+        let mut named: BTreeSet<PlacementId> = BTreeSet::new();
+        for duty in duties {
+            named.insert(duty.placement());
+            match duty {
+                Duty::Unload { partition, placement } => self.unload(host, *partition, *placement),
+                Duty::Host { partition, placement } => {
+                    self.host_placement(host, node, partition, *placement);
+                    let releasing = self.hosts[host].process.as_ref().is_some_and(|process| process.stopping.is_some());
+                    let epoch = partition.epoch;
+                    let input = match releasing {
+                        true => Input::HandOver { epoch, to: *placement },
+                        false => Input::KeepLeading { epoch },
+                    };
+                    self.step(host, *placement, input);
+                }
+                Duty::HandOver { partition, placement, to } => {
+                    self.host_placement(host, node, partition, *placement);
+                    self.step(host, *placement, Input::HandOver { epoch: partition.epoch, to: *to });
+                }
+            }
+        }
+        let Some(process) = &self.hosts[host].process else { return };
+        let unnamed: Vec<PlacementId> = process
+            .slots
+            .iter()
+            .filter(|(placement, slot)| !slot.aside && !named.contains(placement))
+            .map(|(placement, _)| *placement)
+            .collect();
+        for placement in unnamed {
+            self.set_aside(host, placement);
+        }
+    }
+
+    fn host_placement(&mut self, host: usize, node: NodeId, row: &Partition, placement: PlacementId) {
+        let mutant = self.mutant;
+        let Some(process) = &mut self.hosts[host].process else { return };
+        let Some(life) = process.life else { return };
+        if row.placement(placement).is_none_or(|own| own.node != node) || process.unloading.contains_key(&placement) {
+            return;
+        }
+        if process.damaged.contains(&placement) {
+            let fact = Fact::Damaged { why: "the copy did not pass the checks when the node started".to_owned() };
+            let (partition, epoch, version) = (row.id, row.epoch, row.version);
+            return self.queue_report(host, Report { partition, placement, epoch, version, fact });
+        }
+        if !process.slots.contains_key(&placement) {
+            let identity = Identity { partition: row.id, placement, node, incarnation: life.incarnation };
+            let dormant = process.dormant.remove(&placement);
+            let (recovered, fresh) = match self.hosts[host].disk.readable().get(&placement) {
+                Some(stream) if dormant.is_some() => (stream.recovered(), false),
+                _ => (Recovered::default(), true),
+            };
+            let Ok(replica) = new_replica(identity, recovered, mutant) else { return };
+            let Some(process) = &mut self.hosts[host].process else { return };
+            let slot = match dormant {
+                Some(found) => Slot { replica, ..found },
+                None => Slot::new(row.id, placement, replica, Position::ZERO),
+            };
+            if fresh {
+                process.journal.gathered.writes.push(Write::Open(placement, row.id));
+            }
+            process.slots.insert(placement, slot);
+        }
+        let Some(process) = &mut self.hosts[host].process else { return };
+        process.active.insert(row.id, placement);
+        let Some(slot) = process.slots.get_mut(&placement) else { return };
+        slot.aside = false;
+        let takes_up = row.leader == Some(placement) && slot.replica.epoch() < row.epoch;
+        if process.stopping.is_some() && takes_up {
+            return;
+        }
+        self.tell_row(host, placement, row.clone());
+    }
+
+    fn tell_row(&mut self, host: usize, placement: PlacementId, row: Partition) {
+        let Some(process) = &self.hosts[host].process else { return };
+        let others = row.placements.iter().filter(|other| other.id != placement);
+        let peers: BTreeMap<PlacementId, Peer> = others
+            .filter_map(|other| {
+                let (incarnation, failed) = *process.peers.get(&other.node)?;
+                Some((other.id, Peer { node: other.node, incarnation, failed }))
+            })
+            .collect();
+        let replication_timeout_ms = self.plan.settings.replication_timeout_ms;
+        let timing = Timing { replication_timeout_ms, keep_alive_ms: replication_timeout_ms };
+        self.step(host, placement, Input::Configure(Configuration { row, peers, timing }));
+        self.tell_lease(host, placement);
+        self.checks.leases_changed = true;
+    }
+
+    /// Tells a replica whether the lease covers it, if that changed.
+    pub(crate) fn tell_lease(&mut self, host: usize, placement: PlacementId) {
+        let now = self.local(host);
+        let Some(process) = &mut self.hosts[host].process else { return };
+        let Some(slot) = process.slots.get_mut(&placement) else { return };
+        let covered = !slot.aside && process.grants.covers(slot.partition, slot.replica.epoch(), now);
+        if covered != slot.covered {
+            slot.covered = covered;
+            self.step(host, placement, Input::Lease(covered));
+        }
+    }
+
+    fn peers_changed(&mut self, host: usize) {
+        let Some(process) = &self.hosts[host].process else { return };
+        let rows: Vec<(PlacementId, Partition)> = process
+            .slots
+            .iter()
+            .filter(|(_, slot)| !slot.aside)
+            .filter_map(|(placement, slot)| Some((*placement, slot.replica.configuration()?.row.clone())))
+            .collect();
+        for (placement, row) in rows {
+            self.tell_row(host, placement, row);
+        }
+    }
+
+    fn set_aside(&mut self, host: usize, placement: PlacementId) {
+        let Some(process) = &mut self.hosts[host].process else { return };
+        let Some(slot) = process.slots.get_mut(&placement) else { return };
+        slot.aside = true;
+        let partition = slot.partition;
+        if process.active.get(&partition) == Some(&placement) {
+            process.active.remove(&partition);
+        }
+        self.tell_lease(host, placement);
+        self.fail_waiting(host, placement);
+    }
+
+    fn unload(&mut self, host: usize, partition: PartitionId, placement: PlacementId) {
+        self.rest(host, placement);
+        self.fail_waiting(host, placement);
+        let Some(process) = &mut self.hosts[host].process else { return };
+        process.dormant.remove(&placement);
+        process.damaged.remove(&placement);
+        process.slots.remove(&placement);
+        if process.active.get(&partition) == Some(&placement) {
+            process.active.remove(&partition);
+        }
+        process.unloading.insert(placement, partition);
+    }
+
+    pub(super) fn unloaded(&mut self, host: usize, placement: PlacementId, partition: PartitionId) {
+        let (epoch, version) = (Epoch::ZERO, Version::ZERO);
+        self.queue_report(host, Report { partition, placement, epoch, version, fact: Fact::Unloaded });
+    }
+}

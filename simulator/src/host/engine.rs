@@ -1,0 +1,123 @@
+//! A storage engine that loses, at a crash, any part of what it did not sync.
+
+use crate::random::Random;
+use archon_kv::engine::{Change, Cleared, Engine, EngineError, Page, PageLimit, Row};
+use archon_types::PlacementId;
+use bytes::Bytes;
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+type Rows = BTreeMap<(PlacementId, Bytes), Bytes>;
+
+#[derive(Clone, Debug, Default)]
+struct Inner {
+    rows: Rows,
+    durable: Rows,
+    unsynced: Vec<Change>,
+}
+
+/// One node's engine.
+#[derive(Debug, Default)]
+pub(crate) struct SimEngine(Mutex<Inner>);
+
+impl Clone for SimEngine {
+    fn clone(&self) -> Self {
+        Self(Mutex::new(self.inner().clone()))
+    }
+}
+
+impl SimEngine {
+    fn inner(&self) -> MutexGuard<'_, Inner> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The machine lost power, or the process was killed in the middle of a write: any part of what was not synced is
+    /// gone, in any order.
+    pub(crate) fn crash(&self, random: &mut Random) {
+        let mut inner = self.inner();
+        for change in std::mem::take(&mut inner.unsynced) {
+            if random.permille(500) {
+                put(&mut inner.durable, &change);
+            }
+        }
+        inner.rows = inner.durable.clone();
+    }
+}
+
+fn put(rows: &mut Rows, change: &Change) {
+    let key = (change.space, change.key.clone());
+    match &change.value {
+        Some(value) => rows.insert(key, value.clone()),
+        None => rows.remove(&key),
+    };
+}
+
+impl Engine for SimEngine {
+    fn get(&self, space: PlacementId, key: &[u8]) -> Result<Option<Bytes>, EngineError> {
+        Ok(self.inner().rows.get(&(space, Bytes::copy_from_slice(key))).cloned())
+    }
+
+    fn page(&self, space: PlacementId, from: Bound<&[u8]>, limit: PageLimit) -> Result<Page, EngineError> {
+        let from = match from {
+            Bound::Unbounded => Bound::Included((space, Bytes::new())),
+            Bound::Included(key) => Bound::Included((space, Bytes::copy_from_slice(key))),
+            Bound::Excluded(key) => Bound::Excluded((space, Bytes::copy_from_slice(key))),
+        };
+        let inner = self.inner();
+        let mut page = Page::default();
+        let mut bytes = 0;
+        for ((_, key), value) in inner.rows.range((from, Bound::Unbounded)).take_while(|((at, _), _)| *at == space) {
+            let size = key.len() + value.len();
+            if limit.is_full(page.rows.len(), bytes, size) {
+                page.more = true;
+                break;
+            }
+            bytes += size;
+            page.rows.push(Row { key: key.clone(), value: value.clone() });
+        }
+        Ok(page)
+    }
+
+    fn write(&self, changes: &[Change]) -> Result<(), EngineError> {
+        let mut inner = self.inner();
+        for change in changes {
+            archon_kv::engine::check_size(&change.key, change.value.as_deref())?;
+            put(&mut inner.rows, change);
+            inner.unsynced.push(change.clone());
+        }
+        Ok(())
+    }
+
+    fn clear(&self, space: PlacementId, rows_max: usize) -> Result<Cleared, EngineError> {
+        let mut inner = self.inner();
+        let first = (space, Bytes::new());
+        let keys: Vec<_> = inner
+            .rows
+            .range(first..)
+            .map(|(key, _)| key.clone())
+            .take_while(|(at, _)| *at == space)
+            .take(rows_max)
+            .collect();
+        for (_, key) in &keys {
+            let change = Change { space, key: key.clone(), value: None };
+            put(&mut inner.rows, &change);
+            inner.unsynced.push(change);
+        }
+        Ok(Cleared { removed: keys.len(), done: keys.len() < rows_max })
+    }
+
+    fn spaces(&self) -> Result<Vec<PlacementId>, EngineError> {
+        let mut spaces: Vec<PlacementId> = self.inner().rows.keys().map(|(space, _)| *space).collect();
+        spaces.dedup();
+        Ok(spaces)
+    }
+
+    fn sync(&self) -> Result<(), EngineError> {
+        let mut inner = self.inner();
+        for change in std::mem::take(&mut inner.unsynced) {
+            put(&mut inner.durable, &change);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,240 @@
+//! Clients' operations: evaluated once by the leader, answered after commit and under the lease.
+
+use super::slot::{Outcome, Pending, Request};
+use crate::event::Event;
+use crate::mutant::ShellMutant;
+use crate::network::End;
+use crate::world::World;
+use archon_kv::{PartitionView, Reader, Request as Asked, dedup, evaluate};
+use archon_replica::{Input, Output, Standing};
+use archon_types::{Answer, ErrorKind, Millis, PlacementId, Revision, Seq};
+use bytes::Bytes;
+
+impl World {
+    pub(crate) fn on_request(&mut self, host: usize, request: Request) {
+        let Some(process) = &self.hosts[host].process else { return };
+        let Some(placement) = process.active.get(&request.partition).copied() else {
+            return self.refuse(host, request, ErrorKind::NotPartitionLeader);
+        };
+        let Some(slot) = process.slots.get(&placement) else {
+            return self.refuse(host, request, ErrorKind::NotPartitionLeader);
+        };
+        if process.stopping.is_some() {
+            return self.refuse(host, request, ErrorKind::ShuttingDown);
+        }
+        if slot.aside || !slot.serving {
+            let kind = match slot.replica.standing() {
+                Standing::TakingOver => ErrorKind::Unavailable,
+                _ => ErrorKind::NotPartitionLeader,
+            };
+            return self.refuse(host, request, kind);
+        }
+        let alone = slot.is_alone() && !self.breaks(ShellMutant::AloneWithoutLease);
+        if alone && !self.may_answer(host, placement) {
+            return self.refuse(host, request, ErrorKind::NoLease);
+        }
+        match request.op.is_read() {
+            true => self.read(host, placement, request),
+            false => self.write(host, placement, request),
+        }
+        self.settle(host);
+    }
+
+    fn refuse(&mut self, host: usize, request: Request, kind: ErrorKind) {
+        let Some(process) = &self.hosts[host].process else { return };
+        let slot = process.active.get(&request.partition).and_then(|placement| process.slots.get(placement));
+        let log_time = slot.map_or(Millis::ZERO, |slot| slot.applied);
+        let row = slot.and_then(|slot| slot.replica.configuration()).map(|known| &known.row);
+        let leader = row.and_then(|row| row.leader_placement()).map(|leader| leader.node);
+        let address = leader.and_then(|node| self.quorum.state.node(node)).map(|row| row.node.address.clone());
+        let leader = address.and_then(|address| crate::coordinator::host_of(&address));
+        if kind == ErrorKind::NotEnoughReplicas {
+            self.coverage.not_enough_replicas += 1;
+        }
+        let client = request.reply.client;
+        let event = Event::Reply { client, to: request.reply, log_time, outcome: Box::new(Err(kind)), leader };
+        self.send(End::Host(host), End::Client(client), event);
+    }
+
+    fn read(&mut self, host: usize, placement: PlacementId, request: Request) {
+        let covered = self.may_answer(host, placement);
+        let Some(process) = &mut self.hosts[host].process else { return };
+        let Some(slot) = process.slots.get_mut(&placement) else { return };
+        if !covered && !slot.is_alone() {
+            let ticket = slot.next_ticket();
+            slot.confirms.insert(ticket, request);
+            return self.step(host, placement, Input::Confirm { ticket });
+        }
+        if self.breaks(ShellMutant::LeaseCheckedFirst) && !covered {
+            return self.refuse(host, request, ErrorKind::NoLease);
+        }
+        // The value first, the lease after (rule 17). In between the process may be stopped for any time.
+        let Some((log_time, outcome)) = self.look(host, placement, &request) else { return };
+        let boot = self.hosts[host].boots;
+        let delay = if self.random.permille(100) { self.random.between(1, 10) } else { 0 };
+        let request = Box::new(request);
+        self.after(delay, Event::ReadDone { host, boot, request, log_time, outcome: Box::new(outcome) });
+    }
+
+    /// What is committed here, as this replica knows it.
+    fn look(&self, host: usize, placement: PlacementId, request: &Request) -> Option<(Millis, Outcome)> {
+        let machine = &self.hosts[host];
+        let slot = machine.process.as_ref()?.slots.get(&placement)?;
+        let view = PartitionView::new(&slot.recent, &machine.disk.engine, placement, Reader::Committed);
+        let asked = Asked { op: &request.op, id: None };
+        let found = evaluate(asked, &view, slot.applied, Revision::ZERO, &self.plan.dedup);
+        Some((
+            slot.applied,
+            found.map_or(Err(ErrorKind::Unavailable), |found| found.answer.map_err(|error| error.kind)),
+        ))
+    }
+
+    pub(crate) fn read_done(&mut self, host: usize, boot: u64, request: Request, log_time: Millis, outcome: Outcome) {
+        let Some(process) = self.hosts[host].process.as_ref().filter(|process| process.boot == boot) else { return };
+        let Some(placement) = process.active.get(&request.partition).copied() else { return };
+        let (outcome, checked) = match self.breaks(ShellMutant::LeaseCheckedFirst) {
+            true => (self.look(host, placement, &request).map_or(outcome, |(_, outcome)| outcome), true),
+            false => (outcome, self.may_answer(host, placement)),
+        };
+        if !checked {
+            return self.refuse(host, request, ErrorKind::NoLease);
+        }
+        if outcome.is_ok() {
+            self.coverage.lease_reads += 1;
+            self.acknowledge(host, placement);
+        }
+        let client = request.reply.client;
+        let (to, leader) = (request.reply, Some(host));
+        let event = Event::Reply { client, to, log_time, outcome: Box::new(outcome), leader };
+        self.send(End::Host(host), End::Client(client), event);
+    }
+
+    /// Reads whose leadership was confirmed after they arrived, or not.
+    pub(crate) fn confirmed(&mut self, host: usize, placement: PlacementId, tickets: &[u64], ok: bool) {
+        for ticket in tickets {
+            let Some(process) = &mut self.hosts[host].process else { return };
+            let Some(slot) = process.slots.get_mut(&placement) else { return };
+            let Some(request) = slot.confirms.remove(ticket) else { continue };
+            let outcome = match ok {
+                true => self.look(host, placement, &request).map_or(Err(ErrorKind::Unavailable), |(_, found)| found),
+                false => Err(ErrorKind::NoLease),
+            };
+            if outcome.is_ok() {
+                self.coverage.confirm_reads += 1;
+                self.acknowledge(host, placement);
+            } else {
+                self.coverage.unconfirmed_reads += 1;
+            }
+            self.reply(host, placement, request.reply, outcome);
+        }
+    }
+
+    fn wall(&self, host: usize) -> Millis {
+        Millis::new(self.truth + self.hosts[host].wall_off)
+    }
+
+    fn write(&mut self, host: usize, placement: PlacementId, request: Request) {
+        let wall = self.wall(host);
+        let machine = &mut self.hosts[host];
+        let Some(process) = &mut machine.process else { return };
+        let Some(slot) = process.slots.get_mut(&placement) else { return };
+        if let Err(kind) = slot.replica.admit() {
+            return self.refuse(host, request, kind);
+        }
+        let Some(next) = slot.replica.next_position() else {
+            return self.refuse(host, request, ErrorKind::NotPartitionLeader);
+        };
+        #[cfg(feature = "mutants")]
+        if let Some(crate::Mutant::Kv(broken)) = self.mutant {
+            slot.log_time.set_mutant(Some(broken));
+        }
+        let at = slot.log_time.stamp(wall);
+        let view = PartitionView::new(&slot.recent, &machine.disk.engine, placement, Reader::Newest);
+        let asked = Asked { op: &request.op, id: request.id.as_ref() };
+        let Ok(evaluation) = evaluate(asked, &view, at, Revision::new(next.seq.get()), &self.plan.dedup) else {
+            return self.refuse(host, request, ErrorKind::Unavailable);
+        };
+        let outcome: Outcome = evaluation.answer.map_err(|error| error.kind);
+        match &outcome {
+            Ok(Answer::ConditionFailed { .. }) => self.coverage.conditions_failed += 1,
+            Err(ErrorKind::MaybeApplied) => self.coverage.maybe_applied += 1,
+            _ => {}
+        }
+        let Some(effect) = evaluation.effect else {
+            self.coverage.repeats += u64::from(outcome.is_ok());
+            return self.answer_after(host, placement, request, outcome);
+        };
+        let Some((ticket, seq)) = self.propose_entry(host, placement, effect.encode()) else {
+            return self.refuse(host, request, ErrorKind::Unavailable);
+        };
+        let early = self.breaks(ShellMutant::AnswerBeforeCommit);
+        let Some(process) = &mut self.hosts[host].process else { return };
+        let Some(slot) = process.slots.get_mut(&placement) else { return };
+        if let Some(id) = &request.id {
+            slot.clients.touch(id.client, at);
+        }
+        let pushed = slot.recent.push(seq, effect.rows());
+        debug_assert!(pushed.is_ok(), "the position was just given out");
+        if early {
+            self.coverage.writes += 1;
+            return self.reply(host, placement, request.reply, outcome);
+        }
+        slot.pending.push_back(Pending { seq, at, ticket: Some(ticket), reply: Some(request.reply), outcome });
+    }
+
+    /// An answer without an effect rests on what was seen, which may be uncommitted: it waits for that.
+    fn answer_after(&mut self, host: usize, placement: PlacementId, request: Request, outcome: Outcome) {
+        let Some(process) = &mut self.hosts[host].process else { return };
+        let Some(slot) = process.slots.get_mut(&placement) else { return };
+        let seq = slot.replica.last().seq;
+        if slot.replica.commit() >= seq {
+            return self.answer_write(host, placement, request.reply, outcome);
+        }
+        let reply = Some(request.reply);
+        slot.pending.push_back(Pending { seq, at: Millis::ZERO, ticket: None, reply, outcome });
+    }
+
+    /// Proposes an entry; gives its ticket and place.
+    fn propose_entry(&mut self, host: usize, placement: PlacementId, entry: Bytes) -> Option<(u64, Seq)> {
+        let now = self.local(host);
+        let process = self.hosts[host].process.as_mut()?;
+        let slot = process.slots.get_mut(&placement)?;
+        let ticket = slot.next_ticket();
+        let mut out = Vec::new();
+        slot.replica.step(now, Input::Propose { ticket, entry }, &mut out);
+        process.touched.insert(placement);
+        let accepted = out.iter().find_map(|output| match output {
+            Output::Accepted { at, .. } => Some((ticket, at.seq)),
+            _ => None,
+        });
+        self.carry_out(host, placement, out);
+        accepted
+    }
+
+    /// Forgets a client that was silent for long, as an ordinary entry of the log.
+    pub(crate) fn forget_client(&mut self, host: usize, placement: PlacementId) {
+        let wall = self.wall(host);
+        let may = self.may_answer(host, placement);
+        let machine = &mut self.hosts[host];
+        let Some(process) = &mut machine.process else { return };
+        let Some(slot) = process.slots.get_mut(&placement) else { return };
+        let wall = wall.max(slot.log_time.last());
+        let Some(client) = slot.clients.to_forget(wall, &self.plan.dedup) else { return };
+        if slot.replica.admit().is_err() || (slot.is_alone() && !may) {
+            return;
+        }
+        let at = slot.log_time.stamp(wall);
+        let view = PartitionView::new(&slot.recent, &machine.disk.engine, placement, Reader::Newest);
+        let Ok(effect) = dedup::forget(client, &view, at, &self.plan.dedup) else { return };
+        slot.clients.remove(client);
+        let Some(effect) = effect else { return };
+        self.coverage.clients_forgotten += 1;
+        let Some((ticket, seq)) = self.propose_entry(host, placement, effect.encode()) else { return };
+        let Some(process) = &mut self.hosts[host].process else { return };
+        let Some(slot) = process.slots.get_mut(&placement) else { return };
+        let pushed = slot.recent.push(seq, effect.rows());
+        debug_assert!(pushed.is_ok(), "the position was just given out");
+        let outcome = Ok(Answer::NotANumber);
+        slot.pending.push_back(Pending { seq, at, ticket: Some(ticket), reply: None, outcome });
+    }
+}

@@ -1,0 +1,122 @@
+//! A node's process, and the machine it runs on.
+
+use super::disk::{Batch, Disk};
+use super::slot::Slot;
+use crate::clock::Clock;
+use archon_replica::Input;
+use archon_types::{BootId, Epoch, Incarnation, Lease, Millis, NodeId, PartitionId, PlacementId, Report, Version};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+/// A machine: a clock, a disk, and perhaps a process.
+#[derive(Debug)]
+pub(crate) struct Host {
+    pub(crate) number: usize,
+    pub(crate) clock: Clock,
+    /// How far its wall clock is off.
+    pub(crate) wall_off: u64,
+    pub(crate) disk: Disk,
+    /// An older state of the disk, to be set back to.
+    pub(crate) snapshot: Option<Box<Disk>>,
+    pub(crate) process: Option<Process>,
+    pub(crate) paused_until: u64,
+    /// Counts processes.
+    pub(crate) boots: u64,
+}
+
+/// A registration that the process acts under.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Life {
+    pub(crate) node: NodeId,
+    pub(crate) incarnation: Incarnation,
+}
+
+/// The lease, and the leaderships that it does not cover.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Grants {
+    pub(crate) lease: Lease,
+    pub(crate) withdrawn: BTreeMap<PartitionId, Epoch>,
+    pub(crate) newest: u64,
+}
+
+impl Grants {
+    pub(crate) fn covers(&self, partition: PartitionId, epoch: Epoch, now: Millis) -> bool {
+        self.lease.is_valid(now) && self.withdrawn.get(&partition).is_none_or(|withdrawn| *withdrawn < epoch)
+    }
+}
+
+/// The newest push obeyed.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Obeyed {
+    pub(crate) incarnation: Incarnation,
+    pub(crate) version: Version,
+    pub(crate) term: u64,
+}
+
+/// Writes on their way to the disk.
+#[derive(Debug, Default)]
+pub(crate) struct Journal {
+    pub(crate) gathered: Batch,
+    pub(crate) waiting: VecDeque<Batch>,
+    pub(crate) in_flight: Vec<Batch>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Process {
+    pub(crate) boot: u64,
+    /// Names this attempt to register.
+    pub(crate) boot_id: BootId,
+    pub(crate) life: Option<Life>,
+    pub(crate) grants: Grants,
+    pub(crate) heartbeats: u64,
+    /// The last heartbeat was answered.
+    pub(crate) answered: bool,
+    pub(crate) next_heartbeat: Millis,
+    pub(crate) next_register: Millis,
+    pub(crate) next_reports: Millis,
+    /// The coordinator that probably leads.
+    pub(crate) guess: usize,
+    pub(crate) slots: BTreeMap<PlacementId, Slot>,
+    /// Found at the start, not named by a duty yet.
+    pub(crate) dormant: BTreeMap<PlacementId, Slot>,
+    pub(crate) active: BTreeMap<PartitionId, PlacementId>,
+    pub(crate) unloading: BTreeMap<PlacementId, PartitionId>,
+    pub(crate) damaged: BTreeSet<PlacementId>,
+    /// The newest known registrations of all nodes, and whether they count as failed.
+    pub(crate) peers: BTreeMap<NodeId, (Incarnation, bool)>,
+    pub(crate) obeyed: Obeyed,
+    pub(crate) journal: Journal,
+    pub(crate) reports: BTreeMap<(PlacementId, u8), Report>,
+    /// It was told to stop: since then it gives up its leaderships.
+    pub(crate) stopping: Option<Millis>,
+    pub(crate) touched: BTreeSet<PlacementId>,
+    pub(crate) followups: VecDeque<(PlacementId, Input)>,
+}
+
+impl Process {
+    pub(crate) fn new(boot: u64, boot_id: BootId) -> Self {
+        Self {
+            boot,
+            boot_id,
+            life: None,
+            grants: Grants::default(),
+            heartbeats: 0,
+            answered: true,
+            next_heartbeat: Millis::ZERO,
+            next_register: Millis::ZERO,
+            next_reports: Millis::ZERO,
+            guess: 0,
+            slots: BTreeMap::new(),
+            dormant: BTreeMap::new(),
+            active: BTreeMap::new(),
+            unloading: BTreeMap::new(),
+            damaged: BTreeSet::new(),
+            peers: BTreeMap::new(),
+            obeyed: Obeyed::default(),
+            journal: Journal::default(),
+            reports: BTreeMap::new(),
+            stopping: None,
+            touched: BTreeSet::new(),
+            followups: VecDeque::new(),
+        }
+    }
+}

@@ -1,0 +1,163 @@
+//! Machines come and go: starts, kills, losses of power, and what a start finds on the disk.
+
+use super::disk::Disk;
+use super::process::{Host, Journal, Process};
+use super::slot::Slot;
+use crate::clock::Clock;
+use crate::event::Event;
+use crate::mutant::ShellMutant;
+use crate::world::World;
+use archon_kv::engine::Engine;
+use archon_kv::{Effect, row};
+use archon_replica::{Identity, Limits, Replica};
+use archon_types::{BootId, Incarnation, Millis, NodeId, PlacementId};
+use uuid::Uuid;
+
+/// How often a process looks at its clocks, in milliseconds.
+const TICK_MS: u64 = 15;
+
+/// Bounds small enough to be met.
+fn limits() -> Limits {
+    Limits {
+        append_entries_max: 3,
+        append_bytes_max: 400,
+        in_flight_appends_max: 3,
+        recent_bytes_max: 400,
+        uncommitted_entries_max: 12,
+        ..Limits::default()
+    }
+}
+
+impl World {
+    pub(crate) fn add_host(&mut self, number: usize) {
+        let storage = self.unique();
+        let clock = Clock::draw(&mut self.random);
+        let wall_off = self.random.below(5_000);
+        self.hosts.push(Host {
+            number,
+            clock,
+            wall_off,
+            disk: Disk::new(storage),
+            snapshot: None,
+            process: None,
+            paused_until: 0,
+            boots: 0,
+        });
+        self.after(number as u64 * 2, Event::Restart { host: number });
+    }
+
+    /// The instant on a machine's own clock.
+    pub(crate) fn local(&self, host: usize) -> Millis {
+        self.hosts[host].clock.at(self.truth)
+    }
+
+    /// The process ends at this instant; what it had written is left to the kernel.
+    pub(crate) fn kill(&mut self, host: usize) {
+        let machine = &mut self.hosts[host];
+        let Some(process) = machine.process.take() else { return };
+        let Journal { in_flight, waiting, .. } = process.journal;
+        machine.disk.killed(in_flight.into_iter().chain(waiting), &mut self.random);
+        machine.paused_until = 0;
+        self.checks.disks_changed = true;
+        self.note(|| format!("host {host} killed"));
+    }
+
+    /// The machine loses power.
+    pub(crate) fn power_off(&mut self, host: usize) {
+        self.kill(host);
+        let machine = &mut self.hosts[host];
+        machine.disk.lose_power(&mut self.random);
+        self.note(|| format!("host {host} without power"));
+    }
+
+    pub(crate) fn new_boot_id(&mut self) -> BootId {
+        BootId::new(Uuid::from_u128(self.unique()))
+    }
+
+    pub(crate) fn restart(&mut self, host: usize) {
+        if self.hosts[host].process.is_some() {
+            return;
+        }
+        let boot_id = self.new_boot_id();
+        let unsynced = self.breaks(ShellMutant::UnsyncedTail);
+        let machine = &mut self.hosts[host];
+        machine.boots += 1;
+        if !machine.disk.cached.is_empty() {
+            self.coverage.cached_tails += 1;
+        }
+        if !unsynced {
+            // Rule 20: what only the kernel knows is brought to the disk before any position is reported.
+            machine.disk.sync();
+        }
+        let mut process = Process::new(machine.boots, boot_id);
+        process.guess = self.random.index(crate::coordinator::COORDINATORS);
+        recover(machine, &mut process, self.mutant);
+        machine.process = Some(process);
+        self.checks.disks_changed = true;
+        let boot = machine.boots;
+        self.note(|| format!("host {host} starts, boot {boot}"));
+        self.after(1, Event::Tick { host, boot });
+        self.after(20, Event::Flush { host, boot });
+    }
+
+    pub(crate) fn next_tick(&mut self, host: usize, boot: u64) {
+        let delay = self.random.between(TICK_MS / 2, TICK_MS);
+        self.after(delay, Event::Tick { host, boot });
+    }
+}
+
+/// From what the log and the engine hold to placements that may be opened.
+fn recover(machine: &Host, process: &mut Process, mutant: Option<crate::Mutant>) {
+    for (placement, stream) in machine.disk.readable() {
+        let recovered = stream.recovered();
+        let complete = stream.complete.max(stream.base);
+        let identity =
+            Identity { partition: stream.partition, placement, node: NodeId::ZERO, incarnation: Incarnation::ZERO };
+        let Ok(replica) = new_replica(identity, recovered, mutant) else {
+            process.damaged.insert(placement);
+            continue;
+        };
+        let mut slot = Slot::new(stream.partition, placement, replica, complete);
+        let stamp = machine.disk.engine.get(placement, row::LOG_TIME_KEY).ok().flatten();
+        stamp.and_then(|stamp| row::decode_millis(&stamp).ok()).into_iter().for_each(|at| slot.log_time.observe(at));
+        let mut whole = true;
+        for entry in stream.entries.iter().filter(|entry| entry.at.seq > complete.seq) {
+            whole &= take_in(&mut slot, entry).is_ok();
+        }
+        match whole {
+            true => drop(process.dormant.insert(placement, slot)),
+            false => drop(process.damaged.insert(placement)),
+        }
+    }
+}
+
+pub(super) fn new_replica(
+    identity: Identity,
+    recovered: archon_replica::Recovered,
+    mutant: Option<crate::Mutant>,
+) -> Result<Replica, archon_replica::RecoveredError> {
+    #[cfg_attr(not(feature = "mutants"), allow(unused_mut))]
+    let mut replica = Replica::new(identity, recovered, limits())?;
+    #[cfg(feature = "mutants")]
+    if let Some(crate::Mutant::Replica(broken)) = mutant {
+        replica.set_mutant(Some(broken));
+    }
+    #[cfg(not(feature = "mutants"))]
+    let _ = mutant;
+    Ok(replica)
+}
+
+/// Puts an entry into the window of effects to apply.
+pub(super) fn take_in(slot: &mut Slot, entry: &archon_replica::Entry) -> Result<(), String> {
+    let effect = Effect::decode(&entry.bytes).map_err(|error| error.to_string())?;
+    slot.log_time.observe(effect.at);
+    slot.log.push_back(entry.clone());
+    slot.recent.push(entry.at.seq, effect.rows()).map_err(|error| error.to_string())
+}
+
+/// What a registration lists as held whole.
+pub(super) fn held(process: &Process) -> Vec<PlacementId> {
+    let mut held: Vec<PlacementId> = process.slots.keys().chain(process.dormant.keys()).copied().collect();
+    held.sort_unstable();
+    held
+}

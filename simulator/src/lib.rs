@@ -1,0 +1,40 @@
+//! Both planes of Archon in one deterministic world.
+//!
+//! The real pure code runs here: `archon-coordinator-core` (state, guarded apply, liveness, control turns, duties,
+//! migrations), `archon-replica` (replication) and `archon-kv` (evaluation, exactly once). Around it stand simulated
+//! machines with disks that forget, clocks that drift, processes that are killed and paused, a lossy network that is cut
+//! here and there, a quorum with changing leaders, and clients that retry. Everything is drawn from one seed, so a run is
+//! repeated exactly by its number. See `docs/SIMULATION.md`.
+//!
+//! | part | what it is |
+//! |---|---|
+//! | `scenario` | what a seed stands for |
+//! | `world`, `event`, `network`, `clock`, `random` | the course of time |
+//! | `coordinator/` | the quorum's log and terms; what a leading coordinator does around the core |
+//! | `host/` | a node: disk, engine, process; what a node's shell does around its replicas |
+//! | `client`, `faults`, `heal` | who uses it, what goes wrong, and the end of that |
+//! | `check/` | what must hold, one property per file |
+//! | `coverage`, `trace`, `run` | what was seen, and the verdict |
+
+mod check;
+mod client;
+mod clock;
+mod coordinator;
+mod coverage;
+mod event;
+mod faults;
+mod heal;
+mod host;
+mod mutant;
+mod network;
+mod random;
+mod run;
+mod scenario;
+mod trace;
+mod world;
+
+pub use check::Violation;
+pub use coverage::Coverage;
+pub use mutant::{Mutant, ShellMutant};
+pub use run::{Outcome, run};
+pub use scenario::Scenario;

@@ -1,0 +1,50 @@
+//! One run, from its seed to its verdict.
+
+use crate::check::Violation;
+use crate::coverage::Coverage;
+use crate::event::Event;
+use crate::mutant::Mutant;
+use crate::scenario::Scenario;
+use crate::world::World;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// What a run came to.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// Its seed.
+    pub seed: u64,
+    /// What did not hold, if anything.
+    pub violation: Option<Violation>,
+    /// What it came across; nothing if it panicked.
+    pub coverage: Coverage,
+    /// A hash of every line of its trace, if it was traced.
+    pub trace_hash: u64,
+    /// The last lines of its trace, if it was traced.
+    pub trace: Vec<String>,
+}
+
+/// Runs a seed. With `trace_lines` the last lines are kept, which makes it slow; the same seed goes the same way.
+pub fn run(seed: u64, mutant: Option<Mutant>, trace_lines: usize) -> Outcome {
+    let mut world = World::new(Scenario::of(seed), mutant, trace_lines);
+    let ended = catch_unwind(AssertUnwindSafe(|| {
+        // The first assignment; faults begin while it happens, or after.
+        let begin = world.random.between(1, world.plan.unit_ms() * 10);
+        world.after(begin, Event::Fault);
+        world.run(begin + world.plan.faults_ms);
+        if world.violation.is_none() {
+            world.heal();
+        }
+    }));
+    let panicked = ended.err().map(|why| {
+        let text = why.downcast_ref::<String>().cloned();
+        let text = text.or_else(|| why.downcast_ref::<&str>().map(|text| (*text).to_owned()));
+        Violation::Panic { detail: text.unwrap_or_else(|| "without a message".to_owned()) }
+    });
+    Outcome {
+        seed,
+        violation: world.violation.take().or(panicked),
+        coverage: world.coverage,
+        trace_hash: world.trace.hash(),
+        trace: world.trace.into_lines(),
+    }
+}

@@ -1,0 +1,88 @@
+//! What a seed stands for: how large the world is, how bad its network, how long its faults.
+
+use crate::random::Random;
+use archon_kv::DedupLimits;
+use archon_types::{LeaseTiming, Settings};
+
+/// The parameters of a run, all drawn from its seed.
+#[derive(Clone, Debug)]
+pub struct Scenario {
+    /// The seed.
+    pub seed: u64,
+    /// Nodes, 3 to 5.
+    pub nodes: usize,
+    /// Clients.
+    pub clients: usize,
+    /// The cluster's settings: number of partitions and copies, time-outs.
+    pub settings: Settings,
+    /// How long faults go on, in milliseconds of true time.
+    pub faults_ms: u64,
+    /// Mean time between faults, in milliseconds.
+    pub calm_ms: u64,
+    /// Messages lost, in thousandths.
+    pub loss_permille: u64,
+    /// Messages delivered twice, in thousandths.
+    pub twice_permille: u64,
+    /// Messages that take long, in thousandths.
+    pub slow_permille: u64,
+    /// How long those take at most, in milliseconds: beyond an epoch.
+    pub slow_ms: u64,
+    /// How much a partition remembers of its clients.
+    pub dedup: DedupLimits,
+    /// Whether disks are wiped and directories set back: faults that may destroy acknowledged writes for good.
+    pub destroys: bool,
+}
+
+impl Scenario {
+    /// The scenario of a seed.
+    pub fn of(seed: u64) -> Self {
+        Self::draw(seed, &mut Random::new(seed ^ 0x5EED))
+    }
+
+    fn draw(seed: u64, random: &mut Random) -> Self {
+        let nodes = 3 + random.index(3);
+        let replication = random.pick(&[1, 2, 2, 3, 3, 3]).unwrap_or(3);
+        // Short time-outs pack many fail-overs into a run; the arithmetic between them is that of the defaults.
+        let timing = match random.below(4) {
+            0 => LeaseTiming::default(),
+            _ => LeaseTiming { heartbeat_ms: 50, lease_ms: 250, failure_timeout_ms: 300, margin_ms: 20 },
+        };
+        let unit = timing.heartbeat_ms;
+        let settings = Settings {
+            timing,
+            nodes_min: u32::try_from(nodes).unwrap_or(3),
+            partitions: u16::try_from(random.between(1, 3)).unwrap_or(1),
+            replication,
+            replication_timeout_ms: unit * random.between(2, 6),
+            replace_after_ms: unit * random.between(10, 60),
+            copies_per_node_max: 2,
+        };
+        let rough = random.below(3);
+        Self {
+            seed,
+            nodes,
+            clients: 2 + random.index(3),
+            settings,
+            faults_ms: unit * random.between(60, 140),
+            calm_ms: unit * random.pick(&[2, 5, 12]).unwrap_or(5),
+            loss_permille: random.pick(&[0, 5, 30]).unwrap_or(5),
+            twice_permille: random.pick(&[0, 10, 50]).unwrap_or(10),
+            slow_permille: random.pick(&[5, 30, 100]).unwrap_or(30),
+            slow_ms: if rough == 0 { unit * 40 } else { unit * 4 },
+            // Without the feature there is nothing left to take from the default.
+            #[allow(clippy::needless_update)]
+            dedup: DedupLimits {
+                outcomes_max: 64,
+                clients_max: random.pick(&[2, 3, 100]).unwrap_or(3),
+                age_ms_max: unit * random.pick(&[10, 40, 1_000]).unwrap_or(40),
+                ..DedupLimits::default()
+            },
+            destroys: random.below(3) == 0,
+        }
+    }
+
+    /// A time-out that everything else is measured by.
+    pub(crate) const fn unit_ms(&self) -> u64 {
+        self.settings.timing.heartbeat_ms
+    }
+}

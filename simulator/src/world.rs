@@ -1,0 +1,178 @@
+//! The world: machines, coordinators, clients and the network between them, driven by one seed.
+
+use crate::check::{Checks, Violation};
+use crate::client::Client;
+use crate::coordinator::Quorum;
+use crate::coverage::Coverage;
+use crate::event::Event;
+use crate::host::process::Host;
+use crate::mutant::{Mutant, ShellMutant};
+use crate::network::{End, Network};
+use crate::random::Random;
+use crate::scenario::Scenario;
+use crate::trace::Trace;
+use std::collections::BTreeMap;
+
+/// Everything there is.
+#[derive(Debug)]
+pub(crate) struct World {
+    pub(crate) plan: Scenario,
+    pub(crate) truth: u64,
+    pub(crate) random: Random,
+    pub(crate) network: Network,
+    pub(crate) quorum: Quorum,
+    pub(crate) hosts: Vec<Host>,
+    pub(crate) clients: Vec<Client>,
+    pub(crate) checks: Checks,
+    pub(crate) coverage: Coverage,
+    pub(crate) trace: Trace,
+    pub(crate) violation: Option<Violation>,
+    pub(crate) mutant: Option<Mutant>,
+    pub(crate) healing: bool,
+    queue: BTreeMap<(u64, u64), Event>,
+    sequence: u64,
+    unique: u128,
+}
+
+impl World {
+    pub(crate) fn new(
+        #[cfg_attr(not(feature = "mutants"), allow(unused_mut))] mut plan: Scenario,
+        mutant: Option<Mutant>,
+        trace_lines: usize,
+    ) -> Self {
+        #[cfg(feature = "mutants")]
+        if let Some(Mutant::Kv(broken)) = mutant {
+            plan.dedup.mutant = Some(broken);
+        }
+        let mut random = Random::new(plan.seed);
+        let quorum = Quorum::new(&mut random, mutant);
+        let mut world = Self {
+            truth: 0,
+            network: Network::default(),
+            quorum,
+            hosts: Vec::new(),
+            clients: Vec::new(),
+            checks: Checks::default(),
+            coverage: Coverage::default(),
+            trace: Trace::new(trace_lines),
+            violation: None,
+            mutant,
+            healing: false,
+            queue: BTreeMap::new(),
+            sequence: 0,
+            unique: 0,
+            random,
+            plan,
+        };
+        world.found_cluster();
+        for number in 0..world.plan.nodes {
+            world.add_host(number);
+        }
+        for number in 0..world.plan.clients {
+            world.add_client(number);
+        }
+        world
+    }
+
+    pub(crate) fn note<L: std::fmt::Display>(&mut self, line: impl FnOnce() -> L) {
+        self.trace.note(self.truth, line);
+    }
+
+    /// A number that was never given out before.
+    pub(crate) fn unique(&mut self) -> u128 {
+        self.unique += 1;
+        self.unique
+    }
+
+    pub(crate) fn breaks(&self, mutant: ShellMutant) -> bool {
+        self.mutant == Some(Mutant::Shell(mutant))
+    }
+
+    /// A property does not hold: the run ends.
+    pub(crate) fn judge(&mut self, result: Result<(), Violation>) {
+        if let Err(violation) = result
+            && self.violation.is_none()
+        {
+            self.note(|| format!("VIOLATION {violation}"));
+            self.violation = Some(violation);
+        }
+    }
+
+    pub(crate) fn after(&mut self, millis: u64, event: Event) {
+        self.sequence += 1;
+        self.queue.insert((self.truth + millis, self.sequence), event);
+    }
+
+    /// Hands something to the network.
+    pub(crate) fn send(&mut self, from: End, to: End, event: Event) {
+        let mut delays = self.network.delays(self.truth, from, to, &mut self.random, &self.plan);
+        let Some(last) = delays.pop() else { return };
+        for delay in delays {
+            self.after(delay, event.clone());
+        }
+        self.after(last, event);
+    }
+
+    /// Runs until `until` in true time, or until a property does not hold.
+    pub(crate) fn run(&mut self, until: u64) {
+        while self.violation.is_none() {
+            let Some((at, _)) = self.queue.first_key_value().map(|(key, _)| *key) else { break };
+            if at > until {
+                break;
+            }
+            let Some(((at, _), event)) = self.queue.pop_first() else { break };
+            self.truth = at;
+            if let Some(paused) = self.paused_until(&event) {
+                // A stopped process finds what was sent to it when it goes on.
+                self.sequence += 1;
+                self.queue.insert((paused, self.sequence), event);
+                continue;
+            }
+            self.coverage.events += 1;
+            self.handle(event);
+            self.check();
+        }
+        if self.violation.is_none() {
+            self.truth = until;
+        }
+    }
+
+    fn paused_until(&self, event: &Event) -> Option<u64> {
+        let host = event.host().map(|host| self.hosts[host].paused_until);
+        let coordinator = event.coordinator().map(|number| self.quorum.coordinators[number].paused_until);
+        host.or(coordinator).filter(|until| *until > self.truth)
+    }
+
+    fn handle(&mut self, event: Event) {
+        match event {
+            Event::Append { coordinator } => self.append_next(coordinator),
+            Event::Apply { coordinator } => self.apply_committed(coordinator),
+            Event::Turn { coordinator, term } => self.turn(coordinator, term),
+            Event::PushRound { coordinator, term } => self.push_round(coordinator, term),
+            Event::RoundDone { coordinator, term, host, node, incarnation, number, sent } => {
+                self.round_done(coordinator, term, host, (node, incarnation), (number, sent));
+            }
+            Event::Answer { coordinator, term, host, node, incarnation, number, sent } => {
+                self.answer_heartbeat(coordinator, term, host, (node, incarnation), (number, sent));
+            }
+            Event::Elect => self.elect_coordinator(),
+            Event::Depose { coordinator } => self.depose(coordinator),
+            Event::Upward { coordinator, host, message } => self.on_upward(coordinator, host, message),
+            Event::Downward { host, message } => self.on_downward(host, message),
+            Event::Sideways { host, message } => self.on_sideways(host, *message),
+            Event::Request { host, request } => self.on_request(host, *request),
+            Event::Reply { client, to, log_time, outcome, leader } => {
+                self.on_reply(client, to, log_time, *outcome, leader);
+            }
+            Event::Tick { host, boot } => self.tick(host, boot),
+            Event::Flush { host, boot } => self.flush_engine(host, boot),
+            Event::Synced { host, boot } => self.synced(host, boot),
+            Event::ReadDone { host, boot, request, log_time, outcome } => {
+                self.read_done(host, boot, *request, log_time, *outcome);
+            }
+            Event::Restart { host } => self.restart(host),
+            Event::Client { client, lane, token } => self.client_turn(client, lane, token),
+            Event::Fault => self.next_fault(),
+        }
+    }
+}
