@@ -23,7 +23,9 @@ impl World {
         for migration in state.migrations.active() {
             let why = waiting_for(state, migration);
             // After disks were wiped, a copy may have to stay until the lost ones are replaced (rule 7).
-            if why.as_deref() != Some("too few copies on live nodes would remain") {
+            let waits = why.as_deref() == Some("too few copies on live nodes would remain")
+                || state.partitions.get(migration.partition).is_some_and(|row| self.is_short(row));
+            if !waits {
                 return Some(format!("{migration:?} is not over: {why:?}"));
             }
         }
@@ -32,8 +34,7 @@ impl World {
 
     fn missing_in_row(&self, row: &Partition) -> Option<String> {
         let state = &self.quorum.state;
-        let destroyed = row.live().next().is_none() && self.checks.lost_data();
-        if destroyed {
+        if self.is_short(row) {
             return None;
         }
         if row.status != PartitionStatus::Online {
@@ -51,9 +52,16 @@ impl World {
         None
     }
 
+    /// Whether faults destroyed so many copies that nobody may serve, and no copy is being made in their place.
+    fn is_short(&self, row: &Partition) -> bool {
+        let may_count = row.placements.iter().filter(|copy| copy.state != ReplicaState::Unload).count();
+        let none = row.live().next().is_none();
+        self.checks.lost_data() && (none || may_count < usize::from(row.min_in_sync))
+    }
+
     /// What the nodes still lack, once the coordinator's state is as it should be.
     pub(crate) fn missing_on_nodes(&self) -> Option<String> {
-        for row in self.quorum.state.partitions.iter() {
+        for row in self.quorum.state.partitions.iter().filter(|row| !self.is_short(row)) {
             let Some(leader) = row.leader_placement() else { continue };
             let end = self.slot_of(leader.node, leader.id).map(|slot| slot.replica.last());
             for live in row.live() {
