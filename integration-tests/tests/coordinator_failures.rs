@@ -70,6 +70,7 @@ impl Probe {
             protocol_max: 1,
             held: vec![],
             last_incarnation: 0,
+            expects: 0,
         };
         let answer = session.register(request).await.expect("the leader registers").into_inner();
         let sender = Sender { id: answer.node, incarnation: answer.incarnation };

@@ -67,6 +67,8 @@ coverage! {
     orphan_commits,
     /// Heartbeats answered.
     leases,
+    /// Registrations refused because another one of the same directory had overtaken them.
+    overtaken,
     /// Registrations answered.
     registrations,
     /// Writes acknowledged.

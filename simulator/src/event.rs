@@ -22,6 +22,7 @@ pub(crate) enum Upward {
 #[derive(Clone, Debug)]
 pub(crate) enum Downward {
     Registered { boot: BootId, node: NodeId, incarnation: Incarnation },
+    Overtaken { boot: BootId, have: Incarnation },
     Lease { incarnation: Incarnation, number: u64, sent: Millis, answer: HeartbeatAnswer },
     Stale { incarnation: Incarnation },
     NotLeader { leader: Option<usize> },

@@ -159,6 +159,7 @@ impl Session {
             protocol_max: 1,
             held: vec![],
             last_incarnation: 0,
+            expects: 0,
         };
         let sender = Sender { id: 0, incarnation: 0 };
         let mut session = Self { client: SessionClient::new(channel), registration, cluster: None, sender };
@@ -179,6 +180,7 @@ impl Session {
         self.cluster = answer.cluster.clone();
         self.registration.cluster = answer.cluster;
         self.registration.last_incarnation = answer.incarnation;
+        self.registration.expects = answer.incarnation;
         self.registration.boot_id = random_id();
         Ok(())
     }

@@ -68,6 +68,7 @@ fn join(state: &mut ClusterState, now: Millis, number: u64) {
         protocol_max: 1,
         held: vec![],
         last_incarnation: None,
+        expects: None,
     };
     let responses = commit(state, now, vec![Command::Register(Box::new(register))]);
     if let [Response::Registered { node, incarnation }] = responses[..] {

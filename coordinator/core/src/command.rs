@@ -217,6 +217,10 @@ pub struct Register {
     pub held: Vec<PlacementId>,
     /// The last incarnation that it stored durably, if any.
     pub last_incarnation: Option<Incarnation>,
+    /// The guard: the life on record of this data directory, as far as the node knows (the last one it stored, or the
+    /// one that a refusal named), `None` if it was never registered. A registration that was overtaken by another of the
+    /// same directory says what was true before, and is refused.
+    pub expects: Option<Incarnation>,
 }
 
 /// Who leads a partition after a node failed.

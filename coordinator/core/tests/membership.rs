@@ -326,3 +326,30 @@ fn a_node_killed_between_assignment_and_first_store_gets_its_partitions_again() 
     bed.ok(boxed(Register { held: vec![], last_incarnation: stored, ..register("athens", 1, 91) }));
     assert_eq!(bed.row(0).live().count(), 0, "{:?}", bed.row(0));
 }
+
+/// Found by the simulator: a registration waited in a stopped coordinator while the node started twice more. It said
+/// truly, but of long ago, that an older incarnation was the last one stored, and every copy of the node was given up.
+#[test]
+fn a_registration_that_was_overtaken_does_not_give_up_the_copies_of_a_later_life() {
+    let mut bed = Bed::running(settings(4, 1, 2), &["athens", "byzantium"]);
+    let athens = bed.node("athens");
+    let late = Register {
+        held: bed.state.partitions.on_node(athens).filter_map(|row| row.placement_on(athens)).map(|p| p.id).collect(),
+        last_incarnation: bed.state.node(athens).unwrap().activated,
+        expects: Some(bed.incarnation(athens)),
+        ..register("athens", 1, 70)
+    };
+    bed.rejoin(athens, 71);
+    bed.rejoin(athens, 72);
+    let live = |bed: &Bed| bed.state.partitions.iter().map(|row| row.live().count()).collect::<Vec<_>>();
+    let (before, present) = (live(&bed), bed.incarnation(athens));
+    let Response::Refused(error) = bed.one(boxed(late.clone())) else { panic!("an old registration took effect") };
+    assert_eq!((error.kind, error.have), (ErrorKind::StaleVersion, Some(present.get())));
+    assert_eq!((live(&bed), bed.incarnation(athens)), (before.clone(), present));
+    // Once told which life is on record, the process that is really there registers; an older directory is seen.
+    bed.ok(boxed(Register { last_incarnation: Some(present), expects: Some(present), ..late.clone() }));
+    assert_eq!(live(&bed), before);
+    let expects = Some(bed.incarnation(athens));
+    bed.ok(boxed(Register { boot: BootId::new(Uuid::from_u128(73)), expects, ..late }));
+    assert_ne!(live(&bed), before);
+}

@@ -55,6 +55,7 @@ impl Sessions {
             protocol_max: node.protocol_max,
             held: node.held,
             last_incarnation: Some(node.last_incarnation).filter(|last| *last != Incarnation::ZERO),
+            expects: Some(node.expects).filter(|expected| *expected != Incarnation::ZERO),
         };
         let commands = vec![Command::Register(Box::new(register))];
         match only(session.propose(None, Actor::Node(known), commands, within).await?)? {

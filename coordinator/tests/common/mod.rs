@@ -193,6 +193,7 @@ impl FakeNode {
             protocol_min: 1,
             protocol_max: 1,
             last_incarnation: self.incarnation,
+            expects: self.incarnation,
             ..v1::RegisterRequest::default()
         }
     }

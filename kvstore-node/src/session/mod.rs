@@ -126,6 +126,7 @@ impl Session {
         let config = &self.shared.config;
         let mut backoff = Backoff::new(Duration::from_millis(50), Duration::from_secs(1));
         let mut name_taken: Option<Instant> = None;
+        let mut expects = self.home.last_incarnation();
         let mut told: Option<ErrorKind> = None;
         loop {
             let request = v1::RegisterRequest::from(Registration {
@@ -141,6 +142,7 @@ impl Session {
                 protocol_max: *PROTOCOL.end(),
                 held: self.home.held(),
                 last_incarnation: self.home.last_incarnation(),
+                expects,
             });
             let attempt = coordinators.call(REGISTER_DEADLINE, async |mut client, patience| {
                 let mut request = tonic::Request::new(request.clone());
@@ -168,6 +170,15 @@ impl Session {
             };
             if !patient {
                 return Err(SessionError::Refused { name: config.name.clone(), detail });
+            }
+            if detail.kind == ErrorKind::StaleVersion
+                && let Some(have) = detail.have
+                && have != expects.get()
+            {
+                // Another registration of this directory is on record: one of ours whose answer was lost, or one by
+                // another process. What this one says is said knowing of it.
+                expects = Incarnation::new(have);
+                continue;
             }
             if told != Some(detail.kind) {
                 tracing::info!(kind = %detail.kind, message = %detail.message, "not registered yet");

@@ -37,6 +37,9 @@ pub struct Registration {
     pub held: Vec<PlacementId>,
     /// The last incarnation that it stored durably; zero if none.
     pub last_incarnation: Incarnation,
+    /// The incarnation on record of this data directory, as far as the node knows; zero if none. Another one on record
+    /// is a refusal (`StaleVersion`) that names it as `have`.
+    pub expects: Incarnation,
 }
 
 /// What a registration gave.
@@ -110,6 +113,7 @@ impl From<Registration> for v1::RegisterRequest {
             protocol_max: node.protocol_max,
             held: node.held.into_iter().map(PlacementId::get).collect(),
             last_incarnation: node.last_incarnation.get(),
+            expects: node.expects.get(),
         }
     }
 }
@@ -135,6 +139,7 @@ impl TryFrom<v1::RegisterRequest> for Registration {
             weight: in_range(wire.weight, 1, limits::WEIGHT_MAX, "RegisterRequest.weight")?,
             held: wire.held.into_iter().map(PlacementId::new).collect(),
             last_incarnation: Incarnation::new(wire.last_incarnation),
+            expects: Incarnation::new(wire.expects),
             name: wire.name,
             address: wire.address,
             zone: wire.zone,
@@ -292,6 +297,7 @@ mod tests {
             protocol_max: 1,
             held: vec![PlacementId::new(8)],
             last_incarnation: Incarnation::ZERO,
+            expects: Incarnation::new(3),
         }
     }
 

@@ -17,7 +17,7 @@ use crate::world::World;
 use archon_coordinator_core::{
     Actor, ClusterState, Command, CommandBatch, Edit, EventKind, Response, apply, check, check_step, skip,
 };
-use archon_types::{ClusterId, Millis, ReplicaState};
+use archon_types::{ClusterId, ErrorKind, Incarnation, Millis, ReplicaState};
 use std::collections::VecDeque;
 use uuid::Uuid;
 
@@ -175,6 +175,12 @@ impl World {
         match (reply, &responses[..]) {
             (Some(ProposalReply::Registration { host, boot }), [Response::Registered { node, incarnation }]) => {
                 let message = Downward::Registered { boot, node: *node, incarnation: *incarnation };
+                self.send(End::Coordinator(coordinator), End::Host(host), Event::Downward { host, message });
+            }
+            (Some(ProposalReply::Registration { host, boot }), [Response::Refused(error)])
+                if error.kind == ErrorKind::StaleVersion =>
+            {
+                let message = Downward::Overtaken { boot, have: Incarnation::new(error.have.unwrap_or(0)) };
                 self.send(End::Coordinator(coordinator), End::Host(host), Event::Downward { host, message });
             }
             (Some(ProposalReply::Report { host, report }), _) => {

@@ -66,6 +66,8 @@ pub(crate) struct Process {
     /// Names this attempt to register.
     pub(crate) boot_id: BootId,
     pub(crate) life: Option<Life>,
+    /// The registration of its directory that a refusal named.
+    pub(crate) expects: Option<Incarnation>,
     pub(crate) grants: Grants,
     pub(crate) heartbeats: u64,
     /// The last heartbeat was answered.
@@ -98,6 +100,7 @@ impl Process {
             boot,
             boot_id,
             life: None,
+            expects: None,
             grants: Grants::default(),
             heartbeats: 0,
             answered: true,

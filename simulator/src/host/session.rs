@@ -39,6 +39,7 @@ impl World {
                     protocol_max: 1,
                     held: held(process),
                     last_incarnation: last,
+                    expects: process.expects.or(last),
                 };
                 let others = !std::mem::replace(&mut process.answered, false);
                 self.send_up(host, guess, others, &Upward::Register(Box::new(register)));
@@ -97,6 +98,14 @@ impl World {
                     self.begin_life(host, node, incarnation);
                 }
             }
+            Downward::Overtaken { boot, have } => {
+                if process.boot_id == boot && process.life.is_none() && process.expects != Some(have) {
+                    self.coverage.overtaken += 1;
+                    process.expects = Some(have);
+                    process.next_register = now;
+                    process.answered = true;
+                }
+            }
             Downward::Lease { incarnation, number, sent, answer } => {
                 if process.life.is_none_or(|life| life.incarnation != incarnation) {
                     return;
@@ -121,6 +130,7 @@ impl World {
                     let boot_id = self.new_boot_id();
                     if let Some(process) = &mut self.hosts[host].process {
                         process.boot_id = boot_id;
+                        process.expects = None;
                     }
                     self.tell_leases(host);
                 }

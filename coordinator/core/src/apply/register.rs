@@ -26,6 +26,9 @@ pub(super) fn register(
         if known.node.status == NodeStatus::Live && same {
             return Ok(Response::Registered { node: known.node.id, incarnation: known.node.incarnation });
         }
+        if register.expects != Some(known.node.incarnation) {
+            return Err(overtaken(known, register.expects));
+        }
         if known.node.incarnation == incarnation {
             let message = format!("{} registers twice at once; try again", register.name);
             return Err(ErrorDetail::new(ErrorKind::Unavailable, message).with_retry_after_ms(50));
@@ -100,6 +103,14 @@ pub(super) fn register(
     state.nodes.insert(id, row);
     state.nodes_version = entry.version();
     Ok(Response::Registered { node: id, incarnation })
+}
+
+/// What the registration says of the directory (which copies it holds, which life it stored) was said before another one
+/// took effect. Believing it would give up copies that are whole.
+fn overtaken(known: &NodeRow, expects: Option<Incarnation>) -> ErrorDetail {
+    let (name, have) = (&known.node.name, known.node.incarnation);
+    let message = format!("the data directory of {name} was registered as incarnation {have} since; register again");
+    ErrorDetail::new(ErrorKind::StaleVersion, message).with_have_need(have.get(), expects.map_or(0, Incarnation::get))
 }
 
 /// Ends every leadership of the node's former life, and finds which of its copies do not count any more.

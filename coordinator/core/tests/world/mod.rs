@@ -251,8 +251,10 @@ impl World {
                     self.send(from, Event::Answer { to: from, incarnation, sent, answer });
                 }
             }
-            Event::Register { from, register } => {
+            Event::Register { from, mut register } => {
                 let boot = register.boot;
+                // A node that is refused as overtaken is told which life is on record, and registers again.
+                register.expects = self.state.node_by_storage(register.storage).map(|row| row.node.incarnation);
                 self.propose(Some((from, boot)), vec![Command::Register(register)]);
             }
             Event::Activate { node, incarnation } => self.propose(None, vec![Command::Activate { node, incarnation }]),

@@ -192,6 +192,7 @@ impl World {
                     protocol_max: 1,
                     held: node.copies.iter().filter(|(_, copy)| copy.whole).map(|(id, _)| *id).collect(),
                     last_incarnation: node.stored_incarnation,
+                    expects: None,
                 };
                 self.send(number, Event::Register { from: number, register: Box::new(register) });
             }
