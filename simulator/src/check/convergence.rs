@@ -86,7 +86,7 @@ impl World {
 
     /// Whether every Live replica holds exactly the rows that the committed log makes.
     pub(crate) fn differing_rows(&self) -> Option<String> {
-        for row in self.quorum.state.partitions.iter() {
+        for row in self.quorum.state.partitions.iter().filter(|row| !self.is_short(row)) {
             let Some(known) = self.checks.partitions.get(&row.id) else { continue };
             let mut model: BTreeMap<Bytes, Bytes> = BTreeMap::new();
             for entry in known.ledger.entries() {
