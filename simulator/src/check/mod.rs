@@ -167,7 +167,11 @@ impl Checks {
     ) -> Result<(), Violation> {
         let known = self.of(partition);
         known.epochs.serves(placement, epoch)?;
-        Ok(leader_holds_acknowledged(placement, epoch, commit, known.acknowledged)?)
+        // One that begins late, after a successor was elected, owes nothing of what was written under the successor. It
+        // can commit nothing and holds no lease, which is for other checks to see.
+        let own = known.ledger.entries().partition_point(|entry| entry.at.epoch <= epoch) as u64;
+        let acknowledged = known.acknowledged.min(Seq::new(own));
+        Ok(leader_holds_acknowledged(placement, epoch, commit, acknowledged)?)
     }
 
     /// Whether the Live sets are to be looked at again.
