@@ -110,6 +110,25 @@ fn every_room_is_listed() {
     }
 }
 
+/// Rules can be taken away by tests alone: no room's own dependencies turn that on, and no default does.
+#[test]
+fn no_product_build_can_take_a_rule_away() {
+    let mut wrong = Vec::new();
+    for (folder, ..) in MAY_DEPEND_ON {
+        let manifest = manifest(folder);
+        let enables = |value: &toml::Value| value.to_string().contains("mutants");
+        let features = manifest.get("features").and_then(toml::Value::as_table);
+        if features.and_then(|features| features.get("default")).is_some_and(enables) {
+            wrong.push(format!("{folder} turns mutants on by default"));
+        }
+        let dependencies = manifest.get("dependencies").and_then(toml::Value::as_table);
+        if dependencies.is_some_and(|table| table.values().any(enables)) {
+            wrong.push(format!("{folder} depends on a room with its mutants"));
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
 #[test]
 fn pure_rooms_have_no_clock_no_network_and_no_disk() {
     let mut wrong = Vec::new();

@@ -1,33 +1,36 @@
 //! Rules that a run may break, one at a time, to prove that the checks can fail.
 
-/// A rule of the shells around the pure code that can be broken: what the nodes' and coordinators' shells must see to.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum ShellMutant {
-    /// The lease counts from the receipt of the answer (rule 14).
-    LeaseFromReceipt,
-    /// The lease covers every leadership, withdrawn ones too (rule 15).
-    NodeWideLease,
-    /// A coordinator grants without a quorum round (rule 13).
-    NoQuorumRound,
-    /// The lease is checked first, the value read after (rule 17).
-    LeaseCheckedFirst,
-    /// What is read at the start is reported as durable without a sync (rule 20).
-    UnsyncedTail,
-    /// An answer leaves before its entry is committed.
-    AnswerBeforeCommit,
-    /// A sole copy answers writes without a lease (rule 17).
-    AloneWithoutLease,
-    /// A write is acknowledged before the disk has it.
-    AckBeforeSync,
-    /// Every retry carries a new number (rule 24).
-    RetryRenumbered,
-    /// A retry is stamped anew (rule 24).
-    RetryRestamped,
-    /// A copy is complete before its rows are synced.
-    CopyUnsynced,
-    /// A process that registered anew keeps its leaderships (rule 8).
-    KeepsLeading,
+mod shell {
+    archon_types::mutants! {
+        /// A process that registered anew keeps its leaderships.
+        KeepsLeading = 8,
+        /// A coordinator grants without a quorum round.
+        NoQuorumRound = 13,
+        /// The lease counts from the receipt of the answer.
+        LeaseFromReceipt = 14,
+        /// The lease covers every leadership, withdrawn ones too.
+        NodeWideLease = 15,
+        /// The lease is checked first, the value read after.
+        LeaseCheckedFirst = 17,
+        /// A sole copy answers writes without a lease.
+        AloneWithoutLease = 17,
+        /// What is read at the start is reported as durable without a sync.
+        UnsyncedTail = 20,
+        /// A write is acknowledged before the disk has it.
+        AckBeforeSync = 20,
+        /// A copy is complete before its rows are synced.
+        CopyUnsynced = 20,
+        /// Every retry carries a new number.
+        RetryRenumbered = 24,
+        /// A retry is stamped anew.
+        RetryRestamped = 24,
+        /// An answer leaves before its entry is committed.
+        AnswerBeforeCommit = 0,
+    }
 }
+
+/// A rule of the shells around the pure code that can be broken: what the nodes' and coordinators' shells must see to.
+pub use shell::Mutant as ShellMutant;
 
 /// One broken rule, wherever it stands.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -43,4 +46,46 @@ pub enum Mutant {
     /// In what makes each operation take effect once.
     #[cfg(feature = "mutants")]
     Kv(archon_kv::Mutant),
+}
+
+#[cfg(feature = "mutants")]
+impl Mutant {
+    /// All there are, of all rooms.
+    pub fn all() -> impl Iterator<Item = Self> {
+        let shells = ShellMutant::ALL.iter().map(|mutant| Self::Shell(*mutant));
+        let replicas = archon_replica::Mutant::ALL.iter().map(|mutant| Self::Replica(*mutant));
+        let cores = archon_coordinator_core::Mutant::ALL.iter().map(|mutant| Self::Core(*mutant));
+        let kvs = archon_kv::Mutant::ALL.iter().map(|mutant| Self::Kv(*mutant));
+        shells.chain(replicas).chain(cores).chain(kvs)
+    }
+
+    /// The number of the rule it takes away; 0 if it is no rule of its own.
+    pub const fn rule(self) -> u8 {
+        match self {
+            Self::Shell(mutant) => mutant.rule(),
+            Self::Replica(mutant) => mutant.rule(),
+            Self::Core(mutant) => mutant.rule(),
+            Self::Kv(mutant) => mutant.rule(),
+        }
+    }
+
+    /// Its name; unique within its room.
+    pub fn name(self) -> String {
+        match self {
+            Self::Shell(mutant) => format!("{mutant:?}"),
+            Self::Replica(mutant) => format!("{mutant:?}"),
+            Self::Core(mutant) => format!("{mutant:?}"),
+            Self::Kv(mutant) => format!("{mutant:?}"),
+        }
+    }
+
+    /// The room whose rule it takes away; the shells' are the simulator's own.
+    pub const fn room(self) -> &'static str {
+        match self {
+            Self::Shell(_) => "shell",
+            Self::Replica(_) => "replica",
+            Self::Core(_) => "core",
+            Self::Kv(_) => "kv",
+        }
+    }
 }

@@ -1,17 +1,137 @@
-//! Each rule taken away is caught by some seed.
+//! Every rule of the protocol taken away, one at a time, in the whole simulated world. The table in `docs/SIMULATION.md`
+//! says which of them some seed shows, by which property; this test holds it to that, and sees to it that every mutant
+//! and every rule stands in it.
 #![cfg(feature = "mutants")]
 
-use archon_simulator::{Mutant, ShellMutant, run};
+use archon_simulator::{Mutant, run};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// The first of the seeds that catches a mutant, and the property that it saw violated. A world that does not come
-/// together counts only where nothing else is expected.
+/// Seeds that are tried before a mutant counts as missed. The table names only mutants that need far fewer.
+const SEEDS_MAX: u64 = 120;
+/// Rules of the protocol.
+const RULES: u8 = 24;
+
+/// A line of the table.
+#[derive(Debug)]
+struct Row {
+    rule: u8,
+    mutant: Option<(String, String)>,
+    /// The property that some seed of the simulator shows to be violated.
+    property: Option<String>,
+    shown_by: String,
+}
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+/// The lines of the table, `| rule | room | mutant | property | seeds | shown by |`.
+fn table() -> Vec<Row> {
+    let text = fs::read_to_string(root().join("docs/SIMULATION.md")).expect("docs/SIMULATION.md");
+    let lines = text.lines().skip_while(|line| !line.starts_with("| Rule | Room |")).skip(2);
+    let row = |line: &str| {
+        let cells: Vec<&str> = line.trim_matches('|').split('|').map(str::trim).collect();
+        let [rule, room, mutant, property, _, shown_by] = cells[..] else { panic!("a line of the table: {line}") };
+        let word = |cell: &str| cell.trim_matches('`').to_owned();
+        Row {
+            rule: rule.parse().unwrap_or_else(|_| panic!("a rule's number: {line}")),
+            mutant: (mutant != "—").then(|| (word(room), word(mutant))),
+            property: (property != "—").then(|| word(property)),
+            shown_by: shown_by.to_owned(),
+        }
+    };
+    lines.take_while(|line| line.starts_with('|')).map(row).collect()
+}
+
+fn key(mutant: Mutant) -> (String, String) {
+    (mutant.room().to_owned(), mutant.name())
+}
+
+/// What catches a mutant first, in a seed in which nothing is amiss without it.
 fn caught(mutant: Mutant, seeds: u64) -> Option<(u64, &'static str)> {
-    (0..seeds).find_map(|seed| run(seed, Some(mutant), 0).violation.map(|violation| (seed, violation.letter())))
+    (0..seeds).find_map(|seed| {
+        let violation = run(seed, Some(mutant), 0).violation?;
+        run(seed, None, 0).violation.is_none().then_some((seed, violation.letter()))
+    })
+}
+
+/// Runs `work` for all mutants, on all cores.
+fn on_all_cores<T: Send>(mutants: &[Mutant], work: impl Fn(Mutant) -> T + Sync) -> Vec<(Mutant, T)> {
+    let cores = std::thread::available_parallelism().map_or(2, usize::from);
+    let (next, done) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+    std::thread::scope(|scope| {
+        for _ in 0..cores {
+            scope.spawn(|| {
+                while let Some(mutant) = mutants.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    let result = work(*mutant);
+                    done.lock().expect("no worker panics").push((*mutant, result));
+                }
+            });
+        }
+    });
+    done.into_inner().expect("no worker panics")
 }
 
 #[test]
-fn an_answer_before_commit_is_caught() {
-    let found = caught(Mutant::Shell(ShellMutant::AnswerBeforeCommit), 50);
-    println!("{found:?}");
-    assert!(found.is_some());
+fn every_mutant_and_every_rule_stands_in_the_table() {
+    let rows = table();
+    let mut listed: BTreeMap<(String, String), u8> = BTreeMap::new();
+    for row in &rows {
+        if let Some(mutant) = &row.mutant {
+            assert_eq!(listed.insert(mutant.clone(), row.rule), None, "{mutant:?} stands there twice");
+        }
+    }
+    for mutant in Mutant::all() {
+        assert_eq!(listed.remove(&key(mutant)), Some(mutant.rule()), "{:?} and its rule", key(mutant));
+    }
+    assert!(listed.is_empty(), "there are no such mutants: {listed:?}");
+    let rules: BTreeSet<u8> = rows.iter().map(|row| row.rule).collect();
+    assert_eq!(rules, (0..=RULES).collect(), "every rule has a line; 0 is what is no rule of its own");
+}
+
+#[test]
+fn what_no_seed_shows_a_test_of_its_own_does() {
+    for row in table().iter().filter(|row| row.property.is_none()) {
+        let tests: Vec<&str> = row.shown_by.split('`').skip(1).step_by(2).collect();
+        assert!(!tests.is_empty(), "nothing shows {row:?}");
+        for test in tests {
+            let (file, name) = test.split_once("::").unwrap_or_else(|| panic!("file::test, not {test}"));
+            let text = fs::read_to_string(root().join(file)).unwrap_or_else(|error| panic!("{file}: {error}"));
+            assert!(text.contains(&format!("fn {name}(")), "{file} has no {name}");
+        }
+    }
+}
+
+#[test]
+fn every_mutant_that_some_seed_shows_is_caught() {
+    std::panic::set_hook(Box::new(|_| {}));
+    let seen: BTreeSet<(String, String)> =
+        table().into_iter().filter(|row| row.property.is_some()).filter_map(|row| row.mutant).collect();
+    let mutants: Vec<Mutant> = Mutant::all().filter(|mutant| seen.contains(&key(*mutant))).collect();
+    let results = on_all_cores(&mutants, |mutant| caught(mutant, SEEDS_MAX));
+    let missed: Vec<_> = results.iter().filter(|(_, found)| found.is_none()).map(|(mutant, _)| key(*mutant)).collect();
+    assert!(missed.is_empty(), "no seed below {SEEDS_MAX} shows {missed:?}");
+}
+
+#[test]
+#[ignore = "measures the table: how many seeds each mutant takes, of ARCHON_SEEDS at most"]
+fn survey() {
+    std::panic::set_hook(Box::new(|_| {}));
+    let seeds = std::env::var("ARCHON_SEEDS").ok().and_then(|text| text.parse().ok()).unwrap_or(200);
+    let only = std::env::var("ARCHON_MUTANT").ok();
+    let wanted = |mutant: &Mutant| only.as_ref().is_none_or(|only| mutant.name() == *only);
+    let mutants: Vec<Mutant> = Mutant::all().filter(wanted).collect();
+    on_all_cores(&mutants, |mutant| {
+        let (room, name) = key(mutant);
+        match caught(mutant, seeds) {
+            Some((seed, property)) => {
+                println!("| {} | {room} | `{name}` | {property} | {} |", mutant.rule(), seed + 1);
+            }
+            None => println!("| {} | {room} | `{name}` | — | {seeds} |", mutant.rule()),
+        }
+    });
 }

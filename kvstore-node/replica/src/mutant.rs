@@ -1,4 +1,5 @@
 //! The rules of the data plane that a test can take away; the names are those of the protocol model where it has them.
+//! Zero stands for what is no numbered rule of its own.
 
 archon_types::mutants! {
     /// A leader stops counting a follower when it asks to drop it, not when it knows.
@@ -72,7 +73,7 @@ archon_types::mutants! {
     /// A restarted replica takes its whole log for committed.
     TailCommitted = 20,
     /// A leader commits, and so answers, what only it holds.
-    AnswerBeforeCommit = 9,
+    AnswerBeforeCommit = 0,
     /// A leader asks for a loader that lacks what was committed since its last page.
-    PromoteShort = 9,
+    PromoteShort = 0,
 }
