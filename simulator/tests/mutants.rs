@@ -108,11 +108,13 @@ fn what_no_seed_shows_a_test_of_its_own_does() {
 
 #[test]
 fn every_mutant_that_some_seed_shows_is_caught() {
+    let loud = std::panic::take_hook();
     std::panic::set_hook(Box::new(|_| {}));
     let seen: BTreeSet<(String, String)> =
         table().into_iter().filter(|row| row.property.is_some()).filter_map(|row| row.mutant).collect();
     let mutants: Vec<Mutant> = Mutant::all().filter(|mutant| seen.contains(&key(*mutant))).collect();
     let results = on_all_cores(&mutants, |mutant| caught(mutant, SEEDS_MAX));
+    std::panic::set_hook(loud);
     let missed: Vec<_> = results.iter().filter(|(_, found)| found.is_none()).map(|(mutant, _)| key(*mutant)).collect();
     assert!(missed.is_empty(), "no seed below {SEEDS_MAX} shows {missed:?}");
 }
