@@ -142,11 +142,11 @@ pub(crate) fn copies_by_node(state: &ClusterState) -> BTreeMap<NodeId, u32> {
                 && Some(placement.id) != target
                 && !state.left.contains_key(&placement.id)
         });
+        // Without a leader nothing is copied: a partition that lost everything must not hold lanes for ever.
+        let Some(leader) = row.leader_placement() else { continue };
         for placement in loading {
             *copies.entry(placement.node).or_default() += 1;
-            if let Some(leader) = row.leader_placement() {
-                *copies.entry(leader.node).or_default() += 1;
-            }
+            *copies.entry(leader.node).or_default() += 1;
         }
     }
     for migration in state.migrations.active().filter(|migration| migration.kind == MoveKind::Copy) {

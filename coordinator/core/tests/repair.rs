@@ -278,3 +278,34 @@ fn a_repair_goes_on_under_another_coordinator() {
     assert!(bed.state.partitions.iter().all(|row| up(row) == 3));
     assert_eq!(bed.row(0).id, part(0));
 }
+
+#[test]
+fn lanes_are_not_held_for_ever_by_partitions_that_lost_everything() {
+    let mut bed = Bed::running(settings(6, 2, 2), &["athens", "byzantium"]);
+    let (athens, byzantium) = (bed.node("athens"), bed.node("byzantium"));
+    // Byzantium comes back empty and begins two copies, as many as it may; then athens is lost too, but for one partition
+    // that counts elsewhere by then.
+    bed.fail(byzantium);
+    let corinth = bed.join("corinth", 40);
+    bed.ok(check_lost(&bed.state, byzantium).unwrap().command);
+    let begun = bed.turn();
+    bed.commit(begun);
+    let loading = |bed: &Bed| {
+        let on = |row: &&Partition| row.placement_on(corinth).is_some_and(|copy| copy.state == ReplicaState::Load);
+        bed.state.partitions.on_node(corinth).filter(on).map(|row| row.id.index).collect::<Vec<_>>()
+    };
+    assert_eq!(loading(&bed).len(), 2);
+    // One partition is whole on another node before athens goes.
+    let spared = (0..6).find(|index| bed.row(*index).placements.len() == 1).unwrap();
+    let (id, row) = (PlacementId::new(bed.state.placement_last.get() + 50), bed.row(spared).clone());
+    let ephesus = bed.join("ephesus", 50);
+    let add = Edit::Repair(Placement { id, node: ephesus, state: ReplicaState::Load }, "a test".into());
+    bed.ok(Command::Change(vec![PartitionChange::one(row.id, row.version, add)]));
+    let promote = Edit::Promote(id, bed.incarnation(ephesus));
+    bed.ok(Command::Change(vec![PartitionChange::one(row.id, bed.row(spared).version, promote)]));
+    bed.fail(athens);
+    bed.ok(check_lost(&bed.state, athens).unwrap().command);
+    bed.settle();
+    assert_eq!(loading(&bed).len(), 2, "they stay for an operator to decide");
+    assert_eq!(bed.row(spared).live().count(), 2, "{:?}", bed.row(spared));
+}
