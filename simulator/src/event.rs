@@ -49,6 +49,7 @@ pub(crate) enum Sideways {
         partition: PartitionId,
         loader: ReplicaAddress,
         copy: u64,
+        ask: u64,
         source: ReplicaAddress,
         start: Option<Position>,
         after: Bytes,
@@ -56,6 +57,7 @@ pub(crate) enum Sideways {
     CopyPage {
         placement: PlacementId,
         copy: u64,
+        ask: u64,
         start: Position,
         after: Bytes,
         rows: Vec<Row>,

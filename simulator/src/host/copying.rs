@@ -28,7 +28,8 @@ impl World {
         slot.log.clear();
         slot.written = Seq::ZERO;
         slot.complete = Position::ZERO;
-        let pull = Pull { copy, leader, cleared: false, start: None, after: Bytes::new(), asked: None, whole: false };
+        let pull =
+            Pull { copy, leader, cleared: false, start: None, after: Bytes::new(), asks: 0, asked: None, whole: false };
         slot.pull = Some(pull);
     }
 
@@ -52,9 +53,11 @@ impl World {
             return;
         }
         pull.asked = Some(now);
+        pull.asks += 1;
+        let ask_number = pull.asks;
         let loader = ReplicaAddress { placement, node: life.node, incarnation: life.incarnation };
         let (copy, source, start, after) = (pull.copy, pull.leader, pull.start, pull.after.clone());
-        let ask = Sideways::CopyAsk { partition, loader, copy, source, start, after };
+        let ask = Sideways::CopyAsk { partition, loader, copy, ask: ask_number, source, start, after };
         self.send_to_node(host, source.node, ask);
     }
 
@@ -71,11 +74,11 @@ impl World {
                 self.step(host, placement, Input::Message(message));
                 self.settle(host);
             }
-            Sideways::CopyAsk { partition, loader, copy, source, start, after } => {
-                self.copy_asked(host, partition, loader, copy, source, (start, after));
+            Sideways::CopyAsk { partition, loader, copy, ask, source, start, after } => {
+                self.copy_asked(host, partition, loader, (copy, ask), source, (start, after));
             }
-            Sideways::CopyPage { placement, copy, start, after, rows, last } => {
-                self.copy_page(host, placement, copy, start, (after, rows, last));
+            Sideways::CopyPage { placement, copy, ask, start, after, rows, last } => {
+                self.copy_page(host, placement, (copy, ask), start, (after, rows, last));
                 self.settle(host);
             }
         }
@@ -87,7 +90,7 @@ impl World {
         host: usize,
         partition: PartitionId,
         loader: ReplicaAddress,
-        copy: u64,
+        (copy, ask): (u64, u64),
         source: ReplicaAddress,
         (start, after): (Option<Position>, Bytes),
     ) {
@@ -116,7 +119,7 @@ impl World {
         let Ok(page) = machine.disk.engine.page(source.placement, from, limit) else { return };
         let after = page.rows.last().map_or(after, |row| row.key.clone());
         let (placement, last) = (loader.placement, !page.more);
-        let answer = Sideways::CopyPage { placement, copy, start: at, after, rows: page.rows, last };
+        let answer = Sideways::CopyPage { placement, copy, ask, start: at, after, rows: page.rows, last };
         self.send_to_node(host, loader.node, answer);
     }
 
@@ -124,7 +127,7 @@ impl World {
         &mut self,
         host: usize,
         placement: PlacementId,
-        copy: u64,
+        (copy, ask): (u64, u64),
         start: Position,
         (after, rows, last): (Bytes, Vec<Row>, bool),
     ) {
@@ -132,7 +135,9 @@ impl World {
         let machine = &mut self.hosts[host];
         let Some(process) = &mut machine.process else { return };
         let Some(slot) = process.slots.get_mut(&placement) else { return };
-        let Some(pull) = slot.pull.as_mut().filter(|pull| pull.copy == copy && pull.cleared && !pull.whole) else {
+        let Some(pull) =
+            slot.pull.as_mut().filter(|pull| pull.copy == copy && pull.asks == ask && pull.cleared && !pull.whole)
+        else {
             return;
         };
         match pull.start {
@@ -146,10 +151,6 @@ impl World {
                 pull.asked = None;
                 return;
             }
-        }
-        // A page that was asked for twice comes twice.
-        if after <= pull.after && !last {
-            return;
         }
         let change = |row: Row| Change { space: placement, key: row.key, value: Some(row.value) };
         let changes: Vec<Change> = rows.into_iter().map(change).collect();

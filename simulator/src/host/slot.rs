@@ -37,6 +37,8 @@ pub(crate) struct Pull {
     pub(crate) cleared: bool,
     pub(crate) start: Option<Position>,
     pub(crate) after: Bytes,
+    /// Counts requests for pages: only the answer to the newest is taken, as on a stream.
+    pub(crate) asks: u64,
     /// When the next page was asked for, on the local clock.
     pub(crate) asked: Option<Millis>,
     /// All pages are in; they wait for the engine's sync.
