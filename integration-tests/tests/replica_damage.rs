@@ -215,7 +215,6 @@ fn come_back(cluster: &mut Cluster, harm: &Harm, data: &Path, load: Load) -> Loa
 
 /// The same directory in use twice: a copy of it, made while the node was down, is started at another address beside it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[ignore = "the two processes take the node's place from each other for ever: neither is told that another process has it"]
 async fn a_directory_that_is_started_a_second_time_elsewhere_loses_nothing() {
     let mut cluster = Cluster::start(EXE, &options());
     let client = client(&cluster).await;
@@ -235,13 +234,19 @@ async fn a_directory_that_is_started_a_second_time_elsewhere_loses_nothing() {
         let arguments = cluster.node_arguments("delos", &free_addresses(1).remove(0), &clone);
         let status = cluster.spawn("delos", &arguments).wait_exit(PATIENCE);
         assert_eq!(status.code(), Some(4), "refused");
-        // Under its own name it takes the node's place, and what it holds does not count: it is of an older life.
-        let before = events(&cluster);
+        // Under its own name it is refused as long as the first one lives, which goes on undisturbed.
         let arguments = cluster.node_arguments(NODE, &free_addresses(1).remove(0), &clone);
+        let incarnation = |cluster: &Cluster| cluster.node_row(NODE)["incarnation"].clone();
+        let life = incarnation(&cluster);
+        let mut second = cluster.spawn("second", &arguments);
+        assert_eq!(second.wait_exit(PATIENCE).code(), Some(4), "{}", second.log_tail(5));
+        assert!(second.log().contains("in use by the live node"), "{}", second.log_tail(5));
+        assert_eq!(incarnation(&cluster), life);
+        wait_progress(&load, 200);
+        // When the first one is dead it takes its place, and what it holds does not count: it is of an older life.
+        let before = events(&cluster);
+        cluster.take_node(NODE).kill();
         let second = cluster.spawn("second", &arguments);
-        let mut first = cluster.take_node(NODE);
-        let first_ended = first.wait_exit(PATIENCE);
-        println!("the first ended with {first_ended}: {}", first.log_tail(2));
         let whole = wait_whole(&cluster);
         let new: Vec<String> = events(&cluster).into_iter().filter(|event| !before.contains(event)).collect();
         assert!(new.iter().any(|event| LOST.iter().any(|word| event.contains(word))), "{new:#?}");

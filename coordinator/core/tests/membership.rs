@@ -135,6 +135,30 @@ fn a_node_acts_only_in_an_activated_life() {
 }
 
 #[test]
+fn a_copied_directory_started_elsewhere_does_not_end_the_life_of_the_first() {
+    let mut bed = Bed::running(settings(2, 2, 1), &["athens", "byzantium"]);
+    let athens = bed.node("athens");
+    let first = bed.state.node(athens).unwrap().clone();
+    let last_incarnation = Some(first.node.incarnation);
+    let again = Register {
+        storage: first.node.storage,
+        expects: last_incarnation,
+        last_incarnation,
+        ..register("athens", 1, 99)
+    };
+    let elsewhere = Register { address: "elsewhere.example:7000".into(), ..again.clone() };
+    assert_eq!(bed.refused(boxed(elsewhere.clone())), ErrorKind::NameTaken);
+    assert_eq!(bed.incarnation(athens), first.node.incarnation);
+    // Where it was, a restart is believed at once; elsewhere once the former life was failed.
+    let held: Vec<_> =
+        bed.state.partitions.on_node(athens).filter_map(|row| row.placement_on(athens)).map(|p| p.id).collect();
+    bed.pass(2_000, &[athens]);
+    assert_eq!(bed.state.node(athens).unwrap().node.status, NodeStatus::Failed);
+    bed.ok(boxed(Register { held, ..elsewhere }));
+    assert_eq!(bed.state.node(athens).unwrap().node.status, NodeStatus::Live);
+}
+
+#[test]
 fn another_data_directory_takes_over_only_a_failed_nodes_name() {
     let mut bed = Bed::running(settings(2, 2, 1), &["athens", "byzantium"]);
     let athens = bed.node("athens");

@@ -26,6 +26,9 @@ pub(super) fn register(
         if known.node.status == NodeStatus::Live && same {
             return Ok(Response::Registered { node: known.node.id, incarnation: known.node.incarnation });
         }
+        if known.node.status == NodeStatus::Live && known.node.address != register.address {
+            return Err(started_twice(known, register, state.settings.timing.failure_timeout_ms));
+        }
         if register.expects != Some(known.node.incarnation) {
             return Err(overtaken(known, register.expects));
         }
@@ -111,6 +114,19 @@ fn overtaken(known: &NodeRow, expects: Option<Incarnation>) -> ErrorDetail {
     let (name, have) = (&known.node.name, known.node.incarnation);
     let message = format!("the data directory of {name} was registered as incarnation {have} since; register again");
     ErrorDetail::new(ErrorKind::StaleVersion, message).with_have_need(have.get(), expects.map_or(0, Incarnation::get))
+}
+
+/// A directory that was copied and started a second time elsewhere, while the first process lives. Were both accepted,
+/// each would end the other's life for ever. On the same address there can be one process only, so a restart there is
+/// believed at once; one that comes back at another address waits until the former life was failed.
+fn started_twice(known: &NodeRow, register: &Register, retry_ms: u64) -> ErrorDetail {
+    let (name, address) = (&known.node.name, &known.node.address);
+    let message = format!(
+        "the data directory of {name} is in use by the live node at {address}, so {} cannot use it or a copy of it; stop \
+         that node first, or give this one an empty --data-dir and a --name of its own",
+        register.address
+    );
+    ErrorDetail::new(ErrorKind::NameTaken, message).with_retry_after_ms(retry_ms)
 }
 
 /// Ends every leadership of the node's former life, and finds which of its copies do not count any more.
