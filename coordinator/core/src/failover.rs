@@ -82,7 +82,9 @@ pub(crate) fn elect(
     if now < over_at {
         return Election::Wait(over_at);
     }
-    let Some((placement, incarnation)) = candidate(state, row, extra, |node| !liveness.may_lead(node)) else {
+    let only = liveness.stuck.successor(row, now);
+    let excluded = |node| !liveness.may_lead(node) || only.is_some_and(|only| only != node);
+    let Some((placement, incarnation)) = candidate(state, row, extra, excluded) else {
         return Election::Nothing;
     };
     let edit = Edit::Lead { placement, incarnation, ending: Ending::Lapsed };

@@ -10,6 +10,7 @@
 //! | `state`, `partitions`, `formers`, `migration` | what is |
 //! | `command`, `apply/` | what may change, and how |
 //! | `liveness`, `failover` | silence → failed; who leads next; when a lease is over |
+//! | `stuck` | leaders that hear too few followers |
 //! | `assign`, `plan`, `score` | first assignment; few moves to an even spread |
 //! | `repair` | copies in place of failed, lost and leaving ones |
 //! | `operate` | what an operator may do, judged beforehand |
@@ -38,6 +39,7 @@ pub mod repair;
 pub mod report;
 mod score;
 pub mod state;
+mod stuck;
 pub mod turn;
 
 pub use apply::{apply, skip};
@@ -58,7 +60,7 @@ pub use operate::{
     DrainPlan, ForcedElection, LossPlan, Obstacle, check_drain, check_loss, check_lost, check_remove, refusal,
 };
 pub use partitions::Partitions;
-pub use plan::{Goal, Move, MoveReason, Plan, Unmet, UnmetReason, plan};
+pub use plan::{Goal, Move, MoveReason, Plan, Subject, Unmet, UnmetReason, plan};
 pub use report::{on_report, on_reports, on_stopping};
 pub use state::{ClusterState, NodeRow};
 pub use turn::{Turn, turn};

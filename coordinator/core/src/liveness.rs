@@ -6,11 +6,9 @@
 use crate::formers::Former;
 use crate::mutant::Mutant;
 use crate::state::ClusterState;
-use archon_types::{
-    Epoch, ErrorDetail, ErrorKind, Incarnation, Millis, NodeId, NodeStatus, Partition, PartitionId, PlacementId,
-    ReplicaName, Version,
-};
-use std::collections::{BTreeMap, BTreeSet};
+use crate::stuck::StuckLeaders;
+use archon_types::{Epoch, ErrorDetail, ErrorKind, Incarnation, Millis, NodeId, NodeStatus, PartitionId, Version};
+use std::collections::BTreeMap;
 
 /// How long an edit that had no effect yet is not proposed again for the same row version, in milliseconds.
 const REPEAT_MS: u64 = 1_000;
@@ -65,20 +63,10 @@ pub struct Liveness {
     pub(crate) placement_last: u64,
     /// The applied index and the next instant for which the last full pass was made.
     pub(crate) passed: Option<(u64, Millis)>,
-    /// Leaders that cannot drop the followers that are silent towards them, for too few would be left (rule 6).
-    stuck: BTreeMap<PartitionId, Stuck>,
+    /// Leaders that hear too few followers (rule 6).
+    pub(crate) stuck: StuckLeaders,
     /// Since when each failed node is known to be one.
     failed_since: BTreeMap<NodeId, Millis>,
-}
-
-/// What a leader said that hears too few followers.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Stuck {
-    pub(crate) epoch: Epoch,
-    /// The Live copies it hears, its own included.
-    pub(crate) hears: BTreeSet<PlacementId>,
-    /// When it said so last.
-    pub(crate) at: Millis,
 }
 
 impl Liveness {
@@ -93,7 +81,7 @@ impl Liveness {
             proposed: BTreeMap::new(),
             placement_last: 0,
             passed: None,
-            stuck: BTreeMap::new(),
+            stuck: StuckLeaders::default(),
             failed_since: BTreeMap::new(),
         }
     }
@@ -130,6 +118,7 @@ impl Liveness {
                     .insert(row.id, Life { incarnation, heard: now, answered: None, failing: None, stopping: false });
             }
         }
+        self.stuck.sync(state, now);
         let timeout_ms = state.settings.timing.failure_timeout_ms;
         self.earlier.retain(|_, answered| now.since(*answered) <= timeout_ms);
         // What the state has ended is listed from there (`formers`) or belongs to a life that gets no answer.
@@ -215,13 +204,6 @@ impl Liveness {
     /// The partitions whose present leadership is withdrawn.
     pub fn withdrawn(&self) -> impl Iterator<Item = (PartitionId, Epoch)> + use<'_> {
         self.withdrawn.iter().map(|(partition, withdrawn)| (*partition, withdrawn.epoch))
-    }
-
-    /// A leader asked to drop these followers and may not, for fewer than `min_in_sync` would be left.
-    pub(crate) fn note_stuck(&mut self, row: &Partition, silent: &[ReplicaName], now: Millis) {
-        let hears =
-            row.live().map(|live| live.id).filter(|id| silent.iter().all(|name| name.placement != *id)).collect();
-        self.stuck.insert(row.id, Stuck { epoch: row.epoch, hears, at: now });
     }
 
     /// A node said that it is about to exit. Until it begins another life it is granted no leadership: it would only

@@ -1,11 +1,15 @@
 //! Few moves to an even spread. Pure and deterministic: it starts from what stands, and planning again after its moves
 //! were made moves nothing.
 
+mod leaders;
+
 use crate::command::{Command, PlannedMove};
 use crate::migration::MoveKind;
 use crate::score::{Need, Share, quotas};
 use crate::state::ClusterState;
-use archon_types::{NodeGoal, NodeId, NodeStatus, PartitionId, PartitionStatus, PlacementId, ReplicaState, Version};
+use archon_types::{
+    NodeGoal, NodeId, NodeStatus, PartitionId, PartitionStatus, PlacementId, ReplicaState, TableId, Version,
+};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -58,21 +62,38 @@ pub enum MoveReason {
         /// Its share.
         share: u32,
     },
+    /// Its node leads more than its share.
+    Lead {
+        /// Partitions that the node would lead.
+        leads: u32,
+        /// Its share.
+        share: u32,
+    },
 }
 
 impl fmt::Display for MoveReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Balance { has, share } => write!(f, "the node has {has}, its share is {share}"),
+            Self::Lead { leads, share } => write!(f, "the node leads {leads}, its share is {share}; nothing is copied"),
         }
     }
+}
+
+/// What an unmet goal is about.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+pub enum Subject {
+    /// A node.
+    Node(NodeId),
+    /// A table.
+    Table(TableId),
 }
 
 /// Something the plan cannot reach.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Unmet {
-    /// The node it is about.
-    pub node: NodeId,
+    /// What it is about.
+    pub subject: Subject,
     /// What it is.
     pub reason: UnmetReason,
 }
@@ -92,6 +113,13 @@ pub enum UnmetReason {
         /// Its share.
         share: u32,
     },
+    /// The table's partitions have no copies yet.
+    NotAssigned {
+        /// Nodes that take copies.
+        have: u64,
+        /// Nodes it waits for.
+        need: u64,
+    },
     /// The node is not alive, so its placements are not moved.
     NotAlive {
         /// How many it holds.
@@ -107,6 +135,9 @@ impl fmt::Display for UnmetReason {
             }
             Self::AboveShare { has, share } => {
                 write!(f, "the node keeps {has} of a share of {share}: no other node may take more")
+            }
+            Self::NotAssigned { have, need } => {
+                write!(f, "the table is not assigned yet: {have} of {need} nodes take copies")
             }
             Self::NotAlive { placements } => {
                 write!(f, "the node is not alive; its {placements} placements stay where they are until it returns")
@@ -131,7 +162,8 @@ impl Plan {
     }
 }
 
-/// Plans the moves that bring every node that takes placements to floor or ceiling of its share by weight, all tables together. Never two copies of a partition on a node, never above a node's limit, and no
+/// Plans the moves that bring every node that takes placements to floor or ceiling of its share by weight, of copies and
+/// then of leaderships, all tables together. Never two copies of a partition on a node, never above a node's limit, and no
 /// copy goes to a zone that holds another one of the partition if it can go elsewhere.
 pub fn plan(state: &ClusterState, goal: Goal) -> Plan {
     let mut board = Board::new(state);
@@ -142,10 +174,26 @@ pub fn plan(state: &ClusterState, goal: Goal) -> Plan {
         }
     }
     let mut plan = Plan { table_version: state.table_version(), moves: board.moves(), unmet: board.unmet() };
+    plan.moves.extend(leaders::Leaders::new(state, &board).moves(&board));
+    if state.partitions.iter().any(|row| row.status == PartitionStatus::Unassigned) {
+        plan.unmet.extend(unassigned(state));
+    }
     if let Some(max) = goal.moves_max {
         plan.moves.truncate(usize::try_from(max).unwrap_or(usize::MAX));
     }
     plan
+}
+
+/// The tables that wait for nodes: before the first assignment there is nothing to plan, and that is not "all is well".
+fn unassigned(state: &ClusterState) -> Vec<Unmet> {
+    let waits = |table: &&archon_types::Table| {
+        state.partitions.of_table(table.id).any(|row| row.status == PartitionStatus::Unassigned)
+    };
+    let unmet = state.tables.values().filter(waits).map(|table| {
+        let (have, need) = crate::assign::nodes_needed(state, table.replication);
+        Unmet { subject: Subject::Table(table.id), reason: UnmetReason::NotAssigned { have, need } }
+    });
+    unmet.collect()
 }
 
 const ROUNDS_MAX: usize = 16;
@@ -301,7 +349,7 @@ impl<'a> Board<'a> {
 
     /// Moves pieces away from a node until it has its quota, taking from the table of which it has most.
     fn empty_to_quota(&mut self, from: usize, needy: &mut BTreeSet<Need>) -> bool {
-        let mut by_table: BTreeMap<archon_types::TableId, Vec<usize>> = BTreeMap::new();
+        let mut by_table: BTreeMap<TableId, Vec<usize>> = BTreeMap::new();
         for piece in self.slots[from].pieces.iter().rev() {
             by_table.entry(self.pieces[*piece].partition.table).or_default().push(*piece);
         }
@@ -390,7 +438,8 @@ impl<'a> Board<'a> {
             Role::Dead if slot.count > 0 => Some(UnmetReason::NotAlive { placements: slot.count }),
             Role::Leaver | Role::Taker | Role::Dead | Role::Keeper => None,
         };
-        let unmet = self.slots.iter().filter_map(|slot| Some(Unmet { node: slot.id, reason: reason(slot)? }));
+        let unmet =
+            self.slots.iter().filter_map(|slot| Some(Unmet { subject: Subject::Node(slot.id), reason: reason(slot)? }));
         unmet.collect()
     }
 }

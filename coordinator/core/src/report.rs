@@ -117,11 +117,8 @@ impl Reports<'_> {
             Fact::Silent { followers } => {
                 led_by(state, row, own.id, report)?;
                 of_version(state, row, report)?;
-                let edits = demotions(state, row, followers);
-                if edits == [Edit::Refuse] {
-                    self.liveness.note_stuck(row, followers, self.now);
-                }
-                answer(state, row, edits)
+                self.liveness.stuck.note(row, node, followers, self.now);
+                answer(state, row, demotions(state, row, followers))
             }
         }
     }
@@ -130,7 +127,9 @@ impl Reports<'_> {
     /// that should lead next. Where there is none, the next control turn elects.
     fn released(&mut self, row: &Partition) -> Result<Vec<Command>, ErrorDetail> {
         let (liveness, own) = (&*self.liveness, self.node);
-        let excluded = |other: NodeId| other == own || !liveness.may_lead(other);
+        let only = liveness.stuck.successor(row, self.now);
+        let excluded =
+            |other: NodeId| other == own || !liveness.may_lead(other) || only.is_some_and(|only| only != other);
         let target = failover::candidate(self.state, row, &mut self.named, excluded);
         let edit = match target {
             Some((placement, incarnation)) => Edit::Lead { placement, incarnation, ending: Ending::Released },

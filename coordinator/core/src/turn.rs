@@ -50,6 +50,7 @@ pub fn turn(state: &ClusterState, liveness: &mut Liveness, now: Millis) -> Turn 
     }
     let mut pass = Pass { state, liveness, now, due: now.plus(10 * heartbeat_ms), left: EDITS_MAX };
     pass.stuck_hand_offs();
+    pass.stuck_leaders();
     pass.elections(&mut commands);
     pass.departures(&mut commands);
     let mut copies = migrate::copies_by_node(state);
@@ -104,6 +105,16 @@ impl Pass<'_> {
         }
         self.liveness.hand_offs = asked;
         for partition in stuck {
+            self.liveness.withdraw(self.state, partition);
+        }
+    }
+
+    /// Leaderships of which another copy could make more: withdrawn, so that their holders release them.
+    fn stuck_leaders(&mut self) {
+        let mut stuck = std::mem::take(&mut self.liveness.stuck);
+        let due = stuck.take_due(self.state, self.now, |node| self.liveness.may_lead(node));
+        self.liveness.stuck = stuck;
+        for partition in due {
             self.liveness.withdraw(self.state, partition);
         }
     }

@@ -108,16 +108,19 @@ fn what_cannot_be_reached_is_said() {
     bed.ok(Command::SetNode { node: b, goal: NodeGoal::Cordon, if_nodes: None });
     let none = plan(&bed.state, Goal::default());
     assert_eq!(none.moves, vec![]);
-    assert_eq!(none.unmet, vec![Unmet { node: a, reason: UnmetReason::NotEmptied { placements: 3 } }]);
+    assert_eq!(
+        none.unmet,
+        vec![Unmet { subject: Subject::Node(a), reason: UnmetReason::NotEmptied { placements: 3 } }]
+    );
     bed.pass(2_000, &[b]);
-    let dead = Unmet { node: b, reason: UnmetReason::NotAlive { placements: 3 } };
+    let dead = Unmet { subject: Subject::Node(b), reason: UnmetReason::NotAlive { placements: 3 } };
     assert_eq!(plan(&bed.state, Goal::default()).unmet[1], dead);
     // A node with a limit takes no more than that.
     bed.join_with(Register { partitions_max: Some(2), ..register("c", 3, 3) });
     bed.settle();
     let some = plan(&bed.state, Goal::default());
     assert_eq!(some.moves, vec![]);
-    assert_eq!(some.unmet[0], Unmet { node: a, reason: UnmetReason::NotEmptied { placements: 1 } });
+    assert_eq!(some.unmet[0], Unmet { subject: Subject::Node(a), reason: UnmetReason::NotEmptied { placements: 1 } });
 }
 
 #[test]
@@ -140,6 +143,59 @@ fn replicas_of_a_partition_stay_on_distinct_nodes() {
     assert_eq!((bed.spread(), bed.online()), (vec![6, 6, 6, 6], 12));
     assert!(bed.state.partitions.iter().all(|row| row.live().count() == 2));
     assert_eq!(plan(&bed.state, Goal::default()).moves, vec![]);
+}
+
+#[test]
+fn a_plan_can_consist_of_leaderships_alone() {
+    let mut bed = Bed::running(settings(9, 3, 3), &CITIES);
+    let athens = bed.node("athens");
+    bed.fail(athens);
+    bed.settle();
+    bed.rejoin(athens, 900);
+    bed.settle();
+    assert_eq!(bed.state.partitions.leaders_on(athens), 0, "rebalancing is the operator's act");
+    let back = plan(&bed.state, Goal::default());
+    assert_eq!(back.moves.len(), 3, "{back:?}");
+    assert!(back.moves.iter().all(|step| step.kind == MoveKind::Leadership && step.to == athens));
+    bed.ok(back.start());
+    bed.settle();
+    assert!(bed.state.nodes.keys().all(|node| bed.state.partitions.leaders_on(*node) == 3));
+    assert_eq!((bed.online(), bed.phases()), (9, vec![Phase::Done; 3]));
+    assert_eq!(plan(&bed.state, Goal::default()).moves, vec![]);
+}
+
+#[test]
+fn the_move_of_a_leadership_ends_when_its_target_fails_or_it_is_cancelled() {
+    let begun = || {
+        let mut bed = Bed::running(settings(9, 3, 3), &CITIES);
+        let athens = bed.node("athens");
+        bed.fail(athens);
+        bed.settle();
+        bed.rejoin(athens, 900);
+        bed.settle();
+        bed.ok(plan(&bed.state, Goal::default()).start());
+        let commands = bed.turn();
+        bed.commit(commands);
+        assert_eq!(bed.phases(), vec![Phase::InSync; 3]);
+        (bed, athens)
+    };
+    let (mut bed, athens) = begun();
+    bed.fail(athens);
+    bed.settle();
+    assert!(bed.phases().iter().all(|phase| matches!(phase, Phase::Failed { .. })), "{:?}", bed.phases());
+    let (mut bed, athens) = begun();
+    bed.ok(Command::CancelPlan);
+    bed.settle();
+    assert_eq!((bed.phases(), bed.state.partitions.leaders_on(athens)), (vec![Phase::Cancelled; 3], 0));
+}
+
+#[test]
+fn a_plan_before_the_first_assignment_says_what_is_missing() {
+    let mut bed = Bed::new(settings(9, 3, 3));
+    bed.join("athens", 1);
+    let early = plan(&bed.state, Goal::default());
+    let waits = Unmet { subject: Subject::Table(bed::TABLE), reason: UnmetReason::NotAssigned { have: 1, need: 3 } };
+    assert_eq!((early.moves, early.unmet), (vec![], vec![waits]));
 }
 
 proptest! {
@@ -178,8 +234,9 @@ proptest! {
         let after = bed.spread();
         prop_assert_eq!(before.iter().sum::<u32>(), after.iter().sum::<u32>());
         let second = plan(&bed.state, Goal::default());
+        prop_assert_eq!(&second.moves, &vec![]);
+        let led: Vec<u32> = nodes.iter().map(|node| bed.state.partitions.leaders_on(*node)).collect();
         if replication == 1 {
-            prop_assert_eq!(second.moves, vec![]);
             let kept: Vec<u32> = after.iter().zip(&drained).filter(|(_, drain)| !**drain).map(|(n, _)| *n).collect();
             if let (Some(most), Some(least)) = (kept.iter().max(), kept.iter().min()) {
                 prop_assert!(most - least <= 1, "{:?}", after);
@@ -190,6 +247,9 @@ proptest! {
                 let gives = first_plan.moves.iter().any(|m| m.from == *node);
                 prop_assert!(!gives || !first_plan.moves.iter().any(|m| m.to == *node));
             }
+        } else if !drained[..nodes.len()].contains(&true) {
+            let (most, least) = (led.iter().max().copied().unwrap_or(0), led.iter().min().copied().unwrap_or(0));
+            prop_assert!(most - least <= 1, "{led:?} of {after:?}");
         }
     }
 }

@@ -72,11 +72,23 @@ fn misses_copies(state: &ClusterState) -> Option<v1::Reason> {
     })
 }
 
-/// One reason stands for all partitions that were never assigned.
+/// One reason stands for all partitions of a table that were never assigned.
 fn waits_for_nodes(state: &ClusterState) -> Option<v1::Reason> {
     let row = state.partitions.iter().find(|row| row.status == PartitionStatus::Unassigned)?;
     let why = explain(state, row.id)?.into_iter().next()?;
-    Some(reason(state, row.id, &why))
+    let table = state.tables.get(&row.id.table)?;
+    let made = state.events.iter().rev().find(|event| match &event.what {
+        EventKind::TableCreated { table: id, .. } => *id == table.id,
+        EventKind::DataLossAccepted { partition, .. } => *partition == row.id,
+        _ => false,
+    });
+    let since_ms = made.map_or(0, |event| event.at.get());
+    // After an accepted loss it is a single partition that waits.
+    let waits = |row: &&archon_types::Partition| row.status == PartitionStatus::Unassigned;
+    let whole = state.partitions.of_table(table.id).filter(waits).count() == usize::from(table.partitions);
+    let single = reason(state, row.id, &why);
+    let subject = if whole { format!("table {}", table.name) } else { single.subject.clone() };
+    Some(v1::Reason { subject, since_ms, ..single })
 }
 
 /// The partition as the command line takes it: `7`, or `7 --table orders`.

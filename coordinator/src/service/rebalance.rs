@@ -1,7 +1,7 @@
 //! Plans and moves between the core's words and the wire's.
 
 use crate::load::Loads;
-use archon_coordinator_core::{ClusterState, Command, Migration, MoveKind, Phase, Plan, PlannedMove, phase};
+use archon_coordinator_core::{ClusterState, Command, Migration, MoveKind, Phase, Plan, PlannedMove, Subject, phase};
 use archon_proto::convert::admin;
 use archon_proto::v1;
 use archon_types::PlacementId;
@@ -23,7 +23,12 @@ pub(crate) fn plan_to_wire(state: &ClusterState, loads: &Loads, plan: &Plan) -> 
     });
     let unmet = plan.unmet.iter().map(|unmet| admin::Unmet {
         code: code(&format!("{:?}", unmet.reason)),
-        subject: format!("node {}", state.node_name(unmet.node)),
+        subject: match unmet.subject {
+            Subject::Node(node) => format!("node {}", state.node_name(node)),
+            Subject::Table(table) => {
+                format!("table {}", state.tables.get(&table).map_or_else(|| table.to_string(), |row| row.name.clone()))
+            }
+        },
         message: unmet.reason.to_string(),
     });
     admin::Plan { table_version: plan.table_version, moves: moves.collect(), unmet: unmet.collect() }.into()
@@ -77,7 +82,17 @@ pub(crate) fn migration_to_wire(state: &ClusterState, loads: &Loads, migration: 
         Phase::Done | Phase::Cancelled => migration.reason.clone(),
         _ => archon_coordinator_core::waiting_for(state, migration).unwrap_or_else(|| migration.reason.clone()),
     };
-    let bytes_total = migration.bytes.max(copied.total);
+    // Of a copy that is whole, its node tells the size; until then there is the plan's estimate.
+    let stored = migration.stage.target().map_or(0, |target| loads.bytes(migration.to, target));
+    let bytes_total = match (migration.kind, &phase) {
+        (MoveKind::Leadership, _) => 0,
+        (MoveKind::Copy, Phase::InSync | Phase::HandOff | Phase::Cleanup | Phase::Done) if stored > 0 => stored,
+        (MoveKind::Copy, _) => migration.bytes.max(copied.total),
+    };
+    let bytes_done = match phase {
+        Phase::Queued | Phase::Copying | Phase::Cancelled | Phase::Failed { .. } => copied.done,
+        Phase::InSync | Phase::HandOff | Phase::Cleanup | Phase::Done => bytes_total,
+    };
     v1::Migration {
         id: migration.id.get(),
         partition: Some(migration.partition.into()),
@@ -87,7 +102,7 @@ pub(crate) fn migration_to_wire(state: &ClusterState, loads: &Loads, migration: 
         phase: phase.name().to_owned(),
         percent,
         why,
-        bytes_done: if matches!(phase, Phase::Queued | Phase::Copying) { copied.done } else { bytes_total },
+        bytes_done,
         bytes_total,
     }
 }

@@ -1,0 +1,146 @@
+//! Who leads what, once the copies stand where the plan puts them. A leadership moves only where that makes a node that
+//! leads more for its weight lead less than it does now without another leading as much: what cannot be improved so, along
+//! any chain of nodes, is as even as the copies allow (the optimal semi-matching of Harvey, Ladner, Lovász and Tamir).
+
+use super::{Board, Move, MoveReason, Role};
+use crate::migration::MoveKind;
+use crate::state::ClusterState;
+use archon_types::ReplicaState;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+/// Most nodes looked at on the way from a node that leads too much to one that leads too little.
+const SEARCH_MAX: usize = 512;
+
+/// One leadership.
+struct Led {
+    /// The piece that leads now.
+    first: usize,
+    /// The piece that is to lead.
+    by: usize,
+    /// Pieces that may lead.
+    able: Vec<usize>,
+}
+
+/// The leaderships of a board.
+pub(super) struct Leaders {
+    led: Vec<Led>,
+    /// Which leaderships each slot has.
+    of_slot: Vec<BTreeSet<usize>>,
+    first: Vec<u32>,
+}
+
+impl Leaders {
+    /// Works out who should lead.
+    pub(super) fn new(state: &ClusterState, board: &Board<'_>) -> Self {
+        let slots = board.slots.len();
+        let mut leaders = Self { led: Vec::new(), of_slot: vec![BTreeSet::new(); slots], first: Vec::new() };
+        let mut start = 0;
+        while let Some(piece) = board.pieces.get(start) {
+            let (from, to) = piece.siblings;
+            start = to;
+            let Some(row) = state.partitions.get(piece.partition) else { continue };
+            // Where something moves already the outcome is not known yet.
+            if state.migrations.first_active(row.id).is_some() {
+                continue;
+            }
+            let Some(first) = (from..to).find(|piece| Some(board.pieces[*piece].placement) == row.leader) else {
+                continue;
+            };
+            let counts = |piece: &usize| {
+                let placement = row.placement(board.pieces[*piece].placement);
+                placement.is_some_and(|placement| placement.state == ReplicaState::Live)
+                    && board.slots[board.pieces[*piece].at].role == Role::Taker
+            };
+            let able: Vec<usize> = (from..to).filter(counts).collect();
+            leaders.of_slot[board.pieces[first].at].insert(leaders.led.len());
+            leaders.led.push(Led { first, by: first, able });
+        }
+        leaders.first = leaders.of_slot.iter().map(|led| u32::try_from(led.len()).unwrap_or(u32::MAX)).collect();
+        // Each step brings the loads closer together, so there is an end; the bound keeps a defect from looping.
+        for _ in 0..leaders.led.len() {
+            let mut moved = false;
+            for slot in (0..slots).filter(|slot| board.slots[*slot].role == Role::Taker) {
+                while leaders.pass_on(board, slot) {
+                    moved = true;
+                }
+            }
+            if !moved {
+                break;
+            }
+        }
+        leaders
+    }
+
+    /// Whether a leadership of `from` would do better on `to`: that one, with it, leads less for its weight.
+    fn eases(&self, board: &Board<'_>, from: usize, to: usize) -> bool {
+        let load = |slot: usize| self.of_slot[slot].len() as u64;
+        let weight = |slot: usize| u64::from(board.slots[slot].weight);
+        (load(to) + 1) * weight(from) < load(from) * weight(to)
+    }
+
+    /// How many leaderships a node should have by its weight, rounded up; for people.
+    fn share(&self, board: &Board<'_>, slot: usize) -> u32 {
+        let takers = || board.slots.iter().enumerate().filter(|(_, slot)| slot.role == Role::Taker);
+        let total: u64 = takers().map(|(slot, _)| u64::from(self.first[slot])).sum();
+        let weights: u64 = takers().map(|(_, slot)| u64::from(slot.weight)).sum();
+        u32::try_from((total * u64::from(board.slots[slot].weight)).div_ceil(weights.max(1))).unwrap_or(u32::MAX)
+    }
+
+    /// Passes one leadership on, over other nodes if it must be, to one that leads less. Returns whether there is one.
+    fn pass_on(&mut self, board: &Board<'_>, from: usize) -> bool {
+        // Breadth first, so that the fewest leaderships move: how each slot was reached, by which leadership and piece.
+        let mut reached: BTreeMap<usize, (usize, usize, usize)> = BTreeMap::new();
+        let mut next = VecDeque::from([from]);
+        let mut looked = 0;
+        while let Some(slot) = next.pop_front() {
+            looked += 1;
+            if looked > SEARCH_MAX {
+                return false;
+            }
+            for led in &self.of_slot[slot] {
+                for piece in &self.led[*led].able {
+                    let to = board.pieces[*piece].at;
+                    if to == from || reached.contains_key(&to) {
+                        continue;
+                    }
+                    reached.insert(to, (slot, *led, *piece));
+                    if self.eases(board, from, to) {
+                        self.shift(&reached, from, to);
+                        return true;
+                    }
+                    next.push_back(to);
+                }
+            }
+        }
+        false
+    }
+
+    fn shift(&mut self, reached: &BTreeMap<usize, (usize, usize, usize)>, from: usize, last: usize) {
+        let mut to = last;
+        while to != from {
+            let Some((slot, led, piece)) = reached.get(&to).copied() else { return };
+            self.of_slot[slot].remove(&led);
+            self.of_slot[to].insert(led);
+            self.led[led].by = piece;
+            to = slot;
+        }
+    }
+
+    /// The leaderships that move, by partition.
+    pub(super) fn moves(&self, board: &Board<'_>) -> Vec<Move> {
+        let moved = self.led.iter().filter(|led| led.by != led.first);
+        let moves = moved.map(|led| {
+            let (first, by) = (&board.pieces[led.first], &board.pieces[led.by]);
+            Move {
+                kind: MoveKind::Leadership,
+                partition: first.partition,
+                placement: first.placement,
+                from: board.slots[first.at].id,
+                to: board.slots[by.at].id,
+                reason: MoveReason::Lead { leads: self.first[first.at], share: self.share(board, first.at) },
+                bytes: 0,
+            }
+        });
+        moves.collect()
+    }
+}

@@ -1,0 +1,136 @@
+//! Leaders that hear too few followers (PROTOCOL rule 6). Dropping the silent ones would leave fewer than `min_in_sync`, so
+//! that is refused, and the leader admits no write. If another Live copy would do better, the leadership is moved there,
+//! through release, and not again soon: in a partial partition it would bounce for ever.
+//!
+//! Who reaches whom is taken from what leaders do all the time: a node that serves as leader of some partition reaches
+//! every follower that is Live there, or it would have said within the replication time-out that it is silent. A node of
+//! which nothing is known that way is not given the leadership.
+
+use crate::state::ClusterState;
+use archon_types::{Epoch, Millis, NodeId, Partition, PartitionId, PartitionStatus, PlacementId, ReplicaName};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// How long a leader's word that a follower is silent counts, in milliseconds.
+const SILENT_MS: u64 = 30_000;
+/// The first pause before the leadership of a partition is moved again, in milliseconds; it doubles with every move.
+const PAUSE_MS: u64 = 10_000;
+/// The longest pause, in milliseconds; after twice that without a move all is forgotten.
+const PAUSE_MS_MAX: u64 = 600_000;
+/// How long the copy that was found is waited for before any other may be elected, in milliseconds.
+const WAIT_MS: u64 = 5_000;
+
+/// What a leader said that may not drop its silent followers.
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct Stuck {
+    epoch: Epoch,
+    /// The Live copies it hears, its own included.
+    hears: BTreeSet<PlacementId>,
+    first: Millis,
+    last: Millis,
+}
+
+/// A leadership that was moved.
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct Moved {
+    to: PlacementId,
+    /// The epoch that was ended.
+    epoch: Epoch,
+    at: Millis,
+    times: u32,
+}
+
+impl Moved {
+    fn pause_ms(&self) -> u64 {
+        PAUSE_MS.saturating_mul(1 << self.times.min(10)).min(PAUSE_MS_MAX)
+    }
+}
+
+/// What the leading coordinator remembers of it.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(crate) struct StuckLeaders {
+    stuck: BTreeMap<PartitionId, Stuck>,
+    /// When this node said last that it does not hear that one.
+    silent: BTreeMap<(NodeId, NodeId), Millis>,
+    moved: BTreeMap<PartitionId, Moved>,
+}
+
+impl StuckLeaders {
+    /// A leader on `node` asked to drop these followers.
+    pub(crate) fn note(&mut self, row: &Partition, node: NodeId, silent: &[ReplicaName], now: Millis) {
+        let is_silent = |id: PlacementId| silent.iter().any(|name| name.placement == id);
+        for placement in row.placements.iter().filter(|placement| is_silent(placement.id)) {
+            self.silent.insert((node, placement.node), now);
+        }
+        let hears: BTreeSet<PlacementId> = row.live().map(|live| live.id).filter(|id| !is_silent(*id)).collect();
+        if hears.len() >= usize::from(row.min_in_sync) {
+            self.stuck.remove(&row.id);
+            return;
+        }
+        let before = self.stuck.get(&row.id).filter(|stuck| stuck.epoch == row.epoch);
+        let first = before.map_or(now, |stuck| stuck.first);
+        self.stuck.insert(row.id, Stuck { epoch: row.epoch, hears, first, last: now });
+    }
+
+    /// Forgets what is over.
+    pub(crate) fn sync(&mut self, state: &ClusterState, now: Millis) {
+        self.silent.retain(|_, at| now.since(*at) < SILENT_MS);
+        self.moved.retain(|_, moved| now.since(moved.at) < 2 * PAUSE_MS_MAX);
+        self.stuck.retain(|partition, stuck| {
+            let row = state.partitions.get(*partition);
+            let present = row.is_some_and(|row| row.epoch == stuck.epoch && row.leader.is_some());
+            present && now.since(stuck.last) < SILENT_MS
+        });
+    }
+
+    /// The leaderships that should move now, each with the copy that does better. They count as moved from here on.
+    pub(crate) fn take_due(
+        &mut self,
+        state: &ClusterState,
+        now: Millis,
+        may_lead: impl Fn(NodeId) -> bool,
+    ) -> Vec<PartitionId> {
+        let mut due = Vec::new();
+        for (partition, stuck) in &self.stuck {
+            let Some(row) = state.partitions.get(*partition) else { continue };
+            // The others have a replication time-out to notice the same.
+            let settled = now.since(stuck.first) >= 2 * state.settings.replication_timeout_ms;
+            let rests = self.moved.get(partition).is_some_and(|moved| now.since(moved.at) < moved.pause_ms());
+            if !settled || rests {
+                continue;
+            }
+            let better = row.live().filter(|live| Some(live.id) != row.leader).find(|live| {
+                let reached = row.live().filter(|other| {
+                    other.id == live.id || state.is_live(other.node) && self.reaches(state, live.node, other.node)
+                });
+                state.is_active(live.node) && may_lead(live.node) && reached.count() >= usize::from(row.min_in_sync)
+            });
+            if let Some(better) = better {
+                due.push((*partition, better.id, stuck.epoch));
+            }
+        }
+        for (partition, to, epoch) in &due {
+            let times = self.moved.get(partition).map_or(0, |moved| moved.times + 1);
+            self.moved.insert(*partition, Moved { to: *to, epoch: *epoch, at: now, times });
+            self.stuck.remove(partition);
+        }
+        due.into_iter().map(|(partition, _, _)| partition).collect()
+    }
+
+    /// The node that is to lead next, if that was decided here a moment ago.
+    pub(crate) fn successor(&self, row: &Partition, now: Millis) -> Option<NodeId> {
+        let moved = self.moved.get(&row.id).filter(|moved| now.since(moved.at) < WAIT_MS)?;
+        let same = row.epoch == moved.epoch || moved.epoch.next() == Some(row.epoch);
+        let to = row.placement(moved.to).filter(|_| same)?;
+        (row.leader != Some(to.id)).then_some(to.node)
+    }
+
+    /// Whether a node serves a partition in which the other one follows, and has not said that it does not hear it.
+    fn reaches(&self, state: &ClusterState, node: NodeId, other: NodeId) -> bool {
+        let follows = |row: &Partition| {
+            row.status == PartitionStatus::Online
+                && row.leader_placement().is_some_and(|leader| leader.node == node)
+                && row.live().any(|live| live.node == other)
+        };
+        !self.silent.contains_key(&(node, other)) && state.partitions.on_node(node).any(follows)
+    }
+}

@@ -1,0 +1,86 @@
+//! Leaders that hear too few followers (PROTOCOL rule 6).
+
+mod bed;
+
+use archon_types::*;
+use bed::{Bed, part, settings};
+
+const CITIES: [&str; 3] = ["athens", "byzantium", "cyrene"];
+
+/// The leader of partition 0 hears nobody; returns its node and the others'.
+fn cut_off(bed: &mut Bed, say: bool) -> (NodeId, Vec<ReplicaName>) {
+    let leader = bed.leader(0).expect("a leader");
+    let own = bed.row(0).leader.expect("a leader");
+    let others: Vec<ReplicaName> = bed
+        .row(0)
+        .live()
+        .filter(|live| live.id != own)
+        .map(|live| ReplicaName { placement: live.id, incarnation: bed.incarnation(live.node) })
+        .collect();
+    if say {
+        let silent = bed.fact(0, own, Fact::Silent { followers: others.clone() });
+        bed.report(leader, &silent).expect("a report");
+    }
+    (leader, others)
+}
+
+#[test]
+fn the_leadership_moves_to_a_copy_that_reaches_enough_others() {
+    let mut bed = Bed::running(settings(9, 3, 3), &CITIES);
+    let (leader, _) = cut_off(&mut bed, true);
+    let epoch = bed.row(0).epoch;
+    bed.pass(1_900, &[]);
+    assert_eq!(bed.leader(0), Some(leader), "the others may just be noticing the same");
+    bed.pass(200, &[]);
+    // Through release: it is told that its lease covers this no more.
+    assert_eq!(bed.beat(leader).expect("an answer").withdrawn, vec![(part(0), epoch)]);
+    assert_eq!(bed.leader(0), Some(leader));
+    let own = bed.row(0).leader.expect("a leader");
+    let released = bed.fact(0, own, Fact::Released);
+    bed.report(leader, &released).expect("a release");
+    let successor = bed.leader(0).expect("a leader, in the same commit");
+    assert_ne!(successor, leader);
+
+    // The new one is not better off: it is not moved again soon.
+    let (other, _) = cut_off(&mut bed, true);
+    assert_eq!(other, successor);
+    bed.pass(3_000, &[]);
+    assert_eq!(bed.leader(0), Some(successor));
+    assert_eq!(bed.beat(successor).expect("an answer").withdrawn, vec![]);
+    bed.pass(10_000, &[]);
+    assert_ne!(bed.leader(0), Some(successor), "after a pause it may be");
+}
+
+#[test]
+fn the_leadership_stays_where_no_other_copy_is_known_to_reach_more() {
+    // Nobody but its leader serves anything, so nothing is known of the others.
+    let mut bed = Bed::running(settings(1, 3, 3), &CITIES);
+    let (leader, _) = cut_off(&mut bed, true);
+    bed.pass(20_000, &[]);
+    assert_eq!(bed.leader(0), Some(leader));
+
+    // The others do not hear each other either.
+    let mut bed = Bed::running(settings(9, 3, 3), &CITIES);
+    let (leader, others) = cut_off(&mut bed, true);
+    for index in 1..9 {
+        let (Some(node), Some(own)) = (bed.leader(index), bed.row(index).leader) else { continue };
+        let names = bed.row(index).live().filter(|live| live.id != own);
+        let followers = names.map(|live| ReplicaName { placement: live.id, incarnation: bed.incarnation(live.node) });
+        let silent = bed.fact(index, own, Fact::Silent { followers: followers.collect() });
+        bed.report(node, &silent).expect("a report");
+    }
+    bed.pass(20_000, &[]);
+    assert_eq!((bed.leader(0), others.len()), (Some(leader), 2));
+}
+
+#[test]
+fn a_leader_that_hears_enough_keeps_its_leadership() {
+    let mut bed = Bed::running(settings(9, 3, 3), &CITIES);
+    let (leader, others) = cut_off(&mut bed, false);
+    let own = bed.row(0).leader.expect("a leader");
+    let silent = bed.fact(0, own, Fact::Silent { followers: others[..1].to_vec() });
+    bed.report(leader, &silent).expect("a report");
+    assert_eq!(bed.row(0).live().count(), 2);
+    bed.pass(5_000, &[]);
+    assert_eq!(bed.leader(0), Some(leader));
+}
