@@ -236,7 +236,11 @@ async fn a_directory_that_is_started_a_second_time_elsewhere_loses_nothing() {
         assert_eq!(status.code(), Some(4), "refused");
         // Under its own name it is refused as long as the first one lives, which goes on undisturbed.
         let arguments = cluster.node_arguments(NODE, &free_addresses(1).remove(0), &clone);
-        let incarnation = |cluster: &Cluster| cluster.node_row(NODE)["incarnation"].clone();
+        let incarnation = |cluster: &Cluster| {
+            let list = cluster.json(&["node", "list", "--timeout", "20s"]).expect("the nodes");
+            let row = list.as_array().into_iter().flatten().find(|row| row["name"] == NODE);
+            row.map(|row| row["incarnation"].clone()).expect("the node is listed")
+        };
         let life = incarnation(&cluster);
         let mut second = cluster.spawn("second", &arguments);
         assert_eq!(second.wait_exit(PATIENCE).code(), Some(4), "{}", second.log_tail(5));
