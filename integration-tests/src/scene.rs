@@ -5,7 +5,7 @@ use crate::history::{Workload, WorkloadOptions, WorkloadReport};
 use crate::options::Options;
 use crate::wait::{check, wait_for};
 use std::any::Any;
-use std::panic::resume_unwind;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::thread;
 use std::time::{Duration, Instant};
 use tokio::runtime::Runtime;
@@ -35,7 +35,8 @@ impl Scene {
     /// allow such a network.
     ///
     /// # Panics
-    /// If anything is not as it must be; then the contradicting histories are printed.
+    /// If anything is not as it must be; then the contradicting histories are printed. What the clients saw is judged
+    /// even if the faults, or the healing, do not get to their end.
     pub fn play(
         exe: &str,
         name: &str,
@@ -51,8 +52,14 @@ impl Scene {
             scope
                 .spawn(|| {
                     let mut scene = Self::begin(exe, name, options, load);
-                    faults(&mut scene);
-                    scene.judge()
+                    let played = catch_unwind(AssertUnwindSafe(|| {
+                        faults(&mut scene);
+                        scene.judge()
+                    }));
+                    played.unwrap_or_else(|panic| {
+                        scene.judge_what_was_seen();
+                        resume_unwind(panic)
+                    })
                 })
                 .join()
         });
@@ -181,6 +188,23 @@ impl Scene {
         self.heal();
         let workload = self.workload.take().expect("a load runs until it is judged");
         let report = self.runtime.block_on(workload.stop());
+        let violations = self.tell(&report);
+        assert!(violations == 0, "{}: {} keys are not linearizable, seed {}", self.name, violations, self.load.seed);
+        let last: Vec<&String> = report.failures.iter().filter(|failure| failure.starts_with("the last")).collect();
+        assert!(last.is_empty(), "{}: after everything was healed {last:#?}", self.name);
+        report
+    }
+
+    /// Judges what the clients saw before the scene came to a sudden end: what went wrong may be why it did.
+    fn judge_what_was_seen(&mut self) {
+        let Some(workload) = self.workload.take() else { return };
+        let report = self.runtime.block_on(workload.abandon());
+        let violations = self.tell(&report);
+        println!("{}: came to a sudden end; until then {violations} keys are not linearizable", self.name);
+    }
+
+    /// Prints what was seen, with every violation, and returns how many there are.
+    fn tell(&self, report: &WorkloadReport) -> usize {
         let violations = report.violations();
         println!(
             "{}: {} answered, {} failed, {} of {} keys with open ends, longest wait of a client {:?}, seed {}",
@@ -195,15 +219,6 @@ impl Scene {
         for violation in &violations {
             println!("{violation}");
         }
-        assert!(
-            violations.is_empty(),
-            "{}: {} keys are not linearizable, seed {}",
-            self.name,
-            violations.len(),
-            self.load.seed
-        );
-        let last: Vec<&String> = report.failures.iter().filter(|failure| failure.starts_with("the last")).collect();
-        assert!(last.is_empty(), "{}: after everything was healed {last:#?}", self.name);
-        report
+        violations.len()
     }
 }

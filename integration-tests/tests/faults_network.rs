@@ -103,7 +103,6 @@ fn a_leader_cut_off_from_its_followers_only() {
 
 /// 23, the other half: the leadership moves to a copy that reaches enough of the others.
 #[test]
-#[ignore = "the coordinator notes that a leader hears too few, and does not move the leadership for it yet"]
 fn a_leader_cut_off_from_its_followers_only_is_succeeded() {
     Scene::play(EXE, "no followers, succeeded", &cluster(), &load(123), |scene| {
         cut_from_followers(scene, NODES[2]);

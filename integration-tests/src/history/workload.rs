@@ -104,7 +104,15 @@ struct Shared {
     answered: AtomicU64,
     /// Milliseconds since `began` of each client's last answer.
     last_answer_ms: Vec<AtomicU64>,
-    report: Mutex<WorkloadReport>,
+    noted: Mutex<Noted>,
+}
+
+/// One lock for both, so that no operation is ever missing from both.
+#[derive(Debug, Default)]
+struct Noted {
+    report: WorkloadReport,
+    /// What each client waits for: the key, the moment of its call and what it asked.
+    under_way: BTreeMap<u32, (String, u64, Request)>,
 }
 
 impl Shared {
@@ -112,12 +120,31 @@ impl Shared {
         u64::try_from(self.began.elapsed().as_nanos()).unwrap_or(u64::MAX)
     }
 
-    fn report(&self) -> MutexGuard<'_, WorkloadReport> {
-        self.report.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    fn noted(&self) -> MutexGuard<'_, Noted> {
+        self.noted.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    fn fail(&self, failure: String) {
+        self.noted().report.failures.push(failure);
+    }
+
+    /// A client calls.
+    fn call(&self, client: u32, key: &str, request: &Request) -> u64 {
+        let mut noted = self.noted();
+        let called_ns = self.now_ns();
+        noted.under_way.insert(client, (key.to_owned(), called_ns, request.clone()));
+        called_ns
+    }
+
+    /// What a client called never happened.
+    fn forget(&self, client: u32) {
+        self.noted().under_way.remove(&client);
     }
 
     fn record(&self, key: &str, record: Record) {
-        self.report().histories.entry(key.to_owned()).or_default().push(record);
+        let mut noted = self.noted();
+        noted.under_way.remove(&record.client);
+        noted.report.histories.entry(key.to_owned()).or_default().push(record);
     }
 }
 
@@ -137,7 +164,7 @@ impl Workload {
             stop: AtomicBool::new(false),
             answered: AtomicU64::new(0),
             last_answer_ms: (0..count).map(|_| AtomicU64::new(0)).collect(),
-            report: Mutex::new(WorkloadReport::default()),
+            noted: Mutex::new(Noted::default()),
         });
         let mut clients = JoinSet::new();
         for group in 0..options.groups {
@@ -172,7 +199,7 @@ impl Workload {
 
     /// Operations that failed so far.
     pub fn failed(&self) -> usize {
-        self.shared.report().failures.len()
+        self.shared.noted().report.failures.len()
     }
 
     /// Milliseconds since the start.
@@ -194,18 +221,32 @@ impl Workload {
         while let Some(ended) = self.clients.join_next().await {
             ended.expect("a client of the workload does not panic");
         }
-        let keys: Vec<String> = self.shared.report().histories.keys().cloned().collect();
+        let keys: Vec<String> = self.shared.noted().report.histories.keys().cloned().collect();
         for key in &keys {
             let called_ns = self.shared.now_ns();
             match self.patient.get(key).await {
                 Ok(found) => {
                     self.note_read(key, called_ns, found.map(|found| (text(&found.value), found.revision.get())))
                 }
-                Err(error) => self.shared.report().failures.push(format!("the last get of {key}: {error}")),
+                Err(error) => self.shared.fail(format!("the last get of {key}: {error}")),
             }
         }
         self.scan_everything(&keys).await;
-        let mut report = std::mem::take(&mut *self.shared.report());
+        let mut report = std::mem::take(&mut self.shared.noted().report);
+        report.answered = self.answered();
+        report
+    }
+
+    /// Stops the clients where they are and returns what was seen so far: what they wait for stays open, and nothing is
+    /// read once more. For a cluster that may not be able to answer.
+    pub async fn abandon(mut self) -> WorkloadReport {
+        self.clients.shutdown().await;
+        let Noted { mut report, under_way } = std::mem::take(&mut *self.shared.noted());
+        let now_ns = self.shared.now_ns();
+        for (client, (key, called_ns, request)) in under_way {
+            let record = Record { client, called_ns, returned_ns: now_ns, request, outcome: Outcome::Unknown };
+            report.histories.entry(key).or_default().push(record);
+        }
         report.answered = self.answered();
         report
     }
@@ -223,14 +264,14 @@ impl Workload {
                         _ => break,
                     }
                 }
-                Err(error) => return self.shared.report().failures.push(format!("the last scan: {error}")),
+                Err(error) => return self.shared.fail(format!("the last scan: {error}")),
             }
         }
         for key in keys {
             self.note_read(key, called_ns, found.remove(key.as_str()));
         }
         let unknown = found.keys().map(|key| format!("the last scan found {key:?}, which nobody wrote"));
-        self.shared.report().failures.extend(unknown);
+        self.shared.noted().report.failures.extend(unknown);
     }
 
     fn note_read(&self, key: &str, called_ns: u64, found: Option<(Arc<str>, u64)>) {
@@ -263,8 +304,8 @@ impl Worker {
                 self.shared.answered.fetch_add(1, Ordering::Relaxed);
                 let since = u64::try_from(self.shared.began.elapsed().as_millis()).unwrap_or(u64::MAX);
                 self.shared.last_answer_ms[self.number as usize].store(since, Ordering::Relaxed);
-                let mut report = self.shared.report();
-                report.longest_gap = report.longest_gap.max(last.elapsed());
+                let mut noted = self.shared.noted();
+                noted.report.longest_gap = noted.report.longest_gap.max(last.elapsed());
                 last = Instant::now();
             } else {
                 // Open ends make a history hard to judge: the group goes on to its next key.
@@ -300,15 +341,16 @@ impl Worker {
     async fn operate(&mut self, generation: u64) -> bool {
         let key = self.key(generation);
         let request = self.request(generation);
-        let called_ns = self.shared.now_ns();
+        let called_ns = self.shared.call(self.number, &key, &request);
         let result = ask(&self.client, &key, &request).await;
         let returned_ns = self.shared.now_ns();
         let outcome = match result {
             Ok(outcome) => outcome,
             Err(error) => {
-                self.shared.report().failures.push(format!("{request} of {key}: {error}"));
+                self.shared.fail(format!("{request} of {key}: {error}"));
                 // What had no effect never happened: should its value be found all the same, nobody wrote it.
                 if !error.outcome_unknown() {
+                    self.shared.forget(self.number);
                     return false;
                 }
                 Outcome::Unknown
@@ -341,7 +383,7 @@ impl Worker {
         let page = match self.client.scan(format!("{}/{}/", self.shared.prefix, self.group), after, 100).await {
             Ok(page) => page,
             Err(error) => {
-                self.shared.report().failures.push(format!("scan of group {}: {error}", self.group));
+                self.shared.fail(format!("scan of group {}: {error}", self.group));
                 return false;
             }
         };
