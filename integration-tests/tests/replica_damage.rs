@@ -50,6 +50,16 @@ fn events(cluster: &Cluster) -> Vec<String> {
     list.as_array().into_iter().flatten().map(Value::to_string).collect()
 }
 
+/// Waits for an event that was not there `before` and has one of these words.
+fn wait_told(cluster: &Cluster, before: &[String], words: &[&str]) -> String {
+    wait_for("the events to tell what happened", PATIENCE, || {
+        let new: Vec<String> = events(cluster).into_iter().filter(|event| !before.contains(event)).collect();
+        let told = new.iter().find(|event| words.iter().any(|word| event.contains(word))).cloned();
+        told.ok_or_else(|| format!("one of {words:?} is not in {new:#?}"))
+    })
+    .0
+}
+
 fn newest_segment(data: &Path) -> PathBuf {
     let entries = fs::read_dir(data.join("wal")).expect("the log's directory");
     let mut files: Vec<PathBuf> = entries.map(|entry| entry.expect("an entry").path()).collect();
@@ -201,11 +211,7 @@ fn come_back(cluster: &mut Cluster, harm: &Harm, data: &Path, load: Load) -> Loa
     let before = events(cluster);
     cluster.start_node(NODE);
     cluster.wait_node(NODE, "Live");
-    let (told, _) = wait_for("the events to tell of the damage", PATIENCE, || {
-        let new: Vec<String> = events(cluster).into_iter().filter(|event| !before.contains(event)).collect();
-        let told = new.iter().find(|event| harm.told.iter().any(|word| event.contains(word))).cloned();
-        told.ok_or_else(|| format!("{}: {new:#?}\n{}", harm.what, cluster.node(NODE).log_tail(30)))
-    });
+    let told = wait_told(cluster, &before, harm.told);
     let whole = wait_whole(cluster);
     println!("{}: whole after {whole:?}; {told}", harm.what);
     wait_progress(&load, 200);
@@ -246,13 +252,14 @@ async fn a_directory_that_is_started_a_second_time_elsewhere_loses_nothing() {
         assert!(second.log().contains("in use by the live node"), "{}", second.log_tail(5));
         assert_eq!(incarnation(&cluster), life);
         wait_progress(&load, 200);
-        // When the first one is dead it takes its place, and what it holds does not count: it is of an older life.
-        let before = events(&cluster);
+        // When the first one is dead and failed it takes its place. Its copies are of an older life: those that still
+        // count are lost, and those that no longer do are brought up by their leaders.
         cluster.take_node(NODE).kill();
+        cluster.wait_node(NODE, "Failed");
+        let before = events(&cluster);
         let second = cluster.spawn("second", &arguments);
+        wait_told(&cluster, &before, &["returned in incarnation"]);
         let whole = wait_whole(&cluster);
-        let new: Vec<String> = events(&cluster).into_iter().filter(|event| !before.contains(event)).collect();
-        assert!(new.iter().any(|event| LOST.iter().any(|word| event.contains(word))), "{new:#?}");
         println!("whole after {whole:?}");
         wait_progress(&load, 200);
         drop(second);
