@@ -154,6 +154,15 @@ impl Scene {
         })
     }
 
+    /// Reads for a time as a client that knows no other member than this node; returns how many reads were answered.
+    ///
+    /// # Panics
+    /// If the node gives no table.
+    pub fn read_through(&self, node: &str, duration: Duration) -> u64 {
+        let read = self.workload().read_through(self.cluster.node_address(node), duration);
+        self.runtime.block_on(read).unwrap_or_else(|error| panic!("{}: no client of {node}: {error}", self.name))
+    }
+
     /// Waits until `count` more operations were answered.
     pub fn progress(&self, count: u64) {
         let target = self.workload().answered() + count;

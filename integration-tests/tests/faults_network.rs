@@ -65,6 +65,25 @@ fn a_node_that_hears_nothing_and_one_that_nobody_hears() {
     });
 }
 
+/// 22, 24 and 56: a deposed leader that nobody could tell of it; a client that knows only this node, and hears no
+/// coordinator, reads nothing stale from it.
+#[test]
+fn a_client_that_knows_only_a_deposed_leader_reads_nothing_stale() {
+    Scene::play(EXE, "deposed", &cluster(), &load(56), |scene| {
+        let victim = NODES[0];
+        for other in coordinators().iter().map(String::as_str).chain(others(victim)) {
+            scene.cluster.links().cut_both(victim, other);
+        }
+        scene.cluster.wait_node(victim, "Failed");
+        scene.everyone_is_served();
+        for coordinator in coordinators() {
+            scene.cluster.links().cut_both(CLIENTS, &coordinator);
+        }
+        let answered = scene.read_through(victim, LONG);
+        scene.say(&format!("{answered} reads of a newcomer were answered"));
+    });
+}
+
 /// 34, for one node: cut off from the quorum only. It is failed, and what it led is led by others, whom it hears.
 #[test]
 fn a_node_cut_off_from_the_quorum_only() {

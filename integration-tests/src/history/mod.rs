@@ -5,6 +5,7 @@
 //! on its own: linearizability is local (Herlihy and Wing, 1990), so that is enough.
 
 mod checker;
+mod notes;
 mod operation;
 mod register;
 #[cfg(test)]

@@ -1,19 +1,22 @@
 //! Clients that work together on few hot keys at a time and record what they see.
 
 use super::checker::{Verdict, check};
+use super::notes::{Noted, Shared};
 use super::operation::{Outcome, Record, Request};
 use super::violation::Violation;
 use crate::dice::Dice;
 use archon_client::{Client, Error};
 use archon_types::Revision;
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
 
 /// Operations after which a group goes on to its next key: long enough to meet a fault, short enough to be judged.
 const OPERATIONS_PER_KEY: u64 = 60;
+/// How long a client that came in through one member waits for an answer.
+const NEWCOMERS_PATIENCE: Duration = Duration::from_secs(5);
 /// How many of a group's latest keys a scan is taken as a read of.
 const SCANNED_KEYS: u64 = 2;
 
@@ -96,58 +99,6 @@ pub struct Workload {
     patient: Client,
 }
 
-#[derive(Debug)]
-struct Shared {
-    prefix: String,
-    began: Instant,
-    stop: AtomicBool,
-    answered: AtomicU64,
-    /// Milliseconds since `began` of each client's last answer.
-    last_answer_ms: Vec<AtomicU64>,
-    noted: Mutex<Noted>,
-}
-
-/// One lock for both, so that no operation is ever missing from both.
-#[derive(Debug, Default)]
-struct Noted {
-    report: WorkloadReport,
-    /// What each client waits for: the key, the moment of its call and what it asked.
-    under_way: BTreeMap<u32, (String, u64, Request)>,
-}
-
-impl Shared {
-    fn now_ns(&self) -> u64 {
-        u64::try_from(self.began.elapsed().as_nanos()).unwrap_or(u64::MAX)
-    }
-
-    fn noted(&self) -> MutexGuard<'_, Noted> {
-        self.noted.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
-    }
-
-    fn fail(&self, failure: String) {
-        self.noted().report.failures.push(failure);
-    }
-
-    /// A client calls.
-    fn call(&self, client: u32, key: &str, request: &Request) -> u64 {
-        let mut noted = self.noted();
-        let called_ns = self.now_ns();
-        noted.under_way.insert(client, (key.to_owned(), called_ns, request.clone()));
-        called_ns
-    }
-
-    /// What a client called never happened.
-    fn forget(&self, client: u32) {
-        self.noted().under_way.remove(&client);
-    }
-
-    fn record(&self, key: &str, record: Record) {
-        let mut noted = self.noted();
-        noted.under_way.remove(&record.client);
-        noted.report.histories.entry(key.to_owned()).or_default().push(record);
-    }
-}
-
 impl Workload {
     /// Starts the clients on a cluster whose members are reached at `endpoints`.
     ///
@@ -158,14 +109,7 @@ impl Workload {
         // An instance of its own: its lanes and budget are not those of the patient.
         let hasty = Client::builder(endpoints).timeout(options.patience).build().await?.with_timeout(options.hasty);
         let count = options.groups * options.clients_per_group;
-        let shared = Arc::new(Shared {
-            prefix: options.prefix.clone(),
-            began: Instant::now(),
-            stop: AtomicBool::new(false),
-            answered: AtomicU64::new(0),
-            last_answer_ms: (0..count).map(|_| AtomicU64::new(0)).collect(),
-            noted: Mutex::new(Noted::default()),
-        });
+        let shared = Arc::new(Shared::new(&options.prefix, count));
         let mut clients = JoinSet::new();
         for group in 0..options.groups {
             let turn = Arc::new(AtomicU64::new(0));
@@ -235,6 +179,34 @@ impl Workload {
         let mut report = std::mem::take(&mut self.shared.noted().report);
         report.answered = self.answered();
         report
+    }
+
+    /// Reads the latest keys of every group for a time, as a newcomer that knows no other member than the one at
+    /// `endpoint`, whatever table that one may have; returns how many reads were answered. They count in the histories.
+    ///
+    /// # Errors
+    /// If the member gives no table.
+    pub async fn read_through(&self, endpoint: &str, duration: Duration) -> Result<u64, Error> {
+        let newcomer = Client::builder([endpoint]).timeout(NEWCOMERS_PATIENCE).build().await?;
+        let (until, mut answered) = (Instant::now() + duration, 0);
+        while Instant::now() < until {
+            for key in self.latest_keys() {
+                let called_ns = self.shared.now_ns();
+                // One that is not answered says nothing.
+                if let Ok(found) = newcomer.get(&key).await {
+                    self.note_read(&key, called_ns, found.map(|found| (text(&found.value), found.revision.get())));
+                    answered += 1;
+                }
+            }
+        }
+        Ok(answered)
+    }
+
+    /// The key of each group that was last begun.
+    fn latest_keys(&self) -> Vec<String> {
+        let noted = self.shared.noted();
+        let of_group = noted.report.histories.keys().filter_map(|key| Some((key.rsplit_once('/')?.0, key)));
+        of_group.collect::<BTreeMap<_, _>>().into_values().cloned().collect()
     }
 
     /// Stops the clients where they are and returns what was seen so far: what they wait for stays open, and nothing is

@@ -1,0 +1,72 @@
+//! What the clients of one workload note together.
+
+use super::operation::{Record, Request};
+use super::workload::WorkloadReport;
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::{Mutex, MutexGuard};
+use std::time::Instant;
+
+/// Notes of every client of one workload.
+#[derive(Debug)]
+pub(super) struct Shared {
+    pub(super) prefix: String,
+    pub(super) began: Instant,
+    pub(super) stop: AtomicBool,
+    pub(super) answered: AtomicU64,
+    /// Milliseconds since `began` of each client's last answer.
+    pub(super) last_answer_ms: Vec<AtomicU64>,
+    noted: Mutex<Noted>,
+}
+
+/// One lock for both, so that no operation is ever missing from both.
+#[derive(Debug, Default)]
+pub(super) struct Noted {
+    pub(super) report: WorkloadReport,
+    /// What each client waits for: the key, the moment of its call and what it asked.
+    pub(super) under_way: BTreeMap<u32, (String, u64, Request)>,
+}
+
+impl Shared {
+    pub(super) fn new(prefix: &str, clients: u32) -> Self {
+        Self {
+            prefix: prefix.to_owned(),
+            began: Instant::now(),
+            stop: AtomicBool::new(false),
+            answered: AtomicU64::new(0),
+            last_answer_ms: (0..clients).map(|_| AtomicU64::new(0)).collect(),
+            noted: Mutex::new(Noted::default()),
+        }
+    }
+
+    pub(super) fn now_ns(&self) -> u64 {
+        u64::try_from(self.began.elapsed().as_nanos()).unwrap_or(u64::MAX)
+    }
+
+    pub(super) fn noted(&self) -> MutexGuard<'_, Noted> {
+        self.noted.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    pub(super) fn fail(&self, failure: String) {
+        self.noted().report.failures.push(failure);
+    }
+
+    /// A client calls.
+    pub(super) fn call(&self, client: u32, key: &str, request: &Request) -> u64 {
+        let mut noted = self.noted();
+        let called_ns = self.now_ns();
+        noted.under_way.insert(client, (key.to_owned(), called_ns, request.clone()));
+        called_ns
+    }
+
+    /// What a client called never happened.
+    pub(super) fn forget(&self, client: u32) {
+        self.noted().under_way.remove(&client);
+    }
+
+    pub(super) fn record(&self, key: &str, record: Record) {
+        let mut noted = self.noted();
+        noted.under_way.remove(&record.client);
+        noted.report.histories.entry(key.to_owned()).or_default().push(record);
+    }
+}
