@@ -103,6 +103,10 @@ coverage! {
     power_losses,
     /// Disks wiped.
     wipes,
+    /// Placements whose files went.
+    files_lost,
+    /// Situations brought about on purpose.
+    themed,
     /// Directories set back to an older state.
     rollbacks,
     /// Nodes stopped in order.

@@ -4,6 +4,7 @@ use crate::coordinator::COORDINATORS;
 use crate::event::{Event, Proposal};
 use crate::host::disk::Disk;
 use crate::network::{Cut, End};
+use crate::scenario::Theme;
 use crate::world::World;
 use archon_coordinator_core::{Command, Goal, plan};
 use archon_types::NodeGoal;
@@ -15,6 +16,9 @@ impl World {
         }
         let delay = self.random.between(1, self.plan.calm_ms * 2);
         self.after(delay, Event::Fault);
+        if self.plan.theme != Theme::Noise && self.random.below(2) == 0 {
+            return self.theme_fault();
+        }
         let unit = self.plan.unit_ms();
         let host = self.random.index(self.hosts.len());
         match self.random.below(100) {
@@ -58,12 +62,13 @@ impl World {
             }
             70..=82 => self.admin(),
             83..=87 => self.hosts[host].wall_off = self.random.below(10_000),
-            88..=93 if self.plan.destroys => self.damage_disk(host),
+            88..=89 if self.plan.destroys => self.copy_disk(host),
+            90..=93 if self.plan.destroys => self.damage_disk(host),
             _ => {}
         }
     }
 
-    fn come_back(&mut self, host: usize) {
+    pub(crate) fn come_back(&mut self, host: usize) {
         let unit = self.plan.unit_ms();
         let down = match self.random.below(4) {
             0 => self.random.between(unit * 10, unit * 80),
@@ -92,10 +97,10 @@ impl World {
         let direction = self.random.below(4);
         self.note(|| format!("cut until {until}, direction {direction}: {own:?} {far:?}"));
         if direction != 0 {
-            self.network.cut(Cut { from: own.clone(), to: far.clone(), until });
+            self.network.cut(Cut { from: own.clone(), to: far.clone(), since: self.truth, until });
         }
         if direction != 1 {
-            self.network.cut(Cut { from: far, to: own, until });
+            self.network.cut(Cut { from: far, to: own, since: self.truth, until });
         }
     }
 
@@ -117,7 +122,7 @@ impl World {
         self.after(patience, Event::Elect);
     }
 
-    fn admin(&mut self) {
+    pub(crate) fn admin(&mut self) {
         let Some(leader) = self.quorum.leader else { return };
         let coordinator = &self.quorum.coordinators[leader];
         let Some(session) = &coordinator.session else { return };
@@ -136,16 +141,31 @@ impl World {
         self.propose(leader, Proposal { term, commands: vec![command], reply: None });
     }
 
+    /// Somebody copies the directory, to set it back later.
+    pub(crate) fn copy_disk(&mut self, host: usize) {
+        let copy = Box::new(self.hosts[host].disk.clone());
+        self.hosts[host].snapshot = Some(copy);
+    }
+
+    /// One placement's files are gone, and the node notices when it starts.
+    pub(crate) fn lose_placement(&mut self, host: usize) {
+        self.power_off(host);
+        let disk = &mut self.hosts[host].disk;
+        let held: Vec<_> = disk.streams.keys().copied().collect();
+        if let Some(lost) = self.random.pick(&held) {
+            self.coverage.files_lost += 1;
+            self.note(|| format!("{lost} is gone from the disk of host {host}"));
+            self.hosts[host].disk.streams.remove(&lost);
+            self.checks.destroyed.insert(lost);
+        }
+        self.come_back(host);
+    }
+
     /// Whatever is acknowledged on this disk is gone or old: nothing is expected of its copies any more.
-    fn damage_disk(&mut self, host: usize) {
+    pub(crate) fn damage_disk(&mut self, host: usize) {
         let down = self.hosts[host].process.is_none();
         let storage = self.hosts[host].disk.storage;
         let activated = self.quorum.state.node_by_storage(storage).and_then(|row| row.activated);
-        if self.random.below(3) == 0 {
-            let copy = Box::new(self.hosts[host].disk.clone());
-            self.hosts[host].snapshot = Some(copy);
-            return;
-        }
         // A directory set back within the life that wrote it cannot be told from one that was not (rule 19).
         let older = self.hosts[host].snapshot.take_if(|old| old.storage == storage && old.incarnation < activated);
         self.power_off(host);
@@ -163,6 +183,7 @@ impl World {
                 self.hosts[host].disk = Disk::new(storage);
             }
         }
+        self.checks.disk_damaged = true;
         self.checks.destroyed.extend(lost);
         if !down {
             self.come_back(host);

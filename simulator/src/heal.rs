@@ -20,6 +20,7 @@ impl World {
         self.network.heal();
         let truth = self.truth;
         self.quorum.down_until = 0;
+        self.quorum.slow_until = 0;
         for coordinator in &mut self.quorum.coordinators {
             coordinator.paused_until = coordinator.paused_until.min(truth);
             coordinator.isolated = None;

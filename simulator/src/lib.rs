@@ -12,7 +12,7 @@
 //! | `world`, `event`, `network`, `clock`, `random` | the course of time |
 //! | `coordinator/` | the quorum's log and terms; what a leading coordinator does around the core |
 //! | `host/` | a node: disk, engine, process; what a node's shell does around its replicas |
-//! | `client`, `faults`, `heal` | who uses it, what goes wrong, and the end of that |
+//! | `client`, `faults`, `themes`, `heal` | who uses it, what goes wrong by chance and on purpose, and the end of that |
 //! | `check/` | what must hold, one property per file |
 //! | `coverage`, `trace`, `run` | what was seen, and the verdict |
 
@@ -30,6 +30,7 @@ mod network;
 mod random;
 mod run;
 mod scenario;
+mod themes;
 mod trace;
 mod world;
 
@@ -37,4 +38,4 @@ pub use check::Violation;
 pub use coverage::Coverage;
 pub use mutant::{Mutant, ShellMutant};
 pub use run::{Outcome, run};
-pub use scenario::Scenario;
+pub use scenario::{Scenario, Theme};

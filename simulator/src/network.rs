@@ -16,13 +16,24 @@ pub(crate) enum End {
 pub(crate) struct Cut {
     pub(crate) from: Vec<End>,
     pub(crate) to: Vec<End>,
+    pub(crate) since: u64,
     pub(crate) until: u64,
+}
+
+/// A detour: whatever goes from the one to the other side takes longer until it is over.
+#[derive(Clone, Debug)]
+pub(crate) struct Lag {
+    pub(crate) from: Vec<End>,
+    pub(crate) to: Vec<End>,
+    pub(crate) until: u64,
+    pub(crate) millis: u64,
 }
 
 /// The state of the network.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Network {
     cuts: Vec<Cut>,
+    lags: Vec<Lag>,
     calm: bool,
 }
 
@@ -31,15 +42,21 @@ impl Network {
         self.cuts.push(cut);
     }
 
+    pub(crate) fn lag(&mut self, lag: Lag) {
+        self.lags.push(lag);
+    }
+
     /// No more faults.
     pub(crate) fn heal(&mut self) {
         self.cuts.clear();
+        self.lags.clear();
         self.calm = true;
     }
 
     /// How long a message takes, once per delivery: none if it is lost, two entries if it arrives twice.
     pub(crate) fn delays(&mut self, truth: u64, from: End, to: End, random: &mut Random, plan: &Scenario) -> Vec<u64> {
         self.cuts.retain(|cut| cut.until > truth);
+        self.lags.retain(|lag| lag.until > truth);
         let delay = |random: &mut Random| match random.permille(plan.slow_permille) {
             true => random.between(5, plan.slow_ms),
             false => random.between(0, 4),
@@ -47,13 +64,15 @@ impl Network {
         if self.calm {
             return vec![random.between(0, 4)];
         }
-        let is_cut = self.cuts.iter().any(|cut| cut.from.contains(&from) && cut.to.contains(&to));
+        let between = |one: &[End], other: &[End]| one.contains(&from) && other.contains(&to);
+        let is_cut = self.cuts.iter().any(|cut| cut.since <= truth && between(&cut.from, &cut.to));
         if is_cut || random.permille(plan.loss_permille) {
             return Vec::new();
         }
-        let mut delays = vec![delay(random)];
+        let lag: u64 = self.lags.iter().filter(|lag| between(&lag.from, &lag.to)).map(|lag| lag.millis).sum();
+        let mut delays = vec![lag + delay(random)];
         if random.permille(plan.twice_permille) {
-            delays.push(delay(random));
+            delays.push(lag + delay(random));
         }
         delays
     }

@@ -4,6 +4,26 @@ use crate::random::Random;
 use archon_kv::DedupLimits;
 use archon_types::{LeaseTiming, Settings};
 
+/// What a seed is after. Half of its faults bring about situations in which one sort of rule is all that helps; chance alone
+/// seldom makes two faults meet within the same tenth of a second.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Theme {
+    /// Nothing in particular.
+    Noise,
+    /// A leader is cut off, or comes back, just when its lease or its life ends (rules 13 to 16).
+    Leases,
+    /// A leader hears only a coordinator that was deposed (rule 13).
+    Split,
+    /// Clients stay with a leader that was replaced, and which can hear some of its followers (rules 10, 11, 18).
+    OldLeader,
+    /// A leader that should hand over cannot (rules 12, 15, 16).
+    HandOffs,
+    /// Directories are set back, wiped, or lose a placement (rules 7, 19).
+    Disks,
+    /// Nodes are away for so long that they are replaced.
+    Away,
+}
+
 /// The parameters of a run, all drawn from its seed.
 #[derive(Clone, Debug)]
 pub struct Scenario {
@@ -29,6 +49,8 @@ pub struct Scenario {
     pub slow_ms: u64,
     /// How much a partition remembers of its clients.
     pub dedup: DedupLimits,
+    /// What it is after.
+    pub theme: Theme,
     /// Whether disks are wiped and directories set back: faults that may destroy acknowledged writes for good.
     pub destroys: bool,
 }
@@ -40,8 +62,25 @@ impl Scenario {
     }
 
     fn draw(seed: u64, random: &mut Random) -> Self {
+        let themes = [
+            Theme::Leases,
+            Theme::Split,
+            Theme::OldLeader,
+            Theme::OldLeader,
+            Theme::HandOffs,
+            Theme::Disks,
+            Theme::Away,
+        ];
+        let theme = match random.below(3) {
+            0 => Theme::Noise,
+            _ => random.pick(&themes).unwrap_or(Theme::Noise),
+        };
         let nodes = 3 + random.index(3);
-        let replication = random.pick(&[1, 2, 2, 3, 3, 3]).unwrap_or(3);
+        // Of four copies two may be dropped, so that two sides can part (rule 18).
+        let replication = match random.pick(&[1, 2, 2, 3, 3, 3, 4]).unwrap_or(3) {
+            4 if nodes < 4 => 3,
+            replication => replication,
+        };
         // Short time-outs pack many fail-overs into a run; the arithmetic between them is that of the defaults.
         let timing = match random.below(4) {
             0 => LeaseTiming::default(),
@@ -54,7 +93,7 @@ impl Scenario {
             partitions: u16::try_from(random.between(1, 3)).unwrap_or(1),
             replication,
             replication_timeout_ms: unit * random.between(2, 6),
-            replace_after_ms: unit * random.between(10, 60),
+            replace_after_ms: unit * if theme == Theme::Away { random.between(4, 12) } else { random.between(10, 60) },
             copies_per_node_max: 2,
         };
         let rough = random.below(3);
@@ -63,7 +102,11 @@ impl Scenario {
             nodes,
             clients: 2 + random.index(3),
             settings,
-            faults_ms: unit * random.between(60, 140),
+            faults_ms: match theme {
+                Theme::HandOffs => timing.failure_timeout_ms * random.between(20, 30),
+                _ => unit * random.between(60, 140),
+            },
+            theme,
             calm_ms: unit * random.pick(&[2, 5, 12]).unwrap_or(5),
             loss_permille: random.pick(&[0, 5, 30]).unwrap_or(5),
             twice_permille: random.pick(&[0, 10, 50]).unwrap_or(10),
@@ -77,7 +120,7 @@ impl Scenario {
                 age_ms_max: unit * random.pick(&[10, 40, 1_000]).unwrap_or(40),
                 ..DedupLimits::default()
             },
-            destroys: random.below(3) == 0,
+            destroys: theme == Theme::Disks || (theme == Theme::Noise && random.below(2) == 0),
         }
     }
 

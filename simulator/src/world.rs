@@ -5,7 +5,7 @@ use crate::client::Client;
 use crate::coordinator::Quorum;
 use crate::coverage::Coverage;
 use crate::event::Event;
-use crate::host::process::Host;
+use crate::host::process::{Host, Shadow};
 use crate::mutant::{Mutant, ShellMutant};
 use crate::network::{End, Network};
 use crate::random::Random;
@@ -22,6 +22,7 @@ pub(crate) struct World {
     pub(crate) network: Network,
     pub(crate) quorum: Quorum,
     pub(crate) hosts: Vec<Host>,
+    pub(crate) shadows: Vec<Shadow>,
     pub(crate) clients: Vec<Client>,
     pub(crate) checks: Checks,
     pub(crate) coverage: Coverage,
@@ -29,6 +30,8 @@ pub(crate) struct World {
     pub(crate) violation: Option<Violation>,
     pub(crate) mutant: Option<Mutant>,
     pub(crate) healing: bool,
+    /// Until then the last situation brought about on purpose goes on.
+    pub(crate) theme_until: u64,
     queue: BTreeMap<(u64, u64), Event>,
     sequence: u64,
     unique: u128,
@@ -51,6 +54,7 @@ impl World {
             network: Network::default(),
             quorum,
             hosts: Vec::new(),
+            shadows: Vec::new(),
             clients: Vec::new(),
             checks: Checks::default(),
             coverage: Coverage::default(),
@@ -58,6 +62,7 @@ impl World {
             violation: None,
             mutant,
             healing: false,
+            theme_until: 0,
             queue: BTreeMap::new(),
             sequence: 0,
             unique: 0,

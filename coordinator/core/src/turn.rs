@@ -15,8 +15,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Most rows that one turn edits; more waits for the next, which follows at once.
 const EDITS_MAX: usize = 4_096;
-/// How long a leader may take to hand over before its leadership is withdrawn, in milliseconds.
-const HAND_OFF_MS: u64 = 10_000;
+/// How long a leader may take to hand over before its leadership is withdrawn, in failure time-outs: 10 s by default.
+const HAND_OFF_TIMEOUTS: u64 = 8;
 
 /// Most leaderships that a plan moves at once: each is a pause of some milliseconds for its partition.
 const HAND_OVERS_MAX: usize = 32;
@@ -96,7 +96,7 @@ impl Pass<'_> {
                 _ => self.now,
             };
             asked.insert(row.id, (row.epoch, since));
-            let over_at = since.plus(HAND_OFF_MS);
+            let over_at = since.plus(HAND_OFF_TIMEOUTS * state.settings.timing.failure_timeout_ms);
             if self.now >= over_at {
                 stuck.push(row.id);
             } else {

@@ -21,11 +21,8 @@ impl World {
             }
         }
         for migration in state.migrations.active() {
-            let why = waiting_for(state, migration);
-            // After disks were wiped, a copy may have to stay until the lost ones are replaced (rule 7).
-            let waits = why.as_deref() == Some("too few copies on live nodes would remain")
-                || state.partitions.get(migration.partition).is_some_and(|row| self.is_short(row));
-            if !waits {
+            if !state.partitions.get(migration.partition).is_some_and(|row| self.is_gone(row)) {
+                let why = waiting_for(state, migration);
                 return Some(format!("{migration:?} is not over: {why:?}"));
             }
         }
@@ -34,7 +31,7 @@ impl World {
 
     fn missing_in_row(&self, row: &Partition) -> Option<String> {
         let state = &self.quorum.state;
-        if self.is_short(row) {
+        if self.is_gone(row) {
             return None;
         }
         if row.status != PartitionStatus::Online {
@@ -49,19 +46,19 @@ impl World {
             let lost = node.is_none_or(|status| status == NodeStatus::Lost);
             return Some(format!("{stuck:?} of {} (its node is lost: {lost})", row.id));
         }
-        None
+        let wanted = usize::from(self.plan.settings.replication);
+        let live = row.live().count();
+        (live != wanted).then(|| format!("{live} of {wanted} copies of {}: {row:?}", row.id))
     }
 
-    /// Whether faults destroyed so many copies that nobody may serve, and no copy is being made in their place.
-    fn is_short(&self, row: &Partition) -> bool {
-        let may_count = row.placements.iter().filter(|copy| copy.state != ReplicaState::Unload).count();
-        let none = row.live().next().is_none();
-        self.checks.lost_data() && (none || may_count < usize::from(row.min_in_sync))
+    /// Whether faults destroyed every copy that counts: only an operator can say then what becomes of the partition.
+    fn is_gone(&self, row: &Partition) -> bool {
+        self.checks.lost_data() && row.live().next().is_none()
     }
 
     /// What the nodes still lack, once the coordinator's state is as it should be.
     pub(crate) fn missing_on_nodes(&self) -> Option<String> {
-        for row in self.quorum.state.partitions.iter().filter(|row| !self.is_short(row)) {
+        for row in self.quorum.state.partitions.iter().filter(|row| !self.is_gone(row)) {
             let Some(leader) = row.leader_placement() else { continue };
             let end = self.slot_of(leader.node, leader.id).map(|slot| slot.replica.last());
             for live in row.live() {
@@ -86,7 +83,7 @@ impl World {
 
     /// Whether every Live replica holds exactly the rows that the committed log makes.
     pub(crate) fn differing_rows(&self) -> Option<String> {
-        for row in self.quorum.state.partitions.iter().filter(|row| !self.is_short(row)) {
+        for row in self.quorum.state.partitions.iter().filter(|row| !self.is_gone(row)) {
             let Some(known) = self.checks.partitions.get(&row.id) else { continue };
             let mut model: BTreeMap<Bytes, Bytes> = BTreeMap::new();
             for entry in known.ledger.entries() {

@@ -107,6 +107,8 @@ pub(crate) struct Checks {
     pub(crate) partitions: BTreeMap<PartitionId, PartitionCheck>,
     /// Copies that a fault destroyed; nothing is expected of them.
     pub(crate) destroyed: BTreeSet<PlacementId>,
+    /// A disk was damaged, with or without copies on it: a copy may have been meant for it already.
+    pub(crate) disk_damaged: bool,
     pub(crate) rows_changed: bool,
     pub(crate) disks_changed: bool,
     pub(crate) leases_changed: bool,
@@ -127,7 +129,7 @@ impl Checks {
     }
 
     pub(crate) fn lost_data(&self) -> bool {
-        !self.destroyed.is_empty()
+        self.disk_damaged || !self.destroyed.is_empty()
     }
 
     /// P, and X: a copy commits an entry.

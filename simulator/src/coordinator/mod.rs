@@ -64,6 +64,8 @@ pub(crate) struct Quorum {
     pub(crate) leader: Option<usize>,
     pub(crate) coordinators: Vec<Coordinator>,
     pub(crate) down_until: u64,
+    /// Until then everything takes long to be committed.
+    pub(crate) slow_until: u64,
     /// The state that the committed log stands for, whoever has applied it.
     pub(crate) state: ClusterState,
 }
@@ -85,6 +87,7 @@ impl Quorum {
             leader: None,
             coordinators: (0..COORDINATORS).map(|_| coordinator(random)).collect(),
             down_until: 0,
+            slow_until: 0,
             state: empty(mutant),
         }
     }
@@ -132,7 +135,8 @@ impl World {
         let since = self.truth;
         self.quorum.coordinators[coordinator].under_way.push_back(UnderWay { proposal, since });
         let unit = self.plan.unit_ms();
-        let delay = match self.random.permille(30) {
+        let slow = self.quorum.slow_until > self.truth;
+        let delay = match slow || self.random.permille(30) {
             true => self.random.between(1, unit * 8),
             false => self.random.between(1, 10),
         };

@@ -23,6 +23,15 @@ pub(crate) struct Host {
     pub(crate) boots: u64,
 }
 
+/// A process that hangs, while its disk is started on elsewhere. It does nothing more, but were it to wake it would answer a
+/// read, if its lease allowed it: nobody else may lead meanwhile (rule 16).
+#[derive(Debug)]
+pub(crate) struct Shadow {
+    pub(crate) number: usize,
+    pub(crate) clock: Clock,
+    pub(crate) process: Process,
+}
+
 /// A registration that the process acts under.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Life {

@@ -208,7 +208,7 @@ impl World {
     /// The process ends by itself; somebody starts it again after a while.
     fn exit(&mut self, host: usize) {
         let unit = self.plan.unit_ms();
-        self.kill(host);
+        self.end_process(host);
         let down = self.random.between(unit, unit * 20);
         self.after(down, Event::Restart { host });
     }

@@ -1,7 +1,7 @@
 //! Machines come and go: starts, kills, losses of power, and what a start finds on the disk.
 
 use super::disk::Disk;
-use super::process::{Host, Journal, Process};
+use super::process::{Host, Journal, Process, Shadow};
 use super::slot::Slot;
 use crate::clock::Clock;
 use crate::event::Event;
@@ -51,15 +51,25 @@ impl World {
         self.hosts[host].clock.at(self.truth)
     }
 
-    /// The process ends at this instant; what it had written is left to the kernel.
+    /// The process ends at this instant; what it had written is left to the kernel. To the coordinators it might as well
+    /// hang, and its disk be started on elsewhere: a shadow of it stays.
     pub(crate) fn kill(&mut self, host: usize) {
+        let clock = self.hosts[host].clock;
+        if let Some(process) = self.end_process(host) {
+            self.shadows.push(Shadow { number: host, clock, process });
+        }
+    }
+
+    /// The process ends at this instant, and nothing is left of it but what it had written.
+    pub(crate) fn end_process(&mut self, host: usize) -> Option<Process> {
         let machine = &mut self.hosts[host];
-        let Some(process) = machine.process.take() else { return };
-        let Journal { in_flight, waiting, .. } = process.journal;
+        let mut process = machine.process.take()?;
+        let Journal { in_flight, waiting, .. } = std::mem::take(&mut process.journal);
         machine.disk.killed(in_flight.into_iter().chain(waiting), &mut self.random);
         machine.paused_until = 0;
         self.checks.disks_changed = true;
         self.note(|| format!("host {host} killed"));
+        Some(process)
     }
 
     /// The machine loses power.

@@ -1,0 +1,211 @@
+//! Situations brought about on purpose: two or three faults at the very instants at which one rule is all that helps.
+
+use crate::coordinator::{COORDINATORS, host_of};
+use crate::event::{Event, Proposal};
+use crate::network::{Cut, End, Lag};
+use crate::scenario::Theme;
+use crate::world::World;
+use archon_coordinator_core::Command;
+use archon_types::NodeGoal;
+
+impl World {
+    /// The next situation of the seed's theme, once the last one is over.
+    pub(crate) fn theme_fault(&mut self) {
+        if self.truth < self.theme_until {
+            return;
+        }
+        let Some(leader) = self.some_leader() else { return };
+        self.coverage.themed += 1;
+        let theme = self.plan.theme;
+        self.note(|| format!("{theme:?} around host {leader}"));
+        match theme {
+            Theme::Noise => {}
+            Theme::Leases => self.around_a_lease(leader),
+            Theme::Split => self.with_a_deposed_coordinator(leader),
+            Theme::OldLeader => self.old_leader(leader),
+            Theme::HandOffs => self.stuck_hand_off(leader),
+            Theme::Disks => self.trouble_disk(leader),
+            Theme::Away => self.away(leader),
+        }
+    }
+
+    /// A machine that leads something, as far as the committed state says.
+    fn some_leader(&mut self) -> Option<usize> {
+        let state = &self.quorum.state;
+        let led = state.partitions.iter().filter_map(|row| state.node(row.leader_placement()?.node));
+        let leaders: Vec<usize> = led.filter_map(|row| host_of(&row.node.address)).collect();
+        self.random.pick(&leaders)
+    }
+
+    fn peers_of(&self, host: usize) -> Vec<End> {
+        (0..self.hosts.len()).filter(|other| *other != host).map(End::Host).collect()
+    }
+
+    /// Cuts two sides from each other between two instants, counted from now.
+    fn part(&mut self, one: &[End], other: &[End], (begin, end): (u64, u64)) {
+        let (since, until) = (self.truth + begin, self.truth + end);
+        self.network.cut(Cut { from: one.to_vec(), to: other.to_vec(), since, until });
+        self.network.cut(Cut { from: other.to_vec(), to: one.to_vec(), since, until });
+    }
+
+    /// The leader loses its followers, and its coordinators around the end of its lease or of its life.
+    fn around_a_lease(&mut self, leader: usize) {
+        let (unit, timeout) = (self.plan.unit_ms(), self.plan.settings.timing.failure_timeout_ms);
+        let (own, peers, coordinators) = ([End::Host(leader)], self.peers_of(leader), all_coordinators());
+        let over = timeout * 5;
+        match self.random.below(4) {
+            0 => {
+                // Answers take long, and when they arrive nothing more goes up.
+                let until = self.truth + over;
+                let millis = self.random.between(timeout / 3, timeout * 4 / 5);
+                self.network.lag(Lag { from: coordinators.clone(), to: own.to_vec(), until, millis });
+                let silent = self.random.between(timeout / 2, timeout * 3 / 2);
+                self.part(&own, &peers, (silent, over));
+                let since = self.truth + silent;
+                self.network.cut(Cut { from: own.to_vec(), to: coordinators, since, until });
+            }
+            1 => {
+                // It is heard again just while its failure is being committed.
+                self.quorum.slow_until = self.truth + over;
+                self.part(&own, &peers, (0, over));
+                let back = timeout + self.random.between(0, unit * 3) - unit;
+                let gone = back + self.random.between(unit / 2, unit * 3);
+                self.part(&own, &coordinators, (0, back));
+                self.part(&own, &coordinators, (gone, over));
+            }
+            2 => {
+                // It begins another life while its former one could still answer, and another coordinator comes to lead.
+                self.kill(leader);
+                let soon = self.random.between(1, unit);
+                self.after(soon, Event::Restart { host: leader });
+                let next = self.random.between(1, unit * 3);
+                self.after(next, Event::Elect);
+            }
+            _ => {
+                let until = self.truth + self.random.between(timeout * 3 / 4, timeout * 2);
+                self.hosts[leader].paused_until = until;
+                self.part(&own, &peers, (0, over));
+            }
+        }
+        self.theme_until = self.truth + over;
+    }
+
+    /// The leading coordinator and a leader are on one side, everybody else is on the other.
+    fn with_a_deposed_coordinator(&mut self, leader: usize) {
+        let Some(deposed) = self.quorum.leader else { return };
+        let (unit, timeout) = (self.plan.unit_ms(), self.plan.settings.timing.failure_timeout_ms);
+        let over = timeout * self.random.between(4, 8);
+        let peers = self.peers_of(leader);
+        let others: Vec<End> =
+            all_coordinators().into_iter().filter(|other| *other != End::Coordinator(deposed)).collect();
+        self.part(&[End::Host(leader)], &[peers.clone(), others].concat(), (0, over));
+        self.part(&[End::Coordinator(deposed)], &peers, (0, over));
+        self.quorum.coordinators[deposed].isolated = Some((self.truth, self.truth + over));
+        let patience = self.random.between(1, unit * 4);
+        self.after(patience, Event::Elect);
+        self.theme_until = self.truth + over;
+    }
+
+    /// A leader without coordinators is replaced, but some clients and some followers stay within its reach.
+    fn old_leader(&mut self, leader: usize) {
+        let (unit, timeout) = (self.plan.unit_ms(), self.plan.settings.timing.failure_timeout_ms);
+        let (own, peers, coordinators) = ([End::Host(leader)], self.peers_of(leader), all_coordinators());
+        let over = timeout * self.random.between(5, 9);
+        // Some clients can only go to others.
+        let clients: Vec<End> = (0..self.clients.len()).filter(|client| client % 2 == 0).map(End::Client).collect();
+        self.part(&own, &clients, (0, over));
+        match self.random.below(4) {
+            0 => {
+                // What followers say arrives late.
+                let millis = self.random.between(timeout / 3, timeout);
+                let until = self.truth + over;
+                self.network.lag(Lag { from: peers, to: own.to_vec(), until, millis });
+                self.part(&own, &coordinators, (0, over));
+            }
+            1 => {
+                // It hears its followers again after they followed another.
+                let back = timeout + self.random.between(unit * 2, unit * 14);
+                self.part(&own, &peers, (0, back));
+                self.part(&own, &coordinators, (0, over));
+            }
+            2 => {
+                // One follower stays with it.
+                let friend = self.random.pick(&peers);
+                let (with, without): (Vec<End>, Vec<End>) = peers.into_iter().partition(|peer| Some(*peer) == friend);
+                let side = [own.to_vec(), with].concat();
+                self.part(&side, &[without, coordinators].concat(), (0, over));
+            }
+            _ => {
+                // Its requests are heard, and it never hears what became of them; then one follower stays with it.
+                let since = self.truth;
+                self.network.cut(Cut { from: coordinators.clone(), to: own.to_vec(), since, until: since + over });
+                let friend = self.random.pick(&peers);
+                let (with, without): (Vec<End>, Vec<End>) = peers.into_iter().partition(|peer| Some(*peer) == friend);
+                let side = [own.to_vec(), with].concat();
+                let begin = self.random.between(1, timeout);
+                self.part(&side, &[without, coordinators].concat(), (begin, over));
+            }
+        }
+        self.theme_until = self.truth + over;
+    }
+
+    /// A leader is to give up its leadership, and cannot since it does not hear its followers; nor does it always hear the
+    /// coordinator.
+    fn stuck_hand_off(&mut self, leader: usize) {
+        let timeout = self.plan.settings.timing.failure_timeout_ms;
+        let (own, peers, coordinators) = ([End::Host(leader)], self.peers_of(leader), all_coordinators());
+        // The patience with a hand-over is eight failure time-outs.
+        let over = timeout * self.random.between(9, 16);
+        self.part(&own, &peers, (0, over));
+        if let Some(chosen) = self.quorum.leader
+            && let Some(session) = &self.quorum.coordinators[chosen].session
+            && let Some(node) = self.quorum.state.node_by_storage(self.hosts[leader].disk.storage)
+        {
+            let (term, node) = (session.term, node.node.id);
+            let command = Command::SetNode { node, goal: NodeGoal::Drain, if_nodes: None };
+            self.propose(chosen, Proposal { term, commands: vec![command], reply: None });
+        }
+        if self.random.below(2) == 0 {
+            let mut at = timeout * 8;
+            while at < over {
+                let dark = self.random.between(timeout / 3, timeout * 3 / 4);
+                let (since, until) = (self.truth + at, self.truth + at + dark);
+                self.network.cut(Cut { from: coordinators.clone(), to: own.to_vec(), since, until });
+                at += dark + self.random.between(timeout / 4, timeout);
+            }
+        }
+        self.theme_until = self.truth + over;
+    }
+
+    fn trouble_disk(&mut self, leader: usize) {
+        let host = if self.random.below(2) == 0 { leader } else { self.random.index(self.hosts.len()) };
+        match self.random.below(8) {
+            0..=2 => self.copy_disk(host),
+            3..=4 => {
+                self.kill(host);
+                self.come_back(host);
+            }
+            5 => self.lose_placement(host),
+            _ => self.damage_disk(host),
+        }
+        self.theme_until = self.truth + self.plan.unit_ms() * 6;
+    }
+
+    /// A node is away for so long that its copies are replaced.
+    fn away(&mut self, leader: usize) {
+        let settings = &self.plan.settings;
+        let patience = settings.timing.failure_timeout_ms + settings.replace_after_ms;
+        let host = if self.random.below(2) == 0 { leader } else { self.random.index(self.hosts.len()) };
+        self.power_off(host);
+        let back = self.random.between(patience, patience * 3);
+        self.after(back, Event::Restart { host });
+        if self.random.below(2) == 0 {
+            self.admin();
+        }
+        self.theme_until = self.truth + back / 2;
+    }
+}
+
+fn all_coordinators() -> Vec<End> {
+    (0..COORDINATORS).map(End::Coordinator).collect()
+}
