@@ -169,6 +169,11 @@ pub(crate) enum Event {
     Restart {
         host: usize,
     },
+    /// No duties reach this machine for a while.
+    Deafen {
+        host: usize,
+        until: u64,
+    },
     Client {
         client: usize,
         lane: usize,

@@ -8,7 +8,7 @@ use archon_types::{NodeGoal, PartitionId, PartitionStatus};
 use std::collections::BTreeMap;
 
 /// How long coming together may take, in milliseconds: the longest back-off of a leader's requests (30 s), the patience
-/// with a hand-over (10 s), and some.
+/// with a hand-over (10 s at most), and some.
 const HEAL_MS: u64 = 150_000;
 const LOOK_MS: u64 = 100;
 
@@ -28,6 +28,7 @@ impl World {
         self.after(50, Event::Elect);
         for host in 0..self.hosts.len() {
             self.hosts[host].paused_until = truth;
+            self.hosts[host].deaf_until = truth;
             self.after(1, Event::Restart { host });
         }
         self.until("the coordinator's state", |world| {

@@ -75,11 +75,10 @@ impl Scenario {
             0 => Theme::Noise,
             _ => random.pick(&themes).unwrap_or(Theme::Noise),
         };
-        let nodes = 3 + random.index(3);
         // Of four copies two may be dropped, so that two sides can part (rule 18).
-        let replication = match random.pick(&[1, 2, 2, 3, 3, 3, 4]).unwrap_or(3) {
-            4 if nodes < 4 => 3,
-            replication => replication,
+        let (nodes, replication) = match theme {
+            Theme::OldLeader => (4 + random.index(2), random.pick(&[2, 3, 4, 4]).unwrap_or(4)),
+            _ => (3 + random.index(3), random.pick(&[1, 2, 2, 3, 3, 3]).unwrap_or(3)),
         };
         // Short time-outs pack many fail-overs into a run; the arithmetic between them is that of the defaults.
         let timing = match random.below(4) {
@@ -92,7 +91,7 @@ impl Scenario {
             nodes_min: u32::try_from(nodes).unwrap_or(3),
             partitions: u16::try_from(random.between(1, 3)).unwrap_or(1),
             replication,
-            replication_timeout_ms: unit * random.between(2, 6),
+            replication_timeout_ms: unit * if theme == Theme::OldLeader { 6 } else { random.between(2, 6) },
             replace_after_ms: unit * if theme == Theme::Away { random.between(4, 12) } else { random.between(10, 60) },
             copies_per_node_max: 2,
         };

@@ -66,9 +66,9 @@ impl World {
             }
             1 => {
                 // It is heard again just while its failure is being committed.
-                self.quorum.slow_until = self.truth + over;
+                self.quorum.slow_until = self.truth + timeout + unit;
                 self.part(&own, &peers, (0, over));
-                let back = timeout + self.random.between(0, unit * 3) - unit;
+                let back = timeout + self.random.between(0, unit * 2) - unit;
                 let gone = back + self.random.between(unit / 2, unit * 3);
                 self.part(&own, &coordinators, (0, back));
                 self.part(&own, &coordinators, (gone, over));
@@ -117,7 +117,7 @@ impl World {
         match self.random.below(4) {
             0 => {
                 // What followers say arrives late.
-                let millis = self.random.between(timeout / 3, timeout);
+                let millis = self.random.between(timeout / 4, self.plan.settings.replication_timeout_ms);
                 let until = self.truth + over;
                 self.network.lag(Lag { from: peers, to: own.to_vec(), until, millis });
                 self.part(&own, &coordinators, (0, over));
@@ -157,6 +157,11 @@ impl World {
         // The patience with a hand-over is eight failure time-outs.
         let over = timeout * self.random.between(9, 16);
         self.part(&own, &peers, (0, over));
+        if self.random.below(2) == 0 {
+            // It hears of nothing but by the answers to its heartbeats: perhaps not even that it should hand over.
+            let asked = self.random.between(0, 1) * timeout;
+            self.after(asked, Event::Deafen { host: leader, until: self.truth + over });
+        }
         if let Some(chosen) = self.quorum.leader
             && let Some(session) = &self.quorum.coordinators[chosen].session
             && let Some(node) = self.quorum.state.node_by_storage(self.hosts[leader].disk.storage)

@@ -13,6 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 impl World {
     pub(crate) fn on_downward(&mut self, host: usize, message: Downward) {
         match message {
+            Downward::Push(_) if self.hosts[host].deaf_until > self.truth => {}
             Downward::Push(push) => self.on_push(host, *push),
             other => self.on_session(host, other),
         }

@@ -19,6 +19,8 @@ pub(crate) struct Host {
     pub(crate) snapshot: Option<Box<Disk>>,
     pub(crate) process: Option<Process>,
     pub(crate) paused_until: u64,
+    /// Until then no duties reach it, though heartbeats do: they go another way.
+    pub(crate) deaf_until: u64,
     /// Counts processes.
     pub(crate) boots: u64,
 }

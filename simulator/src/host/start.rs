@@ -41,6 +41,7 @@ impl World {
             snapshot: None,
             process: None,
             paused_until: 0,
+            deaf_until: 0,
             boots: 0,
         });
         self.after(number as u64 * 2, Event::Restart { host: number });
