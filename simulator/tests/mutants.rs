@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Seeds that are tried before a mutant counts as missed. The table names only mutants that need far fewer.
-const SEEDS_MAX: u64 = 120;
+/// Seeds that are tried before a mutant counts as missed. The table names only mutants that need fewer.
+const SEEDS_MAX: u64 = 300;
 /// Rules of the protocol.
 const RULES: u8 = 24;
 

@@ -7,9 +7,6 @@ use std::sync::mpsc;
 /// Seeds of an ordinary test run; `ARCHON_SEEDS` says another number.
 const SEEDS: u64 = 300;
 
-/// What a few hundred seeds need not come across: rare, or not part of the coordinator's turns.
-const MAY_BE_ZERO: &[&str] = &[];
-
 #[test]
 fn everything_holds_under_faults_and_comes_together_after_them() {
     let seeds = std::env::var("ARCHON_SEEDS").ok().and_then(|text| text.parse().ok()).unwrap_or(SEEDS);
@@ -47,11 +44,7 @@ fn everything_holds_under_faults_and_comes_together_after_them() {
         );
     }
     println!("{total:#?}");
-    let missing: Vec<&str> = total
-        .counters()
-        .into_iter()
-        .filter(|(name, count)| *count == 0 && !MAY_BE_ZERO.contains(name))
-        .map(|(name, _)| name)
-        .collect();
+    let missing: Vec<&str> =
+        total.counters().into_iter().filter(|(_, count)| *count == 0).map(|(name, _)| name).collect();
     assert!(missing.is_empty(), "{seeds} seeds never came across {missing:?}");
 }
