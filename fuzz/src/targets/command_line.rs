@@ -24,7 +24,7 @@ fn plan(input: &[u8]) -> Verdict {
 
 fn plans() -> Vec<Vec<u8>> {
     vec![
-        br#"{"table_version":7,"moves":[{"partition":3,"table_id":1,"from":"athens","from_id":1,"to":"byzantium","to_id":2,"bytes":1024,"reason":"balance"}],"unmet":[]}"#.to_vec(),
+        br#"{"table_version":7,"moves":[{"partition":3,"table_id":1,"from":"athens","from_id":1,"to":"byzantium","to_id":2,"bytes":1024,"reason":"balance","leadership":false}],"unmet":[]}"#.to_vec(),
         br#"{"table_version":7,"moves":[],"unmet":[{"code":"NoRoom","message":"no node has room","subject":"default/3"}]}"#.to_vec(),
     ]
 }

@@ -2,7 +2,7 @@
 
 use crate::protobuf;
 use crate::target::{Target, Verdict};
-use archon_proto::convert::{admin, control, kv, load, report, session};
+use archon_proto::convert::{admin, control, kv, load, operate, report, session};
 use archon_proto::v1;
 use archon_types::{
     ClusterId, Epoch, ErrorDetail, Incarnation, Millis, Node, NodeGoal, NodeId, NodeStatus, Partition, PartitionId,
@@ -20,6 +20,8 @@ pub const CHECKED_IN_PLACE: &[&str] = &[
     "BatchResponse",
     "CancelRebalanceRequest",
     "CancelRebalanceResponse",
+    "CheckNodeRequest",
+    "CheckNodeResponse",
     "CompareAndSetRequest",
     "CompareAndSetResponse",
     "CopyPage",
@@ -27,10 +29,13 @@ pub const CHECKED_IN_PLACE: &[&str] = &[
     "CreateTableResponse",
     "DeleteRequest",
     "DeleteResponse",
+    "DescribePartitionRequest",
+    "DescribePartitionResponse",
     "EventsRequest",
     "EventsResponse",
     "ExplainRequest",
     "ExplainResponse",
+    "ForceLeaderResponse",
     "GetRequest",
     "GetResponse",
     "GetTableRequest",
@@ -44,6 +49,7 @@ pub const CHECKED_IN_PLACE: &[&str] = &[
     "ListNodesResponse",
     "ListTablesRequest",
     "ListTablesResponse",
+    "LoseNodeResponse",
     "PlanRebalanceRequest",
     "PlanRebalanceResponse",
     "PutRequest",
@@ -53,6 +59,7 @@ pub const CHECKED_IN_PLACE: &[&str] = &[
     "RaftMessage",
     "RebalanceStatusRequest",
     "RebalanceStatusResponse",
+    "RemoveNodeResponse",
     "ReplyBatch",
     "ReportResponse",
     "ScanRequest",
@@ -191,6 +198,9 @@ pub(super) fn targets() -> Vec<Target> {
         conversion!(CreateTableRequest => admin::CreateTable),
         conversion!(ApplyPlanRequest => admin::ApplyPlan),
         conversion!(Plan => admin::Plan),
+        conversion!(RemoveNodeRequest => operate::RemoveNode),
+        conversion!(LoseNodeRequest => operate::LoseNode),
+        conversion!(ForceLeaderRequest => operate::ForceLeader),
         Target { generate: Some(protobuf::generate), ..Target::new("wire/OpBatch", batch_of_operations, Vec::new) },
         Target { generate: Some(protobuf::generate), ..Target::new("wire/ErrorDetail", error_detail, Vec::new) },
     ]
