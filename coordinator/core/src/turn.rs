@@ -150,7 +150,8 @@ impl Pass<'_> {
             for row in state.partitions.on_node(node) {
                 let Some(own) = row.placement_on(node).filter(|own| own.state == ReplicaState::Live) else { continue };
                 let led = row.leader.is_some_and(|leader| leader != own.id);
-                let spare = row.live().count() > usize::from(row.min_in_sync);
+                let others = row.live().filter(|copy| copy.id != own.id && state.is_live(copy.node)).count();
+                let spare = others >= usize::from(row.min_in_sync);
                 if self.left == 0 || !led || !spare || !self.liveness.may_propose(row.id, row.version, self.now) {
                     continue;
                 }

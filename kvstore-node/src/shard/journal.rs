@@ -22,6 +22,8 @@ struct Entry {
     batch: WalBatch,
     completes: Completes,
     state: State,
+    /// Holds entries, which must not use the space held in reserve.
+    has_data: bool,
     /// Holds an epoch, which must reach the disk even if it is full.
     has_epoch: bool,
 }
@@ -78,12 +80,15 @@ impl Journal {
             return false;
         }
         let mut batch = std::mem::take(&mut self.batch);
-        if !std::mem::take(&mut self.has_data) {
+        let has_data = std::mem::take(&mut self.has_data);
+        // Notes may use the reserve, but not overtake data that the log may yet refuse: written after them, its older notes
+        // would replace theirs, and the log was trimmed by theirs.
+        if !has_data && !self.waiting.iter().any(|entry| entry.has_data && entry.state != State::Done) {
             batch.urgent();
         }
         let completes = std::mem::take(&mut self.completes);
         let has_epoch = std::mem::take(&mut self.has_epoch);
-        let entry = Entry { number: self.next, batch, completes, state: State::Unsent, has_epoch };
+        let entry = Entry { number: self.next, batch, completes, state: State::Unsent, has_data, has_epoch };
         self.next += 1;
         self.waiting.push_back(entry);
         // Behind a batch that was refused everything waits: order is what a log is about.

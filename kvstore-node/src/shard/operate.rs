@@ -3,7 +3,7 @@
 use super::slot::{Pending, Slot};
 use super::{Env, OpRequest, Shard};
 use crate::reply::Outcome;
-use archon_kv::{PartitionView, Reader, Request, View, ViewError, dedup, evaluate};
+use archon_kv::{Effect, PartitionView, Reader, Request, View, ViewError, dedup, evaluate};
 use archon_replica::{Input, Output, Standing};
 use archon_types::{ErrorDetail, ErrorKind, Millis, PartitionId, Revision, Seq};
 
@@ -137,8 +137,12 @@ impl Env {
                 return self.replies.add(request.reply, slot.applied, Err(detail));
             }
         };
-        match evaluation.effect {
-            None => self.answer_after(slot, slot.replica.last().seq, request, evaluation.answer),
+        // An answer without an effect rests on what was seen. Nothing but a lease, or a commit that began afterwards, proves
+        // that this is the newest: a leader that was deposed without knowing it must not answer from the past.
+        let last = slot.replica.last().seq;
+        let proven = slot.is_alone() || (slot.replica.commit() >= last && self.may_answer(slot));
+        match evaluation.effect.or_else(|| (!proven).then(|| Effect { at, changes: Vec::new() })) {
+            None => self.answer_after(slot, last, request, evaluation.answer),
             Some(effect) => {
                 let entry = effect.encode();
                 match self.propose(slot, entry) {
