@@ -142,8 +142,9 @@ async fn reads_and_writes_go_on_without_any_coordinator() {
     ends_well(load, &client, "return of the quorum").await;
 }
 
-/// So many values, and so large, that no leader keeps its log for a copy that misses them, and that a copy takes a while.
-const LARGE: usize = 1_000;
+/// So many values, and so large (85 MiB a partition, where at most 32 MiB of log are kept), that no leader keeps its log for
+/// a copy that misses them, and that a copy takes a while.
+const LARGE: usize = 2_000;
 
 fn large(number: usize) -> Vec<u8> {
     format!("{number:08}").repeat(16 * 1024).into_bytes()
