@@ -11,7 +11,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Seeds that are tried before a mutant counts as missed. The table names only mutants that need fewer.
-const SEEDS_MAX: u64 = 300;
+const SEEDS_MAX: u64 = 900;
 /// Rules of the protocol.
 const RULES: u8 = 24;
 
