@@ -1,7 +1,9 @@
 //! Kills the leading coordinator ten times under client load and prints how long the quorum was without an answer,
 //! how long a client waited at most, and how often a node's lease lapsed on the way.
 //!
-//!     cargo run --release -p archon-bench --bin failover [ROUNDS]
+//! ```text
+//! cargo run --release -p archon-bench --bin failover [ROUNDS]
+//! ```
 
 use archon_bench::{become_archon, own_path, spread};
 use archon_client::Client;

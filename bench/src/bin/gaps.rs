@@ -4,7 +4,9 @@
 //! probers, each on its own key, and disturbs the cluster. Printed per round is the longest time between two
 //! acknowledged writes of one prober, over all probers.
 //!
-//!     cargo run --release -p archon-bench --bin gaps -- [SCENARIO…] [--rounds N] [--json] [--logs DIR]
+//! ```text
+//! cargo run --release -p archon-bench --bin gaps -- [SCENARIO…] [--rounds N] [--json] [--logs DIR]
+//! ```
 
 use anyhow::Context;
 use archon_bench::watch::{led, partitions, rebalance, until, until_node, until_whole};

@@ -1,7 +1,9 @@
 //! Registers many nodes with a quorum on this machine, heartbeats from each at the configured interval over its own
 //! connection, and prints missed replies, latency and the coordinators' CPU.
 //!
-//!     cargo run --release -p archon-bench --bin heartbeats [NODES [SECONDS [PARTITIONS]]]
+//! ```text
+//! cargo run --release -p archon-bench --bin heartbeats [NODES [SECONDS [PARTITIONS]]]
+//! ```
 
 use anyhow::Context;
 use archon_bench::{become_archon, cpu_time, own_path};

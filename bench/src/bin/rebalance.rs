@@ -1,7 +1,9 @@
 //! What a rebalance costs those who use the cluster, and how fast it moves data: loads keys into three nodes, lets a
 //! fourth join and moves its share to it while clients read and write.
 //!
-//!     cargo run --release -p archon-bench --bin rebalance -- [--keys N] [--value-bytes S] [--json] [--logs DIR]
+//! ```text
+//! cargo run --release -p archon-bench --bin rebalance -- [--keys N] [--value-bytes S] [--json] [--logs DIR]
+//! ```
 //!
 //! Without clients (`--writers 0 --readers 0`) it tells how fast an idle cluster moves.
 

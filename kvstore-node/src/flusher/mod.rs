@@ -78,7 +78,7 @@ pub(crate) enum FlushEvent {
 /// Why work was not taken.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum FlusherError {
-    /// The queue is full; offer it again when a [`FlushEvent::Written`] came.
+    /// The queue is full; offer it again when a `FlushEvent::Written` came.
     #[error("the flusher's queue is full ({bytes} of {max} bytes); offer it again later")]
     Full {
         /// Bytes waiting.
