@@ -37,7 +37,7 @@ Examples:
     /// Forget a node that has stopped and holds nothing that counts.
     ///
     /// Drain it, stop it, remove it. Otherwise it is refused (exit 4) with every reason. A node that is forgotten and
-    /// started again joins as a new one.
+    /// started again on an empty data directory joins as a new one.
     #[command(
         after_help = "Examples:\n  archon node drain athens --wait     and stop it; then\n  archon node remove athens"
     )]
