@@ -118,7 +118,6 @@ impl ReplicationService {
                 last,
                 bytes_total: self.shared.load.bytes_of(start.source),
                 start: Some(wire::position(start.at)),
-                client_rows: Bytes::new(),
             };
             if pages.send(Ok(message)).await.is_err() || last {
                 return;
