@@ -29,6 +29,7 @@ use tokio::net::TcpListener;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
 const SERVER_DEADLINE: Duration = Duration::from_secs(2);
 const FLUSHER_DEADLINE: Duration = Duration::from_secs(5);
@@ -98,6 +99,8 @@ pub struct Node {
     /// Cancelled when the session has ended by itself.
     ended: CancellationToken,
     services_end: CancellationToken,
+    /// Readers of incoming streams and senders of copies.
+    service_tasks: TaskTracker,
     census: tokio::task::JoinHandle<()>,
     server: tokio::task::JoinHandle<Result<(), tonic::transport::Error>>,
     /// Its lock is held until everything else has ended.
@@ -169,12 +172,14 @@ impl Node {
         let pulses: Vec<Arc<Pulse>> = (0..shards.count()).map(|_| Arc::default()).collect();
         let threads = shards.start(&context, &pulses, recovery.found).map_err(NodeError::Thread)?;
         let services_end = CancellationToken::new();
+        let service_tasks = TaskTracker::new();
         let services = Services {
             shared: Arc::clone(&shared),
             shards: shards.clone(),
             engine: Arc::clone(&engine),
             holdings: Arc::clone(&holdings),
             end: services_end.clone(),
+            tasks: service_tasks.clone(),
         };
         let census = runtime.spawn(crate::census::count(
             Arc::clone(&shared),
@@ -219,6 +224,7 @@ impl Node {
             session,
             ended,
             services_end,
+            service_tasks,
             census,
             server,
             directory,
@@ -261,6 +267,10 @@ impl Node {
         let server = tokio::time::timeout(SERVER_DEADLINE, &mut self.server).await;
         if server.is_err() {
             self.server.abort();
+        }
+        self.service_tasks.close();
+        if tokio::time::timeout(SERVER_DEADLINE, self.service_tasks.wait()).await.is_err() {
+            tracing::warn!(tasks = self.service_tasks.len(), "streams of peers have not ended in time");
         }
         self.copies.stop_all().await;
         // Cancelled with the services; a page under way ends by itself.

@@ -15,6 +15,7 @@ use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 use tonic::transport::server::TcpIncoming;
 
 const STREAM_WINDOW_BYTES: u32 = 2 * 1024 * 1024;
@@ -27,11 +28,13 @@ pub(crate) struct Services {
     pub(crate) engine: Arc<dyn Engine>,
     pub(crate) holdings: Arc<Holdings>,
     pub(crate) end: CancellationToken,
+    /// Owns what services start beside their calls.
+    pub(crate) tasks: TaskTracker,
 }
 
 /// Serves until told to end.
 pub(crate) async fn serve(listener: TcpListener, services: Services) -> Result<(), tonic::transport::Error> {
-    let Services { shared, shards, engine, holdings, end } = services;
+    let Services { shared, shards, engine, holdings, end, tasks } = services;
     let kv = KvService {
         shared: Arc::clone(&shared),
         shards: shards.clone(),
@@ -39,7 +42,7 @@ pub(crate) async fn serve(listener: TcpListener, services: Services) -> Result<(
         connections: Arc::new(AtomicU64::new(0)),
     };
     let replication =
-        ReplicationService { shared: Arc::clone(&shared), shards: shards.clone(), engine, stop: end.clone() };
+        ReplicationService { shared: Arc::clone(&shared), shards: shards.clone(), engine, stop: end.clone(), tasks };
     let control = ControlService::new(Arc::clone(&shared), holdings, shards);
     let table = TableService { shared, stop: end.clone() };
     let (health_reporter, health) = tonic_health::server::health_reporter();

@@ -5,7 +5,7 @@ use crate::host::slot::{Outcome, Request};
 use archon_coordinator_core::{Command, HeartbeatAnswer, Register};
 use archon_kv::engine::Row;
 use archon_replica::{Message, Position, ReplicaAddress};
-use archon_types::{BootId, Duty, Incarnation, Millis, NodeId, PartitionId, PlacementId, Report, Version};
+use archon_types::{BootId, Duty, Epoch, Incarnation, Millis, NodeId, PartitionId, PlacementId, Report, Version};
 use bytes::Bytes;
 
 /// From a node to a coordinator.
@@ -51,6 +51,7 @@ pub(crate) enum Sideways {
         copy: u64,
         ask: u64,
         source: ReplicaAddress,
+        epoch: Epoch,
         start: Option<Position>,
         after: Bytes,
     },

@@ -24,6 +24,8 @@ mod shell {
         RetryRenumbered = 24,
         /// A retry is stamped anew.
         RetryRestamped = 24,
+        /// Pages are given by a copy that leads no more, and may be emptied meanwhile.
+        CopyUnchecked = 0,
         /// An answer leaves before its entry is committed.
         AnswerBeforeCommit = 0,
     }

@@ -45,7 +45,7 @@ impl Replica {
             self.fall_behind(from, epoch, base, out);
             return;
         }
-        if self.copying.as_ref().is_some_and(|copying| copying.leader != from) {
+        if self.copying.as_ref().is_some_and(|copying| copying.leader != from || copying.epoch != epoch) {
             self.stop_copy(out);
         }
         if self.copying.is_some() {

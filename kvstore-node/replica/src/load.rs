@@ -2,6 +2,7 @@
 //! longer reaches back far enough, pulls a copy first.
 
 use crate::message::{Body, Position, ReplicaAddress};
+use crate::mutant::Mutant;
 use crate::output::Output;
 use crate::replica::Replica;
 use archon_types::{Epoch, ReplicaState, Seq};
@@ -11,6 +12,8 @@ use archon_types::{Epoch, ReplicaState, Seq};
 pub(crate) struct Copying {
     pub(crate) number: u64,
     pub(crate) leader: ReplicaAddress,
+    /// The epoch that its source leads: in another one the source may have thrown away what it holds.
+    pub(crate) epoch: Epoch,
     /// Pages are pulled only after this write: should the process end in mid-copy, nothing may be left that claims to
     /// hold what was thrown away.
     after_token: u64,
@@ -27,7 +30,7 @@ impl Replica {
         let own = row.and_then(|row| row.placement(self.identity.placement));
         let loading = own.is_some_and(|own| own.state == ReplicaState::Load);
         let lacking = base.seq > self.log.base().seq && !self.log.holds(base);
-        let already = self.copying.as_ref().is_some_and(|copying| copying.leader == from);
+        let already = self.copying.as_ref().is_some_and(|copying| copying.leader == from && copying.epoch == epoch);
         if !loading || !lacking || already {
             return;
         }
@@ -42,18 +45,30 @@ impl Replica {
         }
         self.copies += 1;
         let after_token = self.writes.token_of_gathered();
-        self.copying = Some(Copying { number: self.copies, leader: from, after_token, started: false });
-        self.start_copy(epoch, out);
+        self.copying = Some(Copying { number: self.copies, leader: from, epoch, after_token, started: false });
+        self.start_copy(out);
     }
 
     /// Lets the shell pull pages, once the old log is gone from the disk for certain.
-    pub(crate) fn start_copy(&mut self, epoch: Epoch, out: &mut Vec<Output>) {
+    pub(crate) fn start_copy(&mut self, out: &mut Vec<Output>) {
         let Some(copying) = &mut self.copying else { return };
         if copying.started || !self.writes.is_done(copying.after_token) {
             return;
         }
         copying.started = true;
-        out.push(Output::StartCopy { copy: copying.number, leader: copying.leader, epoch });
+        out.push(Output::StartCopy { copy: copying.number, leader: copying.leader, epoch: copying.epoch });
+    }
+
+    /// Ends the copy under way if its source no longer leads the epoch in which it was begun: a replica that does not
+    /// lead may be emptied at any time, and keeps no log for anybody.
+    pub(crate) fn stop_orphaned_copy(&mut self, out: &mut Vec<Output>) {
+        let Some(row) = self.configuration.as_ref().map(|configuration| &configuration.row) else { return };
+        let orphaned = self.copying.as_ref().is_some_and(|copying| {
+            row.epoch > copying.epoch || (row.epoch == copying.epoch && row.leader != Some(copying.leader.placement))
+        });
+        if orphaned && !self.breaks(Mutant::KeepsOrphanedCopy) {
+            self.stop_copy(out);
+        }
     }
 
     /// Ends a copy that is of no use any more.

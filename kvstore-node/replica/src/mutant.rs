@@ -76,4 +76,6 @@ archon_types::mutants! {
     AnswerBeforeCommit = 0,
     /// A leader asks for a loader that lacks what was committed since its last page.
     PromoteShort = 0,
+    /// A copy goes on although its source no longer leads the epoch it was begun in.
+    KeepsOrphanedCopy = 0,
 }

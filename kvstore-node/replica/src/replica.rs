@@ -158,6 +158,7 @@ impl Replica {
         let named = new.row.leader == Some(self.identity.placement);
         let live = new.row.placement(self.identity.placement).is_some_and(|own| own.state == ReplicaState::Live);
         self.configuration = Some(new);
+        self.stop_orphaned_copy(out);
         match &self.role {
             Role::Lead(lead) if lead.epoch == epoch && named => self.learn(now, risen),
             Role::Lead(lead) if lead.epoch <= epoch => self.step_down(out),
@@ -207,7 +208,7 @@ impl Replica {
         if let Some(upto) = arrived.upto {
             self.log.set_durable(upto);
         }
-        self.start_copy(self.epoch, out);
+        self.start_copy(out);
         self.answer_leader(out);
         self.advance(now, out);
         self.evict();

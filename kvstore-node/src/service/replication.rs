@@ -11,7 +11,7 @@ use archon_proto::convert::{ConvertError, ids, required};
 use archon_proto::v1;
 use archon_proto::v1::replication_server::Replication;
 use archon_types::limits::PAGE_BYTES_MAX;
-use archon_types::{ErrorDetail, ErrorKind, Incarnation, NodeId, PartitionId, PlacementId, Seq};
+use archon_types::{Epoch, ErrorDetail, ErrorKind, Incarnation, NodeId, PartitionId, PlacementId, Seq};
 use bytes::Bytes;
 use futures::Stream;
 use std::collections::BTreeMap;
@@ -22,6 +22,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, oneshot};
 use tokio_stream::wrappers::ReceiverStream;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 use tonic::{Request, Response, Status, Streaming};
 
 /// Pages read ahead of a slow loader.
@@ -34,6 +35,8 @@ pub(crate) struct ReplicationService {
     pub(crate) shards: Shards,
     pub(crate) engine: Arc<dyn Engine>,
     pub(crate) stop: CancellationToken,
+    /// Owns the tasks that read streams and send copies; the node awaits them when it stops.
+    pub(crate) tasks: TaskTracker,
 }
 
 type Answers<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
@@ -80,13 +83,32 @@ impl ReplicationService {
         Ok(())
     }
 
-    /// Sends the pages of a copy until the loader has all or goes away.
-    async fn send_pages(
+    /// Sends the pages of a copy until the loader has all or goes away, or the source can no longer vouch for them.
+    async fn give(
         self,
+        start: CopyStart,
+        after: Bytes,
+        bytes_per_second: u64,
+        pages: mpsc::Sender<Result<v1::CopyPage, Status>>,
+    ) {
+        let spoilt = start.spoilt.clone();
+        let why = tokio::select! {
+            () = self.send_pages(start, after, bytes_per_second, &pages) => return,
+            () = spoilt.cancelled() => {
+                ErrorDetail::new(ErrorKind::NotPartitionLeader, "the source of the copy leads no more, or keeps no log for it; ask the leader")
+            }
+            () = self.stop.cancelled() => crate::shared::shutting_down(),
+        };
+        // Without room for it the stream ends before its last page, which says as much.
+        let _ = pages.try_send(Err(refuse(why)));
+    }
+
+    async fn send_pages(
+        &self,
         start: CopyStart,
         mut after: Bytes,
         bytes_per_second: u64,
-        pages: mpsc::Sender<Result<v1::CopyPage, Status>>,
+        pages: &mpsc::Sender<Result<v1::CopyPage, Status>>,
     ) {
         let began = Instant::now();
         let mut sent = 0;
@@ -99,7 +121,13 @@ impl ReplicationService {
                 }
             });
             let failed = |why: String| Err(refuse(ErrorDetail::new(ErrorKind::Unavailable, why)));
-            let page = match page.await {
+            let page = page.await;
+            // Looked at after reading, for it is cancelled before the space is emptied: a page read meanwhile, the last one
+            // above all, may lack rows.
+            if start.spoilt.is_cancelled() {
+                return std::future::pending().await;
+            }
+            let page = match page {
                 Ok(Ok(page)) => page,
                 Ok(Err(error)) => return drop(pages.send(failed(error.to_string())).await),
                 Err(_) => return drop(pages.send(failed("reading a page failed".into())).await),
@@ -126,10 +154,7 @@ impl ReplicationService {
             self.shared.metrics.copy_bytes_out.add(length);
             if bytes_per_second > 0 {
                 let due = Duration::from_secs_f64(sent as f64 / bytes_per_second as f64);
-                tokio::select! {
-                    () = tokio::time::sleep(due.saturating_sub(began.elapsed())) => {}
-                    () = self.stop.cancelled() => return,
-                }
+                tokio::time::sleep(due.saturating_sub(began.elapsed())).await;
             }
         }
     }
@@ -154,7 +179,7 @@ impl Replication for ReplicationService {
         let head = v1::ReplicationBatch { messages: Vec::new(), ..first.clone() };
         let service = self.clone();
         let (sender, receiver) = mpsc::channel(1);
-        tokio::spawn(async move {
+        self.tasks.spawn(async move {
             let mut batch = first;
             loop {
                 // The registration of either side may have changed since the stream began.
@@ -186,6 +211,7 @@ impl Replication for ReplicationService {
             partition: PartitionId::try_from(partition)?,
             loader: PlacementId::new(ids::non_zero(request.placement, "CopyRequest.placement")?),
             source: PlacementId::new(ids::non_zero(request.source, "CopyRequest.source")?),
+            epoch: Epoch::new(request.epoch),
             resume: Seq::new(request.start_seq),
         };
         let (answer, wait) = oneshot::channel();
@@ -193,11 +219,10 @@ impl Replication for ReplicationService {
         pushed.map_err(|_| refuse(crate::shared::shutting_down()))?;
         let start = wait.await.map_err(|_| refuse(crate::shared::shutting_down()))?.map_err(refuse)?;
         // A copy that cannot go on where it was begins at its first key; the loader sees the other start.
-        let resumed = start.at.seq == ask.resume;
-        let after = if resumed { request.after } else { Bytes::new() };
+        let after = if start.resumed { request.after } else { Bytes::new() };
         let (sender, receiver) = mpsc::channel(PAGES_AHEAD);
         let service = self.clone();
-        tokio::spawn(service.send_pages(start, after, request.bytes_per_second, sender));
+        self.tasks.spawn(service.give(start, after, request.bytes_per_second, sender));
         Ok(Response::new(Box::pin(ReceiverStream::new(receiver))))
     }
 }

@@ -1,20 +1,21 @@
 //! Copies: the leader's pins, and the loader's pages on their way to the engine.
 
-use super::slot::{Pull, Slot};
+use super::slot::{Pin, Pull, Slot};
 use super::{CopyAsk, CopyChunk, CopyStart, Env, Shard};
 use crate::copy::CopyJob;
 use crate::engine::Change;
 use crate::flusher::FlusherError;
 use archon_kv::Recent;
-use archon_replica::{Input, Position, ReplicaAddress, Standing};
+use archon_replica::{Input, Position, ReplicaAddress};
 use archon_types::{Epoch, ErrorDetail, ErrorKind, PlacementId, ReplicaState, Seq};
+use tokio_util::sync::CancellationToken;
 
 impl Shard {
     /// A loader elsewhere wants a copy: the log is kept for it from here on.
     pub(super) fn copy_asked(&mut self, ask: CopyAsk) -> Result<CopyStart, ErrorDetail> {
-        let slot = self.slots.get_mut(&ask.source).filter(|slot| slot.partition == ask.partition && !slot.aside);
+        let slot = self.slots.get_mut(&ask.source).filter(|slot| slot.partition == ask.partition);
         let Some(slot) = slot else { return Err(self.env.not_here(ask)) };
-        if !matches!(slot.replica.standing(), Standing::TakingOver | Standing::Serving | Standing::HandingOver) {
+        if !slot.gives_copies() || slot.replica.epoch() != ask.epoch {
             return Err(self.env.not_here(ask));
         }
         let row = slot.replica.configuration().map(|configuration| &configuration.row);
@@ -26,14 +27,18 @@ impl Shard {
             );
             return Err(ErrorDetail::new(ErrorKind::Unavailable, why));
         }
-        let resumed = slot.pins.get(&ask.loader).copied().filter(|pin| ask.resume > Seq::ZERO && *pin == ask.resume);
-        let seq = resumed.unwrap_or(slot.complete.seq);
+        let pinned = slot.pins.get(&ask.loader).map(|pin| pin.seq);
+        let resumed = ask.resume > Seq::ZERO && pinned == Some(ask.resume);
+        let seq = if resumed { ask.resume } else { slot.complete.seq };
         let Some(at) = slot.replica.position_at(seq) else {
             let why = format!("the log of partition {} does not reach back to {seq}", ask.partition);
             return Err(ErrorDetail::new(ErrorKind::Unavailable, why));
         };
-        slot.pins.insert(ask.loader, seq);
-        Ok(CopyStart { at, source: ask.source })
+        let spoilt = CancellationToken::new();
+        // In place of an earlier one, whose pages nobody wants any more.
+        let pin = Pin { seq, epoch: ask.epoch, _reading: spoilt.clone().drop_guard() };
+        slot.pins.insert(ask.loader, pin);
+        Ok(CopyStart { at, source: ask.source, resumed, spoilt })
     }
 
     /// The space is empty: pages may come.
@@ -132,7 +137,8 @@ impl Env {
 
     fn not_here(&self, ask: CopyAsk) -> ErrorDetail {
         let tables = &self.context.shared.tables;
-        let why = format!("placement {} does not lead partition {} here", ask.source, ask.partition);
+        let why =
+            format!("placement {} does not lead epoch {} of partition {} here", ask.source, ask.epoch, ask.partition);
         ErrorDetail::new(ErrorKind::NotPartitionLeader, why)
             .with_leader(tables.leader_address(ask.partition))
             .with_table_version(tables.version())

@@ -111,6 +111,7 @@ impl Shard {
         let Some(slot) = self.slots.get_mut(&placement) else { return };
         tracing::warn!(partition = %slot.partition, %placement, "set aside: no duty names this placement; its data is kept");
         slot.aside = true;
+        slot.end_spoilt_copies();
         self.env.lease(slot);
         self.env
             .fail_waiting(slot, &ErrorDetail::new(ErrorKind::Unavailable, "the node no longer hosts the partition"));

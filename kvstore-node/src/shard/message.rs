@@ -6,10 +6,11 @@ use crate::reconcile::Action;
 use crate::reply::ReplyTo;
 use crate::wire;
 use archon_replica::{Message, Position};
-use archon_types::{ErrorDetail, Incarnation, Millis, Op, OpId, PartitionId, PlacementId, Seq, Version};
+use archon_types::{Epoch, ErrorDetail, Incarnation, Millis, Op, OpId, PartitionId, PlacementId, Seq, Version};
 use archon_wal::WalError;
 use bytes::Bytes;
 use tokio::sync::oneshot;
+use tokio_util::sync::CancellationToken;
 
 /// One admitted operation.
 pub(crate) struct OpRequest {
@@ -25,12 +26,17 @@ pub(crate) struct OpRequest {
 }
 
 /// Where a copy begins.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct CopyStart {
     /// The log is kept from the entry after this one on.
     pub(crate) at: Position,
     /// The placement whose space is to be read.
     pub(crate) source: PlacementId,
+    /// It goes on where an earlier attempt ended: what that one read is still good.
+    pub(crate) resumed: bool,
+    /// Cancelled before anything happens to the source that would spoil the copy: the end of its leadership, of its log
+    /// from `at` on, of its data. A page is good if this is not cancelled *after* it was read.
+    pub(crate) spoilt: CancellationToken,
 }
 
 /// A loader that asks to copy.
@@ -39,6 +45,8 @@ pub(crate) struct CopyAsk {
     pub(crate) partition: PartitionId,
     pub(crate) loader: PlacementId,
     pub(crate) source: PlacementId,
+    /// The epoch in which the loader obeys the source.
+    pub(crate) epoch: Epoch,
     /// Position at which a copy that is to be resumed began; zero for a new one.
     pub(crate) resume: Seq,
 }

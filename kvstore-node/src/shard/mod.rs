@@ -327,6 +327,7 @@ impl Shard {
                 if let Some(slot) = self.slots.get_mut(&placement) {
                     let mut out = Vec::new();
                     slot.replica.flush(self.env.now, &mut out);
+                    slot.end_spoilt_copies();
                     self.env.carry_out(slot, out);
                 }
             }
@@ -413,6 +414,7 @@ impl Env {
     fn step(&mut self, slot: &mut Slot, input: Input) {
         let mut out: Vec<Output> = Vec::new();
         slot.replica.step(self.now, input, &mut out);
+        slot.end_spoilt_copies();
         self.touched.insert(slot.placement);
         self.carry_out(slot, out);
     }

@@ -4,9 +4,10 @@ use super::OpRequest;
 use crate::reply::{Outcome, ReplyTo};
 use archon_kv::LogTime;
 use archon_kv::{ClientIndex, Recent, RecentBudget};
-use archon_replica::{Position, Recovered, Replica};
+use archon_replica::{Position, Recovered, Replica, Standing};
 use archon_types::{Epoch, Millis, PartitionId, PlacementId, ReplicaState, Seq};
 use std::collections::{BTreeMap, VecDeque};
+use tokio_util::sync::DropGuard;
 
 /// A placement as recovery found it.
 pub(crate) struct Found {
@@ -41,6 +42,16 @@ pub(super) struct Pull {
     pub(super) waiting: Option<super::message::CopyChunk>,
 }
 
+/// A copy that this leader gives: the log is kept for it, and its pages may be read, as long as this stands.
+pub(super) struct Pin {
+    /// The log is kept from the entry after this one on.
+    pub(super) seq: Seq,
+    /// The leadership that gives it.
+    pub(super) epoch: Epoch,
+    /// Ends the reading of pages, when this is dropped.
+    pub(super) _reading: DropGuard,
+}
+
 /// A placement with a replica.
 pub(super) struct Slot {
     pub(super) partition: PartitionId,
@@ -71,8 +82,8 @@ pub(super) struct Slot {
     pub(super) flushing: Seq,
     /// Up to here the engine is complete on the disk.
     pub(super) complete: Position,
-    /// Where the log must be kept from, per loader that copies from here.
-    pub(super) pins: BTreeMap<PlacementId, Seq>,
+    /// The copies given, per loader.
+    pub(super) pins: BTreeMap<PlacementId, Pin>,
     /// Up to where other copies were last known to hold the log: one that is away for a moment should not have to be
     /// copied whole when it comes back.
     pub(super) lagging: BTreeMap<PlacementId, Seq>,
@@ -124,6 +135,26 @@ impl Slot {
         self.lagging.clear();
     }
 
+    /// Whether it leads, so that copies may be pulled from here.
+    pub(super) fn gives_copies(&self) -> bool {
+        !self.aside
+            && matches!(self.replica.standing(), Standing::TakingOver | Standing::Serving | Standing::HandingOver)
+    }
+
+    /// Ends the copies given in a leadership that is over: nobody keeps the log for them any more, and the space may be
+    /// emptied next. To be called before anything that a replica wants done is carried out.
+    pub(super) fn end_spoilt_copies(&mut self) {
+        if self.pins.is_empty() {
+            return;
+        }
+        if self.gives_copies() {
+            let epoch = self.replica.epoch();
+            self.pins.retain(|_, pin| pin.epoch == epoch);
+        } else {
+            self.pins.clear();
+        }
+    }
+
     /// Whether this replica is the only Live one, so that every operation needs the lease.
     pub(super) fn is_alone(&self) -> bool {
         self.replica.configuration().is_none_or(|configuration| configuration.row.live().count() <= 1)
@@ -145,7 +176,7 @@ impl Slot {
         let row = &configuration.row;
         let loads = |id: &PlacementId| row.placement(*id).is_some_and(|row| row.state == ReplicaState::Load);
         let mut pins: Vec<(PlacementId, Seq)> =
-            self.pins.iter().map(|(id, seq)| (*id, *seq)).filter(|(id, _)| loads(id)).collect();
+            self.pins.iter().map(|(id, pin)| (*id, pin.seq)).filter(|(id, _)| loads(id)).collect();
         let leads = row.leader == Some(self.placement);
         self.lagging.retain(|id, _| row.placement(*id).is_some_and(|other| other.state != ReplicaState::Unload));
         let mut kept = self.complete.seq;

@@ -41,7 +41,7 @@ impl World {
                         process.followups.push_back((placement, Input::LogRead { read, reader, entries }));
                     }
                 }
-                Output::StartCopy { copy, leader, .. } => self.start_copy(host, placement, copy, leader),
+                Output::StartCopy { copy, leader, epoch } => self.start_copy(host, placement, copy, (leader, epoch)),
                 Output::StopCopy { copy } => self.stop_copy(host, placement, copy),
                 Output::ConfirmDone { tickets, ok } => self.confirmed(host, placement, &tickets, ok),
                 Output::Alarm(alarm) => {

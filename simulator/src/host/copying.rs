@@ -10,7 +10,7 @@ use archon_kv::Recent;
 use archon_kv::RecentBudget;
 use archon_kv::engine::{Change, Engine, PageLimit, Row};
 use archon_replica::{Input, Position, ReplicaAddress, Standing};
-use archon_types::{PartitionId, PlacementId, ReplicaState, Seq};
+use archon_types::{Epoch, PartitionId, PlacementId, ReplicaState, Seq};
 use bytes::Bytes;
 use std::ops::Bound;
 
@@ -20,7 +20,13 @@ const PAGE_ROWS: usize = 4;
 const PAGE_MS: u64 = 60;
 
 impl World {
-    pub(crate) fn start_copy(&mut self, host: usize, placement: PlacementId, copy: u64, leader: ReplicaAddress) {
+    pub(crate) fn start_copy(
+        &mut self,
+        host: usize,
+        placement: PlacementId,
+        copy: u64,
+        (leader, epoch): (ReplicaAddress, Epoch),
+    ) {
         self.coverage.copies += 1;
         let Some(process) = &mut self.hosts[host].process else { return };
         let Some(slot) = process.slots.get_mut(&placement) else { return };
@@ -28,8 +34,17 @@ impl World {
         slot.log.clear();
         slot.written = Seq::ZERO;
         slot.complete = Position::ZERO;
-        let pull =
-            Pull { copy, leader, cleared: false, start: None, after: Bytes::new(), asks: 0, asked: None, whole: false };
+        let pull = Pull {
+            copy,
+            leader,
+            epoch,
+            cleared: false,
+            start: None,
+            after: Bytes::new(),
+            asks: 0,
+            asked: None,
+            whole: false,
+        };
         slot.pull = Some(pull);
     }
 
@@ -56,8 +71,9 @@ impl World {
         pull.asks += 1;
         let ask_number = pull.asks;
         let loader = ReplicaAddress { placement, node: life.node, incarnation: life.incarnation };
-        let (copy, source, start, after) = (pull.copy, pull.leader, pull.start, pull.after.clone());
-        let ask = Sideways::CopyAsk { partition, loader, copy, ask: ask_number, source, start, after };
+        let (copy, start, after) = (pull.copy, pull.start, pull.after.clone());
+        let (source, epoch) = (pull.leader, pull.epoch);
+        let ask = Sideways::CopyAsk { partition, loader, copy, ask: ask_number, source, epoch, start, after };
         self.send_to_node(host, source.node, ask);
     }
 
@@ -74,8 +90,8 @@ impl World {
                 self.step(host, placement, Input::Message(message));
                 self.settle(host);
             }
-            Sideways::CopyAsk { partition, loader, copy, ask, source, start, after } => {
-                self.copy_asked(host, partition, loader, (copy, ask), source, (start, after));
+            Sideways::CopyAsk { partition, loader, copy, ask, source, epoch, start, after } => {
+                self.copy_asked(host, partition, loader, (copy, ask), (source, epoch), (start, after));
             }
             Sideways::CopyPage { placement, copy, ask, start, after, rows, last } => {
                 self.copy_page(host, placement, (copy, ask), start, (after, rows, last));
@@ -91,9 +107,10 @@ impl World {
         partition: PartitionId,
         loader: ReplicaAddress,
         (copy, ask): (u64, u64),
-        source: ReplicaAddress,
+        (source, epoch): (ReplicaAddress, Epoch),
         (start, after): (Option<Position>, Bytes),
     ) {
+        let unchecked = self.breaks(ShellMutant::CopyUnchecked) && start.is_some();
         let machine = &mut self.hosts[host];
         let Some(process) = &mut machine.process else { return };
         if process.life.is_none_or(|life| life.incarnation != source.incarnation) {
@@ -104,12 +121,17 @@ impl World {
         let row = slot.replica.configuration().map(|known| &known.row);
         let loads =
             row.and_then(|row| row.placement(loader.placement)).is_some_and(|row| row.state == ReplicaState::Load);
-        if slot.partition != partition || slot.aside || !leads || !loads {
+        let gives = !slot.aside && leads && loads && slot.replica.epoch() == epoch;
+        if slot.partition != partition || !(gives || unchecked) {
             return;
         }
-        let pinned = slot.pins.get(&loader.placement).copied();
+        let pinned = match start {
+            Some(start) if unchecked => Some(start.seq),
+            _ => slot.pins.get(&loader.placement).copied(),
+        };
         let resumed = start.filter(|start| pinned == Some(start.seq)).map(|start| start.seq);
-        let Some(at) = slot.replica.position_at(resumed.unwrap_or(slot.complete.seq)) else { return };
+        let known = slot.replica.position_at(resumed.unwrap_or(slot.complete.seq));
+        let Some(at) = start.filter(|_| unchecked).or(known) else { return };
         slot.pins.insert(loader.placement, at.seq);
         let from = match resumed.is_some() && !after.is_empty() {
             true => Bound::Excluded(&after[..]),

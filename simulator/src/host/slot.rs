@@ -3,7 +3,7 @@
 use crate::client::ReplyTo;
 use archon_kv::{ClientIndex, LogTime, Recent, RecentBudget};
 use archon_replica::{Entry, Position, Replica, ReplicaAddress};
-use archon_types::{Answer, ErrorKind, Millis, Op, OpId, PartitionId, PlacementId, ReplicaState, Seq};
+use archon_types::{Answer, Epoch, ErrorKind, Millis, Op, OpId, PartitionId, PlacementId, ReplicaState, Seq};
 use bytes::Bytes;
 use std::collections::{BTreeMap, VecDeque};
 
@@ -34,6 +34,7 @@ pub(crate) struct Pending {
 pub(crate) struct Pull {
     pub(crate) copy: u64,
     pub(crate) leader: ReplicaAddress,
+    pub(crate) epoch: Epoch,
     pub(crate) cleared: bool,
     pub(crate) start: Option<Position>,
     pub(crate) after: Bytes,

@@ -63,3 +63,15 @@ fn another_leader_ends_a_copy() {
     assert_eq!(out, [Output::StopCopy { copy: 1 }, script.send(3, 2, nack), epoch]);
     assert_eq!(script.one(Input::Copied { copy: 1, at: at(1, 7) }), []);
 }
+
+#[test]
+fn a_source_that_leads_another_epoch_by_now_is_copied_from_anew() {
+    let mut script = Script::new(2, Recovered { epoch: Epoch::new(1), ..Recovered::default() });
+    script.configure((1, 2), 1, &[Live, Load, Live], 1);
+    script.hear(1, 1, Body::Behind { base: at(1, 5) });
+    let out = script.hear(1, 3, Body::Adopt { at: at(1, 5), start: Seq::new(5), commit: Seq::new(5) });
+    assert_eq!(out.first(), Some(&Output::StopCopy { copy: 1 }), "{out:?}");
+    // Once the epoch is on the disk.
+    assert_eq!(script.hear(1, 3, Body::Behind { base: at(1, 5) }), []);
+    assert_eq!(script.persisted(1), [start_copy(2, 3)]);
+}

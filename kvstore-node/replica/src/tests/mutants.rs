@@ -35,6 +35,7 @@ const CONVERSATIONS: &[(Mutant, Conversation)] = &[
     (Mutant::ConfirmAnyRound, an_answer_to_another_round_counts_for_nothing),
     (Mutant::VouchBlindly, whoever_knows_a_higher_epoch_does_not_vouch),
     (Mutant::TailCommitted, a_recovered_tail_is_not_committed),
+    (Mutant::KeepsOrphanedCopy, a_copy_ends_with_the_leadership_of_its_source),
 ];
 
 #[test]
@@ -270,4 +271,18 @@ fn whoever_knows_a_higher_epoch_does_not_vouch(mutant: Option<Mutant>) -> bool {
 
 fn a_recovered_tail_is_not_committed(mutant: Option<Mutant>) -> bool {
     starting(1, recovered(1, &[1, 1], 0), mutant).replica.commit() == Seq::ZERO
+}
+
+/// The source led epoch 1 when the copy began. Re-elected, it may have been emptied in between.
+fn a_copy_ends_with_the_leadership_of_its_source(mutant: Option<Mutant>) -> bool {
+    [1, 3].into_iter().all(|leader| {
+        let mut script = starting(2, Recovered { epoch: Epoch::new(1), ..Recovered::default() }, mutant);
+        script.configure((1, 2), 1, &[Live, Load, Live], 1);
+        let out = script.hear(1, 1, Body::Behind { base: at(1, 5) });
+        assert!(matches!(out[..], [Output::StartCopy { copy: 1, .. }]), "{out:?}");
+        assert_eq!(script.configure((1, 3), 1, &[Live, Load, Live], 1), [], "the leadership stands");
+        let out = script.configure((3, 4), leader, &[Live, Load, Live], 1);
+        let copied = script.one(Input::Copied { copy: 1, at: at(1, 7) });
+        out == [Output::StopCopy { copy: 1 }] && copied.is_empty()
+    })
 }
