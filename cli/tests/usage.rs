@@ -39,6 +39,11 @@ fn an_unknown_flag_or_verb_is_a_usage_error() {
         &["rebalance", "apply", "--wait-timeout", "5s"],
         &["kv", "put", "key-without-value"],
         &["kv", "bench", "--mix", "get=50"],
+        &["bench"],
+        &["bench", "put", "--clients", "0"],
+        &["bench", "put", "--duration", "1s", "--operations", "5"],
+        &["bench", "get", "--distribution", "zipfian:2"],
+        &["bench", "put", "--threads", "2", "--coordinators", "127.0.0.1:1"],
         &["kv", "cas", "k", "v"],
         &["node", "drain"],
         &["node", "drain", "athens", "--dry-run", "--wait"],
@@ -115,6 +120,9 @@ fn unreachable_coordinators_end_within_the_time_out() {
         &["kv", "cas", "k", "v", "--revision", "0"],
         &["kv", "incr", "n", "--by", "-3"],
         &["kv", "scan", "--prefix", "-x"],
+        &["kv", "bench"],
+        &["bench", "put"],
+        &["bench", "get"],
     ] {
         let started = Instant::now();
         let output = archon(&[line, &["--coordinators", &address, "--timeout", "700ms"]].concat());
@@ -219,6 +227,11 @@ fn every_help_ends_well_and_mentions_an_example() {
         &["kv", "batch"],
         &["kv", "scan"],
         &["kv", "bench"],
+        &["bench"],
+        &["bench", "put"],
+        &["bench", "get"],
+        &["bench", "mixed"],
+        &["bench", "scan"],
         &["events"],
         &["completion"],
         &[],

@@ -24,7 +24,12 @@ const MAY_DEPEND_ON: &[(&str, &str, &[&str])] = &[
     ),
     ("client", "archon-client", &["archon-proto", "archon-types"]),
     ("simulator", "archon-simulator", &["archon-coordinator-core", "archon-kv", "archon-replica", "archon-types"]),
-    ("cli", "archon-cli", &["archon-client", "archon-coordinator", "archon-kvstore-node", "archon-types"]),
+    ("bench/load", "archon-load", &["archon-client"]),
+    (
+        "cli",
+        "archon-cli",
+        &["archon-client", "archon-coordinator", "archon-kvstore-node", "archon-load", "archon-types"],
+    ),
 ];
 
 /// Libraries that only one room or file may name, with where.

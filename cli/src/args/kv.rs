@@ -112,14 +112,14 @@ Examples:
   archon kv scan --prefix city/ --after city/17 --limit 100 -o json     the next page
   archon kv scan --prefix --flags                                       a prefix may begin with a dash")]
     Scan(ScanArgs),
-    /// Measure: a closed loop of clients, each waiting for its answer before it asks again.
+    /// Measure reads and writes quickly; `archon bench` is the long way, with more to choose.
     ///
     /// Writes keys under `bench/` and leaves them there.
     #[command(after_help = "\
 Examples:
   archon kv bench
   archon kv bench --seconds 30 --clients 64 --value-bytes 1024 --mix get=50,put=50")]
-    Bench(BenchArgs),
+    Bench(KvBenchArgs),
 }
 
 /// Options of `archon kv scan`.
@@ -138,7 +138,7 @@ pub(crate) struct ScanArgs {
 
 /// Options of `archon kv bench`.
 #[derive(clap::Args, Clone, Debug)]
-pub(crate) struct BenchArgs {
+pub(crate) struct KvBenchArgs {
     /// How long to measure, in seconds.
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=3_600))]
     pub(crate) seconds: u32,

@@ -1,6 +1,7 @@
 //! The command line: what may be said and what it means. A contract: scripts rely on these names.
 
 mod admin;
+mod bench;
 mod kv;
 mod parse;
 mod serve;
@@ -10,9 +11,8 @@ pub(crate) use admin::{
     LocateArgs, LostArgs, NodeNameArgs, NodeVerb, PartitionListArgs, PartitionVerb, PlanArgs, RebalanceVerb, TableVerb,
     WatchArgs,
 };
-#[cfg(test)]
-pub(crate) use kv::Mix;
-pub(crate) use kv::{BenchArgs, KvArgs, KvVerb, ScanArgs};
+pub(crate) use bench::{BenchArgs, BenchVerb, LoadArgs};
+pub(crate) use kv::{KvArgs, KvBenchArgs, KvVerb, ScanArgs};
 pub(crate) use parse::{address, duration, engine, listen, name, peer};
 pub(crate) use serve::{CoordinatorArgs, DemoArgs, LogArgs, LogFormat, NodeArgs};
 
@@ -173,6 +173,17 @@ Examples:
   archon kv get city/1
   archon kv scan --prefix city/")]
     Kv(KvArgs),
+
+    /// Measure how fast a cluster is: writes, reads, both, or scans.
+    ///
+    /// The keys are `bench/0000000000` and so on; they stay there. Each key always has the same value, and every read is
+    /// checked. Latencies are those that the clients see.
+    #[command(after_help = "\
+Examples:
+  archon bench put --clients 256
+  archon bench get --clients 256 --distribution zipfian:0.99
+  archon bench mixed --read-percent 95 --rate 20000")]
+    Bench(BenchArgs),
 
     /// List what happened in the cluster, newest last.
     #[command(after_help = "\

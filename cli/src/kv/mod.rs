@@ -1,9 +1,6 @@
-//! `archon kv put | get | del | cas | incr | batch | scan | bench`.
+//! `archon kv put | get | del | cas | incr | batch | scan`.
 
 pub(crate) mod batch;
-mod bench;
-
-pub(crate) use bench::run as bench;
 
 use crate::args::ScanArgs;
 use crate::exit::{Exit, Failure};

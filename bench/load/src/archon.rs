@@ -1,0 +1,48 @@
+//! Archon, by its client library.
+
+use crate::failure::Failure;
+use crate::store::{Connect, Scanned, Store};
+use archon_client::Client;
+use bytes::Bytes;
+use std::time::Duration;
+
+/// An Archon cluster.
+#[derive(Clone, Debug)]
+pub struct Archon {
+    /// Coordinators or nodes; one that can be reached is enough.
+    pub endpoints: Vec<String>,
+    /// The table to work on.
+    pub table: String,
+    /// How long one operation may take, retries included.
+    pub timeout: Duration,
+}
+
+/// One client library with its connections, one per node.
+#[derive(Debug)]
+pub struct ArchonStore(Client);
+
+impl Connect for Archon {
+    type Store = ArchonStore;
+
+    async fn connect(&self) -> Result<ArchonStore, Failure> {
+        let builder = Client::builder(self.endpoints.clone()).timeout(self.timeout).table(&self.table);
+        Ok(ArchonStore(builder.build().await?))
+    }
+}
+
+impl Store for ArchonStore {
+    async fn get(&self, key: &[u8]) -> Result<Option<Bytes>, Failure> {
+        Ok(self.0.get(key).await?.map(|found| found.value))
+    }
+
+    async fn put(&self, key: &[u8], value: Bytes) -> Result<(), Failure> {
+        self.0.put(key, value).await?;
+        Ok(())
+    }
+
+    async fn scan(&self, prefix: &[u8], after: &[u8], limit: u32) -> Result<Scanned, Failure> {
+        let page = self.0.scan(prefix, after, limit).await?;
+        let bytes = page.entries.iter().map(|entry| entry.key.len() + entry.value.len()).sum();
+        Ok(Scanned { entries: page.entries.len(), bytes })
+    }
+}

@@ -1,0 +1,40 @@
+//! Why an operation did not succeed, as far as a measurement cares.
+
+use std::borrow::Cow;
+use std::fmt;
+
+/// A failed operation: counted by its kind, with one message kept as an example.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Failure {
+    /// What it is counted under; one word.
+    pub kind: Cow<'static, str>,
+    /// What the store said.
+    pub message: String,
+}
+
+impl Failure {
+    /// A failure of this kind.
+    pub fn new(kind: impl Into<Cow<'static, str>>, message: impl Into<String>) -> Self {
+        Self { kind: kind.into(), message: message.into() }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.kind, self.message)
+    }
+}
+
+impl std::error::Error for Failure {}
+
+impl From<archon_client::Error> for Failure {
+    fn from(error: archon_client::Error) -> Self {
+        Self::new(format!("{:?}", error.kind()), error.to_string())
+    }
+}
+
+impl From<std::io::Error> for Failure {
+    fn from(error: std::io::Error) -> Self {
+        Self::new("Io", error.to_string())
+    }
+}

@@ -1,0 +1,205 @@
+//! Keys and values of a measurement, made without allocating.
+
+use bytes::Bytes;
+use rand::rngs::SmallRng;
+use rand::{RngExt, SeedableRng};
+
+/// What every key begins with.
+pub const KEY_PREFIX: &[u8] = b"bench/";
+/// Digits of a key's number.
+const DIGITS: usize = 10;
+/// Bytes of a key.
+pub const KEY_BYTES: usize = KEY_PREFIX.len() + DIGITS;
+/// A prime above every number of keys, so that multiplying by it reaches every key once.
+const SPREAD: u64 = 10_000_000_019;
+/// Keys' values begin at so many different places of one buffer.
+const PLACES: u64 = 4_093;
+
+/// How often which key is chosen.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Distribution {
+    /// All equally often.
+    Uniform,
+    /// Few keys very often: the key of rank r with probability proportional to r^-theta, 0 < theta < 1. Ranks are
+    /// spread over the keys, so that keys beside each other are not all hot.
+    Zipfian {
+        /// The skew; 0.99 is what YCSB uses.
+        theta: f64,
+    },
+}
+
+/// Chooses numbers of keys.
+#[derive(Clone, Debug)]
+pub(crate) enum Chooser {
+    Uniform { keys: u64 },
+    Zipfian(Zipfian),
+}
+
+/// Gray et al., "Quickly Generating Billion-Record Synthetic Databases" (SIGMOD 1994), section 3.2, as in YCSB.
+#[derive(Clone, Debug)]
+pub(crate) struct Zipfian {
+    keys: u64,
+    zeta: f64,
+    alpha: f64,
+    eta: f64,
+    /// Up to here (in units of the sum) rank 1 is meant.
+    second: f64,
+}
+
+impl Zipfian {
+    fn new(keys: u64, theta: f64) -> Self {
+        let term = |rank: u64| (rank as f64).powf(-theta);
+        let zeta: f64 = (1..=keys).map(term).sum();
+        let second = 1.0 + term(2);
+        let share = 1.0 - (2.0 / keys as f64).powf(1.0 - theta);
+        Self { keys, zeta, alpha: 1.0 / (1.0 - theta), eta: share / (1.0 - second / zeta), second }
+    }
+
+    /// The rank, from 0, that `unit` (0 to 1) stands for.
+    fn rank(&self, unit: f64) -> u64 {
+        let scaled = unit * self.zeta;
+        if scaled < 1.0 || self.keys == 1 {
+            return 0;
+        }
+        if scaled < self.second || self.keys == 2 {
+            return 1;
+        }
+        let rank = self.keys as f64 * (self.eta * unit - self.eta + 1.0).powf(self.alpha);
+        (rank as u64).min(self.keys - 1)
+    }
+}
+
+impl Chooser {
+    /// `keys` must be at least 1 and `theta` between 0 and 1.
+    pub(crate) fn new(distribution: Distribution, keys: u64) -> Self {
+        match distribution {
+            Distribution::Uniform => Self::Uniform { keys },
+            Distribution::Zipfian { theta } => Self::Zipfian(Zipfian::new(keys, theta)),
+        }
+    }
+
+    pub(crate) fn choose(&self, random: &mut SmallRng) -> u64 {
+        match self {
+            Self::Uniform { keys } => random.random_range(0..*keys),
+            Self::Zipfian(zipfian) => {
+                let rank = u128::from(zipfian.rank(random.random::<f64>()));
+                (rank * u128::from(SPREAD) % u128::from(zipfian.keys)) as u64
+            }
+        }
+    }
+}
+
+/// The text of a key, written into place: `bench/0000000042`.
+#[derive(Clone, Copy, Debug)]
+pub struct KeyText([u8; KEY_BYTES]);
+
+impl KeyText {
+    /// The key with this number, up to ten digits of it.
+    pub fn new(mut number: u64) -> Self {
+        let mut text = [b'0'; KEY_BYTES];
+        text[..KEY_PREFIX.len()].copy_from_slice(KEY_PREFIX);
+        for digit in text[KEY_PREFIX.len()..].iter_mut().rev() {
+            *digit = b'0' + (number % 10) as u8;
+            number /= 10;
+        }
+        Self(text)
+    }
+
+    /// Its bytes.
+    pub const fn bytes(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+/// The values of all keys: each key always has the same one, so that every read can be checked. They are pieces of one
+/// buffer that does not compress, shared and never copied here.
+#[derive(Clone, Debug)]
+pub struct Values {
+    buffer: Bytes,
+    bytes: usize,
+}
+
+impl Values {
+    /// Values of so many bytes.
+    pub fn new(bytes: usize) -> Self {
+        let mut random = SmallRng::seed_from_u64(0x6172_6368_6f6e);
+        let buffer: Vec<u8> = (0..bytes + PLACES as usize).map(|_| random.random()).collect();
+        Self { buffer: buffer.into(), bytes }
+    }
+
+    /// The value of the key with this number.
+    pub fn of(&self, number: u64) -> Bytes {
+        let begin = (number.wrapping_mul(SPREAD) % PLACES) as usize;
+        self.buffer.slice(begin..begin + self.bytes)
+    }
+
+    /// Whether this is the value of that key.
+    pub fn is(&self, number: u64, value: &[u8]) -> bool {
+        let begin = (number.wrapping_mul(SPREAD) % PLACES) as usize;
+        self.buffer[begin..begin + self.bytes] == *value
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::{BTreeMap, BTreeSet};
+
+    fn counts(distribution: Distribution, keys: u64, draws: usize) -> BTreeMap<u64, usize> {
+        let chooser = Chooser::new(distribution, keys);
+        let mut random = SmallRng::seed_from_u64(1);
+        let mut counts = BTreeMap::new();
+        for _ in 0..draws {
+            *counts.entry(chooser.choose(&mut random)).or_default() += 1;
+        }
+        assert!(counts.keys().all(|key| *key < keys));
+        counts
+    }
+
+    #[test]
+    fn keys_have_one_length_and_sort_by_number() {
+        assert_eq!(KeyText::new(42).bytes(), b"bench/0000000042");
+        assert!(KeyText::new(99).bytes() < KeyText::new(100).bytes());
+    }
+
+    #[test]
+    fn uniform_draws_are_even() {
+        let counts = counts(Distribution::Uniform, 100, 100_000);
+        assert_eq!(counts.len(), 100);
+        assert!(counts.values().all(|count| (800..1_200).contains(count)), "{counts:?}");
+    }
+
+    /// With theta 0.99 and 1,000 keys the most frequent key has 1 / zeta(1000, 0.99) = 13 % of the draws, the second
+    /// half as many.
+    #[test]
+    fn zipfian_draws_are_as_skewed_as_the_formula_says() {
+        let counts = counts(Distribution::Zipfian { theta: 0.99 }, 1_000, 200_000);
+        let mut sorted: Vec<usize> = counts.values().copied().collect();
+        sorted.sort_unstable_by(|a, b| b.cmp(a));
+        let zeta: f64 = (1..=1_000).map(|rank| f64::from(rank).powf(-0.99)).sum();
+        let expected = 200_000.0 / zeta;
+        assert!((sorted[0] as f64 / expected - 1.0).abs() < 0.05, "{} for {expected}", sorted[0]);
+        assert!((sorted[1] as f64 / (expected / 2f64.powf(0.99)) - 1.0).abs() < 0.05, "{}", sorted[1]);
+        assert!(counts.len() > 800, "the tail is drawn too: {}", counts.len());
+    }
+
+    #[test]
+    fn every_rank_is_a_key_of_its_own_and_one_or_two_keys_are_enough() {
+        for keys in [1u64, 2, 3, 100_000] {
+            let reached: BTreeSet<u64> =
+                (0..keys).map(|rank| (u128::from(rank) * u128::from(SPREAD) % u128::from(keys)) as u64).collect();
+            assert_eq!(reached.len() as u64, keys);
+        }
+        for keys in [1, 2, 3] {
+            assert_eq!(counts(Distribution::Zipfian { theta: 0.5 }, keys, 1_000).len() as u64, keys);
+        }
+    }
+
+    #[test]
+    fn a_value_is_known_again_and_no_other_passes_for_it() {
+        let values = Values::new(100);
+        assert_eq!(values.of(7).len(), 100);
+        assert!(values.is(7, &values.of(7)));
+        assert!(!values.is(7, &values.of(8)) && !values.is(7, &values.of(7)[..99]) && !values.is(7, b""));
+    }
+}

@@ -1,0 +1,25 @@
+//! Puts load on a key-value store and measures it. One loop drives every [`Store`], so that what is compared is the
+//! stores and not the programs that drive them.
+//!
+//! Clients run on threads of their own, each thread with a runtime of its own: a client, its connection and its notes
+//! never leave their thread, so that driving costs little beside the servers on the same machine.
+
+mod archon;
+mod failure;
+mod keys;
+mod pacer;
+mod process;
+mod run;
+mod store;
+mod tally;
+mod worker;
+mod workload;
+
+pub use archon::{Archon, ArchonStore};
+pub use failure::Failure;
+pub use keys::{Distribution, KEY_BYTES, KEY_PREFIX, KeyText, Values};
+pub use process::{cpu_of, own_cpu};
+pub use run::{Measured, Run};
+pub use store::{Connect, Scanned, Store};
+pub use tally::{Failed, Latency};
+pub use workload::{End, Mix, Workload, WorkloadError};

@@ -1,0 +1,37 @@
+//! What a store must be able to do to be measured.
+
+use crate::failure::Failure;
+use bytes::Bytes;
+
+/// What a scan found.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Scanned {
+    /// How many entries.
+    pub entries: usize,
+    /// Bytes of their keys and values.
+    pub bytes: usize,
+}
+
+/// A connection to a store, or a client library with several. It stays on its thread.
+pub trait Store: 'static {
+    /// Reads a key; `None` if it is absent.
+    fn get(&self, key: &[u8]) -> impl Future<Output = Result<Option<Bytes>, Failure>>;
+
+    /// Writes a key; done when the store has acknowledged it.
+    fn put(&self, key: &[u8], value: Bytes) -> impl Future<Output = Result<(), Failure>>;
+
+    /// Reads at most `limit` entries whose keys begin with `prefix` and are greater than `after`, in order.
+    fn scan(&self, prefix: &[u8], after: &[u8], limit: u32) -> impl Future<Output = Result<Scanned, Failure>> {
+        let _ = (prefix, after, limit);
+        async { Err(Failure::new("Unsupported", "this store has no ordered scan")) }
+    }
+}
+
+/// How connections to a store are made.
+pub trait Connect: Send + Sync + 'static {
+    /// What a connection is.
+    type Store: Store;
+
+    /// Makes one connection, on the thread and runtime it will be used on.
+    fn connect(&self) -> impl Future<Output = Result<Self::Store, Failure>>;
+}

@@ -1,0 +1,147 @@
+//! Options of the verbs that measure.
+
+use super::parse::{duration, name};
+use archon_load::Distribution;
+use clap::Subcommand;
+use std::time::Duration;
+
+/// Options of `archon bench`, and its verbs.
+#[derive(clap::Args, Debug)]
+pub(crate) struct BenchArgs {
+    /// The table.
+    #[arg(long, global = true, value_name = "T", default_value = "default", value_parser = name)]
+    pub(crate) table: String,
+    /// What to measure.
+    #[command(subcommand)]
+    pub(crate) verb: BenchVerb,
+}
+
+/// `archon bench …`
+#[derive(Subcommand, Debug)]
+pub(crate) enum BenchVerb {
+    /// Measure writes.
+    #[command(after_help = "\
+Examples:
+  archon bench put
+  archon bench put --clients 256 --duration 30s --value-bytes 1024
+  archon bench put --clients 64 --rate 20000        latency at a fixed rate, stalls included")]
+    Put(LoadArgs),
+    /// Measure linearizable reads, each checked against what was written.
+    #[command(after_help = "\
+Examples:
+  archon bench get
+  archon bench get --clients 256 --distribution zipfian:0.99
+  archon bench get --no-load                        the keys are there from a run before")]
+    Get(LoadArgs),
+    /// Measure reads and writes together.
+    #[command(after_help = "\
+Examples:
+  archon bench mixed --read-percent 95
+  archon bench mixed --read-percent 50 --clients 64 -o json")]
+    Mixed {
+        /// Reads among the operations, in percent; the others are writes.
+        #[arg(long, value_name = "N", default_value_t = 80, value_parser = clap::value_parser!(u8).range(..=100))]
+        read_percent: u8,
+        /// Everything else.
+        #[command(flatten)]
+        load: LoadArgs,
+    },
+    /// Measure ordered scans, each from a random key.
+    #[command(after_help = "\
+Examples:
+  archon bench scan --clients 16
+  archon bench scan --limit 1000 --duration 30s")]
+    Scan {
+        /// Entries per scan.
+        #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+        limit: u32,
+        /// Everything else.
+        #[command(flatten)]
+        load: LoadArgs,
+    },
+}
+
+/// How much load, and for how long.
+#[derive(clap::Args, Clone, Debug)]
+pub(crate) struct LoadArgs {
+    /// Operations under way at once, each issued by a client that waits for its answer.
+    #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    pub(crate) clients: u32,
+    /// Client libraries, each with a connection per node, that the clients share.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=4_096))]
+    pub(crate) connections: u32,
+    /// Threads that drive the clients; at most one per client library.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=256))]
+    pub(crate) threads: u32,
+    /// How many different keys are used.
+    #[arg(long, value_name = "N", default_value_t = 100_000)]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
+    pub(crate) keys: u64,
+    /// How large the values are, in bytes.
+    #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(0..=1_048_576))]
+    pub(crate) value_bytes: u32,
+    /// How often which key: `uniform`, or `zipfian` with its skew theta, as zipfian:0.99.
+    #[arg(long, value_name = "D", default_value = "uniform", value_parser = distribution)]
+    pub(crate) distribution: Distribution,
+    /// How long to measure, after the warm-up.
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = duration)]
+    pub(crate) duration: Duration,
+    /// Measure so many operations instead.
+    #[arg(long, value_name = "N", conflicts_with = "duration", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) operations: Option<u64>,
+    /// What is done before anything is counted; 0 for nothing.
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = duration_or_none)]
+    pub(crate) warmup: Duration,
+    /// Begin so many operations per second, all clients together, and count latency from when each was to begin.
+    /// Without it every client goes on as soon as it has its answer.
+    #[arg(long, value_name = "N", value_parser = rate)]
+    pub(crate) rate: Option<f64>,
+    /// The keys are there already: do not write them first.
+    #[arg(long)]
+    pub(crate) no_load: bool,
+}
+
+/// A time, or 0.
+fn duration_or_none(text: &str) -> Result<Duration, String> {
+    if matches!(text.trim(), "0" | "0s" | "0ms") { Ok(Duration::ZERO) } else { duration(text) }
+}
+
+/// Operations per second.
+fn rate(text: &str) -> Result<f64, String> {
+    let rate: f64 = text.parse().map_err(|_| format!("{text:?} is no number of operations per second"))?;
+    if rate.is_finite() && rate >= 0.1 { Ok(rate) } else { Err("a rate is at least 0.1 per second".to_owned()) }
+}
+
+/// `uniform`, `zipfian`, `zipfian:0.99`.
+fn distribution(text: &str) -> Result<Distribution, String> {
+    let (name, theta) = text.split_once(':').map_or((text, None), |(name, theta)| (name, Some(theta)));
+    let theta: f64 = match theta {
+        None => 0.99,
+        Some(theta) => theta.parse().map_err(|_| format!("{theta:?} is no theta; write zipfian:0.99"))?,
+    };
+    match name {
+        "uniform" if !text.contains(':') => Ok(Distribution::Uniform),
+        "zipfian" if theta > 0.0 && theta < 1.0 => Ok(Distribution::Zipfian { theta }),
+        "zipfian" => Err(format!("theta is {theta}; it must be between 0 and 1, as in zipfian:0.99")),
+        _ => Err(format!("{text:?} is no distribution; write uniform or zipfian:0.99")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn distributions_and_rates_say_what_would_be_right() {
+        assert_eq!(distribution("uniform"), Ok(Distribution::Uniform));
+        assert_eq!(distribution("zipfian"), Ok(Distribution::Zipfian { theta: 0.99 }));
+        assert_eq!(distribution("zipfian:0.5"), Ok(Distribution::Zipfian { theta: 0.5 }));
+        for bad in ["", "normal", "zipfian:1", "zipfian:0", "zipfian:x", "uniform:1", "zipfian:NaN"] {
+            assert!(distribution(bad).is_err(), "{bad:?}");
+        }
+        assert_eq!(rate("2.5"), Ok(2.5));
+        assert!(["0", "-1", "inf", "NaN", "many"].iter().all(|bad| rate(bad).is_err()));
+        assert_eq!(duration_or_none("0"), Ok(Duration::ZERO));
+        assert!(duration_or_none("3").is_err());
+    }
+}

@@ -1,0 +1,202 @@
+//! `archon bench put | get | mixed | scan`: puts load on a cluster and says what came of it.
+
+mod report;
+
+use crate::args::{BenchArgs, BenchVerb, Connection, KvBenchArgs, LoadArgs};
+use crate::connect;
+use crate::exit::{Exit, Failure};
+use crate::output::Output;
+use archon_client::ErrorKind;
+use archon_load::{Archon, Distribution, End, Measured, Mix, Run, Workload};
+use indicatif::{ProgressBar, ProgressStyle};
+use report::Report;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Clients that write the keys before reads are measured.
+const LOADERS: usize = 256;
+/// How often the end is looked for.
+const POLL: Duration = Duration::from_millis(50);
+
+/// What is measured, and whether the keys must be written first.
+struct Plan {
+    table: String,
+    workload: Workload,
+    load_first: bool,
+}
+
+impl Plan {
+    fn new(table: &str, mix: Mix, args: &LoadArgs) -> Self {
+        let workload = Workload {
+            mix,
+            keys: args.keys,
+            value_bytes: args.value_bytes as usize,
+            distribution: args.distribution,
+            clients: args.clients as usize,
+            connections: args.connections as usize,
+            threads: args.threads as usize,
+            warm_up: args.warmup,
+            end: args.operations.map_or(End::After(args.duration), End::Operations),
+            rate: args.rate,
+        };
+        // Writes need nothing to be there.
+        Self { table: table.to_owned(), workload, load_first: !args.no_load && mix != Mix::Put }
+    }
+}
+
+/// Measures and prints. Runs the clients on threads of their own, so it must not be called on a runtime.
+///
+/// # Errors
+/// Wrong options, nobody there, or operations that failed.
+pub(crate) fn run(args: &BenchArgs, connection: &Connection) -> Result<Exit, Failure> {
+    let plan = match &args.verb {
+        BenchVerb::Put(load) => Plan::new(&args.table, Mix::Put, load),
+        BenchVerb::Get(load) => Plan::new(&args.table, Mix::Get, load),
+        BenchVerb::Mixed { read_percent, load } => {
+            Plan::new(&args.table, Mix::Mixed { get_percent: *read_percent }, load)
+        }
+        BenchVerb::Scan { limit, load } => Plan::new(&args.table, Mix::Scan { limit: *limit }, load),
+    };
+    start(&plan, connection)
+}
+
+/// `archon kv bench`: the short way to a mixed measurement.
+///
+/// # Errors
+/// As [`run`].
+pub(crate) fn run_short(table: &str, args: &KvBenchArgs, connection: &Connection) -> Result<Exit, Failure> {
+    let workload = Workload {
+        mix: Mix::Mixed { get_percent: args.mix.get_percent },
+        keys: args.keys.into(),
+        value_bytes: args.value_bytes as usize,
+        distribution: Distribution::Uniform,
+        warm_up: Duration::ZERO,
+        end: End::After(Duration::from_secs(args.seconds.into())),
+        ..Workload::puts(args.clients as usize)
+    };
+    start(&Plan { table: table.to_owned(), workload, load_first: true }, connection)
+}
+
+fn start(plan: &Plan, connection: &Connection) -> Result<Exit, Failure> {
+    plan.workload.check().map_err(|error| {
+        Failure::usage(error.to_string(), "change that option; `archon bench put --help` explains them")
+    })?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::failed(format!("starting the runtime: {error}")))?;
+    let outcome = runtime.block_on(measure(plan, connection, &Output::new(connection.output)));
+    runtime.shutdown_background();
+    outcome
+}
+
+async fn measure(plan: &Plan, connection: &Connection, output: &Output) -> Result<Exit, Failure> {
+    // Tells at once, and in the words of the other verbs, if nobody is there.
+    let client = connect::client(connection, &plan.table).await?;
+    let archon = Arc::new(Archon {
+        endpoints: connection.coordinators.clone(),
+        table: plan.table.clone(),
+        timeout: connection.timeout,
+    });
+    let workload = &plan.workload;
+    if plan.load_first {
+        let loading = workload.loading(workload.connections.max(LOADERS));
+        let (loaded, stopped) = watched("writing the keys", &archon, &loading, output).await?;
+        if stopped {
+            return Err(Failure::failed("interrupted while the keys were written; nothing was measured"));
+        }
+        settled(&loaded)?;
+    }
+    let (measured, stopped) = watched("measuring", &archon, workload, output).await?;
+    drop(client);
+    let report = Report::new(workload, measured, stopped);
+    report.print(output)?;
+    settled(&report.measured)?;
+    match stopped {
+        true => Err(Failure::failed(format!("interrupted after {:.1} s", report.measured.seconds))),
+        false => Ok(Exit::Done),
+    }
+}
+
+/// Runs a workload, shows how it goes on, and stops it at Ctrl-C; says whether that happened.
+async fn watched(
+    what: &str,
+    archon: &Arc<Archon>,
+    workload: &Workload,
+    output: &Output,
+) -> Result<(Measured, bool), Failure> {
+    let run = Run::start(archon, workload).map_err(failed)?;
+    let interrupted = tokio::signal::ctrl_c();
+    tokio::pin!(interrupted);
+    let mut progress = Progress::new(what, output);
+    let mut stopped = false;
+    while !run.is_over() {
+        tokio::select! {
+            _ = &mut interrupted, if !stopped => {
+                stopped = true;
+                run.stop();
+            }
+            () = tokio::time::sleep(POLL) => progress.show(run.progress()),
+        }
+    }
+    progress.finish();
+    Ok((run.wait().map_err(failed)?, stopped))
+}
+
+/// An operation that failed makes the verb fail, with the exit code of its kind.
+fn settled(measured: &Measured) -> Result<(), Failure> {
+    let Some((kind, worst)) = measured.failures.iter().max_by_key(|(_, failed)| failed.count) else { return Ok(()) };
+    let failure = archon_load::Failure::new(kind.clone(), worst.example.clone());
+    let Failure { exit, remedy, .. } = failed(failure);
+    let message =
+        format!("{} operations failed, {} of them by {kind}: {}", measured.failed, worst.count, worst.example);
+    // Where most went well, what failed is a finding and not a reason to think that nobody is there.
+    let exit = if measured.gave_up || measured.ops == 0 { exit } else { Exit::Failed };
+    Err(Failure { exit, message, remedy })
+}
+
+fn failed(failure: archon_load::Failure) -> Failure {
+    let kind = ErrorKind::ALL.iter().find(|kind| format!("{kind:?}") == failure.kind);
+    let exit = kind.map_or(Exit::Failed, |kind| Exit::of(*kind));
+    Failure::new(exit, failure.to_string())
+}
+
+/// A line on a terminal that says every second how fast it goes.
+struct Progress {
+    bar: Option<ProgressBar>,
+    looked: Instant,
+    done: u64,
+}
+
+impl Progress {
+    fn new(what: &str, output: &Output) -> Self {
+        let bar = output.talk_terminal.then(|| {
+            let bar = ProgressBar::new_spinner();
+            let style = ProgressStyle::with_template("{spinner} {prefix} {elapsed}  {wide_msg}");
+            bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()));
+            bar.set_prefix(what.to_owned());
+            bar.tick();
+            bar
+        });
+        Self { bar, looked: Instant::now(), done: 0 }
+    }
+
+    fn show(&mut self, (done, failed): (u64, u64)) {
+        let Some(bar) = &self.bar else { return };
+        let since = self.looked.elapsed();
+        if since < Duration::from_secs(1) {
+            return;
+        }
+        let per_second = (done - self.done) as f64 / since.as_secs_f64();
+        let failures = if failed > 0 { format!(", {failed} failed") } else { String::new() };
+        bar.set_message(format!("{per_second:.0} operations per second, {done} in all{failures}"));
+        bar.tick();
+        (self.looked, self.done) = (Instant::now(), done);
+    }
+
+    fn finish(self) {
+        if let Some(bar) = self.bar {
+            bar.finish_and_clear();
+        }
+    }
+}
