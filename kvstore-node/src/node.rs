@@ -202,6 +202,10 @@ impl Node {
                     Box::pin(async move { shards.renew(incarnation).await })
                 }
             }),
+            withdraw: Box::new({
+                let shards = shards.clone();
+                move |leaderships| shards.withdraw(leaderships)
+            }),
             address: advertised,
             end: session_end.clone(),
             released: Arc::clone(&released),

@@ -52,10 +52,13 @@ async fn a_node_serves_under_its_lease_and_keeps_its_data_over_a_restart() {
     fake.state.lock().grants_stopped = false;
     assert_eq!(kv.put_when_served("k", "v4").await, 4);
 
-    // A withdrawn leadership is not covered, although the node's lease is valid.
+    // A withdrawn leadership is not covered, although the node's lease is valid; nor is it held on to.
     fake.state.lock().withdrawn = vec![(PARTITION, Epoch::new(2))];
     let refused = kv.get_until_refused("k").await;
-    assert_eq!(refused.kind, ErrorKind::NoLease);
+    assert!(matches!(refused.kind, ErrorKind::NoLease | ErrorKind::Unavailable), "{refused}");
+    let released = |report: &archon_types::Report| report.fact == Fact::Released && report.epoch == Epoch::new(2);
+    fake.reported("the withdrawn leadership is released", released).await;
+    assert_eq!(kv.get("k").await.unwrap_err().kind, ErrorKind::Unavailable);
     node.stop().await.unwrap();
 }
 

@@ -30,11 +30,26 @@ impl Replica {
         }
     }
 
+    /// The coordinator waits for the lease to run out before anybody else leads: sooner, if this is released.
+    pub(crate) fn withdrawn(&mut self, now: Millis, epoch: Epoch, out: &mut Vec<Output>) {
+        if let Role::Lead(lead) = &mut self.role
+            && lead.epoch == epoch
+        {
+            lead.withdrawn.get_or_insert(now);
+            lead.requests.candidate = None;
+            self.advance(now, out);
+        }
+    }
+
     /// Gives up the leadership for good, once nothing is under way (rule 12).
     pub(crate) fn release(&mut self, now: Millis, out: &mut Vec<Output>) {
+        let timeout_ms = self.timing().replication_timeout_ms;
         let Role::Lead(lead) = &self.role else { return };
-        let idle = lead.serving && lead.handing.is_some() && !lead.requests.is_asking();
-        if !idle || (self.commit < self.log.last().seq && !self.breaks(Mutant::ReleaseEarly)) {
+        let committed = self.commit >= self.log.last().seq || self.breaks(Mutant::ReleaseEarly);
+        let idle = lead.serving && lead.is_ending() && !lead.requests.is_asking() && committed;
+        // What cannot be committed by this leader, perhaps the next one can; nobody is told that it was.
+        let overdue = lead.withdrawn.is_some_and(|since| !lead.serving || now.since(since) >= timeout_ms);
+        if !idle && !overdue {
             return;
         }
         let epoch = lead.epoch;

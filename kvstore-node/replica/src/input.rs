@@ -201,9 +201,15 @@ pub enum Input {
         /// Who is to lead next.
         to: PlacementId,
     },
-    /// The hand-over of `epoch` is off (its duty is `Host` again). Without effect once released.
+    /// The hand-over of `epoch` is off (its duty is `Host` again). Without effect once released or withdrawn.
     KeepLeading {
         /// The epoch to go on in.
+        epoch: Epoch,
+    },
+    /// No lease covers the leadership of `epoch` any more, nor will one again (rule 15): it is given up as for `HandOver`,
+    /// but not kept whatever follows, and after the replication time-out even if what is under way cannot be committed.
+    Withdrawn {
+        /// The epoch to end; another one is ignored.
         epoch: Epoch,
     },
     /// An entry to log. Answered by `Accepted` or `Refuse`; once accepted, by `Commit` or `Abandon`.

@@ -29,6 +29,8 @@ pub(crate) struct Lead {
     pub(crate) start: Seq,
     /// Who is to lead next, once everything proposed is committed.
     pub(crate) handing: Option<PlacementId>,
+    /// Since when no lease covers it, for good.
+    pub(crate) withdrawn: Option<Millis>,
     pub(crate) followers: BTreeMap<PlacementId, Progress>,
     pub(crate) proposals: VecDeque<Proposal>,
     pub(crate) proposals_bytes: usize,
@@ -45,6 +47,7 @@ impl Lead {
             serving: false,
             start,
             handing: None,
+            withdrawn: None,
             followers: BTreeMap::new(),
             proposals: VecDeque::new(),
             proposals_bytes: 0,
@@ -53,6 +56,11 @@ impl Lead {
             reads: 0,
             online_told: Millis::ZERO,
         }
+    }
+
+    /// Whether it is being given up.
+    pub(crate) fn is_ending(&self) -> bool {
+        self.handing.is_some() || self.withdrawn.is_some()
     }
 }
 
@@ -87,11 +95,19 @@ impl Replica {
             if let Some(progress) = lead.followers.get_mut(&other.id) {
                 let counts = other.state == ReplicaState::Live;
                 if progress.counts && !counts {
-                    // Dropped because it is silent, most likely: it has to answer before it is waited for again.
+                    // Dropped because it is silent or about to exit, most likely: it has to answer before it is waited
+                    // for again; and that not at once, as it may still answer and then be gone, unless nothing goes on
+                    // without it.
                     *progress = Progress::new(address, end, now);
+                    if row.live().count() >= usize::from(row.min_in_sync) {
+                        lead.requests.rest(other.id, now, resend_ms);
+                    }
                 }
                 progress.counts = counts;
                 progress.failed = peer.is_some_and(|peer| peer.failed);
+                if progress.failed {
+                    lead.requests.candidate.take_if(|(placement, _)| *placement == other.id);
+                }
                 if other.state != ReplicaState::Live {
                     progress.confirm_since = None; // who does not count owes no confirmation
                 }
@@ -102,7 +118,7 @@ impl Replica {
     /// Whether a proposal of `bytes` may be logged.
     pub(crate) fn may_propose(&self, bytes: usize) -> Result<(), ErrorKind> {
         let Role::Lead(lead) = &self.role else { return Err(ErrorKind::NotPartitionLeader) };
-        if !lead.serving || lead.handing.is_some() {
+        if !lead.serving || lead.is_ending() {
             return Err(ErrorKind::Unavailable);
         }
         if self.read_only {

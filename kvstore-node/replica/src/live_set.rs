@@ -58,6 +58,14 @@ impl Requests {
         self.asked.is_some()
     }
 
+    /// A replica that no longer counts is not asked for again for a while.
+    pub(crate) fn rest(&mut self, placement: PlacementId, now: Millis, base_ms: u64) {
+        let backoff = self.add_backoff.entry(placement).or_default();
+        if backoff.not_before <= now {
+            backoff.strike(now, base_ms);
+        }
+    }
+
     fn is_adding(&self) -> bool {
         matches!(&self.asked, Some(Asked { request: Request::Add(_), .. }))
     }
@@ -143,7 +151,7 @@ impl Replica {
         let short_at_takeover = self.breaks(Mutant::TakeoverJoinerShort);
         let (Role::Lead(lead), Some(configuration)) = (&mut self.role, &self.configuration) else { return };
         // Rule 5: an unanswered joiner that dies stalls writes, so nobody is added while the coordinator is away.
-        if !lease || lead.requests.is_asking() || lead.handing.is_some() {
+        if !lease || lead.requests.is_asking() || lead.is_ending() {
             return;
         }
         // A take-over needs a joiner only if there are too few without it; and then one that holds the whole log.

@@ -43,7 +43,7 @@ pub struct Replica {
 /// | from | to | when |
 /// |---|---|---|
 /// | Follow | Lead | a configuration names it leader in an epoch above all it knows |
-/// | Lead | Released | a hand-over was asked for, and everything proposed is committed |
+/// | Lead | Released | a hand-over was asked for, and everything proposed is committed; or the leadership was withdrawn |
 /// | Lead, Released | Follow | a higher epoch is seen, or the node registered anew |
 #[derive(Debug)]
 pub(crate) enum Role {
@@ -111,6 +111,7 @@ impl Replica {
             Input::Configure(configuration) => self.configure(now, configuration, out),
             Input::HandOver { epoch, to } => self.hand_over(now, epoch, to, out),
             Input::KeepLeading { epoch } => self.keep_leading(epoch),
+            Input::Withdrawn { epoch } => self.withdrawn(now, epoch, out),
             Input::Propose { ticket, entry } => self.propose(ticket, entry, out),
             Input::Persisted { token } => self.persisted(now, token, out),
             Input::Message(message) => self.receive(now, message, out),

@@ -35,7 +35,7 @@ impl Replica {
             Role::Follow => Standing::Following,
             Role::Released { .. } => Standing::Released,
             Role::Lead(lead) if !lead.serving => Standing::TakingOver,
-            Role::Lead(lead) if lead.handing.is_some() => Standing::HandingOver,
+            Role::Lead(lead) if lead.is_ending() => Standing::HandingOver,
             Role::Lead(_) => Standing::Serving,
         }
     }
@@ -121,7 +121,7 @@ impl Replica {
             Role::Follow => false,
             Role::Released { .. } => true,
             Role::Lead(lead) => {
-                let waiting = lead.requests.is_asking() || lead.confirms.is_busy();
+                let waiting = lead.requests.is_asking() || lead.confirms.is_busy() || lead.withdrawn.is_some();
                 waiting || !lead.followers.is_empty() || !lead.serving || self.online_unheard(lead)
             }
         }

@@ -31,7 +31,7 @@ enum Attempt {
 pub(super) async fn heartbeats(session: &Session, coordinators: &Coordinators, life: &Life) -> LifeEnd {
     let shared = &session.shared;
     let every = Duration::from_millis(life.settings.timing.heartbeat_ms);
-    let sender = Sender { shared, coordinators, life, number: AtomicU64::new(0) };
+    let sender = Sender { session, shared, coordinators, life, number: AtomicU64::new(0) };
     let mut backoff = Backoff::new(Duration::from_millis(20), every.min(Duration::from_millis(40)));
     let mut withheld = false;
     let mut taken = Instant::now();
@@ -71,6 +71,7 @@ pub(super) async fn heartbeats(session: &Session, coordinators: &Coordinators, l
 }
 
 struct Sender<'a> {
+    session: &'a Session,
     shared: &'a Shared,
     coordinators: &'a Coordinators,
     life: &'a Life,
@@ -148,7 +149,10 @@ impl Sender<'_> {
                 if stopping {
                     self.shared.leaving_heard().cancel();
                 }
-                self.life.grants.take(number, sent, answer.lease_ms, answer.withdrawn);
+                self.life.grants.take(number, sent, answer.lease_ms, answer.withdrawn.iter().copied());
+                if !answer.withdrawn.is_empty() {
+                    (self.session.withdraw)(answer.withdrawn);
+                }
                 Attempt::Granted
             }
             Ok(answer) => {

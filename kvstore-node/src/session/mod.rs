@@ -11,7 +11,9 @@ use crate::health::Health;
 use crate::shared::{Life, Shared};
 use archon_proto::convert::session::{Member, Registered, Registration};
 use archon_proto::v1;
-use archon_types::{Backoff, BootId, ClusterId, ErrorDetail, ErrorKind, Incarnation, PlacementId, StorageId};
+use archon_types::{
+    Backoff, BootId, ClusterId, Epoch, ErrorDetail, ErrorKind, Incarnation, PartitionId, PlacementId, StorageId,
+};
 use leader::Coordinators;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -47,6 +49,9 @@ pub(crate) trait Home: Send {
 /// Tells every shard of a new registration, and returns once each has forgotten the former one's leaderships.
 pub(crate) type Renew = Box<dyn Fn(Incarnation) -> futures::future::BoxFuture<'static, ()> + Send>;
 
+/// Has the shards give up leaderships that a heartbeat's answer lists as withdrawn.
+pub(crate) type Withdraw = Box<dyn Fn(Vec<(PartitionId, Epoch)>) + Send + Sync>;
+
 /// Why a session ended by itself.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum SessionError {
@@ -74,6 +79,7 @@ pub(crate) struct Session {
     pub(crate) health: Health,
     pub(crate) home: Box<dyn Home>,
     pub(crate) renew: Renew,
+    pub(crate) withdraw: Withdraw,
     /// The address that others are told.
     pub(crate) address: String,
     /// Ends the session.

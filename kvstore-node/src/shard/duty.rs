@@ -159,6 +159,17 @@ impl Shard {
         }
     }
 
+    /// The coordinator is about to give these leaderships to somebody else; it need not wait for the lease to run out if
+    /// they are released.
+    pub(super) fn withdrawn(&mut self, leaderships: Vec<(PartitionId, Epoch)>) {
+        for (partition, epoch) in leaderships {
+            let slot = self.active.get(&partition).and_then(|placement| self.slots.get_mut(placement));
+            let Some(slot) = slot else { continue };
+            self.env.lease(slot);
+            self.env.step(slot, Input::Withdrawn { epoch });
+        }
+    }
+
     pub(super) fn peers_changed(&mut self) {
         for slot in self.slots.values_mut().filter(|slot| !slot.aside) {
             let Some(configuration) = slot.replica.configuration() else { continue };

@@ -83,6 +83,8 @@ pub(crate) enum ShardMessage {
     CopyAgain { placement: PlacementId, copy: u64 },
     /// The node registered anew.
     Renew { incarnation: Incarnation, done: oneshot::Sender<()> },
+    /// The lease does not cover these leaderships any more.
+    Withdrawn(Vec<(PartitionId, Epoch)>),
     /// The tables changed: replicas may have other peers.
     Peers,
     /// Give up every leadership.

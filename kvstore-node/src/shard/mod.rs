@@ -27,7 +27,7 @@ use crate::reply::Replies;
 use crate::shared::Shared;
 use archon_kv::{DedupLimits, RecentBudget};
 use archon_replica::{Input, Message, Output};
-use archon_types::{Incarnation, Millis, NodeId, PartitionId, PlacementId};
+use archon_types::{Epoch, Incarnation, Millis, NodeId, PartitionId, PlacementId};
 use archon_wal::Wal;
 use journal::Journal;
 use slot::Slot;
@@ -106,6 +106,17 @@ impl Shards {
         for wait in waiting {
             // A shard that is gone leads nothing.
             let _ = wait.await;
+        }
+    }
+
+    /// Has leaderships given up that no lease covers any more.
+    pub(crate) fn withdraw(&self, leaderships: impl IntoIterator<Item = (PartitionId, Epoch)>) {
+        let mut per_shard: BTreeMap<usize, Vec<(PartitionId, Epoch)>> = BTreeMap::new();
+        for (partition, epoch) in leaderships {
+            per_shard.entry(self.number_of(partition)).or_default().push((partition, epoch));
+        }
+        for (number, leaderships) in per_shard {
+            self.inboxes[number].complete(ShardMessage::Withdrawn(leaderships));
         }
     }
 
@@ -290,6 +301,7 @@ impl Shard {
                 self.renew(incarnation);
                 let _ = done.send(());
             }
+            ShardMessage::Withdrawn(leaderships) => self.withdrawn(leaderships),
             ShardMessage::Peers => self.peers_changed(),
             ShardMessage::Release => self.release(),
             ShardMessage::Leading(answer) => {

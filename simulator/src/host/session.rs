@@ -8,7 +8,7 @@ use crate::network::End;
 use crate::world::World;
 use archon_coordinator_core::Register;
 use archon_replica::Input;
-use archon_types::{Incarnation, NodeId, PlacementId, Report};
+use archon_types::{Epoch, Incarnation, NodeId, PlacementId, Report};
 
 /// How long a stopping process waits for its leaderships to be taken, in heartbeats.
 const STOPPING_HEARTBEATS: u64 = 10;
@@ -117,9 +117,17 @@ impl World {
                 let mut lease = process.grants.lease;
                 lease.extend(if late { now } else { sent }, answer.lease_ms);
                 let withdrawn = if wide { Vec::new() } else { answer.withdrawn };
+                let ended: Vec<(PlacementId, Epoch)> = withdrawn
+                    .iter()
+                    .filter_map(|(partition, epoch)| Some((*process.active.get(partition)?, *epoch)))
+                    .collect();
                 process.grants = Grants { lease, withdrawn: withdrawn.into_iter().collect(), newest: number };
                 self.checks.leases_changed = true;
                 self.tell_leases(host);
+                for (placement, epoch) in ended {
+                    self.step(host, placement, Input::Withdrawn { epoch });
+                }
+                self.settle(host);
             }
             Downward::Stale { incarnation } => {
                 if process.life.is_some_and(|life| life.incarnation == incarnation) {
@@ -178,7 +186,7 @@ impl World {
             return;
         }
         process.stopping = Some(now);
-        let led: Vec<(PlacementId, archon_types::Epoch)> = process
+        let led: Vec<(PlacementId, Epoch)> = process
             .slots
             .iter()
             .filter_map(|(placement, slot)| Some((*placement, slot.replica.configuration()?.row.epoch)))

@@ -99,6 +99,36 @@ fn a_hand_over_waits_for_what_is_under_way_and_is_final() {
 }
 
 #[test]
+fn a_withdrawn_leadership_is_given_up_in_order_and_not_kept() {
+    let mut script = Script::serving(&[Live, Live], 1);
+    script.propose(1);
+    script.persisted(2);
+    assert_eq!(script.one(Input::Withdrawn { epoch: Epoch::new(2) }), [], "another leadership");
+    assert_eq!(script.one(Input::Withdrawn { epoch: Epoch::new(1) }), []);
+    script.one(Input::KeepLeading { epoch: Epoch::new(1) });
+    assert_eq!(script.propose(2), [refuse(2, ErrorKind::Unavailable)]);
+    let done = [Output::Commit { upto: Seq::new(1) }, Output::Serve(false), script.report(1, 1, Fact::Released)];
+    assert_eq!(script.hear(2, 1, Body::Ack { held: Seq::new(1) }), done);
+}
+
+#[test]
+fn a_withdrawn_leadership_that_can_commit_nothing_is_given_up_all_the_same() {
+    let mut script = Script::serving(&[Live, Live], 2);
+    script.propose(1);
+    script.persisted(2);
+    script.one(Input::Withdrawn { epoch: Epoch::new(1) });
+    let released = script.report(1, 1, Fact::Released);
+    assert!(!script.tick_after(999).contains(&released));
+    let out = script.tick_after(1);
+    assert!(out.ends_with(&[Output::Serve(false), Output::Abandon { tickets: vec![1] }, released]), "{out:?}");
+    // Nor does one that never got to serve hold up whoever can.
+    let mut script = Script::new(1, recovered(1, &[1], 1));
+    script.configure((2, 2), 1, &[Live, Live], 2);
+    let out = script.one(Input::Withdrawn { epoch: Epoch::new(2) });
+    assert_eq!(out, [script.report(2, 2, Fact::Released)]);
+}
+
+#[test]
 fn a_hand_over_may_be_called_off_before_the_release() {
     let mut script = Script::serving(&[Live, Live], 1);
     script.propose(1);

@@ -203,3 +203,38 @@ fn writes_do_not_wait_again_for_a_follower_that_was_dropped_and_is_dead() {
     let caught_up = script.report(1, 2, Fact::CaughtUp { joiner: name(2) });
     assert!(script.hear(2, 1, Body::Ack { held: Seq::new(99) }).contains(&caught_up));
 }
+
+#[test]
+fn writes_do_not_wait_for_a_copy_that_was_dropped_because_its_node_is_about_to_exit() {
+    let mut script = Script::serving(&[Live, Live, Live], 1);
+    script.one(Input::Lease(true));
+    script.propose(1);
+    script.persisted(2);
+    // Nobody asked for this: its node said that it leaves. It still answers, and is gone a moment later.
+    script.configure((1, 2), 1, &[Live, Load, Live], 1);
+    script.hear(2, 1, Body::Adopted { at: Position::ZERO, held: Seq::ZERO });
+    script.hear(3, 1, Body::Ack { held: Seq::new(1) });
+    assert_eq!(script.replica.commit(), Seq::new(1));
+    script.tick_after(1);
+    script.propose(2);
+    script.persisted(3);
+    script.hear(2, 1, Body::Ack { held: Seq::ZERO });
+    script.hear(3, 1, Body::Ack { held: Seq::new(2) });
+    assert_eq!(script.replica.commit(), Seq::new(2), "it is waited for: {}", script.replica.describe());
+    // If it stays, it is taken back.
+    script.tick_after(250);
+    let caught_up = script.report(1, 2, Fact::CaughtUp { joiner: name(2) });
+    assert!(script.hear(2, 1, Body::Ack { held: Seq::new(2) }).contains(&caught_up));
+}
+
+#[test]
+fn a_near_loader_whose_node_has_failed_is_let_go_at_once() {
+    let mut script = with_loader();
+    script.turn([Input::Propose { ticket: 1, entry: "x".into() }, Input::Lease(true)]);
+    script.persisted(2);
+    script.propose(2);
+    script.hear(2, 1, Body::Ack { held: Seq::ZERO });
+    assert_eq!(script.persisted(3), [], "it counts");
+    let out = script.one(failed_peer(&[Live, Load]));
+    assert!(out.contains(&Output::Commit { upto: Seq::new(2) }), "{out:?}");
+}
