@@ -174,10 +174,12 @@ fn read_placement(
             if entry.at.seq > complete.seq {
                 let effect = Effect::decode(&entry.bytes).map_err(|error| error.to_string())?;
                 log_time.observe(effect.at);
-                recent.push(entry.at.seq, effect.rows()).map_err(|error| error.to_string())?;
+                recent.push(entry.at.seq, effect).map_err(|error| error.to_string())?;
             }
         }
     }
+    // Whatever the engine holds beyond is from entries of this log.
+    recent.set_engine_ahead(last);
     // What the engine is complete to was committed; anything after it is the replica's tail, applied only once a leader
     // has committed it anew (PROTOCOL rule 20).
     let recovered = ReplicaState { epoch, base, runs, last, commit: complete.seq };

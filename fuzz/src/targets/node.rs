@@ -116,7 +116,14 @@ fn rows(input: &[u8]) -> Verdict {
 
 fn row_seeds() -> Vec<Vec<u8>> {
     let client = ClientId::new(Uuid::from_u128(9));
-    let head = row::ClientHead { created: Millis::new(5), last: Millis::new(9), done_below: 3, outcomes: 2 };
+    let head = row::ClientHead {
+        created: Millis::new(5),
+        last: Millis::new(9),
+        done_below: 3,
+        highest: 4,
+        removed_below: 1,
+        outcomes: 2,
+    };
     let of = |kind: u8, bytes: &[u8]| [&[kind], bytes].concat();
     let mut seeds = vec![
         of(0, &row::encode_value(Revision::new(3), b"value")),

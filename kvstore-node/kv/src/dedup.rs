@@ -106,7 +106,8 @@ pub(super) fn check(id: &OpId, view: &dyn View, at: Millis, limits: &DedupLimits
         return Ok(Decision::Refuse(refusal));
     }
     let head = view.get(&client_head_key(id.client))?.map(|row| ClientHead::decode(&row)).transpose()?;
-    if head.is_some()
+    // Clients number upwards, so that most operations are above everything recorded and nothing need be looked for.
+    if head.is_some_and(|head| id.number <= head.highest)
         && !limits.breaks(Mutant::RetryApplied)
         && let Some(outcome) = view.get(&client_outcome_key(id.client, id.number))?
     {
@@ -127,10 +128,11 @@ pub(super) fn check(id: &OpId, view: &dyn View, at: Millis, limits: &DedupLimits
             id.stamp, id.number
         ))));
     }
-    if let Some(forgotten) = forgotten_through(view)?
-        && id.stamp <= forgotten
-        && head.is_none_or(|head| id.stamp < head.created && !limits.breaks(Mutant::AnyRecordVouches))
+    let vouched = head.is_some_and(|head| id.stamp >= head.created || limits.breaks(Mutant::AnyRecordVouches));
+    if !vouched
         && !limits.breaks(Mutant::StampIgnored)
+        && let Some(forgotten) = forgotten_through(view)?
+        && id.stamp <= forgotten
     {
         return Ok(Decision::Refuse(maybe_applied(format!(
             "operation {} is stamped {}, and records up to {forgotten} were forgotten",
@@ -147,15 +149,20 @@ fn accept(
     at: Millis,
     limits: &DedupLimits,
 ) -> Result<Decision, ViewError> {
-    let mut head = head.unwrap_or(ClientHead { created: at, last: at, done_below: 0, outcomes: 0 });
+    let mut head =
+        head.unwrap_or(ClientHead { created: at, last: at, done_below: 0, highest: 0, removed_below: 0, outcomes: 0 });
     head.last = head.last.max(at);
+    head.highest = head.highest.max(id.number);
     head.done_below = head.done_below.max(id.done_below);
     let mut done = Vec::new();
     if head.outcomes >= PURGE_FROM.min(limits.outcomes_max) {
-        let first = client_outcome_key(id.client, 0);
+        let first = client_outcome_key(id.client, head.removed_below);
         let end = client_outcome_key(id.client, head.done_below);
         let page =
             view.page(Bound::Included(&first), &end, PageLimit { rows_max: PAGE_ROWS, bytes_max: usize::MAX })?;
+        if !page.more {
+            head.removed_below = head.done_below;
+        }
         done.extend(page.rows.into_iter().map(|row| row.key));
         head.outcomes = head.outcomes.saturating_sub(u32::try_from(done.len()).unwrap_or(u32::MAX));
     }
@@ -279,8 +286,12 @@ impl ClientIndex {
 
     /// Takes in that an operation of the client was recorded at log time `at`.
     pub fn touch(&mut self, client: ClientId, at: Millis) {
-        if let Some(before) = self.last.insert(client, at) {
-            self.by_last.remove(&(before, client));
+        match self.last.insert(client, at) {
+            Some(before) if before == at => return,
+            Some(before) => {
+                self.by_last.remove(&(before, client));
+            }
+            None => {}
         }
         self.by_last.insert((at, client));
     }

@@ -22,5 +22,5 @@ pub use log_time::LogTime;
 pub use memory::MemoryEngine;
 #[cfg(any(test, feature = "mutants"))]
 pub use mutant::Mutant;
-pub use recent::{Recent, RecentBudget, RecentError};
+pub use recent::{Frozen, Recent, RecentBudget, RecentError};
 pub use view::{PartitionView, Reader, View, ViewError};

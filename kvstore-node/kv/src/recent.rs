@@ -1,13 +1,19 @@
-//! The window of effects not yet known to be in the engine: many versions of a row, three readers.
+//! The window of effects not yet known to be in the engine: what is uncommitted, entry by entry, and what is committed,
+//! row by row.
 //!
 //! Conditions see the newest entry, also what is still uncommitted, since the entry they decide on goes after it. Reads
 //! see the newest at or below the commit position. Truncation cuts the end, when another leader's log replaces it.
-//! Entries leave once the flusher has written them to the engine; what a reader does not find here is there.
+//!
+//! Of a committed row only the newest version is kept: rows are blind, so nothing older is ever needed. From time to time
+//! the committed rows are frozen and given to the flusher as one sorted list; they leave once the engine holds them. So a
+//! row that is overwritten often costs the engine one write per freezing, and a row that came and went costs it none.
 
-use super::effect::RowChange;
+use super::effect::{Effect, RowChange};
+use super::row;
 use super::view::Reader;
-use archon_types::Seq;
+use archon_types::{Millis, Seq};
 use bytes::Bytes;
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound;
 use std::sync::Arc;
@@ -43,6 +49,11 @@ impl RecentBudget {
         self.bytes_used() >= self.max
     }
 
+    /// Whether what is held should leave for the engine without delay.
+    pub fn is_half_full(&self) -> bool {
+        self.bytes_used() >= self.max / 2
+    }
+
     /// Bytes held by all windows now.
     pub fn bytes_used(&self) -> usize {
         self.used.load(Ordering::Relaxed)
@@ -70,20 +81,73 @@ pub enum RecentError {
     },
 }
 
-/// What a row became at a position.
-type Version = (Seq, Option<Bytes>);
-/// A row's versions, oldest first.
-type Versions = VecDeque<Version>;
+/// An entry that is not committed.
+#[derive(Debug)]
+struct Open {
+    seq: Seq,
+    at: Millis,
+    changes: Vec<RowChange>,
+}
+
+/// A committed row.
+#[derive(Debug)]
+struct Held {
+    value: Option<Bytes>,
+    /// Nothing below this window holds the row, so that removing it leaves nothing to write.
+    fresh: bool,
+}
+
+/// Committed rows on their way to the engine, in order of key; a removed row has no value. Clones share the rows.
+#[derive(Clone, Debug)]
+pub struct Frozen {
+    /// The engine is to hold everything up to here.
+    pub upto: Seq,
+    /// The rows.
+    pub rows: Arc<[RowChange]>,
+    /// What they count against the budget.
+    bytes: usize,
+}
+
+impl Frozen {
+    fn get(&self, key: &[u8]) -> Option<Option<&Bytes>> {
+        let at = self.rows.binary_search_by(|row| row.key.as_ref().cmp(key)).ok()?;
+        Some(self.rows[at].value.as_ref())
+    }
+
+    fn range(&self, from: Bound<&[u8]>, to: Bound<&[u8]>) -> impl Iterator<Item = (&Bytes, Option<&Bytes>)> {
+        let before = |row: &RowChange| match from {
+            Bound::Unbounded => false,
+            Bound::Included(from) => row.key.as_ref() < from,
+            Bound::Excluded(from) => row.key.as_ref() <= from,
+        };
+        let within = |row: &RowChange| match to {
+            Bound::Unbounded => true,
+            Bound::Included(to) => row.key.as_ref() <= to,
+            Bound::Excluded(to) => row.key.as_ref() < to,
+        };
+        let start = self.rows.partition_point(before);
+        let end = start + self.rows[start..].partition_point(within);
+        self.rows[start..end].iter().map(|row| (&row.key, row.value.as_ref()))
+    }
+}
 
 /// One partition's window.
 #[derive(Debug)]
 pub struct Recent {
-    /// Per key its versions, oldest first. A key without versions is removed.
-    rows: BTreeMap<Bytes, Versions>,
-    /// Per position the keys it wrote, oldest first.
-    positions: VecDeque<(Seq, Vec<Bytes>)>,
+    /// What is not committed, oldest first.
+    open: VecDeque<Open>,
+    /// Of each row that `open` writes the newest version.
+    newest: BTreeMap<Bytes, (Seq, Option<Bytes>)>,
+    /// The newest committed version of each row written since the last freezing.
+    rows: BTreeMap<Bytes, Held>,
+    /// Bytes of `rows`.
+    rows_bytes: usize,
+    frozen: Option<Frozen>,
     last: Seq,
     commit: Seq,
+    /// The engine may hold rows of positions up to here that it is not known to hold.
+    engine_ahead: Seq,
+    /// Bytes of everything.
     bytes: usize,
     budget: RecentBudget,
 }
@@ -91,40 +155,48 @@ pub struct Recent {
 impl Recent {
     /// An empty window over an engine that holds everything up to `flushed`.
     pub fn new(flushed: Seq, budget: RecentBudget) -> Self {
-        Self { rows: BTreeMap::new(), positions: VecDeque::new(), last: flushed, commit: flushed, bytes: 0, budget }
+        Self {
+            open: VecDeque::new(),
+            newest: BTreeMap::new(),
+            rows: BTreeMap::new(),
+            rows_bytes: 0,
+            frozen: None,
+            last: flushed,
+            commit: flushed,
+            engine_ahead: Seq::ZERO,
+            bytes: 0,
+            budget,
+        }
+    }
+
+    /// Notes that the engine may also hold rows of positions up to `upto`: after a restart up to the end of the log, and
+    /// [`Seq::new`]`(u64::MAX)` while a copy brings rows of unknown positions. Until then a row that is removed is removed
+    /// from the engine as well, even if this window brought it.
+    pub fn set_engine_ahead(&mut self, upto: Seq) {
+        self.engine_ahead = upto;
+    }
+
+    /// Up to where the engine may hold rows that it is not known to hold.
+    pub const fn engine_ahead(&self) -> Seq {
+        self.engine_ahead
     }
 
     /// Adds the effect at `seq`.
     ///
     /// # Errors
     /// [`RecentError::NotNext`] unless `seq` is above every position seen.
-    pub fn push(&mut self, seq: Seq, changes: impl IntoIterator<Item = RowChange>) -> Result<(), RecentError> {
+    pub fn push(&mut self, seq: Seq, effect: Effect) -> Result<(), RecentError> {
         if seq <= self.last {
             return Err(RecentError::NotNext { found: seq, last: self.last });
         }
-        let mut keys = Vec::new();
+        let Effect { at, changes } = effect;
         let mut added = 0;
-        for RowChange { key, value } in changes {
-            let versions = self.rows.entry(key.clone()).or_default();
-            let cost = cost(&key, value.as_ref());
-            match versions.back_mut() {
-                // Within one effect the later change of a row wins.
-                Some((at, present)) if *at == seq => {
-                    let before = self::cost(&key, present.as_ref());
-                    *present = value;
-                    self.bytes -= before;
-                    self.budget.used.fetch_sub(before, Ordering::Relaxed);
-                }
-                _ => {
-                    versions.push_back((seq, value));
-                    keys.push(key);
-                }
-            }
-            self.bytes += cost;
-            added += cost;
+        for change in &changes {
+            added += cost(change);
+            self.newest.insert(change.key.clone(), (seq, change.value.clone()));
         }
-        self.budget.used.fetch_add(added, Ordering::Relaxed);
-        self.positions.push_back((seq, keys));
+        self.grow(added);
+        self.open.push_back(Open { seq, at, changes });
         self.last = seq;
         Ok(())
     }
@@ -132,6 +204,45 @@ impl Recent {
     /// Takes in that everything up to `seq` is committed. Never goes back, nor beyond the last entry.
     pub fn commit(&mut self, seq: Seq) {
         self.commit = self.commit.max(seq.min(self.last));
+        let mut time = None;
+        while let Some(open) = self.open.pop_front_if(|open| open.seq <= self.commit) {
+            time = Some((open.seq, open.at));
+            for change in open.changes {
+                if self.newest.get(&change.key).is_some_and(|(at, _)| *at == open.seq) {
+                    self.newest.remove(&change.key);
+                }
+                self.shrink(cost(&change));
+                self.settle(open.seq, change);
+            }
+        }
+        if let Some((seq, at)) = time {
+            self.settle(seq, RowChange::set(Bytes::from_static(row::LOG_TIME_KEY), row::encode_millis(at)));
+        }
+    }
+
+    /// Makes a change part of the committed rows.
+    fn settle(&mut self, seq: Seq, change: RowChange) {
+        let cost = cost(&change);
+        let RowChange { key, value } = change;
+        // Only an outcome is known to be new: it is recorded once, and only where none was found.
+        let new = value.is_some() && row::is_outcome_key(&key) && seq > self.engine_ahead;
+        match self.rows.entry(key) {
+            Entry::Occupied(entry) if value.is_none() && entry.get().fresh => {
+                let (key, held) = entry.remove_entry();
+                self.rows_shrink(row_cost(&key, held.value.as_ref()));
+            }
+            Entry::Occupied(mut entry) => {
+                let before = row_cost(entry.key(), entry.get().value.as_ref());
+                entry.get_mut().value = value;
+                self.rows_grow(cost);
+                self.rows_shrink(before);
+            }
+            Entry::Vacant(entry) => {
+                let fresh = new && self.frozen.as_ref().is_none_or(|frozen| frozen.get(entry.key()).is_none());
+                entry.insert(Held { value, fresh });
+                self.rows_grow(cost);
+            }
+        }
     }
 
     /// Removes every entry after `after`.
@@ -142,45 +253,79 @@ impl Recent {
         if after < self.commit {
             return Err(RecentError::CutBelowCommit { after, commit: self.commit });
         }
-        while let Some((_, keys)) = self.positions.pop_back_if(|(seq, _)| *seq > after) {
-            for key in keys {
-                self.remove(&key, VecDeque::pop_back);
+        let mut cut = false;
+        while let Some(open) = self.open.pop_back_if(|open| open.seq > after) {
+            self.shrink(open.changes.iter().map(cost).sum());
+            cut = true;
+        }
+        if cut {
+            self.newest.clear();
+            for open in &self.open {
+                for change in &open.changes {
+                    self.newest.insert(change.key.clone(), (open.seq, change.value.clone()));
+                }
             }
         }
         self.last = self.last.min(after);
         Ok(())
     }
 
-    /// Lets go of every entry up to `upto`, which the engine holds now. Only committed entries go.
+    /// Freezes the committed rows, to be written to the engine; gives those that are frozen already until
+    /// [`Recent::flushed`] says that the engine holds them. `None` if nothing is to be written.
+    pub fn freeze(&mut self) -> Option<Frozen> {
+        if self.frozen.is_none() && !self.rows.is_empty() {
+            let rows = std::mem::take(&mut self.rows);
+            let rows = rows.into_iter().map(|(key, held)| RowChange { key, value: held.value }).collect();
+            self.frozen = Some(Frozen { upto: self.commit, rows, bytes: std::mem::take(&mut self.rows_bytes) });
+        }
+        self.frozen.clone()
+    }
+
+    /// The rows that are on their way to the engine.
+    pub const fn frozen(&self) -> Option<&Frozen> {
+        self.frozen.as_ref()
+    }
+
+    /// Lets go of the frozen rows if they go up to `upto` at most: the engine holds them now.
     pub fn flushed(&mut self, upto: Seq) {
-        let upto = upto.min(self.commit);
-        while let Some((_, keys)) = self.positions.pop_front_if(|(seq, _)| *seq <= upto) {
-            for key in keys {
-                self.remove(&key, VecDeque::pop_front);
-            }
+        if let Some(frozen) = self.frozen.take_if(|frozen| frozen.upto <= upto) {
+            self.shrink(frozen.bytes);
         }
     }
 
-    /// What `reader` sees of a row here: `None` if the engine must be asked, `Some(None)` if the row was removed.
+    /// What `reader` sees of a row here: `None` if the engine must be asked, `Some(None)` if the row was removed. The log
+    /// time is always that of the last committed entry.
     pub fn get(&self, key: &[u8], reader: Reader) -> Option<Option<&Bytes>> {
-        self.version(self.rows.get(key)?, reader)
+        if reader == Reader::Newest
+            && let Some((_, value)) = self.newest.get(key)
+        {
+            return Some(value.as_ref());
+        }
+        match self.rows.get(key) {
+            Some(held) => Some(held.value.as_ref()),
+            None => self.frozen.as_ref()?.get(key),
+        }
     }
 
     /// What `reader` sees of the rows from `from` to `to`, in order of key; removed rows as `None`.
-    pub fn range(
-        &self,
+    pub fn range<'a>(
+        &'a self,
         from: Bound<&[u8]>,
         to: Bound<&[u8]>,
         reader: Reader,
-    ) -> impl Iterator<Item = (&Bytes, Option<&Bytes>)> {
-        // The map panics on a range that ends before it starts.
+    ) -> impl Iterator<Item = (&'a Bytes, Option<&'a Bytes>)> {
+        // A map panics on a range that ends before it starts.
         let empty = match (from, to) {
             (Bound::Included(from), Bound::Included(to)) => from > to,
             (Bound::Included(from) | Bound::Excluded(from), Bound::Included(to) | Bound::Excluded(to)) => from >= to,
             _ => false,
         };
+        let frozen = self.frozen.as_ref().filter(|_| !empty).map(|frozen| frozen.range(from, to));
         let rows = (!empty).then(|| self.rows.range::<[u8], _>((from, to)));
-        rows.into_iter().flatten().filter_map(move |(key, versions)| Some((key, self.version(versions, reader)?)))
+        let rows = rows.into_iter().flatten().map(|(key, held)| (key, held.value.as_ref()));
+        let newest = (!empty && reader == Reader::Newest).then(|| self.newest.range::<[u8], _>((from, to)));
+        let newest = newest.into_iter().flatten().map(|(key, (_, value))| (key, value.as_ref()));
+        newer(newest, newer(rows, frozen.into_iter().flatten()))
     }
 
     /// The last position held, or up to which the engine held everything at the start.
@@ -198,43 +343,55 @@ impl Recent {
         self.bytes
     }
 
-    /// Whether no entry is held.
+    /// Bytes of committed rows that are not frozen.
+    pub const fn rows_bytes(&self) -> usize {
+        self.rows_bytes
+    }
+
+    /// Whether nothing is held.
     pub fn is_empty(&self) -> bool {
-        self.positions.is_empty()
+        self.open.is_empty() && self.rows.is_empty() && self.frozen.is_none()
     }
 
-    /// The committed entries after `after`, oldest first: what the flusher is to write, all as row changes.
-    pub fn committed_after(&self, after: Seq) -> impl Iterator<Item = (Seq, Vec<RowChange>)> + '_ {
-        let start = self.positions.partition_point(|(seq, _)| *seq <= after);
-        self.positions.range(start..).take_while(|(seq, _)| *seq <= self.commit).map(|(seq, keys)| {
-            let change = |key: &Bytes| {
-                let versions = self.rows.get(key)?;
-                let at = versions.binary_search_by_key(seq, |(seq, _)| *seq).ok()?;
-                Some(RowChange { key: key.clone(), value: versions[at].1.clone() })
-            };
-            (*seq, keys.iter().filter_map(change).collect())
-        })
+    fn grow(&mut self, bytes: usize) {
+        self.bytes += bytes;
+        self.budget.used.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    fn version<'a>(&self, versions: &'a Versions, reader: Reader) -> Option<Option<&'a Bytes>> {
-        let newest = match reader {
-            Reader::Newest => versions.back(),
-            Reader::Committed => versions.iter().rev().find(|(seq, _)| *seq <= self.commit),
-        };
-        newest.map(|(_, value)| value.as_ref())
+    fn shrink(&mut self, bytes: usize) {
+        self.bytes -= bytes;
+        self.budget.used.fetch_sub(bytes, Ordering::Relaxed);
     }
 
-    fn remove(&mut self, key: &Bytes, pop: fn(&mut Versions) -> Option<Version>) {
-        let Some(versions) = self.rows.get_mut(key) else { return };
-        if let Some((_, value)) = pop(versions) {
-            let cost = cost(key, value.as_ref());
-            self.bytes -= cost;
-            self.budget.used.fetch_sub(cost, Ordering::Relaxed);
-        }
-        if versions.is_empty() {
-            self.rows.remove(key);
-        }
+    fn rows_grow(&mut self, bytes: usize) {
+        self.rows_bytes += bytes;
+        self.grow(bytes);
     }
+
+    fn rows_shrink(&mut self, bytes: usize) {
+        self.rows_bytes -= bytes;
+        self.shrink(bytes);
+    }
+}
+
+/// Merges two lists in order of key; where both have a key the first list's row counts.
+fn newer<'a>(
+    first: impl Iterator<Item = (&'a Bytes, Option<&'a Bytes>)>,
+    second: impl Iterator<Item = (&'a Bytes, Option<&'a Bytes>)>,
+) -> impl Iterator<Item = (&'a Bytes, Option<&'a Bytes>)> {
+    let (mut first, mut second) = (first.peekable(), second.peekable());
+    std::iter::from_fn(move || match (first.peek(), second.peek()) {
+        (Some((one, _)), Some((other, _))) => match one.cmp(other) {
+            std::cmp::Ordering::Less => first.next(),
+            std::cmp::Ordering::Equal => {
+                second.next();
+                first.next()
+            }
+            std::cmp::Ordering::Greater => second.next(),
+        },
+        (Some(_), None) => first.next(),
+        (None, _) => second.next(),
+    })
 }
 
 impl Drop for Recent {
@@ -243,7 +400,11 @@ impl Drop for Recent {
     }
 }
 
-fn cost(key: &Bytes, value: Option<&Bytes>) -> usize {
+fn cost(change: &RowChange) -> usize {
+    row_cost(&change.key, change.value.as_ref())
+}
+
+fn row_cost(key: &Bytes, value: Option<&Bytes>) -> usize {
     ROW_OVERHEAD_BYTES + key.len() + value.map_or(0, Bytes::len)
 }
 

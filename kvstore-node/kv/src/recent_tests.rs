@@ -4,8 +4,9 @@ use super::*;
 use crate::MemoryEngine;
 use crate::engine::{Change, Engine, PageLimit};
 use crate::view::{PartitionView, View};
-use archon_types::PlacementId;
+use archon_types::{ClientId, PlacementId};
 use proptest::prelude::*;
+use uuid::Uuid;
 
 const SPACE: PlacementId = PlacementId::new(1);
 
@@ -21,6 +22,10 @@ fn seq(number: u64) -> Seq {
     Seq::new(number)
 }
 
+fn push(recent: &mut Recent, at: u64, changes: impl Into<Vec<RowChange>>) -> Result<(), RecentError> {
+    recent.push(seq(at), Effect { at: Millis::new(at), changes: changes.into() })
+}
+
 fn value(found: Option<Option<&Bytes>>) -> Option<Option<&[u8]>> {
     found.map(|found| found.map(|value| &value[..]))
 }
@@ -28,15 +33,18 @@ fn value(found: Option<Option<&Bytes>>) -> Option<Option<&[u8]>> {
 #[test]
 fn three_readers_see_what_is_theirs() {
     let mut recent = Recent::new(seq(4), RecentBudget::default());
-    recent.push(seq(5), [set(1, 10)]).unwrap();
-    recent.push(seq(6), [set(1, 20), set(2, 1)]).unwrap();
-    recent.push(seq(7), [RowChange::remove(key(1))]).unwrap();
+    push(&mut recent, 5, [set(1, 10)]).unwrap();
+    push(&mut recent, 6, [set(1, 20), set(2, 1)]).unwrap();
+    push(&mut recent, 7, [RowChange::remove(key(1))]).unwrap();
     assert_eq!(recent.get(&key(1), Reader::Committed), None, "the engine is asked");
     recent.commit(seq(6));
     assert_eq!(value(recent.get(&key(1), Reader::Committed)), Some(Some(&b"20"[..])));
     assert_eq!(recent.get(&key(1), Reader::Newest), Some(None));
     recent.truncate(seq(6)).unwrap();
     assert_eq!(value(recent.get(&key(1), Reader::Newest)), Some(Some(&b"20"[..])));
+    let frozen = recent.freeze().unwrap();
+    let rows: Vec<&[u8]> = frozen.rows.iter().map(|row| &row.key[..]).collect();
+    assert_eq!((frozen.upto, rows), (seq(6), vec![&[1, 1][..], &[1, 2], row::LOG_TIME_KEY]), "one version of each row");
     recent.flushed(seq(5));
     assert_eq!(value(recent.get(&key(1), Reader::Committed)), Some(Some(&b"20"[..])));
     recent.flushed(seq(6));
@@ -47,17 +55,18 @@ fn three_readers_see_what_is_theirs() {
 fn positions_rise_and_the_committed_part_stays() {
     let mut recent = Recent::new(seq(4), RecentBudget::default());
     let last = seq(4);
-    assert_eq!(recent.push(seq(4), []), Err(RecentError::NotNext { found: seq(4), last }));
-    recent.push(seq(5), [set(1, 1)]).unwrap();
-    recent.push(seq(6), [set(1, 2)]).unwrap();
+    assert_eq!(push(&mut recent, 4, []), Err(RecentError::NotNext { found: seq(4), last }));
+    push(&mut recent, 5, [set(1, 1)]).unwrap();
+    push(&mut recent, 6, [set(1, 2)]).unwrap();
     recent.commit(seq(5));
     let error = RecentError::CutBelowCommit { after: seq(4), commit: seq(5) };
     assert_eq!(recent.truncate(seq(4)), Err(error));
     assert_eq!(recent.last(), seq(6));
+    recent.freeze();
     recent.flushed(seq(6));
     assert!(recent.get(&key(1), Reader::Newest).is_some(), "an uncommitted entry does not leave");
     recent.truncate(seq(5)).unwrap();
-    recent.push(seq(6), [set(1, 3)]).unwrap();
+    push(&mut recent, 6, [set(1, 3)]).unwrap();
     assert_eq!(value(recent.get(&key(1), Reader::Newest)), Some(Some(&b"3"[..])));
 }
 
@@ -66,14 +75,50 @@ fn the_budget_is_shared_and_given_back() {
     let budget = RecentBudget::new(600);
     let mut one = Recent::new(Seq::ZERO, budget.clone());
     let mut other = Recent::new(Seq::ZERO, budget.clone());
-    one.push(seq(1), [set(1, 1), set(2, 1)]).unwrap();
+    push(&mut one, 1, [set(1, 1), set(2, 1)]).unwrap();
     assert!(!budget.is_full());
-    other.push(seq(1), [set(1, 1), set(2, 1), set(3, 1)]).unwrap();
+    push(&mut other, 1, [set(1, 1), set(2, 1), set(3, 1)]).unwrap();
     assert!(budget.is_full());
     drop(other);
     assert_eq!(budget.bytes_used(), one.bytes());
     one.truncate(Seq::ZERO).unwrap();
     assert_eq!(budget.bytes_used(), 0);
+}
+
+fn outcome(number: u64) -> Bytes {
+    row::client_outcome_key(ClientId::new(Uuid::from_u128(9)), number)
+}
+
+/// What the flusher is given after an outcome was recorded and removed.
+fn removals(recent: &mut Recent, at: u64) -> usize {
+    push(recent, at, [RowChange::set(outcome(1), Bytes::new())]).unwrap();
+    push(recent, at + 1, [RowChange::remove(outcome(1))]).unwrap();
+    recent.commit(seq(at + 1));
+    let frozen = recent.freeze().unwrap();
+    recent.flushed(frozen.upto);
+    frozen.rows.iter().filter(|row| row.value.is_none()).count()
+}
+
+#[test]
+fn an_outcome_that_came_and_went_costs_the_engine_nothing_unless_the_engine_may_hold_it() {
+    let mut recent = Recent::new(seq(4), RecentBudget::default());
+    assert_eq!(removals(&mut recent, 5), 0);
+    recent.set_engine_ahead(seq(8));
+    assert_eq!(removals(&mut recent, 7), 1, "recorded at 7: the engine may hold it from there");
+}
+
+#[test]
+fn an_outcome_that_is_on_its_way_to_the_engine_is_removed_there() {
+    let mut recent = Recent::new(seq(4), RecentBudget::default());
+    push(&mut recent, 5, [RowChange::set(outcome(1), Bytes::new())]).unwrap();
+    recent.commit(seq(5));
+    let on_its_way = recent.freeze().unwrap();
+    push(&mut recent, 6, [RowChange::remove(outcome(1))]).unwrap();
+    recent.commit(seq(6));
+    assert_eq!(recent.get(&outcome(1), Reader::Newest), Some(None));
+    recent.flushed(on_its_way.upto);
+    let rows = recent.freeze().unwrap().rows;
+    assert!(rows.iter().any(|row| row.key == outcome(1) && row.value.is_none()));
 }
 
 #[derive(Clone, Debug)]
@@ -137,7 +182,7 @@ proptest! {
         let budget = RecentBudget::default();
         let mut recent = Recent::new(Seq::ZERO, budget.clone());
         let mut entries: Entries = Vec::new();
-        let (mut last, mut commit, mut flushed, mut stamp) = (0, 0, 0, 0);
+        let (mut last, mut commit, mut stamp) = (0, 0, 0);
         for step in steps {
             match step {
                 Step::Push(rows) => {
@@ -146,7 +191,7 @@ proptest! {
                     let changes: Vec<_> = rows.into_iter().map(|(number, removed)| {
                         if removed { RowChange::remove(key(number)) } else { set(number, stamp) }
                     }).collect();
-                    recent.push(seq(last), changes.clone()).unwrap();
+                    push(&mut recent, last, changes.clone()).unwrap();
                     entries.push((last, changes));
                 }
                 Step::Commit(by) => {
@@ -154,15 +199,14 @@ proptest! {
                     recent.commit(seq(commit));
                 }
                 Step::Flush(by) => {
-                    // As the flusher does: take what is committed, write it, and only then let go.
-                    let upto = (flushed + by).min(commit);
-                    let pending: Vec<_> = recent.committed_after(seq(flushed)).filter(|(at, _)| *at <= seq(upto)).collect();
-                    for change in pending.into_iter().flat_map(|(_, changes)| changes) {
-                        engine.write(&[Change { space: SPACE, key: change.key, value: change.value }]).unwrap();
-                    }
-                    flushed = upto;
-                    if by != 1 {
-                        recent.flushed(seq(flushed));
+                    // As the flusher does: take what is frozen, write it, and only then let go.
+                    if let Some(frozen) = recent.freeze() {
+                        for RowChange { key, value } in frozen.rows.iter().cloned() {
+                            engine.write(&[Change { space: SPACE, key, value }]).unwrap();
+                        }
+                        if by != 1 {
+                            recent.flushed(frozen.upto);
+                        }
                     }
                 }
                 Step::Truncate(by) => {
@@ -177,7 +221,10 @@ proptest! {
         }
         prop_assert_eq!(recent.bytes(), budget.bytes_used());
         recent.truncate(seq(commit)).unwrap();
-        recent.flushed(seq(commit));
-        prop_assert_eq!((recent.bytes(), recent.rows.len()), (0, 0));
+        for _ in 0..2 {
+            recent.freeze();
+            recent.flushed(seq(commit));
+        }
+        prop_assert_eq!((recent.bytes(), recent.is_empty()), (0, true));
     }
 }

@@ -135,6 +135,11 @@ pub fn client_outcome_key(client: ClientId, number: u64) -> Bytes {
     key.freeze()
 }
 
+/// Whether a row keeps the outcome of one operation.
+pub fn is_outcome_key(key: &[u8]) -> bool {
+    key.len() == CLIENT_OUTCOME_KEY_BYTES && key[0] == KIND_CLIENT
+}
+
 /// The client in the key of one of its rows, with the operation's number if it is an outcome row.
 ///
 /// # Errors
@@ -163,18 +168,26 @@ pub struct ClientHead {
     pub last: Millis,
     /// The client is done with every operation below this number.
     pub done_below: u64,
+    /// The highest operation recorded: nothing above it has an outcome row.
+    pub highest: u64,
+    /// Below this number every outcome row was removed.
+    pub removed_below: u64,
     /// Outcome rows stored, those below `done_below` that were not yet removed included.
     pub outcomes: u32,
 }
 
 impl ClientHead {
+    const BYTES: usize = 44;
+
     /// As a row.
     pub fn encode(&self) -> Bytes {
-        let mut row = BytesMut::with_capacity(29);
+        let mut row = BytesMut::with_capacity(1 + Self::BYTES);
         row.put_u8(FORMAT);
         row.put_u64(self.created.get());
         row.put_u64(self.last.get());
         row.put_u64(self.done_below);
+        row.put_u64(self.highest);
+        row.put_u64(self.removed_below);
         row.put_u32(self.outcomes);
         row.freeze()
     }
@@ -186,10 +199,16 @@ impl ClientHead {
     pub fn decode(row: &[u8]) -> Result<Self, RowError> {
         let error = RowError { what: "client", bytes: row.len() };
         let [FORMAT, rest @ ..] = row else { return Err(error) };
-        let rest = <[u8; 28]>::try_from(rest).map_err(|_| error)?;
+        let rest = <[u8; Self::BYTES]>::try_from(rest).map_err(|_| error)?;
         let number = |at: usize| rest[at..at + 8].iter().fold(0_u64, |number, byte| number << 8 | u64::from(*byte));
-        let outcomes = u32::from_be_bytes([rest[24], rest[25], rest[26], rest[27]]);
-        Ok(Self { created: Millis::new(number(0)), last: Millis::new(number(8)), done_below: number(16), outcomes })
+        Ok(Self {
+            created: Millis::new(number(0)),
+            last: Millis::new(number(8)),
+            done_below: number(16),
+            highest: number(24),
+            removed_below: number(32),
+            outcomes: u32::from_be_bytes([rest[40], rest[41], rest[42], rest[43]]),
+        })
     }
 }
 
@@ -270,7 +289,14 @@ mod tests {
         let client = ClientId::new(Uuid::from_u128(5));
         assert_eq!(decode_client_key(&client_head_key(client)).unwrap(), (client, None));
         assert_eq!(decode_client_key(&client_outcome_key(client, 8)).unwrap(), (client, Some(8)));
-        let head = ClientHead { created: Millis::new(1), last: Millis::new(2), done_below: u64::MAX, outcomes: 3 };
+        let head = ClientHead {
+            created: Millis::new(1),
+            last: Millis::new(2),
+            done_below: u64::MAX,
+            highest: 5,
+            removed_below: 4,
+            outcomes: 3,
+        };
         assert_eq!(ClientHead::decode(&head.encode()).unwrap(), head);
         for outcome in [
             Outcome::Written(Revision::new(u64::MAX)),

@@ -10,6 +10,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
+/// Rows given to the engine at once.
+const WRITE_ROWS: usize = 4_096;
+
 /// Owns the engine's write side; lives on the flusher's thread.
 pub(super) struct Writer {
     shared: Arc<Shared>,
@@ -26,8 +29,7 @@ pub(super) struct Writer {
 /// What one turn takes from the queue.
 #[derive(Default)]
 struct Turn {
-    /// Row by row the newest value: rows are blind, so only the last of a turn matters.
-    rows: BTreeMap<(PlacementId, Bytes), Option<Bytes>>,
+    rows: Vec<Change>,
     written: BTreeMap<PlacementId, Seq>,
     bytes: usize,
     barrier: Option<Barrier>,
@@ -104,7 +106,7 @@ impl Writer {
                     queue.bytes -= bytes;
                     turn.bytes += bytes;
                     turn.written.entry(space).and_modify(|seq| *seq = upto.max(*seq)).or_insert(upto);
-                    turn.rows.extend(changes.into_iter().map(|change| ((change.space, change.key), change.value)));
+                    turn.rows.extend(changes);
                 }
             }
         }
@@ -138,15 +140,16 @@ impl Writer {
     }
 
     fn take(&mut self, turn: Turn) -> Result<(), EngineError> {
-        let mut changes: Vec<Change> =
-            turn.rows.into_iter().map(|((space, key), value)| Change { space, key, value }).collect();
+        let mut changes = turn.rows;
         // After the rows, so that an engine that has it has them: recovery checks it against what the log notes.
         for (space, upto) in turn.written.iter().filter(|(_, upto)| **upto > Seq::ZERO) {
             let key = Bytes::from_static(row::POSITION_KEY);
             changes.push(Change { space: *space, key, value: Some(row::encode_position(*upto)) });
         }
-        if !changes.is_empty() {
-            self.engine.write(&changes)?;
+        for part in changes.chunks(WRITE_ROWS) {
+            self.engine.write(part)?;
+            // Much work is no sign of an engine that hangs.
+            *self.shared.busy_since.lock() = Some(Instant::now());
         }
         for (space, upto) in turn.written {
             self.unsynced.entry(space).and_modify(|seq| *seq = upto.max(*seq)).or_insert(upto);

@@ -6,12 +6,18 @@ use crate::engine::Change;
 use crate::flusher::{FlushEvent, FlusherError};
 use crate::reply::{Outcome, ReplyTo};
 use crate::store;
-use archon_kv::{ClientIndex, Effect, PartitionView, Reader, View, row};
+use archon_kv::{ClientIndex, Effect, PartitionView, Reader, RowChange, View, row};
 use archon_replica::{Input, Output, Record};
 use archon_types::{ErrorDetail, ErrorKind, PartitionId, PlacementId, Report, Seq};
+use std::time::Duration;
 
-/// Bytes of effects given to the flusher at once.
-const FLUSH_BYTES: usize = 1024 * 1024;
+/// How long committed rows gather before they are given to the flusher: whatever is overwritten meanwhile costs the engine
+/// nothing. A restart replays about as much of the log.
+const GATHER: Duration = Duration::from_secs(5);
+/// Bytes of a partition's committed rows after which they do not wait any longer.
+const GATHER_ROWS_BYTES: usize = 8 * 1024 * 1024;
+/// Bytes of log whose effects gather, all partitions of the node together.
+const GATHER_LOG_BYTES: u64 = 256 * 1024 * 1024;
 /// Bytes of log that copies may keep from being forgotten; beyond, a copy begins anew.
 const PINNED_BYTES_MAX: u64 = 1024 * 1024 * 1024;
 /// Bytes of log that the node keeps for copies that are away, all partitions together: some minutes of small writes.
@@ -96,8 +102,8 @@ impl Env {
     fn commit(&mut self, slot: &mut Slot, upto: Seq) {
         let before = slot.recent.committed();
         slot.recent.commit(upto);
+        slot.gathering_since.get_or_insert(self.now);
         self.context.shared.metrics.commits.add(upto.get().saturating_sub(before.get()));
-        self.hand_to_flusher(slot);
         while let Some(pending) = slot.pending.pop_front_if(|pending| pending.seq <= upto) {
             slot.applied = slot.applied.max(pending.at);
             if let Some(reply) = pending.reply {
@@ -230,30 +236,35 @@ impl Env {
         }
     }
 
-    /// Gives the flusher what was committed since the last time, as far as it has room.
+    /// Gives the flusher the rows that were committed since the last time, if they have gathered for long enough, one such
+    /// list at a time and as far as it has room.
     pub(super) fn hand_to_flusher(&mut self, slot: &mut Slot) {
-        while slot.flushing < slot.recent.committed() {
-            let (mut upto, mut bytes) = (slot.flushing, 0);
-            let mut changes = Vec::new();
-            for (seq, rows) in slot.recent.committed_after(slot.flushing) {
-                for change in rows {
-                    bytes += change.key.len() + change.value.as_ref().map_or(0, bytes::Bytes::len);
-                    changes.push(Change { space: slot.placement, key: change.key, value: change.value });
-                }
-                upto = seq;
-                if bytes >= FLUSH_BYTES {
-                    break;
-                }
-            }
-            match self.context.flusher.apply(slot.placement, upto, changes) {
-                Ok(()) => slot.flushing = upto,
-                Err((FlusherError::Full { .. } | FlusherError::Clearing { .. }, _)) => return,
-                Err((error, _)) => {
-                    tracing::debug!(%error, "nothing more is flushed");
-                    return;
-                }
-            }
+        if slot.recent.frozen().is_none() && !self.has_gathered(slot) {
+            return;
         }
+        let Some(frozen) = slot.recent.freeze() else { return };
+        if slot.flushing >= frozen.upto {
+            return; // it is on its way
+        }
+        slot.gathered_from = slot.logged_bytes;
+        slot.gathering_since = (!slot.recent.is_empty()).then_some(self.now);
+        let space = slot.placement;
+        let change = |row: &RowChange| Change { space, key: row.key.clone(), value: row.value.clone() };
+        match self.context.flusher.apply(space, frozen.upto, frozen.rows.iter().map(change).collect()) {
+            Ok(()) => slot.flushing = frozen.upto,
+            Err((FlusherError::Full { .. } | FlusherError::Clearing { .. }, _)) => {}
+            Err((error, _)) => tracing::debug!(%error, "nothing more is flushed"),
+        }
+    }
+
+    fn has_gathered(&self, slot: &Slot) -> bool {
+        let Some(since) = slot.gathering_since else { return false };
+        let partitions = u64::try_from(self.context.holdings.len().max(1)).unwrap_or(u64::MAX);
+        let log_bytes_max = (GATHER_LOG_BYTES / partitions).max(64 * 1024);
+        Duration::from_millis(self.now.since(since)) >= GATHER
+            || slot.recent.rows_bytes() >= GATHER_ROWS_BYTES
+            || slot.logged_bytes - slot.gathered_from >= log_bytes_max
+            || self.context.budget.is_half_full()
     }
 
     fn synced(&mut self, slot: &mut Slot, upto: Seq) {
@@ -282,7 +293,7 @@ impl Env {
 fn take_in(slot: &mut Slot, seq: Seq, entry: &bytes::Bytes) -> Result<(), String> {
     let effect = Effect::decode(entry).map_err(|error| error.to_string())?;
     slot.log_time.observe(effect.at);
-    slot.recent.push(seq, effect.rows()).map_err(|error| error.to_string())
+    slot.recent.push(seq, effect).map_err(|error| error.to_string())
 }
 
 impl Shard {

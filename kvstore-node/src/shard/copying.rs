@@ -91,6 +91,8 @@ impl Env {
     pub(super) fn start_copy(&mut self, slot: &mut Slot, copy: u64, leader: ReplicaAddress, epoch: Epoch) {
         tracing::info!(partition = %slot.partition, placement = %slot.placement, leader = %leader.node, "pulling a copy");
         slot.recent = Recent::new(Seq::ZERO, self.context.budget.clone());
+        slot.recent.set_engine_ahead(super::slot::UNKNOWN);
+        slot.gathering_since = None;
         slot.flushing = Seq::ZERO;
         slot.complete = Position::ZERO;
         slot.pull = Some(Pull { copy, leader, epoch, cleared: false, waiting: None });

@@ -376,6 +376,7 @@ impl Shard {
                 self.env.step(slot, Input::ReadOnly(refused));
                 self.env.forget_client(slot);
             }
+            slot.learn_engine_ahead();
             self.env.hand_to_flusher(slot);
             self.env.release_held(slot);
             self.env.unpark(slot);

@@ -147,7 +147,7 @@ impl Env {
                 let entry = effect.encode();
                 match self.propose(slot, entry) {
                     Ok((ticket, seq)) => {
-                        if let Err(error) = slot.recent.push(seq, effect.rows()) {
+                        if let Err(error) = slot.recent.push(seq, effect) {
                             self.damaged.push((slot.placement, error.to_string()));
                         }
                         if let Some(id) = &request.id {
@@ -239,7 +239,7 @@ impl Env {
         slot.clients.remove(client);
         let Some(effect) = effect else { return };
         if let Ok((ticket, seq)) = self.propose(slot, effect.encode()) {
-            if let Err(error) = slot.recent.push(seq, effect.rows()) {
+            if let Err(error) = slot.recent.push(seq, effect) {
                 self.damaged.push((slot.placement, error.to_string()));
             }
             let outcome = Ok(archon_types::Answer::NotANumber);

@@ -9,6 +9,9 @@ use archon_types::{Epoch, Millis, PartitionId, PlacementId, ReplicaState, Seq};
 use std::collections::{BTreeMap, VecDeque};
 use tokio_util::sync::DropGuard;
 
+/// Any position may be in the engine.
+pub(super) const UNKNOWN: Seq = Seq::new(u64::MAX);
+
 /// A placement as recovery found it.
 pub(crate) struct Found {
     pub(crate) partition: PartitionId,
@@ -78,6 +81,10 @@ pub(super) struct Slot {
     pub(super) parked: Vec<OpRequest>,
     /// The lease as last told to the replica.
     pub(super) covered: bool,
+    /// Since when committed rows gather that the flusher was not given yet.
+    pub(super) gathering_since: Option<Millis>,
+    /// Bytes logged when they began to.
+    pub(super) gathered_from: u64,
     /// Up to here the flusher was given everything.
     pub(super) flushing: Seq,
     /// Up to here the engine is complete on the disk.
@@ -116,6 +123,8 @@ impl Slot {
             confirms: BTreeMap::new(),
             parked: Vec::new(),
             covered: false,
+            gathering_since: None,
+            gathered_from: 0,
             pins: BTreeMap::new(),
             lagging: BTreeMap::new(),
             logged_bytes: 0,
@@ -127,6 +136,9 @@ impl Slot {
     /// The window begins anew after `base`: a copy has taken the place of what was there.
     pub(super) fn restart(&mut self, base: Position, budget: RecentBudget) {
         self.recent = Recent::new(base.seq, budget);
+        self.recent.set_engine_ahead(UNKNOWN);
+        self.gathering_since = None;
+        self.gathered_from = self.logged_bytes;
         self.flushing = base.seq;
         self.complete = base;
         self.trimmed = base.seq;
@@ -153,6 +165,19 @@ impl Slot {
         } else {
             self.pins.clear();
         }
+    }
+
+    /// What a copy brought is of unknown positions, but none is above what this replica held when it came to count.
+    pub(super) fn learn_engine_ahead(&mut self) {
+        if self.recent.engine_ahead() == UNKNOWN && self.pull.is_none() && self.counts() {
+            self.recent.set_engine_ahead(self.replica.last().seq);
+        }
+    }
+
+    /// Whether this copy is Live, as far as it is known here.
+    fn counts(&self) -> bool {
+        let row = self.replica.configuration().map(|configuration| &configuration.row);
+        row.and_then(|row| row.placement(self.placement)).is_some_and(|own| own.state == ReplicaState::Live)
     }
 
     /// Whether this replica is the only Live one, so that every operation needs the lease.

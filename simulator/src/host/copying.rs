@@ -31,6 +31,7 @@ impl World {
         let Some(process) = &mut self.hosts[host].process else { return };
         let Some(slot) = process.slots.get_mut(&placement) else { return };
         slot.recent = Recent::new(Seq::ZERO, RecentBudget::default());
+        slot.recent.set_engine_ahead(super::slot::UNKNOWN);
         slot.log.clear();
         slot.written = Seq::ZERO;
         slot.complete = Position::ZERO;

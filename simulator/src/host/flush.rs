@@ -1,7 +1,9 @@
 //! Applied effects on their way to the engine.
 
+use super::slot::UNKNOWN;
 use crate::event::Event;
 use crate::world::World;
+use archon_kv::RowChange;
 use archon_kv::engine::{Change, Engine};
 use archon_types::PlacementId;
 
@@ -11,12 +13,14 @@ impl World {
         let machine = &mut self.hosts[host];
         let Some(process) = machine.process.as_mut().filter(|process| process.boot == boot) else { return };
         for slot in process.slots.values_mut().filter(|slot| slot.pull.is_none()) {
-            let mut changes = Vec::new();
-            for (seq, rows) in slot.recent.committed_after(slot.written) {
-                let space = slot.placement;
-                changes.extend(rows.into_iter().map(|row| Change { space, key: row.key, value: row.value }));
-                slot.written = seq;
+            if slot.recent.engine_ahead() == UNKNOWN && slot.counts() {
+                slot.recent.set_engine_ahead(slot.replica.last().seq);
             }
+            let Some(frozen) = slot.recent.freeze() else { continue };
+            let space = slot.placement;
+            let change = |row: &RowChange| Change { space, key: row.key.clone(), value: row.value.clone() };
+            let changes: Vec<Change> = frozen.rows.iter().map(change).collect();
+            slot.written = frozen.upto;
             if machine.disk.engine.write(&changes).is_err() {
                 return;
             }

@@ -173,7 +173,7 @@ impl World {
         if let Some(id) = &request.id {
             slot.clients.touch(id.client, at);
         }
-        let pushed = slot.recent.push(seq, effect.rows());
+        let pushed = slot.recent.push(seq, effect);
         debug_assert!(pushed.is_ok(), "the position was just given out");
         if early {
             self.coverage.writes += 1;
@@ -232,7 +232,7 @@ impl World {
         let Some((ticket, seq)) = self.propose_entry(host, placement, effect.encode()) else { return };
         let Some(process) = &mut self.hosts[host].process else { return };
         let Some(slot) = process.slots.get_mut(&placement) else { return };
-        let pushed = slot.recent.push(seq, effect.rows());
+        let pushed = slot.recent.push(seq, effect);
         debug_assert!(pushed.is_ok(), "the position was just given out");
         let outcome = Ok(Answer::NotANumber);
         slot.pending.push_back(Pending { seq, at, ticket: Some(ticket), reply: None, outcome });

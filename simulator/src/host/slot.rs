@@ -7,6 +7,9 @@ use archon_types::{Answer, Epoch, ErrorKind, Millis, Op, OpId, PartitionId, Plac
 use bytes::Bytes;
 use std::collections::{BTreeMap, VecDeque};
 
+/// Any position may be in the engine.
+pub(super) const UNKNOWN: Seq = Seq::new(u64::MAX);
+
 /// What a client is told.
 pub(crate) type Outcome = Result<Answer, ErrorKind>;
 
@@ -99,9 +102,16 @@ impl Slot {
         }
     }
 
+    /// Whether this copy is Live, as far as it is known here.
+    pub(super) fn counts(&self) -> bool {
+        let row = self.replica.configuration().map(|configuration| &configuration.row);
+        row.and_then(|row| row.placement(self.placement)).is_some_and(|own| own.state == ReplicaState::Live)
+    }
+
     /// The window begins anew after `base`.
     pub(crate) fn restart(&mut self, base: Position) {
         self.recent = Recent::new(base.seq, RecentBudget::default());
+        self.recent.set_engine_ahead(UNKNOWN);
         self.log.clear();
         self.written = base.seq;
         self.complete = base;

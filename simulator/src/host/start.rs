@@ -135,6 +135,7 @@ fn recover(machine: &Host, process: &mut Process, mutant: Option<crate::Mutant>)
         for entry in stream.entries.iter().filter(|entry| entry.at.seq > complete.seq) {
             whole &= take_in(&mut slot, entry).is_ok();
         }
+        slot.recent.set_engine_ahead(slot.replica.last().seq);
         match whole {
             true => drop(process.dormant.insert(placement, slot)),
             false => drop(process.damaged.insert(placement)),
@@ -163,7 +164,7 @@ pub(super) fn take_in(slot: &mut Slot, entry: &archon_replica::Entry) -> Result<
     let effect = Effect::decode(&entry.bytes).map_err(|error| error.to_string())?;
     slot.log_time.observe(effect.at);
     slot.log.push_back(entry.clone());
-    slot.recent.push(entry.at.seq, effect.rows()).map_err(|error| error.to_string())
+    slot.recent.push(entry.at.seq, effect).map_err(|error| error.to_string())
 }
 
 /// What a registration lists as held whole.
