@@ -63,6 +63,40 @@ async fn a_node_serves_under_its_lease_and_keeps_its_data_over_a_restart() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_write_that_changes_nothing_is_not_answered_by_a_leader_that_nothing_proves_to_be_one() {
+    let directory = tempfile::tempdir().unwrap();
+    let fake = Fake::start().await;
+    let athens = fake.node("athens", directory.path()).await;
+    let sparta = fake.node("sparta", directory.path()).await;
+    let both = row(1, 1, 1, &[(1, fake.id("athens"), LIVE), (2, fake.id("sparta"), LIVE)]);
+    fake.host("sparta", &both).await;
+    fake.host("athens", &both).await;
+    let mut kv = fake.kv("athens").await;
+    kv.put_when_served("k", "v").await;
+    // An operation of no client's instance: no record of it is written, so that a mismatch has no effect at all.
+    let compare = v1::CompareAndSetRequest {
+        cluster: Some(fake.cluster.into()),
+        key: Bytes::from_static(b"k"),
+        expected: 1_000,
+        value: Bytes::from_static(b"w"),
+        ..Default::default()
+    };
+    let refused = kv.client.compare_and_set(compare.clone()).await.map_err(|status| detail_of(&status));
+    assert_eq!(refused.unwrap_err().kind, ErrorKind::ConditionFailed);
+    // Nobody vouches for the leader any more: as far as it can know, another one has written since.
+    fake.state.lock().grants_stopped = true;
+    sparta.stop().await.unwrap();
+    let patience = std::time::Duration::from_secs(1);
+    while let Ok(Ok(_)) = tokio::time::timeout(patience, kv.get("k")).await {
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+    }
+    let answered = tokio::time::timeout(patience, kv.client.compare_and_set(compare)).await;
+    let kind = answered.ok().map(|answer| answer.map_err(|status| detail_of(&status).kind));
+    assert!(!matches!(kind, Some(Ok(_) | Err(ErrorKind::ConditionFailed))), "answered from the past: {kind:?}");
+    athens.stop().await.unwrap_or_default();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_wrong_is_refused_by_its_name_and_changes_nothing() {
     let directory = tempfile::tempdir().unwrap();
     let fake = Fake::start().await;

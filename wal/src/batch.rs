@@ -74,6 +74,8 @@ impl Op {
 pub struct WalBatch {
     pub(crate) ops: Vec<Op>,
     pub(crate) urgent: bool,
+    /// Producer, and number among its batches.
+    pub(crate) order: Option<(u32, u64)>,
     ops_bytes: usize,
 }
 
@@ -114,6 +116,14 @@ impl WalBatch {
     /// written even then (an epoch, a vote), never for data.
     pub fn urgent(&mut self) -> &mut WalBatch {
         self.urgent = true;
+        self
+    }
+
+    /// Makes this batch number `number` of `producer`, and rising: when one is refused for want of space, all later ones of
+    /// that producer are refused likewise, also those that would have fit, until it is appended again. So a batch is
+    /// never written before one that was to come first.
+    pub fn ordered(&mut self, producer: u32, number: u64) -> &mut WalBatch {
+        self.order = Some((producer, number));
         self
     }
 

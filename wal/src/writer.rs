@@ -60,6 +60,8 @@ pub(crate) struct Writer {
     finished: Vec<Finished>,
     batches: u64,
     scratch: HashMap<u64, Option<Tail>>,
+    /// Per producer the first of its ordered batches that was refused for want of space and is to come again.
+    owed: HashMap<u32, u64>,
 }
 
 impl Writer {
@@ -83,6 +85,7 @@ impl Writer {
             finished: Vec::new(),
             batches: 0,
             scratch: HashMap::new(),
+            owed: HashMap::new(),
         }
     }
 
@@ -148,6 +151,19 @@ impl Writer {
 
     /// Checks a batch and adds it to the group, or says why not and changes nothing.
     fn accept(&mut self, batch: &WalBatch) -> Result<Result<(), WalError>, Halt> {
+        let Some((producer, number)) = batch.order else { return self.take(batch) };
+        if self.owed.get(&producer).is_some_and(|owed| number > *owed) {
+            return Ok(Err(WalError::NoSpace { bytes: self.shared.config.segment_bytes }));
+        }
+        let result = self.take(batch)?;
+        match &result {
+            Err(WalError::NoSpace { .. }) => self.owed.insert(producer, number),
+            _ => self.owed.remove(&producer),
+        };
+        Ok(result)
+    }
+
+    fn take(&mut self, batch: &WalBatch) -> Result<Result<(), WalError>, Halt> {
         if let Err(error) = self.check(batch) {
             return Ok(Err(error));
         }

@@ -124,3 +124,33 @@ fn the_log_does_not_grow_while_it_is_trimmed_and_names_what_holds_it() {
         bytes => Err(format!("{bytes} bytes")),
     });
 }
+
+#[test]
+fn behind_a_refused_batch_of_its_producer_nothing_is_written_until_that_one_comes_again() {
+    let (_memory, disk, wal, last) = full_log();
+    let ordered = |producer, number, urgent: bool, seq: Option<u64>| {
+        let mut batch = WalBatch::new();
+        match seq {
+            Some(seq) => batch.put(StreamId(1), seq, vec![7; 500].into()),
+            None => batch.meta(StreamId(1), 0, vec![number as u8].into()),
+        };
+        batch.ordered(producer, number);
+        if urgent {
+            batch.urgent();
+        }
+        wal.append_wait(batch)
+    };
+    assert!(matches!(ordered(1, 4, false, Some(last + 1)), Err(WalError::NoSpace { .. })));
+    // It would fit into the reserve, and later into the space that is there again.
+    assert!(matches!(ordered(1, 5, true, None), Err(WalError::NoSpace { .. })));
+    ordered(2, 5, true, None).unwrap();
+    disk.set_full(false);
+    wait_for("the log takes writes again", || match wal.read_only() {
+        true => Err("still read-only".to_owned()),
+        false => Ok(()),
+    });
+    assert!(matches!(ordered(1, 5, false, None), Err(WalError::NoSpace { .. })));
+    ordered(1, 4, false, Some(last + 1)).unwrap();
+    ordered(1, 5, false, None).unwrap();
+    ordered(1, 6, false, Some(last + 2)).unwrap();
+}

@@ -113,6 +113,9 @@ impl Shard {
         slot.aside = true;
         slot.end_spoilt_copies();
         self.env.lease(slot);
+        // Nothing is answered from here, so whoever leads next need not wait.
+        let epoch = slot.replica.epoch();
+        self.env.step(slot, Input::Withdrawn { epoch });
         self.env
             .fail_waiting(slot, &ErrorDetail::new(ErrorKind::Unavailable, "the node no longer hosts the partition"));
         if self.active.get(&slot.partition) == Some(&placement) {

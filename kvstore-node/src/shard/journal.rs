@@ -22,8 +22,6 @@ struct Entry {
     batch: WalBatch,
     completes: Completes,
     state: State,
-    /// Holds entries, which must not use the space held in reserve.
-    has_data: bool,
     /// Holds an epoch, which must reach the disk even if it is full.
     has_epoch: bool,
 }
@@ -43,6 +41,8 @@ pub(super) type Notify = std::sync::Arc<dyn Fn(u64, Result<(), WalError>) + Send
 /// The journal.
 pub(super) struct Journal {
     wal: Wal,
+    /// Tells its batches from those of other journals of the same log.
+    producer: u32,
     notify: Notify,
     /// What this turn gathers.
     pub(super) batch: WalBatch,
@@ -59,9 +59,10 @@ pub(super) struct Journal {
 }
 
 impl Journal {
-    pub(super) fn new(wal: Wal, notify: Notify) -> Self {
+    pub(super) fn new(wal: Wal, producer: u32, notify: Notify) -> Self {
         Self {
             wal,
+            producer,
             notify,
             batch: WalBatch::new(),
             completes: Completes::default(),
@@ -81,14 +82,15 @@ impl Journal {
         }
         let mut batch = std::mem::take(&mut self.batch);
         let has_data = std::mem::take(&mut self.has_data);
-        // Notes may use the reserve, but not overtake data that the log may yet refuse: written after them, its older notes
-        // would replace theirs, and the log was trimmed by theirs.
-        if !has_data && !self.waiting.iter().any(|entry| entry.has_data && entry.state != State::Done) {
+        // Notes may use the reserve, but not overtake data that the log refuses: written after them, its older notes would
+        // replace theirs, and the log was trimmed by theirs. Nothing of this shard changes places.
+        if !has_data {
             batch.urgent();
         }
+        batch.ordered(self.producer, self.next);
         let completes = std::mem::take(&mut self.completes);
         let has_epoch = std::mem::take(&mut self.has_epoch);
-        let entry = Entry { number: self.next, batch, completes, state: State::Unsent, has_data, has_epoch };
+        let entry = Entry { number: self.next, batch, completes, state: State::Unsent, has_epoch };
         self.next += 1;
         self.waiting.push_back(entry);
         // Behind a batch that was refused everything waits: order is what a log is about.
@@ -183,6 +185,7 @@ impl Journal {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use archon_wal::disk::{FaultDisk, MemoryDisk};
     use archon_wal::{StreamId, WalConfig};
     use bytes::Bytes;
     use std::sync::{Arc, mpsc};
@@ -200,7 +203,7 @@ mod tests {
         let (wal, _) = Wal::open(directory.path(), WalConfig::default()).unwrap();
         let (sender, receiver) = mpsc::channel();
         let notify: Notify = Arc::new(move |number, result| drop(sender.send((number, result))));
-        let mut journal = Journal::new(wal, notify);
+        let mut journal = Journal::new(wal, 0, notify);
         for number in 1..=3 {
             token(&mut journal, number);
         }
@@ -225,11 +228,67 @@ mod tests {
         assert_eq!(tokens, [1, 2, 3]);
     }
 
+    /// The durable notes of stream 1, and how far its entries reach.
+    fn stored(wal: &Wal) -> (Option<Bytes>, Option<u64>) {
+        (wal.meta(StreamId(1), 7), wal.bounds(StreamId(1)).map(|bounds| bounds.last))
+    }
+
+    #[test]
+    fn notes_do_not_overtake_data_that_a_full_disk_refuses() {
+        let disk = Arc::new(FaultDisk::new(Arc::new(MemoryDisk::new())));
+        let config = WalConfig { segment_bytes: 4_096, ..WalConfig::default() };
+        let (wal, _) = Wal::open_on(disk.clone(), config).unwrap();
+        let (sender, receiver) = mpsc::channel();
+        let notify: Notify = Arc::new(move |number, result| drop(sender.send((number, result))));
+        let mut journal = Journal::new(wal.clone(), 3, notify);
+        disk.set_full(true);
+        let put = |journal: &mut Journal, seq: u64| {
+            journal.batch.put(StreamId(1), seq, Bytes::from(vec![7; 1_500]));
+            journal.has_data = true;
+            assert!(journal.submit());
+        };
+        let mut seq = 0;
+        let refused = loop {
+            seq += 1;
+            put(&mut journal, seq);
+            let (number, result) = receiver.recv().unwrap();
+            let refused = result.is_err();
+            let _ = journal.logged(number, result);
+            if refused {
+                break number;
+            }
+        };
+        // As if the verdict were still on its way: the notes are handed to the log, which keeps space in reserve for them.
+        journal.retry_at = None;
+        journal.batch.meta(StreamId(1), 7, Bytes::from_static(b"complete"));
+        assert!(journal.submit());
+        let mut verdicts: Vec<_> = (0..2).map(|_| receiver.recv().unwrap()).collect();
+        verdicts.sort_by_key(|(number, _)| *number);
+        assert_eq!(verdicts.iter().map(|(number, _)| *number).collect::<Vec<_>>(), [refused, refused + 1]);
+        assert!(verdicts.iter().all(|(_, result)| matches!(result, Err(WalError::NoSpace { .. }))), "{verdicts:?}");
+        assert_eq!(stored(&wal), (None, Some(seq - 1)));
+        for (number, result) in verdicts {
+            assert!(journal.logged(number, result).is_empty());
+        }
+        // There is space again: everything is stored, in order, and nothing was given up for it.
+        disk.set_full(false);
+        let until = Instant::now() + Duration::from_secs(20);
+        while !journal.is_idle() {
+            assert!(Instant::now() < until, "not stored although there is space");
+            if let Ok((number, result)) = receiver.recv_timeout(Duration::from_millis(20)) {
+                let _ = journal.logged(number, result);
+            }
+            journal.retry();
+        }
+        assert!(journal.take_failure().is_none());
+        assert_eq!(stored(&wal), (Some(Bytes::from_static(b"complete")), Some(seq)));
+    }
+
     #[test]
     fn only_want_of_space_is_waited_for_and_what_follows_from_it() {
         let directory = tempfile::tempdir().unwrap();
         let (wal, _) = Wal::open(directory.path(), WalConfig::default()).unwrap();
-        let mut journal = Journal::new(wal, Arc::new(|_, _| ()));
+        let mut journal = Journal::new(wal, 0, Arc::new(|_, _| ()));
         for number in 1..=3 {
             token(&mut journal, number);
         }
@@ -239,7 +298,7 @@ mod tests {
         assert!(journal.take_failure().is_none(), "it is out of sequence only because the one before it was refused");
         let directory = tempfile::tempdir().unwrap();
         let (wal, _) = Wal::open(directory.path(), WalConfig::default()).unwrap();
-        let mut journal = Journal::new(wal, Arc::new(|_, _| ()));
+        let mut journal = Journal::new(wal, 0, Arc::new(|_, _| ()));
         token(&mut journal, 1);
         assert!(journal.logged(1, sequence()).is_empty());
         assert!(matches!(journal.take_failure(), Some(WalError::Sequence { .. })));

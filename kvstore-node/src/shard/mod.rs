@@ -178,7 +178,7 @@ impl Shards {
                 env: Env {
                     grants: context.shared.grants(),
                     now: context.shared.clock.now(),
-                    journal: Journal::new(context.wal.clone(), notify),
+                    journal: Journal::new(context.wal.clone(), u32::try_from(number).unwrap_or(u32::MAX), notify),
                     context: Arc::clone(context),
                     replies: Replies::default(),
                     outgoing: BTreeMap::new(),
