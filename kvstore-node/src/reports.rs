@@ -70,6 +70,7 @@ fn key(report: &Report) -> Key {
         Fact::Released => 3,
         Fact::Unloaded => 4,
         Fact::Damaged { .. } => 5,
+        Fact::LostData { .. } => 6,
     };
     (report.placement, fact)
 }

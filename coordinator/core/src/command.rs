@@ -15,7 +15,7 @@
 use crate::migration::{MigrationId, MoveKind, Stage};
 use archon_types::{
     BootId, ClusterId, Epoch, ErrorDetail, Incarnation, Millis, NodeGoal, NodeId, PartitionId, Placement, PlacementId,
-    RequestId, Settings, StorageId, TableId, Version,
+    RequestId, Seq, Settings, StorageId, TableId, Version,
 };
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -320,6 +320,19 @@ pub enum Edit {
     Online(Epoch),
     /// The former holder of this epoch said that it stopped.
     Settle(Epoch),
+    /// This copy contradicts its leader of that epoch: one of the two lost data. For the events; only the version changes.
+    Dispute {
+        /// Who says so.
+        placement: PlacementId,
+        /// The leader's copy.
+        leader: PlacementId,
+        /// The epoch it leads.
+        epoch: Epoch,
+        /// Up to here the copy knows the log as committed.
+        commit: Seq,
+        /// Up to here at most the two logs agree.
+        agreed: Seq,
+    },
     /// The answer "no" to what the leader asked for: nothing changes but the version (rule 3).
     Refuse,
 }

@@ -2,7 +2,7 @@
 
 use crate::command::Actor;
 use crate::migration::MigrationId;
-use archon_types::{Incarnation, Millis, NodeGoal, NodeId, PartitionId, PlacementId, TableId};
+use archon_types::{Epoch, Incarnation, Millis, NodeGoal, NodeId, PartitionId, PlacementId, Seq, TableId};
 use serde::{Deserialize, Serialize};
 
 /// One thing that happened.
@@ -42,6 +42,18 @@ pub enum EventKind {
     NodeDrained { node: NodeId },
     /// A node found its copy damaged; it does not count any more.
     CopyDamaged { partition: PartitionId, placement: PlacementId, node: NodeId, why: String },
+    /// A copy knows entries up to `commit` as committed that its leader of `epoch`, copy `leader` on `leader_node`, does not
+    /// have; they agree up to `agreed` at most. One of the two lost data.
+    DataDisputed {
+        partition: PartitionId,
+        placement: PlacementId,
+        node: NodeId,
+        epoch: Epoch,
+        leader: PlacementId,
+        leader_node: Option<NodeId>,
+        commit: Seq,
+        agreed: Seq,
+    },
     /// A copy that counted does not count any more: its data is gone, or is not what the node last stored.
     ReplicaLost { partition: PartitionId, placement: PlacementId, node: NodeId, why: String },
     /// A new copy is being loaded in place of one that is missing, failed or to go.

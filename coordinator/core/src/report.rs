@@ -96,6 +96,10 @@ impl Reports<'_> {
                 change(row, vec![Edit::Retire(own.id, format!("it is damaged: {}", bounded(why)))])
             }
             Fact::Damaged { .. } => Ok(Vec::new()),
+            Fact::LostData { leader, commit, agreed } => {
+                let (placement, leader, epoch) = (own.id, *leader, report.epoch);
+                change(row, vec![Edit::Dispute { placement, leader, epoch, commit: *commit, agreed: *agreed }])
+            }
             Fact::Online => {
                 led_by(state, row, own.id, report)?;
                 if row.status == PartitionStatus::Online {

@@ -258,6 +258,27 @@ fn a_damaged_copy_counts_no_more() {
 }
 
 #[test]
+fn a_copy_that_contradicts_its_leader_is_an_event_that_names_both() {
+    let mut bed = Bed::running(settings(1, 2, 2), &["athens", "byzantium"]);
+    let leader = bed.row(0).leader.unwrap();
+    let other = *bed.row(0).placements.iter().find(|copy| copy.id != leader).unwrap();
+    let before = bed.row(0).clone();
+    let lost = Fact::LostData { leader, commit: Seq::new(9), agreed: Seq::new(7) };
+    let report = bed.fact(0, other.id, lost);
+    bed.report(other.node, &report).unwrap();
+    let disputed = bed.state.events.iter().find_map(|event| match &event.what {
+        EventKind::DataDisputed { placement, leader, leader_node, commit, .. } => {
+            Some((*placement, *leader, *leader_node, *commit))
+        }
+        _ => None,
+    });
+    let leader_node = before.placement(leader).map(|copy| copy.node);
+    assert_eq!(disputed, Some((other.id, leader, leader_node, Seq::new(9))));
+    // Neither is thrown away for it.
+    assert_eq!((before.placements, before.leader), (bed.row(0).placements.clone(), bed.row(0).leader));
+}
+
+#[test]
 fn reports_that_do_not_fit_change_nothing() {
     let mut bed = Bed::running(settings(2, 2, 1), &["athens", "byzantium"]);
     let (athens, byzantium) = (bed.node("athens"), bed.node("byzantium"));

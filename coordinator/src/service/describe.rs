@@ -198,6 +198,16 @@ pub(crate) fn event(state: &ClusterState, event: &Event) -> v1::Event {
             format!("placement {placement} on {} is damaged and counts no more: {why}", state.node_name(*node)),
             label(state, *partition),
         ),
+        EventKind::DataDisputed { partition, placement, node, epoch, leader, leader_node, commit, agreed } => {
+            let on = leader_node.map_or_else(String::new, |id| format!(" on {}", state.node_name(id)));
+            let text = format!(
+                "placement {placement} on {} knows entry {commit} as committed, which placement {leader}{on}, leader of \
+                 epoch {epoch}, does not have (they agree up to {agreed} at most): one of them lost data; keep both \
+                 data directories and compare them",
+                state.node_name(*node)
+            );
+            (text, label(state, *partition))
+        }
         EventKind::ReplicaLost { partition, placement, node, why } => (
             format!("placement {placement} on {} is lost and counts no more: {why}", state.node_name(*node)),
             label(state, *partition),

@@ -4,7 +4,7 @@ use crate::message::{Body, Entry, Position, ReplicaAddress};
 use crate::mutant::Mutant;
 use crate::output::{Alarm, Output};
 use crate::replica::{Replica, Role};
-use archon_types::{Epoch, Seq};
+use archon_types::{Epoch, Fact, Seq};
 
 /// The leader of the present epoch, as its follower sees it.
 #[derive(Debug)]
@@ -167,6 +167,7 @@ impl Replica {
         self.following = None;
         let own = self.identity.placement;
         out.push(Output::Alarm(Alarm::LostData { leader, epoch, own, commit: self.commit, agreed }));
+        self.report(epoch, Fact::LostData { leader: leader.placement, commit: self.commit, agreed }, out);
     }
 
     /// Tells the leader what is durable here, and moves the commit position over what matched with this leader.

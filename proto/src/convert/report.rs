@@ -3,7 +3,7 @@
 use super::session::Member;
 use super::{ConvertError, bounded, ids, required};
 use crate::v1;
-use archon_types::{Epoch, ErrorDetail, Fact, Incarnation, PlacementId, ReplicaName, Report, Version, limits};
+use archon_types::{Epoch, ErrorDetail, Fact, Incarnation, PlacementId, ReplicaName, Report, Seq, Version, limits};
 
 /// Most reports in one request.
 pub const REPORTS_MAX: usize = 4_096;
@@ -50,6 +50,11 @@ impl From<Report> for v1::ReplicaReport {
             Fact::Released => Wire::Released(v1::FactReleased {}),
             Fact::Unloaded => Wire::Unloaded(v1::FactUnloaded {}),
             Fact::Damaged { why } => Wire::Damaged(v1::FactDamaged { why }),
+            Fact::LostData { leader, commit, agreed } => Wire::LostData(v1::FactLostData {
+                leader: leader.get(),
+                commit_seq: commit.get(),
+                agreed_seq: agreed.get(),
+            }),
         };
         Self {
             partition: Some(report.partition.into()),
@@ -76,6 +81,11 @@ impl TryFrom<v1::ReplicaReport> for Report {
             Wire::Released(_) => Fact::Released,
             Wire::Unloaded(_) => Fact::Unloaded,
             Wire::Damaged(fact) => Fact::Damaged { why: fact.why },
+            Wire::LostData(fact) => Fact::LostData {
+                leader: PlacementId::new(ids::non_zero(fact.leader, "FactLostData.leader")?),
+                commit: Seq::new(fact.commit_seq),
+                agreed: Seq::new(fact.agreed_seq),
+            },
         };
         Ok(Self {
             partition: required(wire.partition, "ReplicaReport.partition")?.try_into()?,
@@ -147,6 +157,7 @@ mod tests {
             Fact::Released,
             Fact::Unloaded,
             Fact::Damaged { why: "checksum".into() },
+            Fact::LostData { leader: PlacementId::new(3), commit: Seq::new(9), agreed: Seq::new(7) },
         ];
         let reports = facts.map(|fact| Report {
             partition: PartitionId::new(TableId::new(1), 5),

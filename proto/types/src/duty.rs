@@ -1,6 +1,6 @@
 //! What the coordinator asks of a node (duties) and what a node tells it (reports).
 
-use crate::ids::{Epoch, Incarnation, PartitionId, PlacementId, Version};
+use crate::ids::{Epoch, Incarnation, PartitionId, PlacementId, Seq, Version};
 use crate::table::Partition;
 use serde::{Deserialize, Serialize};
 
@@ -101,5 +101,15 @@ pub enum Fact {
     Damaged {
         /// What was found, for the events.
         why: String,
+    },
+    /// The leader of this epoch lacks entries that the reporter knows as committed: one of the two lost data. The
+    /// reporter follows that leader no more, and cuts nothing (PROTOCOL rule 10).
+    LostData {
+        /// The leader's copy.
+        leader: PlacementId,
+        /// Up to here the reporter knows the log as committed.
+        commit: Seq,
+        /// Up to here at most the two logs agree.
+        agreed: Seq,
     },
 }

@@ -197,6 +197,23 @@ impl<'a> Staged<'a> {
                 self.forget_former(row.id, *epoch);
                 Ok(())
             }
+            Edit::Dispute { placement: id, leader, epoch, commit, agreed } => {
+                let node = placement(row, *id)?.node;
+                let leader_node = row.placement(*leader).map(|leader| leader.node);
+                let (partition, placement, leader, epoch) = (row.id, *id, *leader, *epoch);
+                let (commit, agreed) = (*commit, *agreed);
+                self.effect.events.push(EventKind::DataDisputed {
+                    partition,
+                    placement,
+                    node,
+                    epoch,
+                    leader,
+                    leader_node,
+                    commit,
+                    agreed,
+                });
+                Ok(())
+            }
             Edit::Refuse => Ok(()),
         }
     }

@@ -133,7 +133,11 @@ impl Coordinator {
                 let heir = self.handing.map(|(_, heir)| heir);
                 self.new_epoch(heir.filter(|heir| self.state(*heir) == Some(ReplicaState::Live)));
             }
-            Fact::CaughtUp { .. } | Fact::Silent { .. } | Fact::Unloaded | Fact::Damaged { .. } => {}
+            Fact::CaughtUp { .. }
+            | Fact::Silent { .. }
+            | Fact::Unloaded
+            | Fact::Damaged { .. }
+            | Fact::LostData { .. } => {}
         }
     }
 }

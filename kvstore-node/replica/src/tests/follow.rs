@@ -1,7 +1,7 @@
 use super::script::{Script, address, at, entry, message, recovered};
 use crate::{Alarm, Body, Input, Output, Position, Record, Recovered};
 use archon_types::ReplicaState::Live;
-use archon_types::{Epoch, Incarnation, PlacementId, Seq};
+use archon_types::{Epoch, Fact, Incarnation, PlacementId, Seq};
 
 fn append(before: Position, entries: Vec<crate::Entry>, start: u64, commit: u64) -> Body {
     Body::Append { before, entries, start: Seq::new(start), commit: Seq::new(commit) }
@@ -71,14 +71,18 @@ fn what_is_committed_is_never_cut() {
     let epoch = Output::Persist { token: 1, records: vec![Record::Epoch(Epoch::new(3))] };
     let mut script = Script::new(2, recovered(2, &[1, 2, 2], 2));
     let out = script.hear(1, 3, append(at(1, 1), vec![entry(1, 2)], 2, 0));
-    assert_eq!(out, [alarm(1), epoch.clone()]);
+    let told = |script: &Script, agreed| {
+        let (leader, commit, agreed) = (PlacementId::new(1), Seq::new(2), Seq::new(agreed));
+        script.report(3, 0, Fact::LostData { leader, commit, agreed })
+    };
+    assert_eq!(out, [alarm(1), told(&script, 1), epoch.clone()]);
     // Nothing is acknowledged afterwards, and the alarm is raised once.
     assert_eq!(script.persisted(1), []);
     assert_eq!(script.hear(1, 3, append(at(1, 1), vec![entry(1, 2)], 2, 0)), []);
     // A leader whose whole old log ends below what is committed here.
     let mut script = Script::new(2, recovered(2, &[1, 2, 2], 2));
     let out = script.hear(1, 3, Body::Adopt { at: at(1, 1), start: Seq::new(1), commit: Seq::ZERO });
-    assert_eq!(out, [alarm(1), epoch]);
+    assert_eq!(out, [alarm(1), told(&script, 1), epoch]);
 }
 
 #[test]
