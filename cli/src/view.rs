@@ -16,6 +16,8 @@ pub(crate) struct NodeDescription {
     pub(crate) drain: DrainCheck,
     /// Why it cannot be removed; empty if it can.
     pub(crate) remove_obstacles: Vec<String>,
+    /// Copies that would go with it if it were removed; none of them counts.
+    pub(crate) remove_placements: u32,
     /// What declaring its data lost would come to, or why that cannot be done.
     pub(crate) loss: LossCheck,
     pub(crate) hosts: Vec<Hosted>,
@@ -185,6 +187,7 @@ mod tests {
             node,
             drain: DrainCheck::default(),
             remove_obstacles: vec![],
+            remove_placements: 0,
             loss: LossCheck::default(),
             hosts: vec![],
         })

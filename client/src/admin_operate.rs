@@ -3,7 +3,7 @@
 use crate::admin::{Admin, client, incomplete, migration, node_summary, request_id};
 use crate::admin_call::Effect;
 use crate::error::Error;
-use crate::operate_types::{Forced, NodeCheck, PartitionDescription};
+use crate::operate_types::{Forced, NodeCheck, NodeLoss, PartitionDescription};
 use archon_proto::convert::operate::{ForceLeader, LoseNode, PartitionName, RemoveNode};
 use archon_proto::v1;
 use archon_types::limits::check_name;
@@ -19,24 +19,27 @@ impl Admin {
         let request = v1::CheckNodeRequest { cluster: None, name: name.to_owned() };
         let call = |channel, request| async move { client(channel).check_node(request).await };
         let wire: v1::CheckNodeResponse = self.quorums().call(Effect::Reads, request, call).await?;
+        let remove = wire.remove.ok_or_else(|| incomplete("CheckNodeResponse.remove"))?;
         Ok(NodeCheck {
             node: node_summary(wire.node.ok_or_else(|| incomplete("CheckNodeResponse.node"))?)?,
             drain: wire.drain.ok_or_else(|| incomplete("CheckNodeResponse.drain"))?.into(),
-            remove_obstacles: wire.remove.ok_or_else(|| incomplete("CheckNodeResponse.remove"))?.obstacles,
+            remove_obstacles: remove.obstacles,
+            remove_placements: remove.placements,
             loss: wire.loss.ok_or_else(|| incomplete("CheckNodeResponse.loss"))?.into(),
         })
     }
 
-    /// Forgets a node that is not alive and holds nothing that counts.
+    /// Forgets a node that is not alive and holds nothing that counts. Returns how many copies that do not count went with
+    /// it.
     ///
     /// # Errors
     /// `NotFound` if no node has this name, `Refused` with every reason; otherwise see [`Error`].
-    pub async fn remove_node(&self, name: &str) -> Result<(), Error> {
+    pub async fn remove_node(&self, name: &str) -> Result<u32, Error> {
         check_name("node", name)?;
         let request = v1::RemoveNodeRequest::from(RemoveNode { request: request_id(), name: name.to_owned() });
         let call = |channel, request| async move { client(channel).remove_node(request).await };
-        let _: v1::RemoveNodeResponse = self.quorums().call(Effect::Writes, request, call).await?;
-        Ok(())
+        let wire: v1::RemoveNodeResponse = self.quorums().call(Effect::Writes, request, call).await?;
+        Ok(wire.placements)
     }
 
     /// Declares that a failed node's data is lost: its copies count no more and are replaced at once.
@@ -44,13 +47,13 @@ impl Admin {
     /// # Errors
     /// `NotFound` if no node has this name; `Refused` if it is alive; `DataLoss` if partitions would lose their last copy
     /// that counts and `accept_data_loss` is not set (the message names them); otherwise see [`Error`].
-    pub async fn lose_node(&self, name: &str, accept_data_loss: bool) -> Result<(), Error> {
+    pub async fn lose_node(&self, name: &str, accept_data_loss: bool) -> Result<NodeLoss, Error> {
         check_name("node", name)?;
         let lose = LoseNode { request: request_id(), name: name.to_owned(), accept_data_loss };
         let call = |channel, request| async move { client(channel).lose_node(request).await };
         let request = v1::LoseNodeRequest::from(lose);
-        let _: v1::LoseNodeResponse = self.quorums().call(Effect::Writes, request, call).await?;
-        Ok(())
+        let wire: v1::LoseNodeResponse = self.quorums().call(Effect::Writes, request, call).await?;
+        Ok(NodeLoss { placements: wire.placements, counting: wire.counting, last_copies: wire.last_copies })
     }
 
     /// Everything about one partition.

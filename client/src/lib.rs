@@ -46,5 +46,7 @@ pub use archon_types::{Answer, ErrorDetail, ErrorKind, NodeGoal, Op, Revision, V
 pub use builder::ClientBuilder;
 pub use error::{Error, Outcome};
 pub use kv::{Client, Counter, Value};
-pub use operate_types::{Copy, DrainCheck, Forced, ForcedCheck, LossCheck, NodeCheck, NodeGain, PartitionDescription};
+pub use operate_types::{
+    Copy, DrainCheck, Forced, ForcedCheck, LossCheck, NodeCheck, NodeGain, NodeLoss, PartitionDescription,
+};
 pub use scan::{Entry, Page};

@@ -34,8 +34,10 @@ pub struct NodeGain {
 pub struct LossCheck {
     /// Why it cannot be done; empty if it can.
     pub obstacles: Vec<String>,
-    /// Copies that would count no more.
+    /// Copies that would be given up, those that do not count now included.
     pub placements: u32,
+    /// Of these, copies that count now and would count no more.
+    pub counting: u32,
     /// Partitions that would lose their last copy that counts, and acknowledged writes with it.
     pub last_copies: u32,
 }
@@ -49,6 +51,8 @@ pub struct NodeCheck {
     pub drain: DrainCheck,
     /// Why it cannot be removed; empty if it can.
     pub remove_obstacles: Vec<String>,
+    /// Copies that would go with it if it were removed; none of them counts.
+    pub remove_placements: u32,
     /// What declaring its data lost would come to.
     pub loss: LossCheck,
 }
@@ -99,6 +103,17 @@ pub struct Copy {
     pub bytes: u64,
 }
 
+/// What declaring a node's data lost came to.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct NodeLoss {
+    /// Copies that were given up, those that did not count included.
+    pub placements: u32,
+    /// Of these, copies that counted.
+    pub counting: u32,
+    /// Partitions that lost their last copy that counted.
+    pub last_copies: u32,
+}
+
 /// What forcing a leader would come to.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct ForcedCheck {
@@ -106,10 +121,15 @@ pub struct ForcedCheck {
     pub obstacles: Vec<String>,
     /// The node that would lead; `None`: the partition would begin empty.
     pub leader: Option<String>,
-    /// Whether its copy holds everything up to the moment it ceased to count.
-    pub counted_once: bool,
+    /// What its copy holds: `Whole` (everything up to the moment it ceased to count), `Older` (an unknown earlier state),
+    /// `Partial` (it never counted) or `Gone` (damaged, or emptied to be copied anew).
+    pub condition: Option<String>,
     /// Nodes of which starting one again would lose nothing.
     pub lose_nothing: Vec<String>,
+    /// Nodes that are not alive and hold a better copy: starting one of them first would lose less.
+    pub lose_less: Vec<String>,
+    /// Where none would lead: nodes that are alive and hold a part of the data.
+    pub could_be_named: Vec<String>,
     /// Nodes whose copies would be deleted.
     pub retired: Vec<String>,
 }
@@ -143,7 +163,12 @@ impl From<v1::DrainCheck> for DrainCheck {
 
 impl From<v1::LossCheck> for LossCheck {
     fn from(wire: v1::LossCheck) -> Self {
-        Self { obstacles: wire.obstacles, placements: wire.placements, last_copies: wire.last_copies }
+        Self {
+            obstacles: wire.obstacles,
+            placements: wire.placements,
+            counting: wire.counting,
+            last_copies: wire.last_copies,
+        }
     }
 }
 
@@ -152,8 +177,10 @@ impl From<v1::ForcedCheck> for ForcedCheck {
         Self {
             obstacles: wire.obstacles,
             leader: wire.leader,
-            counted_once: wire.counted_once,
+            condition: wire.condition,
             lose_nothing: wire.lose_nothing,
+            lose_less: wire.lose_less,
+            could_be_named: wire.could_be_named,
             retired: wire.retired,
         }
     }

@@ -149,7 +149,7 @@ macro_rules! empty {
                 &self, request: Request<v1::LoseNodeRequest>,
             ) -> Result<Response<v1::LoseNodeResponse>, Status> {
                 self.0.begin(&request.get_ref().request_id).await?;
-                Ok(Response::new(v1::LoseNodeResponse {}))
+                Ok(Response::new(v1::LoseNodeResponse { placements: 3, counting: 2, last_copies: 1 }))
             }
 
             $(async fn $method(&self, _: Request<v1::$request>) -> Result<Response<v1::$response>, Status> {
@@ -294,7 +294,8 @@ async fn data_is_given_up_only_by_word_and_a_retry_carries_the_same_request() {
     let forced = admin.force_leader("default", 3, Some("athens"), true).await.unwrap();
     assert_eq!((forced.leader.as_deref(), forced.epoch), (Some("athens"), 7));
     leader.set(Role::LosesAnswer);
-    admin.lose_node("athens", true).await.unwrap();
+    let lost = admin.lose_node("athens", true).await.unwrap();
+    assert_eq!((lost.placements, lost.counting, lost.last_copies), (3, 2, 1));
     let requests = leader.state.requests.lock().unwrap().clone();
     let [first, forced, again, lost, lost_again] = &requests[..] else { panic!("{requests:?}") };
     assert!(forced == again && lost == lost_again && first != forced && forced != lost, "{requests:?}");

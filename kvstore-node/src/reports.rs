@@ -71,6 +71,7 @@ fn key(report: &Report) -> Key {
         Fact::Unloaded => 4,
         Fact::Damaged { .. } => 5,
         Fact::LostData { .. } => 6,
+        Fact::Emptied => 7,
     };
     (report.placement, fact)
 }

@@ -80,8 +80,9 @@ pub(crate) async fn describe(args: &DescribeArgs, admin: &Admin, output: &Output
             }
         }
     }
-    let (drain, remove_obstacles, loss) = (found.drain, found.remove_obstacles, found.loss);
-    let description = NodeDescription { node, drain, remove_obstacles, loss, hosts };
+    let (drain, loss) = (found.drain, found.loss);
+    let (remove_obstacles, remove_placements) = (found.remove_obstacles, found.remove_placements);
+    let description = NodeDescription { node, drain, remove_obstacles, remove_placements, loss, hosts };
     if output.is_json() {
         output.json(&description)?;
         return Ok(Exit::Done);
@@ -105,7 +106,11 @@ fn print(description: &NodeDescription, output: &Output) -> Result<(), Failure> 
     if node.goal != "Drain" {
         output.line(format!("drainable    {}", possible(&description.drain.obstacles)))?;
     }
-    output.line(format!("removable    {}", possible(&description.remove_obstacles)))?;
+    let goes = match description.remove_placements {
+        0 => String::new(),
+        gone => format!(", {} not counting would go with it", count_text(gone as usize, "copy", "copies")),
+    };
+    output.line(format!("removable    {}{goes}", possible(&description.remove_obstacles)))?;
     if description.hosts.is_empty() {
         return Ok(());
     }

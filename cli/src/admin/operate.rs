@@ -27,13 +27,31 @@ struct Done<'a> {
     /// Copies it still holds.
     #[serde(skip_serializing_if = "Option::is_none")]
     partitions: Option<u32>,
-    /// Copies that count no more.
+    /// Copies that went with it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    placements_removed: Option<u32>,
+    /// Copies that were given up.
     #[serde(skip_serializing_if = "Option::is_none")]
     placements_lost: Option<u32>,
+    /// Of these, copies that counted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    counting_lost: Option<u32>,
+    /// Partitions that lost their last copy that counted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    last_copies_lost: Option<u32>,
 }
 
 const fn done(node: &str) -> Done<'_> {
-    Done { node, goal: None, drain: None, partitions: None, placements_lost: None }
+    Done {
+        node,
+        goal: None,
+        drain: None,
+        partitions: None,
+        placements_removed: None,
+        placements_lost: None,
+        counting_lost: None,
+        last_copies_lost: None,
+    }
 }
 
 /// Gives a node nothing new.
@@ -231,12 +249,21 @@ pub(crate) async fn remove(args: &NodeNameArgs, admin: &Admin, output: &Output) 
     if !found.remove_obstacles.is_empty() {
         return Err(refused(&format!("{name} cannot be removed"), &found.remove_obstacles));
     }
-    admin.remove_node(name).await?;
+    let placements = admin.remove_node(name).await?;
     if output.is_json() {
-        output.json(&done(name))?;
-    } else {
-        output.line(format!("{name} is removed"))?;
+        output.json(&Done { placements_removed: Some(placements), ..done(name) })?;
+        return Ok(Exit::Done);
     }
+    match placements {
+        0 => output.line(format!("{name} is removed"))?,
+        gone => {
+            let what = count_text(gone as usize, "copy that does", "copies that do");
+            output.line(format!(
+                "{name} is removed, and with it {what} not count; other copies of these partitions do"
+            ))?;
+        }
+    }
+    output.talk("its data directory cannot join again: to use the machine, start a node with an empty --data-dir");
     Ok(Exit::Done)
 }
 
@@ -247,15 +274,23 @@ pub(crate) async fn lost(args: &LostArgs, admin: &Admin, output: &Output) -> Res
     if !found.loss.obstacles.is_empty() {
         return Err(refused(&format!("{name} cannot be declared lost"), &found.loss.obstacles));
     }
-    admin.lose_node(name, args.accept_data_loss).await?;
-    let placements = found.loss.placements;
+    let loss = admin.lose_node(name, args.accept_data_loss).await?;
     if output.is_json() {
-        output.json(&Done { placements_lost: Some(placements), ..done(name) })?;
+        output.json(&Done {
+            placements_lost: Some(loss.placements),
+            counting_lost: Some(loss.counting),
+            last_copies_lost: Some(loss.last_copies),
+            ..done(name)
+        })?;
         return Ok(Exit::Done);
     }
-    output.line(format!("{name} is lost: {} of it count no more", copies(placements)))?;
-    if found.loss.last_copies > 0 {
-        let partitions = count_text(found.loss.last_copies as usize, "partition", "partitions");
+    output.line(format!(
+        "{name} is lost: {} of it given up, {} of them counted",
+        copies(loss.placements),
+        loss.counting
+    ))?;
+    if loss.last_copies > 0 {
+        let partitions = count_text(loss.last_copies as usize, "partition", "partitions");
         output.talk(format!("{partitions} lost the last copy that counts: `archon partition list` shows them, `archon partition force-leader` lets them go on"));
     }
     output.talk("copies are made anew elsewhere: archon status");

@@ -129,15 +129,24 @@ pub(crate) async fn describe(args: &DescribePartitionArgs, admin: &Admin, output
 
 /// What may be done for a partition that nobody can lead without loss.
 fn forced_text(partition: &PartitionDescription, forced: &ForcedCheck) -> String {
-    let first = match forced.lose_nothing.is_empty() {
-        true => String::new(),
-        false => format!("start {} again: nothing is lost then; or, ", list_text(&forced.lose_nothing)),
-    };
+    let mut first = String::new();
+    for (nodes, what) in [(&forced.lose_nothing, "nothing"), (&forced.lose_less, "less")] {
+        if !nodes.is_empty() {
+            first.push_str(&format!("start {} again: {what} is lost then; or, ", list_text(nodes)));
+        }
+    }
     let table = if partition.table == "default" { String::new() } else { format!(" --table {}", partition.table) };
-    let then = match (&forced.leader, forced.counted_once) {
-        (Some(leader), true) => format!("the copy on {leader}, without what was written since it ceased to count"),
-        (Some(leader), false) => format!("the copy on {leader}, which never counted"),
-        (None, _) => "an empty partition".to_owned(),
+    let then = match (&forced.leader, forced.condition.as_deref()) {
+        (Some(leader), Some("Whole")) => {
+            format!("the copy on {leader}, without what was written since it ceased to count")
+        }
+        (Some(leader), Some("Older")) => format!("the copy on {leader}, which is of an earlier time"),
+        (Some(leader), _) => format!("the copy on {leader}, of which little may be left"),
+        (None, _) if forced.could_be_named.is_empty() => "an empty partition".to_owned(),
+        (None, _) => {
+            let named = list_text(&forced.could_be_named);
+            format!("an empty partition, or, with --node, what is left on one of {named}")
+        }
     };
     format!("{first}at the price of acknowledged writes, {then}: archon partition force-leader {}{table}", partition.id)
 }
@@ -186,9 +195,18 @@ mod tests {
             "start athens again: nothing is lost then; or, at the price of acknowledged writes, an empty partition: archon \
              partition force-leader 3 --table orders"
         );
+        forced.could_be_named = vec!["delphi".into()];
+        assert!(forced_text(&partition, &forced).contains("with --node, what is left on one of delphi"));
         forced.leader = Some("cyrene".into());
-        assert!(forced_text(&partition, &forced).contains("the copy on cyrene, which never counted"));
-        forced.counted_once = true;
-        assert!(forced_text(&partition, &forced).contains("without what was written since"));
+        forced.condition = Some("Gone".into());
+        assert!(forced_text(&partition, &forced).contains("the copy on cyrene, of which little may be left"));
+        forced.condition = Some("Whole".into());
+        forced.lose_less = vec!["byzantium".into()];
+        let text = forced_text(&partition, &forced);
+        assert!(text.contains("without what was written since"), "{text}");
+        assert!(
+            text.contains("start athens again: nothing is lost then; or, start byzantium again: less is"),
+            "{text}"
+        );
     }
 }

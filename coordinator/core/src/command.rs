@@ -27,6 +27,8 @@ pub enum Actor {
     Coordinator(u64),
     /// A node's registration or report.
     Node(NodeId),
+    /// A node that registers for the first time, by the name it gives itself.
+    Newcomer(String),
     /// A person or script, as they named themselves.
     Admin(String),
 }
@@ -307,8 +309,11 @@ pub enum Edit {
     Promote(PlacementId, Incarnation),
     /// Live → Load, in that life of its node; never below `min_in_sync`, never the leader.
     Demote(PlacementId, Incarnation),
-    /// Live → lost, because the copy is damaged: also below `min_in_sync`, also the leader, which has stopped.
+    /// Live → lost, because the copy is damaged: also below `min_in_sync`, also the leader, which has stopped. Of a copy
+    /// in state Load it is remembered that nothing whole is left of it.
     Lose(PlacementId, String),
+    /// A copy in state Load has thrown its data away to be copied anew: nothing whole is left of it.
+    Emptied(PlacementId),
     /// Load or Live → Unload: to be deleted. Never the leader; a Live one only while `min_in_sync` Live copies on live
     /// nodes remain without it (rule 7).
     Unload(PlacementId),
@@ -364,6 +369,20 @@ pub enum Response {
         /// How many there are.
         count: u32,
     },
+    /// The node's data counts as lost.
+    NodeLost {
+        /// Copies that were given up, those that did not count included.
+        placements: u32,
+        /// Of these, copies that counted.
+        counting: u32,
+        /// Partitions that lost their last copy that counted.
+        last_copies: u32,
+    },
+    /// The node is forgotten.
+    NodeRemoved {
+        /// Copies that went with it; none of them counted.
+        placements: u32,
+    },
     /// Nothing changed.
     Refused(ErrorDetail),
 }
@@ -373,7 +392,12 @@ impl Response {
     pub fn refusal(&self) -> Option<&ErrorDetail> {
         match self {
             Self::Refused(error) => Some(error),
-            Self::Done { .. } | Self::Registered { .. } | Self::TableCreated { .. } | Self::PlanStarted { .. } => None,
+            Self::Done { .. }
+            | Self::Registered { .. }
+            | Self::TableCreated { .. }
+            | Self::PlanStarted { .. }
+            | Self::NodeLost { .. }
+            | Self::NodeRemoved { .. } => None,
         }
     }
 }

@@ -32,10 +32,10 @@ pub enum EventKind {
     NodeFailed { node: NodeId, incarnation: Incarnation, leaderships: u32, handed_on: u32 },
     /// A node's data is gone: another data directory took over its name.
     NodeLost { node: NodeId, by: NodeId },
-    /// An operator declared that a failed node's data is lost. `last_copies`: partitions that lost their last copy by it.
+    /// An operator declared that a failed node's data is lost. `placements`: copies that counted. `last_copies`: partitions that lost their last copy by it.
     NodeDeclaredLost { node: NodeId, placements: u32, last_copies: u32 },
-    /// An operator had a node forgotten.
-    NodeRemoved { node: NodeId, name: String },
+    /// An operator had a node forgotten, and with it that many copies that did not count.
+    NodeRemoved { node: NodeId, name: String, placements: u32 },
     /// A node is being emptied.
     NodeDraining { node: NodeId, placements: u32 },
     /// A node that was being emptied holds nothing any more.

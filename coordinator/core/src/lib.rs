@@ -10,6 +10,7 @@
 //! | `state`, `partitions`, `formers`, `migration` | what is |
 //! | `command`, `apply/` | what may change, and how |
 //! | `liveness`, `failover` | silence → failed; who leads next; when a lease is over |
+//! | `left` | what copies that do not count can still hold |
 //! | `stuck` | leaders that hear too few followers |
 //! | `assign`, `plan`, `score` | first assignment; few moves to an even spread |
 //! | `repair` | copies in place of failed, lost and leaving ones |
@@ -28,6 +29,7 @@ pub mod explain;
 pub mod failover;
 pub mod formers;
 pub mod invariants;
+mod left;
 pub mod liveness;
 pub mod migrate;
 pub mod migration;
@@ -51,13 +53,15 @@ pub use events::{Event, EventKind};
 pub use explain::{Counts, Why, counts, explain};
 pub use formers::{Former, Formers};
 pub use invariants::{Violation, check, check_step};
+pub use left::{Condition, Left};
 pub use liveness::{HeartbeatAnswer, Liveness};
 pub use migrate::{Phase, phase, waiting_for};
 pub use migration::{Migration, MigrationId, Migrations, MoveKind, Stage};
 #[cfg(any(test, feature = "mutants"))]
 pub use mutant::Mutant;
 pub use operate::{
-    DrainPlan, ForcedElection, LossPlan, Obstacle, check_drain, check_loss, check_lost, check_remove, refusal,
+    DrainPlan, ForcedElection, LossPlan, Obstacle, RemovalPlan, check_drain, check_loss, check_lost, check_remove,
+    refusal,
 };
 pub use partitions::Partitions;
 pub use plan::{Goal, Move, MoveReason, Plan, Subject, Unmet, UnmetReason, plan};

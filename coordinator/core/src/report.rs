@@ -3,6 +3,7 @@
 
 use crate::command::{Command, Edit, Ending, PartitionChange};
 use crate::failover;
+use crate::left::Condition;
 use crate::liveness::Liveness;
 use crate::mutant::Mutant;
 use crate::state::ClusterState;
@@ -95,11 +96,21 @@ impl Reports<'_> {
             Fact::Damaged { why } if own.state == ReplicaState::Load && row.live().next().is_some() => {
                 change(row, vec![Edit::Retire(own.id, format!("it is damaged: {}", bounded(why)))])
             }
-            Fact::Damaged { .. } => Ok(Vec::new()),
             Fact::LostData { leader, commit, agreed } => {
                 let (placement, leader, epoch) = (own.id, *leader, report.epoch);
                 change(row, vec![Edit::Dispute { placement, leader, epoch, commit: *commit, agreed: *agreed }])
             }
+            Fact::Damaged { why } => match state.left.get(&own.id) {
+                Some(left) if left.condition > Condition::Gone => change(row, vec![Edit::Lose(own.id, bounded(why))]),
+                _ => Ok(Vec::new()),
+            },
+            // A word from before it ceased to count says nothing of now.
+            Fact::Emptied => match state.left.get(&own.id) {
+                Some(left) if left.condition > Condition::Gone && report.version >= left.at => {
+                    change(row, vec![Edit::Emptied(own.id)])
+                }
+                _ => Ok(Vec::new()),
+            },
             Fact::Online => {
                 led_by(state, row, own.id, report)?;
                 if row.status == PartitionStatus::Online {
@@ -131,10 +142,12 @@ impl Reports<'_> {
     /// that should lead next. Where there is none, the next control turn elects.
     fn released(&mut self, row: &Partition) -> Result<Vec<Command>, ErrorDetail> {
         let (liveness, own) = (&*self.liveness, self.node);
-        let only = liveness.stuck.successor(row, self.now);
+        let state = self.state;
+        let able = |other| other != own && state.is_active(other) && liveness.may_lead(other);
+        let only = liveness.stuck.successor(row, self.now, able);
         let excluded =
             |other: NodeId| other == own || !liveness.may_lead(other) || only.is_some_and(|only| only != other);
-        let target = failover::candidate(self.state, row, &mut self.named, excluded);
+        let target = failover::candidate(state, row, &mut self.named, excluded);
         let edit = match target {
             Some((placement, incarnation)) => Edit::Lead { placement, incarnation, ending: Ending::Released },
             None => Edit::Vacate(Ending::Released),

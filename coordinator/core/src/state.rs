@@ -3,6 +3,7 @@
 use crate::command::Response;
 use crate::events::{Event, EventKind};
 use crate::formers::Formers;
+use crate::left::Left;
 use crate::migration::{Migration, Migrations};
 use crate::mutant::Mutant;
 use crate::partitions::Partitions;
@@ -25,6 +26,8 @@ pub const NODES_MAX: usize = 20_000;
 pub const PARTITIONS_MAX: usize = 200_000;
 /// Most moves in one plan that is carried out.
 pub const MOVES_MAX: usize = 65_536;
+/// Most partitions that a sentence names.
+const NAMED_MAX: usize = 5;
 /// Migrations that are over and still kept for people to look at.
 pub const MIGRATIONS_KEPT: usize = 4_096;
 
@@ -84,9 +87,9 @@ pub struct ClusterState {
     pub tables: BTreeMap<TableId, Table>,
     /// Every partition.
     pub partitions: Partitions,
-    /// Copies that counted once and do not now, with the row's version at which they ceased to: they have data, and the
-    /// one that ceased last has most of it.
-    pub left: BTreeMap<PlacementId, Version>,
+    /// Copies that counted once and do not now: when they ceased to, and what they can still hold. Of those that are
+    /// whole the one that ceased last has most of the data.
+    pub left: BTreeMap<PlacementId, Left>,
     /// Partitions that were assigned and have not been Online since: no copy of theirs needs to exist yet.
     pub untouched: BTreeSet<PartitionId>,
     /// Ended leaderships whose holders may not know it yet.
@@ -185,6 +188,24 @@ impl ClusterState {
     /// A node's name, or its number if it is unknown.
     pub fn node_name(&self, id: NodeId) -> String {
         self.nodes.get(&id).map_or_else(|| format!("node {id}"), |row| row.node.name.clone())
+    }
+
+    /// A partition as people name it: `orders/7`.
+    pub fn partition_name(&self, id: PartitionId) -> String {
+        match self.tables.get(&id.table) {
+            Some(table) => format!("{}/{}", table.name, id.index),
+            None => id.to_string(),
+        }
+    }
+
+    /// Several partitions as people name them, the first few of many.
+    pub fn partition_names(&self, ids: impl IntoIterator<Item = PartitionId>) -> String {
+        let mut ids = ids.into_iter();
+        let mut named: Vec<String> = ids.by_ref().take(NAMED_MAX).map(|id| self.partition_name(id)).collect();
+        if ids.next().is_some() {
+            named.push("…".to_owned());
+        }
+        named.join(", ")
     }
 
     /// The node with this name that is not lost.

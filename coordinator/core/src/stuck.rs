@@ -116,11 +116,11 @@ impl StuckLeaders {
         due.into_iter().map(|(partition, _, _)| partition).collect()
     }
 
-    /// The node that is to lead next, if that was decided here a moment ago.
-    pub(crate) fn successor(&self, row: &Partition, now: Millis) -> Option<NodeId> {
+    /// The node that is to lead next, if that was decided here a moment ago and it is still able to.
+    pub(crate) fn successor(&self, row: &Partition, now: Millis, able: impl Fn(NodeId) -> bool) -> Option<NodeId> {
         let moved = self.moved.get(&row.id).filter(|moved| now.since(moved.at) < WAIT_MS)?;
         let same = row.epoch == moved.epoch || moved.epoch.next() == Some(row.epoch);
-        let to = row.placement(moved.to).filter(|_| same)?;
+        let to = row.live().find(|live| same && live.id == moved.to && able(live.node))?;
         (row.leader != Some(to.id)).then_some(to.node)
     }
 

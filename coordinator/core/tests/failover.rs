@@ -380,3 +380,22 @@ fn copies_of_a_leaving_node_cease_to_count_while_it_still_answers() {
         assert!(row.live().count() >= usize::from(row.min_in_sync), "{row:?}");
     }
 }
+
+#[test]
+fn a_copy_on_a_stopping_node_counts_on_as_long_as_too_few_others_are_on_live_nodes() {
+    let mut bed = Bed::running(settings(1, 3, 3), &["athens", "byzantium", "cyrene"]);
+    let leader = bed.leader(0).unwrap();
+    let others: Vec<NodeId> = bed.row(0).live().map(|live| live.node).filter(|node| *node != leader).collect();
+    // One follower's node has failed, and its copy still counts: the leader has not dropped it.
+    bed.fail(others[0]);
+    assert_eq!(bed.row(0).live().count(), 3);
+    let incarnation = bed.incarnation(others[1]);
+    bed.beat_all();
+    assert!(bed.liveness.note_stopping(others[1], incarnation));
+    bed.pass(300, &[]);
+    assert!(bed.row(0).live().any(|live| live.node == others[1]), "a write would rest on the leader alone");
+    // Once the failed one is back, the stopping one may go.
+    bed.rejoin(others[0], 90);
+    bed.pass(300, &[]);
+    assert!(bed.row(0).live().all(|live| live.node != others[1]), "{:?}", bed.row(0));
+}

@@ -169,6 +169,16 @@ fn another_data_directory_takes_over_only_a_failed_nodes_name() {
     let renamed = Register { storage: byzantium.node.storage, ..register("athens", 50, 51) };
     assert_eq!(bed.refused(boxed(renamed)), ErrorKind::NameTaken);
 
+    // An empty one does not either, as long as the last copy that counts would be lost by it.
+    let Response::Refused(error) = bed.one(boxed(register("athens", 50, 52))) else { panic!("the copy was given up") };
+    assert_eq!(error.kind, ErrorKind::DataLoss);
+    assert!(error.message.contains("(default/0)"), "{error}");
+    assert!(error.message.contains("`archon node lost athens --accept-data-loss`"), "{error}");
+    assert_eq!(bed.row(0).live().count(), 1);
+    assert_eq!(bed.state.nodes.len(), 2);
+
+    // The way that the refusal names: give the old directory up, then start the empty one again.
+    bed.ok(check_lost(&bed.state, athens).unwrap().command);
     let new = bed.join("athens", 50);
     assert_ne!(new, athens);
     assert_eq!(bed.state.node(athens).unwrap().node.status, NodeStatus::Lost);
@@ -189,6 +199,44 @@ fn another_data_directory_takes_over_only_a_failed_nodes_name() {
     assert_eq!(bed.online(), 2);
     assert_eq!(bed.row(0).placements.len(), 1);
     bed.round_trip();
+}
+
+#[test]
+fn an_empty_directory_takes_over_where_other_copies_count_or_nothing_was_served() {
+    let mut bed = Bed::running(settings(2, 2, 2), &["athens", "byzantium"]);
+    let athens = bed.node("athens");
+    bed.fail(athens);
+    let new = bed.join("athens", 50);
+    assert_eq!(bed.state.node(athens).unwrap().node.status, NodeStatus::Lost);
+    bed.settle();
+    assert!((0..2).all(|index| bed.row(index).placement_on(new).is_some()));
+
+    let mut bed = Bed::new(settings(1, 1, 1));
+    let athens = bed.join("athens", 1);
+    for command in bed.turn() {
+        bed.ok(command);
+    }
+    assert_eq!(bed.row(0).status, PartitionStatus::Assigned);
+    bed.fail(athens);
+    assert_ne!(bed.join("athens", 50), athens, "nothing was served yet, so there is nothing to lose");
+}
+
+#[test]
+fn a_removed_nodes_directory_is_refused_at_once_and_leaves_no_row() {
+    let mut bed = Bed::running(settings(2, 2, 2), &["athens", "byzantium"]);
+    let athens = bed.node("athens");
+    let row = bed.state.node(athens).unwrap().clone();
+    bed.fail(athens);
+    bed.ok(check_lost(&bed.state, athens).unwrap().command);
+    bed.ok(check_remove(&bed.state, athens).unwrap().command);
+    let back = Register { last_incarnation: row.activated, ..register("athens", 1, 90) };
+    let Response::Refused(error) = bed.one(boxed(back.clone())) else { panic!("it joined") };
+    assert_eq!(error.kind, ErrorKind::Refused);
+    assert!(error.message.contains("was removed") && error.message.contains("empty --data-dir"), "{error}");
+    assert_eq!(bed.state.nodes.len(), 1);
+    // An empty one joins under the same name.
+    bed.join("athens", 51);
+    assert_eq!(bed.refused(boxed(Register { name: "corinth".into(), ..back })), ErrorKind::Refused);
 }
 
 #[test]

@@ -91,7 +91,7 @@ fn only_a_failed_nodes_data_can_be_declared_lost() {
     assert_eq!(bed.refused(Command::NodeLost { node: athens, if_version: version }), ErrorKind::Refused);
     bed.fail(athens);
     let lost = check_lost(&bed.state, athens).unwrap();
-    assert_eq!((lost.placements, lost.last_copies.len()), (3, 0));
+    assert_eq!((lost.placements, lost.counting, lost.last_copies.len()), (3, 3, 0));
     assert_eq!(bed.refused(Command::NodeLost { node: athens, if_version: version }), ErrorKind::StaleVersion);
     bed.ok(lost.command.clone());
     assert!(bed.state.partitions.iter().all(|row| row.live().count() == 2));
@@ -116,8 +116,8 @@ fn a_node_is_removed_only_when_nothing_that_counts_goes_with_it() {
     assert!(matches!(check_remove(&bed.state, athens).unwrap_err()[..], [Obstacle::HoldsCopies { .. }]));
     assert_eq!(bed.refused(Command::RemoveNode { node: athens, if_version }), ErrorKind::Refused);
     bed.ok(check_lost(&bed.state, athens).unwrap().command);
-    let remove = check_remove(&bed.state, athens).unwrap();
-    bed.ok(remove);
+    let removal = check_remove(&bed.state, athens).unwrap();
+    bed.ok(removal.command);
     assert_eq!(bed.state.node(athens), None);
     assert!(bed.state.partitions.on_node(athens).next().is_none());
     bed.settle();
@@ -161,7 +161,7 @@ fn the_copy_that_counted_last_leads_when_loss_is_accepted_and_the_others_retire(
     bed.pass(500, &[]);
     assert_eq!(bed.row(0).status, PartitionStatus::Unavailable);
     let forced = check_loss(&bed.state, &bed.liveness, bed.now, part(0), None).unwrap();
-    assert_eq!((forced.leader, forced.counted_once), (Some(other), true));
+    assert_eq!((forced.leader, forced.condition), (Some(other), Some(Condition::Whole)));
     assert_eq!((forced.would_lose_nothing.clone(), forced.retired.clone()), (vec![failed], vec![failed]));
     let epoch = bed.row(0).epoch;
     bed.ok(forced.command);
@@ -201,4 +201,41 @@ fn a_partition_of_which_nothing_is_left_begins_empty() {
     bed.settle();
     assert_eq!(bed.online(), 1);
     assert_ne!(bed.leader(0), Some(athens));
+}
+
+#[test]
+fn copies_that_did_not_count_go_with_a_node_and_are_counted() {
+    let mut bed = Bed::running(settings(3, 3, 3), &CITIES);
+    let athens = bed.node("athens");
+    bed.fail(athens);
+    bed.settle();
+    for index in 0..3 {
+        let (leader, own) = (bed.leader(index).unwrap(), bed.row(index).leader.unwrap());
+        let gone = bed.row(index).placement_on(athens).unwrap().id;
+        let silent = ReplicaName { placement: gone, incarnation: bed.incarnation(athens) };
+        let report = bed.fact(index, own, Fact::Silent { followers: vec![silent] });
+        bed.report(leader, &report).unwrap();
+    }
+    // Its copies left the Live sets when it fell silent, and are given up all the same.
+    let lost = check_lost(&bed.state, athens).unwrap();
+    assert_eq!((lost.placements, lost.counting, lost.last_copies.len()), (3, 0, 0));
+    let removal = check_remove(&bed.state, athens).unwrap();
+    assert_eq!(removal.placements, 3);
+    let mut other = Bed { state: bed.state.clone(), liveness: bed.liveness.clone(), now: bed.now };
+    assert_eq!(other.ok(lost.command), Response::NodeLost { placements: 3, counting: 0, last_copies: 0 });
+    assert_eq!(bed.ok(removal.command), Response::NodeRemoved { placements: 3 });
+    assert_eq!(events(&bed, |what| matches!(what, EventKind::NodeRemoved { placements: 3, .. })), 1);
+}
+
+#[test]
+fn a_refusal_names_partitions_as_people_do() {
+    let mut bed = Bed::running(settings(1, 1, 1), &["athens"]);
+    let served = check_loss(&bed.state, &bed.liveness, bed.now, part(0), None).unwrap_err();
+    assert_eq!(
+        served[0].to_string(),
+        "nothing needs to be lost: athens is alive and holds a copy of partition default/0 that counts"
+    );
+    bed.fail(bed.node("athens"));
+    let held = check_remove(&bed.state, bed.node("athens")).unwrap_err();
+    assert!(held[0].to_string().contains("(default/0)"), "{held:?}");
 }

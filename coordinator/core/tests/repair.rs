@@ -166,7 +166,7 @@ fn copies_of_a_node_declared_lost_are_replaced_at_once() {
     bed.ok(check_lost(&bed.state, athens).unwrap().command);
     bed.settle();
     assert!(bed.whole(3), "{:#?}", bed.state.partitions);
-    bed.ok(check_remove(&bed.state, athens).unwrap());
+    bed.ok(check_remove(&bed.state, athens).unwrap().command);
 }
 
 #[test]
@@ -205,7 +205,7 @@ fn a_drained_node_gives_its_leaderships_away_first_and_then_its_copies() {
     assert!(bed.whole(3), "{:#?}", bed.state.partitions);
     assert_eq!(events(&bed, |what| matches!(what, EventKind::NodeDrained { node } if *node == athens)), 1);
     bed.fail(athens);
-    bed.ok(check_remove(&bed.state, athens).unwrap());
+    bed.ok(check_remove(&bed.state, athens).unwrap().command);
 }
 
 #[test]

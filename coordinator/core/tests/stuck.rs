@@ -84,3 +84,21 @@ fn a_leader_that_hears_enough_keeps_its_leadership() {
     bed.pass(5_000, &[]);
     assert_eq!(bed.leader(0), Some(leader));
 }
+
+#[test]
+fn a_successor_that_fails_before_it_leads_does_not_keep_the_others_from_leading() {
+    let mut bed = Bed::running(settings(9, 3, 3), &CITIES);
+    let (leader, _) = cut_off(&mut bed, true);
+    bed.pass(2_100, &[]);
+    let own = bed.row(0).leader.expect("a leader");
+    // Whoever was found falls silent while the old leader lets go.
+    let released = bed.fact(0, own, Fact::Released);
+    let mut probe = Bed { state: bed.state.clone(), liveness: bed.liveness.clone(), now: bed.now };
+    probe.report(leader, &released).expect("a release");
+    let chosen = probe.leader(0).expect("a leader, in the same commit");
+    bed.fail(chosen);
+    bed.report(leader, &released).expect("a release");
+    bed.pass(200, &[chosen]);
+    let now = bed.leader(0).expect("somebody leads at once");
+    assert!(now != chosen && now != leader, "{now}");
+}

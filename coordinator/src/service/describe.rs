@@ -101,10 +101,7 @@ fn operand(state: &ClusterState, partition: PartitionId) -> String {
 
 /// `partition orders/7`.
 pub(super) fn label(state: &ClusterState, partition: PartitionId) -> String {
-    match state.tables.get(&partition.table) {
-        Some(table) => format!("partition {}/{}", table.name, partition.index),
-        None => format!("partition {partition}"),
-    }
+    format!("partition {}", state.partition_name(partition))
 }
 
 pub(super) fn reason(state: &ClusterState, partition: PartitionId, why: &Why) -> v1::Reason {
@@ -158,12 +155,8 @@ pub(super) fn reason(state: &ClusterState, partition: PartitionId, why: &Why) ->
 pub(crate) fn event(state: &ClusterState, event: &Event) -> v1::Event {
     let who = match &event.who {
         Actor::Coordinator(id) => format!("coordinator {id}"),
-        // A node that registers for the first time has no number yet.
-        Actor::Node(id) => match &event.what {
-            EventKind::NodeRegistered { name, .. } => name.clone(),
-            _ => state.node_name(*id),
-        },
-        Actor::Admin(name) => name.clone(),
+        Actor::Node(id) => state.node_name(*id),
+        Actor::Newcomer(name) | Actor::Admin(name) => name.clone(),
     };
     let node = |node, name: &str| format!("node {node} {name}");
     let (what, subject) = match &event.what {
@@ -178,8 +171,8 @@ pub(crate) fn event(state: &ClusterState, event: &Event) -> v1::Event {
             format!("failed in incarnation {incarnation}; {leaderships} leaderships ended, {handed_on} handed on"),
             node(id, &state.node_name(*id)),
         ),
-        EventKind::NodeLost { node: id, by } => {
-            (format!("lost its data; {by} took its name"), node(id, &state.node_name(*id)))
+        EventKind::NodeLost { node: id, by: _ } => {
+            ("lost its data: another data directory took over its name".to_owned(), node(id, &state.node_name(*id)))
         }
         EventKind::NodeDeclaredLost { node: id, placements, last_copies } => (
             format!(
@@ -187,7 +180,10 @@ pub(crate) fn event(state: &ClusterState, event: &Event) -> v1::Event {
             ),
             node(id, &state.node_name(*id)),
         ),
-        EventKind::NodeRemoved { node: id, name } => ("removed".to_owned(), node(id, name)),
+        EventKind::NodeRemoved { node: id, name, placements: 0 } => ("removed".to_owned(), node(id, name)),
+        EventKind::NodeRemoved { node: id, name, placements } => {
+            (format!("removed, with {placements} copies that did not count"), node(id, name))
+        }
         EventKind::NodeDraining { node: id, placements } => {
             (format!("is being drained of {placements} copies"), node(id, &state.node_name(*id)))
         }

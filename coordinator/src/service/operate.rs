@@ -6,8 +6,8 @@ use super::{check_named, rebalance};
 use crate::clock::boot_now;
 use crate::session::Session;
 use archon_coordinator_core::{
-    ClusterState, Command, ForcedElection, Liveness, LossPlan, NodeRow, Obstacle, Response as Answer, check_drain,
-    check_loss, check_lost, check_remove, explain, refusal,
+    ClusterState, Command, Condition, ForcedElection, Liveness, LossPlan, NodeRow, Obstacle, RemovalPlan,
+    Response as Answer, check_drain, check_loss, check_lost, check_remove, explain, refusal,
 };
 use archon_proto::convert::admin::SetNode;
 use archon_proto::convert::operate::{ForceLeader, LoseNode, PartitionName, RemoveNode};
@@ -33,7 +33,7 @@ impl Admins {
             Ok(v1::CheckNodeResponse {
                 node: Some(node_summary(session, state, row)),
                 drain: Some(drain_check(state, id)),
-                remove: Some(v1::RemoveCheck { obstacles: texts(check_remove(state, id).err()) }),
+                remove: Some(remove_check(check_remove(state, id))),
                 loss: Some(loss_check(check_lost(state, id))),
             })
         })
@@ -69,10 +69,13 @@ impl Admins {
         let cluster = request.cluster.clone();
         let RemoveNode { request, name } = RemoveNode::try_from(request)?;
         let decide = |state: &ClusterState, _: &Liveness| {
-            check_remove(state, node_of(state, &name)?).map_err(|obstacles| refusal(&obstacles))
+            let removal = check_remove(state, node_of(state, &name)?).map_err(|obstacles| refusal(&obstacles))?;
+            Ok(removal.command)
         };
-        self.change(cluster.as_ref(), request, within, decide).await?;
-        Ok(v1::RemoveNodeResponse {})
+        match self.change(cluster.as_ref(), request, within, decide).await?.1 {
+            Answer::NodeRemoved { placements } => Ok(v1::RemoveNodeResponse { placements }),
+            other => Err(unexpected(&other)),
+        }
     }
 
     /// Declares a node's data lost.
@@ -86,8 +89,12 @@ impl Admins {
             }
             Ok(loss.command)
         };
-        self.change(cluster.as_ref(), request, within, decide).await?;
-        Ok(v1::LoseNodeResponse {})
+        match self.change(cluster.as_ref(), request, within, decide).await?.1 {
+            Answer::NodeLost { placements, counting, last_copies } => {
+                Ok(v1::LoseNodeResponse { placements, counting, last_copies })
+            }
+            other => Err(unexpected(&other)),
+        }
     }
 
     /// Everything about one partition.
@@ -208,11 +215,19 @@ fn drain_check(state: &ClusterState, node: NodeId) -> v1::DrainCheck {
     }
 }
 
+fn remove_check(judged: Result<RemovalPlan, Vec<Obstacle>>) -> v1::RemoveCheck {
+    match judged {
+        Ok(removal) => v1::RemoveCheck { obstacles: Vec::new(), placements: removal.placements },
+        Err(obstacles) => v1::RemoveCheck { obstacles: texts(Some(obstacles)), ..Default::default() },
+    }
+}
+
 fn loss_check(judged: Result<LossPlan, Vec<Obstacle>>) -> v1::LossCheck {
     match judged {
         Ok(loss) => v1::LossCheck {
             obstacles: Vec::new(),
             placements: loss.placements,
+            counting: loss.counting,
             last_copies: u32::try_from(loss.last_copies.len()).unwrap_or(u32::MAX),
             last: loss.last_copies.iter().take(NAMED_MAX).map(|partition| (*partition).into()).collect(),
         },
@@ -226,8 +241,10 @@ fn forced_check(state: &ClusterState, judged: Result<ForcedElection, Vec<Obstacl
         Ok(forced) => v1::ForcedCheck {
             obstacles: Vec::new(),
             leader: forced.leader.map(|leader| state.node_name(leader)),
-            counted_once: forced.counted_once,
+            condition: forced.condition.map(|condition| format!("{condition:?}")),
             lose_nothing: names(&forced.would_lose_nothing),
+            lose_less: names(&forced.would_lose_less),
+            could_be_named: names(&forced.could_be_named),
             retired: names(&forced.retired),
         },
         Err(obstacles) => v1::ForcedCheck { obstacles: texts(Some(obstacles)), ..Default::default() },
@@ -256,15 +273,23 @@ fn forced_text(state: &ClusterState, partition: PartitionId, forced: &ForcedElec
     let names = |nodes: &[NodeId]| nodes.iter().map(|node| state.node_name(*node)).collect::<Vec<_>>().join(", ");
     let mut text = label(state, partition);
     match forced.leader {
-        Some(leader) if forced.counted_once => text.push_str(&format!(
-            " would be led by the copy on {}, which lacks every write acknowledged since it ceased to count; these writes \
-             are lost",
-            state.node_name(leader)
-        )),
-        Some(leader) => text.push_str(&format!(
-            " would be led by the copy on {}, which never counted and holds an unknown part of the data; the rest is lost",
-            state.node_name(leader)
-        )),
+        Some(leader) => {
+            let what = match forced.condition.unwrap_or(Condition::Partial) {
+                Condition::Whole => {
+                    "which lacks every write acknowledged since it ceased to count; these writes are lost"
+                }
+                Condition::Older => {
+                    "whose directory is an older or another copy of the node's own: nobody knows how much it lacks; all of \
+                     that is lost"
+                }
+                Condition::Partial => "which never counted and holds an unknown part of the data; the rest is lost",
+                Condition::Gone => {
+                    "whose data is damaged, missing or was thrown away to be copied anew: little or nothing of it is left; \
+                     all the rest is lost"
+                }
+            };
+            text.push_str(&format!(" would be led by the copy on {}, {what}", state.node_name(leader)));
+        }
         None => text.push_str(" would begin empty: all its data is lost"),
     }
     if !forced.retired.is_empty() {
@@ -273,6 +298,14 @@ fn forced_text(state: &ClusterState, partition: PartitionId, forced: &ForcedElec
     if !forced.would_lose_nothing.is_empty() {
         let nodes = names(&forced.would_lose_nothing);
         text.push_str(&format!(". Nothing is lost if {nodes} comes back: start it first if you can"));
+    }
+    if !forced.would_lose_less.is_empty() {
+        let nodes = names(&forced.would_lose_less);
+        text.push_str(&format!(". Less is lost if {nodes} comes back and leads: start it first if you can"));
+    }
+    if !forced.could_be_named.is_empty() {
+        let nodes = names(&forced.could_be_named);
+        text.push_str(&format!(". What is left of the copies on {nodes} can be kept: name one with --node"));
     }
     text.push_str(
         ". A side that is cut off from the coordinators may go on acknowledging writes until it hears of this; those are \

@@ -12,7 +12,7 @@ use archon_proto::convert::report::{Outcomes, Reports};
 use archon_proto::convert::session::{Heartbeat, Member, Registered, Registration};
 use archon_proto::v1;
 use archon_proto::v1::session_server::Session as SessionService;
-use archon_types::{ErrorDetail, ErrorKind, Incarnation, NodeId};
+use archon_types::{ErrorDetail, ErrorKind, Incarnation};
 use std::time::Duration;
 use tonic::{Request, Response, Status};
 
@@ -39,9 +39,11 @@ impl Sessions {
         let node = Registration::try_from(request)?;
         let session = self.context.leader(within).await?;
         let state = session.quorum().replicated();
-        let known = state.read(|state| {
+        let who = state.read(|state| {
             super::check_named(wire_cluster.as_ref(), state)?;
-            Ok::<_, ErrorDetail>(state.node_by_storage(node.storage).map_or(NodeId::ZERO, |row| row.node.id))
+            let known = state.node_by_storage(node.storage);
+            let who = known.map_or_else(|| Actor::Newcomer(node.name.clone()), |row| Actor::Node(row.node.id));
+            Ok::<_, ErrorDetail>(who)
         })?;
         let register = Register {
             name: node.name,
@@ -58,7 +60,7 @@ impl Sessions {
             expects: Some(node.expects).filter(|expected| *expected != Incarnation::ZERO),
         };
         let commands = vec![Command::Register(Box::new(register))];
-        match only(session.propose(None, Actor::Node(known), commands, within).await?)? {
+        match only(session.propose(None, who, commands, within).await?)? {
             Answer::Registered { node, incarnation } => {
                 let (cluster, settings) = state.read(|state| (state.cluster, state.settings.clone()));
                 Ok(Registered { cluster, node, incarnation, protocol: PROTOCOL, settings })

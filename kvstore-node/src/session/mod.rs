@@ -171,7 +171,11 @@ impl Session {
             };
             let patient = match detail.kind {
                 ErrorKind::NameTaken => name_taken.get_or_insert_with(Instant::now).elapsed() < NAME_TAKEN_PATIENCE,
-                ErrorKind::WrongCluster | ErrorKind::ProtocolMismatch | ErrorKind::InvalidArgument => false,
+                ErrorKind::WrongCluster
+                | ErrorKind::ProtocolMismatch
+                | ErrorKind::InvalidArgument
+                | ErrorKind::Refused
+                | ErrorKind::DataLoss => false,
                 _ => true,
             };
             if !patient {

@@ -7,8 +7,8 @@ use crate::flusher::{FlushEvent, FlusherError};
 use crate::reply::{Outcome, ReplyTo};
 use crate::store;
 use archon_kv::{ClientIndex, Effect, PartitionView, Reader, RowChange, View, row};
-use archon_replica::{Input, Output, Record};
-use archon_types::{ErrorDetail, ErrorKind, PartitionId, PlacementId, Report, Seq};
+use archon_replica::{Input, Output, Position, Record};
+use archon_types::{ErrorDetail, ErrorKind, Fact, PartitionId, PlacementId, Report, Seq};
 use std::time::Duration;
 
 /// How long committed rows gather before they are given to the flusher: whatever is overwritten meanwhile costs the engine
@@ -93,6 +93,9 @@ impl Env {
                     store::put_position(batch, placement, store::META_BASE, base);
                     store::put_position(batch, placement, store::META_COMPLETE, base);
                     slot.restart(base, self.context.budget.clone());
+                    if base == Position::ZERO {
+                        self.report_emptied(slot);
+                    }
                 }
             }
         }
@@ -212,6 +215,13 @@ impl Env {
         if !self.context.shared.reports.put(report) {
             tracing::debug!("too many reports wait; the replica repeats this one");
         }
+    }
+
+    /// The copy has thrown its data away: nobody may take it for what it was when it counted.
+    pub(super) fn report_emptied(&self, slot: &Slot) {
+        let (partition, placement) = (slot.partition, slot.placement);
+        let (epoch, version) = (slot.replica.epoch(), slot.replica.version());
+        self.report(Report { partition, placement, epoch, version, fact: Fact::Emptied });
     }
 
     fn read_log(&self, slot: &Slot, from: Seq, upto: Seq, bytes_max: usize) -> Vec<archon_replica::Entry> {
@@ -334,7 +344,7 @@ impl Shard {
             placement,
             epoch: slot.replica.epoch(),
             version: slot.replica.version(),
-            fact: archon_types::Fact::Damaged { why },
+            fact: Fact::Damaged { why },
         };
         self.env.report(report);
     }

@@ -8,8 +8,8 @@ use archon_kv::LogTime;
 use archon_kv::Recent;
 use archon_replica::{Configuration, Identity, Input, Limits, Peer, Position, Recovered, Replica, Timing};
 use archon_types::{
-    Epoch, ErrorDetail, ErrorKind, Fact, Incarnation, NodeStatus, Partition, PartitionId, PlacementId, Report, Seq,
-    Version,
+    Epoch, ErrorDetail, ErrorKind, Fact, Incarnation, NodeStatus, Partition, PartitionId, PlacementId, ReplicaState,
+    Report, Seq, Version,
 };
 use std::collections::BTreeMap;
 
@@ -72,6 +72,15 @@ impl Shard {
                 self.slots.insert(placement, Slot::new(placement, found, replica));
                 self.active.insert(partition.id, placement);
                 self.configure(&partition, placement);
+                // It was emptied to be copied anew, and the node ended before anybody heard of it.
+                let loads = partition.placement(placement).is_some_and(|own| own.state == ReplicaState::Load);
+                if let Some(slot) = self.slots.get(&placement)
+                    && loads
+                    && !fresh
+                    && slot.replica.last() == Position::ZERO
+                {
+                    self.env.report_emptied(slot);
+                }
             }
             Err(error) => {
                 tracing::error!(partition = %partition.id, %placement, %error, "placement damaged");

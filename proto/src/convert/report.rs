@@ -55,6 +55,7 @@ impl From<Report> for v1::ReplicaReport {
                 commit_seq: commit.get(),
                 agreed_seq: agreed.get(),
             }),
+            Fact::Emptied => Wire::Emptied(v1::FactEmptied {}),
         };
         Self {
             partition: Some(report.partition.into()),
@@ -86,6 +87,7 @@ impl TryFrom<v1::ReplicaReport> for Report {
                 commit: Seq::new(fact.commit_seq),
                 agreed: Seq::new(fact.agreed_seq),
             },
+            Wire::Emptied(_) => Fact::Emptied,
         };
         Ok(Self {
             partition: required(wire.partition, "ReplicaReport.partition")?.try_into()?,
@@ -158,6 +160,7 @@ mod tests {
             Fact::Unloaded,
             Fact::Damaged { why: "checksum".into() },
             Fact::LostData { leader: PlacementId::new(3), commit: Seq::new(9), agreed: Seq::new(7) },
+            Fact::Emptied,
         ];
         let reports = facts.map(|fact| Report {
             partition: PartitionId::new(TableId::new(1), 5),

@@ -112,4 +112,7 @@ pub enum Fact {
         /// Up to here at most the two logs agree.
         agreed: Seq,
     },
+    /// The reporter's copy, which does not count, has thrown away what it held to be copied anew: nothing whole is left of
+    /// it.
+    Emptied,
 }

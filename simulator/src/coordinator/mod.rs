@@ -15,7 +15,7 @@ use crate::network::End;
 use crate::random::Random;
 use crate::world::World;
 use archon_coordinator_core::{
-    Actor, ClusterState, Command, CommandBatch, Edit, EventKind, Response, apply, check, check_step, skip,
+    Actor, ClusterState, Command, CommandBatch, Edit, EventKind, Response, apply, check, check_lost, check_step, skip,
 };
 use archon_types::{ClusterId, ErrorKind, Incarnation, Millis, ReplicaState};
 use std::collections::VecDeque;
@@ -162,6 +162,10 @@ impl World {
 
     fn commit(&mut self, coordinator: usize, proposal: Proposal) {
         let Proposal { term, commands, reply } = proposal;
+        let claimed = match &commands[..] {
+            [Command::Register(register)] => Some(register.name.clone()),
+            _ => None,
+        };
         let batch = CommandBatch {
             request: None,
             at: Millis::new(self.truth),
@@ -187,11 +191,26 @@ impl World {
                 let message = Downward::Overtaken { boot, have: Incarnation::new(error.have.unwrap_or(0)) };
                 self.send(End::Coordinator(coordinator), End::Host(host), Event::Downward { host, message });
             }
+            (Some(ProposalReply::Registration { .. }), [Response::Refused(error)])
+                if error.kind == ErrorKind::DataLoss =>
+            {
+                self.give_up(coordinator, term, claimed.as_deref());
+            }
             (Some(ProposalReply::Report { host, report }), _) => {
                 let message = Downward::Reported { report };
                 self.send(End::Coordinator(coordinator), End::Host(host), Event::Downward { host, message });
             }
             _ => {}
+        }
+    }
+
+    /// A wiped directory stands in for one with the last copies that counted: the operator says that they are gone.
+    fn give_up(&mut self, coordinator: usize, term: u64, name: Option<&str>) {
+        let state = &self.quorum.coordinators[coordinator].state;
+        let old = name.and_then(|name| state.node_by_name(name)).map(|row| row.node.id);
+        if let Some(loss) = old.and_then(|old| check_lost(state, old).ok()) {
+            self.note(|| format!("the operator gives up {} last copies", loss.last_copies.len()));
+            self.propose(coordinator, Proposal { term, commands: vec![loss.command], reply: None });
         }
     }
 

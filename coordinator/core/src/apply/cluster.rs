@@ -111,20 +111,21 @@ pub(super) fn accept_loss(
     if_version: Version,
     outcome: Forced,
 ) -> Result<Response, ErrorDetail> {
+    let name = state.partition_name(partition);
     let mut staged = Staged::new(state, entry);
     let mut row = staged.row(partition)?;
     if row.version != if_version {
-        let message = format!("partition {partition} changed meanwhile; look again before accepting a loss");
+        let message = format!("partition {name} changed meanwhile; look again before accepting a loss");
         return Err(
             ErrorDetail::new(ErrorKind::StaleVersion, message).with_have_need(row.version.get(), if_version.get())
         );
     }
     if row.status == PartitionStatus::Unassigned {
-        return Err(refused(format!("partition {partition} was never assigned: there is nothing to lose")));
+        return Err(refused(format!("partition {name} was never assigned: there is nothing to lose")));
     }
     if let Some(live) = row.live().find(|live| state.is_live(live.node)) {
-        let name = state.node_name(live.node);
-        return Err(refused(format!("{name} is alive and holds a copy of partition {partition} that counts")));
+        let node = state.node_name(live.node);
+        return Err(refused(format!("{node} is alive and holds a copy of partition {name} that counts")));
     }
     let (leader, retired) = match outcome {
         Forced::Lead { placement, incarnation } => {

@@ -4,6 +4,7 @@ use super::stage::Staged;
 use super::{Entry, next_epoch, not_found, refused};
 use crate::command::{Response, Successor};
 use crate::events::EventKind;
+use crate::left::Condition;
 use crate::mutant::Mutant;
 use crate::state::{ClusterState, NodeRow};
 use archon_types::{
@@ -133,23 +134,24 @@ pub(super) fn declare_lost(
     if_version: Version,
 ) -> Result<Response, ErrorDetail> {
     if departed(state, node, if_version)?.node.status == NodeStatus::Lost {
-        return entry.done();
+        return Ok(Response::NodeLost { placements: 0, counting: 0, last_copies: 0 });
     }
+    let placements = state.partitions.held_on(node);
     let mut staged = Staged::new(state, entry);
-    let (mut placements, mut last_copies) = (0, 0);
+    let (mut counting, mut last_copies) = (0, 0);
     for row in state.partitions.on_node(node) {
         let mut row = row.clone();
         let live = row.placement_on(node).filter(|placement| placement.state == ReplicaState::Live).map(|live| live.id);
         let Some(live) = live else { continue };
-        staged.lose(&mut row, live, "an operator declared its node's data lost")?;
-        placements += 1;
+        staged.lose(&mut row, live, Condition::Whole, "an operator declared its node's data lost")?;
+        counting += 1;
         last_copies += u32::from(row.live().next().is_none());
         staged.put(row);
     }
     staged.into_effect().commit(state, entry);
     set_status(state, entry, node, NodeStatus::Lost);
-    entry.note(state, EventKind::NodeDeclaredLost { node, placements, last_copies });
-    entry.done()
+    entry.note(state, EventKind::NodeDeclaredLost { node, placements: counting, last_copies });
+    Ok(Response::NodeLost { placements, counting, last_copies })
 }
 
 pub(super) fn remove(
@@ -159,14 +161,15 @@ pub(super) fn remove(
     if_version: Version,
 ) -> Result<Response, ErrorDetail> {
     let name = departed(state, node, if_version)?.node.name.clone();
+    let placements = state.partitions.held_on(node);
     let mut staged = Staged::new(state, entry);
     for row in state.partitions.on_node(node) {
         let Some(placement) = row.placement_on(node) else { continue };
-        let (id, partition) = (placement.id, row.id);
+        let (id, partition) = (placement.id, state.partition_name(row.id));
         let last_trace = placement.state == ReplicaState::Load && row.live().next().is_none();
         if placement.state == ReplicaState::Live || last_trace {
             let message =
-                format!("{name} holds placement {id} of partition {partition}, which counts or is the last trace");
+                format!("{name} holds a copy of partition {partition} that counts or is the last trace of it");
             return Err(refused(message));
         }
         let mut row = row.clone();
@@ -176,8 +179,8 @@ pub(super) fn remove(
     staged.into_effect().commit(state, entry);
     state.nodes.remove(&node);
     state.nodes_version = entry.version();
-    entry.note(state, EventKind::NodeRemoved { node, name });
-    entry.done()
+    entry.note(state, EventKind::NodeRemoved { node, name, placements });
+    Ok(Response::NodeRemoved { placements })
 }
 
 fn set_status(state: &mut ClusterState, entry: Entry<'_>, node: NodeId, status: NodeStatus) {

@@ -1,15 +1,16 @@
 //! A node begins a new life (PROTOCOL rules 8 and 19).
 
 use super::stage::Staged;
-use super::{Entry, invalid, next_epoch};
+use super::{Entry, invalid, next_epoch, refused};
 use crate::command::{Register, Response};
 use crate::events::EventKind;
 use crate::formers::Former;
+use crate::left::Condition;
 use crate::mutant::Mutant;
 use crate::state::{ClusterState, NODES_MAX, NodeRow};
 use archon_types::limits::{WEIGHT_MAX, check_address, check_name};
 use archon_types::{
-    ErrorDetail, ErrorKind, Incarnation, Node, NodeGoal, NodeId, NodeStatus, PlacementId, ReplicaState,
+    ErrorDetail, ErrorKind, Incarnation, Node, NodeGoal, NodeId, NodeStatus, Partition, PlacementId, ReplicaState,
 };
 use std::collections::BTreeSet;
 
@@ -37,7 +38,13 @@ pub(super) fn register(
             return Err(ErrorDetail::new(ErrorKind::Unavailable, message).with_retry_after_ms(50));
         }
     }
+    if known.is_none() && register.last_incarnation.is_some() {
+        return Err(forgotten(register));
+    }
     let replaced = claim(state, register, known.as_ref())?;
+    if let Some(replaced) = replaced {
+        keeps_last_copies(state, replaced)?;
+    }
     if known.is_none() {
         make_room(state)?;
     }
@@ -52,7 +59,8 @@ pub(super) fn register(
             if let Some(placement) = row.placement_on(replaced).copied()
                 && placement.state == ReplicaState::Live
             {
-                staged.lose(&mut row, placement.id, "another data directory took over the node's name")?;
+                let why = "another data directory took over the node's name";
+                staged.lose(&mut row, placement.id, Condition::Whole, why)?;
                 staged.put(row);
             }
         }
@@ -116,6 +124,39 @@ fn overtaken(known: &NodeRow, expects: Option<Incarnation>) -> ErrorDetail {
     ErrorDetail::new(ErrorKind::StaleVersion, message).with_have_need(have.get(), expects.map_or(0, Incarnation::get))
 }
 
+/// The directory of a node that was removed: its copies are no longer known here, and its number is not given out again.
+fn forgotten(register: &Register) -> ErrorDetail {
+    refused(format!(
+        "the data directory of {} belongs to a node that was removed from this cluster (or that this cluster never knew); \
+         give it an empty --data-dir to join as a new node",
+        register.name
+    ))
+}
+
+/// An empty directory takes over a failed node's name, and what that node held is lost. Where one of its copies is the
+/// last that counts, this is more likely a wrong path than a decision, so it has to be said.
+fn keeps_last_copies(state: &ClusterState, replaced: NodeId) -> Result<(), ErrorDetail> {
+    let last = |row: &&Partition| {
+        let mut live = row.live();
+        let only = live.next().is_some_and(|copy| copy.node == replaced) && live.next().is_none();
+        // What was assigned and never served has nothing to lose.
+        only && !state.untouched.contains(&row.id)
+    };
+    let rows: Vec<&Partition> = state.partitions.on_node(replaced).filter(last).collect();
+    if rows.is_empty() {
+        return Ok(());
+    }
+    let name = state.node_name(replaced);
+    let message = format!(
+        "this data directory is not the one of {name}, which is not alive and holds the last copy that counts of {} \
+         partitions ({}); start {name} with its own --data-dir, or choose another --name. If its data is gone for good: \
+         `archon node lost {name} --accept-data-loss`, then start this again",
+        rows.len(),
+        state.partition_names(rows.iter().map(|row| row.id)),
+    );
+    Err(ErrorDetail::new(ErrorKind::DataLoss, message))
+}
+
 /// A directory that was copied and started a second time elsewhere, while the first process lives. Were both accepted,
 /// each would end the other's life for ever. On the same address there can be one process only, so a restart there is
 /// believed at once; one that comes back at another address waits until the former life was failed.
@@ -148,7 +189,14 @@ fn end_life(
         let listed = held.contains(&placement.id) || state.breaks(Mutant::UnheldStaysLive); // rule 19
         let missing = !listed && !state.untouched.contains(&row.id);
         let lost = placement.state == ReplicaState::Live && (other_copy || missing);
-        if !leads && !lost {
+        let condition = match (listed, other_copy) {
+            (false, _) => Condition::Gone,
+            (true, true) => Condition::Older,
+            (true, false) => Condition::Whole,
+        };
+        let spoiled = placement.state == ReplicaState::Load
+            && state.left.get(&placement.id).is_some_and(|left| condition < left.condition);
+        if !leads && !lost && !spoiled {
             continue;
         }
         let mut row = staged.row(row.id)?;
@@ -170,7 +218,9 @@ fn end_life(
             } else {
                 "the node came back without holding it whole"
             };
-            staged.lose(&mut row, placement.id, why)?;
+            staged.lose(&mut row, placement.id, condition, why)?;
+        } else if spoiled {
+            staged.spoil(&row, placement.id, condition)?;
         }
         staged.put(row);
     }

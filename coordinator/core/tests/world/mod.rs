@@ -202,6 +202,14 @@ impl World {
         if let (Some((to, boot)), [Response::Registered { node, incarnation }]) = (reply, &responses[..]) {
             self.send(to, Event::Registered { to, boot, node: *node, incarnation: *incarnation });
         }
+        // A wiped node whose copies were the last that counted: the operator says that they are gone for good.
+        if let ([Command::Register(register)], [Response::Refused(error)]) = (&batch.commands[..], &responses[..])
+            && error.kind == ErrorKind::DataLoss
+        {
+            let old = self.state.node_by_name(&register.name).map(|row| row.node.id);
+            let lost = old.and_then(|old| check_lost(&self.state, old).ok());
+            self.propose(None, lost.into_iter().map(|lost| lost.command).collect());
+        }
     }
 
     /// Runs until `until` in true time.

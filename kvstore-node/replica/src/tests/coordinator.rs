@@ -137,7 +137,8 @@ impl Coordinator {
             | Fact::Silent { .. }
             | Fact::Unloaded
             | Fact::Damaged { .. }
-            | Fact::LostData { .. } => {}
+            | Fact::LostData { .. }
+            | Fact::Emptied => {}
         }
     }
 }

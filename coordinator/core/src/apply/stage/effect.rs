@@ -1,0 +1,82 @@
+//! What staged edits come to.
+
+use crate::apply::Entry;
+use crate::events::EventKind;
+use crate::formers::Former;
+use crate::left::{Condition, Left};
+use crate::state::ClusterState;
+use archon_types::{Epoch, NodeGoal, Partition, PartitionId, PlacementId, ReplicaState};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What [`Staged`] came to: owns no borrow, so it can be committed to the state it was worked out from.
+pub(crate) struct Effect {
+    pub(super) rows: BTreeMap<PartitionId, Partition>,
+    pub(super) formers: Vec<FormerChange>,
+    pub(super) placement_last: PlacementId,
+    pub(super) events: Vec<EventKind>,
+    /// Partitions that were assigned just now, and those that were just reported Online.
+    pub(super) untouched: BTreeMap<PartitionId, bool>,
+    /// Copies that hold less than everything up to the moment they ceased to count.
+    pub(super) spoiled: BTreeMap<PlacementId, Condition>,
+}
+
+pub(super) enum FormerChange {
+    Set(Former),
+    Remove(PartitionId, Epoch),
+}
+
+impl Effect {
+    pub(crate) fn commit(self, state: &mut ClusterState, entry: Entry<'_>) {
+        let mut vacated = BTreeSet::new();
+        for row in self.rows.into_values() {
+            debug_assert!(row.leader.is_none_or(|leader| row.live().any(|live| live.id == leader)), "{row:?}");
+            let before = state.partitions.get(row.id).map(|row| row.placements.clone()).unwrap_or_default();
+            for placement in before {
+                match row.placement(placement.id).map(|now| now.state) {
+                    Some(ReplicaState::Load) => {
+                        let spoiled = self.spoiled.get(&placement.id).copied();
+                        if placement.state == ReplicaState::Live {
+                            let condition = spoiled.unwrap_or(Condition::Whole);
+                            state.left.insert(placement.id, Left { at: row.version, condition });
+                        } else if let (Some(spoiled), Some(left)) = (spoiled, state.left.get_mut(&placement.id)) {
+                            left.condition = left.condition.min(spoiled);
+                        }
+                    }
+                    Some(ReplicaState::Live | ReplicaState::Unload) => {
+                        state.left.remove(&placement.id);
+                    }
+                    None => {
+                        state.left.remove(&placement.id);
+                        vacated.insert(placement.node);
+                    }
+                }
+            }
+            state.partitions.insert(row);
+        }
+        for change in self.formers {
+            match change {
+                FormerChange::Set(former) => state.formers.insert(former),
+                FormerChange::Remove(partition, epoch) => {
+                    state.formers.remove(partition, epoch);
+                }
+            }
+        }
+        state.placement_last = self.placement_last;
+        for (partition, untouched) in self.untouched {
+            if untouched {
+                state.untouched.insert(partition);
+            } else {
+                state.untouched.remove(&partition);
+            }
+        }
+        for what in self.events {
+            entry.note(state, what);
+        }
+        for node in vacated {
+            let drained = state.node(node).is_some_and(|row| row.node.goal == NodeGoal::Drain);
+            if drained && state.partitions.count_on(node) == 0 {
+                entry.note(state, EventKind::NodeDrained { node });
+            }
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! Who leads: granted, ended, forced; and who led before and may not know that it ended.
+
+use super::effect::FormerChange;
+use super::{Staged, in_state, placement, set_state};
+use crate::apply::{next_epoch, refused};
+use crate::command::Ending;
+use crate::formers::Former;
+use crate::mutant::Mutant;
+use archon_types::{
+    Epoch, ErrorDetail, ErrorKind, Incarnation, NodeStatus, Partition, PartitionId, PartitionStatus, PlacementId,
+    ReplicaState,
+};
+
+impl Staged<'_> {
+    /// Remembers a holder that may not know that its leadership ended.
+    pub(crate) fn remember(&mut self, former: Former) {
+        if !self.state.breaks(Mutant::FormerForgotten) {
+            self.effect.formers.push(FormerChange::Set(former)); // rule 16
+        }
+    }
+
+    /// Forgets a former holder.
+    pub(crate) fn forget_former(&mut self, partition: PartitionId, epoch: Epoch) {
+        self.effect.formers.push(FormerChange::Remove(partition, epoch));
+    }
+
+    /// An operator's word: this copy counts and leads from now on, all others retire (PROTOCOL rule 23). Returns how
+    /// many do.
+    pub(crate) fn force(
+        &mut self,
+        row: &mut Partition,
+        id: PlacementId,
+        incarnation: Incarnation,
+    ) -> Result<u32, ErrorDetail> {
+        if placement(row, id)?.state == ReplicaState::Unload {
+            return Err(refused(format!("placement {id} of partition {} is being deleted", row.id)));
+        }
+        let retired = self.retire_all_but(row, Some(id));
+        set_state(row, id, ReplicaState::Live);
+        self.lead(row, id, incarnation, Ending::Lapsed)?;
+        Ok(retired)
+    }
+
+    /// All copies but one are to be deleted; those on lost nodes are gone with them. Returns how many had data.
+    pub(crate) fn retire_all_but(&mut self, row: &mut Partition, kept: Option<PlacementId>) -> u32 {
+        let known = |node| self.state.node(node).is_some_and(|row| row.node.status != NodeStatus::Lost);
+        let mut retired = 0;
+        row.placements.retain(|placement| Some(placement.id) == kept || known(placement.node));
+        for placement in row.placements.iter_mut().filter(|placement| Some(placement.id) != kept) {
+            retired += u32::from(placement.state != ReplicaState::Unload);
+            if !self.state.breaks(Mutant::LossKeepsOthers) {
+                placement.state = ReplicaState::Unload; // rule 23
+            }
+        }
+        retired
+    }
+
+    pub(super) fn lead(
+        &mut self,
+        row: &mut Partition,
+        id: PlacementId,
+        incarnation: Incarnation,
+        ending: Ending,
+    ) -> Result<(), ErrorDetail> {
+        let anyone = self.state.breaks(Mutant::ElectAnyone); // rule 9
+        let placement = if anyone { placement(row, id)? } else { in_state(row, id, ReplicaState::Live)? };
+        self.acting(placement, incarnation)?;
+        if row.leader.is_some() {
+            self.remember_leader(row, ending);
+        }
+        // The proposer has seen that all of these are over. Lives that go on must keep hearing of it.
+        for former in self.state.formers.of_partition(row.id).filter(|former| !former.lapsed) {
+            if self.state.is_live(former.node) && self.state.incarnation(former.node) == Some(former.incarnation) {
+                self.effect.formers.push(FormerChange::Set(Former { lapsed: true, ..*former }));
+            } else {
+                self.effect.formers.push(FormerChange::Remove(former.partition, former.epoch));
+            }
+        }
+        row.epoch = next_epoch(row.epoch)?;
+        row.leader = Some(id);
+        row.status = PartitionStatus::Assigned;
+        Ok(())
+    }
+
+    pub(super) fn end_leadership(&mut self, row: &mut Partition, ending: Ending) -> Result<(), ErrorDetail> {
+        if row.leader.is_none() {
+            return Err(refused(format!("partition {} has no leader", row.id)));
+        }
+        self.remember_leader(row, ending);
+        row.leader = None;
+        row.epoch = next_epoch(row.epoch)?;
+        Ok(())
+    }
+
+    fn remember_leader(&mut self, row: &Partition, ending: Ending) {
+        if ending == Ending::Lapsed
+            && let Some(leader) = row.leader_placement()
+            && let Some(incarnation) = self.state.incarnation(leader.node)
+        {
+            self.remember(Former {
+                partition: row.id,
+                epoch: row.epoch,
+                placement: leader.id,
+                node: leader.node,
+                incarnation,
+                lapsed: true,
+            });
+        }
+    }
+
+    pub(super) fn online(&mut self, row: &mut Partition, epoch: Epoch) -> Result<(), ErrorDetail> {
+        if row.epoch != epoch || row.leader.is_none() {
+            let message = format!("partition {} is in epoch {}, the report in {epoch}", row.id, row.epoch);
+            return Err(ErrorDetail::new(ErrorKind::StaleEpoch, message));
+        }
+        row.status = PartitionStatus::Online;
+        self.effect.untouched.insert(row.id, false);
+        Ok(())
+    }
+}

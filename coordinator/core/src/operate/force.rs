@@ -1,0 +1,117 @@
+//! The only way past the last copy: making one lead that does not count.
+
+use super::Obstacle;
+use crate::command::{Command, Forced};
+use crate::formers::Former;
+use crate::left::{Condition, condition, rank};
+use crate::liveness::Liveness;
+use crate::state::ClusterState;
+use archon_types::{Millis, NodeId, Partition, PartitionId, PartitionStatus, Placement, ReplicaState, Version};
+use serde::{Deserialize, Serialize};
+
+/// What forcing a leader comes to.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct ForcedElection {
+    /// Who leads then; `None`: the partition begins empty.
+    pub leader: Option<NodeId>,
+    /// What that copy can hold.
+    pub condition: Option<Condition>,
+    /// Nodes that are not alive and hold copies that count: starting one of them again would lose nothing.
+    pub would_lose_nothing: Vec<NodeId>,
+    /// Nodes that are not alive and hold copies better than the one that would lead: starting one of them first would lose
+    /// less.
+    pub would_lose_less: Vec<NodeId>,
+    /// Where none would lead: nodes that are alive and hold a part of the data, or what is left of it. They can be named.
+    pub could_be_named: Vec<NodeId>,
+    /// Nodes whose copies are to be deleted.
+    pub retired: Vec<NodeId>,
+    /// What does it.
+    pub command: Command,
+}
+
+/// Whether an operator can accept the loss of a partition's latest writes, and who would lead it: the copy on `wanted`, or
+/// else the best one on a node that is alive. Whole ones come first, of these the one that ceased to count last; then those
+/// of an older directory. One that never counted, or of which nothing whole is left, leads only if it is named, and no
+/// copy is named past a better one on a node that is alive: that one would be deleted. Without any the partition begins
+/// empty.
+///
+/// # Errors
+/// Why not.
+pub fn check_loss(
+    state: &ClusterState,
+    liveness: &Liveness,
+    now: Millis,
+    partition: PartitionId,
+    wanted: Option<NodeId>,
+) -> Result<ForcedElection, Vec<Obstacle>> {
+    let name = || state.partition_name(partition);
+    let Some(row) = state.partitions.get(partition) else {
+        return Err(vec![Obstacle::NoSuchPartition { partition: name() }]);
+    };
+    if row.status == PartitionStatus::Unassigned {
+        return Err(vec![Obstacle::NeverAssigned { partition: name() }]);
+    }
+    if let Some(live) = row.live().find(|live| state.is_live(live.node)) {
+        return Err(vec![Obstacle::StillCounts { partition: name(), node: state.node_name(live.node) }]);
+    }
+    let over = |former: &&Former| liveness.former_over_at(state, former) <= now;
+    if let Some(former) = state.formers.of_partition(partition).find(|former| !over(former)) {
+        return Err(vec![Obstacle::LeaseRuns { partition: name(), node: state.node_name(former.node) }]);
+    }
+    let best = loading(row)
+        .filter(|copy| state.is_active(copy.node))
+        .max_by_key(|copy| (rank(state, copy), copy.id))
+        .filter(|copy| condition(state, copy) >= Condition::Older);
+    let chosen = match wanted {
+        Some(node) => Some(named(state, row, node, best)?),
+        None => best,
+    };
+    let outcome = match chosen {
+        Some(copy) => {
+            Forced::Lead { placement: copy.id, incarnation: state.incarnation(copy.node).unwrap_or_default() }
+        }
+        None => Forced::Empty,
+    };
+    // Beside an empty partition whatever was whole once is better.
+    let floor = chosen.map_or((Condition::Partial, Version::new(u64::MAX)), |copy| rank(state, copy));
+    let better = loading(row).filter(|copy| !state.is_active(copy.node) && rank(state, copy) > floor);
+    let parts = loading(row).filter(|copy| chosen.is_none() && state.is_active(copy.node));
+    let others = row.placements.iter().filter(|copy| Some(copy.id) != chosen.map(|chosen| chosen.id));
+    Ok(ForcedElection {
+        leader: chosen.map(|copy| copy.node),
+        condition: chosen.map(|copy| condition(state, copy)),
+        would_lose_nothing: row.live().map(|live| live.node).collect(),
+        would_lose_less: better.map(|copy| copy.node).collect(),
+        could_be_named: parts.map(|copy| copy.node).collect(),
+        retired: others.filter(|copy| copy.state != ReplicaState::Unload).map(|copy| copy.node).collect(),
+        command: Command::AcceptLoss { partition, if_version: row.version, outcome },
+    })
+}
+
+/// The copies that do not count and are not to be deleted.
+fn loading(row: &Partition) -> impl Iterator<Item = &Placement> {
+    row.placements.iter().filter(|copy| copy.state == ReplicaState::Load)
+}
+
+/// The copy on the node that an operator named.
+fn named<'a>(
+    state: &ClusterState,
+    row: &'a Partition,
+    node: NodeId,
+    best: Option<&Placement>,
+) -> Result<&'a Placement, Vec<Obstacle>> {
+    let partition = || state.partition_name(row.id);
+    let cannot = |why| vec![Obstacle::CannotLead { partition: partition(), node: state.node_name(node), why }];
+    let copy = row.placement_on(node).filter(|copy| copy.state != ReplicaState::Unload);
+    let copy = copy.ok_or_else(|| cannot("it holds no copy of it"))?;
+    if !state.is_active(node) {
+        return Err(cannot("it is not alive; start it first"));
+    }
+    match best.filter(|best| rank(state, best) > rank(state, copy)) {
+        Some(best) => {
+            let (node, better) = (state.node_name(node), state.node_name(best.node));
+            Err(vec![Obstacle::BetterCopy { partition: partition(), node, better }])
+        }
+        None => Ok(copy),
+    }
+}

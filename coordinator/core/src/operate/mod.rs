@@ -1,0 +1,74 @@
+//! What an operator may do to nodes and partitions, judged before anything is committed: either with what effect, or
+//! why not. Pure; the commands that follow are in the table at the head of [`crate::command`].
+
+mod force;
+mod nodes;
+
+pub use force::{ForcedElection, check_loss};
+pub use nodes::{DrainPlan, LossPlan, RemovalPlan, check_drain, check_lost, check_remove};
+
+use archon_types::{ErrorDetail, ErrorKind, NodeId};
+use serde::{Deserialize, Serialize};
+
+/// Why an operator's wish cannot be carried out.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, thiserror::Error)]
+#[allow(missing_docs)] // The messages are the documentation of the fields.
+pub enum Obstacle {
+    /// No such node.
+    #[error("there is no node {node}")]
+    NoSuchNode { node: NodeId },
+    /// No such partition.
+    #[error("there is no partition {partition}")]
+    NoSuchPartition { partition: String },
+    /// Fewer nodes would be left than a table has copies of each partition.
+    #[error(
+        "table {table:?} wants {need} copies of each partition, and without {node} only {have} nodes take copies; add a \
+         node, or uncordon one"
+    )]
+    TooFewNodes { table: String, node: String, have: u64, need: u64 },
+    /// The nodes left are full.
+    #[error("{placements} copies have nowhere to go: the other nodes are at their limits, or hold a copy already")]
+    NoRoom { placements: u32 },
+    /// Nobody can copy from a node that is not alive.
+    #[error("{node} is not alive and holds the only copy of {partitions} partitions ({named}); start it first")]
+    OnlyCopies { node: String, partitions: u32, named: String },
+    /// The node must have stopped.
+    #[error("{node} is alive; {remedy}")]
+    Alive { node: String, remedy: &'static str },
+    /// It holds what counts.
+    #[error("{node} holds copies of {partitions} partitions that count ({named}); drain it first, or declare it lost")]
+    HoldsCopies { node: String, partitions: u32, named: String },
+    /// It holds the last traces of partitions that lost everything else.
+    #[error("{node} holds the last trace of {partitions} partitions ({named}); force a leader for them first")]
+    LastTraces { node: String, partitions: u32, named: String },
+    /// Nothing is lost.
+    #[error("partition {partition} was never assigned: there is nothing to lose")]
+    NeverAssigned { partition: String },
+    /// Somebody can lead without any loss.
+    #[error("nothing needs to be lost: {node} is alive and holds a copy of partition {partition} that counts")]
+    StillCounts { partition: String, node: String },
+    /// The former leader may still serve.
+    #[error("the lease of the former leader of partition {partition}, {node}, may still run; try again in a moment")]
+    LeaseRuns { partition: String, node: String },
+    /// The node named for leader holds nothing of it.
+    #[error("{node} cannot lead partition {partition}: {why}")]
+    CannotLead { partition: String, node: String, why: &'static str },
+    /// Forcing that one would delete a better copy.
+    #[error(
+        "the copy of partition {partition} on {better} is better than the one on {node}, and would be deleted; leave \
+         --node out, or stop {better} first if its copy must not lead"
+    )]
+    BetterCopy { partition: String, node: String, better: String },
+}
+
+/// Several obstacles as one error, for an answer. `NotFound` if there is no such node or partition, `Unavailable` (retryable)
+/// if only time is missing, `Refused` otherwise.
+pub fn refusal(obstacles: &[Obstacle]) -> ErrorDetail {
+    let kind = match obstacles.first() {
+        Some(Obstacle::NoSuchNode { .. } | Obstacle::NoSuchPartition { .. }) => ErrorKind::NotFound,
+        Some(Obstacle::LeaseRuns { .. }) => ErrorKind::Unavailable,
+        _ => ErrorKind::Refused,
+    };
+    let reasons: Vec<String> = obstacles.iter().map(ToString::to_string).collect();
+    ErrorDetail::new(kind, reasons.join("; "))
+}

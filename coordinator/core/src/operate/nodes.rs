@@ -1,0 +1,171 @@
+//! Draining, giving up and forgetting nodes.
+
+use super::Obstacle;
+use crate::command::Command;
+use crate::repair;
+use crate::state::{ClusterState, NodeRow};
+use archon_types::{NodeGoal, NodeId, NodeStatus, Partition, PartitionId, ReplicaState};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// What draining a node comes to, as far as can be told beforehand.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct DrainPlan {
+    /// Leaderships that go to other nodes.
+    pub leaderships: u32,
+    /// Copies that go to other nodes.
+    pub placements: u32,
+    /// How many of them each of the other nodes gets.
+    pub gains: BTreeMap<NodeId, u32>,
+    /// Partitions of which two copies will stand in one zone, and do not now. Zones are a preference, so this does not
+    /// stand in the way.
+    pub zones_doubled: u32,
+    /// What begins it.
+    pub command: Command,
+}
+
+/// Whether a node can be emptied, and where its copies would go.
+///
+/// # Errors
+/// Everything that stands in the way, at once.
+pub fn check_drain(state: &ClusterState, node: NodeId) -> Result<DrainPlan, Vec<Obstacle>> {
+    let Some(own) = state.node(node) else { return Err(vec![Obstacle::NoSuchNode { node }]) };
+    let mut obstacles = Vec::new();
+    let takers: Vec<&NodeRow> =
+        state.nodes.values().filter(|row| row.node.id != node && row.takes_placements()).collect();
+    let held: Vec<&Partition> = rows_with(state, node, |state| state != ReplicaState::Unload);
+    for table in state.tables.values().filter(|table| held.iter().any(|row| row.id.table == table.id)) {
+        // Cordoned nodes keep their copies, so they count for what they hold.
+        let short = held.iter().filter(|row| row.id.table == table.id).any(|row| {
+            let stays =
+                row.placements.iter().filter(|placement| placement.node != node && stays(state, placement.node));
+            let free = takers.iter().filter(|taker| row.placement_on(taker.node.id).is_none()).count();
+            stays.count() + free < usize::from(table.replication)
+        });
+        if short {
+            let (have, need) = (takers.len() as u64, u64::from(table.replication));
+            let (table, node) = (table.name.clone(), own.node.name.clone());
+            obstacles.push(Obstacle::TooFewNodes { table, node, have, need });
+        }
+    }
+    if own.node.status != NodeStatus::Live {
+        let only: Vec<&Partition> =
+            held.iter().copied().filter(|row| row.live().count() > 0 && row.live().all(|p| p.node == node)).collect();
+        if !only.is_empty() {
+            let (partitions, named) = names(state, &only);
+            obstacles.push(Obstacle::OnlyCopies { node: own.node.name.clone(), partitions, named });
+        }
+    }
+    if !obstacles.is_empty() {
+        return Err(obstacles);
+    }
+    let mut gains: BTreeMap<NodeId, u32> = BTreeMap::new();
+    let (mut nowhere, mut zones_doubled) = (0, 0);
+    for row in &held {
+        let counts = |id: NodeId| state.partitions.held_on(id) + gains.get(&id).copied().unwrap_or(0);
+        let excluded = |id: NodeId| id == node;
+        match repair::target(state, row, &takers, counts, excluded) {
+            Some(found) => {
+                *gains.entry(found.node).or_default() += 1;
+                zones_doubled += u32::from(found.zone_doubled);
+            }
+            None => nowhere += 1,
+        }
+    }
+    if nowhere > 0 {
+        return Err(vec![Obstacle::NoRoom { placements: nowhere }]);
+    }
+    Ok(DrainPlan {
+        leaderships: state.partitions.leaders_on(node),
+        placements: u32::try_from(held.len()).unwrap_or(u32::MAX),
+        gains,
+        zones_doubled,
+        command: Command::SetNode { node, goal: NodeGoal::Drain, if_nodes: Some(state.nodes_version) },
+    })
+}
+
+/// What declaring a node's data lost comes to.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct LossPlan {
+    /// Copies that are given up, those that do not count now included.
+    pub placements: u32,
+    /// Of these, copies that count now and will count no more.
+    pub counting: u32,
+    /// Partitions of which no copy that counts will be left: acknowledged writes are lost with them.
+    pub last_copies: Vec<PartitionId>,
+    /// What does it.
+    pub command: Command,
+}
+
+/// Whether a node's data can be declared lost, and what is lost with it.
+///
+/// # Errors
+/// Why not.
+pub fn check_lost(state: &ClusterState, node: NodeId) -> Result<LossPlan, Vec<Obstacle>> {
+    let Some(own) = state.node(node) else { return Err(vec![Obstacle::NoSuchNode { node }]) };
+    if own.node.status == NodeStatus::Live {
+        let remedy = "stop it, or wait until it counts as failed, before declaring its data lost";
+        return Err(vec![Obstacle::Alive { node: own.node.name.clone(), remedy }]);
+    }
+    let held = rows_with(state, node, |state| state == ReplicaState::Live);
+    let last = held.iter().filter(|row| row.live().count() == 1).map(|row| row.id);
+    Ok(LossPlan {
+        placements: state.partitions.held_on(node),
+        counting: u32::try_from(held.len()).unwrap_or(u32::MAX),
+        last_copies: last.collect(),
+        command: Command::NodeLost { node, if_version: own.node.version },
+    })
+}
+
+/// What forgetting a node comes to.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct RemovalPlan {
+    /// Copies that go with it. None of them counts; other copies of their partitions do.
+    pub placements: u32,
+    /// What does it.
+    pub command: Command,
+}
+
+/// Whether a node can be forgotten: nothing that counts may go with it, and no last trace of a partition.
+///
+/// # Errors
+/// Why not.
+pub fn check_remove(state: &ClusterState, node: NodeId) -> Result<RemovalPlan, Vec<Obstacle>> {
+    let Some(own) = state.node(node) else { return Err(vec![Obstacle::NoSuchNode { node }]) };
+    let mut obstacles = Vec::new();
+    let name = || own.node.name.clone();
+    let held = rows_with(state, node, |state| state == ReplicaState::Live);
+    if !held.is_empty() {
+        let (partitions, named) = names(state, &held);
+        obstacles.push(Obstacle::HoldsCopies { node: name(), partitions, named });
+    }
+    let mut traces = rows_with(state, node, |state| state == ReplicaState::Load);
+    traces.retain(|row| row.live().next().is_none());
+    if !traces.is_empty() {
+        let (partitions, named) = names(state, &traces);
+        obstacles.push(Obstacle::LastTraces { node: name(), partitions, named });
+    }
+    if own.node.status == NodeStatus::Live {
+        let remedy = if held.is_empty() { "stop it before removing it" } else { "drain it and stop it first" };
+        obstacles.push(Obstacle::Alive { node: name(), remedy });
+    }
+    if !obstacles.is_empty() {
+        return Err(obstacles);
+    }
+    let command = Command::RemoveNode { node, if_version: own.node.version };
+    Ok(RemovalPlan { placements: state.partitions.held_on(node), command })
+}
+
+/// Whether a copy on this node may stay there.
+fn stays(state: &ClusterState, node: NodeId) -> bool {
+    state.node(node).is_some_and(|row| row.node.status != NodeStatus::Lost && row.node.goal != NodeGoal::Drain)
+}
+
+fn rows_with(state: &ClusterState, node: NodeId, wanted: impl Fn(ReplicaState) -> bool) -> Vec<&Partition> {
+    state.partitions.on_node(node).filter(|row| row.placement_on(node).is_some_and(|p| wanted(p.state))).collect()
+}
+
+fn names(state: &ClusterState, rows: &[&Partition]) -> (u32, String) {
+    let named = state.partition_names(rows.iter().map(|row| row.id));
+    (u32::try_from(rows.len()).unwrap_or(u32::MAX), named)
+}
