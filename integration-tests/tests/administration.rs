@@ -68,6 +68,13 @@ fn a_node_is_cordoned_drained_and_removed() {
     cluster.wait_node("athens", "Failed");
     done(&cluster, &["node", "remove", "athens"]);
     assert_eq!(cluster.archon(&["node", "describe", "athens"]).code, 3);
+    // Its directory cannot join again, is told so at once, and leaves nothing behind.
+    let listen = cluster.node_address("athens").to_owned();
+    let data = cluster.node_data("athens");
+    let mut again = cluster.spawn("again", &cluster.node_arguments("athens", &listen, &data));
+    assert_eq!(again.wait_exit(PATIENCE).code(), Some(4), "{}", again.log_tail(20));
+    assert!(again.log().contains("was removed from this cluster"), "{}", again.log());
+    assert_eq!(cluster.archon(&["node", "describe", "athens"]).code, 3);
     for number in 0..50 {
         assert_eq!(done(&cluster, &["kv", "get", &format!("k/{number}")]), "v");
     }

@@ -219,6 +219,19 @@ async fn a_wiped_node_under_the_same_name_loses_its_copies_and_serves_nothing_of
     let (cluster, _, written, online, served) = after(true, |data, cluster| {
         cluster.wait_node(NODE, "Failed");
         fs::remove_dir_all(data).expect("removed");
+        // Its copies were the last that counted: a wrong path must not give them up.
+        let listen = cluster.node_address(NODE).to_owned();
+        let mut empty = cluster.spawn("empty", &cluster.node_arguments(NODE, &listen, data));
+        assert_eq!(empty.wait_exit(Duration::from_secs(30)).code(), Some(4), "{}", empty.log_tail(20));
+        let log = empty.log();
+        for part in ["last copy that counts", "(default/", "archon node lost athens --accept-data-loss"] {
+            assert!(log.contains(part), "{part:?} is not in {log}");
+        }
+        cluster.wait_node(NODE, "Failed");
+        // The way that the refusal names works.
+        let lost = cluster.json(&["node", "lost", NODE, "--accept-data-loss"]).expect("node lost");
+        assert!(lost["placements_lost"].as_u64() > Some(0), "{lost}");
+        assert_eq!(lost["placements_lost"], lost["last_copies_lost"], "{lost}");
     })
     .await;
     println!("wiped: {online} of 8 Online, {served} of {} keys", written.len());
