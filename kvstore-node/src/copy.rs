@@ -15,7 +15,7 @@ use archon_types::limits::MESSAGE_BYTES_MAX;
 use archon_types::{Backoff, Epoch, ErrorDetail, ErrorKind, PartitionId, PlacementId};
 use bytes::Bytes;
 use parking_lot::Mutex;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::runtime::Handle;
@@ -23,6 +23,8 @@ use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+/// Pages of one copy that are on their way to the flusher.
+const PAGES_UNDER_WAY: usize = 4;
 /// How long the next page is waited for.
 const PAGE_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -52,6 +54,13 @@ struct Progress {
     start: Option<Position>,
     last_key: Bytes,
     bytes_done: u64,
+}
+
+/// A page on its way to the flusher.
+struct UnderWay {
+    /// Told once its rows are in the flusher's queue.
+    taken: oneshot::Receiver<()>,
+    last_key: Bytes,
 }
 
 enum Pulled {
@@ -158,6 +167,8 @@ impl CopyRunner {
             bytes_per_second: self.shared.config.copy_bytes_per_second,
         };
         let mut pages = client.copy(request).await.map_err(|status| detail_of(&status))?.into_inner();
+        let mut under_way: VecDeque<UnderWay> = VecDeque::new();
+        let gone = || unreachable("the loader does not want these rows any more".into());
         loop {
             let page = tokio::time::timeout(PAGE_TIMEOUT, pages.message()).await;
             let page = page.map_err(|_| unreachable(format!("no page within {} s", PAGE_TIMEOUT.as_secs())))?;
@@ -183,11 +194,17 @@ impl CopyRunner {
                 let (taken, wait) = oneshot::channel();
                 let CopyJob { partition, placement, copy, .. } = job;
                 let chunk = CopyChunk { placement, copy, rows, taken };
-                let gone = || unreachable("the loader does not want these rows any more".into());
                 let pushed = self.shards.of(partition).push(ShardMessage::CopyRows(chunk)).await;
                 pushed.map_err(|_| gone())?;
-                wait.await.map_err(|_| gone())?;
-                progress.last_key = page.last_key;
+                under_way.push_back(UnderWay { taken: wait, last_key: page.last_key });
+            }
+            // The next page is read and sent meanwhile. What is taken need not come again.
+            let left = if page.last { 0 } else { PAGES_UNDER_WAY - 1 };
+            while under_way.len() > left
+                && let Some(first) = under_way.pop_front()
+            {
+                first.taken.await.map_err(|_| gone())?;
+                progress.last_key = first.last_key;
             }
             if page.last {
                 return Ok(Pulled::Whole(start));

@@ -353,6 +353,11 @@ fn open(config: &NodeConfig) -> Result<Opened, NodeError> {
 fn route_event(shards: &Shards, holdings: &Holdings, event: FlushEvent) {
     let space = match &event {
         FlushEvent::Written { space, .. } | FlushEvent::Synced { space, .. } | FlushEvent::Cleared { space } => *space,
+        FlushEvent::Room => {
+            let partition = PartitionId::new(archon_types::TableId::ZERO, 0);
+            shards.tell_all(|| ShardMessage::Flushed { partition, event: FlushEvent::Room });
+            return;
+        }
         FlushEvent::Failed(error) => {
             let error = Arc::clone(error);
             let partition = PartitionId::new(archon_types::TableId::ZERO, 0);

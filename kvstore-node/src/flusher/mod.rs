@@ -66,6 +66,8 @@ pub(crate) enum FlushEvent {
         /// The position.
         upto: Seq,
     },
+    /// Somebody was told that the queue is full, and half of it is free now: work may be offered again.
+    Room,
     /// Nothing of this placement is left, on the disk too.
     Cleared {
         /// The placement.
@@ -78,7 +80,7 @@ pub(crate) enum FlushEvent {
 /// Why work was not taken.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum FlusherError {
-    /// The queue is full; offer it again when a `FlushEvent::Written` came.
+    /// The queue is full; offer it again when [`FlushEvent::Room`] came.
     #[error("the flusher's queue is full ({bytes} of {max} bytes); offer it again later")]
     Full {
         /// Bytes waiting.
@@ -119,6 +121,8 @@ struct Queue {
     work: VecDeque<Work>,
     bytes: usize,
     clearing: BTreeSet<PlacementId>,
+    /// Work was refused since there was room last.
+    starved: bool,
     stopping: bool,
     ended: bool,
 }
@@ -172,6 +176,7 @@ impl FlusherHandle {
         }
         // Something larger than the whole queue is taken alone, else it would never be.
         if queue.bytes > 0 && queue.bytes + bytes > max {
+            queue.starved = true;
             return Err((FlusherError::Full { bytes: queue.bytes, max }, changes));
         }
         queue.bytes += bytes;

@@ -15,6 +15,7 @@ enum Note {
     Sync,
     Written(u64, u64),
     Synced(u64, u64),
+    Room,
     Cleared(u64),
     Failed,
 }
@@ -42,6 +43,7 @@ impl Rig {
             rig.note(match event {
                 FlushEvent::Written { space, upto } => Note::Written(space.get(), upto.get()),
                 FlushEvent::Synced { space, upto } => Note::Synced(space.get(), upto.get()),
+                FlushEvent::Room => Note::Room,
                 FlushEvent::Cleared { space } => Note::Cleared(space.get()),
                 FlushEvent::Failed(_) => Note::Failed,
             });
@@ -234,6 +236,44 @@ fn clearing_goes_beside_other_work_and_takes_nothing_more_for_that_space() {
     assert_eq!(journal[at(&Note::Cleared(1)) - 1..][..1], [Note::Synced(2, 1)], "cleared but not synced: {journal:?}");
     assert_eq!(journal.iter().filter(|note| **note == Note::Cleared(1)).count(), 1);
     assert_eq!(rig.spaces().unwrap(), [space(2)]);
+    flusher.shutdown(PATIENCE).unwrap();
+}
+
+#[test]
+fn whoever_was_refused_is_told_when_there_is_room_and_only_then() {
+    let rig = Rig::default();
+    let flusher = rig.start(FlusherConfig { queue_bytes_max: 2_000, write_bytes_max: 1, ..lazy() });
+    let handle = flusher.handle();
+    rig.set(|state| state.held = true);
+    let mut seq = 0;
+    let refused = loop {
+        seq += 1;
+        if let Err((error, _)) = handle.apply(space(1), Seq::new(seq), vec![change(1, 0, "x")]) {
+            break error;
+        }
+    };
+    assert!(matches!(refused, FlusherError::Full { .. }), "{refused}");
+    assert!(!rig.journal().contains(&Note::Room));
+    rig.set(|state| state.held = false);
+    rig.wait_for("the word that there is room", |state| state.journal.contains(&Note::Room));
+    handle.apply(space(1), Seq::new(seq), vec![change(1, 0, "x")]).unwrap();
+    rig.wait_for("the last effect", |state| state.journal.contains(&Note::Written(1, seq)));
+    assert_eq!(rig.journal().iter().filter(|note| **note == Note::Room).count(), 1, "nobody was refused since");
+    flusher.shutdown(PATIENCE).unwrap();
+}
+
+#[test]
+fn a_space_that_never_held_anything_is_cleared_without_a_sync() {
+    let rig = Rig::default();
+    let flusher = rig.start(lazy());
+    let handle = flusher.handle();
+    handle.clear(space(1)).unwrap();
+    rig.wait_for("the clearing", |state| state.journal.contains(&Note::Cleared(1)));
+    assert!(!rig.journal().contains(&Note::Sync), "{:?}", rig.journal());
+    // Once something was written, also if it was removed since, the clearing is on the disk before it is told.
+    handle.apply(space(1), Seq::ZERO, vec![change(1, 0, "x")]).unwrap();
+    handle.clear(space(1)).unwrap();
+    rig.wait_for("the second clearing", |state| state.journal.ends_with(&[Note::Sync, Note::Cleared(1)]));
     flusher.shutdown(PATIENCE).unwrap();
 }
 

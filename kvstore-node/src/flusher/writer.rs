@@ -22,8 +22,8 @@ pub(super) struct Writer {
     unsynced: BTreeMap<PlacementId, Seq>,
     unsynced_bytes: usize,
     unsynced_since: Option<Instant>,
-    /// Spaces to clear, one step of one at a time.
-    clears: VecDeque<PlacementId>,
+    /// Spaces to clear, one step of one at a time, and whether any row of it was removed yet.
+    clears: VecDeque<(PlacementId, bool)>,
 }
 
 /// What one turn takes from the queue.
@@ -34,6 +34,8 @@ struct Turn {
     bytes: usize,
     barrier: Option<Barrier>,
     clear: Option<PlacementId>,
+    /// Those who were refused may try again.
+    room: bool,
     stop: bool,
 }
 
@@ -60,6 +62,9 @@ impl Writer {
         loop {
             let turn = self.next_turn();
             let stop = turn.stop;
+            if turn.room {
+                (self.on_event)(FlushEvent::Room);
+            }
             let taken = match self.await_room() {
                 Ok(true) => {
                     *self.shared.busy_since.lock() = Some(Instant::now());
@@ -110,6 +115,10 @@ impl Writer {
                 }
             }
         }
+        if queue.starved && queue.bytes <= config.queue_bytes_max / 2 {
+            queue.starved = false;
+            turn.room = true;
+        }
         turn.stop = queue.stopping && queue.work.is_empty();
         turn
     }
@@ -159,7 +168,7 @@ impl Writer {
             }
         }
         self.unsynced_bytes += turn.bytes;
-        self.clears.extend(turn.clear);
+        self.clears.extend(turn.clear.map(|space| (space, false)));
         let config = &self.shared.config;
         let due = self.unsynced_bytes >= config.sync_bytes
             || self.unsynced_since.is_some_and(|since| since.elapsed() >= config.sync_interval);
@@ -189,14 +198,18 @@ impl Writer {
 
     /// One step of clearing one space; several take turns.
     fn clear_some(&mut self) -> Result<(), EngineError> {
-        let Some(space) = self.clears.pop_front() else { return Ok(()) };
-        if !self.engine.clear(space, self.shared.config.clear_rows)?.done {
-            self.clears.push_back(space);
+        let Some((space, removed_before)) = self.clears.pop_front() else { return Ok(()) };
+        let step = self.engine.clear(space, self.shared.config.clear_rows)?;
+        let removed = removed_before || step.removed > 0;
+        if !step.done {
+            self.clears.push_back((space, removed));
             return Ok(());
         }
-        // Whoever hears that it is cleared may forget the placement for good.
-        self.unsynced.remove(&space);
-        self.sync()?;
+        // Whoever hears that it is cleared may forget the placement for good. A space that never held anything, as of a copy
+        // that is about to be pulled, needs no sync for that.
+        if self.unsynced.remove(&space).is_some() || removed {
+            self.sync()?;
+        }
         self.shared.queue.lock().clearing.remove(&space);
         (self.on_event)(FlushEvent::Cleared { space });
         Ok(())

@@ -320,6 +320,12 @@ impl Shard {
                     self.env.synced(slot, upto);
                 }
             }
+            FlushEvent::Room => {
+                for slot in self.slots.values_mut() {
+                    self.env.offer_rows(slot);
+                    self.env.hand_to_flusher(slot);
+                }
+            }
             FlushEvent::Cleared { space } => self.cleared(partition, space),
             FlushEvent::Failed(error) => {
                 tracing::error!(%error, "the engine has failed; the node stops and recovers from the log at its next start");

@@ -8,6 +8,7 @@ use crate::flusher::FlusherError;
 use archon_kv::Recent;
 use archon_replica::{Input, Position, ReplicaAddress};
 use archon_types::{Epoch, ErrorDetail, ErrorKind, PlacementId, ReplicaState, Seq};
+use std::collections::VecDeque;
 use tokio_util::sync::CancellationToken;
 
 impl Shard {
@@ -46,6 +47,8 @@ impl Shard {
         let Some(slot) = self.slots.get_mut(&placement) else { return };
         let Some(pull) = &mut slot.pull else { return };
         pull.cleared = true;
+        // Of an attempt that ended before the space was empty for good.
+        pull.waiting.clear();
         let job =
             CopyJob { partition: slot.partition, placement, copy: pull.copy, leader: pull.leader, epoch: pull.epoch };
         self.env.context.copies.start(job);
@@ -57,14 +60,8 @@ impl Shard {
         if pull.copy != chunk.copy || !pull.cleared {
             return;
         }
-        pull.waiting = Some(chunk);
+        pull.waiting.push_back(chunk);
         self.env.offer_rows(slot);
-    }
-
-    pub(super) fn retry_copies(&mut self) {
-        for slot in self.slots.values_mut().filter(|slot| slot.pull.is_some()) {
-            self.env.offer_rows(slot);
-        }
     }
 
     pub(super) fn copy_done(&mut self, placement: PlacementId, copy: u64, at: Position) {
@@ -81,7 +78,7 @@ impl Shard {
         let Some(slot) = self.slots.get_mut(&placement) else { return };
         let Some(pull) = slot.pull.as_mut().filter(|pull| pull.copy == copy) else { return };
         pull.cleared = false;
-        pull.waiting = None;
+        pull.waiting.clear();
         self.env.context.shared.metrics.copies_restarted.add(1);
         self.env.clear(placement);
     }
@@ -95,7 +92,7 @@ impl Env {
         slot.gathering_since = None;
         slot.flushing = Seq::ZERO;
         slot.complete = Position::ZERO;
-        slot.pull = Some(Pull { copy, leader, epoch, cleared: false, waiting: None });
+        slot.pull = Some(Pull { copy, leader, epoch, cleared: false, waiting: VecDeque::new() });
         self.context.copies.stop(slot.placement);
         self.clear(slot.placement);
     }
@@ -113,27 +110,28 @@ impl Env {
         }
     }
 
-    /// Offers rows of a copy to the flusher; those it has no room for are offered again later.
-    fn offer_rows(&mut self, slot: &mut Slot) {
-        let Some(chunk) = slot.pull.as_mut().and_then(|pull| pull.waiting.take()) else { return };
+    /// Offers rows of a copy to the flusher, in order; what it has no room for waits until it tells that there is some.
+    pub(super) fn offer_rows(&mut self, slot: &mut Slot) {
         let space = slot.placement;
-        let change = |(key, value): &(bytes::Bytes, bytes::Bytes)| Change {
-            space,
-            key: key.clone(),
-            value: Some(value.clone()),
-        };
-        let changes = chunk.rows.iter().map(change).collect();
-        match self.context.flusher.apply(space, Seq::ZERO, changes) {
-            Ok(()) => {
-                // A task that was stopped does not wait any more.
-                let _ = chunk.taken.send(());
-            }
-            Err((FlusherError::Full { .. } | FlusherError::Clearing { .. }, _)) => {
-                if let Some(pull) = &mut slot.pull {
-                    pull.waiting = Some(chunk);
+        let Some(pull) = &mut slot.pull else { return };
+        while let Some(chunk) = pull.waiting.pop_front() {
+            let change = |(key, value): &(bytes::Bytes, bytes::Bytes)| Change {
+                space,
+                key: key.clone(),
+                value: Some(value.clone()),
+            };
+            match self.context.flusher.apply(space, Seq::ZERO, chunk.rows.iter().map(change).collect()) {
+                Ok(()) => {
+                    // A task that was stopped does not wait any more.
+                    let _ = chunk.taken.send(());
                 }
+                // A space that is being cleared is pulled into anew when that is done.
+                Err((FlusherError::Full { .. } | FlusherError::Clearing { .. }, _)) => {
+                    pull.waiting.push_front(chunk);
+                    return;
+                }
+                Err((error, _)) => tracing::debug!(%error, "rows of a copy are dropped"),
             }
-            Err((error, _)) => tracing::debug!(%error, "rows of a copy are dropped"),
         }
     }
 

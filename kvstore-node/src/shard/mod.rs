@@ -385,7 +385,6 @@ impl Shard {
         if held > 0 {
             tracing::debug!(held, "answers wait for a lease");
         }
-        self.retry_copies();
     }
 
     fn logged(&mut self, batch: u64, result: Result<(), archon_wal::WalError>) {

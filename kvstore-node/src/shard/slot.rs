@@ -41,8 +41,8 @@ pub(super) struct Pull {
     pub(super) epoch: Epoch,
     /// The space is empty and pages may come.
     pub(super) cleared: bool,
-    /// Rows that the flusher had no room for yet.
-    pub(super) waiting: Option<super::message::CopyChunk>,
+    /// Rows that the flusher had no room for yet, as many as are under way at most.
+    pub(super) waiting: VecDeque<super::message::CopyChunk>,
 }
 
 /// A copy that this leader gives: the log is kept for it, and its pages may be read, as long as this stands.
