@@ -3,7 +3,7 @@
 use std::{env, fs, path::PathBuf};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let files: Vec<PathBuf> = ["common", "table", "session", "admin", "control", "kv", "replication", "raft"]
+    let files: Vec<PathBuf> = ["common", "table", "session", "admin", "control", "kv", "replication", "raft", "stats"]
         .map(|name| format!("archon/v1/{name}.proto").into())
         .into();
     println!("cargo:rerun-if-changed=proto");

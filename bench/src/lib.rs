@@ -3,11 +3,8 @@
 //! Each tool starts its own cluster of real processes. The processes are the tool itself in another role: given a verb
 //! of the command line as its first argument, it becomes `archon`.
 
-mod probers;
 pub mod traffic;
-pub mod watch;
 
-pub use probers::{Probers, Window};
 pub use traffic::{Keys, Traffic};
 
 use anyhow::Context;
@@ -52,16 +49,6 @@ pub fn spread(mut samples: Vec<Duration>) -> String {
     format!("min {} ms, median {} ms, max {} ms", min.as_millis(), median.as_millis(), max.as_millis())
 }
 
-/// CPU time a process has used so far, from `/proc/PID/stat`; zero if it is gone.
-pub fn cpu_time(pid: u32) -> Duration {
-    const TICKS_PER_SECOND: u64 = 100; // USER_HZ, fixed on Linux
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    // The command may hold spaces; what follows its closing parenthesis does not.
-    let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
-    let ticks = |index: usize| fields.get(index).and_then(|field| field.parse::<u64>().ok()).unwrap_or(0);
-    Duration::from_millis((ticks(11) + ticks(12)) * 1_000 / TICKS_PER_SECOND)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -70,14 +57,5 @@ mod tests {
     fn the_spread_of_three() {
         let samples = [30, 10, 20].map(Duration::from_millis).to_vec();
         assert_eq!(spread(samples), "min 10 ms, median 20 ms, max 30 ms");
-    }
-
-    #[test]
-    fn cpu_time_of_this_process_is_read() {
-        let mut sum = 0u64;
-        while cpu_time(std::process::id()).is_zero() {
-            sum = sum.wrapping_add(1);
-        }
-        assert!(sum < u64::MAX);
     }
 }

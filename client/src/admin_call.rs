@@ -63,6 +63,16 @@ impl Quorums {
         }
     }
 
+    /// The channels to whom this handle has asked.
+    pub(crate) fn links(&self) -> &Links {
+        &self.links
+    }
+
+    /// How long a call may take.
+    pub(crate) fn timeout(&self) -> Duration {
+        self.timeout
+    }
+
     /// Sends `message` to one coordinator after the other until one answers for good or the time-out has passed.
     pub(crate) async fn call<M, R, F>(
         &self,

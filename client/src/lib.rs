@@ -35,6 +35,7 @@ mod retry;
 mod scan;
 mod sequence;
 mod shared;
+mod stats;
 mod table;
 
 pub use admin::Admin;
@@ -50,3 +51,4 @@ pub use operate_types::{
     Copy, DrainCheck, Forced, ForcedCheck, LossCheck, NodeCheck, NodeGain, NodeLoss, PartitionDescription,
 };
 pub use scan::{Entry, Page};
+pub use stats::NodeStats;

@@ -24,7 +24,7 @@ const MAY_DEPEND_ON: &[(&str, &str, &[&str])] = &[
     ),
     ("client", "archon-client", &["archon-proto", "archon-types"]),
     ("simulator", "archon-simulator", &["archon-coordinator-core", "archon-kv", "archon-replica", "archon-types"]),
-    ("bench/load", "archon-load", &["archon-client"]),
+    ("bench/load", "archon-load", &["archon-client", "archon-types"]),
     (
         "cli",
         "archon-cli",

@@ -16,6 +16,7 @@ use crate::server::{Services, serve};
 use crate::session::{Session, SessionError};
 use crate::shard::{Context, ShardMessage, Shards};
 use crate::shared::Shared;
+use crate::stats::Stats;
 use archon_kv::{DedupLimits, RecentBudget};
 use archon_types::PartitionId;
 use archon_wal::{Wal, WalConfig, WalError};
@@ -87,6 +88,7 @@ pub struct Node {
     address: SocketAddr,
     shared: Arc<Shared>,
     shards: Shards,
+    stats: Stats,
     flusher: Option<Flusher>,
     threads: Vec<JoinHandle<()>>,
     peers: Arc<Peers>,
@@ -171,6 +173,7 @@ impl Node {
         });
         let pulses: Vec<Arc<Pulse>> = (0..shards.count()).map(|_| Arc::default()).collect();
         let threads = shards.start(&context, &pulses, recovery.found).map_err(NodeError::Thread)?;
+        let stats = Stats { shared: Arc::clone(&shared), wal: wal.clone(), flusher: flusher.handle() };
         let services_end = CancellationToken::new();
         let service_tasks = TaskTracker::new();
         let services = Services {
@@ -178,6 +181,7 @@ impl Node {
             shards: shards.clone(),
             engine: Arc::clone(&engine),
             holdings: Arc::clone(&holdings),
+            stats: stats.clone(),
             end: services_end.clone(),
             tasks: service_tasks.clone(),
         };
@@ -217,6 +221,7 @@ impl Node {
             address,
             shared,
             shards,
+            stats,
             flusher: Some(flusher),
             threads,
             peers,
@@ -242,7 +247,7 @@ impl Node {
 
     /// The node's metrics now.
     pub fn metrics(&self) -> Vec<Sample> {
-        self.shared.metrics.samples()
+        self.stats.samples()
     }
 
     /// Returns when the node cannot go on by itself: the coordinator refused it, or a part failed.

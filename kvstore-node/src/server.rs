@@ -5,9 +5,11 @@ use crate::holdings::Holdings;
 use crate::service::control::ControlService;
 use crate::service::kv::KvService;
 use crate::service::replication::ReplicationService;
+use crate::service::stats::StatsService;
 use crate::service::table::TableService;
 use crate::shard::Shards;
 use crate::shared::Shared;
+use crate::stats::Stats;
 use archon_proto::v1;
 use archon_types::limits::MESSAGE_BYTES_MAX;
 use std::sync::Arc;
@@ -27,6 +29,7 @@ pub(crate) struct Services {
     pub(crate) shards: Shards,
     pub(crate) engine: Arc<dyn Engine>,
     pub(crate) holdings: Arc<Holdings>,
+    pub(crate) stats: Stats,
     pub(crate) end: CancellationToken,
     /// Owns what services start beside their calls.
     pub(crate) tasks: TaskTracker,
@@ -34,7 +37,7 @@ pub(crate) struct Services {
 
 /// Serves until told to end.
 pub(crate) async fn serve(listener: TcpListener, services: Services) -> Result<(), tonic::transport::Error> {
-    let Services { shared, shards, engine, holdings, end, tasks } = services;
+    let Services { shared, shards, engine, holdings, stats, end, tasks } = services;
     let kv = KvService {
         shared: Arc::clone(&shared),
         shards: shards.clone(),
@@ -64,7 +67,8 @@ pub(crate) async fn serve(listener: TcpListener, services: Services) -> Result<(
                 .max_decoding_message_size(2 * MESSAGE_BYTES_MAX),
         )
         .add_service(v1::control_server::ControlServer::new(control).max_decoding_message_size(8 * MESSAGE_BYTES_MAX))
-        .add_service(v1::table_server::TableServer::new(table));
+        .add_service(v1::table_server::TableServer::new(table))
+        .add_service(v1::stats_server::StatsServer::new(StatsService(stats)));
     match reflection {
         Ok(reflection) => router = router.add_service(reflection),
         Err(error) => tracing::warn!(%error, "no gRPC reflection"),

@@ -9,10 +9,11 @@
 //! ```
 
 use anyhow::Context;
-use archon_bench::watch::{led, partitions, rebalance, until, until_node, until_whole};
-use archon_bench::{Probers, Window, become_archon, keep_logs, own_path, spread};
+use archon_bench::{become_archon, keep_logs, own_path, spread};
 use archon_client::{Admin, Client, NodeGoal};
 use archon_integration_tests::{Cluster, Options};
+use archon_load::watch::{led, partitions, rebalance, until, until_node, until_whole};
+use archon_load::{Probers, Window};
 use clap::{Parser, ValueEnum};
 use serde::Serialize;
 use std::path::PathBuf;
@@ -359,7 +360,7 @@ impl Stage {
             Ok(status) => status.leader.ok_or_else(|| "nobody leads".to_owned()),
             Err(error) => Err(error.to_string()),
         };
-        until("a leading coordinator", self.patience(), look).await
+        Ok(until("a leading coordinator", self.patience(), look).await?)
     }
 
     /// Every prober succeeds again.

@@ -6,8 +6,9 @@
 //! ```
 
 use anyhow::Context;
-use archon_bench::{become_archon, cpu_time, own_path};
+use archon_bench::{become_archon, own_path};
 use archon_integration_tests::{Cluster, Options};
+use archon_load::cpu_of;
 use archon_proto::v1::control_server::{Control, ControlServer};
 use archon_proto::v1::session_client::SessionClient;
 use archon_proto::v1::{ClusterRef, HeartbeatRequest, PushRequest, PushResponse, RegisterRequest, Sender};
@@ -87,13 +88,13 @@ async fn run(nodes: usize, length: Duration, partitions: u16) -> anyhow::Result<
     println!("heartbeats every {} ms each for {} s", INTERVAL.as_millis(), length.as_secs());
 
     let pids: Vec<u32> = (0..options.coordinators).map(|index| cluster.coordinator(index).pid()).collect();
-    let cpu_before: Vec<Duration> = pids.iter().map(|pid| cpu_time(*pid)).collect();
+    let cpu_before: Vec<Duration> = pids.iter().map(|pid| cpu_of(*pid)).collect();
     let measured = Instant::now();
     phase.measuring.store(true, Ordering::Relaxed);
     tokio::time::sleep(length).await;
     phase.over.store(true, Ordering::Relaxed);
     let wall = measured.elapsed();
-    let cpu_after: Vec<Duration> = pids.iter().map(|pid| cpu_time(*pid)).collect();
+    let cpu_after: Vec<Duration> = pids.iter().map(|pid| cpu_of(*pid)).collect();
     let mut total = Beats::new()?;
     while let Some(beats) = beating.join_next().await {
         let beats = beats??;

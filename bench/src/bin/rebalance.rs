@@ -8,10 +8,11 @@
 //! Without clients (`--writers 0 --readers 0`) it tells how fast an idle cluster moves.
 
 use archon_bench::traffic::{KindReport, PhaseReport, VALUE_BYTES_MIN};
-use archon_bench::watch::{partitions, rebalance, until_node, until_whole};
-use archon_bench::{Keys, Traffic, become_archon, cpu_time, keep_logs, own_path};
+use archon_bench::{Keys, Traffic, become_archon, keep_logs, own_path};
 use archon_client::{Admin, Client};
 use archon_integration_tests::{Cluster, Options};
+use archon_load::cpu_of;
+use archon_load::watch::{partitions, rebalance, until_node, until_whole};
 use clap::Parser;
 use serde::Serialize;
 use std::path::PathBuf;
@@ -165,7 +166,7 @@ fn measured_processes() -> Vec<&'static str> {
 
 fn cpu(cluster: &Cluster, names: &[&str]) -> Vec<(String, Duration)> {
     let pid = |name: &str| if name == "clients" { std::process::id() } else { cluster.node(name).pid() };
-    names.iter().map(|name| ((*name).to_owned(), cpu_time(pid(name)))).collect()
+    names.iter().map(|name| ((*name).to_owned(), cpu_of(pid(name)))).collect()
 }
 
 async fn copies_on(admin: &Admin, node: &str) -> anyhow::Result<usize> {

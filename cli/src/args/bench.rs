@@ -59,6 +59,61 @@ Examples:
         #[command(flatten)]
         load: LoadArgs,
     },
+    /// Measure how long writers and readers stand still while a node dies, and whether an acknowledged write is lost.
+    ///
+    /// With --pid the node is killed at the right moment, with --local it is one of a cluster of its own; otherwise end a
+    /// node yourself when told to. Reported is the longest time between two successes of one prober, over all probers.
+    #[command(after_help = "\
+Examples:
+  archon bench failover --local
+  archon bench failover --pid 4711 --duration 10s
+  archon bench failover --duration 60s              then end a node by hand")]
+    Failover(FailoverArgs),
+    /// Measure how long writers and readers stand still while a rebalance is planned and carried out.
+    #[command(after_help = "\
+Examples:
+  archon bench rebalance --local
+  archon bench rebalance --writers 96")]
+    Rebalance(MovesArgs),
+}
+
+/// Who watches how long nothing goes on.
+#[derive(clap::Args, Clone, Debug)]
+pub(crate) struct ProbeArgs {
+    /// Writers, each with a key of its own in a closed loop, spread over the partitions.
+    #[arg(long, value_name = "N", default_value_t = 48, value_parser = clap::value_parser!(u16).range(1..=4_096))]
+    pub(crate) writers: u16,
+    /// Readers besides, likewise.
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u16).range(..=4_096))]
+    pub(crate) readers: u16,
+    /// How long nothing happens first, for comparison.
+    #[arg(long, value_name = "TIME", default_value = "3s", value_parser = duration)]
+    pub(crate) calm: Duration,
+    /// Use a cluster of its own on this machine, of three coordinators and three nodes, and end it afterwards.
+    #[arg(long)]
+    pub(crate) local: bool,
+}
+
+/// Options of `archon bench failover`.
+#[derive(clap::Args, Clone, Debug)]
+pub(crate) struct FailoverArgs {
+    /// The node to kill (SIGKILL): its process id on this machine.
+    #[arg(long, value_name = "PID", conflicts_with = "local")]
+    pub(crate) pid: Option<u32>,
+    /// How long to watch afterwards.
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = duration)]
+    pub(crate) duration: Duration,
+    /// Everything else.
+    #[command(flatten)]
+    pub(crate) probe: ProbeArgs,
+}
+
+/// Options of `archon bench rebalance`.
+#[derive(clap::Args, Clone, Debug)]
+pub(crate) struct MovesArgs {
+    /// Everything.
+    #[command(flatten)]
+    pub(crate) probe: ProbeArgs,
 }
 
 /// How much load, and for how long.

@@ -11,7 +11,7 @@ pub(crate) use admin::{
     LocateArgs, LostArgs, NodeNameArgs, NodeVerb, PartitionListArgs, PartitionVerb, PlanArgs, RebalanceVerb, TableVerb,
     WatchArgs,
 };
-pub(crate) use bench::{BenchArgs, BenchVerb, LoadArgs};
+pub(crate) use bench::{BenchArgs, BenchVerb, FailoverArgs, LoadArgs, MovesArgs, ProbeArgs};
 pub(crate) use kv::{KvArgs, KvBenchArgs, KvVerb, ScanArgs};
 pub(crate) use parse::{address, duration, engine, listen, name, peer};
 pub(crate) use serve::{CoordinatorArgs, DemoArgs, LogArgs, LogFormat, NodeArgs};

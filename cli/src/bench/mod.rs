@@ -1,5 +1,8 @@
-//! `archon bench put | get | mixed | scan`: puts load on a cluster and says what came of it.
+//! `archon bench put | get | mixed | scan | failover | rebalance`: puts load on a cluster and says what came of it.
 
+mod disturb;
+mod local;
+mod nodes;
 mod report;
 
 use crate::args::{BenchArgs, BenchVerb, Connection, KvBenchArgs, LoadArgs};
@@ -9,6 +12,7 @@ use crate::output::Output;
 use archon_client::ErrorKind;
 use archon_load::{Archon, Distribution, End, Measured, Mix, Run, Workload};
 use indicatif::{ProgressBar, ProgressStyle};
+use nodes::Counted;
 use report::Report;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -56,6 +60,14 @@ pub(crate) fn run(args: &BenchArgs, connection: &Connection) -> Result<Exit, Fai
             Plan::new(&args.table, Mix::Mixed { get_percent: *read_percent }, load)
         }
         BenchVerb::Scan { limit, load } => Plan::new(&args.table, Mix::Scan { limit: *limit }, load),
+        BenchVerb::Failover(probe) => {
+            let output = Output::new(connection.output);
+            return on_runtime(disturb::failover(probe, &args.table, connection, &output));
+        }
+        BenchVerb::Rebalance(probe) => {
+            let output = Output::new(connection.output);
+            return on_runtime(disturb::rebalance(probe, &args.table, connection, &output));
+        }
     };
     start(&plan, connection)
 }
@@ -81,11 +93,16 @@ fn start(plan: &Plan, connection: &Connection) -> Result<Exit, Failure> {
     plan.workload.check().map_err(|error| {
         Failure::usage(error.to_string(), "change that option; `archon bench put --help` explains them")
     })?;
+    on_runtime(measure(plan, connection, &Output::new(connection.output)))
+}
+
+/// Runs `work` on this thread: a cluster of its own is tied to it.
+fn on_runtime(work: impl Future<Output = Result<Exit, Failure>>) -> Result<Exit, Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .map_err(|error| Failure::failed(format!("starting the runtime: {error}")))?;
-    let outcome = runtime.block_on(measure(plan, connection, &Output::new(connection.output)));
+    let outcome = runtime.block_on(work);
     runtime.shutdown_background();
     outcome
 }
@@ -107,9 +124,19 @@ async fn measure(plan: &Plan, connection: &Connection, output: &Output) -> Resul
         }
         settled(&loaded)?;
     }
+    let admin = connect::admin(connection)?;
+    let before = Counted::now(&admin).await;
     let (measured, stopped) = watched("measuring", &archon, workload, output).await?;
     drop(client);
-    let report = Report::new(workload, measured, stopped);
+    // A coordinator or node that is away does not take the rest of the figures away.
+    let cost = match (before, Counted::now(&admin).await) {
+        (Ok(before), Ok(after)) => Some(before.until(&after, measured.ops_with_warm_up)),
+        (Err(error), _) | (_, Err(error)) => {
+            output.talk(format!("what the nodes spent is not known: {error}"));
+            None
+        }
+    };
+    let report = Report::new(workload, measured, stopped, cost);
     report.print(output)?;
     settled(&report.measured)?;
     match stopped {

@@ -1,5 +1,6 @@
 //! What a measurement prints. The names of these fields are a contract with scripts: fields are only ever added.
 
+use super::nodes::Cost;
 use crate::exit::Failure;
 use crate::output::{Column, Output, bytes_text};
 use archon_load::{Distribution, Latency, Measured, Mix, Workload};
@@ -26,10 +27,13 @@ pub(super) struct Report {
     interrupted: bool,
     #[serde(flatten)]
     pub(super) measured: Measured,
+    /// What the nodes spent; absent if one of them could not be asked.
+    #[serde(flatten)]
+    cost: Option<Cost>,
 }
 
 impl Report {
-    pub(super) fn new(workload: &Workload, measured: Measured, interrupted: bool) -> Self {
+    pub(super) fn new(workload: &Workload, measured: Measured, interrupted: bool, cost: Option<Cost>) -> Self {
         let (operation, get_percent, scan_limit) = match workload.mix {
             Mix::Load | Mix::Put => ("put", None, None),
             Mix::Get => ("get", None, None),
@@ -55,6 +59,7 @@ impl Report {
             warmup_seconds: workload.warm_up.as_secs_f64(),
             interrupted,
             measured,
+            cost,
         }
     }
 
@@ -77,11 +82,17 @@ impl Report {
             how, self.clients, self.connections, self.threads, self.keys, self.distribution, self.value_bytes
         ))?;
         output.line(format!(
-            "read {}, written {}; CPU of the clients {:.1} µs per operation",
+            "read {}, written {}; CPU per operation {:.1} µs in the clients",
             bytes_text(seen.bytes_read),
             bytes_text(seen.bytes_written),
             seen.client_cpu_us_per_op
         ))?;
+        if let Some(cost) = &self.cost {
+            output.line(format!(
+                "the nodes, all together, per operation: {:.1} µs of CPU, {:.3} syncs and {:.0} bytes of their logs",
+                cost.node_cpu_us_per_op, cost.fsyncs_per_op, cost.log_bytes_per_op
+            ))?;
+        }
         for (kind, failed) in &seen.failures {
             output.line(format!("{} failed by {kind}: {}", failed.count, failed.example))?;
         }

@@ -19,9 +19,9 @@ pub(super) const PARTITIONS: u16 = 9;
 /// How many copies each partition has.
 pub(super) const COPIES: usize = 3;
 /// The first nodes, in order of registration.
-pub(super) const FIRST_NODES: [&str; 3] = ["athens", "byzantium", "cyrene"];
+pub(crate) const FIRST_NODES: [&str; 3] = ["athens", "byzantium", "cyrene"];
 /// The node that joins later.
-pub(super) const LATE_NODE: &str = "ephesus";
+pub(crate) const LATE_NODE: &str = "ephesus";
 
 /// How often new ports are tried when somebody else took one between choosing and listening.
 const PORT_ATTEMPTS: u32 = 5;
@@ -33,7 +33,7 @@ const STOP_LIMIT: Duration = Duration::from_secs(15);
 pub(super) const REQUEST_LIMIT: Duration = Duration::from_secs(2);
 
 /// The running processes. Dropping it kills what still runs and removes the directory.
-pub(super) struct Cluster {
+pub(crate) struct Cluster {
     // In this order: processes end before their directory goes.
     nodes: BTreeMap<String, Child>,
     coordinators: BTreeMap<u64, Child>,
@@ -63,7 +63,7 @@ impl Cluster {
     ///
     /// # Errors
     /// When no temporary directory can be made.
-    pub(super) fn new(keep: bool) -> Result<Self, Failure> {
+    pub(crate) fn new(keep: bool) -> Result<Self, Failure> {
         let directory = tempfile::Builder::new().prefix("archon-demo-").tempdir().map_err(|error| {
             Failure::failed(format!("making a temporary directory: {error}"))
                 .with_remedy("point TMPDIR to a directory with some free space")
@@ -75,7 +75,7 @@ impl Cluster {
     }
 
     /// The coordinators' addresses.
-    pub(super) fn endpoints(&self) -> Vec<String> {
+    pub(crate) fn endpoints(&self) -> Vec<String> {
         self.addresses.values().cloned().collect()
     }
 
@@ -85,7 +85,7 @@ impl Cluster {
     }
 
     /// Where everything is.
-    pub(super) fn directory(&self) -> &Path {
+    pub(crate) fn directory(&self) -> &Path {
         self.directory.path()
     }
 
@@ -98,7 +98,7 @@ impl Cluster {
     ///
     /// # Errors
     /// When the client cannot be made.
-    pub(super) fn admin(&self) -> Result<Admin, Failure> {
+    pub(crate) fn admin(&self) -> Result<Admin, Failure> {
         Ok(Admin::new(self.endpoints(), REQUEST_LIMIT)?)
     }
 
@@ -106,7 +106,7 @@ impl Cluster {
     ///
     /// # Errors
     /// When no leader comes about, or processes end early on every attempt.
-    pub(super) async fn start_quorum(&mut self) -> Result<(Status, Duration), Failure> {
+    pub(crate) async fn start_quorum(&mut self) -> Result<(Status, Duration), Failure> {
         let mut attempt = 1;
         loop {
             self.coordinators.clear();
@@ -170,7 +170,7 @@ impl Cluster {
     ///
     /// # Errors
     /// When it cannot be started.
-    pub(super) fn start_node(&mut self, name: &str) -> Result<(), Failure> {
+    pub(crate) fn start_node(&mut self, name: &str) -> Result<(), Failure> {
         self.start_node_at(name, "127.0.0.1:0")
     }
 
@@ -212,7 +212,7 @@ impl Cluster {
     ///
     /// # Errors
     /// When there is no such node.
-    pub(super) fn kill_node(&mut self, name: &str) -> Result<u32, Failure> {
+    pub(crate) fn kill_node(&mut self, name: &str) -> Result<u32, Failure> {
         let mut child = self
             .nodes
             .remove(name)

@@ -10,10 +10,11 @@ mod story;
 mod wait;
 mod workload;
 
+pub(crate) use cluster::{Cluster, FIRST_NODES, LATE_NODE};
+
 use crate::args::{Connection, DemoArgs};
 use crate::exit::{Exit, Failure};
 use crate::output::Output;
-use cluster::Cluster;
 use narrator::Narrator;
 use tokio::signal::unix::{SignalKind, signal};
 

@@ -57,6 +57,8 @@ pub const CHECKED_IN_PLACE: &[&str] = &[
     "QuorumRequest",
     "QuorumResponse",
     "RaftMessage",
+    "ReadStatsRequest",
+    "ReadStatsResponse",
     "RebalanceStatusRequest",
     "RebalanceStatusResponse",
     "RemoveNodeResponse",

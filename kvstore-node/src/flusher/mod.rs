@@ -13,7 +13,7 @@ use archon_types::{PlacementId, Seq};
 use parking_lot::{Condvar, Mutex};
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -138,6 +138,8 @@ struct Shared {
     out_of_room: AtomicBool,
     /// Since when the engine has been at work for the turn under way.
     busy_since: Mutex<Option<Instant>>,
+    /// Syncs of the engine so far.
+    syncs: AtomicU64,
 }
 
 /// Gives work to the flusher; cheap to clone.
@@ -229,6 +231,11 @@ impl FlusherHandle {
         self.shared.busy_since.lock().map_or(Duration::ZERO, |since| since.elapsed())
     }
 
+    /// Syncs of the engine so far.
+    pub(crate) fn syncs(&self) -> u64 {
+        self.shared.syncs.load(Ordering::Relaxed)
+    }
+
     /// Bytes waiting in the queue.
     pub(crate) fn bytes_waiting(&self) -> usize {
         self.shared.queue.lock().bytes
@@ -264,6 +271,7 @@ impl Flusher {
             config,
             out_of_room: AtomicBool::new(false),
             busy_since: Mutex::new(None),
+            syncs: AtomicU64::new(0),
         });
         let writer = Writer::new(Arc::clone(&shared), engine, Box::new(on_event));
         let thread = std::thread::Builder::new().name("flusher".into()).spawn(move || writer.run());

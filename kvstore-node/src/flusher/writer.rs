@@ -186,6 +186,7 @@ impl Writer {
 
     fn sync(&mut self) -> Result<(), EngineError> {
         self.engine.sync()?;
+        self.shared.syncs.fetch_add(1, Ordering::Relaxed);
         self.unsynced_bytes = 0;
         self.unsynced_since = None;
         for (space, upto) in std::mem::take(&mut self.unsynced) {

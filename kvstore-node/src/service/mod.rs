@@ -4,6 +4,7 @@ mod call;
 pub(crate) mod control;
 pub(crate) mod kv;
 pub(crate) mod replication;
+pub(crate) mod stats;
 pub(crate) mod table;
 
 use archon_proto::convert::error::status_of;

@@ -1,5 +1,6 @@
 //! Writers and readers that note how long nothing succeeded: each works on its own key in a closed loop.
 
+use crate::failure::Failure;
 use archon_client::Client;
 use archon_types::{partition_of, slot_of};
 use serde::Serialize;
@@ -198,10 +199,10 @@ impl Probers {
     ///
     /// # Errors
     /// If a prober panicked.
-    pub async fn stop(mut self, client: &Client) -> anyhow::Result<Vec<String>> {
+    pub async fn stop(mut self, client: &Client) -> Result<Vec<String>, Failure> {
         self.stop.cancel();
         while let Some(ended) = self.tasks.join_next().await {
-            ended?;
+            ended.map_err(|error| Failure::new("Panicked", error.to_string()))?;
         }
         let mut missing = Vec::new();
         for prober in self.writers() {

@@ -1,5 +1,6 @@
 //! Waiting for a cluster to be in a state, without loading the machine that is measured.
 
+use crate::failure::Failure;
 use archon_client::{Admin, Error, NodeSummary, PartitionSummary};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -16,14 +17,16 @@ pub async fn until<T>(
     what: &str,
     limit: Duration,
     mut look: impl AsyncFnMut() -> Result<T, String>,
-) -> anyhow::Result<(T, Duration)> {
+) -> Result<(T, Duration), Failure> {
     let began = Instant::now();
     loop {
         let state = match look().await {
             Ok(value) => return Ok((value, began.elapsed())),
             Err(state) => state,
         };
-        anyhow::ensure!(began.elapsed() < limit, "waited {limit:?} for {what}; last state: {state}");
+        if began.elapsed() >= limit {
+            return Err(Failure::new("TimedOut", format!("waited {limit:?} for {what}; last state: {state}")));
+        }
         sleep(POLL).await;
     }
 }
@@ -32,7 +35,7 @@ pub async fn until<T>(
 ///
 /// # Errors
 /// After `limit`, with a partition that is not.
-pub async fn until_whole(admin: &Admin, replication: usize, limit: Duration) -> anyhow::Result<Duration> {
+pub async fn until_whole(admin: &Admin, replication: usize, limit: Duration) -> Result<Duration, Failure> {
     let look = async || {
         let rows = partitions(admin).await?;
         let whole = |row: &PartitionSummary| {
@@ -52,7 +55,7 @@ pub async fn until_whole(admin: &Admin, replication: usize, limit: Duration) -> 
 ///
 /// # Errors
 /// After `limit`, with the nodes as they are.
-pub async fn until_node(admin: &Admin, name: &str, status: &str, limit: Duration) -> anyhow::Result<()> {
+pub async fn until_node(admin: &Admin, name: &str, status: &str, limit: Duration) -> Result<(), Failure> {
     let look = async || {
         let nodes = admin.list_nodes().await.map_err(said)?;
         let found = nodes.iter().any(|node| node.name == name && node.status == status);
@@ -66,7 +69,7 @@ pub async fn until_node(admin: &Admin, name: &str, status: &str, limit: Duration
 ///
 /// # Errors
 /// After `limit`, or if a move failed.
-pub async fn rebalance(admin: &Admin, limit: Duration) -> anyhow::Result<usize> {
+pub async fn rebalance(admin: &Admin, limit: Duration) -> Result<usize, Failure> {
     let mut moved = 0;
     loop {
         let begin = async || {
@@ -88,7 +91,9 @@ pub async fn rebalance(admin: &Admin, limit: Duration) -> anyhow::Result<usize> 
         };
         let (status, _) = until("the rebalance to end", limit, ended).await?;
         let undone = status.migrations.iter().find(|migration| migration.phase != "Done");
-        anyhow::ensure!(undone.is_none(), "a move was not carried out: {undone:?}");
+        if let Some(undone) = undone {
+            return Err(Failure::new("Undone", format!("a move was not carried out: {undone:?}")));
+        }
         moved += moves;
     }
 }

@@ -1,0 +1,78 @@
+//! Archon: three coordinators and three nodes, with a table of two copies and one of three.
+
+use crate::system::{START_LIMIT, System, drive};
+use archon_bench::own_path;
+use archon_client::Admin;
+use archon_integration_tests::{Cluster, Options};
+use archon_load::watch::{until, until_whole};
+use archon_load::{Archon, Failure, Measured, Workload};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+const NODES: [&str; 3] = ["athens", "byzantium", "cyrene"];
+const PARTITIONS: u16 = 64;
+
+struct ArchonSystem {
+    name: String,
+    copies: u8,
+    target: Arc<Archon>,
+    cluster: Rc<Cluster>,
+}
+
+/// Starts the cluster.
+pub(crate) fn start(program: Option<&str>) -> anyhow::Result<Vec<Box<dyn System>>> {
+    let options = Options { partitions: PARTITIONS, replication: 2, ..Options::default() };
+    let exe = program.map_or_else(own_path, |program| Ok(program.to_owned()))?;
+    let cluster = Rc::new(Cluster::start(&exe, &options));
+    let endpoints = cluster.coordinator_addresses();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let admin = Admin::new(endpoints.clone(), Duration::from_secs(5))?;
+        until_whole(&admin, 2, START_LIMIT).await?;
+        admin.create_table("three", PARTITIONS, 3).await?;
+        let whole = async || {
+            let rows = admin.table("three").await.map_err(|error| error.to_string())?;
+            let live = |row: &archon_client::PartitionSummary| {
+                row.status == "Online" && row.replicas.iter().filter(|replica| replica.state == "Live").count() == 3
+            };
+            if rows.iter().all(live) { Ok(()) } else { Err("not every partition has three copies".to_owned()) }
+        };
+        until("the table with three copies", START_LIMIT, whole).await?;
+        Ok::<_, anyhow::Error>(())
+    })?;
+    let system = |copies: u8, table: &str| {
+        let target = Archon { endpoints: endpoints.clone(), table: table.into(), timeout: Duration::from_secs(10) };
+        let name = format!("Archon, R = {copies}");
+        Box::new(ArchonSystem { name, copies, target: Arc::new(target), cluster: Rc::clone(&cluster) })
+            as Box<dyn System>
+    };
+    Ok(vec![system(2, "default"), system(3, "three")])
+}
+
+impl System for ArchonSystem {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn shape(&self) -> String {
+        format!(
+            "one client library for all clients, one stream per node; a write is answered when {} copies have synced it, \
+             a read is linearizable",
+            self.copies
+        )
+    }
+
+    fn pids(&self) -> Vec<u32> {
+        let coordinators = (0..self.cluster.coordinator_addresses().len()).map(|i| self.cluster.coordinator(i).pid());
+        coordinators.chain(NODES.map(|name| self.cluster.node(name).pid())).collect()
+    }
+
+    fn connections(&self, _clients: usize) -> usize {
+        1
+    }
+
+    fn run(&self, workload: &Workload) -> Result<Measured, Failure> {
+        drive(&self.target, workload)
+    }
+}

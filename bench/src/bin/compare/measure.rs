@@ -1,0 +1,170 @@
+//! The ladder of clients, every system in turn on every rung, several rounds.
+
+use crate::disk::{self, Syncs};
+use crate::system::{STOP, System};
+use archon_load::{End, Measured, Mix, Workload, cpu_of};
+use serde::Serialize;
+use std::path::Path;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+/// How much is measured.
+#[derive(Clone, Debug)]
+pub(crate) struct Ladder {
+    pub(crate) clients: Vec<usize>,
+    pub(crate) mixes: Vec<Mix>,
+    pub(crate) rounds: usize,
+    pub(crate) length: Duration,
+    pub(crate) warm_up: Duration,
+    pub(crate) keys: u64,
+    pub(crate) value_bytes: usize,
+    pub(crate) threads: usize,
+}
+
+/// What one system did with one number of clients: the median round, by operations per second.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub(crate) struct Point {
+    pub(crate) system: String,
+    pub(crate) operation: &'static str,
+    pub(crate) clients: usize,
+    pub(crate) ops_per_second: f64,
+    pub(crate) p50_us: u64,
+    pub(crate) p99_us: u64,
+    pub(crate) p999_us: u64,
+    /// CPU time of all servers per operation.
+    pub(crate) server_cpu_us: f64,
+    /// CPU time of the program that drives them.
+    pub(crate) client_cpu_us: f64,
+    /// Operations per second of every round.
+    pub(crate) rounds: Vec<f64>,
+}
+
+pub(crate) fn name(mix: Mix) -> &'static str {
+    match mix {
+        Mix::Get => "get",
+        _ => "put",
+    }
+}
+
+impl Ladder {
+    fn workload(&self, mix: Mix, clients: usize, system: &dyn System) -> Workload {
+        let connections = system.connections(clients).max(self.threads).min(clients);
+        Workload {
+            mix,
+            keys: self.keys,
+            value_bytes: self.value_bytes,
+            connections,
+            threads: self.threads.min(connections),
+            warm_up: self.warm_up,
+            end: End::After(self.length),
+            ..Workload::puts(clients)
+        }
+    }
+
+    /// Writes every key into every system.
+    pub(crate) fn load(&self, systems: &[Box<dyn System>]) -> anyhow::Result<()> {
+        for system in systems {
+            let clients = 256;
+            let mut workload = self.workload(Mix::Put, clients, system.as_ref());
+            workload = workload.loading(clients);
+            let seen = system.run(&workload)?;
+            failures(system.as_ref(), &seen)?;
+            eprintln!("{}: {} keys written, {:.0} per second", system.name(), seen.ops, seen.ops_per_second);
+        }
+        Ok(())
+    }
+
+    /// Measures everything.
+    pub(crate) fn climb(&self, systems: &[Box<dyn System>], directory: &Path) -> anyhow::Result<(Vec<Point>, Syncs)> {
+        let mut seen: Vec<(usize, Mix, usize, Vec<Point>)> = Vec::new();
+        for &mix in &self.mixes {
+            for &clients in &self.clients {
+                seen.extend((0..systems.len()).map(|system| (system, mix, clients, Vec::new())));
+            }
+        }
+        let mut syncs = Vec::new();
+        for round in 1..=self.rounds {
+            syncs.push(disk::probe(directory, Duration::from_secs(1))?);
+            for (system, mix, clients, points) in &mut seen {
+                anyhow::ensure!(!STOP.load(Ordering::Relaxed), "interrupted");
+                let point = self.once(systems[*system].as_ref(), *mix, *clients)?;
+                eprintln!(
+                    "round {round}: {} {:>4} clients {:<24} {:>8.0}/s, p50 {:>6} µs, p99 {:>6} µs, CPU {:.1} + {:.1} µs",
+                    point.operation,
+                    clients,
+                    point.system,
+                    point.ops_per_second,
+                    point.p50_us,
+                    point.p99_us,
+                    point.server_cpu_us,
+                    point.client_cpu_us
+                );
+                points.push(point);
+            }
+        }
+        let middle = |points: Vec<Point>| median(points);
+        let points = seen.into_iter().filter_map(|(.., points)| middle(points)).collect();
+        syncs.sort_by(|a, b| a.p50_us.total_cmp(&b.p50_us));
+        Ok((points, syncs[syncs.len() / 2]))
+    }
+
+    fn once(&self, system: &dyn System, mix: Mix, clients: usize) -> anyhow::Result<Point> {
+        let cpu = || -> Duration { system.pids().into_iter().map(cpu_of).sum() };
+        let before = cpu();
+        let seen = system.run(&self.workload(mix, clients, system))?;
+        let server_cpu = cpu().saturating_sub(before);
+        failures(system, &seen)?;
+        let latency = if mix == Mix::Get { seen.get } else { seen.put };
+        let latency = latency.ok_or_else(|| anyhow::anyhow!("{}: nothing succeeded", system.name()))?;
+        Ok(Point {
+            system: system.name().to_owned(),
+            operation: name(mix),
+            clients,
+            ops_per_second: seen.ops_per_second,
+            p50_us: latency.p50_us,
+            p99_us: latency.p99_us,
+            p999_us: latency.p999_us,
+            server_cpu_us: server_cpu.as_secs_f64() * 1e6 / seen.ops_with_warm_up.max(1) as f64,
+            client_cpu_us: seen.client_cpu_us_per_op,
+            rounds: vec![seen.ops_per_second],
+        })
+    }
+}
+
+/// A figure with failures in it is none: all systems are well, and every answer is checked.
+fn failures(system: &dyn System, seen: &Measured) -> anyhow::Result<()> {
+    anyhow::ensure!(seen.failed == 0, "{}: {} operations failed: {:?}", system.name(), seen.failed, seen.failures);
+    Ok(())
+}
+
+/// The point in the middle by throughput, with the throughput of all.
+fn median(mut points: Vec<Point>) -> Option<Point> {
+    points.sort_by(|a, b| a.ops_per_second.total_cmp(&b.ops_per_second));
+    let rounds = points.iter().map(|point| point.ops_per_second).collect();
+    let middle = points.len().checked_sub(1)? / 2;
+    Some(Point { rounds, ..points.swap_remove(middle) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_middle_round_counts() {
+        let point = |ops_per_second: f64| Point {
+            system: "a".into(),
+            operation: "put",
+            clients: 1,
+            ops_per_second,
+            p50_us: ops_per_second as u64,
+            p99_us: 0,
+            p999_us: 0,
+            server_cpu_us: 0.0,
+            client_cpu_us: 0.0,
+            rounds: vec![],
+        };
+        let found = median(vec![point(9.0), point(1.0), point(5.0)]).unwrap();
+        assert_eq!((found.ops_per_second, found.p50_us, found.rounds), (5.0, 5, vec![1.0, 5.0, 9.0]));
+        assert_eq!(median(vec![]), None);
+    }
+}

@@ -1,0 +1,222 @@
+//! Redis Cluster: three masters with a replica each, every write synced before it is answered.
+
+use crate::pipe::Pipe;
+use crate::resp::{self, Own, Reply, Resp};
+use crate::system::{System, drive, now, program, until, version};
+use anyhow::Context;
+use archon_integration_tests::Process;
+use archon_integration_tests::ports::free_addresses;
+use archon_load::{Connect, Failure, Measured, Store, Workload};
+use archon_types::slot_of;
+use bytes::Bytes;
+use std::cell::RefCell;
+use std::path::Path;
+use std::process::Command;
+use std::rc::Rc;
+use std::sync::Arc;
+use tokio::net::TcpStream;
+
+const SLOTS: usize = 16_384;
+const SERVERS: usize = 6;
+
+/// A Redis Cluster as clients see it.
+#[derive(Debug)]
+pub(crate) struct Redis {
+    masters: Vec<String>,
+    /// The master of each slot.
+    slots: Vec<u8>,
+    /// Whether clients share pipelined connections, or each has its own.
+    shared: bool,
+}
+
+struct RedisSystem {
+    target: Arc<Redis>,
+    servers: Rc<Vec<Process>>,
+    name: &'static str,
+}
+
+/// Starts the cluster; `None` if Redis is not installed.
+pub(crate) fn start(directory: &Path) -> anyhow::Result<Option<(String, Vec<Box<dyn System>>)>> {
+    let (Some(server), Some(cli)) = (program("redis-server"), program("redis-cli")) else { return Ok(None) };
+    let addresses = free_addresses(2 * SERVERS);
+    let (addresses, buses) = addresses.split_at(SERVERS);
+    let mut servers = Vec::new();
+    for (number, (address, bus)) in addresses.iter().zip(buses).enumerate() {
+        let name = format!("redis-{number}");
+        let data = directory.join(&name);
+        std::fs::create_dir_all(&data)?;
+        let (data, port, bus) = (data.display().to_string(), port(address), port(bus));
+        let settings = [
+            ("--port", port),
+            ("--bind", "127.0.0.1"),
+            ("--cluster-enabled", "yes"),
+            ("--cluster-port", bus),
+            ("--cluster-config-file", "nodes.conf"),
+            ("--appendonly", "yes"),
+            ("--appendfsync", "always"),
+            // The append-only file alone is what lasts.
+            ("--save", ""),
+            ("--dir", &data),
+        ];
+        let arguments: Vec<String> =
+            settings.iter().flat_map(|(key, value)| [(*key).to_owned(), (*value).to_owned()]).collect();
+        servers.push(Process::spawn(&server, &name, &arguments, directory));
+    }
+    for address in addresses {
+        until("Redis to answer", || now(async { Ok(Own::open(address).await?.call(&[b"PING"]).await?) }))?;
+    }
+    let mut create = Command::new(cli);
+    create.arg("--cluster").arg("create").args(addresses).args(["--cluster-replicas", "1", "--cluster-yes"]);
+    let created = create.output().context("running redis-cli")?;
+    anyhow::ensure!(created.status.success(), "redis-cli: {}", String::from_utf8_lossy(&created.stdout));
+    let (masters, slots) = until("Redis Cluster to be whole", || whole(addresses))?;
+    let servers = Rc::new(servers);
+    let systems = [(false, "Redis, own connections"), (true, "Redis, pipelined")].map(|(shared, name)| {
+        let target = Arc::new(Redis { masters: masters.clone(), slots: slots.clone(), shared });
+        Box::new(RedisSystem { target, servers: Rc::clone(&servers), name }) as Box<dyn System>
+    });
+    Ok(Some((version(&server, &["--version"]), systems.into())))
+}
+
+fn port(address: &str) -> &str {
+    address.rsplit(':').next().unwrap_or_default()
+}
+
+/// The masters and who has which slot, once every server says that all is well and every replica follows.
+fn whole(addresses: &[String]) -> anyhow::Result<(Vec<String>, Vec<u8>)> {
+    let mut replicas = 0;
+    for address in addresses {
+        let ask = async |what: &[&[u8]]| match Own::open(address).await?.call(what).await? {
+            Reply::Bulk(text) => Ok(String::from_utf8_lossy(&text).into_owned()),
+            other => anyhow::bail!("{other:?}"),
+        };
+        let cluster = now(async { ask(&[b"CLUSTER", b"INFO"]).await })?;
+        anyhow::ensure!(cluster.contains("cluster_state:ok"), "{address}: {cluster}");
+        let info = now(async { ask(&[b"INFO", b"replication"]).await })?;
+        replicas += usize::from(info.contains("role:slave") && info.contains("master_link_status:up"));
+    }
+    anyhow::ensure!(replicas == SERVERS / 2, "{replicas} replicas follow");
+    let first = &addresses[0];
+    let reply = now(async { Ok(Own::open(first).await?.call(&[b"CLUSTER", b"SLOTS"]).await?) })?;
+    let (mut masters, mut slots) = (Vec::new(), vec![u8::MAX; SLOTS]);
+    let Reply::Array(ranges) = reply else { anyhow::bail!("CLUSTER SLOTS: {reply:?}") };
+    for range in ranges {
+        let Reply::Array(parts) = &range else { anyhow::bail!("CLUSTER SLOTS: {range:?}") };
+        let [Reply::Number(from), Reply::Number(to), Reply::Array(master), ..] = &parts[..] else {
+            anyhow::bail!("CLUSTER SLOTS: {range:?}")
+        };
+        let [Reply::Bulk(host), Reply::Number(port), ..] = &master[..] else {
+            anyhow::bail!("CLUSTER SLOTS: {master:?}")
+        };
+        let address = format!("{}:{port}", String::from_utf8_lossy(host));
+        let known = masters.iter().position(|master| *master == address);
+        let index = known.unwrap_or_else(|| {
+            masters.push(address);
+            masters.len() - 1
+        });
+        let range = usize::try_from(*from)?..=usize::try_from(*to)?;
+        slots.get_mut(range).context("a slot above 16383")?.fill(u8::try_from(index)?);
+    }
+    anyhow::ensure!(slots.iter().all(|master| *master != u8::MAX), "some slots have no master");
+    Ok((masters, slots))
+}
+
+impl System for RedisSystem {
+    fn name(&self) -> &str {
+        self.name
+    }
+
+    fn shape(&self) -> String {
+        let how = match self.target.shared {
+            false => "each client has a connection of its own to each master",
+            true => "all clients share one connection to each master, pipelined and coalesced",
+        };
+        format!(
+            "{how}; a write is answered when the master has synced it (appendfsync always), before its replica has it"
+        )
+    }
+
+    fn pids(&self) -> Vec<u32> {
+        self.servers.iter().map(Process::pid).collect()
+    }
+
+    fn connections(&self, clients: usize) -> usize {
+        if self.target.shared { 1 } else { clients }
+    }
+
+    fn run(&self, workload: &Workload) -> Result<Measured, Failure> {
+        drive(&self.target, workload)
+    }
+}
+
+/// One client, or what all share.
+pub(crate) struct RedisStore {
+    slots: Vec<u8>,
+    ways: Ways,
+}
+
+enum Ways {
+    Own(Vec<RefCell<Option<Own>>>),
+    Shared(Vec<Pipe<Reply>>),
+}
+
+impl Connect for Redis {
+    type Store = RedisStore;
+
+    async fn connect(&self) -> Result<RedisStore, Failure> {
+        let ways = if self.shared {
+            let mut pipes = Vec::new();
+            for master in &self.masters {
+                let stream = TcpStream::connect(master).await?;
+                stream.set_nodelay(true)?;
+                pipes.push(Pipe::new(stream, Resp));
+            }
+            Ways::Shared(pipes)
+        } else {
+            let mut own = Vec::new();
+            for master in &self.masters {
+                own.push(RefCell::new(Some(Own::open(master).await?)));
+            }
+            Ways::Own(own)
+        };
+        Ok(RedisStore { slots: self.slots.clone(), ways })
+    }
+}
+
+impl RedisStore {
+    async fn call(&self, key: &[u8], parts: &[&[u8]]) -> Result<Reply, Failure> {
+        // Archon's slots are those of Redis Cluster.
+        let master = self.slots[usize::from(slot_of(key))] as usize;
+        let reply = match &self.ways {
+            Ways::Shared(pipes) => pipes[master].call(|out| resp::command(out, parts)).await?,
+            Ways::Own(own) => {
+                let taken = own[master].borrow_mut().take();
+                let mut connection = taken.ok_or_else(|| Failure::new("Broken", "the connection broke before"))?;
+                let reply = connection.call(parts).await?;
+                *own[master].borrow_mut() = Some(connection);
+                reply
+            }
+        };
+        match reply {
+            Reply::Error(message) => Err(Failure::new("Redis", message)),
+            reply => Ok(reply),
+        }
+    }
+}
+
+impl Store for RedisStore {
+    async fn get(&self, key: &[u8]) -> Result<Option<Bytes>, Failure> {
+        match self.call(key, &[b"GET", key]).await? {
+            Reply::Bulk(value) => Ok(Some(value)),
+            Reply::Nil => Ok(None),
+            other => Err(Failure::new("Redis", format!("GET was answered by {other:?}"))),
+        }
+    }
+
+    async fn put(&self, key: &[u8], value: Bytes) -> Result<(), Failure> {
+        match self.call(key, &[b"SET", key, &value]).await? {
+            Reply::Simple(text) if text == "OK" => Ok(()),
+            other => Err(Failure::new("Redis", format!("SET was answered by {other:?}"))),
+        }
+    }
+}

@@ -1,0 +1,317 @@
+//! What a comparison comes to: a table, ratios, plots.
+
+use crate::disk::Syncs;
+use crate::measure::Point;
+use crate::plot::{Series, plot};
+use serde::Serialize;
+use std::path::Path;
+use std::process::Command;
+use std::time::SystemTime;
+
+/// Where a figure of Redis comes from stands in this name.
+const REDIS: &str = "Redis";
+
+/// Where the comparison was made.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Machine {
+    pub(crate) date: String,
+    pub(crate) cores: usize,
+    pub(crate) processor: String,
+    pub(crate) memory_gib: f64,
+    pub(crate) kernel: String,
+    pub(crate) file_system: String,
+    pub(crate) commit: String,
+    /// Runnable tasks of the last minute before it began: above a fraction of one, others used the machine.
+    pub(crate) load_before: f64,
+}
+
+/// A system's name, version and shape.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Used {
+    pub(crate) name: String,
+    pub(crate) version: String,
+    pub(crate) shape: String,
+}
+
+/// Everything.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Report {
+    pub(crate) machine: Machine,
+    pub(crate) command: String,
+    pub(crate) rounds: usize,
+    pub(crate) seconds: f64,
+    pub(crate) keys: u64,
+    pub(crate) value_bytes: usize,
+    pub(crate) threads: usize,
+    pub(crate) fdatasync: Syncs,
+    pub(crate) systems: Vec<Used>,
+    pub(crate) skipped: Vec<String>,
+    pub(crate) points: Vec<Point>,
+    pub(crate) ratios: Vec<Ratio>,
+}
+
+/// A ratio that is aimed at.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub(crate) struct Ratio {
+    pub(crate) what: String,
+    pub(crate) ours: f64,
+    pub(crate) theirs: f64,
+    pub(crate) ratio: f64,
+    /// What is wanted, as `at least 1.2`.
+    pub(crate) wanted: String,
+    pub(crate) met: bool,
+}
+
+impl Machine {
+    pub(crate) fn here(directory: &Path) -> Self {
+        let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
+        let line = |text: &str, key: &str| {
+            let found = text.lines().find(|line| line.starts_with(key));
+            found.and_then(|line| line.split_once(':')).map(|(_, value)| value.trim().to_owned()).unwrap_or_default()
+        };
+        let memory = line(&read("/proc/meminfo"), "MemTotal");
+        let kib: f64 = memory.split_whitespace().next().and_then(|text| text.parse().ok()).unwrap_or(0.0);
+        let run = |program: &str, arguments: &[&str]| {
+            let output = Command::new(program).args(arguments).output();
+            output.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned()).unwrap_or_default()
+        };
+        let load = read("/proc/loadavg");
+        Self {
+            date: date(SystemTime::now()),
+            cores: std::thread::available_parallelism().map_or(0, usize::from),
+            processor: line(&read("/proc/cpuinfo"), "model name"),
+            memory_gib: kib / 1024.0 / 1024.0,
+            kernel: read("/proc/sys/kernel/osrelease").trim().to_owned(),
+            file_system: run("stat", &["-f", "-c", "%T", &directory.display().to_string()]),
+            commit: run("git", &["describe", "--always", "--dirty"]),
+            load_before: load.split_whitespace().next().and_then(|text| text.parse().ok()).unwrap_or(0.0),
+        }
+    }
+}
+
+/// `2026-11-21`, UTC (Howard Hinnant, "chrono-Compatible Low-Level Date Algorithms", civil_from_days).
+fn date(time: SystemTime) -> String {
+    let days = time.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs() / 86_400) + 719_468;
+    let (era, day) = (days / 146_097, days % 146_097);
+    let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
+    let day = day - (365 * year + year / 4 - year / 100);
+    let month = (5 * day + 2) / 153;
+    let (day, month) = (day - (153 * month + 2) / 5 + 1, if month < 10 { month + 3 } else { month - 9 });
+    format!("{}-{month:02}-{day:02}", year + era * 400 + u64::from(month <= 2))
+}
+
+/// The better of the shapes in which a system was used, as its figure.
+fn best<'a>(points: &'a [Point], system: &str, operation: &str, clients: usize) -> Option<&'a Point> {
+    let of = points.iter().filter(|point| point.operation == operation && point.clients == clients);
+    let of = of.filter(|point| point.system == system || system == REDIS && point.system.starts_with(REDIS));
+    of.max_by(|a, b| a.ops_per_second.total_cmp(&b.ops_per_second))
+}
+
+fn thousands(per_second: f64) -> String {
+    match per_second {
+        0.0..10_000.0 => format!("{:.2} k", per_second / 1e3),
+        10_000.0..100_000.0 => format!("{:.1} k", per_second / 1e3),
+        _ => format!("{:.0} k", per_second / 1e3),
+    }
+}
+
+fn millis(micros: u64) -> String {
+    let millis = micros as f64 / 1e3;
+    if millis < 10.0 { format!("{millis:.2}") } else { format!("{millis:.0}") }
+}
+
+/// The ratios that are aimed at, as far as there are figures for them.
+pub(crate) fn ratios(points: &[Point]) -> Vec<Ratio> {
+    const OURS: &str = "Archon, R = 2";
+    let mut found = Vec::new();
+    let mut add = |what: &str, ours: Option<f64>, theirs: Option<f64>, wanted: f64, most: bool| {
+        let (Some(ours), Some(theirs)) = (ours, theirs) else { return };
+        let ratio = ours / theirs;
+        let met = if most { ratio <= wanted } else { ratio >= wanted };
+        let wanted = format!("at {} {wanted}", if most { "most" } else { "least" });
+        found.push(Ratio { what: what.to_owned(), ours, theirs, ratio, wanted, met });
+    };
+    let speed = |system: &str, operation: &str| best(points, system, operation, 256).map(|point| point.ops_per_second);
+    add("puts per second, 256 clients: Archon (R = 2) / Redis", speed(OURS, "put"), speed(REDIS, "put"), 1.2, false);
+    add("gets per second, 256 clients: Archon (R = 2) / Redis", speed(OURS, "get"), speed(REDIS, "get"), 2.0, false);
+    add("gets per second, 256 clients: Archon (R = 2) / etcd", speed(OURS, "get"), speed("etcd", "get"), 30.0, false);
+    let p50 = |system: &str| {
+        let of = points.iter().filter(|point| point.operation == "put" && point.clients == 1);
+        let of = of.filter(|point| point.system == system || system == REDIS && point.system.starts_with(REDIS));
+        of.map(|point| point.p50_us as f64).min_by(f64::total_cmp)
+    };
+    add("put p50 of one client, µs: Archon (R = 2) / Redis", p50(OURS), p50(REDIS), 1.5, true);
+    found
+}
+
+impl Report {
+    fn rungs(&self) -> Vec<usize> {
+        let mut clients: Vec<usize> = self.points.iter().map(|point| point.clients).collect();
+        clients.sort_unstable();
+        clients.dedup();
+        clients
+    }
+
+    /// The systems in order of the tables: Redis once.
+    fn columns(&self) -> Vec<String> {
+        let mut columns = Vec::new();
+        for used in &self.systems {
+            let name = if used.name.starts_with(REDIS) { REDIS } else { &used.name };
+            if !columns.iter().any(|column| column == name) {
+                columns.push(name.to_owned());
+            }
+        }
+        columns
+    }
+
+    fn table(&self, operation: &str, cell: impl Fn(&Point) -> String) -> String {
+        let columns = self.columns();
+        let mut text = format!("| clients | {} |\n|---:|{}\n", columns.join(" | "), "---:|".repeat(columns.len()));
+        for clients in self.rungs() {
+            let cells = columns
+                .iter()
+                .map(|system| best(&self.points, system, operation, clients).map_or_else(|| "–".to_owned(), &cell));
+            text += &format!("| {clients} | {} |\n", cells.collect::<Vec<_>>().join(" | "));
+        }
+        text
+    }
+
+    /// The whole as a piece of a Markdown document whose pictures lie in `pictures`.
+    pub(crate) fn markdown(&self, pictures: &str) -> String {
+        let machine = &self.machine;
+        let mut text = format!(
+            "Measured on {} at commit `{}`: {} cores ({}), {:.0} GiB, Linux {}, {}; one `fdatasync` of 4 KiB took {:.2} ms \
+             (p50; p99 {:.2} ms) in the same run. {} rounds of {} s per figure, the systems in turn, median round; \
+             {} keys, values of {} bytes, {} driving thread{}. Load average before the run: {:.2}.\n\n```text\n{}\n```\n\n",
+            machine.date,
+            machine.commit,
+            machine.cores,
+            machine.processor,
+            machine.memory_gib,
+            machine.kernel,
+            machine.file_system,
+            self.fdatasync.p50_us / 1e3,
+            self.fdatasync.p99_us / 1e3,
+            self.rounds,
+            self.seconds,
+            self.keys,
+            self.value_bytes,
+            self.threads,
+            if self.threads == 1 { "" } else { "s" },
+            machine.load_before,
+            self.command
+        );
+        if !self.ratios.is_empty() {
+            text += "| ratio | Archon | other | measured | aim | |\n|---|---:|---:|---:|---|---|\n";
+            for ratio in &self.ratios {
+                let met = if ratio.met { "met" } else { "**not met**" };
+                text += &format!(
+                    "| {} | {:.0} | {:.0} | {:.2} | {} | {met} |\n",
+                    ratio.what, ratio.ours, ratio.theirs, ratio.ratio, ratio.wanted
+                );
+            }
+            text.push('\n');
+        }
+        for (operation, title) in [("put", "Puts"), ("get", "Gets")] {
+            if !self.points.iter().any(|point| point.operation == operation) {
+                continue;
+            }
+            text += &format!("**{title}**: per second · p50 ms · p99 ms\n\n");
+            let speed = |point: &Point| {
+                let mark = if point.system == "Redis, pipelined" { " †" } else { "" };
+                let (speed, p50, p99) = (thousands(point.ops_per_second), millis(point.p50_us), millis(point.p99_us));
+                format!("{speed} · {p50} · {p99}{mark}")
+            };
+            text += &self.table(operation, speed);
+            text += &format!("\n**{title}**: µs of CPU per operation, all servers + driving program\n\n");
+            text += &self.table(operation, |point| format!("{:.1} + {:.1}", point.server_cpu_us, point.client_cpu_us));
+            text += &format!(
+                "\n![{title} per second over clients]({pictures}/{operation}-throughput.svg)\n\
+                 ![p99 of {operation}s over clients]({pictures}/{operation}-p99.svg)\n\n"
+            );
+        }
+        text += "† Redis was used in two shapes; the table has the faster one, † marks the pipelined.\n\n";
+        for used in &self.systems {
+            text += &format!("- **{}** ({}): {}.\n", used.name, used.version, used.shape);
+        }
+        for skipped in &self.skipped {
+            text += &format!("- {skipped}\n");
+        }
+        text
+    }
+
+    /// The plots: file name and text.
+    pub(crate) fn plots(&self) -> Vec<(String, String)> {
+        let mut plots = Vec::new();
+        for (operation, title) in [("put", "Puts"), ("get", "Gets")] {
+            let series = |value: fn(&Point) -> f64| -> Vec<Series> {
+                let of = |name: &str| {
+                    let of = self.points.iter().filter(|point| point.operation == operation && point.system == name);
+                    Series {
+                        name: name.to_owned(),
+                        points: of.map(|point| (point.clients as f64, value(point))).collect(),
+                    }
+                };
+                self.systems.iter().map(|used| of(&used.name)).filter(|series| !series.points.is_empty()).collect()
+            };
+            let speeds = series(|point| point.ops_per_second);
+            if speeds.is_empty() {
+                continue;
+            }
+            let picture = plot(&format!("{title} per second"), "clients", "per second", &speeds);
+            plots.push((format!("{operation}-throughput.svg"), picture));
+            let slow = series(|point| point.p99_us as f64 / 1e3);
+            let picture = plot(&format!("{title}: 99th percentile of latency"), "clients", "milliseconds", &slow);
+            plots.push((format!("{operation}-p99.svg"), picture));
+        }
+        plots
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    fn point(system: &str, operation: &'static str, clients: usize, ops_per_second: f64, p50_us: u64) -> Point {
+        let (system, rounds) = (system.to_owned(), vec![]);
+        let (p99_us, p999_us, server_cpu_us, client_cpu_us) = (p50_us * 2, p50_us * 3, 1.0, 1.0);
+        Point {
+            system,
+            operation,
+            clients,
+            ops_per_second,
+            p50_us,
+            p99_us,
+            p999_us,
+            server_cpu_us,
+            client_cpu_us,
+            rounds,
+        }
+    }
+
+    #[test]
+    fn the_faster_shape_is_what_redis_is_measured_by() {
+        let points = [
+            point("Archon, R = 2", "put", 256, 120.0, 1),
+            point("Redis, own connections", "put", 256, 50.0, 1),
+            point("Redis, pipelined", "put", 256, 100.0, 1),
+            point("Archon, R = 2", "put", 1, 1.0, 320),
+            point("Redis, own connections", "put", 1, 1.0, 200),
+            point("Redis, pipelined", "put", 1, 1.1, 210),
+        ];
+        let found = ratios(&points);
+        assert_eq!(found.len(), 2);
+        assert!((found[0].ratio - 1.2).abs() < 1e-9 && found[0].met, "{found:?}");
+        assert!((found[1].ratio - 1.6).abs() < 1e-9 && !found[1].met, "{found:?}");
+    }
+
+    #[test]
+    fn dates_are_right() {
+        let at = |days: u64| date(SystemTime::UNIX_EPOCH + Duration::from_secs(days * 86_400));
+        assert_eq!(
+            (at(0), at(59), at(11_016), at(20_778)),
+            ("1970-01-01".into(), "1970-03-01".into(), "2000-02-29".into(), "2026-11-21".into())
+        );
+    }
+}

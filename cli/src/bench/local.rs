@@ -1,0 +1,63 @@
+//! A cluster of this measurement's own on this machine, gone with it.
+
+use crate::args::Connection;
+use crate::demo::{Cluster, FIRST_NODES, LATE_NODE};
+use crate::exit::Failure;
+use crate::output::Output;
+use archon_client::Admin;
+use archon_load::watch;
+use std::time::Duration;
+
+/// How long starting may take.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Copies of each partition.
+const COPIES: usize = 3;
+
+/// Three coordinators and three nodes with three copies of each partition. Its processes end when it is dropped.
+pub(super) struct Local {
+    cluster: Cluster,
+}
+
+impl Local {
+    /// Starts it and waits until every partition has all its copies.
+    ///
+    /// # Errors
+    /// If it does not come up.
+    pub(super) async fn start(output: &Output) -> Result<Self, Failure> {
+        let mut cluster = Cluster::new(false)?;
+        cluster.start_quorum().await?;
+        for name in FIRST_NODES {
+            cluster.start_node(name)?;
+        }
+        let admin = cluster.admin()?;
+        watch::until_whole(&admin, COPIES, PATIENCE).await.map_err(|failure| Failure::failed(failure.to_string()))?;
+        output.talk(format!("started a cluster of its own under {}", cluster.directory().display()));
+        Ok(Self { cluster })
+    }
+
+    /// The options with which other verbs reach it; the reader's own if there is none.
+    pub(super) fn connection(local: Option<&Self>, connection: &Connection) -> Connection {
+        match local {
+            Some(local) => Connection { coordinators: local.cluster.endpoints(), ..connection.clone() },
+            None => connection.clone(),
+        }
+    }
+
+    /// Kills a node with SIGKILL.
+    ///
+    /// # Errors
+    /// If there is no such node.
+    pub(super) fn kill(&mut self, name: &str) -> Result<(), Failure> {
+        self.cluster.kill_node(name).map(drop)
+    }
+
+    /// Starts a fourth node and waits until it is there.
+    ///
+    /// # Errors
+    /// If it does not come up.
+    pub(super) async fn another_node(&mut self, admin: &Admin) -> Result<(), Failure> {
+        self.cluster.start_node(LATE_NODE)?;
+        let there = watch::until_node(admin, LATE_NODE, "Live", PATIENCE).await;
+        there.map_err(|failure| Failure::failed(failure.to_string()))
+    }
+}

@@ -1,0 +1,100 @@
+//! What the nodes spent on a measurement, by their own counters.
+
+use archon_client::{Admin, NodeStats};
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// The counters of every live node as of one moment.
+pub(super) struct Counted(BTreeMap<String, NodeStats>);
+
+/// What one node spent.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub(super) struct NodeCost {
+    node: String,
+    log_syncs: u64,
+    log_batches: u64,
+    log_bytes: u64,
+    engine_syncs: u64,
+    cpu_ms: f64,
+    resident_bytes: u64,
+}
+
+/// What all nodes spent per operation.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub(super) struct Cost {
+    /// Syncs of write-ahead logs per operation, all nodes together.
+    pub(super) fsyncs_per_op: f64,
+    /// Bytes written to write-ahead logs per operation, all nodes together.
+    pub(super) log_bytes_per_op: f64,
+    /// CPU time per operation, all nodes together, in microseconds.
+    pub(super) node_cpu_us_per_op: f64,
+    /// Each node's part.
+    pub(super) nodes: Vec<NodeCost>,
+}
+
+impl Counted {
+    /// Asks every live node.
+    ///
+    /// # Errors
+    /// If one does not answer.
+    pub(super) async fn now(admin: &Admin) -> Result<Self, archon_client::Error> {
+        let mut all = BTreeMap::new();
+        for node in admin.list_nodes().await?.into_iter().filter(|node| node.status == "Live") {
+            all.insert(node.name, admin.node_stats(&node.address).await?);
+        }
+        Ok(Self(all))
+    }
+
+    /// What was spent since, over so many operations. A node that was started in between counts from its start.
+    pub(super) fn until(&self, later: &Self, operations: u64) -> Cost {
+        let mut nodes = Vec::new();
+        for (name, now) in &later.0 {
+            let spent = |counter: &str| {
+                let before = self.0.get(name).map_or(0, |before| before.get(counter));
+                now.get(counter).checked_sub(before).unwrap_or(now.get(counter))
+            };
+            nodes.push(NodeCost {
+                node: name.clone(),
+                log_syncs: spent("archon_wal_fsyncs_total"),
+                log_batches: spent("archon_wal_batches_total"),
+                log_bytes: spent("archon_wal_written_bytes_total"),
+                engine_syncs: spent("archon_engine_syncs_total"),
+                cpu_ms: spent("archon_process_cpu_microseconds_total") as f64 / 1e3,
+                resident_bytes: now.get("archon_process_resident_bytes"),
+            });
+        }
+        let per_op = |sum: f64| sum / operations.max(1) as f64;
+        let sum = |of: fn(&NodeCost) -> u64| nodes.iter().map(of).sum::<u64>() as f64;
+        Cost {
+            fsyncs_per_op: per_op(sum(|node| node.log_syncs)),
+            log_bytes_per_op: per_op(sum(|node| node.log_bytes)),
+            node_cpu_us_per_op: per_op(nodes.iter().map(|node| node.cpu_ms * 1e3).sum()),
+            nodes,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn counted(nodes: &[(&str, u64, u64)]) -> Counted {
+        let stats = |syncs: u64, cpu_us: u64| NodeStats {
+            node: String::new(),
+            values: [("archon_wal_fsyncs_total", syncs), ("archon_process_cpu_microseconds_total", cpu_us)]
+                .map(|(name, value)| (name.to_owned(), value))
+                .into(),
+        };
+        Counted(nodes.iter().map(|(name, syncs, cpu)| ((*name).to_owned(), stats(*syncs, *cpu))).collect())
+    }
+
+    #[test]
+    fn costs_are_shared_among_operations_and_a_restarted_node_counts_anew() {
+        let before = counted(&[("a", 100, 1_000), ("b", 500, 9_000), ("gone", 1, 1)]);
+        let after = counted(&[("a", 150, 3_000), ("b", 20, 500), ("new", 30, 500)]);
+        let cost = before.until(&after, 100);
+        assert!((cost.fsyncs_per_op - 1.0).abs() < 1e-9, "{cost:?}");
+        assert!((cost.node_cpu_us_per_op - 30.0).abs() < 1e-9, "{cost:?}");
+        assert_eq!(cost.nodes.len(), 3);
+    }
+}

@@ -1,0 +1,29 @@
+//! `Stats`: what the node counts.
+
+use super::refuse;
+use crate::metrics::MetricKind;
+use crate::stats::Stats;
+use archon_proto::convert::ids;
+use archon_proto::v1;
+use tonic::{Request, Response, Status};
+
+/// The service.
+pub(crate) struct StatsService(pub(crate) Stats);
+
+#[tonic::async_trait]
+impl v1::stats_server::Stats for StatsService {
+    async fn read(&self, request: Request<v1::ReadStatsRequest>) -> Result<Response<v1::ReadStatsResponse>, Status> {
+        let request = request.into_inner();
+        if let Some(life) = self.0.shared.life() {
+            ids::check_cluster_if_named(request.cluster.as_ref(), life.member.cluster).map_err(refuse)?;
+        }
+        let stats = self.0.samples().into_iter().map(|sample| v1::Stat {
+            name: sample.name.to_owned(),
+            counter: sample.kind == MetricKind::Counter,
+            help: sample.help.to_owned(),
+            value: sample.value,
+        });
+        let node = self.0.shared.config.name.clone();
+        Ok(Response::new(v1::ReadStatsResponse { node, stats: stats.collect() }))
+    }
+}

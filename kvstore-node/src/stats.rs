@@ -1,0 +1,68 @@
+//! Everything a node counts, from wherever it is counted.
+
+use crate::flusher::FlusherHandle;
+use crate::metrics::{MetricKind, Sample};
+use crate::shared::Shared;
+use archon_wal::Wal;
+use rustix::time::{ClockId, clock_gettime};
+use std::sync::Arc;
+
+/// Reads the counters of all parts.
+#[derive(Clone)]
+pub(crate) struct Stats {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) wal: Wal,
+    pub(crate) flusher: FlusherHandle,
+}
+
+impl Stats {
+    /// Every metric with its value, in a fixed order.
+    pub(crate) fn samples(&self) -> Vec<Sample> {
+        let log = self.wal.progress();
+        let counter = |name, help, value| Sample { name, kind: MetricKind::Counter, help, value };
+        let gauge = |name, help, value| Sample { name, kind: MetricKind::Gauge, help, value };
+        let mut samples = self.shared.metrics.samples();
+        samples.extend([
+            counter("archon_wal_fsyncs_total", "syncs of the write-ahead log", log.fsyncs),
+            counter("archon_wal_batches_total", "batches that the write-ahead log made durable", log.batches),
+            counter("archon_wal_written_bytes_total", "bytes written to the write-ahead log", log.bytes),
+            counter("archon_engine_syncs_total", "syncs of the storage engine", self.flusher.syncs()),
+            gauge(
+                "archon_engine_queue_bytes",
+                "bytes that wait for the storage engine",
+                self.flusher.bytes_waiting() as u64,
+            ),
+            counter("archon_process_cpu_microseconds_total", "CPU time of this process", cpu_micros()),
+            gauge("archon_process_resident_bytes", "memory of this process that is in RAM", resident_bytes()),
+        ]);
+        samples
+    }
+}
+
+fn cpu_micros() -> u64 {
+    let time = clock_gettime(ClockId::ProcessCPUTime);
+    time.tv_sec.unsigned_abs().saturating_mul(1_000_000) + time.tv_nsec.unsigned_abs() / 1_000
+}
+
+/// From `/proc/self/statm`, whose second field counts pages; zero where there is none.
+fn resident_bytes() -> u64 {
+    let text = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
+    let pages: u64 = text.split_whitespace().nth(1).and_then(|pages| pages.parse().ok()).unwrap_or(0);
+    pages.saturating_mul(rustix::param::page_size() as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_process_uses_time_and_memory() {
+        assert!(resident_bytes() > 100_000, "{}", resident_bytes());
+        let before = cpu_micros();
+        let mut sum = 0u64;
+        while cpu_micros() == before {
+            sum = sum.wrapping_add(1);
+        }
+        assert!(cpu_micros() > before, "{sum}");
+    }
+}
