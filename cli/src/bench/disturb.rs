@@ -135,7 +135,6 @@ pub(super) async fn failover(
         }
     };
     if !stage.interrupted {
-        output.talk(&what);
         stage.interrupted = sleep_or_interrupt(args.duration).await;
     }
     stage.end(what, &args.probe, began, None, output).await
