@@ -26,6 +26,19 @@ pub(crate) enum Exit {
 }
 
 impl Exit {
+    /// The kind of an error that ends so and that is not the cluster's.
+    const fn kind(self) -> &'static str {
+        match self {
+            Self::Done | Self::PlanHasMoves => "Done",
+            Self::Failed => "Failed",
+            Self::Usage => "InvalidArgument",
+            Self::NotFound => "NotFound",
+            Self::Refused => "Refused",
+            Self::Unreachable => "Unreachable",
+            Self::TimedOut => "DeadlineExceeded",
+        }
+    }
+
     /// The ending for an error of this kind.
     pub(crate) const fn of(kind: ErrorKind) -> Self {
         match kind {
@@ -71,6 +84,8 @@ impl From<Exit> for ExitCode {
 pub(crate) struct Failure {
     /// The code the process ends with.
     pub(crate) exit: Exit,
+    /// What kind of error it is, as programs are told it: what the cluster says, else after the ending.
+    pub(crate) kind: &'static str,
     /// What was wrong, naming the input.
     pub(crate) message: String,
     /// What to do next, if there is anything to say.
@@ -80,7 +95,7 @@ pub(crate) struct Failure {
 impl Failure {
     /// A failure without a remedy.
     pub(crate) fn new(exit: Exit, message: impl Into<String>) -> Self {
-        Self { exit, message: message.into(), remedy: None }
+        Self { exit, kind: exit.kind(), message: message.into(), remedy: None }
     }
 
     /// The command line or the configuration is wrong.
@@ -91,6 +106,15 @@ impl Failure {
     /// Something failed that no other code names.
     pub(crate) fn failed(message: impl Into<String>) -> Self {
         Self::new(Exit::Failed, message)
+    }
+
+    /// As programs are told it.
+    pub(crate) fn document(&self) -> serde_json::Value {
+        let mut error = serde_json::json!({ "kind": self.kind, "message": self.message, "exit_code": self.exit as u8 });
+        if let Some(remedy) = &self.remedy {
+            error["remedy"] = remedy.as_str().into();
+        }
+        serde_json::json!({ "error": error })
     }
 
     /// Adds what to do next.
@@ -105,7 +129,7 @@ impl Failure {
 impl From<archon_client::Error> for Failure {
     fn from(error: archon_client::Error) -> Self {
         let exit = Exit::of(error.kind());
-        let failure = Self::new(exit, error.to_string());
+        let failure = Self { kind: error.kind().name(), ..Self::new(exit, error.to_string()) };
         let remedy = match error.kind() {
             ErrorKind::DeadlineExceeded if !error.outcome_unknown() => Some("try again, or give a longer --timeout"),
             kind => remedy_for(kind),
@@ -223,6 +247,18 @@ mod tests {
         assert!(text.contains("longer --timeout") && !text.contains("effect") && !text.contains("write"), "{text}");
         let write = Error::DeadlineExceeded { timeout_ms: 100, outcome: archon_client::Outcome::Unknown, last: None };
         assert!(Failure::from(write).to_string().contains("read it back"));
+    }
+
+    #[test]
+    fn programs_are_told_kind_message_and_remedy() {
+        let detail = ErrorDetail::new(ErrorKind::StalePlan, "the table moved on");
+        let document = Failure::from(Error::from(detail)).document();
+        assert_eq!((&document["error"]["kind"], &document["error"]["exit_code"]), (&"StalePlan".into(), &4.into()));
+        let text = document["error"]["remedy"].as_str().unwrap();
+        assert!(text.contains("archon rebalance plan"), "{document}");
+        let plain = Failure::new(Exit::TimedOut, "still under way").document();
+        assert_eq!(plain["error"]["kind"], "DeadlineExceeded");
+        assert!(plain["error"].get("remedy").is_none());
     }
 
     #[test]

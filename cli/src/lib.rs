@@ -21,7 +21,7 @@ mod view;
 
 use args::{Cli, Connection, KvArgs, KvVerb, NodeVerb, PartitionVerb, RebalanceVerb, TableVerb, Verb};
 use exit::{Exit, Failure};
-use output::Output;
+use output::{Format, Output};
 use std::ffi::OsString;
 use std::process::ExitCode;
 
@@ -30,21 +30,27 @@ use std::process::ExitCode;
 /// It reads the process's environment, writes to its standard streams, and installs signal handlers where a verb
 /// needs them; so it is called once per process, from `main`.
 pub fn main_with(args: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let args: Vec<OsString> = args.into_iter().collect();
+    let asks_json = args.windows(2).any(|pair| (pair[0] == "-o" || pair[0] == "--output") && pair[1] == "json")
+        || args.iter().any(|word| word == "-ojson" || word == "--output=json");
     let cli = match args::parse(args) {
         Ok(cli) => cli,
         Err(error) => {
             // `--help` and `--version` arrive here too; clap knows which stream each belongs on.
             let exit = if error.use_stderr() { Exit::Usage } else { Exit::Done };
+            if asks_json && exit == Exit::Usage {
+                let failure = Failure::usage(error.render().to_string().trim(), "see --help");
+                let _ = Output::new(Format::Json).json(&failure.document());
+            }
             let _ = error.print();
             return exit.into();
         }
     };
+    let output = Output::new(cli.connection.output);
     match run(cli) {
         Ok(exit) => exit.into(),
         Err(failure) => {
-            if !failure.message.is_empty() {
-                output::talk(&failure.to_string());
-            }
+            output.failure(&failure);
             failure.exit.into()
         }
     }

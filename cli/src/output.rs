@@ -4,6 +4,10 @@ use crate::exit::Failure;
 use comfy_table::{CellAlignment, ContentArrangement, Table};
 use serde::Serialize;
 use std::io::{IsTerminal, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Whether anything went to standard output: a document that was printed is not followed by another.
+static PRINTED: AtomicBool = AtomicBool::new(false);
 
 /// How data is printed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, clap::ValueEnum)]
@@ -83,6 +87,7 @@ impl Output {
     /// # Errors
     /// When standard output cannot be written.
     pub(crate) fn line(&self, text: impl AsRef<str>) -> Result<(), Failure> {
+        PRINTED.store(true, Ordering::Relaxed);
         let mut out = std::io::stdout().lock();
         out.write_all(text.as_ref().as_bytes())?;
         out.write_all(b"\n")?;
@@ -90,11 +95,24 @@ impl Output {
         Ok(())
     }
 
+    /// Says how a command failed: to people always, and to a program that asked for a document and has none yet.
+    pub(crate) fn failure(&self, failure: &Failure) {
+        if failure.message.is_empty() {
+            return;
+        }
+        if self.is_json() && !PRINTED.load(Ordering::Relaxed) {
+            // Where it cannot be written, there is still the text.
+            let _ = self.json(&failure.document());
+        }
+        self.talk(failure.to_string());
+    }
+
     /// Prints bytes as they are, with a newline after them only on a terminal.
     ///
     /// # Errors
     /// When standard output cannot be written.
     pub(crate) fn raw(&self, bytes: &[u8]) -> Result<(), Failure> {
+        PRINTED.store(true, Ordering::Relaxed);
         let mut out = std::io::stdout().lock();
         out.write_all(bytes)?;
         if self.terminal {

@@ -166,7 +166,7 @@ impl Quorums {
             Ok(Ok(response)) => return Ok(response.into_inner()),
             Ok(Err(status)) => status,
             Err(_) => {
-                let message = format!("{address} did not answer within {} ms", limit.as_millis());
+                let message = format!("{address} did not answer within {} ms", rounded_ms(limit));
                 let detail = ErrorDetail::new(ErrorKind::Unreachable, message);
                 return Err(Failed { detail, verdict: Verdict::Next, sent: true });
             }
@@ -243,5 +243,22 @@ fn weight(kind: ErrorKind) -> u8 {
         ErrorKind::NoQuorum => 3,
         ErrorKind::Unreachable => 1,
         _ => 2,
+    }
+}
+
+/// What is left of a time-out that was given in whole units, as the unit: 1,999.9 ms are 2,000 to people.
+fn rounded_ms(time: Duration) -> u128 {
+    const UNIT: u128 = 10;
+    time.as_micros().div_ceil(1_000 * UNIT) * UNIT
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_out_is_named_as_it_was_given() {
+        let found = [1_999_900, 2_000_000, 500_000, 3].map(|micros| rounded_ms(Duration::from_micros(micros)));
+        assert_eq!(found, [2_000, 2_000, 500, 10]);
     }
 }

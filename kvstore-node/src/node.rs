@@ -39,6 +39,8 @@ const WAL_DEADLINE: Duration = Duration::from_secs(5);
 const RELEASE_POLL: Duration = Duration::from_millis(5);
 /// How long a leaving node waits for the coordinator to take note of that.
 const LEAVING_HEARD_DEADLINE: Duration = Duration::from_millis(500);
+/// How long after the end of the lease a stopping node still hopes for a coordinator, in milliseconds.
+const QUORUM_PATIENCE_MS: u64 = 1_500;
 /// How long a leaving node, which leads nothing any more, waits for its copies to be dropped from the Live sets.
 const UNCOUNTED_DEADLINE: Duration = Duration::from_secs(1);
 
@@ -329,10 +331,25 @@ impl Node {
                 tracing::info!("copies of this node still count; their leaders go on without them in a moment");
             }
         };
-        match tokio::time::timeout(self.shared.config.hand_over_timeout, done).await {
-            Ok(()) => self.released.store(true, Ordering::Release),
-            Err(_) => tracing::warn!("not everything could be handed over in time; it comes back with this node"),
+        let gone = async {
+            while !self.quorum_is_gone() {
+                tokio::time::sleep(RELEASE_POLL).await;
+            }
+        };
+        tokio::select! {
+            handed = tokio::time::timeout(self.shared.config.hand_over_timeout, done) => match handed {
+                Ok(()) => self.released.store(true, Ordering::Release),
+                Err(_) => tracing::warn!("not everything could be handed over in time; it comes back with this node"),
+            },
+            () = gone => tracing::warn!("no coordinator takes the leaderships; they come back with this node"),
         }
+    }
+
+    /// No heartbeat was answered for a lease and a while: longer than the coordinators take to elect, so probably they are
+    /// being stopped as well, and there is nobody to hand anything to.
+    fn quorum_is_gone(&self) -> bool {
+        let until = self.shared.life().and_then(|life| life.grants.until());
+        until.is_none_or(|until| self.shared.clock.now() >= until.plus(QUORUM_PATIENCE_MS))
     }
 }
 

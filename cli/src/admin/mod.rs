@@ -9,6 +9,7 @@ pub(crate) mod progress;
 pub(crate) mod rebalance;
 pub(crate) mod status;
 pub(crate) mod table;
+mod wait;
 mod watch;
 
 pub(crate) use labels::Labels;

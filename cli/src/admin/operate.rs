@@ -1,5 +1,6 @@
 //! `archon node cordon | uncordon | drain | undrain | remove | lost`.
 
+use super::wait::{Waited, Watched, wait};
 use crate::args::{DrainArgs, LostArgs, NodeNameArgs};
 use crate::exit::{Exit, Failure};
 use crate::output::{Output, count_text};
@@ -9,8 +10,6 @@ use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 use std::time::{Duration, Instant};
 
-/// How often a drain is looked at.
-const POLL: Duration = Duration::from_millis(200);
 /// How often a drain is asked for again because other nodes changed between judging and beginning it.
 const ATTEMPTS_MAX: usize = 5;
 
@@ -132,7 +131,7 @@ pub(crate) async fn drain(args: &DrainArgs, admin: &Admin, output: &Output) -> R
         }
     }
     let left = if args.wait {
-        match wait(name, admin, output, args.wait_timeout).await? {
+        match wait_until_empty(name, admin, output, args.wait_timeout).await? {
             Some(left) => left,
             None => return Ok(Exit::Done),
         }
@@ -165,79 +164,87 @@ fn drain_text(name: &str, drain: &DrainCheck, dry_run: bool) -> String {
     }
 }
 
-/// Waits until the node holds nothing. `None` means that the reader detached with Ctrl-C.
-async fn wait(name: &str, admin: &Admin, output: &Output, limit: Option<Duration>) -> Result<Option<u32>, Failure> {
-    let started = Instant::now();
-    let bar = (output.talk_terminal && !output.is_json()).then(|| {
-        let bar = ProgressBar::no_length();
-        let style = ProgressStyle::with_template("{spinner} [{bar:30}] {percent:>3}%  {elapsed}  {wide_msg}");
-        bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()).progress_chars("=> "));
-        bar
-    });
-    let finish = || {
-        if let Some(bar) = &bar {
+/// A node that is being emptied.
+struct Emptying<'a> {
+    name: &'a str,
+    admin: &'a Admin,
+    output: &'a Output,
+    started: Instant,
+    bar: Option<ProgressBar>,
+    /// The most copies that it was seen to hold.
+    most: u32,
+    said: Option<String>,
+}
+
+impl<'a> Emptying<'a> {
+    fn new(name: &'a str, admin: &'a Admin, output: &'a Output) -> Self {
+        let bar = (output.talk_terminal && !output.is_json()).then(|| {
+            let bar = ProgressBar::no_length();
+            let style = ProgressStyle::with_template("{spinner} [{bar:30}] {percent:>3}%  {elapsed}  {wide_msg}");
+            bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()).progress_chars("=> "));
+            bar
+        });
+        Self { name, admin, output, started: Instant::now(), bar, most: 0, said: None }
+    }
+}
+
+impl Watched for Emptying<'_> {
+    type Outcome = u32;
+
+    async fn look(&mut self) -> Result<Option<u32>, Failure> {
+        let node = look(self.name, self.admin).await?;
+        if node.goal != "Drain" {
+            return Err(Failure::new(Exit::Refused, format!("{} is not being emptied any more", self.name))
+                .with_remedy("somebody took the drain back; `archon events` says when"));
+        }
+        self.most = self.most.max(node.partitions);
+        let text = format!("{} left, {} led", copies(node.partitions), node.leaders);
+        match &self.bar {
+            Some(bar) => {
+                bar.set_length(u64::from(self.most.max(1)));
+                bar.set_position(u64::from(self.most - node.partitions));
+                bar.set_message(text);
+            }
+            None if self.output.is_json() || self.said.as_ref() == Some(&text) => {}
+            None => {
+                self.output.talk(format!("{:>6.1}s  {text}", self.started.elapsed().as_secs_f64()));
+                self.said = Some(text);
+            }
+        }
+        Ok((node.partitions == 0).then_some(0))
+    }
+
+    fn say(&self, text: &str) {
+        self.output.talk(text);
+    }
+
+    fn finish(&self) {
+        if let Some(bar) = &self.bar {
             bar.finish_and_clear();
         }
-    };
-    let (mut most, mut said, mut trouble) = (0, None, false);
-    let mut ticks = tokio::time::interval(POLL);
-    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-    let interrupted = tokio::signal::ctrl_c();
-    tokio::pin!(interrupted);
-    loop {
-        tokio::select! {
-            _ = &mut interrupted => {
-                finish();
-                output.talk("detached: the drain goes on in the cluster");
-                output.talk(format!("  watch it:      archon node describe {name}"));
-                output.talk(format!("  take it back:  archon node undrain {name}"));
-                return Ok(None);
-            }
-            _ = ticks.tick() => {}
+    }
+}
+
+/// Waits until the node holds nothing. `None` means that the reader detached with Ctrl-C.
+async fn wait_until_empty(
+    name: &str,
+    admin: &Admin,
+    output: &Output,
+    limit: Option<Duration>,
+) -> Result<Option<u32>, Failure> {
+    match wait(&mut Emptying::new(name, admin, output), limit).await? {
+        Waited::Over(left) => Ok(Some(left)),
+        Waited::Detached => {
+            output.talk("detached: the drain goes on in the cluster");
+            output.talk(format!("  watch it:      archon node describe {name}"));
+            output.talk(format!("  take it back:  archon node undrain {name}"));
+            Ok(None)
         }
-        match look(name, admin).await {
-            Ok(node) if node.goal != "Drain" => {
-                finish();
-                return Err(Failure::new(Exit::Refused, format!("{name} is not being emptied any more"))
-                    .with_remedy("somebody took the drain back; `archon events` says when"));
-            }
-            Ok(node) => {
-                trouble = false;
-                most = most.max(node.partitions);
-                let text = format!("{} left, {} led", copies(node.partitions), node.leaders);
-                match &bar {
-                    Some(bar) => {
-                        bar.set_length(u64::from(most.max(1)));
-                        bar.set_position(u64::from(most - node.partitions));
-                        bar.set_message(text);
-                    }
-                    None if output.is_json() || said.as_ref() == Some(&text) => {}
-                    None => {
-                        output.talk(format!("{:>6.1}s  {text}", started.elapsed().as_secs_f64()));
-                        said = Some(text);
-                    }
-                }
-                if node.partitions == 0 {
-                    finish();
-                    return Ok(Some(0));
-                }
-            }
-            // The quorum may be electing: the drain goes on, so the watching does too.
-            Err(failure) if matches!(failure.exit, Exit::Unreachable | Exit::TimedOut) => {
-                if !std::mem::replace(&mut trouble, true) {
-                    output.talk(format!("still waiting: {}", failure.message));
-                }
-            }
-            Err(failure) => {
-                finish();
-                return Err(failure);
-            }
-        }
-        if limit.is_some_and(|limit| started.elapsed() >= limit) {
-            finish();
-            return Err(Failure::new(Exit::TimedOut, format!("{name} is still being emptied")).with_remedy(format!(
+        Waited::TimedOut => {
+            let remedy = format!(
                 "that goes on; `archon status` says what it waits for, `archon node describe {name}` how far it is"
-            )));
+            );
+            Err(Failure::new(Exit::TimedOut, format!("{name} is still being emptied")).with_remedy(remedy))
         }
     }
 }

@@ -63,8 +63,8 @@ impl Progress {
     }
 
     /// Takes the bar away.
-    pub(crate) fn finish(self) {
-        if let Some(bar) = self.bar {
+    pub(crate) fn finish(&self) {
+        if let Some(bar) = &self.bar {
             bar.finish_and_clear();
         }
     }

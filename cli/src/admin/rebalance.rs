@@ -1,6 +1,7 @@
 //! `archon rebalance plan | apply | status | cancel`.
 
 use super::progress::Progress;
+use super::wait::{Waited, Watched, wait};
 use super::{Labels, watch};
 use crate::args::{ApplyArgs, PlanArgs, WatchArgs};
 use crate::exit::{Exit, Failure};
@@ -10,10 +11,8 @@ use archon_client::Admin;
 use archon_types::{ErrorDetail, ErrorKind};
 use serde::Serialize;
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-/// How often progress is asked for.
-const POLL: Duration = Duration::from_millis(200);
 /// Largest plan file that is read, in bytes.
 const PLAN_BYTES_MAX: u64 = 256 * 1024 * 1024;
 
@@ -85,7 +84,7 @@ pub(crate) async fn apply(args: &ApplyArgs, admin: &Admin, output: &Output) -> R
         }
         return Ok(Exit::Done);
     }
-    let result = match wait(admin, output, plan.moves.len(), args.wait_timeout).await? {
+    let result = match wait_for_moves(admin, output, plan.moves.len(), args.wait_timeout).await? {
         Some(result) => result,
         None => return Ok(Exit::Done),
     };
@@ -128,57 +127,48 @@ async fn plan_and_apply(admin: &Admin, output: &Output) -> Result<(Plan, u32), F
     }
 }
 
+/// The moves under way.
+struct Moves<'a> {
+    admin: &'a Admin,
+    progress: Progress,
+}
+
+impl Watched for Moves<'_> {
+    type Outcome = Rebalance;
+
+    async fn look(&mut self) -> Result<Option<Rebalance>, Failure> {
+        let rebalance = self.admin.rebalance_status().await?;
+        self.progress.show(&rebalance);
+        Ok((!rebalance.running).then_some(rebalance))
+    }
+
+    fn say(&self, text: &str) {
+        self.progress.say(text);
+    }
+
+    fn finish(&self) {
+        self.progress.finish();
+    }
+}
+
 /// Waits until nothing runs. `None` means that the reader detached with Ctrl-C.
-async fn wait(
+async fn wait_for_moves(
     admin: &Admin,
     output: &Output,
     moves: usize,
     limit: Option<Duration>,
 ) -> Result<Option<Rebalance>, Failure> {
-    let started = Instant::now();
-    let mut progress = Progress::new(output, moves, Labels::fetch(admin).await);
-    let mut trouble = false;
-    let mut ticks = tokio::time::interval(POLL);
-    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-    let interrupted = tokio::signal::ctrl_c();
-    tokio::pin!(interrupted);
-    loop {
-        tokio::select! {
-            _ = &mut interrupted => {
-                progress.finish();
-                output.talk("detached: the moves go on in the cluster");
-                output.talk("  watch them:  archon rebalance status");
-                output.talk("  stop them:   archon rebalance cancel");
-                return Ok(None);
-            }
-            _ = ticks.tick() => {}
+    let progress = Progress::new(output, moves, Labels::fetch(admin).await);
+    match wait(&mut Moves { admin, progress }, limit).await? {
+        Waited::Over(rebalance) => Ok(Some(rebalance)),
+        Waited::Detached => {
+            output.talk("detached: the moves go on in the cluster");
+            output.talk("  watch them:  archon rebalance status");
+            output.talk("  stop them:   archon rebalance cancel");
+            Ok(None)
         }
-        match admin.rebalance_status().await {
-            Ok(rebalance) => {
-                trouble = false;
-                progress.show(&rebalance);
-                if !rebalance.running {
-                    progress.finish();
-                    return Ok(Some(rebalance));
-                }
-            }
-            // The quorum may be electing: the moves go on, so the watching does too.
-            Err(error) if matches!(Exit::of(error.kind()), Exit::Unreachable | Exit::TimedOut) => {
-                // Once per spell of trouble: a wait may be long, and each time-out would say the same.
-                if !std::mem::replace(&mut trouble, true) {
-                    progress.say(&format!("still waiting: {error}"));
-                }
-            }
-            Err(error) => {
-                progress.finish();
-                return Err(error.into());
-            }
-        }
-        if limit.is_some_and(|limit| started.elapsed() >= limit) {
-            progress.finish();
-            return Err(Failure::new(Exit::TimedOut, "the moves are still under way")
-                .with_remedy("they go on; watch them with `archon rebalance status`"));
-        }
+        Waited::TimedOut => Err(Failure::new(Exit::TimedOut, "the moves are still under way")
+            .with_remedy("they go on; watch them with `archon rebalance status`")),
     }
 }
 

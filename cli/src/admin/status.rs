@@ -91,11 +91,26 @@ fn names_line(nodes: &[Node]) -> Option<String> {
         return None;
     }
     let mut parts: Vec<String> =
-        nodes.iter().take(NODES_MAX).map(|node| format!("{} {}", node.name, node.partitions)).collect();
+        nodes.iter().take(NODES_MAX).map(|node| format!("{} {}{}", node.name, node.partitions, aside(node))).collect();
     if nodes.len() > NODES_MAX {
         parts.push(format!("… and {} more", nodes.len() - NODES_MAX));
     }
     Some(parts.join(" · "))
+}
+
+/// Why a node takes no part in the spread of copies, if it does not.
+fn aside(node: &Node) -> &'static str {
+    match (node.goal.as_str(), node.partitions) {
+        ("Drain", 0) => " (drained)",
+        ("Drain", _) => " (being drained)",
+        ("Cordon", _) => " (cordoned)",
+        _ => "",
+    }
+}
+
+/// Nodes that were emptied and are still known, in a state.
+fn drained<'a>(nodes: &'a [Node], status: &'a str) -> impl Iterator<Item = &'a Node> {
+    nodes.iter().filter(move |node| node.goal == "Drain" && node.partitions == 0 && node.status == status)
 }
 
 fn partitions_line(status: &Status, nodes: &[Node], output: &Output) -> String {
@@ -114,9 +129,10 @@ fn partitions_line(status: &Status, nodes: &[Node], output: &Output) -> String {
     }
 }
 
-/// The fewest and the most partitions on a live node.
+/// The fewest and the most partitions on a live node that takes its share: a plan moves nothing to or from others.
 fn skew(nodes: &[Node]) -> Option<(u32, u32)> {
-    let live = || nodes.iter().filter(|node| node.status == "Live").map(|node| node.partitions);
+    let serves = |node: &&Node| node.status == "Live" && node.goal == "Serve";
+    let live = || nodes.iter().filter(serves).map(|node| node.partitions);
     Some((live().min()?, live().max()?))
 }
 
@@ -127,31 +143,44 @@ fn moves_line(status: &Status) -> String {
     }
 }
 
-fn next_step<'a>(status: &'a Status, nodes: &[Node]) -> &'a str {
+fn next_step(status: &Status, nodes: &[Node]) -> String {
     if status.leader.is_none() {
-        return "start a majority of the coordinators";
+        return "start a majority of the coordinators".to_owned();
     }
     if status.nodes_live < status.nodes_min {
-        return "start more nodes: `archon node --help`";
+        return "start more nodes: `archon node --help`".to_owned();
     }
-    if status.nodes_failed > 0 {
-        return "see which node failed: `archon node list`; start it again with its data directory";
+    let stopped = drained(nodes, "Failed").count();
+    if status.nodes_failed as usize > stopped {
+        return "see which node failed: `archon node list`; start it again with its data directory".to_owned();
+    }
+    if let Some(away) = status.coordinators.iter().find(|coordinator| coordinator.role == "unreachable") {
+        return format!("start coordinator {} again with its data directory", away.id);
     }
     if status.migrations_running > 0 {
-        return "watch the moves: `archon rebalance status`";
+        return "watch the moves: `archon rebalance status`".to_owned();
     }
     if status.partitions_online < status.partitions {
         let remedy = status.reasons.iter().map(|reason| reason.remedy.as_str()).find(|remedy| !remedy.is_empty());
-        return remedy.unwrap_or("see which partitions wait: `archon partition list`");
+        return remedy.unwrap_or("see which partitions wait: `archon partition list`").to_owned();
     }
     if status.partitions_under_replicated > 0 {
         let remedy = status.reasons.iter().find(|reason| reason.code == "UnderReplicated");
         let remedy = remedy.map(|reason| reason.remedy.as_str()).filter(|remedy| !remedy.is_empty());
-        return remedy.unwrap_or("nothing to do: copies are being made; see `archon partition list`");
+        return remedy.unwrap_or("nothing to do: copies are being made; see `archon partition list`").to_owned();
+    }
+    if let Some(node) = drained(nodes, "Failed").next() {
+        return format!("{} was drained and has stopped; forget it: `archon node remove {0}`", node.name);
+    }
+    if let Some(node) = nodes.iter().find(|node| node.goal == "Drain" && node.partitions > 0) {
+        return format!("{} is being drained; watch it: `archon node describe {0}`", node.name);
+    }
+    if let Some(node) = drained(nodes, "Live").next() {
+        return format!("{} is drained: stop it, then `archon node remove {0}`", node.name);
     }
     match skew(nodes) {
-        Some((least, most)) if most > least + 1 => "spread the partitions: `archon rebalance plan`",
-        _ => "nothing to do",
+        Some((least, most)) if most > least + 1 => "spread the partitions: `archon rebalance plan`".to_owned(),
+        _ => "nothing to do".to_owned(),
     }
 }
 
@@ -229,8 +258,32 @@ nodes       2 live
 partitions  9 of 9 online, between 0 and 9 per live node
 table       version 41
 moves       none running
-next        spread the partitions: `archon rebalance plan`"
+next        start coordinator 3 again with its data directory"
         );
+        let mut whole = status();
+        whole.coordinators.pop();
+        let text = screen(&whole, &[node("athens", 9), node("ephesus", 0)], &output());
+        assert!(text.ends_with("next        spread the partitions: `archon rebalance plan`"), "{text}");
+    }
+
+    #[test]
+    fn a_drained_node_is_called_so_and_no_empty_plan_is_advised() {
+        let mut whole = status();
+        whole.coordinators.pop();
+        let mut empty = Node { goal: "Drain".into(), ..node("ephesus", 0) };
+        let text = screen(&whole, &[node("athens", 9), empty.clone()], &output());
+        assert!(text.contains("athens 9 · ephesus 0 (drained)"), "{text}");
+        assert!(text.contains("between 9 and 9 per live node"), "{text}");
+        assert!(text.ends_with("ephesus is drained: stop it, then `archon node remove ephesus`"), "{text}");
+        empty.status = "Failed".into();
+        whole.nodes_failed = 1;
+        let text = screen(&whole, &[node("athens", 9), empty.clone()], &output());
+        assert!(text.ends_with("was drained and has stopped; forget it: `archon node remove ephesus`"), "{text}");
+        let busy = Node { partitions: 3, status: "Live".into(), ..empty };
+        whole.nodes_failed = 0;
+        let text = screen(&whole, &[node("athens", 9), busy], &output());
+        assert!(text.contains("ephesus 3 (being drained)"), "{text}");
+        assert!(text.ends_with("watch it: `archon node describe ephesus`"), "{text}");
     }
 
     #[test]
@@ -254,7 +307,9 @@ next        spread the partitions: `archon rebalance plan`"
 
     #[test]
     fn missing_copies_are_counted_and_the_next_step_is_theirs() {
-        let short = Status { partitions_under_replicated: 4, ..status() };
+        let mut whole = status();
+        whole.coordinators.pop();
+        let short = Status { partitions_under_replicated: 4, ..whole };
         let text = screen(&short, &[node("athens", 9), node("ephesus", 9)], &output());
         assert!(text.contains("9 of 9 online, 4 with fewer copies than wanted, between 9 and 9"), "{text}");
         assert!(text.ends_with("copies are being made; see `archon partition list`"), "{text}");
@@ -278,11 +333,13 @@ next        spread the partitions: `archon rebalance plan`"
             since_ms: 1,
             remedy: "start 4 more nodes".into(),
         };
-        let waiting = Status { partitions_online: 8, reasons: vec![reason], ..status() };
+        let mut whole = status();
+        whole.coordinators.pop();
+        let waiting = Status { partitions_online: 8, reasons: vec![reason], ..whole.clone() };
         let text = screen(&waiting, &[], &output());
         assert!(text.ends_with("next        start 4 more nodes"), "{text}");
         assert!(text.contains("(table orders, for "), "{text}");
-        let unexplained = Status { partitions_online: 8, ..status() };
+        let unexplained = Status { partitions_online: 8, ..whole };
         assert!(screen(&unexplained, &[], &output()).ends_with("`archon partition list`"));
     }
 }

@@ -174,12 +174,12 @@ async fn watched(
 fn settled(measured: &Measured) -> Result<(), Failure> {
     let Some((kind, worst)) = measured.failures.iter().max_by_key(|(_, failed)| failed.count) else { return Ok(()) };
     let failure = archon_load::Failure::new(kind.clone(), worst.example.clone());
-    let Failure { exit, remedy, .. } = failed(failure);
+    let Failure { exit, kind: told, remedy, .. } = failed(failure);
     let message =
         format!("{} operations failed, {} of them by {kind}: {}", measured.failed, worst.count, worst.example);
     // Where most went well, what failed is a finding and not a reason to think that nobody is there.
     let exit = if measured.gave_up || measured.ops == 0 { exit } else { Exit::Failed };
-    Err(Failure { exit, message, remedy })
+    Err(Failure { exit, kind: told, message, remedy })
 }
 
 fn failed(failure: archon_load::Failure) -> Failure {

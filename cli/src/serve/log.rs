@@ -5,12 +5,13 @@ use crate::exit::Failure;
 use std::io::IsTerminal;
 use tracing_subscriber::EnvFilter;
 
-/// The Raft library narrates every vote at `info` and every unreachable peer at `warn`, several times a second. We log
-/// what matters of it ourselves, so it speaks only when asked by name.
+/// The Raft library narrates every vote at `info` and every unreachable peer at `warn`, several times a second, and at an
+/// ordinary end calls it an error that its tasks end. We log what matters of it ourselves, why it ended by itself
+/// included, so it speaks only when asked by name.
 const TALKATIVE: &str = "openraft";
 
 fn with_quiet_libraries(filter: &str) -> String {
-    if filter.contains(TALKATIVE) { filter.to_owned() } else { format!("{filter},{TALKATIVE}=error") }
+    if filter.contains(TALKATIVE) { filter.to_owned() } else { format!("{filter},{TALKATIVE}=off") }
 }
 
 /// Starts logging for this process.
@@ -39,7 +40,7 @@ mod tests {
 
     #[test]
     fn a_library_speaks_when_asked_by_name() {
-        assert_eq!(with_quiet_libraries("info"), "info,openraft=error");
+        assert_eq!(with_quiet_libraries("info"), "info,openraft=off");
         assert_eq!(with_quiet_libraries("debug,openraft=debug"), "debug,openraft=debug");
     }
 }

@@ -16,6 +16,9 @@ pub(crate) fn coordinator(args: &CoordinatorArgs, connection: &Connection) -> Re
     let settings = CoordinatorSettings::resolve(args, connection.insecure)?;
     log::start(&args.log)?;
     lifeline::hold()?;
+    for warning in settings.warnings() {
+        tracing::warn!("{warning}");
+    }
     let config = coordinator_config(settings);
     serve(|stop| async move { archon_coordinator::run(config, stop).await.map_err(coordinator_failure) })
 }

@@ -135,6 +135,39 @@ impl CoordinatorSettings {
         };
         Ok(Self { id, listen, peers, data_dir, cluster, insecure })
     }
+
+    /// What can work and is probably not meant.
+    pub(crate) fn warnings(&self) -> Vec<String> {
+        let mut warnings = Vec::new();
+        let voters = self.peers.len();
+        if voters.is_multiple_of(2) {
+            let bears = (voters - 1) / 2;
+            warnings.push(format!(
+                "{voters} coordinators bear the loss of {bears}, no more than {} do; use 3 or 5",
+                voters - 1
+            ));
+        }
+        if let Some(address) = self.peers.get(&self.id).filter(|address| !reaches(address, self.listen)) {
+            warnings.push(format!(
+                "the others call coordinator {} at {address} (--peers), and it listens on {} (--listen): unless something \
+                 forwards from there to here, it will not be reached",
+                self.id, self.listen
+            ));
+        }
+        warnings
+    }
+}
+
+/// Whether somebody who calls `address` may end up at `listen`, as far as can be told from the two.
+fn reaches(address: &str, listen: SocketAddr) -> bool {
+    let Some((host, port)) = address.rsplit_once(':') else { return false };
+    let host = host.trim_start_matches('[').trim_end_matches(']');
+    let same_host = match host.parse::<IpAddr>() {
+        Ok(ip) => listen.ip().is_unspecified() || listen.ip() == ip,
+        // Names are not looked up here.
+        Err(_) => host != "localhost" || listen.ip().is_unspecified() || listen.ip().is_loopback(),
+    };
+    same_host && port.parse() == Ok(listen.port())
 }
 
 impl NodeSettings {

@@ -135,3 +135,20 @@ fn a_nodes_file_is_read_and_checked() {
     let absent = node(&["--config", "/nonexistent/archon.toml"]).unwrap_err();
     assert!(absent.message.starts_with("/nonexistent/archon.toml: "), "{absent}");
 }
+
+#[test]
+fn what_is_probably_not_meant_is_said() {
+    let warnings = |listen: &str, peers: &str| {
+        let flags = ["--id", "1", "--listen", listen, "--data-dir", "d", "--peers", peers, "--min-nodes", "3"];
+        coordinator(&flags).unwrap().warnings()
+    };
+    let three = |first: &str| format!("1={first},2=127.0.0.1:7102,3=127.0.0.1:7103");
+    assert_eq!(warnings("127.0.0.1:7101", &three("127.0.0.1:7101")), [""; 0]);
+    assert_eq!(warnings("127.0.0.1:7101", &three("localhost:7101")), [""; 0]);
+    let port = warnings("127.0.0.1:7101", &three("127.0.0.1:7111"));
+    assert!(port.len() == 1 && port[0].contains("at 127.0.0.1:7111 (--peers)"), "{port:?}");
+    assert!(port[0].contains("listens on 127.0.0.1:7101 (--listen)"), "{port:?}");
+    assert_eq!(warnings("127.0.0.2:7101", &three("127.0.0.1:7101")).len(), 1);
+    let two = warnings("127.0.0.1:7101", "1=127.0.0.1:7101,2=127.0.0.1:7102");
+    assert_eq!(two, ["2 coordinators bear the loss of 0, no more than 1 do; use 3 or 5"]);
+}

@@ -253,3 +253,23 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn the_reason_of_a_moved_leadership_says_what_is_uneven() {
+    // Seven partitions on three nodes, led 3, 3 and 1: no share is exceeded, and it is uneven all the same.
+    let mut bed = Bed::running(settings(7, 3, 3), &["athens", "byzantium", "cyrene"]);
+    for (index, name) in (0..7).zip(["athens", "athens", "athens", "byzantium", "byzantium", "byzantium", "cyrene"]) {
+        let node = bed.node(name);
+        let (row, incarnation) = (bed.row(index).clone(), bed.incarnation(node));
+        let placement = row.placement_on(node).expect("three copies on three nodes").id;
+        if row.leader != Some(placement) {
+            let edit = Edit::Lead { placement, incarnation, ending: Ending::Released };
+            bed.ok(Command::Change(vec![PartitionChange::one(row.id, row.version, edit)]));
+        }
+    }
+    bed.settle();
+    let moves = plan(&bed.state, Goal::default()).moves;
+    let [only] = &moves[..] else { panic!("one move evens it out: {moves:?}") };
+    assert_eq!(only.reason, MoveReason::Lead { leads: 3, other: 1 });
+    assert_eq!(only.reason.to_string(), "the node leads 3, the other one 1; nothing is copied");
+}

@@ -4,12 +4,14 @@ use super::describe;
 use super::operate::{node_summary, shown_nodes};
 use super::{Context, answered_before, budget, check_named, only, rebalance, refuse};
 use crate::session::Session;
-use archon_coordinator_core::{Actor, ClusterState, Command, Goal, Liveness, Response as Answer, counts, plan};
+use archon_coordinator_core::{
+    Actor, ClusterState, Command, Goal, Liveness, NodeRow, Response as Answer, counts, plan,
+};
 use archon_proto::convert::admin::{ApplyPlan, CreateTable, LIST_MAX};
 use archon_proto::convert::ids::request_id;
 use archon_proto::v1;
 use archon_proto::v1::admin_server::Admin;
-use archon_types::{ErrorDetail, ErrorKind, RequestId};
+use archon_types::{ErrorDetail, ErrorKind, NodeGoal, NodeStatus, RequestId};
 use std::sync::Arc;
 use std::time::Duration;
 use tonic::{Request, Response, Status};
@@ -85,6 +87,9 @@ impl Admins {
         self.look(request.cluster.as_ref(), within, |session, state| {
             let view = session.quorum().view();
             let counts = counts(state);
+            let mut reasons = unreachable(&view.voters);
+            let most = STATUS_REASONS_MAX.saturating_sub(reasons.len());
+            reasons.extend(describe::reasons(state, most));
             Ok(v1::StatusResponse {
                 cluster: Some(state.cluster.into()),
                 leader: view.leader,
@@ -97,7 +102,7 @@ impl Admins {
                 partitions_online: counts.partitions_online,
                 migrations_running: counts.migrations_running,
                 nodes_min: state.settings.nodes_min,
-                reasons: describe::reasons(state, STATUS_REASONS_MAX),
+                reasons,
                 partitions_under_replicated: counts.partitions_under_replicated,
             })
         })
@@ -175,7 +180,10 @@ impl Admins {
     async fn create(&self, request: v1::CreateTableRequest, within: Duration) -> Result<v1::CreateTableResponse> {
         let cluster = request.cluster.clone();
         let CreateTable { request, name, partitions, replication } = CreateTable::try_from(request)?;
-        let decide = |_: &ClusterState, _: &Liveness| Ok(Command::CreateTable { name, partitions, replication });
+        let decide = |state: &ClusterState, _: &Liveness| {
+            enough_nodes(state, &name, replication)?;
+            Ok(Command::CreateTable { name, partitions, replication })
+        };
         match self.change(cluster.as_ref(), request, within, decide).await? {
             (session, Answer::TableCreated { table }) => {
                 let row = session.quorum().replicated().read(|state| state.tables.get(&table).cloned());
@@ -186,12 +194,46 @@ impl Admins {
     }
 }
 
+/// A table that wants more copies than there are nodes would wait for more of them, perhaps for ever, and cannot be taken
+/// back. Before the first nodes come, the least cluster that was asked for counts.
+fn enough_nodes(state: &ClusterState, name: &str, replication: u8) -> Result<()> {
+    let stays = |row: &&NodeRow| row.node.status != NodeStatus::Lost && row.node.goal != NodeGoal::Drain;
+    let registered = state.nodes.values().filter(stays).count() as u64;
+    let have = registered.max(state.settings.nodes_min.into());
+    if u64::from(replication) <= have {
+        return Ok(());
+    }
+    let message = format!(
+        "table {name} would want {replication} copies of each partition, each on a node of its own, and there are {have} \
+         nodes; start more nodes first, or want fewer copies (--replication {have})"
+    );
+    Err(ErrorDetail::new(ErrorKind::Refused, message).with_have_need(have, replication.into()))
+}
+
 fn admin() -> Actor {
     Actor::Admin("admin".to_owned())
 }
 
 pub(super) fn unexpected(answer: &Answer) -> ErrorDetail {
     ErrorDetail::new(ErrorKind::Internal, format!("the log answered with {answer:?}"))
+}
+
+/// Coordinators that do not answer the leading one: the quorum goes on without them, and bears less.
+fn unreachable(voters: &[crate::raft::VoterView]) -> Vec<v1::Reason> {
+    let away = |voter: &&crate::raft::VoterView| voter.role == "unreachable";
+    let majority = voters.len() / 2 + 1;
+    let spare = (voters.len() - voters.iter().filter(away).count()).saturating_sub(majority);
+    let reason = |voter: &crate::raft::VoterView| v1::Reason {
+        code: "CoordinatorUnreachable".to_owned(),
+        subject: format!("coordinator {}", voter.id),
+        message: match spare {
+            0 => format!("{} does not answer; if another one fails, nothing can be decided", voter.address),
+            spare => format!("{} does not answer; {spare} more may fail", voter.address),
+        },
+        since_ms: 0,
+        remedy: format!("start coordinator {} again with its data directory", voter.id),
+    };
+    voters.iter().filter(away).map(reason).collect()
 }
 
 fn voter(voter: crate::raft::VoterView) -> v1::CoordinatorStatus {

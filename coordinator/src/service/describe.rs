@@ -11,13 +11,19 @@ pub(crate) fn reasons(state: &ClusterState, most: usize) -> Vec<v1::Reason> {
         if reasons.len() >= most {
             return reasons;
         }
-        reasons.push(v1::Reason {
-            code: "NodeFailed".to_owned(),
-            subject: format!("node {}", node.name),
-            message: format!("{} at {} was silent for the failure time-out, or stopped", node.name, node.address),
-            since_ms: node.since.get(),
-            remedy: format!("start {} again with its data directory", node.name),
-        });
+        let drained = node.goal == NodeGoal::Drain && state.partitions.count_on(node.id) == 0;
+        let (message, remedy) = match drained {
+            true => (
+                format!("{} was drained and has stopped", node.name),
+                format!("forget it: `archon node remove {}`", node.name),
+            ),
+            false => (
+                format!("{} at {} was silent for the failure time-out, or stopped", node.name, node.address),
+                format!("start {} again with its data directory", node.name),
+            ),
+        };
+        let (code, subject) = ("NodeFailed".to_owned(), format!("node {}", node.name));
+        reasons.push(v1::Reason { code, subject, message, since_ms: node.since.get(), remedy });
     }
     if let Some(waiting) = waits_for_nodes(state) {
         reasons.push(waiting);

@@ -78,12 +78,12 @@ impl Leaders {
         (load(to) + 1) * weight(from) < load(from) * weight(to)
     }
 
-    /// How many leaderships a node should have by its weight, rounded up; for people.
-    fn share(&self, board: &Board<'_>, slot: usize) -> u32 {
-        let takers = || board.slots.iter().enumerate().filter(|(_, slot)| slot.role == Role::Taker);
-        let total: u64 = takers().map(|(slot, _)| u64::from(self.first[slot])).sum();
-        let weights: u64 = takers().map(|(_, slot)| u64::from(slot.weight)).sum();
-        u32::try_from((total * u64::from(board.slots[slot].weight)).div_ceil(weights.max(1))).unwrap_or(u32::MAX)
+    /// Why a leadership moves between two nodes, from what they led before the plan; for people.
+    fn reason(&self, board: &Board<'_>, from: usize, to: usize) -> MoveReason {
+        let (leads, other) = (self.first[from], self.first[to]);
+        let weight = |slot: usize| u64::from(board.slots[slot].weight);
+        let eases = (u64::from(other) + 1) * weight(from) < u64::from(leads) * weight(to);
+        if eases { MoveReason::Lead { leads, other } } else { MoveReason::PassOn { leads, other } }
     }
 
     /// Passes one leadership on, over other nodes if it must be, to one that leads less. Returns whether there is one.
@@ -137,7 +137,7 @@ impl Leaders {
                 placement: first.placement,
                 from: board.slots[first.at].id,
                 to: board.slots[by.at].id,
-                reason: MoveReason::Lead { leads: self.first[first.at], share: self.share(board, first.at) },
+                reason: self.reason(board, first.at, by.at),
                 bytes: 0,
             }
         });

@@ -1,207 +1,17 @@
-//! Few moves to an even spread. Pure and deterministic: it starts from what stands, and planning again after its moves
-//! were made moves nothing.
+//! All copies on all nodes as a plan moves them about.
 
-mod leaders;
-
-use crate::command::{Command, PlannedMove};
+use super::{Move, MoveReason, Subject, Unmet, UnmetReason};
 use crate::migration::MoveKind;
 use crate::score::{Need, Share, quotas};
 use crate::state::ClusterState;
-use archon_types::{
-    NodeGoal, NodeId, NodeStatus, PartitionId, PartitionStatus, PlacementId, ReplicaState, TableId, Version,
-};
-use serde::{Deserialize, Serialize};
+use archon_types::{NodeGoal, NodeId, NodeStatus, PartitionId, PartitionStatus, PlacementId, ReplicaState, TableId};
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
 
-/// What a plan should reach, besides what the nodes' own goals say (cordon, drain). A node that is being emptied empties
-/// itself ([`crate::repair`]); the plan only reckons with where its copies will be.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-pub struct Goal {
-    /// Most moves in the plan. `None`: as many as it takes.
-    pub moves_max: Option<u32>,
-}
-
-/// Moves that were computed and can be looked at before they are made.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Plan {
-    /// The table version it is valid for.
-    pub table_version: Version,
-    /// What it moves.
-    pub moves: Vec<Move>,
-    /// What it cannot reach.
-    pub unmet: Vec<Unmet>,
-}
-
-/// One placement's move.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Move {
-    /// What is moved.
-    pub kind: MoveKind,
-    /// Which partition.
-    pub partition: PartitionId,
-    /// The copy that is to go, or that leads now.
-    pub placement: PlacementId,
-    /// Where it stands; of a leadership, where it will be after the plan's moves of copies.
-    pub from: NodeId,
-    /// Where a copy is to come, or to lead.
-    pub to: NodeId,
-    /// Why.
-    pub reason: MoveReason,
-    /// Bytes to copy. The plan does not know; whoever knows the nodes' loads fills it in.
-    pub bytes: u64,
-}
-
-/// Why a placement is moved.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
-pub enum MoveReason {
-    /// Its node has more than its share.
-    Balance {
-        /// Placements on the node now.
-        has: u32,
-        /// Its share.
-        share: u32,
-    },
-    /// Its node leads more than its share.
-    Lead {
-        /// Partitions that the node would lead.
-        leads: u32,
-        /// Its share.
-        share: u32,
-    },
-}
-
-impl fmt::Display for MoveReason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Balance { has, share } => write!(f, "the node has {has}, its share is {share}"),
-            Self::Lead { leads, share } => write!(f, "the node leads {leads}, its share is {share}; nothing is copied"),
-        }
-    }
-}
-
-/// What an unmet goal is about.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
-pub enum Subject {
-    /// A node.
-    Node(NodeId),
-    /// A table.
-    Table(TableId),
-}
-
-/// Something the plan cannot reach.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Unmet {
-    /// What it is about.
-    pub subject: Subject,
-    /// What it is.
-    pub reason: UnmetReason,
-}
-
-/// What can be in a plan's way.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
-pub enum UnmetReason {
-    /// The node is to be emptied, and these placements have nowhere to go.
-    NotEmptied {
-        /// How many.
-        placements: u32,
-    },
-    /// The node keeps more than its share, since no other may take these.
-    AboveShare {
-        /// Placements on the node.
-        has: u32,
-        /// Its share.
-        share: u32,
-    },
-    /// The table's partitions have no copies yet.
-    NotAssigned {
-        /// Nodes that take copies.
-        have: u64,
-        /// Nodes it waits for.
-        need: u64,
-    },
-    /// The node is not alive, so its placements are not moved.
-    NotAlive {
-        /// How many it holds.
-        placements: u32,
-    },
-}
-
-impl fmt::Display for UnmetReason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NotEmptied { placements } => {
-                write!(f, "{placements} placements of the drained node have nowhere to go; add nodes or raise limits")
-            }
-            Self::AboveShare { has, share } => {
-                write!(f, "the node keeps {has} of a share of {share}: no other node may take more")
-            }
-            Self::NotAssigned { have, need } => {
-                write!(f, "the table is not assigned yet: {have} of {need} nodes take copies")
-            }
-            Self::NotAlive { placements } => {
-                write!(f, "the node is not alive; its {placements} placements stay where they are until it returns")
-            }
-        }
-    }
-}
-
-impl Plan {
-    /// The command that carries it out.
-    pub fn start(&self) -> Command {
-        let moves = self.moves.iter().map(|planned| PlannedMove {
-            kind: planned.kind,
-            partition: planned.partition,
-            placement: planned.placement,
-            from: planned.from,
-            to: planned.to,
-            reason: planned.reason.to_string(),
-            bytes: planned.bytes,
-        });
-        Command::StartPlan { table_version: self.table_version, moves: moves.collect() }
-    }
-}
-
-/// Plans the moves that bring every node that takes placements to floor or ceiling of its share by weight, of copies and
-/// then of leaderships, all tables together. Never two copies of a partition on a node, never above a node's limit, and no
-/// copy goes to a zone that holds another one of the partition if it can go elsewhere.
-pub fn plan(state: &ClusterState, goal: Goal) -> Plan {
-    let mut board = Board::new(state);
-    // A round in which nothing moves is the end; few are needed, and the bound keeps a defect from looping.
-    for _ in 0..ROUNDS_MAX {
-        if !board.round() {
-            break;
-        }
-    }
-    let mut plan = Plan { table_version: state.table_version(), moves: board.moves(), unmet: board.unmet() };
-    plan.moves.extend(leaders::Leaders::new(state, &board).moves(&board));
-    if state.partitions.iter().any(|row| row.status == PartitionStatus::Unassigned) {
-        plan.unmet.extend(unassigned(state));
-    }
-    if let Some(max) = goal.moves_max {
-        plan.moves.truncate(usize::try_from(max).unwrap_or(usize::MAX));
-    }
-    plan
-}
-
-/// The tables that wait for nodes: before the first assignment there is nothing to plan, and that is not "all is well".
-fn unassigned(state: &ClusterState) -> Vec<Unmet> {
-    let waits = |table: &&archon_types::Table| {
-        state.partitions.of_table(table.id).any(|row| row.status == PartitionStatus::Unassigned)
-    };
-    let unmet = state.tables.values().filter(waits).map(|table| {
-        let (have, need) = crate::assign::nodes_needed(state, table.replication);
-        Unmet { subject: Subject::Table(table.id), reason: UnmetReason::NotAssigned { have, need } }
-    });
-    unmet.collect()
-}
-
-const ROUNDS_MAX: usize = 16;
 /// How many needy nodes are looked at for one in a free zone.
 const ZONE_TRIES_MAX: usize = 128;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Role {
+pub(super) enum Role {
     /// Takes placements.
     Taker,
     /// Keeps what it has.
@@ -212,39 +22,39 @@ enum Role {
     Dead,
 }
 
-struct Slot<'a> {
-    id: NodeId,
-    role: Role,
-    weight: u32,
-    limit: u32,
-    zone: Option<&'a str>,
+pub(super) struct Slot<'a> {
+    pub(super) id: NodeId,
+    pub(super) role: Role,
+    pub(super) weight: u32,
+    pub(super) limit: u32,
+    pub(super) zone: Option<&'a str>,
     /// Pieces on it that can be moved, and all of them.
-    pieces: BTreeSet<usize>,
-    count: u32,
-    count_first: u32,
-    quota: u32,
+    pub(super) pieces: BTreeSet<usize>,
+    pub(super) count: u32,
+    pub(super) count_first: u32,
+    pub(super) quota: u32,
 }
 
 /// One placement.
-struct Piece {
-    partition: PartitionId,
-    placement: PlacementId,
-    first: usize,
-    at: usize,
+pub(super) struct Piece {
+    pub(super) partition: PartitionId,
+    pub(super) placement: PlacementId,
+    pub(super) first: usize,
+    pub(super) at: usize,
     /// The pieces of its partition are `siblings.0..siblings.1`.
-    siblings: (usize, usize),
-    movable: bool,
+    pub(super) siblings: (usize, usize),
+    pub(super) movable: bool,
 }
 
-struct Board<'a> {
-    slots: Vec<Slot<'a>>,
-    pieces: Vec<Piece>,
+pub(super) struct Board<'a> {
+    pub(super) slots: Vec<Slot<'a>>,
+    pub(super) pieces: Vec<Piece>,
     /// Nodes that still hold an old copy of a partition, to be deleted.
-    blocked: BTreeSet<(PartitionId, usize)>,
+    pub(super) blocked: BTreeSet<(PartitionId, usize)>,
 }
 
 impl<'a> Board<'a> {
-    fn new(state: &'a ClusterState) -> Self {
+    pub(super) fn new(state: &'a ClusterState) -> Self {
         let slots: Vec<Slot<'a>> = state
             .nodes
             .values()
@@ -309,7 +119,7 @@ impl<'a> Board<'a> {
     }
 
     /// Works out every node's share anew and moves what is above it. Returns whether anything moved.
-    fn round(&mut self) -> bool {
+    pub(super) fn round(&mut self) -> bool {
         self.share_out();
         let mut needy: BTreeSet<Need> = (0..self.slots.len()).filter_map(|slot| self.need(slot)).collect();
         let mut moved = false;
@@ -405,7 +215,7 @@ impl<'a> Board<'a> {
     }
 
     /// By partition.
-    fn moves(&self) -> Vec<Move> {
+    pub(super) fn moves(&self) -> Vec<Move> {
         let moved = self
             .pieces
             .iter()
@@ -429,7 +239,7 @@ impl<'a> Board<'a> {
         moves
     }
 
-    fn unmet(&self) -> Vec<Unmet> {
+    pub(super) fn unmet(&self) -> Vec<Unmet> {
         let reason = |slot: &Slot<'_>| match slot.role {
             Role::Leaver if slot.count > 0 => Some(UnmetReason::NotEmptied { placements: slot.count }),
             Role::Taker if slot.count > slot.quota => {

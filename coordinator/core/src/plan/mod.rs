@@ -1,0 +1,211 @@
+//! Few moves to an even spread. Pure and deterministic: it starts from what stands, and planning again after its moves
+//! were made moves nothing.
+
+mod board;
+mod leaders;
+
+use crate::command::{Command, PlannedMove};
+use crate::migration::MoveKind;
+use crate::state::ClusterState;
+use archon_types::{NodeId, PartitionId, PartitionStatus, PlacementId, TableId, Version};
+use board::{Board, Role};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// Most rounds of evening out copies.
+const ROUNDS_MAX: usize = 16;
+
+/// What a plan should reach, besides what the nodes' own goals say (cordon, drain). A node that is being emptied empties
+/// itself ([`crate::repair`]); the plan only reckons with where its copies will be.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Goal {
+    /// Most moves in the plan. `None`: as many as it takes.
+    pub moves_max: Option<u32>,
+}
+
+/// Moves that were computed and can be looked at before they are made.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Plan {
+    /// The table version it is valid for.
+    pub table_version: Version,
+    /// What it moves.
+    pub moves: Vec<Move>,
+    /// What it cannot reach.
+    pub unmet: Vec<Unmet>,
+}
+
+/// One placement's move.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Move {
+    /// What is moved.
+    pub kind: MoveKind,
+    /// Which partition.
+    pub partition: PartitionId,
+    /// The copy that is to go, or that leads now.
+    pub placement: PlacementId,
+    /// Where it stands; of a leadership, where it will be after the plan's moves of copies.
+    pub from: NodeId,
+    /// Where a copy is to come, or to lead.
+    pub to: NodeId,
+    /// Why.
+    pub reason: MoveReason,
+    /// Bytes to copy. The plan does not know; whoever knows the nodes' loads fills it in.
+    pub bytes: u64,
+}
+
+/// Why a placement is moved.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+pub enum MoveReason {
+    /// Its node has more than its share.
+    Balance {
+        /// Placements on the node now.
+        has: u32,
+        /// Its share.
+        share: u32,
+    },
+    /// Its node leads more for its weight than the one that is to lead.
+    Lead {
+        /// Partitions that the node leads.
+        leads: u32,
+        /// Partitions that the other one leads.
+        other: u32,
+    },
+    /// The other node leads as many, and passes one on in its turn, up to one that leads fewer for its weight.
+    PassOn {
+        /// Partitions that the node leads.
+        leads: u32,
+        /// Partitions that the other one leads.
+        other: u32,
+    },
+}
+
+impl fmt::Display for MoveReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Balance { has, share } => write!(f, "the node has {has}, its share is {share}"),
+            Self::Lead { leads, other } => {
+                write!(f, "the node leads {leads}, the other one {other}; nothing is copied")
+            }
+            Self::PassOn { leads, other } => write!(
+                f,
+                "the node leads {leads}; the other one leads {other} and passes one on to where fewer are led; nothing is copied"
+            ),
+        }
+    }
+}
+
+/// What an unmet goal is about.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+pub enum Subject {
+    /// A node.
+    Node(NodeId),
+    /// A table.
+    Table(TableId),
+}
+
+/// Something the plan cannot reach.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Unmet {
+    /// What it is about.
+    pub subject: Subject,
+    /// What it is.
+    pub reason: UnmetReason,
+}
+
+/// What can be in a plan's way.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+pub enum UnmetReason {
+    /// The node is to be emptied, and these placements have nowhere to go.
+    NotEmptied {
+        /// How many.
+        placements: u32,
+    },
+    /// The node keeps more than its share, since no other may take these.
+    AboveShare {
+        /// Placements on the node.
+        has: u32,
+        /// Its share.
+        share: u32,
+    },
+    /// The table's partitions have no copies yet.
+    NotAssigned {
+        /// Nodes that take copies.
+        have: u64,
+        /// Nodes it waits for.
+        need: u64,
+    },
+    /// The node is not alive, so its placements are not moved.
+    NotAlive {
+        /// How many it holds.
+        placements: u32,
+    },
+}
+
+impl fmt::Display for UnmetReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotEmptied { placements } => {
+                write!(f, "{placements} placements of the drained node have nowhere to go; add nodes or raise limits")
+            }
+            Self::AboveShare { has, share } => {
+                write!(f, "the node keeps {has} of a share of {share}: no other node may take more")
+            }
+            Self::NotAssigned { have, need } => {
+                write!(f, "the table is not assigned yet: {have} of {need} nodes take copies")
+            }
+            Self::NotAlive { placements } => {
+                write!(f, "the node is not alive; its {placements} placements stay where they are until it returns")
+            }
+        }
+    }
+}
+
+impl Plan {
+    /// The command that carries it out.
+    pub fn start(&self) -> Command {
+        let moves = self.moves.iter().map(|planned| PlannedMove {
+            kind: planned.kind,
+            partition: planned.partition,
+            placement: planned.placement,
+            from: planned.from,
+            to: planned.to,
+            reason: planned.reason.to_string(),
+            bytes: planned.bytes,
+        });
+        Command::StartPlan { table_version: self.table_version, moves: moves.collect() }
+    }
+}
+
+/// Plans the moves that bring every node that takes placements to floor or ceiling of its share by weight, of copies and
+/// then of leaderships, all tables together. Never two copies of a partition on a node, never above a node's limit, and no
+/// copy goes to a zone that holds another one of the partition if it can go elsewhere.
+pub fn plan(state: &ClusterState, goal: Goal) -> Plan {
+    let mut board = Board::new(state);
+    // A round in which nothing moves is the end; few are needed, and the bound keeps a defect from looping.
+    for _ in 0..ROUNDS_MAX {
+        if !board.round() {
+            break;
+        }
+    }
+    let mut plan = Plan { table_version: state.table_version(), moves: board.moves(), unmet: board.unmet() };
+    plan.moves.extend(leaders::Leaders::new(state, &board).moves(&board));
+    if state.partitions.iter().any(|row| row.status == PartitionStatus::Unassigned) {
+        plan.unmet.extend(unassigned(state));
+    }
+    if let Some(max) = goal.moves_max {
+        plan.moves.truncate(usize::try_from(max).unwrap_or(usize::MAX));
+    }
+    plan
+}
+
+/// The tables that wait for nodes: before the first assignment there is nothing to plan, and that is not "all is well".
+fn unassigned(state: &ClusterState) -> Vec<Unmet> {
+    let waits = |table: &&archon_types::Table| {
+        state.partitions.of_table(table.id).any(|row| row.status == PartitionStatus::Unassigned)
+    };
+    let unmet = state.tables.values().filter(waits).map(|table| {
+        let (have, need) = crate::assign::nodes_needed(state, table.replication);
+        Unmet { subject: Subject::Table(table.id), reason: UnmetReason::NotAssigned { have, need } }
+    });
+    unmet.collect()
+}
