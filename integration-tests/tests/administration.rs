@@ -90,6 +90,20 @@ fn a_partition_without_a_copy_that_counts_is_let_go_only_by_word() {
     let mut cluster = Cluster::start(EXE, &options);
     done(&cluster, &["kv", "put", "k", "v"]);
     let partition = cluster.json(&["partition", "locate", "k"]).expect("locate")["partition"]["id"].to_string();
+    // A table that could never be whole is refused: it could not be taken back.
+    let why = refused(&cluster, &["table", "create", "wide", "--partitions", "2", "--replication", "3"]);
+    assert!(why.contains("there are 1 nodes") && why.contains("--replication 1"), "{why}");
+    // Programs get errors as a document as well.
+    for (line, code, kind) in [
+        (&["node", "describe", "sparta", "-o", "json"][..], 3, "NotFound"),
+        (&["partition", "force-leader", &partition, "-o", "json"], 4, "Refused"),
+        (&["table", "create", "-o", "json"], 2, "InvalidArgument"),
+    ] {
+        let ran = cluster.archon(line);
+        let document: Value = serde_json::from_str(&ran.stdout).unwrap_or_else(|error| panic!("{error}: {ran:?}"));
+        assert_eq!((ran.code, document["error"]["kind"].as_str()), (code, Some(kind)), "{document}");
+        assert!(!document["error"]["message"].as_str().unwrap_or("").is_empty() && !ran.stderr.is_empty(), "{ran:?}");
+    }
     // While somebody serves, nothing needs to be lost.
     let why = refused(&cluster, &["partition", "force-leader", &partition, "--accept-data-loss"]);
     assert!(why.contains("nothing needs to be lost"), "{why}");
@@ -172,4 +186,23 @@ fn every_operation_works_from_the_command_line() {
     assert_eq!(keys, ["leader", "n"]);
     assert_eq!(cluster.archon(&["kv", "del", "b"]).code, 0);
     assert_eq!(cluster.archon(&["kv", "del", "b"]).code, 3);
+}
+
+/// A node that has nobody to hand its leaderships to does not wait for the whole of its patience, and nothing in an
+/// ordinary end is called an error.
+#[test]
+fn a_whole_cluster_that_is_stopped_at_once_ends_without_errors_and_without_waiting_for_a_quorum() {
+    let mut cluster = Cluster::start(EXE, &Options { partitions: 4, ..Options::replicated() });
+    done(&cluster, &["kv", "put", "k", "v"]);
+    let mut coordinators: Vec<_> = (0..3).map(|index| cluster.take_coordinator(index)).collect();
+    coordinators.iter().for_each(|coordinator| coordinator.ask_to_end());
+    for coordinator in &mut coordinators {
+        assert!(coordinator.wait_exit(PATIENCE).success(), "{}", coordinator.log_tail(20));
+        let log = coordinator.log();
+        assert!(!log.contains("ERROR"), "{log}");
+    }
+    let mut node = cluster.take_node("athens");
+    node.ask_to_end();
+    assert!(node.wait_exit(PATIENCE).success(), "{}", node.log_tail(20));
+    assert!(node.log().contains("no coordinator takes the leaderships"), "{}", node.log_tail(20));
 }
