@@ -1,0 +1,250 @@
+//! What keys and idle partitions cost in memory and on disk, and how long a node with many of both takes to start.
+//!
+//! ```text
+//! cargo run --release -p archon-bench --bin footprint -- [--keys N] [--partitions P] [--json]
+//! ```
+
+use anyhow::Context;
+use archon_bench::{become_archon, own_path};
+use archon_client::Admin;
+use archon_integration_tests::{Cluster, Options};
+use archon_load::watch::{until, until_whole};
+use archon_load::{Archon, KEY_BYTES, Run, Workload};
+use clap::Parser;
+use serde::Serialize;
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::task::block_in_place;
+use tokio::time::sleep;
+
+const NODES: [&str; 3] = ["athens", "byzantium", "cyrene"];
+/// Copies of each partition: one on every node, so that each node holds everything.
+const COPIES: u8 = 3;
+const PATIENCE: Duration = Duration::from_secs(300);
+/// After a change, before memory is looked at.
+const SETTLE: Duration = Duration::from_secs(3);
+
+/// Measures memory, disk and start-up.
+#[derive(Parser, Clone, Debug)]
+struct Args {
+    /// Keys to load.
+    #[arg(long, default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(1_000..=100_000_000))]
+    keys: u64,
+    /// Bytes of each value.
+    #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    value_bytes: u32,
+    /// Partitions of the table.
+    #[arg(long, default_value_t = 1_024, value_parser = clap::value_parser!(u16).range(1..=16_384))]
+    partitions: u16,
+    /// Run this `archon` instead of the one built into the tool.
+    #[arg(long)]
+    program: Option<String>,
+    /// Print one JSON document instead of text.
+    #[arg(long)]
+    json: bool,
+}
+
+/// What was found. Memory is what is resident, the mean of the three nodes or coordinators.
+#[derive(Clone, Debug, Serialize)]
+struct Report {
+    keys: u64,
+    key_bytes: usize,
+    value_bytes: u32,
+    partitions: u16,
+    /// A node without the table.
+    node_empty_bytes: f64,
+    /// More per idle copy of a partition.
+    node_bytes_per_idle_partition: f64,
+    coordinator_bytes_per_partition: f64,
+    /// Loading all keys, each at three copies.
+    load_seconds: f64,
+    /// More per key, once the storage engine has everything.
+    node_bytes_per_key: f64,
+    /// The node's data directory, log included, per key.
+    disk_bytes_per_key: f64,
+    /// From starting the process until it answers; first after SIGTERM, then after SIGKILL.
+    start_answers_ms: [f64; 2],
+    /// Until every copy on it counts again.
+    start_whole_ms: [f64; 2],
+}
+
+fn main() -> anyhow::Result<ExitCode> {
+    if let Some(code) = become_archon() {
+        return Ok(code);
+    }
+    let args = Args::parse();
+    let report = tokio::runtime::Runtime::new()?.block_on(run(&args))?;
+    if args.json {
+        println!("{}", serde_json::to_string_pretty(&report)?);
+    } else {
+        print(&report);
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn run(args: &Args) -> anyhow::Result<Report> {
+    let exe = args.program.clone().map_or_else(own_path, Ok)?;
+    let options = Options { partitions: 1, replication: COPIES, ..Options::default() };
+    let mut cluster = block_in_place(|| Cluster::start(&exe, &options));
+    let admin = Admin::new(cluster.coordinator_addresses(), Duration::from_secs(30))?;
+    until_whole(&admin, usize::from(COPIES), PATIENCE).await?;
+    sleep(SETTLE).await;
+    let (node_empty, coordinator_empty) = memory(&cluster);
+
+    admin.create_table("many", args.partitions, COPIES).await?;
+    whole(&admin).await?;
+    sleep(SETTLE).await;
+    let (node_idle, coordinator_idle) = memory(&cluster);
+
+    let archon =
+        Archon { endpoints: cluster.coordinator_addresses(), table: "many".into(), timeout: Duration::from_secs(60) };
+    let workload = Workload { keys: args.keys, value_bytes: args.value_bytes as usize, ..Workload::puts(1) };
+    let loading = Run::start(&Arc::new(archon), &workload.loading(512))?;
+    let loaded = block_in_place(|| loading.wait())?;
+    anyhow::ensure!(loaded.failed == 0, "{:?}", loaded.failures);
+    flushed(&admin).await?;
+    sleep(SETTLE).await;
+    let (node_full, _) = memory(&cluster);
+    let disk = block_in_place(|| bytes_below(&cluster.node_data(NODES[0])))?;
+
+    let mut started = Vec::new();
+    for killed in [false, true] {
+        let before = incarnation(&admin).await?;
+        let process = cluster.take_node(NODES[0]);
+        let address = cluster.node_address(NODES[0]).to_owned();
+        block_in_place(|| {
+            if killed {
+                process.kill()
+            } else {
+                let _ = process.terminate(PATIENCE);
+            }
+        });
+        let began = Instant::now();
+        cluster.start_node(NODES[0]);
+        let answers = async || admin.node_stats(&address).await.map_err(|error| error.to_string());
+        until("the node to answer", PATIENCE, answers).await?;
+        let answered = began.elapsed();
+        // Until it has registered anew, what was whole before would count.
+        let registered = async || match incarnation(&admin).await {
+            Ok(now) if now > before => Ok(()),
+            Ok(now) => Err(format!("incarnation {now}")),
+            Err(error) => Err(error.to_string()),
+        };
+        until("the node to register", PATIENCE, registered).await?;
+        whole(&admin).await?;
+        started.push((answered, began.elapsed()));
+    }
+    let per = |more: f64, less: f64, count: f64| (more - less).max(0.0) / count;
+    let ms =
+        |of: fn(&(Duration, Duration)) -> Duration| [0, 1].map(|index: usize| of(&started[index]).as_secs_f64() * 1e3);
+    Ok(Report {
+        keys: args.keys,
+        key_bytes: KEY_BYTES,
+        value_bytes: args.value_bytes,
+        partitions: args.partitions,
+        node_empty_bytes: node_empty,
+        node_bytes_per_idle_partition: per(node_idle, node_empty, f64::from(args.partitions)),
+        coordinator_bytes_per_partition: per(coordinator_idle, coordinator_empty, f64::from(args.partitions)),
+        load_seconds: loaded.seconds,
+        node_bytes_per_key: per(node_full, node_idle, args.keys as f64),
+        disk_bytes_per_key: disk as f64 / args.keys as f64,
+        start_answers_ms: ms(|(answers, _)| *answers),
+        start_whole_ms: ms(|(_, whole)| *whole),
+    })
+}
+
+async fn incarnation(admin: &Admin) -> anyhow::Result<u64> {
+    let nodes = admin.list_nodes().await?;
+    let first = nodes.into_iter().find(|node| node.name == NODES[0]);
+    Ok(first.with_context(|| format!("there is no node {}", NODES[0]))?.incarnation)
+}
+
+/// Every partition of the large table has all its copies, of nodes that live.
+async fn whole(admin: &Admin) -> anyhow::Result<()> {
+    let look = async || {
+        let nodes = admin.list_nodes().await.map_err(|error| error.to_string())?;
+        let live = nodes.iter().filter(|node| node.status == "Live").count();
+        let rows = admin.table("many").await.map_err(|error| error.to_string())?;
+        let is_whole = |row: &archon_client::PartitionSummary| {
+            let live = row.replicas.iter().filter(|replica| replica.state == "Live").count();
+            row.status == "Online" && live == usize::from(COPIES)
+        };
+        let missing = rows.iter().filter(|row| !is_whole(row)).count();
+        if missing == 0 && live == NODES.len() {
+            Ok(())
+        } else {
+            Err(format!("{missing} partitions lack a copy, {live} nodes live"))
+        }
+    };
+    until("every partition to be whole", PATIENCE, look).await?;
+    Ok(())
+}
+
+/// Every node's storage engine has what was written.
+async fn flushed(admin: &Admin) -> anyhow::Result<()> {
+    let look = async || {
+        let mut waiting = 0;
+        for node in admin.list_nodes().await.map_err(|error| error.to_string())? {
+            let stats = admin.node_stats(&node.address).await.map_err(|error| error.to_string())?;
+            waiting += stats.get("archon_engine_queue_bytes");
+        }
+        if waiting == 0 { Ok(()) } else { Err(format!("{waiting} bytes wait")) }
+    };
+    until("the storage engines to have everything", PATIENCE, look).await?;
+    Ok(())
+}
+
+/// Resident memory of the nodes and of the coordinators, means.
+fn memory(cluster: &Cluster) -> (f64, f64) {
+    let mean = |pids: Vec<u32>| pids.iter().map(|pid| resident_bytes(*pid)).sum::<f64>() / pids.len() as f64;
+    let coordinators = 0..cluster.coordinator_addresses().len();
+    (
+        mean(NODES.iter().map(|name| cluster.node(name).pid()).collect()),
+        mean(coordinators.map(|index| cluster.coordinator(index).pid()).collect()),
+    )
+}
+
+/// From `/proc/PID/status`, in which it stands in KiB.
+fn resident_bytes(pid: u32) -> f64 {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let kib: f64 = line.and_then(|line| line.split_whitespace().next()).and_then(|kib| kib.parse().ok()).unwrap_or(0.0);
+    kib * 1_024.0
+}
+
+/// Bytes that the files of a directory take on the disk.
+fn bytes_below(directory: &Path) -> anyhow::Result<u64> {
+    use std::os::unix::fs::MetadataExt;
+    let mut sum = 0;
+    for entry in std::fs::read_dir(directory).with_context(|| format!("reading {}", directory.display()))? {
+        let entry = entry?;
+        let metadata = entry.metadata()?;
+        sum += if metadata.is_dir() { bytes_below(&entry.path())? } else { metadata.blocks() * 512 };
+    }
+    Ok(sum)
+}
+
+fn print(report: &Report) {
+    let Report { keys, key_bytes, value_bytes, partitions, .. } = report;
+    println!(
+        "{partitions} partitions of three copies on three nodes; {keys} keys of {key_bytes} + {value_bytes} bytes"
+    );
+    println!("an empty node: {:.1} MiB resident", report.node_empty_bytes / 1024.0 / 1024.0);
+    println!(
+        "an idle partition: {:.1} KiB per copy in a node, {:.1} KiB in a coordinator",
+        report.node_bytes_per_idle_partition / 1024.0,
+        report.coordinator_bytes_per_partition / 1024.0
+    );
+    println!(
+        "a key: {:.0} bytes resident and {:.0} bytes on the disk of each node; all were written in {:.1} s",
+        report.node_bytes_per_key, report.disk_bytes_per_key, report.load_seconds
+    );
+    for (index, how) in ["stopped", "killed"].into_iter().enumerate() {
+        println!(
+            "started after it was {how}: answers after {:.0} ms, every copy counts after {:.0} ms",
+            report.start_answers_ms[index], report.start_whole_ms[index]
+        );
+    }
+}

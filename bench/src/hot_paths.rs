@@ -1,0 +1,183 @@
+//! The pure parts of what an operation costs, one operation at a time, for counting: what they allocate and how many
+//! instructions they take is the same in every run, so that a regression shows without a quiet machine.
+
+use archon_kv::{DedupLimits, Effect, Request, View, ViewError, engine, evaluate, row};
+use archon_replica::{
+    Body, Configuration, Identity, Input, Limits, Message, Output, Peer, Position, Recovered, Replica, ReplicaAddress,
+    Timing,
+};
+use archon_types::{
+    ClientId, Epoch, Incarnation, Millis, NodeId, Op, OpId, Partition, PartitionId, PartitionStatus, Placement,
+    PlacementId, ReplicaState, Revision, Seq, TableId, Version,
+};
+use bytes::Bytes;
+use std::collections::{BTreeMap, VecDeque};
+use std::ops::Bound;
+use uuid::Uuid;
+
+/// Operations that travel in one message, as under load.
+const TOGETHER: u64 = 64;
+const PARTITION: PartitionId = PartitionId::new(TableId::new(1), 7);
+const VALUE: &[u8] = &[0x5a; 100];
+
+/// A part of an operation's way.
+#[derive(Clone, Copy, Debug)]
+pub struct HotPath {
+    /// Its name in reports and baselines.
+    pub name: &'static str,
+    /// Goes that part of the way so many times, a multiple of 64; returns something that depends on all of it.
+    pub run: fn(u64) -> u64,
+}
+
+/// All of them.
+pub const ALL: [HotPath; 2] =
+    [HotPath { name: "evaluate-put", run: evaluate_put }, HotPath { name: "commit-at-two", run: commit_at_two }];
+
+fn key(number: u64) -> Bytes {
+    Bytes::from(format!("bench/{number:010}"))
+}
+
+fn id(client: ClientId, number: u64) -> OpId {
+    OpId { client, number, done_below: number.saturating_sub(TOGETHER), stamp: Millis::new(1_000) }
+}
+
+/// A partition's rows without an engine, so that what is counted is the evaluation.
+#[derive(Default)]
+struct Rows(BTreeMap<Bytes, Bytes>);
+
+impl View for Rows {
+    fn get(&self, key: &[u8]) -> Result<Option<Bytes>, ViewError> {
+        Ok(self.0.get(key).cloned())
+    }
+
+    fn page(&self, _: Bound<&[u8]>, _: &[u8], _: engine::PageLimit) -> Result<engine::Page, ViewError> {
+        Ok(engine::Page::default())
+    }
+}
+
+/// Evaluates puts that a client may retry, encodes their effects, and applies them as a follower does.
+fn evaluate_put(count: u64) -> u64 {
+    let client = ClientId::new(Uuid::from_u128(7));
+    let value = Bytes::from_static(VALUE);
+    let mut rows = Rows::default();
+    let mut sum = 0;
+    for number in 1..=count {
+        let op = Op::Put { key: key(number % 1_024), value: value.clone() };
+        let id = id(client, number);
+        let (at, revision) = (Millis::new(1_000), Revision::new(number));
+        let request = Request { op: &op, id: Some(&id) };
+        let Ok(evaluation) = evaluate(request, &rows, at, revision, &DedupLimits::DEFAULT) else { continue };
+        let Some(effect) = evaluation.effect else { continue };
+        let Ok(read) = Effect::decode(&effect.encode()) else { continue };
+        for change in read.rows() {
+            match change.value {
+                Some(value) => drop(rows.0.insert(change.key, value)),
+                None => drop(rows.0.remove(&change.key)),
+            }
+        }
+        sum += number;
+    }
+    debug_assert!(rows.0.contains_key(&row::value_key(&key(1))));
+    sum
+}
+
+const fn address(number: u64) -> ReplicaAddress {
+    ReplicaAddress { placement: PlacementId::new(number), node: NodeId::new(number), incarnation: Incarnation::new(1) }
+}
+
+fn replica(number: u64) -> Option<Replica> {
+    let ReplicaAddress { placement, node, incarnation } = address(number);
+    let identity = Identity { partition: PARTITION, placement, node, incarnation };
+    Replica::new(identity, Recovered::default(), Limits::default()).ok()
+}
+
+fn configuration() -> Configuration {
+    let placement =
+        |number| Placement { id: PlacementId::new(number), node: NodeId::new(number), state: ReplicaState::Live };
+    let row = Partition {
+        id: PARTITION,
+        epoch: Epoch::new(1),
+        version: Version::new(1),
+        leader: Some(PlacementId::new(1)),
+        placements: [1, 2].map(placement).to_vec(),
+        status: PartitionStatus::Assigned,
+        min_in_sync: 1,
+    };
+    let peer = |number| {
+        (PlacementId::new(number), Peer { node: NodeId::new(number), incarnation: Incarnation::new(1), failed: false })
+    };
+    Configuration { row, peers: [1, 2].map(peer).into(), timing: Timing::default() }
+}
+
+/// A leader and a follower whose disks and network answer at once.
+struct Pair {
+    replicas: [Replica; 2],
+    /// What waits to be carried out: by whom, and what.
+    work: VecDeque<(usize, Output)>,
+    committed: Seq,
+}
+
+impl Pair {
+    fn step(&mut self, who: usize, inputs: impl IntoIterator<Item = Input>) {
+        let now = Millis::new(10_000);
+        let mut out = Vec::new();
+        for input in inputs {
+            self.replicas[who].step(now, input, &mut out);
+        }
+        self.replicas[who].flush(now, &mut out);
+        self.work.extend(out.into_iter().map(|output| (who, output)));
+    }
+
+    fn settle(&mut self) {
+        while let Some((who, output)) = self.work.pop_front() {
+            match output {
+                Output::Persist { token, .. } => self.step(who, [Input::Persisted { token }]),
+                Output::Send(message) => self.step(1 - who, [Input::Message(message)]),
+                Output::Commit { upto } if who == 0 => self.committed = upto,
+                _ => {}
+            }
+        }
+    }
+}
+
+/// Replicates entries from a leader to a follower until both hold them, 64 at a time; returns how many were committed.
+fn commit_at_two(count: u64) -> u64 {
+    let (Some(leader), Some(follower)) = (replica(1), replica(2)) else { return 0 };
+    let mut pair = Pair { replicas: [leader, follower], work: VecDeque::new(), committed: Seq::ZERO };
+    for who in [1, 0] {
+        pair.step(who, [Input::Configure(configuration())]);
+    }
+    // Whatever the leader sent before its follower was there is sent again here.
+    let adopted = Body::Adopted { at: Position::ZERO, held: Seq::ZERO };
+    let (from, to, epoch) = (address(2), address(1), Epoch::new(1));
+    pair.settle();
+    pair.step(0, [Input::Message(Message { partition: PARTITION, from, to, epoch, body: adopted })]);
+    pair.settle();
+    let entry = Bytes::from_static(VALUE);
+    for batch in 0..count / TOGETHER {
+        let tickets = batch * TOGETHER..(batch + 1) * TOGETHER;
+        pair.step(0, tickets.map(|ticket| Input::Propose { ticket, entry: entry.clone() }));
+        pair.settle();
+        for who in 0..2 {
+            let upto = pair.committed;
+            pair.step(who, [Input::Trimmed { upto }]);
+        }
+        pair.settle();
+    }
+    pair.committed.get()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A path that goes nowhere would be fast.
+    #[test]
+    fn every_path_is_gone_to_its_end() {
+        let sum: u64 = (1..=640).sum();
+        for path in ALL {
+            let expected = if path.name == "commit-at-two" { 640 } else { sum };
+            assert_eq!((path.run)(640), expected, "{}", path.name);
+        }
+    }
+}

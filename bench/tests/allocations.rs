@@ -1,0 +1,88 @@
+//! What operations allocate on their way, counted. The counts are exact and the same on every machine, so more than the
+//! numbers below is a regression; whoever brings one down writes the new number.
+// A global allocator cannot be had without `unsafe`; this one counts and hands everything on.
+#![allow(unsafe_code)]
+
+use archon_bench::hot_paths::{ALL, HotPath};
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+
+thread_local! {
+    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
+    static BYTES: Cell<u64> = const { Cell::new(0) };
+}
+
+struct Counting;
+
+impl Counting {
+    fn count(bytes: usize) {
+        // While a thread ends its counters are gone, and nobody asks for them.
+        let _ = ALLOCATIONS.try_with(|count| count.set(count.get() + 1));
+        let _ = BYTES.try_with(|count| count.set(count.get() + bytes as u64));
+    }
+}
+
+// SAFETY: every call goes to the system's allocator as it came; counting allocates nothing.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        Self::count(layout.size());
+        // SAFETY: the caller keeps the contract of `alloc`, which is the system's.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
+        // SAFETY: `at` came from the system's allocator, by `alloc` or `realloc`.
+        unsafe { System.dealloc(at, layout) }
+    }
+
+    unsafe fn realloc(&self, at: *mut u8, layout: Layout, bytes: usize) -> *mut u8 {
+        Self::count(bytes);
+        // SAFETY: as for `dealloc`; the caller keeps the contract of `realloc`.
+        unsafe { System.realloc(at, layout, bytes) }
+    }
+}
+
+#[global_allocator]
+static COUNTING: Counting = Counting;
+
+/// Allocations and bytes per operation that are allowed, by path.
+const ALLOWED: &[(&str, f64, f64)] = &[("evaluate-put", 7.01, 300.0), ("commit-at-two", 0.54, 820.0)];
+
+/// Allocations and bytes per operation, without what setting up takes.
+fn per_operation(path: &HotPath) -> (f64, f64) {
+    let counted = |operations: u64| {
+        let before = (ALLOCATIONS.get(), BYTES.get());
+        std::hint::black_box((path.run)(std::hint::black_box(operations)));
+        (ALLOCATIONS.get() - before.0, BYTES.get() - before.1)
+    };
+    let (once, more) = (counted(6_400), counted(12_800));
+    ((more.0 - once.0) as f64 / 6_400.0, (more.1 - once.1) as f64 / 6_400.0)
+}
+
+#[test]
+fn no_path_allocates_more_than_it_did() {
+    let mut wrong = Vec::new();
+    for path in &ALL {
+        let allowed = ALLOWED.iter().find(|(name, ..)| *name == path.name);
+        let (allocations, bytes) = per_operation(path);
+        println!("{:<18} {allocations:>7.2} allocations, {bytes:>8.0} bytes per operation", path.name);
+        match allowed {
+            None => wrong.push(format!("{} has no limit", path.name)),
+            Some((name, most, bytes_most)) if allocations > *most || bytes > *bytes_most => wrong.push(format!(
+                "{name}: {allocations:.2} allocations of {bytes:.0} bytes per operation; {most} of {bytes_most} are allowed"
+            )),
+            Some(_) => {}
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+/// The counter would notice one allocation more per operation.
+#[test]
+fn one_allocation_more_is_noticed() {
+    fn one_more(operations: u64) -> u64 {
+        (0..operations).map(|number| *std::hint::black_box(Box::new(number))).sum()
+    }
+    let (allocations, bytes) = per_operation(&HotPath { name: "one more", run: one_more });
+    assert!((allocations - 1.0).abs() < 1e-9 && (bytes - 8.0).abs() < 1e-9, "{allocations} of {bytes}");
+}
