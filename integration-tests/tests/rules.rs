@@ -36,6 +36,8 @@ const MAY_DEPEND_ON: &[(&str, &str, &[&str])] = &[
 const ONLY_NAMED_IN: &[(&str, &[&str])] = &[
     ("openraft", &["coordinator/src/raft/", "coordinator/tests/"]),
     ("sled", &["kvstore-node/src/engine/"]),
+    // Only a program chooses an allocator.
+    ("mimalloc", &["cli/src/main.rs"]),
     ("fjall", &["kvstore-node/src/engine/fjall.rs"]),
     ("crc32c", &["wal/", "kvstore-node/src/pages.rs", "fuzz/"]),
 ];
