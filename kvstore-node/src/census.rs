@@ -9,12 +9,14 @@ use archon_types::PlacementId;
 use bytes::Bytes;
 use std::ops::Bound;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio_util::sync::CancellationToken;
 
-/// Bytes read at once; between two reads the census rests, so that it takes at most about 20 MiB a second.
+/// Bytes read at once.
 const PAGE_BYTES: usize = 1024 * 1024;
-const REST_AFTER_PAGE: Duration = Duration::from_millis(50);
+/// After each read the census rests this many times as long as it took, so that it costs one part in a hundred.
+const REST_FACTOR: u32 = 100;
+const REST_AFTER_PAGE_MAX: Duration = Duration::from_secs(1);
 const REST_AFTER_ROUND: Duration = Duration::from_secs(2);
 
 /// Counts one placement after the other until `stop` is cancelled.
@@ -47,6 +49,7 @@ async fn count_placement(engine: &Arc<dyn Engine>, placement: PlacementId) -> Op
     let mut from: Bound<Bytes> = Bound::Unbounded;
     loop {
         let engine = Arc::clone(engine);
+        let began = Instant::now();
         let page = tokio::task::spawn_blocking(move || {
             engine.page(placement, from.as_ref().map(|key| &key[..]), PageLimit::bytes(PAGE_BYTES))
         });
@@ -56,11 +59,11 @@ async fn count_placement(engine: &Arc<dyn Engine>, placement: PlacementId) -> Op
             load.bytes += (row.key.len() + row.value.len()) as u64;
             load.keys += u64::from(row.key.first() == Some(&KIND_VALUE));
         }
+        tokio::time::sleep((began.elapsed() * REST_FACTOR).min(REST_AFTER_PAGE_MAX)).await;
         match page.rows.last() {
             Some(last) if page.more => from = Bound::Excluded(last.key.clone()),
             _ => return Some(load),
         }
-        tokio::time::sleep(REST_AFTER_PAGE).await;
     }
 }
 

@@ -13,7 +13,11 @@ use std::time::Duration;
 
 /// How long committed rows gather before they are given to the flusher: whatever is overwritten meanwhile costs the engine
 /// nothing. A restart replays about as much of the log.
-const GATHER: Duration = Duration::from_secs(5);
+const GATHER: Duration = Duration::from_secs(15);
+/// How long they gather at least.
+const GATHER_MIN: Duration = Duration::from_secs(2);
+/// Bytes of a partition's committed rows up to which they gather no longer than that: so few cost little.
+const GATHER_FEW_BYTES: usize = 64 * 1024;
 /// Bytes of a partition's committed rows after which they do not wait any longer.
 const GATHER_ROWS_BYTES: usize = 8 * 1024 * 1024;
 /// Bytes of log whose effects gather, all partitions of the node together.
@@ -271,10 +275,13 @@ impl Env {
         let Some(since) = slot.gathering_since else { return false };
         let partitions = u64::try_from(self.context.holdings.len().max(1)).unwrap_or(u64::MAX);
         let log_bytes_max = (GATHER_LOG_BYTES / partitions).max(64 * 1024);
-        Duration::from_millis(self.now.since(since)) >= GATHER
+        let few = slot.recent.rows_bytes() <= GATHER_FEW_BYTES;
+        Duration::from_millis(self.now.since(since)) >= if few { GATHER_MIN } else { GATHER }
             || slot.recent.rows_bytes() >= GATHER_ROWS_BYTES
             || slot.logged_bytes - slot.gathered_from >= log_bytes_max
             || self.context.budget.is_half_full()
+            // What the engine holds frees the log.
+            || self.journal.is_refused()
     }
 
     fn synced(&mut self, slot: &mut Slot, upto: Seq) {
@@ -311,6 +318,9 @@ impl Shard {
         match event {
             FlushEvent::Written { space, upto } => {
                 if let Some(slot) = self.slots.get_mut(&space) {
+                    if let Some(frozen) = slot.recent.frozen().filter(|frozen| frozen.upto <= upto) {
+                        slot.cache.written(&frozen.rows);
+                    }
                     slot.recent.flushed(upto);
                     self.env.hand_to_flusher(slot);
                 }

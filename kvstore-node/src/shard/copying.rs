@@ -90,6 +90,7 @@ impl Env {
         slot.recent = Recent::new(Seq::ZERO, self.context.budget.clone());
         slot.recent.set_engine_ahead(super::slot::UNKNOWN);
         slot.gathering_since = None;
+        slot.cache.clear();
         slot.flushing = Seq::ZERO;
         slot.complete = Position::ZERO;
         slot.pull = Some(Pull { copy, leader, epoch, cleared: false, waiting: VecDeque::new() });

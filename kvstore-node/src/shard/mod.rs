@@ -3,6 +3,7 @@
 //! A turn drains the inbox, evaluates operations, steps replicas, and emits one batch for the log, one batch of messages
 //! per peer, and one batch of answers per connection. Engine reads may block, which is why this is not async.
 
+mod cache;
 mod carry;
 mod copying;
 mod duty;

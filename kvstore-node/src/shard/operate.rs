@@ -1,11 +1,13 @@
 //! Clients' operations: evaluated once, answered after commit and under the lease.
 
+use super::cache::CACHE_BYTES;
 use super::slot::{Pending, Slot};
 use super::{Env, OpRequest, Shard};
 use crate::reply::Outcome;
-use archon_kv::{Effect, PartitionView, Reader, Request, View, ViewError, dedup, evaluate};
+use archon_kv::{Effect, PartitionView, Reader, Request, View, ViewError, dedup, evaluate, row};
 use archon_replica::{Input, Output, Standing};
-use archon_types::{ErrorDetail, ErrorKind, Millis, PartitionId, Revision, Seq};
+use archon_types::{Answer, ErrorDetail, ErrorKind, Millis, Op, PartitionId, Revision, Seq};
+use bytes::Bytes;
 
 impl Shard {
     pub(super) fn operations(&mut self, operations: Vec<OpRequest>) {
@@ -84,17 +86,42 @@ impl Env {
             slot.confirms.insert(ticket, request);
             return self.step(slot, Input::Confirm { ticket });
         }
-        let view = PartitionView::new(&slot.recent, &*self.context.engine, slot.placement, Reader::Committed);
-        let asked = Request { op: &request.op, id: None };
         let log_time = slot.applied;
-        let found = evaluate(asked, &view, log_time, Revision::ZERO, &self.context.dedup);
+        let found = match &request.op {
+            Op::Get { key } => self.value(slot, key).map(|found| Ok(Answer::Value(found))),
+            op => {
+                let view = PartitionView::new(&slot.recent, &*self.context.engine, slot.placement, Reader::Committed);
+                let asked = Request { op, id: None };
+                evaluate(asked, &view, log_time, Revision::ZERO, &self.context.dedup).map(|found| found.answer)
+            }
+        };
         let outcome = match found {
             // The value first, the lease after (PROTOCOL rule 17).
-            Ok(evaluation) if self.may_answer(slot) => evaluation.answer,
+            Ok(answer) if self.may_answer(slot) => answer,
             Ok(_) => Err(self.no_lease(slot)),
             Err(error) => Err(self.unreadable(slot, &error)),
         };
         self.replies.add(request.reply, log_time, outcome);
+    }
+
+    /// The committed value of a key: from the window, from what was read before, or from the engine.
+    fn value(&self, slot: &mut Slot, key: &[u8]) -> Result<Option<(Bytes, Revision)>, ViewError> {
+        let key = row::value_key(key);
+        let row = match slot.recent.get(&key, Reader::Committed) {
+            Some(found) => found.cloned(),
+            None => {
+                let bytes_max = CACHE_BYTES / self.context.holdings.len().max(1);
+                match slot.cache.get(&key, bytes_max) {
+                    Some(found) => found,
+                    None => {
+                        let found = self.context.engine.get(slot.placement, &key)?;
+                        slot.cache.put(key, found.clone(), bytes_max);
+                        found
+                    }
+                }
+            }
+        };
+        Ok(row.map(|row| row::decode_value(&row)).transpose()?)
     }
 
     /// Reads whose leadership was confirmed after they arrived, or not.
@@ -182,7 +209,7 @@ impl Env {
     }
 
     /// Proposes an entry; gives its ticket and place.
-    fn propose(&mut self, slot: &mut Slot, entry: bytes::Bytes) -> Result<(u64, Seq), ErrorKind> {
+    fn propose(&mut self, slot: &mut Slot, entry: Bytes) -> Result<(u64, Seq), ErrorKind> {
         slot.tickets += 1;
         let ticket = slot.tickets;
         let mut out = Vec::new();
@@ -242,7 +269,7 @@ impl Env {
             if let Err(error) = slot.recent.push(seq, effect) {
                 self.damaged.push((slot.placement, error.to_string()));
             }
-            let outcome = Ok(archon_types::Answer::NotANumber);
+            let outcome = Ok(Answer::NotANumber);
             slot.pending.push_back(Pending { seq, at, ticket: Some(ticket), reply: None, outcome });
         }
     }

@@ -1,6 +1,7 @@
 //! One placement on its shard: its replica and what the shell keeps around it.
 
 use super::OpRequest;
+use super::cache::RowCache;
 use crate::reply::{Outcome, ReplyTo};
 use archon_kv::LogTime;
 use archon_kv::{ClientIndex, Recent, RecentBudget};
@@ -61,6 +62,8 @@ pub(super) struct Slot {
     pub(super) placement: PlacementId,
     pub(super) replica: Replica,
     pub(super) recent: Recent,
+    /// What reads found in the engine.
+    pub(super) cache: RowCache,
     /// Log time of the newest effect, committed or not.
     pub(super) log_time: LogTime,
     /// Log time of what is committed, as clients are told it.
@@ -112,6 +115,7 @@ impl Slot {
             flushing: found.complete.seq,
             complete: found.complete,
             recent: found.recent,
+            cache: RowCache::default(),
             log_time: found.log_time,
             applied: Millis::ZERO,
             serving: false,
@@ -137,6 +141,7 @@ impl Slot {
     pub(super) fn restart(&mut self, base: Position, budget: RecentBudget) {
         self.recent = Recent::new(base.seq, budget);
         self.recent.set_engine_ahead(UNKNOWN);
+        self.cache.clear();
         self.gathering_since = None;
         self.gathered_from = self.logged_bytes;
         self.flushing = base.seq;

@@ -1,0 +1,128 @@
+//! Rows as the engine holds them, kept for those who read them again: a read of the engine costs more than everything
+//! else that answers a get.
+
+use archon_kv::RowChange;
+use bytes::Bytes;
+use std::collections::HashMap;
+
+/// Bytes of rows that all caches of a node hold together, about.
+pub(super) const CACHE_BYTES: usize = 128 * 1024 * 1024;
+/// What a row costs beside its key and value.
+const ROW_OVERHEAD_BYTES: usize = 160;
+
+/// One partition's rows, in two generations: what is used goes to the young one, and when that is full the old one is
+/// let go of as a whole.
+///
+/// It answers for the engine and never for the window: whoever asks looks into the window first, and every write to the
+/// engine comes out of the window, which hides the row until [`RowCache::written`] has told of it.
+#[derive(Debug, Default)]
+pub(super) struct RowCache {
+    young: HashMap<Bytes, Option<Bytes>>,
+    old: HashMap<Bytes, Option<Bytes>>,
+    young_bytes: usize,
+}
+
+impl RowCache {
+    /// The row with this key, `Some(None)` if the engine has none; `None` if it must be asked. `bytes_max` as in
+    /// [`RowCache::put`].
+    pub(super) fn get(&mut self, key: &[u8], bytes_max: usize) -> Option<Option<Bytes>> {
+        if let Some(found) = self.young.get(key) {
+            return Some(found.clone());
+        }
+        let (key, row) = self.old.remove_entry(key)?;
+        self.put(key, row.clone(), bytes_max);
+        Some(row)
+    }
+
+    /// Keeps what the engine answered. Both generations together hold about `bytes_max` bytes.
+    pub(super) fn put(&mut self, key: Bytes, row: Option<Bytes>, bytes_max: usize) {
+        let cost = ROW_OVERHEAD_BYTES + key.len() + row.as_ref().map_or(0, Bytes::len);
+        if cost > bytes_max / 4 {
+            return;
+        }
+        if self.young_bytes + cost > bytes_max / 2 {
+            self.old = std::mem::take(&mut self.young);
+            self.young_bytes = 0;
+        }
+        self.young_bytes += cost;
+        self.young.insert(key, row);
+    }
+
+    /// Takes in what the engine was given; only rows that are kept already are kept.
+    pub(super) fn written(&mut self, rows: &[RowChange]) {
+        if self.young.is_empty() && self.old.is_empty() {
+            return;
+        }
+        for row in rows {
+            self.old.remove(&row.key);
+            if let Some(kept) = self.young.get_mut(&row.key) {
+                let length = |row: &Option<Bytes>| row.as_ref().map_or(0, Bytes::len);
+                self.young_bytes = (self.young_bytes + length(&row.value)).saturating_sub(length(kept));
+                // Its own memory: the row may be a small part of a long entry of the log.
+                *kept = row.value.as_deref().map(Bytes::copy_from_slice);
+            }
+        }
+    }
+
+    /// Forgets everything: the engine's rows are replaced.
+    pub(super) fn clear(&mut self) {
+        *self = Self::default();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(number: u64) -> Bytes {
+        Bytes::from(number.to_be_bytes().to_vec())
+    }
+
+    fn row(text: &'static str) -> Option<Bytes> {
+        Some(Bytes::from_static(text.as_bytes()))
+    }
+
+    #[test]
+    fn what_is_written_to_the_engine_is_seen_and_a_missing_row_is_known() {
+        let mut cache = RowCache::default();
+        assert_eq!(cache.get(&key(1), 10_000), None);
+        cache.put(key(1), row("a"), 10_000);
+        cache.put(key(2), None, 10_000);
+        assert_eq!((cache.get(&key(1), 10_000), cache.get(&key(2), 10_000)), (Some(row("a")), Some(None)));
+        cache.written(&[
+            RowChange { key: key(1), value: None },
+            RowChange { key: key(2), value: row("b") },
+            RowChange { key: key(3), value: row("c") },
+        ]);
+        assert_eq!((cache.get(&key(1), 10_000), cache.get(&key(2), 10_000)), (Some(None), Some(row("b"))));
+        assert_eq!(cache.get(&key(3), 10_000), None);
+        cache.clear();
+        assert_eq!(cache.get(&key(1), 10_000), None);
+    }
+
+    #[test]
+    fn an_overwritten_row_is_not_answered_from_the_old_generation() {
+        let mut cache = RowCache::default();
+        let fits_two = 4 * (ROW_OVERHEAD_BYTES + 8 + 1);
+        cache.put(key(1), row("a"), fits_two);
+        cache.put(key(2), row("a"), fits_two);
+        cache.put(key(3), row("a"), fits_two);
+        cache.written(&[RowChange { key: key(1), value: row("b") }]);
+        assert_eq!(cache.get(&key(1), fits_two), None);
+    }
+
+    #[test]
+    fn it_is_bounded_and_keeps_what_is_used() {
+        let mut cache = RowCache::default();
+        let room = 100 * (ROW_OVERHEAD_BYTES + 8 + 1);
+        cache.put(key(0), row("x"), room);
+        for number in 1..1_000 {
+            cache.put(key(number), row("y"), room);
+            assert_eq!(cache.get(&key(0), room), Some(row("x")), "used before {number}");
+            assert!(cache.young.len() + cache.old.len() <= 100);
+        }
+        assert_eq!(cache.get(&key(1), room), None);
+        cache.put(key(5_000), Some(Bytes::from(vec![0; room])), room);
+        assert_eq!(cache.get(&key(5_000), room), None, "larger than its share");
+    }
+}
