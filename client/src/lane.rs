@@ -5,12 +5,15 @@ use crate::link::never_sent;
 use crate::retry::Backoff;
 use crate::shared::Shared;
 use archon_proto::convert::error::detail_of;
-use archon_proto::convert::kv::{TaggedOp, TaggedReply};
+use archon_proto::convert::kv::TaggedReply;
+use archon_proto::convert::packed::{OpPacker, unpack_replies};
 use archon_proto::v1::{self, kv_client::KvClient};
 use archon_types::limits::{BATCH_BYTES_MAX, BATCH_OPS_MAX, MESSAGE_BYTES_MAX};
 use archon_types::{ErrorDetail, ErrorKind, Node, NodeId, Op, OpId, PartitionId, Version};
+use bytes::Bytes;
 use parking_lot::RwLock;
 use std::collections::{HashMap, VecDeque};
+use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
@@ -87,21 +90,21 @@ impl Lanes {
 #[derive(Debug)]
 pub(crate) struct Lane {
     pub(crate) address: String,
-    /// Never full: the permits allow fewer operations than it holds.
-    queue: mpsc::Sender<Pending>,
+    /// Bounded by the permits: each operation in it holds one.
+    queue: mpsc::UnboundedSender<Pending>,
     permits: Arc<Semaphore>,
 }
 
 impl Lane {
     fn start(shared: &Arc<Shared>, node: &Node) -> Self {
-        let (queue, incoming) = mpsc::channel(LANE_OPS_MAX);
+        let (queue, incoming) = mpsc::unbounded_channel();
         let task = Task {
             shared: Arc::clone(shared),
             node: node.id,
             address: node.address.clone(),
             incoming,
             queued: VecDeque::new(),
-            waiting: HashMap::new(),
+            waiting: HashMap::default(),
             next_tag: 1,
         };
         shared.tasks.spawn(task.run());
@@ -112,9 +115,16 @@ impl Lane {
     /// Sends an operation and waits for what becomes of it. Waits first while the lane is full.
     pub(crate) async fn attempt(&self, partition: PartitionId, id: Option<OpId>, op: Op) -> Attempt {
         let cost = op.bytes().clamp(OP_BYTES_MIN, LANE_BYTES_MAX) as u32;
-        let Ok(permit) = Arc::clone(&self.permits).acquire_many_owned(cost).await else { return closed(false) };
+        // Room is the ordinary case, and waiting for it costs more even if there is nothing to wait for.
+        let permit = match Arc::clone(&self.permits).try_acquire_many_owned(cost) {
+            Ok(permit) => permit,
+            Err(_) => match Arc::clone(&self.permits).acquire_many_owned(cost).await {
+                Ok(permit) => permit,
+                Err(_) => return closed(false),
+            },
+        };
         let (answer, answered) = oneshot::channel();
-        if self.queue.send(Pending { partition, id, op, answer, permit }).await.is_err() {
+        if self.queue.send(Pending { partition, id, op, answer, permit }).is_err() {
             return closed(false);
         }
         // The task answers everything it takes, unless it was stopped.
@@ -126,15 +136,33 @@ fn closed(sent: bool) -> Attempt {
     Attempt::Lost { sent, detail: ErrorDetail::new(ErrorKind::ShuttingDown, "the client is closing") }
 }
 
+/// Spreads tags, which are our own and only count up.
+#[derive(Debug, Default)]
+struct TagHasher(u64);
+
+impl Hasher for TagHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|byte| self.write_u64(self.0 << 8 | u64::from(*byte)));
+    }
+
+    fn write_u64(&mut self, tag: u64) {
+        self.0 = tag.wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    }
+}
+
 /// The background task of a lane: opens the stream when there is something to send, and again after it broke. Ends
 /// when the client stops or the lane was replaced.
 struct Task {
     shared: Arc<Shared>,
     node: NodeId,
     address: String,
-    incoming: mpsc::Receiver<Pending>,
+    incoming: mpsc::UnboundedReceiver<Pending>,
     queued: VecDeque<Pending>,
-    waiting: HashMap<u64, Waiting>,
+    waiting: HashMap<u64, Waiting, BuildHasherDefault<TagHasher>>,
     next_tag: u64,
 }
 
@@ -204,7 +232,8 @@ impl Task {
             .max_decoding_message_size(MESSAGE_BYTES_MAX)
             .max_encoding_message_size(MESSAGE_BYTES_MAX);
         let (outbound, messages) = mpsc::channel(1);
-        let hello = v1::OpBatch { cluster: shared.cluster_ref(), node: node.get(), ops: Vec::new(), table_version: 0 };
+        let hello =
+            v1::OpBatch { cluster: shared.cluster_ref(), node: node.get(), ops: Bytes::new(), table_version: 0 };
         // The channel is new and holds one message.
         let _ = outbound.try_send(hello);
         match timeout(OPEN_TIMEOUT, client.exchange(ReceiverStream::new(messages))).await {
@@ -248,7 +277,9 @@ impl Task {
                     permit.send(self.batch());
                 }
                 reply = inbound.message() => match reply {
-                    Ok(Some(batch)) => self.take(batch),
+                    Ok(Some(batch)) => if let Err(detail) = self.take(batch) {
+                        return End::Broken(detail);
+                    },
                     Ok(None) => return End::Broken(broken("the node ended the stream")),
                     Err(status) => {
                         let mut detail = detail_of(&status);
@@ -264,14 +295,14 @@ impl Task {
 
     /// The next message: as many queued operations as fit.
     fn batch(&mut self) -> v1::OpBatch {
-        let mut ops = Vec::with_capacity(self.queued.len().min(BATCH_OPS_MAX));
-        let mut bytes = 0;
+        let mut ops = OpPacker::new(self.shared.sequences.client());
+        let (mut count, mut bytes) = (0, 0);
         let mut table_version = Version::ZERO;
-        while ops.len() < BATCH_OPS_MAX
+        while count < BATCH_OPS_MAX
             && let Some(next) = self.queued.front()
         {
             bytes += next.op.bytes();
-            if !ops.is_empty() && bytes > BATCH_BYTES_MAX {
+            if count > 0 && bytes > BATCH_BYTES_MAX {
                 break;
             }
             let Some(pending) = self.queued.pop_front() else { break };
@@ -283,27 +314,30 @@ impl Task {
             }
             let tag = self.next_tag;
             self.next_tag = self.next_tag.wrapping_add(1);
-            ops.push(TaggedOp { tag, partition: pending.partition, id: pending.id, op: pending.op }.into());
+            ops.push(tag, pending.partition, pending.id.as_ref(), &pending.op);
+            count += 1;
             let waiting = Waiting { partition: pending.partition, answer: pending.answer, _permit: pending.permit };
             self.waiting.insert(tag, waiting);
         }
-        v1::OpBatch { cluster: None, node: 0, ops, table_version: table_version.get() }
+        v1::OpBatch { cluster: None, node: 0, ops: ops.finish(), table_version: table_version.get() }
     }
 
-    fn take(&mut self, batch: v1::ReplyBatch) {
+    /// Gives answers to those who wait for them.
+    ///
+    /// # Errors
+    /// What cannot be read: whose answers are lost is not known then, and the stream is of no more use.
+    fn take(&mut self, batch: v1::ReplyBatch) -> Result<(), ErrorDetail> {
         self.shared.hint(Version::new(batch.table_version));
-        for reply in batch.replies {
+        for reply in unpack_replies(batch.replies) {
+            let reply = reply.map_err(|error| {
+                let message = format!("node {} sent an answer that cannot be read: {error}", self.node);
+                ErrorDetail::new(ErrorKind::Internal, message)
+            })?;
             let Some(waiting) = self.waiting.remove(&reply.tag) else { continue };
-            let attempt = match TaggedReply::try_from(reply) {
-                Ok(reply) => Attempt::Answered(reply),
-                Err(error) => {
-                    let message = format!("node {} sent an answer that cannot be read: {error}", self.node);
-                    Attempt::Lost { sent: true, detail: ErrorDetail::new(ErrorKind::Internal, message) }
-                }
-            };
             // Nobody listens if the caller gave up.
-            let _ = waiting.answer.send(attempt);
+            let _ = waiting.answer.send(Attempt::Answered(reply));
         }
+        Ok(())
     }
 
     /// Gives up operations whose partition another node leads now: the old leader may never answer.

@@ -46,6 +46,11 @@ impl Sequences {
         Self { client, partitions: Mutex::new(HashMap::new()) }
     }
 
+    /// Whose operations these are.
+    pub(crate) fn client(&self) -> ClientId {
+        self.client
+    }
+
     /// Names the next write in `partition`; waits while too many are under way there.
     pub(crate) async fn begin(&self, partition: PartitionId) -> Ticket {
         let sequence = Arc::clone(self.partitions.lock().entry(partition).or_insert_with(|| {
@@ -56,8 +61,14 @@ impl Sequences {
             })
         }));
         // The semaphore is never closed; without a permit the span alone bounds what is under way.
-        let permit = Arc::clone(&sequence.permits).acquire_owned().await.ok();
+        let permit = match Arc::clone(&sequence.permits).try_acquire_owned() {
+            Ok(permit) => Some(permit),
+            Err(_) => Arc::clone(&sequence.permits).acquire_owned().await.ok(),
+        };
         loop {
+            if let Some((number, stamp)) = sequence.try_begin() {
+                return Ticket { client: self.client, number, stamp, sequence, _permit: permit };
+            }
             let advanced = sequence.advanced.notified();
             tokio::pin!(advanced);
             // Registered before the state is looked at, so that an advance in between is not missed.

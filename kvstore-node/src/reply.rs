@@ -23,10 +23,9 @@ pub(crate) struct Delivery {
 }
 
 impl Delivery {
-    /// Takes the answer out; what is left holds the share until it is dropped.
-    pub(crate) fn take_reply(&mut self) -> TaggedReply {
-        let nothing = TaggedReply { tag: 0, log_time: Millis::ZERO, outcome: Ok(Answer::Value(None)) };
-        std::mem::replace(&mut self.reply, nothing)
+    /// The answer.
+    pub(crate) fn reply(&self) -> &TaggedReply {
+        &self.reply
     }
 }
 

@@ -3,9 +3,11 @@
 mod support;
 
 use archon_proto::convert::error::detail_of;
+use archon_proto::convert::packed::{OpPacker, unpack_replies};
 use archon_proto::v1;
-use archon_types::{Duty, Epoch, ErrorKind, Fact, PlacementId, ReplicaState, Version, limits};
-use bytes::Bytes;
+use archon_types::{
+    ClientId, Duty, Epoch, ErrorKind, Fact, Op, PartitionId, PlacementId, ReplicaState, TableId, Version, limits,
+};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -134,30 +136,23 @@ async fn what_is_wrong_is_refused_by_its_name_and_changes_nothing() {
     assert_eq!(kv.get("k").await.unwrap().as_deref(), Some("v"));
 
     // A stream: good and bad operations side by side, each answered by its tag.
-    let op = |tag, key: &'static str, index| v1::Op {
-        tag,
-        partition: Some(v1::PartitionId { table: 1, index }),
-        id: None,
-        op: Some(v1::op::Op::Get(v1::OpGet { key: Bytes::from_static(key.as_bytes()) })),
-    };
+    let mut ops = OpPacker::new(ClientId::NIL);
+    for (tag, key, table, index) in [(1, "k", 1, 0), (2, "", 1, 0), (3, "k", 1, 9), (4, "k", 0, 0)] {
+        ops.push(tag, PartitionId::new(TableId::new(table), index), None, &Op::Get { key: key.into() });
+    }
     let batch = v1::OpBatch {
         cluster: Some(fake.cluster.into()),
         node: fake.id("athens").get(),
-        ops: vec![op(1, "k", 0), op(2, "", 0), op(3, "k", 9), v1::Op { tag: 4, ..Default::default() }],
+        ops: ops.finish(),
         table_version: 0,
     };
-    let answers = kv.client.exchange(tokio_stream::iter([batch])).await.unwrap();
+    let answers = kv.client.exchange(tokio_stream::iter([batch.clone()])).await.unwrap();
     let mut answers = answers.into_inner();
     let mut kinds = BTreeMap::new();
     while let Some(batch) = answers.message().await.unwrap() {
-        for reply in batch.replies {
-            kinds.insert(
-                reply.tag,
-                match reply.answer {
-                    Some(v1::reply::Answer::Error(error)) => ErrorKind::from_code(error.kind),
-                    _ => None,
-                },
-            );
+        for reply in unpack_replies(batch.replies) {
+            let reply = reply.unwrap();
+            kinds.insert(reply.tag, reply.outcome.err().map(|error| error.kind));
         }
     }
     let expected = [
@@ -167,6 +162,14 @@ async fn what_is_wrong_is_refused_by_its_name_and_changes_nothing() {
         (4, Some(ErrorKind::InvalidArgument)),
     ];
     assert_eq!(kinds, expected.into());
+    let torn = v1::OpBatch { ops: batch.ops.slice(..batch.ops.len() - 1), ..batch };
+    let torn = kv.client.exchange(tokio_stream::iter([torn])).await.unwrap();
+    let refused = torn.into_inner().message().await.unwrap_err();
+    assert_eq!(
+        detail_of(&refused).kind,
+        ErrorKind::InvalidArgument,
+        "what cannot be cut into operations ends the stream"
+    );
     let unnamed = kv.client.exchange(tokio_stream::iter([v1::OpBatch::default()])).await.unwrap();
     let refused = unnamed.into_inner().message().await.unwrap_err();
     assert_eq!(detail_of(&refused).kind, ErrorKind::InvalidArgument);

@@ -4,6 +4,7 @@
 
 use archon_proto::convert::error::status_of;
 use archon_proto::convert::kv::{TaggedOp, TaggedReply};
+use archon_proto::convert::packed::{ReplyPacker, unpack_ops};
 use archon_proto::v1::{self, kv_server, table_server};
 use archon_types::op::Entry;
 use archon_types::{
@@ -391,19 +392,19 @@ impl kv_server::Kv for Service {
                     continue;
                 }
                 state.messages.fetch_add(1, Ordering::SeqCst);
-                state.ops.fetch_add(batch.ops.len(), Ordering::SeqCst);
-                let answer = |op: v1::Op| {
-                    let op = TaggedOp::try_from(op).unwrap();
-                    let outcome = state.answer(&op)?;
+                let ops = unpack_ops(batch.ops).unwrap();
+                state.ops.fetch_add(ops.len(), Ordering::SeqCst);
+                let mut answers = ReplyPacker::default();
+                for op in ops.into_iter().map(|op| op.op.unwrap()) {
+                    let Some(outcome) = state.answer(&op) else { continue };
                     let log_time = Millis::new(state.log_time.load(Ordering::SeqCst));
-                    Some(TaggedReply { tag: op.tag, log_time, outcome }.into())
-                };
-                let answers: Vec<v1::Reply> = batch.ops.into_iter().filter_map(answer).collect();
+                    answers.push(&TaggedReply { tag: op.tag, log_time, outcome });
+                }
                 if state.breaks_now() {
                     return;
                 }
                 let table_version = state.hint.load(Ordering::SeqCst);
-                if replies.send(Ok(v1::ReplyBatch { replies: answers, table_version })).await.is_err() {
+                if replies.send(Ok(v1::ReplyBatch { replies: answers.finish(), table_version })).await.is_err() {
                     return;
                 }
             }

@@ -1,13 +1,17 @@
 //! Messages of the wire: protobuf, then the checked conversion, then back and forth again.
 
 use crate::protobuf;
+use crate::random::Random;
 use crate::target::{Target, Verdict};
-use archon_proto::convert::{admin, control, kv, load, operate, report, session};
+use archon_proto::convert::{admin, control, kv, load, operate, packed, report, session};
 use archon_proto::v1;
+use archon_types::op::Entry;
 use archon_types::{
-    ClusterId, Epoch, ErrorDetail, Incarnation, Millis, Node, NodeGoal, NodeId, NodeStatus, Partition, PartitionId,
-    PartitionStatus, Placement, PlacementId, ReplicaState, Settings, StorageId, Table, TableDelta, TableId, Version,
+    Answer, ClientId, ClusterId, Epoch, ErrorDetail, ErrorKind, Incarnation, Millis, Node, NodeGoal, NodeId,
+    NodeStatus, Op, OpId, Partition, PartitionId, PartitionStatus, Placement, PlacementId, ReplicaState, Revision,
+    Settings, StorageId, Table, TableDelta, TableId, Version,
 };
+use bytes::Bytes;
 use prost::Message;
 use std::fmt::{Debug, Display};
 use uuid::Uuid;
@@ -16,7 +20,6 @@ use uuid::Uuid;
 /// They are decoded only; everything else must be in the list of conversions.
 pub const CHECKED_IN_PLACE: &[&str] = &[
     "ApplyPlanResponse",
-    "BatchRequest",
     "BatchResponse",
     "CancelRebalanceRequest",
     "CancelRebalanceResponse",
@@ -113,11 +116,91 @@ fn shape(value: &impl Debug) -> String {
 }
 
 fn batch_of_operations(input: &[u8]) -> Verdict {
-    let batch = match v1::OpBatch::decode(input) {
+    let batch = match v1::BatchRequest::decode(input) {
         Ok(batch) => batch,
         Err(error) => return Verdict::Refused(format!("protobuf: {error}")),
     };
-    Verdict::of(kv::check_batch(&batch.ops, "OpBatch.ops"), |()| format!("{} operations", batch.ops.len().min(9)))
+    Verdict::of(kv::check_batch(&batch.ops, "BatchRequest.ops"), |()| format!("{} operations", batch.ops.len().min(9)))
+}
+
+/// Packed operations: those that are accepted are packed and read again.
+fn packed_operations(input: &[u8]) -> Verdict {
+    let read = match packed::unpack_ops(Bytes::copy_from_slice(input)) {
+        Ok(read) => read,
+        Err(error) => return Verdict::Refused(error.to_string()),
+    };
+    let ops: Result<Vec<kv::TaggedOp>, _> = read.into_iter().map(|read| read.op).collect();
+    let ops = match ops {
+        Ok(ops) => ops,
+        Err(error) => return Verdict::Refused(error.to_string()),
+    };
+    let client = ops.iter().find_map(|op| op.id).map_or(ClientId::NIL, |id| id.client);
+    let mut packer = packed::OpPacker::new(client);
+    ops.iter().for_each(|op| packer.push(op.tag, op.partition, op.id.as_ref(), &op.op));
+    let again = packed::unpack_ops(packer.finish())
+        .map(|read| read.into_iter().map(|read| read.op).collect::<Result<Vec<_>, _>>());
+    assert_eq!(again, Ok(Ok(ops.clone())), "operations change on their way");
+    Verdict::Accepted(shape(&ops))
+}
+
+/// Packed answers, likewise.
+fn packed_answers(input: &[u8]) -> Verdict {
+    let read: Result<Vec<kv::TaggedReply>, _> = packed::unpack_replies(Bytes::copy_from_slice(input)).collect();
+    Verdict::of(read, |replies| {
+        let mut packer = packed::ReplyPacker::default();
+        replies.iter().for_each(|reply| packer.push(reply));
+        let again: Result<Vec<_>, _> = packed::unpack_replies(packer.finish()).collect();
+        assert_eq!(again.as_ref(), Ok(replies), "answers change on their way");
+        shape(replies)
+    })
+}
+
+/// A message of several operations, some of them wrong in one field.
+fn generate_operations(_: &str, random: &mut Random) -> Vec<u8> {
+    let client = ClientId::new(Uuid::from_u128(random.below(3) as u128));
+    let mut packer = packed::OpPacker::new(client);
+    for _ in 0..random.below(6) {
+        let bytes = |random: &mut Random| Bytes::from(vec![b'a' + random.below(26) as u8; random.below(40)]);
+        let op = match random.below(6) {
+            0 => Op::Get { key: bytes(random) },
+            1 => Op::Put { key: bytes(random), value: bytes(random) },
+            2 => Op::Delete { key: bytes(random) },
+            3 => {
+                Op::CompareAndSet { key: bytes(random), expected: Revision::new(random.number()), value: bytes(random) }
+            }
+            4 => Op::Increment { key: bytes(random), by: random.number() as i64 },
+            _ => Op::Scan { prefix: bytes(random), after: bytes(random), limit: random.below(20_000) as u32 },
+        };
+        let (number, done_below) = (random.below(9) as u64, random.below(9) as u64);
+        let id = OpId { client, number, done_below, stamp: Millis::new(random.number()) };
+        let partition = PartitionId::new(TableId::new(random.below(4) as u64), random.below(20_000) as u16);
+        packer.push(random.number(), partition, (random.below(2) == 0).then_some(&id), &op);
+    }
+    packer.finish().to_vec()
+}
+
+/// A message of several answers.
+fn generate_answers(_: &str, random: &mut Random) -> Vec<u8> {
+    let mut packer = packed::ReplyPacker::default();
+    for _ in 0..random.below(6) {
+        let bytes = Bytes::from(vec![b'a' + random.below(26) as u8; random.below(40)]);
+        let revision = Revision::new(random.number());
+        let outcome = match random.below(8) {
+            0 => Ok(Answer::Value(None)),
+            1 => Ok(Answer::Value(Some((bytes, revision)))),
+            2 => Ok(Answer::Written { revision }),
+            3 => Ok(Answer::Deleted { existed: random.below(2) == 0 }),
+            4 => Ok(Answer::ConditionFailed { revision }),
+            5 => Ok(Answer::Counter { value: random.number() as i64, revision }),
+            6 => {
+                let entry = Entry { key: bytes.clone(), value: bytes, revision };
+                Ok(Answer::Page { entries: vec![entry; random.below(3)], more: random.below(2) == 0 })
+            }
+            _ => Err(ErrorDetail::new(ErrorKind::Overloaded, "later").with_retry_after_ms(random.number())),
+        };
+        packer.push(&kv::TaggedReply { tag: random.number(), log_time: Millis::new(random.number()), outcome });
+    }
+    packer.finish().to_vec()
 }
 
 fn error_detail(input: &[u8]) -> Verdict {
@@ -194,7 +277,7 @@ pub(super) fn targets() -> Vec<Target> {
         Target { seeds: deltas, ..conversion!(TableDelta => TableDelta) },
         conversion!(Partition => Partition),
         conversion!(Settings => Settings),
-        conversion!(Op => kv::TaggedOp),
+        conversion!(Op => kv::KeyedOp),
         conversion!(Reply => kv::TaggedReply),
         conversion!(SetNodeRequest => admin::SetNode),
         conversion!(CreateTableRequest => admin::CreateTable),
@@ -203,7 +286,15 @@ pub(super) fn targets() -> Vec<Target> {
         conversion!(RemoveNodeRequest => operate::RemoveNode),
         conversion!(LoseNodeRequest => operate::LoseNode),
         conversion!(ForceLeaderRequest => operate::ForceLeader),
-        Target { generate: Some(protobuf::generate), ..Target::new("wire/OpBatch", batch_of_operations, Vec::new) },
+        Target {
+            generate: Some(protobuf::generate),
+            ..Target::new("wire/BatchRequest", batch_of_operations, Vec::new)
+        },
+        Target {
+            generate: Some(generate_operations),
+            ..Target::new("wire/packed operations", packed_operations, Vec::new)
+        },
+        Target { generate: Some(generate_answers), ..Target::new("wire/packed answers", packed_answers, Vec::new) },
         Target { generate: Some(protobuf::generate), ..Target::new("wire/ErrorDetail", error_detail, Vec::new) },
     ]
 }

@@ -7,7 +7,8 @@ use crate::reply::{Connection, Delivery, ReplyTo};
 use crate::shard::{OpRequest, ShardMessage, Shards};
 use crate::shared::Shared;
 use archon_proto::convert::ids;
-use archon_proto::convert::kv::{TaggedOp, check_batch};
+use archon_proto::convert::kv::TaggedOp;
+use archon_proto::convert::packed::{ReplyPacker, Unpacked, unpack_ops};
 use archon_proto::v1;
 use archon_proto::v1::kv_server::Kv;
 use archon_types::limits::BATCH_OPS_MAX;
@@ -46,20 +47,17 @@ impl KvService {
         connection: &Arc<Connection>,
         admission: &StreamAdmission,
     ) -> Result<(), ErrorDetail> {
-        check_batch(&batch.ops, "OpBatch.ops")?;
         let known = Version::new(batch.table_version);
         let mut refused = crate::reply::Replies::default();
         let mut per_shard: BTreeMap<usize, Vec<OpRequest>> = BTreeMap::new();
-        for op in batch.ops {
-            let tag = op.tag;
-            let bytes = prost::Message::encoded_len(&op);
+        for Unpacked { tag, bytes, op } in unpack_ops(batch.ops)? {
             let permit = match admission.try_admit(bytes) {
                 Ok(permit) => permit,
                 Err(detail) if connection.refuse(tag, detail.clone()) => continue,
                 Err(detail) => return Err(detail),
             };
             let reply = ReplyTo::Stream { connection: Arc::clone(connection), tag, permit };
-            match TaggedOp::try_from(op) {
+            match op {
                 Ok(TaggedOp { partition, id, op, .. }) => {
                     let number = self.shards.number_of(partition);
                     per_shard.entry(number).or_default().push(OpRequest {
@@ -148,14 +146,14 @@ async fn write_stream(
         }
         let mut deliveries = deliveries.into_iter().peekable();
         while deliveries.peek().is_some() {
-            let (mut replies, mut held, mut bytes) = (Vec::new(), Vec::new(), 0);
+            let (mut replies, mut held, mut bytes) = (ReplyPacker::default(), Vec::new(), 0);
             while bytes < REPLY_BYTES_MAX {
-                let Some(mut delivery) = deliveries.next() else { break };
+                let Some(delivery) = deliveries.next() else { break };
                 bytes += delivery.bytes;
-                replies.push(v1::Reply::from(delivery.take_reply()));
+                replies.push(delivery.reply());
                 held.push(delivery);
             }
-            let batch = v1::ReplyBatch { replies, table_version: shared.tables.version().get() };
+            let batch = v1::ReplyBatch { replies: replies.finish(), table_version: shared.tables.version().get() };
             let sent = sender.send(Ok(batch)).await;
             waiting.fetch_sub(bytes, Ordering::AcqRel);
             // The operations' shares of admission are given back only now.

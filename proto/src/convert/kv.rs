@@ -82,6 +82,7 @@ impl TryFrom<v1::op::Op> for Op {
     fn try_from(wire: v1::op::Op) -> Result<Self, ConvertError> {
         let key = |key: Bytes, field| checked(check_key(&key), field).map(|()| key);
         let value = |value: Bytes, field| checked(check_value(&value), field).map(|()| value);
+        let part = |part: Bytes, field| bounded_part(&part, field).map(|()| part);
         Ok(match wire {
             v1::op::Op::Get(op) => Self::Get { key: key(op.key, "OpGet.key")? },
             v1::op::Op::Put(op) => Self::Put { key: key(op.key, "OpPut.key")?, value: value(op.value, "OpPut.value")? },
@@ -94,40 +95,19 @@ impl TryFrom<v1::op::Op> for Op {
             v1::op::Op::Increment(op) => Self::Increment { key: key(op.key, "OpIncrement.key")?, by: op.by },
             v1::op::Op::Scan(op) => Self::Scan {
                 limit: in_range(op.limit, 1, SCAN_LIMIT_MAX, "OpScan.limit")?,
-                prefix: bounded(op.prefix, "OpScan.prefix")?,
-                after: bounded(op.after, "OpScan.after")?,
+                prefix: part(op.prefix, "OpScan.prefix")?,
+                after: part(op.after, "OpScan.after")?,
             },
         })
     }
 }
 
 /// A part of a key: may be empty and may end within a character, but is no longer than a key.
-fn bounded(part: Bytes, field: &'static str) -> Result<Bytes, ConvertError> {
+pub(super) fn bounded_part(part: &Bytes, field: &'static str) -> Result<(), ConvertError> {
     if part.len() > KEY_BYTES_MAX {
         return Err(ConvertError::new(field, format!("has {} bytes; the limit is {KEY_BYTES_MAX}", part.len())));
     }
-    Ok(part)
-}
-
-impl From<TaggedOp> for v1::Op {
-    fn from(tagged: TaggedOp) -> Self {
-        Self {
-            tag: tagged.tag,
-            partition: Some(tagged.partition.into()),
-            id: tagged.id.map(Into::into),
-            op: Some(tagged.op.into()),
-        }
-    }
-}
-
-impl TryFrom<v1::Op> for TaggedOp {
-    type Error = ConvertError;
-
-    fn try_from(wire: v1::Op) -> Result<Self, ConvertError> {
-        let partition = required(wire.partition, "Op.partition")?.try_into()?;
-        let KeyedOp { tag, id, op, .. } = wire.try_into()?;
-        Ok(Self { tag, partition, id, op })
-    }
+    Ok(())
 }
 
 /// An operation of a plain `Batch` call, whose key says where it belongs.
@@ -143,6 +123,17 @@ pub struct KeyedOp {
     pub op: Op,
 }
 
+impl From<KeyedOp> for v1::Op {
+    fn from(keyed: KeyedOp) -> Self {
+        Self {
+            tag: keyed.tag,
+            partition: keyed.partition.map(Into::into),
+            id: keyed.id.map(Into::into),
+            op: Some(keyed.op.into()),
+        }
+    }
+}
+
 impl TryFrom<v1::Op> for KeyedOp {
     type Error = ConvertError;
 
@@ -156,7 +147,7 @@ impl TryFrom<v1::Op> for KeyedOp {
     }
 }
 
-/// Checks the size of a batch, in a stream or a plain call, before its operations are looked at. `field` says whose it is.
+/// Checks the size of a plain batch before its operations are looked at. `field` says whose it is.
 ///
 /// # Errors
 /// [`ConvertError`] naming the number or bytes found and the limit.
@@ -278,8 +269,9 @@ mod tests {
     proptest! {
         #[test]
         fn operations_round_trip_through_bytes(op in tagged_op()) {
+            let op = KeyedOp { tag: op.tag, partition: Some(op.partition), id: op.id, op: op.op };
             let bytes = v1::Op::from(op.clone()).encode_to_vec();
-            prop_assert_eq!(TaggedOp::try_from(v1::Op::decode(bytes.as_slice()).unwrap()), Ok(op));
+            prop_assert_eq!(KeyedOp::try_from(v1::Op::decode(bytes.as_slice()).unwrap()), Ok(op));
         }
 
         #[test]
@@ -290,14 +282,13 @@ mod tests {
 
         #[test]
         fn any_bytes_are_handled_without_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
-            if let Ok(wire) = v1::OpBatch::decode(bytes.as_slice()) {
-                let _ = check_batch(&wire.ops, "OpBatch.ops");
+            if let Ok(wire) = v1::BatchRequest::decode(bytes.as_slice()) {
+                let _ = check_batch(&wire.ops, "BatchRequest.ops");
                 for op in wire.ops {
-                    let _ = KeyedOp::try_from(op.clone());
-                    let _ = TaggedOp::try_from(op);
+                    let _ = KeyedOp::try_from(op);
                 }
             }
-            if let Ok(wire) = v1::ReplyBatch::decode(bytes.as_slice()) {
+            if let Ok(wire) = v1::BatchResponse::decode(bytes.as_slice()) {
                 for reply in wire.replies {
                     let _ = TaggedReply::try_from(reply);
                 }
@@ -322,9 +313,7 @@ mod tests {
         assert_eq!(refused(scan(0, Bytes::new())), "OpScan.limit");
         assert_eq!(refused(scan(SCAN_LIMIT_MAX + 1, Bytes::new())), "OpScan.limit");
         assert_eq!(refused(scan(1, long)), "OpScan.prefix");
-        assert_eq!(TaggedOp::try_from(v1::Op::default()).unwrap_err().field, "Op.partition");
-        let partition = Some(v1::PartitionId { table: 1, index: 0 });
-        assert_eq!(TaggedOp::try_from(v1::Op { partition, ..Default::default() }).unwrap_err().field, "Op.op");
+        assert_eq!(KeyedOp::try_from(v1::Op::default()).unwrap_err().field, "Op.op");
         assert_eq!(TaggedReply::try_from(v1::Reply::default()).unwrap_err().field, "Reply.answer");
     }
 
@@ -333,7 +322,6 @@ mod tests {
         let op = v1::Op { tag: 7, op: Some(v1::op::Op::Get(v1::OpGet { key: "k".into() })), ..Default::default() };
         let keyed = KeyedOp::try_from(op.clone()).unwrap();
         assert_eq!((keyed.tag, keyed.partition, keyed.op), (7, None, Op::Get { key: "k".into() }));
-        assert_eq!(TaggedOp::try_from(op.clone()).unwrap_err().field, "Op.partition");
         let named = v1::Op { partition: Some(v1::PartitionId { table: 0, index: 0 }), ..op };
         assert!(KeyedOp::try_from(named).is_err(), "a partition that is named must be one");
     }
@@ -349,9 +337,9 @@ mod tests {
     #[test]
     fn a_batch_is_bounded_in_number_and_bytes() {
         let get = v1::Op { op: Some(v1::op::Op::Get(v1::OpGet { key: "k".into() })), ..Default::default() };
-        let check = |ops: Vec<v1::Op>| check_batch(&ops, "OpBatch.ops");
+        let check = |ops: Vec<v1::Op>| check_batch(&ops, "BatchRequest.ops");
         assert!(check(vec![get.clone(); BATCH_OPS_MAX]).is_ok());
-        assert_eq!(check(vec![get; BATCH_OPS_MAX + 1]).unwrap_err().field, "OpBatch.ops");
+        assert_eq!(check(vec![get; BATCH_OPS_MAX + 1]).unwrap_err().field, "BatchRequest.ops");
         let value = Bytes::from(vec![0; 1 << 20]);
         let put = v1::Op { op: Some(v1::op::Op::Put(v1::OpPut { key: "k".into(), value })), ..Default::default() };
         assert!(check(vec![put.clone(); 3]).is_ok());

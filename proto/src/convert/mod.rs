@@ -11,6 +11,7 @@ pub mod ids;
 pub mod kv;
 pub mod load;
 pub mod operate;
+pub mod packed;
 pub mod report;
 pub mod session;
 pub mod settings;

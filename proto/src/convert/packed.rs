@@ -1,0 +1,423 @@
+//! Operations and answers of the streams between clients and nodes, packed by hand: at half a million operations a second
+//! protobuf's nested messages cost more than what the operations do (ADR 0017).
+//!
+//! ```text
+//! operations = client (16 bytes, zeros: none) · operation*
+//! operation  = kind u8 (128 added: named) · tag · table · index · [number · number - done_below · stamp] · body
+//! body       = get, delete: key · put: key, value · compare-and-set: key, expected, value
+//!              increment: key, by (zigzag) · scan: prefix, after, limit
+//! answers    = answer*
+//! answer     = kind u8 · tag · log time · body
+//! ```
+//!
+//! Numbers are LEB128, byte strings are preceded by their length, and share the memory of the message when read. What
+//! cannot be cut into operations is an error of the whole message; an operation whose fields are out of range is an error
+//! of that operation, which its tag tells.
+
+use super::ConvertError;
+use super::kv::{TaggedOp, TaggedReply, bounded_part};
+use crate::v1;
+use archon_types::limits::{BATCH_BYTES_MAX, BATCH_OPS_MAX, SCAN_LIMIT_MAX, check_key, check_value};
+use archon_types::op::Entry;
+use archon_types::{Answer, ClientId, Millis, Op, OpId, PartitionId, Revision, SLOTS, TableId};
+use bytes::{BufMut, Bytes, BytesMut};
+use prost::Message;
+use uuid::Uuid;
+
+const CLIENT_BYTES: usize = 16;
+const NAMED: u8 = 0x80;
+
+const GET: u8 = 1;
+const PUT: u8 = 2;
+const DELETE: u8 = 3;
+const COMPARE_AND_SET: u8 = 4;
+const INCREMENT: u8 = 5;
+const SCAN: u8 = 6;
+
+const ERROR: u8 = 1;
+const VALUE: u8 = 2;
+const NO_VALUE: u8 = 3;
+const WRITTEN: u8 = 4;
+const DELETED: u8 = 5;
+const NOT_THERE: u8 = 6;
+const CONDITION_FAILED: u8 = 7;
+const COUNTER: u8 = 8;
+const NOT_A_NUMBER: u8 = 9;
+const PAGE: u8 = 10;
+
+/// Gathers the operations of one message.
+#[derive(Debug)]
+pub struct OpPacker {
+    out: BytesMut,
+    client: ClientId,
+}
+
+impl OpPacker {
+    /// An empty message of operations that `client` names; [`ClientId::NIL`] if it names none.
+    pub fn new(client: ClientId) -> Self {
+        let mut out = BytesMut::with_capacity(4_096);
+        out.put_slice(client.get().as_bytes());
+        Self { out, client }
+    }
+
+    /// Adds an operation. If it is named, its client is the message's.
+    pub fn push(&mut self, tag: u64, partition: PartitionId, id: Option<&OpId>, op: &Op) {
+        let out = &mut self.out;
+        let kind = match op {
+            Op::Get { .. } => GET,
+            Op::Put { .. } => PUT,
+            Op::Delete { .. } => DELETE,
+            Op::CompareAndSet { .. } => COMPARE_AND_SET,
+            Op::Increment { .. } => INCREMENT,
+            Op::Scan { .. } => SCAN,
+        };
+        out.put_u8(kind | if id.is_some() { NAMED } else { 0 });
+        put_number(out, tag);
+        put_number(out, partition.table.get());
+        put_number(out, u64::from(partition.index));
+        if let Some(id) = id {
+            debug_assert_eq!(id.client, self.client, "one message carries one client's operations");
+            put_number(out, id.number);
+            put_number(out, id.number.saturating_sub(id.done_below));
+            put_number(out, id.stamp.get());
+        }
+        match op {
+            Op::Get { key } | Op::Delete { key } => put_bytes(out, key),
+            Op::Put { key, value } => {
+                put_bytes(out, key);
+                put_bytes(out, value);
+            }
+            Op::CompareAndSet { key, expected, value } => {
+                put_bytes(out, key);
+                put_number(out, expected.get());
+                put_bytes(out, value);
+            }
+            Op::Increment { key, by } => {
+                put_bytes(out, key);
+                put_number(out, zigzag(*by));
+            }
+            Op::Scan { prefix, after, limit } => {
+                put_bytes(out, prefix);
+                put_bytes(out, after);
+                put_number(out, u64::from(*limit));
+            }
+        }
+    }
+
+    /// The message.
+    pub fn finish(self) -> Bytes {
+        self.out.freeze()
+    }
+}
+
+/// An operation read from a message: itself, or what is wrong with it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Unpacked {
+    /// Which one, to answer it.
+    pub tag: u64,
+    /// Bytes of its keys and values.
+    pub bytes: usize,
+    /// The operation, checked.
+    pub op: Result<TaggedOp, ConvertError>,
+}
+
+/// Reads the operations of a message.
+///
+/// # Errors
+/// [`ConvertError`] if the message cannot be cut into operations, or holds too many or too large ones.
+pub fn unpack_ops(bytes: Bytes) -> Result<Vec<Unpacked>, ConvertError> {
+    if bytes.is_empty() {
+        return Ok(Vec::new());
+    }
+    let mut reader = Reader { bytes, at: 0, field: "OpBatch.ops" };
+    let client = reader.raw(CLIENT_BYTES)?;
+    let client = Uuid::from_slice(&client).map_err(|_| reader.short())?;
+    let mut ops = Vec::new();
+    let mut bytes = 0;
+    while !reader.is_empty() {
+        if ops.len() == BATCH_OPS_MAX {
+            return Err(ConvertError::new(reader.field, format!("more operations than {BATCH_OPS_MAX}, the limit")));
+        }
+        let op = read_op(&mut reader, ClientId::new(client))?;
+        bytes += op.bytes;
+        if bytes > BATCH_BYTES_MAX {
+            let problem = format!("{bytes} bytes of keys and values; the limit is {BATCH_BYTES_MAX}");
+            return Err(ConvertError::new(reader.field, problem));
+        }
+        ops.push(op);
+    }
+    Ok(ops)
+}
+
+fn read_op(reader: &mut Reader, client: ClientId) -> Result<Unpacked, ConvertError> {
+    let kind = reader.byte()?;
+    let tag = reader.number()?;
+    let (table, index) = (reader.number()?, reader.number()?);
+    let name = match kind & NAMED {
+        0 => None,
+        _ => Some((reader.number()?, reader.number()?, reader.number()?)),
+    };
+    let op = match kind & !NAMED {
+        GET => Op::Get { key: reader.take()? },
+        PUT => Op::Put { key: reader.take()?, value: reader.take()? },
+        DELETE => Op::Delete { key: reader.take()? },
+        COMPARE_AND_SET => {
+            Op::CompareAndSet { key: reader.take()?, expected: Revision::new(reader.number()?), value: reader.take()? }
+        }
+        INCREMENT => Op::Increment { key: reader.take()?, by: unzigzag(reader.number()?) },
+        SCAN => {
+            let (prefix, after, limit) = (reader.take()?, reader.take()?, reader.number()?);
+            Op::Scan { prefix, after, limit: u32::try_from(limit).unwrap_or(u32::MAX) }
+        }
+        other => return Err(reader.error(format!("an operation of kind {other}, which this version does not know"))),
+    };
+    let bytes = op.bytes();
+    let checked = check(client, (table, index), name, &op);
+    Ok(Unpacked { tag, bytes, op: checked.map(|(partition, id)| TaggedOp { tag, partition, id, op }) })
+}
+
+fn check(
+    client: ClientId,
+    (table, index): (u64, u64),
+    name: Option<(u64, u64, u64)>,
+    op: &Op,
+) -> Result<(PartitionId, Option<OpId>), ConvertError> {
+    let table = TableId::new(super::ids::non_zero(table, "Op.table")?);
+    let index = u16::try_from(index)
+        .ok()
+        .filter(|index| *index < SLOTS)
+        .ok_or_else(|| ConvertError::new("Op.index", format!("{index} is outside 0..={}", SLOTS - 1)))?;
+    let id = match name {
+        None => None,
+        Some((number, behind, stamp)) => {
+            let number = super::ids::non_zero(number, "OpId.number")?;
+            if client.is_nil() {
+                return Err(ConvertError::new("OpId.client", "missing, but the operation has a number"));
+            }
+            let done_below = number.checked_sub(behind).ok_or_else(|| {
+                ConvertError::new("OpId.done_below", format!("{behind} before number {number}, which is below 0"))
+            })?;
+            Some(OpId { client, number, done_below, stamp: Millis::new(stamp) })
+        }
+    };
+    let key = |key: &Bytes| super::checked(check_key(key), "Op.key");
+    let value = |value: &Bytes| super::checked(check_value(value), "Op.value");
+    match op {
+        Op::Get { key: of } | Op::Delete { key: of } | Op::Increment { key: of, .. } => key(of)?,
+        Op::Put { key: of, value: to } | Op::CompareAndSet { key: of, value: to, .. } => {
+            key(of)?;
+            value(to)?;
+        }
+        Op::Scan { prefix, after, limit } => {
+            bounded_part(prefix, "Op.prefix")?;
+            bounded_part(after, "Op.after")?;
+            super::in_range::<u32>(*limit, 1, SCAN_LIMIT_MAX, "Op.limit")?;
+        }
+    }
+    Ok((PartitionId::new(table, index), id))
+}
+
+/// Gathers the answers of one message.
+#[derive(Debug, Default)]
+pub struct ReplyPacker {
+    out: BytesMut,
+}
+
+impl ReplyPacker {
+    /// Adds an answer.
+    pub fn push(&mut self, reply: &TaggedReply) {
+        let out = &mut self.out;
+        let kind = match &reply.outcome {
+            Err(_) => ERROR,
+            Ok(Answer::Value(Some(_))) => VALUE,
+            Ok(Answer::Value(None)) => NO_VALUE,
+            Ok(Answer::Written { .. }) => WRITTEN,
+            Ok(Answer::Deleted { existed: true }) => DELETED,
+            Ok(Answer::Deleted { existed: false }) => NOT_THERE,
+            Ok(Answer::ConditionFailed { .. }) => CONDITION_FAILED,
+            Ok(Answer::Counter { .. }) => COUNTER,
+            Ok(Answer::NotANumber) => NOT_A_NUMBER,
+            Ok(Answer::Page { .. }) => PAGE,
+        };
+        out.put_u8(kind);
+        put_number(out, reply.tag);
+        put_number(out, reply.log_time.get());
+        match &reply.outcome {
+            Err(detail) => put_bytes(out, &v1::ErrorDetail::from(detail.clone()).encode_to_vec()),
+            Ok(Answer::Value(Some((value, revision)))) => {
+                put_number(out, revision.get());
+                put_bytes(out, value);
+            }
+            Ok(Answer::Written { revision } | Answer::ConditionFailed { revision }) => put_number(out, revision.get()),
+            Ok(Answer::Counter { value, revision }) => {
+                put_number(out, zigzag(*value));
+                put_number(out, revision.get());
+            }
+            Ok(Answer::Page { entries, more }) => {
+                out.put_u8(u8::from(*more));
+                put_number(out, entries.len() as u64);
+                for Entry { key, value, revision } in entries {
+                    put_bytes(out, key);
+                    put_bytes(out, value);
+                    put_number(out, revision.get());
+                }
+            }
+            Ok(Answer::Value(None) | Answer::Deleted { .. } | Answer::NotANumber) => {}
+        }
+    }
+
+    /// The message.
+    pub fn finish(self) -> Bytes {
+        self.out.freeze()
+    }
+}
+
+/// The answers in a message, one after the other; after an error there are none.
+#[derive(Debug)]
+pub struct UnpackedReplies(Reader);
+
+/// Reads the answers of a message.
+pub fn unpack_replies(bytes: Bytes) -> UnpackedReplies {
+    UnpackedReplies(Reader { bytes, at: 0, field: "ReplyBatch.replies" })
+}
+
+impl Iterator for UnpackedReplies {
+    type Item = Result<TaggedReply, ConvertError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.0.is_empty() {
+            return None;
+        }
+        let read = read_reply(&mut self.0);
+        if read.is_err() {
+            self.0.at = self.0.bytes.len();
+        }
+        Some(read)
+    }
+}
+
+fn read_reply(reader: &mut Reader) -> Result<TaggedReply, ConvertError> {
+    let kind = reader.byte()?;
+    let (tag, log_time) = (reader.number()?, Millis::new(reader.number()?));
+    let answer = match kind {
+        ERROR => {
+            let detail = v1::ErrorDetail::decode(reader.take()?);
+            let detail = detail.map_err(|error| reader.error(format!("an error that cannot be read: {error}")))?;
+            return Ok(TaggedReply { tag, log_time, outcome: Err(detail.into()) });
+        }
+        VALUE => {
+            let revision = Revision::new(reader.number()?);
+            Answer::Value(Some((reader.take()?, revision)))
+        }
+        NO_VALUE => Answer::Value(None),
+        WRITTEN => Answer::Written { revision: Revision::new(reader.number()?) },
+        DELETED => Answer::Deleted { existed: true },
+        NOT_THERE => Answer::Deleted { existed: false },
+        CONDITION_FAILED => Answer::ConditionFailed { revision: Revision::new(reader.number()?) },
+        COUNTER => {
+            let value = unzigzag(reader.number()?);
+            Answer::Counter { value, revision: Revision::new(reader.number()?) }
+        }
+        NOT_A_NUMBER => Answer::NotANumber,
+        PAGE => {
+            let more = match reader.byte()? {
+                0 => false,
+                1 => true,
+                other => return Err(reader.error(format!("{other} where a page says whether there is more"))),
+            };
+            let count = reader.number()?;
+            let mut entries = Vec::new();
+            for _ in 0..count {
+                let (key, value) = (reader.take()?, reader.take()?);
+                super::checked(check_key(&key), "Entry.key")?;
+                entries.push(Entry { key, value, revision: Revision::new(reader.number()?) });
+            }
+            Answer::Page { entries, more }
+        }
+        other => return Err(reader.error(format!("an answer of kind {other}, which this version does not know"))),
+    };
+    Ok(TaggedReply { tag, log_time, outcome: Ok(answer) })
+}
+
+#[derive(Debug)]
+struct Reader {
+    bytes: Bytes,
+    at: usize,
+    field: &'static str,
+}
+
+impl Reader {
+    fn is_empty(&self) -> bool {
+        self.at >= self.bytes.len()
+    }
+
+    fn error(&self, problem: String) -> ConvertError {
+        ConvertError::new(self.field, problem)
+    }
+
+    fn short(&self) -> ConvertError {
+        self.error(format!("{} bytes end in the middle of something", self.bytes.len()))
+    }
+
+    fn byte(&mut self) -> Result<u8, ConvertError> {
+        let byte = *self.bytes.get(self.at).ok_or_else(|| self.short())?;
+        self.at += 1;
+        Ok(byte)
+    }
+
+    fn number(&mut self) -> Result<u64, ConvertError> {
+        let mut number = 0_u64;
+        for shift in (0..64).step_by(7) {
+            let byte = self.byte()?;
+            let part = u64::from(byte & 0x7F);
+            // The tenth byte has room for one bit.
+            if shift == 63 && part > 1 {
+                break;
+            }
+            number |= part << shift;
+            if byte & 0x80 == 0 {
+                return Ok(number);
+            }
+        }
+        Err(self.error("a number of more than 64 bits".to_owned()))
+    }
+
+    fn raw(&mut self, length: usize) -> Result<Bytes, ConvertError> {
+        let end = self.at.checked_add(length).filter(|end| *end <= self.bytes.len()).ok_or_else(|| self.short())?;
+        let taken = self.bytes.slice(self.at..end);
+        self.at = end;
+        Ok(taken)
+    }
+
+    fn take(&mut self) -> Result<Bytes, ConvertError> {
+        let length = self.number()?;
+        let length = usize::try_from(length).map_err(|_| self.short())?;
+        self.raw(length)
+    }
+}
+
+fn put_number(out: &mut BytesMut, mut number: u64) {
+    while number >= 0x80 {
+        out.put_u8((number & 0x7F) as u8 | 0x80);
+        number >>= 7;
+    }
+    out.put_u8(number as u8);
+}
+
+fn put_bytes(out: &mut BytesMut, bytes: &[u8]) {
+    put_number(out, bytes.len() as u64);
+    out.put_slice(bytes);
+}
+
+/// Small numbers of either sign become small ones.
+const fn zigzag(number: i64) -> u64 {
+    ((number << 1) ^ (number >> 63)) as u64
+}
+
+const fn unzigzag(number: u64) -> i64 {
+    (number >> 1) as i64 ^ -((number & 1) as i64)
+}
+
+#[cfg(test)]
+#[path = "packed_tests.rs"]
+mod tests;
