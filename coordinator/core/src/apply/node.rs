@@ -20,8 +20,9 @@ pub(super) fn activate(
     incarnation: Incarnation,
 ) -> Result<Response, ErrorDetail> {
     state.check_sender(node, incarnation)?;
-    state.nodes.update(node, |row| row.activated = Some(incarnation));
-    state.activated_version = entry.version();
+    if let Some(row) = state.nodes.get_mut(&node) {
+        row.activated = Some(incarnation);
+    }
     entry.done()
 }
 
@@ -88,14 +89,12 @@ pub(super) fn set_goal(
     if let Some(judged) = if_nodes.filter(|judged| *judged != state.nodes_version) {
         return Err(stale("the nodes", state.nodes_version, judged));
     }
-    let Some(row) = state.node(node) else {
+    let Some(row) = state.nodes.get_mut(&node) else {
         return Err(not_found(format!("there is no node {node}")));
     };
     if row.node.goal != goal {
-        state.nodes.update(node, |row| {
-            row.node.goal = goal;
-            row.node.version = entry.version();
-        });
+        row.node.goal = goal;
+        row.node.version = entry.version();
         state.nodes_version = entry.version();
         entry.note(state, EventKind::GoalChanged { node, goal });
         if goal == NodeGoal::Drain {
@@ -178,19 +177,17 @@ pub(super) fn remove(
         staged.put(row);
     }
     staged.into_effect().commit(state, entry);
-    state.nodes.remove(node);
+    state.nodes.remove(&node);
     state.nodes_version = entry.version();
     entry.note(state, EventKind::NodeRemoved { node, name, placements });
     Ok(Response::NodeRemoved { placements })
 }
 
 fn set_status(state: &mut ClusterState, entry: Entry<'_>, node: NodeId, status: NodeStatus) {
-    let changed = state.nodes.update(node, |row| {
+    if let Some(row) = state.nodes.get_mut(&node) {
         row.node.status = status;
         row.node.version = entry.version();
         row.node.since = entry.at;
-    });
-    if changed {
         state.nodes_version = entry.version();
     }
 }

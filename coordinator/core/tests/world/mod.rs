@@ -377,9 +377,7 @@ impl World {
                 return;
             }
         }
-        let restless =
-            |row: &&Partition| row.status != PartitionStatus::Online || row.live().count() < row.placements.len();
-        let rows: Vec<_> = self.state.partitions.iter().filter(restless).collect();
+        let rows: Vec<_> = self.state.partitions.restless().collect();
         let migrations: Vec<_> = self.state.migrations.active().collect();
         panic!("it does not converge: {:#?}\n{rows:#?}\n{migrations:#?}\n{:#?}", counts(&self.state), self.state.nodes);
     }
