@@ -7,7 +7,7 @@ mod support;
 use archon_proto::convert::error::detail_of;
 use archon_proto::v1;
 use archon_proto::v1::replication_client::ReplicationClient;
-use archon_types::{Duty, ErrorDetail, ErrorKind, Fact, NodeId, Partition, PlacementId, ReplicaState};
+use archon_types::{Duty, Epoch, ErrorDetail, ErrorKind, Fact, NodeId, Partition, PlacementId, ReplicaState};
 use std::time::{Duration, Instant};
 use support::{Fake, PARTITION, row};
 use tonic::Streaming;
@@ -149,6 +149,9 @@ async fn a_copy_ends_when_its_source_is_set_aside_and_a_later_one_replaces_it() 
         fake.send("athens", fake.duties("athens", &gone, vec![])).await.unwrap();
     })
     .await;
+    // Nor is the leadership held on to, of which nothing is answered any more.
+    let released = |report: &archon_types::Report| report.fact == Fact::Released && report.epoch == Epoch::new(1);
+    fake.reported("what is set aside is released", released).await;
     node.stop().await.unwrap();
 }
 

@@ -3,7 +3,7 @@
 use crate::command::{Command, Edit, PartitionChange};
 use crate::liveness::Liveness;
 use crate::state::{ClusterState, NodeRow};
-use archon_types::{Millis, NodeId, Partition, PartitionStatus, Placement, PlacementId, ReplicaState};
+use archon_types::{Millis, NodeId, Partition, Placement, PlacementId, ReplicaState};
 use std::collections::BTreeMap;
 
 /// Partitions assigned by one command, which is one log entry's worth.
@@ -11,7 +11,7 @@ const PARTITIONS_PER_COMMAND: usize = 512;
 
 /// How many nodes there are to assign to, and how many a table of this replication waits for.
 pub fn nodes_needed(state: &ClusterState, replication: u8) -> (u64, u64) {
-    let have = state.nodes.values().filter(|row| row.takes_placements()).count() as u64;
+    let have = state.nodes.takers_count() as u64;
     (have, u64::from(state.settings.nodes_min).max(u64::from(replication)))
 }
 
@@ -19,13 +19,16 @@ pub fn nodes_needed(state: &ClusterState, replication: u8) -> (u64, u64) {
 /// the next one that is not full, holds no copy of it, and stands in a zone that has none, as far as there is one.
 /// Returns the commands and whether partitions are left for another turn.
 pub(crate) fn assign(state: &ClusterState, liveness: &mut Liveness, now: Millis, limit: usize) -> (Vec<Command>, bool) {
-    let nodes: Vec<&NodeRow> = state.nodes.values().filter(|row| row.takes_placements()).collect();
+    if state.partitions.unassigned().next().is_none() {
+        return (Vec::new(), false);
+    }
+    let nodes: Vec<&NodeRow> = state.nodes.takers().collect();
     let mut counts: BTreeMap<NodeId, u32> =
         nodes.iter().map(|row| (row.node.id, state.partitions.count_on(row.node.id))).collect();
     let mut placement_last = liveness.placement_last.max(state.placement_last.get());
     let mut changes = Vec::new();
     let mut more = false;
-    for row in state.partitions.restless().filter(|row| row.status == PartitionStatus::Unassigned) {
+    for row in state.partitions.unassigned() {
         let Some(table) = state.tables.get(&row.id.table) else { continue };
         let needed = u64::from(state.settings.nodes_min).max(u64::from(table.replication));
         if (nodes.len() as u64) < needed || !liveness.may_propose(row.id, row.version, now) {

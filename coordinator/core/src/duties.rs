@@ -3,7 +3,10 @@
 
 use crate::migrate::hands_over;
 use crate::state::ClusterState;
-use archon_types::{Duty, ErrorDetail, ErrorKind, NodeId, PartitionStatus, ReplicaState, TableDelta, TableId, Version};
+use archon_types::{
+    Duty, ErrorDetail, ErrorKind, NodeDelta, NodeGoal, NodeId, PartitionStatus, ReplicaState, TableDelta, TableId,
+    Version,
+};
 
 /// The full list of a node's duties, by partition, or `None` while the node must be told nothing: it is not live, or has
 /// not said yet that it stored its present incarnation. An empty list is not the same: it tells a node to host nothing.
@@ -26,22 +29,58 @@ pub fn duties(state: &ClusterState, node: NodeId) -> Option<Vec<Duty>> {
     Some(duties.collect())
 }
 
-/// The rows of a table newer than `since`, with the nodes newer than it; `None` if there is no such table. Version zero
-/// asks for everything.
-pub fn delta(state: &ClusterState, table: TableId, since: Version) -> Option<TableDelta> {
-    let row = state.tables.get(&table)?.clone();
-    let nodes = if state.nodes_version > since {
-        state.nodes.values().map(|row| &row.node).filter(|node| node.version > since).cloned().collect()
-    } else {
-        Vec::new()
-    };
+/// What a node's duties follow from. As long as it is the same, so are the duties, and they need not be derived anew.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct DutiesMark {
+    rows: u64,
+    copies: u32,
+    /// Who else acts and what is moved, where leaderships of this node are to be handed over.
+    others: Option<(Version, Version)>,
+}
+
+/// The mark of a node's duties, or `None` while it must be told nothing, as [`duties`].
+pub fn duties_mark(state: &ClusterState, node: NodeId) -> Option<DutiesMark> {
+    let row = state.node(node).filter(|row| row.is_active())?;
+    let hands_over = row.node.goal == NodeGoal::Drain || state.migrations.any_running_from(node);
+    Some(DutiesMark {
+        rows: state.partitions.mark_of(node),
+        copies: state.partitions.count_on(node),
+        others: hands_over.then(|| (state.lives_version(), state.moves_version)),
+    })
+}
+
+/// The nodes newer than `since`, oldest change first and at most about `rows_max` of them: the delta's version says how
+/// far it goes.
+pub fn nodes_delta(state: &ClusterState, since: Version, rows_max: usize) -> NodeDelta {
+    let mut delta = NodeDelta { since, version: since, nodes: Vec::new() };
+    for node in state.nodes.newer_than(since).map(|row| &row.node) {
+        // Those of one version stay together.
+        if delta.nodes.len() >= rows_max && node.version > delta.version {
+            return delta;
+        }
+        delta.version = node.version;
+        delta.nodes.push(node.clone());
+    }
+    delta.version = delta.version.max(state.nodes_version);
+    delta
+}
+
+/// The rows of a table newer than `since`, for a holder that gets the nodes otherwise ([`nodes_delta`]).
+pub fn rows_delta(state: &ClusterState, table: TableId, since: Version) -> Option<TableDelta> {
     Some(TableDelta {
         since,
         version: state.version_of(table),
         partitions: state.partitions.newer_than(table, since).cloned().collect(),
-        nodes,
-        table: row,
+        nodes: Vec::new(),
+        table: state.tables.get(&table)?.clone(),
     })
+}
+
+/// The rows of a table newer than `since`, with the nodes newer than it; `None` if there is no such table. Version zero
+/// asks for everything.
+pub fn delta(state: &ClusterState, table: TableId, since: Version) -> Option<TableDelta> {
+    let nodes = state.nodes.newer_than(since).map(|row| row.node.clone()).collect();
+    Some(TableDelta { nodes, ..rows_delta(state, table, since)? })
 }
 
 /// Whether the table has been assigned, so that it can be used at all.

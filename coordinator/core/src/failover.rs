@@ -5,9 +5,7 @@ use crate::liveness::Liveness;
 use crate::mutant::Mutant;
 use crate::score::Need;
 use crate::state::ClusterState;
-use archon_types::{
-    Incarnation, Millis, NodeGoal, NodeId, NodeStatus, Partition, Placement, PlacementId, ReplicaState,
-};
+use archon_types::{Incarnation, Millis, NodeGoal, NodeId, Partition, Placement, PlacementId, ReplicaState};
 use std::collections::BTreeMap;
 
 /// One command that fails a node and names every successor. `excluded` are the nodes that must not lead.
@@ -32,14 +30,7 @@ pub(crate) fn node_failed(
 
 /// The nodes that were silent for too long, each with its successors. They get no answer from here on.
 pub(crate) fn failures(state: &ClusterState, liveness: &mut Liveness, now: Millis) -> Vec<Command> {
-    let silent: Vec<(NodeId, Incarnation)> = state
-        .nodes
-        .values()
-        .map(|row| &row.node)
-        .filter(|node| node.status == NodeStatus::Live)
-        .filter(|node| liveness.fails_at(state, node.id).is_some_and(|at| now >= at))
-        .map(|node| (node.id, node.incarnation))
-        .collect();
+    let silent = liveness.silent(state, now);
     // All of them stop being answered before any successor is chosen: none of them may be one.
     let due: Vec<(NodeId, Incarnation)> =
         silent.into_iter().filter(|(node, _)| liveness.stop_answering(*node, now)).collect();

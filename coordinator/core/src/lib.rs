@@ -28,12 +28,15 @@ pub mod events;
 pub mod explain;
 pub mod failover;
 pub mod formers;
+#[cfg(test)]
+mod growth_tests;
 pub mod invariants;
 mod left;
 pub mod liveness;
 pub mod migrate;
 pub mod migration;
 mod mutant;
+pub mod nodes;
 pub mod operate;
 pub mod partitions;
 pub mod plan;
@@ -42,13 +45,14 @@ pub mod report;
 mod score;
 pub mod state;
 mod stuck;
+mod takers;
 pub mod turn;
 
 pub use apply::{apply, skip};
 pub use command::{
     Actor, Command, CommandBatch, Edit, Ending, Forced, PartitionChange, PlannedMove, Register, Response, Successor,
 };
-pub use duties::{delta, duties, table_ready};
+pub use duties::{DutiesMark, delta, duties, duties_mark, nodes_delta, rows_delta, table_ready};
 pub use events::{Event, EventKind};
 pub use explain::{Counts, Why, counts, explain};
 pub use formers::{Former, Formers};
@@ -59,6 +63,7 @@ pub use migrate::{Phase, phase, waiting_for};
 pub use migration::{Migration, MigrationId, Migrations, MoveKind, Stage};
 #[cfg(any(test, feature = "mutants"))]
 pub use mutant::Mutant;
+pub use nodes::Nodes;
 pub use operate::{
     DrainPlan, ForcedElection, LossPlan, Obstacle, RemovalPlan, check_drain, check_loss, check_lost, check_remove,
     refusal,

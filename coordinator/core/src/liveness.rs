@@ -7,8 +7,10 @@ use crate::formers::Former;
 use crate::mutant::Mutant;
 use crate::state::ClusterState;
 use crate::stuck::StuckLeaders;
-use archon_types::{Epoch, ErrorDetail, ErrorKind, Incarnation, Millis, NodeId, NodeStatus, PartitionId, Version};
-use std::collections::BTreeMap;
+use archon_types::{
+    Epoch, ErrorDetail, ErrorKind, Incarnation, Millis, NodeId, NodeStatus, PartitionId, TableId, Version,
+};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// How long an edit that had no effect yet is not proposed again for the same row version, in milliseconds.
 const REPEAT_MS: u64 = 1_000;
@@ -55,6 +57,8 @@ pub struct Liveness {
     /// The last answers to lives that were replaced, kept for a failure time-out.
     earlier: BTreeMap<(NodeId, Incarnation), Millis>,
     withdrawn: BTreeMap<PartitionId, Withdrawn>,
+    /// The same by node: each answer to a heartbeat lists those of its node.
+    withdrawn_from: BTreeSet<(NodeId, PartitionId)>,
     /// Since when each leader has been asked to hand over.
     pub(crate) hand_offs: BTreeMap<PartitionId, (Epoch, Millis)>,
     /// For which version of each row an edit was proposed, and when.
@@ -67,6 +71,12 @@ pub struct Liveness {
     pub(crate) stuck: StuckLeaders,
     /// Since when each failed node is known to be one.
     failed_since: BTreeMap<NodeId, Millis>,
+    /// Every node that is being failed or about to exit is among these.
+    barred: BTreeSet<NodeId>,
+    /// Up to which version of the nodes' rows their lives are noted here.
+    synced: Version,
+    /// Before this nobody's time is up, by the failure time-out that it was reckoned with.
+    nobody_fails_before: Option<(Millis, u64)>,
 }
 
 impl Liveness {
@@ -77,12 +87,16 @@ impl Liveness {
             lives: BTreeMap::new(),
             earlier: BTreeMap::new(),
             withdrawn: BTreeMap::new(),
+            withdrawn_from: BTreeSet::new(),
             hand_offs: BTreeMap::new(),
             proposed: BTreeMap::new(),
             placement_last: 0,
             passed: None,
             stuck: StuckLeaders::default(),
             failed_since: BTreeMap::new(),
+            barred: BTreeSet::new(),
+            synced: Version::ZERO,
+            nobody_fails_before: None,
         }
     }
 
@@ -94,7 +108,7 @@ impl Liveness {
     /// Takes note of lives that began or ended in the state.
     pub fn sync(&mut self, state: &ClusterState, now: Millis) {
         self.failed_since.retain(|node, _| state.node(*node).is_some_and(|row| row.node.status == NodeStatus::Failed));
-        for row in state.nodes.values().map(|row| &row.node) {
+        for row in state.nodes.newer_than(self.synced).map(|row| &row.node) {
             if row.status == NodeStatus::Failed {
                 self.failed_since.entry(row.id).or_insert(now);
             }
@@ -118,16 +132,24 @@ impl Liveness {
                     .insert(row.id, Life { incarnation, heard: now, answered: None, failing: None, stopping: false });
             }
         }
+        self.synced = state.nodes_version;
+        let lives = &self.lives;
+        self.barred.retain(|node| lives.get(node).is_some_and(|life| life.failing.is_some() || life.stopping));
         self.stuck.sync(state, now);
         let timeout_ms = state.settings.timing.failure_timeout_ms;
         self.earlier.retain(|_, answered| now.since(*answered) <= timeout_ms);
         // What the state has ended is listed from there (`formers`) or belongs to a life that gets no answer.
+        let by_node = &mut self.withdrawn_from;
         self.withdrawn.retain(|partition, withdrawn| {
-            state.partitions.get(*partition).is_some_and(|row| {
+            let stands = state.partitions.get(*partition).is_some_and(|row| {
                 row.epoch == withdrawn.epoch
                     && row.leader_placement().is_some_and(|leader| leader.node == withdrawn.node)
                     && state.incarnation(withdrawn.node) == Some(withdrawn.incarnation)
-            })
+            });
+            if !stands {
+                by_node.remove(&(withdrawn.node, *partition));
+            }
+            stands
         });
         self.proposed.retain(|partition, (version, when)| {
             now.since(*when) < REPEAT_MS && state.partitions.get(*partition).is_some_and(|row| row.version == *version)
@@ -171,11 +193,12 @@ impl Liveness {
             return None; // rule 15
         }
         life.answered = Some(life.answered.map_or(now, |earlier| earlier.max(now)));
-        let mut withdrawn: Vec<(PartitionId, Epoch)> = self
-            .withdrawn
-            .iter()
-            .filter(|(_, withdrawn)| (withdrawn.node, withdrawn.incarnation) == (node, incarnation))
-            .map(|(partition, withdrawn)| (*partition, withdrawn.epoch))
+        let first = PartitionId::new(TableId::ZERO, 0);
+        let of_node = self.withdrawn_from.range((node, first)..).take_while(|(of, _)| *of == node);
+        let mut withdrawn: Vec<(PartitionId, Epoch)> = of_node
+            .filter_map(|(_, partition)| Some((*partition, self.withdrawn.get(partition)?)))
+            .filter(|(_, withdrawn)| withdrawn.incarnation == incarnation)
+            .map(|(partition, withdrawn)| (partition, withdrawn.epoch))
             .collect();
         withdrawn.extend(state.formers.of_holder(node, incarnation));
         withdrawn.sort_unstable();
@@ -195,7 +218,10 @@ impl Liveness {
         if !self.withdrawn.get(&partition).is_some_and(same) {
             let answered = self.last_answer(state, leader.node, incarnation);
             let withdrawn = Withdrawn { epoch: row.epoch, node: leader.node, incarnation, answered };
-            self.withdrawn.insert(partition, withdrawn);
+            if let Some(before) = self.withdrawn.insert(partition, withdrawn) {
+                self.withdrawn_from.remove(&(before.node, partition));
+            }
+            self.withdrawn_from.insert((leader.node, partition));
             self.passed = None;
         }
         true
@@ -213,23 +239,24 @@ impl Liveness {
         let life = self.lives.get_mut(&node).filter(|life| life.incarnation == incarnation && !life.stopping);
         let Some(life) = life else { return false };
         life.stopping = true;
+        self.barred.insert(node);
         self.passed = None;
         true
     }
 
     /// The nodes that are about to exit.
     pub(crate) fn stopping(&self) -> impl Iterator<Item = NodeId> + use<'_> {
-        self.lives.iter().filter(|(_, life)| life.stopping).map(|(node, _)| *node)
-    }
-
-    /// Since when this coordinator knows the node as failed.
-    pub(crate) fn failed_since(&self, node: NodeId) -> Option<Millis> {
-        self.failed_since.get(&node).copied()
+        self.barred.iter().copied().filter(|node| self.lives.get(node).is_some_and(|life| life.stopping))
     }
 
     /// When the next failed node has been one for `replace_after_ms`.
     pub(crate) fn replace_due(&self, replace_after_ms: u64, now: Millis) -> Option<Millis> {
         self.failed_since.values().map(|since| since.plus(replace_after_ms)).filter(|due| *due > now).min()
+    }
+
+    /// The nodes that may not be given a leadership.
+    pub(crate) fn barred(&self) -> impl Iterator<Item = NodeId> + use<'_> {
+        self.barred.iter().copied().filter(|node| !self.may_lead(*node))
     }
 
     /// Whether the node may be given a leadership: it is neither being failed nor about to exit.
@@ -260,12 +287,38 @@ impl Liveness {
         Some(self.over_at(state, Some(answered.unwrap_or_default().max(life.heard))))
     }
 
+    /// The lives whose time may be up. Looking through all of them is needed only once in a while: whoever is heard gets
+    /// more time, never less.
+    pub(crate) fn silent(&mut self, state: &ClusterState, now: Millis) -> Vec<(NodeId, Incarnation)> {
+        let timeout_ms = state.settings.timing.failure_timeout_ms;
+        if self.nobody_fails_before.is_some_and(|(at, reckoned_ms)| now < at && reckoned_ms == timeout_ms) {
+            return Vec::new();
+        }
+        let mut soonest = now.plus(timeout_ms);
+        let mut silent = Vec::new();
+        for node in state.nodes.values().map(|row| &row.node).filter(|node| node.status == NodeStatus::Live) {
+            let Some(at) = self.fails_at(state, node.id) else { continue };
+            soonest = soonest.min(at);
+            if now >= at {
+                silent.push((node.id, node.incarnation));
+            }
+        }
+        self.nobody_fails_before = Some((soonest, timeout_ms));
+        silent
+    }
+
+    /// The failed nodes that have been so for this long.
+    pub(crate) fn failed_for(&self, millis: u64, now: Millis) -> impl Iterator<Item = NodeId> + use<'_> {
+        self.failed_since.iter().filter(move |(_, since)| now.since(**since) >= millis).map(|(node, _)| *node)
+    }
+
     /// Stops answering a life whose failure is proposed. Returns whether to propose it now: not again within a second.
     pub(crate) fn stop_answering(&mut self, node: NodeId, now: Millis) -> bool {
         let Some(life) = self.lives.get_mut(&node) else { return false };
         let due = life.failing.is_none_or(|when| now.since(when) >= REPEAT_MS);
         if due {
             life.failing = Some(now);
+            self.barred.insert(node);
         }
         due
     }

@@ -134,7 +134,7 @@ const TOO_FEW: &str = "too few copies on live nodes would remain";
 /// How many copies are under way to or from each node, migrations and repairs together.
 pub(crate) fn copies_by_node(state: &ClusterState) -> BTreeMap<NodeId, u32> {
     let mut copies = BTreeMap::new();
-    for row in state.partitions.restless() {
+    for row in state.partitions.unsettled() {
         let target = state.migrations.running(row.id).and_then(|migration| migration.stage.target());
         // One that counted once has its data and mostly catches up from the log.
         let loading = row.placements.iter().filter(|placement| {
@@ -149,7 +149,7 @@ pub(crate) fn copies_by_node(state: &ClusterState) -> BTreeMap<NodeId, u32> {
             *copies.entry(leader.node).or_default() += 1;
         }
     }
-    for migration in state.migrations.active().filter(|migration| migration.kind == MoveKind::Copy) {
+    for migration in state.migrations.all_running().filter(|migration| migration.kind == MoveKind::Copy) {
         if matches!(phase(state, migration), Phase::Copying | Phase::InSync) {
             *copies.entry(migration.from).or_default() += 1;
             *copies.entry(migration.to).or_default() += 1;

@@ -119,8 +119,15 @@ pub struct Migrations {
     rows: BTreeMap<MigrationId, Migration>,
     active: BTreeSet<MigrationId>,
     running: BTreeMap<PartitionId, MigrationId>,
+    /// Those of them that move something away from each node.
+    running_from: BTreeSet<(NodeId, MigrationId)>,
     /// Those that are not over, by partition.
     by_partition: BTreeSet<(PartitionId, MigrationId)>,
+    /// Copies that have not begun, by where they come from and by where they go.
+    queued_from: BTreeMap<NodeId, BTreeSet<MigrationId>>,
+    queued_to: BTreeMap<NodeId, BTreeSet<MigrationId>>,
+    /// Leaderships that have not begun.
+    queued_leads: BTreeSet<MigrationId>,
 }
 
 impl Migrations {
@@ -137,6 +144,33 @@ impl Migrations {
     /// Those that are not over, oldest first.
     pub fn active(&self) -> impl Iterator<Item = &Migration> {
         self.active.iter().filter_map(|id| self.rows.get(id))
+    }
+
+    /// Those that have begun and are not over, by partition.
+    pub fn all_running(&self) -> impl Iterator<Item = &Migration> {
+        self.running.values().filter_map(|id| self.rows.get(id))
+    }
+
+    /// The copies that have not begun, and could as far as their two nodes go: `open` says of a node whether it may give
+    /// or take another copy. Oldest first.
+    pub(crate) fn could_begin(&self, open: impl Fn(NodeId) -> bool) -> BTreeSet<MigrationId> {
+        let waiting = |index: &BTreeMap<NodeId, BTreeSet<MigrationId>>| -> usize {
+            index.iter().filter(|(node, _)| open(**node)).map(|(_, ids)| ids.len()).sum()
+        };
+        // Either side will do; the shorter one has fewer that wait for the other.
+        let by =
+            if waiting(&self.queued_from) < waiting(&self.queued_to) { &self.queued_from } else { &self.queued_to };
+        by.iter().filter(|(node, _)| open(**node)).flat_map(|(_, ids)| ids).copied().collect()
+    }
+
+    /// The leaderships that have not begun, oldest first.
+    pub(crate) fn queued_leads(&self) -> impl Iterator<Item = MigrationId> {
+        self.queued_leads.iter().copied()
+    }
+
+    /// Whether one that has begun moves something away from this node.
+    pub fn any_running_from(&self, node: NodeId) -> bool {
+        self.running_from.range((node, MigrationId::new(0))..).next().is_some_and(|(from, _)| *from == node)
     }
 
     /// How many are not over.
@@ -166,6 +200,23 @@ impl Migrations {
     }
 
     pub(crate) fn insert(&mut self, migration: Migration) {
+        let id = migration.id;
+        match (migration.kind, migration.stage == Stage::Queued) {
+            (MoveKind::Leadership, true) => {
+                self.queued_leads.insert(id);
+            }
+            (MoveKind::Leadership, false) => {
+                self.queued_leads.remove(&id);
+            }
+            (MoveKind::Copy, true) => {
+                self.queued_from.entry(migration.from).or_default().insert(id);
+                self.queued_to.entry(migration.to).or_default().insert(id);
+            }
+            (MoveKind::Copy, false) => {
+                leave(&mut self.queued_from, migration.from, id);
+                leave(&mut self.queued_to, migration.to, id);
+            }
+        }
         if !migration.stage.is_over() {
             self.active.insert(migration.id);
             self.by_partition.insert((migration.partition, migration.id));
@@ -176,8 +227,10 @@ impl Migrations {
         match &migration.stage {
             Stage::Running { .. } => {
                 self.running.insert(migration.partition, migration.id);
+                self.running_from.insert((migration.from, id));
             }
             _ => {
+                self.running_from.remove(&(migration.from, id));
                 if self.running.get(&migration.partition) == Some(&migration.id) {
                     self.running.remove(&migration.partition);
                 }
@@ -193,6 +246,15 @@ impl Migrations {
             self.rows.values().filter(|row| row.stage.is_over()).take(excess).map(|row| row.id).collect();
         for id in old {
             self.rows.remove(&id);
+        }
+    }
+}
+
+fn leave(index: &mut BTreeMap<NodeId, BTreeSet<MigrationId>>, node: NodeId, id: MigrationId) {
+    if let Some(ids) = index.get_mut(&node) {
+        ids.remove(&id);
+        if ids.is_empty() {
+            index.remove(&node);
         }
     }
 }

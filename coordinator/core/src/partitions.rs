@@ -1,53 +1,83 @@
-//! Every partition's row, with the indexes that keep 100,000 of them cheap: by node, by version, and those that are
-//! not simply being served.
+//! Every partition's row, with the indexes that keep a million of them cheap: by node, by version, by what is unfinished
+//! about them. Whatever is done for each change or in each turn looks at an index, never at all rows.
+//!
+//! The rows stand in chunks that are shared with whoever took an image of them (for a snapshot): taking one costs a
+//! pointer per chunk, and a chunk is copied when a row in it changes while an image holds it.
 
 use archon_types::{NodeId, Partition, PartitionId, PartitionStatus, ReplicaState, TableId, Version};
+use serde::ser::SerializeSeq as _;
 use serde::{Deserialize, Serialize, Serializer};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
+use std::sync::Arc;
+
+/// Partition numbers per chunk: what a change copies at most, and what an image does not copy.
+const CHUNK_NUMBERS: u16 = 64;
+
+/// Rows of one table with neighbouring numbers, by number; or those that there are.
+type Chunk = Vec<Partition>;
 
 /// The rows of all tables. Serialised as a plain list of rows; the indexes are rebuilt when it is read.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Deserialize)]
 #[serde(from = "Vec<Partition>")]
 pub struct Partitions {
-    rows: BTreeMap<PartitionId, Partition>,
+    chunks: BTreeMap<(TableId, u16), Arc<Chunk>>,
+    count: usize,
     by_node: BTreeMap<NodeId, BTreeSet<PartitionId>>,
     by_version: BTreeSet<(TableId, Version, u16)>,
+    newest: BTreeMap<TableId, Version>,
+    /// By node: changes with every change of a row that has, had or gets a copy there.
+    marks: BTreeMap<NodeId, u64>,
     leaders: BTreeMap<NodeId, u32>,
-    restless: BTreeSet<PartitionId>,
-    /// By the number of their copies, whatever the state of these.
+    /// Copies to be deleted.
+    unloading: BTreeMap<NodeId, u32>,
+    /// Without copies yet.
+    unassigned: BTreeSet<PartitionId>,
+    /// Assigned, and nobody leads.
+    leaderless: BTreeSet<PartitionId>,
+    /// With a copy that is not Live.
+    unsettled: BTreeSet<PartitionId>,
+    /// Assigned ones by the number of their copies, whatever the state of these.
     by_copies: BTreeSet<(TableId, usize, u16)>,
 }
 
 impl Partitions {
     /// A partition's row.
     pub fn get(&self, id: PartitionId) -> Option<&Partition> {
-        self.rows.get(&id)
+        looked_at(1);
+        let chunk = self.chunks.get(&chunk_of(id))?;
+        chunk.binary_search_by_key(&id.index, |row| row.id.index).ok().and_then(|place| chunk.get(place))
     }
 
     /// Every row, by table and number.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = &Partition> {
-        self.rows.values()
+        self.chunks.values().flat_map(|chunk| {
+            looked_at(chunk.len());
+            chunk.iter()
+        })
     }
 
     /// The rows of one table, by number.
     pub fn of_table(&self, table: TableId) -> impl Iterator<Item = &Partition> {
-        self.rows.range(PartitionId::new(table, 0)..=PartitionId::new(table, u16::MAX)).map(|(_, row)| row)
+        self.chunks.range((table, 0)..=(table, u16::MAX)).flat_map(|(_, chunk)| {
+            looked_at(chunk.len());
+            chunk.iter()
+        })
     }
 
     /// How many partitions there are.
     pub fn len(&self) -> usize {
-        self.rows.len()
+        self.count
     }
 
     /// Whether there is none.
     pub fn is_empty(&self) -> bool {
-        self.rows.is_empty()
+        self.count == 0
     }
 
     /// The rows with a copy on `node`, whatever its state, by table and number.
     pub fn on_node(&self, node: NodeId) -> impl Iterator<Item = &Partition> {
-        self.by_node.get(&node).into_iter().flatten().filter_map(|id| self.rows.get(id))
+        self.by_node.get(&node).into_iter().flatten().filter_map(|id| self.get(*id))
     }
 
     /// How many copies stand on `node`, whatever their state.
@@ -55,10 +85,14 @@ impl Partitions {
         self.by_node.get(&node).map_or(0, |set| u32::try_from(set.len()).unwrap_or(u32::MAX))
     }
 
+    /// A number that is another one after every change of a row with a copy on `node`, copies coming and going included.
+    pub fn mark_of(&self, node: NodeId) -> u64 {
+        self.marks.get(&node).copied().unwrap_or(0)
+    }
+
     /// How many copies `node` holds or is loading; those it is to delete no longer count.
     pub fn held_on(&self, node: NodeId) -> u32 {
-        let stays = |row: &&Partition| row.placement_on(node).is_some_and(|copy| copy.state != ReplicaState::Unload);
-        u32::try_from(self.on_node(node).filter(stays).count()).unwrap_or(u32::MAX)
+        self.count_on(node) - self.unloading.get(&node).copied().unwrap_or(0)
     }
 
     /// How many partitions `node` leads.
@@ -66,12 +100,27 @@ impl Partitions {
         self.leaders.get(&node).copied().unwrap_or(0)
     }
 
-    /// The rows that are not simply Online with all copies Live: whatever a control turn may have to act on.
-    pub fn restless(&self) -> impl Iterator<Item = &Partition> {
-        self.restless.iter().filter_map(|id| self.rows.get(id))
+    /// The rows that wait for their first assignment.
+    pub fn unassigned(&self) -> impl Iterator<Item = &Partition> {
+        self.unassigned.iter().filter_map(|id| self.get(*id))
     }
 
-    /// A table's rows with fewer copies than that, whatever their state.
+    /// Whether a table waits for the first assignment of some partition.
+    pub fn awaits_assignment(&self, table: TableId) -> bool {
+        self.unassigned.range(PartitionId::new(table, 0)..=PartitionId::new(table, u16::MAX)).next().is_some()
+    }
+
+    /// The assigned rows that nobody leads.
+    pub fn leaderless(&self) -> impl Iterator<Item = &Partition> {
+        self.leaderless.iter().filter_map(|id| self.get(*id))
+    }
+
+    /// The rows with a copy that is not Live.
+    pub fn unsettled(&self) -> impl Iterator<Item = &Partition> {
+        self.unsettled.iter().filter_map(|id| self.get(*id))
+    }
+
+    /// A table's assigned rows with fewer copies than that, whatever their state.
     pub fn with_copies_below(&self, table: TableId, copies: usize) -> impl Iterator<Item = &Partition> {
         self.with_copies(table, (table, 0, 0)..(table, copies, 0))
     }
@@ -83,13 +132,12 @@ impl Partitions {
 
     fn with_copies(&self, table: TableId, range: Range<(TableId, usize, u16)>) -> impl Iterator<Item = &Partition> {
         let ids = self.by_copies.range(range).map(move |(_, _, index)| PartitionId::new(table, *index));
-        ids.filter_map(|id| self.rows.get(&id))
+        ids.filter_map(|id| self.get(id))
     }
 
     /// The version of a table's newest row, zero if it has none.
     pub fn newest(&self, table: TableId) -> Version {
-        let range = (table, Version::ZERO, 0)..=(table, Version::new(u64::MAX), u16::MAX);
-        self.by_version.range(range).next_back().map_or(Version::ZERO, |(_, version, _)| *version)
+        self.newest.get(&table).copied().unwrap_or(Version::ZERO)
     }
 
     /// A table's rows newer than `since`, oldest change first.
@@ -97,61 +145,156 @@ impl Partitions {
         let after = (table, Version::new(since.get().saturating_add(1)), 0);
         let last = (table, Version::new(u64::MAX), u16::MAX);
         // At the very end of the range there is nothing newer, and `after > last` cannot occur.
-        self.by_version
-            .range(after..=last)
-            .filter_map(|(table, _, index)| self.rows.get(&PartitionId::new(*table, *index)))
+        self.by_version.range(after..=last).filter_map(|(table, _, index)| self.get(PartitionId::new(*table, *index)))
+    }
+
+    /// The rows alone, without an index: for writing them down while the state goes on changing.
+    pub(crate) fn image(&self) -> Self {
+        Self { chunks: self.chunks.clone(), count: self.count, ..Self::default() }
     }
 
     /// Adds or replaces a row.
     pub(crate) fn insert(&mut self, row: Partition) {
-        if let Some(old) = self.rows.remove(&row.id) {
-            self.unindex(&old);
-        }
         self.index(&row);
-        self.rows.insert(row.id, row);
+        let chunk = Arc::make_mut(self.chunks.entry(chunk_of(row.id)).or_default());
+        match chunk.binary_search_by_key(&row.id.index, |row| row.id.index) {
+            Ok(place) => {
+                let new = row.clone();
+                let old = std::mem::replace(&mut chunk[place], row);
+                self.unindex(&old, &new);
+            }
+            Err(place) => {
+                chunk.insert(place, row);
+                self.count += 1;
+            }
+        }
     }
 
+    /// Enters a row into every index; entries that stand there already stay.
     fn index(&mut self, row: &Partition) {
         for placement in &row.placements {
             self.by_node.entry(placement.node).or_default().insert(row.id);
+            let mark = self.marks.entry(placement.node).or_default();
+            *mark = mark.wrapping_add(mark_of(row));
         }
         if let Some(leader) = row.leader_placement() {
             *self.leaders.entry(leader.node).or_default() += 1;
         }
+        for node in unloading(row) {
+            *self.unloading.entry(node).or_default() += 1;
+        }
         self.by_version.insert((row.id.table, row.version, row.id.index));
-        self.by_copies.insert((row.id.table, row.placements.len(), row.id.index));
-        if is_restless(row) {
-            self.restless.insert(row.id);
+        let newest = self.newest.entry(row.id.table).or_default();
+        *newest = row.version.max(*newest);
+        if is_assigned(row) {
+            self.by_copies.insert((row.id.table, row.placements.len(), row.id.index));
+        } else {
+            self.unassigned.insert(row.id);
+        }
+        if is_leaderless(row) {
+            self.leaderless.insert(row.id);
+        }
+        if is_unsettled(row) {
+            self.unsettled.insert(row.id);
         }
     }
 
-    fn unindex(&mut self, row: &Partition) {
-        for placement in &row.placements {
+    /// Takes out of the indexes what held for the old row and does not for the new one.
+    fn unindex(&mut self, old: &Partition, new: &Partition) {
+        for placement in &old.placements {
+            if let Some(mark) = self.marks.get_mut(&placement.node) {
+                *mark = mark.wrapping_sub(mark_of(old));
+                if *mark == 0 {
+                    self.marks.remove(&placement.node);
+                }
+            }
+        }
+        for placement in old.placements.iter().filter(|placement| new.placement_on(placement.node).is_none()) {
             if let Some(set) = self.by_node.get_mut(&placement.node) {
-                set.remove(&row.id);
+                set.remove(&old.id);
                 if set.is_empty() {
                     self.by_node.remove(&placement.node);
                 }
             }
         }
-        if let Some(leader) = row.leader_placement()
-            && let Some(count) = self.leaders.get_mut(&leader.node)
-        {
-            *count -= 1;
-            if *count == 0 {
-                self.leaders.remove(&leader.node);
-            }
+        if let Some(leader) = old.leader_placement() {
+            count_down(&mut self.leaders, leader.node);
         }
-        self.by_version.remove(&(row.id.table, row.version, row.id.index));
-        self.by_copies.remove(&(row.id.table, row.placements.len(), row.id.index));
-        self.restless.remove(&row.id);
+        for node in unloading(old) {
+            count_down(&mut self.unloading, node);
+        }
+        if old.version != new.version {
+            self.by_version.remove(&(old.id.table, old.version, old.id.index));
+        }
+        let still = is_assigned(new) && old.placements.len() == new.placements.len();
+        if is_assigned(old) && !still {
+            self.by_copies.remove(&(old.id.table, old.placements.len(), old.id.index));
+        }
+        if is_assigned(new) {
+            self.unassigned.remove(&new.id);
+        }
+        if !is_leaderless(new) {
+            self.leaderless.remove(&new.id);
+        }
+        if !is_unsettled(new) {
+            self.unsettled.remove(&new.id);
+        }
     }
 }
 
-fn is_restless(row: &Partition) -> bool {
-    row.status != PartitionStatus::Online
-        || row.leader.is_none()
-        || row.placements.iter().any(|placement| placement.state != ReplicaState::Live)
+/// Counts rows that are looked at, so that tests see what a decision costs whatever the machine.
+#[cfg(test)]
+fn looked_at(rows: usize) {
+    LOOKED_AT.set(LOOKED_AT.get() + rows);
+}
+
+#[cfg(not(test))]
+const fn looked_at(_: usize) {}
+
+#[cfg(test)]
+thread_local! {
+    /// Rows that this thread has looked at so far.
+    pub(crate) static LOOKED_AT: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
+}
+
+/// A row in its version, mixed (SplitMix64, Steele, Lea and Flood 2014) so that sums over rows tell sets of them apart.
+fn mark_of(row: &Partition) -> u64 {
+    let mix = |value: u64| {
+        let value = value.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let value = (value ^ (value >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        let value = (value ^ (value >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        value ^ (value >> 31)
+    };
+    mix(mix(mix(row.id.table.get()) ^ u64::from(row.id.index)) ^ row.version.get())
+}
+
+fn count_down(counts: &mut BTreeMap<NodeId, u32>, node: NodeId) {
+    if let Some(count) = counts.get_mut(&node) {
+        *count -= 1;
+        if *count == 0 {
+            counts.remove(&node);
+        }
+    }
+}
+
+fn unloading(row: &Partition) -> impl Iterator<Item = NodeId> {
+    row.placements.iter().filter(|copy| copy.state == ReplicaState::Unload).map(|copy| copy.node)
+}
+
+fn chunk_of(id: PartitionId) -> (TableId, u16) {
+    (id.table, id.index / CHUNK_NUMBERS)
+}
+
+fn is_assigned(row: &Partition) -> bool {
+    row.status != PartitionStatus::Unassigned
+}
+
+fn is_leaderless(row: &Partition) -> bool {
+    is_assigned(row) && row.leader.is_none()
+}
+
+fn is_unsettled(row: &Partition) -> bool {
+    row.placements.iter().any(|placement| placement.state != ReplicaState::Live)
 }
 
 impl From<Vec<Partition>> for Partitions {
@@ -166,6 +309,10 @@ impl From<Vec<Partition>> for Partitions {
 
 impl Serialize for Partitions {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_seq(self.rows.values())
+        let mut rows = serializer.serialize_seq(Some(self.count))?;
+        for row in self.iter() {
+            rows.serialize_element(row)?;
+        }
+        rows.end()
     }
 }

@@ -15,53 +15,12 @@ use crate::command::{Command, Edit, PartitionChange};
 use crate::liveness::Liveness;
 use crate::migration::{Migration, MoveKind};
 use crate::score::Need;
-use crate::state::{ClusterState, NodeRow};
+use crate::state::ClusterState;
+use crate::takers::Takers;
 use archon_types::{
-    Millis, NodeGoal, NodeId, NodeStatus, Partition, PartitionId, PartitionStatus, Placement, PlacementId, ReplicaState,
+    Millis, NodeId, NodeStatus, Partition, PartitionId, PartitionStatus, Placement, PlacementId, ReplicaState,
 };
 use std::collections::{BTreeMap, BTreeSet};
-
-/// Where a new copy should go.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Target {
-    pub(crate) node: NodeId,
-    /// Another copy that stays stands in the same zone.
-    pub(crate) zone_doubled: bool,
-}
-
-/// The node of `takers` that should take a copy of this partition: one that holds none of it, is below its limit, stands
-/// in a zone without one if there is any such node, and has least for its weight. `counts` says how much each has; of
-/// `leaving` nodes the copies do not matter.
-pub(crate) fn target(
-    state: &ClusterState,
-    row: &Partition,
-    takers: &[&NodeRow],
-    counts: impl Fn(NodeId) -> u32,
-    leaving: impl Fn(NodeId) -> bool,
-) -> Option<Target> {
-    let zone_of = |node: NodeId| state.node(node).and_then(|row| row.node.zone.as_deref());
-    let zones: Vec<&str> = row
-        .placements
-        .iter()
-        .filter(|placement| placement.state != ReplicaState::Unload && !leaving(placement.node))
-        .filter_map(|placement| zone_of(placement.node))
-        .collect();
-    let able = takers.iter().enumerate().filter_map(|(slot, taker)| {
-        let node = &taker.node;
-        let count = counts(node.id);
-        let full = node.partitions_max.is_some_and(|most| count >= most);
-        let able = !full && row.placement_on(node.id).is_none() && !leaving(node.id);
-        let zone_doubled = node.zone.as_deref().is_some_and(|zone| zones.contains(&zone));
-        able.then_some((zone_doubled, Need { count, weight: node.weight.max(1), slot }, node.id))
-    });
-    let (zone_doubled, _, node) = able.min()?;
-    Some(Target { node, zone_doubled })
-}
-
-/// Whether the copies on a node have to go, as far as the state says: it is lost, or is being emptied.
-fn is_leaving(row: &NodeRow) -> bool {
-    row.node.status == NodeStatus::Lost || row.node.goal == NodeGoal::Drain
-}
 
 /// One turn's look at the copies of all partitions.
 pub(crate) struct Repairs<'a> {
@@ -70,9 +29,10 @@ pub(crate) struct Repairs<'a> {
     leaving: BTreeSet<NodeId>,
     /// Of these, the failed ones.
     failed: BTreeSet<NodeId>,
-    takers: Vec<&'a NodeRow>,
-    /// Copies that each taker has, those of this turn included.
-    counts: BTreeMap<NodeId, u32>,
+    /// Nodes that are being failed or about to exit: one that is would not get far with a copy.
+    barred: BTreeSet<NodeId>,
+    /// Nodes that may take a copy now, with a free lane; found out when the first copy is wanted.
+    takers: Option<Takers<'a>>,
     /// Few enough nodes are failed that replacing the copies of failed ones makes sense.
     calm: bool,
     copies_max: u32,
@@ -89,27 +49,21 @@ pub(crate) enum Step {
 }
 
 impl<'a> Repairs<'a> {
+    /// A look at the state as it is.
     pub(crate) fn new(state: &'a ClusterState, liveness: &Liveness, now: Millis) -> Self {
-        let replace_after_ms = state.settings.replace_after_ms;
-        let known = || state.nodes.values().filter(|row| row.node.status != NodeStatus::Lost);
-        let failed: BTreeSet<NodeId> = known()
-            .map(|row| row.node.id)
-            .filter(|node| liveness.failed_since(*node).is_some_and(|since| now.since(since) >= replace_after_ms))
-            .collect();
-        let mut leaving: BTreeSet<NodeId> =
-            state.nodes.values().filter(|row| is_leaving(row)).map(|row| row.node.id).collect();
+        let failed: BTreeSet<NodeId> = liveness.failed_for(state.settings.replace_after_ms, now).collect();
+        let of_status = |status: NodeStatus| state.nodes.down().filter(move |row| row.node.status == status);
+        let lost = of_status(NodeStatus::Lost).count();
+        let mut leaving: BTreeSet<NodeId> = of_status(NodeStatus::Lost).map(|row| row.node.id).collect();
+        leaving.extend(state.nodes.draining().map(|row| row.node.id));
         leaving.extend(&failed);
-        let down = known().filter(|row| row.node.status == NodeStatus::Failed).count();
-        // One that is about to exit would not get far.
-        let takes = |row: &&NodeRow| row.takes_placements() && liveness.may_lead(row.node.id);
-        let takers: Vec<&NodeRow> = state.nodes.values().filter(takes).collect();
         Self {
             state,
             leaving,
             failed,
-            counts: takers.iter().map(|row| (row.node.id, state.partitions.count_on(row.node.id))).collect(),
-            takers,
-            calm: 3 * down <= known().count(),
+            barred: liveness.barred().collect(),
+            takers: None,
+            calm: 3 * of_status(NodeStatus::Failed).count() <= state.nodes.len() - lost,
             copies_max: state.settings.copies_per_node_max,
         }
     }
@@ -117,7 +71,7 @@ impl<'a> Repairs<'a> {
     /// The partitions that may need something.
     pub(crate) fn candidates(&self) -> BTreeSet<PartitionId> {
         let partitions = &self.state.partitions;
-        let mut found: BTreeSet<PartitionId> = partitions.restless().map(|row| row.id).collect();
+        let mut found: BTreeSet<PartitionId> = partitions.unsettled().map(|row| row.id).collect();
         for table in self.state.tables.values() {
             let wanted = usize::from(table.replication);
             found.extend(partitions.with_copies_below(table.id, wanted).map(|row| row.id));
@@ -128,7 +82,7 @@ impl<'a> Repairs<'a> {
     }
 
     /// What to do about this row. `copies` are the copies under way to and from each node.
-    pub(crate) fn step(&self, row: &Partition, copies: &BTreeMap<NodeId, u32>) -> Step {
+    pub(crate) fn step(&mut self, row: &Partition, copies: &BTreeMap<NodeId, u32>) -> Step {
         let Some(table) = self.state.tables.get(&row.id.table) else { return Step::Nothing };
         if row.status == PartitionStatus::Unassigned || row.live().next().is_none() {
             return Step::Nothing;
@@ -156,17 +110,23 @@ impl<'a> Repairs<'a> {
         if full(source.node) {
             return Step::Nothing;
         }
-        let counts = |node: NodeId| self.counts.get(&node).copied().unwrap_or(0);
-        let open: Vec<&NodeRow> = self.takers.iter().copied().filter(|taker| !full(taker.node.id)).collect();
-        match target(self.state, row, &open, counts, |node| self.leaving.contains(&node)) {
+        let (state, barred) = (self.state, &self.barred);
+        let takers = self.takers.get_or_insert_with(|| {
+            let open = state.nodes.takers().filter(|row| !barred.contains(&row.node.id) && !full(row.node.id));
+            Takers::new(open, |node| state.partitions.count_on(node))
+        });
+        match takers.target(state, row, |node| self.leaving.contains(&node)) {
             Some(target) => Step::Load(target.node, why),
             None => Step::Nothing,
         }
     }
 
-    /// Takes note that a copy goes to this node.
-    pub(crate) fn note(&mut self, node: NodeId) {
-        *self.counts.entry(node).or_default() += 1;
+    /// Takes note that a copy is loaded: counted in `copies`, both ends.
+    pub(crate) fn note(&mut self, source: Option<NodeId>, target: NodeId, copies: &BTreeMap<NodeId, u32>) {
+        let Some(takers) = &mut self.takers else { return };
+        takers.note(target);
+        let full = |node: &NodeId| copies.get(node).copied().unwrap_or(0) >= self.copies_max;
+        source.into_iter().chain([target]).filter(full).for_each(|node| takers.remove(node));
     }
 }
 

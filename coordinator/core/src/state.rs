@@ -6,6 +6,7 @@ use crate::formers::Formers;
 use crate::left::Left;
 use crate::migration::{Migration, Migrations};
 use crate::mutant::Mutant;
+use crate::nodes::Nodes;
 use crate::partitions::Partitions;
 use archon_types::{
     BootId, ClusterId, ErrorDetail, ErrorKind, Incarnation, Millis, Node, NodeGoal, NodeId, NodeStatus, Partition,
@@ -23,7 +24,7 @@ pub const ANSWER_AGE_MS: u64 = 600_000;
 /// Most nodes known at once, lost ones included.
 pub const NODES_MAX: usize = 20_000;
 /// Most partitions of all tables together.
-pub const PARTITIONS_MAX: usize = 200_000;
+pub const PARTITIONS_MAX: usize = 1_048_576;
 /// Most moves in one plan that is carried out.
 pub const MOVES_MAX: usize = 65_536;
 /// Most partitions that a sentence names.
@@ -82,7 +83,7 @@ pub struct ClusterState {
     /// The level of features that all coordinators understand.
     pub feature_level: u32,
     /// Every node, lost ones included, in order of registration.
-    pub nodes: BTreeMap<NodeId, NodeRow>,
+    pub nodes: Nodes,
     /// Every table.
     pub tables: BTreeMap<TableId, Table>,
     /// Every partition.
@@ -110,6 +111,12 @@ pub struct ClusterState {
     pub migration_last: u64,
     /// Version of the newest node row.
     pub nodes_version: Version,
+    /// Log index of the last activation, which is nothing that others need to hear of.
+    #[serde(default)]
+    pub activated_version: Version,
+    /// Log index of the last change of a migration's record.
+    #[serde(default)]
+    pub moves_version: Version,
     /// Index of the last log entry taken in.
     pub applied: u64,
     /// The rule that a test takes away.
@@ -117,6 +124,11 @@ pub struct ClusterState {
     #[serde(skip)]
     pub mutant: Option<Mutant>,
 }
+
+/// A state at one instant, for writing it down. Nothing can be looked up in it.
+#[derive(Debug, Serialize)]
+#[serde(transparent)]
+pub struct Image(ClusterState);
 
 impl Default for ClusterState {
     fn default() -> Self {
@@ -132,7 +144,7 @@ impl ClusterState {
             generation: 0,
             settings: Settings::default(),
             feature_level: 0,
-            nodes: BTreeMap::new(),
+            nodes: Nodes::default(),
             tables: BTreeMap::new(),
             partitions: Partitions::default(),
             left: BTreeMap::new(),
@@ -146,6 +158,8 @@ impl ClusterState {
             placement_last: PlacementId::ZERO,
             migration_last: 0,
             nodes_version: Version::ZERO,
+            activated_version: Version::ZERO,
+            moves_version: Version::ZERO,
             applied: 0,
             #[cfg(any(test, feature = "mutants"))]
             mutant: None,
@@ -172,6 +186,41 @@ impl ClusterState {
     /// The version of the newest row of all tables and nodes: what a plan is valid for.
     pub fn table_version(&self) -> Version {
         self.tables.keys().map(|table| self.version_of(*table)).max().unwrap_or(self.nodes_version)
+    }
+
+    /// Rises whenever a node's life begins, acts or ends, or its row changes otherwise.
+    pub fn lives_version(&self) -> Version {
+        self.nodes_version.max(self.activated_version)
+    }
+
+    /// What is written down of this state while it goes on changing. Taking it costs little: rows of partitions are
+    /// shared, not copied. It serialises as the state itself.
+    pub fn image(&self) -> Image {
+        Image(Self {
+            cluster: self.cluster,
+            generation: self.generation,
+            settings: self.settings.clone(),
+            feature_level: self.feature_level,
+            nodes: self.nodes.clone(),
+            tables: self.tables.clone(),
+            partitions: self.partitions.image(),
+            left: self.left.clone(),
+            untouched: self.untouched.clone(),
+            formers: self.formers.clone(),
+            migrations: self.migrations.clone(),
+            answers: self.answers.clone(),
+            events: self.events.clone(),
+            node_last: self.node_last,
+            table_last: self.table_last,
+            placement_last: self.placement_last,
+            migration_last: self.migration_last,
+            nodes_version: self.nodes_version,
+            activated_version: self.activated_version,
+            moves_version: self.moves_version,
+            applied: self.applied,
+            #[cfg(any(test, feature = "mutants"))]
+            mutant: self.mutant,
+        })
     }
 
     /// The version of one table's newest row, nodes included.
@@ -210,12 +259,12 @@ impl ClusterState {
 
     /// The node with this name that is not lost.
     pub fn node_by_name(&self, name: &str) -> Option<&NodeRow> {
-        self.nodes.values().find(|row| row.node.status != NodeStatus::Lost && row.node.name == name)
+        self.nodes.named(name).find(|row| row.node.status != NodeStatus::Lost)
     }
 
     /// The node with this data directory.
     pub fn node_by_storage(&self, storage: StorageId) -> Option<&NodeRow> {
-        self.nodes.values().find(|row| row.node.storage == storage)
+        self.nodes.with_storage(storage)
     }
 
     /// The table with this name.
@@ -250,7 +299,7 @@ impl ClusterState {
 
     /// Nodes believed alive.
     pub fn nodes_live(&self) -> usize {
-        self.nodes.values().filter(|row| row.node.status == NodeStatus::Live).count()
+        self.nodes.len() - self.nodes.down().count()
     }
 
     /// Checks that a message comes from a node's present life.

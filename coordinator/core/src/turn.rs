@@ -5,12 +5,10 @@ use crate::command::{Command, Edit, PartitionChange};
 use crate::failover::{self, Election};
 use crate::liveness::Liveness;
 use crate::migrate::{self, Next, hands_over};
-use crate::migration::{Migration, MoveKind};
+use crate::migration::{Migration, MigrationId, MoveKind};
 use crate::repair::{self, Repairs};
 use crate::state::ClusterState;
-use archon_types::{
-    Millis, NodeGoal, NodeId, NodeStatus, Partition, PartitionId, Placement, PlacementId, ReplicaState,
-};
+use archon_types::{Millis, NodeId, NodeStatus, Partition, PartitionId, Placement, PlacementId, ReplicaState};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Most rows that one turn edits; more waits for the next, which follows at once.
@@ -18,6 +16,8 @@ const EDITS_MAX: usize = 4_096;
 /// How long a leader may take to hand over before its leadership is withdrawn, in failure time-outs: 10 s by default.
 const HAND_OFF_TIMEOUTS: u64 = 8;
 
+/// Most queued leaderships that one turn looks at.
+const LEADS_LOOKED_AT_MAX: usize = 1_024;
 /// Most leaderships that a plan moves at once: each is a pause of some milliseconds for its partition.
 const HAND_OVERS_MAX: usize = 32;
 
@@ -80,8 +80,8 @@ impl Pass<'_> {
         let state = self.state;
         let mut asked = BTreeMap::new();
         let mut stuck = Vec::new();
-        let moved = state.migrations.active().map(|migration| migration.partition);
-        let drained = state.nodes.values().filter(|row| row.node.goal == NodeGoal::Drain).map(|row| row.node.id);
+        let moved = state.migrations.all_running().map(|migration| migration.partition);
+        let drained = state.nodes.draining().map(|row| row.node.id);
         let led = drained.filter(|node| state.partitions.leaders_on(*node) > 0).flat_map(|node| {
             let leads = move |row: &&Partition| row.leader_placement().is_some_and(|leader| leader.node == node);
             state.partitions.on_node(node).filter(leads).map(|row| row.id)
@@ -124,8 +124,7 @@ impl Pass<'_> {
         let mut extra = BTreeMap::new();
         let withdrawn: Vec<PartitionId> = self.liveness.withdrawn().map(|(partition, _)| partition).collect();
         let withdrawn = withdrawn.iter().filter_map(|id| self.state.partitions.get(*id));
-        let leaderless = self.state.partitions.restless().filter(|row| row.leader.is_none());
-        for row in withdrawn.chain(leaderless) {
+        for row in withdrawn.chain(self.state.partitions.leaderless()) {
             if self.left == 0 {
                 return;
             }
@@ -182,7 +181,7 @@ impl Pass<'_> {
                     for busy in source.into_iter().chain([node]) {
                         *copies.entry(busy).or_default() += 1;
                     }
-                    repairs.note(node);
+                    repairs.note(source, node, copies);
                     let command = repair::load(row, self.placement(), node, why);
                     self.propose(commands, row, command);
                 }
@@ -202,9 +201,21 @@ impl Pass<'_> {
     fn migrations(&mut self, commands: &mut Vec<Command>, copies: &mut BTreeMap<NodeId, u32>) {
         let running =
             |migration: &&Migration| migration.kind == MoveKind::Leadership && migration.stage.target().is_some();
-        let mut handing_over = self.state.migrations.active().filter(running).count();
+        let migrations = &self.state.migrations;
+        let mut handing_over = migrations.all_running().filter(running).count();
         let most = self.state.settings.copies_per_node_max;
-        for migration in self.state.migrations.active() {
+        // Of those that wait, only the ones that need not wait for a lane or for others are looked at: there may be tens
+        // of thousands, and this is done for every change of state.
+        let open = |node: NodeId| !self.state.is_live(node) || copies.get(&node).copied().unwrap_or(0) < most;
+        let mut due: BTreeSet<MigrationId> = migrations.all_running().map(|migration| migration.id).collect();
+        due.extend(migrations.could_begin(open));
+        let first = |id: &MigrationId| {
+            migrations.get(*id).is_some_and(|waits| migrations.first_active(waits.partition) == Some(*id))
+        };
+        if handing_over < HAND_OVERS_MAX {
+            due.extend(migrations.queued_leads().filter(first).take(LEADS_LOOKED_AT_MAX));
+        }
+        for migration in due.into_iter().filter_map(|id| migrations.get(id)) {
             if self.left == 0 {
                 return;
             }
@@ -237,7 +248,7 @@ impl Pass<'_> {
     /// Copies on lost nodes that nobody will ever delete.
     fn cleanup(&mut self, commands: &mut Vec<Command>) {
         let state = self.state;
-        for row in state.partitions.restless() {
+        for row in state.partitions.unsettled() {
             if self.left == 0 {
                 return;
             }

@@ -112,7 +112,7 @@ fn only_so_many_replacements_are_under_way_per_node() {
         let given = bed.state.partitions.on_node(*node).filter(from).filter(loading).count();
         assert!(to + given <= 2, "node {node}: {to} to it and {given} from it");
     }
-    assert!(bed.state.partitions.restless().count() > 0);
+    assert!(bed.state.partitions.unsettled().count() > 0);
 }
 
 #[test]

@@ -157,11 +157,11 @@ impl RaftSnapshotBuilder<TypeConfig> for Machine {
     async fn build_snapshot(&mut self) -> Result<Snapshot, io::Error> {
         let replicated = Arc::clone(&self.replicated);
         blocking(move || {
-            // A copy is taken so that encoding does not hold up what is being applied.
+            // An image is taken so that encoding does not hold up what is being applied.
             let (state, meta) = {
                 let at = replicated.at.read();
                 let meta = SnapshotMeta { last_log_id: at.applied, last_membership: at.membership.clone() };
-                (at.state.clone(), meta)
+                (at.state.image(), meta)
             };
             let snapshot = codec::encode("snapshot", &state)?;
             replicated.publish(&meta, &snapshot)?;

@@ -151,7 +151,7 @@ pub(super) fn shown_nodes(state: &ClusterState) -> impl Iterator<Item = &NodeRow
 
 /// The node that goes by this name; of those that lost their data the last one, if nobody took the name over.
 fn named_node(state: &ClusterState, name: &str) -> Option<NodeId> {
-    let lost = || state.nodes.values().rfind(|row| row.node.name == name);
+    let lost = || state.nodes.named(name).next_back();
     state.node_by_name(name).or_else(lost).map(|row| row.node.id)
 }
 

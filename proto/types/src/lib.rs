@@ -28,6 +28,6 @@ pub use op::{Answer, Op, OpId};
 pub use settings::Settings;
 pub use slot::{SLOTS, partition_of, slot_of, tag_of};
 pub use table::{
-    DEFAULT_TABLE, Node, NodeGoal, NodeStatus, Partition, PartitionStatus, PartitionTable, Placement, ReplicaState,
-    Route, Table, TableDelta,
+    DEFAULT_TABLE, Node, NodeDelta, NodeGoal, NodeStatus, Partition, PartitionStatus, PartitionTable, Placement,
+    ReplicaState, Route, Table, TableDelta,
 };

@@ -199,6 +199,17 @@ pub struct TableDelta {
     pub nodes: Vec<Node>,
 }
 
+/// The nodes newer than a version, for those who hold several tables and need each node once.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct NodeDelta {
+    /// Every node newer than this, up to `version`, is in the delta; zero for all nodes.
+    pub since: Version,
+    /// Up to which version nodes are in it.
+    pub version: Version,
+    /// Changed nodes.
+    pub nodes: Vec<Node>,
+}
+
 /// Where an operation on a key should go.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Route {

@@ -172,7 +172,9 @@ impl World {
         if process.active.get(&partition) == Some(&placement) {
             process.active.remove(&partition);
         }
+        let epoch = slot.replica.epoch();
         self.tell_lease(host, placement);
+        self.step(host, placement, Input::Withdrawn { epoch });
         self.fail_waiting(host, placement);
     }
 

@@ -60,6 +60,7 @@ pub(super) fn start_plan(
             changed_at: entry.at,
         });
     }
+    state.moves_version = entry.version();
     state.migrations.trim(MIGRATIONS_KEPT.max(moves.len()));
     let count = u32::try_from(moves.len()).unwrap_or(u32::MAX);
     entry.note(state, EventKind::PlanStarted { moves: count });
@@ -115,6 +116,7 @@ pub(super) fn set(
         entry.note(state, EventKind::MigrationOver { migration: id, partition: migration.partition, outcome });
     }
     state.migrations.insert(migration);
+    state.moves_version = entry.version();
     entry.done()
 }
 
@@ -170,6 +172,7 @@ pub(super) fn cancel_plan(state: &mut ClusterState, entry: Entry<'_>) -> Result<
         }
         state.migrations.insert(migration);
     }
+    state.moves_version = entry.version();
     entry.note(state, EventKind::PlanCancelled { moves_left });
     entry.done()
 }

@@ -20,9 +20,8 @@ pub(super) fn activate(
     incarnation: Incarnation,
 ) -> Result<Response, ErrorDetail> {
     state.check_sender(node, incarnation)?;
-    if let Some(row) = state.nodes.get_mut(&node) {
-        row.activated = Some(incarnation);
-    }
+    state.nodes.update(node, |row| row.activated = Some(incarnation));
+    state.activated_version = entry.version();
     entry.done()
 }
 
@@ -89,12 +88,14 @@ pub(super) fn set_goal(
     if let Some(judged) = if_nodes.filter(|judged| *judged != state.nodes_version) {
         return Err(stale("the nodes", state.nodes_version, judged));
     }
-    let Some(row) = state.nodes.get_mut(&node) else {
+    let Some(row) = state.node(node) else {
         return Err(not_found(format!("there is no node {node}")));
     };
     if row.node.goal != goal {
-        row.node.goal = goal;
-        row.node.version = entry.version();
+        state.nodes.update(node, |row| {
+            row.node.goal = goal;
+            row.node.version = entry.version();
+        });
         state.nodes_version = entry.version();
         entry.note(state, EventKind::GoalChanged { node, goal });
         if goal == NodeGoal::Drain {
@@ -177,17 +178,19 @@ pub(super) fn remove(
         staged.put(row);
     }
     staged.into_effect().commit(state, entry);
-    state.nodes.remove(&node);
+    state.nodes.remove(node);
     state.nodes_version = entry.version();
     entry.note(state, EventKind::NodeRemoved { node, name, placements });
     Ok(Response::NodeRemoved { placements })
 }
 
 fn set_status(state: &mut ClusterState, entry: Entry<'_>, node: NodeId, status: NodeStatus) {
-    if let Some(row) = state.nodes.get_mut(&node) {
+    let changed = state.nodes.update(node, |row| {
         row.node.status = status;
         row.node.version = entry.version();
         row.node.since = entry.at;
+    });
+    if changed {
         state.nodes_version = entry.version();
     }
 }

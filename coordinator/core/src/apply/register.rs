@@ -75,11 +75,11 @@ pub(super) fn register(
     };
     state.node_last = state.node_last.max(id);
     if let Some(replaced) = replaced {
-        if let Some(row) = state.nodes.get_mut(&replaced) {
+        state.nodes.update(replaced, |row| {
             row.node.status = NodeStatus::Lost;
             row.node.version = entry.version();
             row.node.since = entry.at;
-        }
+        });
         entry.note(state, EventKind::NodeLost { node: replaced, by: id });
     }
     let name = register.name.clone();
@@ -111,7 +111,7 @@ pub(super) fn register(
         protocol_min: register.protocol_min,
         protocol_max: register.protocol_max,
     };
-    state.nodes.insert(id, row);
+    state.nodes.insert(row);
     state.nodes_version = entry.version();
     Ok(Response::Registered { node: id, incarnation })
 }
@@ -250,7 +250,14 @@ fn claim(state: &ClusterState, register: &Register, known: Option<&NodeRow>) -> 
     let own = known.map(|known| known.node.id);
     let retry_ms = state.settings.timing.failure_timeout_ms;
     let mut replaced = None;
-    for other in state.nodes.values().map(|row| &row.node).filter(|node| Some(node.id) != own) {
+    let alike: BTreeSet<NodeId> = state
+        .nodes
+        .named(&register.name)
+        .chain(state.nodes.reached_at(&register.address))
+        .map(|row| row.node.id)
+        .filter(|id| Some(*id) != own)
+        .collect();
+    for other in alike.into_iter().filter_map(|id| state.node(id)).map(|row| &row.node) {
         let live = other.status == NodeStatus::Live;
         let same_name = other.name == register.name && other.status != NodeStatus::Lost;
         if same_name && live {
@@ -289,7 +296,11 @@ fn make_room(state: &mut ClusterState) -> Result<(), ErrorDetail> {
         return Ok(());
     }
     let partitions = &state.partitions;
-    state.nodes.retain(|id, row| row.node.status != NodeStatus::Lost || partitions.count_on(*id) > 0);
+    let gone = |row: &&NodeRow| row.node.status == NodeStatus::Lost && partitions.count_on(row.node.id) == 0;
+    let gone: Vec<NodeId> = state.nodes.down().filter(gone).map(|row| row.node.id).collect();
+    for id in gone {
+        state.nodes.remove(id);
+    }
     if state.nodes.len() >= NODES_MAX {
         let message = format!("{} nodes are registered, which is the limit", state.nodes.len());
         return Err(ErrorDetail::new(ErrorKind::Refused, message));

@@ -3,6 +3,7 @@
 use super::{Violation, violated};
 use crate::formers::Formers;
 use crate::migration::Migrations;
+use crate::nodes::Nodes;
 use crate::partitions::Partitions;
 use crate::state::ClusterState;
 
@@ -17,6 +18,9 @@ pub(super) fn check(state: &ClusterState) -> Result<(), Violation> {
     }
     if Migrations::from(state.migrations.iter().cloned().collect::<Vec<_>>()) != state.migrations {
         return violated(NAME, "of migrations");
+    }
+    if Nodes::from(state.nodes.values().cloned().collect::<Vec<_>>()) != state.nodes {
+        return violated(NAME, "of nodes");
     }
     let newest = state.nodes.values().map(|row| row.node.version).max().unwrap_or_default();
     if newest > state.nodes_version {

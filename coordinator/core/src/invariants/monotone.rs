@@ -21,7 +21,7 @@ pub(super) fn check(before: &ClusterState, after: &ClusterState) -> Result<(), V
             return violated(NAME, format!("{} changed its leader within epoch {}", row.id, row.epoch));
         }
     }
-    for (id, row) in &before.nodes {
+    for (id, row) in before.nodes.iter() {
         let Some(later) = after.nodes.get(id) else { continue };
         if later.node.incarnation < row.node.incarnation || later.node.version < row.node.version {
             return violated(NAME, format!("node {id} went back: {row:?} to {later:?}"));

@@ -2,8 +2,8 @@
 
 use super::Obstacle;
 use crate::command::Command;
-use crate::repair;
 use crate::state::{ClusterState, NodeRow};
+use crate::takers::Takers;
 use archon_types::{NodeGoal, NodeId, NodeStatus, Partition, PartitionId, ReplicaState};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -31,19 +31,22 @@ pub struct DrainPlan {
 pub fn check_drain(state: &ClusterState, node: NodeId) -> Result<DrainPlan, Vec<Obstacle>> {
     let Some(own) = state.node(node) else { return Err(vec![Obstacle::NoSuchNode { node }]) };
     let mut obstacles = Vec::new();
-    let takers: Vec<&NodeRow> =
-        state.nodes.values().filter(|row| row.node.id != node && row.takes_placements()).collect();
+    let others = state.nodes.takers().filter(|row| row.node.id != node);
+    let takers_count = others.clone().count();
+    let takes = |other: NodeId| other != node && state.node(other).is_some_and(NodeRow::takes_placements);
+    let mut takers = Takers::new(others, |other| state.partitions.held_on(other));
     let held: Vec<&Partition> = rows_with(state, node, |state| state != ReplicaState::Unload);
     for table in state.tables.values().filter(|table| held.iter().any(|row| row.id.table == table.id)) {
         // Cordoned nodes keep their copies, so they count for what they hold.
         let short = held.iter().filter(|row| row.id.table == table.id).any(|row| {
             let stays =
                 row.placements.iter().filter(|placement| placement.node != node && stays(state, placement.node));
-            let free = takers.iter().filter(|taker| row.placement_on(taker.node.id).is_none()).count();
+            let holders = row.placements.iter().filter(|placement| takes(placement.node)).count();
+            let free = takers_count.saturating_sub(holders);
             stays.count() + free < usize::from(table.replication)
         });
         if short {
-            let (have, need) = (takers.len() as u64, u64::from(table.replication));
+            let (have, need) = (takers_count as u64, u64::from(table.replication));
             let (table, node) = (table.name.clone(), own.node.name.clone());
             obstacles.push(Obstacle::TooFewNodes { table, node, have, need });
         }
@@ -62,10 +65,9 @@ pub fn check_drain(state: &ClusterState, node: NodeId) -> Result<DrainPlan, Vec<
     let mut gains: BTreeMap<NodeId, u32> = BTreeMap::new();
     let (mut nowhere, mut zones_doubled) = (0, 0);
     for row in &held {
-        let counts = |id: NodeId| state.partitions.held_on(id) + gains.get(&id).copied().unwrap_or(0);
-        let excluded = |id: NodeId| id == node;
-        match repair::target(state, row, &takers, counts, excluded) {
+        match takers.target(state, row, |other| other == node) {
             Some(found) => {
+                takers.note(found.node);
                 *gains.entry(found.node).or_default() += 1;
                 zones_doubled += u32::from(found.zone_doubled);
             }

@@ -4,12 +4,17 @@
 
 use super::{Board, Move, MoveReason, Role};
 use crate::migration::MoveKind;
+use crate::score::Need;
 use crate::state::ClusterState;
 use archon_types::ReplicaState;
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeSet, VecDeque};
 
 /// Most nodes looked at on the way from a node that leads too much to one that leads too little.
 const SEARCH_MAX: usize = 512;
+/// Most copies looked at by all searches together, per leadership: searches that find nothing must not add up.
+const LOOKS_PER_LEADERSHIP_MAX: usize = 64;
+/// And as many more, so that small clusters are never short of them.
+const LOOKS_BASE: usize = 1_000_000;
 
 /// One leadership.
 struct Led {
@@ -27,13 +32,44 @@ pub(super) struct Leaders {
     /// Which leaderships each slot has.
     of_slot: Vec<BTreeSet<usize>>,
     first: Vec<u32>,
+    /// How many leaderships each slot could have: of partitions with a copy there.
+    able: Vec<usize>,
+    /// The slots that could take one more, by what they would then lead for their weight.
+    open: BTreeSet<Need>,
+    looks: Looks,
+}
+
+/// How the search under way reached each slot, and how much searching is left.
+struct Looks {
+    left: usize,
+    search: u32,
+    /// By slot: in which search it was reached, from where, by which leadership and piece.
+    reached: Vec<(u32, usize, usize, usize)>,
+}
+
+impl Looks {
+    fn new(slots: usize, leaderships: usize) -> Self {
+        let left = LOOKS_BASE + leaderships.saturating_mul(LOOKS_PER_LEADERSHIP_MAX);
+        Self { left, search: 0, reached: vec![(0, 0, 0, 0); slots] }
+    }
+
+    fn is_reached(&self, slot: usize) -> bool {
+        self.reached[slot].0 == self.search
+    }
 }
 
 impl Leaders {
     /// Works out who should lead.
     pub(super) fn new(state: &ClusterState, board: &Board<'_>) -> Self {
         let slots = board.slots.len();
-        let mut leaders = Self { led: Vec::new(), of_slot: vec![BTreeSet::new(); slots], first: Vec::new() };
+        let mut leaders = Self {
+            led: Vec::new(),
+            of_slot: vec![BTreeSet::new(); slots],
+            first: Vec::new(),
+            able: vec![0; slots],
+            open: BTreeSet::new(),
+            looks: Looks::new(slots, state.partitions.len()),
+        };
         let mut start = 0;
         while let Some(piece) = board.pieces.get(start) {
             let (from, to) = piece.siblings;
@@ -52,10 +88,14 @@ impl Leaders {
                     && board.slots[board.pieces[*piece].at].role == Role::Taker
             };
             let able: Vec<usize> = (from..to).filter(counts).collect();
+            able.iter().for_each(|piece| leaders.able[board.pieces[*piece].at] += 1);
             leaders.of_slot[board.pieces[first].at].insert(leaders.led.len());
             leaders.led.push(Led { first, by: first, able });
         }
         leaders.first = leaders.of_slot.iter().map(|led| u32::try_from(led.len()).unwrap_or(u32::MAX)).collect();
+        for slot in 0..slots {
+            leaders.open.extend(leaders.need(board, slot));
+        }
         // Each step brings the loads closer together, so there is an end; the bound keeps a defect from looping.
         for _ in 0..leaders.led.len() {
             let mut moved = false;
@@ -86,10 +126,26 @@ impl Leaders {
         if eases { MoveReason::Lead { leads, other } } else { MoveReason::PassOn { leads, other } }
     }
 
+    /// What a slot would lead with one more, if it could.
+    fn need(&self, board: &Board<'_>, slot: usize) -> Option<Need> {
+        let load = self.of_slot[slot].len();
+        let open = board.slots[slot].role == Role::Taker && load < self.able[slot];
+        let count = u32::try_from(load + 1).unwrap_or(u32::MAX);
+        open.then_some(Need { count, weight: board.slots[slot].weight.max(1), slot })
+    }
+
+    /// Whether there is any slot at all on which a leadership of `from` would do better.
+    fn can_ease(&self, board: &Board<'_>, from: usize) -> bool {
+        self.open.first().is_some_and(|least| self.eases(board, from, least.slot))
+    }
+
     /// Passes one leadership on, over other nodes if it must be, to one that leads less. Returns whether there is one.
     fn pass_on(&mut self, board: &Board<'_>, from: usize) -> bool {
+        if !self.can_ease(board, from) {
+            return false;
+        }
         // Breadth first, so that the fewest leaderships move: how each slot was reached, by which leadership and piece.
-        let mut reached: BTreeMap<usize, (usize, usize, usize)> = BTreeMap::new();
+        self.looks.search += 1;
         let mut next = VecDeque::from([from]);
         let mut looked = 0;
         while let Some(slot) = next.pop_front() {
@@ -98,14 +154,17 @@ impl Leaders {
                 return false;
             }
             for led in &self.of_slot[slot] {
-                for piece in &self.led[*led].able {
+                let able = &self.led[*led].able;
+                let Some(left) = self.looks.left.checked_sub(able.len()) else { return false };
+                self.looks.left = left;
+                for piece in able {
                     let to = board.pieces[*piece].at;
-                    if to == from || reached.contains_key(&to) {
+                    if to == from || self.looks.is_reached(to) {
                         continue;
                     }
-                    reached.insert(to, (slot, *led, *piece));
+                    self.looks.reached[to] = (self.looks.search, slot, *led, *piece);
                     if self.eases(board, from, to) {
-                        self.shift(&reached, from, to);
+                        self.shift(board, from, to);
                         return true;
                     }
                     next.push_back(to);
@@ -115,14 +174,23 @@ impl Leaders {
         false
     }
 
-    fn shift(&mut self, reached: &BTreeMap<usize, (usize, usize, usize)>, from: usize, last: usize) {
+    fn shift(&mut self, board: &Board<'_>, from: usize, last: usize) {
+        for slot in [from, last] {
+            if let Some(need) = self.need(board, slot) {
+                self.open.remove(&need);
+            }
+        }
         let mut to = last;
         while to != from {
-            let Some((slot, led, piece)) = reached.get(&to).copied() else { return };
+            let (_, slot, led, piece) = self.looks.reached[to];
             self.of_slot[slot].remove(&led);
             self.of_slot[to].insert(led);
             self.led[led].by = piece;
             to = slot;
+        }
+        // Those between gave one and got one.
+        for slot in [from, last] {
+            self.open.extend(self.need(board, slot));
         }
     }
 

@@ -6,8 +6,8 @@ mod leaders;
 
 use crate::command::{Command, PlannedMove};
 use crate::migration::MoveKind;
-use crate::state::ClusterState;
-use archon_types::{NodeId, PartitionId, PartitionStatus, PlacementId, TableId, Version};
+use crate::state::{ClusterState, MOVES_MAX};
+use archon_types::{NodeId, PartitionId, PlacementId, TableId, Version};
 use board::{Board, Role};
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -19,7 +19,8 @@ const ROUNDS_MAX: usize = 16;
 /// itself ([`crate::repair`]); the plan only reckons with where its copies will be.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Goal {
-    /// Most moves in the plan. `None`: as many as it takes.
+    /// Most moves in the plan. `None`: as many as it takes, yet no more than one plan may have
+    /// ([`crate::state::MOVES_MAX`]); the next plan goes on from there.
     pub moves_max: Option<u32>,
 }
 
@@ -189,20 +190,17 @@ pub fn plan(state: &ClusterState, goal: Goal) -> Plan {
     }
     let mut plan = Plan { table_version: state.table_version(), moves: board.moves(), unmet: board.unmet() };
     plan.moves.extend(leaders::Leaders::new(state, &board).moves(&board));
-    if state.partitions.iter().any(|row| row.status == PartitionStatus::Unassigned) {
+    if state.partitions.unassigned().next().is_some() {
         plan.unmet.extend(unassigned(state));
     }
-    if let Some(max) = goal.moves_max {
-        plan.moves.truncate(usize::try_from(max).unwrap_or(usize::MAX));
-    }
+    let max = goal.moves_max.and_then(|max| usize::try_from(max).ok()).unwrap_or(MOVES_MAX);
+    plan.moves.truncate(max.min(MOVES_MAX));
     plan
 }
 
 /// The tables that wait for nodes: before the first assignment there is nothing to plan, and that is not "all is well".
 fn unassigned(state: &ClusterState) -> Vec<Unmet> {
-    let waits = |table: &&archon_types::Table| {
-        state.partitions.of_table(table.id).any(|row| row.status == PartitionStatus::Unassigned)
-    };
+    let waits = |table: &&archon_types::Table| state.partitions.awaits_assignment(table.id);
     let unmet = state.tables.values().filter(waits).map(|table| {
         let (have, need) = crate::assign::nodes_needed(state, table.replication);
         Unmet { subject: Subject::Table(table.id), reason: UnmetReason::NotAssigned { have, need } }

@@ -377,7 +377,9 @@ impl World {
                 return;
             }
         }
-        let rows: Vec<_> = self.state.partitions.restless().collect();
+        let restless =
+            |row: &&Partition| row.status != PartitionStatus::Online || row.live().count() < row.placements.len();
+        let rows: Vec<_> = self.state.partitions.iter().filter(restless).collect();
         let migrations: Vec<_> = self.state.migrations.active().collect();
         panic!("it does not converge: {:#?}\n{rows:#?}\n{migrations:#?}\n{:#?}", counts(&self.state), self.state.nodes);
     }

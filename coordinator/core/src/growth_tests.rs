@@ -1,0 +1,239 @@
+//! What is done for every change, heartbeat or turn costs as much in a large cluster as in a small one: counted in rows
+//! of partitions that are looked at, which no machine makes faster.
+
+use crate::partitions::LOOKED_AT;
+use crate::{
+    Actor, ClusterState, Command, CommandBatch, Edit, Goal, Liveness, PartitionChange, Plan, Register, Response, apply,
+    delta, duties_mark, nodes_delta, on_stopping, plan, rows_delta, turn,
+};
+use archon_types::{
+    BootId, ClusterId, Millis, NodeId, Partition, PartitionId, Placement, PlacementId, ReplicaState, Settings,
+    StorageId, TableId, Version,
+};
+use uuid::Uuid;
+
+struct World {
+    state: ClusterState,
+    liveness: Liveness,
+    now: Millis,
+}
+
+impl World {
+    /// Nodes with as many partitions each, two copies of every one, all Online.
+    fn new(nodes: u64, partitions_per_node: u16) -> Self {
+        let now = Millis::new(1);
+        let mut world = Self { state: ClusterState::new(), liveness: Liveness::new(now), now };
+        let partitions = u16::try_from(nodes).unwrap() * partitions_per_node;
+        let settings = Settings { partitions, nodes_min: 2, replication: 2, ..Settings::default() };
+        world.commit(vec![Command::Bootstrap { cluster: ClusterId::new(Uuid::from_u128(1)), settings }]);
+        (1..=nodes).for_each(|number| world.join(number));
+        world.settle();
+        world
+    }
+
+    fn commit(&mut self, commands: Vec<Command>) -> Vec<Response> {
+        let who = Actor::Coordinator(1);
+        let batch = CommandBatch { request: None, at: self.now, who, proposer: 1, term: 1, commands };
+        let index = self.state.applied + 1;
+        let responses = apply(&mut self.state, index, &batch);
+        let refusal = responses.iter().find_map(Response::refusal);
+        assert!(refusal.is_none(), "{refusal:?}");
+        responses
+    }
+
+    fn join(&mut self, number: u64) {
+        let register = Register {
+            name: format!("n{number}"),
+            address: format!("n{number}:1"),
+            storage: StorageId::new(Uuid::from_u128(number.into())),
+            boot: BootId::new(Uuid::from_u128(number.into())),
+            zone: None,
+            weight: 100,
+            partitions_max: None,
+            protocol_min: 1,
+            protocol_max: 1,
+            held: vec![],
+            last_incarnation: None,
+            expects: None,
+        };
+        let responses = self.commit(vec![Command::Register(Box::new(register))]);
+        let [Response::Registered { node, incarnation }] = responses[..] else { panic!("{responses:?}") };
+        self.commit(vec![Command::Activate { node, incarnation }]);
+    }
+
+    fn turn(&mut self) -> Vec<Command> {
+        self.now = self.now.plus(1);
+        turn(&self.state, &mut self.liveness, self.now).commands
+    }
+
+    fn settle(&mut self) {
+        loop {
+            let commands = self.turn();
+            if commands.is_empty() {
+                break;
+            }
+            self.commit(commands);
+        }
+        let online = |row: &Partition| PartitionChange::one(row.id, row.version, Edit::Online(row.epoch));
+        let changes = self.state.partitions.iter().map(online).collect();
+        self.commit(vec![Command::Change(changes)]);
+        assert_eq!(self.turn(), []);
+    }
+
+    /// One row changes its version.
+    fn touch(&mut self) -> PartitionId {
+        let row = self.state.partitions.get(PartitionId::new(TableId::new(1), 7)).unwrap();
+        let (id, edit) = (row.id, Edit::Online(row.epoch));
+        self.commit(vec![Command::Change(vec![PartitionChange::one(id, row.version, edit)])]);
+        id
+    }
+}
+
+/// How many rows that looks at.
+fn looks<T>(work: impl FnOnce() -> T) -> usize {
+    let before = LOOKED_AT.get();
+    let _ = work();
+    LOOKED_AT.get() - before
+}
+
+/// The same work in a cluster and in one of eight times its size.
+fn both(work: impl Fn(&mut World) -> usize) -> (usize, usize) {
+    (work(&mut World::new(5, 40)), work(&mut World::new(40, 40)))
+}
+
+#[test]
+fn a_change_costs_the_same_in_a_cluster_eight_times_as_large() {
+    let apply = |world: &mut World| looks(|| world.touch());
+    let (small, large) = both(apply);
+    assert_eq!(small, large);
+    assert!(large <= 5, "{large} rows looked at to change one");
+
+    let turn_after = |world: &mut World| {
+        world.touch();
+        looks(|| assert_eq!(world.turn(), []))
+    };
+    assert_eq!(both(turn_after), (0, 0));
+
+    let told = |world: &mut World| {
+        let before = world.state.table_version();
+        let id = world.touch();
+        looks(|| {
+            let delta = delta(&world.state, id.table, before).unwrap();
+            assert_eq!((delta.partitions.len(), delta.nodes.len()), (1, 0));
+        })
+    };
+    assert_eq!(both(told), (1, 1));
+
+    let unchanged = |world: &mut World| looks(|| duties_mark(&world.state, NodeId::new(2)).unwrap());
+    assert_eq!(both(unchanged), (0, 0));
+}
+
+#[test]
+fn a_heartbeat_looks_at_no_row_even_if_other_nodes_leaderships_are_withdrawn() {
+    let heartbeat = |world: &mut World| {
+        let ids: Vec<PartitionId> = world.state.partitions.on_node(NodeId::new(1)).map(|row| row.id).collect();
+        ids.into_iter().for_each(|id| {
+            world.liveness.withdraw(&world.state, id);
+        });
+        let incarnation = world.state.incarnation(NodeId::new(3)).unwrap();
+        looks(|| {
+            world.liveness.heard(&world.state, NodeId::new(3), incarnation, world.now).unwrap();
+            let answer = world.liveness.answer(&world.state, NodeId::new(3), incarnation, world.now).unwrap();
+            assert!(answer.withdrawn.is_empty() && world.state.table_version() > Version::ZERO);
+        })
+    };
+    assert_eq!(both(heartbeat), (0, 0));
+}
+
+#[test]
+fn a_failover_looks_at_the_rows_of_the_failed_node_alone() {
+    let failover = |world: &mut World| {
+        let node = NodeId::new(2);
+        let incarnation = world.state.incarnation(node).unwrap();
+        looks(|| assert_eq!(on_stopping(&world.state, &world.liveness, node, incarnation).unwrap().len(), 1))
+    };
+    let (small, large) = both(failover);
+    assert_eq!((small, large), (80, 80), "each of two copies of forty partitions per node");
+}
+
+/// Moves that wait for lanes are not gone through for every change.
+#[test]
+fn a_turn_does_not_go_through_the_moves_that_wait_for_lanes() {
+    let under_way = |world: &mut World| {
+        let joined = world.state.nodes.len() as u64 + 1;
+        world.join(joined);
+        let planned: Plan = plan(&world.state, Goal::default());
+        world.commit(vec![planned.start()]);
+        let begun = world.turn();
+        assert!(begun.len() >= 2 && begun.len() < planned.moves.len(), "{} of {}", begun.len(), planned.moves.len());
+        world.commit(begun);
+        world.turn();
+        world.touch();
+        (looks(|| world.turn()), planned.moves.len())
+    };
+    let (looked_at, moves) = under_way(&mut World::new(4, 600));
+    assert!(moves > 900, "{moves} moves");
+    assert!(looked_at * 4 < moves, "{looked_at} rows looked at while {moves} moves wait");
+}
+
+#[test]
+fn the_mark_of_duties_changes_with_everything_that_they_follow_from() {
+    let mut world = World::new(5, 4);
+    let node = NodeId::new(2);
+    let mut last = duties_mark(&world.state, node);
+    let mut differs = |world: &World, what: &str| {
+        let mark = duties_mark(&world.state, node);
+        assert_ne!(mark, last, "{what}");
+        last = mark;
+    };
+    let row = world.state.partitions.on_node(node).next().cloned().unwrap();
+    let edit = |world: &mut World, edit: Edit| {
+        let row = world.state.partitions.get(row.id).unwrap();
+        let change = PartitionChange::one(row.id, row.version, edit);
+        world.commit(vec![Command::Change(vec![change])]);
+    };
+    edit(&mut world, Edit::Online(row.epoch));
+    differs(&world, "a row of it changed");
+    let free = (1..=5).map(NodeId::new).find(|other| row.placement_on(*other).is_none()).unwrap();
+    let id = PlacementId::new(world.state.placement_last.get() + 1);
+    edit(&mut world, Edit::Add(Placement { id, node: free, state: ReplicaState::Load }));
+    differs(&world, "another copy of its partition came");
+    world.commit(vec![Command::SetNode { node, goal: archon_types::NodeGoal::Drain, if_nodes: None }]);
+    differs(&world, "it is emptied");
+    world.commit(vec![Command::SetNode { node: free, goal: archon_types::NodeGoal::Cordon, if_nodes: None }]);
+    differs(&world, "it is emptied, and others to whom it hands over changed");
+    world.commit(vec![Command::SetNode { node, goal: archon_types::NodeGoal::Serve, if_nodes: None }]);
+    differs(&world, "it is emptied no more");
+    world.join(6);
+    assert_eq!(duties_mark(&world.state, node), last, "what does not concern it changes nothing");
+}
+
+/// An image is what was, whatever happens meanwhile, and reads as the state itself.
+#[test]
+fn an_image_holds_what_was_while_rows_change() {
+    let mut world = World::new(5, 40);
+    let before = world.state.clone();
+    let image = world.state.image();
+    for _ in 0..3 {
+        world.touch();
+    }
+    world.join(6);
+    let read: ClusterState = rmp_serde::from_slice(&rmp_serde::to_vec_named(&image).unwrap()).unwrap();
+    assert!(read == before && read != world.state);
+}
+
+#[test]
+fn many_nodes_come_in_parts_that_lose_nobody() {
+    let mut world = World::new(3, 4);
+    (4..=40).for_each(|number| world.join(number));
+    let (mut since, mut seen, mut parts) = (Version::ZERO, 0, 0);
+    while since < world.state.nodes_version {
+        let part = nodes_delta(&world.state, since, 7);
+        assert!(part.nodes.iter().all(|node| node.version > since && node.version <= part.version));
+        assert!(part.nodes.len() <= 7 && part.version > since);
+        (since, seen, parts) = (part.version, seen + part.nodes.len(), parts + 1);
+    }
+    assert_eq!((seen, parts), (40, 6));
+    let rows = rows_delta(&world.state, TableId::new(1), Version::ZERO).unwrap();
+    assert_eq!((rows.partitions.len(), rows.nodes.len(), rows.version), (12, 0, world.state.nodes_version));
+}

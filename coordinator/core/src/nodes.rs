@@ -1,0 +1,172 @@
+//! Every node's row, with the indexes that keep ten thousand of them cheap: by name, address, data directory and version,
+//! and those that are not simply live and serving.
+
+use crate::state::NodeRow;
+use archon_types::{NodeGoal, NodeId, NodeStatus, StorageId, Version};
+use serde::{Deserialize, Serialize, Serializer};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The rows of all nodes, lost ones included. Serialised as a plain map by number; the indexes are rebuilt when it
+/// is read.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Deserialize)]
+#[serde(from = "BTreeMap<NodeId, NodeRow>")]
+pub struct Nodes {
+    rows: BTreeMap<NodeId, NodeRow>,
+    by_storage: BTreeSet<(StorageId, NodeId)>,
+    by_name: BTreeMap<String, BTreeSet<NodeId>>,
+    by_address: BTreeMap<String, BTreeSet<NodeId>>,
+    by_version: BTreeSet<(Version, NodeId)>,
+    /// To be emptied.
+    draining: BTreeSet<NodeId>,
+    /// Failed or lost.
+    down: BTreeSet<NodeId>,
+    /// Those that take placements.
+    takers: BTreeSet<NodeId>,
+}
+
+impl Nodes {
+    /// A node's row.
+    pub fn get(&self, id: &NodeId) -> Option<&NodeRow> {
+        self.rows.get(id)
+    }
+
+    /// Every row, in order of registration.
+    pub fn values(&self) -> impl DoubleEndedIterator<Item = &NodeRow> + ExactSizeIterator {
+        self.rows.values()
+    }
+
+    /// Every number, in order of registration.
+    pub fn keys(&self) -> impl DoubleEndedIterator<Item = &NodeId> + ExactSizeIterator {
+        self.rows.keys()
+    }
+
+    /// Every number with its row, in order of registration.
+    pub fn iter(&self) -> impl DoubleEndedIterator<Item = (&NodeId, &NodeRow)> + ExactSizeIterator {
+        self.rows.iter()
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.rows.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+
+    /// The first one with this data directory.
+    pub fn with_storage(&self, storage: StorageId) -> Option<&NodeRow> {
+        let (found, id) = self.by_storage.range((storage, NodeId::ZERO)..).next()?;
+        if *found == storage { self.rows.get(id) } else { None }
+    }
+
+    /// Those with this name, lost ones included, in order of registration.
+    pub fn named(&self, name: &str) -> impl DoubleEndedIterator<Item = &NodeRow> {
+        self.by_name.get(name).into_iter().flatten().filter_map(|id| self.rows.get(id))
+    }
+
+    /// Those with this address, lost ones included, in order of registration.
+    pub fn reached_at(&self, address: &str) -> impl DoubleEndedIterator<Item = &NodeRow> {
+        self.by_address.get(address).into_iter().flatten().filter_map(|id| self.rows.get(id))
+    }
+
+    /// The rows newer than `since`, oldest change first.
+    pub fn newer_than(&self, since: Version) -> impl Iterator<Item = &NodeRow> {
+        let after = (Version::new(since.get().saturating_add(1)), NodeId::ZERO);
+        let changed = self.by_version.range(after..).filter(move |(version, _)| *version > since);
+        changed.filter_map(|(_, id)| self.rows.get(id))
+    }
+
+    /// Those that are to be emptied, in order of registration.
+    pub fn draining(&self) -> impl Iterator<Item = &NodeRow> {
+        self.draining.iter().filter_map(|id| self.rows.get(id))
+    }
+
+    /// Those that are failed or lost, in order of registration.
+    pub fn down(&self) -> impl Iterator<Item = &NodeRow> {
+        self.down.iter().filter_map(|id| self.rows.get(id))
+    }
+
+    /// Those that take placements, in order of registration.
+    pub fn takers(&self) -> impl DoubleEndedIterator<Item = &NodeRow> + Clone {
+        self.takers.iter().filter_map(|id| self.rows.get(id))
+    }
+
+    /// How many take placements.
+    pub fn takers_count(&self) -> usize {
+        self.takers.len()
+    }
+
+    /// Adds or replaces a row.
+    pub(crate) fn insert(&mut self, row: NodeRow) {
+        let id = row.node.id;
+        self.remove(id);
+        self.by_storage.insert((row.node.storage, id));
+        self.by_name.entry(row.node.name.clone()).or_default().insert(id);
+        self.by_address.entry(row.node.address.clone()).or_default().insert(id);
+        self.by_version.insert((row.node.version, id));
+        if row.node.goal == NodeGoal::Drain {
+            self.draining.insert(id);
+        }
+        if row.node.status != NodeStatus::Live {
+            self.down.insert(id);
+        }
+        if row.takes_placements() {
+            self.takers.insert(id);
+        }
+        self.rows.insert(id, row);
+    }
+
+    /// Changes a row. Returns whether there is one.
+    pub(crate) fn update(&mut self, id: NodeId, change: impl FnOnce(&mut NodeRow)) -> bool {
+        let Some(mut row) = self.remove(id) else { return false };
+        change(&mut row);
+        self.insert(row);
+        true
+    }
+
+    /// Removes a row.
+    pub(crate) fn remove(&mut self, id: NodeId) -> Option<NodeRow> {
+        let row = self.rows.remove(&id)?;
+        self.by_storage.remove(&(row.node.storage, id));
+        leave(&mut self.by_name, &row.node.name, id);
+        leave(&mut self.by_address, &row.node.address, id);
+        self.by_version.remove(&(row.node.version, id));
+        self.draining.remove(&id);
+        self.down.remove(&id);
+        self.takers.remove(&id);
+        Some(row)
+    }
+}
+
+fn leave(index: &mut BTreeMap<String, BTreeSet<NodeId>>, key: &str, id: NodeId) {
+    if let Some(set) = index.get_mut(key) {
+        set.remove(&id);
+        if set.is_empty() {
+            index.remove(key);
+        }
+    }
+}
+
+impl From<Vec<NodeRow>> for Nodes {
+    fn from(rows: Vec<NodeRow>) -> Self {
+        let mut nodes = Self::default();
+        for row in rows {
+            nodes.insert(row);
+        }
+        nodes
+    }
+}
+
+impl From<BTreeMap<NodeId, NodeRow>> for Nodes {
+    fn from(rows: BTreeMap<NodeId, NodeRow>) -> Self {
+        rows.into_values().collect::<Vec<_>>().into()
+    }
+}
+
+impl Serialize for Nodes {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.rows.serialize(serializer)
+    }
+}

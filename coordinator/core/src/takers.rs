@@ -1,0 +1,99 @@
+//! The nodes that may take a copy, in the order in which they should, by zone: so that the right one is found without
+//! looking at all of them for every copy.
+
+use crate::score::Need;
+use crate::state::{ClusterState, NodeRow};
+use archon_types::{NodeId, Partition, ReplicaState};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Where a new copy should go.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Target {
+    pub(crate) node: NodeId,
+    /// Another copy that stays stands in the same zone.
+    pub(crate) zone_doubled: bool,
+}
+
+struct Taker<'a> {
+    row: &'a NodeRow,
+    need: Need,
+}
+
+/// The nodes that may still take copies.
+pub(crate) struct Takers<'a> {
+    nodes: BTreeMap<NodeId, Taker<'a>>,
+    zones: BTreeMap<Option<&'a str>, BTreeSet<(Need, NodeId)>>,
+    /// How many nodes were looked at for targets, all searches together.
+    #[cfg(test)]
+    pub(crate) looked: std::cell::Cell<usize>,
+}
+
+impl<'a> Takers<'a> {
+    /// These nodes, in order of registration, each with what it has now.
+    pub(crate) fn new(nodes: impl Iterator<Item = &'a NodeRow>, has: impl Fn(NodeId) -> u32) -> Self {
+        let mut takers = Self {
+            nodes: BTreeMap::new(),
+            zones: BTreeMap::new(),
+            #[cfg(test)]
+            looked: std::cell::Cell::new(0),
+        };
+        for (slot, row) in nodes.enumerate() {
+            let id = row.node.id;
+            let need = Need { count: has(id), weight: row.node.weight.max(1), slot };
+            if row.node.partitions_max.is_none_or(|most| need.count < most) {
+                takers.zones.entry(row.node.zone.as_deref()).or_default().insert((need, id));
+                takers.nodes.insert(id, Taker { row, need });
+            }
+        }
+        takers
+    }
+
+    /// The node that should take a copy of this partition: one that holds none of it, stands in a zone without one if there
+    /// is any such node, and has least for its weight. Of `leaving` nodes the copies do not matter.
+    pub(crate) fn target(
+        &self,
+        state: &ClusterState,
+        row: &Partition,
+        leaving: impl Fn(NodeId) -> bool,
+    ) -> Option<Target> {
+        let taken: BTreeSet<&str> = row
+            .placements
+            .iter()
+            .filter(|placement| placement.state != ReplicaState::Unload && !leaving(placement.node))
+            .filter_map(|placement| state.node(placement.node).and_then(|row| row.node.zone.as_deref()))
+            .collect();
+        let best = self.zones.iter().filter_map(|(zone, nodes)| {
+            let (need, node) = nodes.iter().find(|(_, node)| {
+                #[cfg(test)]
+                self.looked.set(self.looked.get() + 1);
+                row.placement_on(*node).is_none() && !leaving(*node)
+            })?;
+            Some((zone.is_some_and(|zone| taken.contains(zone)), *need, *node))
+        });
+        let (zone_doubled, _, node) = best.min()?;
+        Some(Target { node, zone_doubled })
+    }
+
+    /// A copy goes to this node.
+    pub(crate) fn note(&mut self, node: NodeId) {
+        let Some(mut taker) = self.take(node) else { return };
+        taker.need.count += 1;
+        if taker.row.node.partitions_max.is_none_or(|most| taker.need.count < most) {
+            self.zones.entry(taker.row.node.zone.as_deref()).or_default().insert((taker.need, node));
+            self.nodes.insert(node, taker);
+        }
+    }
+
+    /// This node takes nothing more.
+    pub(crate) fn remove(&mut self, node: NodeId) {
+        self.take(node);
+    }
+
+    fn take(&mut self, node: NodeId) -> Option<Taker<'a>> {
+        let taker = self.nodes.remove(&node)?;
+        if let Some(nodes) = self.zones.get_mut(&taker.row.node.zone.as_deref()) {
+            nodes.remove(&(taker.need, node));
+        }
+        Some(taker)
+    }
+}
