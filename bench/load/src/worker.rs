@@ -248,7 +248,9 @@ impl<S: Store> Worker<S> {
         begun: Instant,
         ended: Instant,
     ) -> Result<(), Failure> {
-        if ended < self.measure_from {
+        // Where so many are asked for, those that are counted are those that were taken from the count.
+        let counts_from = if self.end.is_none() { begun } else { ended };
+        if counts_from < self.measure_from {
             return Ok(());
         }
         self.last.set(ended);

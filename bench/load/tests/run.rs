@@ -102,6 +102,15 @@ fn so_many_operations_are_so_many_and_their_bytes_are_counted() {
     }
 }
 
+/// What was begun in the warm-up and ended after it was counted beside those that were asked for.
+#[test]
+fn operations_of_the_warm_up_are_not_among_those_asked_for() {
+    let store = Memory { delay: Duration::from_millis(2), ..Memory::default() };
+    let seen = run(&store, &Workload { warm_up: Duration::from_millis(25), ..workload(Mix::Put, 100) });
+    assert_eq!((seen.ops, seen.failed), (100, 0));
+    assert!(seen.ops_with_warm_up > 100, "{seen:?}");
+}
+
 #[test]
 fn scans_are_checked_to_the_last_entry() {
     let store = Memory::default();

@@ -75,7 +75,9 @@ pub(crate) fn start(directory: &Path) -> anyhow::Result<Option<(String, Vec<Box<
         let target = Arc::new(Redis { masters: masters.clone(), slots: slots.clone(), shared });
         Box::new(RedisSystem { target, servers: Rc::clone(&servers), name }) as Box<dyn System>
     });
-    Ok(Some((version(&server, &["--version"]), systems.into())))
+    let version = version(&server, &["--version"]);
+    let short = version.split(" sha=").next().unwrap_or_default().to_owned();
+    Ok(Some((short, systems.into())))
 }
 
 fn port(address: &str) -> &str {

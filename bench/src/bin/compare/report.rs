@@ -181,7 +181,7 @@ impl Report {
         let machine = &self.machine;
         let mut text = format!(
             "Measured on {} at commit `{}`: {} cores ({}), {:.0} GiB, Linux {}, {}; one `fdatasync` of 4 KiB took {:.2} ms \
-             (p50; p99 {:.2} ms) in the same run. {} rounds of {} s per figure, the systems in turn, median round; \
+             (p50; p99 {:.2} ms) in the same run. {} of {} s per figure, the systems in turn, median round; \
              {} keys, values of {} bytes, {} driving thread{}. Load average before the run: {:.2}.\n\n```text\n{}\n```\n\n",
             machine.date,
             machine.commit,
@@ -192,7 +192,10 @@ impl Report {
             machine.file_system,
             self.fdatasync.p50_us / 1e3,
             self.fdatasync.p99_us / 1e3,
-            self.rounds,
+            match self.rounds {
+                1 => "One round".to_owned(),
+                rounds => format!("{rounds} rounds"),
+            },
             self.seconds,
             self.keys,
             self.value_bytes,

@@ -1,0 +1,67 @@
+//! `archon bench` on real processes: what it prints must be what happened.
+
+use archon_integration_tests::{Cluster, Options};
+use serde_json::Value;
+
+fn cluster() -> Cluster {
+    let options = Options { partitions: 8, replication: 2, ..Options::default() };
+    Cluster::start(env!("CARGO_BIN_EXE_archon-under-test"), &options)
+}
+
+fn measured(cluster: &Cluster, arguments: &[&str]) -> Value {
+    let all =
+        [&["bench"], arguments, &["--keys", "300", "--clients", "8", "--warmup", "0", "--timeout", "30s"][..]].concat();
+    let found = cluster.json(&all).unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(found["failed"], 0, "{found}");
+    found
+}
+
+#[test]
+fn a_measurement_counts_what_it_did_and_what_the_nodes_spent() {
+    let cluster = cluster();
+    let puts = measured(&cluster, &["put", "--operations", "600"]);
+    assert_eq!((&puts["operation"], &puts["ops"], &puts["put"]["ops"]), (&"put".into(), &600.into(), &600.into()));
+    assert_eq!(puts["bytes_written"], 600 * 116, "{puts}");
+    // Each write is synced by both copies; a sync serves at most the eight that are under way together.
+    let syncs = puts["fsyncs_per_op"].as_f64().expect("a number");
+    assert!((1.0 / 8.0..=3.0).contains(&syncs), "{puts}");
+    assert!(puts["node_cpu_us_per_op"].as_f64() > Some(0.0), "{puts}");
+    assert_eq!(puts["nodes"].as_array().map(Vec::len), Some(3), "{puts}");
+    let p50 = puts["put"]["p50_us"].as_u64();
+    assert!(p50 > Some(0) && p50 <= puts["put"]["p99_us"].as_u64(), "{puts}");
+
+    let gets = measured(&cluster, &["get", "--operations", "600", "--distribution", "zipfian:0.9"]);
+    assert_eq!((&gets["ops"], &gets["theta"], &gets["put"]), (&600.into(), &0.9.into(), &Value::Null));
+    let mixed = measured(&cluster, &["mixed", "--read-percent", "50", "--operations", "600", "--rate", "500"]);
+    let of = |kind: &str| mixed[kind]["ops"].as_u64().unwrap_or(0);
+    assert!(of("get") > 100 && of("put") > 100 && of("get") + of("put") == 600, "{mixed}");
+    let scans = measured(&cluster, &["scan", "--operations", "50", "--limit", "20", "--no-load"]);
+    assert!(scans["entries_scanned"].as_u64() > Some(50 * 10), "{scans}");
+}
+
+#[test]
+fn the_gap_of_a_node_that_is_killed_is_seen_and_nothing_is_missing() {
+    let cluster = cluster();
+    let pid = cluster.node("cyrene").pid().to_string();
+    let seen = cluster
+        .json(&[
+            "bench",
+            "failover",
+            "--pid",
+            &pid,
+            "--calm",
+            "1s",
+            "--duration",
+            "5s",
+            "--writers",
+            "16",
+            "--timeout",
+            "30s",
+        ])
+        .unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(seen["missing"], Value::Array(vec![]), "{seen}");
+    let gap = |when: &str| seen[when]["write_gap_ms"].as_f64().unwrap_or(0.0);
+    // Nobody takes over before the lease of the killed node has run out.
+    assert!(gap("disturbed") > 1_000.0, "{seen}");
+    assert!(seen["calm"]["operations"].as_u64() > Some(16), "{seen}");
+}
