@@ -19,6 +19,10 @@ use std::time::{Duration, Instant};
 use tokio::task::block_in_place;
 use tokio::time::sleep;
 
+/// What `archon` itself allocates with: its processes are this program in another role.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 const NODES: [&str; 3] = ["athens", "byzantium", "cyrene"];
 /// Copies of each partition: one on every node, so that each node holds everything.
 const COPIES: u8 = 3;

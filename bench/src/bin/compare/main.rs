@@ -32,6 +32,10 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 use system::{STOP, System};
 
+/// What `archon` itself allocates with: its processes are this program in another role.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// A line that the tables replace in a document.
 const BEGIN: &str = "<!-- comparison begins; written by the tool -->";
 const END: &str = "<!-- comparison ends -->";
