@@ -8,6 +8,7 @@ use archon_proto::v1;
 use archon_types::{
     ClientId, Duty, Epoch, ErrorKind, Fact, Op, PartitionId, PlacementId, ReplicaState, TableId, Version, limits,
 };
+use bytes::Bytes;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
