@@ -166,3 +166,20 @@ async fn a_node_that_stops_ends_the_copies_that_it_gives() {
     assert!(!read_on(&mut pages).await.1);
     stopping.await.unwrap().unwrap();
 }
+
+/// A copy that was emptied to be copied anew, and whose node ended before anybody heard of it: nobody may take it for what
+/// it was when it counted.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_copy_that_holds_nothing_when_its_node_returns_is_reported_as_emptied() {
+    let directory = tempfile::tempdir().unwrap();
+    let fake = Fake::start().await;
+    let node = fake.node("athens", directory.path()).await;
+    fake.host("athens", &row(1, 1, 3, &[(1, fake.id("athens"), LOAD), (3, OTHER, LIVE)])).await;
+    node.stop().await.unwrap();
+    let node = fake.node("athens", directory.path()).await;
+    fake.host("athens", &row(1, 2, 3, &[(1, fake.id("athens"), LOAD), (3, OTHER, LIVE)])).await;
+    let emptied = |report: &archon_types::Report| report.fact == Fact::Emptied;
+    let report = fake.reported("the copy is empty", emptied).await;
+    assert_eq!(report.placement, PlacementId::new(1));
+    node.stop().await.unwrap();
+}
