@@ -30,13 +30,18 @@ impl RowCache {
             return Some(found.clone());
         }
         let (key, row) = self.old.remove_entry(key)?;
-        self.put(key, row.clone(), bytes_max);
+        self.keep(key, row.clone(), bytes_max);
         Some(row)
     }
 
-    /// Keeps what the engine answered. Both generations together hold about `bytes_max` bytes.
-    pub(super) fn put(&mut self, key: Bytes, row: Option<Bytes>, bytes_max: usize) {
-        let cost = ROW_OVERHEAD_BYTES + key.len() + row.as_ref().map_or(0, Bytes::len);
+    /// Keeps what the engine answered, in memory of its own: the engine's row may be a small part of a block of many.
+    /// Both generations together hold about `bytes_max` bytes.
+    pub(super) fn put(&mut self, key: Bytes, row: Option<&[u8]>, bytes_max: usize) {
+        self.keep(key, row.map(Bytes::copy_from_slice), bytes_max);
+    }
+
+    fn keep(&mut self, key: Bytes, row: Option<Bytes>, bytes_max: usize) {
+        let cost = cost(&key, row.as_deref());
         if cost > bytes_max / 4 {
             return;
         }
@@ -48,18 +53,19 @@ impl RowCache {
         self.young.insert(key, row);
     }
 
-    /// Takes in what the engine was given; only rows that are kept already are kept.
-    pub(super) fn written(&mut self, rows: &[RowChange]) {
+    /// Takes in what the engine was given; only rows that are kept already are kept. `bytes_max` as in
+    /// [`RowCache::put`].
+    pub(super) fn written(&mut self, rows: &[RowChange], bytes_max: usize) {
         if self.young.is_empty() && self.old.is_empty() {
             return;
         }
         for row in rows {
             self.old.remove(&row.key);
-            if let Some(kept) = self.young.get_mut(&row.key) {
-                let length = |row: &Option<Bytes>| row.as_ref().map_or(0, Bytes::len);
-                self.young_bytes = (self.young_bytes + length(&row.value)).saturating_sub(length(kept));
-                // Its own memory: the row may be a small part of a long entry of the log.
-                *kept = row.value.as_deref().map(Bytes::copy_from_slice);
+            // Anew, as whatever is kept: a row may have grown beyond its share, or the generation with it. In its own
+            // memory here as well, since it may be a small part of a long entry of the log.
+            if let Some((key, before)) = self.young.remove_entry(&row.key) {
+                self.young_bytes -= cost(&key, before.as_deref());
+                self.put(key, row.value.as_deref(), bytes_max);
             }
         }
     }
@@ -68,6 +74,11 @@ impl RowCache {
     pub(super) fn clear(&mut self) {
         *self = Self::default();
     }
+}
+
+/// What a row counts against the bound.
+fn cost(key: &[u8], row: Option<&[u8]>) -> usize {
+    ROW_OVERHEAD_BYTES + key.len() + row.map_or(0, <[u8]>::len)
 }
 
 #[cfg(test)]
@@ -86,14 +97,17 @@ mod tests {
     fn what_is_written_to_the_engine_is_seen_and_a_missing_row_is_known() {
         let mut cache = RowCache::default();
         assert_eq!(cache.get(&key(1), 10_000), None);
-        cache.put(key(1), row("a"), 10_000);
+        cache.put(key(1), Some(b"a"), 10_000);
         cache.put(key(2), None, 10_000);
         assert_eq!((cache.get(&key(1), 10_000), cache.get(&key(2), 10_000)), (Some(row("a")), Some(None)));
-        cache.written(&[
-            RowChange { key: key(1), value: None },
-            RowChange { key: key(2), value: row("b") },
-            RowChange { key: key(3), value: row("c") },
-        ]);
+        cache.written(
+            &[
+                RowChange { key: key(1), value: None },
+                RowChange { key: key(2), value: row("b") },
+                RowChange { key: key(3), value: row("c") },
+            ],
+            10_000,
+        );
         assert_eq!((cache.get(&key(1), 10_000), cache.get(&key(2), 10_000)), (Some(None), Some(row("b"))));
         assert_eq!(cache.get(&key(3), 10_000), None);
         cache.clear();
@@ -104,10 +118,10 @@ mod tests {
     fn an_overwritten_row_is_not_answered_from_the_old_generation() {
         let mut cache = RowCache::default();
         let fits_two = 4 * (ROW_OVERHEAD_BYTES + 8 + 1);
-        cache.put(key(1), row("a"), fits_two);
-        cache.put(key(2), row("a"), fits_two);
-        cache.put(key(3), row("a"), fits_two);
-        cache.written(&[RowChange { key: key(1), value: row("b") }]);
+        cache.put(key(1), Some(b"a"), fits_two);
+        cache.put(key(2), Some(b"a"), fits_two);
+        cache.put(key(3), Some(b"a"), fits_two);
+        cache.written(&[RowChange { key: key(1), value: row("b") }], fits_two);
         assert_eq!(cache.get(&key(1), fits_two), None);
     }
 
@@ -115,14 +129,58 @@ mod tests {
     fn it_is_bounded_and_keeps_what_is_used() {
         let mut cache = RowCache::default();
         let room = 100 * (ROW_OVERHEAD_BYTES + 8 + 1);
-        cache.put(key(0), row("x"), room);
+        cache.put(key(0), Some(b"x"), room);
         for number in 1..1_000 {
-            cache.put(key(number), row("y"), room);
+            cache.put(key(number), Some(b"y"), room);
             assert_eq!(cache.get(&key(0), room), Some(row("x")), "used before {number}");
             assert!(cache.young.len() + cache.old.len() <= 100);
         }
         assert_eq!(cache.get(&key(1), room), None);
-        cache.put(key(5_000), Some(Bytes::from(vec![0; room])), room);
+        cache.put(key(5_000), Some(&vec![0; room]), room);
         assert_eq!(cache.get(&key(5_000), room), None, "larger than its share");
+    }
+    fn bytes(cache: &RowCache) -> usize {
+        let rows = cache.young.iter().chain(&cache.old);
+        rows.map(|(key, row)| cost(key, row.as_deref())).sum()
+    }
+
+    #[test]
+    fn rows_that_grow_by_being_written_do_not_outgrow_the_bound() {
+        let mut cache = RowCache::default();
+        let room = 100 * (ROW_OVERHEAD_BYTES + 8 + 1);
+        for number in 0..40 {
+            cache.put(key(number), Some(b"x"), room);
+        }
+        for length in [1, 500, 2_000, 1, room, 3_000] {
+            let grown = |number| RowChange { key: key(number), value: Some(Bytes::from(vec![7; length])) };
+            cache.written(&(0..40).map(grown).collect::<Vec<_>>(), room);
+            assert!(bytes(&cache) <= room, "{} of {room} bytes with rows of {length}", bytes(&cache));
+            let young: usize = cache.young.iter().map(|(key, row)| cost(key, row.as_deref())).sum();
+            assert_eq!(cache.young_bytes, young, "with rows of {length}");
+            for number in 0..40 {
+                let found = cache.get(&key(number), room);
+                assert!(
+                    found.is_none_or(|found| found.unwrap().len() == length),
+                    "row {number} of {length} bytes is old"
+                );
+            }
+            for number in 0..40 {
+                if cache.get(&key(number), room).is_none() {
+                    cache.put(key(number), Some(b"x"), room);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_kept_row_does_not_keep_the_block_it_came_in() {
+        let mut cache = RowCache::default();
+        let block = Bytes::from(vec![b'a'; 4_096]);
+        let read = block.slice(..1);
+        cache.put(key(1), Some(&read), 10_000);
+        cache.written(&[RowChange { key: key(1), value: Some(block.slice(1..2)) }], 10_000);
+        drop(read);
+        assert_eq!(cache.get(&key(1), 10_000), Some(row("a")));
+        assert!(block.is_unique());
     }
 }

@@ -204,6 +204,8 @@ impl Env {
             tracing::info!(partition = %slot.partition, placement = %slot.placement, epoch = %slot.replica.epoch(), "no longer serving");
         }
         slot.serving = false;
+        // Nobody reads here any more, while what follows is still written.
+        slot.cache.clear();
         // What is committed and waits for a lease will not get one; what is uncommitted is abandoned by the replica.
         let why = "the leadership ended while the answer waited for a lease; the outcome is unknown";
         let unknown = ErrorDetail::new(ErrorKind::DeadlineExceeded, why);
@@ -319,7 +321,7 @@ impl Shard {
             FlushEvent::Written { space, upto } => {
                 if let Some(slot) = self.slots.get_mut(&space) {
                     if let Some(frozen) = slot.recent.frozen().filter(|frozen| frozen.upto <= upto) {
-                        slot.cache.written(&frozen.rows);
+                        slot.cache.written(&frozen.rows, self.env.cache_bytes_max());
                     }
                     slot.recent.flushed(upto);
                     self.env.hand_to_flusher(slot);

@@ -110,18 +110,23 @@ impl Env {
         let row = match slot.recent.get(&key, Reader::Committed) {
             Some(found) => found.cloned(),
             None => {
-                let bytes_max = CACHE_BYTES / self.context.holdings.len().max(1);
+                let bytes_max = self.cache_bytes_max();
                 match slot.cache.get(&key, bytes_max) {
                     Some(found) => found,
                     None => {
                         let found = self.context.engine.get(slot.placement, &key)?;
-                        slot.cache.put(key, found.clone(), bytes_max);
+                        slot.cache.put(key, found.as_deref(), bytes_max);
                         found
                     }
                 }
             }
         };
         Ok(row.map(|row| row::decode_value(&row)).transpose()?)
+    }
+
+    /// Bytes of rows that one partition's cache may hold.
+    pub(super) fn cache_bytes_max(&self) -> usize {
+        CACHE_BYTES / self.context.holdings.len().max(1)
     }
 
     /// Reads whose leadership was confirmed after they arrived, or not.
