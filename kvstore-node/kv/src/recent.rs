@@ -109,6 +109,11 @@ pub struct Frozen {
 }
 
 impl Frozen {
+    /// Bytes of the rows, with what each costs beside its key and value.
+    pub const fn bytes(&self) -> usize {
+        self.bytes
+    }
+
     fn get(&self, key: &[u8]) -> Option<Option<&Bytes>> {
         let at = self.rows.binary_search_by(|row| row.key.as_ref().cmp(key)).ok()?;
         Some(self.rows[at].value.as_ref())

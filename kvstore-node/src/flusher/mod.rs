@@ -133,6 +133,13 @@ struct Shared {
     wake: Condvar,
     /// The thread has ended.
     end: Condvar,
+impl Queue {
+    /// Something larger than the whole queue is taken alone, else it would never be.
+    const fn has_room(&self, bytes: usize, max: usize) -> bool {
+        self.bytes == 0 || self.bytes + bytes <= max
+    }
+}
+
     config: FlusherConfig,
     /// The disk has no room for the engine: what is queued waits.
     out_of_room: AtomicBool,
@@ -176,8 +183,7 @@ impl FlusherHandle {
         if queue.clearing.contains(&space) {
             return Err((FlusherError::Clearing { space }, changes));
         }
-        // Something larger than the whole queue is taken alone, else it would never be.
-        if queue.bytes > 0 && queue.bytes + bytes > max {
+        if !queue.has_room(bytes, max) {
             queue.starved = true;
             return Err((FlusherError::Full { bytes: queue.bytes, max }, changes));
         }
@@ -194,6 +200,14 @@ impl FlusherHandle {
     /// # Errors
     /// [`FlusherError::Stopped`].
     pub(crate) fn clear(&self, space: PlacementId) -> Result<(), FlusherError> {
+    /// Whether about `bytes` more would be taken now. If not, [`FlushEvent::Room`] tells when to ask again.
+    pub(crate) fn has_room(&self, bytes: usize) -> bool {
+        let mut queue = self.shared.queue.lock();
+        let room = queue.has_room(bytes, self.shared.config.queue_bytes_max);
+        queue.starved |= !room;
+        room
+    }
+
         let mut queue = self.shared.queue.lock();
         if queue.stopping || queue.ended {
             return Err(FlusherError::Stopped);

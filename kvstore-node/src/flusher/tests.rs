@@ -337,3 +337,64 @@ fn a_flusher_that_waits_for_room_can_be_stopped() {
     flusher.shutdown(PATIENCE).unwrap();
     assert_eq!(rig.journal(), []);
 }
+
+#[test]
+fn a_long_list_goes_in_parts_each_of_which_waits_for_room() {
+    let rig = Rig::default();
+    let flusher = rig.start(lazy());
+    let handle = flusher.handle();
+    rig.set(|state| state.held = true);
+    let large = "x".repeat(600 * 1024);
+    let rows = (0..3).map(|key| change(1, key, &large)).collect();
+    handle.apply(space(1), Seq::new(1), rows).unwrap();
+    rig.wait_for("the first part", |state| state.waiting);
+    rig.set(|state| {
+        state.full = true;
+        state.held = false;
+    });
+    rig.wait_for("what was taken to be synced", |state| state.journal.contains(&Note::Sync));
+    assert_eq!(rig.journal(), [Note::Write(1), Note::Sync]);
+    assert!(handle.is_out_of_room() && handle.busy_for() == Duration::ZERO);
+    assert_eq!(row::engine_position(&*rig.inner, space(1)).unwrap(), None, "the list is torn");
+    rig.set(|state| state.full = false);
+    rig.wait_for("the rest", |state| state.journal.contains(&Note::Written(1, 1)));
+    assert_eq!(rig.journal()[2..], [Note::Write(1), Note::Write(2), Note::Written(1, 1)]);
+    assert_eq!(row::engine_position(&*rig.inner, space(1)).unwrap(), Some(Seq::new(1)));
+    flusher.shutdown(PATIENCE).unwrap();
+}
+
+#[test]
+fn a_flusher_that_waits_for_room_in_the_middle_of_a_list_can_be_stopped() {
+    let rig = Rig::default();
+    let flusher = rig.start(lazy());
+    rig.set(|state| state.held = true);
+    let large = "x".repeat(600 * 1024);
+    let rows = (0..3).map(|key| change(1, key, &large)).collect();
+    flusher.handle().apply(space(1), Seq::new(1), rows).unwrap();
+    rig.wait_for("the first part", |state| state.waiting);
+    rig.set(|state| {
+        state.full = true;
+        state.held = false;
+    });
+    rig.wait_for("what was taken to be synced", |state| state.journal.contains(&Note::Sync));
+    flusher.shutdown(PATIENCE).unwrap();
+    assert_eq!(rig.journal(), [Note::Write(1), Note::Sync], "no position is told for what is torn");
+}
+
+#[test]
+fn whoever_asks_for_room_in_vain_is_told_when_there_is_some() {
+    let rig = Rig::default();
+    let flusher = rig.start(FlusherConfig { queue_bytes_max: 2_000, write_bytes_max: 1, ..lazy() });
+    let handle = flusher.handle();
+    assert!(handle.has_room(5_000), "alone, if it is larger than the queue");
+    rig.set(|state| state.held = true);
+    put(&handle, 1, 1, 0, "a");
+    rig.wait_for("the first write", |state| state.waiting);
+    put(&handle, 1, 2, 0, &"x".repeat(1_500));
+    assert!(handle.has_room(200) && !rig.journal().contains(&Note::Room));
+    assert!(!handle.has_room(500));
+    rig.set(|state| state.held = false);
+    rig.wait_for("the word that there is room", |state| state.journal.contains(&Note::Room));
+    assert!(handle.has_room(500));
+    flusher.shutdown(PATIENCE).unwrap();
+}

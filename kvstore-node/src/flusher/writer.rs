@@ -1,6 +1,6 @@
 //! The flusher's loop.
 
-use super::{Barrier, FlushEvent, ROOM_INTERVAL, Shared, Work};
+use super::{Barrier, FlushEvent, ROOM_INTERVAL, Shared, Work, size};
 use crate::engine::{Change, Engine, EngineError};
 use archon_kv::row;
 use archon_types::{PlacementId, Seq};
@@ -10,8 +10,11 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-/// Rows given to the engine at once.
+/// Rows given to the engine at once, at most.
 const WRITE_ROWS: usize = 4_096;
+/// Bytes given to the engine at once, at most; a larger row goes alone. Less than the space that is left when there is
+/// said to be room.
+const WRITE_BYTES: usize = 1024 * 1024;
 
 /// Owns the engine's write side; lives on the flusher's thread.
 pub(super) struct Writer {
@@ -65,24 +68,15 @@ impl Writer {
             if turn.room {
                 (self.on_event)(FlushEvent::Room);
             }
-            let taken = match self.await_room() {
-                Ok(true) => {
-                    *self.shared.busy_since.lock() = Some(Instant::now());
-                    let taken = self.take(turn);
-                    *self.shared.busy_since.lock() = None;
-                    taken
+            match self.take(turn) {
+                Ok(true) if !stop => {}
+                // If not everything was written: the log holds what is missing.
+                Ok(_) => return,
+                Err(error) => {
+                    tracing::error!(%error, "engine failed, flusher stops");
+                    (self.on_event)(FlushEvent::Failed(Arc::new(error)));
+                    return;
                 }
-                // The log holds what is not written.
-                Ok(false) => return,
-                Err(error) => Err(error),
-            };
-            if let Err(error) = taken {
-                tracing::error!(%error, "engine failed, flusher stops");
-                (self.on_event)(FlushEvent::Failed(Arc::new(error)));
-                return;
-            }
-            if stop {
-                return;
             }
         }
     }
@@ -148,17 +142,33 @@ impl Writer {
         Ok(true)
     }
 
-    fn take(&mut self, turn: Turn) -> Result<(), EngineError> {
+    /// Does a turn's work. Returns whether it did it all: not if the flusher was stopped for want of room.
+    fn take(&mut self, turn: Turn) -> Result<bool, EngineError> {
+        if !self.await_room()? {
+            return Ok(false);
+        }
+        let _busy = SetIdle(Arc::clone(&self.shared));
+        self.set_busy();
         let mut changes = turn.rows;
         // After the rows, so that an engine that has it has them: recovery checks it against what the log notes.
         for (space, upto) in turn.written.iter().filter(|(_, upto)| **upto > Seq::ZERO) {
             let key = Bytes::from_static(row::POSITION_KEY);
             changes.push(Change { space: *space, key, value: Some(row::encode_position(*upto)) });
         }
-        for part in changes.chunks(WRITE_ROWS) {
-            self.engine.write(part)?;
+        let mut rest = &changes[..];
+        while !rest.is_empty() {
+            // A frozen list may be longer than all the room there was. One that is torn does no harm: its position comes
+            // last, and until then the window hides its rows, or the log brings them again.
+            *self.shared.busy_since.lock() = None;
+            if !self.await_room()? {
+                return Ok(false);
+            }
             // Much work is no sign of an engine that hangs.
-            *self.shared.busy_since.lock() = Some(Instant::now());
+            self.set_busy();
+            let (part, after) = rest.split_at(part_length(rest));
+            self.engine.write(part)?;
+            self.unsynced_since.get_or_insert_with(Instant::now);
+            rest = after;
         }
         for (space, upto) in turn.written {
             self.unsynced.entry(space).and_modify(|seq| *seq = upto.max(*seq)).or_insert(upto);
@@ -194,7 +204,11 @@ impl Writer {
                 (self.on_event)(FlushEvent::Synced { space, upto });
             }
         }
-        Ok(())
+        Ok(true)
+    }
+
+    fn set_busy(&self) {
+        *self.shared.busy_since.lock() = Some(Instant::now());
     }
 
     /// One step of clearing one space; several take turns.
@@ -227,6 +241,25 @@ impl Drop for SetEnded {
         let left = std::mem::take(&mut queue.work);
         queue.bytes = 0;
         drop(queue);
+/// How many of these changes go to the engine at once: one at least.
+fn part_length(changes: &[Change]) -> usize {
+    let mut bytes = 0;
+    let fits = |change: &&Change| {
+        bytes += size(change);
+        bytes <= WRITE_BYTES
+    };
+    changes.iter().take(WRITE_ROWS).take_while(fits).count().max(1)
+}
+
+/// The engine is at work no more, however the turn ended.
+struct SetIdle(Arc<Shared>);
+
+impl Drop for SetIdle {
+    fn drop(&mut self) {
+        *self.0.busy_since.lock() = None;
+    }
+}
+
         drop(left);
         self.0.end.notify_all();
     }

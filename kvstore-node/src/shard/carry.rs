@@ -255,15 +255,17 @@ impl Env {
     /// Gives the flusher the rows that were committed since the last time, if they have gathered for long enough, one such
     /// list at a time and as far as it has room.
     pub(super) fn hand_to_flusher(&mut self, slot: &mut Slot) {
-        if slot.recent.frozen().is_none() && !self.has_gathered(slot) {
-            return;
+        if slot.recent.frozen().is_none() && self.has_gathered(slot) {
+            slot.freeze();
         }
-        let Some(frozen) = slot.recent.freeze() else { return };
+        let Some(frozen) = slot.recent.frozen() else { return };
         if slot.flushing >= frozen.upto {
             return; // it is on its way
         }
-        slot.gathered_from = slot.logged_bytes;
-        slot.gathering_since = (!slot.recent.is_empty()).then_some(self.now);
+        // Asked first: the list would be made anew with every tick, by every partition, as long as there is none.
+        if !self.context.flusher.has_room(frozen.bytes()) {
+            return;
+        }
         let space = slot.placement;
         let change = |row: &RowChange| Change { space, key: row.key.clone(), value: row.value.clone() };
         match self.context.flusher.apply(space, frozen.upto, frozen.rows.iter().map(change).collect()) {

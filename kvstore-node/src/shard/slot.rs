@@ -142,6 +142,13 @@ impl Slot {
         self.recent = Recent::new(base.seq, budget);
         self.recent.set_engine_ahead(UNKNOWN);
         self.cache.clear();
+    /// Freezes the committed rows that have gathered, for the flusher; what is committed from now on gathers anew.
+    pub(super) fn freeze(&mut self) {
+        self.gathered_from = self.logged_bytes;
+        self.gathering_since = None;
+        self.recent.freeze();
+    }
+
         self.gathering_since = None;
         self.gathered_from = self.logged_bytes;
         self.flushing = base.seq;
