@@ -3,7 +3,7 @@
 use crate::engine::{Engine, EngineError};
 use crate::node::NodeError;
 use crate::reconcile::{Held, HeldState, UNKNOWN};
-use crate::shard::Found;
+use crate::shard::{ENGINE_AHEAD_UNKNOWN, Found};
 use crate::store;
 use archon_kv::LogTime;
 use archon_kv::{Effect, Recent, RecentBudget, ViewError, row};
@@ -178,8 +178,8 @@ fn read_placement(
             }
         }
     }
-    // Whatever the engine holds beyond is from entries of this log.
-    recent.set_engine_ahead(last);
+    // The engine may hold more than this log tells of: a copy that does not count yet was pulled with rows above its end.
+    recent.set_engine_ahead(ENGINE_AHEAD_UNKNOWN);
     // What the engine is complete to was committed; anything after it is the replica's tail, applied only once a leader
     // has committed it anew (PROTOCOL rule 20).
     let recovered = ReplicaState { epoch, base, runs, last, commit: complete.seq };
@@ -190,7 +190,8 @@ fn read_placement(
 mod tests {
     use super::*;
     use crate::engine::{Change, Cleared, Page, PageLimit};
-    use archon_types::{PartitionId, TableId};
+    use archon_kv::RowChange;
+    use archon_types::{ClientId, Millis, PartitionId, TableId};
     use archon_wal::{WalBatch, WalConfig};
     use bytes::Bytes;
     use std::ops::Bound;
@@ -250,6 +251,33 @@ mod tests {
         let damaged = recover(&wal, &recovered, &Broken { damaged: true }, false, &budget).unwrap();
         assert_eq!(damaged.held[&placement].state, HeldState::Damaged);
         assert!(damaged.found.is_empty());
+    }
+
+    #[test]
+    fn what_an_interrupted_copy_brought_is_removed_from_the_engine_when_the_log_removes_it() {
+        let directory = tempfile::tempdir().unwrap();
+        let placement = PlacementId::new(7);
+        let (wal, _) = Wal::open(directory.path(), WalConfig::default()).unwrap();
+        let mut batch = WalBatch::new();
+        store::put_partition(&mut batch, placement, PartitionId::new(TableId::new(1), 0));
+        let (done, wait) = mpsc::channel();
+        wal.append(batch, Box::new(move |result| drop(done.send(result)))).unwrap();
+        wait.recv().unwrap().unwrap();
+        wal.close(Duration::from_secs(5)).unwrap();
+        let (wal, recovered) = Wal::open(directory.path(), WalConfig::default()).unwrap();
+        // A page held an outcome that was recorded at position 1, which the log has not brought yet.
+        let engine = crate::engine::MemoryEngine::default();
+        let outcome = row::client_outcome_key(ClientId::new(uuid::Uuid::from_u128(5)), 1);
+        engine.write(&[Change { space: placement, key: outcome.clone(), value: Some(Bytes::new()) }]).unwrap();
+        let mut recovery = recover(&wal, &recovered, &engine, false, &RecentBudget::default()).unwrap();
+        let mut recent = recovery.found.remove(&placement).unwrap().recent;
+        let changes = [RowChange::set(outcome.clone(), Bytes::new()), RowChange::remove(outcome.clone())];
+        for (seq, change) in (1..).zip(changes) {
+            recent.push(Seq::new(seq), Effect { at: Millis::new(seq), changes: vec![change] }).unwrap();
+            recent.commit(Seq::new(seq));
+        }
+        let frozen = recent.freeze().unwrap();
+        assert!(frozen.rows.contains(&RowChange::remove(outcome)), "the engine would hold it for ever");
     }
 
     #[test]

@@ -174,8 +174,8 @@ impl Recent {
         }
     }
 
-    /// Notes that the engine may also hold rows of positions up to `upto`: after a restart up to the end of the log, and
-    /// [`Seq::new`]`(u64::MAX)` while a copy brings rows of unknown positions. Until then a row that is removed is removed
+    /// Notes that the engine may also hold rows of positions up to `upto`: [`Seq::new`]`(u64::MAX)` while a
+    /// copy brings rows of unknown positions, and after a restart, which may have ended one. Until then a row that is removed is removed
     /// from the engine as well, even if this window brought it.
     pub fn set_engine_ahead(&mut self, upto: Seq) {
         self.engine_ahead = upto;

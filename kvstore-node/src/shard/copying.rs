@@ -88,7 +88,7 @@ impl Env {
     pub(super) fn start_copy(&mut self, slot: &mut Slot, copy: u64, leader: ReplicaAddress, epoch: Epoch) {
         tracing::info!(partition = %slot.partition, placement = %slot.placement, leader = %leader.node, "pulling a copy");
         slot.recent = Recent::new(Seq::ZERO, self.context.budget.clone());
-        slot.recent.set_engine_ahead(super::slot::UNKNOWN);
+        slot.recent.set_engine_ahead(super::ENGINE_AHEAD_UNKNOWN);
         slot.gathering_since = None;
         slot.cache.clear();
         slot.flushing = Seq::ZERO;

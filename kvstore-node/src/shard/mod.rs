@@ -14,7 +14,7 @@ mod park;
 mod slot;
 
 pub(crate) use message::{CopyAsk, CopyChunk, CopyStart, OpRequest, ShardMessage};
-pub(crate) use slot::Found;
+pub(crate) use slot::{ENGINE_AHEAD_UNKNOWN, Found};
 
 use crate::copy::CopyRunner;
 use crate::engine::Engine;

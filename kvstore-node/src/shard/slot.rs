@@ -10,8 +10,8 @@ use archon_types::{Epoch, Millis, PartitionId, PlacementId, ReplicaState, Seq};
 use std::collections::{BTreeMap, VecDeque};
 use tokio_util::sync::DropGuard;
 
-/// Any position may be in the engine.
-pub(super) const UNKNOWN: Seq = Seq::new(u64::MAX);
+/// Rows of any position may be in the engine.
+pub(crate) const ENGINE_AHEAD_UNKNOWN: Seq = Seq::new(u64::MAX);
 
 /// A placement as recovery found it.
 pub(crate) struct Found {
@@ -140,7 +140,7 @@ impl Slot {
     /// The window begins anew after `base`: a copy has taken the place of what was there.
     pub(super) fn restart(&mut self, base: Position, budget: RecentBudget) {
         self.recent = Recent::new(base.seq, budget);
-        self.recent.set_engine_ahead(UNKNOWN);
+        self.recent.set_engine_ahead(ENGINE_AHEAD_UNKNOWN);
         self.cache.clear();
     /// Freezes the committed rows that have gathered, for the flusher; what is committed from now on gathers anew.
     pub(super) fn freeze(&mut self) {
@@ -179,9 +179,10 @@ impl Slot {
         }
     }
 
-    /// What a copy brought is of unknown positions, but none is above what this replica held when it came to count.
+    /// What a copy brought, perhaps before the node was started, is of unknown positions, but none is above what this
+    /// replica held when it came to count.
     pub(super) fn learn_engine_ahead(&mut self) {
-        if self.recent.engine_ahead() == UNKNOWN && self.pull.is_none() && self.counts() {
+        if self.recent.engine_ahead() == ENGINE_AHEAD_UNKNOWN && self.pull.is_none() && self.counts() {
             self.recent.set_engine_ahead(self.replica.last().seq);
         }
     }
@@ -250,8 +251,10 @@ impl Slot {
         }
     }
 }
+    use archon_kv::{Effect, RowChange};
 
 /// Bytes logged since `seq`, by the marks.
+    use bytes::Bytes;
 fn bytes_since(marks: &VecDeque<(Seq, u64)>, logged_bytes: u64, seq: Seq) -> u64 {
     let before = marks.iter().rev().find(|(at, _)| *at <= seq).or_else(|| marks.front());
     logged_bytes - before.map_or(logged_bytes, |(_, bytes)| *bytes)
@@ -283,8 +286,8 @@ mod tests {
         slot.replica.step(Millis::new(1), Input::Configure(configuration), &mut Vec::new());
     }
 
-    #[test]
-    fn the_log_is_kept_for_a_copy_that_is_away_but_not_for_ever() {
+    /// A placement whose log and engine hold ten entries.
+    fn slot() -> Slot {
         let partition = PartitionId::new(TableId::new(1), 0);
         let (node, incarnation) = (NodeId::new(1), Incarnation::new(1));
         let identity = Identity { partition, placement: OWN, node, incarnation };
@@ -299,7 +302,43 @@ mod tests {
         let complete = Position::new(Epoch::new(1), Seq::new(10));
         let recent = Recent::new(Seq::new(10), RecentBudget::default());
         let found = Found { partition, recovered, complete, recent, log_time: LogTime::default() };
-        let mut slot = Slot::new(OWN, found, replica);
+        Slot::new(OWN, found, replica)
+    }
+
+    fn write(slot: &mut Slot, seq: u64) {
+        let changes = vec![RowChange::set(Bytes::from(seq.to_string()), Bytes::new())];
+        slot.recent.push(Seq::new(seq), Effect { at: Millis::new(seq), changes }).unwrap();
+        slot.recent.commit(Seq::new(seq));
+    }
+
+    #[test]
+    fn the_first_commit_after_a_pause_gathers_anew() {
+        let mut slot = slot();
+        write(&mut slot, 11);
+        slot.gathering_since = Some(Millis::new(1));
+        slot.freeze();
+        assert!(!slot.recent.is_empty());
+        assert_eq!(slot.gathering_since, None, "nothing gathers");
+    }
+
+    #[test]
+    fn a_restarted_copy_does_not_know_what_the_engine_holds_until_it_counts() {
+        let mut slot = slot();
+        slot.recent.set_engine_ahead(ENGINE_AHEAD_UNKNOWN);
+        slot.learn_engine_ahead();
+        let mut loading = row(1, ReplicaState::Live);
+        loading.placements[0].state = ReplicaState::Load;
+        configure(&mut slot, loading);
+        slot.learn_engine_ahead();
+        assert_eq!(slot.recent.engine_ahead(), ENGINE_AHEAD_UNKNOWN);
+        configure(&mut slot, row(2, ReplicaState::Live));
+        slot.learn_engine_ahead();
+        assert_eq!(slot.recent.engine_ahead(), Seq::new(10));
+    }
+
+    #[test]
+    fn the_log_is_kept_for_a_copy_that_is_away_but_not_for_ever() {
+        let mut slot = slot();
         slot.marks.push_back((Seq::ZERO, 0));
         slot.logged_bytes = 100;
         configure(&mut slot, row(1, ReplicaState::Live));

@@ -135,7 +135,8 @@ fn recover(machine: &Host, process: &mut Process, mutant: Option<crate::Mutant>)
         for entry in stream.entries.iter().filter(|entry| entry.at.seq > complete.seq) {
             whole &= take_in(&mut slot, entry).is_ok();
         }
-        slot.recent.set_engine_ahead(slot.replica.last().seq);
+        // What an interrupted copy brought is above the log's end.
+        slot.recent.set_engine_ahead(super::slot::UNKNOWN);
         match whole {
             true => drop(process.dormant.insert(placement, slot)),
             false => drop(process.damaged.insert(placement)),
