@@ -33,7 +33,8 @@ const PAGE_TIMEOUT: Duration = Duration::from_secs(10);
 pub(crate) struct CopyJob {
     pub(crate) partition: PartitionId,
     pub(crate) placement: PlacementId,
-    pub(crate) copy: u64,
+    /// The clearing that emptied the space: whatever this job brings bears its number.
+    pub(crate) attempt: u64,
     pub(crate) leader: ReplicaAddress,
     pub(crate) epoch: Epoch,
 }
@@ -54,6 +55,8 @@ struct Progress {
     start: Option<Position>,
     last_key: Bytes,
     bytes_done: u64,
+    /// The number of the stream under way.
+    stream: u64,
 }
 
 /// A page on its way to the flusher.
@@ -115,10 +118,11 @@ impl CopyRunner {
 
     async fn run(&self, job: CopyJob) {
         let mut backoff = Backoff::new(Duration::from_millis(50), Duration::from_secs(2));
-        let mut progress = Progress { start: None, last_key: Bytes::new(), bytes_done: 0 };
+        let mut progress = Progress { start: None, last_key: Bytes::new(), bytes_done: 0, stream: 0 };
         let inbox = self.shards.of(job.partition);
-        let CopyJob { partition, placement, copy, .. } = job;
+        let CopyJob { partition, placement, attempt, .. } = job;
         loop {
+            progress.stream += 1;
             let before = progress.bytes_done;
             match self.pull(job, &mut progress).await {
                 Ok(Pulled::Whole(at)) => {
@@ -126,12 +130,12 @@ impl CopyRunner {
                     let (done, synced) = oneshot::channel();
                     let barrier = self.flusher.barrier(Box::new(move || done.send(()).unwrap_or_default()));
                     if barrier.is_ok() && synced.await.is_ok() {
-                        let _ = inbox.push(ShardMessage::CopyDone { placement, copy, at }).await;
+                        let _ = inbox.push(ShardMessage::CopyDone { placement, attempt, at }).await;
                     }
                     return;
                 }
                 Ok(Pulled::Again) => {
-                    let _ = inbox.push(ShardMessage::CopyAgain { placement, copy }).await;
+                    let _ = inbox.push(ShardMessage::CopyAgain { placement, attempt }).await;
                     return;
                 }
                 Err(detail) => {
@@ -192,8 +196,8 @@ impl CopyRunner {
             );
             if !rows.is_empty() {
                 let (taken, wait) = oneshot::channel();
-                let CopyJob { partition, placement, copy, .. } = job;
-                let chunk = CopyChunk { placement, copy, rows, taken };
+                let CopyJob { partition, placement, attempt, .. } = job;
+                let chunk = CopyChunk { placement, attempt, stream: progress.stream, rows, taken };
                 let pushed = self.shards.of(partition).push(ShardMessage::CopyRows(chunk)).await;
                 pushed.map_err(|_| gone())?;
                 under_way.push_back(UnderWay { taken: wait, last_key: page.last_key });

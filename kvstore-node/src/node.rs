@@ -374,7 +374,9 @@ fn open(config: &NodeConfig) -> Result<Opened, NodeError> {
 /// Brings what the flusher tells to the shard that owns the placement.
 fn route_event(shards: &Shards, holdings: &Holdings, event: FlushEvent) {
     let space = match &event {
-        FlushEvent::Written { space, .. } | FlushEvent::Synced { space, .. } | FlushEvent::Cleared { space } => *space,
+        FlushEvent::Written { space, .. } | FlushEvent::Synced { space, .. } | FlushEvent::Cleared { space, .. } => {
+            *space
+        }
         FlushEvent::Room => {
             let partition = PartitionId::new(archon_types::TableId::ZERO, 0);
             shards.tell_all(|| ShardMessage::Flushed { partition, event: FlushEvent::Room });

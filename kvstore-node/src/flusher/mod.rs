@@ -11,7 +11,7 @@ use self::writer::Writer;
 use crate::engine::{Change, Engine, EngineError};
 use archon_types::{PlacementId, Seq};
 use parking_lot::{Condvar, Mutex};
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
@@ -68,10 +68,13 @@ pub(crate) enum FlushEvent {
     },
     /// Somebody was told that the queue is full, and half of it is free now: work may be offered again.
     Room,
-    /// Nothing of this placement is left, on the disk too.
+    /// Nothing of this placement is left, on the disk too. More may have been written, and another clearing may have
+    /// begun, since.
     Cleared {
         /// The placement.
         space: PlacementId,
+        /// The number of the clearing.
+        clear: u64,
     },
     /// The engine failed and the flusher has stopped; the process must end.
     Failed(Arc<EngineError>),
@@ -112,7 +115,7 @@ pub(crate) type Barrier = Box<dyn FnOnce() + Send>;
 
 enum Work {
     Apply { space: PlacementId, upto: Seq, changes: Vec<Change>, bytes: usize },
-    Clear(PlacementId),
+    Clear { space: PlacementId, clear: u64 },
     Barrier(Barrier),
 }
 
@@ -120,11 +123,21 @@ enum Work {
 struct Queue {
     work: VecDeque<Work>,
     bytes: usize,
-    clearing: BTreeSet<PlacementId>,
+    /// Being cleared, by the number of the clearing.
+    clearing: BTreeMap<PlacementId, u64>,
+    /// Clearings so far.
+    clears: u64,
     /// Work was refused since there was room last.
     starved: bool,
     stopping: bool,
     ended: bool,
+}
+
+impl Queue {
+    /// Something larger than the whole queue is taken alone, else it would never be.
+    const fn has_room(&self, bytes: usize, max: usize) -> bool {
+        self.bytes == 0 || self.bytes + bytes <= max
+    }
 }
 
 struct Shared {
@@ -133,13 +146,6 @@ struct Shared {
     wake: Condvar,
     /// The thread has ended.
     end: Condvar,
-impl Queue {
-    /// Something larger than the whole queue is taken alone, else it would never be.
-    const fn has_room(&self, bytes: usize, max: usize) -> bool {
-        self.bytes == 0 || self.bytes + bytes <= max
-    }
-}
-
     config: FlusherConfig,
     /// The disk has no room for the engine: what is queued waits.
     out_of_room: AtomicBool,
@@ -180,7 +186,7 @@ impl FlusherHandle {
         if queue.stopping || queue.ended {
             return Err((FlusherError::Stopped, changes));
         }
-        if queue.clearing.contains(&space) {
+        if queue.clearing.contains_key(&space) {
             return Err((FlusherError::Clearing { space }, changes));
         }
         if !queue.has_room(bytes, max) {
@@ -194,12 +200,6 @@ impl FlusherHandle {
         Ok(())
     }
 
-    /// Queues the removal of every row of a space, after what was queued for it before. From now on nothing more is taken
-    /// for it until [`FlushEvent::Cleared`]. A second request while the first is under way does nothing.
-    ///
-    /// # Errors
-    /// [`FlusherError::Stopped`].
-    pub(crate) fn clear(&self, space: PlacementId) -> Result<(), FlusherError> {
     /// Whether about `bytes` more would be taken now. If not, [`FlushEvent::Room`] tells when to ask again.
     pub(crate) fn has_room(&self, bytes: usize) -> bool {
         let mut queue = self.shared.queue.lock();
@@ -208,16 +208,27 @@ impl FlusherHandle {
         room
     }
 
+    /// Queues the removal of every row of a space, after what was queued for it before. From now on nothing more is taken
+    /// for it until [`FlushEvent::Cleared`], which bears the number given here: positive, and of no other clearing. A second
+    /// request while the first is under way is the same clearing.
+    ///
+    /// # Errors
+    /// [`FlusherError::Stopped`].
+    pub(crate) fn clear(&self, space: PlacementId) -> Result<u64, FlusherError> {
         let mut queue = self.shared.queue.lock();
         if queue.stopping || queue.ended {
             return Err(FlusherError::Stopped);
         }
-        if queue.clearing.insert(space) {
-            queue.work.push_back(Work::Clear(space));
-            drop(queue);
-            self.shared.wake.notify_one();
+        if let Some(clear) = queue.clearing.get(&space) {
+            return Ok(*clear);
         }
-        Ok(())
+        queue.clears += 1;
+        let clear = queue.clears;
+        queue.clearing.insert(space, clear);
+        queue.work.push_back(Work::Clear { space, clear });
+        drop(queue);
+        self.shared.wake.notify_one();
+        Ok(clear)
     }
 
     /// Has everything queued so far written and synced at once, and then runs `done` on the flusher's thread.

@@ -16,7 +16,7 @@ enum Note {
     Written(u64, u64),
     Synced(u64, u64),
     Room,
-    Cleared(u64),
+    Cleared(u64, u64),
     Failed,
 }
 
@@ -44,7 +44,7 @@ impl Rig {
                 FlushEvent::Written { space, upto } => Note::Written(space.get(), upto.get()),
                 FlushEvent::Synced { space, upto } => Note::Synced(space.get(), upto.get()),
                 FlushEvent::Room => Note::Room,
-                FlushEvent::Cleared { space } => Note::Cleared(space.get()),
+                FlushEvent::Cleared { space, clear } => Note::Cleared(space.get(), clear),
                 FlushEvent::Failed(_) => Note::Failed,
             });
         };
@@ -223,18 +223,23 @@ fn clearing_goes_beside_other_work_and_takes_nothing_more_for_that_space() {
     rig.set(|state| state.held = true);
     let rows = (0..200).map(|key| change(1, key, "x")).collect();
     handle.apply(space(1), Seq::new(1), rows).unwrap();
-    handle.clear(space(1)).unwrap();
-    handle.clear(space(1)).unwrap();
+    let clear = handle.clear(space(1)).unwrap();
+    assert_eq!(handle.clear(space(1)), Ok(clear), "it is under way");
+    assert_ne!(handle.clear(space(3)), Ok(clear));
     let (error, _) = handle.apply(space(1), Seq::new(2), vec![]).unwrap_err();
     assert_eq!(error, FlusherError::Clearing { space: space(1) });
     put(&handle, 2, 1, 0, "a");
     rig.set(|state| state.held = false);
-    rig.wait_for("the clearing", |state| state.journal.contains(&Note::Cleared(1)));
+    rig.wait_for("the clearing", |state| state.journal.contains(&Note::Cleared(1, clear)));
     let journal = rig.journal();
     let at = |wanted: &Note| journal.iter().position(|note| note == wanted).unwrap();
-    assert!(at(&Note::Written(2, 1)) < at(&Note::Cleared(1)), "clearing held up other work: {journal:?}");
-    assert_eq!(journal[at(&Note::Cleared(1)) - 1..][..1], [Note::Synced(2, 1)], "cleared but not synced: {journal:?}");
-    assert_eq!(journal.iter().filter(|note| **note == Note::Cleared(1)).count(), 1);
+    assert!(at(&Note::Written(2, 1)) < at(&Note::Cleared(1, clear)), "clearing held up other work: {journal:?}");
+    assert_eq!(
+        journal[at(&Note::Cleared(1, clear)) - 1..][..1],
+        [Note::Synced(2, 1)],
+        "cleared but not synced: {journal:?}"
+    );
+    assert_eq!(journal.iter().filter(|note| **note == Note::Cleared(1, clear)).count(), 1);
     assert_eq!(rig.spaces().unwrap(), [space(2)]);
     flusher.shutdown(PATIENCE).unwrap();
 }
@@ -267,13 +272,14 @@ fn a_space_that_never_held_anything_is_cleared_without_a_sync() {
     let rig = Rig::default();
     let flusher = rig.start(lazy());
     let handle = flusher.handle();
-    handle.clear(space(1)).unwrap();
-    rig.wait_for("the clearing", |state| state.journal.contains(&Note::Cleared(1)));
+    let first = handle.clear(space(1)).unwrap();
+    rig.wait_for("the clearing", |state| state.journal.contains(&Note::Cleared(1, first)));
     assert!(!rig.journal().contains(&Note::Sync), "{:?}", rig.journal());
     // Once something was written, also if it was removed since, the clearing is on the disk before it is told.
     handle.apply(space(1), Seq::ZERO, vec![change(1, 0, "x")]).unwrap();
-    handle.clear(space(1)).unwrap();
-    rig.wait_for("the second clearing", |state| state.journal.ends_with(&[Note::Sync, Note::Cleared(1)]));
+    let second = handle.clear(space(1)).unwrap();
+    rig.wait_for("the second clearing", |state| state.journal.ends_with(&[Note::Sync, Note::Cleared(1, second)]));
+    assert_ne!(first, second, "whoever waits for the second must not take the word of the first for it");
     flusher.shutdown(PATIENCE).unwrap();
 }
 

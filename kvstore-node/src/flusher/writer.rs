@@ -25,8 +25,17 @@ pub(super) struct Writer {
     unsynced: BTreeMap<PlacementId, Seq>,
     unsynced_bytes: usize,
     unsynced_since: Option<Instant>,
-    /// Spaces to clear, one step of one at a time, and whether any row of it was removed yet.
-    clears: VecDeque<(PlacementId, bool)>,
+    /// Spaces to clear, one step of one at a time.
+    clears: VecDeque<Clearing>,
+}
+
+/// A space that is being cleared.
+struct Clearing {
+    space: PlacementId,
+    /// Its number.
+    clear: u64,
+    /// Whether any row was removed yet.
+    removed: bool,
 }
 
 /// What one turn takes from the queue.
@@ -36,7 +45,7 @@ struct Turn {
     written: BTreeMap<PlacementId, Seq>,
     bytes: usize,
     barrier: Option<Barrier>,
-    clear: Option<PlacementId>,
+    clear: Option<Clearing>,
     /// Those who were refused may try again.
     room: bool,
     stop: bool,
@@ -100,7 +109,7 @@ impl Writer {
             match queue.work.pop_front() {
                 None => break,
                 Some(Work::Barrier(done)) => turn.barrier = Some(done),
-                Some(Work::Clear(space)) => turn.clear = Some(space),
+                Some(Work::Clear { space, clear }) => turn.clear = Some(Clearing { space, clear, removed: false }),
                 Some(Work::Apply { space, upto, changes, bytes }) => {
                     queue.bytes -= bytes;
                     turn.bytes += bytes;
@@ -178,7 +187,7 @@ impl Writer {
             }
         }
         self.unsynced_bytes += turn.bytes;
-        self.clears.extend(turn.clear.map(|space| (space, false)));
+        self.clears.extend(turn.clear);
         let config = &self.shared.config;
         let due = self.unsynced_bytes >= config.sync_bytes
             || self.unsynced_since.is_some_and(|since| since.elapsed() >= config.sync_interval);
@@ -191,7 +200,11 @@ impl Writer {
         if !turn.stop {
             self.clear_some()?;
         }
-        Ok(())
+        Ok(true)
+    }
+
+    fn set_busy(&self) {
+        *self.shared.busy_since.lock() = Some(Instant::now());
     }
 
     fn sync(&mut self) -> Result<(), EngineError> {
@@ -204,43 +217,30 @@ impl Writer {
                 (self.on_event)(FlushEvent::Synced { space, upto });
             }
         }
-        Ok(true)
-    }
-
-    fn set_busy(&self) {
-        *self.shared.busy_since.lock() = Some(Instant::now());
+        Ok(())
     }
 
     /// One step of clearing one space; several take turns.
     fn clear_some(&mut self) -> Result<(), EngineError> {
-        let Some((space, removed_before)) = self.clears.pop_front() else { return Ok(()) };
-        let step = self.engine.clear(space, self.shared.config.clear_rows)?;
-        let removed = removed_before || step.removed > 0;
+        let Some(mut clearing) = self.clears.pop_front() else { return Ok(()) };
+        let step = self.engine.clear(clearing.space, self.shared.config.clear_rows)?;
+        clearing.removed |= step.removed > 0;
         if !step.done {
-            self.clears.push_back((space, removed));
+            self.clears.push_back(clearing);
             return Ok(());
         }
+        let Clearing { space, clear, removed } = clearing;
         // Whoever hears that it is cleared may forget the placement for good. A space that never held anything, as of a copy
         // that is about to be pulled, needs no sync for that.
         if self.unsynced.remove(&space).is_some() || removed {
             self.sync()?;
         }
         self.shared.queue.lock().clearing.remove(&space);
-        (self.on_event)(FlushEvent::Cleared { space });
+        (self.on_event)(FlushEvent::Cleared { space, clear });
         Ok(())
     }
 }
 
-struct SetEnded(Arc<Shared>);
-
-impl Drop for SetEnded {
-    fn drop(&mut self) {
-        let mut queue = self.0.queue.lock();
-        queue.ended = true;
-        // Barriers left are dropped here, which tells those who wait for them.
-        let left = std::mem::take(&mut queue.work);
-        queue.bytes = 0;
-        drop(queue);
 /// How many of these changes go to the engine at once: one at least.
 fn part_length(changes: &[Change]) -> usize {
     let mut bytes = 0;
@@ -260,6 +260,16 @@ impl Drop for SetIdle {
     }
 }
 
+struct SetEnded(Arc<Shared>);
+
+impl Drop for SetEnded {
+    fn drop(&mut self) {
+        let mut queue = self.0.queue.lock();
+        queue.ended = true;
+        // Barriers left are dropped here, which tells those who wait for them.
+        let left = std::mem::take(&mut queue.work);
+        queue.bytes = 0;
+        drop(queue);
         drop(left);
         self.0.end.notify_all();
     }

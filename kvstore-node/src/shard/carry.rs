@@ -340,7 +340,7 @@ impl Shard {
                     self.env.hand_to_flusher(slot);
                 }
             }
-            FlushEvent::Cleared { space } => self.cleared(partition, space),
+            FlushEvent::Cleared { space, clear } => self.cleared(partition, space, clear),
             FlushEvent::Failed(error) => {
                 tracing::error!(%error, "the engine has failed; the node stops and recovers from the log at its next start");
                 self.env.context.shared.fail();

@@ -1,6 +1,7 @@
 //! Copies: the leader's pins, and the loader's pages on their way to the engine.
 
-use super::slot::{Pin, Pull, Slot};
+use super::pull::Pull;
+use super::slot::{Pin, Slot};
 use super::{CopyAsk, CopyChunk, CopyStart, Env, Shard};
 use crate::copy::CopyJob;
 use crate::engine::Change;
@@ -8,7 +9,6 @@ use crate::flusher::FlusherError;
 use archon_kv::Recent;
 use archon_replica::{Input, Position, ReplicaAddress};
 use archon_types::{Epoch, ErrorDetail, ErrorKind, PlacementId, ReplicaState, Seq};
-use std::collections::VecDeque;
 use tokio_util::sync::CancellationToken;
 
 impl Shard {
@@ -42,31 +42,27 @@ impl Shard {
         Ok(CopyStart { at, source: ask.source, resumed, spoilt })
     }
 
-    /// The space is empty: pages may come.
-    pub(super) fn pull(&mut self, placement: PlacementId) {
+    /// A clearing of the space is done: if it is the one that was waited for, pages may come.
+    pub(super) fn pull(&mut self, placement: PlacementId, clear: u64) {
         let Some(slot) = self.slots.get_mut(&placement) else { return };
-        let Some(pull) = &mut slot.pull else { return };
-        pull.cleared = true;
-        // Of an attempt that ended before the space was empty for good.
-        pull.waiting.clear();
-        let job =
-            CopyJob { partition: slot.partition, placement, copy: pull.copy, leader: pull.leader, epoch: pull.epoch };
-        self.env.context.copies.start(job);
+        let Some(pull) = slot.pull.as_mut() else { return };
+        if pull.begin(clear) {
+            let (leader, epoch) = (pull.leader, pull.epoch);
+            let job = CopyJob { partition: slot.partition, placement, attempt: clear, leader, epoch };
+            self.env.context.copies.start(job);
+        }
     }
 
     pub(super) fn copy_rows(&mut self, chunk: CopyChunk) {
         let Some(slot) = self.slots.get_mut(&chunk.placement) else { return };
         let Some(pull) = &mut slot.pull else { return };
-        if pull.copy != chunk.copy || !pull.cleared {
-            return;
-        }
-        pull.waiting.push_back(chunk);
+        pull.queue(chunk);
         self.env.offer_rows(slot);
     }
 
-    pub(super) fn copy_done(&mut self, placement: PlacementId, copy: u64, at: Position) {
+    pub(super) fn copy_done(&mut self, placement: PlacementId, attempt: u64, at: Position) {
         let Some(slot) = self.slots.get_mut(&placement) else { return };
-        if slot.pull.take_if(|pull| pull.copy == copy).is_some() {
+        if let Some(Pull { copy, .. }) = slot.pull.take_if(|pull| pull.is_of(attempt)) {
             tracing::info!(partition = %slot.partition, %placement, seq = %at.seq, "copied; following the log");
             self.env.context.shared.load.copy(placement, None);
             self.env.step(slot, Input::Copied { copy, at });
@@ -74,13 +70,11 @@ impl Shard {
     }
 
     /// The leader no longer keeps the log from where the copy began: it begins anew.
-    pub(super) fn copy_again(&mut self, placement: PlacementId, copy: u64) {
+    pub(super) fn copy_again(&mut self, placement: PlacementId, attempt: u64) {
         let Some(slot) = self.slots.get_mut(&placement) else { return };
-        let Some(pull) = slot.pull.as_mut().filter(|pull| pull.copy == copy) else { return };
-        pull.cleared = false;
-        pull.waiting.clear();
+        let Some(pull) = slot.pull.as_mut().filter(|pull| pull.is_of(attempt)) else { return };
+        pull.restart(self.env.clear(placement));
         self.env.context.shared.metrics.copies_restarted.add(1);
-        self.env.clear(placement);
     }
 }
 
@@ -93,9 +87,8 @@ impl Env {
         slot.cache.clear();
         slot.flushing = Seq::ZERO;
         slot.complete = Position::ZERO;
-        slot.pull = Some(Pull { copy, leader, epoch, cleared: false, waiting: VecDeque::new() });
         self.context.copies.stop(slot.placement);
-        self.clear(slot.placement);
+        slot.pull = Some(Pull::new(copy, leader, epoch, self.clear(slot.placement)));
     }
 
     pub(super) fn stop_copy(&mut self, slot: &mut Slot, copy: u64) {
@@ -105,10 +98,9 @@ impl Env {
         }
     }
 
-    fn clear(&self, placement: PlacementId) {
-        if let Err(error) = self.context.flusher.clear(placement) {
-            tracing::warn!(%placement, %error, "the copy waits for the next start");
-        }
+    fn clear(&self, placement: PlacementId) -> Option<u64> {
+        let clear = self.context.flusher.clear(placement);
+        clear.inspect_err(|error| tracing::warn!(%placement, %error, "the copy waits for the next start")).ok()
     }
 
     /// Offers rows of a copy to the flusher, in order; what it has no room for waits until it tells that there is some.

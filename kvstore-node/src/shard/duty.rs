@@ -144,15 +144,18 @@ impl Shard {
             self.active.remove(&partition);
         }
         self.env.journal.batch.drop_stream(store::stream(placement));
-        self.unloading.insert(placement, partition);
-        if let Err(error) = self.env.context.flusher.clear(placement) {
-            tracing::warn!(%placement, %error, "the placement's data is cleared at the next start");
+        match self.env.context.flusher.clear(placement) {
+            Ok(clear) => {
+                self.unloading.insert(placement, clear);
+            }
+            Err(error) => tracing::warn!(%placement, %error, "the placement's data is cleared at the next start"),
         }
     }
 
-    /// The engine holds nothing of this placement any more.
-    pub(super) fn cleared(&mut self, partition: PartitionId, placement: PlacementId) {
-        if self.unloading.remove(&placement).is_some() {
+    /// The engine holds nothing of this placement any more, unless something was written after this clearing.
+    pub(super) fn cleared(&mut self, partition: PartitionId, placement: PlacementId, clear: u64) {
+        if self.unloading.get(&placement) == Some(&clear) {
+            self.unloading.remove(&placement);
             tracing::info!(%partition, %placement, "unloaded");
             let shared = &self.env.context.shared;
             shared.load.forget(placement);
@@ -160,7 +163,7 @@ impl Shard {
             let (epoch, version) = (Epoch::ZERO, Version::ZERO);
             self.env.report(Report { partition, placement, epoch, version, fact: Fact::Unloaded });
         } else {
-            self.pull(placement);
+            self.pull(placement, clear);
         }
     }
 

@@ -54,8 +54,10 @@ pub(crate) struct CopyAsk {
 /// What arrived of a copy that this node pulls.
 pub(crate) struct CopyChunk {
     pub(crate) placement: PlacementId,
-    /// The number of the copy; pages of a former one are dropped.
-    pub(crate) copy: u64,
+    /// The clearing after which it was pulled; pages of a former one are dropped.
+    pub(crate) attempt: u64,
+    /// The number of the stream that brought it, within the attempt.
+    pub(crate) stream: u64,
     pub(crate) rows: Vec<(Bytes, Bytes)>,
     /// Answered once the rows are on their way to the engine; dropped if they are not wanted any more.
     pub(crate) taken: oneshot::Sender<()>,
@@ -78,9 +80,9 @@ pub(crate) enum ShardMessage {
     /// Rows of a copy that this node pulls.
     CopyRows(CopyChunk),
     /// All rows of a copy are in, and on the disk.
-    CopyDone { placement: PlacementId, copy: u64, at: Position },
+    CopyDone { placement: PlacementId, attempt: u64, at: Position },
     /// A copy must begin anew: what it resumed is gone.
-    CopyAgain { placement: PlacementId, copy: u64 },
+    CopyAgain { placement: PlacementId, attempt: u64 },
     /// The node registered anew.
     Renew { incarnation: Incarnation, done: oneshot::Sender<()> },
     /// The lease does not cover these leaderships any more.

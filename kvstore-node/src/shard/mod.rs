@@ -11,6 +11,7 @@ mod journal;
 mod message;
 mod operate;
 mod park;
+mod pull;
 mod slot;
 
 pub(crate) use message::{CopyAsk, CopyChunk, CopyStart, OpRequest, ShardMessage};
@@ -226,8 +227,8 @@ struct Shard {
     slots: BTreeMap<PlacementId, Slot>,
     /// The placement that answers for a partition.
     active: BTreeMap<PartitionId, PlacementId>,
-    /// Being deleted.
-    unloading: BTreeMap<PlacementId, PartitionId>,
+    /// Being deleted, by the clearing whose end is the end of them.
+    unloading: BTreeMap<PlacementId, u64>,
     stopping: bool,
     next_tick: Instant,
     env: Env,
@@ -296,8 +297,8 @@ impl Shard {
                 let _ = answer.send(self.copy_asked(ask));
             }
             ShardMessage::CopyRows(chunk) => self.copy_rows(chunk),
-            ShardMessage::CopyDone { placement, copy, at } => self.copy_done(placement, copy, at),
-            ShardMessage::CopyAgain { placement, copy } => self.copy_again(placement, copy),
+            ShardMessage::CopyDone { placement, attempt, at } => self.copy_done(placement, attempt, at),
+            ShardMessage::CopyAgain { placement, attempt } => self.copy_again(placement, attempt),
             ShardMessage::Renew { incarnation, done } => {
                 self.renew(incarnation);
                 let _ = done.send(());

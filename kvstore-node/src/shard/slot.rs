@@ -2,6 +2,7 @@
 
 use super::OpRequest;
 use super::cache::RowCache;
+use super::pull::Pull;
 use crate::reply::{Outcome, ReplyTo};
 use archon_kv::LogTime;
 use archon_kv::{ClientIndex, Recent, RecentBudget};
@@ -33,17 +34,6 @@ pub(super) struct Pending {
     pub(super) ticket: Option<u64>,
     pub(super) reply: Option<ReplyTo>,
     pub(super) outcome: Outcome,
-}
-
-/// A copy that this placement pulls.
-pub(super) struct Pull {
-    pub(super) copy: u64,
-    pub(super) leader: archon_replica::ReplicaAddress,
-    pub(super) epoch: Epoch,
-    /// The space is empty and pages may come.
-    pub(super) cleared: bool,
-    /// Rows that the flusher had no room for yet, as many as are under way at most.
-    pub(super) waiting: VecDeque<super::message::CopyChunk>,
 }
 
 /// A copy that this leader gives: the log is kept for it, and its pages may be read, as long as this stands.
@@ -142,13 +132,6 @@ impl Slot {
         self.recent = Recent::new(base.seq, budget);
         self.recent.set_engine_ahead(ENGINE_AHEAD_UNKNOWN);
         self.cache.clear();
-    /// Freezes the committed rows that have gathered, for the flusher; what is committed from now on gathers anew.
-    pub(super) fn freeze(&mut self) {
-        self.gathered_from = self.logged_bytes;
-        self.gathering_since = None;
-        self.recent.freeze();
-    }
-
         self.gathering_since = None;
         self.gathered_from = self.logged_bytes;
         self.flushing = base.seq;
@@ -157,6 +140,13 @@ impl Slot {
         self.marks.clear();
         self.pins.clear();
         self.lagging.clear();
+    }
+
+    /// Freezes the committed rows that have gathered, for the flusher; what is committed from now on gathers anew.
+    pub(super) fn freeze(&mut self) {
+        self.gathered_from = self.logged_bytes;
+        self.gathering_since = None;
+        self.recent.freeze();
     }
 
     /// Whether it leads, so that copies may be pulled from here.
@@ -251,10 +241,8 @@ impl Slot {
         }
     }
 }
-    use archon_kv::{Effect, RowChange};
 
 /// Bytes logged since `seq`, by the marks.
-    use bytes::Bytes;
 fn bytes_since(marks: &VecDeque<(Seq, u64)>, logged_bytes: u64, seq: Seq) -> u64 {
     let before = marks.iter().rev().find(|(at, _)| *at <= seq).or_else(|| marks.front());
     logged_bytes - before.map_or(logged_bytes, |(_, bytes)| *bytes)
@@ -263,8 +251,10 @@ fn bytes_since(marks: &VecDeque<(Seq, u64)>, logged_bytes: u64, seq: Seq) -> u64
 #[cfg(test)]
 mod tests {
     use super::*;
+    use archon_kv::{Effect, RowChange};
     use archon_replica::{Configuration, Identity, Input, Limits, Run, Timing};
     use archon_types::{Epoch, Incarnation, NodeId, Partition, PartitionStatus, Placement, TableId, Version};
+    use bytes::Bytes;
 
     const OWN: PlacementId = PlacementId::new(1);
 
