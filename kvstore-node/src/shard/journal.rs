@@ -266,7 +266,8 @@ mod tests {
         verdicts.sort_by_key(|(number, _)| *number);
         assert_eq!(verdicts.iter().map(|(number, _)| *number).collect::<Vec<_>>(), [refused, refused + 1]);
         assert!(verdicts.iter().all(|(_, result)| matches!(result, Err(WalError::NoSpace { .. }))), "{verdicts:?}");
-        assert_eq!(stored(&wal), (None, Some(seq - 1)));
+        // The very first may be refused, if the disk was full before the log had made a file in advance.
+        assert_eq!(stored(&wal), (None, (seq > 1).then_some(seq - 1)));
         for (number, result) in verdicts {
             assert!(journal.logged(number, result).is_empty());
         }
