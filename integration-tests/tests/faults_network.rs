@@ -4,6 +4,7 @@
 
 use archon_integration_tests::cluster::coordinator_name;
 use archon_integration_tests::{CLIENTS, Network, Options, Scene, WorkloadOptions};
+use serde_json::Value;
 use std::time::Duration;
 
 const EXE: &str = env!("CARGO_BIN_EXE_archon-under-test");
@@ -104,6 +105,12 @@ fn cut_from_followers(scene: &mut Scene, name: &str) {
     }
 }
 
+/// How many copies of a listed partition are Live.
+fn live_copies(row: &Value) -> usize {
+    let replicas = row["replicas"].as_array().into_iter().flatten();
+    replicas.filter(|replica| replica["state"].as_str().is_some_and(|state| state.eq_ignore_ascii_case("live"))).count()
+}
+
 /// 23: it reaches coordinators and clients, but not the other nodes: the Live sets stay at two or more, nothing wrong is
 /// read, and what it could not commit goes on when the links are mended.
 #[test]
@@ -113,9 +120,7 @@ fn a_leader_cut_off_from_its_followers_only() {
         scene.last(LONG);
         let list = scene.cluster.json(&["partition", "list"]).expect("the quorum is there");
         for row in list.as_array().expect("partition list is an array") {
-            let replicas = row["replicas"].as_array().into_iter().flatten();
-            let live = replicas.filter(|r| r["state"].as_str().is_some_and(|s| s.eq_ignore_ascii_case("live"))).count();
-            assert!(live >= 2, "below the minimum: {row}");
+            assert!(live_copies(row) >= 2, "below the minimum: {row}");
         }
     });
 }
@@ -129,6 +134,25 @@ fn a_leader_cut_off_from_its_followers_only_is_succeeded() {
         scene.say(&format!("everyone is served after {served:?}"));
         scene.cluster.wait_partitions("nobody to be led by the node without followers", |rows| {
             rows.iter().all(|row| row["leader"] != NODES[2])
+        });
+    });
+}
+
+/// 23 again, one follower after the other: the first is dropped, the second may not be. It is the one that takes over, and
+/// it adds the dropped copy meanwhile.
+#[test]
+fn a_leader_cut_off_from_one_follower_after_the_other_is_succeeded() {
+    Scene::play(EXE, "one after the other", &cluster(), &load(223), |scene| {
+        let victim = NODES[2];
+        scene.cluster.links().cut_both(victim, NODES[0]);
+        scene.cluster.wait_partitions("the first follower to be dropped", |rows| {
+            rows.iter().filter(|row| row["leader"] == victim).all(|row| live_copies(row) == 2)
+        });
+        cut_from_followers(scene, victim);
+        let served = scene.everyone_is_served();
+        scene.say(&format!("everyone is served after {served:?}"));
+        scene.cluster.wait_partitions("nobody to be led by the node without followers", |rows| {
+            rows.iter().all(|row| row["leader"] != victim)
         });
     });
 }

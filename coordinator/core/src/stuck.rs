@@ -7,7 +7,9 @@
 //! which nothing is known that way is not given the leadership.
 
 use crate::state::ClusterState;
-use archon_types::{Epoch, Millis, NodeId, Partition, PartitionId, PartitionStatus, PlacementId, ReplicaName};
+use archon_types::{
+    Epoch, Millis, NodeId, Partition, PartitionId, PartitionStatus, Placement, PlacementId, ReplicaName,
+};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// How long a leader's word that a follower is silent counts, in milliseconds.
@@ -98,12 +100,18 @@ impl StuckLeaders {
             if !settled || rests {
                 continue;
             }
-            let better = row.live().filter(|live| Some(live.id) != row.leader).find(|live| {
-                let reached = row.live().filter(|other| {
+            let candidates = || row.live().filter(|live| Some(live.id) != row.leader);
+            let would_do = |live: &Placement, copies: &mut dyn Iterator<Item = &Placement>| {
+                let reached = copies.filter(|other| {
                     other.id == live.id || state.is_live(other.node) && self.reaches(state, live.node, other.node)
                 });
                 state.is_active(live.node) && may_lead(live.node) && reached.count() >= usize::from(row.min_in_sync)
-            });
+            };
+            // One that need not wait for a copy to be added is better; but if the leader dropped one follower before it
+            // found the other silent, too, there is only one that adds the dropped copy while it takes over.
+            let better = candidates()
+                .find(|live| would_do(live, &mut row.live()))
+                .or_else(|| candidates().find(|live| would_do(live, &mut row.placements.iter())));
             if let Some(better) = better {
                 due.push((*partition, better.id, stuck.epoch));
             }

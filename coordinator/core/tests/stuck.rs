@@ -74,6 +74,23 @@ fn the_leadership_stays_where_no_other_copy_is_known_to_reach_more() {
 }
 
 #[test]
+fn the_leadership_moves_to_the_last_follower_if_the_other_was_dropped_before_it_was_found_silent() {
+    let mut bed = Bed::running(settings(9, 3, 3), &CITIES);
+    let (leader, others) = cut_off(&mut bed, false);
+    let own = bed.row(0).leader.expect("a leader");
+    for follower in &others {
+        let silent = bed.fact(0, own, Fact::Silent { followers: vec![*follower] });
+        bed.report(leader, &silent).expect("a report");
+    }
+    let live: Vec<PlacementId> = bed.row(0).live().map(|live| live.id).collect();
+    assert!(live.contains(&own) && live.contains(&others[1].placement) && live.len() == 2, "{live:?}");
+    bed.pass(2_100, &[]);
+    let released = bed.fact(0, own, Fact::Released);
+    bed.report(leader, &released).expect("a release");
+    assert_eq!(bed.row(0).leader, Some(others[1].placement), "it reaches the one that was dropped and adds it");
+}
+
+#[test]
 fn a_leader_that_hears_enough_keeps_its_leadership() {
     let mut bed = Bed::running(settings(9, 3, 3), &CITIES);
     let (leader, others) = cut_off(&mut bed, false);
