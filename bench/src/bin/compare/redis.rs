@@ -71,7 +71,8 @@ pub(crate) fn start(directory: &Path) -> anyhow::Result<Option<(String, Vec<Box<
     anyhow::ensure!(created.status.success(), "redis-cli: {}", String::from_utf8_lossy(&created.stdout));
     let (masters, slots) = until("Redis Cluster to be whole", || whole(addresses))?;
     let servers = Rc::new(servers);
-    let systems = [(false, "Redis, own connections"), (true, "Redis, pipelined")].map(|(shared, name)| {
+    let [own, pipelined] = crate::report::REDIS_SHAPES;
+    let systems = [(false, own), (true, pipelined)].map(|(shared, name)| {
         let target = Arc::new(Redis { masters: masters.clone(), slots: slots.clone(), shared });
         Box::new(RedisSystem { target, servers: Rc::clone(&servers), name }) as Box<dyn System>
     });
