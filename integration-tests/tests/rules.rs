@@ -37,7 +37,7 @@ const ONLY_NAMED_IN: &[(&str, &[&str])] = &[
     ("openraft", &["coordinator/src/raft/", "coordinator/tests/"]),
     ("sled", &["kvstore-node/src/engine/"]),
     // Only a program chooses an allocator.
-    ("mimalloc", &["cli/src/main.rs"]),
+    ("mimalloc", &["cli/src/main.rs", "bench/src/bin/"]),
     ("fjall", &["kvstore-node/src/engine/fjall.rs"]),
     ("crc32c", &["wal/", "kvstore-node/src/pages.rs", "fuzz/"]),
 ];

@@ -18,8 +18,9 @@ const HAND_OFF_TIMEOUTS: u64 = 8;
 
 /// Most queued leaderships that one turn looks at.
 const LEADS_LOOKED_AT_MAX: usize = 1_024;
-/// Most leaderships that a plan moves at once: each is a pause of some milliseconds for its partition.
-const HAND_OVERS_MAX: usize = 32;
+/// Most leaderships that a plan moves at once: each is a pause of some milliseconds for its partition, and the more there
+/// are the longer each lasts, since all wait for the same nodes.
+const HAND_OVERS_MAX: usize = 4;
 
 /// What a turn came to.
 #[derive(Clone, PartialEq, Eq, Debug)]
