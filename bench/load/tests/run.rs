@@ -48,17 +48,17 @@ impl Memory {
 impl Store for Memory {
     async fn get(&self, key: &[u8]) -> Result<Option<Bytes>, Failure> {
         self.wait().await?;
-        Ok(self.rows.lock().unwrap().get(key).cloned())
+        Ok(self.rows.lock().expect("no holder panics").get(key).cloned())
     }
 
     async fn put(&self, key: &[u8], value: Bytes) -> Result<(), Failure> {
         self.wait().await?;
-        self.rows.lock().unwrap().insert(key.to_vec(), value);
+        self.rows.lock().expect("no holder panics").insert(key.to_vec(), value);
         Ok(())
     }
 
     async fn scan(&self, prefix: &[u8], after: &[u8], limit: u32) -> Result<Scanned, Failure> {
-        let rows = self.rows.lock().unwrap();
+        let rows = self.rows.lock().expect("no holder panics");
         let found = rows.range::<[u8], _>((Bound::Excluded(after), Bound::Unbounded));
         let found = found.take_while(|(key, _)| key.starts_with(prefix)).take(limit as usize);
         Ok(found.fold(Scanned::default(), |sum, (key, value)| Scanned {
@@ -73,7 +73,7 @@ fn workload(mix: Mix, operations: u64) -> Workload {
 }
 
 fn run(store: &Memory, workload: &Workload) -> archon_load::Measured {
-    Run::start(&Arc::new(store.clone()), workload).unwrap().wait().unwrap()
+    Run::start(&Arc::new(store.clone()), workload).expect("the load is sound").wait().expect("the store holds")
 }
 
 #[test]

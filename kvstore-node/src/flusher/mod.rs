@@ -83,7 +83,7 @@ pub(crate) enum FlushEvent {
 /// Why work was not taken.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum FlusherError {
-    /// The queue is full; offer it again when [`FlushEvent::Room`] came.
+    /// The queue is full; offer it again when `FlushEvent::Room` came.
     #[error("the flusher's queue is full ({bytes} of {max} bytes); offer it again later")]
     Full {
         /// Bytes waiting.

@@ -1,5 +1,6 @@
 //! etcd: three members.
 
+use crate::Started;
 use crate::system::{System, drive, now, program, until, version};
 use anyhow::Context;
 use archon_integration_tests::Process;
@@ -79,7 +80,7 @@ struct EtcdSystem {
 }
 
 /// Starts the members; `None` if etcd is not installed.
-pub(crate) fn start(directory: &Path) -> anyhow::Result<Option<(String, Vec<Box<dyn System>>)>> {
+pub(crate) fn start(directory: &Path) -> anyhow::Result<Started> {
     let Some(etcd) = program("etcd") else { return Ok(None) };
     let addresses = free_addresses(2 * MEMBERS);
     let (clients, peers) = addresses.split_at(MEMBERS);

@@ -191,6 +191,7 @@ fn compare(args: &Args) -> anyhow::Result<Report> {
     })
 }
 
+/// Its version and the shapes it is used in, unless it is not installed.
 type Started = Option<(String, Vec<Box<dyn System>>)>;
 
 fn start(which: Which, args: &Args, directory: &Path) -> anyhow::Result<Started> {

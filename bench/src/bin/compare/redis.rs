@@ -1,5 +1,6 @@
 //! Redis Cluster: three masters with a replica each, every write synced before it is answered.
 
+use crate::Started;
 use crate::pipe::Pipe;
 use crate::resp::{self, Own, Reply, Resp};
 use crate::system::{System, drive, now, program, until, version};
@@ -36,7 +37,7 @@ struct RedisSystem {
 }
 
 /// Starts the cluster; `None` if Redis is not installed.
-pub(crate) fn start(directory: &Path) -> anyhow::Result<Option<(String, Vec<Box<dyn System>>)>> {
+pub(crate) fn start(directory: &Path) -> anyhow::Result<Started> {
     let (Some(server), Some(cli)) = (program("redis-server"), program("redis-cli")) else { return Ok(None) };
     let addresses = free_addresses(2 * SERVERS);
     let (addresses, buses) = addresses.split_at(SERVERS);

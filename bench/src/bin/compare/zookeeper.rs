@@ -1,5 +1,6 @@
 //! ZooKeeper: an ensemble of three servers.
 
+use crate::Started;
 use crate::pipe::{Frames, Pipe};
 use crate::system::{System, drive, now, program, until};
 use anyhow::Context;
@@ -43,7 +44,7 @@ struct ZooKeeperSystem {
 }
 
 /// Starts the ensemble; `None` if ZooKeeper or Java is not installed.
-pub(crate) fn start(directory: &Path) -> anyhow::Result<Option<(String, Vec<Box<dyn System>>)>> {
+pub(crate) fn start(directory: &Path) -> anyhow::Result<Started> {
     let Some(java) = program("java") else { return Ok(None) };
     if !Path::new(JAR).is_file() {
         return Ok(None);
