@@ -71,10 +71,16 @@ fn run(cli: Cli) -> Result<Exit, Failure> {
 }
 
 fn on_runtime(work: impl Future<Output = Result<Exit, Failure>>) -> Result<Exit, Failure> {
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .enable_all()
-        .build()
-        .map_err(|error| Failure::failed(format!("starting the runtime: {error}")))?;
+    run_on(&mut tokio::runtime::Builder::new_multi_thread(), work)
+}
+
+/// Runs a verb on a runtime of this kind; what it left behind is not waited for.
+fn run_on(
+    builder: &mut tokio::runtime::Builder,
+    work: impl Future<Output = Result<Exit, Failure>>,
+) -> Result<Exit, Failure> {
+    let runtime =
+        builder.enable_all().build().map_err(|error| Failure::failed(format!("starting the runtime: {error}")))?;
     let outcome = runtime.block_on(work);
     runtime.shutdown_background();
     outcome

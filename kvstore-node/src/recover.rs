@@ -195,6 +195,7 @@ mod tests {
     use archon_wal::{WalBatch, WalConfig};
     use bytes::Bytes;
     use std::ops::Bound;
+    use std::path::Path;
     use std::sync::mpsc;
     use std::time::Duration;
 
@@ -234,18 +235,23 @@ mod tests {
         }
     }
 
-    #[test]
-    fn a_disk_that_refuses_a_read_does_not_make_a_copy_count_as_damaged() {
-        let directory = tempfile::tempdir().unwrap();
-        let placement = PlacementId::new(7);
-        let (wal, _) = Wal::open(directory.path(), WalConfig::default()).unwrap();
+    /// A log that says of this placement whose it is, and nothing else, as a start finds it.
+    fn log_naming(directory: &Path, placement: PlacementId) -> (Wal, Recovered) {
+        let (wal, _) = Wal::open(directory, WalConfig::default()).unwrap();
         let mut batch = WalBatch::new();
         store::put_partition(&mut batch, placement, PartitionId::new(TableId::new(1), 0));
         let (done, wait) = mpsc::channel();
         wal.append(batch, Box::new(move |result| drop(done.send(result)))).unwrap();
         wait.recv().unwrap().unwrap();
         wal.close(Duration::from_secs(5)).unwrap();
-        let (wal, recovered) = Wal::open(directory.path(), WalConfig::default()).unwrap();
+        Wal::open(directory, WalConfig::default()).unwrap()
+    }
+
+    #[test]
+    fn a_disk_that_refuses_a_read_does_not_make_a_copy_count_as_damaged() {
+        let directory = tempfile::tempdir().unwrap();
+        let placement = PlacementId::new(7);
+        let (wal, recovered) = log_naming(directory.path(), placement);
         let budget = RecentBudget::default();
         assert!(recover(&wal, &recovered, &Broken { damaged: false }, false, &budget).is_err());
         let damaged = recover(&wal, &recovered, &Broken { damaged: true }, false, &budget).unwrap();
@@ -257,14 +263,7 @@ mod tests {
     fn what_an_interrupted_copy_brought_is_removed_from_the_engine_when_the_log_removes_it() {
         let directory = tempfile::tempdir().unwrap();
         let placement = PlacementId::new(7);
-        let (wal, _) = Wal::open(directory.path(), WalConfig::default()).unwrap();
-        let mut batch = WalBatch::new();
-        store::put_partition(&mut batch, placement, PartitionId::new(TableId::new(1), 0));
-        let (done, wait) = mpsc::channel();
-        wal.append(batch, Box::new(move |result| drop(done.send(result)))).unwrap();
-        wait.recv().unwrap().unwrap();
-        wal.close(Duration::from_secs(5)).unwrap();
-        let (wal, recovered) = Wal::open(directory.path(), WalConfig::default()).unwrap();
+        let (wal, recovered) = log_naming(directory.path(), placement);
         // A page held an outcome that was recorded at position 1, which the log has not brought yet.
         let engine = crate::engine::MemoryEngine::default();
         let outcome = row::client_outcome_key(ClientId::new(uuid::Uuid::from_u128(5)), 1);

@@ -98,13 +98,7 @@ fn start(plan: &Plan, connection: &Connection) -> Result<Exit, Failure> {
 
 /// Runs `work` on this thread: a cluster of its own is tied to it.
 fn on_runtime(work: impl Future<Output = Result<Exit, Failure>>) -> Result<Exit, Failure> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(|error| Failure::failed(format!("starting the runtime: {error}")))?;
-    let outcome = runtime.block_on(work);
-    runtime.shutdown_background();
-    outcome
+    crate::run_on(&mut tokio::runtime::Builder::new_current_thread(), work)
 }
 
 async fn measure(plan: &Plan, connection: &Connection, output: &Output) -> Result<Exit, Failure> {

@@ -21,15 +21,9 @@ use tokio::signal::unix::{SignalKind, signal};
 /// Tells the story; see [`story`].
 pub(crate) fn run(args: &DemoArgs, connection: &Connection) -> Result<Exit, Failure> {
     let output = Output::new(connection.output);
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .enable_all()
-        .build()
-        .map_err(|error| Failure::failed(format!("starting the runtime: {error}")))?;
     // The children are tied to the thread that starts them, which must therefore live as long as the process: this
     // future runs on the main thread.
-    let outcome = runtime.block_on(tell(args, &output));
-    runtime.shutdown_background();
-    outcome
+    crate::on_runtime(tell(args, &output))
 }
 
 async fn tell(args: &DemoArgs, output: &Output) -> Result<Exit, Failure> {
