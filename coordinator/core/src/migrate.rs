@@ -259,6 +259,10 @@ fn leadership(state: &ClusterState, migration: &Migration, row: &Partition) -> N
         }
     }
     let Some(leader) = row.leader_placement() else {
+        // Nobody will be elected by itself where every copy was lost: the plan must not wait for that for ever.
+        if row.live().next().is_none() {
+            return set(migration, failed("no copy of the partition counts any more"), None);
+        }
         return Next::Wait("a leader is being elected".into());
     };
     if leader.node == migration.to {

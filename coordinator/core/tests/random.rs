@@ -5,6 +5,7 @@ mod world;
 
 use archon_types::{NodeGoal, Settings};
 use proptest::prelude::*;
+use proptest::test_runner::RngSeed;
 use world::{Fault, World};
 
 fn fault() -> impl Strategy<Value = Fault> {
@@ -29,8 +30,14 @@ fn cases() -> u32 {
     std::env::var("PROPTEST_CASES").ok().and_then(|text| text.parse().ok()).unwrap_or(150)
 }
 
+/// The same cases in every build, so that a red one is the change's own fault; `PROPTEST_RNG_SEED=7 PROPTEST_CASES=20000`
+/// asks for others, and more.
+fn rng_seed() -> RngSeed {
+    RngSeed::Fixed(std::env::var("PROPTEST_RNG_SEED").ok().and_then(|text| text.parse().ok()).unwrap_or(1))
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig { cases: cases(), max_shrink_iters: 8, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: cases(), max_shrink_iters: 8, failure_persistence: None, rng_seed: rng_seed(), ..ProptestConfig::default() })]
 
     #[test]
     fn nothing_is_served_twice_or_lost_and_all_converges(
@@ -70,6 +77,42 @@ fn found_by_seed_3942198063837744508() {
         Fault::Calm { for_ms: 3623 },
         Fault::Calm { for_ms: 803 },
         Fault::Wipe { node: 4, down_ms: 3190 },
+        Fault::Plan,
+    ];
+    for fault in &faults {
+        world.strike(fault);
+    }
+    world.heal();
+}
+
+/// Both copies were wiped while a plan moved leaderships: the moves end, for nobody will be elected.
+#[test]
+fn a_leadership_move_ends_when_every_copy_is_lost() {
+    let settings =
+        Settings { partitions: 7, nodes_min: 2, replication: 2, replace_after_ms: 3_000, ..Settings::default() };
+    let mut world = World::new(10805105600875017, 2, settings);
+    world.run(3_000);
+    let faults = [
+        Fault::Plan,
+        Fault::Calm { for_ms: 521 },
+        Fault::Goal { node: 0, goal: NodeGoal::Cordon },
+        Fault::Pause { node: 1, for_ms: 2839 },
+        Fault::Crash { node: 1, down_ms: 1737 },
+        Fault::NewCoordinator,
+        Fault::Calm { for_ms: 1459 },
+        Fault::Calm { for_ms: 661 },
+        Fault::Pause { node: 3, for_ms: 2793 },
+        Fault::Calm { for_ms: 3730 },
+        Fault::Wipe { node: 4, down_ms: 2935 },
+        Fault::Crash { node: 3, down_ms: 1618 },
+        Fault::Calm { for_ms: 587 },
+        Fault::NewCoordinator,
+        Fault::Wipe { node: 3, down_ms: 3527 },
+        Fault::Calm { for_ms: 780 },
+        Fault::Plan,
+        Fault::Plan,
+        Fault::Plan,
+        Fault::Crash { node: 1, down_ms: 752 },
         Fault::Plan,
     ];
     for fault in &faults {

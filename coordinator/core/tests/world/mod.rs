@@ -368,10 +368,8 @@ impl World {
             node.paused_until = 0;
             node.cut_off_until = 0;
         }
-        let drained: Vec<NodeId> = self.state.nodes.keys().copied().collect();
-        let serve = |node| Command::SetNode { node, goal: NodeGoal::Serve, if_nodes: None };
-        self.commit(self.term, None, drained.into_iter().map(serve).collect());
         for _ in 0..600 {
+            self.serve_everywhere();
             self.run(self.truth + 200);
             if self.has_converged() {
                 return;
@@ -380,8 +378,19 @@ impl World {
         let restless =
             |row: &&Partition| row.status != PartitionStatus::Online || row.live().count() < row.placements.len();
         let rows: Vec<_> = self.state.partitions.iter().filter(restless).collect();
-        let migrations: Vec<_> = self.state.migrations.active().collect();
+        let migrations: Vec<_> =
+            self.state.migrations.active().map(|migration| (waiting_for(&self.state, migration), migration)).collect();
         panic!("it does not converge: {:#?}\n{rows:#?}\n{migrations:#?}\n{:#?}", counts(&self.state), self.state.nodes);
+    }
+
+    /// Takes every cordon and drain back: also one that was asked for before and is committed only now.
+    fn serve_everywhere(&mut self) {
+        let others = self.state.nodes.iter().filter(|(_, row)| row.node.goal != NodeGoal::Serve);
+        let serve = |(node, _): (&NodeId, _)| Command::SetNode { node: *node, goal: NodeGoal::Serve, if_nodes: None };
+        let commands: Vec<Command> = others.map(serve).collect();
+        if !commands.is_empty() {
+            self.commit(self.term, None, commands);
+        }
     }
 
     /// After disks were wiped, a copy may have to stay until the lost ones are replaced (PROTOCOL rule 7).
