@@ -31,7 +31,7 @@ impl Nodes {
     }
 
     /// Every row, in order of registration.
-    pub fn values(&self) -> impl DoubleEndedIterator<Item = &NodeRow> + ExactSizeIterator {
+    pub fn values(&self) -> impl DoubleEndedIterator<Item = &NodeRow> + ExactSizeIterator + Clone {
         self.rows.values()
     }
 

@@ -58,6 +58,11 @@ impl NodeRow {
     pub fn takes_placements(&self) -> bool {
         self.is_active() && self.node.goal == NodeGoal::Serve
     }
+
+    /// Takes new placements, or will in a moment: a node that has just registered is active once it has heard so.
+    pub fn will_take_placements(&self) -> bool {
+        self.node.status == NodeStatus::Live && self.node.goal == NodeGoal::Serve
+    }
 }
 
 /// The first answer to a request, kept for its repetition.

@@ -41,6 +41,15 @@ fn a_drain_that_cannot_end_is_refused_with_every_reason() {
     );
 }
 
+/// A node that `node list` shows as Live was no place to go until it had heard that it is registered.
+#[test]
+fn a_drain_counts_nodes_that_have_just_registered() {
+    let mut bed = Bed::running(settings(6, 3, 3), &CITIES);
+    bed.ok(Command::Register(Box::new(register("delos", 9, 9))));
+    let drain = check_drain(&bed.state, bed.node("athens")).unwrap();
+    assert_eq!(drain.gains, [(bed.node("delos"), 6)].into());
+}
+
 #[test]
 fn a_drain_says_where_the_copies_go() {
     let mut bed = Bed::running(settings(6, 3, 3), &CITIES);

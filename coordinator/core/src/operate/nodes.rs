@@ -31,9 +31,9 @@ pub struct DrainPlan {
 pub fn check_drain(state: &ClusterState, node: NodeId) -> Result<DrainPlan, Vec<Obstacle>> {
     let Some(own) = state.node(node) else { return Err(vec![Obstacle::NoSuchNode { node }]) };
     let mut obstacles = Vec::new();
-    let others = state.nodes.takers().filter(|row| row.node.id != node);
+    let others = state.nodes.values().filter(|row| row.will_take_placements() && row.node.id != node);
     let takers_count = others.clone().count();
-    let takes = |other: NodeId| other != node && state.node(other).is_some_and(NodeRow::takes_placements);
+    let takes = |other: NodeId| other != node && state.node(other).is_some_and(NodeRow::will_take_placements);
     let mut takers = Takers::new(others, |other| state.partitions.held_on(other));
     let held: Vec<&Partition> = rows_with(state, node, |state| state != ReplicaState::Unload);
     for table in state.tables.values().filter(|table| held.iter().any(|row| row.id.table == table.id)) {
