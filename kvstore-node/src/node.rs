@@ -191,6 +191,7 @@ impl Node {
             Arc::clone(&shared),
             Arc::clone(&engine),
             Arc::clone(&holdings),
+            shards.clone(),
             services_end.clone(),
         ));
         let server = runtime.spawn(serve(listener, services));

@@ -65,6 +65,29 @@ async fn a_node_serves_under_its_lease_and_keeps_its_data_over_a_restart() {
     node.stop().await.unwrap();
 }
 
+/// Rows gather in memory for many seconds, and a plan made meanwhile would show moves of nothing.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sizes_are_told_before_the_engine_has_the_rows() {
+    let directory = tempfile::tempdir().unwrap();
+    let fake = Fake::start().await;
+    let node = fake.node("athens", directory.path()).await;
+    fake.host("athens", &row(1, 1, 1, &[(1, fake.id("athens"), LIVE)])).await;
+    let mut kv = fake.kv("athens").await;
+    let syncs = metric(&node, "archon_engine_syncs_total");
+    // Each alone is too much to leave for the engine after two seconds, as few rows do; these gather for fifteen.
+    let value = "x".repeat(96 * 1024);
+    kv.put_when_served("key-0", &value).await;
+    for number in 1..16 {
+        kv.put(&format!("key-{number}"), &value).await.unwrap();
+    }
+    let load = || fake.state.lock().loads.get(&PlacementId::new(1)).copied();
+    let told = |load: &Option<_>| load.is_some_and(|load: archon_proto::convert::load::PlacementLoad| load.keys == 16);
+    let load = wait_for("all keys are counted", load, told).await.unwrap();
+    assert!(load.bytes > 16 * 96 * 1024, "{load:?}");
+    assert_eq!(metric(&node, "archon_engine_syncs_total"), syncs, "the engine had them by then");
+    node.stop().await.unwrap();
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_write_that_changes_nothing_is_not_answered_by_a_leader_that_nothing_proves_to_be_one() {
     let directory = tempfile::tempdir().unwrap();

@@ -1,5 +1,6 @@
 //! What a shard is told.
 
+use super::Gathered;
 use crate::flusher::FlushEvent;
 use crate::inbox::Weigh;
 use crate::reconcile::Action;
@@ -9,6 +10,7 @@ use archon_replica::{Message, Position};
 use archon_types::{Epoch, ErrorDetail, Incarnation, Millis, Op, OpId, PartitionId, PlacementId, Seq, Version};
 use archon_wal::WalError;
 use bytes::Bytes;
+use std::ops::Bound;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
@@ -95,6 +97,8 @@ pub(crate) enum ShardMessage {
     Leading(oneshot::Sender<usize>),
     /// Answered with the number of copies that others' leaders count although enough others are Live.
     Counted(oneshot::Sender<usize>),
+    /// Answered with the committed rows of a placement from a key on that the engine may not have yet.
+    Gathered { placement: PlacementId, from: Bound<Bytes>, answer: oneshot::Sender<Option<Gathered>> },
     /// End the thread once what is under way is done.
     Stop,
 }

@@ -7,6 +7,7 @@ mod cache;
 mod carry;
 mod copying;
 mod duty;
+mod gathered;
 mod journal;
 mod message;
 mod operate;
@@ -14,6 +15,7 @@ mod park;
 mod pull;
 mod slot;
 
+pub(crate) use gathered::Gathered;
 pub(crate) use message::{CopyAsk, CopyChunk, CopyStart, OpRequest, ShardMessage};
 pub(crate) use slot::{ENGINE_AHEAD_UNKNOWN, Found};
 
@@ -313,6 +315,9 @@ impl Shard {
             ShardMessage::Counted(answer) => {
                 let counted = self.slots.values().filter(|slot| !slot.aside && slot.is_spare()).count();
                 let _ = answer.send(counted);
+            }
+            ShardMessage::Gathered { placement, from, answer } => {
+                let _ = answer.send(self.gathered(placement, from.as_ref().map(|key| &key[..])));
             }
             ShardMessage::Stop => self.stop(),
         }

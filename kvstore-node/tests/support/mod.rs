@@ -5,6 +5,7 @@
 use archon_kvstore_node::{Node, NodeConfig};
 use archon_proto::convert::control::{Push, Pushed};
 use archon_proto::convert::error::{detail_of, status_of};
+use archon_proto::convert::load::PlacementLoad;
 use archon_proto::convert::report::{Outcomes, Reports};
 use archon_proto::convert::session::{Heartbeat, HeartbeatAnswer, Member, Registered, Registration};
 use archon_proto::v1;
@@ -48,6 +49,8 @@ pub struct State {
     pub reports: Vec<(NodeId, Report)>,
     pub left: Vec<NodeId>,
     pub registrations: u64,
+    /// What each placement was last said to hold.
+    pub loads: BTreeMap<PlacementId, PlacementLoad>,
 }
 
 #[derive(Clone)]
@@ -229,6 +232,7 @@ impl Session for Fake {
         if std::mem::take(&mut state.stale) {
             return Err(status_of(&ErrorDetail::new(ErrorKind::StaleIncarnation, "as the test wants it")));
         }
+        state.loads.extend(heartbeat.load.placements.iter().map(|load| (load.placement, *load)));
         if state.grants_stopped {
             return Err(status_of(&ErrorDetail::new(ErrorKind::NoQuorum, "as the test wants it")));
         }
