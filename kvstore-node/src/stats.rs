@@ -19,6 +19,7 @@ impl Stats {
     /// Every metric with its value, in a fixed order.
     pub(crate) fn samples(&self) -> Vec<Sample> {
         let log = self.wal.progress();
+        let switches = Switches::of_this_process();
         let counter = |name, help, value| Sample { name, kind: MetricKind::Counter, help, value };
         let gauge = |name, help, value| Sample { name, kind: MetricKind::Gauge, help, value };
         let mut samples = self.shared.metrics.samples();
@@ -33,6 +34,16 @@ impl Stats {
                 self.flusher.bytes_waiting() as u64,
             ),
             counter("archon_process_cpu_microseconds_total", "CPU time of this process", cpu_micros()),
+            counter(
+                "archon_process_switches_voluntary_total",
+                "times that a running thread of this process waited for something",
+                switches.voluntary,
+            ),
+            counter(
+                "archon_process_switches_involuntary_total",
+                "times that a running thread of this process had to make room",
+                switches.involuntary,
+            ),
             gauge("archon_process_resident_bytes", "memory of this process that is in RAM", resident_bytes()),
         ]);
         samples
@@ -42,6 +53,30 @@ impl Stats {
 fn cpu_micros() -> u64 {
     let time = clock_gettime(ClockId::ProcessCPUTime);
     time.tv_sec.unsigned_abs().saturating_mul(1_000_000) + time.tv_nsec.unsigned_abs() / 1_000
+}
+
+/// Context switches of the threads that there are now; those of ended threads are gone.
+#[derive(Clone, Copy, Default)]
+struct Switches {
+    voluntary: u64,
+    involuntary: u64,
+}
+
+impl Switches {
+    /// From `/proc/self/task/*/status`; zero where there is none.
+    fn of_this_process() -> Self {
+        let mut sum = Self::default();
+        for task in std::fs::read_dir("/proc/self/task").into_iter().flatten().flatten() {
+            let status = std::fs::read_to_string(task.path().join("status")).unwrap_or_default();
+            let number = |key: &str| {
+                let line = status.lines().find_map(|line| line.strip_prefix(key)).unwrap_or_default();
+                line.trim().parse().unwrap_or(0)
+            };
+            sum.voluntary += number("voluntary_ctxt_switches:");
+            sum.involuntary += number("nonvoluntary_ctxt_switches:");
+        }
+        sum
+    }
 }
 
 /// From `/proc/self/statm`, whose second field counts pages; zero where there is none.
@@ -54,6 +89,15 @@ fn resident_bytes() -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_thread_that_waits_switches() {
+        let before = Switches::of_this_process();
+        for _ in 0..20 {
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+        assert!(Switches::of_this_process().voluntary >= before.voluntary + 20);
+    }
 
     #[test]
     fn this_process_uses_time_and_memory() {

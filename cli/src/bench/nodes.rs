@@ -16,6 +16,9 @@ pub(super) struct NodeCost {
     log_bytes: u64,
     engine_syncs: u64,
     cpu_ms: f64,
+    /// Times that a thread waited for something, and times that it had to make room.
+    switches_voluntary: u64,
+    switches_involuntary: u64,
     resident_bytes: u64,
 }
 
@@ -28,6 +31,8 @@ pub(super) struct Cost {
     pub(super) log_bytes_per_op: f64,
     /// CPU time per operation, all nodes together, in microseconds.
     pub(super) node_cpu_us_per_op: f64,
+    /// Context switches per operation, all nodes together: a thread waited for something, or had to make room.
+    pub(super) switches_per_op: f64,
     /// Each node's part.
     pub(super) nodes: Vec<NodeCost>,
 }
@@ -60,6 +65,8 @@ impl Counted {
                 log_bytes: spent("archon_wal_written_bytes_total"),
                 engine_syncs: spent("archon_engine_syncs_total"),
                 cpu_ms: spent("archon_process_cpu_microseconds_total") as f64 / 1e3,
+                switches_voluntary: spent("archon_process_switches_voluntary_total"),
+                switches_involuntary: spent("archon_process_switches_involuntary_total"),
                 resident_bytes: now.get("archon_process_resident_bytes"),
             });
         }
@@ -69,6 +76,7 @@ impl Counted {
             fsyncs_per_op: per_op(sum(|node| node.log_syncs)),
             log_bytes_per_op: per_op(sum(|node| node.log_bytes)),
             node_cpu_us_per_op: per_op(nodes.iter().map(|node| node.cpu_ms * 1e3).sum()),
+            switches_per_op: per_op(sum(|node| node.switches_voluntary + node.switches_involuntary)),
             nodes,
         }
     }

@@ -89,8 +89,9 @@ impl Report {
         ))?;
         if let Some(cost) = &self.cost {
             output.line(format!(
-                "the nodes, all together, per operation: {:.1} µs of CPU, {:.3} syncs and {:.0} bytes of their logs",
-                cost.node_cpu_us_per_op, cost.fsyncs_per_op, cost.log_bytes_per_op
+                "the nodes, all together, per operation: {:.1} µs of CPU, {:.2} context switches, {:.3} syncs and {:.0} bytes \
+                 of their logs",
+                cost.node_cpu_us_per_op, cost.switches_per_op, cost.fsyncs_per_op, cost.log_bytes_per_op
             ))?;
         }
         for (kind, failed) in &seen.failures {
