@@ -2,15 +2,19 @@
 //! instructions they take is the same in every run, so that a regression shows without a quiet machine.
 
 use archon_kv::{DedupLimits, Effect, Request, View, ViewError, engine, evaluate, row};
+use archon_proto::convert::kv::TaggedReply;
+use archon_proto::convert::packed::{OpPacker, ReplyPacker, unpack_ops, unpack_replies};
+use archon_proto::v1;
 use archon_replica::{
     Body, Configuration, Identity, Input, Limits, Message, Output, Peer, Position, Recovered, Replica, ReplicaAddress,
     Timing,
 };
 use archon_types::{
-    ClientId, Epoch, Incarnation, Millis, NodeId, Op, OpId, Partition, PartitionId, PartitionStatus, Placement,
+    Answer, ClientId, Epoch, Incarnation, Millis, NodeId, Op, OpId, Partition, PartitionId, PartitionStatus, Placement,
     PlacementId, ReplicaState, Revision, Seq, TableId, Version,
 };
 use bytes::Bytes;
+use prost::Message as _;
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound;
 use uuid::Uuid;
@@ -30,8 +34,12 @@ pub struct HotPath {
 }
 
 /// All of them.
-pub const ALL: [HotPath; 2] =
-    [HotPath { name: "evaluate-put", run: evaluate_put }, HotPath { name: "commit-at-two", run: commit_at_two }];
+pub const ALL: [HotPath; 4] = [
+    HotPath { name: "puts-to-node", run: puts_to_node },
+    HotPath { name: "evaluate-put", run: evaluate_put },
+    HotPath { name: "commit-at-two", run: commit_at_two },
+    HotPath { name: "values-to-client", run: values_to_client },
+];
 
 fn key(number: u64) -> Bytes {
     Bytes::from(format!("bench/{number:010}"))
@@ -39,6 +47,42 @@ fn key(number: u64) -> Bytes {
 
 fn id(client: ClientId, number: u64) -> OpId {
     OpId { client, number, done_below: number.saturating_sub(TOGETHER), stamp: Millis::new(1_000) }
+}
+
+/// From operations in the client to operations in the node: one message of 64 puts, packed, encoded and read again.
+fn puts_to_node(count: u64) -> u64 {
+    let client = ClientId::new(Uuid::from_u128(7));
+    let value = Bytes::from_static(VALUE);
+    let mut sum = 0;
+    for batch in 0..count / TOGETHER {
+        let mut packer = OpPacker::new(client);
+        for number in batch * TOGETHER..(batch + 1) * TOGETHER {
+            let op = Op::Put { key: key(number), value: value.clone() };
+            packer.push(number + 1, PARTITION, Some(&id(client, number + 1)), &op);
+        }
+        let message = v1::OpBatch { cluster: None, node: 0, ops: packer.finish(), table_version: 9 };
+        let Ok(read) = v1::OpBatch::decode(Bytes::from(message.encode_to_vec())) else { continue };
+        let Ok(ops) = unpack_ops(read.ops) else { continue };
+        sum += ops.into_iter().filter_map(|op| op.op.ok()).map(|op| op.tag).sum::<u64>();
+    }
+    sum
+}
+
+/// From answers in the node to answers in the client: one message of 64 values, packed, encoded and read again.
+fn values_to_client(count: u64) -> u64 {
+    let value = Bytes::from_static(VALUE);
+    let mut sum = 0;
+    for batch in 0..count / TOGETHER {
+        let mut packer = ReplyPacker::default();
+        for number in batch * TOGETHER..(batch + 1) * TOGETHER {
+            let outcome = Ok(Answer::Value(Some((value.clone(), Revision::new(number + 1)))));
+            packer.push(&TaggedReply { tag: number + 1, log_time: Millis::new(1_000), outcome });
+        }
+        let message = v1::ReplyBatch { replies: packer.finish(), table_version: 9 };
+        let Ok(read) = v1::ReplyBatch::decode(Bytes::from(message.encode_to_vec())) else { continue };
+        sum += unpack_replies(read.replies).filter_map(Result::ok).map(|reply| reply.tag).sum::<u64>();
+    }
+    sum
 }
 
 /// A partition's rows without an engine, so that what is counted is the evaluation.
