@@ -268,7 +268,7 @@ fn claim(state: &ClusterState, register: &Register, known: Option<&NodeRow>) -> 
             );
             return Err(ErrorDetail::new(ErrorKind::NameTaken, message).with_retry_after_ms(retry_ms));
         }
-        if same_name && known.is_some() {
+        if same_name && known.is_some_and(|known| !takes_back(state, known, register, other)) {
             let message = format!(
                 "the name {:?} belongs to a failed node, and this data directory to another one; only an empty data \
                  directory may take over a failed node's name",
@@ -288,6 +288,18 @@ fn claim(state: &ClusterState, register: &Register, known: Option<&NodeRow>) -> 
         }
     }
     Ok(replaced)
+}
+
+/// Whether a known directory may take its own name back from the failed node that has it now.
+///
+/// The first registration of a directory that was wiped since may arrive late and take the name from the directory that
+/// replaced it, for a life that nobody lives. Such a holder never said that it acts, so nothing was pushed to it and it
+/// was given no copy: taking the name from it loses nothing. Copies of an earlier life of it may count; then it is left
+/// alone.
+fn takes_back(state: &ClusterState, known: &NodeRow, register: &Register, holder: &Node) -> bool {
+    let acted = state.node(holder.id).is_none_or(|row| row.activated == Some(row.node.incarnation));
+    let counts = |row: &Partition| row.placement_on(holder.id).is_some_and(|copy| copy.state == ReplicaState::Live);
+    known.node.name == register.name && !acted && !state.partitions.on_node(holder.id).any(counts)
 }
 
 /// Keeps the number of nodes bounded: lost ones that hold nothing are forgotten first.
