@@ -52,7 +52,12 @@ pub(crate) fn is_over(migration: &Migration) -> bool {
 
 /// Whether a move ended without reaching its goal.
 pub(crate) fn is_undone(migration: &Migration) -> bool {
-    matches!(migration.phase.as_str(), "Cancelled" | "Failed")
+    matches!(migration.phase.as_str(), "Cancelled" | "Failed") || is_superseded(migration)
+}
+
+/// Whether a move was given up because the cluster changed meanwhile and it had lost its point.
+pub(crate) fn is_superseded(migration: &Migration) -> bool {
+    migration.phase == "Superseded"
 }
 
 #[cfg(test)]

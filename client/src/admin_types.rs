@@ -221,11 +221,11 @@ pub struct Migration {
     pub from: String,
     /// The name of the node it goes to.
     pub to: String,
-    /// `Queued`, `Copying`, `InSync`, `HandOff`, `Cleanup`, `Done`, `Cancelled` or `Failed`.
+    /// `Queued`, `Copying`, `InSync`, `HandOff`, `Cleanup`, `Done`, `Cancelled`, `Superseded` or `Failed`.
     pub phase: String,
     /// How much is done, `0..=100`.
     pub percent: u32,
-    /// Why it waits or failed; empty if neither.
+    /// Why it waits, was given up or failed; empty if neither.
     pub why: String,
     /// Its number.
     pub id: u64,

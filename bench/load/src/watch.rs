@@ -1,7 +1,7 @@
 //! Waiting for a cluster to be in a state, without loading the machine that is measured.
 
 use crate::failure::Failure;
-use archon_client::{Admin, Error, NodeSummary, PartitionSummary};
+use archon_client::{Admin, Error, Migration, NodeSummary, PartitionSummary};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 use tokio::time::sleep;
@@ -65,10 +65,11 @@ pub async fn until_node(admin: &Admin, name: &str, status: &str, limit: Duration
     Ok(())
 }
 
-/// Plans and applies until there is nothing left to move; returns how many moves were carried out.
+/// Plans and applies until there is nothing left to move; returns how many moves were carried out. What lost its point
+/// because the cluster changed meanwhile is left to the next plan.
 ///
 /// # Errors
-/// After `limit`, or if a move failed.
+/// After `limit`, or if a move failed or was cancelled.
 pub async fn rebalance(admin: &Admin, limit: Duration) -> Result<usize, Failure> {
     let mut moved = 0;
     loop {
@@ -86,16 +87,19 @@ pub async fn rebalance(admin: &Admin, limit: Duration) -> Result<usize, Failure>
         }
         let ended = async || {
             let status = admin.rebalance_status().await.map_err(said)?;
-            let open = status.migrations.iter().filter(|migration| migration.phase != "Done").count();
+            let open = status.migrations.iter().filter(|migration| !ended_well(migration)).count();
             if status.running { Err(format!("{open} moves are not done")) } else { Ok(status) }
         };
         let (status, _) = until("the rebalance to end", limit, ended).await?;
-        let undone = status.migrations.iter().find(|migration| migration.phase != "Done");
-        if let Some(undone) = undone {
+        if let Some(undone) = status.migrations.iter().find(|migration| !ended_well(migration)) {
             return Err(Failure::new("Undone", format!("a move was not carried out: {undone:?}")));
         }
-        moved += moves;
+        moved += status.migrations.iter().filter(|migration| migration.phase == "Done").count();
     }
+}
+
+fn ended_well(migration: &Migration) -> bool {
+    matches!(migration.phase.as_str(), "Done" | "Superseded")
 }
 
 /// The partitions of the default table.

@@ -6,7 +6,7 @@ use super::{Labels, watch};
 use crate::args::{ApplyArgs, PlanArgs, WatchArgs};
 use crate::exit::{Exit, Failure};
 use crate::output::{Column, Output, bytes_text, count_text};
-use crate::view::{Plan, Rebalance, is_over, is_undone};
+use crate::view::{Plan, Rebalance, is_over, is_superseded, is_undone};
 use archon_client::Admin;
 use archon_types::{ErrorDetail, ErrorKind};
 use serde::Serialize;
@@ -88,17 +88,32 @@ pub(crate) async fn apply(args: &ApplyArgs, admin: &Admin, output: &Output) -> R
         Some(result) => result,
         None => return Ok(Exit::Done),
     };
-    let undone = result.migrations.iter().filter(|migration| is_undone(migration)).count();
+    let undone = result.migrations.iter().filter(|migration| is_undone(migration) && !is_superseded(migration)).count();
+    let done = done_text(&result);
     if output.is_json() {
         output.json(&Applied { table_version: plan.table_version, migrations, result: Some(result) })?;
     } else if undone == 0 {
-        output.line(format!("done: {}", count_text(migrations as usize, "move", "moves")))?;
+        output.line(done)?;
     }
     if undone > 0 {
         return Err(Failure::failed(format!("{} did not reach the target", count_text(undone, "move", "moves")))
             .with_remedy("`archon rebalance status` says why; then plan anew: `archon rebalance plan`"));
     }
     Ok(Exit::Done)
+}
+
+/// What a plan came to of which no move was cancelled or failed. A move that lost its point because a failover changed
+/// more is no failure: whether anything is left to move, the next plan says.
+fn done_text(result: &Rebalance) -> String {
+    let superseded = result.migrations.iter().filter(|migration| is_superseded(migration)).count();
+    let done = count_text(result.migrations.len() - superseded, "move", "moves");
+    match superseded {
+        0 => format!("done: {done}"),
+        _ => format!(
+            "done: {done}; {superseded} more lost the point because the cluster changed meanwhile (archon rebalance \
+             status); what is left to move: archon rebalance plan"
+        ),
+    }
 }
 
 /// How often a plan made on the spot is made again because the table moved on between planning and applying.
@@ -198,7 +213,10 @@ fn status_rows(rebalance: &Rebalance, labels: &Labels, output: &Output) -> Strin
             labels.of(migration.table_id, migration.partition),
             migration.from.clone(),
             migration.to.clone(),
-            if is_undone(migration) { output.bad(&migration.phase) } else { migration.phase.clone() },
+            match is_undone(migration) && !is_superseded(migration) {
+                true => output.bad(&migration.phase),
+                false => migration.phase.clone(),
+            },
             migration.percent.to_string(),
             // What was copied for a move that was undone has been thrown away.
             if is_undone(migration) { "-".to_owned() } else { bytes_text(migration.bytes_done) },
@@ -336,6 +354,31 @@ mod tests {
 
     fn plan() -> Plan {
         Plan { table_version: 37, moves: vec![], unmet: vec![] }
+    }
+
+    #[test]
+    fn a_move_that_lost_its_point_is_no_failure() {
+        let migration = |phase: &str| archon_client::Migration {
+            partition: 7,
+            from: "athens".into(),
+            to: "ephesus".into(),
+            phase: phase.into(),
+            percent: 0,
+            why: "cyrene leads the partition by now".into(),
+            id: 1,
+            table_id: 1,
+            bytes_done: 0,
+            bytes_total: 0,
+            leadership: true,
+        };
+        let result = |phases: &[&str]| Rebalance {
+            running: false,
+            migrations: phases.iter().map(|phase| migration(phase)).collect(),
+        };
+        assert_eq!(done_text(&result(&["Done", "Done"])), "done: 2 moves");
+        let text = done_text(&result(&["Done", "Superseded"]));
+        assert!(text.starts_with("done: 1 move; 1 more lost the point"), "{text}");
+        assert!(is_over(&migration("Superseded")) && !is_over(&migration("Queued")));
     }
 
     #[test]

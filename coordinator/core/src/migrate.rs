@@ -11,6 +11,9 @@
 //!
 //! A leadership alone is moved by the steps InSync and HandOff: its target counts already, and nothing is removed.
 //!
+//! A move that lost its point meanwhile (a failover brought the leadership elsewhere, the copy is gone) is Superseded: it
+//! ends where it is, and is no failure. One whose target is down is Failed.
+//!
 //! Until the leadership moved, a cancelled or failed migration is undone by unloading the target. From then on it only
 //! goes forward (PROTOCOL rule 7).
 
@@ -40,6 +43,11 @@ pub enum Phase {
     Done,
     /// Undone at the operator's wish.
     Cancelled,
+    /// Given up because the cluster changed meanwhile and it has lost its point.
+    Superseded {
+        /// What changed, for people.
+        why: String,
+    },
     /// Undone.
     Failed {
         /// Why, for people.
@@ -58,6 +66,7 @@ impl Phase {
             Self::Cleanup => "Cleanup",
             Self::Done => "Done",
             Self::Cancelled => "Cancelled",
+            Self::Superseded { .. } => "Superseded",
             Self::Failed { .. } => "Failed",
         }
     }
@@ -75,6 +84,7 @@ pub fn phase(state: &ClusterState, migration: &Migration) -> Phase {
         Stage::Queued => return Phase::Queued,
         Stage::Done { .. } => return Phase::Done,
         Stage::Cancelled => return Phase::Cancelled,
+        Stage::Superseded { why } => return Phase::Superseded { why: why.clone() },
         Stage::Failed { why } => return Phase::Failed { why: why.clone() },
         Stage::Running { target } => *target,
     };
@@ -182,7 +192,9 @@ pub(crate) fn next(state: &ClusterState, migration: &Migration) -> Next {
     match &migration.stage {
         Stage::Queued => queued(state, migration, row),
         Stage::Running { target } => running(state, migration, row, *target),
-        Stage::Done { .. } | Stage::Cancelled | Stage::Failed { .. } => Next::Wait("it is over".into()),
+        Stage::Done { .. } | Stage::Cancelled | Stage::Superseded { .. } | Stage::Failed { .. } => {
+            Next::Wait("it is over".into())
+        }
     }
 }
 
@@ -191,15 +203,13 @@ fn queued(state: &ClusterState, migration: &Migration, row: &Partition) -> Next 
         return set(migration, Stage::Cancelled, None);
     }
     if row.placement(migration.source).is_none_or(|source| source.state == ReplicaState::Unload) {
-        return set(migration, failed("the copy to be moved is gone"), None);
+        return set(migration, superseded("the copy to be moved is gone"), None);
     }
     if row.live().next().is_none() {
         return set(migration, failed("no copy of the partition counts any more"), None);
     }
-    match state.node(migration.to).map(|node| node.node.status) {
-        Some(NodeStatus::Live) => {}
-        Some(NodeStatus::Failed) => return set(migration, failed("the target node failed"), None),
-        Some(NodeStatus::Lost) | None => return set(migration, failed("the target node is lost"), None),
+    if let Some(why) = target_is_down(state, migration) {
+        return set(migration, failed(why), None);
     }
     if let Some(other) = row.placement_on(migration.to) {
         return match other.state {
@@ -207,7 +217,7 @@ fn queued(state: &ClusterState, migration: &Migration, row: &Partition) -> Next 
                 Next::Wait(format!("an old copy on {} is being deleted", name(state, migration.to)))
             }
             ReplicaState::Load | ReplicaState::Live => {
-                set(migration, failed("the target node holds a copy already"), None)
+                set(migration, superseded("the target node holds a copy already"), None)
             }
         };
     }
@@ -235,7 +245,7 @@ fn running(state: &ClusterState, migration: &Migration, row: &Partition, id: Pla
             undo(migration, row, target, failed("the target node failed"))
         }
         ReplicaState::Load if row.placement(migration.source).is_none_or(|s| s.state == ReplicaState::Unload) => {
-            undo(migration, row, target, failed("the copy to be moved is gone"))
+            undo(migration, row, target, superseded("the copy to be moved is gone"))
         }
         ReplicaState::Load if row.live().next().is_none() => {
             undo(migration, row, target, failed("no copy of the partition counts any more"))
@@ -275,16 +285,31 @@ fn leadership(state: &ClusterState, migration: &Migration, row: &Partition) -> N
         return set(migration, Stage::Cancelled, None);
     }
     if leader.node != migration.from {
-        return set(migration, failed("the leadership is elsewhere by now"), None);
+        let why = format!("{} leads the partition by now", name(state, leader.node));
+        return set(migration, superseded(&why), None);
     }
-    let target = row.placement_on(migration.to).filter(|target| target.state == ReplicaState::Live);
-    let Some(target) = target.filter(|target| state.is_active(target.node)) else {
-        return set(migration, failed("the target node holds no copy that could lead"), None);
+    if let Some(why) = target_is_down(state, migration) {
+        return set(migration, failed(why), None);
+    }
+    let target = row.placement_on(migration.to).filter(|target| target.state != ReplicaState::Unload);
+    let Some(target) = target else {
+        let why = format!("{} holds no copy of the partition by now", name(state, migration.to));
+        return set(migration, superseded(&why), None);
     };
-    match begun {
-        Some(begun) if begun == target.id => Next::Wait(format!("{} is handing over", name(state, leader.node))),
-        Some(_) => set(migration, failed("the target's copy was lost"), None),
-        None => Next::Lead(Command::SetMigration {
+    // A copy that fell behind for a moment counts again soon. Others need not wait for it meanwhile: a move that has begun
+    // goes back into the queue.
+    let unable = match target.state {
+        ReplicaState::Live if state.is_active(target.node) => None,
+        ReplicaState::Live => Some(format!("{} has just registered", name(state, target.node))),
+        _ => Some(format!("the copy on {} is being brought up to date", name(state, target.node))),
+    };
+    match (begun, unable) {
+        (None, Some(why)) => Next::Wait(why),
+        (Some(begun), None) if begun == target.id => {
+            Next::Wait(format!("{} is handing over", name(state, leader.node)))
+        }
+        (Some(_), _) => set(migration, Stage::Queued, None),
+        (None, None) => Next::Lead(Command::SetMigration {
             migration: migration.id,
             stage: Stage::Running { target: target.id },
             change: None,
@@ -380,6 +405,19 @@ fn set(migration: &Migration, stage: Stage, change: Option<PartitionChange>) -> 
 
 fn failed(why: &str) -> Stage {
     Stage::Failed { why: why.to_owned() }
+}
+
+fn superseded(why: &str) -> Stage {
+    Stage::Superseded { why: why.to_owned() }
+}
+
+/// Why nothing can be moved to the target's node, if so.
+fn target_is_down(state: &ClusterState, migration: &Migration) -> Option<&'static str> {
+    match state.node(migration.to).map(|node| node.node.status) {
+        Some(NodeStatus::Live) => None,
+        Some(NodeStatus::Failed) => Some("the target node failed"),
+        Some(NodeStatus::Lost) | None => Some("the target node is lost"),
+    }
 }
 
 fn live_without(state: &ClusterState, row: &Partition, id: PlacementId) -> bool {

@@ -46,6 +46,11 @@ pub enum Stage {
     },
     /// Undone at the operator's wish; the source serves as before.
     Cancelled,
+    /// Given up because the cluster changed meanwhile and it has lost its point; nothing went wrong.
+    Superseded {
+        /// What changed, for people.
+        why: String,
+    },
     /// Undone because it could not go on.
     Failed {
         /// Why, for people.
@@ -58,7 +63,7 @@ impl Stage {
     pub const fn is_over(&self) -> bool {
         match self {
             Self::Queued | Self::Running { .. } => false,
-            Self::Done { .. } | Self::Cancelled | Self::Failed { .. } => true,
+            Self::Done { .. } | Self::Cancelled | Self::Superseded { .. } | Self::Failed { .. } => true,
         }
     }
 
@@ -66,7 +71,7 @@ impl Stage {
     pub const fn target(&self) -> Option<PlacementId> {
         match self {
             Self::Running { target } | Self::Done { target } => Some(*target),
-            Self::Queued | Self::Cancelled | Self::Failed { .. } => None,
+            Self::Queued | Self::Cancelled | Self::Superseded { .. } | Self::Failed { .. } => None,
         }
     }
 }

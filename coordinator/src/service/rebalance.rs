@@ -69,7 +69,7 @@ pub(crate) fn migration_to_wire(state: &ClusterState, loads: &Loads, migration: 
     let phase = phase(state, migration);
     let copied = migration.stage.target().and_then(|target| loads.copied(migration.to, target)).unwrap_or_default();
     let percent = match &phase {
-        Phase::Queued | Phase::Cancelled | Phase::Failed { .. } => 0,
+        Phase::Queued | Phase::Cancelled | Phase::Superseded { .. } | Phase::Failed { .. } => 0,
         // The last tenth is what follows the copy.
         Phase::Copying => copied.percent() * 9 / 10,
         Phase::InSync => 92,
@@ -78,7 +78,7 @@ pub(crate) fn migration_to_wire(state: &ClusterState, loads: &Loads, migration: 
         Phase::Done => 100,
     };
     let why = match &phase {
-        Phase::Failed { why } => why.clone(),
+        Phase::Superseded { why } | Phase::Failed { why } => why.clone(),
         Phase::Done | Phase::Cancelled => migration.reason.clone(),
         _ => archon_coordinator_core::waiting_for(state, migration).unwrap_or_else(|| migration.reason.clone()),
     };
@@ -90,7 +90,9 @@ pub(crate) fn migration_to_wire(state: &ClusterState, loads: &Loads, migration: 
         (MoveKind::Copy, _) => migration.bytes.max(copied.total),
     };
     let bytes_done = match phase {
-        Phase::Queued | Phase::Copying | Phase::Cancelled | Phase::Failed { .. } => copied.done,
+        Phase::Queued | Phase::Copying | Phase::Cancelled | Phase::Superseded { .. } | Phase::Failed { .. } => {
+            copied.done
+        }
         Phase::InSync | Phase::HandOff | Phase::Cleanup | Phase::Done => bytes_total,
     };
     v1::Migration {

@@ -109,6 +109,7 @@ pub(super) fn set(
     migration.changed_at = entry.at;
     if stage.is_over() {
         let outcome = match stage {
+            Stage::Superseded { why } => format!("given up: {why}"),
             Stage::Failed { why } => format!("failed: {why}"),
             Stage::Cancelled => "cancelled".to_owned(),
             Stage::Done { .. } | Stage::Queued | Stage::Running { .. } => "done".to_owned(),
@@ -120,7 +121,8 @@ pub(super) fn set(
     entry.done()
 }
 
-/// Queued → Running, Cancelled, Failed; Running → Done, Cancelled, Failed.
+/// Queued → Running, Cancelled, Superseded, Failed; Running → Done, Cancelled, Superseded, Failed. The move of a leadership
+/// also goes back from Running to Queued, having changed nothing.
 fn check_step(
     state: &ClusterState,
     migration: &Migration,
@@ -149,8 +151,10 @@ fn check_step(
             }
             Ok(())
         }
-        (Stage::Queued, Stage::Cancelled | Stage::Failed { .. }) => Ok(()),
-        (Stage::Running { .. }, Stage::Cancelled | Stage::Failed { .. }) => Ok(()),
+        (Stage::Queued | Stage::Running { .. }, Stage::Cancelled | Stage::Superseded { .. } | Stage::Failed { .. }) => {
+            Ok(())
+        }
+        (Stage::Running { .. }, Stage::Queued) if migration.kind == MoveKind::Leadership && change.is_none() => Ok(()),
         (Stage::Running { target }, Stage::Done { target: made }) if target == made => Ok(()),
         // Somebody else brought the leadership there.
         (Stage::Queued, Stage::Done { .. }) if migration.kind == MoveKind::Leadership => Ok(()),
