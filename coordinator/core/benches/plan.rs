@@ -56,20 +56,9 @@ fn measure(replication: u8) {
 }
 
 fn join(state: &mut ClusterState, now: Millis, number: u64) {
-    let register = Register {
-        name: format!("n{number}"),
-        address: format!("n{number}:7000"),
-        storage: StorageId::new(Uuid::from_u128(u128::from(number))),
-        boot: BootId::new(Uuid::from_u128(u128::from(number))),
-        zone: None,
-        weight: 100,
-        partitions_max: None,
-        protocol_min: 1,
-        protocol_max: 1,
-        held: vec![],
-        last_incarnation: None,
-        expects: None,
-    };
+    let id = Uuid::from_u128(u128::from(number));
+    let (storage, boot) = (StorageId::new(id), BootId::new(id));
+    let register = Register::new(format!("n{number}"), format!("n{number}:7000"), storage, boot);
     let responses = commit(state, now, vec![Command::Register(Box::new(register))]);
     if let [Response::Registered { node, incarnation }] = responses[..] {
         commit(state, now, vec![Command::Activate { node, incarnation }]);

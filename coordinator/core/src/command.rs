@@ -13,6 +13,7 @@
 //! | force-leader | [`crate::check_loss`] | `AcceptLoss` | no copy that counts is on a node that is alive | one copy leads, or the partition begins empty; all others retire |
 
 use crate::migration::{MigrationId, MoveKind, Stage};
+use archon_types::limits::WEIGHT_ORDINARY;
 use archon_types::{
     BootId, ClusterId, Epoch, ErrorDetail, Incarnation, Millis, NodeGoal, NodeId, PartitionId, Placement, PlacementId,
     RequestId, Seq, Settings, StorageId, TableId, Version,
@@ -223,6 +224,27 @@ pub struct Register {
     /// one that a refusal named), `None` if it was never registered. A registration that was overtaken by another of the
     /// same directory says what was true before, and is refused.
     pub expects: Option<Incarnation>,
+}
+
+impl Register {
+    /// A new node with an empty data directory: of ordinary weight, in no zone, without a limit, and speaking the oldest
+    /// protocol only.
+    pub fn new(name: impl Into<String>, address: impl Into<String>, storage: StorageId, boot: BootId) -> Self {
+        Self {
+            name: name.into(),
+            address: address.into(),
+            storage,
+            boot,
+            zone: None,
+            weight: WEIGHT_ORDINARY,
+            partitions_max: None,
+            protocol_min: 1,
+            protocol_max: 1,
+            held: Vec::new(),
+            last_incarnation: None,
+            expects: None,
+        }
+    }
 }
 
 /// Who leads a partition after a node failed.

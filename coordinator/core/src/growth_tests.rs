@@ -42,20 +42,9 @@ impl World {
     }
 
     fn join(&mut self, number: u64) {
-        let register = Register {
-            name: format!("n{number}"),
-            address: format!("n{number}:1"),
-            storage: StorageId::new(Uuid::from_u128(number.into())),
-            boot: BootId::new(Uuid::from_u128(number.into())),
-            zone: None,
-            weight: 100,
-            partitions_max: None,
-            protocol_min: 1,
-            protocol_max: 1,
-            held: vec![],
-            last_incarnation: None,
-            expects: None,
-        };
+        let id = Uuid::from_u128(number.into());
+        let (storage, boot) = (StorageId::new(id), BootId::new(id));
+        let register = Register::new(format!("n{number}"), format!("n{number}:1"), storage, boot);
         let responses = self.commit(vec![Command::Register(Box::new(register))]);
         let [Response::Registered { node, incarnation }] = responses[..] else { panic!("{responses:?}") };
         self.commit(vec![Command::Activate { node, incarnation }]);

@@ -20,8 +20,10 @@ pub const NAME_BYTES_MAX: usize = 64;
 pub const ADDRESS_BYTES_MAX: usize = 260;
 /// Largest page of a copy, in bytes.
 pub const PAGE_BYTES_MAX: usize = 256 * 1024;
-/// Largest weight of a node; the least is 1, and 100 is ordinary.
+/// Largest weight of a node; the least is 1, and [`WEIGHT_ORDINARY`] is ordinary.
 pub const WEIGHT_MAX: u32 = 10_000;
+/// The weight of an ordinary node.
+pub const WEIGHT_ORDINARY: u32 = 100;
 /// Most replicas of a partition.
 pub const REPLICAS_MAX: u8 = 7;
 

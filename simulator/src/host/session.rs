@@ -28,18 +28,10 @@ impl World {
             if now >= process.next_register {
                 process.next_register = now.plus(unit * 2);
                 let register = Register {
-                    name: format!("n{number}"),
-                    address: format!("n{number}:7000"),
-                    storage,
-                    boot: process.boot_id,
-                    zone: None,
-                    weight: 100,
-                    partitions_max: None,
-                    protocol_min: 1,
-                    protocol_max: 1,
                     held: held(process),
                     last_incarnation: last,
                     expects: process.expects.or(last),
+                    ..Register::new(format!("n{number}"), format!("n{number}:7000"), storage, process.boot_id)
                 };
                 let others = !std::mem::replace(&mut process.answered, false);
                 self.send_up(host, guess, others, &Upward::Register(Box::new(register)));

@@ -67,20 +67,10 @@ impl World {
 
     /// Registers a node, which acts in its life from then on.
     pub(crate) fn join(&mut self, number: usize) -> anyhow::Result<NodeId> {
-        let register = Register {
-            name: format!("node-{number:05}"),
-            address: format!("10.{}.{}.{}:7201", number >> 16, (number >> 8) & 255, number & 255),
-            storage: StorageId::new(Uuid::from_u128(number as u128)),
-            boot: BootId::new(Uuid::from_u128(number as u128)),
-            zone: None,
-            weight: 100,
-            partitions_max: None,
-            protocol_min: 1,
-            protocol_max: 1,
-            held: vec![],
-            last_incarnation: None,
-            expects: None,
-        };
+        let address = format!("10.{}.{}.{}:7201", number >> 16, (number >> 8) & 255, number & 255);
+        let id = Uuid::from_u128(number as u128);
+        let (storage, boot) = (StorageId::new(id), BootId::new(id));
+        let register = Register::new(format!("node-{number:05}"), address, storage, boot);
         match self.commit(vec![Command::Register(Box::new(register))])?[..] {
             [Response::Registered { node, incarnation }] => {
                 self.commit(vec![Command::Activate { node, incarnation }])?;

@@ -1,10 +1,8 @@
 //! Migrations, phase by phase, and what happens to them when things fail.
 
-mod bed;
-
+use crate::bed::{Bed, part, settings};
 use archon_coordinator_core::*;
 use archon_types::*;
-use bed::{Bed, part, settings};
 
 /// One partition on athens that is being moved to byzantium; nothing has happened yet.
 fn moving() -> Bed {

@@ -1,10 +1,8 @@
 //! What an operator may do to nodes and partitions: refused beforehand with reasons, or carried out whole.
 
-mod bed;
-
+use crate::bed::{Bed, part, register, settings};
 use archon_coordinator_core::*;
 use archon_types::*;
-use bed::{Bed, part, register, settings};
 
 const CITIES: [&str; 3] = ["athens", "byzantium", "cyrene"];
 

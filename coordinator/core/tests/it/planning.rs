@@ -1,10 +1,8 @@
 //! Plans: even, small, stable, honest about what cannot be reached.
 
-mod bed;
-
+use crate::bed::{Bed, register, settings};
 use archon_coordinator_core::*;
 use archon_types::*;
-use bed::{Bed, register, settings};
 use proptest::prelude::*;
 
 const CITIES: [&str; 3] = ["athens", "byzantium", "cyrene"];
@@ -164,26 +162,83 @@ fn a_plan_can_consist_of_leaderships_alone() {
     assert_eq!(plan(&bed.state, Goal::default()).moves, vec![]);
 }
 
+/// Nine partitions on three nodes; athens came back and is to lead three again. The plan has just begun.
+fn leaderships_under_way() -> (Bed, NodeId) {
+    let mut bed = Bed::running(settings(9, 3, 3), &CITIES);
+    let athens = bed.node("athens");
+    bed.fail(athens);
+    bed.settle();
+    bed.rejoin(athens, 900);
+    bed.settle();
+    bed.ok(plan(&bed.state, Goal::default()).start());
+    let commands = bed.turn();
+    bed.commit(commands);
+    assert_eq!(bed.phases(), vec![Phase::InSync; 3]);
+    (bed, athens)
+}
+
+#[test]
+fn the_move_of_a_leadership_that_failover_brought_elsewhere_is_no_failure() {
+    let (mut bed, _) = leaderships_under_way();
+    let migration = bed.state.migrations.active().next().unwrap().clone();
+    let row = bed.state.partition(migration.partition).unwrap().clone();
+    let other = row.live().find(|copy| ![migration.from, migration.to].contains(&copy.node)).unwrap();
+    let (placement, incarnation) = (other.id, bed.incarnation(other.node));
+    let edit = Edit::Lead { placement, incarnation, ending: Ending::Released };
+    bed.ok(Command::Change(vec![PartitionChange::one(row.id, row.version, edit)]));
+    bed.settle();
+    let why = format!("{} leads the partition by now", bed.state.node_name(other.node));
+    assert_eq!(bed.phases(), [Phase::Superseded { why }, Phase::Done, Phase::Done]);
+    // What is still wanted, the next plan finds.
+    bed.ok(plan(&bed.state, Goal::default()).start());
+    bed.settle();
+    assert!(bed.state.nodes.keys().all(|node| bed.state.partitions.leaders_on(*node) == 3));
+    bed.round_trip();
+}
+
+#[test]
+fn the_move_of_a_leadership_waits_for_a_copy_that_fell_behind_for_a_moment() {
+    let (mut bed, athens) = leaderships_under_way();
+    let migration = bed.state.migrations.active().next().unwrap().clone();
+    let behind = |bed: &mut Bed| {
+        let row = bed.state.partition(migration.partition).unwrap().clone();
+        let copy = row.placement_on(athens).unwrap();
+        assert_eq!(copy.state, ReplicaState::Live);
+        let edit = Edit::Demote(copy.id, bed.incarnation(athens));
+        bed.ok(Command::Change(vec![PartitionChange::one(row.id, row.version, edit)]));
+    };
+    behind(&mut bed);
+    let commands = bed.turn();
+    bed.commit(commands);
+    let now = bed.state.migrations.get(migration.id).unwrap();
+    assert_eq!(phase(&bed.state, now), Phase::Queued, "others need not wait for it");
+    let why = waiting_for(&bed.state, now).unwrap();
+    assert_eq!(why, "the copy on athens is being brought up to date");
+    bed.settle();
+    assert_eq!((bed.phases(), bed.state.partitions.leaders_on(athens)), (vec![Phase::Done; 3], 3));
+}
+
+#[test]
+fn the_move_of_a_leadership_to_a_node_without_a_copy_has_lost_its_point() {
+    let (mut bed, athens) = leaderships_under_way();
+    let migration = bed.state.migrations.active().next().unwrap().clone();
+    let row = bed.state.partition(migration.partition).unwrap().clone();
+    let copy = row.placement_on(athens).unwrap();
+    let edits = vec![Edit::Demote(copy.id, bed.incarnation(athens)), Edit::Unload(copy.id)];
+    bed.ok(Command::Change(vec![PartitionChange { partition: row.id, if_version: row.version, edits }]));
+    let commands = bed.turn();
+    bed.commit(commands);
+    let why = "athens holds no copy of the partition by now".to_owned();
+    assert_eq!(bed.phases()[0], Phase::Superseded { why });
+}
+
 #[test]
 fn the_move_of_a_leadership_ends_when_its_target_fails_or_it_is_cancelled() {
-    let begun = || {
-        let mut bed = Bed::running(settings(9, 3, 3), &CITIES);
-        let athens = bed.node("athens");
-        bed.fail(athens);
-        bed.settle();
-        bed.rejoin(athens, 900);
-        bed.settle();
-        bed.ok(plan(&bed.state, Goal::default()).start());
-        let commands = bed.turn();
-        bed.commit(commands);
-        assert_eq!(bed.phases(), vec![Phase::InSync; 3]);
-        (bed, athens)
-    };
-    let (mut bed, athens) = begun();
+    let (mut bed, athens) = leaderships_under_way();
     bed.fail(athens);
     bed.settle();
     assert!(bed.phases().iter().all(|phase| matches!(phase, Phase::Failed { .. })), "{:?}", bed.phases());
-    let (mut bed, athens) = begun();
+    let (mut bed, athens) = leaderships_under_way();
     bed.ok(Command::CancelPlan);
     bed.settle();
     assert_eq!((bed.phases(), bed.state.partitions.leaders_on(athens)), (vec![Phase::Cancelled; 3], 0));
@@ -194,7 +249,8 @@ fn a_plan_before_the_first_assignment_says_what_is_missing() {
     let mut bed = Bed::new(settings(9, 3, 3));
     bed.join("athens", 1);
     let early = plan(&bed.state, Goal::default());
-    let waits = Unmet { subject: Subject::Table(bed::TABLE), reason: UnmetReason::NotAssigned { have: 1, need: 3 } };
+    let waits =
+        Unmet { subject: Subject::Table(crate::bed::TABLE), reason: UnmetReason::NotAssigned { have: 1, need: 3 } };
     assert_eq!((early.moves, early.unmet), (vec![], vec![waits]));
 }
 

@@ -1,10 +1,8 @@
 //! Copies in place of failed, lost, damaged and leaving ones.
 
-mod bed;
-
+use crate::bed::{Bed, part, settings};
 use archon_coordinator_core::*;
 use archon_types::*;
-use bed::{Bed, part, settings};
 
 const FOUR: [&str; 4] = ["athens", "byzantium", "cyrene", "ephesus"];
 const REPLACE_MS: u64 = 300_000;

@@ -181,18 +181,9 @@ impl World {
             if now >= process.next_register {
                 process.next_register = now.plus(300);
                 let register = Register {
-                    name: format!("n{number}"),
-                    address: format!("n{number}:7000"),
-                    storage: node.storage,
-                    boot: process.boot,
-                    zone: None,
-                    weight: 100,
-                    partitions_max: None,
-                    protocol_min: 1,
-                    protocol_max: 1,
                     held: node.copies.iter().filter(|(_, copy)| copy.whole).map(|(id, _)| *id).collect(),
                     last_incarnation: node.stored_incarnation,
-                    expects: None,
+                    ..Register::new(format!("n{number}"), format!("n{number}:7000"), node.storage, process.boot)
                 };
                 self.send(number, Event::Register { from: number, register: Box::new(register) });
             }

@@ -1,9 +1,7 @@
 //! Leaders that hear too few followers (PROTOCOL rule 6).
 
-mod bed;
-
+use crate::bed::{Bed, part, settings};
 use archon_types::*;
-use bed::{Bed, part, settings};
 
 const CITIES: [&str; 3] = ["athens", "byzantium", "cyrene"];
 

@@ -1,11 +1,9 @@
 //! Every rule of the coordinator taken away, one at a time: each must show, either in what is decided or to an invariant.
 //! What comes of it in a whole cluster the simulator shows.
 
-mod bed;
-
+use crate::bed::{Bed, part, register, settings};
 use archon_coordinator_core::*;
 use archon_types::*;
-use bed::{Bed, part, register, settings};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// Whether the rule held, with or without a mutant.

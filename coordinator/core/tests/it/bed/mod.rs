@@ -19,20 +19,8 @@ pub fn settings(partitions: u16, nodes_min: u32, replication: u8) -> Settings {
 }
 
 pub fn register(name: &str, storage: u128, boot: u128) -> Register {
-    Register {
-        name: name.into(),
-        address: format!("{name}.example:7000"),
-        storage: StorageId::new(Uuid::from_u128(storage)),
-        boot: BootId::new(Uuid::from_u128(boot)),
-        zone: None,
-        weight: 100,
-        partitions_max: None,
-        protocol_min: 1,
-        protocol_max: 1,
-        held: vec![],
-        last_incarnation: None,
-        expects: None,
-    }
+    let (storage, boot) = (StorageId::new(Uuid::from_u128(storage)), BootId::new(Uuid::from_u128(boot)));
+    Register::new(name, format!("{name}.example:7000"), storage, boot)
 }
 
 pub fn part(index: u16) -> PartitionId {
@@ -129,13 +117,9 @@ impl Bed {
         let row = self.state.node(node).expect("known").clone();
         let held = self.state.partitions.on_node(node).filter_map(|row| row.placement_on(node)).map(|p| p.id).collect();
         self.join_with(Register {
-            name: row.node.name,
-            address: row.node.address,
-            storage: row.node.storage,
-            boot: BootId::new(Uuid::from_u128(boot)),
             held,
             last_incarnation: row.activated,
-            ..register("x", 1, 1)
+            ..Register::new(row.node.name, row.node.address, row.node.storage, BootId::new(Uuid::from_u128(boot)))
         })
     }
 

@@ -1,10 +1,8 @@
 //! Registration, identity, activation, settings and repeated requests.
 
-mod bed;
-
+use crate::bed::{Bed, part, register, settings};
 use archon_coordinator_core::*;
 use archon_types::*;
-use bed::{Bed, part, register, settings};
 use uuid::Uuid;
 
 fn boxed(register: Register) -> Command {
@@ -219,6 +217,56 @@ fn an_empty_directory_takes_over_where_other_copies_count_or_nothing_was_served(
     assert_eq!(bed.row(0).status, PartitionStatus::Assigned);
     bed.fail(athens);
     assert_ne!(bed.join("athens", 50), athens, "nothing was served yet, so there is nothing to lose");
+}
+
+#[test]
+fn a_late_registration_of_a_wiped_directory_does_not_keep_the_name_for_ever() {
+    let mut bed = Bed::running(settings(4, 2, 2), &["athens", "byzantium"]);
+    let athens = bed.node("athens");
+    let activated = bed.state.node(athens).unwrap().activated;
+    bed.fail(athens);
+    // Sent before the disk was wiped, delivered now; the process that sent it is gone.
+    let late = register("athens", 50, 50);
+    let Response::Registered { node: usurper, .. } = bed.ok(boxed(late.clone())) else { panic!("not registered") };
+    assert_eq!(bed.state.node(athens).unwrap().node.status, NodeStatus::Lost);
+    let held: Vec<_> = (0..4).filter_map(|index| bed.row(index).placement_on(athens)).map(|copy| copy.id).collect();
+    let back = Register { held, last_incarnation: activated, ..register("athens", 1, 60) };
+    // While the newcomer may still come to life, the name is its own.
+    assert_eq!(bed.refused(boxed(back.clone())), ErrorKind::NameTaken);
+    bed.fail(usurper);
+    // Only the directory that had the name takes it back.
+    let byzantium = bed.state.node(bed.node("byzantium")).unwrap().clone();
+    let renamed = Register { storage: byzantium.node.storage, ..register("athens", 2, 61) };
+    bed.fail(byzantium.node.id);
+    assert_eq!(bed.refused(boxed(renamed)), ErrorKind::NameTaken);
+    bed.rejoin(byzantium.node.id, 62);
+
+    assert_eq!(bed.join_with(back), athens);
+    let status = |node| bed.state.node(node).unwrap().node.status;
+    assert_eq!((status(athens), status(usurper)), (NodeStatus::Live, NodeStatus::Lost));
+    bed.settle();
+    assert_eq!(bed.online(), 4);
+    assert!((0..4).all(|index| bed.row(index).live().count() == 2), "the copies count again");
+    // The same word once more is of no use to anybody: it is refused, and the name stays.
+    assert_eq!(bed.refused(boxed(Register { expects: Some(Incarnation::new(1)), ..late })), ErrorKind::StaleVersion);
+}
+
+#[test]
+fn a_known_directory_does_not_take_its_name_from_a_node_that_acted() {
+    let mut bed = Bed::running(settings(4, 2, 2), &["athens", "byzantium"]);
+    let old = bed.node("athens");
+    let activated = bed.state.node(old).unwrap().activated;
+    bed.fail(old);
+    let new = bed.join("athens", 50);
+    bed.settle();
+    // It registers anew and dies before it can say that it acts: its copies count all the same.
+    let row = bed.state.node(new).unwrap().clone();
+    let held = bed.state.partitions.on_node(new).filter_map(|row| row.placement_on(new)).map(|copy| copy.id).collect();
+    bed.ok(boxed(Register { held, last_incarnation: row.activated, ..register("athens", 50, 51) }));
+    bed.fail(new);
+    let back = Register { last_incarnation: activated, ..register("athens", 1, 60) };
+    assert_eq!(bed.refused(boxed(back)), ErrorKind::NameTaken);
+    assert!((0..4).all(|index| bed.row(index).live().count() == 2));
 }
 
 #[test]

@@ -1,12 +1,10 @@
 //! Random faults in a fake world: whatever happens, no partition is served twice and no acknowledged write is missing
 //! where it is served; and when the faults stop, everything converges. A failing case is printed with its seed, shrunk.
 
-mod world;
-
+use crate::world::{Fault, World};
 use archon_types::{NodeGoal, Settings};
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
-use world::{Fault, World};
 
 fn fault() -> impl Strategy<Value = Fault> {
     let node = 0usize..5;

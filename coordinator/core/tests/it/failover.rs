@@ -1,10 +1,8 @@
 //! First assignment, failure, election, withdrawal, reports, deltas.
 
-mod bed;
-
+use crate::bed::{Bed, TABLE, part, register, settings};
 use archon_coordinator_core::*;
 use archon_types::*;
-use bed::{Bed, TABLE, part, register, settings};
 
 const CITIES: [&str; 3] = ["athens", "byzantium", "cyrene"];
 

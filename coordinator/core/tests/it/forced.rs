@@ -1,10 +1,8 @@
 //! Forced elections: which copy leads when none that counts is left on a node that is alive, and what is said of it.
 
-mod bed;
-
+use crate::bed::{Bed, part, settings};
 use archon_coordinator_core::*;
 use archon_types::*;
-use bed::{Bed, part, register, settings};
 use uuid::Uuid;
 
 const CITIES: [&str; 4] = ["athens", "byzantium", "cyrene", "delphi"];
@@ -48,14 +46,11 @@ impl Scene {
     /// A node restarts; it says that it holds these copies, and that this was its last life.
     fn restart(&mut self, node: NodeId, held: Vec<PlacementId>, last: Option<Incarnation>) {
         let row = self.bed.state.node(node).expect("known").clone();
+        let boot = BootId::new(Uuid::from_u128(700 + u128::from(node.get())));
         self.bed.join_with(Register {
-            name: row.node.name,
-            address: row.node.address,
-            storage: row.node.storage,
-            boot: BootId::new(Uuid::from_u128(700 + u128::from(node.get()))),
             held,
             last_incarnation: last,
-            ..register("x", 1, 1)
+            ..Register::new(row.node.name, row.node.address, row.node.storage, boot)
         });
         self.bed.pass(3_000, &[]);
     }

@@ -1,0 +1,15 @@
+//! The coordinator's decisions, from outside. One binary for all of it: the core is compiled with optimisation for its
+//! tests, and each binary would do so again.
+
+mod bed;
+mod failover;
+mod forced;
+mod membership;
+mod migration;
+mod mutants;
+mod operate;
+mod planning;
+mod random;
+mod repair;
+mod stuck;
+mod world;
