@@ -84,7 +84,7 @@ impl<'a> Call<'a> {
             let Some(lane) = lane else {
                 self.last = Some(ErrorDetail::new(
                     ErrorKind::Unavailable,
-                    format!("partition {} has no leader now; `status` says why", self.partition),
+                    format!("partition {} has no leader now; `status` says why", self.partition_name()),
                 ));
                 self.pause(&mut backoff, None, row_version).await;
                 continue;
@@ -115,6 +115,10 @@ impl<'a> Call<'a> {
         let leader = table.route_partition(self.partition).leader.and_then(|id| table.node(id));
         let lane = leader.map(|node| self.shared.lanes.to(self.shared, node));
         (lane, table.partition(self.partition.index).map_or(Version::ZERO, |row| row.version))
+    }
+
+    fn partition_name(&self) -> String {
+        self.table.load().partition_name(self.partition)
     }
 
     fn row_version(&self) -> Version {

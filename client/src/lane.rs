@@ -240,7 +240,7 @@ impl Task {
             Ok(Ok(response)) => Ok((outbound, response.into_inner())),
             Ok(Err(status)) => {
                 let mut detail = detail_of(&status);
-                detail.message = format!("node {node} at {address}: {}", detail.message);
+                detail.message = format!("the node at {address}: {}", detail.message);
                 if never_sent(&status) {
                     detail.kind = ErrorKind::Unreachable;
                 }
@@ -248,7 +248,7 @@ impl Task {
             }
             Err(_) => {
                 let limit_ms = OPEN_TIMEOUT.as_millis();
-                let message = format!("node {node} at {address} did not accept a stream within {limit_ms} ms");
+                let message = format!("the node at {address} did not accept a stream within {limit_ms} ms");
                 Err(ErrorDetail::new(ErrorKind::Unreachable, message))
             }
         }
@@ -283,7 +283,7 @@ impl Task {
                     Ok(None) => return End::Broken(broken("the node ended the stream")),
                     Err(status) => {
                         let mut detail = detail_of(&status);
-                        detail.message = format!("stream to node {} at {}: {}", self.node, self.address, detail.message);
+                        detail.message = format!("stream to the node at {}: {}", self.address, detail.message);
                         return End::Broken(detail);
                     }
                 },
@@ -330,7 +330,7 @@ impl Task {
         self.shared.hint(Version::new(batch.table_version));
         for reply in unpack_replies(batch.replies) {
             let reply = reply.map_err(|error| {
-                let message = format!("node {} sent an answer that cannot be read: {error}", self.node);
+                let message = format!("the node at {} sent an answer that cannot be read: {error}", self.address);
                 ErrorDetail::new(ErrorKind::Internal, message)
             })?;
             let Some(waiting) = self.waiting.remove(&reply.tag) else { continue };
@@ -351,7 +351,7 @@ impl Task {
             *verdicts.entry(partition).or_insert_with(|| shared.led_elsewhere(partition, node))
         };
         let lost = |partition: PartitionId, sent: bool| {
-            let message = format!("another node than {node} leads partition {partition} now");
+            let message = format!("another node leads partition {} by now", shared.partition_name(partition));
             Attempt::Lost { sent, detail: ErrorDetail::new(ErrorKind::NotPartitionLeader, message) }
         };
         for (_, waiting) in self.waiting.extract_if(|_, waiting| moved(waiting.partition)) {

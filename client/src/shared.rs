@@ -126,6 +126,12 @@ impl Shared {
         leader.is_some_and(|leader| leader != node)
     }
 
+    /// A partition as people name it; by its numbers if its table is not held.
+    pub(crate) fn partition_name(&self, partition: PartitionId) -> String {
+        let table = self.table_by_id(partition.table);
+        table.map_or_else(|| partition.to_string(), |table| table.load().partition_name(partition))
+    }
+
     /// Tells every table that a server holds this version.
     pub(crate) fn hint(&self, version: Version) {
         if version != Version::ZERO {

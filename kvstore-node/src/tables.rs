@@ -90,6 +90,12 @@ impl Tables {
         self.state.read().tables.get(&table).map(|table| table.partition_of(key))
     }
 
+    /// A partition as people name it: `orders/7`; by its numbers while its table is not known here.
+    pub(crate) fn partition_name(&self, id: PartitionId) -> String {
+        let state = self.state.read();
+        state.tables.get(&id.table).map_or_else(|| id.to_string(), |table| table.partition_name(id))
+    }
+
     /// The address of the node that leads a partition, as far as is known.
     pub(crate) fn leader_address(&self, partition: PartitionId) -> Option<String> {
         let state = self.state.read();
@@ -137,6 +143,8 @@ mod tests {
         assert_eq!(tables.table("").map(|table| table.name), Some("default".to_owned()));
         assert_eq!(tables.table(""), tables.table("default"));
         assert_eq!(tables.table("other"), None);
+        assert_eq!(tables.partition_name(PartitionId::new(TableId::new(1), 3)), "default/3");
+        assert_eq!(tables.partition_name(PartitionId::new(TableId::new(2), 3)), "2/3");
     }
 
     #[test]

@@ -76,6 +76,12 @@ impl CoordinatorSettings {
                 format!("add {id}=H:P to the peers, the same list on every coordinator, or correct --id"),
             ));
         }
+        if peers.len() == 2 {
+            return Err(Failure::usage(
+                "two coordinators bear the loss of none: when either is away, the other cannot decide anything",
+                "name 3 or 5 in --peers, or 1 to try things out",
+            ));
+        }
         let data_dir = required(args.data_dir.clone().or(found.data_dir), "data_dir", "--data-dir /var/lib/archon/c1")?;
         let insecure = insecure || found.insecure;
         plaintext_allowed(&listen.to_string(), insecure)?;

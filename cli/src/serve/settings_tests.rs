@@ -32,13 +32,13 @@ const WHOLE: &[&str] =
 #[test]
 fn a_flag_beats_the_file_and_the_file_beats_the_default() {
     let file = file(
-        "id = 2\nlisten = '127.0.0.1:7102'\npeers = ['1=127.0.0.1:7101', '2=127.0.0.1:7102']\ndata_dir = '/tmp/c2'\n\
-         partitions = 30\nmin_nodes = 3\n",
+        "id = 2\nlisten = '127.0.0.1:7102'\npeers = ['1=127.0.0.1:7101', '2=127.0.0.1:7102', '3=127.0.0.1:7103']\n\
+         data_dir = '/tmp/c2'\npartitions = 30\nmin_nodes = 3\n",
     );
     let path = file.path().to_str().unwrap();
     let found = coordinator(&["--config", path, "--partitions", "9"]).unwrap();
     assert_eq!((found.id, found.cluster.partitions, found.cluster.nodes_min), (2, 9, 3));
-    assert_eq!(found.peers.len(), 2);
+    assert_eq!(found.peers.len(), 3);
 }
 
 #[test]
@@ -105,6 +105,8 @@ fn peers_must_contain_the_voter_and_be_distinct() {
     assert!(peers("2=127.0.0.1:2").unwrap_err().message.contains("not among the peers (2)"));
     assert!(peers("1=127.0.0.1:1,1=127.0.0.1:2").unwrap_err().message.contains("named twice"));
     assert!(peers("1=127.0.0.1:1,2=127.0.0.1:1").unwrap_err().message.contains("two voters"));
+    let two = peers("1=127.0.0.1:1,2=127.0.0.1:2").unwrap_err();
+    assert!(two.message.contains("bear the loss of none") && two.remedy.unwrap().contains("3 or 5"));
 }
 
 #[test]
@@ -149,6 +151,6 @@ fn what_is_probably_not_meant_is_said() {
     assert!(port.len() == 1 && port[0].contains("at 127.0.0.1:7111 (--peers)"), "{port:?}");
     assert!(port[0].contains("listens on 127.0.0.1:7101 (--listen)"), "{port:?}");
     assert_eq!(warnings("127.0.0.2:7101", &three("127.0.0.1:7101")).len(), 1);
-    let two = warnings("127.0.0.1:7101", "1=127.0.0.1:7101,2=127.0.0.1:7102");
-    assert_eq!(two, ["2 coordinators bear the loss of 0, no more than 1 do; use 3 or 5"]);
+    let four = warnings("127.0.0.1:7101", &format!("{},4=127.0.0.1:7104", three("127.0.0.1:7101")));
+    assert_eq!(four, ["4 coordinators bear the loss of 1, no more than 3 do; use 3 or 5"]);
 }

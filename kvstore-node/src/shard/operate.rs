@@ -41,13 +41,14 @@ impl Env {
         if let Some(key) = request.op.key()
             && shared.tables.partition_of(request.partition.table, key).is_some_and(|right| right != request.partition)
         {
-            let why = format!("the key does not belong to partition {}; fetch the table again", request.partition);
+            let partition = shared.tables.partition_name(request.partition);
+            let why = format!("the key does not belong to partition {partition}; fetch the table again");
             return Err(ErrorDetail::new(ErrorKind::InvalidArgument, why).with_table_version(shared.tables.version()));
         }
         if slot.aside || !slot.serving {
             let mine = matches!(slot.replica.standing(), Standing::TakingOver | Standing::Released);
             if mine && !slot.aside && self.is_unsettled(slot) {
-                let why = format!("the leadership of partition {} is changing", slot.partition);
+                let why = format!("the leadership of partition {} is changing", self.named(slot));
                 return Err(ErrorDetail::new(ErrorKind::Unavailable, why).with_retry_after_ms(5));
             }
             return Err(self.elsewhere(slot.partition));
@@ -59,8 +60,13 @@ impl Env {
         Ok(())
     }
 
+    /// The partition as people name it.
+    fn named(&self, slot: &Slot) -> String {
+        self.context.shared.tables.partition_name(slot.partition)
+    }
+
     fn no_lease(&self, slot: &Slot) -> ErrorDetail {
-        let why = format!("this node holds no valid lease for partition {}", slot.partition);
+        let why = format!("this node holds no valid lease for partition {}", self.named(slot));
         ErrorDetail::new(ErrorKind::NoLease, why)
             .with_retry_after_ms(50)
             .with_table_version(self.context.shared.tables.version())
@@ -69,6 +75,7 @@ impl Env {
     fn elsewhere(&self, partition: PartitionId) -> ErrorDetail {
         let tables = &self.context.shared.tables;
         let leader = tables.leader_address(partition);
+        let partition = tables.partition_name(partition);
         let why = match &leader {
             Some(address) => {
                 format!("this node does not lead partition {partition}; {address} does, as far as it knows")
@@ -151,7 +158,7 @@ impl Env {
 
     fn write(&mut self, slot: &mut Slot, request: OpRequest) {
         if let Err(kind) = self.room(slot) {
-            let why = format!("partition {} takes no writes now", slot.partition);
+            let why = format!("partition {} takes no writes now", self.named(slot));
             let detail = ErrorDetail::new(kind, why).with_retry_after_ms(20);
             return self.replies.add(request.reply, slot.applied, Err(detail));
         }
@@ -189,7 +196,7 @@ impl Env {
                         slot.pending.push_back(Pending { seq, at, ticket: Some(ticket), reply, outcome });
                     }
                     Err(kind) => {
-                        let why = format!("partition {} takes no writes now", slot.partition);
+                        let why = format!("partition {} takes no writes now", self.named(slot));
                         let detail = ErrorDetail::new(kind, why).with_retry_after_ms(20);
                         self.replies.add(request.reply, slot.applied, Err(detail));
                     }
@@ -240,7 +247,7 @@ impl Env {
 
     fn unreadable(&mut self, slot: &Slot, error: &ViewError) -> ErrorDetail {
         self.unusable(slot, error);
-        let why = format!("partition {} cannot be read on this node: {error}", slot.partition);
+        let why = format!("partition {} cannot be read on this node: {error}", self.named(slot));
         ErrorDetail::new(ErrorKind::Unavailable, why)
     }
 

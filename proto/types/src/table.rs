@@ -295,6 +295,14 @@ impl PartitionTable {
         self.version
     }
 
+    /// A partition of this table as people name it: `orders/7`. One of another table is named by the numbers of both.
+    pub fn partition_name(&self, partition: PartitionId) -> String {
+        match partition.table == self.table.id {
+            true => format!("{}/{}", self.table.name, partition.index),
+            false => partition.to_string(),
+        }
+    }
+
     /// The partition of `key`.
     pub fn partition_of(&self, key: &[u8]) -> PartitionId {
         PartitionId::new(self.table.id, partition_of(slot_of(key), self.table.partitions))

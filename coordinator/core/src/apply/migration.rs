@@ -72,18 +72,20 @@ fn check_move(state: &ClusterState, planned: &PlannedMove) -> Result<(), ErrorDe
     let Some(row) = state.partitions.get(*partition) else {
         return Err(not_found(format!("there is no partition {partition}")));
     };
+    let name = state.partition_name(*partition);
     // Where a leadership will be when its turn comes depends on the moves before it: that is looked at then.
     if planned.kind == MoveKind::Copy {
         let source = row.placement(*placement).filter(|source| source.node == *from);
         if source.is_none_or(|source| source.state == ReplicaState::Unload) {
             return Err(not_found(format!(
-                "{} holds no placement {placement} of partition {partition}",
+                "{} holds no placement {placement} of partition {name}",
                 state.node_name(*from)
             )));
         }
     }
     if from == to || state.node(*to).is_none() {
-        return Err(invalid(format!("partition {partition} cannot be moved from node {from} to node {to}")));
+        let (from, to) = (state.node_name(*from), state.node_name(*to));
+        return Err(invalid(format!("partition {name} cannot be moved from {from} to {to}")));
     }
     Ok(())
 }

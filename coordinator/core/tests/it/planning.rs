@@ -143,14 +143,20 @@ fn replicas_of_a_partition_stay_on_distinct_nodes() {
     assert_eq!(plan(&bed.state, Goal::default()).moves, vec![]);
 }
 
-#[test]
-fn a_plan_can_consist_of_leaderships_alone() {
+/// Nine partitions on three nodes; athens failed and came back, and leads nothing.
+fn athens_is_back() -> (Bed, NodeId) {
     let mut bed = Bed::running(settings(9, 3, 3), &CITIES);
     let athens = bed.node("athens");
     bed.fail(athens);
     bed.settle();
     bed.rejoin(athens, 900);
     bed.settle();
+    (bed, athens)
+}
+
+#[test]
+fn a_plan_can_consist_of_leaderships_alone() {
+    let (mut bed, athens) = athens_is_back();
     assert_eq!(bed.state.partitions.leaders_on(athens), 0, "rebalancing is the operator's act");
     let back = plan(&bed.state, Goal::default());
     assert_eq!(back.moves.len(), 3, "{back:?}");
@@ -162,14 +168,9 @@ fn a_plan_can_consist_of_leaderships_alone() {
     assert_eq!(plan(&bed.state, Goal::default()).moves, vec![]);
 }
 
-/// Nine partitions on three nodes; athens came back and is to lead three again. The plan has just begun.
+/// Athens is to lead three again; the plan has just begun.
 fn leaderships_under_way() -> (Bed, NodeId) {
-    let mut bed = Bed::running(settings(9, 3, 3), &CITIES);
-    let athens = bed.node("athens");
-    bed.fail(athens);
-    bed.settle();
-    bed.rejoin(athens, 900);
-    bed.settle();
+    let (mut bed, athens) = athens_is_back();
     bed.ok(plan(&bed.state, Goal::default()).start());
     let commands = bed.turn();
     bed.commit(commands);
