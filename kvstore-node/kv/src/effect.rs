@@ -111,7 +111,7 @@ impl Effect {
     pub fn decode(bytes: &Bytes) -> Result<Self, EffectError> {
         limit("length", bytes.len() as u64, EFFECT_BYTES_MAX as u64)?;
         let mut reader = ByteReader { bytes, at: 0 };
-        let format = reader.take(1, "format")?[0];
+        let format = reader.byte("format")?;
         if format != FORMAT {
             return Err(EffectError::Format { found: format });
         }
@@ -179,10 +179,16 @@ impl ByteReader<'_> {
         Ok(taken)
     }
 
+    fn byte(&mut self, what: &'static str) -> Result<u8, EffectError> {
+        let byte = self.bytes.get(self.at).ok_or(EffectError::Short { bytes: self.bytes.len(), what })?;
+        self.at += 1;
+        Ok(*byte)
+    }
+
     fn number(&mut self, what: &'static str) -> Result<u64, EffectError> {
         let mut number = 0_u64;
         for shift in (0..64).step_by(7) {
-            let byte = self.take(1, what)?[0];
+            let byte = self.byte(what)?;
             let part = u64::from(byte & 0x7F);
             // The tenth byte has room for one bit.
             if shift == 63 && part > 1 {

@@ -10,6 +10,7 @@ pub mod memory;
 mod mutant;
 pub mod recent;
 pub mod row;
+mod row_map;
 #[cfg(test)]
 mod rows;
 pub mod view;

@@ -10,11 +10,12 @@
 
 use super::effect::{Effect, RowChange};
 use super::row;
+use super::row_map::{RowMap, Verdict, is_empty};
 use super::view::Reader;
 use archon_types::{Millis, Seq};
 use bytes::Bytes;
-use std::collections::btree_map::Entry;
-use std::collections::{BTreeMap, VecDeque};
+use std::cell::OnceCell;
+use std::collections::VecDeque;
 use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -89,6 +90,23 @@ struct Open {
     changes: Vec<RowChange>,
 }
 
+impl Open {
+    /// Adds what this entry writes to the newest versions.
+    fn note(&self, newest: &mut RowMap<Newest>) {
+        for change in &self.changes {
+            let row = Newest { seq: self.seq, value: change.value.clone() };
+            newest.update(change.key.clone(), |_, _| Verdict::Set(row));
+        }
+    }
+}
+
+/// An uncommitted row: where it was written, and what.
+#[derive(Debug)]
+struct Newest {
+    seq: Seq,
+    value: Option<Bytes>,
+}
+
 /// A committed row.
 #[derive(Debug)]
 struct Held {
@@ -141,10 +159,11 @@ impl Frozen {
 pub struct Recent {
     /// What is not committed, oldest first.
     open: VecDeque<Open>,
-    /// Of each row that `open` writes the newest version.
-    newest: BTreeMap<Bytes, (Seq, Option<Bytes>)>,
+    /// Of each row that `open` writes the newest version; from the first time on that somebody asked for it, which is only
+    /// where operations are evaluated: a follower's window has none.
+    newest: OnceCell<RowMap<Newest>>,
     /// The newest committed version of each row written since the last freezing.
-    rows: BTreeMap<Bytes, Held>,
+    rows: RowMap<Held>,
     /// Bytes of `rows`.
     rows_bytes: usize,
     frozen: Option<Frozen>,
@@ -162,8 +181,8 @@ impl Recent {
     pub fn new(flushed: Seq, budget: RecentBudget) -> Self {
         Self {
             open: VecDeque::new(),
-            newest: BTreeMap::new(),
-            rows: BTreeMap::new(),
+            newest: OnceCell::new(),
+            rows: RowMap::default(),
             rows_bytes: 0,
             frozen: None,
             last: flushed,
@@ -195,13 +214,12 @@ impl Recent {
             return Err(RecentError::NotNext { found: seq, last: self.last });
         }
         let Effect { at, changes } = effect;
-        let mut added = 0;
-        for change in &changes {
-            added += cost(change);
-            self.newest.insert(change.key.clone(), (seq, change.value.clone()));
+        self.grow(changes.iter().map(cost).sum());
+        let open = Open { seq, at, changes };
+        if let Some(newest) = self.newest.get_mut() {
+            open.note(newest);
         }
-        self.grow(added);
-        self.open.push_back(Open { seq, at, changes });
+        self.open.push_back(open);
         self.last = seq;
         Ok(())
     }
@@ -213,8 +231,11 @@ impl Recent {
         while let Some(open) = self.open.pop_front_if(|open| open.seq <= self.commit) {
             time = Some((open.seq, open.at));
             for change in open.changes {
-                if self.newest.get(&change.key).is_some_and(|(at, _)| *at == open.seq) {
-                    self.newest.remove(&change.key);
+                if let Some(newest) = self.newest.get_mut() {
+                    newest.update(change.key.clone(), |_, row| match row {
+                        Some(row) if row.seq == open.seq => Verdict::Remove,
+                        _ => Verdict::Keep,
+                    });
                 }
                 self.shrink(cost(&change));
                 self.settle(open.seq, change);
@@ -231,23 +252,24 @@ impl Recent {
         let RowChange { key, value } = change;
         // Only an outcome is known to be new: it is recorded once, and only where none was found.
         let new = value.is_some() && row::is_outcome_key(&key) && seq > self.engine_ahead;
-        match self.rows.entry(key) {
-            Entry::Occupied(entry) if value.is_none() && entry.get().fresh => {
-                let (key, held) = entry.remove_entry();
-                self.rows_shrink(row_cost(&key, held.value.as_ref()));
+        let frozen = self.frozen.as_ref();
+        let (mut before, mut after) = (0, cost);
+        self.rows.update(key, |key, held| match held {
+            Some(held) => {
+                before = row_cost(key, held.value.as_ref());
+                if value.is_none() && held.fresh {
+                    after = 0;
+                    return Verdict::Remove;
+                }
+                Verdict::Set(Held { value, fresh: held.fresh })
             }
-            Entry::Occupied(mut entry) => {
-                let before = row_cost(entry.key(), entry.get().value.as_ref());
-                entry.get_mut().value = value;
-                self.rows_grow(cost);
-                self.rows_shrink(before);
+            None => {
+                let fresh = new && frozen.is_none_or(|frozen| frozen.get(key).is_none());
+                Verdict::Set(Held { value, fresh })
             }
-            Entry::Vacant(entry) => {
-                let fresh = new && self.frozen.as_ref().is_none_or(|frozen| frozen.get(entry.key()).is_none());
-                entry.insert(Held { value, fresh });
-                self.rows_grow(cost);
-            }
-        }
+        });
+        self.rows_grow(after);
+        self.rows_shrink(before);
     }
 
     /// Removes every entry after `after`.
@@ -264,12 +286,7 @@ impl Recent {
             cut = true;
         }
         if cut {
-            self.newest.clear();
-            for open in &self.open {
-                for change in &open.changes {
-                    self.newest.insert(change.key.clone(), (open.seq, change.value.clone()));
-                }
-            }
+            self.newest.take();
         }
         self.last = self.last.min(after);
         Ok(())
@@ -280,7 +297,7 @@ impl Recent {
     pub fn freeze(&mut self) -> Option<Frozen> {
         if self.frozen.is_none() && !self.rows.is_empty() {
             let rows = std::mem::take(&mut self.rows);
-            let rows = rows.into_iter().map(|(key, held)| RowChange { key, value: held.value }).collect();
+            let rows = rows.into_rows().into_iter().map(|(key, held)| RowChange { key, value: held.value }).collect();
             self.frozen = Some(Frozen { upto: self.commit, rows, bytes: std::mem::take(&mut self.rows_bytes) });
         }
         self.frozen.clone()
@@ -302,9 +319,9 @@ impl Recent {
     /// time is always that of the last committed entry.
     pub fn get(&self, key: &[u8], reader: Reader) -> Option<Option<&Bytes>> {
         if reader == Reader::Newest
-            && let Some((_, value)) = self.newest.get(key)
+            && let Some(newest) = self.newest().get(key)
         {
-            return Some(value.as_ref());
+            return Some(newest.value.as_ref());
         }
         match self.rows.get(key) {
             Some(held) => Some(held.value.as_ref()),
@@ -319,18 +336,19 @@ impl Recent {
         to: Bound<&[u8]>,
         reader: Reader,
     ) -> impl Iterator<Item = (&'a Bytes, Option<&'a Bytes>)> {
-        // A map panics on a range that ends before it starts.
-        let empty = match (from, to) {
-            (Bound::Included(from), Bound::Included(to)) => from > to,
-            (Bound::Included(from) | Bound::Excluded(from), Bound::Included(to) | Bound::Excluded(to)) => from >= to,
-            _ => false,
-        };
-        let frozen = self.frozen.as_ref().filter(|_| !empty).map(|frozen| frozen.range(from, to));
-        let rows = (!empty).then(|| self.rows.range::<[u8], _>((from, to)));
-        let rows = rows.into_iter().flatten().map(|(key, held)| (key, held.value.as_ref()));
-        let newest = (!empty && reader == Reader::Newest).then(|| self.newest.range::<[u8], _>((from, to)));
-        let newest = newest.into_iter().flatten().map(|(key, (_, value))| (key, value.as_ref()));
+        let frozen = self.frozen.as_ref().filter(|_| !is_empty(&from, &to)).map(|frozen| frozen.range(from, to));
+        let rows = self.rows.range(from, to).map(|(key, held)| (key, held.value.as_ref()));
+        let newest = (reader == Reader::Newest).then(|| self.newest().range(from, to));
+        let newest = newest.into_iter().flatten().map(|(key, newest)| (key, newest.value.as_ref()));
         newer(newest, newer(rows, frozen.into_iter().flatten()))
+    }
+
+    fn newest(&self) -> &RowMap<Newest> {
+        self.newest.get_or_init(|| {
+            let mut newest = RowMap::default();
+            self.open.iter().for_each(|open| open.note(&mut newest));
+            newest
+        })
     }
 
     /// The last position held, or up to which the engine held everything at the start.

@@ -6,6 +6,7 @@ use crate::engine::{Change, Engine, PageLimit};
 use crate::view::{PartitionView, View};
 use archon_types::{ClientId, PlacementId};
 use proptest::prelude::*;
+use std::collections::BTreeMap;
 use uuid::Uuid;
 
 const SPACE: PlacementId = PlacementId::new(1);
