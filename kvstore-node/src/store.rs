@@ -32,10 +32,8 @@ pub(crate) const fn stream(placement: PlacementId) -> StreamId {
 
 /// An entry as the log keeps it: its epoch, then the bytes that every replica carries unchanged.
 pub(crate) fn put_entry(batch: &mut WalBatch, placement: PlacementId, entry: &Entry) {
-    let mut record = BytesMut::with_capacity(ENTRY_HEAD_BYTES + entry.bytes.len());
-    record.put_u64(entry.at.epoch.get());
-    record.put_slice(&entry.bytes);
-    batch.put(stream(placement), entry.at.seq.get(), record.freeze());
+    let epoch = entry.at.epoch.get().to_be_bytes();
+    batch.put_headed(stream(placement), entry.at.seq.get(), epoch, entry.bytes.clone());
 }
 
 /// An entry from a record of the log.

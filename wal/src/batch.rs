@@ -27,6 +27,8 @@ pub(crate) enum Op {
     Put {
         stream: u64,
         seq: u64,
+        /// Written before `data`.
+        head: Option<[u8; 8]>,
         data: Bytes,
     },
     /// Removes records numbered `from` and above.
@@ -62,7 +64,8 @@ impl Op {
 
     fn data_bytes(&self) -> usize {
         match self {
-            Op::Put { data, .. } | Op::Meta { data, .. } => data.len(),
+            Op::Put { head, data, .. } => head.map_or(0, |head| head.len()) + data.len(),
+            Op::Meta { data, .. } => data.len(),
             Op::Cut { .. } | Op::Drop { .. } | Op::Trim { .. } => 0,
         }
     }
@@ -88,7 +91,12 @@ impl WalBatch {
     /// Adds a record. `seq` must be the stream's last number + 1; where the stream holds nothing,
     /// any number above what was trimmed starts it. `u64::MAX` is not a valid number.
     pub fn put(&mut self, stream: StreamId, seq: u64, data: Bytes) -> &mut WalBatch {
-        self.push(Op::Put { stream: stream.0, seq, data })
+        self.push(Op::Put { stream: stream.0, seq, head: None, data })
+    }
+
+    /// Adds a record of `head` and `data`, as [`WalBatch::put`] would add them joined, without joining them first.
+    pub fn put_headed(&mut self, stream: StreamId, seq: u64, head: [u8; 8], data: Bytes) -> &mut WalBatch {
+        self.push(Op::Put { stream: stream.0, seq, head: Some(head), data })
     }
 
     /// Removes the stream's records above `after_seq`; those up to and including it stay.

@@ -211,17 +211,28 @@ impl Step {
 
 /// Appends one step to a frame's payload and returns where in `buffer` it begins.
 pub(crate) fn push_step(buffer: &mut Vec<u8>, kind: u32, stream: u64, prev: u64, arg: u64, data: &[u8]) -> usize {
+    push_headed_step(buffer, (kind, stream, prev, arg), &[], data)
+}
+
+/// As [`push_step`], with the data in two pieces. The first four are kind, stream, prev and arg.
+pub(crate) fn push_headed_step(
+    buffer: &mut Vec<u8>,
+    (kind, stream, prev, arg): (u32, u64, u64, u64),
+    head: &[u8],
+    data: &[u8],
+) -> usize {
     let start = buffer.len();
     let mut header = [0u8; OP_HEADER_BYTES];
     header[0..4].copy_from_slice(&kind.to_le_bytes());
     header[4..12].copy_from_slice(&stream.to_le_bytes());
     header[12..20].copy_from_slice(&prev.to_le_bytes());
     header[20..28].copy_from_slice(&arg.to_le_bytes());
-    header[28..32].copy_from_slice(&(data.len() as u32).to_le_bytes());
-    header[32..36].copy_from_slice(&crc32c(data).to_le_bytes());
+    header[28..32].copy_from_slice(&((head.len() + data.len()) as u32).to_le_bytes());
+    header[32..36].copy_from_slice(&crc32c_append(crc32c(head), data).to_le_bytes());
     let crc = crc32c(&header[..36]);
     header[36..40].copy_from_slice(&crc.to_le_bytes());
     buffer.extend_from_slice(&header);
+    buffer.extend_from_slice(head);
     buffer.extend_from_slice(data);
     start
 }

@@ -2,10 +2,11 @@
 //!
 //! Recovery fills it by replaying the log, the writer extends it after each sync, readers look up.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use bytes::Bytes;
+use hashbrown::HashMap;
 
 use crate::disk::DiskFile;
 use crate::format::{KIND_STREAM, push_step, u32_at, u64_at};

@@ -1,9 +1,10 @@
 //! The one thread that writes: takes what is queued, one write, one sync, completes.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 
+use hashbrown::HashMap;
 use parking_lot::RwLock;
 
 use crate::batch::{Done, Op, StreamId, WalBatch};
@@ -11,7 +12,8 @@ use crate::config::WalConfig;
 use crate::disk::Disk;
 use crate::error::WalError;
 use crate::format::{
-    FRAME_HEADER_BYTES, Frame, KIND_CUT, KIND_DROP, KIND_META, KIND_PUT, KIND_TRIM, push_step, seal_frame,
+    FRAME_HEADER_BYTES, Frame, KIND_CUT, KIND_DROP, KIND_META, KIND_PUT, KIND_TRIM, push_headed_step, push_step,
+    seal_frame,
 };
 use crate::index::{Change, Index, Location, SegmentEntry};
 use crate::mark::Mark;
@@ -213,10 +215,11 @@ impl Writer {
             debug_assert!(applied.is_ok(), "the batch was checked before");
             let buffer = &mut self.buffer;
             let change = match op {
-                Op::Put { seq, data, .. } => {
-                    let at = push_step(buffer, KIND_PUT, stream, prev, *seq, data);
+                Op::Put { seq, head, data, .. } => {
+                    let head = head.as_ref().map_or(&[][..], |head| head);
+                    let at = push_headed_step(buffer, (KIND_PUT, stream, prev, *seq), head, data);
                     let offset = group + at as u32;
-                    let location = Location { segment, offset, data_bytes: data.len() as u32 };
+                    let location = Location { segment, offset, data_bytes: (head.len() + data.len()) as u32 };
                     Change::Put { stream, seq: *seq, location }
                 }
                 Op::Meta { key, data, .. } => {

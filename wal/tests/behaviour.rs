@@ -249,3 +249,24 @@ fn a_real_directory_is_created_with_its_parents() {
     let (_, recovered) = Wal::open(&path, WalConfig::default()).unwrap();
     assert_eq!(recovered.streams[&ONE].bounds, Some(Bounds { first: 1, last: 1 }));
 }
+
+#[test]
+fn a_record_in_two_pieces_is_stored_as_if_it_had_been_joined() {
+    let disk = Arc::new(MemoryDisk::new());
+    let (wal, _) = Wal::open_on(disk.clone(), small()).unwrap();
+    let mut batch = WalBatch::new();
+    batch.put_headed(ONE, 1, *b"headhead", Bytes::from_static(b"data"));
+    batch.put_headed(ONE, 2, *b"headonly", Bytes::new());
+    let mut joined = WalBatch::new();
+    joined.put(ONE, 3, Bytes::from_static(b"headheaddata")).put(ONE, 4, Bytes::from_static(b"headonly"));
+    assert_eq!(batch.bytes(), joined.bytes());
+    wal.append_wait(batch).unwrap();
+    wal.append_wait(joined).unwrap();
+    let stored = |wal: &Wal| -> Vec<Bytes> {
+        wal.read(ONE, 1, usize::MAX).unwrap().into_iter().map(|record| record.data).collect()
+    };
+    let right = [&b"headheaddata"[..], b"headonly", b"headheaddata", b"headonly"];
+    assert_eq!(stored(&wal), right);
+    wal.close(PATIENCE).unwrap();
+    assert_eq!(stored(&Wal::open_on(disk, small()).unwrap().0), right, "after a restart");
+}
