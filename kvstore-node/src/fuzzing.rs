@@ -1,26 +1,30 @@
 //! Doors for the fuzzer: decoders that are nobody else's business.
 
 use crate::{identity, pages, store, wire};
-use archon_proto::v1;
 use archon_replica::Message;
 use archon_types::{ClusterId, Incarnation, NodeId, StorageId};
 use bytes::Bytes;
-use prost::Message as _;
 use std::path::Path;
 use uuid::Uuid;
 
-/// A message of a peer, from protobuf.
+/// The messages of a part from a peer.
 ///
 /// # Errors
 /// What is wrong with it.
-pub fn peer_message(bytes: &[u8]) -> Result<Message, String> {
-    let decoded = v1::ReplicaMessage::decode(bytes).map_err(|error| format!("protobuf: {error}"))?;
-    wire::from_wire(decoded).map_err(|error| error.to_string())
+pub fn peer_messages(part: &[u8]) -> Result<Vec<Message>, String> {
+    wire::unpack(Bytes::copy_from_slice(part)).collect::<Result<_, _>>().map_err(|error| error.to_string())
 }
 
 /// The other way.
-pub fn encode_peer_message(message: Message) -> Vec<u8> {
-    wire::to_wire(message).encode_to_vec()
+pub fn encode_peer_messages(messages: &[Message]) -> Vec<u8> {
+    let mut packer = wire::PartPacker::default();
+    messages.iter().for_each(|message| packer.push(message));
+    packer.finish().into_iter().flat_map(|part| part.bytes).collect()
+}
+
+/// One message of every kind.
+pub fn sample_peer_messages() -> Vec<Message> {
+    wire::samples()
 }
 
 /// A page of a copy.

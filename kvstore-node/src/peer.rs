@@ -3,13 +3,13 @@
 
 use crate::link::endpoint;
 use crate::shared::Shared;
-use crate::wire;
+use crate::wire::Part;
 use archon_proto::convert::error::detail_of;
 use archon_proto::v1;
 use archon_proto::v1::replication_client::ReplicationClient;
-use archon_replica::Message;
 use archon_types::limits::MESSAGE_BYTES_MAX;
 use archon_types::{Backoff, ErrorDetail, ErrorKind, NodeId};
+use bytes::Bytes;
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -31,7 +31,7 @@ const STREAM_DEPTH: usize = 8;
 
 #[derive(Default)]
 struct Queue {
-    messages: VecDeque<Message>,
+    parts: VecDeque<Part>,
     bytes: usize,
 }
 
@@ -62,7 +62,7 @@ impl Peers {
     }
 
     /// Queues messages for a peer, or drops them when too much waits for it already. Called from shard threads.
-    pub(crate) fn send(self: &Arc<Self>, node: NodeId, messages: Vec<Message>) {
+    pub(crate) fn send(self: &Arc<Self>, node: NodeId, parts: Vec<Part>) {
         if self.stop.is_cancelled() {
             return;
         }
@@ -74,15 +74,15 @@ impl Peers {
         }));
         let metrics = &self.shared.metrics;
         let mut queue = link.queue.lock();
-        for message in messages {
-            let bytes = wire::weight(&message);
+        for part in parts {
+            let bytes = part.bytes.len();
             if queue.bytes + bytes > QUEUE_BYTES_MAX && queue.bytes > 0 {
-                metrics.peer_dropped.add(1);
+                metrics.peer_dropped.add(part.messages);
                 continue;
             }
             queue.bytes += bytes;
             metrics.peer_bytes.add(bytes as u64);
-            queue.messages.push_back(message);
+            queue.parts.push_back(part);
         }
         drop(queue);
         link.filled.notify_one();
@@ -134,7 +134,7 @@ impl Peers {
             sender: Some(v1::Sender { id: life.member.node.get(), incarnation: life.member.incarnation.get() }),
             receiver: node.get(),
             receiver_incarnation: peer.incarnation.get(),
-            messages: Vec::new(),
+            parts: Vec::new(),
         };
         let closed = || ErrorDetail::new(ErrorKind::Unreachable, "the stream was closed");
         sender.send(first).await.map_err(|_| closed())?;
@@ -154,9 +154,7 @@ impl Peers {
                     if !present {
                         return Ok(());
                     }
-                    let messages = link.take(&self.shared);
-                    let messages = messages.into_iter().map(wire::to_wire).collect();
-                    let batch = v1::ReplicationBatch { messages, ..Default::default() };
+                    let batch = v1::ReplicationBatch { parts: link.take(&self.shared), ..Default::default() };
                     sender.send(batch).await.map_err(|_| closed())?;
                 }
             }
@@ -167,7 +165,7 @@ impl Peers {
         let mut queue = link.queue.lock();
         let metrics = &self.shared.metrics;
         metrics.peer_bytes.subtract(queue.bytes as u64);
-        metrics.peer_dropped.add(queue.messages.len() as u64);
+        metrics.peer_dropped.add(queue.parts.iter().map(|part| part.messages).sum());
         *queue = Queue::default();
     }
 }
@@ -177,20 +175,20 @@ impl Link {
     async fn wait(&self) {
         loop {
             let filled = self.filled.notified();
-            if !self.queue.lock().messages.is_empty() {
+            if !self.queue.lock().parts.is_empty() {
                 return;
             }
             filled.await;
         }
     }
 
-    fn take(&self, shared: &Shared) -> Vec<Message> {
+    fn take(&self, shared: &Shared) -> Vec<Bytes> {
         let mut queue = self.queue.lock();
         let (mut taken, mut bytes) = (Vec::new(), 0);
         while bytes < BATCH_BYTES_MAX {
-            let Some(message) = queue.messages.pop_front() else { break };
-            bytes += wire::weight(&message);
-            taken.push(message);
+            let Some(part) = queue.parts.pop_front() else { break };
+            bytes += part.bytes.len();
+            taken.push(part.bytes);
         }
         queue.bytes = queue.bytes.saturating_sub(bytes);
         shared.metrics.peer_bytes.subtract(bytes as u64);

@@ -1,101 +1,241 @@
-//! Replica messages on the wire. The pure replica knows no protobuf and the protocol crate knows no replica, so the two
-//! meet here.
+//! Replica messages on the wire, packed by hand: a shard sends one part to each peer in a turn, with the messages of all its
+//! partitions one after the other, and protobuf's nested messages cost more than what the replicas do with them (ADR 0017).
+//! The pure replica knows no wire and the protocol crate knows no replica, so the two meet here.
+//!
+//! ```text
+//! part     = message*
+//! message  = kind u8 · partition (table · index) · from · to (placement · node · incarnation, each) · epoch · body
+//! body     = adopt: position, start, commit · adopted: position, held · ack: held · behind: position
+//!            nack: position refused, position hint, copying u8 · confirm, confirmed: round
+//!            append: position before, start, commit, count, then per entry: epoch, bytes
+//! position = epoch · seq
+//! ```
+//!
+//! Numbers are LEB128; the bytes of an entry are preceded by their length, and share the memory of the part when read.
 
+use archon_proto::convert::fields::{FieldReader, put_bytes, put_number};
 use archon_proto::convert::{ConvertError, ids, required};
 use archon_proto::v1;
 use archon_replica::{Body, Entry, Message, Position, ReplicaAddress};
-use archon_types::{Epoch, Incarnation, NodeId, PartitionId, PlacementId, Seq};
+use archon_types::{Epoch, Incarnation, NodeId, PartitionId, PlacementId, SLOTS, Seq, TableId};
+use bytes::{BufMut, Bytes, BytesMut};
 
 /// Most entries in one message from a peer.
-const ENTRIES_MAX: usize = 65_536;
+const ENTRIES_MAX: u64 = 65_536;
+/// Bytes of a part after which the next message begins another.
+const PART_BYTES: usize = 256 * 1024;
+/// Where errors say the trouble is.
+const FIELD: &str = "ReplicationBatch.parts";
 
-/// A message as it travels.
-pub(crate) fn to_wire(message: Message) -> v1::ReplicaMessage {
-    use v1::replica_message::Message as Wire;
-    let body = match message.body {
-        Body::Adopt { at, start, commit } => {
-            Wire::Adopt(v1::MsgAdopt { at: Some(position(at)), start: start.get(), commit: commit.get() })
+const ADOPT: u8 = 1;
+const ADOPTED: u8 = 2;
+const APPEND: u8 = 3;
+const ACK: u8 = 4;
+const NACK: u8 = 5;
+const BEHIND: u8 = 6;
+const CONFIRM: u8 = 7;
+const CONFIRMED: u8 = 8;
+
+/// Some messages to one peer, packed.
+#[derive(Clone, Debug)]
+pub(crate) struct Part {
+    pub(crate) bytes: Bytes,
+    /// How many messages it holds.
+    pub(crate) messages: u64,
+}
+
+/// Packs messages to one peer.
+#[derive(Debug, Default)]
+pub(crate) struct PartPacker {
+    out: BytesMut,
+    messages: u64,
+    full: Vec<Part>,
+}
+
+impl PartPacker {
+    /// Adds a message.
+    pub(crate) fn push(&mut self, message: &Message) {
+        if self.out.len() >= PART_BYTES {
+            self.end_part();
         }
-        Body::Adopted { at, held } => Wire::Adopted(v1::MsgAdopted { at: Some(position(at)), held: held.get() }),
-        Body::Append { before, entries, start, commit } => Wire::Append(v1::MsgAppend {
-            before: Some(position(before)),
-            entries: entries
-                .into_iter()
-                .map(|entry| v1::LogEntry { epoch: entry.at.epoch.get(), entry: entry.bytes })
-                .collect(),
-            start: start.get(),
-            commit: commit.get(),
-        }),
-        Body::Ack { held } => Wire::Ack(v1::MsgAck { held: held.get() }),
-        Body::Nack { refused, hint, copying } => {
-            Wire::Nack(v1::MsgNack { refused: Some(position(refused)), hint: Some(position(hint)), copying })
+        self.messages += 1;
+        self.out.reserve(weight(message));
+        put_message(&mut self.out, message);
+    }
+
+    /// The parts; the next message begins a new one.
+    pub(crate) fn finish(&mut self) -> Vec<Part> {
+        if self.messages > 0 {
+            self.end_part();
         }
-        Body::Behind { base } => Wire::Behind(v1::MsgBehind { base: Some(position(base)) }),
-        Body::Confirm { round } => Wire::Confirm(v1::MsgConfirm { round }),
-        Body::Confirmed { round } => Wire::Confirmed(v1::MsgConfirmed { round }),
-    };
-    v1::ReplicaMessage {
-        partition: Some(message.partition.into()),
-        from: Some(address(message.from)),
-        to: Some(address(message.to)),
-        epoch: message.epoch.get(),
-        message: Some(body),
+        std::mem::take(&mut self.full)
+    }
+
+    fn end_part(&mut self) {
+        let bytes = std::mem::take(&mut self.out).freeze();
+        self.full.push(Part { bytes, messages: std::mem::take(&mut self.messages) });
     }
 }
 
-/// A message from the wire, every field checked.
-///
-/// # Errors
-/// [`ConvertError`] naming the field.
-pub(crate) fn from_wire(wire: v1::ReplicaMessage) -> Result<Message, ConvertError> {
-    use v1::replica_message::Message as Wire;
-    let body = match required(wire.message, "ReplicaMessage.message")? {
-        Wire::Adopt(body) => Body::Adopt {
-            at: read_position(body.at, "MsgAdopt.at")?,
-            start: Seq::new(body.start),
-            commit: Seq::new(body.commit),
-        },
-        Wire::Adopted(body) => {
-            Body::Adopted { at: read_position(body.at, "MsgAdopted.at")?, held: Seq::new(body.held) }
+fn put_message(out: &mut BytesMut, message: &Message) {
+    out.put_u8(match &message.body {
+        Body::Adopt { .. } => ADOPT,
+        Body::Adopted { .. } => ADOPTED,
+        Body::Append { .. } => APPEND,
+        Body::Ack { .. } => ACK,
+        Body::Nack { .. } => NACK,
+        Body::Behind { .. } => BEHIND,
+        Body::Confirm { .. } => CONFIRM,
+        Body::Confirmed { .. } => CONFIRMED,
+    });
+    put_number(out, message.partition.table.get());
+    put_number(out, u64::from(message.partition.index));
+    put_address(out, message.from);
+    put_address(out, message.to);
+    put_number(out, message.epoch.get());
+    match &message.body {
+        Body::Adopt { at, start, commit } => {
+            put_position(out, *at);
+            put_number(out, start.get());
+            put_number(out, commit.get());
         }
-        Wire::Append(body) => {
-            let before = read_position(body.before, "MsgAppend.before")?;
-            Body::Append {
-                before,
-                entries: entries(before.seq, body.entries)?,
-                start: Seq::new(body.start),
-                commit: Seq::new(body.commit),
+        Body::Adopted { at, held } => {
+            put_position(out, *at);
+            put_number(out, held.get());
+        }
+        Body::Append { before, entries, start, commit } => {
+            put_position(out, *before);
+            put_number(out, start.get());
+            put_number(out, commit.get());
+            // The entries follow directly after `before`, so they carry no numbers of their own.
+            put_number(out, entries.len() as u64);
+            for entry in entries {
+                put_number(out, entry.at.epoch.get());
+                put_bytes(out, &entry.bytes);
             }
         }
-        Wire::Ack(body) => Body::Ack { held: Seq::new(body.held) },
-        Wire::Nack(body) => Body::Nack {
-            refused: read_position(body.refused, "MsgNack.refused")?,
-            hint: read_position(body.hint, "MsgNack.hint")?,
-            copying: body.copying,
-        },
-        Wire::Behind(body) => Body::Behind { base: read_position(body.base, "MsgBehind.base")? },
-        Wire::Confirm(body) => Body::Confirm { round: body.round },
-        Wire::Confirmed(body) => Body::Confirmed { round: body.round },
-    };
-    Ok(Message {
-        partition: PartitionId::try_from(required(wire.partition, "ReplicaMessage.partition")?)?,
-        from: read_address(wire.from, "ReplicaMessage.from")?,
-        to: read_address(wire.to, "ReplicaMessage.to")?,
-        epoch: Epoch::new(wire.epoch),
-        body,
+        Body::Ack { held } => put_number(out, held.get()),
+        Body::Nack { refused, hint, copying } => {
+            put_position(out, *refused);
+            put_position(out, *hint);
+            out.put_u8(u8::from(*copying));
+        }
+        Body::Behind { base } => put_position(out, *base),
+        Body::Confirm { round } | Body::Confirmed { round } => put_number(out, *round),
+    }
+}
+
+fn put_address(out: &mut BytesMut, address: ReplicaAddress) {
+    put_number(out, address.placement.get());
+    put_number(out, address.node.get());
+    put_number(out, address.incarnation.get());
+}
+
+fn put_position(out: &mut BytesMut, position: Position) {
+    put_number(out, position.epoch.get());
+    put_number(out, position.seq.get());
+}
+
+/// The messages of a part, every field checked; ends after the first error.
+pub(crate) fn unpack(part: Bytes) -> impl Iterator<Item = Result<Message, ConvertError>> {
+    let mut reader = FieldReader::new(part, FIELD);
+    std::iter::from_fn(move || {
+        if reader.is_empty() {
+            return None;
+        }
+        let message = read_message(&mut reader);
+        if message.is_err() {
+            reader.end();
+        }
+        Some(message)
     })
 }
 
-/// Bytes of payload in a message, about.
+fn read_message(reader: &mut FieldReader) -> Result<Message, ConvertError> {
+    let kind = reader.byte()?;
+    let partition = read_partition(reader)?;
+    let (from, to) = (read_address(reader)?, read_address(reader)?);
+    let epoch = Epoch::new(reader.number()?);
+    let body = match kind {
+        ADOPT => Body::Adopt { at: take_position(reader)?, start: take_seq(reader)?, commit: take_seq(reader)? },
+        ADOPTED => Body::Adopted { at: take_position(reader)?, held: take_seq(reader)? },
+        APPEND => {
+            let (before, start, commit) = (take_position(reader)?, take_seq(reader)?, take_seq(reader)?);
+            Body::Append { before, entries: read_entries(reader, before.seq)?, start, commit }
+        }
+        ACK => Body::Ack { held: take_seq(reader)? },
+        NACK => Body::Nack {
+            refused: take_position(reader)?,
+            hint: take_position(reader)?,
+            copying: match reader.byte()? {
+                0 => false,
+                1 => true,
+                other => return Err(reader.error(format!("{other} where a replica says whether it is copying"))),
+            },
+        },
+        BEHIND => Body::Behind { base: take_position(reader)? },
+        CONFIRM => Body::Confirm { round: reader.number()? },
+        CONFIRMED => Body::Confirmed { round: reader.number()? },
+        other => return Err(reader.error(format!("a message of kind {other}, which this version does not know"))),
+    };
+    Ok(Message { partition, from, to, epoch, body })
+}
+
+fn read_partition(reader: &mut FieldReader) -> Result<PartitionId, ConvertError> {
+    let (table, index) = (ids::non_zero(reader.number()?, FIELD)?, reader.number()?);
+    match u16::try_from(index) {
+        Ok(index) if index < SLOTS => Ok(PartitionId::new(TableId::new(table), index)),
+        _ => Err(reader.error(format!("partition {index}; the highest is {}", SLOTS - 1))),
+    }
+}
+
+fn read_address(reader: &mut FieldReader) -> Result<ReplicaAddress, ConvertError> {
+    Ok(ReplicaAddress {
+        placement: PlacementId::new(ids::non_zero(reader.number()?, FIELD)?),
+        node: NodeId::new(ids::non_zero(reader.number()?, FIELD)?),
+        incarnation: Incarnation::new(ids::non_zero(reader.number()?, FIELD)?),
+    })
+}
+
+fn read_entries(reader: &mut FieldReader, before: Seq) -> Result<Vec<Entry>, ConvertError> {
+    let count = reader.number()?;
+    if count > ENTRIES_MAX {
+        return Err(reader.error(format!("{count} entries; the limit is {ENTRIES_MAX}")));
+    }
+    // An entry takes two bytes at least, so a lying count cannot make us reserve more than the part's length.
+    let count = usize::try_from(count).unwrap_or(usize::MAX);
+    let mut entries = Vec::with_capacity(count.min(reader.remaining() / 2));
+    let mut seq = before;
+    for _ in 0..count {
+        seq = seq.next().ok_or_else(|| reader.error(format!("the log has no room after {before}")))?;
+        let epoch = Epoch::new(reader.number()?);
+        entries.push(Entry { at: Position::new(epoch, seq), bytes: reader.take()? });
+    }
+    Ok(entries)
+}
+
+fn take_position(reader: &mut FieldReader) -> Result<Position, ConvertError> {
+    Ok(Position::new(Epoch::new(reader.number()?), take_seq(reader)?))
+}
+
+fn take_seq(reader: &mut FieldReader) -> Result<Seq, ConvertError> {
+    reader.number().map(Seq::new)
+}
+
+/// Bytes of a message, about, and not less than it takes when packed.
 pub(crate) fn weight(message: &Message) -> usize {
-    const OVERHEAD: usize = 96;
+    // A kind, thirteen numbers at most, and a flag.
+    const OVERHEAD: usize = 144;
+    const ENTRY_OVERHEAD: usize = 20;
     match &message.body {
-        Body::Append { entries, .. } => OVERHEAD + entries.iter().map(|entry| entry.bytes.len() + 16).sum::<usize>(),
+        Body::Append { entries, .. } => {
+            OVERHEAD + entries.iter().map(|entry| entry.bytes.len() + ENTRY_OVERHEAD).sum::<usize>()
+        }
         _ => OVERHEAD,
     }
 }
 
-/// A position as it travels.
+/// A position as it travels outside of parts.
 pub(crate) fn position(position: Position) -> v1::Position {
     v1::Position { epoch: position.epoch.get(), seq: position.seq.get() }
 }
@@ -109,87 +249,92 @@ pub(crate) fn read_position(wire: Option<v1::Position>, field: &'static str) -> 
     Ok(Position::new(Epoch::new(wire.epoch), Seq::new(wire.seq)))
 }
 
-fn entries(before: Seq, wire: Vec<v1::LogEntry>) -> Result<Vec<Entry>, ConvertError> {
-    if wire.len() > ENTRIES_MAX {
-        let problem = format!("{} entries; the limit is {ENTRIES_MAX}", wire.len());
-        return Err(ConvertError::new("MsgAppend.entries", problem));
-    }
-    let mut seq = before;
-    let mut entries = Vec::with_capacity(wire.len());
-    for entry in wire {
-        seq = seq.next().ok_or_else(|| ConvertError::new("MsgAppend.before", "the log has no room after it"))?;
-        entries.push(Entry { at: Position::new(Epoch::new(entry.epoch), seq), bytes: entry.entry });
-    }
-    Ok(entries)
-}
-
-fn address(address: ReplicaAddress) -> v1::ReplicaAddress {
-    v1::ReplicaAddress {
-        placement: address.placement.get(),
-        node: address.node.get(),
-        incarnation: address.incarnation.get(),
-    }
-}
-
-fn read_address(wire: Option<v1::ReplicaAddress>, field: &'static str) -> Result<ReplicaAddress, ConvertError> {
-    let wire = required(wire, field)?;
-    Ok(ReplicaAddress {
-        placement: PlacementId::new(ids::non_zero(wire.placement, field)?),
-        node: NodeId::new(ids::non_zero(wire.node, field)?),
-        incarnation: Incarnation::new(ids::non_zero(wire.incarnation, field)?),
-    })
+/// One message of every kind, for tests and the fuzzer.
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) fn samples() -> Vec<Message> {
+    let address = |number| ReplicaAddress {
+        placement: PlacementId::new(number),
+        node: NodeId::new(number),
+        incarnation: Incarnation::new(number + 1_000),
+    };
+    let (at, seq) = (Position::new(Epoch::new(2), Seq::new(5)), Seq::new(5));
+    let entry = |seq| Entry { at: Position::new(Epoch::new(3), Seq::new(seq)), bytes: Bytes::from_static(b"entry") };
+    let bodies = [
+        Body::Adopt { at, start: seq, commit: seq },
+        Body::Adopted { at, held: seq },
+        Body::Append { before: at, entries: vec![entry(6), entry(7)], start: seq, commit: seq },
+        Body::Append { before: at, entries: Vec::new(), start: seq, commit: seq },
+        Body::Ack { held: seq },
+        Body::Nack { refused: at, hint: Position::ZERO, copying: true },
+        Body::Behind { base: at },
+        Body::Confirm { round: 7 },
+        Body::Confirmed { round: u64::MAX },
+    ];
+    let message = |body| Message {
+        partition: PartitionId::new(TableId::new(1), 4),
+        from: address(1),
+        to: address(2),
+        epoch: Epoch::new(3),
+        body,
+    };
+    bodies.into_iter().map(message).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use archon_types::TableId;
-    use bytes::Bytes;
 
-    fn message(body: Body) -> Message {
-        let address = |number| ReplicaAddress {
-            placement: PlacementId::new(number),
-            node: NodeId::new(number),
-            incarnation: Incarnation::new(number + 10),
-        };
-        Message {
-            partition: PartitionId::new(TableId::new(1), 4),
-            from: address(1),
-            to: address(2),
-            epoch: Epoch::new(3),
-            body,
-        }
+    fn pack(messages: &[Message]) -> Vec<Part> {
+        let mut packer = PartPacker::default();
+        messages.iter().for_each(|message| packer.push(message));
+        packer.finish()
+    }
+
+    fn unpacked(parts: &[Part]) -> Vec<Result<Message, ConvertError>> {
+        parts.iter().flat_map(|part| unpack(part.bytes.clone())).collect()
     }
 
     #[test]
-    fn every_body_round_trips() {
-        let at = Position::new(Epoch::new(2), Seq::new(5));
-        let entry = Entry { at: Position::new(Epoch::new(3), Seq::new(6)), bytes: Bytes::from_static(b"entry") };
-        let seq = Seq::new(5);
-        for body in [
-            Body::Adopt { at, start: seq, commit: seq },
-            Body::Adopted { at, held: seq },
-            Body::Append { before: at, entries: vec![entry], start: seq, commit: seq },
-            Body::Ack { held: seq },
-            Body::Nack { refused: at, hint: Position::ZERO, copying: true },
-            Body::Behind { base: at },
-            Body::Confirm { round: 7 },
-            Body::Confirmed { round: 7 },
-        ] {
-            assert_eq!(from_wire(to_wire(message(body.clone()))), Ok(message(body)));
+    fn every_message_round_trips_within_its_weight() {
+        let parts = pack(&samples());
+        assert_eq!((parts.len(), parts[0].messages), (1, samples().len() as u64));
+        assert_eq!(unpacked(&parts), samples().into_iter().map(Ok).collect::<Vec<_>>());
+        for message in samples() {
+            assert!(pack(std::slice::from_ref(&message))[0].bytes.len() <= weight(&message), "{message:?}");
         }
+        assert!(pack(&[]).is_empty());
     }
 
     #[test]
-    fn what_is_missing_or_out_of_range_is_named() {
-        let good = to_wire(message(Body::Ack { held: Seq::new(1) }));
-        let missing = v1::ReplicaMessage { from: None, ..good.clone() };
-        assert_eq!(from_wire(missing).map_err(|error| error.field), Err("ReplicaMessage.from"));
-        let empty = v1::ReplicaMessage { message: None, ..good };
-        assert_eq!(from_wire(empty).map_err(|error| error.field), Err("ReplicaMessage.message"));
-        let end = Position::new(Epoch::new(1), Seq::new(u64::MAX));
-        let entry = Entry { at: end, bytes: Bytes::new() };
-        let append = Body::Append { before: end, entries: vec![entry], start: Seq::ZERO, commit: Seq::ZERO };
-        assert_eq!(from_wire(to_wire(message(append))).map_err(|error| error.field), Err("MsgAppend.before"));
+    fn a_long_turn_becomes_several_parts_and_loses_nothing() {
+        let mut message = samples().remove(2);
+        let Body::Append { entries, .. } = &mut message.body else { panic!("an append") };
+        entries[0].bytes = Bytes::from(vec![7; 100_000]);
+        let messages = vec![message; 10];
+        let parts = pack(&messages);
+        assert!(parts.len() > 1 && parts.iter().all(|part| part.bytes.len() < PART_BYTES + 101_000));
+        assert_eq!(parts.iter().map(|part| part.messages).sum::<u64>(), 10);
+        assert_eq!(unpacked(&parts), messages.into_iter().map(Ok).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn what_is_cut_or_out_of_range_is_an_error_and_the_last() {
+        let part = pack(&samples()).remove(0);
+        let ends: Vec<usize> =
+            (1..=samples().len()).map(|count| pack(&samples()[..count]).remove(0).bytes.len()).collect();
+        for length in 1..part.bytes.len() {
+            let found: Vec<_> = unpack(part.bytes.slice(..length)).collect();
+            let whole = ends.iter().filter(|end| **end <= length).count();
+            assert_eq!(found.iter().filter(|message| message.is_ok()).count(), whole, "of {length} bytes");
+            assert_eq!(found.len() - whole, usize::from(!ends.contains(&length)), "of {length} bytes");
+        }
+        let one = |bytes: &[u8]| unpack(Bytes::copy_from_slice(bytes)).next().unwrap().unwrap_err().to_string();
+        assert!(one(&[9, 1, 4, 1, 1, 1, 2, 2, 2, 3]).contains("of kind 9"));
+        assert!(one(&[ACK, 0, 4, 1, 1, 1, 2, 2, 2, 3, 5]).contains("is 0"));
+        assert!(one(&[ACK, 1, 0x80, 0x80, 1, 1, 1, 1, 2, 2, 2, 3, 5]).contains("partition 16384"));
+        let append = [APPEND, 1, 4, 1, 1, 1, 2, 2, 2, 3, 2, 5, 5, 5];
+        assert!(one(&[&append[..], &[0x81, 0x80, 4]].concat()).contains("65537 entries"));
+        let end = [&append[..11], &[0xFF; 9], &[1, 5, 5, 1, 3, 0]].concat();
+        assert!(one(&end).contains("no room after"));
     }
 }

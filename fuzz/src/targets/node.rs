@@ -1,23 +1,32 @@
 //! What a node reads: peers' messages, copied pages, its identity, its log's records, its rows.
 
-use crate::protobuf;
 use crate::target::{Target, Verdict};
 use archon_kv::{effect, row};
 use archon_kvstore_node::fuzzing;
 use archon_types::{ClientId, Millis, Revision};
 use bytes::Bytes;
+use std::collections::BTreeSet;
 use std::fs;
 use uuid::Uuid;
 
-fn peer_message(input: &[u8]) -> Verdict {
-    Verdict::of(fuzzing::peer_message(input), |message| {
+fn peer_messages(input: &[u8]) -> Verdict {
+    Verdict::of(fuzzing::peer_messages(input), |messages| {
         assert_eq!(
-            fuzzing::peer_message(&fuzzing::encode_peer_message(message.clone())).as_ref(),
-            Ok(message),
-            "a message changes on its way"
+            fuzzing::peer_messages(&fuzzing::encode_peer_messages(messages)).as_ref(),
+            Ok(messages),
+            "messages change on their way"
         );
-        message.body.name().to_owned()
+        let names: BTreeSet<_> = messages.iter().map(|message| message.body.name()).collect();
+        names.into_iter().collect::<Vec<_>>().join(" ")
     })
+}
+
+/// One part with a message of every kind, and one of each.
+fn parts() -> Vec<Vec<u8>> {
+    let samples = fuzzing::sample_peer_messages();
+    let mut parts = vec![fuzzing::encode_peer_messages(&samples)];
+    parts.extend(samples.iter().map(|message| fuzzing::encode_peer_messages(std::slice::from_ref(message))));
+    parts
 }
 
 fn page(input: &[u8]) -> Verdict {
@@ -145,10 +154,7 @@ fn row_seeds() -> Vec<Vec<u8>> {
 
 pub(super) fn targets() -> Vec<Target> {
     vec![
-        Target {
-            generate: Some(|_, random| protobuf::generate("ReplicaMessage", random)),
-            ..Target::new("node/peer-message", peer_message, Vec::new)
-        },
+        Target::new("node/peer-messages", peer_messages, parts),
         Target { mend: Some(mend_page), ..Target::new("node/page", page, pages) },
         Target::new("node/identity", identity, identities),
         Target::new("node/log-record", log_record, log_records),

@@ -10,6 +10,7 @@ use crate::replica::{Replica, Role};
 use archon_types::{Epoch, ErrorKind, Fact, Incarnation, Millis, PartitionStatus, PlacementId, ReplicaState, Seq};
 use bytes::Bytes;
 use std::collections::{BTreeMap, VecDeque};
+use std::ops::Bound;
 
 /// A proposal that is not committed.
 #[derive(Debug)]
@@ -160,6 +161,9 @@ impl Replica {
         }
         let undurable = self.breaks(Mutant::AckUndurable); // rule 20
         let mut upto = if undurable { self.log.last().seq } else { self.log.durable() };
+        if upto <= self.commit {
+            return;
+        }
         let counted = if self.breaks(Mutant::AnswerBeforeCommit) { Vec::new() } else { self.counted() };
         for placement in counted {
             upto = upto
@@ -315,10 +319,12 @@ impl Replica {
 
     /// Sends every follower what it lacks, as far as its window allows.
     pub(crate) fn flush_lead(&mut self, now: Millis, out: &mut Vec<Output>) {
-        let Role::Lead(lead) = &self.role else { return };
-        let placements: Vec<PlacementId> = lead.followers.keys().copied().collect();
-        for placement in placements {
-            self.feed(now, placement, out);
+        let mut fed = None;
+        while let Role::Lead(lead) = &self.role {
+            let after = fed.map_or(Bound::Unbounded, Bound::Excluded);
+            let Some((&next, _)) = lead.followers.range((after, Bound::Unbounded)).next() else { break };
+            fed = Some(next);
+            self.feed(now, next, out);
         }
         self.begin_confirm_round(now, out);
     }

@@ -195,8 +195,9 @@ impl Log {
     pub(crate) fn recent_from(&self, from: Seq, entries_max: usize, bytes_max: usize) -> Option<Vec<Entry>> {
         let skip = from.get().checked_sub(self.recent.front()?.at.seq.get())?;
         let mut bytes = 0_usize;
-        let mut found = Vec::new();
-        for entry in self.recent.iter().skip(usize::try_from(skip).ok()?) {
+        let skip = usize::try_from(skip).ok()?;
+        let mut found = Vec::with_capacity(self.recent.len().saturating_sub(skip).min(entries_max));
+        for entry in self.recent.iter().skip(skip) {
             bytes = bytes.saturating_add(entry.bytes.len());
             if !found.is_empty() && (found.len() >= entries_max || bytes > bytes_max) {
                 break;

@@ -67,11 +67,11 @@ impl ReplicationService {
     /// Takes in one batch of a peer's messages.
     async fn take(&self, peer: Member, batch: v1::ReplicationBatch) -> Result<(), ErrorDetail> {
         let mut per_shard: BTreeMap<usize, (PartitionId, Vec<archon_replica::Message>)> = BTreeMap::new();
-        for message in batch.messages {
-            let message = wire::from_wire(message)?;
+        for message in batch.parts.into_iter().flat_map(wire::unpack) {
+            let message = message?;
             if message.from.node != peer.node || message.from.incarnation != peer.incarnation {
                 let problem = format!("names {:?}, but the stream is of node {}", message.from, peer.node);
-                return Err(ConvertError::new("ReplicaMessage.from", problem).into());
+                return Err(ConvertError::new("ReplicationBatch.parts", problem).into());
             }
             let number = self.shards.number_of(message.partition);
             per_shard.entry(number).or_insert_with(|| (message.partition, Vec::new())).1.push(message);
@@ -176,7 +176,7 @@ impl Replication for ReplicationService {
             service.check(first.cluster.as_ref(), first.sender.as_ref(), first.receiver, Some(incarnation))
         };
         let peer = check(self, &first).map_err(refuse)?;
-        let head = v1::ReplicationBatch { messages: Vec::new(), ..first.clone() };
+        let head = v1::ReplicationBatch { parts: Vec::new(), ..first.clone() };
         let service = self.clone();
         let (sender, receiver) = mpsc::channel(1);
         self.tasks.spawn(async move {

@@ -29,12 +29,16 @@ const LAGGING_BYTES_MAX: u64 = 256 * 1024 * 1024;
 /// The share of one partition in that.
 const LAGGING_SHARE: std::ops::RangeInclusive<u64> = 1024 * 1024..=32 * 1024 * 1024;
 
+/// Lists of outputs that are kept to be used again: as many as carrying one out leads to further ones, and some.
+const SPARE_OUTPUTS_MAX: usize = 8;
+
 impl Env {
-    pub(super) fn carry_out(&mut self, slot: &mut Slot, out: Vec<Output>) {
-        for output in out {
+    /// Carries out what a replica wants, in order. `out` came from [`Env::outputs`].
+    pub(super) fn carry_out(&mut self, slot: &mut Slot, mut out: Vec<Output>) {
+        for output in out.drain(..) {
             match output {
                 Output::Persist { token, records } => self.persist(slot, token, records),
-                Output::Send(message) => self.outgoing.entry(message.to.node).or_default().push(message),
+                Output::Send(message) => self.outgoing.entry(message.to.node).or_default().push(&message),
                 Output::Commit { upto } => self.commit(slot, upto),
                 Output::Serve(true) => self.serve(slot),
                 Output::Serve(false) => self.rest(slot),
@@ -59,6 +63,22 @@ impl Env {
                 // The operation that proposed looks at these itself.
                 Output::Accepted { .. } | Output::Refuse { .. } => {}
             }
+        }
+        if self.spare_outputs.len() < SPARE_OUTPUTS_MAX {
+            self.spare_outputs.push(out);
+        }
+    }
+
+    /// An empty list for a replica's outputs: replicas are stepped several times for each operation, and their lists are
+    /// used again.
+    pub(super) fn outputs(&mut self) -> Vec<Output> {
+        self.spare_outputs.pop().unwrap_or_default()
+    }
+
+    /// Notes that a replica was stepped, and is to be flushed before the turn ends.
+    pub(super) fn touch(&mut self, slot: &mut Slot) {
+        if !std::mem::replace(&mut slot.touched, true) {
+            self.touched.push(slot.placement);
         }
     }
 

@@ -29,13 +29,14 @@ use crate::inbox::{INBOX_MESSAGES_MAX, Inbox};
 use crate::peer::Peers;
 use crate::reply::Replies;
 use crate::shared::Shared;
+use crate::wire::PartPacker;
 use archon_kv::{DedupLimits, RecentBudget};
-use archon_replica::{Input, Message, Output};
+use archon_replica::{Input, Output};
 use archon_types::{Epoch, Incarnation, Millis, NodeId, PartitionId, PlacementId};
 use archon_wal::Wal;
 use journal::Journal;
 use slot::Slot;
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -186,7 +187,8 @@ impl Shards {
                     context: Arc::clone(context),
                     replies: Replies::default(),
                     outgoing: BTreeMap::new(),
-                    touched: BTreeSet::new(),
+                    touched: Vec::new(),
+                    spare_outputs: Vec::new(),
                     followups: VecDeque::new(),
                     damaged: Vec::new(),
                     unparked: Vec::new(),
@@ -208,9 +210,12 @@ struct Env {
     now: Millis,
     journal: Journal,
     replies: Replies,
-    outgoing: BTreeMap<NodeId, Vec<Message>>,
+    /// What goes to other nodes at the end of the turn.
+    outgoing: BTreeMap<NodeId, PartPacker>,
     /// Replicas stepped since their last flush.
-    touched: BTreeSet<PlacementId>,
+    touched: Vec<PlacementId>,
+    /// Empty lists for what replicas want.
+    spare_outputs: Vec<Vec<Output>>,
     /// What outputs led to.
     followups: VecDeque<(PlacementId, Input)>,
     /// Placements found damaged in this turn, with why.
@@ -338,13 +343,13 @@ impl Shard {
             }
             let unparked = std::mem::take(&mut self.env.unparked);
             self.operations(unparked);
-            let touched = std::mem::take(&mut self.env.touched);
-            if touched.is_empty() {
+            if self.env.touched.is_empty() {
                 break;
             }
-            for placement in touched {
+            for placement in std::mem::take(&mut self.env.touched) {
                 if let Some(slot) = self.slots.get_mut(&placement) {
-                    let mut out = Vec::new();
+                    slot.touched = false;
+                    let mut out = self.env.outputs();
                     slot.replica.flush(self.env.now, &mut out);
                     slot.end_spoilt_copies();
                     self.env.carry_out(slot, out);
@@ -362,8 +367,11 @@ impl Shard {
         if env.journal.submit() {
             metrics.appends.add(1);
         }
-        for (node, messages) in std::mem::take(&mut env.outgoing) {
-            env.context.peers.send(node, messages);
+        for (node, packer) in &mut env.outgoing {
+            let parts = packer.finish();
+            if !parts.is_empty() {
+                env.context.peers.send(*node, parts);
+            }
         }
         metrics.operations_refused.add(env.replies.send());
     }
@@ -431,10 +439,10 @@ impl Env {
     }
 
     fn step(&mut self, slot: &mut Slot, input: Input) {
-        let mut out: Vec<Output> = Vec::new();
+        let mut out = self.outputs();
         slot.replica.step(self.now, input, &mut out);
         slot.end_spoilt_copies();
-        self.touched.insert(slot.placement);
+        self.touch(slot);
         self.carry_out(slot, out);
     }
 }

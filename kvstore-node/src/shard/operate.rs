@@ -224,9 +224,9 @@ impl Env {
     fn propose(&mut self, slot: &mut Slot, entry: Bytes) -> Result<(u64, Seq), ErrorKind> {
         slot.tickets += 1;
         let ticket = slot.tickets;
-        let mut out = Vec::new();
+        let mut out = self.outputs();
         slot.replica.step(self.now, Input::Propose { ticket, entry }, &mut out);
-        self.touched.insert(slot.placement);
+        self.touch(slot);
         let verdict = out.iter().find_map(|output| match output {
             Output::Accepted { ticket: accepted, at } if *accepted == ticket => Some(Ok((ticket, at.seq))),
             Output::Refuse { ticket: refused, kind } if *refused == ticket => Some(Err(*kind)),

@@ -93,6 +93,8 @@ pub(super) struct Slot {
     pub(super) logged_bytes: u64,
     pub(super) marks: VecDeque<(Seq, u64)>,
     pub(super) pull: Option<Pull>,
+    /// It was stepped since its last flush.
+    pub(super) touched: bool,
 }
 
 impl Slot {
@@ -124,6 +126,7 @@ impl Slot {
             logged_bytes: 0,
             marks: VecDeque::new(),
             pull: None,
+            touched: false,
         }
     }
 

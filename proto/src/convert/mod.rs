@@ -7,6 +7,7 @@
 pub mod admin;
 pub mod control;
 pub mod error;
+pub mod fields;
 pub mod ids;
 pub mod kv;
 pub mod load;

@@ -15,6 +15,7 @@
 //! of that operation, which its tag tells.
 
 use super::ConvertError;
+use super::fields::{FieldReader, put_bytes, put_number, unzigzag, zigzag};
 use super::kv::{TaggedOp, TaggedReply, bounded_part};
 use crate::v1;
 use archon_types::limits::{BATCH_BYTES_MAX, BATCH_OPS_MAX, SCAN_LIMIT_MAX, check_key, check_value};
@@ -129,27 +130,27 @@ pub fn unpack_ops(bytes: Bytes) -> Result<Vec<Unpacked>, ConvertError> {
     if bytes.is_empty() {
         return Ok(Vec::new());
     }
-    let mut reader = Reader { bytes, at: 0, field: "OpBatch.ops" };
+    let mut reader = FieldReader::new(bytes, "OpBatch.ops");
     let client = reader.raw(CLIENT_BYTES)?;
-    let client = Uuid::from_slice(&client).map_err(|_| reader.short())?;
+    let client = Uuid::from_slice(&client).map_err(|_| reader.error("the client is cut short".to_owned()))?;
     let mut ops = Vec::new();
     let mut bytes = 0;
     while !reader.is_empty() {
         if ops.len() == BATCH_OPS_MAX {
-            return Err(ConvertError::new(reader.field, format!("more operations than {BATCH_OPS_MAX}, the limit")));
+            return Err(reader.error(format!("more operations than {BATCH_OPS_MAX}, the limit")));
         }
         let op = read_op(&mut reader, ClientId::new(client))?;
         bytes += op.bytes;
         if bytes > BATCH_BYTES_MAX {
             let problem = format!("{bytes} bytes of keys and values; the limit is {BATCH_BYTES_MAX}");
-            return Err(ConvertError::new(reader.field, problem));
+            return Err(reader.error(problem));
         }
         ops.push(op);
     }
     Ok(ops)
 }
 
-fn read_op(reader: &mut Reader, client: ClientId) -> Result<Unpacked, ConvertError> {
+fn read_op(reader: &mut FieldReader, client: ClientId) -> Result<Unpacked, ConvertError> {
     let kind = reader.byte()?;
     let tag = reader.number()?;
     let (table, index) = (reader.number()?, reader.number()?);
@@ -274,11 +275,11 @@ impl ReplyPacker {
 
 /// The answers in a message, one after the other; after an error there are none.
 #[derive(Debug)]
-pub struct UnpackedReplies(Reader);
+pub struct UnpackedReplies(FieldReader);
 
 /// Reads the answers of a message.
 pub fn unpack_replies(bytes: Bytes) -> UnpackedReplies {
-    UnpackedReplies(Reader { bytes, at: 0, field: "ReplyBatch.replies" })
+    UnpackedReplies(FieldReader::new(bytes, "ReplyBatch.replies"))
 }
 
 impl Iterator for UnpackedReplies {
@@ -290,13 +291,13 @@ impl Iterator for UnpackedReplies {
         }
         let read = read_reply(&mut self.0);
         if read.is_err() {
-            self.0.at = self.0.bytes.len();
+            self.0.end();
         }
         Some(read)
     }
 }
 
-fn read_reply(reader: &mut Reader) -> Result<TaggedReply, ConvertError> {
+fn read_reply(reader: &mut FieldReader) -> Result<TaggedReply, ConvertError> {
     let kind = reader.byte()?;
     let (tag, log_time) = (reader.number()?, Millis::new(reader.number()?));
     let answer = match kind {
@@ -337,85 +338,6 @@ fn read_reply(reader: &mut Reader) -> Result<TaggedReply, ConvertError> {
         other => return Err(reader.error(format!("an answer of kind {other}, which this version does not know"))),
     };
     Ok(TaggedReply { tag, log_time, outcome: Ok(answer) })
-}
-
-#[derive(Debug)]
-struct Reader {
-    bytes: Bytes,
-    at: usize,
-    field: &'static str,
-}
-
-impl Reader {
-    fn is_empty(&self) -> bool {
-        self.at >= self.bytes.len()
-    }
-
-    fn error(&self, problem: String) -> ConvertError {
-        ConvertError::new(self.field, problem)
-    }
-
-    fn short(&self) -> ConvertError {
-        self.error(format!("{} bytes end in the middle of something", self.bytes.len()))
-    }
-
-    fn byte(&mut self) -> Result<u8, ConvertError> {
-        let byte = *self.bytes.get(self.at).ok_or_else(|| self.short())?;
-        self.at += 1;
-        Ok(byte)
-    }
-
-    fn number(&mut self) -> Result<u64, ConvertError> {
-        let mut number = 0_u64;
-        for shift in (0..64).step_by(7) {
-            let byte = self.byte()?;
-            let part = u64::from(byte & 0x7F);
-            // The tenth byte has room for one bit.
-            if shift == 63 && part > 1 {
-                break;
-            }
-            number |= part << shift;
-            if byte & 0x80 == 0 {
-                return Ok(number);
-            }
-        }
-        Err(self.error("a number of more than 64 bits".to_owned()))
-    }
-
-    fn raw(&mut self, length: usize) -> Result<Bytes, ConvertError> {
-        let end = self.at.checked_add(length).filter(|end| *end <= self.bytes.len()).ok_or_else(|| self.short())?;
-        let taken = self.bytes.slice(self.at..end);
-        self.at = end;
-        Ok(taken)
-    }
-
-    fn take(&mut self) -> Result<Bytes, ConvertError> {
-        let length = self.number()?;
-        let length = usize::try_from(length).map_err(|_| self.short())?;
-        self.raw(length)
-    }
-}
-
-fn put_number(out: &mut BytesMut, mut number: u64) {
-    while number >= 0x80 {
-        out.put_u8((number & 0x7F) as u8 | 0x80);
-        number >>= 7;
-    }
-    out.put_u8(number as u8);
-}
-
-fn put_bytes(out: &mut BytesMut, bytes: &[u8]) {
-    put_number(out, bytes.len() as u64);
-    out.put_slice(bytes);
-}
-
-/// Small numbers of either sign become small ones.
-const fn zigzag(number: i64) -> u64 {
-    ((number << 1) ^ (number >> 63)) as u64
-}
-
-const fn unzigzag(number: u64) -> i64 {
-    (number >> 1) as i64 ^ -((number & 1) as i64)
 }
 
 #[cfg(test)]

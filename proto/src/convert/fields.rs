@@ -1,0 +1,120 @@
+//! Fields of messages that are packed by hand: numbers as LEB128, byte strings preceded by their length.
+
+use super::ConvertError;
+use bytes::{BufMut, Bytes, BytesMut};
+
+/// Reads packed fields, each checked against the end of the message. Byte strings share its memory.
+#[derive(Debug)]
+pub struct FieldReader {
+    bytes: Bytes,
+    at: usize,
+    field: &'static str,
+}
+
+impl FieldReader {
+    /// From the beginning of `bytes`, which errors call `field`.
+    pub const fn new(bytes: Bytes, field: &'static str) -> Self {
+        Self { bytes, at: 0, field }
+    }
+
+    /// Whether everything was read.
+    pub fn is_empty(&self) -> bool {
+        self.at >= self.bytes.len()
+    }
+
+    /// Bytes that were not read yet.
+    pub fn remaining(&self) -> usize {
+        self.bytes.len().saturating_sub(self.at)
+    }
+
+    /// Reads nothing more.
+    pub fn end(&mut self) {
+        self.at = self.bytes.len();
+    }
+
+    /// An error of this message.
+    pub fn error(&self, problem: String) -> ConvertError {
+        ConvertError::new(self.field, problem)
+    }
+
+    fn short(&self) -> ConvertError {
+        self.error(format!("{} bytes end in the middle of something", self.bytes.len()))
+    }
+
+    /// One byte.
+    ///
+    /// # Errors
+    /// [`ConvertError`] at the end of the message.
+    pub fn byte(&mut self) -> Result<u8, ConvertError> {
+        let byte = *self.bytes.get(self.at).ok_or_else(|| self.short())?;
+        self.at += 1;
+        Ok(byte)
+    }
+
+    /// A number.
+    ///
+    /// # Errors
+    /// [`ConvertError`] if the message ends in it, or it has more than 64 bits.
+    pub fn number(&mut self) -> Result<u64, ConvertError> {
+        let mut number = 0_u64;
+        for shift in (0..64).step_by(7) {
+            let byte = self.byte()?;
+            let part = u64::from(byte & 0x7F);
+            // The tenth byte has room for one bit.
+            if shift == 63 && part > 1 {
+                break;
+            }
+            number |= part << shift;
+            if byte & 0x80 == 0 {
+                return Ok(number);
+            }
+        }
+        Err(self.error("a number of more than 64 bits".to_owned()))
+    }
+
+    /// The next `length` bytes.
+    ///
+    /// # Errors
+    /// [`ConvertError`] if there are not as many.
+    pub fn raw(&mut self, length: usize) -> Result<Bytes, ConvertError> {
+        let end = self.at.checked_add(length).filter(|end| *end <= self.bytes.len()).ok_or_else(|| self.short())?;
+        let taken = self.bytes.slice(self.at..end);
+        self.at = end;
+        Ok(taken)
+    }
+
+    /// A byte string.
+    ///
+    /// # Errors
+    /// [`ConvertError`] if the message ends in it.
+    pub fn take(&mut self) -> Result<Bytes, ConvertError> {
+        let length = self.number()?;
+        let length = usize::try_from(length).map_err(|_| self.short())?;
+        self.raw(length)
+    }
+}
+
+/// Adds a number.
+pub fn put_number(out: &mut BytesMut, mut number: u64) {
+    while number >= 0x80 {
+        out.put_u8((number & 0x7F) as u8 | 0x80);
+        number >>= 7;
+    }
+    out.put_u8(number as u8);
+}
+
+/// Adds a byte string.
+pub fn put_bytes(out: &mut BytesMut, bytes: &[u8]) {
+    put_number(out, bytes.len() as u64);
+    out.put_slice(bytes);
+}
+
+/// Small numbers of either sign become small ones.
+pub const fn zigzag(number: i64) -> u64 {
+    ((number << 1) ^ (number >> 63)) as u64
+}
+
+/// What [`zigzag`] was given.
+pub const fn unzigzag(number: u64) -> i64 {
+    (number >> 1) as i64 ^ -((number & 1) as i64)
+}
