@@ -11,8 +11,8 @@
 
 use super::effect::{Effect, RowChange};
 use super::row::{
-    CLIENT_HEAD_KEY_BYTES, ClientHead, FORGOTTEN_KEY, KIND_CLIENT, Outcome, client_head_key, client_outcome_key,
-    decode_client_key, decode_millis, encode_millis,
+    CLIENT_HEAD_KEY_BYTES, ClientHead, FORGOTTEN_KEY, KIND_CLIENT, Outcome, client_head_bytes, client_head_key,
+    client_outcome_key, decode_client_key, decode_millis, encode_millis,
 };
 use super::view::{View, ViewError};
 use crate::engine::PageLimit;
@@ -27,6 +27,8 @@ const PURGE_FROM: u32 = 64;
 /// Rows read at once.
 const PAGE_ROWS: usize = 1_024;
 const RETRY_AFTER_MS: u64 = 20;
+/// How old the index's word on a client's last use may be.
+const TOUCH_MS: u64 = 1_000;
 
 /// How much is remembered.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -105,7 +107,7 @@ pub(super) fn check(id: &OpId, view: &dyn View, at: Millis, limits: &DedupLimits
     if let Some(refusal) = malformed(id) {
         return Ok(Decision::Refuse(refusal));
     }
-    let head = view.get(&client_head_key(id.client))?.map(|row| ClientHead::decode(&row)).transpose()?;
+    let head = view.get(&client_head_bytes(id.client))?.map(|row| ClientHead::decode(&row)).transpose()?;
     // Clients number upwards, so that most operations are above everything recorded and nothing need be looked for.
     if head.is_some_and(|head| id.number <= head.highest)
         && !limits.breaks(Mutant::RetryApplied)
@@ -284,14 +286,18 @@ impl ClientIndex {
         }
     }
 
-    /// Takes in that an operation of the client was recorded at log time `at`.
+    /// Takes in that an operation of the client was recorded at log time `at`. Exact to [`TOUCH_MS`]: for advice about
+    /// minutes not every operation need be noted.
     pub fn touch(&mut self, client: ClientId, at: Millis) {
-        match self.last.insert(client, at) {
-            Some(before) if before == at => return,
+        match self.last.get_mut(&client) {
+            Some(before) if at.since(*before) < TOUCH_MS => return,
             Some(before) => {
-                self.by_last.remove(&(before, client));
+                self.by_last.remove(&(*before, client));
+                *before = at;
             }
-            None => {}
+            None => {
+                self.last.insert(client, at);
+            }
         }
         self.by_last.insert((at, client));
     }

@@ -107,15 +107,16 @@ fn a_client_that_finishes_nothing_is_bounded_and_one_that_does_goes_on() {
 #[test]
 fn the_oldest_client_is_forgotten_first_by_number_and_by_age() {
     let mut index = ClientIndex::default();
-    for (owner, at) in [(1, 10), (2, 11), (1, 12)] {
+    let limits = DedupLimits { age_ms_max: 100_000, ..LIMITS };
+    for (owner, at) in [(1, 10_000), (2, 11_000), (2, 11_999), (1, 12_000)] {
         index.touch(client(owner), Millis::new(at));
     }
-    assert_eq!(index.to_forget(Millis::new(50), &LIMITS), None);
-    assert_eq!(index.to_forget(Millis::new(112), &LIMITS), Some(client(2)));
-    index.touch(client(3), Millis::new(13));
-    assert_eq!(index.to_forget(Millis::new(50), &LIMITS), Some(client(2)));
+    assert_eq!(index.to_forget(Millis::new(50_000), &limits), None);
+    assert_eq!(index.to_forget(Millis::new(111_001), &limits), Some(client(2)));
+    index.touch(client(3), Millis::new(13_000));
+    assert_eq!(index.to_forget(Millis::new(50_000), &limits), Some(client(2)));
     index.remove(client(2));
-    assert_eq!((index.to_forget(Millis::new(50), &LIMITS), index.len()), (None, 2));
+    assert_eq!((index.to_forget(Millis::new(50_000), &limits), index.len()), (None, 2));
 }
 
 #[test]

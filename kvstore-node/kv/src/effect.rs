@@ -104,6 +104,30 @@ impl Effect {
         out.freeze()
     }
 
+    /// The encoded form, and the effect with keys and values that share its memory: who keeps rows of it keeps one piece of
+    /// memory, and the pieces it was made of are let go of.
+    pub fn into_entry(mut self) -> (Bytes, Self) {
+        let entry = self.encode();
+        let mut at = 9 + number_bytes(self.changes.len());
+        let mut take = |length: usize| {
+            let taken = entry.slice(at..at + length);
+            at += length;
+            taken
+        };
+        for change in &mut self.changes {
+            take(number_bytes(change.key.len()));
+            change.key = take(change.key.len());
+            match &mut change.value {
+                None => drop(take(1)),
+                Some(value) => {
+                    take(number_bytes(value.len() + 1));
+                    *value = take(value.len());
+                }
+            }
+        }
+        (entry, self)
+    }
+
     /// Reads an encoded effect; keys and values share the memory of `bytes`.
     ///
     /// # Errors
@@ -156,6 +180,11 @@ fn put_number(out: &mut BytesMut, mut number: u64) {
         number >>= 7;
     }
     out.put_u8(number as u8);
+}
+
+/// How many bytes [`put_number`] writes.
+const fn number_bytes(number: usize) -> usize {
+    (usize::BITS - (number | 1).leading_zeros()).div_ceil(7) as usize
 }
 
 fn limit(what: &'static str, found: u64, limit: u64) -> Result<usize, EffectError> {
@@ -220,6 +249,15 @@ mod tests {
         #[test]
         fn effects_round_trip(effect in effect()) {
             prop_assert_eq!(Effect::decode(&effect.encode()).unwrap(), effect);
+        }
+
+        #[test]
+        fn an_entry_and_its_rows_are_one_piece_of_memory(effect in effect()) {
+            let encoded = effect.encode();
+            let (entry, shared) = effect.clone().into_entry();
+            prop_assert_eq!((&entry, &shared), (&encoded, &effect));
+            let within = |part: &Bytes| entry.as_ptr_range().contains(&part.as_ptr()) || part.is_empty();
+            prop_assert!(shared.changes.iter().all(|change| within(&change.key) && change.value.iter().all(within)));
         }
 
         #[test]

@@ -10,7 +10,7 @@
 
 use super::effect::{Effect, RowChange};
 use super::row;
-use super::row_map::{RowMap, Verdict, is_empty};
+use super::row_map::{RowMap, Verdict, is_empty, is_value, spans_values};
 use super::view::Reader;
 use archon_types::{Millis, Seq};
 use bytes::Bytes;
@@ -91,9 +91,9 @@ struct Open {
 }
 
 impl Open {
-    /// Adds what this entry writes to the newest versions.
-    fn note(&self, newest: &mut RowMap<Newest>) {
-        for change in &self.changes {
+    /// Adds to the newest versions what this entry writes: users' rows, or the others.
+    fn note(&self, newest: &mut RowMap<Newest>, values: bool) {
+        for change in self.changes.iter().filter(|change| is_value(&change.key) == values) {
             let row = Newest { seq: self.seq, value: change.value.clone() };
             newest.update(change.key.clone(), |_, _| Verdict::Set(row));
         }
@@ -159,9 +159,11 @@ impl Frozen {
 pub struct Recent {
     /// What is not committed, oldest first.
     open: VecDeque<Open>,
-    /// Of each row that `open` writes the newest version; from the first time on that somebody asked for it, which is only
-    /// where operations are evaluated: a follower's window has none.
-    newest: OnceCell<RowMap<Newest>>,
+    /// Of each row that `open` writes the newest version, users' rows and others apart; from the first time on that somebody
+    /// asked for such a row, which is only where operations are evaluated: a follower's window has none, and a leader of
+    /// plain puts none of users' rows.
+    newest_values: OnceCell<RowMap<Newest>>,
+    newest_others: OnceCell<RowMap<Newest>>,
     /// The newest committed version of each row written since the last freezing.
     rows: RowMap<Held>,
     /// Bytes of `rows`.
@@ -173,6 +175,8 @@ pub struct Recent {
     engine_ahead: Seq,
     /// Bytes of everything.
     bytes: usize,
+    /// As many of them as the budget knows of.
+    told: usize,
     budget: RecentBudget,
 }
 
@@ -181,7 +185,8 @@ impl Recent {
     pub fn new(flushed: Seq, budget: RecentBudget) -> Self {
         Self {
             open: VecDeque::new(),
-            newest: OnceCell::new(),
+            newest_values: OnceCell::new(),
+            newest_others: OnceCell::new(),
             rows: RowMap::default(),
             rows_bytes: 0,
             frozen: None,
@@ -189,6 +194,7 @@ impl Recent {
             commit: flushed,
             engine_ahead: Seq::ZERO,
             bytes: 0,
+            told: 0,
             budget,
         }
     }
@@ -214,10 +220,13 @@ impl Recent {
             return Err(RecentError::NotNext { found: seq, last: self.last });
         }
         let Effect { at, changes } = effect;
-        self.grow(changes.iter().map(cost).sum());
+        self.bytes += changes.iter().map(cost).sum::<usize>();
+        self.tell();
         let open = Open { seq, at, changes };
-        if let Some(newest) = self.newest.get_mut() {
-            open.note(newest);
+        for values in [true, false] {
+            if let Some(newest) = self.newest_mut(values) {
+                open.note(newest, values);
+            }
         }
         self.open.push_back(open);
         self.last = seq;
@@ -231,18 +240,19 @@ impl Recent {
         while let Some(open) = self.open.pop_front_if(|open| open.seq <= self.commit) {
             time = Some((open.seq, open.at));
             for change in open.changes {
-                if let Some(newest) = self.newest.get_mut() {
+                if let Some(newest) = self.newest_mut(is_value(&change.key)) {
                     newest.update(change.key.clone(), |_, row| match row {
                         Some(row) if row.seq == open.seq => Verdict::Remove,
                         _ => Verdict::Keep,
                     });
                 }
-                self.shrink(cost(&change));
+                self.bytes -= cost(&change);
                 self.settle(open.seq, change);
             }
         }
         if let Some((seq, at)) = time {
             self.settle(seq, RowChange::set(Bytes::from_static(row::LOG_TIME_KEY), row::encode_millis(at)));
+            self.tell();
         }
     }
 
@@ -268,8 +278,8 @@ impl Recent {
                 Verdict::Set(Held { value, fresh })
             }
         });
-        self.rows_grow(after);
-        self.rows_shrink(before);
+        self.rows_bytes = self.rows_bytes + after - before;
+        self.bytes = self.bytes + after - before;
     }
 
     /// Removes every entry after `after`.
@@ -282,11 +292,13 @@ impl Recent {
         }
         let mut cut = false;
         while let Some(open) = self.open.pop_back_if(|open| open.seq > after) {
-            self.shrink(open.changes.iter().map(cost).sum());
+            self.bytes -= open.changes.iter().map(cost).sum::<usize>();
             cut = true;
         }
+        self.tell();
         if cut {
-            self.newest.take();
+            self.newest_values.take();
+            self.newest_others.take();
         }
         self.last = self.last.min(after);
         Ok(())
@@ -311,7 +323,8 @@ impl Recent {
     /// Lets go of the frozen rows if they go up to `upto` at most: the engine holds them now.
     pub fn flushed(&mut self, upto: Seq) {
         if let Some(frozen) = self.frozen.take_if(|frozen| frozen.upto <= upto) {
-            self.shrink(frozen.bytes);
+            self.bytes -= frozen.bytes;
+            self.tell();
         }
     }
 
@@ -319,7 +332,7 @@ impl Recent {
     /// time is always that of the last committed entry.
     pub fn get(&self, key: &[u8], reader: Reader) -> Option<Option<&Bytes>> {
         if reader == Reader::Newest
-            && let Some(newest) = self.newest().get(key)
+            && let Some(newest) = self.newest(is_value(key)).get(key)
         {
             return Some(newest.value.as_ref());
         }
@@ -338,17 +351,25 @@ impl Recent {
     ) -> impl Iterator<Item = (&'a Bytes, Option<&'a Bytes>)> {
         let frozen = self.frozen.as_ref().filter(|_| !is_empty(&from, &to)).map(|frozen| frozen.range(from, to));
         let rows = self.rows.range(from, to).map(|(key, held)| (key, held.value.as_ref()));
-        let newest = (reader == Reader::Newest).then(|| self.newest().range(from, to));
-        let newest = newest.into_iter().flatten().map(|(key, newest)| (key, newest.value.as_ref()));
-        newer(newest, newer(rows, frozen.into_iter().flatten()))
+        let newest = |values: bool| {
+            let asked = reader == Reader::Newest && (!values || spans_values(from, to));
+            let rows = asked.then(|| self.newest(values).range(from, to));
+            rows.into_iter().flatten().map(|(key, newest)| (key, newest.value.as_ref()))
+        };
+        newer(newer(newest(true), newest(false)), newer(rows, frozen.into_iter().flatten()))
     }
 
-    fn newest(&self) -> &RowMap<Newest> {
-        self.newest.get_or_init(|| {
+    fn newest(&self, values: bool) -> &RowMap<Newest> {
+        let newest = if values { &self.newest_values } else { &self.newest_others };
+        newest.get_or_init(|| {
             let mut newest = RowMap::default();
-            self.open.iter().for_each(|open| open.note(&mut newest));
+            self.open.iter().for_each(|open| open.note(&mut newest, values));
             newest
         })
+    }
+
+    fn newest_mut(&mut self, values: bool) -> Option<&mut RowMap<Newest>> {
+        if values { self.newest_values.get_mut() } else { self.newest_others.get_mut() }
     }
 
     /// The last position held, or up to which the engine held everything at the start.
@@ -376,24 +397,14 @@ impl Recent {
         self.open.is_empty() && self.rows.is_empty() && self.frozen.is_none()
     }
 
-    fn grow(&mut self, bytes: usize) {
-        self.bytes += bytes;
-        self.budget.used.fetch_add(bytes, Ordering::Relaxed);
-    }
-
-    fn shrink(&mut self, bytes: usize) {
-        self.bytes -= bytes;
-        self.budget.used.fetch_sub(bytes, Ordering::Relaxed);
-    }
-
-    fn rows_grow(&mut self, bytes: usize) {
-        self.rows_bytes += bytes;
-        self.grow(bytes);
-    }
-
-    fn rows_shrink(&mut self, bytes: usize) {
-        self.rows_bytes -= bytes;
-        self.shrink(bytes);
+    /// Tells the budget what has changed, all at once: it is shared by all threads.
+    fn tell(&mut self) {
+        let before = std::mem::replace(&mut self.told, self.bytes);
+        if self.bytes >= before {
+            self.budget.used.fetch_add(self.bytes - before, Ordering::Relaxed);
+        } else {
+            self.budget.used.fetch_sub(before - self.bytes, Ordering::Relaxed);
+        }
     }
 }
 
@@ -419,7 +430,7 @@ fn newer<'a>(
 
 impl Drop for Recent {
     fn drop(&mut self) {
-        self.budget.used.fetch_sub(self.bytes, Ordering::Relaxed);
+        self.budget.used.fetch_sub(self.told, Ordering::Relaxed);
     }
 }
 

@@ -120,10 +120,14 @@ pub fn engine_position(engine: &dyn Engine, space: PlacementId) -> Result<Option
 
 /// The key of a client's head row.
 pub fn client_head_key(client: ClientId) -> Bytes {
-    let mut key = BytesMut::with_capacity(CLIENT_HEAD_KEY_BYTES);
-    key.put_u8(KIND_CLIENT);
-    key.put_slice(client.get().as_bytes());
-    key.freeze()
+    Bytes::copy_from_slice(&client_head_bytes(client))
+}
+
+/// [`client_head_key`], for looking it up.
+pub(crate) fn client_head_bytes(client: ClientId) -> [u8; CLIENT_HEAD_KEY_BYTES] {
+    let mut key = [KIND_CLIENT; CLIENT_HEAD_KEY_BYTES];
+    key[1..].copy_from_slice(client.get().as_bytes());
+    key
 }
 
 /// The key of the row that holds the outcome of a client's operation.

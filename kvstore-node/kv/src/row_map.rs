@@ -60,7 +60,7 @@ impl<V> RowMap<V> {
 
     /// The row with this key.
     pub(super) fn get(&self, key: &[u8]) -> Option<&V> {
-        if key.first() == Some(&KIND_VALUE) {
+        if is_value(key) {
             return self.values.find(self.hasher.hash_one(key), |(held, _)| *held == key).map(|(_, value)| value);
         }
         match client_key(key) {
@@ -71,7 +71,7 @@ impl<V> RowMap<V> {
 
     /// Does with the row of this key what `decide` says, which is shown the present one.
     pub(super) fn update(&mut self, key: Bytes, decide: impl FnOnce(&Bytes, Option<&V>) -> Verdict<V>) {
-        if key.first() == Some(&KIND_VALUE) {
+        if is_value(&key) {
             return self.update_value(key, decide);
         }
         match client_key(&key) {
@@ -217,8 +217,13 @@ fn clients_between(from: Bound<&[u8]>, to: Bound<&[u8]>) -> Option<(Bound<Client
     (!is_empty(&from, &to)).then_some((from, to))
 }
 
+/// Whether this is the key of a user's row.
+pub(super) fn is_value(key: &[u8]) -> bool {
+    key.first() == Some(&KIND_VALUE)
+}
+
 /// Whether users' rows may lie between two bounds.
-fn spans_values(from: Bound<&[u8]>, to: Bound<&[u8]>) -> bool {
+pub(super) fn spans_values(from: Bound<&[u8]>, to: Bound<&[u8]>) -> bool {
     let kind = |bound: Bound<&[u8]>| match bound {
         Bound::Unbounded => None,
         Bound::Included(key) | Bound::Excluded(key) => Some(key.first().copied().unwrap_or(0)),

@@ -183,7 +183,7 @@ impl Env {
         match evaluation.effect.or_else(|| (!proven).then(|| Effect { at, changes: Vec::new() })) {
             None => self.answer_after(slot, last, request, evaluation.answer),
             Some(effect) => {
-                let entry = effect.encode();
+                let (entry, effect) = effect.into_entry();
                 match self.propose(slot, entry) {
                     Ok((ticket, seq)) => {
                         if let Err(error) = slot.recent.push(seq, effect) {
@@ -276,8 +276,8 @@ impl Env {
             Err(error) => return self.unusable(slot, &error),
         };
         slot.clients.remove(client);
-        let Some(effect) = effect else { return };
-        if let Ok((ticket, seq)) = self.propose(slot, effect.encode()) {
+        let Some((entry, effect)) = effect.map(Effect::into_entry) else { return };
+        if let Ok((ticket, seq)) = self.propose(slot, entry) {
             if let Err(error) = slot.recent.push(seq, effect) {
                 self.damaged.push((slot.placement, error.to_string()));
             }
