@@ -94,6 +94,27 @@ async fn a_leader_is_elected_nodes_join_and_another_takes_over() {
     quorum.stop_all().await;
 }
 
+/// A coordinator that was succeeded without noticing refused what had become true since, and the node forgot it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_report_is_answered_only_by_a_coordinator_that_proves_to_lead() {
+    let mut quorum = Quorum::start(3, settings(1, 4)).await;
+    let id = quorum.leader().await;
+    let leader = quorum.leader_address().await;
+    let mut nodes = vec![FakeNode::new("athens").await];
+    nodes[0].register(&leader).await.unwrap();
+    settle(&quorum, &mut nodes, 4).await;
+    // What is known already is answered without a commit.
+    let answered = nodes[0].report_online(&leader).await.unwrap();
+    assert_eq!(answered.outcomes.len(), 4, "{answered:?}");
+    for other in quorum.peers.keys().copied().filter(|other| *other != id).collect::<Vec<_>>() {
+        quorum.running.remove(&other).unwrap().stop().await;
+    }
+    // It has not noticed yet, or it has: the report is not answered either way.
+    let refused = nodes[0].report_online(&leader).await.unwrap_err();
+    assert!(refused.kind.is_retryable(), "{refused:?}");
+    quorum.stop_all().await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_silent_node_is_failed_and_returns_in_a_new_life() {
     let quorum = Quorum::start(1, settings(1, 4)).await;

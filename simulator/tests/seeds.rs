@@ -48,3 +48,13 @@ fn everything_holds_under_faults_and_comes_together_after_them() {
         total.counters().into_iter().filter(|(_, count)| *count == 0).map(|(name, _)| name).collect();
     assert!(missing.is_empty(), "{seeds} seeds never came across {missing:?}");
 }
+
+/// 5166: the late registration of a wiped directory took its successor's name for ever. 12306: a coordinator that was
+/// succeeded without noticing made a node forget a report.
+#[test]
+fn seeds_that_found_something_hold() {
+    for seed in [5_166, 12_306] {
+        let violation = run(seed, None, 0).violation;
+        assert!(violation.is_none(), "seed {seed}: {violation:?}");
+    }
+}

@@ -95,6 +95,12 @@ impl Sessions {
             let mut liveness = session.liveness().lock();
             state.read(|state| decide(state, &mut liveness))?
         };
+        // A node forgets a report that was answered. A commit proves that this coordinator leads; where there is none, a
+        // round does: one that was succeeded and does not know it would refuse what is true by now, and nobody would
+        // hear of it again.
+        if commands.is_empty() {
+            session.confirm(within).await?;
+        }
         self.commit_reports(&session, member, commands, &mut outcomes, within).await?;
         let table_version = state.read(archon_coordinator_core::ClusterState::table_version);
         Ok(Outcomes { outcomes, table_version })

@@ -132,6 +132,8 @@ impl World {
                         self.stale(coordinator, host, incarnation);
                     }
                     Err(error) if error.kind == ErrorKind::Unavailable => {}
+                    // Nothing is committed that would prove the leadership: a round does.
+                    Ok(_) | Err(_) if !self.quorum.commits(coordinator, self.truth) || self.quorum.term != term => {}
                     Ok(_) | Err(_) => {
                         let message = Downward::Reported { report };
                         self.send(End::Coordinator(coordinator), End::Host(host), Event::Downward { host, message });
