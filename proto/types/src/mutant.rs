@@ -2,7 +2,7 @@
 //! fail. Only builds with the feature `mutants` of the crate in question can do so; in all others the question whether a
 //! rule is taken away is the constant `false`.
 
-/// Declares a crate's `Mutant`: each variant takes away one rule, whose number in `docs/SIMULATION.md` follows it.
+/// Declares a crate's `Mutant`: each variant takes away one rule, whose number in `docs/PROTOCOL.md` follows it.
 ///
 /// ```
 /// archon_types::mutants! {
