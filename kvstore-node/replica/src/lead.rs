@@ -220,7 +220,7 @@ impl Replica {
         if !progress.matched || held > last {
             return;
         }
-        progress.acknowledge(held);
+        progress.acknowledge(held, last, now);
         self.consider_requests(now, out);
         self.advance(now, out);
         self.evict();

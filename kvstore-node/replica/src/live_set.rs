@@ -148,6 +148,7 @@ impl Replica {
         let (commit, enough) = (self.commit, self.is_enough());
         let lease = self.lease || self.breaks(Mutant::AskWithoutLease);
         let (hasty, short) = (self.breaks(Mutant::NoBackoff), self.breaks(Mutant::PromoteShort));
+        let timing = self.timing();
         let short_at_takeover = self.breaks(Mutant::TakeoverJoinerShort);
         let (Role::Lead(lead), Some(configuration)) = (&mut self.role, &self.configuration) else { return };
         // Rule 5: an unanswered joiner that dies stalls writes, so nobody is added while the coordinator is away.
@@ -172,7 +173,8 @@ impl Replica {
                 ask = Some(ReplicaName { placement: *placement, incarnation: progress.address.incarnation });
                 break;
             }
-            let near = progress.next >= self.log.recent_first();
+            // One that still lacks much, or whose disk is slow yet, would hold every write up for as long.
+            let near = progress.next >= self.log.recent_first() && progress.keeps_pace(now, timing);
             if lead.serving && lead.requests.candidate.is_none() && near {
                 lead.requests.candidate = Some((*placement, now));
             }
@@ -198,8 +200,8 @@ impl Replica {
     }
 
     pub(crate) fn tick_requests(&mut self, now: Millis, out: &mut Vec<Output>) {
-        let timeout_ms = self.timing().replication_timeout_ms;
-        let resend_ms = self.timing().resend_ms();
+        let timing = self.timing();
+        let (timeout_ms, resend_ms) = (timing.replication_timeout_ms, timing.resend_ms());
         let silent = self.silent(now);
         let (lease, gives_up) = (self.lease, self.breaks(Mutant::JoinerGivenUp));
         let hasty = self.breaks(Mutant::NoBackoff);
@@ -209,7 +211,8 @@ impl Replica {
         let (epoch, requests) = (lead.epoch, &mut lead.requests);
         requests.stalled = !silent.is_empty() && left < min;
         if let Some((placement, since)) = requests.candidate
-            && (!lease || now.since(since) >= timeout_ms)
+            && (!lease
+                || now.since(since) >= lead.followers.get(&placement).map_or(0, |known| known.patience_ms(timing)))
         {
             requests.candidate = None;
             requests.add_backoff.entry(placement).or_default().strike(now, resend_ms);

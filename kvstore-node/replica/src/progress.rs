@@ -8,6 +8,38 @@ use std::collections::VecDeque;
 /// Most messages to find a point of match that are sent between two ticks; beyond them the next tick must come.
 const FAST_PROBES_MAX: u8 = 32;
 
+/// How long a loader may take to acknowledge what its leader's log held at one moment, to be said to keep pace, as a part
+/// of the replication time-out.
+const PACE_PART: u64 = 20;
+/// Rounds after which a loader will not become any faster, so that it need not keep pace to be waited for.
+const ROUNDS_MAX: u8 = 10;
+
+/// A loader catches up in rounds, each of which ends when it holds what the leader's log held when the round began, as in
+/// section 4.2.1 of Ongaro's dissertation on Raft. How long the last one took tells how long writes would wait for it.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+struct Pace {
+    /// What ends the round under way, and since when it is.
+    round: Option<(Seq, Millis)>,
+    rounds: u8,
+    /// How long the last round took.
+    last_ms: Option<u64>,
+}
+
+impl Pace {
+    /// It holds the log up to `acked`, and there is more of it up to `end`.
+    fn heard(&mut self, acked: Seq, end: Seq, now: Millis) {
+        if let Some((_, since)) = self.round.take_if(|(target, _)| *target <= acked) {
+            self.rounds = self.rounds.saturating_add(1);
+            self.last_ms = Some(now.since(since));
+        }
+        if acked < end {
+            self.round.get_or_insert((end, now));
+        } else if self.last_ms.is_none() {
+            self.last_ms = Some(0); // it lacked nothing
+        }
+    }
+}
+
 /// A follower or loader, as its leader sees it.
 #[derive(Debug)]
 pub(crate) struct Progress {
@@ -40,6 +72,7 @@ pub(crate) struct Progress {
     pub(crate) confirm_since: Option<Millis>,
     /// Since when a sign of life is owed.
     alive_since: Option<Millis>,
+    pace: Pace,
     /// The coordinator has failed its node.
     pub(crate) failed: bool,
     /// It was Live when its leader last heard of it.
@@ -67,6 +100,7 @@ impl Progress {
             reading: None,
             confirm_since: None,
             alive_since: None,
+            pace: Pace::default(),
             failed: false,
             counts: false,
         }
@@ -124,6 +158,7 @@ impl Progress {
         self.waiting.clear();
         self.alive_since = None;
         self.reading = None;
+        self.pace = Pace::default();
     }
 
     /// A point of match was found.
@@ -134,10 +169,11 @@ impl Progress {
         self.next = at.seq.next().unwrap_or(at.seq);
     }
 
-    /// It holds everything up to `held`.
-    pub(crate) fn acknowledge(&mut self, held: Seq) {
+    /// It holds everything up to `held`, of a log that ends at `end`.
+    pub(crate) fn acknowledge(&mut self, held: Seq, end: Seq, now: Millis) {
         (self.confirm_since, self.alive_since) = (None, None); // it is there
         self.acked = self.acked.max(held);
+        self.pace.heard(self.acked, end, now);
         if self.next <= self.acked {
             self.next = self.acked.next().unwrap_or(self.acked);
         }
@@ -149,6 +185,20 @@ impl Progress {
         while self.waiting.front().is_some_and(|(end, _)| *end <= self.acked) {
             self.waiting.pop_front();
         }
+    }
+
+    /// Whether what it lacks would come about as fast as writes do, so that they may wait for it.
+    pub(crate) fn keeps_pace(&self, now: Millis, timing: Timing) -> bool {
+        let pace_ms = timing.replication_timeout_ms / PACE_PART;
+        let late = self.pace.round.is_some_and(|(_, since)| now.since(since) > pace_ms);
+        let kept = self.pace.last_ms.is_some_and(|last_ms| last_ms <= pace_ms) && !late;
+        self.matched && (kept || self.pace.rounds >= ROUNDS_MAX)
+    }
+
+    /// How long writes may wait for it, a loader that kept pace: some times what it took before.
+    pub(crate) fn patience_ms(&self, timing: Timing) -> u64 {
+        let last_ms = self.pace.last_ms.unwrap_or_default();
+        last_ms.saturating_mul(4).clamp(timing.resend_ms(), timing.replication_timeout_ms.max(timing.resend_ms()))
     }
 
     /// It lacks what was sent: go on after `hint`, which it holds.

@@ -233,6 +233,7 @@ impl Replica {
         self.identity.incarnation = incarnation;
         self.following = None;
         self.lease = false;
+        self.alarmed = None; // what was reported in the former life was perhaps not heard
     }
 
     fn tick(&mut self, now: Millis, out: &mut Vec<Output>) {

@@ -49,14 +49,62 @@ fn under_constant_writes_a_near_loader_counts_before_it_is_asked_for() {
     assert_eq!(script.persisted(3), [], "the commit position waits for the loader");
     let out = script.hear(2, 1, Body::Ack { held: Seq::new(1) });
     assert_eq!(out, [script.report(1, 1, Fact::CaughtUp { joiner: name(2) })]);
-    // One that never answers is let go after the time-out.
+    // One that never answers is let go long before the time-out.
     let mut script = with_loader();
     script.turn([Input::Propose { ticket: 1, entry: "x".into() }, Input::Lease(true)]);
     script.persisted(2);
     script.propose(2);
     script.hear(2, 1, Body::Ack { held: Seq::ZERO });
     assert_eq!(script.persisted(3), []);
-    assert!(script.tick_after(1_000).contains(&Output::Commit { upto: Seq::new(2) }));
+    assert!(script.tick_after(250).contains(&Output::Commit { upto: Seq::new(2) }));
+}
+
+/// A leader of three entries, under a lease, and a loader that has just matched at the beginning of the log.
+fn with_backlog() -> Script {
+    let mut script = Script::serving(&[Live, Load], 1);
+    for number in 1..=3 {
+        script.propose(number);
+        script.persisted(number + 1);
+    }
+    script.one(Input::Lease(true));
+    assert_eq!(script.hear(2, 1, Body::Adopted { at: Position::ZERO, held: Seq::ZERO }).len(), 1, "what it lacks");
+    script
+}
+
+/// Writes one entry; whether it was committed without the loader.
+fn commits_alone(script: &mut Script, number: u64) -> bool {
+    script.propose(number);
+    script.persisted(number + 1).contains(&Output::Commit { upto: Seq::new(number) })
+}
+
+#[test]
+fn a_loader_that_does_not_keep_pace_yet_holds_no_write_up() {
+    let mut script = with_backlog();
+    assert!(commits_alone(&mut script, 4), "it lacks three entries, and nobody knows how fast it is");
+    // A returning node is slow at first: the three took 100 ms, and so would every write.
+    script.tick_after(100);
+    script.hear(2, 1, Body::Ack { held: Seq::new(3) });
+    assert!(commits_alone(&mut script, 5), "it is too slow: {}", script.replica.describe());
+    // What came meanwhile takes 20 ms: now it may be waited for, and is as good as asked for.
+    script.tick_after(20);
+    script.hear(2, 1, Body::Ack { held: Seq::new(4) });
+    assert!(!commits_alone(&mut script, 6), "it keeps pace: {}", script.replica.describe());
+    let out = script.hear(2, 1, Body::Ack { held: Seq::new(5) });
+    assert_eq!(out, [script.report(1, 1, Fact::CaughtUp { joiner: name(2) })]);
+}
+
+#[test]
+fn a_loader_on_a_disk_that_is_always_slow_is_taken_all_the_same() {
+    let mut script = with_backlog();
+    let mut number = 3;
+    let alone = (0..100).take_while(|_| {
+        number += 1;
+        let alone = commits_alone(&mut script, number);
+        script.tick_after(100);
+        script.hear(2, 1, Body::Ack { held: Seq::new(number - 1) });
+        alone
+    });
+    assert_eq!(alone.count(), 10, "{}", script.replica.describe());
 }
 
 #[test]
