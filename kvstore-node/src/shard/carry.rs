@@ -42,7 +42,9 @@ impl Env {
                 Output::Commit { upto } => self.commit(slot, upto),
                 Output::Serve(true) => self.serve(slot),
                 Output::Serve(false) => self.rest(slot),
-                Output::Report(report) => self.report(report),
+                Output::Report(report) => {
+                    self.report(report);
+                }
                 Output::Abandon { tickets } => {
                     let why = "the leadership ended before the write was committed; its outcome is unknown";
                     let unknown = ErrorDetail::new(ErrorKind::DeadlineExceeded, why);
@@ -118,6 +120,8 @@ impl Env {
                     store::put_position(batch, placement, store::META_COMPLETE, base);
                     slot.restart(base, self.context.budget.clone());
                     if base == Position::ZERO {
+                        // It may have counted in between, and is emptied once more.
+                        slot.emptied_told = None;
                         self.report_emptied(slot);
                     }
                 }
@@ -237,17 +241,27 @@ impl Env {
         self.fail_pending(slot, &changed_nothing, |pending| pending.ticket.is_none());
     }
 
-    pub(super) fn report(&self, report: Report) {
-        if !self.context.shared.reports.put(report) {
-            tracing::debug!("too many reports wait; the replica repeats this one");
+    /// Queues a report. Returns whether there was room for it.
+    pub(super) fn report(&self, report: Report) -> bool {
+        let taken = self.context.shared.reports.put(report);
+        if !taken {
+            tracing::debug!("too many reports wait; what matters is repeated");
         }
+        taken
     }
 
-    /// The copy has thrown its data away: nobody may take it for what it was when it counted.
-    pub(super) fn report_emptied(&self, slot: &Slot) {
+    /// The copy has thrown its data away: nobody may take it for what it was when it counted. Said once per registration
+    /// of the node, for what was not heard in one is forgotten with it.
+    pub(super) fn report_emptied(&self, slot: &mut Slot) {
+        let Some(life) = self.context.shared.life() else { return };
+        if slot.emptied_told == Some(life.member.incarnation) {
+            return;
+        }
         let (partition, placement) = (slot.partition, slot.placement);
         let (epoch, version) = (slot.replica.epoch(), slot.replica.version());
-        self.report(Report { partition, placement, epoch, version, fact: Fact::Emptied });
+        if self.report(Report { partition, placement, epoch, version, fact: Fact::Emptied }) {
+            slot.emptied_told = Some(life.member.incarnation);
+        }
     }
 
     fn read_log(&self, slot: &Slot, from: Seq, upto: Seq, bytes_max: usize) -> Vec<archon_replica::Entry> {

@@ -8,8 +8,8 @@ use archon_kv::LogTime;
 use archon_kv::Recent;
 use archon_replica::{Configuration, Identity, Input, Limits, Peer, Position, Recovered, Replica, Timing};
 use archon_types::{
-    Epoch, ErrorDetail, ErrorKind, Fact, Incarnation, NodeStatus, Partition, PartitionId, PlacementId, ReplicaState,
-    Report, Seq, Version,
+    Epoch, ErrorDetail, ErrorKind, Fact, Incarnation, NodeStatus, Partition, PartitionId, PlacementId, Report, Seq,
+    Version,
 };
 use std::collections::BTreeMap;
 
@@ -69,18 +69,12 @@ impl Shard {
         };
         match Replica::new(identity, found.recovered.clone(), Limits::default()) {
             Ok(replica) => {
-                self.slots.insert(placement, Slot::new(placement, found, replica));
+                let mut slot = Slot::new(placement, found, replica);
+                // What never held anything was not emptied.
+                slot.emptied_told = fresh.then_some(life.member.incarnation);
+                self.slots.insert(placement, slot);
                 self.active.insert(partition.id, placement);
                 self.configure(&partition, placement);
-                // It was emptied to be copied anew, and the node ended before anybody heard of it.
-                let loads = partition.placement(placement).is_some_and(|own| own.state == ReplicaState::Load);
-                if let Some(slot) = self.slots.get(&placement)
-                    && loads
-                    && !fresh
-                    && slot.replica.last() == Position::ZERO
-                {
-                    self.env.report_emptied(slot);
-                }
             }
             Err(error) => {
                 tracing::error!(partition = %partition.id, %placement, %error, "placement damaged");
@@ -107,6 +101,12 @@ impl Shard {
             self.step(placement, Input::HandOver { epoch, to: placement });
         } else {
             self.step(placement, Input::KeepLeading { epoch });
+        }
+        // Perhaps the node, or this registration of it, ended before anybody heard of it.
+        if let Some(slot) = self.slots.get_mut(&placement)
+            && slot.is_emptied()
+        {
+            self.env.report_emptied(slot);
         }
     }
 

@@ -7,7 +7,7 @@ use crate::reply::{Outcome, ReplyTo};
 use archon_kv::LogTime;
 use archon_kv::{ClientIndex, Recent, RecentBudget};
 use archon_replica::{Position, Recovered, Replica, Standing};
-use archon_types::{Epoch, Millis, PartitionId, PlacementId, ReplicaState, Seq};
+use archon_types::{Epoch, Incarnation, Millis, PartitionId, PlacementId, ReplicaState, Seq};
 use std::collections::{BTreeMap, VecDeque};
 use tokio_util::sync::DropGuard;
 
@@ -95,6 +95,8 @@ pub(super) struct Slot {
     pub(super) pull: Option<Pull>,
     /// It was stepped since its last flush.
     pub(super) touched: bool,
+    /// The registration of the node in which it was said that the copy was emptied.
+    pub(super) emptied_told: Option<Incarnation>,
 }
 
 impl Slot {
@@ -127,6 +129,7 @@ impl Slot {
             marks: VecDeque::new(),
             pull: None,
             touched: false,
+            emptied_told: None,
         }
     }
 
@@ -182,8 +185,17 @@ impl Slot {
 
     /// Whether this copy is Live, as far as it is known here.
     fn counts(&self) -> bool {
+        self.state() == Some(ReplicaState::Live)
+    }
+
+    /// Whether this copy does not count and holds nothing at all.
+    pub(super) fn is_emptied(&self) -> bool {
+        self.state() == Some(ReplicaState::Load) && self.replica.last() == Position::ZERO
+    }
+
+    fn state(&self) -> Option<ReplicaState> {
         let row = self.replica.configuration().map(|configuration| &configuration.row);
-        row.and_then(|row| row.placement(self.placement)).is_some_and(|own| own.state == ReplicaState::Live)
+        row.and_then(|row| row.placement(self.placement)).map(|own| own.state)
     }
 
     /// Whether this replica is the only Live one, so that every operation needs the lease.
