@@ -5,7 +5,7 @@ use crate::args::{DrainArgs, LostArgs, NodeNameArgs};
 use crate::exit::{Exit, Failure};
 use crate::output::{Output, count_text};
 use crate::view::Node;
-use archon_client::{Admin, DrainCheck, ErrorKind, NodeGoal};
+use archon_client::{Admin, DrainCheck, ErrorKind, NodeGoal, NodeLoss};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 use std::time::{Duration, Instant};
@@ -261,17 +261,19 @@ pub(crate) async fn remove(args: &NodeNameArgs, admin: &Admin, output: &Output) 
         output.json(&Done { placements_removed: Some(placements), ..done(name) })?;
         return Ok(Exit::Done);
     }
-    match placements {
-        0 => output.line(format!("{name} is removed"))?,
-        gone => {
-            let what = count_text(gone as usize, "copy that does", "copies that do");
-            output.line(format!(
-                "{name} is removed, and with it {what} not count; other copies of these partitions do"
-            ))?;
-        }
-    }
+    output.line(removed_text(name, placements))?;
     output.talk("its data directory cannot join again: to use the machine, start a node with an empty --data-dir");
     Ok(Exit::Done)
+}
+
+fn removed_text(name: &str, placements: u32) -> String {
+    match placements {
+        0 => format!("{name} is removed"),
+        gone => {
+            let what = count_text(gone as usize, "copy that does", "copies that do");
+            format!("{name} is removed, and with it {what} not count; other copies of these partitions do")
+        }
+    }
 }
 
 /// Declares a node's data lost.
@@ -291,17 +293,24 @@ pub(crate) async fn lost(args: &LostArgs, admin: &Admin, output: &Output) -> Res
         })?;
         return Ok(Exit::Done);
     }
-    output.line(format!(
-        "{name} is lost: {} of it given up, {} of them counted",
-        copies(loss.placements),
-        loss.counting
-    ))?;
-    if loss.last_copies > 0 {
-        let partitions = count_text(loss.last_copies as usize, "partition", "partitions");
-        output.talk(format!("{partitions} lost the last copy that counts: `archon partition list` shows them, `archon partition force-leader` lets them go on"));
+    output.line(lost_text(name, &loss))?;
+    if let Some(text) = last_copies_text(&loss) {
+        output.talk(text);
     }
     output.talk("copies are made anew elsewhere: archon status");
     Ok(Exit::Done)
+}
+
+fn lost_text(name: &str, loss: &NodeLoss) -> String {
+    format!("{name} is lost: {} of it given up, {} of them counted", copies(loss.placements), loss.counting)
+}
+
+/// What to do about partitions that have no copy any more; `None` if there is none.
+fn last_copies_text(loss: &NodeLoss) -> Option<String> {
+    (loss.last_copies > 0).then(|| {
+        let partitions = count_text(loss.last_copies as usize, "partition", "partitions");
+        format!("{partitions} lost the last copy that counts: `archon partition list` shows them, `archon partition force-leader` lets them go on")
+    })
 }
 
 /// The node as it is now.
@@ -336,6 +345,29 @@ mod tests {
         );
         let nothing = DrainCheck::default();
         assert_eq!(drain_text("athens", &nothing, true), "would drain athens: it holds nothing");
+    }
+
+    #[test]
+    fn a_removal_says_what_goes_with_the_node() {
+        assert_eq!(removed_text("athens", 0), "athens is removed");
+        assert_eq!(
+            removed_text("athens", 1),
+            "athens is removed, and with it 1 copy that does not count; other copies of these partitions do"
+        );
+        assert_eq!(
+            removed_text("athens", 3),
+            "athens is removed, and with it 3 copies that do not count; other copies of these partitions do"
+        );
+    }
+
+    #[test]
+    fn a_loss_says_what_was_given_up_and_names_the_way_on_for_partitions_without_a_copy() {
+        let loss = NodeLoss { placements: 3, counting: 2, last_copies: 0 };
+        assert_eq!(lost_text("athens", &loss), "athens is lost: 3 copies of it given up, 2 of them counted");
+        assert_eq!(last_copies_text(&loss), None);
+        let last = last_copies_text(&NodeLoss { last_copies: 1, ..loss }).unwrap();
+        assert!(last.starts_with("1 partition lost the last copy that counts"), "{last}");
+        assert!(last.contains("archon partition force-leader"), "{last}");
     }
 
     #[test]
