@@ -20,7 +20,7 @@ const LOAD: ReplicaState = ReplicaState::Load;
 /// Placement, node and registration of the leader, which is the test.
 const LEADER: u64 = 3;
 const LEADER_NODE: NodeId = NodeId::new(98);
-const LEADER_LIFE: u64 = 1_000_000;
+const LEADER_LIFE: u64 = 5;
 const ENTRIES: u64 = 5;
 
 /// The row in which the leader's copy counts and that of athens is in this state.

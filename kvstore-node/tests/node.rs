@@ -320,3 +320,32 @@ async fn a_partition_moves_between_nodes_under_writes_and_no_key_is_lost() {
     sparta.stop().await.unwrap();
     athens.stop().await.unwrap();
 }
+
+/// The word that a leadership was released may be lost on its way, and as long as nobody has heard it nobody else leads.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_release_is_said_again_until_somebody_else_leads() {
+    let directory = tempfile::tempdir().unwrap();
+    let fake = Fake::start().await;
+    let node = fake.node("athens", directory.path()).await;
+    let other = archon_types::NodeId::new(98);
+    let placements = [(1, fake.id("athens"), LIVE), (2, other, ReplicaState::Load)];
+    let led = row(1, 1, 1, &placements);
+    fake.host("athens", &led).await;
+    fake.kv("athens").await.put_when_served("key", "value").await;
+    let releases = || {
+        let state = fake.state.lock();
+        state.reports.iter().filter(|(_, report)| report.fact == Fact::Released).count()
+    };
+    let hand_over = Duty::HandOver { partition: led.clone(), placement: PlacementId::new(1), to: PlacementId::new(2) };
+    fake.send("athens", fake.duties("athens", &led, vec![hand_over])).await.unwrap();
+    wait_for("it is released, and that is said three times", releases, |count| *count >= 3).await;
+    // Now it is known, and there is nothing more to say.
+    fake.host("athens", &row(2, 2, 2, &[placements[0], (2, other, LIVE)])).await;
+    let said = releases();
+    // As long again as the three took at least: what the node does once per tick shows in its heartbeats.
+    let heartbeats = metric(&node, "heartbeats_total");
+    let beats = || metric(&node, "heartbeats_total");
+    wait_for("time passes", beats, |beats| *beats >= heartbeats + 12).await;
+    assert!(releases() <= said + 1, "one may have been on its way");
+    node.stop().await.unwrap();
+}

@@ -1,0 +1,171 @@
+//! How a loader pulls a copy. The test plays the leader that gives it as well as the coordinator.
+
+#![allow(clippy::unwrap_used)]
+
+mod support;
+
+use archon_kv::row as rows;
+use archon_proto::v1;
+use archon_proto::v1::replica_message::Message;
+use archon_proto::v1::replication_client::ReplicationClient;
+use archon_proto::v1::replication_server::{Replication, ReplicationServer};
+use archon_types::{Incarnation, NodeId, Partition, ReplicaState, Revision, StorageId};
+use bytes::{BufMut, Bytes, BytesMut};
+use futures::stream::{self, BoxStream, StreamExt};
+use parking_lot::Mutex;
+use std::collections::VecDeque;
+use std::sync::Arc;
+use support::{Fake, Known, PARTITION, metric, row, wait_for};
+use tokio::net::TcpListener;
+use tokio_stream::wrappers::TcpListenerStream;
+use tonic::{Request, Response, Status, Streaming};
+
+const LIVE: ReplicaState = ReplicaState::Live;
+const LOAD: ReplicaState = ReplicaState::Load;
+const LEADER: u64 = 3;
+const LEADER_NODE: NodeId = NodeId::new(98);
+const LEADER_LIFE: u64 = 5;
+
+/// What each stream of pages gives, in order.
+type Script = Arc<Mutex<VecDeque<Vec<Result<v1::CopyPage, Status>>>>>;
+
+/// Gives copies as the test says.
+#[derive(Clone, Default)]
+struct Source {
+    script: Script,
+    /// The positions at which the loader says that it goes on.
+    hints: Arc<Mutex<Vec<u64>>>,
+}
+
+#[tonic::async_trait]
+impl Replication for Source {
+    type ReplicateStream = BoxStream<'static, Result<v1::ReplicationBatch, Status>>;
+    type CopyStream = BoxStream<'static, Result<v1::CopyPage, Status>>;
+
+    async fn replicate(
+        &self,
+        request: Request<Streaming<v1::ReplicationBatch>>,
+    ) -> Result<Response<Self::ReplicateStream>, Status> {
+        let mut batches = request.into_inner();
+        let hints = self.hints.clone();
+        tokio::spawn(async move {
+            while let Ok(Some(batch)) = batches.message().await {
+                for message in batch.messages {
+                    if let Some(Message::Nack(nack)) = message.message {
+                        hints.lock().extend(nack.hint.map(|hint| hint.seq));
+                    }
+                }
+            }
+        });
+        Ok(Response::new(stream::pending().boxed()))
+    }
+
+    async fn copy(&self, _: Request<v1::CopyRequest>) -> Result<Response<Self::CopyStream>, Status> {
+        let pages = self.script.lock().pop_front().ok_or_else(|| Status::unavailable("as the test wants it"))?;
+        Ok(Response::new(stream::iter(pages).boxed()))
+    }
+}
+
+fn position(epoch: u64, seq: u64) -> Option<v1::Position> {
+    Some(v1::Position { epoch, seq })
+}
+
+/// A page of a copy that begins at `start`, with one row.
+fn page(start: u64, key: &str, last: bool) -> Result<v1::CopyPage, Status> {
+    let (key, value) = (rows::value_key(key.as_bytes()), rows::encode_value(Revision::new(1), b"value"));
+    let mut row = BytesMut::new();
+    row.put_u32(u32::try_from(key.len()).unwrap());
+    row.put_u32(u32::try_from(value.len()).unwrap());
+    row.put_slice(&key);
+    row.put_slice(&value);
+    let rows: Bytes = row.freeze();
+    Ok(v1::CopyPage {
+        start_seq: start,
+        crc32c: crc32c::crc32c(&rows),
+        rows,
+        last_key: key,
+        last,
+        bytes_total: 100,
+        start: position(1, start),
+    })
+}
+
+/// The leader, at an address that nodes are told.
+async fn leader(fake: &Fake) -> Source {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let known = Known {
+        id: LEADER_NODE,
+        incarnation: Incarnation::new(LEADER_LIFE),
+        address: listener.local_addr().unwrap().to_string(),
+        storage: StorageId::new(uuid::Uuid::new_v4()),
+        held: Vec::new(),
+    };
+    fake.state.lock().nodes.insert("thebes".into(), known);
+    let source = Source::default();
+    let service = ReplicationServer::new(source.clone());
+    let server = tonic::transport::Server::builder().add_service(service);
+    tokio::spawn(server.serve_with_incoming(TcpListenerStream::new(listener)));
+    source
+}
+
+/// The leader tells athens that its log does not reach back far enough.
+async fn tell_behind(fake: &Fake) {
+    let known = fake.known("athens").unwrap();
+    let address =
+        |placement, node: NodeId, incarnation| Some(v1::ReplicaAddress { placement, node: node.get(), incarnation });
+    let message = v1::ReplicaMessage {
+        partition: Some(PARTITION.into()),
+        from: address(LEADER, LEADER_NODE, LEADER_LIFE),
+        to: address(1, known.id, known.incarnation.get()),
+        epoch: 1,
+        message: Some(Message::Behind(v1::MsgBehind { base: position(1, 10) })),
+    };
+    let batch = v1::ReplicationBatch {
+        cluster: Some(fake.cluster.into()),
+        sender: Some(v1::Sender { id: LEADER_NODE.get(), incarnation: LEADER_LIFE }),
+        receiver: known.id.get(),
+        receiver_incarnation: known.incarnation.get(),
+        messages: vec![message],
+    };
+    let mut client = ReplicationClient::connect(format!("http://{}", known.address)).await.unwrap();
+    let batches = stream::once(async { batch }).chain(stream::pending());
+    let mut answers = client.replicate(batches).await.unwrap().into_inner();
+    tokio::spawn(async move { while let Ok(Some(_)) = answers.message().await {} });
+}
+
+fn led(fake: &Fake, state: ReplicaState) -> Partition {
+    row(1, 1, LEADER, &[(1, fake.id("athens"), state), (LEADER, LEADER_NODE, LIVE)])
+}
+
+/// What an attempt brought that came to nothing is thrown away: of the rows that were deleted since, the next one says
+/// nothing.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_copy_that_begins_anew_brings_no_row_of_the_attempt_before() {
+    let directory = tempfile::tempdir().unwrap();
+    let fake = Fake::start().await;
+    let node = fake.node("athens", directory.path()).await;
+    let source = leader(&fake).await;
+    *source.script.lock() = VecDeque::from([
+        // Two rows, one of them deleted a moment later, and the stream breaks.
+        vec![page(10, "deleted", false), page(10, "kept", false), Err(Status::unavailable("as the test wants it"))],
+        // The leader does not keep the log from there any more: what was pulled is of no use.
+        vec![page(20, "kept", true)],
+        // So it comes once more, from the beginning, with an interruption in between.
+        vec![page(20, "first", false), Err(Status::unavailable("as the test wants it"))],
+        vec![page(20, "kept", true)],
+    ]);
+    fake.host("athens", &led(&fake, LOAD)).await;
+    tell_behind(&fake).await;
+    wait_for("everything is pulled", || source.script.lock().len(), |left| *left == 0).await;
+
+    // Whole, as its leader has it counted, it leads.
+    wait_for("the log is followed", || source.hints.lock().clone(), |hints| hints.contains(&20)).await;
+    assert_eq!(metric(&node, "copies_restarted_total"), 1);
+    fake.host("athens", &row(2, 2, 1, &[(1, fake.id("athens"), LIVE)])).await;
+    let mut kv = fake.kv("athens").await;
+    kv.put_when_served("written", "here").await;
+    for (key, expected) in [("deleted", None), ("first", Some("value")), ("kept", Some("value"))] {
+        assert_eq!(kv.get(key).await.unwrap().as_deref(), expected, "{key}");
+    }
+    node.stop().await.unwrap();
+}
