@@ -107,8 +107,7 @@ impl Admin {
     /// Creates a table of `partitions` (1 to 16,384) partitions with `replication` (1 to 7) copies each.
     ///
     /// # Errors
-    /// `AlreadyExists` if the name is taken, `NotEnoughNodes` if there are fewer nodes than copies; otherwise see
-    /// [`Error`].
+    /// `AlreadyExists` if the name is taken, `Refused` if there are fewer nodes than copies; otherwise see [`Error`].
     pub async fn create_table(&self, name: &str, partitions: u16, replication: u8) -> Result<TableSummary, Error> {
         check_name("table", name)?;
         if !(1..=SLOTS).contains(&partitions) {
@@ -127,7 +126,7 @@ impl Admin {
     /// What a rebalance would move, and why. Changes nothing.
     ///
     /// # Errors
-    /// `NotEnoughNodes` before the first assignment; otherwise see [`Error`].
+    /// See [`Error`].
     pub async fn plan(&self) -> Result<Plan, Error> {
         let request = v1::PlanRebalanceRequest::default();
         let call = |channel, request| async move { client(channel).plan_rebalance(request).await };

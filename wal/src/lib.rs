@@ -26,18 +26,25 @@
 //!   What was in flight may be there too.
 //! * Whatever [`Wal::open`] reports is durable, also after a failed sync ended the process before.
 //! * A failed write or sync of the log ends the process; it is never retried.
-//! * A torn end is cut; a note of what was durable tells it from damage of the last write, unless the
-//!   power failed before the system brought the note to the disk. Anything else that fails its checksum is [`Damage`]: the log opens, and the
-//!   streams that are not proven whole are closed for writing until they are dropped.
+//! * A torn end is cut; a note of what was durable tells it from damage of the last write, unless
+//!   the power failed before the system brought the note to the disk. Anything else that fails its
+//!   checksum is [`Damage`]: the log opens, and the streams that are not proven whole are closed for
+//!   writing until they are dropped.
 //! * Memory and queue are bounded; a full disk makes the log read-only until space returns, with a
 //!   reserve for [`urgent`](WalBatch::urgent) batches.
 //!
 //! # Parts
 //!
-//! `format` is the bytes on disk, `tail` the pure rules of a stream's numbers, `replay` the pure
-//! part of recovery, `recover` its reading and writing, `index` what is durable, `mark` the note of
-//! what was durable, `queue` and `writer` the way in, `read` the way out, `spare` and `segment` the files, [`disk`] the file
-//! system behind a trait.
+//! | file | what it is |
+//! |---|---|
+//! | `wal` | the handle that callers hold |
+//! | `batch`, `queue`, `writer` | the way in: what is appended, what waits, the one thread that writes |
+//! | `read` | the way out |
+//! | `index`, `tail` | what is durable; the pure rules of a stream's numbers |
+//! | `format`, `mark` | the bytes on disk; the note of what was durable |
+//! | `recover`, `replay`, `report` | recovery: reading and writing, its pure part, what it found |
+//! | `segment`, `spare`, [`disk`] | the files; those made ready; the file system behind a trait |
+//! | `config`, `error`, `progress` | what can be tuned, what goes wrong, what a watchdog sees |
 
 mod batch;
 mod config;
