@@ -7,20 +7,16 @@ mod support;
 use archon_kv::{Effect, RowChange, row as rows};
 use archon_kvstore_node::Node;
 use archon_proto::v1;
-use archon_proto::v1::replica_message::Message;
 use archon_proto::v1::replication_client::ReplicationClient;
-use archon_types::{Fact, Millis, NodeId, Partition, PlacementId, ReplicaState, Report, Revision, Seq};
+use archon_types::{Fact, Millis, Partition, PlacementId, ReplicaState, Report, Revision, Seq};
 use std::path::Path;
-use support::{Fake, PARTITION, metric, row, wait_for};
+use support::packed::{LEADER, LEADER_NODE, Said, batch};
+use support::{Fake, metric, row, wait_for};
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 
 const LIVE: ReplicaState = ReplicaState::Live;
 const LOAD: ReplicaState = ReplicaState::Load;
-/// Placement, node and registration of the leader, which is the test.
-const LEADER: u64 = 3;
-const LEADER_NODE: NodeId = NodeId::new(98);
-const LEADER_LIFE: u64 = 5;
 const ENTRIES: u64 = 5;
 
 /// The row in which the leader's copy counts and that of athens is in this state.
@@ -42,50 +38,27 @@ impl Leader {
         let (stream, batches) = mpsc::channel(16);
         let leader = Self { fake: fake.clone(), stream };
         // The answer comes with the first message.
-        leader.send(1, vec![]).await;
+        leader.send(1, &[]).await;
         let mut answers = client.replicate(ReceiverStream::new(batches)).await.unwrap().into_inner();
         tokio::spawn(async move { while let Ok(Some(_)) = answers.message().await {} });
         leader
     }
 
-    async fn send(&self, epoch: u64, messages: Vec<Message>) {
-        let known = self.fake.known("athens").unwrap();
-        let address = |placement, node: NodeId, incarnation| {
-            Some(v1::ReplicaAddress { placement, node: node.get(), incarnation })
-        };
-        let wrap = |message| v1::ReplicaMessage {
-            partition: Some(PARTITION.into()),
-            from: address(LEADER, LEADER_NODE, LEADER_LIFE),
-            to: address(1, known.id, known.incarnation.get()),
-            epoch,
-            message: Some(message),
-        };
-        let batch = v1::ReplicationBatch {
-            cluster: Some(self.fake.cluster.into()),
-            sender: Some(v1::Sender { id: LEADER_NODE.get(), incarnation: LEADER_LIFE }),
-            receiver: known.id.get(),
-            receiver_incarnation: known.incarnation.get(),
-            messages: messages.into_iter().map(wrap).collect(),
-        };
-        self.stream.send(batch).await.unwrap();
+    async fn send(&self, epoch: u64, said: &[Said]) {
+        self.stream.send(batch(&self.fake, epoch, said)).await.unwrap();
     }
 }
 
-fn position(epoch: u64, seq: u64) -> Option<v1::Position> {
-    Some(v1::Position { epoch, seq })
-}
-
 /// Entries from the one after `before` to `last`, of epoch 1, each of which sets a key, all of them committed.
-fn entries(before: u64, last: u64) -> Message {
+fn entries(before: u64, last: u64) -> Said {
     let entry = |number: u64| {
         let key = rows::value_key(format!("key-{number}").as_bytes());
         let value = rows::encode_value(Revision::new(number), b"value");
         let effect = Effect { at: Millis::new(number), changes: vec![RowChange::set(key, value)] };
-        v1::LogEntry { epoch: 1, entry: effect.encode() }
+        (1, effect.encode())
     };
     let entries = (before + 1..=last).map(entry).collect();
-    let before = position(u64::from(before > 0), before);
-    Message::Append(v1::MsgAppend { before, entries, start: 0, commit: last })
+    Said::Append { before: (u64::from(before > 0), before), start: 0, commit: last, entries }
 }
 
 async fn committed(node: &Node, count: u64) {
@@ -98,7 +71,7 @@ async fn follower(fake: &Fake, directory: &Path) -> (Node, Leader) {
     let node = fake.node("athens", directory).await;
     fake.host("athens", &led(fake, 1, 1, LIVE)).await;
     let leader = Leader::connect(fake).await;
-    leader.send(1, vec![entries(0, ENTRIES)]).await;
+    leader.send(1, &[entries(0, ENTRIES)]).await;
     committed(&node, ENTRIES).await;
     (node, leader)
 }
@@ -115,13 +88,13 @@ async fn a_copy_that_is_emptied_is_reported_in_this_life_and_in_the_next_ones() 
     let directory = tempfile::tempdir().unwrap();
     let fake = Fake::start().await;
     let (node, leader) = follower(&fake, directory.path()).await;
-    let behind = || Message::Behind(v1::MsgBehind { base: position(1, 100) });
+    let behind = || Said::Behind { base: (1, 100) };
     // It counts: whatever is said, it holds everything and throws nothing away.
-    leader.send(1, vec![behind(), entries(ENTRIES, ENTRIES + 1)]).await;
+    leader.send(1, &[behind(), entries(ENTRIES, ENTRIES + 1)]).await;
     committed(&node, ENTRIES + 1).await;
     fake.host("athens", &led(&fake, 1, 2, LOAD)).await;
     assert_eq!(emptied(&fake), []);
-    leader.send(1, vec![behind()]).await;
+    leader.send(1, &[behind()]).await;
     let told = wait_for("it is told", || emptied(&fake), |told| !told.is_empty()).await;
     assert_eq!((told[0].placement, told[0].version), (PlacementId::new(1), led(&fake, 1, 2, LOAD).version));
     // Each push repeats the duty, and nothing has happened since.
@@ -158,9 +131,9 @@ async fn a_leader_that_lacks_what_was_committed_is_refused_and_reported_in_this_
         facts.filter(|fact| matches!(fact, Fact::LostData { .. })).collect::<Vec<_>>()
     };
     // Its log ended at 2 when its epoch began.
-    let short = || Message::Append(v1::MsgAppend { before: position(1, 2), start: 2, commit: 2, ..Default::default() });
+    let short = || Said::Append { before: (1, 2), start: 2, commit: 2, entries: vec![] };
     fake.host("athens", &led(&fake, 2, 2, LIVE)).await;
-    leader.send(2, vec![short()]).await;
+    leader.send(2, &[short()]).await;
     let told = wait_for("it is told", disputes, |told| !told.is_empty()).await;
     let (commit, agreed) = (Seq::new(ENTRIES), Seq::new(2));
     assert_eq!(told, [Fact::LostData { leader: PlacementId::new(LEADER), commit, agreed }]);
@@ -173,15 +146,13 @@ async fn a_leader_that_lacks_what_was_committed_is_refused_and_reported_in_this_
     fake.host("athens", &led(&fake, 2, 3, LIVE)).await;
     // The stream that named the former life is over.
     let leader = Leader::connect(&fake).await;
-    leader.send(2, vec![short()]).await;
+    leader.send(2, &[short()]).await;
     wait_for("it is told by the next life", disputes, |told| told.len() == 2).await;
 
     // One that has everything is followed: nothing was cut.
     fake.host("athens", &led(&fake, 3, 4, LIVE)).await;
-    let entry = v1::LogEntry { epoch: 3, entry: Effect { at: Millis::new(9), changes: vec![] }.encode() };
-    let whole =
-        v1::MsgAppend { before: position(1, ENTRIES), entries: vec![entry], start: ENTRIES, commit: ENTRIES + 1 };
-    leader.send(3, vec![Message::Append(whole)]).await;
+    let entries = vec![(3, Effect { at: Millis::new(9), changes: vec![] }.encode())];
+    leader.send(3, &[Said::Append { before: (1, ENTRIES), start: ENTRIES, commit: ENTRIES + 1, entries }]).await;
     committed(&node, ENTRIES + 1).await;
     node.stop().await.unwrap();
 }

@@ -6,25 +6,22 @@ mod support;
 
 use archon_kv::row as rows;
 use archon_proto::v1;
-use archon_proto::v1::replica_message::Message;
 use archon_proto::v1::replication_client::ReplicationClient;
 use archon_proto::v1::replication_server::{Replication, ReplicationServer};
-use archon_types::{Incarnation, NodeId, Partition, ReplicaState, Revision, StorageId};
+use archon_types::{Incarnation, Partition, ReplicaState, Revision, StorageId};
 use bytes::{BufMut, Bytes, BytesMut};
 use futures::stream::{self, BoxStream, StreamExt};
 use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::sync::Arc;
-use support::{Fake, Known, PARTITION, metric, row, wait_for};
+use support::packed::{LEADER, LEADER_LIFE, LEADER_NODE, Said, batch, hint};
+use support::{Fake, Known, metric, row, wait_for};
 use tokio::net::TcpListener;
 use tokio_stream::wrappers::TcpListenerStream;
 use tonic::{Request, Response, Status, Streaming};
 
 const LIVE: ReplicaState = ReplicaState::Live;
 const LOAD: ReplicaState = ReplicaState::Load;
-const LEADER: u64 = 3;
-const LEADER_NODE: NodeId = NodeId::new(98);
-const LEADER_LIFE: u64 = 5;
 
 /// What each stream of pages gives, in order.
 type Script = Arc<Mutex<VecDeque<Vec<Result<v1::CopyPage, Status>>>>>;
@@ -50,11 +47,7 @@ impl Replication for Source {
         let hints = self.hints.clone();
         tokio::spawn(async move {
             while let Ok(Some(batch)) = batches.message().await {
-                for message in batch.messages {
-                    if let Some(Message::Nack(nack)) = message.message {
-                        hints.lock().extend(nack.hint.map(|hint| hint.seq));
-                    }
-                }
+                hints.lock().extend(batch.parts.into_iter().filter_map(hint));
             }
         });
         Ok(Response::new(stream::pending().boxed()))
@@ -64,10 +57,6 @@ impl Replication for Source {
         let pages = self.script.lock().pop_front().ok_or_else(|| Status::unavailable("as the test wants it"))?;
         Ok(Response::new(stream::iter(pages).boxed()))
     }
-}
-
-fn position(epoch: u64, seq: u64) -> Option<v1::Position> {
-    Some(v1::Position { epoch, seq })
 }
 
 /// A page of a copy that begins at `start`, with one row.
@@ -86,7 +75,7 @@ fn page(start: u64, key: &str, last: bool) -> Result<v1::CopyPage, Status> {
         last_key: key,
         last,
         bytes_total: 100,
-        start: position(1, start),
+        start: Some(v1::Position { epoch: 1, seq: start }),
     })
 }
 
@@ -111,24 +100,9 @@ async fn leader(fake: &Fake) -> Source {
 /// The leader tells athens that its log does not reach back far enough.
 async fn tell_behind(fake: &Fake) {
     let known = fake.known("athens").unwrap();
-    let address =
-        |placement, node: NodeId, incarnation| Some(v1::ReplicaAddress { placement, node: node.get(), incarnation });
-    let message = v1::ReplicaMessage {
-        partition: Some(PARTITION.into()),
-        from: address(LEADER, LEADER_NODE, LEADER_LIFE),
-        to: address(1, known.id, known.incarnation.get()),
-        epoch: 1,
-        message: Some(Message::Behind(v1::MsgBehind { base: position(1, 10) })),
-    };
-    let batch = v1::ReplicationBatch {
-        cluster: Some(fake.cluster.into()),
-        sender: Some(v1::Sender { id: LEADER_NODE.get(), incarnation: LEADER_LIFE }),
-        receiver: known.id.get(),
-        receiver_incarnation: known.incarnation.get(),
-        messages: vec![message],
-    };
+    let behind = batch(fake, 1, &[Said::Behind { base: (1, 10) }]);
     let mut client = ReplicationClient::connect(format!("http://{}", known.address)).await.unwrap();
-    let batches = stream::once(async { batch }).chain(stream::pending());
+    let batches = stream::once(async { behind }).chain(stream::pending());
     let mut answers = client.replicate(batches).await.unwrap().into_inner();
     tokio::spawn(async move { while let Ok(Some(_)) = answers.message().await {} });
 }

@@ -2,6 +2,8 @@
 
 #![allow(dead_code, missing_docs, unreachable_pub, clippy::unwrap_used)]
 
+pub mod packed;
+
 use archon_kvstore_node::{Node, NodeConfig};
 use archon_proto::convert::control::{Push, Pushed};
 use archon_proto::convert::error::{detail_of, status_of};

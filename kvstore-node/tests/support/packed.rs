@@ -1,0 +1,72 @@
+//! Messages of a leader as they travel, packed here once more: what a node reads is the format, not what it writes itself.
+
+use super::{Fake, PARTITION};
+use archon_proto::convert::fields::{FieldReader, put_bytes, put_number};
+use archon_proto::v1;
+use archon_types::NodeId;
+use bytes::{BufMut, Bytes, BytesMut};
+
+/// Placement, node and registration of the leader, which is the test.
+pub const LEADER: u64 = 3;
+pub const LEADER_NODE: NodeId = NodeId::new(98);
+pub const LEADER_LIFE: u64 = 5;
+
+const APPEND: u8 = 3;
+const NACK: u8 = 5;
+const BEHIND: u8 = 6;
+
+/// Epoch and number.
+pub type At = (u64, u64);
+
+/// What a leader says.
+#[derive(Clone, Debug)]
+pub enum Said {
+    /// Entries, each with its epoch, after the one at `before`.
+    Append { before: At, start: u64, commit: u64, entries: Vec<(u64, Bytes)> },
+    /// The log does not reach back further than here.
+    Behind { base: At },
+}
+
+/// The first message of a stream to athens, or a later one.
+pub fn batch(fake: &Fake, epoch: u64, said: &[Said]) -> v1::ReplicationBatch {
+    let known = fake.known("athens").unwrap();
+    let mut part = BytesMut::new();
+    for said in said {
+        part.put_u8(match said {
+            Said::Append { .. } => APPEND,
+            Said::Behind { .. } => BEHIND,
+        });
+        let from = [LEADER, LEADER_NODE.get(), LEADER_LIFE];
+        let to = [1, known.id.get(), known.incarnation.get()];
+        let head = [PARTITION.table.get(), u64::from(PARTITION.index)].into_iter().chain(from).chain(to).chain([epoch]);
+        head.for_each(|number| put_number(&mut part, number));
+        match said {
+            Said::Append { before, start, commit, entries } => {
+                let numbers = [before.0, before.1, *start, *commit, entries.len() as u64];
+                numbers.into_iter().for_each(|number| put_number(&mut part, number));
+                for (epoch, entry) in entries {
+                    put_number(&mut part, *epoch);
+                    put_bytes(&mut part, entry);
+                }
+            }
+            Said::Behind { base } => [base.0, base.1].into_iter().for_each(|number| put_number(&mut part, number)),
+        }
+    }
+    v1::ReplicationBatch {
+        cluster: Some(fake.cluster.into()),
+        sender: Some(v1::Sender { id: LEADER_NODE.get(), incarnation: LEADER_LIFE }),
+        receiver: known.id.get(),
+        receiver_incarnation: known.incarnation.get(),
+        parts: if said.is_empty() { vec![] } else { vec![part.freeze()] },
+    }
+}
+
+/// Where a copy says that it goes on, if a part begins with a refusal.
+pub fn hint(part: Bytes) -> Option<u64> {
+    let mut reader = FieldReader::new(part, "part");
+    let nack = reader.byte().unwrap() == NACK;
+    // Partition, both addresses, epoch, and the position that is refused.
+    let rest = || reader.number().unwrap();
+    let numbers: Vec<u64> = std::iter::repeat_with(rest).take(if nack { 2 + 6 + 1 + 2 + 2 } else { 0 }).collect();
+    numbers.last().copied()
+}
