@@ -25,6 +25,7 @@ const MAY_DEPEND_ON: &[(&str, &str, &[&str])] = &[
     ("client", "archon-client", &["archon-proto", "archon-types"]),
     ("simulator", "archon-simulator", &["archon-coordinator-core", "archon-kv", "archon-replica", "archon-types"]),
     ("bench/load", "archon-load", &["archon-client", "archon-types"]),
+    ("bench/regress", "archon-regress", &["archon-kv", "archon-proto", "archon-replica", "archon-types"]),
     (
         "cli",
         "archon-cli",

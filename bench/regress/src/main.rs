@@ -2,15 +2,15 @@
 //! installed, and CPU time in units of a loop that is timed in the same run. Fails if one takes more than allowed.
 //!
 //! ```text
-//! cargo run --release -p archon-bench --bin regress             compare with bench/regress.json
-//! cargo run --release -p archon-bench --bin regress -- --record  after an improvement: write it anew
-//! cargo run --release -p archon-bench --bin regress -- --slow evaluate-put   must fail
+//! cargo run --release -p archon-regress             compare with bench/regress/baseline.json
+//! cargo run --release -p archon-regress -- --record  after an improvement: write it anew
+//! cargo run --release -p archon-regress -- --slow evaluate-put   must fail
 //! ```
 //!
 //! Nothing is compared with a time of another run. Instructions depend on the compiler, so a new one needs `--record`.
 
 use anyhow::Context;
-use archon_bench::hot_paths::{ALL, HotPath};
+use archon_regress::{ALL, HotPath};
 use clap::Parser;
 use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
@@ -31,7 +31,7 @@ const SAMPLES: usize = 15;
 #[derive(Parser, Debug)]
 struct Args {
     /// The baseline.
-    #[arg(long, default_value = concat!(env!("CARGO_MANIFEST_DIR"), "/regress.json"))]
+    #[arg(long, default_value = concat!(env!("CARGO_MANIFEST_DIR"), "/baseline.json"))]
     baseline: PathBuf,
     /// Write the baseline instead of comparing with it.
     #[arg(long)]
@@ -59,6 +59,10 @@ fn main() -> anyhow::Result<ExitCode> {
         let path = ALL.iter().find(|path| path.name == name.as_str()).context("no such path")?;
         black_box((path.run)(count.parse()?));
         return Ok(ExitCode::SUCCESS);
+    }
+    if let Some(slow) = &args.slow {
+        let known = ALL.map(|path| path.name);
+        anyhow::ensure!(known.contains(&slow.as_str()), "{slow} is no path; there are {}", known.join(", "));
     }
     let valgrind = Command::new("valgrind").arg("--version").output().is_ok_and(|output| output.status.success());
     if !valgrind {

@@ -3,7 +3,7 @@
 // A global allocator cannot be had without `unsafe`; this one counts and hands everything on.
 #![allow(unsafe_code)]
 
-use archon_bench::hot_paths::{ALL, HotPath};
+use archon_regress::{ALL, HotPath};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
