@@ -3,13 +3,12 @@
 //! Each tool starts its own cluster of real processes. The processes are the tool itself in another role: given a verb
 //! of the command line as its first argument, it becomes `archon`.
 
-pub mod hot_paths;
+mod tool;
 pub mod traffic;
 
+pub use tool::{TableArgs, ToolArgs};
 pub use traffic::{Keys, Traffic};
 
-use anyhow::Context;
-use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -26,20 +25,6 @@ pub fn become_archon() -> Option<ExitCode> {
 /// If the system does not tell.
 pub fn own_path() -> anyhow::Result<String> {
     Ok(std::env::current_exe()?.display().to_string())
-}
-
-/// Copies the logs of a cluster's processes out of its directory, which goes away with it.
-///
-/// # Errors
-/// If one cannot be copied.
-pub fn keep_logs(from: &Path, to: &Path) -> anyhow::Result<()> {
-    std::fs::create_dir_all(to).with_context(|| format!("making {}", to.display()))?;
-    for entry in std::fs::read_dir(from)?.flatten() {
-        if entry.path().extension().is_some_and(|extension| extension == "log") {
-            std::fs::copy(entry.path(), to.join(entry.file_name()))?;
-        }
-    }
-    Ok(())
 }
 
 /// Minimum, median and maximum as one line of milliseconds.

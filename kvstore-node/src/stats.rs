@@ -3,6 +3,7 @@
 use crate::flusher::FlusherHandle;
 use crate::metrics::{MetricKind, Sample};
 use crate::shared::Shared;
+use archon_kv::RecentBudget;
 use archon_wal::Wal;
 use rustix::time::{ClockId, clock_gettime};
 use std::sync::Arc;
@@ -13,6 +14,8 @@ pub(crate) struct Stats {
     pub(crate) shared: Arc<Shared>,
     pub(crate) wal: Wal,
     pub(crate) flusher: FlusherHandle,
+    /// What all windows of the node hold.
+    pub(crate) windows: RecentBudget,
 }
 
 impl Stats {
@@ -32,6 +35,11 @@ impl Stats {
                 "archon_engine_queue_bytes",
                 "bytes that wait for the storage engine",
                 self.flusher.bytes_waiting() as u64,
+            ),
+            gauge(
+                "archon_node_window_bytes",
+                "bytes of rows that the storage engine is not known to have",
+                self.windows.bytes_used() as u64,
             ),
             counter("archon_process_cpu_microseconds_total", "CPU time of this process", cpu_micros()),
             counter(

@@ -1,15 +1,16 @@
-//! What keys and idle partitions cost in memory and on disk, and how long a node with many of both takes to start.
+//! What keys and idle partitions cost in memory and on disk, and how long a node with many of both takes to stop and to
+//! start.
 //!
 //! ```text
 //! cargo run --release -p archon-bench --bin footprint -- [--keys N] [--partitions P] [--json]
 //! ```
 
 use anyhow::Context;
-use archon_bench::{become_archon, own_path};
+use archon_bench::{ToolArgs, become_archon};
 use archon_client::Admin;
 use archon_integration_tests::{Cluster, Options};
 use archon_load::watch::{until, until_whole};
-use archon_load::{Archon, KEY_BYTES, Run, Workload};
+use archon_load::{Archon, End, KEY_BYTES, Run, Workload};
 use clap::Parser;
 use serde::Serialize;
 use std::path::Path;
@@ -27,6 +28,8 @@ const NODES: [&str; 3] = ["athens", "byzantium", "cyrene"];
 /// Copies of each partition: one on every node, so that each node holds everything.
 const COPIES: u8 = 3;
 const PATIENCE: Duration = Duration::from_secs(300);
+/// What may wait for the storage engines when everything is said to be there: the rows of idle probes.
+const WAITING_FEW_BYTES: u64 = 1024 * 1024;
 /// After a change, before memory is looked at.
 const SETTLE: Duration = Duration::from_secs(3);
 
@@ -42,12 +45,8 @@ struct Args {
     /// Partitions of the table.
     #[arg(long, default_value_t = 1_024, value_parser = clap::value_parser!(u16).range(1..=16_384))]
     partitions: u16,
-    /// Run this `archon` instead of the one built into the tool.
-    #[arg(long)]
-    program: Option<String>,
-    /// Print one JSON document instead of text.
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    tool: ToolArgs,
 }
 
 /// What was found. Memory is what is resident, the mean of the three nodes or coordinators.
@@ -66,8 +65,15 @@ struct Report {
     load_seconds: f64,
     /// More per key, once the storage engine has everything.
     node_bytes_per_key: f64,
-    /// The node's data directory, log included, per key.
+    /// The same after the node was stopped and started again: without what loading left in caches and allocators.
+    node_bytes_per_key_restarted: f64,
+    /// The node's storage engine on the disk, per key.
     disk_bytes_per_key: f64,
+    /// The node's write-ahead log on the disk, which does not grow with the keys.
+    log_bytes: u64,
+    /// From SIGTERM until the process has ended: hands its leaderships over, writes what gathered to the storage engine,
+    /// syncs. A thousand keys were overwritten right before.
+    stop_ms: f64,
     /// From starting the process until it answers; first after SIGTERM, then after SIGKILL.
     start_answers_ms: [f64; 2],
     /// Until every copy on it counts again.
@@ -79,52 +85,60 @@ fn main() -> anyhow::Result<ExitCode> {
         return Ok(code);
     }
     let args = Args::parse();
-    let report = tokio::runtime::Runtime::new()?.block_on(run(&args))?;
-    if args.json {
-        println!("{}", serde_json::to_string_pretty(&report)?);
-    } else {
-        print(&report);
-    }
+    args.tool.report(run(&args), print)?;
     Ok(ExitCode::SUCCESS)
 }
 
 async fn run(args: &Args) -> anyhow::Result<Report> {
-    let exe = args.program.clone().map_or_else(own_path, Ok)?;
     let options = Options { partitions: 1, replication: COPIES, ..Options::default() };
-    let mut cluster = block_in_place(|| Cluster::start(&exe, &options));
+    let mut cluster = args.tool.start(&options)?;
+    let measured = measure(args, &mut cluster).await;
+    args.tool.keep_logs(&cluster)?;
+    measured
+}
+
+async fn measure(args: &Args, cluster: &mut Cluster) -> anyhow::Result<Report> {
     let admin = Admin::new(cluster.coordinator_addresses(), Duration::from_secs(30))?;
     until_whole(&admin, usize::from(COPIES), PATIENCE).await?;
     sleep(SETTLE).await;
-    let (node_empty, coordinator_empty) = memory(&cluster);
+    let (node_empty, coordinator_empty) = memory(cluster);
 
     admin.create_table("many", args.partitions, COPIES).await?;
     whole(&admin).await?;
     sleep(SETTLE).await;
-    let (node_idle, coordinator_idle) = memory(&cluster);
+    let (node_idle, coordinator_idle) = memory(cluster);
 
     let archon =
         Archon { endpoints: cluster.coordinator_addresses(), table: "many".into(), timeout: Duration::from_secs(60) };
+    let archon = Arc::new(archon);
     let workload = Workload { keys: args.keys, value_bytes: args.value_bytes as usize, ..Workload::puts(1) };
-    let loading = Run::start(&Arc::new(archon), &workload.loading(512))?;
+    let loading = Run::start(&archon, &workload.loading(512))?;
     let loaded = block_in_place(|| loading.wait())?;
     anyhow::ensure!(loaded.failed == 0, "{:?}", loaded.failures);
     flushed(&admin).await?;
     sleep(SETTLE).await;
-    let (node_full, _) = memory(&cluster);
-    let disk = block_in_place(|| bytes_below(&cluster.node_data(NODES[0])))?;
+    let (node_full, _) = memory(cluster);
+    let data = cluster.node_data(NODES[0]);
+    let log_bytes = block_in_place(|| bytes_below(&data.join("wal")))?;
+    let engine_bytes = block_in_place(|| bytes_below(&data))? - log_bytes;
 
-    let mut started = Vec::new();
+    let (mut started, mut stop, mut restarted) = (Vec::new(), Duration::ZERO, 0.0);
     for killed in [false, true] {
+        let some = Workload { end: End::Operations(1_000), warm_up: Duration::ZERO, ..workload.clone() };
+        let written = Run::start(&archon, &Workload { clients: 64, ..some })?;
+        let written = block_in_place(|| written.wait())?;
+        anyhow::ensure!(written.failed == 0, "{:?}", written.failures);
         let before = incarnation(&admin).await?;
         let process = cluster.take_node(NODES[0]);
         let address = cluster.node_address(NODES[0]).to_owned();
-        block_in_place(|| {
-            if killed {
-                process.kill()
-            } else {
-                let _ = process.terminate(PATIENCE);
-            }
-        });
+        let ending = Instant::now();
+        if killed {
+            block_in_place(|| process.kill());
+        } else {
+            let status = block_in_place(|| process.terminate(PATIENCE));
+            anyhow::ensure!(status.success(), "the node ended with {status}");
+            stop = ending.elapsed();
+        }
         let began = Instant::now();
         cluster.start_node(NODES[0]);
         let answers = async || admin.node_stats(&address).await.map_err(|error| error.to_string());
@@ -139,6 +153,10 @@ async fn run(args: &Args) -> anyhow::Result<Report> {
         until("the node to register", PATIENCE, registered).await?;
         whole(&admin).await?;
         started.push((answered, began.elapsed()));
+        if !killed {
+            sleep(SETTLE).await;
+            restarted = resident_bytes(cluster.node(NODES[0]).pid());
+        }
     }
     let per = |more: f64, less: f64, count: f64| (more - less).max(0.0) / count;
     let ms =
@@ -153,7 +171,10 @@ async fn run(args: &Args) -> anyhow::Result<Report> {
         coordinator_bytes_per_partition: per(coordinator_idle, coordinator_empty, f64::from(args.partitions)),
         load_seconds: loaded.seconds,
         node_bytes_per_key: per(node_full, node_idle, args.keys as f64),
-        disk_bytes_per_key: disk as f64 / args.keys as f64,
+        node_bytes_per_key_restarted: per(restarted, node_idle, args.keys as f64),
+        disk_bytes_per_key: engine_bytes as f64 / args.keys as f64,
+        log_bytes,
+        stop_ms: stop.as_secs_f64() * 1e3,
         start_answers_ms: ms(|(answers, _)| *answers),
         start_whole_ms: ms(|(_, whole)| *whole),
     })
@@ -192,9 +213,9 @@ async fn flushed(admin: &Admin) -> anyhow::Result<()> {
         let mut waiting = 0;
         for node in admin.list_nodes().await.map_err(|error| error.to_string())? {
             let stats = admin.node_stats(&node.address).await.map_err(|error| error.to_string())?;
-            waiting += stats.get("archon_engine_queue_bytes");
+            waiting += stats.get("archon_engine_queue_bytes") + stats.get("archon_node_window_bytes");
         }
-        if waiting == 0 { Ok(()) } else { Err(format!("{waiting} bytes wait")) }
+        if waiting <= WAITING_FEW_BYTES { Ok(()) } else { Err(format!("{waiting} bytes wait")) }
     };
     until("the storage engines to have everything", PATIENCE, look).await?;
     Ok(())
@@ -242,9 +263,12 @@ fn print(report: &Report) {
         report.coordinator_bytes_per_partition / 1024.0
     );
     println!(
-        "a key: {:.0} bytes resident and {:.0} bytes on the disk of each node; all were written in {:.1} s",
-        report.node_bytes_per_key, report.disk_bytes_per_key, report.load_seconds
+        "a key: {:.0} bytes resident in each node ({:.0} once it was started again) and {:.0} bytes in its storage engine; \
+         all were written in {:.1} s",
+        report.node_bytes_per_key, report.node_bytes_per_key_restarted, report.disk_bytes_per_key, report.load_seconds
     );
+    println!("the log of a node: {:.0} MiB", report.log_bytes as f64 / 1024.0 / 1024.0);
+    println!("stopping a node, with everything written to its storage engine: {:.0} ms", report.stop_ms);
     for (index, how) in ["stopped", "killed"].into_iter().enumerate() {
         println!(
             "started after it was {how}: answers after {:.0} ms, every copy counts after {:.0} ms",

@@ -9,14 +9,13 @@
 //! ```
 
 use anyhow::Context;
-use archon_bench::{become_archon, keep_logs, own_path, spread};
+use archon_bench::{TableArgs, ToolArgs, become_archon, spread};
 use archon_client::{Admin, Client, NodeGoal};
-use archon_integration_tests::{Cluster, Options};
+use archon_integration_tests::Cluster;
 use archon_load::watch::{led, partitions, rebalance, until, until_node, until_whole};
 use archon_load::{Probers, Window};
 use clap::{Parser, ValueEnum};
 use serde::Serialize;
-use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 use tokio::task::block_in_place;
@@ -56,28 +55,16 @@ struct Args {
     /// Readers besides, likewise.
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u16).range(..=4_096))]
     readers: u16,
-    /// Partitions of the table.
-    #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..=16_384))]
-    partitions: u16,
-    /// Copies of each partition, 1 to 3.
-    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u8).range(1..=3))]
-    replication: u8,
+    #[command(flatten)]
+    table: TableArgs,
     /// How long the outage lasts.
     #[arg(long, default_value_t = 60)]
     outage_seconds: u64,
     /// How long the cluster may take to heal.
     #[arg(long, default_value_t = 120)]
     patience_seconds: u64,
-    /// Run this `archon` instead of the one built into the tool.
-    #[arg(long)]
-    program: Option<String>,
-    /// Print one JSON document instead of text.
-    #[arg(long)]
-    json: bool,
-    /// Keep the logs of all processes in this directory. ARCHON_TEST_LOG sets what they log, ARCHON_LOG what the
-    /// client logs.
-    #[arg(long)]
-    logs: Option<PathBuf>,
+    #[command(flatten)]
+    tool: ToolArgs,
 }
 
 /// One disturbance.
@@ -123,27 +110,26 @@ fn main() -> anyhow::Result<ExitCode> {
     if let Ok(filter) = std::env::var("ARCHON_LOG") {
         tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(false).init();
     }
-    let report = tokio::runtime::Runtime::new()?.block_on(run(&args))?;
+    let report = args.tool.report(run(&args), print_all)?;
     let failed: u64 = report.summary.iter().map(|summary| summary.failed).sum();
-    if args.json {
-        println!("{}", serde_json::to_string_pretty(&report)?);
-    } else {
-        for summary in &report.summary {
-            let gaps = report.rounds.iter().filter(|round| round.scenario == summary.scenario);
-            let gaps = gaps.map(|round| Duration::from_secs_f64(round.seen.write_gap_ms / 1e3)).collect();
-            println!(
-                "{:<11} {:>2} rounds, longest write gap: {}; while healing {:.0} ms; {} operations failed",
-                name(summary.scenario),
-                summary.rounds,
-                spread(gaps),
-                summary.healing_max_ms,
-                summary.failed
-            );
-        }
-        println!("acknowledged writes missing: {}", report.missing.len());
-    }
     anyhow::ensure!(report.missing.is_empty(), "{:#?}", report.missing);
     Ok(if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn print_all(report: &Report) {
+    for summary in &report.summary {
+        let gaps = report.rounds.iter().filter(|round| round.scenario == summary.scenario);
+        let gaps = gaps.map(|round| Duration::from_secs_f64(round.seen.write_gap_ms / 1e3)).collect();
+        println!(
+            "{:<11} {:>2} rounds, longest write gap: {}; while healing {:.0} ms; {} operations failed",
+            name(summary.scenario),
+            summary.rounds,
+            spread(gaps),
+            summary.healing_max_ms,
+            summary.failed
+        );
+    }
+    println!("acknowledged writes missing: {}", report.missing.len());
 }
 
 fn name(scenario: Scenario) -> String {
@@ -160,22 +146,18 @@ struct Stage {
 }
 
 async fn run(args: &Args) -> anyhow::Result<Report> {
-    let options = Options { partitions: args.partitions, replication: args.replication, ..Options::replicated() };
-    let exe = args.program.clone().map_or_else(own_path, Ok)?;
-    let cluster = block_in_place(|| Cluster::start(&exe, &options));
+    let cluster = args.tool.start(&args.table.options())?;
     let client = Client::builder(cluster.coordinator_addresses()).build().await?;
     let admin = Admin::new(cluster.coordinator_addresses(), Duration::from_secs(2))?;
-    let probers = Probers::start(&client, args.probers, args.readers, args.partitions);
+    let probers = Probers::start(&client, args.probers, args.readers, args.table.partitions);
     let mut stage = Stage { cluster, admin, probers, args: args.clone(), rounds: Vec::new() };
     let played = stage.play().await;
     let Stage { cluster, probers, rounds, .. } = stage;
     let missing = probers.stop(&client).await;
-    if let Some(directory) = &args.logs {
-        keep_logs(cluster.directory(), directory)?;
-    }
+    args.tool.keep_logs(&cluster)?;
     played?;
     let summary = summarise(&rounds);
-    Ok(Report { probers: args.probers, replication: args.replication, rounds, summary, missing: missing? })
+    Ok(Report { probers: args.probers, replication: args.table.replication, rounds, summary, missing: missing? })
 }
 
 fn summarise(rounds: &[Round]) -> Vec<Summary> {
@@ -227,7 +209,7 @@ impl Stage {
                 let (what, seen, healing) =
                     self.round(scenario, round).await.with_context(|| format!("{}, round {round}", name(scenario)))?;
                 let round = Round { scenario, round, what, seen, healing };
-                if !self.args.json {
+                if !self.args.tool.json {
                     print(&round);
                 }
                 self.rounds.push(round);
@@ -377,7 +359,7 @@ impl Stage {
 
     /// Every partition has all its copies, and every prober succeeds.
     async fn whole(&self) -> anyhow::Result<()> {
-        until_whole(&self.admin, usize::from(self.args.replication), self.patience()).await?;
+        until_whole(&self.admin, usize::from(self.args.table.replication), self.patience()).await?;
         self.moving().await
     }
 }

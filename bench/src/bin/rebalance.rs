@@ -8,17 +8,15 @@
 //! Without clients (`--writers 0 --readers 0`) it tells how fast an idle cluster moves.
 
 use archon_bench::traffic::{KindReport, PhaseReport, VALUE_BYTES_MIN};
-use archon_bench::{Keys, Traffic, become_archon, keep_logs, own_path};
+use archon_bench::{Keys, TableArgs, ToolArgs, Traffic, become_archon};
 use archon_client::{Admin, Client};
-use archon_integration_tests::{Cluster, Options};
+use archon_integration_tests::Cluster;
 use archon_load::cpu_of;
 use archon_load::watch::{partitions, rebalance, until_node, until_whole};
 use clap::Parser;
 use serde::Serialize;
-use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
-use tokio::task::block_in_place;
 use tokio::time::sleep;
 
 /// Measures a rebalance under load.
@@ -36,27 +34,16 @@ struct Args {
     /// Clients that read, likewise.
     #[arg(long, default_value_t = 24)]
     readers: u64,
-    /// Partitions of the table.
-    #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..=16_384))]
-    partitions: u16,
-    /// Copies of each partition, 1 to 3.
-    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u8).range(1..=3))]
-    replication: u8,
+    #[command(flatten)]
+    table: TableArgs,
     /// How long clients run before and after the move.
     #[arg(long, default_value_t = 10)]
     seconds: u64,
     /// How long the move may take.
     #[arg(long, default_value_t = 540)]
     patience_seconds: u64,
-    /// Run this `archon` instead of the one built into the tool.
-    #[arg(long)]
-    program: Option<String>,
-    /// Print one JSON document instead of text.
-    #[arg(long)]
-    json: bool,
-    /// Keep the logs of all processes in this directory.
-    #[arg(long)]
-    logs: Option<PathBuf>,
+    #[command(flatten)]
+    tool: ToolArgs,
 }
 
 #[derive(Clone, Debug, Serialize)]
@@ -85,12 +72,7 @@ fn main() -> anyhow::Result<ExitCode> {
         return Ok(code);
     }
     let args = Args::parse();
-    let report = tokio::runtime::Runtime::new()?.block_on(run(&args))?;
-    if args.json {
-        println!("{}", serde_json::to_string_pretty(&report)?);
-    } else {
-        print(&report);
-    }
+    let report = args.tool.report(run(&args), print)?;
     let failed: u64 =
         report.phases.iter().flat_map(|phase| phase.get.iter().chain(&phase.put)).map(|kind| kind.failed).sum();
     anyhow::ensure!(report.missing.is_empty(), "{:#?}", &report.missing[..report.missing.len().min(20)]);
@@ -98,13 +80,9 @@ fn main() -> anyhow::Result<ExitCode> {
 }
 
 async fn run(args: &Args) -> anyhow::Result<Report> {
-    let options = Options { partitions: args.partitions, replication: args.replication, ..Options::replicated() };
-    let exe = args.program.clone().map_or_else(own_path, Ok)?;
-    let mut cluster = block_in_place(|| Cluster::start(&exe, &options));
+    let mut cluster = args.tool.start(&args.table.options())?;
     let measured = measure(args, &mut cluster).await;
-    if let Some(directory) = &args.logs {
-        keep_logs(cluster.directory(), directory)?;
-    }
+    args.tool.keep_logs(&cluster)?;
     measured
 }
 
@@ -116,7 +94,7 @@ async fn measure(args: &Args, cluster: &mut Cluster) -> anyhow::Result<Report> {
     let began = Instant::now();
     keys.load(&client.with_timeout(Duration::from_secs(60)), AT_ONCE).await?;
     let load_seconds = began.elapsed().as_secs_f64();
-    talk(args, format!("loaded {} keys of {} bytes in {load_seconds:.1} s", args.keys, args.value_bytes));
+    args.tool.talk(format!("loaded {} keys of {} bytes in {load_seconds:.1} s", args.keys, args.value_bytes));
 
     let mut traffic = Traffic::start(&client, keys, args.writers, args.readers, &["before", "during", "after"]);
     let clients = args.writers + args.readers > 0;
@@ -131,12 +109,13 @@ async fn measure(args: &Args, cluster: &mut Cluster) -> anyhow::Result<Report> {
     let length = began.elapsed();
     traffic.next_phase();
     let cpu_after = cpu(cluster, &measured_processes());
-    until_whole(&admin, usize::from(args.replication), patience).await?;
+    until_whole(&admin, usize::from(args.table.replication), patience).await?;
     sleep(calm).await;
     let (phases, acknowledged) = traffic.stop().await?;
 
     let copied = copies_on(&admin, NODES[3]).await?;
-    let moved_megabytes = (copied as u64 * args.keys * keys.bytes_each()) as f64 / f64::from(args.partitions) / 1e6;
+    let moved_megabytes =
+        (copied as u64 * args.keys * keys.bytes_each()) as f64 / f64::from(args.table.partitions) / 1e6;
     let cpu_percent = cpu_before
         .into_iter()
         .zip(cpu_after)
@@ -172,12 +151,6 @@ fn cpu(cluster: &Cluster, names: &[&str]) -> Vec<(String, Duration)> {
 async fn copies_on(admin: &Admin, node: &str) -> anyhow::Result<usize> {
     let rows = partitions(admin).await.map_err(anyhow::Error::msg)?;
     Ok(rows.iter().filter(|row| row.replicas.iter().any(|replica| replica.node == node)).count())
-}
-
-fn talk(args: &Args, line: String) {
-    if !args.json {
-        println!("{line}");
-    }
 }
 
 fn print(report: &Report) {

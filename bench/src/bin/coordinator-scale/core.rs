@@ -10,6 +10,7 @@ use archon_coordinator_core::{
 use archon_proto::v1;
 use archon_types::{Millis, NodeGoal, NodeId, PartitionId, TableId, Version};
 use prost::Message;
+use std::io::Write as _;
 
 /// Heartbeats and changes over which a mean is taken.
 const REPEATS: usize = 2_000;
@@ -125,6 +126,11 @@ fn snapshot(figures: &mut Figures, world: &World) -> anyhow::Result<()> {
     let copy = figures.timed("snapshot: the state is held", || world.state.image());
     let bytes = figures.timed("snapshot: encode", || rmp_serde::to_vec_named(&copy))?;
     figures.add("snapshot", bytes.len() as f64, "bytes");
+    figures.timed("snapshot: write and sync", || {
+        let mut file = tempfile::tempfile()?;
+        file.write_all(&bytes)?;
+        file.sync_all()
+    })?;
     let back: ClusterState = figures.timed("snapshot: decode", || rmp_serde::from_slice(&bytes))?;
     anyhow::ensure!(back == world.state, "a snapshot does not give the state back");
     Ok(())
