@@ -21,7 +21,7 @@ pub use archon::{Archon, ArchonStore};
 pub use failure::Failure;
 pub use keys::{Distribution, KEY_BYTES, KEY_PREFIX, KeyText, Values};
 pub use probers::{Probers, Window};
-pub use process::{cpu_of, own_cpu};
+pub use process::{children_cpu, cpu_of, own_cpu};
 pub use run::{Measured, Run};
 pub use store::{Connect, Scanned, Store};
 pub use tally::{Failed, Latency};

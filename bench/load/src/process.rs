@@ -11,12 +11,22 @@ pub fn own_cpu() -> Duration {
 
 /// CPU time a process has used so far, from `/proc/PID/stat`, in steps of 10 ms; zero if it is gone.
 pub fn cpu_of(pid: u32) -> Duration {
+    cpu_in_stat(&pid.to_string(), 11)
+}
+
+/// CPU time of the children of this process that have ended and were waited for, likewise.
+pub fn children_cpu() -> Duration {
+    cpu_in_stat("self", 13)
+}
+
+/// The sum of two consecutive times, counted from the field after the command.
+fn cpu_in_stat(process: &str, first: usize) -> Duration {
     const TICKS_PER_SECOND: u64 = 100; // USER_HZ, fixed on Linux
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
     // The command may hold spaces; what follows its closing parenthesis does not.
     let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
     let ticks = |index: usize| fields.get(index).and_then(|field| field.parse::<u64>().ok()).unwrap_or(0);
-    Duration::from_millis((ticks(11) + ticks(12)) * 1_000 / TICKS_PER_SECOND)
+    Duration::from_millis((ticks(first) + ticks(first + 1)) * 1_000 / TICKS_PER_SECOND)
 }
 
 #[cfg(test)]
@@ -31,5 +41,13 @@ mod tests {
         }
         let (own, seen) = (own_cpu(), cpu_of(std::process::id()));
         assert!(own.abs_diff(seen) < Duration::from_millis(500), "{own:?} {seen:?} {sum}");
+    }
+
+    #[test]
+    fn children_count_once_they_have_ended() {
+        let before = children_cpu();
+        let loops = "i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done";
+        assert!(std::process::Command::new("sh").args(["-c", loops]).status().unwrap().success());
+        assert!(children_cpu() > before);
     }
 }

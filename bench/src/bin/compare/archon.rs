@@ -1,11 +1,11 @@
 //! Archon: three coordinators and three nodes, with a table of two copies and one of three.
 
-use crate::system::{START_LIMIT, System, drive};
+use crate::system::{START_LIMIT, Seen, System, drive};
 use archon_bench::own_path;
 use archon_client::Admin;
 use archon_integration_tests::{Cluster, Options};
 use archon_load::watch::{until, until_whole};
-use archon_load::{Archon, Failure, Measured, Workload};
+use archon_load::{Archon, Workload};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -72,7 +72,7 @@ impl System for ArchonSystem {
         1
     }
 
-    fn run(&self, workload: &Workload) -> Result<Measured, Failure> {
+    fn run(&self, workload: &Workload) -> anyhow::Result<Seen> {
         drive(&self.target, workload)
     }
 }

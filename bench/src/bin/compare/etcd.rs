@@ -1,11 +1,11 @@
 //! etcd: three members.
 
 use crate::Started;
-use crate::system::{System, drive, now, program, until, version};
+use crate::system::{Seen, System, drive, now, program, until, version};
 use anyhow::Context;
 use archon_integration_tests::Process;
 use archon_integration_tests::ports::free_addresses;
-use archon_load::{Connect, Failure, Measured, Store, Workload};
+use archon_load::{Connect, Failure, Store, Workload};
 use bytes::Bytes;
 use std::path::Path;
 use std::sync::Arc;
@@ -141,7 +141,7 @@ impl System for EtcdSystem {
         clients.min(CHANNELS_MAX)
     }
 
-    fn run(&self, workload: &Workload) -> Result<Measured, Failure> {
+    fn run(&self, workload: &Workload) -> anyhow::Result<Seen> {
         drive(&self.target, workload)
     }
 }

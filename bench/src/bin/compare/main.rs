@@ -14,6 +14,7 @@ mod measure;
 mod pipe;
 mod plot;
 mod redis;
+mod redis_benchmark;
 mod report;
 mod resp;
 mod system;
@@ -72,10 +73,10 @@ struct Args {
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
     rounds: u32,
     /// Seconds per figure and round.
-    #[arg(long, default_value_t = 3.0)]
+    #[arg(long, default_value_t = 2.0)]
     seconds: f64,
     /// Seconds before each that are not counted.
-    #[arg(long, default_value_t = 1.0)]
+    #[arg(long, default_value_t = 0.5)]
     warmup: f64,
     /// How many keys.
     #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(1..=100_000_000))]

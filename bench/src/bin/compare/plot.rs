@@ -22,14 +22,16 @@ pub(crate) struct Series {
     pub(crate) points: Vec<(f64, f64)>,
 }
 
-/// The powers of ten around all values.
-fn decades(values: impl Iterator<Item = f64>) -> (i32, i32) {
+/// The ends of an axis around all values: each 1, 2 or 5 times a power of ten.
+fn ends(values: impl Iterator<Item = f64>) -> (f64, f64) {
     let (low, high) = values.fold((f64::MAX, f64::MIN), |(low, high), value| (low.min(value), high.max(value)));
     if low > high {
-        return (0, 1);
+        return (1.0, 10.0);
     }
-    let (low, high) = (low.log10().floor() as i32, high.log10().ceil() as i32);
-    (low, high.max(low + 1))
+    let steps = || (-9..12).flat_map(|decade| [1.0, 2.0, 5.0].map(|step| step * 10f64.powi(decade)));
+    let below = steps().rfind(|step| *step <= low).unwrap_or(low);
+    let above = steps().find(|step| *step >= high && *step > below).unwrap_or(high);
+    (below, above)
 }
 
 /// A number as an axis says it: `1`, `10k`, `1M`.
@@ -57,12 +59,10 @@ pub(crate) fn plot(title: &str, x_name: &str, y_name: &str, all: &[Series]) -> S
     xs.sort_by(f64::total_cmp);
     xs.dedup();
     let (x_low, x_high) = (xs.first().copied().unwrap_or(1.0), xs.last().copied().unwrap_or(10.0));
-    let (low, high) = decades(all.iter().flat_map(|series| series.points.iter().map(|point| point.1)));
+    let (low, high) = ends(all.iter().flat_map(|series| series.points.iter().map(|point| point.1)));
     let span = (x_high.ln() - x_low.ln()).max(1e-9);
     let x = |value: f64| LEFT + (value.ln() - x_low.ln()) / span * (WIDTH - LEFT - RIGHT);
-    let y = |value: f64| {
-        HEIGHT - BOTTOM - (value.log10() - f64::from(low)) / f64::from(high - low) * (HEIGHT - TOP - BOTTOM)
-    };
+    let y = |value: f64| HEIGHT - BOTTOM - (value.ln() - low.ln()) / (high.ln() - low.ln()) * (HEIGHT - TOP - BOTTOM);
     let mut svg = String::new();
     // Writing into a string cannot fail.
     let mut put = |text: std::fmt::Arguments<'_>| {
@@ -74,17 +74,17 @@ pub(crate) fn plot(title: &str, x_name: &str, y_name: &str, all: &[Series]) -> S
     ));
     put(format_args!("<text x=\"{LEFT}\" y=\"26\" font-size=\"16\" font-weight=\"bold\">{}</text>\n", escape(title)));
     let (bottom, right) = (HEIGHT - BOTTOM, WIDTH - RIGHT);
-    for decade in low..=high {
+    for decade in low.log10().floor() as i32..=high.log10().ceil() as i32 {
         for step in 1..10 {
             let value = f64::from(step) * 10f64.powi(decade);
-            if value > 10f64.powi(high) * 1.001 {
-                break;
+            if value < low * 0.999 || value > high * 1.001 {
+                continue;
             }
-            let (at, colour) = (y(value), if step == 1 { "#b0b0b0" } else { "#ececec" });
+            let (at, colour) = (y(value), if step == 1 { "#a0a0a0" } else { "#e4e4e4" });
             put(format_args!(
                 "<line x1=\"{LEFT}\" y1=\"{at:.1}\" x2=\"{right}\" y2=\"{at:.1}\" stroke=\"{colour}\"/>\n"
             ));
-            if step == 1 {
+            if matches!(step, 1 | 2 | 5) {
                 let text = short(value);
                 put(format_args!(
                     "<text x=\"{}\" y=\"{:.1}\" text-anchor=\"end\">{text}</text>\n",
@@ -126,7 +126,11 @@ pub(crate) fn plot(title: &str, x_name: &str, y_name: &str, all: &[Series]) -> S
                  stroke-width=\"0.8\"/>\n"
             ));
             let name = escape(&series.name);
-            put(format_args!("<text x=\"{:.1}\" y=\"{:.1}\" fill=\"{colour}\">{name}</text>\n", to_x + 3.0, at + 4.5));
+            put(format_args!(
+                "<circle cx=\"{to_x:.1}\" cy=\"{at:.1}\" r=\"3.5\" fill=\"{colour}\"/>\n<text x=\"{:.1}\" y=\"{:.1}\">{name}</text>\n",
+                to_x + 8.0,
+                at + 4.5
+            ));
         }
     }
     svg.push_str("</svg>\n");
@@ -139,10 +143,17 @@ fn name_places(all: &[Series], y: impl Fn(f64) -> f64) -> Vec<f64> {
     let mut order: Vec<usize> = (0..all.len()).collect();
     order.sort_by(|a, b| ends[*a].total_cmp(&ends[*b]));
     let mut places = vec![0.0; all.len()];
+    // All of them fit, however the lines end.
     let mut free = TOP;
-    for index in order {
-        places[index] = ends[index].max(free);
-        free = places[index] + NAME_HEIGHT;
+    let last = HEIGHT - BOTTOM;
+    for index in &order {
+        places[*index] = ends[*index].max(free);
+        free = places[*index] + NAME_HEIGHT;
+    }
+    let mut most = last;
+    for index in order.iter().rev() {
+        places[*index] = places[*index].min(most);
+        most = places[*index] - NAME_HEIGHT;
     }
     places
 }
@@ -159,20 +170,24 @@ mod tests {
         };
         let svg = plot("puts <per second>", "clients", "puts/s", &[series("one", 900.0), series("two", 901.0)]);
         assert_eq!(svg.matches("<polyline").count(), 2);
-        assert_eq!(svg.matches("<circle").count(), 6);
+        assert_eq!(svg.matches("<circle").count(), 8);
         assert!(svg.contains(">one<") && svg.contains(">two<") && svg.contains("&lt;per second&gt;"));
         assert!(svg.contains(">100k<") && svg.ends_with("</svg>\n") && !svg.contains("NaN"));
     }
 
     #[test]
     fn names_do_not_stand_on_each_other_and_nothing_is_a_picture_too() {
-        let same = Series { name: "x".into(), points: vec![(1.0, 5.0)] };
-        let places = name_places(&[same.clone(), same.clone(), same], |_| 100.0);
+        let same = || Series { name: "x".into(), points: vec![(1.0, 5.0)] };
+        let places = name_places(&[same(), same(), same()], |_| 100.0);
         assert!(places[1] - places[0] >= NAME_HEIGHT && places[2] - places[1] >= NAME_HEIGHT, "{places:?}");
         assert!(!plot("t", "x", "y", &[]).contains("NaN"));
         let nothing = Series { name: "x".into(), points: vec![(1.0, 0.0), (4.0, 5.0)] };
         let svg = plot("t", "x", "y", &[nothing]);
-        assert!(!svg.contains("inf") && svg.matches("<circle").count() == 1, "{svg}");
-        assert_eq!(decades([3.0, 2_000.0].into_iter()), (0, 4));
+        assert!(!svg.contains("inf") && svg.matches("<circle").count() == 2, "{svg}");
+        assert_eq!(ends([3.0, 1_900.0].into_iter()), (2.0, 2_000.0));
+        assert_eq!(ends([5.0, 5.0].into_iter()), (5.0, 10.0));
+        let low = name_places(&[same(), same(), same()], |_| HEIGHT - BOTTOM);
+        assert!(low.iter().all(|place| *place <= HEIGHT - BOTTOM), "{low:?}");
+        assert!(low.windows(2).all(|pair| (pair[1] - pair[0]).abs() >= NAME_HEIGHT), "{low:?}");
     }
 }

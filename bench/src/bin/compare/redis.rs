@@ -2,12 +2,13 @@
 
 use crate::Started;
 use crate::pipe::Pipe;
+use crate::redis_benchmark::RedisBenchmark;
 use crate::resp::{self, Own, Reply, Resp};
-use crate::system::{System, drive, now, program, until, version};
+use crate::system::{Seen, System, drive, now, program, until, version};
 use anyhow::Context;
 use archon_integration_tests::Process;
 use archon_integration_tests::ports::free_addresses;
-use archon_load::{Connect, Failure, Measured, Store, Workload};
+use archon_load::{Connect, Failure, Store, Workload};
 use archon_types::slot_of;
 use bytes::Bytes;
 use std::cell::RefCell;
@@ -72,14 +73,20 @@ pub(crate) fn start(directory: &Path) -> anyhow::Result<Started> {
     anyhow::ensure!(created.status.success(), "redis-cli: {}", String::from_utf8_lossy(&created.stdout));
     let (masters, slots) = until("Redis Cluster to be whole", || whole(addresses))?;
     let servers = Rc::new(servers);
-    let [own, pipelined] = crate::report::REDIS_SHAPES;
-    let systems = [(false, own), (true, pipelined)].map(|(shared, name)| {
-        let target = Arc::new(Redis { masters: masters.clone(), slots: slots.clone(), shared });
-        Box::new(RedisSystem { target, servers: Rc::clone(&servers), name }) as Box<dyn System>
-    });
+    let [own, pipelined, its_own] = crate::report::REDIS_SHAPES;
+    let mut systems: Vec<Box<dyn System>> = [(false, own), (true, pipelined)]
+        .map(|(shared, name)| {
+            let target = Arc::new(Redis { masters: masters.clone(), slots: slots.clone(), shared });
+            Box::new(RedisSystem { target, servers: Rc::clone(&servers), name }) as Box<dyn System>
+        })
+        .into();
+    if let Some(program) = program("redis-benchmark") {
+        let address = masters[0].clone();
+        systems.push(Box::new(RedisBenchmark { program, address, servers, name: its_own }));
+    }
     let version = version(&server, &["--version"]);
     let short = version.split(" sha=").next().unwrap_or_default().to_owned();
-    Ok(Some((short, systems.into())))
+    Ok(Some((short, systems)))
 }
 
 fn port(address: &str) -> &str {
@@ -148,7 +155,7 @@ impl System for RedisSystem {
         if self.target.shared { 1 } else { clients }
     }
 
-    fn run(&self, workload: &Workload) -> Result<Measured, Failure> {
+    fn run(&self, workload: &Workload) -> anyhow::Result<Seen> {
         drive(&self.target, workload)
     }
 }

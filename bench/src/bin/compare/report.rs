@@ -8,10 +8,9 @@ use std::path::Path;
 use std::process::Command;
 use std::time::SystemTime;
 
-/// Where a figure of Redis comes from stands in this name.
-const REDIS: &str = "Redis";
-/// The shapes in which Redis is used: as ordinary clients use it, and as fast as it goes.
-pub(crate) const REDIS_SHAPES: [&str; 2] = ["Redis, own connections", "Redis, pipelined"];
+/// The shapes in which Redis is used: a connection for each client, as ordinary clients and `redis-benchmark` do it, in the
+/// same loop as everything else; as fast as it goes; and driven by `redis-benchmark` itself.
+pub(crate) const REDIS_SHAPES: [&str; 3] = ["Redis, own connections", "Redis, pipelined", "Redis, redis-benchmark"];
 
 /// Where the comparison was made.
 #[derive(Clone, Debug, Serialize)]
@@ -102,11 +101,8 @@ fn date(time: SystemTime) -> String {
     format!("{}-{month:02}-{day:02}", year + era * 400 + u64::from(month <= 2))
 }
 
-/// The better of the shapes in which a system was used, as its figure.
-fn best<'a>(points: &'a [Point], system: &str, operation: &str, clients: usize) -> Option<&'a Point> {
-    let of = points.iter().filter(|point| point.operation == operation && point.clients == clients);
-    let of = of.filter(|point| point.system == system || system == REDIS && point.system.starts_with(REDIS));
-    of.max_by(|a, b| a.ops_per_second.total_cmp(&b.ops_per_second))
+fn point<'a>(points: &'a [Point], system: &str, operation: &str, clients: usize) -> Option<&'a Point> {
+    points.iter().find(|point| point.system == system && point.operation == operation && point.clients == clients)
 }
 
 fn thousands(per_second: f64) -> String {
@@ -133,11 +129,8 @@ pub(crate) fn ratios(points: &[Point]) -> Vec<Ratio> {
         let wanted = format!("at {} {wanted}", if most { "most" } else { "least" });
         found.push(Ratio { what, ours, theirs, ratio, wanted, met });
     };
-    let at = |system: &str, operation: &str, clients: usize| {
-        points.iter().find(|point| point.system == system && point.operation == operation && point.clients == clients)
-    };
-    let speed = |system: &str, operation: &str| at(system, operation, 256).map(|point| point.ops_per_second);
-    let p50 = |system: &str| at(system, "put", 1).map(|point| point.p50_us as f64);
+    let speed = |system: &str, operation: &str| point(points, system, operation, 256).map(|point| point.ops_per_second);
+    let p50 = |system: &str| point(points, system, "put", 1).map(|point| point.p50_us as f64);
     for redis in REDIS_SHAPES {
         for (operation, wanted) in [("put", 1.2), ("get", 2.0)] {
             let what = format!("{operation}s per second, 256 clients: {OURS} / {redis}");
@@ -159,25 +152,13 @@ impl Report {
         clients
     }
 
-    /// The systems in order of the tables: Redis once.
-    fn columns(&self) -> Vec<String> {
-        let mut columns = Vec::new();
-        for used in &self.systems {
-            let name = if used.name.starts_with(REDIS) { REDIS } else { &used.name };
-            if !columns.iter().any(|column| column == name) {
-                columns.push(name.to_owned());
-            }
-        }
-        columns
-    }
-
     fn table(&self, operation: &str, cell: impl Fn(&Point) -> String) -> String {
-        let columns = self.columns();
-        let mut text = format!("| clients | {} |\n|---:|{}\n", columns.join(" | "), "---:|".repeat(columns.len()));
+        let names: Vec<&str> = self.systems.iter().map(|used| used.name.as_str()).collect();
+        let mut text = format!("| clients | {} |\n|---:|{}\n", names.join(" | "), "---:|".repeat(names.len()));
         for clients in self.rungs() {
-            let cells = columns
+            let cells = names
                 .iter()
-                .map(|system| best(&self.points, system, operation, clients).map_or_else(|| "–".to_owned(), &cell));
+                .map(|name| point(&self.points, name, operation, clients).map_or_else(|| "–".to_owned(), &cell));
             text += &format!("| {clients} | {} |\n", cells.collect::<Vec<_>>().join(" | "));
         }
         text
@@ -228,9 +209,8 @@ impl Report {
             }
             text += &format!("**{title}**: per second · p50 ms · p99 ms\n\n");
             let speed = |point: &Point| {
-                let mark = if point.system == "Redis, pipelined" { " †" } else { "" };
                 let (speed, p50, p99) = (thousands(point.ops_per_second), millis(point.p50_us), millis(point.p99_us));
-                format!("{speed} · {p50} · {p99}{mark}")
+                format!("{speed} · {p50} · {p99}")
             };
             text += &self.table(operation, speed);
             text += &format!("\n**{title}**: µs of CPU per operation, all servers + driving program\n\n");
@@ -240,7 +220,6 @@ impl Report {
                  ![p99 of {operation}s over clients]({pictures}/{operation}-p99.svg)\n\n"
             );
         }
-        text += "† Redis was used in two shapes; the table has the faster one, † marks the pipelined.\n\n";
         for used in &self.systems {
             text += &format!("- **{}** ({}): {}.\n", used.name, used.version, used.shape);
         }
@@ -285,23 +264,12 @@ mod tests {
 
     fn point(system: &str, operation: &'static str, clients: usize, ops_per_second: f64, p50_us: u64) -> Point {
         let (system, rounds) = (system.to_owned(), vec![]);
-        let (p99_us, p999_us, server_cpu_us, client_cpu_us) = (p50_us * 2, p50_us * 3, 1.0, 1.0);
-        Point {
-            system,
-            operation,
-            clients,
-            ops_per_second,
-            p50_us,
-            p99_us,
-            p999_us,
-            server_cpu_us,
-            client_cpu_us,
-            rounds,
-        }
+        let (p99_us, server_cpu_us, client_cpu_us) = (p50_us * 2, 1.0, 1.0);
+        Point { system, operation, clients, ops_per_second, p50_us, p99_us, server_cpu_us, client_cpu_us, rounds }
     }
 
     #[test]
-    fn redis_is_compared_in_both_shapes() {
+    fn redis_is_compared_in_each_of_its_shapes() {
         let points = [
             point("Archon, R = 2", "put", 256, 120.0, 1),
             point("Redis, own connections", "put", 256, 50.0, 1),

@@ -1,7 +1,7 @@
 //! A system that is compared: how it is started, and how load is put on it.
 
 use anyhow::Context;
-use archon_load::{Connect, Failure, Measured, Run, Workload};
+use archon_load::{Connect, Mix, Run, Workload};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -31,26 +31,51 @@ pub(crate) trait System {
     fn connections(&self, clients: usize) -> usize;
 
     /// Puts load on it.
-    fn run(&self, workload: &Workload) -> Result<Measured, Failure>;
+    ///
+    /// # Errors
+    /// If one operation failed: a figure with failures in it is none.
+    fn run(&self, workload: &Workload) -> anyhow::Result<Seen>;
+}
+
+/// What a run came to.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(crate) struct Seen {
+    pub(crate) ops_per_second: f64,
+    pub(crate) p50_us: u64,
+    pub(crate) p99_us: u64,
+    /// What the CPU time of the servers is to be divided by.
+    pub(crate) ops_with_warm_up: u64,
+    /// CPU time of the driving program per operation, in microseconds.
+    pub(crate) client_cpu_us: f64,
 }
 
 /// Runs a workload to its end, or until the reader has enough.
-pub(crate) fn drive<C: Connect>(connect: &Arc<C>, workload: &Workload) -> Result<Measured, Failure> {
+pub(crate) fn drive<C: Connect>(connect: &Arc<C>, workload: &Workload) -> anyhow::Result<Seen> {
     let began = Instant::now();
     let limit = OVERTIME + workload.warm_up + length(workload);
     let run = Run::start(connect, workload)?;
     while !run.is_over() {
         if STOP.load(Ordering::Relaxed) {
             run.stop();
-            return Err(Failure::new("Interrupted", "the comparison was interrupted"));
+            anyhow::bail!("interrupted");
         }
         if began.elapsed() > limit {
             run.stop();
-            return Err(Failure::new("Stuck", format!("the run was not over after {limit:?}")));
+            anyhow::bail!("the run was not over after {limit:?}");
         }
         std::thread::sleep(POLL);
     }
-    run.wait()
+    let measured = run.wait()?;
+    anyhow::ensure!(measured.failed == 0, "{} operations failed: {:?}", measured.failed, measured.failures);
+    let latency = if workload.mix == Mix::Get { measured.get } else { measured.put };
+    let latency = latency.context("nothing succeeded")?;
+    Ok(Seen {
+        ops_per_second: measured.ops_per_second,
+        p50_us: latency.p50_us,
+        p99_us: latency.p99_us,
+        ops_with_warm_up: measured.ops_with_warm_up,
+        client_cpu_us: measured.client_cpu_us_per_op,
+    })
 }
 
 fn length(workload: &Workload) -> Duration {

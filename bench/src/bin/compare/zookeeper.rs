@@ -2,11 +2,11 @@
 
 use crate::Started;
 use crate::pipe::{Frames, Pipe};
-use crate::system::{System, drive, now, program, until};
+use crate::system::{Seen, System, drive, now, program, until};
 use anyhow::Context;
 use archon_integration_tests::Process;
 use archon_integration_tests::ports::free_addresses;
-use archon_load::{Connect, Failure, Measured, Store, Workload};
+use archon_load::{Connect, Failure, Store, Workload};
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -130,7 +130,7 @@ impl System for ZooKeeperSystem {
         clients.min(SESSIONS_MAX)
     }
 
-    fn run(&self, workload: &Workload) -> Result<Measured, Failure> {
+    fn run(&self, workload: &Workload) -> anyhow::Result<Seen> {
         self.target.next.store(0, Ordering::Relaxed);
         drive(&self.target, workload)
     }
