@@ -1,12 +1,11 @@
-//! A shard's inbox: the one queue between the async services and a shard's thread.
+//! A shard's inbox: the one queue between everybody else and a shard.
 //!
 //! Requests are bounded and refused (or waited for) when the queue is full. Completions, which answer something the
 //! shard itself started, are never refused: there are at most as many as the shard has started, and refusing one would
 //! block the thread that completes it.
 
-use parking_lot::{Condvar, Mutex};
+use parking_lot::Mutex;
 use std::collections::VecDeque;
-use std::time::Duration;
 use tokio::sync::Notify;
 
 /// Most requests that wait for a shard.
@@ -38,11 +37,13 @@ struct State<T> {
     closed: bool,
 }
 
-/// The queue. Any thread pushes; the shard's thread drains.
+/// The queue. Any thread pushes; the shard drains.
 #[derive(Debug)]
 pub(crate) struct Inbox<T> {
     state: Mutex<State<(T, bool)>>,
-    filled: Condvar,
+    /// Tells the shard, which alone waits for it. Where the one who pushes runs on the shard's own thread, as the readers
+    /// of connections do, this costs no wake-up of a thread.
+    filled: Notify,
     space: Notify,
     requests_max: usize,
 }
@@ -52,7 +53,7 @@ impl<T: Weigh> Inbox<T> {
     pub(crate) fn new(requests_max: usize) -> Self {
         Self {
             state: Mutex::new(State { queue: VecDeque::new(), requests: 0, closed: false }),
-            filled: Condvar::new(),
+            filled: Notify::new(),
             space: Notify::new(),
             requests_max,
         }
@@ -103,12 +104,16 @@ impl<T: Weigh> Inbox<T> {
         self.filled.notify_one();
     }
 
-    /// Takes what is queued, up to the bounds of a turn, into `turn`. Waits up to `wait` for the first message.
-    pub(crate) fn drain(&self, turn: &mut Vec<T>, wait: Duration) {
-        let mut state = self.state.lock();
-        if state.queue.is_empty() {
-            self.filled.wait_for(&mut state, wait);
+    /// Returns once something is queued. For the shard alone.
+    pub(crate) async fn filled(&self) {
+        while self.is_empty() {
+            self.filled.notified().await;
         }
+    }
+
+    /// Takes what is queued, up to the bounds of a turn, into `turn`.
+    pub(crate) fn drain(&self, turn: &mut Vec<T>) {
+        let mut state = self.state.lock();
         let mut bytes = 0;
         let mut requests = 0;
         while turn.len() < TURN_MESSAGES_MAX && bytes < TURN_BYTES_MAX {
@@ -161,7 +166,7 @@ mod tests {
         assert!(matches!(inbox.try_push(3), Err(PushError::Full(3))));
         inbox.complete(4);
         let mut turn = Vec::new();
-        inbox.drain(&mut turn, Duration::ZERO);
+        inbox.drain(&mut turn);
         assert_eq!(turn, [1, 2, 4]);
         assert!(inbox.try_push(5).is_ok());
     }
@@ -173,9 +178,29 @@ mod tests {
             assert!(inbox.try_push(TURN_BYTES_MAX / 2 + 1).is_ok());
         }
         let mut turn = Vec::new();
-        inbox.drain(&mut turn, Duration::ZERO);
+        inbox.drain(&mut turn);
         assert_eq!(turn.len(), 2);
         assert_eq!(inbox.len(), 1);
+    }
+
+    #[tokio::test]
+    async fn who_waits_for_messages_hears_of_those_pushed_before_and_after() {
+        let inbox = Arc::new(Inbox::new(4));
+        inbox.complete(1);
+        inbox.filled().await;
+        let mut turn = Vec::new();
+        inbox.drain(&mut turn);
+        // What was told for the first message does not stand for a second one that is not there.
+        let waiting = tokio::spawn({
+            let inbox = inbox.clone();
+            async move { inbox.filled().await }
+        });
+        tokio::task::yield_now().await;
+        assert!(!waiting.is_finished());
+        assert!(inbox.try_push(2).is_ok());
+        waiting.await.expect("the task does not panic");
+        inbox.drain(&mut turn);
+        assert_eq!(turn, [1, 2]);
     }
 
     #[tokio::test]
@@ -188,7 +213,7 @@ mod tests {
         });
         tokio::task::yield_now().await;
         let mut turn = Vec::new();
-        inbox.drain(&mut turn, Duration::ZERO);
+        inbox.drain(&mut turn);
         assert_eq!(waiting.await.expect("the task does not panic"), Ok(()));
         let refused = tokio::spawn({
             let inbox = inbox.clone();

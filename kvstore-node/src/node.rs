@@ -14,7 +14,7 @@ use crate::peer::Peers;
 use crate::recover::{Recovery, recover};
 use crate::server::{Services, serve};
 use crate::session::{Session, SessionError};
-use crate::shard::{Context, ShardMessage, Shards};
+use crate::shard::{Context, ShardMessage, ShardRuntime, Shards};
 use crate::shared::Shared;
 use crate::stats::Stats;
 use archon_kv::{DedupLimits, RecentBudget};
@@ -159,7 +159,10 @@ impl Node {
             let (shards, holdings) = (shards.clone(), Arc::clone(&holdings));
             move |event| route_event(&shards, &holdings, event)
         })?;
-        let peers = Arc::new(Peers::new(Arc::clone(&shared), runtime.clone()));
+        let runtimes = (0..shards.count()).map(|_| ShardRuntime::new()).collect::<Result<Vec<_>, _>>();
+        let runtimes = runtimes.map_err(NodeError::Thread)?;
+        let handles: Vec<Handle> = runtimes.iter().filter_map(ShardRuntime::handle).collect();
+        let peers = Arc::new(Peers::new(Arc::clone(&shared), handles.clone()));
         let copies = CopyRunner::new(Arc::clone(&shared), runtime.clone(), shards.clone(), flusher.handle());
         let copies = Arc::new(copies);
         let windows = budget.clone();
@@ -175,7 +178,7 @@ impl Node {
             dedup: DedupLimits::default(),
         });
         let pulses: Vec<Arc<Pulse>> = (0..shards.count()).map(|_| Arc::default()).collect();
-        let threads = shards.start(&context, &pulses, recovery.found).map_err(NodeError::Thread)?;
+        let threads = shards.start(&context, &pulses, recovery.found, runtimes).map_err(NodeError::Thread)?;
         let stats = Stats { shared: Arc::clone(&shared), wal: wal.clone(), flusher: flusher.handle(), windows };
         let services_end = CancellationToken::new();
         let service_tasks = TaskTracker::new();
@@ -195,7 +198,7 @@ impl Node {
             shards.clone(),
             services_end.clone(),
         ));
-        let server = runtime.spawn(serve(listener, services));
+        let server = runtime.spawn(serve(listener, services, handles));
         let directory = Arc::new(Mutex::new(directory));
         let released = Arc::new(AtomicBool::new(false));
         let session_end = CancellationToken::new();
@@ -298,7 +301,10 @@ impl Node {
             flushed.map_err(NodeError::from).and(closed.map_err(NodeError::from))
         });
         let closed = closed.await.unwrap_or(Err(NodeError::Failed));
-        self.peers.stop().await;
+        // Their tasks are on the shards' threads, one of which may be stuck.
+        if tokio::time::timeout(SERVER_DEADLINE, self.peers.stop()).await.is_err() {
+            tracing::warn!("streams to peers have not ended in time");
+        }
         drop(self.engine);
         drop(self.directory);
         if failed {

@@ -44,17 +44,18 @@ struct Link {
 /// The ways to all peers.
 pub(crate) struct Peers {
     shared: Arc<Shared>,
-    runtime: Handle,
+    /// Of the shards' threads: a peer's task lives on one of them.
+    runtimes: Vec<Handle>,
     links: Mutex<BTreeMap<NodeId, Arc<Link>>>,
     stop: CancellationToken,
     tasks: TaskTracker,
 }
 
 impl Peers {
-    pub(crate) fn new(shared: Arc<Shared>, runtime: Handle) -> Self {
+    pub(crate) fn new(shared: Arc<Shared>, runtimes: Vec<Handle>) -> Self {
         Self {
             shared,
-            runtime,
+            runtimes,
             links: Mutex::new(BTreeMap::new()),
             stop: CancellationToken::new(),
             tasks: TaskTracker::new(),
@@ -69,7 +70,10 @@ impl Peers {
         let link = Arc::clone(self.links.lock().entry(node).or_insert_with(|| {
             let link = Arc::new(Link { queue: Mutex::default(), filled: Notify::new() });
             let (peers, task) = (Arc::clone(self), Arc::clone(&link));
-            self.tasks.spawn_on(async move { peers.run(node, &task).await }, &self.runtime);
+            let mine = usize::try_from(node.get()).unwrap_or(0) % self.runtimes.len().max(1);
+            if let Some(runtime) = self.runtimes.get(mine) {
+                self.tasks.spawn_on(async move { peers.run(node, &task).await }, runtime);
+            }
             link
         }));
         let metrics = &self.shared.metrics;

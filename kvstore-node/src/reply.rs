@@ -128,6 +128,11 @@ impl Replies {
         }
     }
 
+    /// Whether anything waits to be sent to a stream.
+    pub(crate) fn has_streamed(&self) -> bool {
+        !self.batches.is_empty()
+    }
+
     /// Sends everything; returns how many answers were refusals.
     pub(crate) fn send(&mut self) -> u64 {
         for (_, (connection, batch, _)) in std::mem::take(&mut self.batches) {

@@ -1,4 +1,4 @@
-//! The gRPC server: every service of a node, with health and reflection.
+//! The gRPC server: every service of a node, with health and reflection, on the threads of the shards.
 
 use crate::engine::Engine;
 use crate::holdings::Holdings;
@@ -15,10 +15,15 @@ use archon_types::limits::MESSAGE_BYTES_MAX;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::runtime::Handle;
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+use tokio_stream::StreamExt;
+use tokio_stream::wrappers::ReceiverStream;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
-use tonic::transport::server::TcpIncoming;
+use tonic::service::Routes;
 
 const STREAM_WINDOW_BYTES: u32 = 2 * 1024 * 1024;
 const CONNECTION_WINDOW_BYTES: u32 = 16 * 1024 * 1024;
@@ -35,8 +40,68 @@ pub(crate) struct Services {
     pub(crate) tasks: TaskTracker,
 }
 
-/// Serves until told to end.
-pub(crate) async fn serve(listener: TcpListener, services: Services) -> Result<(), tonic::transport::Error> {
+/// Connections accepted and not yet taken by the thread that is to serve them.
+const ACCEPTED_MAX: usize = 64;
+/// How long to wait before accepting is tried again after it failed, for want of descriptors above all.
+const ACCEPT_AGAIN: Duration = Duration::from_millis(20);
+
+/// Serves until told to end. Each connection is served on one of `runtimes`, in turn.
+pub(crate) async fn serve(
+    listener: TcpListener,
+    services: Services,
+    runtimes: Vec<Handle>,
+) -> Result<(), tonic::transport::Error> {
+    let end = services.end.clone();
+    let routes = routes(services).await;
+    let mut servers = JoinSet::new();
+    let mut ways = Vec::new();
+    for runtime in &runtimes {
+        let (way, accepted) = mpsc::channel(ACCEPTED_MAX);
+        ways.push(way);
+        let server = tonic::transport::Server::builder()
+            .initial_stream_window_size(STREAM_WINDOW_BYTES)
+            .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
+            .http2_keepalive_interval(Some(Duration::from_secs(5)))
+            .add_routes(routes.clone());
+        // On the thread that serves it, or another one would be told when something arrives.
+        let incoming = ReceiverStream::new(accepted).map(TcpStream::from_std);
+        servers.spawn_on(server.serve_with_incoming_shutdown(incoming, end.clone().cancelled_owned()), runtime);
+    }
+    tokio::select! {
+        () = accept(listener, ways) => {}
+        () = end.cancelled() => {}
+    }
+    while let Some(ended) = servers.join_next().await {
+        // One that was cut off with its runtime has nothing to say.
+        ended.unwrap_or(Ok(()))?;
+    }
+    Ok(())
+}
+
+/// Accepts connections and gives them to the threads in turn, until a thread takes no more.
+async fn accept(listener: TcpListener, ways: Vec<mpsc::Sender<std::net::TcpStream>>) {
+    for way in ways.iter().cycle() {
+        let stream = loop {
+            match listener.accept().await.and_then(|(stream, _)| prepared(stream)) {
+                Ok(stream) => break stream,
+                Err(error) => {
+                    tracing::debug!(%error, "a connection could not be accepted");
+                    tokio::time::sleep(ACCEPT_AGAIN).await;
+                }
+            }
+        };
+        if way.send(stream).await.is_err() {
+            return;
+        }
+    }
+}
+
+fn prepared(stream: TcpStream) -> std::io::Result<std::net::TcpStream> {
+    stream.set_nodelay(true)?;
+    stream.into_std()
+}
+
+async fn routes(services: Services) -> Routes {
     let Services { shared, shards, engine, holdings, stats, end, tasks } = services;
     let kv = KvService {
         shared: Arc::clone(&shared),
@@ -47,20 +112,11 @@ pub(crate) async fn serve(listener: TcpListener, services: Services) -> Result<(
     let replication =
         ReplicationService { shared: Arc::clone(&shared), shards: shards.clone(), engine, stop: end.clone(), tasks };
     let control = ControlService::new(Arc::clone(&shared), holdings, shards);
-    let table = TableService { shared, stop: end.clone() };
+    let table = TableService { shared, stop: end };
     let (health_reporter, health) = tonic_health::server::health_reporter();
     health_reporter.set_service_status("", tonic_health::ServingStatus::Serving).await;
     health_reporter.set_serving::<v1::kv_server::KvServer<KvService>>().await;
-    let reflection = tonic_reflection::server::Builder::configure()
-        .register_encoded_file_descriptor_set(archon_proto::DESCRIPTORS)
-        .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
-        .build_v1();
-    let mut server = tonic::transport::Server::builder()
-        .initial_stream_window_size(STREAM_WINDOW_BYTES)
-        .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
-        .http2_keepalive_interval(Some(Duration::from_secs(5)));
-    let mut router = server
-        .add_service(health)
+    let routes = Routes::new(health)
         .add_service(v1::kv_server::KvServer::new(kv).max_decoding_message_size(MESSAGE_BYTES_MAX))
         .add_service(
             v1::replication_server::ReplicationServer::new(replication)
@@ -69,10 +125,15 @@ pub(crate) async fn serve(listener: TcpListener, services: Services) -> Result<(
         .add_service(v1::control_server::ControlServer::new(control).max_decoding_message_size(8 * MESSAGE_BYTES_MAX))
         .add_service(v1::table_server::TableServer::new(table))
         .add_service(v1::stats_server::StatsServer::new(StatsService(stats)));
+    let reflection = tonic_reflection::server::Builder::configure()
+        .register_encoded_file_descriptor_set(archon_proto::DESCRIPTORS)
+        .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
+        .build_v1();
     match reflection {
-        Ok(reflection) => router = router.add_service(reflection),
-        Err(error) => tracing::warn!(%error, "no gRPC reflection"),
+        Ok(reflection) => routes.add_service(reflection),
+        Err(error) => {
+            tracing::warn!(%error, "no gRPC reflection");
+            routes
+        }
     }
-    let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
-    router.serve_with_incoming_shutdown(incoming, end.cancelled_owned()).await
 }

@@ -17,7 +17,7 @@ impl fmt::Display for StreamId {
     }
 }
 
-/// Runs on the writer thread after the batch is durable, or with the reason why it was not
+/// Runs on the thread that writes after the batch is durable, or with the reason why it was not
 /// written. It must be short and must not wait for the log: everything behind it waits.
 pub type Done = Box<dyn FnOnce(Result<(), WalError>) + Send>;
 

@@ -1,8 +1,8 @@
-//! The bounded queue between callers and the writer thread.
+//! The bounded queue between callers and the writer.
 
 use std::collections::{BTreeMap, VecDeque};
 
-use parking_lot::{Condvar, Mutex};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use crate::batch::{Done, WalBatch};
 use crate::error::{WalError, WalFull};
@@ -46,6 +46,37 @@ impl Queue {
         batch_bytes_max: usize,
         queue_bytes_max: usize,
     ) -> Result<(), WalFull> {
+        let state = self.admit(batch, done, batch_bytes_max, queue_bytes_max)?;
+        let first = state.items.len() == 1;
+        drop(state);
+        if first {
+            self.work.notify_one();
+        }
+        Ok(())
+    }
+
+    /// As [`push`](Queue::push), for a caller that is the writer at this moment: where nothing else waits it gets back
+    /// what it came with, to write it itself.
+    pub(crate) fn pass(
+        &self,
+        batch: WalBatch,
+        done: Done,
+        batch_bytes_max: usize,
+        queue_bytes_max: usize,
+    ) -> Result<Option<Item>, WalFull> {
+        let mut state = self.admit(batch, done, batch_bytes_max, queue_bytes_max)?;
+        // If others wait the writer thread was told, and takes this one along.
+        Ok(if state.items.len() == 1 { state.items.pop_back() } else { None })
+    }
+
+    /// Queues the batch if it may be.
+    fn admit(
+        &self,
+        batch: WalBatch,
+        done: Done,
+        batch_bytes_max: usize,
+        queue_bytes_max: usize,
+    ) -> Result<MutexGuard<'_, State>, WalFull> {
         let bytes = batch.bytes();
         let refuse = |reason, batch, done| Err(WalFull { reason: Box::new(reason), batch, done });
         if bytes > batch_bytes_max {
@@ -62,12 +93,7 @@ impl Queue {
         }
         state.bytes += bytes;
         state.items.push_back(Item { batch, done });
-        let first = state.items.len() == 1;
-        drop(state);
-        if first {
-            self.work.notify_one();
-        }
-        Ok(())
+        Ok(state)
     }
 
     /// Notes a trim; `wanted` asks for it to be written even when nothing else is.
@@ -102,20 +128,24 @@ impl Queue {
         }
     }
 
-    /// Waits for work and takes up to `bytes_max` of it, one item at least. `None` once the queue
-    /// is closing and drained.
-    pub(crate) fn take(&self, bytes_max: usize) -> Option<Turn> {
+    /// Waits for work; false once the queue is closing and drained.
+    pub(crate) fn wait(&self) -> bool {
         let mut state = self.state.lock();
         loop {
             let trims_due = !state.trims.is_empty() && (state.trims_wanted || state.closing);
             if !state.items.is_empty() || trims_due {
-                break;
+                return true;
             }
             if state.closing {
-                return None;
+                return false;
             }
             self.work.wait(&mut state);
         }
+    }
+
+    /// Takes up to `bytes_max` of the work there is, one item at least.
+    pub(crate) fn take(&self, bytes_max: usize) -> Turn {
+        let mut state = self.state.lock();
         let mut bytes = 0;
         let mut items = Vec::with_capacity(state.items.len().min(4096));
         while let Some(item) = state.items.front() {
@@ -126,7 +156,7 @@ impl Queue {
             items.extend(state.items.pop_front());
         }
         state.trims_wanted = false;
-        Some(Turn { items, trims: std::mem::take(&mut state.trims) })
+        Turn { items, trims: std::mem::take(&mut state.trims) }
     }
 
     pub(crate) fn release(&self, bytes: usize) {
@@ -171,7 +201,7 @@ mod tests {
         queue.trim(2, 9, true);
         queue.limit_trim(1, 20);
         queue.limit_trim(2, 0);
-        let turn = queue.take(100).unwrap();
+        let turn = queue.take(100);
         assert_eq!(turn.trims, BTreeMap::from([(1, 20)]));
     }
 }

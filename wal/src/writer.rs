@@ -1,11 +1,11 @@
-//! The one thread that writes: takes what is queued, one write, one sync, completes.
+//! The one that writes: takes what is queued, one write, one sync, completes. A thread of its own, or for one batch a caller.
 
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 
 use hashbrown::HashMap;
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 
 use crate::batch::{Done, Op, StreamId, WalBatch};
 use crate::config::WalConfig;
@@ -18,7 +18,7 @@ use crate::format::{
 use crate::index::{Change, Index, Location, SegmentEntry};
 use crate::mark::Mark;
 use crate::progress::Counters;
-use crate::queue::{Queue, Turn};
+use crate::queue::{Item, Queue, Turn};
 use crate::segment::{ActivateError, Active, Beginning, activate, segment_name};
 use crate::spare::{Spare, SparePool};
 use crate::tail::{Refusal, Tail};
@@ -64,6 +64,25 @@ pub(crate) struct Writer {
     scratch: HashMap<u64, Option<Tail>>,
     /// Per producer the first of its ordered batches that was refused for want of space and is to come again.
     owed: HashMap<u32, u64>,
+    /// The simulated power went off while a caller wrote.
+    halted: bool,
+}
+
+/// The writer thread: runs until the queue is closed and drained, and then takes the writer with it.
+pub(crate) fn run(shared: &Shared, place: &Mutex<Option<Writer>>) {
+    let bytes_max = shared.config.write_bytes_max;
+    while shared.queue.wait() {
+        // Before anything is taken, so that what is written first was queued first.
+        let mut held = place.lock();
+        let Some(writer) = held.as_mut().filter(|writer| !writer.halted) else { break };
+        if writer.turn(shared.queue.take(bytes_max)).is_err() {
+            break;
+        }
+    }
+    let writer = place.lock().take();
+    if let Some(writer) = writer {
+        writer.end();
+    }
 }
 
 impl Writer {
@@ -88,17 +107,25 @@ impl Writer {
             batches: 0,
             scratch: HashMap::new(),
             owed: HashMap::new(),
+            halted: false,
         }
     }
 
-    /// Runs until the queue is closed and drained.
-    pub(crate) fn run(mut self) {
-        let bytes_max = self.shared.config.write_bytes_max;
-        while let Some(turn) = self.shared.queue.take(bytes_max) {
-            if let Err(Halt) = self.turn(turn) {
-                break;
-            }
+    /// Writes one batch for the caller who brings it.
+    pub(crate) fn write_one(&mut self, item: Item) {
+        if self.turn(Turn { items: vec![item], trims: BTreeMap::new() }).is_err() {
+            self.halted = true;
+            // The thread sees to the rest.
+            self.shared.queue.close();
         }
+    }
+
+    /// Whether a batch of so many bytes can be written without going on in another segment, which may take long.
+    pub(crate) fn fits(&self, bytes: usize) -> bool {
+        !self.halted && self.active.fits(self.buffer.len() + bytes)
+    }
+
+    fn end(mut self) {
         for finished in self.finished.drain(..) {
             (finished.done)(Err(WalError::Closed));
         }

@@ -8,6 +8,11 @@ use std::time::{Duration, Instant};
 /// Batches that may be under way or waiting; beyond, the shard takes in no new work.
 const BATCHES_MAX: usize = 256;
 const RETRY_AFTER: Duration = Duration::from_millis(200);
+/// A disk that takes longer for a sync is not waited for on the shard's thread, where reads and other connections would
+/// wait as well.
+const HERE_MAX: Duration = Duration::from_millis(2);
+/// How many batches go to the log's own thread after one that took longer.
+const AWAY: u32 = 64;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum State {
@@ -54,6 +59,8 @@ pub(super) struct Journal {
     waiting: VecDeque<Entry>,
     next: u64,
     retry_at: Option<Instant>,
+    /// How many batches still go to the log's own thread, because the disk was slow.
+    away: u32,
     /// Why the log will never take what waits: the node cannot go on.
     failed: Option<WalError>,
 }
@@ -71,12 +78,19 @@ impl Journal {
             waiting: VecDeque::new(),
             next: 1,
             retry_at: None,
+            away: 0,
             failed: None,
         }
     }
 
-    /// Hands what the turn gathered to the log. Returns whether there was anything.
-    pub(super) fn submit(&mut self) -> bool {
+    /// Whether the turn gathered anything.
+    pub(super) fn has_gathered(&self) -> bool {
+        !self.batch.is_empty()
+    }
+
+    /// Hands what the turn gathered to the log. `here` says that the shard has nothing better to do than to write and sync it
+    /// itself, if the log is idle and the disk fast. Returns whether there was anything.
+    pub(super) fn submit(&mut self, here: bool) -> bool {
         if self.batch.is_empty() {
             return false;
         }
@@ -95,7 +109,7 @@ impl Journal {
         self.waiting.push_back(entry);
         // Behind a batch that was refused everything waits: order is what a log is about.
         if self.retry_at.is_none() {
-            self.send_unsent();
+            self.send_unsent(here);
         }
         true
     }
@@ -131,7 +145,7 @@ impl Journal {
         let due = self.retry_at.is_some_and(|at| Instant::now() >= at);
         if due && !self.waiting.iter().any(|entry| entry.state == State::Sent) {
             self.retry_at = None;
-            self.send_unsent();
+            self.send_unsent(false);
         }
     }
 
@@ -155,7 +169,7 @@ impl Journal {
         self.waiting.is_empty() && self.batch.is_empty()
     }
 
-    fn send_unsent(&mut self) {
+    fn send_unsent(&mut self, here: bool) {
         // An epoch must not wait for space behind data: the little data before it, which is all there is since new
         // data is refused while the disk is full, may use the reserve as well.
         if let Some(last) = self.waiting.iter().rposition(|entry| entry.has_epoch && entry.state == State::Unsent) {
@@ -165,8 +179,21 @@ impl Journal {
         }
         for entry in self.waiting.iter_mut().filter(|entry| entry.state == State::Unsent) {
             let (notify, number) = (self.notify.clone(), entry.number);
+            let done = Box::new(move |result| notify(number, result));
             // A copy is kept, since a refused batch is tried again; entries share their memory.
-            match self.wal.append(entry.batch.clone(), Box::new(move |result| notify(number, result))) {
+            let batch = entry.batch.clone();
+            let appended = if here && self.away == 0 {
+                let began = Instant::now();
+                let appended = self.wal.append_here(batch, done);
+                if matches!(appended, Ok(true)) && began.elapsed() > HERE_MAX {
+                    self.away = AWAY;
+                }
+                appended.map(drop)
+            } else {
+                self.away = self.away.saturating_sub(1);
+                self.wal.append(batch, done)
+            };
+            match appended {
                 Ok(()) => entry.state = State::Sent,
                 Err(WalFull { reason, .. }) if !matches!(*reason, WalError::QueueFull { .. }) => {
                     self.failed.get_or_insert(*reason);
@@ -194,7 +221,7 @@ mod tests {
         journal.completes.tokens.push((PlacementId::new(1), token));
         journal.batch.put(StreamId(1), token, Bytes::from_static(b"entry"));
         journal.has_data = true;
-        assert!(journal.submit());
+        assert!(journal.submit(false));
     }
 
     #[test]
@@ -245,7 +272,7 @@ mod tests {
         let put = |journal: &mut Journal, seq: u64| {
             journal.batch.put(StreamId(1), seq, Bytes::from(vec![7; 1_500]));
             journal.has_data = true;
-            assert!(journal.submit());
+            assert!(journal.submit(false));
         };
         let mut seq = 0;
         let refused = loop {
@@ -261,7 +288,7 @@ mod tests {
         // As if the verdict were still on its way: the notes are handed to the log, which keeps space in reserve for them.
         journal.retry_at = None;
         journal.batch.meta(StreamId(1), 7, Bytes::from_static(b"complete"));
-        assert!(journal.submit());
+        assert!(journal.submit(false));
         let mut verdicts: Vec<_> = (0..2).map(|_| receiver.recv().unwrap()).collect();
         verdicts.sort_by_key(|(number, _)| *number);
         assert_eq!(verdicts.iter().map(|(number, _)| *number).collect::<Vec<_>>(), [refused, refused + 1]);

@@ -1,7 +1,10 @@
-//! Shards: each an OS thread that owns some partitions and everything about them, so that nothing in it needs a lock.
+//! Shards: each a task with an OS thread of its own, that owns some partitions and everything about them, so that nothing
+//! in it needs a lock.
 //!
 //! A turn drains the inbox, evaluates operations, steps replicas, and emits one batch for the log, one batch of messages
-//! per peer, and one batch of answers per connection. Engine reads may block, which is why this is not async.
+//! per peer, and one batch of answers per connection. A turn never awaits, and its engine reads may block. The connections
+//! of clients and peers are served on the same threads: what they read reaches the shard, and what it answers reaches them,
+//! without waking another thread (ADR 0018).
 
 mod cache;
 mod carry;
@@ -13,10 +16,12 @@ mod message;
 mod operate;
 mod park;
 mod pull;
+mod runtime;
 mod slot;
 
 pub(crate) use gathered::Gathered;
 pub(crate) use message::{CopyAsk, CopyChunk, CopyStart, OpRequest, ShardMessage};
+pub(crate) use runtime::ShardRuntime;
 pub(crate) use slot::{ENGINE_AHEAD_UNKNOWN, Found};
 
 use crate::copy::CopyRunner;
@@ -39,8 +44,9 @@ use slot::Slot;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tokio::sync::oneshot;
+use tokio::time::{Instant, sleep_until};
 
 /// How often replicas are told that time passes.
 const TICK: Duration = Duration::from_millis(20);
@@ -149,7 +155,8 @@ impl Shards {
         sum
     }
 
-    /// Starts the threads. `found` are the placements that recovery found.
+    /// Starts the threads, one for each of `runtimes`, of which there is one per shard. `found` are the placements that
+    /// recovery found.
     ///
     /// # Errors
     /// If the system gives no thread.
@@ -158,6 +165,7 @@ impl Shards {
         context: &Arc<Context>,
         pulses: &[Arc<Pulse>],
         found: BTreeMap<PlacementId, Found>,
+        runtimes: Vec<ShardRuntime>,
     ) -> std::io::Result<Vec<JoinHandle<()>>> {
         let mut dormant: Vec<BTreeMap<PlacementId, Found>> = (0..self.count()).map(|_| BTreeMap::new()).collect();
         for (placement, found) in found {
@@ -165,7 +173,7 @@ impl Shards {
             dormant[number].insert(placement, found);
         }
         let mut threads = Vec::new();
-        for (number, dormant) in dormant.into_iter().enumerate() {
+        for ((number, dormant), runtime) in dormant.into_iter().enumerate().zip(runtimes) {
             let inbox = Arc::clone(&self.inboxes[number]);
             let notify: journal::Notify = Arc::new({
                 let inbox = Arc::clone(&inbox);
@@ -179,7 +187,6 @@ impl Shards {
                 active: BTreeMap::new(),
                 unloading: BTreeMap::new(),
                 stopping: false,
-                next_tick: Instant::now(),
                 env: Env {
                     grants: context.shared.grants(),
                     now: context.shared.clock.now(),
@@ -195,7 +202,8 @@ impl Shards {
                     releasing: false,
                 },
             };
-            let thread = std::thread::Builder::new().name(format!("shard-{number}")).spawn(move || shard.run())?;
+            let thread =
+                std::thread::Builder::new().name(format!("shard-{number}")).spawn(move || runtime.run(shard.run()))?;
             threads.push(thread);
         }
         Ok(threads)
@@ -237,7 +245,6 @@ struct Shard {
     /// Being deleted, by the clearing whose end is the end of them.
     unloading: BTreeMap<PlacementId, u64>,
     stopping: bool,
-    next_tick: Instant,
     env: Env,
 }
 
@@ -258,11 +265,17 @@ impl Drop for EndGuard {
 }
 
 impl Shard {
-    fn run(mut self) {
+    async fn run(mut self) {
         let _guard = EndGuard { pulse: Arc::clone(&self.pulse), shared: Arc::clone(&self.env.context.shared) };
         let mut turn = Vec::new();
+        let mut next_tick = std::pin::pin!(sleep_until(Instant::now()));
         loop {
-            self.inbox.drain(&mut turn, TICK);
+            tokio::select! {
+                biased;
+                () = self.inbox.filled() => {}
+                () = next_tick.as_mut() => {}
+            }
+            self.inbox.drain(&mut turn);
             self.env.now = self.env.context.shared.clock.now();
             self.env.grants = self.env.context.shared.grants();
             self.pulse.begin(self.env.now);
@@ -272,15 +285,31 @@ impl Shard {
             for message in turn.drain(..) {
                 self.take(message);
             }
-            if Instant::now() >= self.next_tick {
-                self.next_tick = Instant::now() + TICK;
+            if next_tick.deadline() <= Instant::now() {
+                next_tick.as_mut().reset(Instant::now() + TICK);
                 self.tick();
             }
             self.settle();
-            self.finish_turn();
+            let sent = self.send();
+            if self.env.journal.has_gathered() {
+                if sent {
+                    // Followers are to write while this node does, so what they are told leaves first.
+                    self.pulse.rest();
+                    tokio::task::yield_now().await;
+                    self.pulse.begin(self.env.context.shared.clock.now());
+                }
+                let here = self.inbox.is_empty();
+                if self.env.journal.submit(here) {
+                    self.env.context.shared.metrics.appends.add(1);
+                }
+            }
             self.pulse.rest();
             if self.stopping && self.env.journal.is_idle() && self.inbox.is_empty() {
                 return;
+            }
+            if !self.inbox.is_empty() {
+                // Connections send what this turn gave them and read what came meanwhile: the next one takes it together.
+                tokio::task::yield_now().await;
             }
         }
     }
@@ -361,19 +390,20 @@ impl Shard {
         }
     }
 
-    fn finish_turn(&mut self) {
+    /// Gives messages and answers to their connections. Returns whether there were any.
+    fn send(&mut self) -> bool {
         let env = &mut self.env;
-        let metrics = &env.context.shared.metrics;
-        if env.journal.submit() {
-            metrics.appends.add(1);
-        }
+        let mut sent = false;
         for (node, packer) in &mut env.outgoing {
             let parts = packer.finish();
             if !parts.is_empty() {
+                sent = true;
                 env.context.peers.send(*node, parts);
             }
         }
-        metrics.operations_refused.add(env.replies.send());
+        sent |= env.replies.has_streamed();
+        env.context.shared.metrics.operations_refused.add(env.replies.send());
+        sent
     }
 
     fn tick(&mut self) {

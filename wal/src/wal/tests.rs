@@ -106,3 +106,97 @@ fn a_leftover_that_comes_back_after_all_is_not_taken_for_the_next_batch() {
     assert_eq!(wal.bounds(ONE), Some(Bounds { first: 1, last: 1 }), "{recovered:?}");
     assert!(recovered.damaged.is_empty(), "{recovered:?}");
 }
+
+/// Appends one record on this thread, if the log lets it; tells whether it did.
+fn put_here(wal: &Wal, seq: u64, bytes: usize) -> bool {
+    let mut batch = WalBatch::new();
+    batch.put(ONE, seq, Bytes::from(vec![seq as u8; bytes]));
+    let (sender, receiver) = mpsc::channel();
+    let caller = thread::current().id();
+    let done = move |result: Result<(), WalError>| drop(sender.send((result, thread::current().id() == caller)));
+    let here = wal.append_here(batch, Box::new(done)).unwrap();
+    let told = if here { receiver.try_recv().ok() } else { receiver.recv().ok() };
+    let (result, by_caller) = told.expect("called back, at once if it was written here");
+    result.unwrap();
+    assert_eq!(by_caller, here);
+    here
+}
+
+#[test]
+fn an_idle_log_is_written_by_its_caller_and_a_busy_one_by_its_thread() {
+    let disk = MemoryDisk::new();
+    let (wal, _) = open(&disk);
+    assert!(put_here(&wal, 1, 100));
+    assert_eq!(wal.bounds(ONE), Some(Bounds { first: 1, last: 1 }));
+    let release = hold(&wal);
+    let mut batch = WalBatch::new();
+    batch.put(ONE, 2, Bytes::from_static(b"two"));
+    let (sender, receiver) = mpsc::channel();
+    let here = wal.append_here(batch, Box::new(move |result| drop(sender.send(result)))).unwrap();
+    assert!(!here, "the thread is at work");
+    assert!(receiver.try_recv().is_err());
+    release.send(()).unwrap();
+    receiver.recv().unwrap().unwrap();
+    assert_eq!(wal.bounds(ONE), Some(Bounds { first: 1, last: 2 }));
+    wal.close(Duration::from_secs(20)).unwrap();
+    let (wal, recovered) = open(&disk);
+    assert_eq!(wal.bounds(ONE), Some(Bounds { first: 1, last: 2 }), "{recovered:?}");
+}
+
+#[test]
+fn a_caller_does_not_go_on_in_another_segment() {
+    let (wal, _) = open(&MemoryDisk::new());
+    let here: Vec<bool> = (1..=30).map(|seq| put_here(&wal, seq, 400)).collect();
+    assert!(here.contains(&false) && here.contains(&true), "{here:?}");
+    assert_eq!(wal.bounds(ONE), Some(Bounds { first: 1, last: 30 }));
+}
+
+#[test]
+fn what_callers_and_the_thread_write_at_once_stays_in_order_and_whole() {
+    let disk = MemoryDisk::new();
+    let config = WalConfig { segment_bytes: 1 << 20, ..WalConfig::default() };
+    let (wal, _) = Wal::open_on(Arc::new(disk.clone()), config.clone()).unwrap();
+    thread::scope(|scope| {
+        for stream in 1..=4_u64 {
+            let wal = wal.clone();
+            scope.spawn(move || {
+                let (sender, receiver) = mpsc::channel();
+                for seq in 1..=500 {
+                    let mut batch = WalBatch::new();
+                    batch.put(StreamId(stream), seq, Bytes::from(seq.to_le_bytes().to_vec()));
+                    let sender = sender.clone();
+                    let done: Done = Box::new(move |result: Result<(), WalError>| drop(sender.send((seq, result))));
+                    match (seq + stream) % 3 {
+                        0 => wal.append(batch, done).unwrap(),
+                        _ => drop(wal.append_here(batch, done).unwrap()),
+                    }
+                }
+                drop(sender);
+                let told: Vec<u64> = receiver.iter().map(|(seq, result)| result.map(|()| seq).unwrap()).collect();
+                assert_eq!(told, (1..=500).collect::<Vec<_>>());
+            });
+        }
+    });
+    wal.close(Duration::from_secs(20)).unwrap();
+    let (wal, recovered) = Wal::open_on(Arc::new(disk), config).unwrap();
+    assert!(recovered.damaged.is_empty(), "{recovered:?}");
+    for stream in 1..=4 {
+        let records = wal.read(StreamId(stream), 1, usize::MAX).unwrap();
+        let expected = (1..=500_u64).map(|seq| Bytes::from(seq.to_le_bytes().to_vec()));
+        assert!(records.iter().map(|record| record.data.clone()).eq(expected));
+    }
+}
+
+#[test]
+fn a_log_whose_power_goes_off_under_a_caller_ends() {
+    let disk = MemoryDisk::new();
+    let (wal, _) = open(&disk);
+    assert!(put_here(&wal, 1, 100));
+    disk.fail_power_after(0);
+    let mut batch = WalBatch::new();
+    batch.put(ONE, 2, Bytes::from_static(b"two"));
+    let (sender, receiver) = mpsc::channel();
+    wal.append_here(batch, Box::new(move |result| drop(sender.send(result)))).unwrap();
+    assert!(matches!(receiver.recv().unwrap(), Err(WalError::Closed)));
+    wal.close(Duration::from_secs(20)).unwrap();
+}

@@ -1,0 +1,41 @@
+//! The runtime of a shard's thread.
+
+use tokio::runtime::{Builder, Handle, Runtime};
+
+/// Runs one shard and the connections that are served on its thread. Others may spawn onto it before the thread runs.
+#[derive(Debug)]
+pub(crate) struct ShardRuntime(Option<Runtime>);
+
+impl ShardRuntime {
+    /// A runtime that no thread drives yet.
+    ///
+    /// # Errors
+    /// If the system gives no descriptors for it.
+    pub(crate) fn new() -> std::io::Result<Self> {
+        Builder::new_current_thread().enable_all().build().map(|runtime| Self(Some(runtime)))
+    }
+
+    /// The way to spawn onto it.
+    pub(crate) fn handle(&self) -> Option<Handle> {
+        self.0.as_ref().map(|runtime| runtime.handle().clone())
+    }
+
+    /// Drives it on this thread until `shard` has ended.
+    pub(super) fn run(self, shard: impl Future<Output = ()> + Send + 'static) {
+        if let Some(runtime) = &self.0 {
+            // A task like those of the connections: they wake each other without a system call. A panic is told by the
+            // shard's guard.
+            let _ = runtime.block_on(runtime.spawn(shard));
+        }
+    }
+}
+
+impl Drop for ShardRuntime {
+    fn drop(&mut self) {
+        // What still runs on it belongs to connections whose shard is gone. Not waited for, which may happen within another
+        // runtime.
+        if let Some(runtime) = self.0.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
