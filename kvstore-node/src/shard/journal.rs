@@ -11,6 +11,9 @@ const RETRY_AFTER: Duration = Duration::from_millis(200);
 /// A disk that takes longer for a sync is not waited for on the shard's thread, where reads and other connections would
 /// wait as well.
 const HERE_MAX: Duration = Duration::from_millis(2);
+/// Bytes of a batch that the shard syncs itself: some operations. Where more wait for a sync, more come while it lasts, and
+/// the shard has better things to do.
+const HERE_BYTES_MAX: usize = 2 * 1024;
 /// How many batches go to the log's own thread after one that took longer.
 const AWAY: u32 = 64;
 
@@ -89,7 +92,7 @@ impl Journal {
     }
 
     /// Hands what the turn gathered to the log. `here` says that the shard has nothing better to do than to write and sync it
-    /// itself, if the log is idle and the disk fast. Returns whether there was anything.
+    /// itself, if the log is idle, the disk fast and the batch small. Returns whether there was anything.
     pub(super) fn submit(&mut self, here: bool) -> bool {
         if self.batch.is_empty() {
             return false;
@@ -182,7 +185,7 @@ impl Journal {
             let done = Box::new(move |result| notify(number, result));
             // A copy is kept, since a refused batch is tried again; entries share their memory.
             let batch = entry.batch.clone();
-            let appended = if here && self.away == 0 {
+            let appended = if here && self.away == 0 && batch.bytes() <= HERE_BYTES_MAX {
                 let began = Instant::now();
                 let appended = self.wal.append_here(batch, done);
                 if matches!(appended, Ok(true)) && began.elapsed() > HERE_MAX {
