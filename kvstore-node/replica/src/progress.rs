@@ -142,12 +142,13 @@ impl Progress {
         }
     }
 
-    /// It is pulling a copy (or was just told to): ask again later.
+    /// It is pulling a copy (or was just told to): ask again later. One that counts has no use for a copy: if it lacks what
+    /// the log does not hold any more it has lost data, and owes an answer until it is dropped.
     pub(crate) fn pause(&mut self, copying: bool, now: Millis) {
         self.unmatch();
         self.copying = copying;
         self.probe_sent = Some(now);
-        self.probe_since = None;
+        self.probe_since = self.counts.then(|| self.probe_since.unwrap_or(now));
     }
 
     fn unmatch(&mut self) {

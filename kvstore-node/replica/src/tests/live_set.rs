@@ -286,3 +286,27 @@ fn a_near_loader_whose_node_has_failed_is_let_go_at_once() {
     let out = script.one(failed_peer(&[Live, Load]));
     assert!(out.contains(&Output::Commit { upto: Seq::new(2) }), "{out:?}");
 }
+
+/// Its directory is of an earlier day, which nothing about its registration told: it answers whatever it is asked, and
+/// would be waited for, for ever.
+#[test]
+fn a_follower_that_counts_and_lacks_what_the_log_has_forgotten_is_dropped() {
+    let mut recovered = recovered(1, &[1, 1, 1], 3);
+    recovered.base = Position::new(archon_types::Epoch::new(1), Seq::new(2));
+    recovered.runs = vec![crate::Run { epoch: archon_types::Epoch::new(1), first: Seq::new(3) }];
+    let mut script = Script::new(1, recovered);
+    script.configure((2, 2), 1, &[Live, Live, Live], 2);
+    script.persisted(1);
+    let end = Position::new(archon_types::Epoch::new(1), Seq::new(3));
+    script.hear(3, 2, Body::Adopted { at: end, held: Seq::new(3) });
+    let silent = script.report(2, 2, Fact::Silent { followers: vec![name(2)] });
+    let mut refused = end;
+    let told = (0..6).any(|_| {
+        script.hear(2, 2, Body::Nack { refused, hint: Position::ZERO, copying: false });
+        refused = Position::new(archon_types::Epoch::new(1), Seq::new(2));
+        script.tick_after(250).contains(&silent)
+    });
+    assert!(told, "{}", script.replica.describe());
+    let out = script.configure((2, 3), 1, &[Live, Load, Live], 2);
+    assert!(out.contains(&Output::Serve(true)), "{out:?}");
+}
