@@ -1,7 +1,7 @@
 //! One of three copies is wiped, flipped, deleted, made unreadable or started twice, on real processes under load: it is
 //! detected and loaded anew from its peers, the events say so, no operation fails and nothing acknowledged is lost.
 
-use archon_client::Client;
+use archon_client::{Admin, Client};
 use archon_integration_tests::ports::free_addresses;
 use archon_integration_tests::wait::check;
 use archon_integration_tests::{Cluster, Load, Options, wait_for};
@@ -10,7 +10,7 @@ use std::fs::{self, OpenOptions};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const EXE: &str = env!("CARGO_BIN_EXE_archon-under-test");
 const NODE: &str = "athens";
@@ -271,4 +271,63 @@ async fn a_directory_that_is_started_a_second_time_elsewhere_loses_nothing() {
         wait_progress(&load, 200);
     });
     ends_well(load, &client, "cloned").await;
+}
+
+/// Log trims of a node: each says that an engine holds what was written, durably.
+async fn trims(cluster: &Cluster, node: &str) -> u64 {
+    let admin = Admin::new(cluster.coordinator_addresses(), Duration::from_secs(10)).expect("an admin client");
+    let stats = admin.node_stats(cluster.node_address(node)).await.expect("the node says what it counts");
+    stats.get("archon_node_log_trims_total")
+}
+
+/// Puts the log and the engine of an earlier moment back, as an incomplete backup would: the identity stays, so that
+/// nothing in the registration tells.
+fn roll_back(data: &Path, earlier: &Path) {
+    for part in ["wal", "engine"] {
+        fs::remove_dir_all(data.join(part)).expect("removed");
+        let status = Command::new("cp").arg("-a").arg(earlier.join(part)).arg(data).status().expect("cp runs");
+        assert!(status.success());
+    }
+}
+
+/// A leader that lacks what others know as committed: they refuse to follow it, both copies stand in the events (rule 10),
+/// and nothing that was acknowledged is lost.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_log_from_an_earlier_moment_under_the_present_identity_is_disputed_and_loses_nothing() {
+    let mut cluster = Cluster::start(EXE, &options());
+    let client = client(&cluster).await;
+    let load = Load::start(&client, "rolled", 8);
+    let earlier = cluster.directory().join("earlier");
+    let data = cluster.node_data(NODE);
+    tokio::task::block_in_place(|| {
+        wait_whole(&cluster);
+        wait_progress(&load, 200);
+        cluster.take_node(NODE).kill();
+        let status = Command::new("cp").arg("-a").arg(&data).arg(&earlier).status().expect("cp runs");
+        assert!(status.success());
+        cluster.start_node(NODE);
+        wait_whole(&cluster);
+        wait_progress(&load, 400);
+    });
+    // The other engines hold more than the earlier log, so that the others know that it was committed.
+    for node in ["byzantium", "cyrene"] {
+        let before = trims(&cluster, node).await;
+        let until = Instant::now() + PATIENCE;
+        while trims(&cluster, node).await < before + 3 * u64::from(PARTITIONS) {
+            assert!(Instant::now() < until, "the engine of {node} is not written");
+            tokio::time::sleep(Duration::from_millis(200)).await;
+        }
+    }
+    let load = load.stop().await;
+    load.assert_no_failure();
+    cluster.kill_everything();
+    roll_back(&data, &earlier);
+    cluster.start_everything();
+    let told = tokio::task::block_in_place(|| {
+        let told = wait_told(&cluster, &[], &["one of them lost data"]);
+        println!("{told}; whole after {:?}", wait_whole(&cluster));
+        told
+    });
+    assert!(told.contains(&format!("on {NODE}, leader of epoch")), "{told}");
+    assert_eq!(load.missing(&client).await, Vec::<String>::new());
 }
