@@ -7,11 +7,14 @@ use crate::admin_types::{
 };
 use crate::error::Error;
 use crate::link::check_endpoints;
+use crate::table::PIECES_MAX;
 use archon_proto::convert::admin::{ApplyPlan, CreateTable, SetNode};
 use archon_proto::convert::ids::cluster_id;
 use archon_proto::v1::{self, admin_client::AdminClient, table_client::TableClient};
 use archon_types::limits::{MESSAGE_BYTES_MAX, REPLICAS_MAX, check_key, check_name};
-use archon_types::{ErrorDetail, ErrorKind, NodeGoal, PartitionTable, RequestId, SLOTS, TableDelta, slot_of};
+use archon_types::{
+    Assembled, Assembly, ErrorDetail, ErrorKind, NodeGoal, PartitionTable, RequestId, SLOTS, TablePiece, slot_of,
+};
 use std::sync::Arc;
 use std::time::Duration;
 use tonic::transport::Channel;
@@ -246,14 +249,23 @@ impl Admin {
 
     async fn fetch(&self, name: &str) -> Result<PartitionTable, Error> {
         check_name("table", name)?;
-        let request = v1::GetTableRequest { cluster: None, table: name.to_owned(), since: 0, wait_ms: 0 };
-        let call = |channel: Channel, request| async move {
-            TableClient::new(channel).max_decoding_message_size(ANSWER_BYTES_MAX).get_table(request).await
-        };
-        let wire: v1::GetTableResponse = self.0.call(Effect::Reads, request, call).await?;
-        let delta = wire.delta.ok_or_else(|| incomplete("GetTableResponse.delta"))?;
-        let delta = TableDelta::try_from(delta).map_err(|error| incomplete(&error.to_string()))?;
-        PartitionTable::from_whole(delta).ok_or_else(|| incomplete("asked for a whole table, got a part"))
+        let call = |channel: Channel, request| async move { TableClient::new(channel).get_table(request).await };
+        let (mut held, mut from) = (None, 0);
+        for _ in 0..PIECES_MAX {
+            let request = v1::GetTableRequest { table: name.to_owned(), from, ..v1::GetTableRequest::default() };
+            let wire: v1::GetTableResponse = self.0.call(Effect::Reads, request, call).await?;
+            let piece = wire.delta.ok_or_else(|| incomplete("GetTableResponse.delta"))?;
+            let piece = TablePiece::try_from(piece).map_err(|error| incomplete(&error.to_string()))?;
+            match Assembly::take(&mut held, piece) {
+                Assembled::More(next) => from = next,
+                Assembled::Gap => break,
+                Assembled::Whole(delta) => {
+                    return PartitionTable::from_whole(delta)
+                        .ok_or_else(|| incomplete("asked for a whole table, got a part"));
+                }
+            }
+        }
+        Err(incomplete("the pieces of a table do not go together"))
     }
 }
 

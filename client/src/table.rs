@@ -7,8 +7,9 @@ use arc_swap::{ArcSwap, Guard};
 use archon_proto::convert::error::detail_of;
 use archon_proto::convert::ids::{check_address, cluster_id};
 use archon_proto::v1::{self, table_client::TableClient};
-use archon_types::limits::MESSAGE_BYTES_MAX;
-use archon_types::{ErrorDetail, ErrorKind, NodeStatus, PartitionTable, TableDelta, Version};
+use archon_types::{
+    Assembled, Assembly, ErrorDetail, ErrorKind, NodeStatus, PartitionTable, TableDelta, TablePiece, Version,
+};
 use futures::stream::{FuturesUnordered, StreamExt};
 use parking_lot::Mutex;
 use rand::seq::SliceRandom;
@@ -18,11 +19,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep, timeout};
+use tonic::transport::Channel;
 
 /// How long one source may take over a fetch.
 const FETCH_TIMEOUT: Duration = Duration::from_secs(2);
 /// After this long without an answer the next source is asked as well.
 const HEDGE_AFTER: Duration = Duration::from_millis(150);
+/// Most pieces that one table may come in; more is a defect of the sender.
+pub(crate) const PIECES_MAX: usize = 1_024;
 /// Most sources asked in one fetch.
 const SOURCES_MAX: usize = 16;
 /// Answers after which a fetch is content although a newer version was hinted at.
@@ -313,7 +317,7 @@ async fn fetch_owned(shared: &Shared, source: String, name: &str, since: Version
     fetch(shared, &source, name, since, Duration::ZERO, FETCH_TIMEOUT).await
 }
 
-/// One request to one source.
+/// A table's news from one source, however many pieces they come in.
 async fn fetch(
     shared: &Shared,
     source: &str,
@@ -323,14 +327,42 @@ async fn fetch(
     limit: Duration,
 ) -> Result<Fetched, ErrorDetail> {
     let channel = shared.links.channel(source)?;
-    // A whole table of the largest size is larger than an ordinary message.
-    let mut client = TableClient::new(channel).max_decoding_message_size(8 * MESSAGE_BYTES_MAX);
-    let request = v1::GetTableRequest {
+    let mut client = TableClient::new(channel);
+    let mut request = v1::GetTableRequest {
         cluster: shared.cluster_ref(),
         table: name.to_owned(),
         since: since.get(),
         wait_ms: u32::try_from(wait.as_millis()).unwrap_or(u32::MAX),
+        from: 0,
     };
+    let (mut held, mut limit) = (None, limit);
+    for _ in 0..PIECES_MAX {
+        let piece = fetch_piece(shared, &mut client, source, request.clone(), limit).await?;
+        if piece.delta.table.name != name {
+            let message = format!("{source} was asked for table {name:?} and sent {:?}", piece.delta.table.name);
+            return Err(ErrorDetail::new(ErrorKind::Internal, message));
+        }
+        match Assembly::take(&mut held, piece) {
+            Assembled::Whole(delta) => return Ok(Fetched { delta }),
+            Assembled::More(next) => (request.from, request.wait_ms, limit) = (next, 0, FETCH_TIMEOUT),
+            Assembled::Gap => {
+                let message = format!("{source} sent pieces of table {name:?} that do not go together");
+                return Err(ErrorDetail::new(ErrorKind::Internal, message));
+            }
+        }
+    }
+    let message = format!("{source} sent more than {PIECES_MAX} pieces of table {name:?}");
+    Err(ErrorDetail::new(ErrorKind::Internal, message))
+}
+
+/// One piece of a table.
+async fn fetch_piece(
+    shared: &Shared,
+    client: &mut TableClient<Channel>,
+    source: &str,
+    request: v1::GetTableRequest,
+    limit: Duration,
+) -> Result<TablePiece, ErrorDetail> {
     let response = match timeout(limit, client.get_table(request)).await {
         Ok(Ok(response)) => response.into_inner(),
         Ok(Err(status)) => {
@@ -348,17 +380,13 @@ async fn fetch(
     let delta = response
         .delta
         .ok_or_else(|| ErrorDetail::new(ErrorKind::Internal, format!("{source} sent an answer without a table")))?;
-    let delta = TableDelta::try_from(delta).map_err(|error| {
+    let piece = TablePiece::try_from(delta).map_err(|error| {
         ErrorDetail::new(ErrorKind::Internal, format!("{source} sent a table that cannot be read: {error}"))
     })?;
-    if delta.table.name != name {
-        let message = format!("{source} was asked for table {name:?} and sent {:?}", delta.table.name);
-        return Err(ErrorDetail::new(ErrorKind::Internal, message));
-    }
     shared.check_cluster(cluster)?;
     let mut coordinators = response.coordinators;
     coordinators.retain(|address| check_address(address, "coordinator").is_ok());
     coordinators.truncate(COORDINATORS_MAX);
     shared.learn_coordinators(coordinators);
-    Ok(Fetched { delta })
+    Ok(piece)
 }

@@ -221,6 +221,29 @@ async fn an_older_table_never_replaces_a_newer_one() {
 }
 
 #[tokio::test]
+async fn a_table_in_pieces_is_used_when_it_is_whole_and_asked_for_anew_if_it_was_cut() {
+    let cluster = FakeCluster::start(2, 16_384).await;
+    let one = Client::builder(vec![cluster.addresses()[0].clone()]).build().await.unwrap();
+    let fetches = || cluster.count(|node| &node.fetches);
+    assert!(fetches() >= 2, "{} requests for the largest table", fetches());
+    // Of partitions in every piece.
+    for number in 0..64 {
+        let key = format!("key-{number}");
+        one.put(&key, "v").await.unwrap();
+        assert!(one.get(&key).await.unwrap().is_some());
+    }
+    one.close().await;
+
+    let before = fetches();
+    cluster.nodes[0].state.cuts.store(true, Ordering::SeqCst);
+    let other = Client::builder(vec![cluster.addresses()[0].clone()]).build().await.unwrap();
+    assert!(fetches() >= before + 4, "two pieces of which the second was cut, and both again");
+    assert!(!cluster.nodes[0].state.cuts.load(Ordering::SeqCst));
+    assert!(other.get("key-1").await.unwrap().is_some());
+    other.close().await;
+}
+
+#[tokio::test]
 async fn many_operations_that_need_a_newer_table_share_its_refresh() {
     let cluster = FakeCluster::start(2, 4).await;
     let client = client_of(&cluster).await;

@@ -236,7 +236,7 @@ async fn begin(
     let marked = tokio::task::spawn_blocking(move || identity.mark_started().map(|()| identity)).await;
     let identity = marked.map_err(|error| CoordinatorError::Task { task: "start", what: error.to_string() })??;
     let voters = Arc::new(config.peers);
-    let (quorum, rounds) = raft::start(storage, myself, Arc::clone(&voters), &peers, &work).await?;
+    let (quorum, of_raft) = raft::start(storage, myself, Arc::clone(&voters), &peers, &work).await?;
     if let Join::Fresh(storages) = joined {
         // One voter makes the set and the log carries it to the others, so that no two can differ.
         if voters.keys().next() == Some(&quorum.id()) {
@@ -254,9 +254,9 @@ async fn begin(
     };
     let control = tokio::spawn(control.run(work.clone()));
     let control = watched("control", control, Arc::clone(&failed));
-    let rounds = watched("quorum rounds", rounds, Arc::clone(&failed));
+    let of_raft = of_raft.map(|(name, task)| (name, watched(name, task, Arc::clone(&failed))));
     let health = tokio::spawn(watch_health(quorum.clone(), work.clone(), failed));
-    let tasks = vec![("control", control), ("quorum rounds", rounds), ("raft health", health)];
+    let tasks = [("control", control), ("raft health", health)].into_iter().chain(of_raft).collect();
     Ok(Running { quorum, tasks, _identity: identity })
 }
 

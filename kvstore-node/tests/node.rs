@@ -154,7 +154,7 @@ async fn what_is_wrong_is_refused_by_its_name_and_changes_nothing() {
     assert_eq!(pushed.version, one.version, "an older push is answered, not obeyed");
     assert_eq!(kv.get("k").await.unwrap().as_deref(), Some("v"));
     let mut nonsense = fake.duties("athens", &one, host());
-    nonsense.duties.push(Duty::Host { partition: one.clone(), placement: PlacementId::new(77) });
+    nonsense.duties.as_mut().unwrap().push(Duty::Host { partition: one.clone(), placement: PlacementId::new(77) });
     let pushed = fake.send("athens", nonsense).await.unwrap();
     assert_eq!(pushed.refused.len(), 1);
     assert_eq!(kv.get("k").await.unwrap().as_deref(), Some("v"));

@@ -285,6 +285,6 @@ struct Obedient;
 impl Control for Obedient {
     async fn push(&self, request: Request<PushRequest>) -> Result<Response<PushResponse>, Status> {
         let version = request.into_inner().version;
-        Ok(Response::new(PushResponse { version, table_version: version, results: vec![] }))
+        Ok(Response::new(PushResponse { version, gap: false, results: vec![] }))
     }
 }

@@ -10,7 +10,7 @@ use archon_types::op::Entry;
 use archon_types::{
     Answer, ClientId, ClusterId, Epoch, ErrorDetail, ErrorKind, Incarnation, Millis, Node, NodeGoal, NodeId,
     NodeStatus, Op, OpId, Partition, PartitionId, PartitionStatus, PartitionTable, Placement, PlacementId,
-    ReplicaState, Revision, StorageId, Table, TableDelta, TableId, Version,
+    ReplicaState, Revision, StorageId, Table, TableDelta, TableId, TablePiece, Version,
 };
 use bytes::Bytes;
 use std::collections::{BTreeMap, HashMap};
@@ -140,6 +140,8 @@ pub(crate) struct NodeState {
     pub(crate) coordinators: Mutex<Vec<String>>,
     /// Sends the whole table whatever the client holds, as a confused server might.
     pub(crate) whole: AtomicBool,
+    /// Fails once instead of sending a table's second piece.
+    pub(crate) cuts: AtomicBool,
 }
 
 impl NodeState {
@@ -261,6 +263,7 @@ impl FakeCluster {
                 log_time: AtomicU64::new(0),
                 coordinators: Mutex::new(Vec::new()),
                 whole: AtomicBool::new(false),
+                cuts: AtomicBool::new(false),
             });
             let (runtime, address) = serve(Arc::clone(&state), "127.0.0.1:0").await;
             started.push(FakeNode { state, address, runtime: Some(runtime) });
@@ -362,9 +365,16 @@ impl table_server::Table for Service {
             true => Version::ZERO,
             false => Version::new(request.since),
         };
+        if request.from > 0 && self.0.cuts.swap(false, Ordering::SeqCst) {
+            return Err(Status::unavailable("the connection was cut"));
+        }
+        let rows = whole.partitions().filter(|row| row.version > since);
+        let nodes = whole.nodes().filter(|node| node.version > since);
+        let table = whole.table().clone();
+        let piece = TablePiece::cut(table, since, whole.version(), rows, nodes, request.from);
         Ok(Response::new(v1::GetTableResponse {
             cluster: Some(self.0.cluster.into()),
-            delta: Some(whole.newer_than(since).into()),
+            delta: Some(piece.into()),
             coordinators: self.0.coordinators.lock().unwrap().clone(),
         }))
     }

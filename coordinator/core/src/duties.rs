@@ -3,8 +3,9 @@
 
 use crate::migrate::hands_over;
 use crate::state::ClusterState;
+use archon_types::piece::node_bytes;
 use archon_types::{
-    Duty, ErrorDetail, ErrorKind, NodeDelta, NodeGoal, NodeId, PartitionStatus, ReplicaState, TableDelta, TableId,
+    Duty, ErrorDetail, ErrorKind, NodeDelta, NodeGoal, NodeId, PartitionStatus, ReplicaState, TableId, TablePiece,
     Version,
 };
 
@@ -49,15 +50,17 @@ pub fn duties_mark(state: &ClusterState, node: NodeId) -> Option<DutiesMark> {
     })
 }
 
-/// The nodes newer than `since`, oldest change first and at most about `rows_max` of them: the delta's version says how
-/// far it goes.
-pub fn nodes_delta(state: &ClusterState, since: Version, rows_max: usize) -> NodeDelta {
+/// The nodes newer than `since`, oldest change first and about `bytes_max` of them: the delta's version says how far it
+/// goes.
+pub fn nodes_delta(state: &ClusterState, since: Version, bytes_max: usize) -> NodeDelta {
     let mut delta = NodeDelta { since, version: since, nodes: Vec::new() };
+    let mut bytes = 0;
     for node in state.nodes.newer_than(since).map(|row| &row.node) {
         // Those of one version stay together.
-        if delta.nodes.len() >= rows_max && node.version > delta.version {
+        if bytes >= bytes_max && node.version > delta.version {
             return delta;
         }
+        bytes += node_bytes(node);
         delta.version = node.version;
         delta.nodes.push(node.clone());
     }
@@ -65,22 +68,20 @@ pub fn nodes_delta(state: &ClusterState, since: Version, rows_max: usize) -> Nod
     delta
 }
 
-/// The rows of a table newer than `since`, for a holder that gets the nodes otherwise ([`nodes_delta`]).
-pub fn rows_delta(state: &ClusterState, table: TableId, since: Version) -> Option<TableDelta> {
-    Some(TableDelta {
-        since,
-        version: state.version_of(table),
-        partitions: state.partitions.newer_than(table, since).cloned().collect(),
-        nodes: Vec::new(),
-        table: state.tables.get(&table)?.clone(),
-    })
+/// The piece at `from` of a table's rows newer than `since`, for a holder that gets the nodes otherwise
+/// ([`nodes_delta`]); `None` if there is no such table. Version zero asks for all rows.
+pub fn rows_piece(state: &ClusterState, table: TableId, since: Version, from: u64) -> Option<TablePiece> {
+    let (row, version) = (state.tables.get(&table)?.clone(), state.version_of(table));
+    let rows = state.partitions.newer_than(table, since);
+    Some(TablePiece::cut(row, since, version, rows, std::iter::empty(), from))
 }
 
-/// The rows of a table newer than `since`, with the nodes newer than it; `None` if there is no such table. Version zero
-/// asks for everything.
-pub fn delta(state: &ClusterState, table: TableId, since: Version) -> Option<TableDelta> {
-    let nodes = state.nodes.newer_than(since).map(|row| row.node.clone()).collect();
-    Some(TableDelta { nodes, ..rows_delta(state, table, since)? })
+/// As [`rows_piece`], with the nodes newer than `since`.
+pub fn table_piece(state: &ClusterState, table: TableId, since: Version, from: u64) -> Option<TablePiece> {
+    let (row, version) = (state.tables.get(&table)?.clone(), state.version_of(table));
+    let rows = state.partitions.newer_than(table, since);
+    let nodes = state.nodes.newer_than(since).map(|row| &row.node);
+    Some(TablePiece::cut(row, since, version, rows, nodes, from))
 }
 
 /// Whether the table has been assigned, so that it can be used at all.

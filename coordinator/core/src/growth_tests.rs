@@ -4,7 +4,7 @@
 use crate::partitions::LOOKED_AT;
 use crate::{
     Actor, ClusterState, Command, CommandBatch, Edit, Goal, Liveness, PartitionChange, Plan, Register, Response, apply,
-    delta, duties_mark, nodes_delta, on_stopping, plan, rows_delta, turn,
+    duties_mark, nodes_delta, on_stopping, plan, rows_piece, table_piece, turn,
 };
 use archon_types::{
     BootId, ClusterId, Millis, NodeId, Partition, PartitionId, Placement, PlacementId, ReplicaState, Settings,
@@ -107,7 +107,7 @@ fn a_change_costs_the_same_in_a_cluster_eight_times_as_large() {
         let before = world.state.table_version();
         let id = world.touch();
         looks(|| {
-            let delta = delta(&world.state, id.table, before).unwrap();
+            let delta = table_piece(&world.state, id.table, before, 0).unwrap().delta;
             assert_eq!((delta.partitions.len(), delta.nodes.len()), (1, 0));
         })
     };
@@ -215,14 +215,15 @@ fn an_image_holds_what_was_while_rows_change() {
 fn many_nodes_come_in_parts_that_lose_nobody() {
     let mut world = World::new(3, 4);
     (4..=40).for_each(|number| world.join(number));
+    let bytes_max = 6 * archon_types::piece::node_bytes(&world.state.nodes.values().next_back().unwrap().node) + 1;
     let (mut since, mut seen, mut parts) = (Version::ZERO, 0, 0);
     while since < world.state.nodes_version {
-        let part = nodes_delta(&world.state, since, 7);
+        let part = nodes_delta(&world.state, since, bytes_max);
         assert!(part.nodes.iter().all(|node| node.version > since && node.version <= part.version));
         assert!(part.nodes.len() <= 7 && part.version > since);
         (since, seen, parts) = (part.version, seen + part.nodes.len(), parts + 1);
     }
     assert_eq!((seen, parts), (40, 6));
-    let rows = rows_delta(&world.state, TableId::new(1), Version::ZERO).unwrap();
+    let rows = rows_piece(&world.state, TableId::new(1), Version::ZERO, 0).unwrap().delta;
     assert_eq!((rows.partitions.len(), rows.nodes.len(), rows.version), (12, 0, world.state.nodes_version));
 }

@@ -2,7 +2,7 @@
 //!
 //! The flow is one way. A shell tells [`Liveness`] of heartbeats and hands reports to [`on_report`]; [`turn()`] looks at
 //! the [`ClusterState`] and names what should change as [`Command`]s; the shell commits them as a [`CommandBatch`]
-//! through Raft; [`apply()`] changes the state under guards, without deciding anything; [`duties()`] and [`delta()`]
+//! through Raft; [`apply()`] changes the state under guards, without deciding anything; [`duties()`] and [`table_piece()`]
 //! derive from the new state what each node is pushed. [`plan()`] answers the operator.
 //!
 //! | file | holds |
@@ -52,7 +52,7 @@ pub use apply::{apply, skip};
 pub use command::{
     Actor, Command, CommandBatch, Edit, Ending, Forced, PartitionChange, PlannedMove, Register, Response, Successor,
 };
-pub use duties::{DutiesMark, delta, duties, duties_mark, nodes_delta, rows_delta, table_ready};
+pub use duties::{DutiesMark, duties, duties_mark, nodes_delta, rows_piece, table_piece, table_ready};
 pub use events::{Event, EventKind};
 pub use explain::{Counts, Why, counts, explain};
 pub use formers::{Former, Formers};

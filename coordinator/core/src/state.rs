@@ -230,8 +230,13 @@ impl ClusterState {
 
     /// The version of one table's newest row, nodes included.
     pub fn version_of(&self, table: TableId) -> Version {
+        self.rows_version_of(table).max(self.nodes_version)
+    }
+
+    /// The version of one table's newest row, nodes aside.
+    pub fn rows_version_of(&self, table: TableId) -> Version {
         let own = self.tables.get(&table).map_or(Version::ZERO, |row| row.version);
-        own.max(self.partitions.newest(table)).max(self.nodes_version)
+        own.max(self.partitions.newest(table))
     }
 
     /// A node's row.

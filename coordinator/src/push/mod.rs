@@ -5,6 +5,7 @@
 //! pusher at every log entry costs the square of the number of nodes, and with a thousand of them that alone kept
 //! heartbeats and Raft waiting until another leader was elected, which began anew.
 
+mod deltas;
 mod pusher;
 
 use crate::metrics::Metrics;
@@ -53,7 +54,7 @@ pub(crate) async fn run(session: Arc<Session>, metrics: Arc<Metrics>) {
     let mut round_last = Instant::now();
     loop {
         applied.borrow_and_update();
-        let newest = state.read(lives);
+        let newest = state.read(ClusterState::lives_version);
         if seen != Some(newest) {
             seen = Some(newest);
             let wanted = state.read(targets);
@@ -87,11 +88,13 @@ pub(crate) async fn run(session: Arc<Session>, metrics: Arc<Metrics>) {
                 if changed.is_err() {
                     break;
                 }
-                let pace = ROUND_PER_NODE * u32::try_from(running.len()).unwrap_or(u32::MAX);
-                round_at.get_or_insert(round_last + pace.max(ROUND_MIN));
+                let pace = pace(running.len());
+                lanes.set_pace(pace);
+                round_at.get_or_insert(round_last + pace);
             }
             () = session.pushes.notified() => {
-                round_at.get_or_insert(Instant::now() + ROUND_MIN);
+                // Every node that took a push says so with its next heartbeat: not a round for each.
+                round_at.get_or_insert((round_last + pace(running.len())).max(Instant::now() + ROUND_MIN));
             }
             () = tokio::time::sleep_until(round_at.unwrap_or_else(Instant::now)), if round_at.is_some() => {
                 round_at = None;
@@ -118,13 +121,9 @@ fn touched(state: &ClusterState, since: Version) -> BTreeSet<NodeId> {
     rows.flat_map(|row| row.placements.iter().map(|placement| placement.node)).collect()
 }
 
-/// Changes whenever a node becomes active, ends to be, or changes address; cheap to look at after every log entry.
-fn lives(state: &ClusterState) -> (Version, u64) {
-    let active = state.nodes.values().filter(|row| row.is_active());
-    let lives = active.fold(0u64, |sum, row| {
-        sum.wrapping_mul(31).wrapping_add(row.node.id.get() ^ row.node.incarnation.get().rotate_left(32))
-    });
-    (state.nodes_version, lives)
+/// The time between two rounds, with so many nodes.
+fn pace(nodes: usize) -> Duration {
+    (ROUND_PER_NODE * u32::try_from(nodes).unwrap_or(u32::MAX)).max(ROUND_MIN)
 }
 
 fn targets(state: &ClusterState) -> BTreeMap<NodeId, Target> {

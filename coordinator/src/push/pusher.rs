@@ -2,19 +2,21 @@
 //! acknowledged that version. Nothing is remembered that a new leader would need.
 
 use super::Target;
+use super::deltas::Deltas;
 use crate::clock::boot_now;
 use crate::metrics::{Metrics, count};
 use crate::raft::connect;
 use crate::session::Session;
-use archon_coordinator_core::{delta, duties};
+use archon_coordinator_core::{DutiesMark, duties, duties_mark};
 use archon_proto::convert::control::{Push, Pushed};
 use archon_proto::convert::error::detail_of;
-use archon_proto::v1::PushRequest;
 use archon_proto::v1::control_client::ControlClient;
-use archon_types::limits::MESSAGE_BYTES_MAX;
-use archon_types::{Backoff, Duty, ErrorDetail, ErrorKind, Millis, NodeId, TableId, Version};
+use archon_types::limits::{MESSAGE_BYTES_MAX, PIECE_BYTES_MAX};
+use archon_types::{Backoff, ErrorDetail, ErrorKind, Millis, NodeId, TableId, Version};
+use bytes::Bytes;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::sync::{Notify, Semaphore, SemaphorePermit};
 use tokio_util::sync::CancellationToken;
@@ -35,26 +37,78 @@ const URGENT_MAX: usize = 8;
 const TABLE_ONLY_MAX: usize = 2;
 /// A push that takes longer waits for its node and no longer for us, so others may go.
 const TURN_MAX: Duration = Duration::from_millis(50);
+/// What a duty takes in a message at most, roughly: a row with its copies.
+const DUTY_BYTES: usize = 128;
+/// Rounds that are further apart than this are long enough for the deltas made in one to be shared.
+const SHARED_FROM: Duration = Duration::from_millis(20);
 /// A heartbeat older than this after an acknowledgement may have been sent before it.
 const HEARD_SETTLES_MS: u64 = 1_000;
 
 /// What the node is known to hold.
 #[derive(Default)]
 struct Acked {
-    duties: Option<Vec<Duty>>,
+    /// What its duties followed from, and the version with which they were pushed.
+    duties: Option<(DutiesMark, Version)>,
     tables: BTreeMap<TableId, Version>,
+    /// A table of which it has the first pieces.
+    arriving: Option<Arriving>,
+    nodes: Version,
+    /// It was told that it holds everything up to here.
+    complete: Version,
     at: Option<Millis>,
 }
 
-/// How many pushes may be under way, all pushers together.
+/// How much of a table a node has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Arriving {
+    table: TableId,
+    since: Version,
+    /// Where to go on.
+    from: u64,
+    /// That of the oldest piece.
+    version: Version,
+}
+
+/// A push with what the node will hold once it took it.
+#[derive(Clone)]
+struct Prepared {
+    push: Push,
+    mark: DutiesMark,
+    nodes: Option<(Bytes, Version)>,
+    deltas: Vec<(TableId, Bytes, Version)>,
+    /// The table of which the node will have the first pieces only.
+    arriving: Option<Arriving>,
+    /// More is to follow: it did not fit.
+    partial: bool,
+}
+
+/// What all pushers share: how many pushes may be under way, and what is encoded already.
 pub(super) struct Lanes {
+    deltas: Deltas,
+    /// How far behind a delta of a table may be that is taken from what is encoded already, in milliseconds.
+    stale_ms_max: AtomicU64,
     urgent: Semaphore,
     table_only: Semaphore,
 }
 
 impl Lanes {
     pub(super) fn new() -> Self {
-        Self { urgent: Semaphore::new(URGENT_MAX), table_only: Semaphore::new(TABLE_ONLY_MAX) }
+        Self {
+            deltas: Deltas::default(),
+            stale_ms_max: AtomicU64::new(0),
+            urgent: Semaphore::new(URGENT_MAX),
+            table_only: Semaphore::new(TABLE_ONLY_MAX),
+        }
+    }
+
+    /// Everybody is woken at this pace: within one round all may get the same. With few nodes each gets the newest.
+    pub(super) fn set_pace(&self, pace: Duration) {
+        let stale = if pace > SHARED_FROM { pace } else { Duration::ZERO };
+        self.stale_ms_max.store(u64::try_from(stale.as_millis()).unwrap_or(u64::MAX), Ordering::Relaxed);
+    }
+
+    fn stale_max(&self) -> Duration {
+        Duration::from_millis(self.stale_ms_max.load(Ordering::Relaxed))
     }
 }
 
@@ -107,16 +161,26 @@ impl Pusher {
                     permit = lane.acquire() => permit,
                 };
                 // Derived only now, so that it holds everything that gathered while it waited.
-                let Some(push) = self.next() else { continue };
+                let Some(prepared) = self.next() else { continue };
                 let pushed = tokio::select! {
                     () = stop.cancelled() => return,
-                    pushed = Self::send_in_turn(&mut client, push.clone(), permit.ok()) => pushed,
+                    pushed = Self::send_in_turn(&mut client, prepared.clone(), permit.ok()) => pushed,
                 };
                 match pushed {
                     Ok(answer) => {
-                        if self.take_answer(push, answer) {
+                        let partial = prepared.partial;
+                        if self.take_answer(prepared, answer) {
                             count(&self.metrics.pushes);
                             backoff.reset();
+                            let stale_max = self.lanes.stale_max();
+                            if !partial && !stale_max.is_zero() && self.lane().is_some() {
+                                // It was given what others get in this round, and lacks what is newer.
+                                tokio::select! {
+                                    () = stop.cancelled() => return,
+                                    () = wake.notified() => {}
+                                    () = tokio::time::sleep(stale_max) => {}
+                                }
+                            }
                             continue;
                         }
                     }
@@ -146,12 +210,13 @@ impl Pusher {
     /// The lane for what the node lacks, or `None` if it lacks nothing.
     fn lane(&self) -> Option<&Semaphore> {
         self.session.quorum().replicated().read(|state| {
-            let duties = duties(state, self.node)?;
-            if self.acked.duties.as_ref() != Some(&duties) {
+            let mark = duties_mark(state, self.node)?;
+            if self.acked.duties.is_none_or(|(acked, _)| acked != mark) {
                 return Some(&self.lanes.urgent);
             }
-            let behind = |table: &TableId| state.version_of(*table) > self.held(*table);
-            state.tables.keys().any(behind).then_some(&self.lanes.table_only)
+            let behind = |table: &TableId| state.rows_version_of(*table) > self.held(*table);
+            let lacks = state.nodes_version > self.acked.nodes || state.tables.keys().any(behind);
+            lacks.then_some(&self.lanes.table_only)
         })
     }
 
@@ -161,42 +226,75 @@ impl Pusher {
     }
 
     /// What the node lacks, or nothing.
-    fn next(&self) -> Option<Push> {
+    fn next(&self) -> Option<Prepared> {
+        let stale_max = self.lanes.stale_max();
         self.session.quorum().replicated().read(|state| {
-            let duties = duties(state, self.node)?;
-            let deltas: Vec<_> = state
-                .tables
-                .keys()
-                .filter_map(|table| {
-                    let held = self.held(*table);
-                    (state.version_of(*table) > held).then(|| delta(state, *table, held)).flatten()
-                })
-                .collect();
-            if deltas.is_empty() && self.acked.duties.as_ref() == Some(&duties) {
+            let mark = duties_mark(state, self.node)?;
+            let nodes = if state.nodes_version > self.acked.nodes {
+                self.lanes.deltas.nodes(state, self.acked.nodes, stale_max)
+            } else {
+                None
+            };
+            let unchanged = self.acked.duties.filter(|(acked, _)| *acked == mark);
+            let duties = if unchanged.is_some() { None } else { Some(duties(state, self.node)?) };
+            let mut bytes = nodes.as_ref().map_or(0, |nodes| nodes.bytes.len());
+            bytes += duties.as_ref().map_or(0, |duties| duties.len() * DUTY_BYTES);
+            // Rows name nodes, so the nodes come first.
+            let mut partial = nodes.as_ref().is_some_and(|nodes| nodes.next.is_some());
+            let stale = nodes.as_ref().filter(|nodes| nodes.version < state.nodes_version);
+            let mut complete = stale.map_or(state.table_version(), |nodes| nodes.version);
+            let (mut deltas, mut arriving) = (Vec::new(), self.acked.arriving);
+            for table in state.tables.keys().filter(|table| state.rows_version_of(**table) > self.held(**table)) {
+                if partial || bytes >= PIECE_BYTES_MAX {
+                    partial = true;
+                    break;
+                }
+                let begun = arriving.filter(|begun| begun.table == *table);
+                let since = begun.map_or(self.held(*table), |begun| begun.since);
+                let from = begun.map_or(0, |begun| begun.from);
+                let Some(piece) = self.lanes.deltas.table(state, *table, since, from, stale_max) else { continue };
+                let version = begun.map_or(piece.version, |begun| begun.version.min(piece.version));
+                bytes += piece.bytes.len();
+                deltas.push((*table, piece.bytes, version));
+                if begun.is_some() {
+                    arriving = None;
+                }
+                if let Some(from) = piece.next {
+                    arriving = Some(Arriving { table: *table, since, from, version });
+                    partial = true;
+                }
+                if version < state.rows_version_of(*table) {
+                    complete = complete.min(version);
+                }
+            }
+            if unchanged.is_some() && deltas.is_empty() && nodes.is_none() {
                 return None;
             }
-            let coordinators = self.session.quorum().peers().values().cloned().collect();
-            Some(Push {
+            let push = Push {
                 cluster: state.cluster,
                 coordinator: self.session.quorum().id(),
                 term: self.session.term(),
                 node: self.node,
                 incarnation: self.target.incarnation,
-                version: Version::new(state.applied),
+                version: unchanged.map_or(Version::new(state.applied), |(_, version)| version),
                 duties,
-                deltas,
-                coordinators,
-            })
+                deltas: Vec::new(),
+                nodes: None,
+                complete: (!partial).then_some(complete),
+                coordinators: self.session.quorum().peers().values().cloned().collect(),
+            };
+            let nodes = nodes.map(|nodes| (nodes.bytes, nodes.version));
+            Some(Prepared { push, mark, nodes, deltas, arriving, partial })
         })
     }
 
     /// Sends, and gives the turn back when the answer comes or after [`TURN_MAX`].
     async fn send_in_turn(
         client: &mut ControlClient<Channel>,
-        push: Push,
+        prepared: Prepared,
         mut turn: Option<SemaphorePermit<'_>>,
     ) -> Result<Pushed, ErrorDetail> {
-        let sending = Self::send(client, push);
+        let sending = Self::send(client, prepared);
         tokio::pin!(sending);
         loop {
             tokio::select! {
@@ -206,8 +304,10 @@ impl Pusher {
         }
     }
 
-    async fn send(client: &mut ControlClient<Channel>, push: Push) -> Result<Pushed, ErrorDetail> {
-        let mut request = tonic::Request::new(PushRequest::from(push));
+    async fn send(client: &mut ControlClient<Channel>, prepared: Prepared) -> Result<Pushed, ErrorDetail> {
+        let deltas = prepared.deltas.into_iter().map(|(_, bytes, _)| bytes).collect();
+        let nodes = prepared.nodes.map(|(bytes, _)| bytes).unwrap_or_default();
+        let mut request = tonic::Request::new(prepared.push.with_encoded(deltas, nodes));
         request.set_timeout(PUSH_DEADLINE);
         let answer = tokio::time::timeout(PUSH_DEADLINE, client.push(request)).await;
         let answer = answer.map_err(|_| ErrorDetail::new(ErrorKind::DeadlineExceeded, "the node did not answer"))?;
@@ -216,7 +316,8 @@ impl Pusher {
     }
 
     /// Takes note of what the node now holds. Returns whether it obeys what was pushed.
-    fn take_answer(&mut self, push: Push, answer: Pushed) -> bool {
+    fn take_answer(&mut self, prepared: Prepared, answer: Pushed) -> bool {
+        let Prepared { push, mark, nodes, deltas, arriving, .. } = prepared;
         for (placement, error) in &answer.refused {
             tracing::warn!(node = %self.node, %placement, %error, "a duty could not be taken up");
         }
@@ -225,14 +326,25 @@ impl Pusher {
             self.acked = Acked::default();
             return false;
         }
-        if answer.table_version == Version::ZERO && !push.deltas.is_empty() && self.acked.at.is_some() {
-            self.acked = Acked { duties: Some(push.duties), tables: BTreeMap::new(), at: None };
-            return true;
+        let duties = Some((mark, push.version));
+        if answer.gap {
+            // It obeys, and needs everything from the start; not at once, in case it says so again.
+            self.acked = Acked { duties, ..Acked::default() };
+            return false;
         }
-        for delta in push.deltas {
-            self.acked.tables.insert(delta.table.id, delta.version);
+        for (table, _, version) in deltas {
+            if arriving.is_none_or(|arriving| arriving.table != table) {
+                self.acked.tables.insert(table, version);
+            }
         }
-        self.acked.duties = Some(push.duties);
+        self.acked.arriving = arriving;
+        if let Some(complete) = push.complete {
+            self.acked.complete = self.acked.complete.max(complete);
+        }
+        if let Some((_, version)) = nodes {
+            self.acked.nodes = version;
+        }
+        self.acked.duties = duties;
         self.acked.at = Some(boot_now());
         true
     }
@@ -240,9 +352,8 @@ impl Pusher {
     /// A node that says it holds less than it acknowledged gets everything again.
     fn look_at_heartbeat(&mut self) {
         let (Some(heard), Some(acked_at)) = (self.session.heard(self.node), self.acked.at) else { return };
-        let oldest = self.acked.tables.values().min().copied().unwrap_or(Version::ZERO);
         let settled = heard.incarnation == self.target.incarnation && heard.at.since(acked_at) > HEARD_SETTLES_MS;
-        if settled && heard.table_version < oldest {
+        if settled && heard.table_version < self.acked.complete {
             tracing::info!(node = %self.node, holds = %heard.table_version, "the node lost its table; pushing it whole");
             self.acked = Acked::default();
         }

@@ -17,6 +17,7 @@ mod snapshot_tests;
 mod store;
 #[cfg(test)]
 mod store_tests;
+mod trim;
 mod types;
 mod wire;
 
@@ -106,15 +107,17 @@ impl Storage {
     }
 }
 
-/// Starts Raft on opened storage and lets the peers reach it. The returned task ends with `stop`.
+/// Starts Raft on opened storage and lets the peers reach it. The returned tasks, quorum rounds and log size, end with
+/// `stop`.
 pub(crate) async fn start(
     storage: Storage,
     myself: Myself,
     voters: Arc<BTreeMap<u64, String>>,
     peers: &Peers,
     stop: &CancellationToken,
-) -> Result<(Quorum, tokio::task::JoinHandle<()>), CoordinatorError> {
+) -> Result<(Quorum, [(&'static str, tokio::task::JoinHandle<()>); 2]), CoordinatorError> {
     let wal = storage.log.wal().clone();
+    let size = storage.log.size();
     let replicated = Arc::clone(&storage.replicated);
     let machine = Machine::new(Arc::clone(&replicated));
     let network = Network::new(myself.clone());
@@ -123,5 +126,7 @@ pub(crate) async fn start(
         .map_err(|error| CoordinatorError::Raft { what: error.to_string() })?;
     peers.set(raft.clone());
     raft.run();
-    Ok(Quorum::new(raft, myself, voters, replicated, wal, stop))
+    let size = tokio::spawn(trim::run(raft.clone(), size, stop.clone()));
+    let (quorum, rounds) = Quorum::new(raft, myself, voters, replicated, wal, stop);
+    Ok((quorum, [("quorum rounds", rounds), ("log size", size)]))
 }

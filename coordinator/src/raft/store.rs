@@ -57,9 +57,20 @@ struct Memory {
     committed_unsaved: bool,
     purged: Option<LogId>,
     entries: VecDeque<Stored>,
+    /// Encoded size of all entries.
+    bytes: u64,
 }
 
 impl Memory {
+    fn push(&mut self, entry: Entry, bytes: usize) {
+        self.bytes += bytes as u64;
+        self.entries.push_back(Stored { entry, bytes });
+    }
+
+    fn forget<'a>(bytes: &mut u64, gone: impl Iterator<Item = &'a Stored>) {
+        *bytes -= gone.map(|stored| stored.bytes as u64).sum::<u64>();
+    }
+
     fn first_index(&self) -> u64 {
         self.entries.front().map_or(0, |stored| stored.entry.log_id.index)
     }
@@ -80,6 +91,24 @@ impl Memory {
         let length = self.entries.len();
         let start = place(start).min(length);
         (start, place(end).min(length).max(start))
+    }
+}
+
+/// How large the log is, for whoever keeps it from growing.
+pub(crate) struct LogSize(Arc<RwLock<Memory>>);
+
+impl LogSize {
+    /// The encoded bytes of the entries held, and the first index of those that make up the last `kept` bytes.
+    pub(super) fn look(&self, kept: u64) -> (u64, u64) {
+        let memory = self.0.read();
+        let mut sum = 0;
+        let newest = memory.entries.iter().rev().take_while(|stored| {
+            sum += stored.bytes as u64;
+            sum <= kept
+        });
+        // The newest one stays in any case.
+        let from = newest.last().or(memory.entries.back()).map_or(0, |stored| stored.entry.log_id.index);
+        (memory.bytes, from)
     }
 }
 
@@ -131,11 +160,16 @@ impl LogStore {
                     let what = format!("record {} holds entry {}", record.seq, entry.log_id.index);
                     return Err(io::Error::new(io::ErrorKind::InvalidData, what).into());
                 }
-                memory.entries.push_back(Stored { entry, bytes: record.data.len() });
+                memory.push(entry, record.data.len());
                 next = record.seq + 1;
             }
         }
         Ok(())
+    }
+
+    /// For keeping it from growing.
+    pub(crate) fn size(&self) -> LogSize {
+        LogSize(Arc::clone(&self.memory))
     }
 
     /// The write-ahead log, for watching its progress and closing it.
@@ -274,7 +308,7 @@ impl RaftLogStorage<TypeConfig> for LogStore {
             Self::add_committed(&mut memory, &mut batch)?;
             for (entry, bytes) in encoded {
                 batch.put(LOG, entry.index() + 1, bytes.clone());
-                memory.entries.push_back(Stored { entry, bytes: bytes.len() });
+                memory.push(entry, bytes.len());
             }
         }
         let done: Done = Box::new(move |result| callback.io_completed(result.map_err(io::Error::other)));
@@ -287,7 +321,9 @@ impl RaftLogStorage<TypeConfig> for LogStore {
             let mut memory = self.memory.write();
             let keep = last_log_id.map_or(0, |id| id.index + 1);
             let (_, end) = memory.range(&(..keep));
-            memory.entries.truncate(end);
+            let Memory { entries, bytes, .. } = &mut *memory;
+            Memory::forget(bytes, entries.range(end..));
+            entries.truncate(end);
             match last_log_id {
                 Some(id) => batch.cut(LOG, id.index + 1),
                 None => batch.cut_all(LOG),
@@ -306,7 +342,9 @@ impl RaftLogStorage<TypeConfig> for LogStore {
                 return Ok(());
             }
             let (_, end) = memory.range(&(..=log_id.index));
-            memory.entries.drain(..end);
+            let Memory { entries, bytes, .. } = &mut *memory;
+            Memory::forget(bytes, entries.range(..end));
+            entries.drain(..end);
             memory.purged = Some(log_id);
             // After a snapshot the next entry may lie far beyond the last one held, so an emptied log starts afresh.
             whole = memory.entries.is_empty();

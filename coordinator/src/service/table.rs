@@ -2,10 +2,10 @@
 //! while there is no leader. Whoever acts on it is checked by the owner.
 
 use super::{Context, check_named, refuse};
-use archon_coordinator_core::{delta, table_ready};
+use archon_coordinator_core::{table_piece, table_ready};
 use archon_proto::v1;
 use archon_proto::v1::table_server::Table;
-use archon_types::{DEFAULT_TABLE, ErrorDetail, ErrorKind, TableDelta, Version};
+use archon_types::{DEFAULT_TABLE, ErrorDetail, ErrorKind, Version};
 use std::time::Duration;
 use tokio::time::Instant;
 use tonic::{Request, Response, Status};
@@ -37,6 +37,8 @@ impl Tables {
             applied.borrow_and_update();
             let found = self.look(&request, since);
             let settled = match &found {
+                // Whoever has the first pieces wants the others at once.
+                Ok(_) if request.from > 0 => true,
                 Ok(answer) => answer.delta.as_ref().is_some_and(|delta| delta.version > request.since),
                 Err(error) => !error.kind.is_retryable(),
             };
@@ -63,10 +65,10 @@ impl Tables {
             let table =
                 table.ok_or_else(|| ErrorDetail::new(ErrorKind::NotFound, format!("there is no table {name:?}")))?;
             table_ready(state, table)?;
-            let delta: Option<TableDelta> = delta(state, table, since);
+            let piece = table_piece(state, table, since, request.from);
             Ok(v1::GetTableResponse {
                 cluster: Some(state.cluster.into()),
-                delta: delta.map(Into::into),
+                delta: piece.map(Into::into),
                 coordinators: quorum.peers().values().cloned().collect(),
             })
         })

@@ -8,7 +8,8 @@ use archon_proto::v1::admin_client::AdminClient;
 use archon_proto::v1::control_server::{Control, ControlServer};
 use archon_proto::v1::session_client::SessionClient;
 use archon_proto::v1::table_client::TableClient;
-use archon_types::{ErrorDetail, ErrorKind, Settings};
+use archon_types::{Assembled, Assembly, ErrorDetail, ErrorKind, PartitionTable, Settings, TablePiece};
+use prost::Message as _;
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::sync::{Arc, Mutex};
@@ -131,20 +132,83 @@ pub fn request_id() -> bytes::Bytes {
     bytes::Bytes::copy_from_slice(Uuid::new_v4().as_bytes())
 }
 
-/// What the coordinator pushed last.
+/// What the coordinator pushed.
 #[derive(Clone, Default)]
 pub struct Pushed {
+    /// The last push, with the duties that are obeyed.
     pub last: Arc<Mutex<Option<v1::PushRequest>>>,
+    /// The tables, as they came.
+    pub tables: Arc<Mutex<Tables>>,
+}
+
+/// How a table came: the pieces in order, and what is put together of them.
+#[derive(Default)]
+pub struct Tables {
+    /// `from` and `next` of each piece.
+    pub pieces: Vec<(u64, Option<u64>)>,
+    pub largest_push_bytes: usize,
+    pub held: Option<PartitionTable>,
+    pub complete: u64,
+    pub nodes: usize,
+    /// What to say instead when the next piece comes that is not a first one; once.
+    pub trouble: Option<Trouble>,
+    assembly: Option<Assembly>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Trouble {
+    /// The connection breaks before the answer.
+    Cut,
+    /// What came before is gone.
+    Gap,
+}
+
+impl Tables {
+    /// Takes in a push, as a node does. Returns how it is to be answered, if not with yes.
+    fn take(&mut self, push: &v1::PushRequest) -> Option<Trouble> {
+        self.largest_push_bytes = self.largest_push_bytes.max(push.encoded_len());
+        for bytes in &push.deltas {
+            let piece = v1::TableDelta::decode(&bytes[..]).unwrap();
+            let piece = TablePiece::try_from(piece).unwrap();
+            self.pieces.push((piece.from, piece.next));
+            if piece.from > 0
+                && let Some(trouble) = self.trouble.take()
+            {
+                self.assembly = self.assembly.take().filter(|_| trouble == Trouble::Cut);
+                return Some(trouble);
+            }
+            match Assembly::take(&mut self.assembly, piece) {
+                Assembled::Whole(delta) => match &mut self.held {
+                    Some(held) => assert!(held.merge(delta)),
+                    None => self.held = Some(PartitionTable::from_whole(delta).unwrap()),
+                },
+                Assembled::More(_) => assert_eq!(push.complete, 0, "more is to follow"),
+                Assembled::Gap => return Some(Trouble::Gap),
+            }
+        }
+        if !push.nodes.is_empty() {
+            self.nodes += v1::NodeDelta::decode(&push.nodes[..]).unwrap().nodes.len();
+        }
+        self.complete = self.complete.max(push.complete);
+        None
+    }
 }
 
 #[tonic::async_trait]
 impl Control for Pushed {
     async fn push(&self, request: Request<v1::PushRequest>) -> Result<Response<v1::PushResponse>, Status> {
-        let push = request.into_inner();
-        let table_version = push.deltas.iter().map(|delta| delta.version).max().unwrap_or(1);
+        let mut push = request.into_inner();
+        let trouble = self.tables.lock().unwrap().take(&push);
+        if trouble == Some(Trouble::Cut) {
+            return Err(Status::unavailable("the connection was cut"));
+        }
         let version = push.version;
-        *self.last.lock().unwrap() = Some(push);
-        Ok(Response::new(v1::PushResponse { version, table_version, results: Vec::new() }))
+        let mut last = self.last.lock().unwrap();
+        if push.duties_omitted {
+            push.duties = last.take().map(|last| last.duties).unwrap_or_default();
+        }
+        *last = Some(push);
+        Ok(Response::new(v1::PushResponse { version, gap: trouble.is_some(), results: Vec::new() }))
     }
 }
 
@@ -211,7 +275,7 @@ impl FakeNode {
 
     pub async fn heartbeat(&mut self, coordinator: &str) -> Result<v1::HeartbeatResponse, ErrorDetail> {
         self.number += 1;
-        let held = self.pushed.last.lock().unwrap().as_ref().map_or(0, |push| push.version);
+        let held = self.pushed.tables.lock().unwrap().complete;
         let request = v1::HeartbeatRequest {
             cluster: self.cluster.clone(),
             sender: self.sender(),

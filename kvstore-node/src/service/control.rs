@@ -5,6 +5,7 @@ use crate::holdings::Holdings;
 use crate::reconcile::{Action, HeldState, reconcile};
 use crate::shard::{ShardMessage, Shards};
 use crate::shared::Shared;
+use crate::tables::News;
 use archon_proto::convert::control::{Push, Pushed};
 use archon_proto::v1::control_server::Control;
 use archon_proto::v1::{PushRequest, PushResponse};
@@ -56,23 +57,29 @@ impl Inner {
             );
             return Err(ErrorDetail::new(ErrorKind::StaleVersion, why).with_have_need(obeyed.term, push.term));
         }
-        let before = shared.tables.version();
-        let whole = shared.tables.merge(push.deltas, push.coordinators);
-        let table_version = if whole { shared.tables.version() } else { Version::ZERO };
+        let news =
+            News { pieces: push.deltas, nodes: push.nodes, complete: push.complete, coordinators: push.coordinators };
+        let any = news.any();
+        let gap = !shared.tables.merge(news);
         if push.version < obeyed.version {
             shared.metrics.pushes_refused.add(1);
-            return Ok(Pushed { version: obeyed.version, table_version, refused: Vec::new() });
+            return Ok(Pushed { version: obeyed.version, gap, refused: Vec::new() });
         }
-        let found = reconcile(push.node, &self.holdings.all(), &push.duties);
-        if shared.tables.version() > before {
+        if any {
             self.shards.tell_all(|| ShardMessage::Peers);
         }
+        let Some(duties) = push.duties else {
+            // Whether these are the duties that it obeys is seen by the coordinator, from the version.
+            shared.metrics.pushes.add(1);
+            return Ok(Pushed { version: obeyed.version, gap, refused: Vec::new() });
+        };
+        let found = reconcile(push.node, &self.holdings.all(), &duties);
         self.carry_out(found.actions).await?;
         obeyed.version = push.version;
         obeyed.term = push.term;
         shared.metrics.pushes.add(1);
         shared.metrics.placements.set(self.holdings.len() as u64);
-        Ok(Pushed { version: push.version, table_version, refused: found.refused })
+        Ok(Pushed { version: push.version, gap, refused: found.refused })
     }
 
     /// Gives the shards their part, and notes what becomes of each placement.

@@ -41,13 +41,13 @@ impl Table for TableService {
                 }
             }
         };
-        if since > Version::ZERO {
+        if since > Version::ZERO && request.from == 0 {
             tokio::select! {
                 _ = tokio::time::timeout(patience, newer) => {}
                 () = self.stop.cancelled() => {}
             }
         }
-        let delta = shared.tables.newer_than(name, since).ok_or_else(|| {
+        let delta = shared.tables.newer_than(name, since, request.from).ok_or_else(|| {
             // The coordinator knows why there is none: too few nodes, or no such table.
             let why = format!("this node knows no table {name:?}; ask a coordinator");
             refuse(ErrorDetail::new(ErrorKind::Unavailable, why).with_retry_after_ms(100))

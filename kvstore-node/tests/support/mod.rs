@@ -15,9 +15,9 @@ use archon_proto::v1::control_client::ControlClient;
 use archon_proto::v1::kv_client::KvClient;
 use archon_proto::v1::session_server::{Session, SessionServer};
 use archon_types::{
-    ClusterId, Duty, Epoch, ErrorDetail, ErrorKind, Incarnation, Millis, NodeGoal, NodeId, NodeStatus, Partition,
-    PartitionId, PartitionStatus, Placement, PlacementId, ReplicaState, Report, Settings, StorageId, Table, TableDelta,
-    TableId, Version,
+    ClusterId, Duty, Epoch, ErrorDetail, ErrorKind, Incarnation, Millis, NodeDelta, NodeGoal, NodeId, NodeStatus,
+    Partition, PartitionId, PartitionStatus, Placement, PlacementId, ReplicaState, Report, Settings, StorageId, Table,
+    TableDelta, TableId, TablePiece, Version,
 };
 use bytes::Bytes;
 use parking_lot::Mutex;
@@ -121,6 +121,8 @@ impl Fake {
     /// A push for a node, as the leading coordinator would make it.
     pub fn duties(&self, name: &str, row: &Partition, duties: Vec<Duty>) -> Push {
         let known = self.known(name).unwrap();
+        let mut delta = self.delta(row);
+        let nodes = std::mem::take(&mut delta.nodes);
         Push {
             cluster: self.cluster,
             coordinator: 1,
@@ -128,8 +130,10 @@ impl Fake {
             node: known.id,
             incarnation: known.incarnation,
             version: row.version,
-            duties,
-            deltas: vec![self.delta(row)],
+            duties: Some(duties),
+            deltas: vec![TablePiece::whole(delta)],
+            complete: Some(row.version),
+            nodes: Some(NodeDelta { since: Version::ZERO, version: row.version, nodes }),
             coordinators: vec![self.address.clone()],
         }
     }

@@ -3,8 +3,11 @@
 use super::{ConvertError, ids, required};
 use crate::v1;
 use archon_types::{
-    ClusterId, Duty, ErrorDetail, Incarnation, NodeId, Partition, PartitionId, PlacementId, TableDelta, Version,
+    ClusterId, Duty, ErrorDetail, Incarnation, NodeDelta, NodeId, Partition, PartitionId, PlacementId, TablePiece,
+    Version,
 };
+use bytes::Bytes;
+use prost::Message as _;
 
 /// Most duties in one push: one per partition of the largest table, twice over.
 pub const DUTIES_MAX: usize = 32_768;
@@ -24,10 +27,14 @@ pub struct Push {
     pub incarnation: Incarnation,
     /// Version of the state from which they were derived.
     pub version: Version,
-    /// All duties of the node.
-    pub duties: Vec<Duty>,
-    /// One per table that changed.
-    pub deltas: Vec<TableDelta>,
+    /// All duties of the node; `None`: those of `version`, which it obeys already.
+    pub duties: Option<Vec<Duty>>,
+    /// Pieces of tables that changed.
+    pub deltas: Vec<TablePiece>,
+    /// The nodes that changed, if any did.
+    pub nodes: Option<NodeDelta>,
+    /// With this push the node holds everything up to here; `None`: more is to follow.
+    pub complete: Option<Version>,
     /// Addresses of the coordinators.
     pub coordinators: Vec<String>,
 }
@@ -37,14 +44,34 @@ pub struct Push {
 pub struct Pushed {
     /// The version that the node now obeys.
     pub version: Version,
-    /// The table version that it now holds; zero asks for whole tables.
-    pub table_version: Version,
+    /// A delta does not go with what it holds: it needs everything, from zero.
+    pub gap: bool,
     /// Duties that could not be taken up, with why.
     pub refused: Vec<(PlacementId, ErrorDetail)>,
 }
 
+/// A piece as pushes carry it: encoded once, shared by all nodes that need it.
+pub fn encode_table(piece: TablePiece) -> Bytes {
+    v1::TableDelta::from(piece).encode_to_vec().into()
+}
+
+/// As [`encode_table`], of nodes.
+pub fn encode_nodes(delta: NodeDelta) -> Bytes {
+    v1::NodeDelta::from(delta).encode_to_vec().into()
+}
+
+impl Push {
+    /// The message, with deltas and nodes that are encoded already in place of the push's own. No nodes: empty.
+    pub fn with_encoded(mut self, deltas: Vec<Bytes>, nodes: Bytes) -> v1::PushRequest {
+        self.deltas.clear();
+        self.nodes = None;
+        v1::PushRequest { deltas, nodes, ..v1::PushRequest::from(self) }
+    }
+}
+
 impl From<Push> for v1::PushRequest {
     fn from(push: Push) -> Self {
+        let duties_omitted = push.duties.is_none();
         Self {
             cluster: Some(push.cluster.into()),
             coordinator: push.coordinator,
@@ -52,9 +79,12 @@ impl From<Push> for v1::PushRequest {
             node: push.node.get(),
             incarnation: push.incarnation.get(),
             version: push.version.get(),
-            duties: push.duties.into_iter().map(Into::into).collect(),
-            deltas: push.deltas.into_iter().map(Into::into).collect(),
+            duties: push.duties.unwrap_or_default().into_iter().map(Into::into).collect(),
+            deltas: push.deltas.into_iter().map(encode_table).collect(),
             coordinators: push.coordinators,
+            nodes: push.nodes.map(encode_nodes).unwrap_or_default(),
+            duties_omitted,
+            complete: push.complete.map_or(0, Version::get),
         }
     }
 }
@@ -67,6 +97,19 @@ impl TryFrom<v1::PushRequest> for Push {
             let problem = format!("{} duties; the limit is {DUTIES_MAX}", wire.duties.len());
             return Err(ConvertError::new("PushRequest.duties", problem));
         }
+        if wire.duties_omitted && !wire.duties.is_empty() {
+            return Err(ConvertError::new("PushRequest.duties", "given and omitted at once"));
+        }
+        let table = |bytes: &Bytes| {
+            let wire = v1::TableDelta::decode(&bytes[..]);
+            let wire = wire.map_err(|error| ConvertError::new("PushRequest.deltas", error.to_string()))?;
+            TablePiece::try_from(wire)
+        };
+        let nodes = |bytes: &Bytes| {
+            let wire = v1::NodeDelta::decode(&bytes[..]);
+            let wire = wire.map_err(|error| ConvertError::new("PushRequest.nodes", error.to_string()))?;
+            NodeDelta::try_from(wire)
+        };
         for address in &wire.coordinators {
             ids::check_address(address, "PushRequest.coordinators")?;
         }
@@ -77,8 +120,13 @@ impl TryFrom<v1::PushRequest> for Push {
             node: NodeId::new(ids::non_zero(wire.node, "PushRequest.node")?),
             incarnation: Incarnation::new(ids::non_zero(wire.incarnation, "PushRequest.incarnation")?),
             version: Version::new(wire.version),
-            duties: wire.duties.into_iter().map(Duty::try_from).collect::<Result<_, _>>()?,
-            deltas: wire.deltas.into_iter().map(TableDelta::try_from).collect::<Result<_, _>>()?,
+            deltas: wire.deltas.iter().map(table).collect::<Result<_, _>>()?,
+            nodes: Some(&wire.nodes).filter(|bytes| !bytes.is_empty()).map(nodes).transpose()?,
+            duties: match wire.duties_omitted {
+                true => None,
+                false => Some(wire.duties.into_iter().map(Duty::try_from).collect::<Result<_, _>>()?),
+            },
+            complete: Some(Version::new(wire.complete)).filter(|version| *version > Version::ZERO),
             coordinators: wire.coordinators,
         })
     }
@@ -92,7 +140,7 @@ impl From<Pushed> for v1::PushResponse {
         };
         Self {
             version: pushed.version.get(),
-            table_version: pushed.table_version.get(),
+            gap: pushed.gap,
             results: pushed.refused.into_iter().map(result).collect(),
         }
     }
@@ -108,7 +156,7 @@ impl TryFrom<v1::PushResponse> for Pushed {
         };
         Ok(Self {
             version: Version::new(wire.version),
-            table_version: Version::new(wire.table_version),
+            gap: wire.gap,
             refused: wire.results.into_iter().map(result).collect::<Result<_, ConvertError>>()?,
         })
     }
@@ -160,9 +208,8 @@ impl TryFrom<v1::Duty> for Duty {
 mod tests {
     use super::*;
     use crate::convert::testing;
-    use archon_types::ErrorKind;
+    use archon_types::{ErrorKind, TableDelta};
     use proptest::prelude::*;
-    use prost::Message;
     use uuid::Uuid;
 
     fn duties(delta: &TableDelta) -> Vec<Duty> {
@@ -178,7 +225,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_push_round_trips(delta in testing::delta()) {
+        fn a_push_round_trips(delta in testing::delta(), omitted in any::<bool>(), next in proptest::option::of(8u64..)) {
             let push = Push {
                 cluster: ClusterId::new(Uuid::from_u128(1)),
                 coordinator: 1,
@@ -186,8 +233,10 @@ mod tests {
                 node: NodeId::new(3),
                 incarnation: Incarnation::new(4),
                 version: Version::new(5),
-                duties: duties(&delta),
-                deltas: vec![delta],
+                duties: if omitted { None } else { Some(duties(&delta)) },
+                nodes: Some(NodeDelta { since: delta.since, version: delta.version, nodes: delta.nodes.clone() }),
+                deltas: vec![TablePiece { delta, from: 7, next }],
+                complete: next.map(Version::new),
                 coordinators: vec!["127.0.0.1:7001".into()],
             };
             prop_assert_eq!(Push::try_from(v1::PushRequest::from(push.clone())), Ok(push));
@@ -205,7 +254,7 @@ mod tests {
     fn an_answer_round_trips_and_an_empty_duty_is_refused() {
         let pushed = Pushed {
             version: Version::new(5),
-            table_version: Version::new(6),
+            gap: true,
             refused: vec![(PlacementId::new(7), ErrorDetail::new(ErrorKind::InvalidArgument, "why"))],
         };
         assert_eq!(Pushed::try_from(v1::PushResponse::from(pushed.clone())), Ok(pushed));

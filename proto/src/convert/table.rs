@@ -5,8 +5,8 @@ use super::{ConvertError, checked, in_range, required};
 use crate::v1;
 use archon_types::limits::{REPLICAS_MAX, check_name};
 use archon_types::{
-    Epoch, Incarnation, Millis, Node, NodeGoal, NodeId, NodeStatus, Partition, PartitionId, PartitionStatus, Placement,
-    PlacementId, ReplicaState, SLOTS, Table, TableDelta, TableId, Version,
+    Epoch, Incarnation, Millis, Node, NodeDelta, NodeGoal, NodeId, NodeStatus, Partition, PartitionId, PartitionStatus,
+    Placement, PlacementId, ReplicaState, SLOTS, Table, TableDelta, TableId, TablePiece, Version,
 };
 
 /// Most placements in a partition's row: the replicas, those being loaded and those being deleted.
@@ -195,22 +195,57 @@ impl TryFrom<v1::TableInfo> for Table {
     }
 }
 
-impl From<TableDelta> for v1::TableDelta {
-    fn from(delta: TableDelta) -> Self {
+impl From<NodeDelta> for v1::NodeDelta {
+    fn from(delta: NodeDelta) -> Self {
+        Self {
+            since: delta.since.get(),
+            version: delta.version.get(),
+            nodes: delta.nodes.into_iter().map(Into::into).collect(),
+        }
+    }
+}
+
+impl TryFrom<v1::NodeDelta> for NodeDelta {
+    type Error = ConvertError;
+
+    fn try_from(wire: v1::NodeDelta) -> Result<Self, ConvertError> {
+        Ok(Self {
+            since: Version::new(wire.since),
+            version: Version::new(wire.version),
+            nodes: wire.nodes.into_iter().map(Node::try_from).collect::<Result<_, _>>()?,
+        })
+    }
+}
+
+impl From<TablePiece> for v1::TableDelta {
+    fn from(piece: TablePiece) -> Self {
+        let TablePiece { delta, from, next } = piece;
         Self {
             table: Some(delta.table.into()),
             since: delta.since.get(),
             version: delta.version.get(),
             partitions: delta.partitions.into_iter().map(Into::into).collect(),
             nodes: delta.nodes.into_iter().map(Into::into).collect(),
+            from,
+            next,
         }
     }
 }
 
-impl TryFrom<v1::TableDelta> for TableDelta {
+impl From<TableDelta> for v1::TableDelta {
+    fn from(delta: TableDelta) -> Self {
+        TablePiece::whole(delta).into()
+    }
+}
+
+impl TryFrom<v1::TableDelta> for TablePiece {
     type Error = ConvertError;
 
     fn try_from(wire: v1::TableDelta) -> Result<Self, ConvertError> {
+        if wire.next.is_some_and(|next| next <= wire.from) {
+            let problem = format!("goes back from {} to {:?}", wire.from, wire.next);
+            return Err(ConvertError::new("TableDelta.next", problem));
+        }
         let table = Table::try_from(required(wire.table, "TableDelta.table")?)?;
         let belongs = |id: PartitionId| id.table == table.id && id.index < table.partitions;
         let mut partitions = Vec::with_capacity(wire.partitions.len().min(usize::from(table.partitions)));
@@ -223,13 +258,14 @@ impl TryFrom<v1::TableDelta> for TableDelta {
             }
             partitions.push(row);
         }
-        Ok(Self {
+        let delta = TableDelta {
             since: Version::new(wire.since),
             version: Version::new(wire.version),
             partitions,
             nodes: wire.nodes.into_iter().map(Node::try_from).collect::<Result<_, _>>()?,
             table,
-        })
+        };
+        Ok(Self { delta, from: wire.from, next: wire.next })
     }
 }
 
@@ -245,12 +281,12 @@ mod tests {
         fn a_delta_round_trips_through_bytes(delta in delta()) {
             let bytes = v1::TableDelta::from(delta.clone()).encode_to_vec();
             let wire = v1::TableDelta::decode(bytes.as_slice()).unwrap();
-            prop_assert_eq!(TableDelta::try_from(wire), Ok(delta));
+            prop_assert_eq!(TablePiece::try_from(wire), Ok(TablePiece::whole(delta)));
         }
 
         #[test]
         fn a_damaged_delta_is_an_error_or_a_well_formed_one(wire in garbage_delta()) {
-            if let Ok(delta) = TableDelta::try_from(wire) {
+            if let Ok(TablePiece { delta, .. }) = TablePiece::try_from(wire) {
                 for row in &delta.partitions {
                     prop_assert!(row.id.index < delta.table.partitions);
                     prop_assert!(row.leader.is_none() || row.leader_placement().is_some());
@@ -261,7 +297,7 @@ mod tests {
         #[test]
         fn any_bytes_are_decoded_without_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
             if let Ok(wire) = v1::TableDelta::decode(bytes.as_slice()) {
-                let _ = TableDelta::try_from(wire);
+                let _ = TablePiece::try_from(wire);
             }
         }
     }

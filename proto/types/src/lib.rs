@@ -12,6 +12,7 @@ pub mod lease;
 pub mod limits;
 mod mutant;
 pub mod op;
+pub mod piece;
 pub mod settings;
 pub mod slot;
 pub mod table;
@@ -25,6 +26,7 @@ pub use ids::{
 };
 pub use lease::{Lease, LeaseTiming, LeaseTimingError};
 pub use op::{Answer, Op, OpId};
+pub use piece::{Assembled, Assembly, TablePiece};
 pub use settings::Settings;
 pub use slot::{SLOTS, partition_of, slot_of, tag_of};
 pub use table::{

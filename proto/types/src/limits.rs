@@ -20,6 +20,8 @@ pub const NAME_BYTES_MAX: usize = 64;
 pub const ADDRESS_BYTES_MAX: usize = 260;
 /// Largest page of a copy, in bytes.
 pub const PAGE_BYTES_MAX: usize = 256 * 1024;
+/// What a piece of a table holds at most, unless one row alone is larger, in bytes.
+pub const PIECE_BYTES_MAX: usize = 1024 * 1024;
 /// Largest weight of a node; the least is 1, and [`WEIGHT_ORDINARY`] is ordinary.
 pub const WEIGHT_MAX: u32 = 10_000;
 /// The weight of an ordinary node.

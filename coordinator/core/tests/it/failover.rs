@@ -302,19 +302,20 @@ fn reports_that_do_not_fit_change_nothing() {
 #[test]
 fn a_delta_brings_an_older_table_up_to_date() {
     let mut bed = Bed::running(settings(9, 3, 1), &CITIES);
-    let mut cached = PartitionTable::from_whole(delta(&bed.state, TABLE, Version::ZERO).unwrap()).unwrap();
+    let mut cached =
+        PartitionTable::from_whole(table_piece(&bed.state, TABLE, Version::ZERO, 0).unwrap().delta).unwrap();
     let since = cached.version();
     assert_eq!(since, bed.state.table_version());
-    assert!(delta(&bed.state, TABLE, since).unwrap().partitions.is_empty());
+    assert!(table_piece(&bed.state, TABLE, since, 0).unwrap().delta.partitions.is_empty());
     let athens = bed.node("athens");
     bed.pass(2_000, &[athens]);
-    let newer = delta(&bed.state, TABLE, since).unwrap();
+    let newer = table_piece(&bed.state, TABLE, since, 0).unwrap().delta;
     assert_eq!((newer.partitions.len(), newer.nodes.len()), (3, 1));
     assert!(cached.merge(newer));
-    let whole = PartitionTable::from_whole(delta(&bed.state, TABLE, Version::ZERO).unwrap()).unwrap();
+    let whole = PartitionTable::from_whole(table_piece(&bed.state, TABLE, Version::ZERO, 0).unwrap().delta).unwrap();
     assert_eq!(cached, whole);
-    assert_eq!(delta(&bed.state, TableId::new(9), Version::ZERO), None);
-    assert_eq!(delta(&bed.state, TABLE, Version::new(u64::MAX)).unwrap().partitions, vec![]);
+    assert_eq!(table_piece(&bed.state, TableId::new(9), Version::ZERO, 0), None);
+    assert_eq!(table_piece(&bed.state, TABLE, Version::new(u64::MAX), 0).unwrap().delta.partitions, vec![]);
 }
 
 #[test]

@@ -1,0 +1,199 @@
+//! What tables and nodes lack, encoded once and shared by all who lack the same. Nearly all nodes hold the same version
+//! at any time, so what differs between their pushes are the duties alone.
+
+use archon_coordinator_core::{ClusterState, nodes_delta, rows_piece};
+use archon_proto::convert::control::{encode_nodes, encode_table};
+use archon_types::limits::PIECE_BYTES_MAX;
+use archon_types::{TableId, Version};
+use bytes::Bytes;
+use parking_lot::Mutex;
+use std::collections::{BTreeMap, VecDeque};
+use std::time::{Duration, Instant};
+
+/// Most bytes kept; the oldest go first. As large as everything about a million partitions.
+const KEPT_BYTES_MAX: usize = 128 * 1024 * 1024;
+
+/// An encoded delta.
+#[derive(Clone, Debug)]
+pub(super) struct Encoded {
+    /// The message.
+    pub(super) bytes: Bytes,
+    /// Whoever takes it in holds this version.
+    pub(super) version: Version,
+    /// Where to go on, of what was left out for want of room: a position of the table, or the nodes newer than `version`.
+    pub(super) next: Option<u64>,
+}
+
+/// Of a table, or of the nodes; since when; and from which position.
+type Key = (Option<TableId>, Version, u64);
+
+struct Kept {
+    encoded: Encoded,
+    made: Instant,
+}
+
+/// Encoded deltas, kept for others to use.
+#[derive(Default)]
+pub(super) struct Deltas {
+    kept: Mutex<Store>,
+}
+
+#[derive(Default)]
+struct Store {
+    deltas: BTreeMap<Key, Kept>,
+    order: VecDeque<Key>,
+    bytes: usize,
+    made: u64,
+}
+
+impl Deltas {
+    /// The piece at `from` of the rows of a table newer than `since`. While rows change all the time, one that lacks the changes of the last
+    /// `stale_max` is good enough: what it lacks comes with the next. `None`: there is no such table.
+    pub(super) fn table(
+        &self,
+        state: &ClusterState,
+        table: TableId,
+        since: Version,
+        from: u64,
+        stale_max: Duration,
+    ) -> Option<Encoded> {
+        self.get((Some(table), since, from), state.rows_version_of(table), stale_max, || {
+            let piece = rows_piece(state, table, since, from)?;
+            let (version, next) = (piece.delta.version, piece.next);
+            Some(Encoded { bytes: encode_table(piece), version, next })
+        })
+    }
+
+    /// The nodes newer than `since`, as many of them as fit into one push.
+    pub(super) fn nodes(&self, state: &ClusterState, since: Version, stale_max: Duration) -> Option<Encoded> {
+        self.get((None, since, 0), state.nodes_version, stale_max, || {
+            let delta = nodes_delta(state, since, PIECE_BYTES_MAX);
+            let version = delta.version;
+            let next = (version < state.nodes_version).then_some(0);
+            Some(Encoded { bytes: encode_nodes(delta), version, next })
+        })
+    }
+
+    fn get(
+        &self,
+        key: Key,
+        newest: Version,
+        stale_max: Duration,
+        make: impl FnOnce() -> Option<Encoded>,
+    ) -> Option<Encoded> {
+        // Held while it is made, so that those who wait for the same do not make it too.
+        let mut store = self.kept.lock();
+        if let Some(kept) = store.deltas.get(&key)
+            && (kept.encoded.version >= newest || kept.made.elapsed() < stale_max)
+        {
+            return Some(kept.encoded.clone());
+        }
+        let encoded = make()?;
+        store.keep(key, encoded.clone());
+        Some(encoded)
+    }
+
+    /// How many were encoded so far.
+    #[cfg(test)]
+    fn made(&self) -> u64 {
+        self.kept.lock().made
+    }
+}
+
+impl Store {
+    fn keep(&mut self, key: Key, encoded: Encoded) {
+        self.made += 1;
+        self.bytes += encoded.bytes.len();
+        match self.deltas.insert(key, Kept { encoded, made: Instant::now() }) {
+            Some(before) => self.bytes -= before.encoded.bytes.len(),
+            None => self.order.push_back(key),
+        }
+        while self.bytes > KEPT_BYTES_MAX
+            && let Some(oldest) = self.order.pop_front()
+        {
+            if let Some(gone) = self.deltas.remove(&oldest) {
+                self.bytes -= gone.encoded.bytes.len();
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use archon_coordinator_core::{Actor, Command, CommandBatch, Register, apply};
+    use archon_proto::v1;
+    use archon_types::{ClusterId, Millis, Settings};
+    use prost::Message as _;
+    use uuid::Uuid;
+
+    fn state() -> ClusterState {
+        let mut state = ClusterState::new();
+        let settings = Settings { partitions: 100, ..Settings::default() };
+        commit(&mut state, Command::Bootstrap { cluster: ClusterId::new(Uuid::from_u128(1)), settings });
+        state
+    }
+
+    fn commit(state: &mut ClusterState, command: Command) {
+        let who = Actor::Coordinator(1);
+        let commands = vec![command];
+        let batch = CommandBatch { request: None, at: Millis::new(1), who, proposer: 1, term: 1, commands };
+        let index = state.applied + 1;
+        assert!(apply(state, index, &batch).iter().all(|response| response.refusal().is_none()));
+    }
+
+    #[test]
+    fn a_delta_is_encoded_once_for_all_who_hold_the_same() {
+        let (state, deltas) = (state(), Deltas::default());
+        let table = TableId::new(1);
+        let first = deltas.table(&state, table, Version::ZERO, 0, Duration::ZERO).unwrap();
+        for _ in 0..1_000 {
+            let again = deltas.table(&state, table, Version::ZERO, 0, Duration::ZERO).unwrap();
+            assert_eq!(again.bytes.as_ptr(), first.bytes.as_ptr(), "shared, not copied");
+        }
+        assert_eq!(deltas.made(), 1);
+        let rows = v1::TableDelta::decode(&first.bytes[..]).unwrap();
+        assert_eq!((rows.partitions.len(), rows.version), (100, state.version_of(table).get()));
+        assert!(deltas.table(&state, TableId::new(9), Version::ZERO, 0, Duration::ZERO).is_none());
+    }
+
+    #[test]
+    fn what_is_kept_is_bounded_by_bytes_and_the_oldest_go_first() {
+        let mut store = Store::default();
+        let encoded = |bytes| Encoded { bytes: vec![0; bytes].into(), version: Version::new(1), next: None };
+        for table in 1..=5 {
+            store.keep((Some(TableId::new(table)), Version::ZERO, 0), encoded(KEPT_BYTES_MAX / 4));
+        }
+        let kept: Vec<u64> = store.deltas.keys().filter_map(|(table, ..)| table.map(TableId::get)).collect();
+        assert_eq!((kept, store.bytes), (vec![2, 3, 4, 5], KEPT_BYTES_MAX));
+        store.keep((Some(TableId::new(5)), Version::ZERO, 0), encoded(1));
+        assert_eq!((store.deltas.len(), store.order.len(), store.bytes), (4, 4, KEPT_BYTES_MAX / 4 * 3 + 1));
+    }
+
+    #[test]
+    fn a_change_makes_a_new_one_unless_an_older_one_will_do() {
+        let (mut state, deltas) = (state(), Deltas::default());
+        let table = TableId::new(1);
+        let before = deltas.table(&state, table, Version::ZERO, 0, Duration::ZERO).unwrap();
+        commit(&mut state, Command::CreateTable { name: "other".into(), partitions: 1, replication: 3 });
+        assert_eq!(deltas.table(&state, table, Version::ZERO, 0, Duration::ZERO).unwrap().version, before.version);
+        assert_eq!(deltas.made(), 1, "another table changed, not this one");
+        let register = |state: &mut ClusterState| {
+            let number = state.applied;
+            let storage = archon_types::StorageId::new(Uuid::from_u128(number.into()));
+            let boot = archon_types::BootId::new(Uuid::from_u128(1));
+            let register = Register::new(format!("n{number}"), format!("n{number}:1"), storage, boot);
+            commit(state, Command::Register(Box::new(register)));
+        };
+        register(&mut state);
+        deltas.table(&state, table, Version::ZERO, 0, Duration::ZERO).unwrap();
+        assert_eq!(deltas.made(), 1, "a node changed, no row of this table");
+        let one = deltas.nodes(&state, Version::ZERO, Duration::ZERO).unwrap();
+        register(&mut state);
+        let late = deltas.nodes(&state, Version::ZERO, Duration::from_secs(600)).unwrap();
+        assert_eq!((late.version, deltas.made()), (one.version, 2));
+        let two = deltas.nodes(&state, Version::ZERO, Duration::ZERO).unwrap();
+        assert_eq!((two.version, two.next, deltas.made()), (state.nodes_version, None, 3));
+        assert_eq!(v1::NodeDelta::decode(&two.bytes[..]).unwrap().nodes.len(), 2);
+    }
+}

@@ -1,0 +1,86 @@
+//! Keeps the log in memory bounded by bytes. openraft bounds it by entries, and an entry may hold one heartbeat's worth
+//! of news or ten thousand successors.
+
+use super::store::LogSize;
+use super::types::Raft;
+use openraft::async_runtime::WatchReceiver as _;
+use std::time::Duration;
+use tokio_util::sync::CancellationToken;
+
+/// From here on a snapshot is taken and the log cut, whatever the number of its entries; in encoded bytes.
+const BYTES_MAX: u64 = 64 * 1024 * 1024;
+/// What is left of it then, for voters that are a little behind.
+const BYTES_KEPT: u64 = 16 * 1024 * 1024;
+const LOOK_INTERVAL: Duration = Duration::from_millis(250);
+
+/// What is to be done about the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    Nothing,
+    /// Nothing can be cut before there is a snapshot of what is to go.
+    Snapshot,
+    /// Cut what is at or below this index.
+    Purge(u64),
+}
+
+/// `keep_from` is the first index that is to stay.
+fn step(bytes: u64, keep_from: u64, snapshot: Option<u64>, applied: Option<u64>) -> Step {
+    let Some(upto) = keep_from.checked_sub(1).filter(|_| bytes > BYTES_MAX) else { return Step::Nothing };
+    match snapshot {
+        Some(snapshot) if snapshot >= upto => Step::Purge(upto),
+        // Entries that are not applied yet are in no snapshot that could be taken now.
+        _ if applied.is_some_and(|applied| snapshot.is_none_or(|snapshot| applied > snapshot)) => Step::Snapshot,
+        _ => Step::Nothing,
+    }
+}
+
+/// Looks after the log until `stop`.
+pub(super) async fn run(raft: Raft, log: LogSize, stop: CancellationToken) {
+    let mut asked = None;
+    loop {
+        tokio::select! {
+            () = stop.cancelled() => return,
+            () = tokio::time::sleep(LOOK_INTERVAL) => {}
+        }
+        let (bytes, keep_from) = log.look(BYTES_KEPT);
+        let (snapshot, applied) = {
+            let metrics = raft.metrics();
+            let metrics = metrics.borrow_watched();
+            (metrics.snapshot.as_ref().map(|id| id.index), metrics.last_applied.as_ref().map(|id| id.index))
+        };
+        let next = step(bytes, keep_from, snapshot, applied);
+        // One snapshot is enough until it is there.
+        if next == Step::Snapshot && asked == Some(snapshot) {
+            continue;
+        }
+        let done = match next {
+            Step::Nothing => continue,
+            Step::Snapshot => {
+                tracing::info!(bytes, "the log is large; taking a snapshot");
+                asked = Some(snapshot);
+                raft.trigger().snapshot().await
+            }
+            Step::Purge(upto) => raft.trigger().purge_log(upto).await,
+        };
+        if done.is_err() {
+            // Raft ended: whoever watches its health says so.
+            return;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_log_of_few_large_entries_is_cut_after_a_snapshot() {
+        let large = BYTES_MAX + 1;
+        assert_eq!(step(BYTES_MAX, 50, Some(90), Some(99)), Step::Nothing, "it is small enough");
+        assert_eq!(step(large, 50, None, Some(99)), Step::Snapshot);
+        assert_eq!(step(large, 50, Some(20), Some(99)), Step::Snapshot, "what is to go is not in the snapshot");
+        assert_eq!(step(large, 50, Some(49), Some(99)), Step::Purge(49));
+        assert_eq!(step(large, 0, Some(49), Some(99)), Step::Nothing, "one entry alone is that large");
+        assert_eq!(step(large, 50, Some(20), Some(20)), Step::Nothing, "nothing new could be in a snapshot");
+    }
+}

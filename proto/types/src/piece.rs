@@ -1,0 +1,317 @@
+//! Deltas of tables in pieces: a whole table, with all nodes, may be larger than one message should be.
+//!
+//! Rows and nodes stand in one line: a row at its partition's number, a node at the number of partitions plus its id.
+//! A piece holds what lies between two positions, and says where to go on. The positions do not change, so a delivery
+//! that was cut goes on where it stopped, at the same or another holder, even if rows changed meanwhile.
+
+use crate::ids::{NodeId, TableId, Version};
+use crate::limits::PIECE_BYTES_MAX;
+use crate::table::{Node, Partition, Table, TableDelta};
+use std::collections::BTreeMap;
+
+/// Most nodes that an assembly takes in; more is a defect of the sender.
+const NODES_MAX: usize = 65_536;
+
+/// A part of a delta.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct TablePiece {
+    /// What is in it. Its version: rows and nodes between the two positions are complete up to it.
+    pub delta: TableDelta,
+    /// The first position in it.
+    pub from: u64,
+    /// The position of the next piece, always behind `from`; `None`: this is the last one.
+    pub next: Option<u64>,
+}
+
+impl TablePiece {
+    /// A delta in one piece.
+    pub fn whole(delta: TableDelta) -> Self {
+        Self { delta, from: 0, next: None }
+    }
+
+    /// The piece at `from` of what is newer than `since`: about [`PIECE_BYTES_MAX`] of it, at least one row or node.
+    /// `rows` and `nodes` are what is newer, in any order; up to `version` they are complete.
+    pub fn cut<'a>(
+        table: Table,
+        since: Version,
+        version: Version,
+        rows: impl Iterator<Item = &'a Partition>,
+        nodes: impl Iterator<Item = &'a Node>,
+        from: u64,
+    ) -> Self {
+        let partitions = u64::from(table.partitions);
+        let mut delta = TableDelta { table, since, version, partitions: Vec::new(), nodes: Vec::new() };
+        let mut room = Room { bytes: 0 };
+        let mut rows: Vec<_> = rows.filter(|row| u64::from(row.id.index) >= from).collect();
+        rows.sort_unstable_by_key(|row| row.id.index);
+        for row in rows {
+            if !room.takes(row_bytes(row)) {
+                return Self { delta, from, next: Some(row.id.index.into()) };
+            }
+            delta.partitions.push(row.clone());
+        }
+        let position = |node: &Node| partitions.saturating_add(node.id.get());
+        let mut nodes: Vec<_> = nodes.filter(|node| position(node) >= from).collect();
+        nodes.sort_unstable_by_key(|node| node.id);
+        for node in nodes {
+            if !room.takes(node_bytes(node)) {
+                return Self { delta, from, next: Some(position(node)) };
+            }
+            delta.nodes.push(node.clone());
+        }
+        Self { delta, from, next: None }
+    }
+}
+
+/// How much is in a piece so far.
+struct Room {
+    bytes: usize,
+}
+
+impl Room {
+    fn takes(&mut self, bytes: usize) -> bool {
+        let takes = self.bytes == 0 || self.bytes + bytes <= PIECE_BYTES_MAX;
+        self.bytes += bytes;
+        takes
+    }
+}
+
+/// What a row takes in a message at most, so that pieces are bounded without encoding them.
+fn row_bytes(row: &Partition) -> usize {
+    const ROW: usize = 64;
+    const PLACEMENT: usize = 28;
+    ROW + PLACEMENT * row.placements.len()
+}
+
+/// What a node takes in a message at most.
+pub fn node_bytes(node: &Node) -> usize {
+    const NODE: usize = 96;
+    NODE + node.name.len() + node.address.len() + node.zone.as_ref().map_or(0, String::len)
+}
+
+/// Pieces that came so far. Nothing of them counts before the last one is there.
+#[derive(Clone, Debug)]
+pub struct Assembly {
+    table: Table,
+    since: Version,
+    /// Of the oldest piece: what is complete up to it in every piece is complete.
+    version: Version,
+    rows: BTreeMap<u16, Partition>,
+    nodes: BTreeMap<NodeId, Node>,
+    next: u64,
+}
+
+/// What became of a piece.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Assembled {
+    /// It was the last one: this is the whole delta.
+    Whole(TableDelta),
+    /// The piece at this position is to follow.
+    More(u64),
+    /// It does not go with what came before: begin anew, at position zero.
+    Gap,
+}
+
+impl Assembly {
+    /// Takes in a piece. The one at position zero begins anew, whatever was held; one that came before may come again.
+    pub fn take(held: &mut Option<Self>, piece: TablePiece) -> Assembled {
+        let TablePiece { delta, from, next } = piece;
+        if from == 0 && next.is_none() {
+            if held.as_ref().is_some_and(|held| held.table.id == delta.table.id) {
+                *held = None;
+            }
+            return Assembled::Whole(delta);
+        }
+        if from == 0 {
+            *held = Some(Self {
+                table: delta.table.clone(),
+                since: delta.since,
+                version: delta.version,
+                rows: BTreeMap::new(),
+                nodes: BTreeMap::new(),
+                next: 0,
+            });
+        }
+        let goes_on =
+            |held: &&mut Self| held.table.id == delta.table.id && held.since == delta.since && from <= held.next;
+        let Some(assembly) = held.as_mut().filter(goes_on) else { return Assembled::Gap };
+        assembly.add(delta);
+        if assembly.nodes.len() > NODES_MAX {
+            *held = None;
+            return Assembled::Gap;
+        }
+        match next {
+            Some(next) => {
+                assembly.next = assembly.next.max(next);
+                Assembled::More(assembly.next)
+            }
+            None => held.take().map_or(Assembled::Gap, |whole| Assembled::Whole(whole.finish())),
+        }
+    }
+
+    /// The table that is being put together.
+    pub fn table(&self) -> TableId {
+        self.table.id
+    }
+
+    fn add(&mut self, delta: TableDelta) {
+        for row in delta.partitions {
+            if self.rows.get(&row.id.index).is_none_or(|held| held.version < row.version) {
+                self.rows.insert(row.id.index, row);
+            }
+        }
+        for node in delta.nodes {
+            if self.nodes.get(&node.id).is_none_or(|held| held.version < node.version) {
+                self.nodes.insert(node.id, node);
+            }
+        }
+        self.version = self.version.min(delta.version);
+        if delta.table.version > self.table.version {
+            self.table = delta.table;
+        }
+    }
+
+    fn finish(self) -> TableDelta {
+        TableDelta {
+            table: self.table,
+            since: self.since,
+            version: self.version,
+            partitions: self.rows.into_values().collect(),
+            nodes: self.nodes.into_values().collect(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ids::{Epoch, Incarnation, Millis, PartitionId, PlacementId, StorageId};
+    use crate::table::{NodeGoal, NodeStatus, PartitionStatus, PartitionTable, Placement, ReplicaState};
+
+    fn row(index: u16, version: u64) -> Partition {
+        let placement = |id| Placement { id: PlacementId::new(id), node: NodeId::new(id), state: ReplicaState::Live };
+        Partition {
+            id: PartitionId::new(TableId::new(1), index),
+            epoch: Epoch::new(version),
+            version: Version::new(version),
+            leader: Some(PlacementId::new(1)),
+            placements: (1..=3).map(placement).collect(),
+            status: PartitionStatus::Online,
+            min_in_sync: 2,
+        }
+    }
+
+    fn node(id: u64, version: u64) -> Node {
+        Node {
+            id: NodeId::new(id),
+            name: format!("n{id}"),
+            address: format!("n{id}:1"),
+            storage: StorageId::NIL,
+            incarnation: Incarnation::new(1),
+            status: NodeStatus::Live,
+            goal: NodeGoal::Serve,
+            zone: None,
+            weight: 100,
+            partitions_max: None,
+            version: Version::new(version),
+            since: Millis::ZERO,
+        }
+    }
+
+    struct Holder {
+        rows: Vec<Partition>,
+        nodes: Vec<Node>,
+        version: u64,
+    }
+
+    impl Holder {
+        fn large() -> Self {
+            let rows = (0..16_384).map(|index| row(index, 5)).collect();
+            Self { rows, nodes: (1..=10_000).map(|id| node(id, 4)).collect(), version: 5 }
+        }
+
+        fn piece(&self, from: u64) -> TablePiece {
+            let (id, version) = (TableId::new(1), Version::new(1));
+            let table = Table { id, name: "default".into(), partitions: 16_384, replication: 3, version };
+            let version = Version::new(self.version);
+            TablePiece::cut(table, Version::ZERO, version, self.rows.iter(), self.nodes.iter(), from)
+        }
+
+        fn whole(&self) -> PartitionTable {
+            let mut delta = self.piece(0).delta;
+            (delta.partitions, delta.nodes) = (self.rows.clone(), self.nodes.clone());
+            PartitionTable::from_whole(delta).unwrap()
+        }
+    }
+
+    #[test]
+    fn a_table_larger_than_a_piece_arrives_whole_and_not_before_its_last_piece() {
+        let holder = Holder::large();
+        let (mut held, mut from, mut pieces) = (None, 0, 0);
+        let whole = loop {
+            let piece = holder.piece(from);
+            pieces += 1;
+            match Assembly::take(&mut held, piece) {
+                Assembled::More(next) => from = next,
+                Assembled::Whole(delta) => break delta,
+                Assembled::Gap => panic!("no gap"),
+            }
+        };
+        assert!(pieces >= 4, "{pieces} pieces");
+        assert_eq!(PartitionTable::from_whole(whole).unwrap(), holder.whole());
+        assert!(held.is_none());
+    }
+
+    #[test]
+    fn what_changes_between_two_pieces_is_claimed_only_as_far_as_every_piece_holds_it() {
+        let mut holder = Holder::large();
+        let mut held = None;
+        let Assembled::More(next) = Assembly::take(&mut held, holder.piece(0)) else { panic!("one piece") };
+        // One row that is there already changes, and one that is still to come.
+        (holder.rows[0], holder.rows[16_383], holder.version) = (row(0, 9), row(16_383, 8), 9);
+        let mut from = next;
+        let whole = loop {
+            match Assembly::take(&mut held, holder.piece(from)) {
+                Assembled::More(next) => from = next,
+                Assembled::Whole(delta) => break delta,
+                Assembled::Gap => panic!("no gap"),
+            }
+        };
+        assert_eq!(whole.version, Version::new(5), "row 0 of version 9 is missing");
+        let mut table = PartitionTable::from_whole(whole).unwrap();
+        assert_eq!(table.partition(16_383), Some(&row(16_383, 8)));
+        // What is newer than the claim brings what is missing.
+        assert!(table.merge(holder.whole().newer_than(Version::new(5))));
+        assert_eq!(table, holder.whole());
+    }
+
+    #[test]
+    fn a_delivery_that_was_cut_goes_on_or_begins_anew_and_another_is_a_gap() {
+        let holder = Holder::large();
+        let mut held = None;
+        let Assembled::More(second) = Assembly::take(&mut held, holder.piece(0)) else { panic!("one piece") };
+        let Assembled::More(third) = Assembly::take(&mut held, holder.piece(second)) else { panic!("two pieces") };
+        assert_eq!(Assembly::take(&mut held, holder.piece(second)), Assembled::More(third), "said twice");
+        assert_eq!(Assembly::take(&mut held, holder.piece(0)), Assembled::More(second), "begun anew");
+        assert_eq!(Assembly::take(&mut held, holder.piece(third)), Assembled::Gap, "the second is missing");
+        let mut other = holder.piece(second);
+        other.delta.since = Version::new(3);
+        assert_eq!(Assembly::take(&mut held, other), Assembled::Gap, "of another delta");
+        assert_eq!(Assembly::take(&mut None, holder.piece(second)), Assembled::Gap, "the first never came");
+    }
+
+    #[test]
+    fn a_small_delta_is_one_piece_and_does_not_disturb_another_table() {
+        let holder = Holder { rows: vec![row(3, 5)], nodes: vec![node(7, 5)], version: 5 };
+        let piece = holder.piece(0);
+        assert_eq!((piece.next, piece.delta.partitions.len(), piece.delta.nodes.len()), (None, 1, 1));
+        let mut held = None;
+        assert!(matches!(Assembly::take(&mut held, Holder::large().piece(0)), Assembled::More(_)));
+        let mut other = piece.clone();
+        other.delta.table.id = TableId::new(2);
+        assert!(matches!(Assembly::take(&mut held, other), Assembled::Whole(_)));
+        assert_eq!(held.as_ref().map(Assembly::table), Some(TableId::new(1)));
+        assert!(matches!(Assembly::take(&mut held, piece), Assembled::Whole(_)));
+        assert!(held.is_none());
+    }
+}
