@@ -40,6 +40,7 @@ const ONLY_NAMED_IN: &[(&str, &[&str])] = &[
     // Only a program chooses an allocator.
     ("mimalloc", &["cli/src/main.rs", "bench/src/bin/"]),
     ("fjall", &["kvstore-node/src/engine/fjall.rs"]),
+    ("hashbrown", &["kvstore-node/kv/src/row_map.rs", "wal/src/"]),
     ("crc32c", &["wal/", "kvstore-node/src/pages.rs", "kvstore-node/tests/loaders.rs", "fuzz/"]),
 ];
 
