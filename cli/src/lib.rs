@@ -64,7 +64,6 @@ fn run(cli: Cli) -> Result<Exit, Failure> {
         Verb::Node(args) if args.verb.is_none() => serve::node(&args, &connection),
         Verb::Demo(args) => demo::run(&args, &connection),
         Verb::Bench(args) => bench::run(&args, &connection),
-        Verb::Kv(KvArgs { table, verb: KvVerb::Bench(args) }) => bench::run_short(&table, &args, &connection),
         Verb::Kv(args) => on_runtime(kv_verb(args, &connection)),
         verb => on_runtime(admin_verb(verb, &connection)),
     }
@@ -135,7 +134,7 @@ async fn kv_verb(args: KvArgs, connection: &Connection) -> Result<Exit, Failure>
         | KvVerb::Cas { key, .. }
         | KvVerb::Incr { key, .. } => kv::check_key(key)?,
         KvVerb::Scan(args) => kv::check_scan(args)?,
-        KvVerb::Batch { .. } | KvVerb::Bench(_) => {}
+        KvVerb::Batch { .. } => {}
     }
     let connect = connect::client(connection, &table);
     match verb {
@@ -155,6 +154,5 @@ async fn kv_verb(args: KvArgs, connection: &Connection) -> Result<Exit, Failure>
             kv::batch::run(steps, &connect.await?, &output).await
         }
         KvVerb::Scan(args) => kv::scan(&args, &connect.await?, &output).await,
-        KvVerb::Bench(_) => Err(Failure::failed("measuring has a runtime of its own")),
     }
 }

@@ -98,12 +98,15 @@ fn names_line(nodes: &[Node]) -> Option<String> {
     Some(parts.join(" · "))
 }
 
-/// Why a node takes no part in the spread of copies, if it does not.
+/// Why a node takes no part in the spread of copies, or serves none, if so.
 fn aside(node: &Node) -> &'static str {
-    match (node.goal.as_str(), node.partitions) {
-        ("Drain", 0) => " (drained)",
-        ("Drain", _) => " (being drained)",
-        ("Cordon", _) => " (cordoned)",
+    match (node.status.as_str(), node.goal.as_str(), node.partitions) {
+        ("Lost", _, _) => " (lost)",
+        ("Failed", "Drain", 0) => " (drained, stopped)",
+        ("Failed", _, _) => " (failed)",
+        (_, "Drain", 0) => " (drained)",
+        (_, "Drain", _) => " (being drained)",
+        (_, "Cordon", _) => " (cordoned)",
         _ => "",
     }
 }
@@ -147,12 +150,16 @@ fn next_step(status: &Status, nodes: &[Node]) -> String {
     if status.leader.is_none() {
         return "start a majority of the coordinators".to_owned();
     }
-    if status.nodes_live < status.nodes_min {
-        return "start more nodes: `archon node --help`".to_owned();
+    // The worst first: a failed node may have nothing to do with it, and where it has, this says so.
+    if let Some(remedy) = remedy_of(status, "DataLost") {
+        return remedy;
     }
     let stopped = drained(nodes, "Failed").count();
     if status.nodes_failed as usize > stopped {
-        return "see which node failed: `archon node list`; start it again with its data directory".to_owned();
+        return failed_step(status, nodes);
+    }
+    if status.nodes_live < status.nodes_min {
+        return "start more nodes: `archon node --help`".to_owned();
     }
     if let Some(away) = status.coordinators.iter().find(|coordinator| coordinator.role == "unreachable") {
         return format!("start coordinator {} again with its data directory", away.id);
@@ -181,6 +188,28 @@ fn next_step(status: &Status, nodes: &[Node]) -> String {
     match skew(nodes) {
         Some((least, most)) if most > least + 1 => "spread the partitions: `archon rebalance plan`".to_owned(),
         _ => "nothing to do".to_owned(),
+    }
+}
+
+/// What a reason of this kind says is to be done, if there is one and it says so.
+fn remedy_of(status: &Status, code: &str) -> Option<String> {
+    let reasons = status.reasons.iter().filter(|reason| reason.code == code && !reason.remedy.is_empty());
+    reasons.map(|reason| reason.remedy.clone()).next()
+}
+
+/// Failed nodes come back with all they have, so that is better than others in their place.
+fn failed_step(status: &Status, nodes: &[Node]) -> String {
+    let failed = |node: &&Node| node.status == "Failed" && !(node.goal == "Drain" && node.partitions == 0);
+    let names: Vec<&str> = nodes.iter().filter(failed).map(|node| node.name.as_str()).collect();
+    let others = if status.nodes_live < status.nodes_min { ", or start others: `archon node --help`" } else { "" };
+    match names.as_slice() {
+        // The list of nodes could not be had.
+        [] => format!("see which node failed: `archon node list`; start it again with its data directory{others}"),
+        [name] => format!("start {name} again with its data directory{others}"),
+        names if names.len() <= NODES_MAX => {
+            format!("start {} again, each with its data directory{others}", names.join(", "))
+        }
+        names => format!("start the {} failed nodes again (`archon node list`){others}", names.len()),
     }
 }
 
@@ -284,6 +313,41 @@ next        start coordinator 3 again with its data directory"
         let text = screen(&whole, &[node("athens", 9), busy], &output());
         assert!(text.contains("ephesus 3 (being drained)"), "{text}");
         assert!(text.ends_with("watch it: `archon node describe ephesus`"), "{text}");
+    }
+
+    #[test]
+    fn failed_nodes_are_marked_and_to_be_started_before_others_in_their_place() {
+        let mut fewer = Status { nodes_live: 1, nodes_min: 3, nodes_failed: 2, ..status() };
+        let away = |name: &str, status: &str| Node { status: status.into(), ..node(name, 3) };
+        let nodes = [away("athens", "Failed"), away("byzantium", "Failed"), node("cyrene", 3), away("delphi", "Lost")];
+        let text = screen(&fewer, &nodes, &output());
+        assert!(text.contains("athens 3 (failed) · byzantium 3 (failed) · cyrene 3 · delphi 3 (lost)"), "{text}");
+        let step = "next        start athens, byzantium again, each with its data directory, or start others: ";
+        assert!(text.contains(step), "{text}");
+        fewer = Status { nodes_live: 3, nodes_failed: 1, ..fewer };
+        let text = screen(&fewer, &nodes[1..], &output());
+        assert!(text.ends_with("next        start byzantium again with its data directory"), "{text}");
+        let unknown = screen(&fewer, &[], &output());
+        assert!(unknown.contains("see which node failed: `archon node list`"), "{unknown}");
+    }
+
+    #[test]
+    fn lost_data_comes_before_a_failed_node_that_has_nothing_to_do_with_it() {
+        let reason = |code: &str, remedy: &str| Reason {
+            code: code.into(),
+            subject: "s".into(),
+            message: "m".into(),
+            since_ms: 0,
+            remedy: remedy.into(),
+        };
+        let reasons = vec![
+            reason("NodeFailed", "start ephesus again with its data directory"),
+            reason("DataLost", "see what is left: `archon partition describe 3`"),
+        ];
+        let empty = Node { status: "Failed".into(), ..node("ephesus", 0) };
+        let lost = Status { nodes_failed: 1, partitions_online: 8, reasons, ..status() };
+        let text = screen(&lost, &[node("athens", 8), empty], &output());
+        assert!(text.ends_with("next        see what is left: `archon partition describe 3`"), "{text}");
     }
 
     #[test]

@@ -6,8 +6,10 @@ use std::time::Duration;
 
 /// How often a watched answer is looked at.
 const EVERY: Duration = Duration::from_secs(1);
-/// What takes a terminal's screen back to empty.
-const CLEAR: &str = "\u{1b}[H\u{1b}[2J\u{1b}[3J";
+/// What takes a terminal's screen back to empty; what has scrolled off it is the reader's and stays.
+const CLEAR: &str = "\u{1b}[H\u{1b}[2J";
+/// What stands between two answers where nothing is redrawn: answers have many lines.
+const BETWEEN: &str = "---";
 
 /// Prints what `render` says: once, or with `watch` again whenever it differs. A terminal is redrawn; elsewhere, and
 /// with `-o json` (then one object per line), what is new follows what was.
@@ -42,6 +44,9 @@ pub(crate) async fn show(
             Ok(text) => {
                 trouble.clear();
                 if text != last {
+                    if !output.is_json() && !redraws(&output) {
+                        output.line(BETWEEN)?;
+                    }
                     draw(&output, &text)?;
                     last = text;
                 }
@@ -62,8 +67,12 @@ fn print(output: &Output, text: &str) -> Result<(), Failure> {
     if text.is_empty() { Ok(()) } else { output.line(text) }
 }
 
+fn redraws(output: &Output) -> bool {
+    output.terminal && output.redraw
+}
+
 fn draw(output: &Output, text: &str) -> Result<(), Failure> {
-    if output.is_json() || !output.terminal || !output.redraw {
+    if output.is_json() || !redraws(output) {
         return print(output, text);
     }
     let note = output.dim("watching; Ctrl-C ends it");
@@ -74,6 +83,12 @@ fn draw(output: &Output, text: &str) -> Result<(), Failure> {
 mod tests {
     use super::*;
     use crate::output::Format;
+
+    /// `ESC[3J` throws away everything that the terminal has scrolled, of whatever ran before.
+    #[test]
+    fn watching_leaves_the_terminals_scrollback_alone() {
+        assert!(CLEAR.ends_with("[2J") && !CLEAR.contains("[3J"));
+    }
 
     #[tokio::test]
     async fn a_first_look_that_fails_ends_it() {

@@ -32,7 +32,7 @@ Examples:
   archon bench get
   archon bench get --clients 256 --distribution zipfian:0.99
   archon bench get --no-load                        the keys are there from a run before")]
-    Get(LoadArgs),
+    Get(ReadArgs),
     /// Measure reads and writes together.
     #[command(after_help = "\
 Examples:
@@ -44,7 +44,7 @@ Examples:
         read_percent: u8,
         /// Everything else.
         #[command(flatten)]
-        load: LoadArgs,
+        read: ReadArgs,
     },
     /// Measure ordered scans, each from a random key.
     #[command(after_help = "\
@@ -57,7 +57,7 @@ Examples:
         limit: u32,
         /// Everything else.
         #[command(flatten)]
-        load: LoadArgs,
+        read: ReadArgs,
     },
     /// Measure how long writers and readers stand still while a node dies, and whether an acknowledged write is lost.
     ///
@@ -151,6 +151,14 @@ pub(crate) struct LoadArgs {
     /// Without it every client goes on as soon as it has its answer.
     #[arg(long, value_name = "N", value_parser = rate)]
     pub(crate) rate: Option<f64>,
+}
+
+/// Options of what reads keys, which must be there.
+#[derive(clap::Args, Clone, Debug)]
+pub(crate) struct ReadArgs {
+    /// How much.
+    #[command(flatten)]
+    pub(crate) load: LoadArgs,
     /// The keys are there already: do not write them first.
     #[arg(long)]
     pub(crate) no_load: bool,

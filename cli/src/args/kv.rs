@@ -112,14 +112,6 @@ Examples:
   archon kv scan --prefix city/ --after city/17 --limit 100 -o json     the next page
   archon kv scan --prefix --flags                                       a prefix may begin with a dash")]
     Scan(ScanArgs),
-    /// Measure reads and writes quickly; `archon bench` is the long way, with more to choose.
-    ///
-    /// Writes keys under `bench/` and leaves them there.
-    #[command(after_help = "\
-Examples:
-  archon kv bench
-  archon kv bench --seconds 30 --clients 64 --value-bytes 1024 --mix get=50,put=50")]
-    Bench(KvBenchArgs),
 }
 
 /// Options of `archon kv scan`.
@@ -134,68 +126,4 @@ pub(crate) struct ScanArgs {
     /// At most this many.
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub(crate) limit: u32,
-}
-
-/// Options of `archon kv bench`.
-#[derive(clap::Args, Clone, Debug)]
-pub(crate) struct KvBenchArgs {
-    /// How long to measure, in seconds.
-    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=3_600))]
-    pub(crate) seconds: u32,
-    /// How many operations may be under way at once.
-    #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..=4_096))]
-    pub(crate) clients: u32,
-    /// How large the written values are, in bytes.
-    #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(0..=1_048_576))]
-    pub(crate) value_bytes: u32,
-    /// How many different keys are used.
-    #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
-    pub(crate) keys: u32,
-    /// Shares of reads and writes in percent.
-    #[arg(long, value_name = "MIX", default_value = "get=80,put=20", value_parser = mix)]
-    pub(crate) mix: Mix,
-}
-
-/// Shares of reads and writes; they add up to 100.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Mix {
-    /// Reads, in percent.
-    pub(crate) get_percent: u8,
-}
-
-/// `get=80,put=20`.
-fn mix(text: &str) -> Result<Mix, String> {
-    let wrong = || format!("{text:?} is no mix; write two shares that add up to 100, as in get=80,put=20");
-    let (mut get, mut put) = (None, None);
-    for part in text.split(',') {
-        let (what, share) = part.trim().split_once('=').ok_or_else(wrong)?;
-        let share: u8 = share.parse().map_err(|_| wrong())?;
-        let slot = match what {
-            "get" => &mut get,
-            "put" => &mut put,
-            _ => return Err(wrong()),
-        };
-        if slot.replace(share).is_some() {
-            return Err(wrong());
-        }
-    }
-    let (get, put) = (get.unwrap_or(0), put.unwrap_or(0));
-    if u16::from(get) + u16::from(put) != 100 {
-        return Err(wrong());
-    }
-    Ok(Mix { get_percent: get })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_mix_adds_up() {
-        assert_eq!(mix("get=80,put=20"), Ok(Mix { get_percent: 80 }));
-        assert_eq!(mix("put=100"), Ok(Mix { get_percent: 0 }));
-        for bad in ["", "get", "get=80", "get=80,put=30", "get=50,get=50", "del=100", "get=300,put=0"] {
-            assert!(mix(bad).is_err(), "{bad:?}");
-        }
-    }
 }

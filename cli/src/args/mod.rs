@@ -11,8 +11,8 @@ pub(crate) use admin::{
     LocateArgs, LostArgs, NodeNameArgs, NodeVerb, PartitionListArgs, PartitionVerb, PlanArgs, RebalanceVerb, TableVerb,
     WatchArgs,
 };
-pub(crate) use bench::{BenchArgs, BenchVerb, FailoverArgs, LoadArgs, MovesArgs, ProbeArgs};
-pub(crate) use kv::{KvArgs, KvBenchArgs, KvVerb, ScanArgs};
+pub(crate) use bench::{BenchArgs, BenchVerb, FailoverArgs, LoadArgs, MovesArgs, ProbeArgs, ReadArgs};
+pub(crate) use kv::{KvArgs, KvVerb, ScanArgs};
 pub(crate) use parse::{address, duration, engine, listen, name, peer};
 pub(crate) use serve::{CoordinatorArgs, DemoArgs, LogArgs, LogFormat, NodeArgs};
 
@@ -96,7 +96,7 @@ Examples:
     ///
     /// Settings come from, in rising order of precedence: the defaults, a TOML file (--config), the environment
     /// (ARCHON_…), the flags. Keys of the file are the long flags with `_` for `-`. SIGTERM and Ctrl-C hand the
-    /// leadership over and stop in order; a second signal stops at once.
+    /// leadership over and stop in order; another signal, a second or more later, stops at once.
     #[command(after_help = "\
 Examples:
   archon coordinator --id 1 --listen 127.0.0.1:7101 --data-dir /var/lib/archon/c1 \\
@@ -114,7 +114,7 @@ A file may say:
     ///
     /// Settings come from, in rising order of precedence: the defaults, a TOML file (--config), the environment
     /// (ARCHON_…), the flags. Keys of the file are the long flags with `_` for `-`. SIGTERM and Ctrl-C hand the
-    /// node's leaderships over and stop in order; a second signal stops at once.
+    /// node's leaderships over and stop in order; another signal, a second or more later, stops at once.
     #[command(after_help = "\
 Examples:
   archon node --name athens --listen 127.0.0.1:7201 --data-dir /var/lib/archon/athens \\
@@ -166,7 +166,7 @@ Examples:
     )]
     Rebalance(RebalanceVerb),
 
-    /// Read and write keys, or measure how fast that is.
+    /// Read and write keys.
     #[command(after_help = "\
 Examples:
   archon kv put city/1 athens
@@ -174,10 +174,10 @@ Examples:
   archon kv scan --prefix city/")]
     Kv(KvArgs),
 
-    /// Measure how fast a cluster is: writes, reads, both, or scans.
+    /// Measure how fast a cluster is (writes, reads, both, scans), or how long a dying node or moving data holds it up.
     ///
-    /// The keys are `bench/0000000000` and so on; they stay there. Each key always has the same value, and every read is
-    /// checked. Latencies are those that the clients see.
+    /// The keys are `bench/0000000000` and so on, or `gaps/…` of failover and rebalance; they stay there. Each `bench/` key
+    /// always has the same value, and every read is checked. Latencies are those that the clients see.
     #[command(after_help = "\
 Examples:
   archon bench put --clients 256

@@ -130,11 +130,13 @@ pub(super) async fn failover(
         }
         (None, Some(victim)) => victim.kill()?,
         (None, None) => {
+            let before = lives(&stage.admin).await?;
             output.talk(format!("now end a node as you please; watching for {:?}", args.duration));
-            "a node was ended by hand".to_owned()
+            stage.interrupted = sleep_or_interrupt(args.duration).await;
+            by_hand(&ended(&before, &lives(&stage.admin).await?), args.duration)?
         }
     };
-    if !stage.interrupted {
+    if !stage.interrupted && (local.is_some() || victim.is_some()) {
         stage.interrupted = sleep_or_interrupt(args.duration).await;
     }
     stage.end(what, &args.probe, began, None, output).await
@@ -200,6 +202,31 @@ impl Victim {
     }
 }
 
+/// The live nodes, each in its incarnation.
+async fn lives(admin: &Admin) -> Result<BTreeMap<String, u64>, Failure> {
+    let nodes = admin.list_nodes().await?;
+    let live = nodes.into_iter().filter(|node| node.status == "Live");
+    Ok(live.map(|node| (node.name, node.incarnation)).collect())
+}
+
+/// The nodes whose life ended in between, those that have come back in another one included.
+fn ended(before: &BTreeMap<String, u64>, after: &BTreeMap<String, u64>) -> Vec<String> {
+    before.iter().filter(|(name, life)| after.get(*name) != Some(life)).map(|(name, _)| name.clone()).collect()
+}
+
+/// What somebody did meanwhile. Figures of a cluster that nobody disturbed would be taken for those of a failover.
+fn by_hand(ended: &[String], watched: Duration) -> Result<String, Failure> {
+    if ended.is_empty() {
+        let message = format!("no node was seen to end within {watched:?}, so there is nothing to report");
+        return Err(Failure::failed(message).with_remedy(
+            "end a node early in a longer --duration (its failure is noticed a second and a half later), name one with \
+             --pid, or say --local",
+        ));
+    }
+    let were = if ended.len() == 1 { "was" } else { "were" };
+    Ok(format!("{} {were} ended by hand", ended.join(" and ")))
+}
+
 async fn leads_most(admin: &Admin, table: &str) -> Result<String, Failure> {
     let mut led: BTreeMap<String, usize> = BTreeMap::new();
     for leader in admin.table(table).await?.into_iter().filter_map(|row| row.leader) {
@@ -244,6 +271,18 @@ fn print(report: &Report, output: &Output) -> Result<(), Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_failover_that_nobody_caused_is_not_reported() {
+        let nodes = |lives: &[(&str, u64)]| lives.iter().map(|(name, life)| ((*name).to_owned(), *life)).collect();
+        let before: BTreeMap<String, u64> = nodes(&[("athens", 5), ("byzantium", 6), ("cyrene", 7)]);
+        let watched = Duration::from_secs(4);
+        let failure = by_hand(&ended(&before, &before), watched).unwrap_err();
+        assert_eq!(failure.exit, Exit::Failed);
+        assert!(failure.message.contains("no node was seen to end within 4s"), "{failure}");
+        let after = nodes(&[("athens", 9), ("cyrene", 7), ("delphi", 8)]);
+        assert_eq!(by_hand(&ended(&before, &after), watched).unwrap(), "athens and byzantium were ended by hand");
+    }
 
     #[test]
     fn only_a_node_can_be_named_as_victim() {

@@ -5,12 +5,12 @@ mod local;
 mod nodes;
 mod report;
 
-use crate::args::{BenchArgs, BenchVerb, Connection, KvBenchArgs, LoadArgs};
+use crate::args::{BenchArgs, BenchVerb, Connection, LoadArgs, ReadArgs};
 use crate::connect;
 use crate::exit::{Exit, Failure};
 use crate::output::Output;
 use archon_client::ErrorKind;
-use archon_load::{Archon, Distribution, End, Measured, Mix, Run, Workload};
+use archon_load::{Archon, End, Measured, Mix, Run, Workload};
 use indicatif::{ProgressBar, ProgressStyle};
 use nodes::Counted;
 use report::Report;
@@ -30,7 +30,7 @@ struct Plan {
 }
 
 impl Plan {
-    fn new(table: &str, mix: Mix, args: &LoadArgs) -> Self {
+    fn new(table: &str, mix: Mix, args: &LoadArgs, load_first: bool) -> Self {
         let workload = Workload {
             mix,
             keys: args.keys,
@@ -43,8 +43,11 @@ impl Plan {
             end: args.operations.map_or(End::After(args.duration), End::Operations),
             rate: args.rate,
         };
-        // Writes need nothing to be there.
-        Self { table: table.to_owned(), workload, load_first: !args.no_load && mix != Mix::Put }
+        Self { table: table.to_owned(), workload, load_first }
+    }
+
+    fn reading(table: &str, mix: Mix, args: &ReadArgs) -> Self {
+        Self::new(table, mix, &args.load, !args.no_load)
     }
 }
 
@@ -54,12 +57,13 @@ impl Plan {
 /// Wrong options, nobody there, or operations that failed.
 pub(crate) fn run(args: &BenchArgs, connection: &Connection) -> Result<Exit, Failure> {
     let plan = match &args.verb {
-        BenchVerb::Put(load) => Plan::new(&args.table, Mix::Put, load),
-        BenchVerb::Get(load) => Plan::new(&args.table, Mix::Get, load),
-        BenchVerb::Mixed { read_percent, load } => {
-            Plan::new(&args.table, Mix::Mixed { get_percent: *read_percent }, load)
+        // Writes need nothing to be there.
+        BenchVerb::Put(load) => Plan::new(&args.table, Mix::Put, load, false),
+        BenchVerb::Get(read) => Plan::reading(&args.table, Mix::Get, read),
+        BenchVerb::Mixed { read_percent, read } => {
+            Plan::reading(&args.table, Mix::Mixed { get_percent: *read_percent }, read)
         }
-        BenchVerb::Scan { limit, load } => Plan::new(&args.table, Mix::Scan { limit: *limit }, load),
+        BenchVerb::Scan { limit, read } => Plan::reading(&args.table, Mix::Scan { limit: *limit }, read),
         BenchVerb::Failover(probe) => {
             let output = Output::new(connection.output);
             return on_runtime(disturb::failover(probe, &args.table, connection, &output));
@@ -70,23 +74,6 @@ pub(crate) fn run(args: &BenchArgs, connection: &Connection) -> Result<Exit, Fai
         }
     };
     start(&plan, connection)
-}
-
-/// `archon kv bench`: the short way to a mixed measurement.
-///
-/// # Errors
-/// As [`run`].
-pub(crate) fn run_short(table: &str, args: &KvBenchArgs, connection: &Connection) -> Result<Exit, Failure> {
-    let workload = Workload {
-        mix: Mix::Mixed { get_percent: args.mix.get_percent },
-        keys: args.keys.into(),
-        value_bytes: args.value_bytes as usize,
-        distribution: Distribution::Uniform,
-        warm_up: Duration::ZERO,
-        end: End::After(Duration::from_secs(args.seconds.into())),
-        ..Workload::puts(args.clients as usize)
-    };
-    start(&Plan { table: table.to_owned(), workload, load_first: true }, connection)
 }
 
 fn start(plan: &Plan, connection: &Connection) -> Result<Exit, Failure> {

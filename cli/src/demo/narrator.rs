@@ -14,12 +14,20 @@ const TO_TRY: &[&str] = &[
     "archon partition locate greeting",
     "archon kv incr visits",
     "archon node describe athens",
-    "archon kv bench --seconds 5",
+    "archon bench mixed --duration 5s",
     "archon events",
 ];
-/// And after one more node has been started.
-const TO_TRY_WITH_ANOTHER: &[&str] =
-    &["archon rebalance plan", "archon rebalance apply --wait", "archon node drain athens --wait"];
+/// And with one more node.
+///
+/// Its directory is a new one each time, so that it does not meet the next demonstration's cluster, and none of the
+/// demonstration's, which goes away at the end while that node may still run.
+const TO_TRY_WITH_ANOTHER: &[&str] = &[
+    "archon node --name delphi --listen 127.0.0.1:0 --data-dir \"$(mktemp -d)\" --log error & DELPHI=$!",
+    "archon rebalance plan",
+    "archon rebalance apply --wait",
+    "archon node drain athens --wait",
+    "kill $DELPHI                    yours to end: the demonstration ends only what it started",
+];
 
 /// Tells the story on standard output, or on standard error when standard output is for JSON.
 pub(super) struct Narrator {
@@ -86,9 +94,6 @@ impl Narrator {
         self.say("");
         self.show(&format!("export ARCHON_COORDINATORS={endpoints}\nalias archon={program}"));
         TO_TRY.iter().for_each(|line| self.show(line));
-        // Inside the demonstration's directory: it goes away with it, and so does not meet the next one's cluster.
-        let data = quoted(&cluster.directory().join("delphi"));
-        self.show(&format!("archon node --name delphi --listen 127.0.0.1:0 --data-dir {data} --log error &"));
         TO_TRY_WITH_ANOTHER.iter().for_each(|line| self.show(line));
         self.say("");
         self.say(format!("     logs: {}", cluster.directory().display()));

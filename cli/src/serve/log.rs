@@ -4,6 +4,7 @@ use crate::args::{LogArgs, LogFormat};
 use crate::exit::Failure;
 use std::io::IsTerminal;
 use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::LevelFilter;
 
 /// The Raft library narrates every vote at `info` and every unreachable peer at `warn`, several times a second, and at an
 /// ordinary end calls it an error that its tasks end. We log what matters of it ourselves, why it ended by itself
@@ -14,14 +15,32 @@ fn with_quiet_libraries(filter: &str) -> String {
     if filter.contains(TALKATIVE) { filter.to_owned() } else { format!("{filter},{TALKATIVE}=off") }
 }
 
+/// The filter that a text stands for. A bare word that is no level would be taken for the name of a module, and all others
+/// fall silent: it is far more likely a level mistyped.
+///
+/// # Errors
+/// What is wrong with it.
+fn filter_of(text: &str) -> Result<EnvFilter, String> {
+    let directives: Vec<&str> = text.split(',').map(str::trim).collect();
+    for directive in &directives {
+        if directive.is_empty() {
+            return Err("it is empty, or a part of it is".to_owned());
+        }
+        if !directive.contains(['=', '[']) && directive.parse::<LevelFilter>().is_err() {
+            return Err(format!("{directive:?} is no level; for a module, say how much: {directive}=debug"));
+        }
+    }
+    EnvFilter::builder().parse(with_quiet_libraries(&directives.join(","))).map_err(|error| error.to_string())
+}
+
 /// Starts logging for this process.
 ///
 /// # Errors
 /// A filter that cannot be read, with examples of ones that can.
 pub(crate) fn start(args: &LogArgs) -> Result<(), Failure> {
-    let filter = EnvFilter::builder().parse(with_quiet_libraries(&args.filter)).map_err(|error| {
+    let filter = filter_of(&args.filter).map_err(|error| {
         Failure::usage(
-            format!("--log {:?}: {error}", args.filter),
+            format!("--log (or ARCHON_LOG) {:?}: {error}", args.filter),
             "name a level (error, warn, info, debug, trace) or modules, as in info,archon_coordinator=debug",
         )
     })?;
@@ -37,6 +56,18 @@ pub(crate) fn start(args: &LogArgs) -> Result<(), Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_mistyped_level_does_not_silence_everything() {
+        for bad in ["bogus", "", " ", "inof", "info,", "info,bogus", "archon_coordinator", "archon_coordinator=inof"] {
+            assert!(filter_of(bad).is_err(), "{bad:?}");
+        }
+        let good =
+            ["info", "DEBUG", "off", "warn, archon_coordinator=debug", "archon_wal=trace", "info,[put{a=1}]=debug"];
+        for good in good {
+            filter_of(good).unwrap_or_else(|error| panic!("{good:?}: {error}"));
+        }
+    }
 
     #[test]
     fn a_library_speaks_when_asked_by_name() {

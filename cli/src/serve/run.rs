@@ -8,6 +8,7 @@ use crate::lifeline;
 use archon_coordinator::{CoordinatorConfig, CoordinatorError, IdentityError};
 use archon_kvstore_node::engine::EngineError;
 use archon_kvstore_node::{NodeConfig, NodeError};
+use std::time::{Duration, Instant};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
@@ -83,7 +84,40 @@ fn node_failure(error: NodeError) -> Failure {
     Failure::new(exit, error.to_string())
 }
 
-/// Runs `work` with a token that the first SIGTERM or SIGINT cancels. The second signal ends the process at once.
+/// How long after the first signal others are taken for the same wish: `timeout`, a terminal and service managers signal
+/// a process and its group, microseconds apart.
+const SAME_WISH: Duration = Duration::from_secs(1);
+
+/// What a signal means.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Wish {
+    /// Stop in order.
+    Stop,
+    /// The first one again.
+    Again,
+    /// End at once.
+    End,
+}
+
+/// When the first signal came.
+#[derive(Default)]
+struct Wishes(Option<Instant>);
+
+impl Wishes {
+    fn take(&mut self, at: Instant) -> Wish {
+        match self.0 {
+            None => {
+                self.0 = Some(at);
+                Wish::Stop
+            }
+            Some(first) if at.saturating_duration_since(first) < SAME_WISH => Wish::Again,
+            Some(_) => Wish::End,
+        }
+    }
+}
+
+/// Runs `work` with a token that the first SIGTERM or SIGINT cancels. Another one, a second or more later, ends the
+/// process at once.
 fn serve<W, F>(work: W) -> Result<Exit, Failure>
 where
     W: FnOnce(CancellationToken) -> F,
@@ -102,7 +136,7 @@ where
         outcome
     });
     // Whatever a part left behind on a blocking thread may not keep the process alive after its orderly end.
-    runtime.shutdown_timeout(std::time::Duration::from_secs(2));
+    runtime.shutdown_timeout(Duration::from_secs(2));
     outcome.map(|()| Exit::Done)
 }
 
@@ -112,21 +146,44 @@ fn watch_signals(stop: CancellationToken) -> Result<impl Future<Output = ()> + S
     let mut terminate = install(SignalKind::terminate())?;
     let mut interrupt = install(SignalKind::interrupt())?;
     Ok(async move {
-        let mut signals = 0_u32;
+        let mut wishes = Wishes::default();
         loop {
             let name = tokio::select! {
                 _ = terminate.recv() => "SIGTERM",
                 _ = interrupt.recv() => "SIGINT",
             };
-            signals += 1;
-            if signals == 1 {
-                tracing::info!(signal = name, "stopping; a second signal ends the process at once");
-                stop.cancel();
-            } else {
-                tracing::warn!(signal = name, "second signal; ending at once");
-                // The shells' convention: 128 plus the number of the signal.
-                std::process::exit(if name == "SIGTERM" { 143 } else { 130 });
+            match wishes.take(Instant::now()) {
+                Wish::Stop => {
+                    tracing::info!(
+                        signal = name,
+                        "stopping; another signal, a second or more later, ends the process at once"
+                    );
+                    stop.cancel();
+                }
+                Wish::Again => tracing::debug!(signal = name, "the same signal again"),
+                Wish::End => {
+                    tracing::warn!(signal = name, "another signal; ending at once");
+                    // The shells' convention: 128 plus the number of the signal.
+                    std::process::exit(if name == "SIGTERM" { 143 } else { 130 });
+                }
             }
         }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `timeout 6 archon node …` signals its child and then the child's group.
+    #[test]
+    fn two_signals_within_microseconds_do_not_end_a_process_at_once() {
+        let first = Instant::now();
+        let mut wishes = Wishes::default();
+        let mut take = |after| wishes.take(first + after);
+        assert_eq!(take(Duration::ZERO), Wish::Stop);
+        assert_eq!(take(Duration::from_micros(3)), Wish::Again);
+        assert_eq!(take(Duration::from_millis(999)), Wish::Again);
+        assert_eq!(take(Duration::from_secs(1)), Wish::End);
+    }
 }
