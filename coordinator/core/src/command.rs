@@ -142,10 +142,6 @@ pub enum Command {
     },
     /// The operator wants what runs undone, as far as leadership has not moved.
     CancelPlan,
-    /// Replaces the cluster-wide settings. Those of the `default` table stay as they were created.
-    Configure(Settings),
-    /// All coordinators understand this level now.
-    RaiseFeatureLevel(u32),
     /// The operator accepts that acknowledged writes of a partition are lost (PROTOCOL rule 23): one copy is made its
     /// leader, or it begins anew and empty, and all other copies retire in the same commit.
     AcceptLoss {
@@ -174,8 +170,6 @@ impl Command {
             Self::StartPlan { .. } => "StartPlan",
             Self::SetMigration { .. } => "SetMigration",
             Self::CancelPlan => "CancelPlan",
-            Self::Configure(_) => "Configure",
-            Self::RaiseFeatureLevel(_) => "RaiseFeatureLevel",
             Self::AcceptLoss { .. } => "AcceptLoss",
         }
     }

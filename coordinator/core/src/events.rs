@@ -75,8 +75,4 @@ pub enum EventKind {
     /// An operator accepted that acknowledged writes of a partition are lost: `leader` leads with what it holds, or the
     /// partition begins empty; `retired` other copies are to be deleted.
     DataLossAccepted { partition: PartitionId, leader: Option<NodeId>, retired: u32 },
-    /// Cluster-wide settings changed.
-    Configured,
-    /// All coordinators understand more.
-    FeatureLevelRaised { level: u32 },
 }

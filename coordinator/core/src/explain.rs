@@ -17,9 +17,9 @@ pub enum Why {
     /// A leader is named and does not serve yet.
     TakingOver { node: NodeId },
     /// The former holder's lease may still run.
-    LeaseOfFormer { node: NodeId, incarnation: Incarnation },
+    WaitingForLease { node: NodeId, incarnation: Incarnation },
     /// The only copies that count are on failed nodes: one of them must come back.
-    HoldersFailed { node: NodeId, placement: PlacementId, since: Millis },
+    NoLiveReplica { node: NodeId, placement: PlacementId, since: Millis },
     /// A node that holds a copy that counts has registered and not confirmed its incarnation.
     HolderRegistering { node: NodeId },
     /// A leader can be elected and follows at once.
@@ -49,13 +49,13 @@ pub fn explain(state: &ClusterState, partition: PartitionId) -> Option<Vec<Why>>
         PartitionStatus::Unavailable if live == 0 => why.push(Why::DataLost),
         PartitionStatus::Unavailable => {
             for former in state.formers.of_partition(partition).filter(|former| !former.lapsed) {
-                why.push(Why::LeaseOfFormer { node: former.node, incarnation: former.incarnation });
+                why.push(Why::WaitingForLease { node: former.node, incarnation: former.incarnation });
             }
             for placement in row.live() {
                 let Some(node) = state.node(placement.node) else { continue };
                 if node.node.status != NodeStatus::Live {
                     let (node, since) = (placement.node, node.node.since);
-                    why.push(Why::HoldersFailed { node, placement: placement.id, since });
+                    why.push(Why::NoLiveReplica { node, placement: placement.id, since });
                 } else if !node.is_active() {
                     why.push(Why::HolderRegistering { node: placement.node });
                 }

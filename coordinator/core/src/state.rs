@@ -81,11 +81,9 @@ pub struct KeptAnswer {
 pub struct ClusterState {
     /// The cluster's id; nil before bootstrap.
     pub cluster: ClusterId,
-    /// Rises when the quorum is restored from a backup (PROTOCOL rule 23).
-    pub generation: u64,
     /// Cluster-wide settings.
     pub settings: Settings,
-    /// The level of features that all coordinators understand.
+    /// The protocol that the cluster speaks; a node that does not speak it is refused.
     pub feature_level: u32,
     /// Every node, lost ones included, in order of registration.
     pub nodes: Nodes,
@@ -146,7 +144,6 @@ impl ClusterState {
     pub fn new() -> Self {
         Self {
             cluster: ClusterId::NIL,
-            generation: 0,
             settings: Settings::default(),
             feature_level: 0,
             nodes: Nodes::default(),
@@ -203,7 +200,6 @@ impl ClusterState {
     pub fn image(&self) -> Image {
         Image(Self {
             cluster: self.cluster,
-            generation: self.generation,
             settings: self.settings.clone(),
             feature_level: self.feature_level,
             nodes: self.nodes.clone(),

@@ -123,10 +123,10 @@ pub(super) fn reason(state: &ClusterState, partition: PartitionId, why: &Why) ->
             ("AboutToBeAssigned", "its nodes are just being chosen".into(), Millis::ZERO, String::new())
         }
         Why::TakingOver { node } => ("TakingOver", format!("{} takes over", name(*node)), Millis::ZERO, String::new()),
-        Why::LeaseOfFormer { node, .. } => {
+        Why::WaitingForLease { node, .. } => {
             ("WaitingForLease", format!("the lease of {} may still run", name(*node)), Millis::ZERO, String::new())
         }
-        Why::HoldersFailed { node, since, .. } => (
+        Why::NoLiveReplica { node, since, .. } => (
             "NoLiveReplica",
             format!("a copy that counts is on {}, which is not alive", name(*node)),
             *since,
@@ -246,8 +246,6 @@ pub(crate) fn event(state: &ClusterState, event: &Event) -> v1::Event {
                 leader.map_or_else(|| "it begins empty".to_owned(), |id| format!("{} leads", state.node_name(id)));
             (format!("data loss accepted; {then}, {retired} other copies retired"), label(state, *partition))
         }
-        EventKind::Configured => ("settings changed".to_owned(), "cluster".to_owned()),
-        EventKind::FeatureLevelRaised { level } => (format!("feature level is now {level}"), "cluster".to_owned()),
     };
     v1::Event { index: event.index, at_ms: event.at.get(), who, what, subject }
 }

@@ -8,11 +8,11 @@ use crate::state::{ClusterState, PARTITIONS_MAX};
 use archon_types::limits::{REPLICAS_MAX, check_name};
 use archon_types::settings::min_in_sync_default;
 use archon_types::{
-    ClusterId, DEFAULT_TABLE, Epoch, ErrorDetail, ErrorKind, NodeStatus, Partition, PartitionId, PartitionStatus,
-    SLOTS, Settings, Table, TableId, Version,
+    ClusterId, DEFAULT_TABLE, Epoch, ErrorDetail, ErrorKind, Partition, PartitionId, PartitionStatus, SLOTS, Settings,
+    Table, TableId, Version,
 };
 
-/// The level of features at bootstrap.
+/// The protocol that a cluster made by this version speaks.
 const FEATURE_LEVEL_FIRST: u32 = 1;
 
 pub(super) fn bootstrap(
@@ -33,7 +33,6 @@ pub(super) fn bootstrap(
     }
     check_settings(settings)?;
     state.cluster = cluster;
-    state.generation = 1;
     state.settings = settings.clone();
     state.feature_level = FEATURE_LEVEL_FIRST;
     entry.note(state, EventKind::Bootstrapped);
@@ -73,35 +72,6 @@ pub(super) fn create_table(
     }
     entry.note(state, EventKind::TableCreated { table: id, name: name.to_owned() });
     Ok(Response::TableCreated { table: id })
-}
-
-pub(super) fn configure(
-    state: &mut ClusterState,
-    entry: Entry<'_>,
-    settings: &Settings,
-) -> Result<Response, ErrorDetail> {
-    check_settings(settings)?;
-    state.settings = settings.clone();
-    entry.note(state, EventKind::Configured);
-    entry.done()
-}
-
-pub(super) fn raise_feature_level(
-    state: &mut ClusterState,
-    entry: Entry<'_>,
-    level: u32,
-) -> Result<Response, ErrorDetail> {
-    if level < state.feature_level {
-        return Err(refused(format!("the feature level is {} and never falls", state.feature_level)));
-    }
-    let short = state.nodes.values().find(|row| row.node.status == NodeStatus::Live && row.protocol_max < level);
-    if let Some(short) = short {
-        let message = format!("{} speaks protocol {} at most", short.node.name, short.protocol_max);
-        return Err(ErrorDetail::new(ErrorKind::ProtocolMismatch, message));
-    }
-    state.feature_level = level;
-    entry.note(state, EventKind::FeatureLevelRaised { level });
-    entry.done()
 }
 
 pub(super) fn accept_loss(

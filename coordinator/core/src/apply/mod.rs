@@ -95,8 +95,6 @@ fn apply_one(state: &mut ClusterState, entry: Entry<'_>, command: &Command) -> R
             migration::set(state, entry, *migration, stage, change.as_ref())
         }
         Command::CancelPlan => migration::cancel_plan(state, entry),
-        Command::Configure(settings) => cluster::configure(state, entry, settings),
-        Command::RaiseFeatureLevel(level) => cluster::raise_feature_level(state, entry, *level),
         Command::AcceptLoss { partition, if_version, outcome } => {
             cluster::accept_loss(state, entry, *partition, *if_version, *outcome)
         }

@@ -77,7 +77,7 @@ fn a_silent_node_is_failed_once_and_comes_back_with_its_data() {
     assert_eq!(bed.online(), 6);
     let since = bed.now;
     let placement = row.placements[0].id;
-    let why = Why::HoldersFailed { node: athens, placement, since };
+    let why = Why::NoLiveReplica { node: athens, placement, since };
     assert_eq!(explain(&bed.state, part(0)).unwrap(), vec![why]);
     assert_eq!(duties(&bed.state, athens), None);
 
