@@ -169,9 +169,9 @@ const fn remedy_for(kind: ErrorKind) -> Option<&'static str> {
         ErrorKind::Unreachable => {
             Some("check the addresses after --coordinators (or in ARCHON_COORDINATORS) and that these processes run")
         }
-        ErrorKind::NoQuorum | ErrorKind::NotCoordinatorLeader => {
-            Some("a majority of the coordinators must run and reach each other; then try again")
-        }
+        ErrorKind::NoQuorum | ErrorKind::NotCoordinatorLeader => Some(
+            "a majority of the coordinators must run and reach each other (at the first start all); then try again",
+        ),
         ErrorKind::NotEnoughNodes => Some("start more nodes (`archon node --help`); `archon status` counts them"),
         ErrorKind::AssignmentInProgress => {
             Some("`archon rebalance status` shows what runs, `archon rebalance cancel` stops it")

@@ -1,6 +1,7 @@
 //! The leader's loop: while this coordinator leads, look at the state, decide, propose. Deciding itself is pure and
 //! lives in `core`.
 
+use crate::chronicle::Chronicle;
 use crate::clock::boot_now;
 use crate::metrics::{Metrics, count};
 use crate::push;
@@ -9,6 +10,7 @@ use crate::session::{Leading, Session};
 use crate::watchdog;
 use archon_coordinator_core::{Actor, Command, turn};
 use archon_types::{ClusterId, Millis, NodeStatus, Settings};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -137,6 +139,7 @@ impl Control {
         let state = self.quorum.replicated();
         let mut applied = state.applied();
         let mut forgot_at = boot_now();
+        let mut chronicle = state.read(Chronicle::new);
         let mut pause = Duration::ZERO;
         loop {
             let news = async {
@@ -161,7 +164,10 @@ impl Control {
             let mut commands = session.take_activations();
             let turned = {
                 let mut liveness = session.liveness().lock();
-                state.read(|state| turn(state, &mut liveness, now))
+                state.read(|state| {
+                    chronicle.tell(state);
+                    turn(state, &mut liveness, now)
+                })
             };
             commands.extend(turned.commands);
             if !commands.is_empty() {
@@ -180,18 +186,18 @@ impl Control {
         self.metrics.commands.fetch_add(commands.len() as u64, Ordering::Relaxed);
         while !commands.is_empty() {
             let rest = commands.split_off(commands.len().min(COMMANDS_MAX));
-            let names: Vec<&str> = commands.iter().take(8).map(Command::name).collect();
+            let names = counted(&commands);
             let who = Actor::Coordinator(self.quorum.id());
             match session.propose(None, who, commands, PROPOSE_DEADLINE).await {
                 Ok(responses) => {
                     for refusal in responses.iter().filter_map(|response| response.refusal()) {
                         // The state moved on between deciding and applying; the next turn sees it.
-                        tracing::debug!(%refusal, ?names, "a command's guard did not hold");
+                        tracing::debug!(%refusal, names, "a command's guard did not hold");
                     }
                 }
                 Err(error) => {
                     // What was decided is decided again from the state, if it still holds.
-                    tracing::warn!(%error, ?names, "a turn was not committed");
+                    tracing::warn!(%error, names, "a turn was not committed");
                     return;
                 }
             }
@@ -209,6 +215,16 @@ impl Control {
     }
 }
 
+/// The commands by name, each with how many there are of it.
+fn counted(commands: &[Command]) -> String {
+    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+    for command in commands {
+        *counts.entry(command.name()).or_default() += 1;
+    }
+    let each: Vec<String> = counts.iter().map(|(name, count)| format!("{count} {name}")).collect();
+    each.join(", ")
+}
+
 /// A duration in whole milliseconds.
 pub(crate) fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
@@ -217,4 +233,15 @@ pub(crate) fn millis(duration: Duration) -> u64 {
 /// How long ago an instant of the boot clock was.
 pub(crate) fn ago(instant: Millis) -> Duration {
     Duration::from_millis(boot_now().since(instant))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_line_named_the_same_command_eight_times() {
+        let turn = [Command::CancelPlan, Command::Change(vec![]), Command::CancelPlan];
+        assert_eq!(counted(&turn), "2 CancelPlan, 1 Change");
+    }
 }

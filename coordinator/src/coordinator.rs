@@ -4,8 +4,9 @@ use crate::config::CoordinatorConfig;
 use crate::control::Control;
 use crate::error::CoordinatorError;
 use crate::identity::{Identity, IdentityError};
-use crate::join::{Join, join};
+use crate::join::{Join, Waiting, join};
 use crate::metrics::Metrics;
+use crate::observe;
 use crate::raft::{self, ELECTION_TIMEOUT_MAX, Myself, Peers, Quorum, Storage, quorum_key};
 use crate::service::Context;
 use crate::service::admin::Admins;
@@ -82,6 +83,7 @@ impl Coordinator {
         let context = Context {
             id: config.id,
             quorum: Arc::new(OnceLock::new()),
+            waiting: Waiting::default(),
             leading: Leading::default(),
             metrics: Arc::new(Metrics::default()),
             stop: work.child_token(),
@@ -203,7 +205,7 @@ async fn close(quorum: Quorum) {
 async fn open(config: &CoordinatorConfig) -> Result<(Identity, Storage, Myself), CoordinatorError> {
     let config = config.clone();
     let opened = tokio::task::spawn_blocking(move || {
-        let identity = Identity::open(&config.data_dir, config.id, &config.peers, Uuid::new_v4)?;
+        let identity = Identity::open(&config.data_dir, config.id, &config.peers, Storage::has_log, Uuid::new_v4)?;
         if identity.is_started() && !Storage::has_log(&config.data_dir) {
             return Err(IdentityError::LogLost { dir: config.data_dir }.into());
         }
@@ -228,11 +230,15 @@ async fn begin(
     let joined = if storage.is_empty() {
         tokio::select! {
             () = work.cancelled() => return Err(CoordinatorError::Stopped),
-            joined = join(&myself, &config.peers) => joined?,
+            joined = join(&myself, &config.peers, &context.waiting) => joined?,
         }
     } else {
         Join::Member
     };
+    match &joined {
+        Join::Fresh(_) => tracing::info!(id = myself.id, "all coordinators of the list run: the quorum can be made"),
+        Join::Member => tracing::info!(id = myself.id, "taking part in the quorum"),
+    }
     let marked = tokio::task::spawn_blocking(move || identity.mark_started().map(|()| identity)).await;
     let identity = marked.map_err(|error| CoordinatorError::Task { task: "start", what: error.to_string() })??;
     let voters = Arc::new(config.peers);
@@ -246,6 +252,7 @@ async fn begin(
     if context.quorum.set(quorum.clone()).is_err() {
         tracing::error!("raft was started twice; the first one stays");
     }
+    let observer = tokio::spawn(observe::run(quorum.clone(), config.settings.clone(), work.clone()));
     let control = Control {
         quorum: quorum.clone(),
         leading: context.leading.clone(),
@@ -256,7 +263,8 @@ async fn begin(
     let control = watched("control", control, Arc::clone(&failed));
     let of_raft = of_raft.map(|(name, task)| (name, watched(name, task, Arc::clone(&failed))));
     let health = tokio::spawn(watch_health(quorum.clone(), work.clone(), failed));
-    let tasks = [("control", control), ("raft health", health)].into_iter().chain(of_raft).collect();
+    let own = [("control", control), ("raft health", health), ("observer", observer)];
+    let tasks = own.into_iter().chain(of_raft).collect();
     Ok(Running { quorum, tasks, _identity: identity })
 }
 

@@ -12,6 +12,8 @@ use uuid::Uuid;
 const FILE: &str = "identity.json";
 const LOCK: &str = "LOCK";
 const MAGIC: &str = "archon-coordinator";
+/// What stands there in a node's data directory.
+const MAGIC_OF_NODES: &str = "archon-node";
 const FORMAT: u32 = 1;
 /// An identity is a few hundred bytes; anything much larger is not one.
 const BYTES_MAX: u64 = 64 * 1024;
@@ -25,6 +27,15 @@ pub enum IdentityError {
     Io { action: &'static str, path: PathBuf, source: io::Error },
     #[error("{dir} is in use by another process; end it, or give this coordinator its own --data-dir")]
     Locked { dir: PathBuf },
+    #[error("{dir} is not a directory; give --data-dir one, or a path where one can be made")]
+    NotADirectory { dir: PathBuf },
+    #[error("{dir} is a node's data directory; give this coordinator one of its own (--data-dir)")]
+    OfANode { dir: PathBuf },
+    #[error(
+        "{dir} holds a Raft log but no {FILE}; restore that file: a voter must not come back under another identity, for \
+         it would forget its votes"
+    )]
+    Missing { dir: PathBuf },
     #[error("{path} is damaged ({what}); restore the data directory from where it was")]
     Damaged { path: PathBuf, what: String },
     #[error("{path} has format {found}, this version reads up to {FORMAT}; start the newer version")]
@@ -34,8 +45,8 @@ pub enum IdentityError {
     )]
     OtherId { dir: PathBuf, found: u64, id: u64 },
     #[error(
-        "{dir} was made for --peers {found}, now it is {given}; the peer list is fixed when the quorum is made: start it \
-         with the old list"
+        "{dir} belongs to the quorum of --peers {found}, now it is {given}; the peer list is fixed when the quorum is \
+         made: start it with the old list"
     )]
     OtherPeers { dir: PathBuf, found: String, given: String },
     #[error(
@@ -66,13 +77,21 @@ pub(crate) struct Identity {
 }
 
 impl Identity {
-    /// Opens or makes the identity of `dir`, and locks it.
+    /// Opens or makes the identity of `dir`, and locks it. `has_log`: whether a directory holds a Raft log; one without an
+    /// identity is refused then. A directory that is refused because it is somebody else's stays as it was.
     pub(crate) fn open(
         dir: &Path,
         id: u64,
         peers: &BTreeMap<u64, String>,
+        has_log: impl Fn(&Path) -> bool,
         mint: impl FnOnce() -> Uuid,
     ) -> Result<Self, IdentityError> {
+        if dir.exists() && !dir.is_dir() {
+            return Err(IdentityError::NotADirectory { dir: dir.to_path_buf() });
+        }
+        if read(&dir.join(FILE))?.is_none() && has_log(dir) {
+            return Err(IdentityError::Missing { dir: dir.to_path_buf() });
+        }
         fs::create_dir_all(dir).map_err(|source| failed("create", dir, source))?;
         let lock_path = dir.join(LOCK);
         let lock = File::create(&lock_path).map_err(|source| failed("create", &lock_path, source))?;
@@ -82,8 +101,9 @@ impl Identity {
             // A file system without locks, for one: nobody else is to blame, and nobody would be kept out.
             Err(errno) => return Err(failed("lock", &lock_path, errno.into())),
         }
-        let stored = match read(&dir.join(FILE))? {
+        let mut stored = match read(&dir.join(FILE))? {
             Some(stored) => stored,
+            None if has_log(dir) => return Err(IdentityError::Missing { dir: dir.to_path_buf() }),
             None => {
                 let stored = Stored {
                     magic: MAGIC.to_owned(),
@@ -99,6 +119,16 @@ impl Identity {
         };
         if stored.coordinator != id {
             return Err(IdentityError::OtherId { dir: dir.to_path_buf(), found: stored.coordinator, id });
+        }
+        if stored.peers != *peers && !stored.started {
+            // Nobody has this voter's vote yet: a list with a slip in it can still be put right.
+            tracing::info!(
+                before = list(&stored.peers),
+                now = list(peers),
+                "the peer list was changed before the start"
+            );
+            stored.peers.clone_from(peers);
+            write(dir, &stored)?;
         }
         if stored.peers != *peers {
             let (found, given) = (list(&stored.peers), list(peers));
@@ -137,7 +167,12 @@ fn read(path: &Path) -> Result<Option<Stored>, IdentityError> {
     }
     let bytes = fs::read(path).map_err(|source| failed("read", path, source))?;
     let value: serde_json::Value = serde_json::from_slice(&bytes).map_err(|error| damaged(error.to_string()))?;
-    if value.get("magic").and_then(serde_json::Value::as_str) != Some(MAGIC) {
+    let magic = value.get("magic").and_then(serde_json::Value::as_str);
+    if magic == Some(MAGIC_OF_NODES) {
+        let dir = path.parent().unwrap_or(path).to_path_buf();
+        return Err(IdentityError::OfANode { dir });
+    }
+    if magic != Some(MAGIC) {
         return Err(damaged(format!("its magic is not {MAGIC:?}")));
     }
     let format = value.get("format").and_then(serde_json::Value::as_u64).unwrap_or(0);
@@ -174,11 +209,16 @@ mod tests {
         [(1, format!("127.0.0.1:{port}")), (2, "127.0.0.1:2".to_owned())].into()
     }
 
+    fn open(dir: &Path, has_log: impl Fn(&Path) -> bool) -> Result<Identity, IdentityError> {
+        Identity::open(dir, 1, &peers(1), has_log, Uuid::new_v4)
+    }
+
     #[test]
     fn a_directory_stays_who_it_was() {
         let dir = tempfile::tempdir().unwrap();
-        let open = |id, peers: &BTreeMap<u64, String>| Identity::open(dir.path(), id, peers, Uuid::new_v4);
-        let first = open(1, &peers(1)).unwrap();
+        let open = |id, peers: &BTreeMap<u64, String>| Identity::open(dir.path(), id, peers, |_| false, Uuid::new_v4);
+        let mut first = open(1, &peers(1)).unwrap();
+        first.mark_started().unwrap();
         let storage = first.storage();
         assert!(matches!(open(1, &peers(1)), Err(IdentityError::Locked { .. })));
         drop(first);
@@ -191,18 +231,52 @@ mod tests {
     #[test]
     fn damage_and_newer_formats_are_refused_untouched() {
         let dir = tempfile::tempdir().unwrap();
-        drop(Identity::open(dir.path(), 1, &peers(1), Uuid::new_v4).unwrap());
+        drop(open(dir.path(), |_| false).unwrap());
         let path = dir.path().join(FILE);
         let text = fs::read_to_string(&path).unwrap();
         for bad in ["", "{", "[]", "{\"magic\":\"other\"}", &text.replace("\"storage\"", "\"x\"")] {
             fs::write(&path, bad).unwrap();
-            let found = Identity::open(dir.path(), 1, &peers(1), Uuid::new_v4);
+            let found = open(dir.path(), |_| false);
             assert!(matches!(found, Err(IdentityError::Damaged { .. })), "{bad:?}");
         }
         let newer = text.replace("\"format\": 1", "\"format\": 2");
         fs::write(&path, &newer).unwrap();
-        let found = Identity::open(dir.path(), 1, &peers(1), Uuid::new_v4);
+        let found = open(dir.path(), |_| false);
         assert!(matches!(found, Err(IdentityError::NewerFormat { found: 2, .. })));
         assert_eq!(fs::read_to_string(&path).unwrap(), newer);
+    }
+
+    #[test]
+    fn a_log_without_an_identity_got_a_new_one_and_its_voter_went_mute() {
+        let dir = tempfile::tempdir().unwrap();
+        let refused = open(dir.path(), |_| true).unwrap_err();
+        assert!(matches!(refused, IdentityError::Missing { .. }), "{refused}");
+        assert!(refused.to_string().contains("restore that file"), "{refused}");
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0, "a refused directory stays as it was");
+    }
+
+    #[test]
+    fn a_slip_in_the_peer_list_could_not_be_put_right_before_the_quorum_was_made() {
+        let dir = tempfile::tempdir().unwrap();
+        let open = |port| Identity::open(dir.path(), 1, &peers(port), |_| false, Uuid::new_v4);
+        let storage = open(9).unwrap().storage();
+        let mut corrected = open(1).unwrap();
+        assert_eq!(corrected.storage(), storage);
+        corrected.mark_started().unwrap();
+        drop(corrected);
+        assert!(matches!(open(9), Err(IdentityError::OtherPeers { .. })), "from now on the list is fixed");
+        open(1).unwrap();
+    }
+
+    #[test]
+    fn a_nodes_directory_was_called_damaged() {
+        let dir = tempfile::tempdir().unwrap();
+        let text = "{\"magic\": \"archon-node\", \"format\": 1, \"name\": \"athens\"}";
+        fs::write(dir.path().join(FILE), text).unwrap();
+        let refused = open(dir.path(), |_| false).unwrap_err();
+        assert!(matches!(refused, IdentityError::OfANode { .. }), "{refused}");
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1, "a refused directory stays as it was");
+        let file = dir.path().join(FILE);
+        assert!(matches!(open(&file, |_| false), Err(IdentityError::NotADirectory { .. })));
     }
 }

@@ -5,7 +5,10 @@ use crate::error::CoordinatorError;
 use crate::raft::{Myself, connect};
 use archon_proto::v1::HelloResponse;
 use archon_proto::v1::raft_client::RaftClient;
+use parking_lot::Mutex;
 use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::task::JoinSet;
 use tonic::{Code, Status};
@@ -15,8 +18,10 @@ use uuid::Uuid;
 const HELLO_DEADLINE: Duration = Duration::from_millis(500);
 /// Pause between two rounds of questions.
 const ROUND_INTERVAL: Duration = Duration::from_millis(50);
-/// How often the waiting is told.
-const TELL_ROUNDS: u32 = 100;
+/// A peer that starts with this one is given this many rounds before it is said to be missing.
+const PATIENCE_ROUNDS: u32 = 20;
+/// How often the waiting is told again while nothing changes.
+const TELL_ROUNDS: u32 = 600;
 
 /// How this coordinator may take part.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,26 +32,59 @@ pub(crate) enum Join {
     Fresh(BTreeMap<u64, Uuid>),
 }
 
+/// What a coordinator waits for before it takes part, for people: which peers do not answer, or why they refuse it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Waiting(Arc<Mutex<Vec<String>>>);
+
+impl fmt::Display for Waiting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let missing = self.0.lock();
+        if missing.is_empty() {
+            return f.write_str("it asks its peers whom they know");
+        }
+        write!(f, "a quorum is made when all its coordinators run, and {}", missing.join(", "))
+    }
+}
+
 /// Asks all peers until it is clear how to take part. Waits as long as it takes: an empty voter that cannot tell must not
-/// vote.
+/// vote. What it waits for is kept in `waiting`.
 ///
 /// # Errors
 /// `WipedVoter`, or `Refused` when every peer refuses this coordinator.
-pub(crate) async fn join(myself: &Myself, peers: &BTreeMap<u64, String>) -> Result<Join, CoordinatorError> {
+pub(crate) async fn join(
+    myself: &Myself,
+    peers: &BTreeMap<u64, String>,
+    waiting: &Waiting,
+) -> Result<Join, CoordinatorError> {
+    let mut told: Vec<String> = Vec::new();
     let mut round = 0;
     loop {
         let answers = ask_all(myself, peers).await;
         if let Some(join) = judge(myself, peers, &answers)? {
             return Ok(join);
         }
-        if round % TELL_ROUNDS == TELL_ROUNDS - 1 {
-            let silent: Vec<&String> =
-                peers.iter().filter(|(id, _)| !matches!(answers.get(id), Some(Ok(_)))).map(|(_, at)| at).collect();
-            tracing::info!(waiting_for = ?silent, "the quorum is made when all its coordinators run");
-        }
+        let missing = missing(myself, peers, &answers);
         round += 1;
+        if round >= PATIENCE_ROUNDS && (missing != told || round % TELL_ROUNDS == 0) {
+            tracing::warn!(waiting_for = missing.join(", "), "the quorum is made when all its coordinators run");
+            told.clone_from(&missing);
+        }
+        *waiting.0.lock() = missing;
         tokio::time::sleep(ROUND_INTERVAL).await;
     }
+}
+
+/// Every other coordinator that is not known to be ready, and what is the matter with it.
+fn missing(myself: &Myself, peers: &BTreeMap<u64, String>, answers: &Answers) -> Vec<String> {
+    let others = peers.iter().filter(|(id, _)| **id != myself.id);
+    let missing = others.filter_map(|(id, address)| match answers.get(id) {
+        Some(Ok(_)) => None,
+        Some(Err(status)) if status.code() == Code::FailedPrecondition => {
+            Some(format!("coordinator {id} at {address} refuses this one: {}", status.message()))
+        }
+        Some(Err(_)) | None => Some(format!("coordinator {id} at {address} does not answer")),
+    });
+    missing.collect()
 }
 
 type Answers = BTreeMap<u64, Result<HelloResponse, Status>>;
@@ -162,5 +200,17 @@ mod tests {
         assert_eq!(judge(&myself(), &peers(), &[(1, no()), (2, fresh(2))].into()).unwrap(), None);
         let all = judge(&myself(), &peers(), &[(1, no()), (2, no())].into());
         assert!(matches!(all, Err(CoordinatorError::Refused { .. })), "{all:?}");
+    }
+
+    #[test]
+    fn one_of_three_was_missing_and_the_asker_was_named_instead() {
+        let other_list = Err(Status::failed_precondition("another peer list"));
+        let answers = [(1, fresh(1)), (2, Err(Status::unavailable("")))].into();
+        assert_eq!(missing(&myself(), &peers(), &answers), ["coordinator 2 at 127.0.0.1:2 does not answer"]);
+        let waiting = Waiting::default();
+        *waiting.0.lock() = missing(&myself(), &peers(), &[(1, fresh(1)), (2, other_list)].into());
+        let text = waiting.to_string();
+        assert!(text.contains("when all its coordinators run"), "{text}");
+        assert!(text.ends_with("coordinator 2 at 127.0.0.1:2 refuses this one: another peer list"), "{text}");
     }
 }

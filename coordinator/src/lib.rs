@@ -4,6 +4,7 @@
 //! decides lives in `archon-coordinator-core`; here are the log (`raft/`), the leader's loop (`control`), pushes to nodes
 //! (`push`), leases (`lease`) and the services (`service/`). Only `raft/` names the Raft library.
 
+mod chronicle;
 mod clock;
 mod config;
 mod control;
@@ -14,6 +15,7 @@ mod join;
 mod lease;
 mod load;
 mod metrics;
+mod observe;
 mod push;
 mod raft;
 mod service;

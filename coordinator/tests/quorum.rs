@@ -269,6 +269,43 @@ async fn a_wiped_voter_and_a_changed_peer_list_are_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_started_voter_without_its_identity_is_refused_as_are_two_of_three_by_name() {
+    let mut quorum = Quorum::start(3, settings(1, 4)).await;
+    let leader = quorum.leader().await;
+    let victim = quorum.peers.keys().copied().find(|id| *id != leader).unwrap();
+    quorum.running.remove(&victim).unwrap().stop().await;
+    std::fs::remove_file(quorum.dirs[&victim].path().join("identity.json")).unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let refused = Coordinator::start(listener, quorum.config(victim)).await.err().expect("it got a new identity");
+    assert!(refused.to_string().contains("restore that file"), "{refused}");
+    quorum.stop_all().await;
+
+    // At the first start all of them must run; whoever does not is named.
+    let mut quorum = Quorum::start(2, settings(1, 4)).await;
+    let absent = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap().to_string();
+    for id in [1, 2] {
+        quorum.running.remove(&id).unwrap().stop().await;
+        quorum.dirs.insert(id, tempfile::tempdir().unwrap());
+    }
+    quorum.peers.insert(3, absent.clone());
+    quorum.dirs.insert(3, tempfile::tempdir().unwrap());
+    quorum.restart(1).await;
+    quorum.restart(2).await;
+    let one = quorum.peers[&1].clone();
+    let expected = format!("and coordinator 3 at {absent} does not answer");
+    wait_for("the missing one to be named", SOON, || async {
+        let mut request = tonic::Request::new(v1::StatusRequest::default());
+        request.set_timeout(Duration::from_millis(100));
+        let refused = detail_of(&admin(&one).status(request).await.unwrap_err());
+        if refused.message.ends_with(&expected) { Ok(()) } else { Err(refused.to_string()) }
+    })
+    .await;
+    for (_, coordinator) in quorum.running {
+        coordinator.stop().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn coordinators_of_another_quorum_are_not_heard() {
     let quorum = Quorum::start(1, settings(1, 4)).await;
     let leader = quorum.leader_address().await;

@@ -119,14 +119,14 @@ fn peers() -> BTreeMap<u64, String> {
 /// # Errors
 /// What is wrong with it.
 pub fn identity(directory: &Path) -> Result<(), String> {
-    Identity::open(directory, 1, &peers(), || CLUSTER).map(|_| ()).map_err(|error| error.to_string())
+    Identity::open(directory, 1, &peers(), |_| false, || CLUSTER).map(|_| ()).map_err(|error| error.to_string())
 }
 
 /// Real identity files.
 pub fn identities() -> Vec<Vec<u8>> {
     let make = || -> Option<Vec<u8>> {
         let directory = tempfile::tempdir().ok()?;
-        Identity::open(directory.path(), 1, &peers(), || CLUSTER).ok()?;
+        Identity::open(directory.path(), 1, &peers(), |_| false, || CLUSTER).ok()?;
         fs::read(directory.path().join("identity.json")).ok()
     };
     make().into_iter().collect()

@@ -214,7 +214,11 @@ impl Raft for Peers {
         // A wiped voter must be told so, so the directory it names is not compared here.
         let nobody = BTreeMap::new();
         let myself = &self.inner.myself;
-        myself.check(&hello.cluster_id, hello.target, hello.sender, &hello.sender_storage, &nobody)?;
+        let checked = myself.check(&hello.cluster_id, hello.target, hello.sender, &hello.sender_storage, &nobody);
+        if let Err(status) = &checked {
+            self.note_refusal(hello.sender, &hello.sender_storage, status);
+        }
+        checked?;
         if !self.inner.fresh {
             // "No voter set" would be wrong while the log is still being read.
             self.raft()?;

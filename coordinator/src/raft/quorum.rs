@@ -13,6 +13,7 @@ use openraft::errors::{InitializeError, RaftError};
 use openraft::metrics::RaftServerMetrics;
 use openraft::{Instant as _, ServerState};
 use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Semaphore;
@@ -28,6 +29,9 @@ const TRANSFER_LAG_MAX: u64 = 64;
 /// How often a state that has no signal of its own is looked at.
 const LOOK_INTERVAL: Duration = Duration::from_millis(10);
 
+/// The role of a voter that the leader does not hear.
+const UNREACHABLE: &str = "unreachable";
+
 /// A voter as this coordinator sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct VoterView {
@@ -39,6 +43,19 @@ pub(crate) struct VoterView {
     pub(crate) role: &'static str,
     /// How far its log is behind the leader's, where this coordinator leads.
     pub(crate) entries_behind: Option<u64>,
+}
+
+impl VoterView {
+    /// Whether the leader, if this is its view, has not heard it for a second.
+    pub(crate) fn is_away(&self) -> bool {
+        self.role == UNREACHABLE
+    }
+}
+
+impl fmt::Display for VoterView {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "coordinator {} at {}", self.id, self.address)
+    }
 }
 
 /// Raft as this coordinator sees it now; hints, not proof.
@@ -181,14 +198,22 @@ impl Quorum {
         match self.rounds.wait(within).await {
             Round::Confirmed { term } => Ok(term),
             Round::NotLeading => Err(self.not_leading()),
-            Round::NoQuorum => {
-                let message = format!("no quorum of coordinators answered within {} ms", within.as_millis());
-                Err(ErrorDetail::new(ErrorKind::NoQuorum, message).with_retry_after_ms(100))
-            }
+            Round::NoQuorum => Err(ErrorDetail::new(ErrorKind::NoQuorum, self.unconfirmed()).with_retry_after_ms(100)),
             Round::Overloaded => {
                 let message = "too many requests wait for a quorum round";
                 Err(ErrorDetail::new(ErrorKind::Overloaded, message).with_retry_after_ms(50))
             }
+        }
+    }
+
+    /// Why a round came to nothing: who does not answer.
+    fn unconfirmed(&self) -> String {
+        let voters = self.view().voters;
+        let away: Vec<String> = voters.iter().filter(|voter| voter.is_away()).map(ToString::to_string).collect();
+        let id = self.myself.id;
+        match away.is_empty() {
+            true => format!("coordinator {id} leads, and too few of the others confirmed it in time"),
+            false => format!("coordinator {id} leads, but {} do not answer it", away.join(", ")),
         }
     }
 
@@ -211,7 +236,7 @@ impl Quorum {
             let role = match () {
                 () if *id == self.myself.id => role(metrics.state),
                 () if metrics.current_leader == Some(*id) => "leader",
-                () if leads && silent => "unreachable",
+                () if leads && silent => UNREACHABLE,
                 () => "follower",
             };
             let behind = if *id == self.myself.id { leads.then_some(0) } else { behind };

@@ -220,7 +220,7 @@ pub(super) fn unexpected(answer: &Answer) -> ErrorDetail {
 
 /// Coordinators that do not answer the leading one: the quorum goes on without them, and bears less.
 fn unreachable(voters: &[crate::raft::VoterView]) -> Vec<v1::Reason> {
-    let away = |voter: &&crate::raft::VoterView| voter.role == "unreachable";
+    let away = |voter: &&crate::raft::VoterView| voter.is_away();
     let majority = voters.len() / 2 + 1;
     let spare = (voters.len() - voters.iter().filter(away).count()).saturating_sub(majority);
     let reason = |voter: &crate::raft::VoterView| v1::Reason {

@@ -7,6 +7,7 @@ pub(crate) mod rebalance;
 pub(crate) mod session;
 pub(crate) mod table;
 
+use crate::join::Waiting;
 use crate::metrics::Metrics;
 use crate::raft::Quorum;
 use crate::session::{Leading, Session};
@@ -33,6 +34,8 @@ const DEADLINE_MAX: Duration = Duration::from_secs(30);
 pub(crate) struct Context {
     pub(crate) id: u64,
     pub(crate) quorum: Arc<OnceLock<Quorum>>,
+    /// What is missing until then.
+    pub(crate) waiting: Waiting,
     pub(crate) leading: Leading,
     pub(crate) metrics: Arc<Metrics>,
     /// Cancelled when this coordinator stops: waiting requests are answered.
@@ -46,7 +49,7 @@ impl Context {
     /// `NoQuorum` while this coordinator still waits for its peers.
     pub(crate) fn quorum(&self) -> Result<&Quorum, ErrorDetail> {
         self.quorum.get().ok_or_else(|| {
-            let message = format!("coordinator {} is starting and waits for its peers", self.id);
+            let message = format!("coordinator {} is starting; {}", self.id, self.waiting);
             ErrorDetail::new(ErrorKind::NoQuorum, message).with_retry_after_ms(100)
         })
     }

@@ -165,7 +165,7 @@ impl SessionService for Sessions {
     async fn register(&self, request: Request<v1::RegisterRequest>) -> Result<Response<v1::RegisterResponse>, Status> {
         let within = budget(request.metadata());
         let registered = self.register_node(request.into_inner(), within).await.map_err(refuse)?;
-        tracing::info!(node = %registered.node, incarnation = %registered.incarnation, "registered a node");
+        tracing::debug!(node = %registered.node, incarnation = %registered.incarnation, "registered a node");
         Ok(Response::new(registered.into()))
     }
 

@@ -1,0 +1,224 @@
+//! Tells in the log what this coordinator sees of the quorum: who leads, that nobody does, which voters the leader does
+//! not hear. Each change once, and only what lasts.
+
+use crate::raft::{Quorum, QuorumView, VoterView};
+use archon_types::Settings;
+use std::collections::BTreeMap;
+use std::time::Duration;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+const LOOK_INTERVAL: Duration = Duration::from_millis(250);
+/// An election takes less; only what lasts longer is worth a word.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Watches and tells until `stop`. `settings`: what this coordinator was started with.
+pub(crate) async fn run(quorum: Quorum, settings: Settings, stop: CancellationToken) {
+    let mut leadership = quorum.leadership();
+    let mut observer = Observer::new(Instant::now());
+    let mut compared = false;
+    loop {
+        for note in observer.look(&quorum.view(), Instant::now()) {
+            tell(quorum.id(), &note);
+        }
+        if !compared {
+            let state = quorum.replicated();
+            let bootstrapped = state.read(|state| state.is_bootstrapped().then(|| state.settings.clone()));
+            if let Some(cluster) = bootstrapped {
+                compared = true;
+                tell_differences(&settings, &cluster);
+            }
+        }
+        tokio::select! {
+            () = stop.cancelled() => return,
+            () = leadership.changed() => {}
+            () = tokio::time::sleep(LOOK_INTERVAL) => {}
+        }
+    }
+}
+
+/// A change that people should hear of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Note {
+    /// Somebody leads.
+    Leads { leader: u64, term: u64 },
+    /// Nobody has led for a while.
+    NobodyLeads,
+    /// This leader has not heard a voter for a while.
+    Away { voter: String },
+    /// It hears it again.
+    Back { voter: String },
+    /// This leader hears too few to decide anything.
+    MajorityLost { away: Vec<String> },
+    /// It hears enough again.
+    MajorityBack,
+}
+
+/// What was seen and told so far.
+struct Observer {
+    told: Option<(u64, u64)>,
+    nobody_since: Option<Instant>,
+    nobody_told: bool,
+    /// Voters that this leader does not hear: since when, and whether that was told.
+    away: BTreeMap<u64, (Instant, bool)>,
+    minority_told: bool,
+}
+
+impl Observer {
+    const fn new(now: Instant) -> Self {
+        Self { told: None, nobody_since: Some(now), nobody_told: false, away: BTreeMap::new(), minority_told: false }
+    }
+
+    fn look(&mut self, view: &QuorumView, now: Instant) -> Vec<Note> {
+        let mut notes = Vec::new();
+        match view.leader {
+            Some(leader) => {
+                self.nobody_since = None;
+                self.nobody_told = false;
+                if self.told != Some((leader, view.term)) {
+                    self.told = Some((leader, view.term));
+                    notes.push(Note::Leads { leader, term: view.term });
+                }
+            }
+            None => {
+                let since = *self.nobody_since.get_or_insert(now);
+                if !self.nobody_told && now.duration_since(since) >= PATIENCE {
+                    self.nobody_told = true;
+                    self.told = None;
+                    notes.push(Note::NobodyLeads);
+                }
+            }
+        }
+        if view.role == "leader" {
+            self.look_at_voters(&view.voters, now, &mut notes);
+        } else {
+            // Only a leader knows whom it hears.
+            self.away.clear();
+            self.minority_told = false;
+        }
+        notes
+    }
+
+    fn look_at_voters(&mut self, voters: &[VoterView], now: Instant, notes: &mut Vec<Note>) {
+        for voter in voters {
+            if voter.is_away() {
+                let (since, told) = self.away.entry(voter.id).or_insert((now, false));
+                if !*told && now.duration_since(*since) >= PATIENCE {
+                    *told = true;
+                    notes.push(Note::Away { voter: voter.to_string() });
+                }
+            } else if let Some((_, true)) = self.away.remove(&voter.id) {
+                notes.push(Note::Back { voter: voter.to_string() });
+            }
+        }
+        let gone = |voter: &&VoterView| self.away.get(&voter.id).is_some_and(|(_, told)| *told);
+        let away: Vec<String> = voters.iter().filter(gone).map(ToString::to_string).collect();
+        let minority = voters.len() - away.len() < voters.len() / 2 + 1;
+        if minority != self.minority_told {
+            self.minority_told = minority;
+            notes.push(if minority { Note::MajorityLost { away } } else { Note::MajorityBack });
+        }
+    }
+}
+
+fn tell(me: u64, note: &Note) {
+    match note {
+        Note::Leads { leader, term } if *leader == me => tracing::info!(term, "this coordinator leads the quorum"),
+        Note::Leads { leader, term } => tracing::info!(leader, term, "a coordinator leads the quorum"),
+        Note::NobodyLeads => tracing::warn!(
+            "no coordinator leads: more than half of them must run and reach each other; until then nothing is decided"
+        ),
+        Note::Away { voter } => tracing::warn!(voter, "does not answer this leader"),
+        Note::Back { voter } => tracing::info!(voter, "answers this leader again"),
+        Note::MajorityLost { away } => tracing::error!(
+            away = away.join(", "),
+            "this leader has lost the majority of the coordinators: no lease is granted and nothing is decided"
+        ),
+        Note::MajorityBack => tracing::info!("a majority of the coordinators answers this leader again"),
+    }
+}
+
+/// The settings of a cluster are those of the coordinator that bootstrapped it; whoever was given others should know.
+fn tell_differences(given: &Settings, cluster: &Settings) {
+    let differences = differences(given, cluster);
+    if !differences.is_empty() {
+        tracing::warn!(
+            ignored = differences.join(", "),
+            "this coordinator was started with other settings than the cluster has; the cluster's count"
+        );
+    }
+}
+
+fn differences(given: &Settings, cluster: &Settings) -> Vec<String> {
+    let pairs = |settings: &Settings| {
+        [
+            ("--partitions", u64::from(settings.partitions)),
+            ("--replication", u64::from(settings.replication)),
+            ("--min-nodes", u64::from(settings.nodes_min)),
+            ("--heartbeat-ms", settings.timing.heartbeat_ms),
+            ("--lease-ms", settings.timing.lease_ms),
+            ("--failure-timeout-ms", settings.timing.failure_timeout_ms),
+            ("--margin-ms", settings.timing.margin_ms),
+            ("replication_timeout_ms", settings.replication_timeout_ms),
+            ("replace_after_ms", settings.replace_after_ms),
+            ("--copies-per-node-max", u64::from(settings.copies_per_node_max)),
+        ]
+    };
+    let both = pairs(given).into_iter().zip(pairs(cluster));
+    let differ = both.filter(|((_, given), (_, has))| given != has);
+    differ.map(|((name, given), (_, has))| format!("{name} {given} (the cluster has {has})")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn view(role: &'static str, leader: Option<u64>, away: &[u64]) -> QuorumView {
+        let voter = |id: u64| VoterView {
+            id,
+            address: format!("127.0.0.1:{id}"),
+            role: if away.contains(&id) { "unreachable" } else { "follower" },
+            entries_behind: None,
+        };
+        let voters = (1..=3).map(voter).collect();
+        QuorumView { role, leader, term: 4, last_log_index: 0, applied_index: 0, voters, fatal: None }
+    }
+
+    #[test]
+    fn a_leader_that_lost_its_peers_said_nothing() {
+        let begun = Instant::now();
+        let mut observer = Observer::new(begun);
+        let whole = view("leader", Some(1), &[]);
+        assert_eq!(observer.look(&whole, begun), [Note::Leads { leader: 1, term: 4 }]);
+        let (alone, late) = (view("leader", Some(1), &[2, 3]), begun + PATIENCE);
+        assert_eq!(observer.look(&alone, begun), [], "a moment's silence is none");
+        let told = observer.look(&alone, late);
+        assert!(
+            matches!(&told[..], [Note::Away { .. }, Note::Away { .. }, Note::MajorityLost { away }] if away.len() == 2)
+        );
+        assert_eq!(observer.look(&alone, late + PATIENCE), [], "once is enough");
+        let back = observer.look(&view("leader", Some(1), &[3]), late + PATIENCE);
+        assert_eq!(back, [Note::Back { voter: "coordinator 2 at 127.0.0.1:2".into() }, Note::MajorityBack]);
+    }
+
+    #[test]
+    fn a_quorum_without_a_leader_is_told_once_and_every_new_leader() {
+        let begun = Instant::now();
+        let mut observer = Observer::new(begun);
+        let nobody = view("candidate", None, &[]);
+        assert_eq!(observer.look(&nobody, begun), []);
+        assert_eq!(observer.look(&nobody, begun + PATIENCE), [Note::NobodyLeads]);
+        assert_eq!(observer.look(&nobody, begun + PATIENCE * 2), []);
+        let led = view("follower", Some(2), &[]);
+        assert_eq!(observer.look(&led, begun + PATIENCE * 2), [Note::Leads { leader: 2, term: 4 }]);
+        assert_eq!(observer.look(&led, begun + PATIENCE * 3), []);
+    }
+
+    #[test]
+    fn other_settings_than_the_clusters_were_ignored_in_silence() {
+        let cluster = Settings::default();
+        assert!(differences(&cluster, &cluster).is_empty());
+        let given = Settings { partitions: 20, ..Settings::default() };
+        assert_eq!(differences(&given, &cluster), ["--partitions 20 (the cluster has 64)"]);
+    }
+}
