@@ -89,10 +89,12 @@ pub struct NodeSummary {
     pub weight: u32,
     /// Most copies it takes, if limited.
     pub partitions_max: Option<u32>,
-    /// Bytes it stores, as it last said.
-    pub bytes_stored: u64,
-    /// Milliseconds since its last heartbeat, as the leading coordinator saw it.
-    pub silent_ms: u64,
+    /// Bytes it stores, as it last said; absent if the leading coordinator was not told.
+    pub bytes_stored: Option<u64>,
+    /// Milliseconds since its last heartbeat, as the leading coordinator saw it; absent if it heard none.
+    pub silent_ms: Option<u64>,
+    /// It takes no writes, for want of room on its disk.
+    pub disk_full: bool,
     /// When its status last changed, Unix time in milliseconds.
     pub since_ms: u64,
     /// The data directory's UUID.

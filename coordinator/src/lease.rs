@@ -29,7 +29,14 @@ pub(crate) async fn answer(session: &Session, heartbeat: Heartbeat) -> Result<He
         })?
     };
     session.note_heard(node, Heard { incarnation, at: now, table_version: heartbeat.table_version });
-    session.loads().lock().note(node, &heartbeat.load);
+    let turned = session.loads().lock().note(node, &heartbeat.load);
+    if turned {
+        let name = state.read(|state| state.node_name(node));
+        match heartbeat.load.no_room {
+            Some(lack) => tracing::warn!(node = name, "a node refuses writes, its disk is full: {lack}"),
+            None => tracing::info!(node = name, "a node's disk has room for writes"),
+        }
+    }
     if activated != Some(incarnation) {
         // A node heartbeats only once its incarnation is on its disk.
         session.activate(node, incarnation);

@@ -1,7 +1,7 @@
 //! What nodes say that they carry: for plans, progress and people, never for safety. Kept in the leader's memory.
 
 use archon_proto::convert::load::Load as Said;
-use archon_types::{NodeId, PlacementId};
+use archon_types::{NoRoom, NodeId, PlacementId};
 use std::collections::BTreeMap;
 
 /// Most placements remembered per node; a heartbeat names only those that changed.
@@ -32,6 +32,7 @@ struct Load {
     bytes_stored: u64,
     bytes: BTreeMap<PlacementId, u64>,
     copies: BTreeMap<PlacementId, Copied>,
+    no_room: Option<NoRoom>,
 }
 
 /// The loads of all nodes.
@@ -41,9 +42,11 @@ pub(crate) struct Loads {
 }
 
 impl Loads {
-    /// Takes in what a heartbeat said.
-    pub(crate) fn note(&mut self, node: NodeId, said: &Said) {
+    /// Takes in what a heartbeat said. Returns whether its disk has become full, or has room again.
+    pub(crate) fn note(&mut self, node: NodeId, said: &Said) -> bool {
         let load = self.nodes.entry(node).or_default();
+        let turned = load.no_room.is_some() != said.no_room.is_some();
+        load.no_room = said.no_room;
         load.bytes_stored = said.bytes_stored;
         for placement in &said.placements {
             let id = placement.placement;
@@ -54,6 +57,17 @@ impl Loads {
         let copies = said.copies.iter().take(PLACEMENTS_PER_NODE_MAX);
         load.copies =
             copies.map(|copy| (copy.placement, Copied { done: copy.bytes_done, total: copy.bytes_total })).collect();
+        turned
+    }
+
+    /// The nodes that refuse writes for want of room on their disks.
+    pub(crate) fn without_room(&self) -> impl Iterator<Item = (NodeId, NoRoom)> {
+        self.nodes.iter().filter_map(|(node, load)| Some((*node, load.no_room?)))
+    }
+
+    /// How much room a node's disk lacks, if it refuses writes for that.
+    pub(crate) fn no_room(&self, node: NodeId) -> Option<NoRoom> {
+        self.nodes.get(&node)?.no_room
     }
 
     /// Forgets nodes.
@@ -61,9 +75,9 @@ impl Loads {
         self.nodes.retain(|node, _| keep(*node));
     }
 
-    /// Bytes that a node stores.
-    pub(crate) fn bytes_stored(&self, node: NodeId) -> u64 {
-        self.nodes.get(&node).map_or(0, |load| load.bytes_stored)
+    /// Bytes that a node stores, if it said.
+    pub(crate) fn bytes_stored(&self, node: NodeId) -> Option<u64> {
+        self.nodes.get(&node).map(|load| load.bytes_stored)
     }
 
     /// Bytes of one copy; zero if unknown.

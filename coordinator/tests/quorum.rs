@@ -306,6 +306,41 @@ async fn a_started_voter_without_its_identity_is_refused_as_are_two_of_three_by_
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_node_with_a_full_disk_was_invisible_and_one_not_heard_was_heard_just_now() {
+    let mut quorum = Quorum::start(1, settings(2, 4)).await;
+    let leader = quorum.leader_address().await;
+    let mut athens = FakeNode::new("athens").await;
+    let mut corinth = FakeNode::new("corinth").await;
+    for node in [&mut athens, &mut corinth] {
+        node.register(&leader).await.unwrap();
+        node.heartbeat(&leader).await.unwrap();
+    }
+    let no_room = Some(v1::NoRoom { free_bytes: 5 << 20, needed_bytes: 64 << 20 });
+    let full = v1::NodeLoad { no_room, bytes_stored: 7, ..v1::NodeLoad::default() };
+    athens.heartbeat_saying(&leader, Some(full)).await.unwrap();
+    let reasons = status(&leader).await.unwrap().reasons;
+    let reason = reasons.iter().find(|reason| reason.code == "DiskFull").expect("a reason");
+    assert_eq!(reason.subject, "node athens");
+    assert!(reason.message.contains("5 MiB are free, 64 MiB are needed"), "{reason:?}");
+    let listed = admin(&leader).list_nodes(v1::ListNodesRequest::default()).await.unwrap().into_inner().nodes;
+    assert_eq!((listed[0].no_room, listed[0].bytes_stored), (no_room, Some(7)));
+    assert!(listed[0].silent_ms.is_some() && listed[1].no_room.is_none());
+    // Room again: nothing is left to say.
+    athens.heartbeat(&leader).await.unwrap();
+    let reasons = status(&leader).await.unwrap().reasons;
+    assert!(reasons.iter().all(|reason| reason.code != "DiskFull"), "{reasons:?}");
+
+    // A coordinator that never heard a node does not say that it heard it just now.
+    let id = quorum.leader().await;
+    quorum.running.remove(&id).unwrap().stop().await;
+    quorum.restart(id).await;
+    let leader = quorum.leader_address().await;
+    let listed = admin(&leader).list_nodes(v1::ListNodesRequest::default()).await.unwrap().into_inner().nodes;
+    assert!(listed.iter().all(|node| node.silent_ms.is_none() && node.bytes_stored.is_none()), "{listed:?}");
+    quorum.stop_all().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn coordinators_of_another_quorum_are_not_heard() {
     let quorum = Quorum::start(1, settings(1, 4)).await;
     let leader = quorum.leader_address().await;

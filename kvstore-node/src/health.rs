@@ -1,8 +1,10 @@
 //! Whether this node makes progress: what a heartbeat rests on.
 
 use crate::clock::Clock;
+use crate::engine::free_bytes;
 use crate::flusher::FlusherHandle;
-use archon_types::Millis;
+use crate::shared::Shared;
+use archon_types::{Millis, NoRoom};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -71,6 +73,16 @@ impl Health {
         flusher: FlusherHandle,
     ) -> Self {
         Self { clock, pulses, wal, flusher }
+    }
+
+    /// How much room the disk lacks, if the engine or the log takes nothing new for want of it.
+    pub(crate) fn no_room(&self, shared: &Shared) -> Option<NoRoom> {
+        self.flusher.no_room().or_else(|| {
+            shared.load.is_log_refused(self.clock.now()).then(|| NoRoom {
+                free_bytes: free_bytes(&shared.config.data_dir).unwrap_or(0),
+                needed_bytes: shared.config.wal_segment_bytes,
+            })
+        })
     }
 
     /// Finds what has not moved for longer than `longest_ms`.

@@ -13,6 +13,8 @@ use std::path::{Path, PathBuf};
 use uuid::Uuid;
 
 const MAGIC: &str = "archon-node";
+/// What stands there in a coordinator's data directory.
+const MAGIC_OF_COORDINATORS: &str = "archon-coordinator";
 const FORMAT: u32 = 1;
 const IDENTITY_FILE: &str = "identity.json";
 const TEMPORARY_FILE: &str = "identity.json.tmp";
@@ -85,6 +87,18 @@ pub enum IdentityError {
         /// The directory.
         directory: PathBuf,
     },
+    /// It is no directory at all.
+    #[error("{} is not a directory; give --data-dir one, or a path where one can be made", path.display())]
+    NotADirectory {
+        /// What it is.
+        path: PathBuf,
+    },
+    /// It is a coordinator's.
+    #[error("{} is a coordinator's data directory; give this node one of its own (--data-dir)", directory.display())]
+    OfACoordinator {
+        /// The directory.
+        directory: PathBuf,
+    },
     /// A newer version wrote it. It was not touched.
     #[error("{} has format {found}, this version reads up to {FORMAT}; run the newer version", path.display())]
     NewerFormat {
@@ -145,6 +159,15 @@ impl DataDirectory {
     /// # Errors
     /// [`IdentityError`]; an existing directory is unchanged then, but for its lock file.
     pub(crate) fn open(path: &Path, name: &str, cluster: Option<ClusterId>) -> Result<Self, IdentityError> {
+        if path.exists() {
+            if !path.is_dir() {
+                return Err(IdentityError::NotADirectory { path: path.to_owned() });
+            }
+            // Before the lock's file is made: what is somebody else's stays as it was.
+            if read(path)?.is_none() && has_data(path).map_err(io(path, "list the files"))? {
+                return Err(IdentityError::Missing { directory: path.to_owned() });
+            }
+        }
         create_durably(path).map_err(io(path, "create it"))?;
         let lock = lock(path)?;
         let identity = match read(path)? {
@@ -300,6 +323,9 @@ pub(crate) fn read(directory: &Path) -> Result<Option<Identity>, IdentityError> 
     let malformed = |why: String| IdentityError::Malformed { path: path.clone(), why };
     // The head first: what a newer version changed in the rest must not make it look damaged.
     let head: Head = serde_json::from_slice(&bytes).map_err(|error| malformed(error.to_string()))?;
+    if head.magic == MAGIC_OF_COORDINATORS {
+        return Err(IdentityError::OfACoordinator { directory: directory.to_owned() });
+    }
     if head.magic != MAGIC {
         return Err(malformed(format!("its magic is {:?}, not {MAGIC:?}", head.magic)));
     }

@@ -90,6 +90,17 @@ fn damage_and_lost_identities_are_named() {
     fs::create_dir(root.path().join(WAL_DIRECTORY)).unwrap();
     assert!(matches!(open(root.path()), Err(IdentityError::Missing { .. })));
     assert!(!root.path().join(IDENTITY_FILE).exists());
+    assert!(!root.path().join(LOCK_FILE).exists(), "a refused directory stays as it was");
+}
+
+#[test]
+fn a_coordinators_directory_was_called_damaged() {
+    let root = tempfile::tempdir().unwrap();
+    let theirs = br#"{"magic": "archon-coordinator", "format": 1, "coordinator": 1}"#;
+    fs::write(root.path().join(IDENTITY_FILE), theirs).unwrap();
+    let refused = open(root.path()).unwrap_err();
+    assert!(matches!(refused, IdentityError::OfACoordinator { .. }), "{refused}");
+    assert!(!root.path().join(LOCK_FILE).exists(), "a refused directory stays as it was");
 }
 
 #[test]
@@ -104,5 +115,5 @@ fn a_file_in_the_way_is_an_error() {
     let root = tempfile::tempdir().unwrap();
     let path = root.path().join("file");
     fs::write(&path, b"").unwrap();
-    assert!(matches!(open(&path), Err(IdentityError::Io { .. })));
+    assert!(matches!(open(&path), Err(IdentityError::NotADirectory { .. })));
 }

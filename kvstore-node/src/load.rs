@@ -1,12 +1,16 @@
 //! What the node carries, for the coordinator's plans and status. Never for safety.
 
 use archon_proto::convert::load::{CopyProgress, Load, PlacementLoad};
-use archon_types::PlacementId;
+use archon_types::{Millis, PlacementId};
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Most placements told in one heartbeat; the rest follow in the next ones.
 const PLACEMENTS_PER_HEARTBEAT_MAX: usize = 1_024;
+
+/// For how long after its last refusal the log counts as refusing, in milliseconds.
+const LOG_REFUSED_MS: u64 = 2_000;
 
 #[derive(Debug, Default)]
 struct Board {
@@ -20,6 +24,8 @@ struct Board {
 #[derive(Debug, Default)]
 pub(crate) struct LoadBoard {
     board: Mutex<Board>,
+    /// When the log refused something last, zero if it never did.
+    log_refused_at: AtomicU64,
 }
 
 impl LoadBoard {
@@ -74,7 +80,19 @@ impl LoadBoard {
             operations_per_second: since.saturating_mul(1_000) / elapsed_ms.max(1),
             placements,
             copies: board.copies.values().copied().collect(),
+            no_room: None,
         }
+    }
+
+    /// The write-ahead log refuses what a shard has, for want of room.
+    pub(crate) fn log_refused(&self, now: Millis) {
+        self.log_refused_at.store(now.get().max(1), Ordering::Relaxed);
+    }
+
+    /// Whether it did so lately. A refused batch is tried again and again, so a moment without a refusal means nothing.
+    pub(crate) fn is_log_refused(&self, now: Millis) -> bool {
+        let at = self.log_refused_at.load(Ordering::Relaxed);
+        at != 0 && now.since(Millis::new(at)) < LOG_REFUSED_MS
     }
 }
 
@@ -96,5 +114,14 @@ mod tests {
         assert_eq!(board.take(200, 500).placements, [load(10)]);
         board.forget(PlacementId::new(1));
         assert_eq!(board.bytes_of(PlacementId::new(1)), 0);
+    }
+
+    #[test]
+    fn a_log_that_is_tried_again_still_refuses() {
+        let board = LoadBoard::default();
+        assert!(!board.is_log_refused(Millis::new(10)));
+        board.log_refused(Millis::new(10));
+        assert!(board.is_log_refused(Millis::new(1_000)));
+        assert!(!board.is_log_refused(Millis::new(10 + LOG_REFUSED_MS)));
     }
 }

@@ -41,8 +41,8 @@ fn list_rows(nodes: &[Node], output: &Output) -> String {
             node.zone.clone().unwrap_or_else(|| "-".to_owned()),
             node.partitions.to_string(),
             node.leaders.to_string(),
-            bytes_text(node.bytes_stored),
-            heard_text(node),
+            data_text(node),
+            heard_text(node).unwrap_or_else(|| "-".to_owned()),
         ]
     });
     output.rows_text(&columns, rows.collect(), "no node has registered yet; start one: `archon node --help`")
@@ -96,12 +96,16 @@ fn print(description: &NodeDescription, output: &Output) -> Result<(), Failure> 
     output.line(format!("name         {}", output.bold(&node.name)))?;
     output.line(format!("id           {}", node.id))?;
     output.line(format!("address      {}", node.address))?;
-    output.line(format!("status       {}, last heard {} ago", status_text(node, output), heard_text(node)))?;
+    let heard = heard_text(node).map_or_else(
+        || ", not heard by the coordinator that leads now".to_owned(),
+        |time| format!(", last heard {time} ago"),
+    );
+    output.line(format!("status       {}{heard}", status_text(node, output)))?;
     output.line(format!("goal         {}", goal_text(node)))?;
     output.line(format!("incarnation  {}", node.incarnation))?;
     output.line(format!("zone         {}", node.zone.as_deref().unwrap_or("-")))?;
     output.line(format!("weight       {}", node.weight))?;
-    output.line(format!("data         {}", bytes_text(node.bytes_stored)))?;
+    output.line(format!("data         {}", data_text(node)))?;
     output.line(format!("partitions   {}, leads {}", states_text(&description.hosts), node.leaders))?;
     if node.goal != "Drain" {
         output.line(format!("drainable    {}", possible(&description.drain.obstacles)))?;
@@ -158,9 +162,17 @@ fn possible(obstacles: &[String]) -> String {
 }
 
 fn status_text(node: &Node, output: &Output) -> String {
-    if node.status == "Live" { output.good(&node.status) } else { output.bad(&node.status) }
+    match (node.status.as_str(), node.disk_full) {
+        ("Live", false) => output.good("Live"),
+        ("Live", true) => output.bad("Live, disk full"),
+        (other, _) => output.bad(other),
+    }
 }
 
-fn heard_text(node: &Node) -> String {
-    short_time(Duration::from_millis(node.silent_ms))
+fn heard_text(node: &Node) -> Option<String> {
+    node.silent_ms.map(|silent| short_time(Duration::from_millis(silent)))
+}
+
+fn data_text(node: &Node) -> String {
+    node.bytes_stored.map_or_else(|| "-".to_owned(), bytes_text)
 }

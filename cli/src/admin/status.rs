@@ -164,6 +164,9 @@ fn next_step(status: &Status, nodes: &[Node]) -> String {
     if let Some(away) = status.coordinators.iter().find(|coordinator| coordinator.role == "unreachable") {
         return format!("start coordinator {} again with its data directory", away.id);
     }
+    if let Some(full) = status.reasons.iter().find(|reason| reason.code == "DiskFull") {
+        return full.remedy.clone();
+    }
     if status.migrations_running > 0 {
         return "watch the moves: `archon rebalance status`".to_owned();
     }
@@ -263,8 +266,9 @@ mod tests {
             leaders: partitions,
             zone: None,
             weight: 100,
-            bytes_stored: 0,
-            silent_ms: 0,
+            bytes_stored: Some(0),
+            silent_ms: Some(0),
+            disk_full: false,
             partitions_max: None,
             since_ms: 0,
             storage_id: String::new(),
@@ -367,6 +371,22 @@ next        start coordinator 3 again with its data directory"
         assert!(text.contains("1 live, at least 3 needed"), "{text}");
         assert!(text.ends_with("start more nodes: `archon node --help`"), "{text}");
         assert!(text.lines().count() <= 40);
+    }
+
+    #[test]
+    fn a_full_disk_left_nothing_to_do() {
+        let mut whole = status();
+        whole.coordinators.pop();
+        let reason = Reason {
+            code: "DiskFull".into(),
+            subject: "node athens".into(),
+            message: "athens takes no writes".into(),
+            since_ms: 0,
+            remedy: "free disk space on athens".into(),
+        };
+        let text = screen(&Status { reasons: vec![reason], ..whole }, &[node("athens", 9)], &output());
+        assert!(text.contains("waiting     DiskFull: athens takes no writes (node athens)"), "{text}");
+        assert!(text.ends_with("next        free disk space on athens"), "{text}");
     }
 
     #[test]

@@ -193,7 +193,13 @@ async fn plan(admin: &Admin, say: &Narrator) -> Result<Plan, Failure> {
     // Nodes say how much they hold every now and then; a plan made before that would show moves of no bytes.
     wait_for("the nodes to say how much they hold", PATIENCE, async || {
         Ok(match admin.list_nodes().await {
-            Ok(nodes) if nodes.iter().all(|node| node.name == LATE_NODE || node.bytes_stored > 0) => Look::Yes(()),
+            Ok(nodes)
+                if nodes
+                    .iter()
+                    .all(|node| node.name == LATE_NODE || node.bytes_stored.is_some_and(|bytes| bytes > 0)) =>
+            {
+                Look::Yes(())
+            }
             Ok(nodes) => Look::NotYet(format!(
                 "{:?}",
                 nodes.iter().map(|node| (&node.name, node.bytes_stored)).collect::<Vec<_>>()

@@ -89,7 +89,7 @@ impl Admins {
             let counts = counts(state);
             let mut reasons = unreachable(&view.voters);
             let most = STATUS_REASONS_MAX.saturating_sub(reasons.len());
-            reasons.extend(describe::reasons(state, most));
+            reasons.extend(describe::reasons(state, &session.loads().lock(), most));
             Ok(v1::StatusResponse {
                 cluster: Some(state.cluster.into()),
                 leader: view.leader,
@@ -372,8 +372,8 @@ impl Admin for Admins {
         let within = budget(request.metadata());
         let request = request.into_inner();
         let most = most(request.most).map_err(refuse)?;
-        answer!(self.look(request.cluster.as_ref(), within, |_, state| {
-            Ok(v1::ExplainResponse { reasons: describe::reasons(state, most) })
+        answer!(self.look(request.cluster.as_ref(), within, |session, state| {
+            Ok(v1::ExplainResponse { reasons: describe::reasons(state, &session.loads().lock(), most) })
         }))
     }
 

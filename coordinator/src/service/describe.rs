@@ -1,11 +1,13 @@
 //! State as people read it: reasons and events, named by code and subject.
 
+use crate::load::Loads;
 use archon_coordinator_core::{Actor, ClusterState, Event, EventKind, Why, counts, explain};
 use archon_proto::v1;
-use archon_types::{DEFAULT_TABLE, Millis, NodeGoal, NodeStatus, PartitionId, PartitionStatus};
+use archon_types::{DEFAULT_TABLE, Millis, NoRoom, NodeGoal, NodeId, NodeStatus, PartitionId, PartitionStatus};
 
-/// Why things are as they are: failed nodes first, then partitions that are not served, then moves that wait.
-pub(crate) fn reasons(state: &ClusterState, most: usize) -> Vec<v1::Reason> {
+/// Why things are as they are: failed nodes first, then nodes that refuse writes, then partitions that are not served,
+/// then moves that wait.
+pub(crate) fn reasons(state: &ClusterState, loads: &Loads, most: usize) -> Vec<v1::Reason> {
     let mut reasons = Vec::new();
     for node in state.nodes.values().map(|row| &row.node).filter(|node| node.status == NodeStatus::Failed) {
         if reasons.len() >= most {
@@ -24,6 +26,11 @@ pub(crate) fn reasons(state: &ClusterState, most: usize) -> Vec<v1::Reason> {
         };
         let (code, subject) = ("NodeFailed".to_owned(), format!("node {}", node.name));
         reasons.push(v1::Reason { code, subject, message, since_ms: node.since.get(), remedy });
+    }
+    let full = loads.without_room().filter_map(|(node, lack)| disk_full(state, node, lack));
+    reasons.extend(full.take(most - reasons.len()));
+    if reasons.len() >= most {
+        return reasons;
     }
     if let Some(waiting) = waits_for_nodes(state) {
         reasons.push(waiting);
@@ -46,6 +53,19 @@ pub(crate) fn reasons(state: &ClusterState, most: usize) -> Vec<v1::Reason> {
         reasons.extend(misses_copies(state));
     }
     reasons
+}
+
+/// A live node that takes no writes for want of room: what it leads is read-only.
+fn disk_full(state: &ClusterState, node: NodeId, lack: NoRoom) -> Option<v1::Reason> {
+    let row = state.node(node).filter(|row| row.node.status == NodeStatus::Live)?;
+    let name = &row.node.name;
+    Some(v1::Reason {
+        code: "DiskFull".to_owned(),
+        subject: format!("node {name}"),
+        message: format!("{name} takes no writes (`ReadOnly`), its disk is full: {lack}"),
+        since_ms: 0,
+        remedy: format!("free disk space on {name}; writes resume by themselves, reads go on meanwhile"),
+    })
 }
 
 /// One reason stands for all partitions that have fewer copies than are wanted.

@@ -158,12 +158,14 @@ fn named_node(state: &ClusterState, name: &str) -> Option<NodeId> {
 /// A node with what it holds, as people read it.
 pub(super) fn node_summary(session: &Session, state: &ClusterState, row: &NodeRow) -> v1::NodeSummary {
     let id = row.node.id;
+    let loads = session.loads().lock();
     v1::NodeSummary {
         node: Some(row.node.clone().into()),
         partitions: state.partitions.held_on(id),
         leaders: state.partitions.leaders_on(id),
-        bytes_stored: session.loads().lock().bytes_stored(id),
-        silent_ms: session.heard(id).map_or(0, |heard| boot_now().since(heard.at)),
+        bytes_stored: loads.bytes_stored(id),
+        silent_ms: session.heard(id).map(|heard| boot_now().since(heard.at)),
+        no_room: loads.no_room(id).map(Into::into),
     }
 }
 

@@ -274,6 +274,15 @@ impl FakeNode {
     }
 
     pub async fn heartbeat(&mut self, coordinator: &str) -> Result<v1::HeartbeatResponse, ErrorDetail> {
+        self.heartbeat_saying(coordinator, None).await
+    }
+
+    /// A heartbeat that says what this node carries.
+    pub async fn heartbeat_saying(
+        &mut self,
+        coordinator: &str,
+        load: Option<v1::NodeLoad>,
+    ) -> Result<v1::HeartbeatResponse, ErrorDetail> {
         self.number += 1;
         let held = self.pushed.tables.lock().unwrap().complete;
         let request = v1::HeartbeatRequest {
@@ -281,7 +290,7 @@ impl FakeNode {
             sender: self.sender(),
             number: self.number,
             table_version: held,
-            load: None,
+            load,
             stopping: false,
         };
         let answer = SessionClient::new(channel(coordinator)).heartbeat(request).await;

@@ -4,7 +4,7 @@
 //! holds, or torn by a crash: replaying the log from the known-complete position heals both, since effects are blind.
 //! It may never be *behind* that position, which is why [`Engine::sync`] must reach the disk and not only the kernel.
 
-use archon_types::PlacementId;
+use archon_types::{NoRoom, PlacementId};
 use bytes::Bytes;
 use std::ops::Bound;
 use std::path::PathBuf;
@@ -114,10 +114,13 @@ pub trait Engine: Send + Sync + 'static {
     /// [`EngineError`]; what was written since the last good sync may be lost, so the process must end and recover.
     fn sync(&self) -> Result<(), EngineError>;
 
-    /// Whether there is room on the disk for more writes. If not, space held in reserve was freed, so that a sync still
-    /// brings what was written before to the disk; nothing should be written until this says otherwise.
-    fn has_room(&self) -> bool {
-        true
+    /// Looks whether there is room on the disk for more writes. If not, space held in reserve was freed, so that a sync
+    /// still brings what was written before to the disk; nothing should be written until this says otherwise.
+    ///
+    /// # Errors
+    /// [`NoRoom`]: how much is free, and how much is needed.
+    fn check_room(&self) -> Result<(), NoRoom> {
+        Ok(())
     }
 }
 

@@ -11,7 +11,7 @@ use super::journal::cut_torn_end;
 use super::open::EngineConfig;
 use super::room::Room;
 use super::{Change, Cleared, Engine, EngineError, Page, PageLimit, Row, check_size};
-use archon_types::PlacementId;
+use archon_types::{NoRoom, PlacementId};
 use bytes::Bytes;
 use fjall::{Database, Keyspace, KeyspaceCreateOptions, PersistMode};
 use parking_lot::Mutex;
@@ -68,8 +68,8 @@ impl FjallEngine {
         let (database, rows) = open_database(directory, &whole, config)?;
         let room = Room::new(directory, FREE_BYTES_MIN);
         let engine = Self { database, rows, directory: directory.to_owned(), room, cleared: Mutex::default() };
-        // The reserve is taken up while there is space for it.
-        engine.has_room();
+        // The reserve is taken up while there is space for it; the flusher looks again before it writes.
+        let _ = engine.check_room();
         Ok(engine)
     }
 
@@ -243,7 +243,7 @@ impl Engine for FjallEngine {
         self.database.persist(PersistMode::SyncAll).map_err(self.fail("sync"))
     }
 
-    fn has_room(&self) -> bool {
+    fn check_room(&self) -> Result<(), NoRoom> {
         self.room.look()
     }
 }

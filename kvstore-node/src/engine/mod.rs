@@ -16,6 +16,7 @@ mod particular;
 pub use self::fjall::FjallEngine;
 pub use self::kind::{EngineKind, UnknownEngine};
 pub use self::open::{EngineConfig, open_or_quarantine};
+pub(crate) use self::room::free_bytes;
 pub use self::sled::SledEngine;
 #[cfg(test)]
 pub(crate) use archon_kv::MemoryEngine;

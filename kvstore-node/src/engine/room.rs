@@ -1,6 +1,7 @@
 //! Room on the disk for the engine. A write that meets a full disk breaks it for good, and with it the node; so the
 //! engine is asked for room before it is written to, and a reserve is given up to bring what it has taken to the disk.
 
+use archon_types::NoRoom;
 use parking_lot::Mutex;
 use rustix::fs::{FallocateFlags, fallocate, statvfs};
 use std::fs::{self, OpenOptions};
@@ -28,29 +29,33 @@ impl Room {
         room
     }
 
-    /// Whether the engine may be written to. If not, the reserve is free now.
-    pub(super) fn look(&self) -> bool {
-        let Some(free) = self.free() else { return true };
+    /// Looks whether the engine may be written to. If not, the reserve is free now.
+    ///
+    /// # Errors
+    /// [`NoRoom`]: what is free, and with how much the engine is written to again.
+    pub(super) fn look(&self) -> Result<(), NoRoom> {
+        let Some(free) = free_bytes(&self.directory) else { return Ok(()) };
+        let needed_bytes = self.free_bytes_min + RESERVE_BYTES;
         let mut held = self.held.lock();
         if *held {
             if free >= self.free_bytes_min {
-                return true;
+                return Ok(());
             }
             if let Err(error) = fs::remove_file(self.reserve()) {
                 tracing::error!(%error, directory = %self.directory.display(), "the disk is full and the engine's reserve cannot be freed");
             }
             *held = false;
-            return false;
+            return Err(NoRoom { free_bytes: free_bytes(&self.directory).unwrap_or(free), needed_bytes });
         }
-        if free < self.free_bytes_min + RESERVE_BYTES {
-            return false;
+        if free < needed_bytes {
+            return Err(NoRoom { free_bytes: free, needed_bytes });
         }
         match self.take_reserve() {
             Ok(()) => *held = true,
             // A file system that cannot reserve has room all the same.
             Err(error) => tracing::debug!(%error, "no space is held in reserve for the engine"),
         }
-        true
+        Ok(())
     }
 
     fn take_reserve(&self) -> std::io::Result<()> {
@@ -62,15 +67,15 @@ impl Room {
         })
     }
 
-    /// Bytes that this process may still write, if the system says.
-    fn free(&self) -> Option<u64> {
-        let found = statvfs(&self.directory).ok()?;
-        Some(found.f_bavail.saturating_mul(found.f_frsize))
-    }
-
     fn reserve(&self) -> PathBuf {
         self.directory.join(RESERVE_FILE)
     }
+}
+
+/// Bytes that this process may still write to the disk of `directory`, if the system says.
+pub(crate) fn free_bytes(directory: &Path) -> Option<u64> {
+    let found = statvfs(directory).ok()?;
+    Some(found.f_bavail.saturating_mul(found.f_frsize))
 }
 
 #[cfg(test)]
@@ -85,7 +90,16 @@ mod tests {
         // Whether there is space for it is the machine's affair; what is said must fit what is held.
         let roomy = room.look();
         assert_eq!(roomy, room.look());
-        assert!(roomy || !room.reserve().exists());
+        assert!(roomy.is_ok() || !room.reserve().exists());
         assert_eq!(*Room::new(directory.path(), RESERVE_BYTES).held.lock(), room.reserve().exists());
+    }
+
+    #[test]
+    fn a_full_disk_was_told_without_figures() {
+        let directory = tempfile::tempdir().unwrap();
+        let room = Room::new(directory.path(), u64::MAX / 2);
+        let lack = room.look().unwrap_err();
+        assert_eq!(lack.needed_bytes, u64::MAX / 2 + RESERVE_BYTES);
+        assert!(lack.free_bytes < lack.needed_bytes, "{lack}");
     }
 }

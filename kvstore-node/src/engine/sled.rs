@@ -14,7 +14,7 @@ use super::durable;
 use super::open::EngineConfig;
 use super::room::Room;
 use super::{Change, Cleared, Engine, EngineError, Page, PageLimit, Row, check_size};
-use archon_types::PlacementId;
+use archon_types::{NoRoom, PlacementId};
 use bytes::{Bytes, BytesMut};
 use std::ops::Bound;
 use std::path::{Path, PathBuf};
@@ -109,8 +109,8 @@ impl SledEngine {
         };
         let engine = Self { database, directory: directory.to_owned(), room: Room::new(directory, FREE_BYTES_MIN) };
         engine.check_durable()?;
-        // The reserve is taken up while there is space for it.
-        engine.has_room();
+        // The reserve is taken up while there is space for it; the flusher looks again before it writes.
+        let _ = engine.check_room();
         Ok(engine)
     }
 
@@ -341,7 +341,7 @@ impl Engine for SledEngine {
         Ok(())
     }
 
-    fn has_room(&self) -> bool {
+    fn check_room(&self) -> Result<(), NoRoom> {
         self.room.look()
     }
 }

@@ -9,7 +9,7 @@ mod writer;
 
 use self::writer::Writer;
 use crate::engine::{Change, Engine, EngineError};
-use archon_types::{PlacementId, Seq};
+use archon_types::{NoRoom, PlacementId, Seq};
 use parking_lot::{Condvar, Mutex};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -149,6 +149,8 @@ struct Shared {
     config: FlusherConfig,
     /// The disk has no room for the engine: what is queued waits.
     out_of_room: AtomicBool,
+    /// How much it lacks, as last seen.
+    no_room: Mutex<Option<NoRoom>>,
     /// Since when the engine has been at work for the turn under way.
     busy_since: Mutex<Option<Instant>>,
     /// Syncs of the engine so far.
@@ -251,6 +253,11 @@ impl FlusherHandle {
         self.shared.out_of_room.load(Ordering::Acquire)
     }
 
+    /// How much room the disk lacks, if everything waits for it.
+    pub(crate) fn no_room(&self) -> Option<NoRoom> {
+        *self.shared.no_room.lock()
+    }
+
     /// For how long the engine has been at work on one write or sync. Waiting for room on the disk does not count.
     pub(crate) fn busy_for(&self) -> Duration {
         self.shared.busy_since.lock().map_or(Duration::ZERO, |since| since.elapsed())
@@ -295,6 +302,7 @@ impl Flusher {
             end: Condvar::new(),
             config,
             out_of_room: AtomicBool::new(false),
+            no_room: Mutex::new(None),
             busy_since: Mutex::new(None),
             syncs: AtomicU64::new(0),
         });

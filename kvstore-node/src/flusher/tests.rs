@@ -3,7 +3,7 @@
 use super::*;
 use crate::engine::{Cleared, MemoryEngine, Page, PageLimit};
 use archon_kv::row;
-use archon_types::PlacementId;
+use archon_types::{NoRoom, PlacementId};
 use bytes::Bytes;
 use std::ops::Bound;
 
@@ -75,6 +75,8 @@ impl Rig {
     }
 }
 
+const NO_ROOM: NoRoom = NoRoom { free_bytes: 5, needed_bytes: 9 };
+
 impl Engine for Rig {
     fn get(&self, space: PlacementId, key: &[u8]) -> Result<Option<Bytes>, EngineError> {
         self.inner.get(space, key)
@@ -112,8 +114,8 @@ impl Engine for Rig {
         self.inner.sync()
     }
 
-    fn has_room(&self) -> bool {
-        !self.state.0.lock().full
+    fn check_room(&self) -> Result<(), NoRoom> {
+        if self.state.0.lock().full { Err(NO_ROOM) } else { Ok(()) }
     }
 }
 
@@ -326,10 +328,11 @@ fn a_full_disk_holds_writes_back_syncs_what_was_taken_and_does_not_fail_the_engi
     put(&handle, 1, 2, 0, "during");
     rig.wait_for("what was taken to be synced", |state| state.journal.contains(&Note::Synced(1, 1)));
     assert!(handle.is_out_of_room());
+    assert_eq!(handle.no_room(), Some(NO_ROOM));
     assert_eq!(rig.get(space(1), &[1, 0]).unwrap().unwrap(), "before");
     rig.set(|state| state.full = false);
     rig.wait_for("the second write", |state| state.journal.contains(&Note::Written(1, 2)));
-    assert!(!handle.is_out_of_room());
+    assert!(!handle.is_out_of_room() && handle.no_room().is_none());
     flusher.shutdown(PATIENCE).unwrap();
     assert!(!rig.journal().contains(&Note::Failed));
 }

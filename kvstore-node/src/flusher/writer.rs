@@ -130,16 +130,17 @@ impl Writer {
     /// good. What it has taken already is brought to the disk at once. Returns whether there is room; without it the
     /// flusher was stopped.
     fn await_room(&mut self) -> Result<bool, EngineError> {
-        if self.engine.has_room() {
-            return Ok(true);
-        }
+        let Err(lack) = self.engine.check_room() else { return Ok(true) };
+        *self.shared.no_room.lock() = Some(lack);
         self.shared.out_of_room.store(true, Ordering::Release);
-        tracing::error!("the disk has no room for the engine: no new data is taken in until there is space");
+        let (free_bytes, needed_bytes) = (lack.free_bytes, lack.needed_bytes);
+        tracing::error!(free_bytes, needed_bytes, "the disk is full: no writes are taken until there is room: {lack}");
         if self.unsynced_since.is_some() {
             self.sync()?;
         }
         let mut queue = self.shared.queue.lock();
-        while !self.engine.has_room() {
+        while let Err(lack) = self.engine.check_room() {
+            *self.shared.no_room.lock() = Some(lack);
             if queue.stopping {
                 return Ok(false);
             }
@@ -147,6 +148,7 @@ impl Writer {
         }
         drop(queue);
         self.shared.out_of_room.store(false, Ordering::Release);
+        *self.shared.no_room.lock() = None;
         tracing::info!("the disk has room for the engine again");
         Ok(true)
     }

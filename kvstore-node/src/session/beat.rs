@@ -35,6 +35,7 @@ pub(super) async fn heartbeats(session: &Session, coordinators: &Coordinators, l
     let mut backoff = Backoff::new(Duration::from_millis(20), every.min(Duration::from_millis(40)));
     let mut withheld = false;
     let mut taken = Instant::now();
+    let mut silence = Silence::default();
     loop {
         let started = Instant::now();
         if let Err(stall) = session.health.check(life.settings.timing.lease_ms) {
@@ -49,23 +50,55 @@ pub(super) async fn heartbeats(session: &Session, coordinators: &Coordinators, l
         withheld = false;
         let elapsed_ms = u64::try_from(taken.elapsed().as_millis()).unwrap_or(u64::MAX);
         taken = started;
-        let load = shared.load.take(shared.metrics.operations.get(), elapsed_ms);
+        let mut load = shared.load.take(shared.metrics.operations.get(), elapsed_ms);
+        load.no_room = session.health.no_room(shared);
         match sender.round(load).await {
             Attempt::Granted => {
                 backoff.reset();
+                silence.broken();
                 tokio::select! {
                     () = tokio::time::sleep_until(started + every) => {}
                     // Whoever leaves says so at once.
                     () = shared.leaving().cancelled(), if !shared.leaving_heard().is_cancelled() => {}
                 }
             }
-            Attempt::Stale => return LifeEnd::Stale,
+            Attempt::Stale => {
+                silence.broken();
+                return LifeEnd::Stale;
+            }
             Attempt::Failed(_) => {
+                silence.goes_on(Duration::from_millis(life.settings.timing.lease_ms));
                 shared.metrics.heartbeats_failed.add(1);
                 shared.load.tell_all();
                 // The lease is running: look for the leading coordinator faster than the usual beat.
                 tokio::time::sleep(backoff.next(rand::random())).await;
             }
+        }
+    }
+}
+
+/// No coordinator has granted anything: since when, and whether that was told.
+#[derive(Default)]
+struct Silence {
+    since: Option<Instant>,
+    told: bool,
+}
+
+impl Silence {
+    /// Another round came to nothing. Told once, when it has lasted for a lease.
+    fn goes_on(&mut self, lease: Duration) {
+        let since = *self.since.get_or_insert_with(Instant::now);
+        if !self.told && since.elapsed() >= lease {
+            self.told = true;
+            tracing::warn!("no coordinator grants a lease: nothing is served here until one does");
+        }
+    }
+
+    /// A coordinator answered.
+    fn broken(&mut self) {
+        if let (Some(since), true) = (self.since.take(), std::mem::take(&mut self.told)) {
+            let silent_ms = u64::try_from(since.elapsed().as_millis()).unwrap_or(u64::MAX);
+            tracing::info!(silent_ms, "a coordinator answers again");
         }
     }
 }
@@ -164,5 +197,21 @@ impl Sender<'_> {
                 Attempt::Failed(None)
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_minute_without_coordinators_was_not_told() {
+        let mut silence = Silence::default();
+        silence.goes_on(Duration::from_secs(60));
+        assert!(!silence.told, "a round that came to nothing is no silence yet");
+        silence.goes_on(Duration::ZERO);
+        assert!(silence.told);
+        silence.broken();
+        assert!(!silence.told && silence.since.is_none());
     }
 }

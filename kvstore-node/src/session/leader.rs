@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tonic::transport::Channel;
-use tonic::{Response, Status};
+use tonic::{Code, Response, Status};
 
 /// Attempts of one call after which its caller backs off.
 const ATTEMPTS_MAX: usize = 8;
@@ -88,6 +88,11 @@ impl Coordinators {
                 Ok(Ok(response)) => {
                     self.leads(&address);
                     return Ok(response.into_inner());
+                }
+                Ok(Err(status)) if status.code() == Code::Unimplemented => {
+                    let why = format!("{address} is not a coordinator; correct --coordinators");
+                    last = ErrorDetail::new(ErrorKind::InvalidArgument, why);
+                    continue;
                 }
                 Ok(Err(status)) => detail_of(&status),
                 Err(_) => ErrorDetail::new(ErrorKind::DeadlineExceeded, format!("{address} did not answer in time")),

@@ -410,6 +410,9 @@ impl Shard {
         self.env.journal.retry();
         self.env.look_at_journal();
         let no_room = self.env.context.flusher.is_out_of_room();
+        if self.env.journal.is_refused() {
+            self.env.context.shared.load.log_refused(self.env.now);
+        }
         let refused = no_room || self.env.journal.is_refused() || self.env.journal.is_full();
         let mut held = 0;
         for slot in self.slots.values_mut() {

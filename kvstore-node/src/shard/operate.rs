@@ -72,6 +72,23 @@ impl Env {
             .with_table_version(self.context.shared.tables.version())
     }
 
+    /// Why a write is refused before anything is done about it.
+    fn no_writes(&self, slot: &Slot, kind: ErrorKind) -> ErrorDetail {
+        let (partition, node) = (self.named(slot), &self.context.shared.config.name);
+        let why = match (kind, self.context.flusher.no_room()) {
+            (ErrorKind::ReadOnly, Some(lack)) => {
+                format!(
+                    "partition {partition} takes no writes now: the disk of its leader, node {node}, is full ({lack})"
+                )
+            }
+            (ErrorKind::ReadOnly, None) => {
+                format!("partition {partition} takes no writes now: the log of its leader, node {node}, has no room")
+            }
+            _ => format!("partition {partition} takes no writes now on node {node}"),
+        };
+        ErrorDetail::new(kind, why).with_retry_after_ms(20)
+    }
+
     fn elsewhere(&self, partition: PartitionId) -> ErrorDetail {
         let tables = &self.context.shared.tables;
         let leader = tables.leader_address(partition);
@@ -158,8 +175,7 @@ impl Env {
 
     fn write(&mut self, slot: &mut Slot, request: OpRequest) {
         if let Err(kind) = self.room(slot) {
-            let why = format!("partition {} takes no writes now", self.named(slot));
-            let detail = ErrorDetail::new(kind, why).with_retry_after_ms(20);
+            let detail = self.no_writes(slot, kind);
             return self.replies.add(request.reply, slot.applied, Err(detail));
         }
         let Some(next) = slot.replica.next_position() else {
@@ -196,8 +212,7 @@ impl Env {
                         slot.pending.push_back(Pending { seq, at, ticket: Some(ticket), reply, outcome });
                     }
                     Err(kind) => {
-                        let why = format!("partition {} takes no writes now", self.named(slot));
-                        let detail = ErrorDetail::new(kind, why).with_retry_after_ms(20);
+                        let detail = self.no_writes(slot, kind);
                         self.replies.add(request.reply, slot.applied, Err(detail));
                     }
                 }

@@ -3,7 +3,7 @@
 use super::session::PLACEMENTS_MAX;
 use super::{ConvertError, bounded};
 use crate::v1;
-use archon_types::PlacementId;
+use archon_types::{NoRoom, PlacementId};
 
 /// Bytes and keys of one placement.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -38,6 +38,20 @@ pub struct Load {
     pub placements: Vec<PlacementLoad>,
     /// Copies under way to this node.
     pub copies: Vec<CopyProgress>,
+    /// Why it takes no writes now, if it is for want of room on its disk.
+    pub no_room: Option<NoRoom>,
+}
+
+impl From<NoRoom> for v1::NoRoom {
+    fn from(lack: NoRoom) -> Self {
+        Self { free_bytes: lack.free_bytes, needed_bytes: lack.needed_bytes }
+    }
+}
+
+impl From<v1::NoRoom> for NoRoom {
+    fn from(wire: v1::NoRoom) -> Self {
+        Self { free_bytes: wire.free_bytes, needed_bytes: wire.needed_bytes }
+    }
 }
 
 impl From<Load> for v1::NodeLoad {
@@ -57,6 +71,7 @@ impl From<Load> for v1::NodeLoad {
             operations_per_second: load.operations_per_second,
             placements: load.placements.into_iter().map(placement).collect(),
             copies: load.copies.into_iter().map(copy).collect(),
+            no_room: load.no_room.map(Into::into),
         }
     }
 }
@@ -82,6 +97,7 @@ impl TryFrom<v1::NodeLoad> for Load {
             operations_per_second: wire.operations_per_second,
             placements: wire.placements.into_iter().map(placement).collect(),
             copies: wire.copies.into_iter().map(copy).collect(),
+            no_room: wire.no_room.map(Into::into),
         })
     }
 }

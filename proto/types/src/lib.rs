@@ -13,6 +13,7 @@ pub mod limits;
 mod mutant;
 pub mod op;
 pub mod piece;
+mod room;
 pub mod settings;
 pub mod slot;
 pub mod table;
@@ -27,6 +28,7 @@ pub use ids::{
 pub use lease::{Lease, LeaseTiming, LeaseTimingError};
 pub use op::{Answer, Op, OpId};
 pub use piece::{Assembled, Assembly, TablePiece};
+pub use room::NoRoom;
 pub use settings::Settings;
 pub use slot::{SLOTS, partition_of, slot_of, tag_of};
 pub use table::{
