@@ -286,7 +286,7 @@ impl ClientIndex {
         }
     }
 
-    /// Takes in that an operation of the client was recorded at log time `at`. Exact to [`TOUCH_MS`]: for advice about
+    /// Takes in that an operation of the client was recorded at log time `at`. Exact to one second: for advice about
     /// minutes not every operation need be noted.
     pub fn touch(&mut self, client: ClientId, at: Millis) {
         match self.last.get_mut(&client) {
