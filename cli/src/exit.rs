@@ -73,6 +73,14 @@ impl Exit {
     }
 }
 
+/// What is wrong with a command line, without the trimmings for a terminal: the word `error`, the usage, the way to help.
+pub(crate) fn plain(rendered: &str) -> String {
+    let text = rendered.trim();
+    let text = text.strip_prefix("error: ").unwrap_or(text);
+    let end = ["\n\nUsage:", "\n\nFor more information"].iter().filter_map(|part| text.find(part)).min();
+    text[..end.unwrap_or(text.len())].trim_end().to_owned()
+}
+
 impl From<Exit> for ExitCode {
     fn from(exit: Exit) -> Self {
         Self::from(exit as u8)
@@ -259,6 +267,17 @@ mod tests {
         let plain = Failure::new(Exit::TimedOut, "still under way").document();
         assert_eq!(plain["error"]["kind"], "DeadlineExceeded");
         assert!(plain["error"].get("remedy").is_none());
+    }
+
+    #[test]
+    fn programs_are_told_what_is_wrong_without_the_trimmings() {
+        let rendered = "error: unexpected argument '--verbos' found\n\n  tip: a similar argument exists: '--version'\n\n\
+                        Usage: archon status [OPTIONS]\n\nFor more information, try '--help'.\n";
+        assert_eq!(
+            plain(rendered),
+            "unexpected argument '--verbos' found\n\n  tip: a similar argument exists: '--version'"
+        );
+        assert_eq!(plain("error: no port\n\nFor more information, try '--help'.\n"), "no port");
     }
 
     #[test]

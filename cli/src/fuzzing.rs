@@ -1,6 +1,6 @@
 //! Doors for the fuzzer: files that an operator hands over.
 
-use crate::admin::rebalance::read_plan;
+use crate::admin::plan_file::PlanFile;
 use crate::serve::file::ConfigFile;
 use crate::serve::settings::{FromCoordinatorFile, FromNodeFile};
 use std::path::Path;
@@ -10,7 +10,7 @@ use std::path::Path;
 /// # Errors
 /// What is wrong with it.
 pub fn plan(path: &Path) -> Result<(), String> {
-    read_plan(path).map(|_| ()).map_err(|failure| failure.message)
+    PlanFile::read(path).map(|_| ()).map_err(|failure| failure.message)
 }
 
 /// A node's settings.

@@ -39,7 +39,7 @@ pub fn main_with(args: impl IntoIterator<Item = OsString>) -> ExitCode {
             // `--help` and `--version` arrive here too; clap knows which stream each belongs on.
             let exit = if error.use_stderr() { Exit::Usage } else { Exit::Done };
             if asks_json && exit == Exit::Usage {
-                let failure = Failure::usage(error.render().to_string().trim(), "see --help");
+                let failure = Failure::usage(exit::plain(&error.render().to_string()), "see --help");
                 let _ = Output::new(Format::Json).json(&failure.document());
             }
             let _ = error.print();
@@ -93,9 +93,7 @@ async fn admin_verb(verb: Verb, connection: &Connection) -> Result<Exit, Failure
         Verb::Status(args) => admin::status::run(&args, &admin, &output).await,
         Verb::Events(args) => admin::events::run(&args, &admin, &output).await,
         Verb::Node(args) => match args.verb {
-            Some(NodeVerb::Describe(args)) => {
-                admin::node::describe(&args, &connect::leading(&admin, timeout).await?, &output).await
-            }
+            Some(NodeVerb::Describe(args)) => admin::node::describe(&args, &admin, timeout, &output).await,
             Some(NodeVerb::List(args)) => admin::node::list(&args, &admin, &output).await,
             Some(NodeVerb::Cordon(args)) => admin::operate::cordon(&args, &admin, &output).await,
             Some(NodeVerb::Uncordon(args)) => admin::operate::uncordon(&args, &admin, &output).await,
@@ -105,7 +103,7 @@ async fn admin_verb(verb: Verb, connection: &Connection) -> Result<Exit, Failure
             Some(NodeVerb::Lost(args)) => admin::operate::lost(&args, &admin, &output).await,
             None => Err(Failure::failed("running a node does not ask the quorum")),
         },
-        Verb::Table(TableVerb::List) => admin::table::list(&admin, &output).await,
+        Verb::Table(TableVerb::List(args)) => admin::table::list(&args, &admin, &output).await,
         Verb::Table(TableVerb::Create(args)) => admin::table::create(&args, &admin, &output).await,
         Verb::Partition(PartitionVerb::List(args)) => admin::partition::list(&args, &admin, timeout, &output).await,
         Verb::Partition(PartitionVerb::Locate(args)) => {

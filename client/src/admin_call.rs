@@ -41,6 +41,50 @@ pub(crate) struct Quorums {
     learned: Mutex<Vec<String>>,
 }
 
+/// What somebody who was asked is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Who {
+    /// A coordinator, or whoever listens there: it answered.
+    Answers,
+    /// Nobody answered.
+    Silent,
+    /// Not a coordinator.
+    Other,
+}
+
+/// Who answered in one round, for whom it may concern.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+struct Round {
+    answer: Vec<String>,
+    silent: Vec<String>,
+}
+
+impl Round {
+    fn note(&mut self, address: &str, who: Who) {
+        match who {
+            Who::Answers => self.answer.push(address.to_owned()),
+            Who::Silent => self.silent.push(address.to_owned()),
+            Who::Other => {}
+        }
+    }
+
+    fn heard(&self) -> usize {
+        self.answer.len() + self.silent.len()
+    }
+
+    /// Which coordinators answered and which did not; nothing where that is said already.
+    fn text(&self) -> String {
+        if self.heard() < 2 {
+            return String::new();
+        }
+        let part = |what: &str, who: &[String]| match who {
+            [] => String::new(),
+            who => format!("; {what}: {}", who.join(", ")),
+        };
+        format!("{}{}", part("answering", &self.answer), part("not answering", &self.silent))
+    }
+}
+
 /// What a failed try says about the rest of the call.
 enum Verdict {
     /// Ask this one next.
@@ -85,54 +129,63 @@ impl Quorums {
         F: Future<Output = Result<Response<R>, Status>>,
     {
         let deadline = Instant::now() + self.timeout;
-        let (mut last, mut open): (Option<ErrorDetail>, bool) = (None, false);
+        let (mut last, mut open): (Option<(u8, ErrorDetail)>, bool) = (None, false);
+        let mut whole = Round::default();
         let mut backoff = Backoff::default();
         let mut try_timeout = TRY_FIRST;
         loop {
             let mut asked: Vec<String> = Vec::new();
             let mut waiting = self.candidates();
+            let mut round = Round::default();
             while let Some(address) = waiting.pop_front() {
                 if asked.contains(&address) {
                     continue;
                 }
                 let left = deadline.saturating_duration_since(Instant::now());
                 if left.is_zero() {
-                    return Err(self.passed(effect, open, last));
+                    let fuller = if round.heard() < whole.heard() { whole } else { round };
+                    return Err(self.passed(effect, open, last, &fuller));
                 }
                 asked.push(address.clone());
                 let limit = try_timeout.min(left);
-                let (detail, verdict) = match self.once(&address, limit, message.clone(), &rpc).await {
+                let (detail, verdict, who) = match self.once(&address, limit, message.clone(), &rpc).await {
                     Ok(answer) => {
                         *self.leader.lock() = Some(address);
                         return Ok(answer);
                     }
-                    Err(Failed { detail, verdict, sent }) => {
+                    Err(Failed { detail, verdict, sent, who }) => {
                         open |= sent && effect == Effect::Writes;
-                        (detail, verdict)
+                        (detail, verdict, who)
                     }
                 };
+                round.note(asked.last().map_or("", String::as_str), who);
                 match verdict {
                     Verdict::Final => return Err(detail.into()),
                     Verdict::Follow(leader) => waiting.push_front(leader),
                     Verdict::Next => waiting.extend(self.learned.lock().iter().cloned()),
                 }
                 // What the quorum says of itself tells more than an address at which nobody is.
-                let better = |held: &ErrorDetail| weight(detail.kind) >= weight(held.kind);
-                if last.as_ref().is_none_or(better) {
-                    last = Some(detail);
+                let weight = weight(detail.kind, who);
+                if last.as_ref().is_none_or(|(held, _)| weight >= *held) {
+                    last = Some((weight, detail));
                 }
             }
+            whole = round;
             try_timeout = try_timeout.saturating_mul(2);
             let pause = backoff.next(true, None, rand::random::<f64>()).min(PAUSE_MAX);
             let left = deadline.saturating_duration_since(Instant::now());
             sleep(pause.min(left)).await;
             if pause >= left {
-                return Err(self.passed(effect, open, last));
+                return Err(self.passed(effect, open, last, &whole));
             }
         }
     }
 
-    fn passed(&self, effect: Effect, open: bool, last: Option<ErrorDetail>) -> Error {
+    fn passed(&self, effect: Effect, open: bool, last: Option<(u8, ErrorDetail)>, round: &Round) -> Error {
+        let last = last.map(|(_, mut detail)| {
+            detail.message.push_str(&round.text());
+            detail
+        });
         let timeout_ms = u64::try_from(self.timeout.as_millis()).unwrap_or(u64::MAX);
         let outcome = match effect {
             Effect::Reads => Outcome::Read,
@@ -168,7 +221,7 @@ impl Quorums {
             Err(_) => {
                 let message = format!("{address} did not answer within {} ms", rounded_ms(limit));
                 let detail = ErrorDetail::new(ErrorKind::Unreachable, message);
-                return Err(Failed { detail, verdict: Verdict::Next, sent: true });
+                return Err(Failed { detail, verdict: Verdict::Next, sent: true, who: Who::Silent });
             }
         };
         let mut detail = detail_of(&status);
@@ -181,7 +234,7 @@ impl Quorums {
                 _ => Verdict::Final,
             };
             let sent = detail.kind == ErrorKind::DeadlineExceeded;
-            return Err(Failed { detail, verdict, sent });
+            return Err(Failed { detail, verdict, sent, who: Who::Answers });
         }
         detail.message = format!("{address}: {}", detail.message);
         if status.code() == Code::Unimplemented {
@@ -189,7 +242,7 @@ impl Quorums {
             detail.kind = ErrorKind::Unreachable;
             detail.message = format!("{address} is not a coordinator");
             self.learn(channel, limit).await;
-            return Err(Failed { detail, verdict: Verdict::Next, sent: false });
+            return Err(Failed { detail, verdict: Verdict::Next, sent: false, who: Who::Other });
         }
         let verdict = match detail.kind {
             ErrorKind::InvalidArgument => Verdict::Final,
@@ -198,7 +251,7 @@ impl Quorums {
         if detail.kind == ErrorKind::DeadlineExceeded {
             detail.kind = ErrorKind::Unreachable;
         }
-        Err(Failed { detail, verdict, sent: !never_sent(&status) })
+        Err(Failed { detail, verdict, sent: !never_sent(&status), who: Who::Silent })
     }
 
     /// Asks a node for the addresses of the coordinators.
@@ -219,11 +272,12 @@ struct Failed {
     verdict: Verdict,
     /// Whether a write may have taken effect.
     sent: bool,
+    who: Who,
 }
 
 impl Failed {
     fn at_once(detail: ErrorDetail) -> Self {
-        Self { detail, verdict: Verdict::Final, sent: false }
+        Self { detail, verdict: Verdict::Final, sent: false, who: Who::Silent }
     }
 }
 
@@ -238,10 +292,12 @@ fn may_pass(kind: ErrorKind) -> bool {
 }
 
 /// How much an error says about why nobody answers.
-fn weight(kind: ErrorKind) -> u8 {
-    match kind {
-        ErrorKind::NoQuorum => 3,
-        ErrorKind::Unreachable => 1,
+fn weight(kind: ErrorKind, who: Who) -> u8 {
+    match (who, kind) {
+        // Among coordinators, a node in the list explains nothing.
+        (Who::Other, _) => 0,
+        (_, ErrorKind::NoQuorum) => 3,
+        (_, ErrorKind::Unreachable) => 1,
         _ => 2,
     }
 }
@@ -255,6 +311,20 @@ fn rounded_ms(time: Duration) -> u128 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_lost_quorum_says_which_coordinators_answer_and_a_node_in_the_list_hides_nothing() {
+        let mut round = Round::default();
+        round.note("127.0.0.1:7101", Who::Answers);
+        round.note("127.0.0.1:7201", Who::Other);
+        assert_eq!(round.text(), "", "one alone is named by its error");
+        round.note("127.0.0.1:7102", Who::Silent);
+        round.note("127.0.0.1:7103", Who::Silent);
+        assert_eq!(round.text(), "; answering: 127.0.0.1:7101; not answering: 127.0.0.1:7102, 127.0.0.1:7103");
+        assert!(weight(ErrorKind::Unreachable, Who::Other) < weight(ErrorKind::Unreachable, Who::Silent));
+        assert!(weight(ErrorKind::Unreachable, Who::Silent) < weight(ErrorKind::NotCoordinatorLeader, Who::Answers));
+        assert!(weight(ErrorKind::NotCoordinatorLeader, Who::Answers) < weight(ErrorKind::NoQuorum, Who::Answers));
+    }
 
     #[test]
     fn a_time_out_is_named_as_it_was_given() {

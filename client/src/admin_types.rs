@@ -173,6 +173,7 @@ pub struct Plan {
 
 /// One copy's move.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Move {
     /// The partition's number within its table.
     pub partition: u16,
@@ -196,6 +197,7 @@ pub struct Move {
 
 /// A goal that a plan cannot meet.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Unmet {
     /// What kind of goal.
     pub code: String,

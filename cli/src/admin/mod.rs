@@ -5,6 +5,7 @@ mod labels;
 pub(crate) mod node;
 pub(crate) mod operate;
 pub(crate) mod partition;
+pub(crate) mod plan_file;
 pub(crate) mod progress;
 pub(crate) mod rebalance;
 pub(crate) mod status;

@@ -2,10 +2,11 @@
 
 use super::{list_text, short_time, watch};
 use crate::args::{DescribeArgs, WatchArgs};
+use crate::connect::leading;
 use crate::exit::{Exit, Failure};
 use crate::output::{Column, Output, bytes_text, count_text};
 use crate::view::{Hosted, Node, NodeDescription};
-use archon_client::{Admin, ErrorKind};
+use archon_client::{Admin, ErrorKind, NodeCheck};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -49,16 +50,33 @@ fn list_rows(nodes: &[Node], output: &Output) -> String {
 }
 
 /// Says everything about one node.
-pub(crate) async fn describe(args: &DescribeArgs, admin: &Admin, output: &Output) -> Result<Exit, Failure> {
-    let found = match admin.check_node(&args.name).await {
-        Ok(found) => found,
+pub(crate) async fn describe(
+    args: &DescribeArgs,
+    admin: &Admin,
+    timeout: Duration,
+    output: &Output,
+) -> Result<Exit, Failure> {
+    watch::show(args.watch.watch, output, async |output: &Output| {
+        let description = look(&args.name, &leading(admin, timeout).await?).await?;
+        if output.is_json() { output.json_text(&description) } else { Ok(text(&description, output)) }
+    })
+    .await
+}
+
+/// What the cluster knows of a node. If there is none of that name, the names are listed.
+pub(super) async fn check(name: &str, admin: &Admin) -> Result<NodeCheck, Failure> {
+    match admin.check_node(name).await {
         Err(error) if error.kind() == ErrorKind::NotFound => {
             let nodes = admin.list_nodes().await?;
             let names = list_text(nodes.iter().map(|node| &node.name));
-            return Err(Failure::from(error).with_remedy(format!("the nodes are: {names}")));
+            Err(Failure::from(error).with_remedy(format!("the nodes are: {names}")))
         }
-        Err(error) => return Err(error.into()),
-    };
+        found => Ok(found?),
+    }
+}
+
+async fn look(name: &str, admin: &Admin) -> Result<NodeDescription, Failure> {
+    let found = check(name, admin).await?;
     let node = found.node;
     let mut hosts = Vec::new();
     for table in admin.list_tables().await? {
@@ -82,43 +100,38 @@ pub(crate) async fn describe(args: &DescribeArgs, admin: &Admin, output: &Output
     }
     let (drain, loss) = (found.drain, found.loss);
     let (remove_obstacles, remove_placements) = (found.remove_obstacles, found.remove_placements);
-    let description = NodeDescription { node, drain, remove_obstacles, remove_placements, loss, hosts };
-    if output.is_json() {
-        output.json(&description)?;
-        return Ok(Exit::Done);
-    }
-    print(&description, output)?;
-    Ok(Exit::Done)
+    Ok(NodeDescription { node, drain, remove_obstacles, remove_placements, loss, hosts })
 }
 
-fn print(description: &NodeDescription, output: &Output) -> Result<(), Failure> {
+fn text(description: &NodeDescription, output: &Output) -> String {
     let node = &description.node;
-    output.line(format!("name         {}", output.bold(&node.name)))?;
-    output.line(format!("id           {}", node.id))?;
-    output.line(format!("address      {}", node.address))?;
+    let mut lines = Vec::new();
+    lines.push(format!("name         {}", output.bold(&node.name)));
+    lines.push(format!("id           {}", node.id));
+    lines.push(format!("address      {}", node.address));
     let heard = heard_text(node).map_or_else(
         || ", not heard by the coordinator that leads now".to_owned(),
         |time| format!(", last heard {time} ago"),
     );
-    output.line(format!("status       {}{heard}", status_text(node, output)))?;
-    output.line(format!("goal         {}", goal_text(node)))?;
-    output.line(format!("incarnation  {}", node.incarnation))?;
-    output.line(format!("zone         {}", node.zone.as_deref().unwrap_or("-")))?;
-    output.line(format!("weight       {}", node.weight))?;
-    output.line(format!("data         {}", data_text(node)))?;
-    output.line(format!("partitions   {}, leads {}", states_text(&description.hosts), node.leaders))?;
+    lines.push(format!("status       {}{heard}", status_text(node, output)));
+    lines.push(format!("goal         {}", goal_text(node)));
+    lines.push(format!("incarnation  {}", node.incarnation));
+    lines.push(format!("zone         {}", node.zone.as_deref().unwrap_or("-")));
+    lines.push(format!("weight       {}", node.weight));
+    lines.push(format!("data         {}", data_text(node)));
+    lines.push(format!("partitions   {}, leads {}", states_text(&description.hosts), node.leaders));
     if node.goal != "Drain" {
-        output.line(format!("drainable    {}", possible(&description.drain.obstacles)))?;
+        lines.push(format!("drainable    {}", possible(&description.drain.obstacles)));
     }
     let goes = match description.remove_placements {
         0 => String::new(),
         gone => format!(", {} not counting would go with it", count_text(gone as usize, "copy", "copies")),
     };
-    output.line(format!("removable    {}{goes}", possible(&description.remove_obstacles)))?;
+    lines.push(format!("removable    {}{goes}", possible(&description.remove_obstacles)));
     if description.hosts.is_empty() {
-        return Ok(());
+        return lines.join("\n");
     }
-    output.line("")?;
+    lines.push(String::new());
     let columns = [
         Column::text("TABLE"),
         Column::number("PARTITION"),
@@ -135,7 +148,8 @@ fn print(description: &NodeDescription, output: &Output) -> Result<(), Failure> 
             if hosted.leads { "yes" } else { "-" }.to_owned(),
         ]
     });
-    output.rows(&columns, rows.collect(), "")
+    lines.push(output.rows_text(&columns, rows.collect(), ""));
+    lines.join("\n")
 }
 
 /// What is wanted of the node, and what that means.

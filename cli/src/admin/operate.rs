@@ -1,5 +1,6 @@
 //! `archon node cordon | uncordon | drain | undrain | remove | lost`.
 
+use super::node::check;
 use super::wait::{Waited, Watched, wait};
 use crate::args::{DrainArgs, LostArgs, NodeNameArgs};
 use crate::exit::{Exit, Failure};
@@ -109,7 +110,7 @@ pub(crate) async fn drain(args: &DrainArgs, admin: &Admin, output: &Output) -> R
     let name = &args.name;
     let mut attempt = 1;
     let drain = loop {
-        let found = admin.check_node(name).await?;
+        let found = check(name, admin).await?;
         let already = found.node.goal == "Drain";
         if !found.drain.obstacles.is_empty() && (args.dry_run || !already) {
             return Err(refused(&format!("{name} cannot be drained"), &found.drain.obstacles));
@@ -252,7 +253,7 @@ async fn wait_until_empty(
 /// Forgets a node.
 pub(crate) async fn remove(args: &NodeNameArgs, admin: &Admin, output: &Output) -> Result<Exit, Failure> {
     let name = &args.name;
-    let found = admin.check_node(name).await?;
+    let found = check(name, admin).await?;
     if !found.remove_obstacles.is_empty() {
         return Err(refused(&format!("{name} cannot be removed"), &found.remove_obstacles));
     }
@@ -279,7 +280,7 @@ fn removed_text(name: &str, placements: u32) -> String {
 /// Declares a node's data lost.
 pub(crate) async fn lost(args: &LostArgs, admin: &Admin, output: &Output) -> Result<Exit, Failure> {
     let name = &args.name;
-    let found = admin.check_node(name).await?;
+    let found = check(name, admin).await?;
     if !found.loss.obstacles.is_empty() {
         return Err(refused(&format!("{name} cannot be declared lost"), &found.loss.obstacles));
     }
@@ -315,7 +316,7 @@ fn last_copies_text(loss: &NodeLoss) -> Option<String> {
 
 /// The node as it is now.
 async fn look(name: &str, admin: &Admin) -> Result<Node, Failure> {
-    Ok(admin.check_node(name).await?.node)
+    Ok(check(name, admin).await?.node)
 }
 
 fn refused(what: &str, obstacles: &[String]) -> Failure {

@@ -5,7 +5,7 @@ use crate::args::{DescribePartitionArgs, ForceLeaderArgs, LocateArgs, PartitionL
 use crate::connect::leading;
 use crate::exit::{Exit, Failure};
 use crate::output::{Column, Output, bytes_text};
-use crate::view::Partition;
+use crate::view::{Node, Partition};
 use archon_client::{Admin, ForcedCheck, PartitionDescription};
 use std::time::Duration;
 
@@ -72,38 +72,47 @@ pub(crate) async fn locate(args: &LocateArgs, admin: &Admin, output: &Output) ->
 
 /// Says everything about one partition.
 pub(crate) async fn describe(args: &DescribePartitionArgs, admin: &Admin, output: &Output) -> Result<Exit, Failure> {
-    let partition = admin.describe_partition(&args.table, args.id).await?;
-    if output.is_json() {
-        output.json(&partition)?;
-        return Ok(Exit::Done);
-    }
+    watch::show(args.watch.watch, output, async |output: &Output| {
+        let partition = admin.describe_partition(&args.table, args.id).await?;
+        if output.is_json() {
+            return output.json_text(&partition);
+        }
+        // Only to say by which way a node comes back: a description without it is better than none.
+        let nodes = admin.list_nodes().await.unwrap_or_default();
+        Ok(description(&partition, &nodes, output))
+    })
+    .await
+}
+
+fn description(partition: &PartitionDescription, nodes: &[Node], output: &Output) -> String {
+    let mut lines = Vec::new();
     let status = &partition.status;
     let status = if status == "Online" { output.good(status) } else { output.bad(status) };
     let live = partition.copies.iter().filter(|copy| copy.state == "Live").count();
-    output.line(format!("partition  {} of table {}", partition.id, output.bold(&partition.table)))?;
-    output.line(format!("status     {status}, epoch {}, version {}", partition.epoch, partition.version))?;
-    output.line(format!("leader     {}", partition.leader.as_deref().unwrap_or("nobody now")))?;
-    output
-        .line(format!("copies     {live} of {} count; writes need {}", partition.replication, partition.min_in_sync))?;
+    lines.push(format!("partition  {} of table {}", partition.id, output.bold(&partition.table)));
+    lines.push(format!("status     {status}, epoch {}, version {}", partition.epoch, partition.version));
+    lines.push(format!("leader     {}", partition.leader.as_deref().unwrap_or("nobody now")));
+    lines.push(format!("copies     {live} of {} count; writes need {}", partition.replication, partition.min_in_sync));
     for reason in &partition.reasons {
         let time = since(reason.since_ms).map_or_else(String::new, |time| format!(", for {}", short_time(time)));
-        output.line(format!("waiting    {}: {}{time}", output.bad(&reason.code), reason.message))?;
-        if !reason.remedy.is_empty() {
-            output.line(format!("           {}", reason.remedy))?;
+        lines.push(format!("waiting    {}: {}{time}", output.bad(&reason.code), reason.message));
+        // Of lost data the remedy is to ask this, and what it answers follows.
+        if !reason.remedy.is_empty() && reason.code != "DataLost" {
+            lines.push(format!("           {}", reason.remedy));
         }
     }
     if let Some(migration) = &partition.migration {
         let (from, to) = (&migration.from, &migration.to);
-        output.line(format!("move       {from} -> {to}  {}  {}%", migration.phase, migration.percent))?;
+        lines.push(format!("move       {from} -> {to}  {}  {}%", migration.phase, migration.percent));
     }
     // While a copy that counts can serve, nobody needs to know what giving up would cost.
     if partition.forced.obstacles.is_empty() {
-        output.line(format!("last hope  {}", forced_text(&partition, &partition.forced)))?;
+        lines.push(format!("last hope  {}", forced_text(partition, &partition.forced, nodes)));
     }
     if partition.copies.is_empty() {
-        return Ok(Exit::Done);
+        return lines.join("\n");
     }
-    output.line("")?;
+    lines.push(String::new());
     let columns = [
         Column::number("PLACEMENT"),
         Column::text("NODE"),
@@ -123,16 +132,17 @@ pub(crate) async fn describe(args: &DescribePartitionArgs, admin: &Admin, output
             bytes_text(copy.bytes),
         ]
     });
-    output.rows(&columns, rows.collect(), "")?;
-    Ok(Exit::Done)
+    lines.push(output.rows_text(&columns, rows.collect(), ""));
+    lines.join("\n")
 }
 
 /// What may be done for a partition that nobody can lead without loss.
-fn forced_text(partition: &PartitionDescription, forced: &ForcedCheck) -> String {
+fn forced_text(partition: &PartitionDescription, forced: &ForcedCheck, nodes: &[Node]) -> String {
     let mut first = String::new();
-    for (nodes, what) in [(&forced.lose_nothing, "nothing"), (&forced.lose_less, "less")] {
-        if !nodes.is_empty() {
-            first.push_str(&format!("start {} again: {what} is lost then; or, ", list_text(nodes)));
+    for (names, what) in [(&forced.lose_nothing, "nothing"), (&forced.lose_less, "less")] {
+        if !names.is_empty() {
+            let way = ways_back(partition, names, nodes);
+            first.push_str(&format!("{way}start {} again: {what} is lost then; or, ", list_text(names)));
         }
     }
     let table = if partition.table == "default" { String::new() } else { format!(" --table {}", partition.table) };
@@ -149,6 +159,20 @@ fn forced_text(partition: &PartitionDescription, forced: &ForcedCheck) -> String
         }
     };
     format!("{first}at the price of acknowledged writes, {then}: archon partition force-leader {}{table}", partition.id)
+}
+
+/// What has to be done before nodes can be started again whose names other directories have taken over.
+fn ways_back(partition: &PartitionDescription, names: &[String], nodes: &[Node]) -> String {
+    let lost = |name: &str| partition.copies.iter().any(|copy| copy.node == name && copy.node_status == "Lost");
+    let held = |name: &str| nodes.iter().any(|node| node.name == name && node.status != "Lost");
+    let taken = names.iter().filter(|name| lost(name) && held(name));
+    taken
+        .map(|name| {
+            format!(
+                "another data directory has taken the name {name} over: stop that node, `archon node remove {name}`, then "
+            )
+        })
+        .collect()
 }
 
 /// Makes one copy lead, at the price of acknowledged writes.
@@ -173,8 +197,28 @@ pub(crate) async fn force(args: &ForceLeaderArgs, admin: &Admin, output: &Output
 mod tests {
     use super::*;
 
+    fn node(name: &str, status: &str) -> Node {
+        Node {
+            id: 9,
+            name: name.into(),
+            address: "127.0.0.1:1".into(),
+            status: status.into(),
+            goal: "Serve".into(),
+            incarnation: 1,
+            partitions: 0,
+            leaders: 0,
+            zone: None,
+            weight: 100,
+            bytes_stored: 0,
+            silent_ms: 0,
+            partitions_max: None,
+            since_ms: 0,
+            storage_id: String::new(),
+        }
+    }
+
     #[test]
-    fn the_last_hope_names_the_price_and_the_better_way() {
+    fn the_last_hope_names_the_price_and_the_better_way_even_of_a_node_whose_name_was_taken_over() {
         let mut forced = ForcedCheck { lose_nothing: vec!["athens".into()], ..ForcedCheck::default() };
         let partition = PartitionDescription {
             table: "orders".into(),
@@ -191,18 +235,32 @@ mod tests {
             forced: ForcedCheck::default(),
         };
         assert_eq!(
-            forced_text(&partition, &forced),
+            forced_text(&partition, &forced, &[]),
             "start athens again: nothing is lost then; or, at the price of acknowledged writes, an empty partition: archon \
              partition force-leader 3 --table orders"
         );
+        let copy = archon_client::Copy {
+            placement: 1,
+            node: "athens".into(),
+            node_status: "Lost".into(),
+            state: "Unload".into(),
+            leads: false,
+            bytes: 0,
+        };
+        let overtaken = PartitionDescription { copies: vec![copy], ..partition.clone() };
+        let text = forced_text(&overtaken, &forced, &[node("athens", "Live")]);
+        let way =
+            "another data directory has taken the name athens over: stop that node, `archon node remove athens`, then";
+        assert!(text.starts_with(&format!("{way} start athens again: nothing is lost then; or, at")), "{text}");
+        assert!(forced_text(&overtaken, &forced, &[node("athens", "Lost")]).starts_with("start athens again"));
         forced.could_be_named = vec!["delphi".into()];
-        assert!(forced_text(&partition, &forced).contains("with --node, what is left on one of delphi"));
+        assert!(forced_text(&partition, &forced, &[]).contains("with --node, what is left on one of delphi"));
         forced.leader = Some("cyrene".into());
         forced.condition = Some("Gone".into());
-        assert!(forced_text(&partition, &forced).contains("the copy on cyrene, of which little may be left"));
+        assert!(forced_text(&partition, &forced, &[]).contains("the copy on cyrene, of which little may be left"));
         forced.condition = Some("Whole".into());
         forced.lose_less = vec!["byzantium".into()];
-        let text = forced_text(&partition, &forced);
+        let text = forced_text(&partition, &forced, &[]);
         assert!(text.contains("without what was written since"), "{text}");
         assert!(
             text.contains("start athens again: nothing is lost then; or, start byzantium again: less is"),

@@ -1,30 +1,31 @@
 //! `archon rebalance plan | apply | status | cancel`.
 
+use super::plan_file::PlanFile;
 use super::progress::Progress;
 use super::wait::{Waited, Watched, wait};
 use super::{Labels, watch};
 use crate::args::{ApplyArgs, PlanArgs, WatchArgs};
 use crate::exit::{Exit, Failure};
 use crate::output::{Column, Output, bytes_text, count_text};
-use crate::view::{Plan, Rebalance, is_over, is_superseded, is_undone};
+use crate::view::{Migration, Plan, Rebalance, is_over, is_superseded, is_undone};
 use archon_client::Admin;
 use archon_types::{ErrorDetail, ErrorKind};
 use serde::Serialize;
-use std::path::Path;
 use std::time::Duration;
-
-/// Largest plan file that is read, in bytes.
-const PLAN_BYTES_MAX: u64 = 256 * 1024 * 1024;
 
 /// Shows a plan; changes nothing.
 pub(crate) async fn plan(args: &PlanArgs, admin: &Admin, output: &Output) -> Result<Exit, Failure> {
     let plan = admin.plan().await?;
-    if let Some(path) = &args.out {
-        write_plan(path, &plan)?;
+    if output.is_json() || args.out.is_some() {
+        let file = PlanFile::new(&admin.status().await?.cluster_id, plan.clone());
+        if let Some(path) = &args.out {
+            file.write(path)?;
+        }
+        if output.is_json() {
+            output.json(&file)?;
+        }
     }
-    if output.is_json() {
-        output.json(&plan)?;
-    } else {
+    if !output.is_json() {
         print_plan(&plan, &Labels::fetch(admin).await, output)?;
         if plan.moves.is_empty() {
             say_what_runs(admin, output).await;
@@ -51,7 +52,7 @@ struct Applied {
 pub(crate) async fn apply(args: &ApplyArgs, admin: &Admin, output: &Output) -> Result<Exit, Failure> {
     let (plan, migrations) = match &args.file {
         Some(path) => {
-            let plan = read_plan(path)?;
+            let plan = PlanFile::of_cluster(path, admin).await?;
             let migrations = if plan.moves.is_empty() {
                 0
             } else {
@@ -230,10 +231,20 @@ fn status_rows(rebalance: &Rebalance, labels: &Labels, output: &Output) -> Strin
         text.push('\n');
         text.push_str(&match under_way(rebalance) {
             0 => "not running".to_owned(),
-            moves => format!("{} under way; stop with: archon rebalance cancel", count_text(moves, "move", "moves")),
+            moves => format!("{} under way; {}", count_text(moves, "move", "moves"), way_out(rebalance)),
         });
     }
     text
+}
+
+/// What can be done about moves under way: those that have handed over are past stopping.
+fn way_out(rebalance: &Rebalance) -> &'static str {
+    let stops = |migration: &Migration| matches!(migration.phase.as_str(), "Queued" | "Copying" | "InSync");
+    let open: Vec<&Migration> = rebalance.migrations.iter().filter(|migration| !is_over(migration)).collect();
+    match open.is_empty() || open.into_iter().any(stops) {
+        true => "stop with: archon rebalance cancel",
+        false => "handed over already, and about to end",
+    }
 }
 
 /// How many moves have not ended.
@@ -312,31 +323,6 @@ fn print_plan(plan: &Plan, labels: &Labels, output: &Output) -> Result<(), Failu
     Ok(())
 }
 
-/// Written beside and renamed, so that a reader never sees half a plan.
-fn write_plan(path: &Path, plan: &Plan) -> Result<(), Failure> {
-    let wrong = |error: String| {
-        Failure::failed(format!("writing the plan to {}: {error}", path.display()))
-            .with_remedy("name a file in a directory that you may write to")
-    };
-    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let mut file = tempfile::NamedTempFile::new_in(directory).map_err(|error| wrong(error.to_string()))?;
-    serde_json::to_writer_pretty(&mut file, plan).map_err(|error| wrong(error.to_string()))?;
-    file.persist(path).map_err(|error| wrong(error.to_string()))?;
-    Ok(())
-}
-
-pub(crate) fn read_plan(path: &Path) -> Result<Plan, Failure> {
-    let wrong = |error: String| {
-        Failure::usage(format!("{}: {error}", path.display()), "make a plan: `archon rebalance plan --out FILE`")
-    };
-    let size = std::fs::metadata(path).map_err(|error| wrong(error.to_string()))?.len();
-    if size > PLAN_BYTES_MAX {
-        return Err(wrong(format!("it has {size} bytes; a plan has at most {PLAN_BYTES_MAX}")));
-    }
-    let text = std::fs::read_to_string(path).map_err(|error| wrong(error.to_string()))?;
-    serde_json::from_str(&text).map_err(|error| wrong(format!("this is no plan: {error}")))
-}
-
 /// A refused stale plan names both versions and the next command, whatever the server's sentence says.
 fn explain_stale(failure: Failure, plan: &Plan) -> Failure {
     if failure.exit != Exit::Refused || failure.message.contains(&plan.table_version.to_string()) {
@@ -357,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn a_move_that_lost_its_point_is_no_failure() {
+    fn a_move_that_lost_its_point_is_no_failure_and_one_that_handed_over_cannot_be_stopped() {
         let migration = |phase: &str| archon_client::Migration {
             partition: 7,
             from: "athens".into(),
@@ -376,30 +362,12 @@ mod tests {
             migrations: phases.iter().map(|phase| migration(phase)).collect(),
         };
         assert_eq!(done_text(&result(&["Done", "Done"])), "done: 2 moves");
+        let running = |phases: &[&str]| Rebalance { running: true, ..result(phases) };
+        assert!(way_out(&running(&["Done", "InSync"])).contains("archon rebalance cancel"));
+        assert!(!way_out(&running(&["Done", "HandingOver"])).contains("cancel"));
         let text = done_text(&result(&["Done", "Superseded"]));
         assert!(text.starts_with("done: 1 move; 1 more lost the point"), "{text}");
         assert!(is_over(&migration("Superseded")) && !is_over(&migration("Queued")));
-    }
-
-    #[test]
-    fn a_plan_is_written_whole_and_read_back() {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("plan.json");
-        write_plan(&path, &plan()).unwrap();
-        assert_eq!(read_plan(&path).unwrap(), plan());
-        assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 1);
-    }
-
-    #[test]
-    fn what_is_no_plan_is_refused_with_the_remedy() {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("plan.json");
-        std::fs::write(&path, "{\"moves\": []}").unwrap();
-        for failure in [read_plan(&path).unwrap_err(), read_plan(Path::new("/nonexistent/plan.json")).unwrap_err()] {
-            assert_eq!(failure.exit, Exit::Usage);
-            assert!(failure.to_string().contains("rebalance plan --out"), "{failure}");
-        }
-        assert!(read_plan(&path).unwrap_err().message.contains("table_version"));
     }
 
     #[test]

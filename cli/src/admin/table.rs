@@ -1,17 +1,21 @@
 //! `archon table list` and `archon table create`.
 
-use crate::args::CreateTableArgs;
+use super::watch;
+use crate::args::{CreateTableArgs, WatchArgs};
 use crate::exit::{Exit, Failure};
 use crate::output::{Column, Output, count_text};
-use archon_client::Admin;
+use archon_client::{Admin, TableSummary};
 
 /// Lists the tables.
-pub(crate) async fn list(admin: &Admin, output: &Output) -> Result<Exit, Failure> {
-    let tables = admin.list_tables().await?;
-    if output.is_json() {
-        output.json(&tables)?;
-        return Ok(Exit::Done);
-    }
+pub(crate) async fn list(args: &WatchArgs, admin: &Admin, output: &Output) -> Result<Exit, Failure> {
+    watch::show(args.watch, output, async |output: &Output| {
+        let tables = admin.list_tables().await?;
+        if output.is_json() { output.json_text(&tables) } else { Ok(list_rows(&tables, output)) }
+    })
+    .await
+}
+
+fn list_rows(tables: &[TableSummary], output: &Output) -> String {
     let columns = [
         Column::number("ID"),
         Column::text("NAME"),
@@ -28,8 +32,7 @@ pub(crate) async fn list(admin: &Admin, output: &Output) -> Result<Exit, Failure
             table.version.to_string(),
         ]
     });
-    output.rows(&columns, rows.collect(), "there is no table yet: the cluster is not bootstrapped")?;
-    Ok(Exit::Done)
+    output.rows_text(&columns, rows.collect(), "there is no table yet: the cluster is not bootstrapped")
 }
 
 /// Creates a table.

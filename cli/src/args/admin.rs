@@ -36,8 +36,9 @@ Examples:
     Undrain(NodeNameArgs),
     /// Forget a node that has stopped and holds nothing that counts.
     ///
-    /// Drain it, stop it, remove it. Otherwise it is refused (exit 4) with every reason. A node that is forgotten and
-    /// started again on an empty data directory joins as a new one.
+    /// Drain it, stop it, remove it. It is refused (exit 4) with every reason while it is alive or holds a copy that counts;
+    /// copies that do not count go with it, and how many is said. A node that is forgotten and started again on an empty
+    /// data directory joins as a new one.
     #[command(
         after_help = "Examples:\n  archon node drain athens --wait     and stop it; then\n  archon node remove athens"
     )]
@@ -100,6 +101,9 @@ pub(crate) struct DescribeArgs {
     /// The node's name.
     #[arg(value_parser = name)]
     pub(crate) name: String,
+    /// Whether to go on.
+    #[command(flatten)]
+    pub(crate) watch: WatchArgs,
 }
 
 /// `archon table …`
@@ -107,7 +111,7 @@ pub(crate) struct DescribeArgs {
 pub(crate) enum TableVerb {
     /// List the tables.
     #[command(after_help = "Examples:\n  archon table list\n  archon table list -o json")]
-    List,
+    List(WatchArgs),
     /// Create a table; its number of partitions never changes.
     #[command(after_help = "Examples:\n  archon table create orders --partitions 64 --replication 1")]
     Create(CreateTableArgs),
@@ -143,8 +147,9 @@ pub(crate) enum PartitionVerb {
     Describe(DescribePartitionArgs),
     /// Make one copy lead although acknowledged writes may be lost: the last resort.
     ///
-    /// For a partition that lost every copy that counts. The copy on --node, or else the one that ceased to count last,
-    /// leads with what it holds; all others are deleted; with no copy left the partition begins empty. Without
+    /// For a partition that lost every copy that counts. The copy on --node, or else the best one that is whole or of an
+    /// earlier time (of several the one that ceased to count last), leads with what it holds; all others are deleted. A
+    /// copy of which only a part may be left leads only if --node names it; otherwise the partition begins empty. Without
     /// --accept-data-loss it is refused (exit 4) and says what would be lost. It is also refused while nothing needs to be
     /// lost.
     ///
@@ -170,6 +175,9 @@ pub(crate) struct DescribePartitionArgs {
     /// The table.
     #[arg(long, value_name = "T", default_value = "default", value_parser = name)]
     pub(crate) table: String,
+    /// Whether to go on.
+    #[command(flatten)]
+    pub(crate) watch: WatchArgs,
 }
 
 /// Options of `archon partition force-leader`.
@@ -181,7 +189,7 @@ pub(crate) struct ForceLeaderArgs {
     /// The table.
     #[arg(long, value_name = "T", default_value = "default", value_parser = name)]
     pub(crate) table: String,
-    /// The node whose copy is to lead; otherwise the one that ceased to count last.
+    /// The node whose copy is to lead; otherwise the best one that is whole or of an earlier time.
     #[arg(long, value_name = "NAME", value_parser = name)]
     pub(crate) node: Option<String>,
     /// Accept that acknowledged writes are lost.

@@ -75,6 +75,7 @@ pub(crate) struct Connection {
     pub(crate) timeout: Duration,
     /// Allow plaintext traffic beyond this machine; without it only loopback addresses are accepted.
     #[arg(long, global = true, env = "ARCHON_INSECURE", hide_env_values = true)]
+    #[arg(value_parser = clap::builder::BoolishValueParser::new())]
     pub(crate) insecure: bool,
 }
 

@@ -21,6 +21,8 @@ pub(crate) fn duration(text: &str) -> Result<Duration, String> {
         "s" => 1_000.0,
         "m" | "min" => 60_000.0,
         "h" => 3_600_000.0,
+        "" if text.is_empty() => return Err("a time is missing; write 500ms or 5s".to_owned()),
+        "" if text.parse() == Ok(0.0) => return Err("a time must be between 1ms and 24h".to_owned()),
         "" => return Err(format!("a time needs a unit: say {text}s or {text}ms")),
         other => return Err(format!("{other:?} is no unit of time; use ms, s, m or h, as in 500ms or 5s")),
     };
@@ -124,6 +126,8 @@ mod tests {
         assert_eq!(duration("1.5s"), Ok(Duration::from_millis(1500)));
         assert_eq!(duration("2m"), Ok(Duration::from_secs(120)));
         assert!(duration("5").unwrap_err().contains("5s or 5ms"));
+        assert!(!duration("0").unwrap_err().contains("0s"), "which is refused as well");
+        assert!(duration("").unwrap_err().contains("is missing"));
         for bad in ["", "s", "0s", "-1s", "5 weeks", "1e9s", "25h", "1.2.3s", "0.1ms", "NaNs"] {
             assert!(duration(bad).is_err(), "{bad:?}");
         }

@@ -27,7 +27,7 @@ struct Done<'a> {
     line: usize,
     operation: &'static str,
     key: &'a str,
-    /// Whether it was carried out; a get of a key that is absent was, and `revision` is missing then.
+    /// Whether it was carried out; a get of a key that is absent was, and `existed` says so.
     ok: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     revision: Option<u64>,
@@ -248,11 +248,11 @@ fn blank(step: &Step) -> Done<'_> {
 fn outcome(step: &Step, result: Result<Answer, Error>) -> Result<Done<'_>, (&'static str, Failure)> {
     let blank = blank(step);
     match result {
-        Ok(Answer::Value(None)) => Ok(Done { shown: "absent".to_owned(), ..blank }),
+        Ok(Answer::Value(None)) => Ok(Done { existed: Some(false), shown: "absent".to_owned(), ..blank }),
         Ok(Answer::Value(Some((value, revision)))) => {
             let found = entry(step.key.as_bytes(), &value, revision.get());
             let (revision, text, value_hex) = (Some(found.revision), found.value, found.value_hex);
-            Ok(Done { revision, value: text, value_hex, shown: shown(&value), ..blank })
+            Ok(Done { revision, value: text, value_hex, existed: Some(true), shown: shown(&value), ..blank })
         }
         Ok(Answer::Written { revision }) => {
             Ok(Done { revision: Some(revision.get()), shown: "written".to_owned(), ..blank })

@@ -6,7 +6,7 @@ use crate::args::ScanArgs;
 use crate::exit::{Exit, Failure};
 use crate::output::{Column, Output};
 use crate::view::Entry;
-use archon_client::{Client, Error, Revision};
+use archon_client::{Client, Error, ErrorKind, Revision};
 use archon_types::limits::{self, VALUE_BYTES_MAX};
 use bytes::Bytes;
 use serde::Serialize;
@@ -79,7 +79,8 @@ fn condition_failed(key: &str, expected: u64, found: u64) -> Failure {
         (expected, 0) => format!("{key:?} is absent, not at revision {expected}; nothing was changed"),
         (expected, found) => format!("{key:?} has revision {found}, not {expected}; nothing was changed"),
     };
-    Failure::new(Exit::Refused, message).with_remedy("read it again (`archon kv get KEY -o json`) and decide anew")
+    let refused = Failure { kind: ErrorKind::ConditionFailed.name(), ..Failure::new(Exit::Refused, message) };
+    refused.with_remedy("read it again (`archon kv get KEY -o json`) and decide anew")
 }
 
 /// Adds to a number and prints the sum.
@@ -230,6 +231,12 @@ fn shown(value: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_failed_condition_is_called_the_same_alone_and_in_a_batch() {
+        let failure = condition_failed("k", 17, 18);
+        assert_eq!((failure.kind, failure.exit), ("ConditionFailed", Exit::Refused));
+    }
 
     #[test]
     fn values_in_cells_cannot_break_the_table() {

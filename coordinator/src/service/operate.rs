@@ -298,11 +298,11 @@ fn forced_text(state: &ClusterState, partition: PartitionId, forced: &ForcedElec
         text.push_str(&format!(". The other copies, on {}, are deleted", names(&forced.retired)));
     }
     if !forced.would_lose_nothing.is_empty() {
-        let nodes = names(&forced.would_lose_nothing);
+        let nodes = returning(state, &forced.would_lose_nothing);
         text.push_str(&format!(". Nothing is lost if {nodes} comes back: start it first if you can"));
     }
     if !forced.would_lose_less.is_empty() {
-        let nodes = names(&forced.would_lose_less);
+        let nodes = returning(state, &forced.would_lose_less);
         text.push_str(&format!(". Less is lost if {nodes} comes back and leads: start it first if you can"));
     }
     if !forced.could_be_named.is_empty() {
@@ -314,6 +314,21 @@ fn forced_text(state: &ClusterState, partition: PartitionId, forced: &ForcedElec
          lost too",
     );
     text
+}
+
+/// Nodes that are to be started again by name. Where another directory has taken the name over, that one goes first.
+fn returning(state: &ClusterState, nodes: &[NodeId]) -> String {
+    let text = |node: &NodeId| {
+        let name = state.node_name(*node);
+        match named_node(state, &name) {
+            Some(holder) if holder != *node => format!(
+                "the former {name} (node {node}, whose name node {holder} has taken over: stop that one and `archon node \
+                 remove {name}` first)"
+            ),
+            _ => name,
+        }
+    };
+    nodes.iter().map(text).collect::<Vec<_>>().join(", ")
 }
 
 fn node_of(state: &ClusterState, name: &str) -> Result<NodeId> {

@@ -260,18 +260,33 @@ fn claim(state: &ClusterState, register: &Register, known: Option<&NodeRow>) -> 
     for other in alike.into_iter().filter_map(|id| state.node(id)).map(|row| &row.node) {
         let live = other.status == NodeStatus::Live;
         let same_name = other.name == register.name && other.status != NodeStatus::Lost;
+        // The directory of a node whose name another one took over: its copies may be worth more than what took their place.
+        let former = known.is_some_and(|known| known.node.name == other.name);
         if same_name && live {
+            let way_out = match former {
+                true => format!(
+                    "which took it over. To have this directory back: stop that node, `archon node remove {}`, then start \
+                     this one again",
+                    other.name
+                ),
+                false => "so choose another --name, or stop that node first".to_owned(),
+            };
             let message = format!(
-                "the name {:?} belongs to a live node with another data directory (at {}); choose another --name, or stop \
-                 that node first",
+                "the name {:?} belongs to a live node with another data directory (at {}), {way_out}",
                 other.name, other.address
             );
             return Err(ErrorDetail::new(ErrorKind::NameTaken, message).with_retry_after_ms(retry_ms));
         }
         if same_name && known.is_some_and(|known| !takes_back(state, known, register, other)) {
+            let way_out = match former {
+                true => format!(
+                    "which took it over. To have this directory back: `archon node remove {}`, then start it again",
+                    other.name
+                ),
+                false => "and only an empty data directory may take over a failed node's name".to_owned(),
+            };
             let message = format!(
-                "the name {:?} belongs to a failed node, and this data directory to another one; only an empty data \
-                 directory may take over a failed node's name",
+                "the name {:?} belongs to a failed node, and this data directory to another one, {way_out}",
                 other.name
             );
             return Err(ErrorDetail::new(ErrorKind::NameTaken, message));

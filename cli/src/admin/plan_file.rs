@@ -1,0 +1,207 @@
+//! A plan in a file: `archon rebalance plan --out FILE` writes it, `archon rebalance apply FILE` reads it.
+
+use super::Labels;
+use crate::exit::{Exit, Failure};
+use crate::view::{Node, Plan, Status};
+use archon_client::{Admin, Move, Unmet};
+use archon_types::ErrorKind;
+use serde::{Deserialize, Serialize};
+use std::path::Path;
+
+/// Largest plan file that is read, in bytes.
+const PLAN_BYTES_MAX: u64 = 256 * 1024 * 1024;
+
+/// A plan and the cluster it was made for: what the file holds, and what `rebalance plan -o json` prints. A field that
+/// is not known is refused: it would be obeyed otherwise than it reads.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct PlanFile {
+    cluster_id: String,
+    table_version: u64,
+    moves: Vec<Move>,
+    #[serde(default)]
+    unmet: Vec<Unmet>,
+}
+
+impl PlanFile {
+    /// Of a plan just made.
+    pub(super) fn new(cluster_id: &str, plan: Plan) -> Self {
+        let Plan { table_version, moves, unmet } = plan;
+        Self { cluster_id: cluster_id.to_owned(), table_version, moves, unmet }
+    }
+
+    /// Written beside and renamed, so that a reader never sees half a plan.
+    ///
+    /// # Errors
+    /// When the directory cannot be written to.
+    pub(super) fn write(&self, path: &Path) -> Result<(), Failure> {
+        let wrong = |error: String| {
+            Failure::failed(format!("writing the plan to {}: {error}", path.display()))
+                .with_remedy("name a file in a directory that you may write to")
+        };
+        let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let mut file = tempfile::NamedTempFile::new_in(directory).map_err(|error| wrong(error.to_string()))?;
+        serde_json::to_writer_pretty(&mut file, self).map_err(|error| wrong(error.to_string()))?;
+        file.persist(path).map_err(|error| wrong(error.to_string()))?;
+        Ok(())
+    }
+
+    /// Reads one.
+    ///
+    /// # Errors
+    /// A file that cannot be read, is too large, or is no plan.
+    pub(crate) fn read(path: &Path) -> Result<Self, Failure> {
+        let wrong = |error: String| unusable(path, &error);
+        let size = std::fs::metadata(path).map_err(|error| wrong(error.to_string()))?.len();
+        if size > PLAN_BYTES_MAX {
+            return Err(wrong(format!("it has {size} bytes; a plan has at most {PLAN_BYTES_MAX}")));
+        }
+        let text = std::fs::read_to_string(path).map_err(|error| wrong(error.to_string()))?;
+        serde_json::from_str(&text).map_err(|error| wrong(format!("this is no plan: {error}")))
+    }
+
+    /// The plan in a file, if it is one for this cluster and means what it reads.
+    ///
+    /// # Errors
+    /// As [`PlanFile::read`], a plan for another cluster, and names that do not belong to the numbers beside them.
+    pub(super) async fn of_cluster(path: &Path, admin: &Admin) -> Result<Plan, Failure> {
+        let file = Self::read(path)?;
+        let (status, nodes) = (admin.status().await?, admin.list_nodes().await?);
+        file.check(path, &status, &nodes, &Labels::fetch(admin).await)?;
+        Ok(Plan { table_version: file.table_version, moves: file.moves, unmet: file.unmet })
+    }
+
+    /// The quorum goes by the numbers alone, and people by the names.
+    fn check(&self, path: &Path, status: &Status, nodes: &[Node], labels: &Labels) -> Result<(), Failure> {
+        if self.cluster_id != status.cluster_id {
+            let (file, made, here) = (path.display(), &self.cluster_id, &status.cluster_id);
+            let message = format!("{file}: this plan was made for cluster {made}, and this is cluster {here}");
+            let refused = Failure { kind: ErrorKind::WrongCluster.name(), ..Failure::new(Exit::Refused, message) };
+            return Err(
+                refused.with_remedy("check --coordinators; for a plan of this cluster: `archon rebalance plan`")
+            );
+        }
+        if self.table_version != status.table_version {
+            // The quorum refuses it, and says so better. Its nodes may be gone by now.
+            return Ok(());
+        }
+        for step in &self.moves {
+            for (key, name, id) in [("from", &step.from, step.from_id), ("to", &step.to, step.to_id)] {
+                let is = match nodes.iter().find(|node| node.id == id) {
+                    Some(node) if node.name == *name => continue,
+                    Some(node) => format!("the number of {}", node.name),
+                    None => "no node of this cluster".to_owned(),
+                };
+                let label = labels.of(step.table_id, step.partition);
+                let message = format!("the move of {label} has {key} {name:?}, but {key}_id {id}, which is {is}");
+                return Err(unusable(path, &message));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn unusable(path: &Path, what: &str) -> Failure {
+    Failure::usage(format!("{}: {what}", path.display()), "make a plan: `archon rebalance plan --out FILE`")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FILE: &str = r#"{"cluster_id": "6f1e", "table_version": 37, "moves": [{"partition": 7, "table_id": 1,
+        "from": "athens", "from_id": 1, "to": "ephesus", "to_id": 4, "bytes": 9, "reason": "r", "leadership": false}]}"#;
+
+    fn read(text: &str) -> Result<PlanFile, Failure> {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("plan.json");
+        std::fs::write(&path, text).unwrap();
+        PlanFile::read(&path)
+    }
+
+    fn check(text: &str) -> Result<(), Failure> {
+        let status = Status {
+            cluster_id: "6f1e".into(),
+            leader: Some(1),
+            term: 1,
+            coordinators: vec![],
+            table_version: 37,
+            nodes_live: 3,
+            nodes_failed: 0,
+            nodes_min: 3,
+            partitions: 9,
+            partitions_online: 9,
+            partitions_under_replicated: 0,
+            migrations_running: 0,
+            reasons: vec![],
+        };
+        let node = |id, name: &str| Node {
+            id,
+            name: name.into(),
+            address: "127.0.0.1:1".into(),
+            status: "Live".into(),
+            goal: "Serve".into(),
+            incarnation: 1,
+            partitions: 3,
+            leaders: 3,
+            zone: None,
+            weight: 100,
+            bytes_stored: 0,
+            silent_ms: 0,
+            partitions_max: None,
+            since_ms: 0,
+            storage_id: String::new(),
+        };
+        let nodes = [node(1, "athens"), node(2, "byzantium"), node(4, "ephesus")];
+        read(text)?.check(Path::new("plan.json"), &status, &nodes, &Labels::default())
+    }
+
+    #[test]
+    fn a_plan_is_written_whole_and_read_back() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("plan.json");
+        let plan = read(FILE).unwrap();
+        plan.write(&path).unwrap();
+        assert_eq!(PlanFile::read(&path).unwrap(), plan);
+        assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn what_is_no_plan_is_refused_with_the_remedy() {
+        let absent = PlanFile::read(Path::new("/nonexistent/plan.json")).unwrap_err();
+        let partial = read(r#"{"cluster_id": "c", "moves": []}"#).unwrap_err();
+        assert!(partial.message.contains("table_version"), "{partial}");
+        for failure in [absent, partial] {
+            assert_eq!(failure.exit, Exit::Usage);
+            assert!(failure.to_string().contains("rebalance plan --out"), "{failure}");
+        }
+    }
+
+    #[test]
+    fn an_edited_plan_is_obeyed_as_it_reads_or_refused() {
+        check(FILE).unwrap();
+        let renamed = check(&FILE.replace("ephesus", "byzantium")).unwrap_err();
+        assert_eq!(renamed.exit, Exit::Usage);
+        let text = "the move of 1/7 has to \"byzantium\", but to_id 4, which is the number of ephesus";
+        assert!(renamed.message.contains(text), "{renamed}");
+        let unknown = check(&FILE.replace(r#""to_id": 4"#, r#""to_id": 99"#)).unwrap_err();
+        assert!(unknown.message.contains("to_id 99, which is no node of this cluster"), "{unknown}");
+        for more in [r#""priority": 1, "moves""#, r#""moves""#] {
+            let text = FILE.replace(r#""moves""#, more).replace(r#""bytes": 9"#, r#""bytes": 9, "speed": 1"#);
+            let failure = check(&text).unwrap_err();
+            assert!(failure.message.contains("unknown field"), "{failure}");
+        }
+    }
+
+    #[test]
+    fn a_plan_for_another_cluster_is_refused() {
+        let failure = check(&FILE.replace("6f1e", "0000")).unwrap_err();
+        assert_eq!((failure.exit, failure.kind), (Exit::Refused, "WrongCluster"));
+        assert!(failure.message.contains("made for cluster 0000, and this is cluster 6f1e"), "{failure}");
+    }
+
+    #[test]
+    fn a_stale_plan_is_left_to_the_quorum() {
+        check(&FILE.replace("37", "36").replace(r#""to_id": 4"#, r#""to_id": 99"#)).unwrap();
+    }
+}
