@@ -47,7 +47,7 @@ Examples:
 Exit codes:
   0 done              3 not found                   5 unreachable or no quorum: retry
   1 failed            4 refused as things stand     6 time-out: a write may have happened
-  2 wrong usage         (stale plan, in progress)")]
+  2 wrong usage         (stale plan, in progress)   10 plan --detailed-exitcode: there are moves")]
 pub(crate) struct Cli {
     /// Whom to ask and how to answer.
     #[command(flatten)]
@@ -96,7 +96,8 @@ Examples:
     /// Run a coordinator: one voter of the quorum that keeps the partition table.
     ///
     /// Settings come from, in rising order of precedence: the defaults, a TOML file (--config), the environment
-    /// (ARCHON_…), the flags. Keys of the file are the long flags with `_` for `-`. SIGTERM and Ctrl-C hand the
+    /// (ARCHON_…), the flags. Keys of the file are the long flags with `_` for `-`, without those of logging and of every
+    /// verb but `insecure`; what is a list separated by commas there is an array here. SIGTERM and Ctrl-C hand the
     /// leadership over and stop in order; another signal, a second or more later, stops at once.
     #[command(after_help = "\
 Examples:
@@ -114,8 +115,9 @@ A file may say:
     /// Run a node that hosts partitions; or, with a verb, look at the nodes of a cluster, empty or remove one.
     ///
     /// Settings come from, in rising order of precedence: the defaults, a TOML file (--config), the environment
-    /// (ARCHON_…), the flags. Keys of the file are the long flags with `_` for `-`. SIGTERM and Ctrl-C hand the
-    /// node's leaderships over and stop in order; another signal, a second or more later, stops at once.
+    /// (ARCHON_…), the flags. Keys of the file are the long flags with `_` for `-`, without those of logging and of every
+    /// verb but `coordinators` and `insecure`; what is a list separated by commas there is an array here. SIGTERM and
+    /// Ctrl-C hand the node's leaderships over and stop in order; another signal, a second or more later, stops at once.
     #[command(after_help = "\
 Examples:
   archon node --name athens --listen 127.0.0.1:7201 --data-dir /var/lib/archon/athens \\
@@ -123,7 +125,13 @@ Examples:
   archon node --config /etc/archon/node.toml
   archon node list
   archon node describe athens
-  archon node drain athens --wait")]
+  archon node drain athens --wait
+
+A file may say:
+  name = \"athens\"
+  listen = \"127.0.0.1:7201\"
+  coordinators = [\"127.0.0.1:7101\", \"127.0.0.1:7102\", \"127.0.0.1:7103\"]
+  data_dir = \"/var/lib/archon/athens\"")]
     Node(NodeArgs),
 
     /// Say on one screen how the cluster is: leader, quorum, nodes, skew, moves, and what it waits for.

@@ -154,3 +154,30 @@ fn what_is_probably_not_meant_is_said() {
     let four = warnings("127.0.0.1:7101", &format!("{},4=127.0.0.1:7104", three("127.0.0.1:7101")));
     assert_eq!(four, ["4 coordinators bear the loss of 1, no more than 3 do; use 3 or 5"]);
 }
+
+/// An example that is refused, or a key that no example shows, is found by those who copy it.
+#[test]
+fn the_example_files_are_read_and_show_every_key_with_its_default() {
+    let whole = |name: &str| {
+        let text = std::fs::read_to_string(format!("{}/../docs/examples/{name}", env!("CARGO_MANIFEST_DIR"))).unwrap();
+        // Commented-out keys are read, too.
+        let shown = text.lines().map(|line| match line.strip_prefix("# ") {
+            Some(rest) if rest.split_once(" = ").is_some_and(|(key, _)| !key.contains(' ')) => rest,
+            _ => line,
+        });
+        (file(&text), file(&shown.collect::<Vec<_>>().join("\n")), text)
+    };
+    let (as_it_is, shown, text) = whole("coordinator.toml");
+    let read = |file: &tempfile::NamedTempFile| coordinator(&["--config", file.path().to_str().unwrap()]).unwrap();
+    assert_eq!(read(&as_it_is), read(&shown), "what is commented out is the default");
+    for key in super::file::CoordinatorFile::KEYS {
+        assert!(text.lines().any(|line| line.trim_start_matches("# ").starts_with(&format!("{key} = "))), "{key}");
+    }
+    let (as_it_is, shown, text) = whole("node.toml");
+    let read = |file: &tempfile::NamedTempFile| node(&["--config", file.path().to_str().unwrap()]).unwrap();
+    let (as_it_is, shown) = (read(&as_it_is), read(&shown));
+    assert_eq!((as_it_is.weight, as_it_is.engine, as_it_is.insecure), (shown.weight, shown.engine, shown.insecure));
+    for key in super::file::NodeFile::KEYS {
+        assert!(text.lines().any(|line| line.trim_start_matches("# ").starts_with(&format!("{key} = "))), "{key}");
+    }
+}
