@@ -211,6 +211,7 @@ mod tests {
             weight: 100,
             bytes_stored: Some(0),
             silent_ms: Some(0),
+            disk_full: false,
             partitions_max: None,
             since_ms: 0,
             storage_id: String::new(),
