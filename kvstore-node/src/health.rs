@@ -11,20 +11,16 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 /// One shard thread's sign of life.
 #[derive(Debug, Default)]
 pub(crate) struct Pulse {
-    /// Local clock at the beginning of the turn under way, plus one; zero while the shard waits for work.
-    turn_since: AtomicU64,
+    /// Local clock at the beginning of the last turn, plus one; zero before the first.
+    turn_at: AtomicU64,
     ended: AtomicBool,
 }
 
 impl Pulse {
-    /// A turn begins.
+    /// A turn begins. An idle shard has one at every tick, so one that has none for long hangs: in a turn, or because a
+    /// connection on its thread does.
     pub(crate) fn begin(&self, now: Millis) {
-        self.turn_since.store(now.get().saturating_add(1), Ordering::Release);
-    }
-
-    /// The turn is over.
-    pub(crate) fn rest(&self) {
-        self.turn_since.store(0, Ordering::Release);
+        self.turn_at.store(now.get().saturating_add(1), Ordering::Release);
     }
 
     /// The thread is gone.
@@ -33,8 +29,8 @@ impl Pulse {
     }
 
     fn stalled(&self, now: Millis, longest_ms: u64) -> bool {
-        let since = self.turn_since.load(Ordering::Acquire);
-        let long = since != 0 && now.since(Millis::new(since - 1)) > longest_ms;
+        let at = self.turn_at.load(Ordering::Acquire);
+        let long = at != 0 && now.since(Millis::new(at - 1)) > longest_ms;
         long || self.ended.load(Ordering::Acquire)
     }
 }
@@ -54,7 +50,7 @@ const ENGINE_PATIENCE: u64 = 10;
 /// What does not move.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub(crate) enum Stall {
-    /// A shard has been in one turn for too long, or its thread has ended.
+    /// A shard has begun no turn for too long, or its thread has ended.
     #[error("shard {0} makes no progress")]
     Shard(usize),
     /// The disk has not answered a sync for too long.
@@ -113,15 +109,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_long_turn_and_a_dead_thread_are_stalls() {
+    fn a_thread_without_turns_and_a_dead_one_are_stalls() {
         let pulse = Pulse::default();
         assert!(!pulse.stalled(Millis::new(9_000), 1_000));
         pulse.begin(Millis::new(0));
         assert!(!pulse.stalled(Millis::new(1_000), 1_000));
         assert!(pulse.stalled(Millis::new(1_001), 1_000));
-        pulse.rest();
+        pulse.begin(Millis::new(8_500));
         assert!(!pulse.stalled(Millis::new(9_000), 1_000));
         pulse.end();
-        assert!(pulse.stalled(Millis::new(0), 1_000));
+        assert!(pulse.stalled(Millis::new(9_000), 1_000));
     }
 }

@@ -326,6 +326,12 @@ impl Pusher {
             self.acked = Acked::default();
             return false;
         }
+        if answer.version > push.version {
+            // It obeys other duties than those: ones whose acknowledgement was lost. Marks come back when a drain or a move
+            // is undone, so only the version tells. Say the duties.
+            self.acked.duties = None;
+            return false;
+        }
         let duties = Some((mark, push.version));
         if answer.gap {
             // It obeys, and needs everything from the start; not at once, in case it says so again.

@@ -98,8 +98,8 @@ impl Memory {
 pub(crate) struct LogSize(Arc<RwLock<Memory>>);
 
 impl LogSize {
-    /// The encoded bytes of the entries held, and the first index of those that make up the last `kept` bytes.
-    pub(super) fn look(&self, kept: u64) -> (u64, u64) {
+    /// The encoded bytes of the entries held, the first index held, and that of those that make up the last `kept` bytes.
+    pub(super) fn look(&self, kept: u64) -> (u64, u64, u64) {
         let memory = self.0.read();
         let mut sum = 0;
         let newest = memory.entries.iter().rev().take_while(|stored| {
@@ -107,8 +107,9 @@ impl LogSize {
             sum <= kept
         });
         // The newest one stays in any case.
-        let from = newest.last().or(memory.entries.back()).map_or(0, |stored| stored.entry.log_id.index);
-        (memory.bytes, from)
+        let index = |stored: Option<&Stored>| stored.map_or(0, |stored| stored.entry.log_id.index);
+        let from = index(newest.last().or(memory.entries.back()));
+        (memory.bytes, index(memory.entries.front()), from)
     }
 }
 

@@ -23,11 +23,12 @@ enum Step {
     Purge(u64),
 }
 
-/// `keep_from` is the first index that is to stay.
-fn step(bytes: u64, keep_from: u64, snapshot: Option<u64>, applied: Option<u64>) -> Step {
+/// `first` is the first index held, `keep_from` the first that is to stay.
+fn step(bytes: u64, first: u64, keep_from: u64, snapshot: Option<u64>, applied: Option<u64>) -> Step {
     let Some(upto) = keep_from.checked_sub(1).filter(|_| bytes > BYTES_MAX) else { return Step::Nothing };
     match snapshot {
-        Some(snapshot) if snapshot >= upto => Step::Purge(upto),
+        // What a snapshot has goes at once, also where more is to go: under load there is always more by then.
+        Some(snapshot) if snapshot >= first.min(upto) => Step::Purge(snapshot.min(upto)),
         // Entries that are not applied yet are in no snapshot that could be taken now.
         _ if applied.is_some_and(|applied| snapshot.is_none_or(|snapshot| applied > snapshot)) => Step::Snapshot,
         _ => Step::Nothing,
@@ -42,13 +43,13 @@ pub(super) async fn run(raft: Raft, log: LogSize, stop: CancellationToken) {
             () = stop.cancelled() => return,
             () = tokio::time::sleep(LOOK_INTERVAL) => {}
         }
-        let (bytes, keep_from) = log.look(BYTES_KEPT);
+        let (bytes, first, keep_from) = log.look(BYTES_KEPT);
         let (snapshot, applied) = {
             let metrics = raft.metrics();
             let metrics = metrics.borrow_watched();
             (metrics.snapshot.as_ref().map(|id| id.index), metrics.last_applied.as_ref().map(|id| id.index))
         };
-        let next = step(bytes, keep_from, snapshot, applied);
+        let next = step(bytes, first, keep_from, snapshot, applied);
         // One snapshot is enough until it is there.
         if next == Step::Snapshot && asked == Some(snapshot) {
             continue;
@@ -76,11 +77,18 @@ mod tests {
     #[test]
     fn a_log_of_few_large_entries_is_cut_after_a_snapshot() {
         let large = BYTES_MAX + 1;
-        assert_eq!(step(BYTES_MAX, 50, Some(90), Some(99)), Step::Nothing, "it is small enough");
-        assert_eq!(step(large, 50, None, Some(99)), Step::Snapshot);
-        assert_eq!(step(large, 50, Some(20), Some(99)), Step::Snapshot, "what is to go is not in the snapshot");
-        assert_eq!(step(large, 50, Some(49), Some(99)), Step::Purge(49));
-        assert_eq!(step(large, 0, Some(49), Some(99)), Step::Nothing, "one entry alone is that large");
-        assert_eq!(step(large, 50, Some(20), Some(20)), Step::Nothing, "nothing new could be in a snapshot");
+        assert_eq!(step(BYTES_MAX, 21, 50, Some(90), Some(99)), Step::Nothing, "it is small enough");
+        assert_eq!(step(large, 0, 50, None, Some(99)), Step::Snapshot);
+        assert_eq!(step(large, 21, 50, Some(20), Some(99)), Step::Snapshot, "what is to go is not in the snapshot");
+        assert_eq!(step(large, 21, 50, Some(49), Some(99)), Step::Purge(49));
+        assert_eq!(step(large, 0, 0, Some(49), Some(99)), Step::Nothing, "one entry alone is that large");
+        assert_eq!(step(large, 21, 50, Some(20), Some(20)), Step::Nothing, "nothing new could be in a snapshot");
+    }
+
+    /// While a snapshot was made, more was appended than is kept: nothing was ever cut.
+    #[test]
+    fn what_a_snapshot_has_is_cut_although_more_has_come_since() {
+        assert_eq!(step(BYTES_MAX + 1, 21, 50, Some(30), Some(99)), Step::Purge(30));
+        assert_eq!(step(BYTES_MAX + 1, 31, 50, Some(30), Some(99)), Step::Snapshot);
     }
 }

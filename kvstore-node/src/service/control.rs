@@ -61,12 +61,13 @@ impl Inner {
             News { pieces: push.deltas, nodes: push.nodes, complete: push.complete, coordinators: push.coordinators };
         let any = news.any();
         let gap = !shared.tables.merge(news);
+        // News count whatever becomes of the duties that came with them.
+        if any {
+            self.shards.tell_all(|| ShardMessage::Peers);
+        }
         if push.version < obeyed.version {
             shared.metrics.pushes_refused.add(1);
             return Ok(Pushed { version: obeyed.version, gap, refused: Vec::new() });
-        }
-        if any {
-            self.shards.tell_all(|| ShardMessage::Peers);
         }
         let Some(duties) = push.duties else {
             // Whether these are the duties that it obeys is seen by the coordinator, from the version.

@@ -1,6 +1,6 @@
 //! Carrying out what replicas want, and taking in what the flusher tells.
 
-use super::slot::{Pending, Slot};
+use super::slot::{Pending, Slot, Told};
 use super::{Env, Shard};
 use crate::engine::Change;
 use crate::flusher::{FlushEvent, FlusherError};
@@ -251,16 +251,18 @@ impl Env {
     }
 
     /// The copy has thrown its data away: nobody may take it for what it was when it counted. Said once per registration
-    /// of the node, for what was not heard in one is forgotten with it.
+    /// of the node, for what was not heard in one is forgotten with it; and again when the row has changed, for the
+    /// coordinator believes nothing that was said before the copy ceased to count.
     pub(super) fn report_emptied(&self, slot: &mut Slot) {
         let Some(life) = self.context.shared.life() else { return };
-        if slot.emptied_told == Some(life.member.incarnation) {
-            return;
-        }
         let (partition, placement) = (slot.partition, slot.placement);
         let (epoch, version) = (slot.replica.epoch(), slot.replica.version());
+        let told = slot.emptied_told.filter(|told| told.incarnation == life.member.incarnation);
+        if told.is_some_and(|told| told.version.is_none_or(|before| before >= version)) {
+            return;
+        }
         if self.report(Report { partition, placement, epoch, version, fact: Fact::Emptied }) {
-            slot.emptied_told = Some(life.member.incarnation);
+            slot.emptied_told = Some(Told { incarnation: life.member.incarnation, version: Some(version) });
         }
     }
 
@@ -346,7 +348,10 @@ impl Env {
 
 /// Puts a follower's entry into the window of effects to apply.
 fn take_in(slot: &mut Slot, seq: Seq, entry: &bytes::Bytes) -> Result<(), String> {
-    let effect = Effect::decode(entry).map_err(|error| error.to_string())?;
+    // Its own memory: a row would else keep all that was received with it, other partitions' entries included, as long as
+    // the row stays in the window, and no budget would know.
+    let entry = bytes::Bytes::copy_from_slice(entry);
+    let effect = Effect::decode(&entry).map_err(|error| error.to_string())?;
     slot.log_time.observe(effect.at);
     slot.recent.push(seq, effect).map_err(|error| error.to_string())
 }

@@ -1,6 +1,6 @@
 //! Duties: opening, configuring, setting aside and deleting placements; registrations; the end.
 
-use super::slot::{Found, Slot};
+use super::slot::{Found, Slot, Told};
 use super::{Env, Shard};
 use crate::reconcile::{Action, HeldState};
 use crate::store;
@@ -71,7 +71,7 @@ impl Shard {
             Ok(replica) => {
                 let mut slot = Slot::new(placement, found, replica);
                 // What never held anything was not emptied.
-                slot.emptied_told = fresh.then_some(life.member.incarnation);
+                slot.emptied_told = fresh.then_some(Told { incarnation: life.member.incarnation, version: None });
                 self.slots.insert(placement, slot);
                 self.active.insert(partition.id, placement);
                 self.configure(&partition, placement);

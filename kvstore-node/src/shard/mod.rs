@@ -294,16 +294,13 @@ impl Shard {
             if self.env.journal.has_gathered() {
                 if sent {
                     // Followers are to write while this node does, so what they are told leaves first.
-                    self.pulse.rest();
                     tokio::task::yield_now().await;
-                    self.pulse.begin(self.env.context.shared.clock.now());
                 }
                 let here = self.inbox.is_empty();
                 if self.env.journal.submit(here) {
                     self.env.context.shared.metrics.appends.add(1);
                 }
             }
-            self.pulse.rest();
             if self.stopping && self.env.journal.is_idle() && self.inbox.is_empty() {
                 return;
             }

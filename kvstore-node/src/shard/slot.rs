@@ -7,7 +7,7 @@ use crate::reply::{Outcome, ReplyTo};
 use archon_kv::LogTime;
 use archon_kv::{ClientIndex, Recent, RecentBudget};
 use archon_replica::{Position, Recovered, Replica, Standing};
-use archon_types::{Epoch, Incarnation, Millis, PartitionId, PlacementId, ReplicaState, Seq};
+use archon_types::{Epoch, Incarnation, Millis, PartitionId, PlacementId, ReplicaState, Seq, Version};
 use std::collections::{BTreeMap, VecDeque};
 use tokio_util::sync::DropGuard;
 
@@ -23,6 +23,15 @@ pub(crate) struct Found {
     /// The effects after that, in order, and the log time of the last.
     pub(crate) recent: Recent,
     pub(crate) log_time: LogTime,
+}
+
+/// When the coordinator was told something about a copy.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Told {
+    /// The registration of the node in which it was.
+    pub(super) incarnation: Incarnation,
+    /// The row's version that it was said under; `None` if it need not be said again, however the row changes.
+    pub(super) version: Option<Version>,
 }
 
 /// Answers that wait for a position to be committed.
@@ -95,8 +104,8 @@ pub(super) struct Slot {
     pub(super) pull: Option<Pull>,
     /// It was stepped since its last flush.
     pub(super) touched: bool,
-    /// The registration of the node in which it was said that the copy was emptied.
-    pub(super) emptied_told: Option<Incarnation>,
+    /// When it was last said that the copy was emptied.
+    pub(super) emptied_told: Option<Told>,
 }
 
 impl Slot {

@@ -122,6 +122,14 @@ impl Assembly {
             }
             return Assembled::Whole(delta);
         }
+        let newer =
+            |held: &Self| held.table.id == delta.table.id && held.since == delta.since && held.version > delta.version;
+        if from == 0
+            && let Some(held) = held.as_ref().filter(|held| newer(held))
+        {
+            // A late one of an earlier attempt. To begin anew with it would let what follows be taken for newer than it is.
+            return Assembled::More(held.next);
+        }
         if from == 0 {
             *held = Some(Self {
                 table: delta.table.clone(),
@@ -283,6 +291,25 @@ mod tests {
         // What is newer than the claim brings what is missing.
         assert!(table.merge(holder.whole().newer_than(Version::new(5))));
         assert_eq!(table, holder.whole());
+    }
+
+    /// A first piece that was under way for long put an older beginning before a newer end, and the whole was taken for new.
+    #[test]
+    fn a_late_first_piece_does_not_replace_a_newer_one() {
+        let mut holder = Holder::large();
+        let late = holder.piece(0);
+        (holder.rows[0], holder.version) = (row(0, 9), 9);
+        let mut held = None;
+        let Assembled::More(mut from) = Assembly::take(&mut held, holder.piece(0)) else { panic!("one piece") };
+        assert_eq!(Assembly::take(&mut held, late), Assembled::More(from));
+        let whole = loop {
+            match Assembly::take(&mut held, holder.piece(from)) {
+                Assembled::More(next) => from = next,
+                Assembled::Whole(delta) => break delta,
+                Assembled::Gap => panic!("no gap"),
+            }
+        };
+        assert_eq!(PartitionTable::from_whole(whole).unwrap(), holder.whole());
     }
 
     #[test]
