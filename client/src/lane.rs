@@ -1,13 +1,12 @@
 //! One `Exchange` stream per node. Operations issued at the same time share messages, without timers: while a message
 //! is on its way the next gathers, and an idle lane sends at once.
 
-use crate::link::never_sent;
 use crate::retry::Backoff;
 use crate::shared::Shared;
-use archon_proto::convert::error::detail_of;
+use archon_frames::{Beat, FrameError, FrameReader, FrameWriter, StreamKind, connect};
 use archon_proto::convert::kv::TaggedReply;
 use archon_proto::convert::packed::{OpPacker, unpack_replies};
-use archon_proto::v1::{self, kv_client::KvClient};
+use archon_proto::v1;
 use archon_types::limits::{BATCH_BYTES_MAX, BATCH_OPS_MAX, MESSAGE_BYTES_MAX};
 use archon_types::{ErrorDetail, ErrorKind, Node, NodeId, Op, OpId, PartitionId, Version};
 use bytes::Bytes;
@@ -18,8 +17,6 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until, timeout};
-use tokio_stream::wrappers::ReceiverStream;
-use tonic::Streaming;
 
 /// Bytes of operations under way in one lane.
 const LANE_BYTES_MAX: usize = 8 * 1024 * 1024;
@@ -167,7 +164,7 @@ struct Task {
 }
 
 /// An open stream: messages to the node, and from it.
-type Stream = (mpsc::Sender<v1::OpBatch>, Streaming<v1::ReplyBatch>);
+type Stream = (FrameReader, FrameWriter);
 
 /// Why a stream ended.
 enum End {
@@ -227,25 +224,19 @@ impl Task {
     /// Opens the stream. No operation is sent before the node accepted it, so that a refusal is known to have had no
     /// effect.
     async fn open(shared: Arc<Shared>, node: NodeId, address: String) -> Result<Stream, ErrorDetail> {
-        let channel = shared.links.channel(&address)?;
-        let mut client = KvClient::new(channel)
-            .max_decoding_message_size(MESSAGE_BYTES_MAX)
-            .max_encoding_message_size(MESSAGE_BYTES_MAX);
-        let (outbound, messages) = mpsc::channel(1);
-        let hello =
-            v1::OpBatch { cluster: shared.cluster_ref(), node: node.get(), ops: Bytes::new(), table_version: 0 };
-        // The channel is new and holds one message.
-        let _ = outbound.try_send(hello);
-        match timeout(OPEN_TIMEOUT, client.exchange(ReceiverStream::new(messages))).await {
-            Ok(Ok(response)) => Ok((outbound, response.into_inner())),
-            Ok(Err(status)) => {
-                let mut detail = detail_of(&status);
-                detail.message = format!("the node at {address}: {}", detail.message);
-                if never_sent(&status) {
-                    detail.kind = ErrorKind::Unreachable;
-                }
-                Err(detail)
-            }
+        let opening = async {
+            let (mut reader, mut writer) =
+                connect(&address, StreamKind::Exchange, MESSAGE_BYTES_MAX, shared.links.connect_timeout()).await?;
+            let cluster = shared.cluster_ref();
+            writer.push(&v1::OpBatch { cluster, node: node.get(), ops: Bytes::new(), table_version: 0 });
+            writer.flush().await?;
+            let accepted: v1::ReplyBatch = reader.next().await?;
+            shared.hint(Version::new(accepted.table_version));
+            Ok((reader, writer))
+        };
+        match timeout(OPEN_TIMEOUT, opening).await {
+            Ok(Ok(stream)) => Ok(stream),
+            Ok(Err(error)) => Err(of_node(&address, error)),
             Err(_) => {
                 let limit_ms = OPEN_TIMEOUT.as_millis();
                 let message = format!("the node at {address} did not accept a stream within {limit_ms} ms");
@@ -256,39 +247,39 @@ impl Task {
 
     /// Carries operations and answers until the stream ends. Answers are taken while a message waits to leave, so that
     /// two full buffers cannot wait for each other.
-    async fn exchange(&mut self, (outbound, mut inbound): Stream) -> End {
+    async fn exchange(&mut self, (mut reader, mut writer): Stream) -> End {
+        match self.carry(&mut reader, &mut writer).await {
+            Ok(()) => End::Done,
+            Err(error) => End::Broken(of_node(&self.address, error)),
+        }
+    }
+
+    async fn carry(&mut self, reader: &mut FrameReader, writer: &mut FrameWriter) -> Result<(), FrameError> {
         let mut taken = Vec::new();
         let mut changes: watch::Receiver<u64> = self.shared.changes.subscribe();
         let mut sweep = interval(SWEEP);
         sweep.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut beat = Beat::default();
         loop {
+            while let Ok(more) = self.incoming.try_recv() {
+                self.queued.push_back(more);
+            }
+            if writer.is_empty() && !self.queued.is_empty() {
+                writer.push(&self.batch());
+            }
+            let leaves = !writer.is_empty();
             tokio::select! {
-                count = self.incoming.recv_many(&mut taken, LANE_OPS_MAX), if self.queued.is_empty() => {
+                flushed = writer.flush(), if leaves => flushed?,
+                count = self.incoming.recv_many(&mut taken, LANE_OPS_MAX) => {
                     if count == 0 {
-                        return End::Done;
+                        return Ok(());
                     }
                     self.queued.extend(taken.drain(..));
                 }
-                permit = outbound.reserve(), if !self.queued.is_empty() => {
-                    let Ok(permit) = permit else { return End::Broken(broken("the node closed the stream")) };
-                    while let Ok(more) = self.incoming.try_recv() {
-                        self.queued.push_back(more);
-                    }
-                    permit.send(self.batch());
-                }
-                reply = inbound.message() => match reply {
-                    Ok(Some(batch)) => if let Err(detail) = self.take(batch) {
-                        return End::Broken(detail);
-                    },
-                    Ok(None) => return End::Broken(broken("the node ended the stream")),
-                    Err(status) => {
-                        let mut detail = detail_of(&status);
-                        detail.message = format!("stream to the node at {}: {}", self.address, detail.message);
-                        return End::Broken(detail);
-                    }
-                },
+                batch = reader.next::<v1::ReplyBatch>() => self.take(batch?)?,
                 _ = changes.changed() => self.give_up_moved(),
                 _ = sweep.tick() => self.waiting.retain(|_, waiting| !waiting.answer.is_closed()),
+                () = beat.tick() => beat.mark(reader, writer)?,
             }
         }
     }
@@ -326,13 +317,10 @@ impl Task {
     ///
     /// # Errors
     /// What cannot be read: whose answers are lost is not known then, and the stream is of no more use.
-    fn take(&mut self, batch: v1::ReplyBatch) -> Result<(), ErrorDetail> {
+    fn take(&mut self, batch: v1::ReplyBatch) -> Result<(), FrameError> {
         self.shared.hint(Version::new(batch.table_version));
         for reply in unpack_replies(batch.replies) {
-            let reply = reply.map_err(|error| {
-                let message = format!("the node at {} sent an answer that cannot be read: {error}", self.address);
-                ErrorDetail::new(ErrorKind::Internal, message)
-            })?;
+            let reply = reply.map_err(|error| FrameError::Unreadable(error.to_string()))?;
             let Some(waiting) = self.waiting.remove(&reply.tag) else { continue };
             // Nobody listens if the caller gave up.
             let _ = waiting.answer.send(Attempt::Answered(reply));
@@ -379,6 +367,9 @@ impl Task {
     }
 }
 
-fn broken(message: &str) -> ErrorDetail {
-    ErrorDetail::new(ErrorKind::Unreachable, message)
+/// Why there is no stream to the node at `address`.
+fn of_node(address: &str, error: FrameError) -> ErrorDetail {
+    let mut detail = error.into_detail();
+    detail.message = format!("the node at {address}: {}", detail.message);
+    detail
 }

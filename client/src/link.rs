@@ -32,6 +32,11 @@ impl Links {
         Self { connect_timeout, channels: Mutex::new(HashMap::new()) }
     }
 
+    /// How long a connection may take to be made.
+    pub(crate) const fn connect_timeout(&self) -> Duration {
+        self.connect_timeout
+    }
+
     /// The channel to `address` (`host:port`).
     ///
     /// # Errors

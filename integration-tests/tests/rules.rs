@@ -12,6 +12,7 @@ fn root() -> PathBuf {
 const MAY_DEPEND_ON: &[(&str, &str, &[&str])] = &[
     ("proto/types", "archon-types", &[]),
     ("proto", "archon-proto", &["archon-types"]),
+    ("proto/frames", "archon-frames", &["archon-proto", "archon-types"]),
     ("wal", "archon-wal", &[]),
     ("coordinator/core", "archon-coordinator-core", &["archon-types"]),
     ("coordinator", "archon-coordinator", &["archon-coordinator-core", "archon-proto", "archon-types", "archon-wal"]),
@@ -20,9 +21,9 @@ const MAY_DEPEND_ON: &[(&str, &str, &[&str])] = &[
     (
         "kvstore-node",
         "archon-kvstore-node",
-        &["archon-kv", "archon-proto", "archon-replica", "archon-types", "archon-wal"],
+        &["archon-frames", "archon-kv", "archon-proto", "archon-replica", "archon-types", "archon-wal"],
     ),
-    ("client", "archon-client", &["archon-proto", "archon-types"]),
+    ("client", "archon-client", &["archon-frames", "archon-proto", "archon-types"]),
     ("simulator", "archon-simulator", &["archon-coordinator-core", "archon-kv", "archon-replica", "archon-types"]),
     ("bench/load", "archon-load", &["archon-client", "archon-types"]),
     ("bench/regress", "archon-regress", &["archon-kv", "archon-proto", "archon-replica", "archon-types"]),

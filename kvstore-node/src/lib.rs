@@ -44,6 +44,7 @@ mod service;
 mod session;
 mod shard;
 mod shared;
+mod sort;
 mod stats;
 mod store;
 mod tables;

@@ -1,22 +1,20 @@
 //! Messages to other nodes: per peer one bounded queue, one task and one stream. Lost messages are lost; replicas ask
 //! again for what they miss.
 
-use crate::link::endpoint;
 use crate::shared::Shared;
 use crate::wire::Part;
-use archon_proto::convert::error::detail_of;
+use archon_frames::{Beat, FrameError, FrameReader, FrameWriter, StreamKind, connect};
+use archon_proto::convert::session::Member;
 use archon_proto::v1;
-use archon_proto::v1::replication_client::ReplicationClient;
 use archon_types::limits::MESSAGE_BYTES_MAX;
 use archon_types::{Backoff, ErrorDetail, ErrorKind, NodeId};
 use bytes::Bytes;
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::runtime::Handle;
-use tokio::sync::{Notify, mpsc};
-use tokio_stream::wrappers::ReceiverStream;
+use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -26,8 +24,10 @@ const QUEUE_BYTES_MAX: usize = 32 * 1024 * 1024;
 const BATCH_BYTES_MAX: usize = 1024 * 1024;
 /// Longest pause before a peer that could not be reached is tried again: what it missed meanwhile holds up writes.
 const BACKOFF_MAX: Duration = Duration::from_millis(250);
-/// Messages handed to the stream and not yet taken by it.
-const STREAM_DEPTH: usize = 8;
+/// How long a peer may take to accept a connection.
+const CONNECT_PATIENCE: Duration = Duration::from_millis(500);
+/// How long a stream holds that is worth being opened anew at once.
+const STEADY: Duration = Duration::from_secs(1);
 
 #[derive(Default)]
 struct Queue {
@@ -127,40 +127,47 @@ impl Peers {
         let Some(life) = self.shared.life() else { return Ok(()) };
         let unknown = || ErrorDetail::new(ErrorKind::Unreachable, format!("the address of node {node} is not known"));
         let peer = self.shared.tables.node(node).ok_or_else(unknown)?;
-        let channel = endpoint(&peer.address).ok_or_else(unknown)?.connect().await;
-        let channel = channel.map_err(|error| ErrorDetail::new(ErrorKind::Unreachable, error.to_string()))?;
-        let mut client = ReplicationClient::new(channel)
-            .max_decoding_message_size(MESSAGE_BYTES_MAX)
-            .max_encoding_message_size(2 * MESSAGE_BYTES_MAX);
-        let (sender, receiver) = mpsc::channel(STREAM_DEPTH);
-        let first = v1::ReplicationBatch {
+        let connected = connect(&peer.address, StreamKind::Replicate, MESSAGE_BYTES_MAX, CONNECT_PATIENCE).await;
+        let (mut reader, mut writer) = connected.map_err(FrameError::into_detail)?;
+        writer.push(&v1::ReplicationBatch {
             cluster: Some(life.member.cluster.into()),
             sender: Some(v1::Sender { id: life.member.node.get(), incarnation: life.member.incarnation.get() }),
             receiver: node.get(),
             receiver_incarnation: peer.incarnation.get(),
             parts: Vec::new(),
-        };
-        let closed = || ErrorDetail::new(ErrorKind::Unreachable, "the stream was closed");
-        sender.send(first).await.map_err(|_| closed())?;
-        let opened = client.replicate(ReceiverStream::new(receiver)).await;
-        let mut answers = opened.map_err(|status| detail_of(&status))?.into_inner();
-        backoff.reset();
+        });
+        let began = Instant::now();
+        let carried = self.carry(link, &life.member, &mut reader, &mut writer).await;
+        // One that held for a while says that the peer is well; one that ends at once does not.
+        if began.elapsed() > STEADY {
+            backoff.reset();
+        }
+        carried.map_err(FrameError::into_detail)
+    }
+
+    /// Carries what is queued, until the stream breaks or this node's registration is no longer `member`.
+    async fn carry(
+        &self,
+        link: &Link,
+        member: &Member,
+        reader: &mut FrameReader,
+        writer: &mut FrameWriter,
+    ) -> Result<(), FrameError> {
+        let mut beat = Beat::default();
         loop {
+            let waits = !writer.is_empty();
             tokio::select! {
-                answer = answers.message() => {
-                    // The peer answers over its own stream to us; here only the end is heard.
-                    if answer.map_err(|status| detail_of(&status))?.is_none() {
-                        return Err(closed());
-                    }
-                }
-                () = link.wait() => {
-                    let present = self.shared.life().is_some_and(|now| now.member == life.member);
-                    if !present {
+                // While something leaves, the next message gathers.
+                flushed = writer.flush(), if waits => flushed?,
+                () = link.wait(), if !waits => {
+                    if self.shared.life().is_none_or(|now| now.member != *member) {
                         return Ok(());
                     }
-                    let batch = v1::ReplicationBatch { parts: link.take(&self.shared), ..Default::default() };
-                    sender.send(batch).await.map_err(|_| closed())?;
+                    writer.push(&v1::ReplicationBatch { parts: link.take(&self.shared), ..Default::default() });
                 }
+                // The peer answers over its own stream to us; here only that it is there, or the end, is heard.
+                said = reader.next::<v1::ReplicationBatch>() => drop(said?),
+                () = beat.tick() => beat.mark(reader, writer)?,
             }
         }
     }

@@ -1,4 +1,5 @@
-//! The gRPC server: every service of a node, with health and reflection, on the threads of the shards.
+//! What a node serves on its port: streams of frames, and everything else as gRPC with health and reflection, both on the
+//! threads of the shards.
 
 use crate::engine::Engine;
 use crate::holdings::Holdings;
@@ -9,6 +10,7 @@ use crate::service::stats::StatsService;
 use crate::service::table::TableService;
 use crate::shard::Shards;
 use crate::shared::Shared;
+use crate::sort::{Accepted, Streams, sort};
 use crate::stats::Stats;
 use archon_proto::v1;
 use archon_types::limits::MESSAGE_BYTES_MAX;
@@ -19,7 +21,6 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
-use tokio_stream::StreamExt;
 use tokio_stream::wrappers::ReceiverStream;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -28,7 +29,7 @@ use tonic::service::Routes;
 const STREAM_WINDOW_BYTES: u32 = 2 * 1024 * 1024;
 const CONNECTION_WINDOW_BYTES: u32 = 16 * 1024 * 1024;
 
-/// What the gRPC services need.
+/// What the services need.
 pub(crate) struct Services {
     pub(crate) shared: Arc<Shared>,
     pub(crate) shards: Shards,
@@ -36,7 +37,7 @@ pub(crate) struct Services {
     pub(crate) holdings: Arc<Holdings>,
     pub(crate) stats: Stats,
     pub(crate) end: CancellationToken,
-    /// Owns what services start beside their calls.
+    /// Owns streams, and what services start beside their calls; the node awaits them when it stops.
     pub(crate) tasks: TaskTracker,
 }
 
@@ -52,20 +53,22 @@ pub(crate) async fn serve(
     runtimes: Vec<Handle>,
 ) -> Result<(), tonic::transport::Error> {
     let end = services.end.clone();
-    let routes = routes(services).await;
+    let streams = streams(&services);
+    let routes = routes(services, &streams).await;
     let mut servers = JoinSet::new();
     let mut ways = Vec::new();
     for runtime in &runtimes {
         let (way, accepted) = mpsc::channel(ACCEPTED_MAX);
+        let (grpc, incoming) = mpsc::channel(ACCEPTED_MAX);
         ways.push(way);
+        runtime.spawn(sort(accepted, streams.clone(), grpc));
         let server = tonic::transport::Server::builder()
             .initial_stream_window_size(STREAM_WINDOW_BYTES)
             .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
             .http2_keepalive_interval(Some(Duration::from_secs(5)))
             .add_routes(routes.clone());
-        // On the thread that serves it, or another one would be told when something arrives.
-        let incoming = ReceiverStream::new(accepted).map(TcpStream::from_std);
-        servers.spawn_on(server.serve_with_incoming_shutdown(incoming, end.clone().cancelled_owned()), runtime);
+        let served = server.serve_with_incoming_shutdown(ReceiverStream::new(incoming), end.clone().cancelled_owned());
+        servers.spawn_on(served, runtime);
     }
     tokio::select! {
         () = accept(listener, ways) => {}
@@ -79,7 +82,7 @@ pub(crate) async fn serve(
 }
 
 /// Accepts connections and gives them to the threads in turn, until a thread takes no more.
-async fn accept(listener: TcpListener, ways: Vec<mpsc::Sender<std::net::TcpStream>>) {
+async fn accept(listener: TcpListener, ways: Vec<mpsc::Sender<Accepted>>) {
     for way in ways.iter().cycle() {
         let stream = loop {
             match listener.accept().await.and_then(|(stream, _)| prepared(stream)) {
@@ -96,21 +99,32 @@ async fn accept(listener: TcpListener, ways: Vec<mpsc::Sender<std::net::TcpStrea
     }
 }
 
-fn prepared(stream: TcpStream) -> std::io::Result<std::net::TcpStream> {
+fn prepared(stream: TcpStream) -> std::io::Result<Accepted> {
     stream.set_nodelay(true)?;
     stream.into_std()
 }
 
-async fn routes(services: Services) -> Routes {
-    let Services { shared, shards, engine, holdings, stats, end, tasks } = services;
+fn streams(services: &Services) -> Streams {
+    let Services { shared, shards, engine, end, tasks, .. } = services;
     let kv = KvService {
-        shared: Arc::clone(&shared),
+        shared: Arc::clone(shared),
         shards: shards.clone(),
         stop: end.clone(),
         connections: Arc::new(AtomicU64::new(0)),
     };
-    let replication =
-        ReplicationService { shared: Arc::clone(&shared), shards: shards.clone(), engine, stop: end.clone(), tasks };
+    let replication = ReplicationService {
+        shared: Arc::clone(shared),
+        shards: shards.clone(),
+        engine: Arc::clone(engine),
+        stop: end.clone(),
+        tasks: tasks.clone(),
+    };
+    Streams { kv, replication, tasks: tasks.clone() }
+}
+
+async fn routes(services: Services, streams: &Streams) -> Routes {
+    let Services { shared, shards, holdings, stats, end, .. } = services;
+    let Streams { kv, replication, .. } = streams.clone();
     let control = ControlService::new(Arc::clone(&shared), holdings, shards);
     let table = TableService { shared, stop: end };
     let (health_reporter, health) = tonic_health::server::health_reporter();
@@ -118,10 +132,7 @@ async fn routes(services: Services) -> Routes {
     health_reporter.set_serving::<v1::kv_server::KvServer<KvService>>().await;
     let routes = Routes::new(health)
         .add_service(v1::kv_server::KvServer::new(kv).max_decoding_message_size(MESSAGE_BYTES_MAX))
-        .add_service(
-            v1::replication_server::ReplicationServer::new(replication)
-                .max_decoding_message_size(2 * MESSAGE_BYTES_MAX),
-        )
+        .add_service(v1::replication_server::ReplicationServer::new(replication))
         .add_service(v1::control_server::ControlServer::new(control).max_decoding_message_size(8 * MESSAGE_BYTES_MAX))
         .add_service(v1::table_server::TableServer::new(table))
         .add_service(v1::stats_server::StatsServer::new(StatsService(stats)));

@@ -7,13 +7,12 @@ mod support;
 use archon_kv::{Effect, RowChange, row as rows};
 use archon_kvstore_node::Node;
 use archon_proto::v1;
-use archon_proto::v1::replication_client::ReplicationClient;
 use archon_types::{Fact, Millis, Partition, PlacementId, ReplicaState, Report, Revision, Seq};
 use std::path::Path;
 use support::packed::{LEADER, LEADER_NODE, Said, batch};
+use support::stream::replicate;
 use support::{Fake, metric, row, wait_for};
 use tokio::sync::mpsc;
-use tokio_stream::wrappers::ReceiverStream;
 
 const LIVE: ReplicaState = ReplicaState::Live;
 const LOAD: ReplicaState = ReplicaState::Load;
@@ -34,14 +33,7 @@ impl Leader {
     /// To the present life of athens.
     async fn connect(fake: &Fake) -> Self {
         let known = fake.known("athens").unwrap();
-        let mut client = ReplicationClient::connect(format!("http://{}", known.address)).await.unwrap();
-        let (stream, batches) = mpsc::channel(16);
-        let leader = Self { fake: fake.clone(), stream };
-        // The answer comes with the first message.
-        leader.send(1, &[]).await;
-        let mut answers = client.replicate(ReceiverStream::new(batches)).await.unwrap().into_inner();
-        tokio::spawn(async move { while let Ok(Some(_)) = answers.message().await {} });
-        leader
+        Self { fake: fake.clone(), stream: replicate(&known.address).await }
     }
 
     async fn send(&self, epoch: u64, said: &[Said]) {

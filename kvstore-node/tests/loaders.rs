@@ -6,7 +6,6 @@ mod support;
 
 use archon_kv::row as rows;
 use archon_proto::v1;
-use archon_proto::v1::replication_client::ReplicationClient;
 use archon_proto::v1::replication_server::{Replication, ReplicationServer};
 use archon_types::{Incarnation, Partition, ReplicaState, Revision, StorageId};
 use bytes::{BufMut, Bytes, BytesMut};
@@ -15,10 +14,10 @@ use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use support::packed::{LEADER, LEADER_LIFE, LEADER_NODE, Said, batch, hint};
+use support::stream::{replicate, sorted};
 use support::{Fake, Known, metric, row, wait_for};
 use tokio::net::TcpListener;
-use tokio_stream::wrappers::TcpListenerStream;
-use tonic::{Request, Response, Status, Streaming};
+use tonic::{Request, Response, Status};
 
 const LIVE: ReplicaState = ReplicaState::Live;
 const LOAD: ReplicaState = ReplicaState::Load;
@@ -36,22 +35,7 @@ struct Source {
 
 #[tonic::async_trait]
 impl Replication for Source {
-    type ReplicateStream = BoxStream<'static, Result<v1::ReplicationBatch, Status>>;
     type CopyStream = BoxStream<'static, Result<v1::CopyPage, Status>>;
-
-    async fn replicate(
-        &self,
-        request: Request<Streaming<v1::ReplicationBatch>>,
-    ) -> Result<Response<Self::ReplicateStream>, Status> {
-        let mut batches = request.into_inner();
-        let hints = self.hints.clone();
-        tokio::spawn(async move {
-            while let Ok(Some(batch)) = batches.message().await {
-                hints.lock().extend(batch.parts.into_iter().filter_map(hint));
-            }
-        });
-        Ok(Response::new(stream::pending().boxed()))
-    }
 
     async fn copy(&self, _: Request<v1::CopyRequest>) -> Result<Response<Self::CopyStream>, Status> {
         let pages = self.script.lock().pop_front().ok_or_else(|| Status::unavailable("as the test wants it"))?;
@@ -93,7 +77,9 @@ async fn leader(fake: &Fake) -> Source {
     let source = Source::default();
     let service = ReplicationServer::new(source.clone());
     let server = tonic::transport::Server::builder().add_service(service);
-    tokio::spawn(server.serve_with_incoming(TcpListenerStream::new(listener)));
+    let hints = source.hints.clone();
+    let heard = move |batch: v1::ReplicationBatch| hints.lock().extend(batch.parts.into_iter().filter_map(hint));
+    tokio::spawn(server.serve_with_incoming(sorted(listener, heard)));
     source
 }
 
@@ -101,10 +87,10 @@ async fn leader(fake: &Fake) -> Source {
 async fn tell_behind(fake: &Fake) {
     let known = fake.known("athens").unwrap();
     let behind = batch(fake, 1, &[Said::Behind { base: (1, 10) }]);
-    let mut client = ReplicationClient::connect(format!("http://{}", known.address)).await.unwrap();
-    let batches = stream::once(async { behind }).chain(stream::pending());
-    let mut answers = client.replicate(batches).await.unwrap().into_inner();
-    tokio::spawn(async move { while let Ok(Some(_)) = answers.message().await {} });
+    let stream = replicate(&known.address).await;
+    stream.send(behind).await.unwrap();
+    // Open as long as the test lasts.
+    tokio::spawn(async move { stream.closed().await });
 }
 
 fn led(fake: &Fake, state: ReplicaState) -> Partition {

@@ -12,6 +12,7 @@ use bytes::Bytes;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use support::stream::exchange;
 use support::{Fake, PARTITION, metric, row, wait_for};
 
 const LIVE: ReplicaState = ReplicaState::Live;
@@ -170,10 +171,11 @@ async fn what_is_wrong_is_refused_by_its_name_and_changes_nothing() {
         ops: ops.finish(),
         table_version: 0,
     };
-    let answers = kv.client.exchange(tokio_stream::iter([batch.clone()])).await.unwrap();
-    let mut answers = answers.into_inner();
+    let address = fake.known("athens").unwrap().address;
+    let mut answers = exchange(&address, &batch).await;
     let mut kinds = BTreeMap::new();
-    while let Some(batch) = answers.message().await.unwrap() {
+    while kinds.len() < 4 {
+        let batch: v1::ReplyBatch = answers.next().await.unwrap();
         for reply in unpack_replies(batch.replies) {
             let reply = reply.unwrap();
             kinds.insert(reply.tag, reply.outcome.err().map(|error| error.kind));
@@ -187,16 +189,14 @@ async fn what_is_wrong_is_refused_by_its_name_and_changes_nothing() {
     ];
     assert_eq!(kinds, expected.into());
     let torn = v1::OpBatch { ops: batch.ops.slice(..batch.ops.len() - 1), ..batch };
-    let torn = kv.client.exchange(tokio_stream::iter([torn])).await.unwrap();
-    let refused = torn.into_inner().message().await.unwrap_err();
-    assert_eq!(
-        detail_of(&refused).kind,
-        ErrorKind::InvalidArgument,
-        "what cannot be cut into operations ends the stream"
-    );
-    let unnamed = kv.client.exchange(tokio_stream::iter([v1::OpBatch::default()])).await.unwrap();
-    let refused = unnamed.into_inner().message().await.unwrap_err();
-    assert_eq!(detail_of(&refused).kind, ErrorKind::InvalidArgument);
+    let mut refused = exchange(&address, &torn).await;
+    let accepted: v1::ReplyBatch = refused.next().await.unwrap();
+    assert!(accepted.replies.is_empty());
+    let why = refused.next::<v1::ReplyBatch>().await.unwrap_err().into_detail();
+    assert_eq!(why.kind, ErrorKind::InvalidArgument, "what cannot be cut into operations ends the stream");
+    let mut refused = exchange(&address, &v1::OpBatch::default()).await;
+    let why = refused.next::<v1::ReplyBatch>().await.unwrap_err().into_detail();
+    assert_eq!(why.kind, ErrorKind::InvalidArgument);
     node.stop().await.unwrap();
 }
 

@@ -1,11 +1,12 @@
-//! A cluster that exists only in memory: real gRPC servers on free ports, each on a runtime of its own, so that
+//! A cluster that exists only in memory: real servers on free ports, each on a runtime of its own, so that
 //! dropping one is as abrupt as killing a process.
 #![allow(dead_code)]
 
+use archon_frames::{Beat, StreamKind, accept, begins_stream};
 use archon_proto::convert::error::status_of;
 use archon_proto::convert::kv::{TaggedOp, TaggedReply};
 use archon_proto::convert::packed::{ReplyPacker, unpack_ops};
-use archon_proto::v1::{self, kv_server, table_server};
+use archon_proto::v1::{self, table_server};
 use archon_types::op::Entry;
 use archon_types::{
     Answer, ClientId, ClusterId, Epoch, ErrorDetail, ErrorKind, Incarnation, Millis, Node, NodeGoal, NodeId,
@@ -14,17 +15,15 @@ use archon_types::{
 };
 use bytes::Bytes;
 use std::collections::{BTreeMap, HashMap};
-use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Runtime;
 use tokio::sync::{mpsc, watch};
-use tokio_stream::Stream;
-use tokio_stream::wrappers::{ReceiverStream, TcpListenerStream};
+use tokio_stream::wrappers::ReceiverStream;
 use tonic::transport::Server;
-use tonic::{Request, Response, Status, Streaming};
+use tonic::{Request, Response, Status};
 use uuid::Uuid;
 
 pub(crate) const CLUSTER: ClusterId = ClusterId::new(Uuid::from_u128(0xA1));
@@ -223,11 +222,19 @@ async fn serve(state: Arc<NodeState>, address: &str) -> (Runtime, String) {
     listener.set_nonblocking(true).unwrap();
     let bound = listener.local_addr().unwrap().to_string();
     runtime.spawn(async move {
-        let listener = TcpListenerStream::new(TcpListener::from_std(listener).unwrap());
-        let server = Server::builder()
-            .add_service(kv_server::KvServer::new(Service(Arc::clone(&state))).max_decoding_message_size(8 << 20))
-            .add_service(table_server::TableServer::new(Service(state)));
-        let _ = server.serve_with_incoming(listener).await;
+        let listener = TcpListener::from_std(listener).unwrap();
+        let (grpc, incoming) = mpsc::channel(16);
+        let server = Server::builder().add_service(table_server::TableServer::new(Service(Arc::clone(&state))));
+        tokio::spawn(server.serve_with_incoming(ReceiverStream::new(incoming)));
+        while let Ok((connection, _)) = listener.accept().await {
+            let (state, grpc) = (Arc::clone(&state), grpc.clone());
+            tokio::spawn(async move {
+                match begins_stream(&connection).await {
+                    Ok(true) => exchange(&state, connection).await,
+                    _ => drop(grpc.send(Ok::<_, std::io::Error>(connection)).await),
+                }
+            });
+        }
     });
     (runtime, bound)
 }
@@ -380,76 +387,40 @@ impl table_server::Table for Service {
     }
 }
 
-#[tonic::async_trait]
-impl kv_server::Kv for Service {
-    type ExchangeStream = Pin<Box<dyn Stream<Item = Result<v1::ReplyBatch, Status>> + Send>>;
-
-    async fn exchange(
-        &self,
-        request: Request<Streaming<v1::OpBatch>>,
-    ) -> Result<Response<Self::ExchangeStream>, Status> {
-        self.0.streams.fetch_add(1, Ordering::SeqCst);
-        let mut inbound = request.into_inner();
-        let hello = inbound.message().await?.ok_or_else(|| Status::invalid_argument("no hello"))?;
-        if hello.node != self.0.id.get() || hello.cluster != Some(self.0.cluster.into()) {
-            return Err(status_of(&ErrorDetail::new(ErrorKind::WrongNode, "not me")));
-        }
-        let (replies, stream) = mpsc::channel(4);
-        let state = Arc::clone(&self.0);
-        tokio::spawn(async move {
-            while let Ok(Some(batch)) = inbound.message().await {
-                if batch.ops.is_empty() {
-                    continue;
-                }
-                state.messages.fetch_add(1, Ordering::SeqCst);
-                let ops = unpack_ops(batch.ops).unwrap();
-                state.ops.fetch_add(ops.len(), Ordering::SeqCst);
-                let mut answers = ReplyPacker::default();
-                for op in ops.into_iter().map(|op| op.op.unwrap()) {
-                    let Some(outcome) = state.answer(&op) else { continue };
-                    let log_time = Millis::new(state.log_time.load(Ordering::SeqCst));
-                    answers.push(&TaggedReply { tag: op.tag, log_time, outcome });
-                }
-                if state.breaks_now() {
-                    return;
-                }
-                let table_version = state.hint.load(Ordering::SeqCst);
-                if replies.send(Ok(v1::ReplyBatch { replies: answers.finish(), table_version })).await.is_err() {
-                    return;
-                }
+/// Serves a stream of operations.
+async fn exchange(state: &NodeState, connection: TcpStream) {
+    let (kind, mut reader, mut writer) = accept(connection, 8 << 20).await.unwrap();
+    assert_eq!(kind, StreamKind::Exchange);
+    state.streams.fetch_add(1, Ordering::SeqCst);
+    let Ok(hello) = reader.next::<v1::OpBatch>().await else { return };
+    if hello.node != state.id.get() || hello.cluster != Some(state.cluster.into()) {
+        writer.refuse(ErrorDetail::new(ErrorKind::WrongNode, "not me"));
+        let _ = writer.flush().await;
+        return;
+    }
+    writer.push(&v1::ReplyBatch::default());
+    let mut beat = Beat::default();
+    while writer.flush().await.is_ok() {
+        let batch = tokio::select! {
+            batch = reader.next::<v1::OpBatch>() => batch,
+            () = beat.tick() => {
+                beat.speak(&mut writer);
+                continue;
             }
-        });
-        Ok(Response::new(Box::pin(ReceiverStream::new(stream))))
-    }
-
-    async fn get(&self, _: Request<v1::GetRequest>) -> Result<Response<v1::GetResponse>, Status> {
-        Err(Status::unimplemented("streams only"))
-    }
-
-    async fn put(&self, _: Request<v1::PutRequest>) -> Result<Response<v1::PutResponse>, Status> {
-        Err(Status::unimplemented("streams only"))
-    }
-
-    async fn delete(&self, _: Request<v1::DeleteRequest>) -> Result<Response<v1::DeleteResponse>, Status> {
-        Err(Status::unimplemented("streams only"))
-    }
-
-    async fn compare_and_set(
-        &self,
-        _: Request<v1::CompareAndSetRequest>,
-    ) -> Result<Response<v1::CompareAndSetResponse>, Status> {
-        Err(Status::unimplemented("streams only"))
-    }
-
-    async fn increment(&self, _: Request<v1::IncrementRequest>) -> Result<Response<v1::IncrementResponse>, Status> {
-        Err(Status::unimplemented("streams only"))
-    }
-
-    async fn scan(&self, _: Request<v1::ScanRequest>) -> Result<Response<v1::ScanResponse>, Status> {
-        Err(Status::unimplemented("streams only"))
-    }
-
-    async fn batch(&self, _: Request<v1::BatchRequest>) -> Result<Response<v1::BatchResponse>, Status> {
-        Err(Status::unimplemented("streams only"))
+        };
+        let Ok(batch) = batch else { return };
+        state.messages.fetch_add(1, Ordering::SeqCst);
+        let ops = unpack_ops(batch.ops).unwrap();
+        state.ops.fetch_add(ops.len(), Ordering::SeqCst);
+        let mut answers = ReplyPacker::default();
+        for op in ops.into_iter().map(|op| op.op.unwrap()) {
+            let Some(outcome) = state.answer(&op) else { continue };
+            let log_time = Millis::new(state.log_time.load(Ordering::SeqCst));
+            answers.push(&TaggedReply { tag: op.tag, log_time, outcome });
+        }
+        if state.breaks_now() {
+            return;
+        }
+        writer.push(&v1::ReplyBatch { replies: answers.finish(), table_version: state.hint.load(Ordering::SeqCst) });
     }
 }

@@ -2,6 +2,7 @@
 
 mod command_line;
 mod coordinator;
+mod frames;
 mod log;
 mod node;
 mod replica;
@@ -14,6 +15,7 @@ pub use wire::CHECKED_IN_PLACE;
 /// All targets, in a fixed order.
 pub fn all() -> Vec<Target> {
     [
+        frames::targets(),
         wire::targets(),
         node::targets(),
         coordinator::targets(),

@@ -1,14 +1,17 @@
-//! The gRPC services: they check, translate and queue; what happens is decided elsewhere.
+//! The gRPC services and the streams of frames: they check, translate and queue; what happens is decided elsewhere.
 
 mod call;
 pub(crate) mod control;
+mod exchange;
 pub(crate) mod kv;
 pub(crate) mod replication;
 pub(crate) mod stats;
+mod stream;
 pub(crate) mod table;
 
 use archon_proto::convert::error::status_of;
 use archon_types::{ErrorDetail, ErrorKind};
+use stream::{end_stream, first};
 use tonic::Status;
 
 /// A refusal as a status.

@@ -6,6 +6,7 @@ use crate::pages;
 use crate::shard::{CopyAsk, CopyStart, ShardMessage, Shards};
 use crate::shared::Shared;
 use crate::wire;
+use archon_frames::{Beat, FrameError, FrameReader, FrameWriter};
 use archon_proto::convert::session::Member;
 use archon_proto::convert::{ConvertError, ids, required};
 use archon_proto::v1;
@@ -23,7 +24,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio_stream::wrappers::ReceiverStream;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
-use tonic::{Request, Response, Status, Streaming};
+use tonic::{Request, Response, Status};
 
 /// Pages read ahead of a slow loader.
 const PAGES_AHEAD: usize = 4;
@@ -35,7 +36,7 @@ pub(crate) struct ReplicationService {
     pub(crate) shards: Shards,
     pub(crate) engine: Arc<dyn Engine>,
     pub(crate) stop: CancellationToken,
-    /// Owns the tasks that read streams and send copies; the node awaits them when it stops.
+    /// Owns the tasks that send copies; the node awaits them when it stops.
     pub(crate) tasks: TaskTracker,
 }
 
@@ -62,6 +63,40 @@ impl ReplicationService {
             return Err(ErrorDetail::new(ErrorKind::StaleIncarnation, why));
         }
         Ok(peer)
+    }
+
+    /// Reads a peer's stream of messages until it ends, the node stops, or either side's registration has changed. The
+    /// peer is answered over the stream to it.
+    pub(crate) async fn replicate(self, mut reader: FrameReader, mut writer: FrameWriter) {
+        let ended = self.read_stream(&mut reader, &mut writer).await;
+        super::end_stream(ended, writer).await;
+    }
+
+    async fn read_stream(&self, reader: &mut FrameReader, writer: &mut FrameWriter) -> Result<(), FrameError> {
+        let mut batch = tokio::select! {
+            first = super::first::<v1::ReplicationBatch>(reader) => first?,
+            () = self.stop.cancelled() => return Err(FrameError::Refused(crate::shared::shutting_down())),
+        };
+        let head = v1::ReplicationBatch { parts: Vec::new(), ..batch.clone() };
+        let incarnation = Incarnation::new(head.receiver_incarnation);
+        let mut beat = Beat::default();
+        loop {
+            // The registration of either side may have changed since the stream began.
+            let peer = self.check(head.cluster.as_ref(), head.sender.as_ref(), head.receiver, Some(incarnation));
+            self.take(peer.map_err(FrameError::Refused)?, batch).await.map_err(FrameError::Refused)?;
+            batch = loop {
+                tokio::select! {
+                    next = reader.next::<v1::ReplicationBatch>() => break next?,
+                    () = beat.tick() => {
+                        beat.mark(reader, writer)?;
+                        writer.flush().await?;
+                    }
+                    () = self.stop.cancelled() => {
+                        return Err(FrameError::Refused(crate::shared::shutting_down()));
+                    }
+                }
+            };
+        }
     }
 
     /// Takes in one batch of a peer's messages.
@@ -162,46 +197,7 @@ impl ReplicationService {
 
 #[tonic::async_trait]
 impl Replication for ReplicationService {
-    type ReplicateStream = Answers<v1::ReplicationBatch>;
     type CopyStream = Answers<v1::CopyPage>;
-
-    async fn replicate(
-        &self,
-        request: Request<Streaming<v1::ReplicationBatch>>,
-    ) -> Result<Response<Self::ReplicateStream>, Status> {
-        let mut stream = request.into_inner();
-        let first = stream.message().await?.ok_or_else(|| Status::invalid_argument("an empty stream"))?;
-        let incarnation = Incarnation::new(first.receiver_incarnation);
-        let check = move |service: &Self, first: &v1::ReplicationBatch| {
-            service.check(first.cluster.as_ref(), first.sender.as_ref(), first.receiver, Some(incarnation))
-        };
-        let peer = check(self, &first).map_err(refuse)?;
-        let head = v1::ReplicationBatch { parts: Vec::new(), ..first.clone() };
-        let service = self.clone();
-        let (sender, receiver) = mpsc::channel(1);
-        self.tasks.spawn(async move {
-            let mut batch = first;
-            loop {
-                // The registration of either side may have changed since the stream began.
-                let taken = match check(&service, &head) {
-                    Ok(_) => service.take(peer, batch).await,
-                    Err(detail) => Err(detail),
-                };
-                if let Err(detail) = taken {
-                    return drop(sender.send(Err(refuse(detail))).await);
-                }
-                tokio::select! {
-                    next = stream.message() => match next {
-                        Ok(Some(next)) => batch = next,
-                        Ok(None) | Err(_) => return,
-                    },
-                    () = service.stop.cancelled() => return,
-                    () = sender.closed() => return,
-                }
-            }
-        });
-        Ok(Response::new(Box::pin(ReceiverStream::new(receiver))))
-    }
 
     async fn copy(&self, request: Request<v1::CopyRequest>) -> Result<Response<Self::CopyStream>, Status> {
         let request = request.into_inner();

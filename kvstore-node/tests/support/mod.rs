@@ -3,6 +3,7 @@
 #![allow(dead_code, missing_docs, unreachable_pub, clippy::unwrap_used)]
 
 pub mod packed;
+pub mod stream;
 
 use archon_kvstore_node::{Node, NodeConfig};
 use archon_proto::convert::control::{Push, Pushed};

@@ -1,0 +1,92 @@
+//! Streams of frames, as peers and clients open and take them.
+
+use archon_frames::{Beat, FrameError, FrameReader, FrameWriter, StreamKind, accept, begins_stream, connect};
+use archon_proto::v1;
+use prost::Message;
+use std::time::Duration;
+use tokio::net::TcpListener;
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::ReceiverStream;
+
+const MESSAGE_BYTES_MAX: usize = 16 * 1024 * 1024;
+
+/// A stream to `address` on which messages of replicas are sent, as long as the sender is kept.
+pub async fn replicate(address: &str) -> mpsc::Sender<v1::ReplicationBatch> {
+    let (mut reader, mut writer) = open(address, StreamKind::Replicate).await;
+    let (sender, mut batches) = mpsc::channel::<v1::ReplicationBatch>(16);
+    tokio::spawn(async move {
+        let mut beat = Beat::default();
+        loop {
+            tokio::select! {
+                batch = batches.recv() => match batch {
+                    Some(batch) => writer.push(&batch),
+                    None => return,
+                },
+                said = reader.next::<v1::ReplicationBatch>() => if said.is_err() { return },
+                () = beat.tick() => if beat.mark(&mut reader, &mut writer).is_err() { return },
+            }
+            if writer.flush().await.is_err() {
+                return;
+            }
+        }
+    });
+    sender
+}
+
+/// A client's stream to `address`, begun with `first`.
+pub async fn exchange(address: &str, first: &v1::OpBatch) -> FrameReader {
+    let (reader, mut writer) = open(address, StreamKind::Exchange).await;
+    writer.push(first);
+    writer.flush().await.unwrap();
+    // Open until the test has read what it wants.
+    tokio::spawn(async move {
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        drop(writer);
+    });
+    reader
+}
+
+async fn open(address: &str, kind: StreamKind) -> (FrameReader, FrameWriter) {
+    connect(address, kind, MESSAGE_BYTES_MAX, Duration::from_secs(5)).await.unwrap()
+}
+
+/// Takes connections: gives those with gRPC to the server, and each message of those with streams to `take`.
+pub fn sorted<M: Message + Default>(
+    listener: TcpListener,
+    take: impl Fn(M) + Clone + Send + Sync + 'static,
+) -> ReceiverStream<std::io::Result<tokio::net::TcpStream>> {
+    let (grpc, incoming) = mpsc::channel(16);
+    tokio::spawn(async move {
+        while let Ok((connection, _)) = listener.accept().await {
+            let (grpc, take) = (grpc.clone(), take.clone());
+            tokio::spawn(async move {
+                match begins_stream(&connection).await {
+                    Ok(true) => {
+                        let (_, mut reader, mut writer) = accept(connection, MESSAGE_BYTES_MAX).await.unwrap();
+                        let _: Result<(), FrameError> = read(&mut reader, &mut writer, &take).await;
+                    }
+                    Ok(false) => drop(grpc.send(Ok(connection)).await),
+                    Err(_) => {}
+                }
+            });
+        }
+    });
+    ReceiverStream::new(incoming)
+}
+
+async fn read<M: Message + Default>(
+    reader: &mut FrameReader,
+    writer: &mut FrameWriter,
+    take: &impl Fn(M),
+) -> Result<(), FrameError> {
+    let mut beat = Beat::default();
+    loop {
+        tokio::select! {
+            message = reader.next() => take(message?),
+            () = beat.tick() => {
+                beat.speak(writer);
+                writer.flush().await?;
+            }
+        }
+    }
+}

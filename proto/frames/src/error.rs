@@ -1,0 +1,45 @@
+//! Why a stream of frames ended.
+
+use archon_types::{ErrorDetail, ErrorKind};
+use std::time::Duration;
+
+/// Why a stream of frames ended, or did not begin.
+#[derive(Debug, thiserror::Error)]
+pub enum FrameError {
+    /// The connection could not be made; nothing was sent.
+    #[error("cannot connect to {address}: {source}")]
+    Connect {
+        /// Whom to.
+        address: String,
+        /// What the system says.
+        source: std::io::Error,
+    },
+    /// The connection broke.
+    #[error("the connection broke: {0}")]
+    Io(#[from] std::io::Error),
+    /// The peer closed the connection.
+    #[error("the peer closed the connection")]
+    Closed,
+    /// The peer said nothing for this long, not even that it is there.
+    #[error("the peer was silent for {} ms", .0.as_millis())]
+    Silent(Duration),
+    /// The peer ended the stream and said why.
+    #[error("{0}")]
+    Refused(ErrorDetail),
+    /// What arrived is no frame, or none that this version knows.
+    #[error("what arrived cannot be read: {0}")]
+    Unreadable(String),
+}
+
+impl FrameError {
+    /// The error as callers see it. Only what the peer itself said keeps its kind.
+    pub fn into_detail(self) -> ErrorDetail {
+        match self {
+            Self::Refused(detail) => detail,
+            Self::Unreadable(_) => ErrorDetail::new(ErrorKind::Internal, self.to_string()),
+            Self::Connect { .. } | Self::Io(_) | Self::Closed | Self::Silent(_) => {
+                ErrorDetail::new(ErrorKind::Unreachable, self.to_string())
+            }
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! How a stream begins.
+
+use crate::{FrameError, FrameReader, FrameWriter};
+use std::time::Duration;
+use tokio::io::AsyncReadExt;
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+/// What a connection begins with that carries a stream; gRPC's begins otherwise.
+const FIRST_BYTE: u8 = MAGIC[0];
+/// Length of a greeting.
+pub const GREETING_BYTES: usize = MAGIC.len() + 2;
+
+const MAGIC: &[u8; 6] = b"ARCHON";
+/// Of the frames. Another one is refused.
+const FORMAT: u8 = 1;
+/// How long the greeting of a connection that was begun may take.
+const GREETING_PATIENCE: Duration = Duration::from_secs(5);
+
+/// What a stream carries.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum StreamKind {
+    /// A client's operations (`OpBatch`), answered by a node (`ReplyBatch`).
+    Exchange,
+    /// Messages between replicas (`ReplicationBatch`), in one direction.
+    Replicate,
+}
+
+impl StreamKind {
+    const fn code(self) -> u8 {
+        match self {
+            Self::Exchange => b'x',
+            Self::Replicate => b'r',
+        }
+    }
+
+    /// What whoever connects says first.
+    pub fn greeting(self) -> [u8; GREETING_BYTES] {
+        let mut greeting = [0; GREETING_BYTES];
+        greeting[..MAGIC.len()].copy_from_slice(MAGIC);
+        greeting[MAGIC.len()] = self.code();
+        greeting[MAGIC.len() + 1] = FORMAT;
+        greeting
+    }
+
+    fn of_greeting(greeting: &[u8; GREETING_BYTES]) -> Result<Self, FrameError> {
+        let unreadable = |problem: String| Err(FrameError::Unreadable(problem));
+        let Some([kind, format]) = greeting.strip_prefix(MAGIC.as_slice()) else {
+            return unreadable("the connection does not begin with a greeting".to_owned());
+        };
+        if *format != FORMAT {
+            return unreadable(format!("frames of format {format}; this version speaks format {FORMAT}"));
+        }
+        match *kind {
+            kind if kind == Self::Exchange.code() => Ok(Self::Exchange),
+            kind if kind == Self::Replicate.code() => Ok(Self::Replicate),
+            other => unreadable(format!("a stream of kind {other}, which this version does not know")),
+        }
+    }
+}
+
+/// Connects to `address` (`host:port`) for a stream. Each of the peer's frames may have `bytes_max` bytes.
+///
+/// # Errors
+/// [`FrameError::Connect`] if there is no connection within `patience`.
+pub async fn connect(
+    address: &str,
+    kind: StreamKind,
+    bytes_max: usize,
+    patience: Duration,
+) -> Result<(FrameReader, FrameWriter), FrameError> {
+    let failed = |source| FrameError::Connect { address: address.to_owned(), source };
+    let late = || {
+        let why = format!("no connection within {} ms", patience.as_millis());
+        failed(std::io::Error::new(std::io::ErrorKind::TimedOut, why))
+    };
+    let connected = timeout(patience, TcpStream::connect(address)).await;
+    let stream = connected.map_err(|_| late())?.map_err(failed)?;
+    stream.set_nodelay(true).map_err(failed)?;
+    let (from, to) = stream.into_split();
+    Ok((FrameReader::new(from, bytes_max), FrameWriter::greeting(to, kind)))
+}
+
+/// Waits for the first byte of a connection and tells by it whether a stream begins, for [`accept`], or gRPC. It is left to
+/// be read.
+///
+/// # Errors
+/// If the connection ends before.
+pub async fn begins_stream(connection: &TcpStream) -> std::io::Result<bool> {
+    let mut first = [0];
+    match connection.peek(&mut first).await? {
+        0 => Err(std::io::ErrorKind::UnexpectedEof.into()),
+        _ => Ok(first[0] == FIRST_BYTE),
+    }
+}
+
+/// Reads the greeting of a connection with which a stream begins ([`begins_stream`]).
+///
+/// # Errors
+/// If there is none that this version knows, or none in time.
+pub async fn accept(
+    mut stream: TcpStream,
+    bytes_max: usize,
+) -> Result<(StreamKind, FrameReader, FrameWriter), FrameError> {
+    let mut greeting = [0; GREETING_BYTES];
+    let read = timeout(GREETING_PATIENCE, stream.read_exact(&mut greeting)).await;
+    read.map_err(|_| FrameError::Silent(GREETING_PATIENCE))??;
+    let kind = StreamKind::of_greeting(&greeting)?;
+    let (from, to) = stream.into_split();
+    Ok((kind, FrameReader::new(from, bytes_max), FrameWriter::new(to)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn greetings_are_told_apart_and_others_refused() {
+        for kind in [StreamKind::Exchange, StreamKind::Replicate] {
+            let greeting = kind.greeting();
+            assert_eq!(StreamKind::of_greeting(&greeting).unwrap(), kind);
+        }
+        let problem = |greeting: &[u8; GREETING_BYTES]| StreamKind::of_greeting(greeting).unwrap_err().to_string();
+        assert!(problem(b"ARCHONx\x02").contains("frames of format 2; this version speaks format 1"));
+        assert!(problem(b"ARCHONq\x01").contains("a stream of kind 113"));
+        assert!(problem(b"ABCDEFGH").contains("does not begin with a greeting"));
+    }
+}

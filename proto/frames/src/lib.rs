@@ -1,0 +1,27 @@
+//! The two streams of the hot path, `Exchange` between clients and nodes and `Replicate` between nodes, as frames over a TCP
+//! connection of their own, on the port where everything else is gRPC (ADR 0021).
+//!
+//! ```text
+//! connection = greeting · frame*
+//! greeting   = "ARCHON" · stream u8 · format u8
+//! frame      = kind u8 · length u32, little-endian · payload
+//! ```
+//!
+//! A frame is a message (protobuf, of the type that the stream carries in that direction), the error that ends the stream, or
+//! a sign of life without payload. Whoever connects greets; no request of HTTP begins with an `A` in capitals and goes on like
+//! this, so one byte tells a stream from gRPC. Each side says something at least every [`Beat::EVERY`], and gives up a peer
+//! that was silent for [`Beat::PATIENCE`]: that is what a paused process or a cut cable looks like.
+
+mod beat;
+mod error;
+mod frame;
+mod greeting;
+mod reader;
+mod writer;
+
+pub use beat::Beat;
+pub use error::FrameError;
+pub use frame::{Frame, FrameKind, HEAD_BYTES, cut};
+pub use greeting::{GREETING_BYTES, StreamKind, accept, begins_stream, connect};
+pub use reader::FrameReader;
+pub use writer::FrameWriter;

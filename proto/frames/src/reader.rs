@@ -1,0 +1,62 @@
+//! What arrives.
+
+use crate::{FrameError, FrameKind, cut};
+use archon_proto::v1;
+use bytes::BytesMut;
+use prost::Message;
+use tokio::io::AsyncReadExt;
+use tokio::net::tcp::OwnedReadHalf;
+
+/// Bytes that are asked of the connection at once, at least. What was read is kept as long as a message that shares it.
+const READ_BYTES: usize = 16 * 1024;
+/// Room below which more is made before reading.
+const ROOM_BYTES_MIN: usize = 1024;
+
+/// Reads frames.
+#[derive(Debug)]
+pub struct FrameReader {
+    from: OwnedReadHalf,
+    received: BytesMut,
+    bytes_max: usize,
+    heard: bool,
+}
+
+impl FrameReader {
+    pub(crate) fn new(from: OwnedReadHalf, bytes_max: usize) -> Self {
+        Self { from, received: BytesMut::new(), bytes_max, heard: false }
+    }
+
+    /// The next message. Dropping the future loses nothing.
+    ///
+    /// # Errors
+    /// Why there is none; [`FrameError::Closed`] at the end of the connection. There is no further one then.
+    pub async fn next<M: Message + Default>(&mut self) -> Result<M, FrameError> {
+        loop {
+            while let Some(frame) = cut(&mut self.received, self.bytes_max)? {
+                match frame.kind {
+                    FrameKind::Message => {
+                        return M::decode(frame.payload).map_err(|error| FrameError::Unreadable(error.to_string()));
+                    }
+                    FrameKind::Error => {
+                        let detail = v1::ErrorDetail::decode(frame.payload);
+                        let detail = detail.map_err(|error| FrameError::Unreadable(error.to_string()))?;
+                        return Err(FrameError::Refused(detail.into()));
+                    }
+                    FrameKind::Alive => {}
+                }
+            }
+            if self.received.capacity() - self.received.len() < ROOM_BYTES_MIN {
+                self.received.reserve(READ_BYTES);
+            }
+            if self.from.read_buf(&mut self.received).await? == 0 {
+                return Err(FrameError::Closed);
+            }
+            self.heard = true;
+        }
+    }
+
+    /// Whether anything arrived since this was last asked.
+    pub(crate) fn take_heard(&mut self) -> bool {
+        std::mem::take(&mut self.heard)
+    }
+}
