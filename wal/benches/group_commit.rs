@@ -1,14 +1,15 @@
-//! The group-commit curve beside raw write + `fdatasync`, on the disk of the temporary directory
-//! or of `WAL_BENCH_DIRECTORY`.
+//! The group-commit curve beside raw writes, on the disk of the temporary directory or of `WAL_BENCH_DIRECTORY`; with
+//! `WAL_BENCH_BUFFERED` as where a file system takes no direct writes, to compare in alternation.
 #![allow(missing_docs)]
 
 use std::error::Error;
 use std::fs::OpenOptions;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
+use archon_wal::disk::RealDisk;
 use archon_wal::{StreamId, Wal, WalBatch, WalConfig};
 use bytes::Bytes;
 use hdrhistogram::Histogram;
@@ -24,6 +25,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     println!("records of {RECORD_BYTES} bytes, {} s each\n", RUN.as_secs_f64());
     println!("{:<28}{:>12}{:>10}{:>10}{:>12}{:>10}", "", "ops/s", "p50 us", "p99 us", "fsyncs/op", "MiB/s");
     raw(directory.path())?;
+    here(&directory.path().join("wal-here"))?;
     for appenders in [1, 4, 16, 64, 256, 1024] {
         appends(&directory.path().join(format!("wal-{appenders}")), appenders)?;
     }
@@ -64,9 +66,46 @@ fn raw(directory: &Path) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
+fn open(directory: &Path) -> Result<Wal, Box<dyn Error>> {
+    let disk = match std::env::var_os("WAL_BENCH_BUFFERED") {
+        Some(_) => RealDisk::open_buffered(directory)?,
+        None => RealDisk::open(directory)?,
+    };
+    Ok(Wal::open_on(Arc::new(disk), WalConfig::default())?.0)
+}
+
+/// One append after the other, each written by the thread that brings it.
+fn here(directory: &Path) -> Result<(), Box<dyn Error>> {
+    let wal = open(directory)?;
+    let record = Bytes::from(vec![7u8; RECORD_BYTES]);
+    let mut micros = Histogram::<u64>::new(3)?;
+    let before = wal.progress();
+    let start = Instant::now();
+    let mut seq = 0;
+    while start.elapsed() < RUN {
+        seq += 1;
+        let mut batch = WalBatch::new();
+        batch.put(StreamId(1), seq, record.clone());
+        let begun = Instant::now();
+        if wal.append_here(batch, Box::new(|_| ()))? {
+            micros.record(begun.elapsed().as_micros() as u64)?;
+        } else {
+            wal.append_wait(WalBatch::new())?;
+        }
+        if seq.is_multiple_of(64) {
+            wal.trim(StreamId(1), seq - 32);
+        }
+    }
+    let took = start.elapsed();
+    let after = wal.progress();
+    line("1, by its caller", seq, took, &micros, after.fsyncs - before.fsyncs, after.bytes - before.bytes);
+    wal.close(Duration::from_secs(10))?;
+    Ok(())
+}
+
 /// `appenders` appends are always under way, each in a stream of its own.
 fn appends(directory: &Path, appenders: usize) -> Result<(), Box<dyn Error>> {
-    let (wal, _) = Wal::open(directory, WalConfig::default())?;
+    let wal = open(directory)?;
     let record = Bytes::from(vec![7u8; RECORD_BYTES]);
     let (sender, receiver) = mpsc::sync_channel(appenders);
     let append = |stream: usize, seq: u64| {

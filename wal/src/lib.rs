@@ -1,9 +1,9 @@
 //! One write-ahead log per process, shared by many streams.
 //!
 //! A *stream* is a sequence of records with consecutive numbers, and a few small *metas* beside
-//! it. Any number of streams share one log, so that one sync makes the records of all of them
-//! durable: the writer thread takes whatever is queued, writes it with one write, syncs once, and
-//! calls back. There is no timer; while a sync is under way the next group gathers.
+//! it. Any number of streams share one log, so that one write makes the records of all of them
+//! durable: the writer thread takes whatever is queued, writes it with one durable write, and
+//! calls back. There is no timer; while a write is under way the next group gathers.
 //!
 //! ```no_run
 //! use archon_wal::{StreamId, Wal, WalBatch, WalConfig};
@@ -43,10 +43,12 @@
 //! | `index`, `tail` | what is durable; the pure rules of a stream's numbers |
 //! | `format`, `mark` | the bytes on disk; the note of what was durable |
 //! | `recover`, `replay`, `report` | recovery: reading and writing, its pure part, what it found |
+//! | `blocks` | the memory that is written from: whole blocks, the last one again and again |
 //! | `segment`, `spare`, [`disk`] | the files; those made ready; the file system behind a trait |
 //! | `config`, `error`, `progress` | what can be tuned, what goes wrong, what a watchdog sees |
 
 mod batch;
+mod blocks;
 mod config;
 pub mod disk;
 mod error;

@@ -88,7 +88,7 @@ pub(crate) fn recover(disk: &dyn Disk, config: &WalConfig) -> Result<Found, WalE
     {
         secure(disk, segment, end)?;
         torn_bytes_cut = end.torn_bytes;
-        active = Some(Active { header, file: segment.file.clone(), end: end.end as u32, chain: end.chain });
+        active = Some(go_on(disk, segment, header, end)?);
     }
     let spares = take_spares(disk, config, spare_files)?;
     Ok(Found { index, damages, unsettled, torn_bytes_cut, active, generation_next, spares, spare_id_next })
@@ -326,6 +326,14 @@ fn secure(disk: &dyn Disk, segment: &SegmentFile, end: End) -> Result<(), WalErr
     }
     file.sync().map_err(failed("sync", &segment.name))?;
     disk.sync_directory().map_err(failed("sync", "the log directory"))
+}
+
+/// The newest segment, to be written where it ends.
+fn go_on(disk: &dyn Disk, segment: &SegmentFile, header: SegmentHeader, end: End) -> Result<Active, WalError> {
+    let out = disk.open_durable(&segment.name).map_err(failed("open", &segment.name))?;
+    let mut tail = vec![0u8; Active::tail_bytes(&*out, end.end)];
+    segment.file.read_at((end.end - tail.len()) as u64, &mut tail).map_err(failed("read", &segment.name))?;
+    Ok(Active { header, file: segment.file.clone(), out, tail, end: end.end as u32, chain: end.chain })
 }
 
 fn take_spares(disk: &dyn Disk, config: &WalConfig, files: Vec<(String, u64)>) -> Result<VecDeque<Spare>, WalError> {

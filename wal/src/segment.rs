@@ -4,17 +4,22 @@ use std::hash::{BuildHasher, Hasher};
 use std::io;
 use std::sync::Arc;
 
-use crate::disk::{Disk, DiskFile};
+use crate::disk::{BLOCK_ALIGNMENT, Disk, DiskFile, DurableFile};
 use crate::error::WalError;
 use crate::format::{FRAME_HEADER_BYTES, Frame, SEGMENT_HEADER_BYTES, SegmentHeader, padded, seal_frame};
 use crate::index::Index;
-use crate::spare::SparePool;
+use crate::spare::{Spare, SparePool};
 
 /// The segment that is being written.
 #[derive(Debug)]
 pub(crate) struct Active {
     pub(crate) header: SegmentHeader,
+    /// For readers.
     pub(crate) file: Arc<dyn DiskFile>,
+    /// The same file, for the writer.
+    pub(crate) out: Arc<dyn DurableFile>,
+    /// The bytes before `end` that lie in the same block of `out`.
+    pub(crate) tail: Vec<u8>,
     /// Offset of the next frame.
     pub(crate) end: u32,
     /// Checksum of the last frame.
@@ -22,6 +27,11 @@ pub(crate) struct Active {
 }
 
 impl Active {
+    /// How many bytes before `end` lie in the same block.
+    pub(crate) fn tail_bytes(out: &dyn DurableFile, end: usize) -> usize {
+        end % out.block_bytes()
+    }
+
     pub(crate) fn fits(&self, bytes: usize) -> bool {
         u64::from(self.end) + bytes as u64 <= self.header.size
     }
@@ -93,12 +103,21 @@ pub(crate) fn activate(
     let (spare, size) = if least <= pool.segment_bytes() {
         (pool.take(urgent).map_err(ActivateError::Refused)?, pool.segment_bytes())
     } else {
-        let size = least.saturating_add(pool.segment_bytes());
+        let size = least.saturating_add(pool.segment_bytes()).next_multiple_of(BLOCK_ALIGNMENT as u64);
         if size > u64::from(u32::MAX) {
             let (bytes, max) = (need, (u32::MAX as usize).saturating_sub(buffer.len()));
             return Err(ActivateError::Refused(WalError::BatchTooLarge { bytes, max }));
         }
         (pool.make_large(size).map_err(ActivateError::Refused)?, size)
+    };
+
+    let out = match disk.open_durable(&spare.name) {
+        Ok(out) => out,
+        Err(source) => {
+            let path = spare.name.clone();
+            give_back(disk, pool, spare, size);
+            return Err(ActivateError::Refused(WalError::Io { action: "open", path, source }));
+        }
     };
 
     let header = SegmentHeader { generation, salt: salt(), base_batch: batch, size };
@@ -111,7 +130,19 @@ pub(crate) fn activate(
     spare.file.sync().map_err(fatal("sync the header of a new segment"))?;
     disk.rename(&spare.name, &segment_name(generation)).map_err(fatal("name a new segment"))?;
     disk.sync_directory().map_err(fatal("sync the directory"))?;
-    Ok(Active { header, file: spare.file, end: buffer.len() as u32, chain })
+    let tail = buffer.split_off(buffer.len() - Active::tail_bytes(&*out, buffer.len()));
+    let end = (buffer.len() + tail.len()) as u32;
+    Ok(Active { header, file: spare.file, out, tail, end, chain })
+}
+
+fn give_back(disk: &dyn Disk, pool: &SparePool, spare: Spare, size: u64) {
+    if size == pool.segment_bytes() {
+        pool.give(spare);
+    } else if let Err(error) = disk.remove(&spare.name)
+        && !disk.powered_off()
+    {
+        tracing::warn!(%error, name = spare.name, "cannot remove an unused log segment");
+    }
 }
 
 /// Any number that two segments of one generation hardly share: the standard library seeds its

@@ -117,15 +117,10 @@ impl Wal {
     /// new one begins with a snapshot, which settles for the next start what was damaged.
     fn first_segment(&self, found: &mut Found) -> Result<Active, WalError> {
         let shared = &self.handle.shared;
-        let found_active = found.active.take();
-        if let (Some(active), false) = (&found_active, found.unsettled) {
-            return Ok(Active {
-                header: active.header,
-                file: active.file.clone(),
-                end: active.end,
-                chain: active.chain,
-            });
-        }
+        let found_active = match found.active.take() {
+            Some(active) if !found.unsettled => return Ok(active),
+            found_active => found_active,
+        };
         let beginning = Beginning::new(&shared.index.read());
         let (disk, pool) = (&*shared.disk, &shared.pool);
         let generation = found.generation_next;
@@ -185,7 +180,7 @@ impl Wal {
         shared.queue.push(batch, done, config.batch_bytes_max(), config.queue_bytes_max)
     }
 
-    /// As [`append`](Wal::append), but where nobody is writing and nothing else waits the batch is written and synced on
+    /// As [`append`](Wal::append), but where nobody is writing and nothing else waits the batch is made durable on
     /// this thread, and `done` runs on it before this returns: two changes of threads less, which take as long as a fast
     /// disk. Returns whether it was so; the caller is kept for as long as the disk takes.
     ///

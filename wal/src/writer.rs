@@ -1,4 +1,4 @@
-//! The one that writes: takes what is queued, one write, one sync, completes. A thread of its own, or for one batch a caller.
+//! The one that writes: takes what is queued, one durable write, completes. A thread of its own, or for one batch a caller.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -8,6 +8,7 @@ use hashbrown::HashMap;
 use parking_lot::{Mutex, RwLock};
 
 use crate::batch::{Done, Op, StreamId, WalBatch};
+use crate::blocks::Blocks;
 use crate::config::WalConfig;
 use crate::disk::Disk;
 use crate::error::WalError;
@@ -56,8 +57,8 @@ pub(crate) struct Writer {
     mark: Mark,
     next_batch: u64,
     accepted: HashMap<u64, Accepted>,
-    /// Frames of the group under construction; the first byte belongs at `active.end`.
-    buffer: Vec<u8>,
+    /// Frames of the group under construction; the first byte that is not written yet belongs at `active.end`.
+    blocks: Blocks,
     changes: Vec<(u64, Change)>,
     finished: Vec<Finished>,
     batches: u64,
@@ -87,6 +88,7 @@ pub(crate) fn run(shared: &Shared, place: &Mutex<Option<Writer>>) {
 
 impl Writer {
     pub(crate) fn new(shared: Arc<Shared>, active: Active, mark: Mark) -> Writer {
+        let blocks = Blocks::new(active.out.block_bytes(), &active.tail);
         let (accepted, next_batch) = {
             let index = shared.index.read();
             let accepted = index
@@ -101,7 +103,7 @@ impl Writer {
             mark,
             next_batch,
             accepted,
-            buffer: Vec::new(),
+            blocks,
             changes: Vec::new(),
             finished: Vec::new(),
             batches: 0,
@@ -122,7 +124,7 @@ impl Writer {
 
     /// Whether a batch of so many bytes can be written without going on in another segment, which may take long.
     pub(crate) fn fits(&self, bytes: usize) -> bool {
-        !self.halted && self.active.fits(self.buffer.len() + bytes)
+        !self.halted && self.active.fits(self.blocks.len() + bytes)
     }
 
     fn end(mut self) {
@@ -203,7 +205,7 @@ impl Writer {
         if !batch.urgent && self.shared.pool.read_only() {
             return Ok(Err(WalError::NoSpace { bytes: self.shared.config.segment_bytes }));
         }
-        if !self.active.fits(self.buffer.len() + need) {
+        if !self.active.fits(self.blocks.len() + need) {
             self.flush()?;
             if let Err(error) = self.roll(need, batch.urgent)? {
                 return Ok(Err(error));
@@ -229,10 +231,13 @@ impl Writer {
         let number = self.next_batch;
         self.next_batch += 1;
         self.batches += 1;
-        let start = self.buffer.len();
         let group = self.active.end;
         let segment = self.active.header.generation;
-        self.buffer.resize(start + FRAME_HEADER_BYTES, 0);
+        // Where the group begins in the buffer; its frames' places in the segment count from there.
+        let first = self.blocks.start();
+        let buffer = self.blocks.buffer();
+        let start = buffer.len();
+        buffer.resize(start + FRAME_HEADER_BYTES, 0);
         for op in &batch.ops {
             let stream = op.stream();
             let known = self.accepted.get(&stream).copied();
@@ -240,12 +245,11 @@ impl Writer {
             let mut tail = known.map(|known| known.tail);
             let applied = step(&mut tail, op);
             debug_assert!(applied.is_ok(), "the batch was checked before");
-            let buffer = &mut self.buffer;
             let change = match op {
                 Op::Put { seq, head, data, .. } => {
                     let head = head.as_ref().map_or(&[][..], |head| head);
                     let at = push_headed_step(buffer, (KIND_PUT, stream, prev, *seq), head, data);
-                    let offset = group + at as u32;
+                    let offset = group + (at - first) as u32;
                     let location = Location { segment, offset, data_bytes: (head.len() + data.len()) as u32 };
                     Change::Put { stream, seq: *seq, location }
                 }
@@ -274,33 +278,29 @@ impl Writer {
                 None => self.accepted.remove(&stream),
             };
         }
-        let payload_bytes = self.buffer.len() - start - FRAME_HEADER_BYTES;
+        let payload_bytes = buffer.len() - start - FRAME_HEADER_BYTES;
         let frame = Frame { snapshot: false, payload_bytes, group, batch: number, chain: self.active.chain };
-        let offset = group + start as u32;
-        self.active.chain = seal_frame(&mut self.buffer, start, offset, frame, &self.active.header);
+        let offset = group + (start - first) as u32;
+        self.active.chain = seal_frame(buffer, start, offset, frame, &self.active.header);
     }
 
-    /// Writes and syncs the group, publishes it, and calls back in order.
+    /// Writes the group durably, publishes it, and calls back in order.
     fn flush(&mut self) -> Result<(), Halt> {
-        if !self.buffer.is_empty() {
+        let bytes = self.blocks.len();
+        if bytes > 0 {
             self.shared.counters.begin();
-            let at = u64::from(self.active.end);
-            if let Err(error) = self.active.file.write_at(at, &self.buffer) {
+            let Active { out, end, header, .. } = &self.active;
+            if let Err(error) = self.blocks.write(&**out, *end, header.size) {
                 return Err(self.fatal("write", &error));
             }
-            if let Err(error) = self.active.file.sync() {
-                return Err(self.fatal("sync", &error));
-            }
-            self.shared.counters.end(self.buffer.len(), self.batches);
-            self.active.end += self.buffer.len() as u32;
+            self.shared.counters.end(bytes, self.batches);
+            self.active.end += bytes as u32;
             // Before anybody hears of it.
             if let Err(error) = self.mark.note(&*self.shared.disk, self.next_batch - 1) {
                 return Err(self.fatal("note the end of", &error));
             }
             self.batches = 0;
-            self.buffer.clear();
-            // One huge batch must not hold its memory for ever.
-            self.buffer.shrink_to(2 * self.shared.config.write_bytes_max);
+            self.blocks.shrink_to(2 * self.shared.config.write_bytes_max);
             self.publish();
         }
         self.complete();
@@ -354,6 +354,7 @@ impl Writer {
                 let entry = SegmentEntry { file: active.file.clone(), size: active.header.size, live: 0 };
                 self.shared.index.write().segments.insert(generation, entry);
                 self.shared.counters.end(active.end as usize, 0);
+                self.blocks.restart(active.out.block_bytes(), &active.tail);
                 self.active = active;
                 // The segment left behind may already hold nothing live.
                 self.retire_unneeded()?;

@@ -6,7 +6,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
-use super::{Disk, DiskFile};
+use super::{Disk, DiskFile, DurableFile, WriteThenSync};
+
+const SECTOR_BYTES: usize = 512;
 
 /// A changing operation on a disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -17,6 +19,8 @@ pub enum Operation {
     Write,
     /// A file is synced.
     Sync,
+    /// Bytes are written and durable at once. Where that is a write and a sync, those are counted instead.
+    WriteDurable,
     /// A file is renamed.
     Rename,
     /// A file is removed.
@@ -32,10 +36,15 @@ pub enum Fault {
     AbortBefore,
     /// The process aborts after half of a write, otherwise before the operation.
     AbortHalfway,
+    /// The process aborts in a write of which only some sectors of 512 bytes reached the disk: the bits, repeated, say
+    /// which. Otherwise before the operation.
+    AbortTorn(u64),
     /// The process aborts right after the operation.
     AbortAfter,
     /// The operation does nothing and fails.
     Error(io::ErrorKind),
+    /// As [`AbortTorn`](Fault::AbortTorn), but the operation fails and the process goes on.
+    ErrorTorn(u64, io::ErrorKind),
 }
 
 /// Where a fault strikes.
@@ -85,8 +94,39 @@ impl FaultDisk {
     }
 }
 
+/// What reaches the disk of a write that is cut off.
+#[derive(Debug, Clone, Copy)]
+enum Part {
+    Half,
+    Sectors(u64),
+}
+
+impl Part {
+    fn write(self, file: &dyn DiskFile, offset: u64, data: &[u8]) {
+        let sectors = match self {
+            Part::Half => return drop(file.write_at(offset, &data[..data.len() / 2])),
+            Part::Sectors(sectors) => sectors,
+        };
+        let mut at = 0;
+        while at < data.len() {
+            let sector = (offset + at as u64) / SECTOR_BYTES as u64;
+            let sector_end = (sector + 1) * SECTOR_BYTES as u64 - offset;
+            let end = data.len().min(usize::try_from(sector_end).unwrap_or(usize::MAX));
+            if sectors >> (sector % 64) & 1 == 1 {
+                let _ = file.write_at(offset + at as u64, &data[at..end]);
+            }
+            at = end;
+        }
+    }
+}
+
 impl Shared {
-    fn run<T>(&self, operation: Operation, half: impl FnOnce(), act: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
+    fn run<T>(
+        &self,
+        operation: Operation,
+        part: impl FnOnce(Part),
+        act: impl FnOnce() -> io::Result<T>,
+    ) -> io::Result<T> {
         let struck = self.point.lock().filter(|point| {
             point.operation.is_none_or(|wanted| wanted == operation)
                 && self.count.fetch_add(1, Ordering::SeqCst) == point.nth
@@ -96,8 +136,16 @@ impl Shared {
             Some(Fault::Error(kind)) => Err(kind.into()),
             Some(Fault::AbortBefore) => std::process::abort(),
             Some(Fault::AbortHalfway) => {
-                half();
+                part(Part::Half);
                 std::process::abort()
+            }
+            Some(Fault::AbortTorn(sectors)) => {
+                part(Part::Sectors(sectors));
+                std::process::abort()
+            }
+            Some(Fault::ErrorTorn(sectors, kind)) => {
+                part(Part::Sectors(sectors));
+                Err(kind.into())
             }
             Some(Fault::AbortAfter) => {
                 let _ = act();
@@ -127,20 +175,28 @@ impl Disk for FaultDisk {
 
     fn create(&self, name: &str) -> io::Result<Arc<dyn DiskFile>> {
         self.shared.check_space()?;
-        let file = self.shared.run(Operation::Create, || {}, || self.inner.create(name))?;
+        let file = self.shared.run(Operation::Create, |_| {}, || self.inner.create(name))?;
         Ok(self.wrap(file, 0))
     }
 
+    fn open_durable(&self, name: &str) -> io::Result<Arc<dyn DurableFile>> {
+        let inner = self.inner.open_durable(name)?;
+        if inner.block_bytes() == 1 {
+            return Ok(Arc::new(WriteThenSync(self.open(name)?)));
+        }
+        Ok(Arc::new(FaultDurable { inner, torn: self.inner.open(name)?, shared: self.shared.clone() }))
+    }
+
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
-        self.shared.run(Operation::Rename, || {}, || self.inner.rename(from, to))
+        self.shared.run(Operation::Rename, |_| {}, || self.inner.rename(from, to))
     }
 
     fn remove(&self, name: &str) -> io::Result<()> {
-        self.shared.run(Operation::Remove, || {}, || self.inner.remove(name))
+        self.shared.run(Operation::Remove, |_| {}, || self.inner.remove(name))
     }
 
     fn sync_directory(&self) -> io::Result<()> {
-        self.shared.run(Operation::SyncDirectory, || {}, || self.inner.sync_directory())
+        self.shared.run(Operation::SyncDirectory, |_| {}, || self.inner.sync_directory())
     }
 
     fn powered_off(&self) -> bool {
@@ -165,15 +221,52 @@ impl DiskFile for FaultFile {
         if end > self.bytes.load(Ordering::SeqCst) {
             self.shared.check_space()?;
         }
-        let half = || {
-            let _ = self.inner.write_at(offset, &data[..data.len() / 2]);
-        };
-        self.shared.run(Operation::Write, half, || self.inner.write_at(offset, data))?;
+        let part = |part: Part| part.write(&*self.inner, offset, data);
+        self.shared.run(Operation::Write, part, || self.inner.write_at(offset, data))?;
         self.bytes.fetch_max(end, Ordering::SeqCst);
         Ok(())
     }
 
     fn sync(&self) -> io::Result<()> {
-        self.shared.run(Operation::Sync, || {}, || self.inner.sync())
+        self.shared.run(Operation::Sync, |_| {}, || self.inner.sync())
+    }
+}
+
+/// Never grows its file, so that it needs no space.
+#[derive(Debug)]
+struct FaultDurable {
+    inner: Arc<dyn DurableFile>,
+    /// The same file, to write what is left of a torn write.
+    torn: Arc<dyn DiskFile>,
+    shared: Arc<Shared>,
+}
+
+impl DurableFile for FaultDurable {
+    fn block_bytes(&self) -> usize {
+        self.inner.block_bytes()
+    }
+
+    fn write_durable(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        let part = |part: Part| part.write(&*self.torn, offset, data);
+        self.shared.run(Operation::WriteDurable, part, || self.inner.write_durable(offset, data))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::disk::MemoryDisk;
+
+    #[test]
+    fn a_torn_write_leaves_the_sectors_it_is_told_to() {
+        let memory = MemoryDisk::with_block_bytes(512);
+        let disk = FaultDisk::new(Arc::new(memory.clone()));
+        disk.create("a").unwrap().write_at(0, &[1; 3072]).unwrap();
+        let file = disk.open_durable("a").unwrap();
+        let fault = Fault::ErrorTorn(0b10_0101, io::ErrorKind::Other);
+        disk.arm(Some(FaultPoint { operation: Some(Operation::WriteDurable), nth: 0, fault }));
+        assert!(file.write_durable(512, &[2; 2048]).is_err());
+        let sectors: Vec<u8> = memory.contents("a").unwrap().chunks(512).map(|sector| sector[0]).collect();
+        assert_eq!(sectors, [1, 1, 2, 1, 1, 1]);
     }
 }

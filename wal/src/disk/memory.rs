@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use super::{Disk, DiskFile};
+use super::{BLOCK_ALIGNMENT, Disk, DiskFile, DurableFile, WriteThenSync};
 
 const SECTOR_BYTES: usize = 512;
 
@@ -16,9 +16,19 @@ const SECTOR_BYTES: usize = 512;
 /// gives the disk as a machine would find it after its power failed: of the writes since a file's
 /// last sync any sectors, of the directory changes since the last directory sync any of them may
 /// have reached the disk, in any combination.
-#[derive(Debug, Clone, Default)]
+///
+/// Like most real disks it takes durable writes in blocks of 4 KiB, unless it is made by
+/// [`with_block_bytes`](MemoryDisk::with_block_bytes).
+#[derive(Debug, Clone)]
 pub struct MemoryDisk {
     state: Arc<Mutex<State>>,
+    block_bytes: usize,
+}
+
+impl Default for MemoryDisk {
+    fn default() -> MemoryDisk {
+        MemoryDisk::with_block_bytes(4096)
+    }
 }
 
 #[derive(Debug, Default)]
@@ -119,6 +129,16 @@ impl MemoryDisk {
         MemoryDisk::default()
     }
 
+    /// An empty disk with blocks of this size, a power of two. With 1 a durable write is a write and a sync, as where a
+    /// file system cannot be written to directly.
+    pub fn with_block_bytes(block_bytes: usize) -> MemoryDisk {
+        MemoryDisk { state: Arc::default(), block_bytes }
+    }
+
+    fn with_state(&self, state: State) -> MemoryDisk {
+        MemoryDisk { state: Arc::new(Mutex::new(state)), block_bytes: self.block_bytes }
+    }
+
     /// Lets the power fail after `count` more changing operations (writes, syncs, creations,
     /// renames, removals). The one at which it fails happens in part and reports an error.
     pub fn fail_power_after(&self, count: u64) {
@@ -164,7 +184,7 @@ impl MemoryDisk {
             }
         }
         let state = State { files, names: names.clone(), names_durable: names, ..State::default() };
-        MemoryDisk { state: Arc::new(Mutex::new(state)) }
+        self.with_state(state)
     }
 
     /// Ends whoever uses the disk, as a kill does, and returns the disk as the next process on the
@@ -179,7 +199,7 @@ impl MemoryDisk {
         if writes_dropped {
             state.files.iter_mut().for_each(|file| file.pending.clear());
         }
-        MemoryDisk { state: Arc::new(Mutex::new(state)) }
+        self.with_state(state)
     }
 
     /// Another disk with the same files, all of them durable.
@@ -192,7 +212,7 @@ impl MemoryDisk {
         };
         let (files, names) = (state.files.iter().map(durable).collect(), state.names.clone());
         let state = State { files, names: names.clone(), names_durable: names, ..State::default() };
-        MemoryDisk { state: Arc::new(Mutex::new(state)) }
+        self.with_state(state)
     }
 
     /// The contents of a file as a reader sees them, if it exists.
@@ -241,6 +261,15 @@ impl Disk for MemoryDisk {
         let file = state.files.len();
         state.files.push(FileState::default());
         state.change_names(NameChange::Set(name.to_owned(), file))?;
+        Ok(Arc::new(MemoryFile { disk: self.clone(), file }))
+    }
+
+    fn open_durable(&self, name: &str) -> io::Result<Arc<dyn DurableFile>> {
+        let file = self.open(name)?;
+        if self.block_bytes == 1 {
+            return Ok(Arc::new(WriteThenSync(file)));
+        }
+        let file = self.state.lock().find(name)?;
         Ok(Arc::new(MemoryFile { disk: self.clone(), file }))
     }
 
@@ -308,6 +337,40 @@ impl DiskFile for MemoryFile {
     }
 }
 
+impl DurableFile for MemoryFile {
+    fn block_bytes(&self) -> usize {
+        self.disk.block_bytes
+    }
+
+    /// As a real one: refused where it is not aligned, and whatever was written there before is on the disk first.
+    fn write_durable(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        let mut state = self.disk.state.lock();
+        let power = state.step()?;
+        let start = usize::try_from(offset).map_err(io::Error::other)?;
+        let end = start + data.len();
+        let block = self.disk.block_bytes;
+        let file = &mut state.files[self.file];
+        let whole = end.is_multiple_of(block) || end == file.current.len();
+        if !start.is_multiple_of(block) || !whole || !data.as_ptr().addr().is_multiple_of(BLOCK_ALIGNMENT) {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        let FileState { current, durable, pending } = file;
+        pending.retain(|(at, written)| {
+            let apart = at + written.len() <= start || end <= *at;
+            if !apart {
+                overwrite(durable, *at, written);
+            }
+            apart
+        });
+        overwrite(current, start, data);
+        match power {
+            Power::On => overwrite(durable, start, data),
+            Power::FailsNow => pending.push((start, data.to_vec())),
+        }
+        power.into_result()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -341,6 +404,47 @@ mod tests {
         let mut numbers = [2u64, 1, 0].into_iter();
         let bytes = disk.power_loss(|| numbers.next().unwrap()).contents("a").unwrap();
         assert_eq!((bytes[0], bytes[511], bytes[512], bytes[1023]), (1, 1, 2, 2));
+    }
+
+    /// Two blocks whose memory is aligned.
+    fn aligned(bytes: &mut Vec<u8>, fill: u8) -> &[u8] {
+        bytes.resize(12_288, fill);
+        let start = bytes.as_ptr().addr().next_multiple_of(4096) - bytes.as_ptr().addr();
+        &bytes[start..start + 8192]
+    }
+
+    #[test]
+    fn a_durable_write_survives_and_is_torn_only_where_the_power_fails_in_it() {
+        let (disk, memory) = (MemoryDisk::new(), &mut Vec::new());
+        disk.create("a").unwrap();
+        disk.sync_directory().unwrap();
+        let file = disk.open_durable("a").unwrap();
+        file.write_durable(0, aligned(memory, 1)).unwrap();
+        assert_eq!(disk.copy().power_loss(|| 0).contents("a").unwrap(), [1; 8192]);
+
+        disk.fail_power_after(0);
+        let mut other = Vec::new();
+        file.write_durable(0, aligned(&mut other, 2)).unwrap_err();
+        let mut numbers = [2u64, 1, 0].into_iter().chain(std::iter::repeat(1));
+        let bytes = disk.power_loss(|| numbers.next().unwrap()).contents("a").unwrap();
+        assert_eq!((bytes[511], bytes[512], bytes[1023], bytes[1024]), (1, 2, 2, 1));
+    }
+
+    #[test]
+    fn a_durable_write_that_is_not_aligned_is_refused() {
+        let (disk, memory) = (MemoryDisk::new(), &mut Vec::new());
+        disk.create("a").unwrap().write_at(0, &[0; 9000]).unwrap();
+        let file = disk.open_durable("a").unwrap();
+        let data = aligned(memory, 1);
+        assert!(file.write_durable(512, &data[..4096]).is_err());
+        assert!(file.write_durable(0, &data[..4000]).is_err());
+        assert!(file.write_durable(0, &data[8..4104]).is_err());
+        file.write_durable(8192, &data[..808]).unwrap();
+        assert_eq!(file.block_bytes(), 4096);
+        let buffered = MemoryDisk::with_block_bytes(1);
+        buffered.create("a").unwrap();
+        buffered.open_durable("a").unwrap().write_durable(3, &data[..5]).unwrap();
+        assert_eq!(buffered.contents("a").unwrap(), [0, 0, 0, 1, 1, 1, 1, 1]);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! The few things the log asks of a directory, behind a trait so that tests can fail, tear and
 //! lose writes.
 
+mod direct;
 mod fault;
 mod memory;
 mod real;
@@ -16,7 +17,8 @@ pub use real::RealDisk;
 /// One directory of files.
 ///
 /// What a name points to is durable only after [`sync_directory`](Disk::sync_directory), what a
-/// file holds only after [`DiskFile::sync`].
+/// file holds only after [`DiskFile::sync`], or where it was written by
+/// [`DurableFile::write_durable`].
 pub trait Disk: Send + Sync + Debug {
     /// Names and sizes in bytes of the regular files in the directory.
     ///
@@ -35,6 +37,15 @@ pub trait Disk: Send + Sync + Debug {
     /// # Errors
     /// Those of the file system.
     fn create(&self, name: &str) -> io::Result<Arc<dyn DiskFile>>;
+
+    /// Opens an existing file for writes that are durable when they return. Those who hold the
+    /// file open otherwise see what was so written, and what they wrote before is not undone.
+    ///
+    /// # Errors
+    /// Those of the file system.
+    fn open_durable(&self, name: &str) -> io::Result<Arc<dyn DurableFile>> {
+        Ok(Arc::new(WriteThenSync(self.open(name)?)))
+    }
 
     /// Renames a file; an open handle stays valid.
     ///
@@ -80,4 +91,37 @@ pub trait DiskFile: Send + Sync + Debug {
     /// # Errors
     /// Those of the file system; it is unknown what became durable.
     fn sync(&self) -> io::Result<()>;
+}
+
+/// One file open for writes that are durable when they return.
+pub trait DurableFile: Send + Sync + Debug {
+    /// Writes should begin and end at multiples of this and come from memory aligned to
+    /// [`BLOCK_ALIGNMENT`]; only the end of the file may break the rule. A power of two; 1 where
+    /// it makes no difference.
+    fn block_bytes(&self) -> usize;
+
+    /// Writes all of `data` at `offset` and makes it durable.
+    ///
+    /// # Errors
+    /// Those of the file system; any sectors of the data may have been written, and it is unknown
+    /// which are durable. Not to be tried again.
+    fn write_durable(&self, offset: u64, data: &[u8]) -> io::Result<()>;
+}
+
+/// What memory that is written from is aligned to: enough for every device that is written to directly.
+pub const BLOCK_ALIGNMENT: usize = 4096;
+
+/// A write through the system's page cache, and a sync.
+#[derive(Debug)]
+struct WriteThenSync(Arc<dyn DiskFile>);
+
+impl DurableFile for WriteThenSync {
+    fn block_bytes(&self) -> usize {
+        1
+    }
+
+    fn write_durable(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        self.0.write_at(offset, data)?;
+        self.0.sync()
+    }
 }

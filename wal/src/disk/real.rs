@@ -5,14 +5,21 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::{Disk, DiskFile};
+use super::direct::DirectFile;
+use super::{Disk, DiskFile, DurableFile, WriteThenSync};
 
 /// A real directory, created when it does not exist.
+///
+/// Durable writes go past the page cache (`O_DIRECT` and `O_DSYNC`: one call instead of two, and no copy) where the file
+/// system lets them, otherwise through it and are followed by `fdatasync`.
 #[derive(Debug)]
 pub struct RealDisk {
     path: PathBuf,
     directory: File,
+    /// The file system refused to be written to directly, or is not to be.
+    buffered: Arc<AtomicBool>,
 }
 
 impl RealDisk {
@@ -22,7 +29,18 @@ impl RealDisk {
     /// Those of the file system.
     pub fn open(path: &Path) -> io::Result<RealDisk> {
         create_durably(path)?;
-        Ok(RealDisk { path: path.to_path_buf(), directory: File::open(path)? })
+        Ok(RealDisk { path: path.to_path_buf(), directory: File::open(path)?, buffered: Arc::default() })
+    }
+
+    /// As [`open`](RealDisk::open), but never writes directly: for comparison, and for tests of what is done where it
+    /// cannot.
+    ///
+    /// # Errors
+    /// Those of the file system.
+    pub fn open_buffered(path: &Path) -> io::Result<RealDisk> {
+        let disk = RealDisk::open(path)?;
+        disk.buffered.store(true, Ordering::Relaxed);
+        Ok(disk)
     }
 }
 
@@ -66,6 +84,14 @@ impl Disk for RealDisk {
         let path = self.path.join(name);
         let file = OpenOptions::new().read(true).write(true).create_new(true).open(path)?;
         Ok(Arc::new(RealFile(file)))
+    }
+
+    fn open_durable(&self, name: &str) -> io::Result<Arc<dyn DurableFile>> {
+        let direct = DirectFile::open(&self.path.join(name), &self.buffered)?;
+        Ok(match direct {
+            Some(file) => Arc::new(file),
+            None => Arc::new(WriteThenSync(self.open(name)?)),
+        })
     }
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {

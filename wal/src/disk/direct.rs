@@ -1,0 +1,138 @@
+//! Writing past the page cache, where the file system lets us.
+//!
+//! A write through the page cache and its `fdatasync` are two calls, a copy, and the search for what is dirty; a direct
+//! synchronous write is one call that ends when the drive has the bytes. Both leave the same file.
+//!
+//! Others read the file through the page cache meanwhile. Before and after a direct write Linux drops the pages it covers
+//! (and writes dirty ones first), so whoever reads after the write returned sees it. Of records that lie in the same block
+//! and were there before, a page read in between holds the same bytes.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, IoSlice};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use rustix::fs::{Advice, AtFlags, OFlags, StatxFlags};
+use rustix::io::Errno;
+
+use super::{BLOCK_ALIGNMENT, DurableFile};
+
+/// Smaller writes are possible on some devices, but make those with larger sectors read before they write.
+const BLOCK_BYTES_MIN: usize = 4096;
+/// Where a device wants more, so much would be written again and again that the page cache is cheaper.
+const BLOCK_BYTES_MAX: usize = 64 * 1024;
+
+/// A file open twice, for direct writes and for those that cannot be.
+#[derive(Debug)]
+pub(super) struct DirectFile {
+    direct: File,
+    buffered: File,
+    block_bytes: usize,
+    /// A direct write succeeded, so that a later one that is refused is a fault of the disk.
+    proven: AtomicBool,
+    /// Shared by all files of the directory.
+    refused: Arc<AtomicBool>,
+}
+
+impl DirectFile {
+    /// `None` where the file system cannot be written to directly, as `refused` then says to all others.
+    ///
+    /// # Errors
+    /// Those of the file system, but for that one.
+    pub(super) fn open(path: &Path, refused: &Arc<AtomicBool>) -> io::Result<Option<DirectFile>> {
+        if refused.load(Ordering::Relaxed) {
+            return Ok(None);
+        }
+        let flags = OFlags::DIRECT | OFlags::DSYNC;
+        // The bits are those of the C library, whose type is signed.
+        let direct = OpenOptions::new().write(true).custom_flags(flags.bits().cast_signed()).open(path);
+        let direct = match direct {
+            Err(error) if refuses(&error) => {
+                refuse(refused, "it cannot be opened so");
+                return Ok(None);
+            }
+            result => result?,
+        };
+        let Some(block_bytes) = block_bytes(&direct) else {
+            refuse(refused, "its blocks do not suit");
+            return Ok(None);
+        };
+        let buffered = OpenOptions::new().read(true).write(true).open(path)?;
+        // The zeros that filled it would only have to be dropped page by page. No harm where it fails.
+        let _ = rustix::fs::fadvise(&buffered, 0, None, Advice::DontNeed);
+        Ok(Some(DirectFile { direct, buffered, block_bytes, proven: AtomicBool::new(false), refused: refused.clone() }))
+    }
+
+    /// Fails with `Ok(false)` where nothing was written because the system does not do this here.
+    fn try_direct(&self, mut offset: u64, mut data: &[u8]) -> io::Result<bool> {
+        while !data.is_empty() {
+            // A call that nothing else in the process uses: traces and injected faults can name it.
+            match rustix::io::pwritev(&self.direct, &[IoSlice::new(data)], offset) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(bytes) => {
+                    self.proven.store(true, Ordering::Relaxed);
+                    data = data.get(bytes..).unwrap_or_default();
+                    offset += bytes as u64;
+                }
+                Err(Errno::INTR) => {}
+                Err(error) => {
+                    let error = io::Error::from(error);
+                    let unproven = !self.proven.load(Ordering::Relaxed);
+                    return if unproven && refuses(&error) { Ok(false) } else { Err(error) };
+                }
+            }
+        }
+        Ok(true)
+    }
+
+    fn suits(&self, offset: u64, data: &[u8]) -> bool {
+        offset.is_multiple_of(self.block_bytes as u64)
+            && data.len().is_multiple_of(self.block_bytes)
+            && data.as_ptr().addr().is_multiple_of(BLOCK_ALIGNMENT)
+    }
+}
+
+impl DurableFile for DirectFile {
+    fn block_bytes(&self) -> usize {
+        self.block_bytes
+    }
+
+    fn write_durable(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        if !self.refused.load(Ordering::Relaxed) && self.suits(offset, data) {
+            if self.try_direct(offset, data)? {
+                return Ok(());
+            }
+            refuse(&self.refused, "a write was refused");
+        }
+        self.buffered.write_all_at(data, offset)?;
+        self.buffered.sync_data()
+    }
+}
+
+/// What the file system asks of direct writes, made no smaller than is good for the device.
+fn block_bytes(file: &File) -> Option<usize> {
+    let told = rustix::fs::statx(file, "", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN);
+    // Kernels before 6.1, and some file systems, do not say.
+    let Some(told) = told.ok().filter(|told| StatxFlags::from_bits_retain(told.stx_mask).contains(StatxFlags::DIOALIGN))
+    else {
+        return Some(BLOCK_BYTES_MIN);
+    };
+    // Both are zero where the file cannot be written to directly.
+    let (memory, offset) = (told.stx_dio_mem_align as usize, told.stx_dio_offset_align as usize);
+    let block = offset.max(BLOCK_BYTES_MIN);
+    let suits = offset > 0 && memory <= BLOCK_ALIGNMENT && block <= BLOCK_BYTES_MAX && block.is_power_of_two();
+    suits.then_some(block)
+}
+
+/// Whether an error means that this cannot be done here, rather than that it failed.
+fn refuses(error: &io::Error) -> bool {
+    matches!(Errno::from_io_error(error), Some(Errno::INVAL | Errno::OPNOTSUPP | Errno::NOSYS))
+}
+
+fn refuse(refused: &AtomicBool, why: &str) {
+    if !refused.swap(true, Ordering::Relaxed) {
+        tracing::info!(why, "the log's file system takes no direct writes: each write is followed by a sync");
+    }
+}
