@@ -30,20 +30,28 @@ impl Drop for SmallDisk {
     }
 }
 
+/// The calls that make something durable: the log's direct writes, and the syncs of all else and of a log on a file system
+/// that takes no direct writes. Both are needed, for a test does not choose where it runs.
+pub const DURABLE_CALLS: &str = "pwritev2,fdatasync";
+
+/// Makes [`DURABLE_CALLS`] do nothing and say that they did. Of a direct write one block at a time is said to be written,
+/// until its caller has none left.
+pub const NOTHING_DURABLE: [&str; 2] = ["pwritev2:retval=4096", "fdatasync:retval=0"];
+
 /// `strace` on all threads of a process, ended when dropped.
 #[derive(Debug)]
 pub struct Injection(Child);
 
 impl Injection {
-    /// Begins to inject, in the words of `strace -e inject=`; `None` if the machine does not allow it.
-    pub fn start(pid: u32, inject: &str) -> Option<Self> {
-        let child = Command::new("strace")
-            .args(["-f", "-qq", "-o", "/dev/null", "-e", &format!("trace={}", inject.split(':').next()?)])
-            .args(["-e", &format!("inject={inject}"), "-p", &pid.to_string()])
-            .stdin(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .ok()?;
+    /// Begins to inject, each in the words of `strace -e inject=`; `None` if the machine does not allow it.
+    pub fn start(pid: u32, injects: &[&str]) -> Option<Self> {
+        let calls: Vec<_> = injects.iter().filter_map(|inject| inject.split(':').next()).collect();
+        let mut strace = Command::new("strace");
+        strace.args(["-f", "-qq", "-o", "/dev/null", "-e", &format!("trace={}", calls.join(","))]);
+        for inject in injects {
+            strace.args(["-e", &format!("inject={inject}")]);
+        }
+        let child = strace.args(["-p", &pid.to_string()]).stdin(Stdio::null()).stderr(Stdio::null()).spawn().ok()?;
         let status = format!("/proc/{pid}/status");
         let mut injection = Self(child);
         let (attached, _) = wait_for("strace to attach", Duration::from_secs(20), || {

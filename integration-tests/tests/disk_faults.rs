@@ -2,7 +2,7 @@
 //! a machine that allows neither skips these tests and says so.
 
 use archon_client::Client;
-use archon_integration_tests::disk::{Injection, SmallDisk, fill};
+use archon_integration_tests::disk::{DURABLE_CALLS, Injection, SmallDisk, fill};
 use archon_integration_tests::wait::check;
 use archon_integration_tests::{Cluster, Load, Options, wait_for};
 use std::collections::BTreeMap;
@@ -84,7 +84,8 @@ async fn a_failed_fsync_ends_the_process_and_a_restart_has_every_acknowledged_wr
     let client = client(&cluster, Duration::from_secs(30)).await;
     for round in 0..3 {
         let load = Load::start(&client, &format!("fsync-{round}"), 8);
-        let injection = Injection::start(cluster.node(NODE).pid(), &format!("fdatasync:error=EIO:when={}", 5 + round));
+        let inject = format!("{DURABLE_CALLS}:error=EIO:when={}", 5 + round);
+        let injection = Injection::start(cluster.node(NODE).pid(), &[&inject]);
         if injection.is_none() {
             println!("skipped: this machine does not let a test trace a process");
             return;
@@ -112,7 +113,8 @@ async fn a_leading_coordinator_with_a_slow_disk_gives_leadership_away_and_no_nod
     let client = client(&cluster, Duration::from_secs(30)).await;
     let (leader, _) = cluster.wait_leader();
     let load = Load::start(&client, "slow", 4);
-    let Some(injection) = Injection::start(cluster.coordinator(leader).pid(), "fdatasync:delay_enter=5000000") else {
+    let slow = format!("{DURABLE_CALLS}:delay_enter=5000000");
+    let Some(injection) = Injection::start(cluster.coordinator(leader).pid(), &[&slow]) else {
         println!("skipped: this machine does not let a test trace a process");
         return;
     };

@@ -1,7 +1,7 @@
 //! One of three copies on a disk that is full, fails or is slow: the others serve, and it returns whole. The faults come
 //! from outside, by a small file system and by `strace`; a machine that allows neither skips these tests and says so.
 
-use archon_integration_tests::disk::{Injection, SmallDisk, fill};
+use archon_integration_tests::disk::{DURABLE_CALLS, Injection, SmallDisk, fill};
 use archon_integration_tests::{Options, Scene, WorkloadOptions};
 use std::fs;
 use std::os::unix::process::ExitStatusExt;
@@ -19,12 +19,13 @@ fn load(seed: u64) -> WorkloadOptions {
     WorkloadOptions { seed, ..WorkloadOptions::default() }
 }
 
-/// 11: an fsync fails: the process ends, is succeeded, and a new one returns with what the others have.
+/// 11: a durable write fails: the process ends, is succeeded, and a new one returns with what the others have.
 #[test]
 fn a_node_whose_fsync_fails() {
     Scene::play(EXE, "eio", &three_copies(), &load(11), |scene| {
         for round in 0..2 {
-            let injection = Injection::start(scene.cluster.node("athens").pid(), "fdatasync:error=EIO:when=20");
+            let inject = format!("{DURABLE_CALLS}:error=EIO:when=20");
+            let injection = Injection::start(scene.cluster.node("athens").pid(), &[&inject]);
             if injection.is_none() {
                 println!("skipped: this machine does not let a test trace a process");
                 return;
@@ -39,12 +40,12 @@ fn a_node_whose_fsync_fails() {
     });
 }
 
-/// 18: every fsync of a node takes 2 s: it leaves the Live sets by commit, and returns when its disk is well.
+/// 18: every durable write of a node takes 2 s: it leaves the Live sets by commit, and returns when its disk is well.
 #[test]
 fn a_node_whose_fsync_is_slow() {
     Scene::play(EXE, "slow fsync", &three_copies(), &load(18), |scene| {
         let pid = scene.cluster.node("byzantium").pid();
-        let Some(injection) = Injection::start(pid, "fdatasync:delay_enter=2000000") else {
+        let Some(injection) = Injection::start(pid, &[&format!("{DURABLE_CALLS}:delay_enter=2000000")]) else {
             println!("skipped: this machine does not let a test trace a process");
             return;
         };

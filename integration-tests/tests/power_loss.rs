@@ -1,7 +1,7 @@
 //! Every machine loses its power at once, in the middle of writes: what was acknowledged is there. Needs root to mount
 //! disks; a machine that does not allow it skips these tests and says so. `power-loss` runs the same for longer.
 
-use archon_integration_tests::disk::Injection;
+use archon_integration_tests::disk::{Injection, NOTHING_DURABLE};
 use archon_integration_tests::image::DiskImage;
 use archon_integration_tests::power::PowerLoss;
 use archon_integration_tests::wait::check;
@@ -44,7 +44,7 @@ fn one_copy_loses_nothing_when_the_power_of_everything_fails() {
     nothing_is_lost(PowerLoss { rounds: 2, seed: 2, replication: 1, engine: None });
 }
 
-/// The rig must bite: with syncs that do nothing, what was acknowledged is gone.
+/// The rig must bite: with durable writes and syncs that do nothing, what was acknowledged is gone.
 #[test]
 fn without_syncs_acknowledged_writes_are_lost() {
     if !allowed() {
@@ -55,7 +55,7 @@ fn without_syncs_acknowledged_writes_are_lost() {
     let mut cluster = Cluster::start(EXE, &run.options());
     let nodes = ["athens", "byzantium", "cyrene"];
     let injections: Vec<_> =
-        nodes.iter().filter_map(|name| Injection::start(cluster.node(name).pid(), "fdatasync:retval=0")).collect();
+        nodes.iter().filter_map(|name| Injection::start(cluster.node(name).pid(), &NOTHING_DURABLE)).collect();
     if injections.len() < nodes.len() {
         println!("skipped: this machine does not let a test trace a process");
         return;

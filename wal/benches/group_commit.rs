@@ -25,7 +25,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     println!("records of {RECORD_BYTES} bytes, {} s each\n", RUN.as_secs_f64());
     println!("{:<28}{:>12}{:>10}{:>10}{:>12}{:>10}", "", "ops/s", "p50 us", "p99 us", "fsyncs/op", "MiB/s");
     raw(directory.path())?;
-    here(&directory.path().join("wal-here"))?;
+    for record_bytes in [RECORD_BYTES, 1500, 32 * 1024] {
+        in_turn(&directory.path().join(format!("turns-{record_bytes}")), record_bytes)?;
+    }
     for appenders in [1, 4, 16, 64, 256, 1024] {
         appends(&directory.path().join(format!("wal-{appenders}")), appenders)?;
     }
@@ -74,33 +76,57 @@ fn open(directory: &Path) -> Result<Wal, Box<dyn Error>> {
     Ok(Wal::open_on(Arc::new(disk), WalConfig::default())?.0)
 }
 
-/// One append after the other, each written by the thread that brings it.
-fn here(directory: &Path) -> Result<(), Box<dyn Error>> {
-    let wal = open(directory)?;
-    let record = Bytes::from(vec![7u8; RECORD_BYTES]);
-    let mut micros = Histogram::<u64>::new(3)?;
-    let before = wal.progress();
+/// One append after the other, each written by the thread that brings it: directly and through the page cache in turn, so
+/// that what else the machine does falls on both.
+fn in_turn(directory: &Path, record_bytes: usize) -> Result<(), Box<dyn Error>> {
+    const TURN: u64 = 16;
+    let mut logs = Vec::new();
+    for (name, disk) in [
+        ("directly", RealDisk::open(&directory.join("direct"))?),
+        ("and cached", RealDisk::open_buffered(&directory.join("buffered"))?),
+    ] {
+        let (wal, _) = Wal::open_on(Arc::new(disk), WalConfig::default())?;
+        logs.push((name, wal, Histogram::<u64>::new(3)?, Duration::ZERO, Duration::ZERO));
+    }
+    let record = Bytes::from(vec![7u8; record_bytes]);
     let start = Instant::now();
     let mut seq = 0;
-    while start.elapsed() < RUN {
-        seq += 1;
-        let mut batch = WalBatch::new();
-        batch.put(StreamId(1), seq, record.clone());
-        let begun = Instant::now();
-        if wal.append_here(batch, Box::new(|_| ()))? {
-            micros.record(begun.elapsed().as_micros() as u64)?;
-        } else {
-            wal.append_wait(WalBatch::new())?;
+    while start.elapsed() < 2 * RUN {
+        for (_, wal, micros, took, cpu) in &mut logs {
+            for seq in seq + 1..=seq + TURN {
+                let mut batch = WalBatch::new();
+                batch.put(StreamId(1), seq, record.clone());
+                let (begun, cpu_before) = (Instant::now(), thread_cpu());
+                if wal.append_here(batch, Box::new(|_| ()))? {
+                    micros.record(begun.elapsed().as_micros() as u64)?;
+                    *took += begun.elapsed();
+                    *cpu += thread_cpu().saturating_sub(cpu_before);
+                } else {
+                    wal.append_wait(WalBatch::new())?;
+                }
+            }
+            wal.trim(StreamId(1), seq);
         }
-        if seq.is_multiple_of(64) {
-            wal.trim(StreamId(1), seq - 32);
-        }
+        seq += TURN;
     }
-    let took = start.elapsed();
-    let after = wal.progress();
-    line("1, by its caller", seq, took, &micros, after.fsyncs - before.fsyncs, after.bytes - before.bytes);
-    wal.close(Duration::from_secs(10))?;
+    for (name, wal, micros, took, cpu) in logs {
+        let count = micros.len().max(1);
+        println!(
+            "{:<28}{:>12.0}{:>10}{:>10}{:>22.1} us of CPU each",
+            format!("1 of {record_bytes}, {name}"),
+            count as f64 / took.as_secs_f64(),
+            micros.value_at_quantile(0.5),
+            micros.value_at_quantile(0.99),
+            cpu.as_secs_f64() * 1e6 / count as f64,
+        );
+        wal.close(Duration::from_secs(10))?;
+    }
     Ok(())
+}
+
+fn thread_cpu() -> Duration {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    Duration::new(now.tv_sec.unsigned_abs(), u32::try_from(now.tv_nsec).unwrap_or_default())
 }
 
 /// `appenders` appends are always under way, each in a stream of its own.

@@ -13,7 +13,7 @@ use std::process::{Command, Output, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
-use archon_wal::disk::{Fault, FaultDisk, FaultPoint, Operation, RealDisk};
+use archon_wal::disk::{Disk, Fault, FaultDisk, FaultPoint, Operation, RealDisk};
 use archon_wal::{StreamId, Wal, WalBatch, WalConfig};
 use support::read_all;
 
@@ -41,6 +41,10 @@ fn parse_fault(text: &str) -> Option<FaultPoint> {
         "before" => (None, Fault::AbortBefore),
         "half" => (None, Fault::AbortHalfway),
         "after" => (None, Fault::AbortAfter),
+        // Another pattern of sectors with each number.
+        "torn" => (None, Fault::AbortTorn(0x9e37_79b9_7f4a_7c15_u64.rotate_left(nth as u32))),
+        "durable-error" => (Some(Operation::WriteDurable), Fault::Error(std::io::ErrorKind::Other)),
+        "durable-torn" => (Some(Operation::WriteDurable), Fault::ErrorTorn(0b101, std::io::ErrorKind::Other)),
         "sync-error" => (Some(Operation::Sync), Fault::Error(std::io::ErrorKind::Other)),
         "write-error" => (Some(Operation::Write), Fault::Error(std::io::ErrorKind::Other)),
         _ => return None,
@@ -54,7 +58,8 @@ fn parse_fault(text: &str) -> Option<FaultPoint> {
 fn child() {
     let Ok(directory) = std::env::var("WAL_CHILD_DIRECTORY") else { return };
     let fault = std::env::var("WAL_CHILD_FAULT").unwrap();
-    let disk = FaultDisk::new(Arc::new(RealDisk::open(Path::new(&directory)).unwrap()));
+    let real = if std::env::var_os("WAL_CHILD_BUFFERED").is_some() { RealDisk::open_buffered } else { RealDisk::open };
+    let disk = FaultDisk::new(Arc::new(real(Path::new(&directory)).unwrap()));
     let disk = Arc::new(disk);
     let late = fault.strip_prefix("late ");
     if late.is_none() {
@@ -89,8 +94,12 @@ fn child() {
     wal.close(Duration::from_secs(20)).unwrap();
 }
 
-fn run_child(directory: &Path, fault: &str) -> Output {
-    Command::new(std::env::current_exe().unwrap())
+fn run_child(directory: &Path, fault: &str, buffered: bool) -> Output {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    if buffered {
+        command.env("WAL_CHILD_BUFFERED", "1");
+    }
+    command
         .args(["--exact", "child", "--ignored", "--nocapture"])
         .env("WAL_CHILD_DIRECTORY", directory)
         .env("WAL_CHILD_FAULT", fault)
@@ -129,18 +138,17 @@ fn check(directory: &Path, before: u64, output: &Output, what: &str) -> u64 {
     found
 }
 
-#[test]
-fn everything_acknowledged_survives_an_end_at_any_operation() {
+fn ends_at_any_operation(buffered: bool) {
     let directory = tempfile::tempdir().unwrap();
     let mut found = 0;
     let mut ended = 0;
     let mut lives = 0;
     for nth in 0..55 {
-        for kind in ["before", "half", "after"] {
+        for kind in ["before", "half", "torn", "after"] {
             // Every third life counts from behind the opening, to reach deeper.
             let late = if (nth + lives) % 3 == 0 { "late " } else { "" };
             let fault = format!("{late}{nth} {kind}");
-            let output = run_child(directory.path(), &fault);
+            let output = run_child(directory.path(), &fault, buffered);
             ended += u32::from(output.status.signal() == Some(6));
             assert!(
                 output.status.success() || output.status.signal() == Some(6),
@@ -157,13 +165,37 @@ fn everything_acknowledged_survives_an_end_at_any_operation() {
 }
 
 #[test]
+fn everything_acknowledged_survives_an_end_at_any_operation() {
+    ends_at_any_operation(false);
+}
+
+#[test]
+fn everything_acknowledged_survives_an_end_at_any_operation_without_direct_writes() {
+    ends_at_any_operation(true);
+}
+
+#[test]
 fn a_failed_sync_or_write_ends_the_process_and_is_not_acknowledged() {
-    for fault in ["late 3 sync-error", "late 3 write-error"] {
+    let buffered = [("late 3 sync-error", true), ("late 3 write-error", true)];
+    let direct = [("late 3 durable-error", false), ("late 3 durable-torn", false)];
+    let allowed = takes_direct_writes();
+    for (fault, buffered) in buffered.into_iter().chain(direct.into_iter().filter(|_| allowed)) {
         let directory = tempfile::tempdir().unwrap();
-        let output = run_child(directory.path(), fault);
+        let output = run_child(directory.path(), fault, buffered);
         assert_eq!(output.status.signal(), Some(6), "{fault}: {}", output.status);
         let acknowledged = last_acknowledged(&output);
         assert!(acknowledged.is_some_and(|last| last < BATCHES), "{fault}: {acknowledged:?}");
         check(directory.path(), 0, &output, fault);
     }
+}
+
+fn takes_direct_writes() -> bool {
+    let directory = tempfile::tempdir().unwrap();
+    let disk = RealDisk::open(directory.path()).unwrap();
+    disk.create("probe").unwrap();
+    let allowed = disk.open_durable("probe").unwrap().block_bytes() > 1;
+    if !allowed {
+        println!("skipped in part: the file system of {} takes no direct writes", directory.path().display());
+    }
+    allowed
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use archon_wal::disk::{Disk, MemoryDisk};
 use archon_wal::{Recovered, StreamId, Wal, WalBatch, WalConfig, WalError};
-use support::{Numbers, put, read_all};
+use support::{BLOCK_BYTES, Numbers, memory_disk, put, read_all};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 /// The note of what was durable.
@@ -111,8 +111,9 @@ fn a_torn_tail_is_cut_in_silence() {
 
 #[test]
 fn a_last_write_that_was_acknowledged_and_decayed_is_not_cut_as_torn() {
-    for (at, named) in [(0, true), (7, true), (-40, false), (-72 + 16, false), (-72, false)] {
-        let disk = MemoryDisk::new();
+    let places = [(0, true), (7, true), (-40, false), (-72 + 16, false), (-72, false)];
+    for ((at, named), block_bytes) in places.into_iter().flat_map(|place| BLOCK_BYTES.map(|bytes| (place, bytes))) {
+        let disk = MemoryDisk::with_block_bytes(block_bytes);
         let (wal, _) = open(&disk);
         (1..=3).for_each(|seq| put(&wal, 1, seq, format!("entry-{seq}").as_bytes()).unwrap());
         put(&wal, 2, 1, b"the very last one").unwrap();
@@ -129,6 +130,52 @@ fn a_last_write_that_was_acknowledged_and_decayed_is_not_cut_as_torn() {
         drop(wal);
         let again = open(&disk).1;
         assert_eq!(again.damaged_streams(), damaged, "at {at}");
+    }
+}
+
+/// What lies behind the end, in the block that is written with it, is of no older use of the file.
+#[test]
+fn a_recycled_segment_ends_where_it_was_written_to() {
+    for block_bytes in BLOCK_BYTES {
+        let disk = MemoryDisk::with_block_bytes(block_bytes);
+        let (wal, _) = open(&disk);
+        for seq in 1..=100 {
+            put(&wal, 1, seq, &[7; 300]).unwrap();
+            wal.trim(StreamId(1), seq - 1);
+        }
+        // The process is killed: nothing is closed.
+        let disk = disk.process_end(false);
+        drop(wal);
+        let name = segments(&disk).pop().unwrap();
+        assert!(name > "wal-0000000000000008".to_owned(), "{name}: recycled");
+        let (wal, recovered) = open(&disk);
+        assert!(recovered.damaged.is_empty() && recovered.torn_bytes_cut == 0, "{block_bytes}: {recovered:?}");
+        assert_eq!(wal.bounds(StreamId(1)).unwrap().last, 100);
+    }
+}
+
+/// Of a write over two blocks only the second reached the disk: cut, though whole batches follow; unless a note says that
+/// it was durable.
+#[test]
+fn a_write_that_lost_its_first_block_is_torn_and_one_that_was_durable_damaged() {
+    for noted in [false, true] {
+        let disk = MemoryDisk::with_block_bytes(512);
+        let (wal, _) = open(&disk);
+        put(&wal, 1, 1, b"kept, in the same block").unwrap();
+        let (name, _) = find(&disk, b"kept");
+        let before = disk.contents(&name).unwrap();
+        let mut batch = WalBatch::new();
+        batch.put(StreamId(1), 2, vec![5; 1000].into());
+        wal.append_wait(batch).unwrap();
+        let disk = disk.process_end(false);
+        drop(wal);
+        (0..512).for_each(|at| assert!(disk.decay(&name, at, |_| before[at])));
+        if !noted {
+            disk.remove(MARK).unwrap();
+        }
+        let (wal, recovered) = open(&disk);
+        assert_eq!(!recovered.damaged.is_empty(), noted, "{recovered:?}");
+        assert_eq!(read_all(&wal, 1).unwrap(), BTreeMap::from([(1, b"kept, in the same block".to_vec())]));
     }
 }
 
@@ -159,7 +206,7 @@ struct Sample {
 
 fn sample(seed: u64) -> Sample {
     let numbers = &mut Numbers::new(seed);
-    let disk = MemoryDisk::new();
+    let disk = memory_disk(seed);
     let (wal, _) = open(&disk);
     let mut now: BTreeMap<u64, BTreeMap<u64, Vec<u8>>> = BTreeMap::new();
     let mut after = vec![now.clone()];

@@ -6,10 +6,10 @@ mod support;
 use std::sync::Arc;
 use std::time::Duration;
 
-use archon_wal::disk::{Disk, MemoryDisk, RealDisk};
+use archon_wal::disk::{Disk, RealDisk};
 use archon_wal::{StreamId, Wal, WalBatch, WalConfig, WalError};
 use proptest::prelude::*;
-use support::{Model, Step};
+use support::{Model, Step, memory_disk};
 
 #[derive(Debug, Clone)]
 enum Action {
@@ -83,17 +83,18 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
 
     #[test]
-    fn agrees_with_the_model(actions in prop::collection::vec(action(), 1..60)) {
-        run(Arc::new(MemoryDisk::new()), &actions)?;
+    fn agrees_with_the_model(actions in prop::collection::vec(action(), 1..60), kind in 0..3u64) {
+        run(Arc::new(memory_disk(kind)), &actions)?;
     }
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 12, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
 
     #[test]
-    fn agrees_with_the_model_on_a_real_disk(actions in prop::collection::vec(action(), 1..40)) {
+    fn agrees_with_the_model_on_a_real_disk(actions in prop::collection::vec(action(), 1..40), buffered in any::<bool>()) {
         let directory = tempfile::tempdir().unwrap();
-        run(Arc::new(RealDisk::open(directory.path()).unwrap()), &actions)?;
+        let open = if buffered { RealDisk::open_buffered } else { RealDisk::open };
+        run(Arc::new(open(directory.path()).unwrap()), &actions)?;
     }
 }

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use archon_wal::disk::{Disk, MemoryDisk};
 use archon_wal::{StreamId, Wal, WalBatch, WalConfig};
-use support::{Model, Numbers, Step};
+use support::{Model, Numbers, Step, memory_disk};
 
 fn config() -> WalConfig {
     WalConfig { segment_bytes: 8192, write_bytes_max: 4096, ..WalConfig::default() }
@@ -37,7 +37,7 @@ fn random_steps(numbers: &mut Numbers) -> Vec<Step> {
 /// Several lives of one log, each ended by a power loss.
 fn lives(seed: u64) -> Result<(), String> {
     let numbers = &mut Numbers::new(seed);
-    let mut disk = MemoryDisk::new();
+    let mut disk = memory_disk(seed);
     let mut base = Model::default();
     for life in 0..4 {
         disk.fail_power_after(numbers.below(if life == 0 { 60 } else { 120 }));
@@ -160,7 +160,7 @@ fn power_loss_loses_nothing_acknowledged() {
     let runs = std::env::var("WAL_POWER_LOSS_RUNS").ok().and_then(|runs| runs.parse().ok());
     let first = std::env::var("WAL_POWER_LOSS_SEED").ok().and_then(|seed| seed.parse().ok());
     let first = first.unwrap_or(1);
-    for seed in first..first + runs.unwrap_or(400) {
+    for seed in first..first + runs.unwrap_or(600) {
         if let Err(what) = lives(seed) {
             panic!("seed {seed} (WAL_POWER_LOSS_SEED={seed} repeats it): {what}");
         }

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::fs::{Advice, AtFlags, OFlags, StatxFlags};
-use rustix::io::Errno;
+use rustix::io::{Errno, ReadWriteFlags};
 
 use super::{BLOCK_ALIGNMENT, DurableFile};
 
@@ -45,9 +45,9 @@ impl DirectFile {
         if refused.load(Ordering::Relaxed) {
             return Ok(None);
         }
-        let flags = OFlags::DIRECT | OFlags::DSYNC;
-        // The bits are those of the C library, whose type is signed.
-        let direct = OpenOptions::new().write(true).custom_flags(flags.bits().cast_signed()).open(path);
+        // The C library's type of flags is signed.
+        let flags = OFlags::DIRECT.bits().cast_signed();
+        let direct = OpenOptions::new().write(true).custom_flags(flags).open(path);
         let direct = match direct {
             Err(error) if refuses(&error) => {
                 refuse(refused, "it cannot be opened so");
@@ -68,8 +68,9 @@ impl DirectFile {
     /// Fails with `Ok(false)` where nothing was written because the system does not do this here.
     fn try_direct(&self, mut offset: u64, mut data: &[u8]) -> io::Result<bool> {
         while !data.is_empty() {
-            // A call that nothing else in the process uses: traces and injected faults can name it.
-            match rustix::io::pwritev(&self.direct, &[IoSlice::new(data)], offset) {
+            // The flag asks for what `fdatasync` does, where `O_SYNC` would also have the time of each write made durable.
+            // Nothing else in the process uses this call: traces and injected faults can name it.
+            match rustix::io::pwritev2(&self.direct, &[IoSlice::new(data)], offset, ReadWriteFlags::DSYNC) {
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
                 Ok(bytes) => {
                     self.proven.store(true, Ordering::Relaxed);
@@ -115,7 +116,8 @@ impl DurableFile for DirectFile {
 fn block_bytes(file: &File) -> Option<usize> {
     let told = rustix::fs::statx(file, "", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN);
     // Kernels before 6.1, and some file systems, do not say.
-    let Some(told) = told.ok().filter(|told| StatxFlags::from_bits_retain(told.stx_mask).contains(StatxFlags::DIOALIGN))
+    let Some(told) =
+        told.ok().filter(|told| StatxFlags::from_bits_retain(told.stx_mask).contains(StatxFlags::DIOALIGN))
     else {
         return Some(BLOCK_BYTES_MIN);
     };
@@ -134,5 +136,68 @@ fn refuses(error: &io::Error) -> bool {
 fn refuse(refused: &AtomicBool, why: &str) {
     if !refused.swap(true, Ordering::Relaxed) {
         tracing::info!(why, "the log's file system takes no direct writes: each write is followed by a sync");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn aligned(bytes: &mut Vec<u8>, fill: u8) -> &[u8] {
+        bytes.resize(8192, fill);
+        let start = bytes.as_ptr().addr().next_multiple_of(BLOCK_ALIGNMENT) - bytes.as_ptr().addr();
+        &bytes[start..start + 4096]
+    }
+
+    /// A file of 8 KiB beside the build's output, if it takes direct writes.
+    fn file(directory: &Path) -> Option<(DirectFile, Arc<AtomicBool>)> {
+        let (path, refused) = (directory.join("a"), Arc::default());
+        std::fs::write(&path, [9; 8192]).unwrap();
+        let file = DirectFile::open(&path, &refused).unwrap();
+        if file.is_none() {
+            println!("skipped: the file system of {} takes no direct writes", directory.display());
+        }
+        Some((file?, refused))
+    }
+
+    #[test]
+    fn a_block_is_written_directly_and_anything_else_through_the_page_cache() {
+        let directory = tempfile::tempdir().unwrap();
+        let Some((file, refused)) = file(directory.path()) else { return };
+        let (path, mut memory) = (directory.path().join("a"), Vec::new());
+        let read = || std::fs::read(&path).unwrap();
+        assert_eq!(read(), [9; 8192]);
+        file.write_durable(4096, aligned(&mut memory, 1)).unwrap();
+        assert!(file.proven.load(Ordering::Relaxed) && !refused.load(Ordering::Relaxed));
+        // Read through the page cache, which held the old bytes.
+        assert_eq!((read()[4095], read()[4096], read()[8191]), (9, 1, 1));
+        file.write_durable(4090, &[2; 10]).unwrap();
+        file.write_durable(4096, aligned(&mut Vec::new(), 3)).unwrap();
+        assert_eq!((read()[4089], read()[4090], read()[4095], read()[4096]), (9, 2, 2, 3));
+    }
+
+    #[test]
+    fn a_first_write_that_is_refused_goes_through_the_page_cache_from_then_on() {
+        let directory = tempfile::tempdir().unwrap();
+        let Some((mut file, refused)) = file(directory.path()) else { return };
+        // No device writes blocks of eight bytes.
+        file.block_bytes = 8;
+        let mut memory = Vec::new();
+        file.write_durable(8, &aligned(&mut memory, 4)[..16]).unwrap();
+        assert!(refused.load(Ordering::Relaxed) && !file.proven.load(Ordering::Relaxed));
+        let read = std::fs::read(directory.path().join("a")).unwrap();
+        assert_eq!((read[7], read[8], read[23], read[24]), (9, 4, 4, 9));
+        assert!(DirectFile::open(&directory.path().join("a"), &refused).unwrap().is_none(), "never tried again");
+    }
+
+    #[test]
+    fn a_later_write_that_is_refused_fails() {
+        let directory = tempfile::tempdir().unwrap();
+        let Some((mut file, _)) = file(directory.path()) else { return };
+        let mut memory = Vec::new();
+        file.write_durable(0, aligned(&mut memory, 1)).unwrap();
+        file.block_bytes = 8;
+        let error = file.write_durable(8, &aligned(&mut memory, 4)[..16]).unwrap_err();
+        assert!(refuses(&error), "{error}");
     }
 }

@@ -12,7 +12,7 @@ use super::{Disk, DiskFile, DurableFile, WriteThenSync};
 
 /// A real directory, created when it does not exist.
 ///
-/// Durable writes go past the page cache (`O_DIRECT` and `O_DSYNC`: one call instead of two, and no copy) where the file
+/// Durable writes go past the page cache (`O_DIRECT` with `RWF_DSYNC`: one call instead of two, and no copy) where the file
 /// system lets them, otherwise through it and are followed by `fdatasync`.
 #[derive(Debug)]
 pub struct RealDisk {

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use archon_wal::disk::MemoryDisk;
 use archon_wal::{Bounds, Recovered, StreamId, StreamState, Wal, WalBatch};
 use bytes::Bytes;
 
@@ -25,6 +26,14 @@ impl Numbers {
     pub fn below(&mut self, end: u64) -> u64 {
         (self.next() >> 11) % end
     }
+}
+
+/// Block sizes of disks: a write and a sync instead of one durable write, one sector, and what most have.
+pub const BLOCK_BYTES: [usize; 3] = [1, 512, 4096];
+
+/// A disk in memory, of another kind with each seed.
+pub fn memory_disk(seed: u64) -> MemoryDisk {
+    MemoryDisk::with_block_bytes(BLOCK_BYTES[(seed % 3) as usize])
 }
 
 /// One step, as a test generates it. Numbers are relative, so that most steps are valid.

@@ -7,7 +7,7 @@ use std::time::Duration;
 /// Every call, whichever.
 const ALL: &str = "raw_syscalls:sys_enter";
 /// Those worth telling apart.
-const NAMED: [&str; 12] = [
+const NAMED: [&str; 13] = [
     "futex",
     "epoll_wait",
     "recvfrom",
@@ -19,6 +19,7 @@ const NAMED: [&str; 12] = [
     "sendmsg",
     "recvmsg",
     "pwrite64",
+    "pwritev2",
     "fdatasync",
 ];
 
