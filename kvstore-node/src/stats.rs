@@ -27,7 +27,7 @@ impl Stats {
         let gauge = |name, help, value| Sample { name, kind: MetricKind::Gauge, help, value };
         let mut samples = self.shared.metrics.samples();
         samples.extend([
-            counter("archon_wal_fsyncs_total", "syncs of the write-ahead log", log.fsyncs),
+            counter("archon_wal_fsyncs_total", "durable writes of the write-ahead log", log.fsyncs),
             counter("archon_wal_batches_total", "batches that the write-ahead log made durable", log.batches),
             counter("archon_wal_written_bytes_total", "bytes written to the write-ahead log", log.bytes),
             counter("archon_engine_syncs_total", "syncs of the storage engine", self.flusher.syncs()),

@@ -19,7 +19,7 @@ pub struct WalConfig {
     /// Most bytes of batches that may be queued or under way, 4 KiB to 512 MiB. An append beyond
     /// it is refused with [`WalFull`](crate::WalFull). Also bounds one batch. Default 64 MiB.
     pub queue_bytes_max: usize,
-    /// Most bytes taken from the queue for one write and one sync. A larger batch is written on
+    /// Most bytes taken from the queue for one durable write. A larger batch is written on
     /// its own. Default 4 MiB.
     pub write_bytes_max: usize,
     /// How many zero-filled segments are kept ready for ordinary batches, 1 to 64. One more is

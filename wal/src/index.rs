@@ -1,6 +1,6 @@
 //! What is durable, in memory: for every stream its numbers, metas and where each record lies.
 //!
-//! Recovery fills it by replaying the log, the writer extends it after each sync, readers look up.
+//! Recovery fills it by replaying the log, the writer extends it after each durable write, readers look up.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;

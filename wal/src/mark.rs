@@ -1,10 +1,10 @@
 //! The note of what was durable, which tells a torn end from a damaged one.
 //!
-//! A write that was cut off and a last write that decayed look alike: a frame that fails its checksum with nothing behind
-//! it. The first was never acknowledged and is cut; the second may have been. So after each sync the number of the last
-//! durable batch is written to a small file. It is not synced then: it outlives the end of the process in the page cache,
-//! and the system brings it to the disk within its write-back time. It only ever names what was synced before, so an old
-//! note proves less and nothing wrong.
+//! A write that was cut off and a last write that decayed look alike: a frame that fails its checksum with nothing
+//! behind it. The first was never acknowledged and is cut; the second may have been. So after each durable write the
+//! number of the last durable batch is written to a small file. It is not synced then: it outlives the end of the
+//! process in the page cache, and the system brings it to the disk within its write-back time. It only ever names what
+//! was synced before, so an old note proves less and nothing wrong.
 
 use std::io;
 use std::sync::Arc;

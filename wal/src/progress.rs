@@ -10,7 +10,7 @@ pub struct Progress {
     pub bytes: u64,
     /// Batches made durable.
     pub batches: u64,
-    /// Syncs of segment files that completed.
+    /// Durable writes of segment files that completed, whether by one call or by a write and a sync.
     pub fsyncs: u64,
     /// When the write or sync now under way began; `None` while the writer waits for work.
     pub outstanding_since: Option<Instant>,
