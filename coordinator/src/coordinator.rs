@@ -76,7 +76,9 @@ impl Coordinator {
     pub async fn start(listener: TcpListener, config: CoordinatorConfig) -> Result<Self, CoordinatorError> {
         config.check()?;
         let listen = config.listen;
-        let address = listener.local_addr().map_err(|source| CoordinatorError::Listen { address: listen, source })?;
+        let listening = |source| CoordinatorError::Listen { address: listen, source };
+        let address = listener.local_addr().map_err(listening)?;
+        archon_proto::listen::bound_segments(&listener).map_err(listening)?;
         let (identity, storage, myself) = open(&config).await?;
         let work = CancellationToken::new();
         let serving = CancellationToken::new();

@@ -140,6 +140,7 @@ impl Node {
         let listening = |source| NodeError::Listen { address: listen, source };
         let listener = TcpListener::bind(listen).await.map_err(listening)?;
         let address = listener.local_addr().map_err(listening)?;
+        archon_proto::listen::bound_segments(&listener).map_err(listening)?;
         Self::assemble(config, opened, listener, address)
     }
 
