@@ -1,8 +1,11 @@
 //! Log lines: fields, to standard error, filtered by level or module.
 
+use super::log_queue::LogQueue;
 use crate::args::{LogArgs, LogFormat};
 use crate::exit::Failure;
+use std::backtrace::{Backtrace, BacktraceStatus};
 use std::io::IsTerminal;
+use std::time::Duration;
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::LevelFilter;
 
@@ -33,11 +36,48 @@ fn filter_of(text: &str) -> Result<EnvFilter, String> {
     EnvFilter::builder().parse(with_quiet_libraries(&directives.join(","))).map_err(|error| error.to_string())
 }
 
+/// How long the end of the process waits for the last lines to be written.
+const END_PATIENCE: Duration = Duration::from_secs(1);
+
+/// The log of this process; its end waits, for a moment, until everything is written.
+pub(super) struct Log {
+    queue: LogQueue,
+}
+
+impl Log {
+    /// What writes the last lines before the process ends at once.
+    pub(super) fn last_words(&self) -> impl Fn() + Send + use<> {
+        let queue = self.queue.clone();
+        move || queue.flush(END_PATIENCE)
+    }
+}
+
+impl Drop for Log {
+    fn drop(&mut self) {
+        self.queue.flush(END_PATIENCE);
+    }
+}
+
+/// A panic is told as everything else is: standard error may be a pipe that nobody reads, and then what a panic is to end
+/// would stand still instead.
+fn log_panics() {
+    std::panic::set_hook(Box::new(|panic| {
+        let backtrace = Backtrace::capture();
+        let thread = std::thread::current();
+        let name = thread.name().unwrap_or("without a name");
+        if backtrace.status() == BacktraceStatus::Captured {
+            tracing::error!(thread = name, %backtrace, "{panic}");
+        } else {
+            tracing::error!(thread = name, "{panic}");
+        }
+    }));
+}
+
 /// Starts logging for this process.
 ///
 /// # Errors
 /// A filter that cannot be read, with examples of ones that can.
-pub(crate) fn start(args: &LogArgs) -> Result<(), Failure> {
+pub(super) fn start(args: &LogArgs) -> Result<Log, Failure> {
     let filter = filter_of(&args.filter).map_err(|error| {
         Failure::usage(
             format!("--log (or ARCHON_LOG) {:?}: {error}", args.filter),
@@ -45,12 +85,16 @@ pub(crate) fn start(args: &LogArgs) -> Result<(), Failure> {
         )
     })?;
     let terminal = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
-    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(terminal);
+    let starting = |error: &dyn std::fmt::Display| Failure::failed(format!("starting the log: {error}"));
+    let queue = LogQueue::start(std::io::stderr()).map_err(|error| starting(&error))?;
+    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(queue.clone()).with_ansi(terminal);
     let started = match args.format {
         LogFormat::Text => builder.try_init(),
         LogFormat::Json => builder.json().flatten_event(true).try_init(),
     };
-    started.map_err(|error| Failure::failed(format!("starting the log: {error}")))
+    started.map_err(|error| starting(&error))?;
+    log_panics();
+    Ok(Log { queue })
 }
 
 #[cfg(test)]

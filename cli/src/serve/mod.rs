@@ -2,6 +2,7 @@
 
 pub(crate) mod file;
 mod log;
+mod log_queue;
 mod run;
 pub(crate) mod settings;
 #[cfg(test)]

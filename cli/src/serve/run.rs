@@ -1,6 +1,6 @@
 //! Runs a coordinator or a node until a signal ends it.
 
-use super::log;
+use super::log::{self, Log};
 use super::settings::{CoordinatorSettings, NodeSettings};
 use crate::args::{Connection, CoordinatorArgs, NodeArgs};
 use crate::exit::{Exit, Failure};
@@ -15,22 +15,22 @@ use tokio_util::sync::CancellationToken;
 /// `archon coordinator`
 pub(crate) fn coordinator(args: &CoordinatorArgs, connection: &Connection) -> Result<Exit, Failure> {
     let settings = CoordinatorSettings::resolve(args, connection.insecure)?;
-    log::start(&args.log)?;
+    let log = log::start(&args.log)?;
     lifeline::hold()?;
     for warning in settings.warnings() {
         tracing::warn!("{warning}");
     }
     let config = coordinator_config(settings);
-    serve(|stop| async move { archon_coordinator::run(config, stop).await.map_err(coordinator_failure) })
+    serve(&log, |stop| async move { archon_coordinator::run(config, stop).await.map_err(coordinator_failure) })
 }
 
 /// `archon node` without a verb.
 pub(crate) fn node(args: &NodeArgs, connection: &Connection) -> Result<Exit, Failure> {
     let settings = NodeSettings::resolve(args, &connection.coordinators, connection.insecure)?;
-    log::start(&args.log)?;
+    let log = log::start(&args.log)?;
     lifeline::hold()?;
     let config = node_config(settings);
-    serve(|stop| async move { archon_kvstore_node::run(config, stop).await.map_err(node_failure) })
+    serve(&log, |stop| async move { archon_kvstore_node::run(config, stop).await.map_err(node_failure) })
 }
 
 fn coordinator_config(settings: CoordinatorSettings) -> CoordinatorConfig {
@@ -118,7 +118,7 @@ impl Wishes {
 
 /// Runs `work` with a token that the first SIGTERM or SIGINT cancels. Another one, a second or more later, ends the
 /// process at once.
-fn serve<W, F>(work: W) -> Result<Exit, Failure>
+fn serve<W, F>(log: &Log, work: W) -> Result<Exit, Failure>
 where
     W: FnOnce(CancellationToken) -> F,
     F: Future<Output = Result<(), Failure>>,
@@ -130,7 +130,7 @@ where
         .map_err(|error| Failure::failed(format!("starting the runtime: {error}")))?;
     let outcome = runtime.block_on(async {
         let stop = CancellationToken::new();
-        let watcher = tokio::spawn(watch_signals(stop.clone())?);
+        let watcher = tokio::spawn(watch_signals(stop.clone(), log.last_words())?);
         let outcome = work(stop).await;
         watcher.abort();
         outcome
@@ -141,7 +141,10 @@ where
 }
 
 /// The handlers are installed before the work begins, so that no signal is lost in between.
-fn watch_signals(stop: CancellationToken) -> Result<impl Future<Output = ()> + Send + 'static, Failure> {
+fn watch_signals(
+    stop: CancellationToken,
+    last_words: impl Fn() + Send + 'static,
+) -> Result<impl Future<Output = ()> + Send + 'static, Failure> {
     let install = |kind| signal(kind).map_err(|error| Failure::failed(format!("installing a signal handler: {error}")));
     let mut terminate = install(SignalKind::terminate())?;
     let mut interrupt = install(SignalKind::interrupt())?;
@@ -163,6 +166,7 @@ fn watch_signals(stop: CancellationToken) -> Result<impl Future<Output = ()> + S
                 Wish::Again => tracing::debug!(signal = name, "the same signal again"),
                 Wish::End => {
                     tracing::warn!(signal = name, "another signal; ending at once");
+                    last_words();
                     // The shells' convention: 128 plus the number of the signal.
                     std::process::exit(if name == "SIGTERM" { 143 } else { 130 });
                 }
