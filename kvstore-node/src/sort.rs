@@ -55,8 +55,12 @@ async fn give(connection: TcpStream, streams: Streams, grpc: mpsc::Sender<io::Re
 
 impl Streams {
     async fn serve(self, connection: TcpStream) {
-        // A peer's message may hold as much as a client's, and what comes with it.
-        match archon_frames::accept(connection, 2 * MESSAGE_BYTES_MAX).await {
+        let bytes_max = |kind| match kind {
+            StreamKind::Exchange => MESSAGE_BYTES_MAX,
+            // What clients may send at once, and what a turn adds to it.
+            StreamKind::Replicate => 2 * MESSAGE_BYTES_MAX,
+        };
+        match archon_frames::accept(connection, bytes_max).await {
             Ok((StreamKind::Exchange, reader, writer)) => self.kv.exchange(reader, writer).await,
             Ok((StreamKind::Replicate, reader, writer)) => self.replication.replicate(reader, writer).await,
             Err(error) => tracing::debug!(%error, "a connection is no stream"),

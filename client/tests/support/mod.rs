@@ -389,7 +389,7 @@ impl table_server::Table for Service {
 
 /// Serves a stream of operations.
 async fn exchange(state: &NodeState, connection: TcpStream) {
-    let (kind, mut reader, mut writer) = accept(connection, 8 << 20).await.unwrap();
+    let (kind, mut reader, mut writer) = accept(connection, |_| 8 << 20).await.unwrap();
     assert_eq!(kind, StreamKind::Exchange);
     state.streams.fetch_add(1, Ordering::SeqCst);
     let Ok(hello) = reader.next::<v1::OpBatch>().await else { return };

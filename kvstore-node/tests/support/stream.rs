@@ -62,7 +62,7 @@ pub fn sorted<M: Message + Default>(
             tokio::spawn(async move {
                 match begins_stream(&connection).await {
                     Ok(true) => {
-                        let (_, mut reader, mut writer) = accept(connection, MESSAGE_BYTES_MAX).await.unwrap();
+                        let (_, mut reader, mut writer) = accept(connection, |_| MESSAGE_BYTES_MAX).await.unwrap();
                         let _: Result<(), FrameError> = read(&mut reader, &mut writer, &take).await;
                     }
                     Ok(false) => drop(grpc.send(Ok(connection)).await),

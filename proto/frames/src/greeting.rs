@@ -94,20 +94,21 @@ pub async fn begins_stream(connection: &TcpStream) -> std::io::Result<bool> {
     }
 }
 
-/// Reads the greeting of a connection with which a stream begins ([`begins_stream`]).
+/// Reads the greeting of a connection with which a stream begins ([`begins_stream`]). Each of the peer's frames may have as
+/// many bytes as `bytes_max` says for such a stream.
 ///
 /// # Errors
 /// If there is none that this version knows, or none in time.
 pub async fn accept(
     mut stream: TcpStream,
-    bytes_max: usize,
+    bytes_max: impl Fn(StreamKind) -> usize,
 ) -> Result<(StreamKind, FrameReader, FrameWriter), FrameError> {
     let mut greeting = [0; GREETING_BYTES];
     let read = timeout(GREETING_PATIENCE, stream.read_exact(&mut greeting)).await;
     read.map_err(|_| FrameError::Silent(GREETING_PATIENCE))??;
     let kind = StreamKind::of_greeting(&greeting)?;
     let (from, to) = stream.into_split();
-    Ok((kind, FrameReader::new(from, bytes_max), FrameWriter::new(to)))
+    Ok((kind, FrameReader::new(from, bytes_max(kind)), FrameWriter::new(to)))
 }
 
 #[cfg(test)]

@@ -46,7 +46,8 @@ impl FrameReader {
                 }
             }
             if self.received.capacity() - self.received.len() < ROOM_BYTES_MIN {
-                self.received.reserve(READ_BYTES);
+                // In proportion to what has arrived, never to what a frame says that it holds.
+                self.received.reserve(READ_BYTES.max(self.received.len()));
             }
             if self.from.read_buf(&mut self.received).await? == 0 {
                 return Err(FrameError::Closed);

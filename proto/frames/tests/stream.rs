@@ -1,0 +1,145 @@
+//! Streams over real connections.
+#![allow(missing_docs, clippy::unwrap_used)]
+
+use archon_frames::{Beat, FrameError, FrameReader, FrameWriter, StreamKind, accept, begins_stream, connect};
+use archon_proto::v1::OpBatch;
+use archon_types::{ErrorDetail, ErrorKind};
+use bytes::Bytes;
+use std::time::Duration;
+use tokio::io::AsyncWriteExt;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::time::Instant;
+
+const BYTES_MAX: usize = 1024 * 1024;
+
+struct Side {
+    reader: FrameReader,
+    writer: FrameWriter,
+}
+
+impl Side {
+    /// Lives on without anything to say, until the stream ends.
+    async fn idle(mut self) -> FrameError {
+        let mut beat = Beat::default();
+        loop {
+            let ended = tokio::select! {
+                said = self.reader.next::<OpBatch>() => said.map(drop),
+                () = beat.tick() => beat.mark(&mut self.reader, &mut self.writer),
+            };
+            if let Err(error) = ended.and(self.writer.flush().await) {
+                return error;
+            }
+        }
+    }
+}
+
+async fn pair() -> (Side, Side) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let (reader, mut writer) =
+        connect(&address, StreamKind::Exchange, BYTES_MAX, Duration::from_secs(5)).await.unwrap();
+    writer.flush().await.unwrap();
+    let near = Side { reader, writer };
+    let (connection, _) = listener.accept().await.unwrap();
+    assert!(begins_stream(&connection).await.unwrap());
+    let (kind, reader, writer) = accept(connection, |_| BYTES_MAX).await.unwrap();
+    assert_eq!(kind, StreamKind::Exchange);
+    (near, Side { reader, writer })
+}
+
+fn message(version: u64, bytes: usize) -> OpBatch {
+    OpBatch { table_version: version, ops: Bytes::from(vec![7; bytes]), ..Default::default() }
+}
+
+#[tokio::test]
+async fn messages_of_any_length_arrive_in_order_and_an_error_is_the_last() {
+    let (mut near, mut far) = pair().await;
+    let lengths = [0, 1, 100, 16 * 1024, 700_000, 3];
+    let sent = async {
+        for (number, length) in lengths.into_iter().enumerate() {
+            near.writer.push(&message(number as u64, length));
+            near.writer.flush().await.unwrap();
+        }
+        near.writer.refuse(ErrorDetail::new(ErrorKind::Overloaded, "enough").with_retry_after_ms(7));
+        near.writer.flush().await.unwrap();
+    };
+    let read = async {
+        let mut seen = Vec::new();
+        let end = loop {
+            tokio::select! {
+                biased;
+                read = far.reader.next::<OpBatch>() => match read {
+                    Ok(batch) => seen.push(batch),
+                    Err(error) => break error,
+                },
+                // Reading is given up again and again; what has arrived by then is not lost.
+                () = tokio::task::yield_now() => {}
+            }
+        };
+        (seen, end)
+    };
+    let ((), (seen, end)) = tokio::join!(sent, read);
+    let expected: Vec<OpBatch> =
+        lengths.into_iter().enumerate().map(|(number, length)| message(number as u64, length)).collect();
+    assert!(seen == expected, "{} of {} messages, or others", seen.len(), expected.len());
+    let FrameError::Refused(detail) = end else { panic!("{end:?}") };
+    assert_eq!((detail.kind, detail.retry_after_ms), (ErrorKind::Overloaded, Some(7)));
+}
+
+#[tokio::test]
+async fn a_message_that_is_too_long_ends_the_stream() {
+    let (mut near, mut far) = pair().await;
+    near.writer.push(&message(1, BYTES_MAX));
+    let sending = tokio::spawn(async move {
+        let _ = near.writer.flush().await;
+        near
+    });
+    let error = far.reader.next::<OpBatch>().await.unwrap_err();
+    assert!(error.to_string().contains("the limit is 1048576"), "{error}");
+    drop(far);
+    drop(sending.await.unwrap());
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_is_silent_is_given_up_and_whoever_has_nothing_to_say_is_not() {
+    let (near, far) = pair().await;
+    let (near, far) = (tokio::spawn(near.idle()), tokio::spawn(far.idle()));
+    tokio::time::sleep(10 * Beat::PATIENCE).await;
+    assert!(!near.is_finished() && !far.is_finished(), "both say that they are there");
+    far.abort();
+    assert!(matches!(near.await.unwrap(), FrameError::Closed | FrameError::Io(_)));
+
+    let (near, far) = pair().await;
+    let began = Instant::now();
+    let error = near.idle().await;
+    assert!(matches!(error, FrameError::Silent(Beat::PATIENCE)), "{error}");
+    assert!(began.elapsed() >= Beat::PATIENCE, "after {:?}", began.elapsed());
+    drop(far);
+}
+
+#[tokio::test]
+async fn whoever_speaks_http_is_told_apart_and_whoever_speaks_nonsense_is_refused() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    for (said, stream) in [(&b"PRI * HTTP/2.0\r\n\r\n"[..], false), (b"ARCHIMEDES", true), (b"GET / HTTP/1.1", false)] {
+        let mut connection = TcpStream::connect(address).await.unwrap();
+        connection.write_all(said).await.unwrap();
+        let (accepted, _) = listener.accept().await.unwrap();
+        assert_eq!(begins_stream(&accepted).await.unwrap(), stream);
+        if stream {
+            let error = accept(accepted, |_| BYTES_MAX).await.unwrap_err();
+            assert!(error.to_string().contains("does not begin with a greeting"), "{error}");
+        }
+    }
+    drop(TcpStream::connect(address).await.unwrap());
+    assert!(begins_stream(&listener.accept().await.unwrap().0).await.is_err());
+}
+
+#[tokio::test]
+async fn a_connection_that_cannot_be_made_has_sent_nothing() {
+    // Nobody listens there any more.
+    let address = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap().to_string();
+    let error = connect(&address, StreamKind::Exchange, BYTES_MAX, Duration::from_secs(5)).await.unwrap_err();
+    assert!(matches!(&error, FrameError::Connect { address: named, .. } if *named == address), "{error}");
+    assert_eq!(error.into_detail().kind, ErrorKind::Unreachable);
+}
