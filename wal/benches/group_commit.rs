@@ -25,7 +25,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     println!("records of {RECORD_BYTES} bytes, {} s each\n", RUN.as_secs_f64());
     println!("{:<28}{:>12}{:>10}{:>10}{:>12}{:>10}", "", "ops/s", "p50 us", "p99 us", "fsyncs/op", "MiB/s");
     raw(directory.path())?;
-    for record_bytes in [RECORD_BYTES, 1500, 32 * 1024] {
+    for record_bytes in [RECORD_BYTES, 1500, 32 * 1024, 1024 * 1024] {
         in_turn(&directory.path().join(format!("turns-{record_bytes}")), record_bytes)?;
     }
     for appenders in [1, 4, 16, 64, 256, 1024] {
