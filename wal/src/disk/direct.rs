@@ -1,7 +1,8 @@
 //! Writing past the page cache, where the file system lets us.
 //!
 //! A write through the page cache and its `fdatasync` are two calls, a copy, and the search for what is dirty; a direct
-//! synchronous write is one call that ends when the drive has the bytes. Both leave the same file.
+//! synchronous write is one call that ends when the drive has the bytes. Both leave the same file, and large writes are
+//! made the first way.
 //!
 //! Others read the file through the page cache meanwhile. Before and after a direct write Linux drops the pages it covers
 //! (and writes dirty ones first), so whoever reads after the write returned sees it. Of records that lie in the same block
@@ -21,8 +22,9 @@ use super::{BLOCK_ALIGNMENT, DurableFile};
 
 /// Smaller writes are possible on some devices, but make those with larger sectors read before they write.
 const BLOCK_BYTES_MIN: usize = 4096;
-/// Where a device wants more, so much would be written again and again that the page cache is cheaper.
-const BLOCK_BYTES_MAX: usize = 64 * 1024;
+/// The page cache keeps what is written in memory that lies together. Ours is scattered over pages, each of which a direct
+/// write has to name to the device; from about this size on that costs more than a copy.
+const DIRECT_BYTES_MAX: usize = 16 * 1024;
 
 /// A file open twice, for direct writes and for those that cannot be.
 #[derive(Debug)]
@@ -91,6 +93,7 @@ impl DirectFile {
     fn suits(&self, offset: u64, data: &[u8]) -> bool {
         offset.is_multiple_of(self.block_bytes as u64)
             && data.len().is_multiple_of(self.block_bytes)
+            && data.len() <= DIRECT_BYTES_MAX
             && data.as_ptr().addr().is_multiple_of(BLOCK_ALIGNMENT)
     }
 }
@@ -124,7 +127,7 @@ fn block_bytes(file: &File) -> Option<usize> {
     // Both are zero where the file cannot be written to directly.
     let (memory, offset) = (told.stx_dio_mem_align as usize, told.stx_dio_offset_align as usize);
     let block = offset.max(BLOCK_BYTES_MIN);
-    let suits = offset > 0 && memory <= BLOCK_ALIGNMENT && block <= BLOCK_BYTES_MAX && block.is_power_of_two();
+    let suits = offset > 0 && memory <= BLOCK_ALIGNMENT && block <= DIRECT_BYTES_MAX && block.is_power_of_two();
     suits.then_some(block)
 }
 
@@ -144,9 +147,13 @@ mod tests {
     use super::*;
 
     fn aligned(bytes: &mut Vec<u8>, fill: u8) -> &[u8] {
-        bytes.resize(8192, fill);
+        aligned_bytes(bytes, 4096, fill)
+    }
+
+    fn aligned_bytes(bytes: &mut Vec<u8>, count: usize, fill: u8) -> &[u8] {
+        bytes.resize(count + BLOCK_ALIGNMENT, fill);
         let start = bytes.as_ptr().addr().next_multiple_of(BLOCK_ALIGNMENT) - bytes.as_ptr().addr();
-        &bytes[start..start + 4096]
+        &bytes[start..start + count]
     }
 
     /// A file of 8 KiB beside the build's output, if it takes direct writes.
@@ -174,6 +181,18 @@ mod tests {
         file.write_durable(4090, &[2; 10]).unwrap();
         file.write_durable(4096, aligned(&mut Vec::new(), 3)).unwrap();
         assert_eq!((read()[4089], read()[4090], read()[4095], read()[4096]), (9, 2, 2, 3));
+    }
+
+    #[test]
+    fn a_large_write_goes_through_the_page_cache_and_a_small_one_over_it_does_not() {
+        let directory = tempfile::tempdir().unwrap();
+        let Some((file, refused)) = file(directory.path()) else { return };
+        file.write_durable(0, aligned_bytes(&mut Vec::new(), DIRECT_BYTES_MAX + 4096, 5)).unwrap();
+        assert!(!file.proven.load(Ordering::Relaxed) && !refused.load(Ordering::Relaxed));
+        file.write_durable(0, aligned_bytes(&mut Vec::new(), DIRECT_BYTES_MAX, 6)).unwrap();
+        assert!(file.proven.load(Ordering::Relaxed));
+        let read = std::fs::read(directory.path().join("a")).unwrap();
+        assert_eq!((read[0], read[DIRECT_BYTES_MAX - 1], read[DIRECT_BYTES_MAX]), (6, 6, 5));
     }
 
     #[test]

@@ -12,8 +12,8 @@ use super::{Disk, DiskFile, DurableFile, WriteThenSync};
 
 /// A real directory, created when it does not exist.
 ///
-/// Durable writes go past the page cache (`O_DIRECT` with `RWF_DSYNC`: one call instead of two, and no copy) where the file
-/// system lets them, otherwise through it and are followed by `fdatasync`.
+/// Durable writes that are not large go past the page cache (`O_DIRECT` with `RWF_DSYNC`: one call instead of two, and no
+/// copy) where the file system lets them, all others through it and are followed by `fdatasync`.
 #[derive(Debug)]
 pub struct RealDisk {
     path: PathBuf,
