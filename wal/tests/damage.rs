@@ -147,7 +147,7 @@ fn a_recycled_segment_ends_where_it_was_written_to() {
         let disk = disk.process_end(false);
         drop(wal);
         let name = segments(&disk).pop().unwrap();
-        assert!(name > "wal-0000000000000008".to_owned(), "{name}: recycled");
+        assert!(name.as_str() > "wal-0000000000000008", "{name}: recycled");
         let (wal, recovered) = open(&disk);
         assert!(recovered.damaged.is_empty() && recovered.torn_bytes_cut == 0, "{block_bytes}: {recovered:?}");
         assert_eq!(wal.bounds(StreamId(1)).unwrap().last, 100);
