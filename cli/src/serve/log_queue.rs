@@ -178,13 +178,11 @@ mod tests {
     #[test]
     fn a_log_that_nobody_reads_drops_lines_and_tells_how_many() {
         let (queue, read) = queue(10);
-        let subscriber = tracing_subscriber::fmt().with_writer(queue.clone()).with_ansi(false).finish();
         // Five lines of two bytes have room, the one that the thread is at included.
         (0..9).for_each(|number| queue.push(format!("{number}\n").as_bytes(), None));
         assert_eq!(queue.shared.state.lock().dropped, 4);
         let lines: Vec<_> = (0..5).map(|_| read.recv_timeout(PATIENCE).unwrap()).collect();
         assert_eq!(lines.concat(), b"0\n1\n2\n3\n4\n");
-        drop(subscriber);
         let told = |state: &mut State| state.dropped > 0;
         let mut state = queue.shared.state.lock();
         assert!(!queue.shared.written.wait_while_for(&mut state, told, PATIENCE).timed_out(), "it is to be told");
