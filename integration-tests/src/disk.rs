@@ -55,8 +55,9 @@ impl Injection {
         let status = format!("/proc/{pid}/status");
         let mut injection = Self(child);
         let (attached, _) = wait_for("strace to attach", Duration::from_secs(20), || {
-            if injection.0.try_wait().ok().flatten().is_some() {
-                return Ok(false);
+            if let Some(status) = injection.0.try_wait().ok().flatten() {
+                // It ends well when the process that it traced has ended: the fault may strike at once.
+                return Ok(status.success());
             }
             let text = fs::read_to_string(&status).map_err(|error| error.to_string())?;
             let tracer = text.lines().find(|line| line.starts_with("TracerPid:")).unwrap_or_default();
