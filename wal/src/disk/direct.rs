@@ -15,7 +15,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use rustix::fs::{Advice, AtFlags, OFlags, StatxFlags};
+use rustix::fs::{AtFlags, OFlags, StatxFlags};
 use rustix::io::{Errno, ReadWriteFlags};
 
 use super::{BLOCK_ALIGNMENT, DurableFile};
@@ -62,8 +62,7 @@ impl DirectFile {
             return Ok(None);
         };
         let buffered = OpenOptions::new().read(true).write(true).open(path)?;
-        // The zeros that filled it would only have to be dropped page by page. No harm where it fails.
-        let _ = rustix::fs::fadvise(&buffered, 0, None, Advice::DontNeed);
+        // The zeros that filled it stay in the page cache: large writes find their pages there, and a direct one drops its own.
         Ok(Some(DirectFile { direct, buffered, block_bytes, proven: AtomicBool::new(false), refused: refused.clone() }))
     }
 
