@@ -236,7 +236,15 @@ impl Task {
         };
         match timeout(OPEN_TIMEOUT, opening).await {
             Ok(Ok(stream)) => Ok(stream),
-            Ok(Err(error)) => Err(of_node(&address, error)),
+            Ok(Err(error)) => {
+                // Whoever does not even speak our language is not the node: it is elsewhere, or gone.
+                let foreign = matches!(error, FrameError::Unreadable(_));
+                let mut detail = of_node(&address, error);
+                if foreign {
+                    detail.kind = ErrorKind::Unreachable;
+                }
+                Err(detail)
+            }
             Err(_) => {
                 let limit_ms = OPEN_TIMEOUT.as_millis();
                 let message = format!("the node at {address} did not accept a stream within {limit_ms} ms");

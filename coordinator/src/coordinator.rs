@@ -78,7 +78,9 @@ impl Coordinator {
         let listen = config.listen;
         let listening = |source| CoordinatorError::Listen { address: listen, source };
         let address = listener.local_addr().map_err(listening)?;
-        archon_proto::listen::bound_segments(&listener).map_err(listening)?;
+        if let Err(error) = archon_proto::listen::bound_segments(&listener) {
+            tracing::warn!(%error, "connections may stand still for a moment over loopback: the length of segments cannot be set");
+        }
         let (identity, storage, myself) = open(&config).await?;
         let work = CancellationToken::new();
         let serving = CancellationToken::new();

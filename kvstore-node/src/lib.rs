@@ -9,7 +9,7 @@
 //! | `shard` | the threads that own partitions: evaluate, replicate, answer |
 //! | `flusher`, `engine` | applied effects on their way to the disk |
 //! | `peer`, `copy` | other nodes: replication streams, copies |
-//! | `service` | gRPC in front of all that |
+//! | `server`, `sort`, `service` | streams of frames and gRPC in front of all that |
 //!
 //! The write-ahead log is where a write is acknowledged; the engine follows. An answer leaves only after commit and,
 //! where no follower holds the data as well, only under a valid lease.

@@ -140,7 +140,9 @@ impl Node {
         let listening = |source| NodeError::Listen { address: listen, source };
         let listener = TcpListener::bind(listen).await.map_err(listening)?;
         let address = listener.local_addr().map_err(listening)?;
-        archon_proto::listen::bound_segments(&listener).map_err(listening)?;
+        if let Err(error) = archon_proto::listen::bound_segments(&listener) {
+            tracing::warn!(%error, "connections may stand still for a moment over loopback: the length of segments cannot be set");
+        }
         Self::assemble(config, opened, listener, address)
     }
 

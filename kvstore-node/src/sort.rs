@@ -2,7 +2,7 @@
 
 use crate::service::kv::KvService;
 use crate::service::replication::ReplicationService;
-use archon_frames::{StreamKind, begins_stream};
+use archon_frames::{FrameError, FrameReader, FrameWriter, StreamKind, begins_stream};
 use archon_types::limits::MESSAGE_BYTES_MAX;
 use std::io;
 use std::time::Duration;
@@ -46,21 +46,31 @@ async fn give(connection: TcpStream, streams: Streams, grpc: mpsc::Sender<io::Re
         () = streams.kv.stop.cancelled() => return,
     };
     match stream {
-        Ok(Ok(true)) => streams.serve(connection).await,
+        Ok(Ok(true)) => {
+            let stop = streams.kv.stop.clone();
+            // What a stream has under way it ends itself; a greeting is not waited for.
+            if let Some(accepted) = stop.run_until_cancelled(archon_frames::accept(connection, bytes_max)).await {
+                streams.serve(accepted).await;
+            }
+        }
         // Also what is neither: that is gRPC's to refuse. A server that has ended takes no more.
         Ok(Ok(false)) => drop(grpc.send(Ok(connection)).await),
         Ok(Err(_)) | Err(_) => tracing::debug!("a connection said nothing"),
     }
 }
 
+/// Bytes that a message of a stream may have.
+const fn bytes_max(kind: StreamKind) -> usize {
+    match kind {
+        StreamKind::Exchange => MESSAGE_BYTES_MAX,
+        // What clients may send at once, and what a turn adds to it.
+        StreamKind::Replicate => 2 * MESSAGE_BYTES_MAX,
+    }
+}
+
 impl Streams {
-    async fn serve(self, connection: TcpStream) {
-        let bytes_max = |kind| match kind {
-            StreamKind::Exchange => MESSAGE_BYTES_MAX,
-            // What clients may send at once, and what a turn adds to it.
-            StreamKind::Replicate => 2 * MESSAGE_BYTES_MAX,
-        };
-        match archon_frames::accept(connection, bytes_max).await {
+    async fn serve(self, accepted: Result<(StreamKind, FrameReader, FrameWriter), FrameError>) {
+        match accepted {
             Ok((StreamKind::Exchange, reader, writer)) => self.kv.exchange(reader, writer).await,
             Ok((StreamKind::Replicate, reader, writer)) => self.replication.replicate(reader, writer).await,
             Err(error) => tracing::debug!(%error, "a connection is no stream"),

@@ -4,11 +4,11 @@ use std::hash::{BuildHasher, Hasher};
 use std::io;
 use std::sync::Arc;
 
-use crate::disk::{BLOCK_ALIGNMENT, Disk, DiskFile, DurableFile};
+use crate::disk::{BLOCK_ALIGNMENT, Disk, DiskFile, DurableFile, WriteThenSync};
 use crate::error::WalError;
 use crate::format::{FRAME_HEADER_BYTES, Frame, SEGMENT_HEADER_BYTES, SegmentHeader, padded, seal_frame};
 use crate::index::Index;
-use crate::spare::{Spare, SparePool};
+use crate::spare::SparePool;
 
 /// The segment that is being written.
 #[derive(Debug)]
@@ -111,14 +111,11 @@ pub(crate) fn activate(
         (pool.make_large(size).map_err(ActivateError::Refused)?, size)
     };
 
-    let out = match disk.open_durable(&spare.name) {
-        Ok(out) => out,
-        Err(source) => {
-            let path = spare.name.clone();
-            give_back(disk, pool, spare, size);
-            return Err(ActivateError::Refused(WalError::Io { action: "open", path, source }));
-        }
-    };
+    let out = disk.open_durable(&spare.name).unwrap_or_else(|error| {
+        // Without a descriptor for it: the spare is open, and writing it through the page cache needs no other.
+        tracing::debug!(%error, name = spare.name, "a log segment is written through the page cache");
+        Arc::new(WriteThenSync(spare.file.clone()))
+    });
 
     let header = SegmentHeader { generation, salt: salt(), base_batch: batch, size };
     buffer[..start].copy_from_slice(&header.encode());
@@ -133,16 +130,6 @@ pub(crate) fn activate(
     let tail = buffer.split_off(buffer.len() - Active::tail_bytes(&*out, buffer.len()));
     let end = (buffer.len() + tail.len()) as u32;
     Ok(Active { header, file: spare.file, out, tail, end, chain })
-}
-
-fn give_back(disk: &dyn Disk, pool: &SparePool, spare: Spare, size: u64) {
-    if size == pool.segment_bytes() {
-        pool.give(spare);
-    } else if let Err(error) = disk.remove(&spare.name)
-        && !disk.powered_off()
-    {
-        tracing::warn!(%error, name = spare.name, "cannot remove an unused log segment");
-    }
 }
 
 /// Any number that two segments of one generation hardly share: the standard library seeds its

@@ -108,7 +108,10 @@ impl LogQueue {
             let mut state = shared.state.lock();
             state.bytes -= line.len();
             state.written += 1;
-            state.stuck = false;
+            // As long as lines wait, whoever reads is slow, and one more error would wait as well.
+            if state.lines.is_empty() {
+                state.stuck = false;
+            }
             let dropped = if state.bytes <= shared.bytes_max / 2 { std::mem::take(&mut state.dropped) } else { 0 };
             drop(state);
             shared.written.notify_all();

@@ -83,7 +83,20 @@ impl ReplicationService {
         loop {
             // The registration of either side may have changed since the stream began.
             let peer = self.check(head.cluster.as_ref(), head.sender.as_ref(), head.receiver, Some(incarnation));
-            self.take(peer.map_err(FrameError::Refused)?, batch).await.map_err(FrameError::Refused)?;
+            let mut taken = std::pin::pin!(self.take(peer.map_err(FrameError::Refused)?, batch));
+            loop {
+                tokio::select! {
+                    taken = &mut taken => break taken.map_err(FrameError::Refused)?,
+                    // A shard without room holds this stream up; the peer is to know that the node lives.
+                    () = beat.tick() => {
+                        beat.speak(writer);
+                        writer.flush().await?;
+                    }
+                    () = self.stop.cancelled() => {
+                        return Err(FrameError::Refused(crate::shared::shutting_down()));
+                    }
+                }
+            }
             batch = loop {
                 tokio::select! {
                     next = reader.next::<v1::ReplicationBatch>() => break next?,

@@ -12,6 +12,9 @@ const READ_BYTES: usize = 16 * 1024;
 /// Room below which more is made before reading.
 const ROOM_BYTES_MIN: usize = 1024;
 
+/// Payloads beyond this leave with the memory they came in.
+const KEPT_BYTES_MAX: usize = 64 * 1024;
+
 /// Reads frames.
 #[derive(Debug)]
 pub struct FrameReader {
@@ -33,6 +36,10 @@ impl FrameReader {
     pub async fn next<M: Message + Default>(&mut self) -> Result<M, FrameError> {
         loop {
             while let Some(frame) = cut(&mut self.received, self.bytes_max)? {
+                if frame.payload.len() > KEPT_BYTES_MAX {
+                    // What made room for a large message is not kept for as long as the connection lasts.
+                    self.received = BytesMut::from(&self.received[..]);
+                }
                 match frame.kind {
                     FrameKind::Message => {
                         return M::decode(frame.payload).map_err(|error| FrameError::Unreadable(error.to_string()));

@@ -26,25 +26,53 @@ const BLOCK_BYTES_MIN: usize = 4096;
 /// write has to name to the device; from about this size on that costs more than a copy.
 const DIRECT_BYTES_MAX: usize = 16 * 1024;
 
+/// What is known of a directory: whether its files can be written to directly.
+#[derive(Debug, Default)]
+pub(super) struct Ability {
+    /// They cannot, or are not to be.
+    refused: AtomicBool,
+    /// A direct write succeeded, so that a later one that is refused is a fault of the disk.
+    proven: AtomicBool,
+}
+
+impl Ability {
+    /// Has everything written through the page cache from now on.
+    pub(super) fn forgo(&self) {
+        self.refused.store(true, Ordering::Relaxed);
+    }
+
+    fn is_refused(&self) -> bool {
+        self.refused.load(Ordering::Relaxed)
+    }
+
+    fn is_proven(&self) -> bool {
+        self.proven.load(Ordering::Relaxed)
+    }
+
+    fn refuse(&self, why: &str) {
+        if !self.refused.swap(true, Ordering::Relaxed) {
+            tracing::info!(why, "the log's file system takes no direct writes: each write is followed by a sync");
+        }
+    }
+}
+
 /// A file open twice, for direct writes and for those that cannot be.
 #[derive(Debug)]
 pub(super) struct DirectFile {
     direct: File,
     buffered: File,
     block_bytes: usize,
-    /// A direct write succeeded, so that a later one that is refused is a fault of the disk.
-    proven: AtomicBool,
     /// Shared by all files of the directory.
-    refused: Arc<AtomicBool>,
+    ability: Arc<Ability>,
 }
 
 impl DirectFile {
-    /// `None` where the file system cannot be written to directly, as `refused` then says to all others.
+    /// `None` where the file system cannot be written to directly, as `ability` then says to all others.
     ///
     /// # Errors
     /// Those of the file system, but for that one.
-    pub(super) fn open(path: &Path, refused: &Arc<AtomicBool>) -> io::Result<Option<DirectFile>> {
-        if refused.load(Ordering::Relaxed) {
+    pub(super) fn open(path: &Path, ability: &Arc<Ability>) -> io::Result<Option<DirectFile>> {
+        if ability.is_refused() {
             return Ok(None);
         }
         // The C library's type of flags is signed.
@@ -52,18 +80,22 @@ impl DirectFile {
         let direct = OpenOptions::new().write(true).custom_flags(flags).open(path);
         let direct = match direct {
             Err(error) if refuses(&error) => {
-                refuse(refused, "it cannot be opened so");
+                ability.refuse("it cannot be opened so");
                 return Ok(None);
             }
             result => result?,
         };
+        if !syncs_direct_writes(&direct) {
+            ability.refuse("it is none of those known to make such a write durable");
+            return Ok(None);
+        }
         let Some(block_bytes) = block_bytes(&direct) else {
-            refuse(refused, "its blocks do not suit");
+            ability.refuse("its blocks do not suit");
             return Ok(None);
         };
         let buffered = OpenOptions::new().read(true).write(true).open(path)?;
         // The zeros that filled it stay in the page cache: large writes find their pages there, and a direct one drops its own.
-        Ok(Some(DirectFile { direct, buffered, block_bytes, proven: AtomicBool::new(false), refused: refused.clone() }))
+        Ok(Some(DirectFile { direct, buffered, block_bytes, ability: ability.clone() }))
     }
 
     /// Fails with `Ok(false)` where nothing was written because the system does not do this here.
@@ -74,15 +106,14 @@ impl DirectFile {
             match rustix::io::pwritev2(&self.direct, &[IoSlice::new(data)], offset, ReadWriteFlags::DSYNC) {
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
                 Ok(bytes) => {
-                    self.proven.store(true, Ordering::Relaxed);
+                    self.ability.proven.store(true, Ordering::Relaxed);
                     data = data.get(bytes..).unwrap_or_default();
                     offset += bytes as u64;
                 }
                 Err(Errno::INTR) => {}
                 Err(error) => {
                     let error = io::Error::from(error);
-                    let unproven = !self.proven.load(Ordering::Relaxed);
-                    return if unproven && refuses(&error) { Ok(false) } else { Err(error) };
+                    return if !self.ability.is_proven() && refuses(&error) { Ok(false) } else { Err(error) };
                 }
             }
         }
@@ -103,11 +134,11 @@ impl DurableFile for DirectFile {
     }
 
     fn write_durable(&self, offset: u64, data: &[u8]) -> io::Result<()> {
-        if !self.refused.load(Ordering::Relaxed) && self.suits(offset, data) {
+        if !self.ability.is_refused() && self.suits(offset, data) {
             if self.try_direct(offset, data)? {
                 return Ok(());
             }
-            refuse(&self.refused, "a write was refused");
+            self.ability.refuse("a write was refused");
         }
         self.buffered.write_all_at(data, offset)?;
         self.buffered.sync_data()
@@ -135,10 +166,14 @@ fn refuses(error: &io::Error) -> bool {
     matches!(Errno::from_io_error(error), Some(Errno::INVAL | Errno::OPNOTSUPP | Errno::NOSYS))
 }
 
-fn refuse(refused: &AtomicBool, why: &str) {
-    if !refused.swap(true, Ordering::Relaxed) {
-        tracing::info!(why, "the log's file system takes no direct writes: each write is followed by a sync");
-    }
+/// Whether the file lies on a file system of which it is known that a direct write with `RWF_DSYNC` is durable when it returns.
+/// Some that live in user space, or elsewhere in a network, take the flag and do nothing about it.
+fn syncs_direct_writes(file: &File) -> bool {
+    /// ext2 to ext4, XFS, Btrfs, F2FS, as `statfs(2)` numbers them.
+    const KNOWN: [u32; 4] = [0xEF53, 0x5846_5342, 0x9123_683E, 0xF2F5_2010];
+    // Of the magic numbers, whose type differs between machines, 32 bits count.
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+    rustix::fs::fstatfs(file).is_ok_and(|told| KNOWN.contains(&(told.f_type as u32)))
 }
 
 #[cfg(test)]
@@ -156,25 +191,25 @@ mod tests {
     }
 
     /// A file of 8 KiB beside the build's output, if it takes direct writes.
-    fn file(directory: &Path) -> Option<(DirectFile, Arc<AtomicBool>)> {
-        let (path, refused) = (directory.join("a"), Arc::default());
+    fn file(directory: &Path) -> Option<(DirectFile, Arc<Ability>)> {
+        let (path, ability) = (directory.join("a"), Arc::default());
         std::fs::write(&path, [9; 8192]).unwrap();
-        let file = DirectFile::open(&path, &refused).unwrap();
+        let file = DirectFile::open(&path, &ability).unwrap();
         if file.is_none() {
             println!("skipped: the file system of {} takes no direct writes", directory.display());
         }
-        Some((file?, refused))
+        Some((file?, ability))
     }
 
     #[test]
     fn a_block_is_written_directly_and_anything_else_through_the_page_cache() {
         let directory = tempfile::tempdir().unwrap();
-        let Some((file, refused)) = file(directory.path()) else { return };
+        let Some((file, ability)) = file(directory.path()) else { return };
         let (path, mut memory) = (directory.path().join("a"), Vec::new());
         let read = || std::fs::read(&path).unwrap();
         assert_eq!(read(), [9; 8192]);
         file.write_durable(4096, aligned(&mut memory, 1)).unwrap();
-        assert!(file.proven.load(Ordering::Relaxed) && !refused.load(Ordering::Relaxed));
+        assert!(ability.is_proven() && !ability.is_refused());
         // Read through the page cache, which held the old bytes.
         assert_eq!((read()[4095], read()[4096], read()[8191]), (9, 1, 1));
         file.write_durable(4090, &[2; 10]).unwrap();
@@ -185,11 +220,11 @@ mod tests {
     #[test]
     fn a_large_write_goes_through_the_page_cache_and_a_small_one_over_it_does_not() {
         let directory = tempfile::tempdir().unwrap();
-        let Some((file, refused)) = file(directory.path()) else { return };
+        let Some((file, ability)) = file(directory.path()) else { return };
         file.write_durable(0, aligned_bytes(&mut Vec::new(), DIRECT_BYTES_MAX + 4096, 5)).unwrap();
-        assert!(!file.proven.load(Ordering::Relaxed) && !refused.load(Ordering::Relaxed));
+        assert!(!ability.is_proven() && !ability.is_refused());
         file.write_durable(0, aligned_bytes(&mut Vec::new(), DIRECT_BYTES_MAX, 6)).unwrap();
-        assert!(file.proven.load(Ordering::Relaxed));
+        assert!(ability.is_proven());
         let read = std::fs::read(directory.path().join("a")).unwrap();
         assert_eq!((read[0], read[DIRECT_BYTES_MAX - 1], read[DIRECT_BYTES_MAX]), (6, 6, 5));
     }
@@ -197,15 +232,15 @@ mod tests {
     #[test]
     fn a_first_write_that_is_refused_goes_through_the_page_cache_from_then_on() {
         let directory = tempfile::tempdir().unwrap();
-        let Some((mut file, refused)) = file(directory.path()) else { return };
+        let Some((mut file, ability)) = file(directory.path()) else { return };
         // No device writes blocks of eight bytes.
         file.block_bytes = 8;
         let mut memory = Vec::new();
         file.write_durable(8, &aligned(&mut memory, 4)[..16]).unwrap();
-        assert!(refused.load(Ordering::Relaxed) && !file.proven.load(Ordering::Relaxed));
+        assert!(ability.is_refused() && !ability.is_proven());
         let read = std::fs::read(directory.path().join("a")).unwrap();
         assert_eq!((read[7], read[8], read[23], read[24]), (9, 4, 4, 9));
-        assert!(DirectFile::open(&directory.path().join("a"), &refused).unwrap().is_none(), "never tried again");
+        assert!(DirectFile::open(&directory.path().join("a"), &ability).unwrap().is_none(), "never tried again");
     }
 
     #[test]

@@ -113,7 +113,7 @@ pub const BLOCK_ALIGNMENT: usize = 4096;
 
 /// A write through the system's page cache, and a sync.
 #[derive(Debug)]
-struct WriteThenSync(Arc<dyn DiskFile>);
+pub(crate) struct WriteThenSync(pub(crate) Arc<dyn DiskFile>);
 
 impl DurableFile for WriteThenSync {
     fn block_bytes(&self) -> usize {

@@ -5,9 +5,8 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::direct::DirectFile;
+use super::direct::{Ability, DirectFile};
 use super::{Disk, DiskFile, DurableFile, WriteThenSync};
 
 /// A real directory, created when it does not exist.
@@ -18,8 +17,7 @@ use super::{Disk, DiskFile, DurableFile, WriteThenSync};
 pub struct RealDisk {
     path: PathBuf,
     directory: File,
-    /// The file system refused to be written to directly, or is not to be.
-    buffered: Arc<AtomicBool>,
+    ability: Arc<Ability>,
 }
 
 impl RealDisk {
@@ -29,7 +27,7 @@ impl RealDisk {
     /// Those of the file system.
     pub fn open(path: &Path) -> io::Result<RealDisk> {
         create_durably(path)?;
-        Ok(RealDisk { path: path.to_path_buf(), directory: File::open(path)?, buffered: Arc::default() })
+        Ok(RealDisk { path: path.to_path_buf(), directory: File::open(path)?, ability: Arc::default() })
     }
 
     /// As [`open`](RealDisk::open), but never writes directly: for comparison, and for tests of what is done where it
@@ -39,7 +37,7 @@ impl RealDisk {
     /// Those of the file system.
     pub fn open_buffered(path: &Path) -> io::Result<RealDisk> {
         let disk = RealDisk::open(path)?;
-        disk.buffered.store(true, Ordering::Relaxed);
+        disk.ability.forgo();
         Ok(disk)
     }
 }
@@ -87,7 +85,7 @@ impl Disk for RealDisk {
     }
 
     fn open_durable(&self, name: &str) -> io::Result<Arc<dyn DurableFile>> {
-        let direct = DirectFile::open(&self.path.join(name), &self.buffered)?;
+        let direct = DirectFile::open(&self.path.join(name), &self.ability)?;
         Ok(match direct {
             Some(file) => Arc::new(file),
             None => Arc::new(WriteThenSync(self.open(name)?)),
