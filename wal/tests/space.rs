@@ -154,3 +154,24 @@ fn behind_a_refused_batch_of_its_producer_nothing_is_written_until_that_one_come
     ordered(1, 5, false, None).unwrap();
     ordered(1, 6, false, Some(last + 2)).unwrap();
 }
+
+/// A node without descriptors would else stop at the end of its segment, with the next one at hand.
+#[test]
+fn a_segment_that_cannot_be_opened_once_more_is_written_through_the_handle_there_is() {
+    let memory = MemoryDisk::new();
+    let disk = Arc::new(FaultDisk::new(Arc::new(memory.clone())));
+    let (wal, _) = Wal::open_on(disk.clone(), config()).unwrap();
+    put(&wal, 1, 1, b"first").unwrap();
+    wait_for("one segment ready and one in reserve", || match wal.disk_bytes() {
+        12_288 => Ok(()),
+        bytes => Err(format!("{bytes} bytes")),
+    });
+    disk.set_unopenable(true);
+    // More than is left of the segment.
+    (2..=10).for_each(|seq| put(&wal, 1, seq, &[7; 500]).unwrap());
+    disk.set_unopenable(false);
+    (11..=30).for_each(|seq| put(&wal, 1, seq, &[7; 500]).unwrap());
+    wal.close(PATIENCE).unwrap();
+    let (wal, _) = Wal::open_on(Arc::new(memory), config()).unwrap();
+    assert_eq!(read_all(&wal, 1).unwrap().len(), 30);
+}

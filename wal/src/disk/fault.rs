@@ -70,6 +70,8 @@ struct Shared {
     point: Mutex<Option<FaultPoint>>,
     count: AtomicU64,
     full: AtomicBool,
+    /// No further file can be opened for durable writes.
+    unopenable: AtomicBool,
 }
 
 impl FaultDisk {
@@ -82,6 +84,11 @@ impl FaultDisk {
     pub fn arm(&self, point: Option<FaultPoint>) {
         *self.shared.point.lock() = point;
         self.shared.count.store(0, Ordering::SeqCst);
+    }
+
+    /// Makes opening files for durable writes fail, as without a descriptor for them, or not.
+    pub fn set_unopenable(&self, unopenable: bool) {
+        self.shared.unopenable.store(unopenable, Ordering::SeqCst);
     }
 
     /// Makes the disk full, or not: then files can neither be created nor grow.
@@ -180,6 +187,9 @@ impl Disk for FaultDisk {
     }
 
     fn open_durable(&self, name: &str) -> io::Result<Arc<dyn DurableFile>> {
+        if self.shared.unopenable.load(Ordering::SeqCst) {
+            return Err(io::Error::other("no descriptor is left"));
+        }
         let inner = self.inner.open_durable(name)?;
         if inner.block_bytes() == 1 {
             return Ok(Arc::new(WriteThenSync(self.open(name)?)));
