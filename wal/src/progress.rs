@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 /// What the writer has done since the log was opened. All counters only rise.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Progress {
-    /// Bytes written into segments, headers and padding included, zero-filling not.
+    /// Bytes of records written into segments, their headers and padding included; zero-filling is not, nor what a direct
+    /// write repeats of a block.
     pub bytes: u64,
     /// Batches made durable.
     pub batches: u64,

@@ -34,7 +34,8 @@ fn urgent(wal: &Wal, stream: u64, epoch: u8) -> Result<(), WalError> {
     wal.append_wait(batch)
 }
 
-fn full_log() -> (MemoryDisk, Arc<FaultDisk>, Wal, u64) {
+/// A log with one record, and with the segments made that it keeps ready.
+fn ready_log() -> (MemoryDisk, Arc<FaultDisk>, Wal) {
     let memory = MemoryDisk::new();
     let disk = Arc::new(FaultDisk::new(Arc::new(memory.clone())));
     let (wal, _) = Wal::open_on(disk.clone(), config()).unwrap();
@@ -43,6 +44,11 @@ fn full_log() -> (MemoryDisk, Arc<FaultDisk>, Wal, u64) {
         12_288 => Ok(()),
         bytes => Err(format!("{bytes} bytes")),
     });
+    (memory, disk, wal)
+}
+
+fn full_log() -> (MemoryDisk, Arc<FaultDisk>, Wal, u64) {
+    let (memory, disk, wal) = ready_log();
     disk.set_full(true);
     let last = fill(&wal, 2);
     (memory, disk, wal, last)
@@ -158,14 +164,7 @@ fn behind_a_refused_batch_of_its_producer_nothing_is_written_until_that_one_come
 /// A node without descriptors would else stop at the end of its segment, with the next one at hand.
 #[test]
 fn a_segment_that_cannot_be_opened_once_more_is_written_through_the_handle_there_is() {
-    let memory = MemoryDisk::new();
-    let disk = Arc::new(FaultDisk::new(Arc::new(memory.clone())));
-    let (wal, _) = Wal::open_on(disk.clone(), config()).unwrap();
-    put(&wal, 1, 1, b"first").unwrap();
-    wait_for("one segment ready and one in reserve", || match wal.disk_bytes() {
-        12_288 => Ok(()),
-        bytes => Err(format!("{bytes} bytes")),
-    });
+    let (memory, disk, wal) = ready_log();
     disk.set_unopenable(true);
     // More than is left of the segment.
     (2..=10).for_each(|seq| put(&wal, 1, seq, &[7; 500]).unwrap());
