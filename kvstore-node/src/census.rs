@@ -79,8 +79,9 @@ async fn count_placement<F: Future<Output = Option<Gathered>>>(
         let engine = Arc::clone(engine);
         let began = Instant::now();
         let window = gathered(from.clone()).await?;
-        let page =
-            tokio::task::spawn_blocking(move || engine.page(placement, from.as_ref().map(|key| &key[..]), limit));
+        let page = tokio::task::spawn_blocking(move || {
+            engine.page(placement, from.as_ref().map(|key| &key[..]), Bound::Unbounded, limit)
+        });
         // Damage is for those to report who serve the placement.
         let page = page.await.ok()?.ok()?;
         let end = add(&mut load, &page, &window);

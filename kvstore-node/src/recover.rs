@@ -218,7 +218,7 @@ mod tests {
         fn get(&self, _: PlacementId, _: &[u8]) -> Result<Option<Bytes>, EngineError> {
             Err(self.error())
         }
-        fn page(&self, _: PlacementId, _: Bound<&[u8]>, _: PageLimit) -> Result<Page, EngineError> {
+        fn page(&self, _: PlacementId, _: Bound<&[u8]>, _: Bound<&[u8]>, _: PageLimit) -> Result<Page, EngineError> {
             Err(self.error())
         }
         fn write(&self, _: &[Change]) -> Result<(), EngineError> {

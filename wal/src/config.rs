@@ -25,6 +25,10 @@ pub struct WalConfig {
     /// How many zero-filled segments are kept ready for ordinary batches, 1 to 64. One more is
     /// always kept in reserve for urgent batches. Default 1.
     pub spare_segments: usize,
+    /// How many segments that nothing needs any more are kept to be used again, 0 to 64, if more
+    /// than `spare_segments`: under load none needs to be filled then. Without load they go one by
+    /// one. Default 16.
+    pub recycled_segments_max: usize,
     /// When true, [`Wal::open`](crate::Wal::open) refuses a damaged log with
     /// [`WalError::Corrupt`] and changes nothing; when false it opens, and the streams that
     /// may have lost something are reported and closed for writing. Default false.
@@ -38,6 +42,7 @@ impl Default for WalConfig {
             queue_bytes_max: 64 * 1024 * 1024,
             write_bytes_max: 4 * 1024 * 1024,
             spare_segments: 1,
+            recycled_segments_max: 16,
             refuse_damage: false,
         }
     }
@@ -52,7 +57,8 @@ impl WalConfig {
         within("segment_bytes", self.segment_bytes, SEGMENT_BYTES_MIN, SEGMENT_BYTES_MAX)?;
         within("queue_bytes_max", self.queue_bytes_max as u64, 4096, QUEUE_BYTES_MAX as u64)?;
         within("write_bytes_max", self.write_bytes_max as u64, 1, QUEUE_BYTES_MAX as u64)?;
-        within("spare_segments", self.spare_segments as u64, 1, 64)
+        within("spare_segments", self.spare_segments as u64, 1, 64)?;
+        within("recycled_segments_max", self.recycled_segments_max as u64, 0, 64)
     }
 
     /// Largest batch, as it is encoded, that an append accepts.

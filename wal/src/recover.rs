@@ -14,7 +14,7 @@ use crate::index::{Index, SegmentEntry};
 use crate::mark;
 use crate::replay::{Damage, Replay};
 use crate::segment::{Active, parse_segment_name, parse_spare_name};
-use crate::spare::Spare;
+use crate::spare::{Spare, SparePool};
 
 /// What was found.
 #[derive(Debug)]
@@ -339,7 +339,7 @@ fn go_on(disk: &dyn Disk, segment: &SegmentFile, header: SegmentHeader, end: End
 fn take_spares(disk: &dyn Disk, config: &WalConfig, files: Vec<(String, u64)>) -> Result<VecDeque<Spare>, WalError> {
     let mut spares = VecDeque::new();
     for (name, size) in files {
-        if size == config.segment_bytes && spares.len() <= config.spare_segments {
+        if size == config.segment_bytes && spares.len() < SparePool::keep_max(config) {
             let file = disk.open(&name).map_err(failed("open", &name))?;
             spares.push_back(Spare { name, file });
         } else {

@@ -1,21 +1,31 @@
-//! Zero-filled files kept ready, so that the writer never waits for one to be filled.
+//! Files kept ready, so that the writer never waits for one to be filled with zeros or to be removed.
 //!
-//! A helper thread makes them. The last one is a reserve that only urgent batches may use.
+//! A helper thread makes them, and takes back the segments that nothing needs any more: under load a file is used again and
+//! again. The last one is a reserve that only urgent batches may use.
 
 use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 
+use crate::config::WalConfig;
 use crate::disk::{Disk, DiskFile};
 use crate::error::WalError;
-use crate::segment::spare_name;
+use crate::index::SegmentEntry;
+use crate::segment::{segment_name, spare_name};
 
 /// How long the helper rests after it could not make a file.
 const RETRY_AFTER: Duration = Duration::from_millis(250);
+/// After so long without need of a file, one of those beyond what is made ready is removed.
+const SURPLUS_AFTER: Duration = Duration::from_secs(60);
+/// A file is filled and synced in pieces of so many bytes with a rest after each: a disk that takes all of it at once lets
+/// the writer's syncs wait for milliseconds.
+const PIECE_BYTES: u64 = 1024 * 1024;
+/// Longest rest after a piece; otherwise as long as the piece took.
+const REST_MAX: Duration = Duration::from_millis(20);
 const RESERVE: usize = 1;
 static CHUNK: [u8; 128 * 1024] = [0; 128 * 1024];
 
@@ -29,7 +39,11 @@ pub(crate) struct Spare {
 pub(crate) struct SparePool {
     disk: Arc<dyn Disk>,
     segment_bytes: u64,
+    /// As many are made ready.
     keep: usize,
+    /// As many are kept, once they were used.
+    keep_max: usize,
+    surplus_after: Duration,
     state: Mutex<State>,
     changed: Condvar,
     read_only: AtomicBool,
@@ -39,27 +53,59 @@ pub(crate) struct SparePool {
 #[derive(Debug)]
 struct State {
     ready: VecDeque<Spare>,
+    /// Segments to be taken back, oldest first.
+    retired: VecDeque<(u64, SegmentEntry)>,
+    /// One more is being taken back now.
+    retiring: bool,
+    /// None is kept beyond those made ready.
+    shedding: bool,
+    /// How many callers wait for a file.
+    waiting: usize,
     next_id: u64,
     failed: Option<(io::ErrorKind, String)>,
 }
 
+impl State {
+    /// Whether a file may come that need not be made.
+    fn expects(&self) -> bool {
+        self.retiring || !self.retired.is_empty()
+    }
+}
+
+/// What the helper does next.
+enum Task {
+    Retire(u64, SegmentEntry),
+    Make,
+    Remove(Spare),
+}
+
 impl SparePool {
-    pub(crate) fn new(
-        disk: Arc<dyn Disk>,
-        segment_bytes: u64,
-        spare_segments: usize,
-        ready: VecDeque<Spare>,
-        next_id: u64,
-    ) -> SparePool {
+    pub(crate) fn new(disk: Arc<dyn Disk>, config: &WalConfig, ready: VecDeque<Spare>, next_id: u64) -> SparePool {
+        let state = State {
+            ready,
+            retired: VecDeque::new(),
+            retiring: false,
+            shedding: false,
+            waiting: 0,
+            next_id,
+            failed: None,
+        };
         SparePool {
             disk,
-            segment_bytes,
-            keep: RESERVE + spare_segments,
-            state: Mutex::new(State { ready, next_id, failed: None }),
+            segment_bytes: config.segment_bytes,
+            keep: RESERVE + config.spare_segments,
+            keep_max: Self::keep_max(config),
+            surplus_after: SURPLUS_AFTER,
+            state: Mutex::new(state),
             changed: Condvar::new(),
             read_only: AtomicBool::new(false),
             stop: AtomicBool::new(false),
         }
+    }
+
+    /// How many files are kept at most.
+    pub(crate) fn keep_max(config: &WalConfig) -> usize {
+        RESERVE + config.spare_segments.max(config.recycled_segments_max)
     }
 
     pub(crate) fn segment_bytes(&self) -> u64 {
@@ -71,9 +117,11 @@ impl SparePool {
         self.read_only.load(Ordering::Acquire)
     }
 
-    /// Bytes of the files kept ready.
+    /// Bytes of the files kept ready, and of those that are to be taken back.
     pub(crate) fn bytes(&self) -> u64 {
-        self.state.lock().ready.len() as u64 * self.segment_bytes
+        let state = self.state.lock();
+        let retired: u64 = state.retired.iter().map(|(_, segment)| segment.size).sum();
+        state.ready.len() as u64 * self.segment_bytes + retired
     }
 
     /// Takes a file, waiting for one that is being made. The reserve is for urgent ones.
@@ -94,12 +142,18 @@ impl SparePool {
             if self.stop.load(Ordering::Acquire) {
                 return Err(WalError::Closed);
             }
-            if let Some((kind, reason)) = &state.failed {
+            if let Some((kind, reason)) = &state.failed
+                && !state.expects()
+            {
                 let error = self.failure(*kind, reason, self.segment_bytes);
                 self.set_read_only();
                 return Err(error);
             }
+            state.waiting += 1;
+            // Who fills a file hurries.
+            self.changed.notify_all();
             self.changed.wait(&mut state);
+            state.waiting -= 1;
         }
     }
 
@@ -120,11 +174,44 @@ impl SparePool {
         spare_name(state.next_id)
     }
 
-    pub(crate) fn wants_more(&self) -> bool {
-        self.state.lock().ready.len() < self.keep
+    /// Has the helper remove the files beyond those that are made ready.
+    pub(crate) fn shed(&self) {
+        let mut state = self.state.lock();
+        if state.ready.len() > self.keep {
+            state.shedding = true;
+            self.changed.notify_all();
+        }
     }
 
-    pub(crate) fn give(&self, spare: Spare) {
+    /// Has the helper take back segments that nothing needs any more, oldest first.
+    pub(crate) fn retire_later(&self, unneeded: impl IntoIterator<Item = (u64, SegmentEntry)>) {
+        self.state.lock().retired.extend(unneeded);
+        self.changed.notify_all();
+    }
+
+    /// Takes a segment back: it becomes a spare one, or is removed when it has an unusual size, when there are enough, or
+    /// when a reader still has it open.
+    ///
+    /// # Errors
+    /// Those of the file system. No younger segment may go then: the log would have a gap.
+    pub(crate) fn retire(&self, generation: u64, segment: SegmentEntry) -> io::Result<()> {
+        let name = segment_name(generation);
+        let unread = Arc::strong_count(&segment.file) == 1;
+        let recycle = segment.size == self.segment_bytes && unread && self.state.lock().ready.len() < self.keep_max;
+        if recycle {
+            let spare = Spare { name: self.next_name(), file: segment.file };
+            self.disk.rename(&name, &spare.name)?;
+            // Before the file is used again and before a younger segment goes.
+            self.disk.sync_directory()?;
+            self.give(spare);
+        } else {
+            self.disk.remove(&name)?;
+            self.disk.sync_directory()?;
+        }
+        Ok(())
+    }
+
+    fn give(&self, spare: Spare) {
         let mut state = self.state.lock();
         state.ready.push_back(spare);
         if state.ready.len() > RESERVE {
@@ -146,24 +233,61 @@ impl SparePool {
 
     /// The helper thread.
     pub(crate) fn run(&self) {
-        let stopped = || self.stop.load(Ordering::Acquire);
-        while !stopped() {
-            let mut state = self.state.lock();
-            if state.failed.is_some() && !stopped() {
-                self.changed.wait_for(&mut state, RETRY_AFTER);
+        while let Some(task) = self.next_task() {
+            match task {
+                Task::Retire(generation, segment) => {
+                    if let Err(error) = self.retire(generation, segment) {
+                        if self.disk.powered_off() {
+                            return;
+                        }
+                        // After a failed sync nobody knows which names the directory holds.
+                        tracing::error!(%error, generation, "a log segment cannot be taken back: ending the process");
+                        std::process::abort();
+                    }
+                    self.state.lock().retiring = false;
+                    self.changed.notify_all();
+                }
+                Task::Make => {
+                    let name = self.next_name();
+                    match self.fill(&name, self.segment_bytes) {
+                        Ok(file) => self.give(Spare { name, file }),
+                        Err(_) if self.stop.load(Ordering::Acquire) => {}
+                        Err(error) => self.fail(&error),
+                    }
+                }
+                Task::Remove(spare) => {
+                    if let Err(error) = self.disk.remove(&spare.name) {
+                        tracing::warn!(%error, name = spare.name, "cannot remove a spare log segment");
+                    }
+                }
             }
-            while state.ready.len() >= self.keep && !stopped() {
+        }
+    }
+
+    /// Waits until there is something to do; `None` is the end.
+    fn next_task(&self) -> Option<Task> {
+        let mut state = self.state.lock();
+        let mut rested = false;
+        loop {
+            if let Some((generation, segment)) = state.retired.pop_front() {
+                state.retiring = true;
+                return Some(Task::Retire(generation, segment));
+            }
+            if self.stop.load(Ordering::Acquire) {
+                return None;
+            }
+            if state.ready.len() < self.keep {
+                if state.failed.is_none() || rested {
+                    return Some(Task::Make);
+                }
+                rested = self.changed.wait_for(&mut state, RETRY_AFTER).timed_out();
+            } else if state.ready.len() > self.keep {
+                if state.shedding || self.changed.wait_for(&mut state, self.surplus_after).timed_out() {
+                    return state.ready.pop_back().map(Task::Remove);
+                }
+            } else {
+                state.shedding = false;
                 self.changed.wait(&mut state);
-            }
-            drop(state);
-            if stopped() {
-                return;
-            }
-            let name = self.next_name();
-            match self.fill(&name, self.segment_bytes) {
-                Ok(file) => self.give(Spare { name, file }),
-                Err(_) if stopped() => return,
-                Err(error) => self.fail(&error),
             }
         }
     }
@@ -214,6 +338,7 @@ impl SparePool {
 
     fn write_zeros(&self, file: &dyn DiskFile, bytes: u64) -> io::Result<()> {
         let mut at = 0;
+        let mut began = Instant::now();
         while at < bytes {
             if self.stop.load(Ordering::Acquire) {
                 return Err(io::ErrorKind::Interrupted.into());
@@ -221,7 +346,31 @@ impl SparePool {
             let chunk = CHUNK.len().min(usize::try_from(bytes - at).unwrap_or(usize::MAX));
             file.write_at(at, &CHUNK[..chunk])?;
             at += chunk as u64;
+            if at < bytes && at.is_multiple_of(PIECE_BYTES) && !self.is_waited_for() {
+                file.sync()?;
+                self.rest(began.elapsed().min(REST_MAX));
+                began = Instant::now();
+            }
         }
         file.sync()
     }
+
+    fn is_waited_for(&self) -> bool {
+        self.state.lock().waiting > 0
+    }
+
+    /// Lets the disk to others for a while, unless somebody waits for a file.
+    fn rest(&self, time: Duration) {
+        let until = Instant::now() + time;
+        let mut state = self.state.lock();
+        while state.waiting == 0 && !self.stop.load(Ordering::Acquire) {
+            if self.changed.wait_until(&mut state, until).timed_out() {
+                return;
+            }
+        }
+    }
 }
+
+#[cfg(test)]
+#[path = "spare_tests.rs"]
+mod tests;

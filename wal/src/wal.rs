@@ -23,7 +23,7 @@ use crate::recover::{Found, recover};
 use crate::report::{Bounds, Pinned, Recovered, StreamState};
 use crate::segment::{ActivateError, Active, Beginning, activate};
 use crate::spare::SparePool;
-use crate::writer::{self, Shared, Writer, retire};
+use crate::writer::{self, Shared, Writer};
 
 /// A write-ahead log shared by many streams. Clones are handles to one log; when the last is
 /// dropped the log is drained and closed as by [`close`](Wal::close), waiting without limit.
@@ -71,8 +71,7 @@ impl Wal {
         config.check()?;
         let mut found = recover(&*disk, &config)?;
         let spares = std::mem::take(&mut found.spares);
-        let (bytes, count) = (config.segment_bytes, config.spare_segments);
-        let pool = SparePool::new(disk.clone(), bytes, count, spares, found.spare_id_next);
+        let pool = SparePool::new(disk.clone(), &config, spares, found.spare_id_next);
         let shared = Arc::new(Shared {
             disk,
             pool,
@@ -133,7 +132,7 @@ impl Wal {
                 let unneeded = index.take_unneeded();
                 drop(index);
                 for (generation, segment) in unneeded {
-                    retire(disk, pool, generation, segment).map_err(|source| {
+                    pool.retire(generation, segment).map_err(|source| {
                         let path = crate::segment::segment_name(generation);
                         WalError::Io { action: "retire", path, source }
                     })?;
@@ -275,6 +274,11 @@ impl Wal {
     /// space returns, or after enough was trimmed.
     pub fn read_only(&self) -> bool {
         self.handle.shared.pool.read_only()
+    }
+
+    /// Removes, soon, the spare files beyond those that are always kept ready: for when somebody else needs the disk.
+    pub fn shed_spares(&self) {
+        self.handle.shared.pool.shed();
     }
 
     /// Bytes of all files of the log, spare ones included.

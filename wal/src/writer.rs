@@ -20,8 +20,8 @@ use crate::index::{Change, Index, Location, SegmentEntry};
 use crate::mark::Mark;
 use crate::progress::Counters;
 use crate::queue::{Item, Queue, Turn};
-use crate::segment::{ActivateError, Active, Beginning, activate, segment_name};
-use crate::spare::{Spare, SparePool};
+use crate::segment::{ActivateError, Active, Beginning, activate};
+use crate::spare::SparePool;
 use crate::tail::{Refusal, Tail};
 
 /// What the writer shares with callers.
@@ -304,7 +304,8 @@ impl Writer {
             self.publish();
         }
         self.complete();
-        self.retire_unneeded()
+        self.retire_unneeded();
+        Ok(())
     }
 
     fn publish(&mut self) {
@@ -322,17 +323,11 @@ impl Writer {
         index.batch = self.next_batch - 1;
     }
 
-    fn retire_unneeded(&mut self) -> Result<(), Halt> {
-        if !self.shared.index.read().has_unneeded() {
-            return Ok(());
+    fn retire_unneeded(&self) {
+        if self.shared.index.read().has_unneeded() {
+            let unneeded = self.shared.index.write().take_unneeded();
+            self.shared.pool.retire_later(unneeded);
         }
-        let unneeded = self.shared.index.write().take_unneeded();
-        for (generation, segment) in unneeded {
-            if let Err(error) = retire(&*self.shared.disk, &self.shared.pool, generation, segment) {
-                return Err(self.fatal("retire a segment of", &error));
-            }
-        }
-        Ok(())
     }
 
     fn complete(&mut self) {
@@ -357,7 +352,7 @@ impl Writer {
                 self.blocks.restart(active.out.block_bytes(), &active.tail);
                 self.active = active;
                 // The segment left behind may already hold nothing live.
-                self.retire_unneeded()?;
+                self.retire_unneeded();
                 Ok(())
             }
             Err(ActivateError::Refused(_)) if self.shared.disk.powered_off() => return Err(Halt),
@@ -380,24 +375,6 @@ impl Writer {
         tracing::error!(%error, action, segment, "the log failed: ending the process");
         std::process::abort()
     }
-}
-
-/// Removes a segment that nothing needs: it is kept as a spare, or deleted when it has an unusual
-/// size, when there are enough, or when a reader still has it open.
-pub(crate) fn retire(disk: &dyn Disk, pool: &SparePool, generation: u64, segment: SegmentEntry) -> io::Result<()> {
-    let name = segment_name(generation);
-    let recycle = segment.size == pool.segment_bytes() && Arc::strong_count(&segment.file) == 1 && pool.wants_more();
-    if recycle {
-        let spare = Spare { name: pool.next_name(), file: segment.file };
-        disk.rename(&name, &spare.name)?;
-        // Before the file is used again and before a younger segment goes.
-        disk.sync_directory()?;
-        pool.give(spare);
-    } else {
-        disk.remove(&name)?;
-        disk.sync_directory()?;
-    }
-    Ok(())
 }
 
 /// Applies one step to a stream's numbers; `None` is a stream that does not exist.

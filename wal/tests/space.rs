@@ -13,7 +13,7 @@ use support::{put, read_all, wait_for};
 const PATIENCE: Duration = Duration::from_secs(20);
 
 fn config() -> WalConfig {
-    WalConfig { segment_bytes: 4096, ..WalConfig::default() }
+    WalConfig { segment_bytes: 4096, recycled_segments_max: 0, ..WalConfig::default() }
 }
 
 /// Writes until the log says that the disk is full; returns the last number written.
@@ -114,7 +114,8 @@ fn the_log_does_not_grow_while_it_is_trimmed_and_names_what_holds_it() {
     for seq in 1..=400 {
         put(&wal, 1, seq, &[1; 300]).unwrap();
         wal.trim(StreamId(1), seq.saturating_sub(3));
-        assert!(wal.disk_bytes() <= 6 * 4096, "{} bytes after {seq}", wal.disk_bytes());
+        // What came free may still be on its way back.
+        assert!(wal.disk_bytes() <= 8 * 4096, "{} bytes after {seq}", wal.disk_bytes());
     }
     put(&wal, 9, 1, b"left behind").unwrap();
     for seq in 401..=500 {

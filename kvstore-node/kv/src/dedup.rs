@@ -94,6 +94,11 @@ pub(super) struct Acceptance {
 }
 
 impl Acceptance {
+    /// How many changes [`Acceptance::record`] adds.
+    pub(super) fn changes(&self) -> usize {
+        self.done.len() + 2
+    }
+
     /// Adds to an effect what remembers the operation.
     pub(super) fn record(self, outcome: Outcome, changes: &mut Vec<RowChange>) {
         changes.extend(self.done.into_iter().map(RowChange::remove));

@@ -84,11 +84,17 @@ pub trait Engine: Send + Sync + 'static {
     /// [`EngineError`] if the engine fails or the row is damaged.
     fn get(&self, space: PlacementId, key: &[u8]) -> Result<Option<Bytes>, EngineError>;
 
-    /// Rows of a space from `from` on, in order of key.
+    /// Rows of a space from `from` to `to`, in order of key; none if that ends before it begins.
     ///
     /// # Errors
     /// [`EngineError`] if the engine fails or a row is damaged.
-    fn page(&self, space: PlacementId, from: Bound<&[u8]>, limit: PageLimit) -> Result<Page, EngineError>;
+    fn page(
+        &self,
+        space: PlacementId,
+        from: Bound<&[u8]>,
+        to: Bound<&[u8]>,
+        limit: PageLimit,
+    ) -> Result<Page, EngineError>;
 
     /// Applies changes in order. A crash may leave any part of them done: replaying the log heals that.
     ///
@@ -191,6 +197,15 @@ impl EngineError {
     /// Whether the data on disk is the trouble, so that setting it aside and reloading helps.
     pub const fn is_damage(&self) -> bool {
         matches!(self, Self::Damaged { .. })
+    }
+}
+
+/// Whether nothing lies between two bounds. Maps panic on a range that ends before it begins.
+pub fn is_empty_range<T: Ord>(from: &Bound<T>, to: &Bound<T>) -> bool {
+    match (from, to) {
+        (Bound::Included(from), Bound::Included(to)) => from > to,
+        (Bound::Included(from) | Bound::Excluded(from), Bound::Included(to) | Bound::Excluded(to)) => from >= to,
+        _ => false,
     }
 }
 

@@ -75,7 +75,9 @@ pub fn evaluate(
 }
 
 fn effect(at: Millis, change: Option<RowChange>, acceptance: Option<Acceptance>, outcome: Outcome) -> Option<Effect> {
-    let mut changes: Vec<_> = change.into_iter().collect();
+    let recorded = acceptance.as_ref().map_or(0, Acceptance::changes);
+    let mut changes = Vec::with_capacity(usize::from(change.is_some()) + recorded);
+    changes.extend(change);
     if let Some(acceptance) = acceptance {
         acceptance.record(outcome, &mut changes);
     }

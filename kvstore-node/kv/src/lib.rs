@@ -1,6 +1,7 @@
 //! What the replicated entries mean: operations are evaluated once by the leader into blind effects, which every replica
 //! applies alike. Pure: no clock, no randomness, no I/O; the engine is a trait, what is stored comes in through it.
 
+mod client_rows;
 pub mod dedup;
 pub mod effect;
 pub mod engine;

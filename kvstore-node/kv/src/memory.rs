@@ -4,7 +4,7 @@ use crate::engine::{Change, Cleared, Engine, EngineError, Page, PageLimit, Row, 
 use archon_types::PlacementId;
 use bytes::Bytes;
 use std::collections::BTreeMap;
-use std::ops::Bound;
+use std::ops::{Bound, RangeBounds};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 type Rows = BTreeMap<(PlacementId, Bytes), Bytes>;
@@ -32,17 +32,24 @@ impl Engine for MemoryEngine {
         Ok(self.rows().get(&(space, Bytes::copy_from_slice(key))).cloned())
     }
 
-    fn page(&self, space: PlacementId, from: Bound<&[u8]>, limit: PageLimit) -> Result<Page, EngineError> {
+    fn page(
+        &self,
+        space: PlacementId,
+        from: Bound<&[u8]>,
+        to: Bound<&[u8]>,
+        limit: PageLimit,
+    ) -> Result<Page, EngineError> {
         let from = match from {
             Bound::Unbounded => Bound::Included((space, Bytes::new())),
             Bound::Included(key) => Bound::Included((space, Bytes::copy_from_slice(key))),
             Bound::Excluded(key) => Bound::Excluded((space, Bytes::copy_from_slice(key))),
         };
+        let within = |key: &Bytes| RangeBounds::<[u8]>::contains(&(Bound::Unbounded, to), &key[..]);
         let rows = self.rows();
         let mut page = Page::default();
         let mut bytes = 0;
         for ((row_space, key), value) in rows.range((from, Bound::Unbounded)) {
-            if *row_space != space {
+            if *row_space != space || !within(key) {
                 break;
             }
             let size = key.len() + value.len();

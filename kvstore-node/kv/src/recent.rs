@@ -9,8 +9,9 @@
 //! row that is overwritten often costs the engine one write per freezing, and a row that came and went costs it none.
 
 use super::effect::{Effect, RowChange};
+use super::engine::is_empty_range;
 use super::row;
-use super::row_map::{RowMap, Verdict, is_empty, is_value, spans_values};
+use super::row_map::{RowMap, is_value, spans_values};
 use super::view::Reader;
 use archon_types::{Millis, Seq};
 use bytes::Bytes;
@@ -95,7 +96,7 @@ impl Open {
     fn note(&self, newest: &mut RowMap<Newest>, values: bool) {
         for change in self.changes.iter().filter(|change| is_value(&change.key) == values) {
             let row = Newest { seq: self.seq, value: change.value.clone() };
-            newest.update(change.key.clone(), |_, _| Verdict::Set(row));
+            newest.update(change.key.clone(), |_, _| Some(row));
         }
     }
 }
@@ -241,10 +242,7 @@ impl Recent {
             time = Some((open.seq, open.at));
             for change in open.changes {
                 if let Some(newest) = self.newest_mut(is_value(&change.key)) {
-                    newest.update(change.key.clone(), |_, row| match row {
-                        Some(row) if row.seq == open.seq => Verdict::Remove,
-                        _ => Verdict::Keep,
-                    });
+                    newest.remove_if(&change.key, |row| row.seq == open.seq);
                 }
                 self.bytes -= cost(&change);
                 self.settle(open.seq, change);
@@ -260,23 +258,20 @@ impl Recent {
     fn settle(&mut self, seq: Seq, change: RowChange) {
         let cost = cost(&change);
         let RowChange { key, value } = change;
-        // Only an outcome is known to be new: it is recorded once, and only where none was found.
+        // Only an outcome is known to be new: it is recorded once, and only where none was found. Where the rows on their
+        // way to the engine have this key all the same, they remove it.
         let new = value.is_some() && row::is_outcome_key(&key) && seq > self.engine_ahead;
-        let frozen = self.frozen.as_ref();
         let (mut before, mut after) = (0, cost);
         self.rows.update(key, |key, held| match held {
             Some(held) => {
                 before = row_cost(key, held.value.as_ref());
                 if value.is_none() && held.fresh {
                     after = 0;
-                    return Verdict::Remove;
+                    return None;
                 }
-                Verdict::Set(Held { value, fresh: held.fresh })
+                Some(Held { value, fresh: held.fresh })
             }
-            None => {
-                let fresh = new && frozen.is_none_or(|frozen| frozen.get(key).is_none());
-                Verdict::Set(Held { value, fresh })
-            }
+            None => Some(Held { value, fresh: new }),
         });
         self.rows_bytes = self.rows_bytes + after - before;
         self.bytes = self.bytes + after - before;
@@ -349,7 +344,7 @@ impl Recent {
         to: Bound<&[u8]>,
         reader: Reader,
     ) -> impl Iterator<Item = (&'a Bytes, Option<&'a Bytes>)> {
-        let frozen = self.frozen.as_ref().filter(|_| !is_empty(&from, &to)).map(|frozen| frozen.range(from, to));
+        let frozen = self.frozen.as_ref().filter(|_| !is_empty_range(&from, &to)).map(|frozen| frozen.range(from, to));
         let rows = self.rows.range(from, to).map(|(key, held)| (key, held.value.as_ref()));
         let newest = |values: bool| {
             let asked = reader == Reader::Newest && (!values || spans_values(from, to));

@@ -2,32 +2,19 @@
 //!
 //! Nearly every access names one row, so users' rows are hashed (with a seed of each map's own, since users choose their
 //! keys); an order of their keys is made when somebody first asks for one, and kept from then on. The exactly-once table's
-//! rows are few, are read in order all the time, and have keys of one form, which compare as numbers.
+//! rows stand in queues, and the few others in a list.
 
-use super::row::{CLIENT_HEAD_KEY_BYTES, CLIENT_OUTCOME_KEY_BYTES, KIND_CLIENT, KIND_VALUE};
+use super::client_rows::{ClientKey, ClientRows, client_key};
+use super::engine::is_empty_range;
+use super::row::{KIND_CLIENT, KIND_VALUE};
 use bytes::Bytes;
 use hashbrown::hash_table::Entry;
 use hashbrown::{DefaultHashBuilder, HashTable};
 use std::cell::OnceCell;
 use std::cmp::Ordering;
-use std::collections::btree_map;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::hash::BuildHasher;
-use std::ops::Bound;
-
-/// A client, and the number of one of its operations; without one, its head. In the order of the rows' keys.
-type ClientKey = (u128, Option<u64>);
-
-/// What becomes of a row.
-#[derive(Debug)]
-pub(super) enum Verdict<V> {
-    /// It stays as it is, absent or not.
-    Keep,
-    /// It is set to this.
-    Set(V),
-    /// It is removed, if it is there.
-    Remove,
-}
+use std::ops::{Bound, RangeBounds};
 
 /// Rows by key. A row that is set anew is kept under the key that came with it: the memory of the former one is let go of.
 #[derive(Debug)]
@@ -36,8 +23,9 @@ pub(super) struct RowMap<V> {
     hasher: DefaultHashBuilder,
     /// The keys in `values`, copied, in order; from the first time on that they were asked for.
     sorted: OnceCell<BTreeSet<Box<[u8]>>>,
-    clients: BTreeMap<ClientKey, (Bytes, V)>,
-    others: BTreeMap<Bytes, V>,
+    clients: ClientRows<V>,
+    /// In order: a partition's own rows, of which there are three.
+    others: Vec<(Bytes, V)>,
 }
 
 impl<V> Default for RowMap<V> {
@@ -46,8 +34,8 @@ impl<V> Default for RowMap<V> {
             values: HashTable::new(),
             hasher: DefaultHashBuilder::default(),
             sorted: OnceCell::new(),
-            clients: BTreeMap::new(),
-            others: BTreeMap::new(),
+            clients: ClientRows::default(),
+            others: Vec::new(),
         }
     }
 }
@@ -64,45 +52,65 @@ impl<V> RowMap<V> {
             return self.values.find(self.hasher.hash_one(key), |(held, _)| *held == key).map(|(_, value)| value);
         }
         match client_key(key) {
-            Some(key) => self.clients.get(&key).map(|(_, value)| value),
-            None => self.others.get(key),
+            Some(key) => self.clients.get(key),
+            None => self.other(key).ok().map(|at| &self.others[at].1),
         }
     }
 
-    /// Does with the row of this key what `decide` says, which is shown the present one.
-    pub(super) fn update(&mut self, key: Bytes, decide: impl FnOnce(&Bytes, Option<&V>) -> Verdict<V>) {
+    /// Sets the row of this key to what `decide` makes of the present one, or removes it.
+    pub(super) fn update(&mut self, key: Bytes, decide: impl FnOnce(&Bytes, Option<&V>) -> Option<V>) {
         if is_value(&key) {
             return self.update_value(key, decide);
         }
         match client_key(&key) {
-            Some(client) => match self.clients.entry(client) {
-                btree_map::Entry::Vacant(vacant) => {
-                    if let Verdict::Set(value) = decide(&key, None) {
-                        vacant.insert((key, value));
-                    }
+            Some(client) => self.clients.update(key, client, decide),
+            None => {
+                let place = self.other(&key);
+                match (decide(&key, place.ok().map(|at| &self.others[at].1)), place) {
+                    (Some(value), Ok(at)) => self.others[at] = (key, value),
+                    (Some(value), Err(at)) => self.others.insert(at, (key, value)),
+                    (None, Ok(at)) => drop(self.others.remove(at)),
+                    (None, Err(_)) => {}
                 }
-                btree_map::Entry::Occupied(mut occupied) => match decide(&key, Some(&occupied.get().1)) {
-                    Verdict::Keep => {}
-                    Verdict::Set(value) => drop(occupied.insert((key, value))),
-                    Verdict::Remove => drop(occupied.remove()),
-                },
-            },
-            None => match decide(&key, self.others.get(&key)) {
-                Verdict::Keep => {}
-                Verdict::Set(value) => {
-                    self.others.remove(&key);
-                    self.others.insert(key, value);
-                }
-                Verdict::Remove => drop(self.others.remove(&key)),
-            },
+            }
         }
     }
 
-    fn update_value(&mut self, key: Bytes, decide: impl FnOnce(&Bytes, Option<&V>) -> Verdict<V>) {
+    /// Where one of the other rows is, or would be.
+    fn other(&self, key: &[u8]) -> Result<usize, usize> {
+        self.others.binary_search_by(|(held, _)| held.as_ref().cmp(key))
+    }
+
+    /// Removes the row with this key if there is one that `decide` is for.
+    pub(super) fn remove_if(&mut self, key: &[u8], decide: impl FnOnce(&V) -> bool) {
+        if is_value(key) {
+            let hash = self.hasher.hash_one(key);
+            let Ok(found) = self.values.find_entry(hash, |(held, _)| *held == key) else { return };
+            if decide(&found.get().1) {
+                if let Some(sorted) = self.sorted.get_mut() {
+                    sorted.remove(key);
+                }
+                found.remove();
+            }
+            return;
+        }
+        match client_key(key) {
+            Some(client) => self.clients.remove_if(client, decide),
+            None => {
+                if let Ok(at) = self.other(key)
+                    && decide(&self.others[at].1)
+                {
+                    self.others.remove(at);
+                }
+            }
+        }
+    }
+
+    fn update_value(&mut self, key: Bytes, decide: impl FnOnce(&Bytes, Option<&V>) -> Option<V>) {
         let (hasher, hash) = (&self.hasher, self.hasher.hash_one(&key[..]));
         match self.values.entry(hash, |(held, _)| *held == key, |(held, _)| hasher.hash_one(&held[..])) {
             Entry::Vacant(vacant) => {
-                if let Verdict::Set(value) = decide(&key, None) {
+                if let Some(value) = decide(&key, None) {
                     if let Some(sorted) = self.sorted.get_mut() {
                         sorted.insert(Box::from(&key[..]));
                     }
@@ -110,9 +118,8 @@ impl<V> RowMap<V> {
                 }
             }
             Entry::Occupied(mut occupied) => match decide(&key, Some(&occupied.get().1)) {
-                Verdict::Keep => {}
-                Verdict::Set(value) => *occupied.get_mut() = (key, value),
-                Verdict::Remove => {
+                Some(value) => *occupied.get_mut() = (key, value),
+                None => {
                     if let Some(sorted) = self.sorted.get_mut() {
                         sorted.remove(&key[..]);
                     }
@@ -124,13 +131,14 @@ impl<V> RowMap<V> {
 
     /// The rows from `from` to `to`, in order of key.
     pub(super) fn range(&self, from: Bound<&[u8]>, to: Bound<&[u8]>) -> impl Iterator<Item = (&Bytes, &V)> {
-        let empty = is_empty(&from, &to);
-        let clients = clients_between(from, to).filter(|_| !empty).map(|range| self.clients.range(range));
-        let clients = clients.into_iter().flatten().map(|(_, (key, value))| (key, value));
-        let others = (!empty && !self.others.is_empty()).then(|| self.others.range::<[u8], _>((from, to)));
+        let empty = is_empty_range(&from, &to);
+        let clients = clients_between(from, to).filter(|_| !empty).map(|(from, to)| self.clients.range(from, to));
+        let clients = clients.into_iter().flatten();
+        let within = move |key: &Bytes| !empty && RangeBounds::<[u8]>::contains(&(from, to), &key[..]);
+        let others = self.others.iter().filter(move |(key, _)| within(key)).map(|(key, value)| (key, value));
         let values = (!empty && spans_values(from, to)).then(|| self.sorted().range::<[u8], _>((from, to)));
         let values = values.into_iter().flatten().filter_map(|key| self.value(key));
-        merged(values, merged(clients, others.into_iter().flatten()))
+        merged(values, merged(clients, others))
     }
 
     fn value(&self, key: &[u8]) -> Option<(&Bytes, &V)> {
@@ -144,22 +152,11 @@ impl<V> RowMap<V> {
 
     /// All rows, in order of key.
     pub(super) fn into_rows(self) -> Vec<(Bytes, V)> {
-        let mut rows: Vec<(Bytes, V)> = self.values.into_iter().chain(self.clients.into_values()).collect();
+        let mut rows: Vec<(Bytes, V)> = self.values.into_iter().chain(self.clients.into_rows()).collect();
         rows.extend(self.others);
         rows.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
         rows
     }
-}
-
-/// The client and number in a key of the exactly-once table; `None` for any other key.
-fn client_key(key: &[u8]) -> Option<ClientKey> {
-    let [KIND_CLIENT, rest @ ..] = key else { return None };
-    if key.len() != CLIENT_HEAD_KEY_BYTES && key.len() != CLIENT_OUTCOME_KEY_BYTES {
-        return None;
-    }
-    let (client, number) = rest.split_first_chunk::<16>()?;
-    let number = number.first_chunk::<8>().map(|number| u64::from_be_bytes(*number));
-    Some((u128::from_be_bytes(*client), number))
 }
 
 /// Where any bytes lie among the keys of the exactly-once table: right before a key, at it, or right after it.
@@ -214,7 +211,7 @@ fn clients_between(from: Bound<&[u8]>, to: Bound<&[u8]>) -> Option<(Bound<Client
             Some((key, Ordering::Greater)) => Bound::Included(key),
         },
     };
-    (!is_empty(&from, &to)).then_some((from, to))
+    (!is_empty_range(&from, &to)).then_some((from, to))
 }
 
 /// Whether this is the key of a user's row.
@@ -229,15 +226,6 @@ pub(super) fn spans_values(from: Bound<&[u8]>, to: Bound<&[u8]>) -> bool {
         Bound::Included(key) | Bound::Excluded(key) => Some(key.first().copied().unwrap_or(0)),
     };
     kind(from).is_none_or(|kind| kind <= KIND_VALUE) && kind(to).is_none_or(|kind| kind >= KIND_VALUE)
-}
-
-/// Whether nothing lies between two bounds: a map panics on a range that ends before it starts.
-pub(super) fn is_empty<T: Ord>(from: &Bound<T>, to: &Bound<T>) -> bool {
-    match (from, to) {
-        (Bound::Included(from), Bound::Included(to)) => from > to,
-        (Bound::Included(from) | Bound::Excluded(from), Bound::Included(to) | Bound::Excluded(to)) => from >= to,
-        _ => false,
-    }
 }
 
 /// Merges two lists in order of key that have no key in common.
@@ -256,7 +244,9 @@ fn merged<'a, V: 'a>(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::row::CLIENT_OUTCOME_KEY_BYTES;
     use proptest::prelude::*;
+    use std::collections::BTreeMap;
 
     /// Keys of all sorts, many of them near each other.
     fn key() -> impl Strategy<Value = Vec<u8>> {
@@ -303,13 +293,18 @@ mod tests {
                 let mut before = None;
                 map.update(Bytes::from(key.clone()), |_, present| {
                     before = present.copied();
-                    value.map_or(Verdict::Remove, Verdict::Set)
+                    *value
                 });
                 prop_assert_eq!(before, match value {
                     Some(value) => expected.insert(key.clone(), *value),
                     None => expected.remove(key),
                 });
-                map.update(Bytes::from(key.clone()), |_, _| Verdict::Keep);
+                if number % 7 == 6 {
+                    let (gone, kept) = (&steps[number / 2].0, &steps[number].0);
+                    map.remove_if(gone, |_| true);
+                    expected.remove(gone);
+                    map.remove_if(kept, |_| false);
+                }
                 for (from, to, _) in ranges.iter().filter(|(.., at)| *at == number) {
                     agree(&map, &expected, from, to)?;
                 }
@@ -331,9 +326,9 @@ mod tests {
         for key in [&[KIND_VALUE, 7][..], &[KIND_CLIENT; CLIENT_OUTCOME_KEY_BYTES], b"\x03t"] {
             let entry = Bytes::from(key.to_vec());
             let mut map = RowMap::default();
-            map.update(entry.clone(), |_, _| Verdict::Set(1));
+            map.update(entry.clone(), |_, _| Some(1));
             assert_eq!(map.range(Bound::Unbounded, Bound::Unbounded).count(), 1);
-            map.update(Bytes::copy_from_slice(key), |_, _| Verdict::Set(2));
+            map.update(Bytes::copy_from_slice(key), |_, _| Some(2));
             assert!(entry.is_unique(), "{key:?}");
         }
     }

@@ -96,16 +96,16 @@ impl View for PartitionView<'_> {
             // One row more than asked for, so that most short scans need one page of the engine.
             let rows_max = limit.rows_max.saturating_add(1).min(MERGE_ROWS);
             let ask = PageLimit { rows_max, bytes_max: limit.bytes_max };
-            let page = self.engine.page(self.space, from.as_ref().map(|key| &key[..]), ask)?;
+            let end = Bound::Excluded(to);
+            let page = self.engine.page(self.space, from.as_ref().map(|key| &key[..]), end, ask)?;
             // Beyond the last row of a partial page the engine may hold rows that the window does not know.
             let last = page.rows.last().map(|row| row.key.clone());
             let (end, more) = match &last {
-                Some(last) if page.more && last.as_ref() < to => (Bound::Included(&last[..]), true),
-                _ => (Bound::Excluded(to), false),
+                Some(last) if page.more => (Bound::Included(&last[..]), true),
+                _ => (end, false),
             };
             let overlay = self.recent.range(from.as_ref().map(|key| &key[..]), end, self.reader);
-            let stored = page.rows.into_iter().take_while(|row| row.key.as_ref() < to);
-            for row in overlaid(stored, overlay) {
+            for row in overlaid(page.rows.into_iter(), overlay) {
                 let size = row.key.len() + row.value.len();
                 if limit.is_full(merged.rows.len(), bytes, size) {
                     merged.more = true;

@@ -21,7 +21,7 @@ fn remove(number: u64, key: &[u8]) -> Change {
 }
 
 fn all(engine: &dyn Engine, number: u64) -> Vec<(Bytes, Bytes)> {
-    let page = engine.page(space(number), Bound::Unbounded, PageLimit::bytes(usize::MAX)).unwrap();
+    let page = engine.page(space(number), Bound::Unbounded, Bound::Unbounded, PageLimit::bytes(usize::MAX)).unwrap();
     assert!(!page.more);
     page.rows.into_iter().map(|row| (row.key, row.value)).collect()
 }
@@ -73,7 +73,8 @@ fn pages_go_on_where_they_ended(engine: &dyn Engine) {
         let mut found = Vec::new();
         let mut from = Bound::Unbounded;
         loop {
-            let page = engine.page(space(10), from.as_ref().map(|key: &Bytes| &key[..]), limit).unwrap();
+            let page =
+                engine.page(space(10), from.as_ref().map(|key: &Bytes| &key[..]), Bound::Unbounded, limit).unwrap();
             assert!(!page.rows.is_empty() && page.rows.len() <= limit.rows_max);
             found.extend(page.rows.iter().map(|row| row.key.to_vec()));
             if !page.more {
@@ -83,11 +84,27 @@ fn pages_go_on_where_they_ended(engine: &dyn Engine) {
         }
         assert_eq!(found, keys);
     }
-    let from = |bound| engine.page(space(10), bound, PageLimit::bytes(1)).unwrap();
+    let from = |bound| engine.page(space(10), bound, Bound::Unbounded, PageLimit::bytes(1)).unwrap();
     assert_eq!(from(Bound::Included(&[1, 3, 35])).rows[0].key, &[1, 3, 35][..]);
     assert_eq!(from(Bound::Excluded(&[1, 3, 35])).rows[0].key, &[1, 3, 36][..]);
     assert_eq!(from(Bound::Included(&[1, 9, 100])), Page::default());
     assert_eq!(from(Bound::Included(&[0xFF, 0xFF])), Page::default());
+    let between = |from, to, rows_max| {
+        let page = engine.page(space(10), from, to, PageLimit { rows_max, bytes_max: usize::MAX }).unwrap();
+        (page.rows.len(), page.more)
+    };
+    let (low, high) = (&[1, 3, 35][..], &[1, 3, 37][..]);
+    assert_eq!(between(Bound::Included(low), Bound::Included(high), 9), (3, false));
+    assert_eq!(between(Bound::Included(low), Bound::Excluded(high), 9), (2, false));
+    assert_eq!(
+        between(Bound::Included(low), Bound::Excluded(high), 2),
+        (2, false),
+        "what lies behind is not asked for"
+    );
+    assert_eq!(between(Bound::Included(low), Bound::Included(high), 2), (2, true));
+    assert_eq!(between(Bound::Excluded(low), Bound::Excluded(low), 9), (0, false));
+    assert_eq!(between(Bound::Included(high), Bound::Included(low), 9), (0, false), "it ends before it begins");
+    assert_eq!(between(Bound::Unbounded, Bound::Included(&[0xFF, 0xFF]), 1_000), (100, false));
 }
 
 fn large_values_come_back(engine: &dyn Engine) {
@@ -98,12 +115,15 @@ fn large_values_come_back(engine: &dyn Engine) {
             assert_eq!(engine.get(space(20), key).unwrap().unwrap(), value(length, seed));
         }
         assert_eq!(all(engine, 20).len(), 3, "chunks must not show");
+        let to = Bound::Included(&[0xFF; 40][..]);
+        let page = engine.page(space(20), Bound::Unbounded, to, PageLimit::bytes(usize::MAX)).unwrap();
+        assert_eq!(page.rows.len(), 3, "nor where everything is asked for");
     }
     engine.write(&[put(20, b"\x01k", b"small"), remove(20, b"\x01k\x00")]).unwrap();
     assert_eq!(engine.get(space(20), b"\x01k").unwrap().unwrap(), "small");
     assert_eq!(engine.get(space(20), b"\x01k\x00").unwrap(), None);
     assert_eq!(all(engine, 20).len(), 2);
-    let page = engine.page(space(20), Bound::Unbounded, PageLimit::bytes(100)).unwrap();
+    let page = engine.page(space(20), Bound::Unbounded, Bound::Unbounded, PageLimit::bytes(100)).unwrap();
     assert_eq!((page.rows.len(), page.more), (1, true));
 }
 
@@ -338,7 +358,7 @@ fn a_damaged_file_is_an_error_or_is_set_aside() {
         std::fs::write(&log, bytes).unwrap();
         match open_or_quarantine(directory, &config(kind)) {
             Ok((engine, _)) => {
-                let _ = engine.page(space(1), Bound::Unbounded, PageLimit::bytes(usize::MAX));
+                let _ = engine.page(space(1), Bound::Unbounded, Bound::Unbounded, PageLimit::bytes(usize::MAX));
             }
             Err(error) => assert!(!error.to_string().is_empty()),
         }

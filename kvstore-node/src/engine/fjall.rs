@@ -11,6 +11,7 @@ use super::journal::cut_torn_end;
 use super::open::EngineConfig;
 use super::room::Room;
 use super::{Change, Cleared, Engine, EngineError, Page, PageLimit, Row, check_size};
+use archon_kv::engine::is_empty_range;
 use archon_types::{NoRoom, PlacementId};
 use bytes::Bytes;
 use fjall::{Database, Keyspace, KeyspaceCreateOptions, PersistMode};
@@ -150,15 +151,29 @@ impl Engine for FjallEngine {
         Ok(found.map(Bytes::from))
     }
 
-    fn page(&self, space: PlacementId, from: Bound<&[u8]>, limit: PageLimit) -> Result<Page, EngineError> {
+    fn page(
+        &self,
+        space: PlacementId,
+        from: Bound<&[u8]>,
+        to: Bound<&[u8]>,
+        limit: PageLimit,
+    ) -> Result<Page, EngineError> {
         let start = match from {
             Bound::Unbounded => Bound::Included(row_key(space, &[])),
             Bound::Included(key) => Bound::Included(row_key(space, key)),
             Bound::Excluded(key) => Bound::Excluded(row_key(space, key)),
         };
+        let end = match to {
+            Bound::Unbounded => space_end(space),
+            Bound::Included(key) => Bound::Included(row_key(space, key)),
+            Bound::Excluded(key) => Bound::Excluded(row_key(space, key)),
+        };
         let mut page = Page::default();
+        if is_empty_range(&start, &end) {
+            return Ok(page);
+        }
         let mut bytes = 0;
-        for found in self.rows.range((start, space_end(space))) {
+        for found in self.rows.range((start, end)) {
             let (full_key, value) = found.into_inner().map_err(self.fail("read rows"))?;
             let full_key = Bytes::from(full_key);
             if full_key.len() < SPACE_BYTES {

@@ -14,6 +14,7 @@ use super::durable;
 use super::open::EngineConfig;
 use super::room::Room;
 use super::{Change, Cleared, Engine, EngineError, Page, PageLimit, Row, check_size};
+use archon_kv::engine::is_empty_range;
 use archon_types::{NoRoom, PlacementId};
 use bytes::{Bytes, BytesMut};
 use std::ops::Bound;
@@ -269,13 +270,23 @@ impl Engine for SledEngine {
         self.read(space, key, stored)
     }
 
-    fn page(&self, space: PlacementId, from: Bound<&[u8]>, limit: PageLimit) -> Result<Page, EngineError> {
+    fn page(
+        &self,
+        space: PlacementId,
+        from: Bound<&[u8]>,
+        to: Bound<&[u8]>,
+        limit: PageLimit,
+    ) -> Result<Page, EngineError> {
         let start = match from {
             Bound::Unbounded => Bound::Included(row_key(space, &[])),
             Bound::Included(key) => Bound::Included(row_key(space, key)),
             Bound::Excluded(key) => Bound::Excluded(row_key(space, key)),
         };
-        let end = Bound::Excluded(row_key(space, &[CHUNK_KIND]));
+        let end = match to {
+            Bound::Included(key) if key < &[CHUNK_KIND][..] => Bound::Included(row_key(space, key)),
+            Bound::Excluded(key) if key < &[CHUNK_KIND][..] => Bound::Excluded(row_key(space, key)),
+            _ => Bound::Excluded(row_key(space, &[CHUNK_KIND])),
+        };
         if is_empty_range(&start, &end) {
             return Ok(Page::default());
         }
@@ -362,14 +373,6 @@ fn chunk_key(space: PlacementId, key: &[u8], slot: u8, number: u16) -> Vec<u8> {
     full.push(slot);
     full.extend_from_slice(&number.to_be_bytes());
     full
-}
-
-/// sled panics on a range that ends before it starts.
-fn is_empty_range(start: &Bound<Vec<u8>>, end: &Bound<Vec<u8>>) -> bool {
-    match (start, end) {
-        (Bound::Included(start) | Bound::Excluded(start), Bound::Excluded(end)) => start >= end,
-        _ => false,
-    }
 }
 
 /// Whether another user has the files locked; sled says so in words only.

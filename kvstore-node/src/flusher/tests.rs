@@ -82,8 +82,14 @@ impl Engine for Rig {
         self.inner.get(space, key)
     }
 
-    fn page(&self, space: PlacementId, from: Bound<&[u8]>, limit: PageLimit) -> Result<Page, EngineError> {
-        self.inner.page(space, from, limit)
+    fn page(
+        &self,
+        space: PlacementId,
+        from: Bound<&[u8]>,
+        to: Bound<&[u8]>,
+        limit: PageLimit,
+    ) -> Result<Page, EngineError> {
+        self.inner.page(space, from, to, limit)
     }
 
     fn write(&self, changes: &[Change]) -> Result<(), EngineError> {

@@ -9,19 +9,21 @@ use crate::store;
 use archon_kv::{ClientIndex, Effect, PartitionView, Reader, RowChange, View, row};
 use archon_replica::{Input, Output, Position, Record};
 use archon_types::{ErrorDetail, ErrorKind, Fact, PartitionId, PlacementId, Report, Seq};
-use std::time::Duration;
 
-/// How long committed rows gather before they are given to the flusher: whatever is overwritten meanwhile costs the engine
-/// nothing. A restart replays about as much of the log.
-const GATHER: Duration = Duration::from_secs(15);
+/// How long committed rows gather at most before they are given to the flusher: whatever is overwritten meanwhile costs the
+/// engine nothing. A restart replays about as much of the log.
+const GATHER_MS: u64 = 15_000;
 /// How long they gather at least.
-const GATHER_MIN: Duration = Duration::from_secs(2);
+const GATHER_MIN_MS: u64 = 2_000;
 /// Bytes of a partition's committed rows up to which they gather no longer than that: so few cost little.
 const GATHER_FEW_BYTES: usize = 64 * 1024;
 /// Bytes of a partition's committed rows after which they do not wait any longer.
 const GATHER_ROWS_BYTES: usize = 8 * 1024 * 1024;
-/// Bytes of log whose effects gather, all partitions of the node together.
+/// Bytes of log whose effects gather at most, all partitions of the node together.
 const GATHER_LOG_BYTES: u64 = 256 * 1024 * 1024;
+/// Partitions differ in so many steps in how long they gather, the least by half: otherwise those that began together, as
+/// after a start, would all come to the engine at the same moment, again and again, and let clients wait for the disk.
+const GATHER_STEPS: u64 = 32;
 /// Bytes of log that copies may keep from being forgotten; beyond, a copy begins anew.
 const PINNED_BYTES_MAX: u64 = 1024 * 1024 * 1024;
 /// Bytes of log that the node keeps for copies that are away, all partitions together: some minutes of small writes.
@@ -314,9 +316,10 @@ impl Env {
     fn has_gathered(&self, slot: &Slot) -> bool {
         let Some(since) = slot.gathering_since else { return false };
         let partitions = u64::try_from(self.context.holdings.len().max(1)).unwrap_or(u64::MAX);
-        let log_bytes_max = (GATHER_LOG_BYTES / partitions).max(64 * 1024);
+        let step = slot.placement.get() % GATHER_STEPS;
+        let log_bytes_max = staggered(GATHER_LOG_BYTES / partitions, step).max(64 * 1024);
         let few = slot.recent.rows_bytes() <= GATHER_FEW_BYTES;
-        Duration::from_millis(self.now.since(since)) >= if few { GATHER_MIN } else { GATHER }
+        self.now.since(since) >= if few { GATHER_MIN_MS } else { staggered(GATHER_MS, step) }
             || slot.recent.rows_bytes() >= GATHER_ROWS_BYTES
             || slot.logged_bytes - slot.gathered_from >= log_bytes_max
             || self.context.budget.is_half_full()
@@ -344,6 +347,11 @@ impl Env {
             self.journal.completes.trims.push((slot.placement, floor));
         }
     }
+}
+
+/// The whole of it for step 0, down to about half for the last.
+const fn staggered(whole: u64, step: u64) -> u64 {
+    whole - whole / (2 * GATHER_STEPS) * step
 }
 
 /// Puts a follower's entry into the window of effects to apply.

@@ -410,6 +410,9 @@ impl Shard {
         if self.env.journal.is_refused() {
             self.env.context.shared.load.log_refused(self.env.now);
         }
+        if no_room {
+            self.env.context.wal.shed_spares();
+        }
         let refused = no_room || self.env.journal.is_refused() || self.env.journal.is_full();
         let mut held = 0;
         for slot in self.slots.values_mut() {

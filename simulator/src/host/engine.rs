@@ -5,7 +5,7 @@ use archon_kv::engine::{Change, Cleared, Engine, EngineError, Page, PageLimit, R
 use archon_types::PlacementId;
 use bytes::Bytes;
 use std::collections::BTreeMap;
-use std::ops::Bound;
+use std::ops::{Bound, RangeBounds};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 type Rows = BTreeMap<(PlacementId, Bytes), Bytes>;
@@ -58,7 +58,13 @@ impl Engine for SimEngine {
         Ok(self.inner().rows.get(&(space, Bytes::copy_from_slice(key))).cloned())
     }
 
-    fn page(&self, space: PlacementId, from: Bound<&[u8]>, limit: PageLimit) -> Result<Page, EngineError> {
+    fn page(
+        &self,
+        space: PlacementId,
+        from: Bound<&[u8]>,
+        to: Bound<&[u8]>,
+        limit: PageLimit,
+    ) -> Result<Page, EngineError> {
         let from = match from {
             Bound::Unbounded => Bound::Included((space, Bytes::new())),
             Bound::Included(key) => Bound::Included((space, Bytes::copy_from_slice(key))),
@@ -67,7 +73,11 @@ impl Engine for SimEngine {
         let inner = self.inner();
         let mut page = Page::default();
         let mut bytes = 0;
-        for ((_, key), value) in inner.rows.range((from, Bound::Unbounded)).take_while(|((at, _), _)| *at == space) {
+        let within = |at: PlacementId, key: &Bytes| {
+            at == space && RangeBounds::<[u8]>::contains(&(Bound::Unbounded, to), &key[..])
+        };
+        let rows = inner.rows.range((from, Bound::Unbounded)).take_while(|((at, key), _)| within(*at, key));
+        for ((_, key), value) in rows {
             let size = key.len() + value.len();
             if limit.is_full(page.rows.len(), bytes, size) {
                 page.more = true;

@@ -1,0 +1,113 @@
+//! The pool with its helper, on a disk in memory.
+
+use super::*;
+use crate::disk::MemoryDisk;
+use std::thread;
+
+const BYTES: u64 = 4096;
+const LIMIT: Duration = Duration::from_secs(20);
+
+/// A pool that makes two files and keeps four, with its helper; stopped and joined in the end.
+struct Rig {
+    disk: MemoryDisk,
+    pool: Arc<SparePool>,
+    helper: Option<thread::JoinHandle<()>>,
+}
+
+impl Rig {
+    fn stopped(surplus_after: Duration) -> Rig {
+        let disk = MemoryDisk::new();
+        let config = WalConfig { segment_bytes: BYTES, recycled_segments_max: 3, ..WalConfig::default() };
+        let mut pool = SparePool::new(Arc::new(disk.clone()), &config, VecDeque::new(), 0);
+        pool.surplus_after = surplus_after;
+        Rig { disk, pool: Arc::new(pool), helper: None }
+    }
+
+    fn start(surplus_after: Duration) -> Rig {
+        let mut rig = Rig::stopped(surplus_after);
+        rig.run();
+        rig.wait_for("two files are made", 2, 0);
+        rig
+    }
+
+    fn run(&mut self) {
+        let pool = self.pool.clone();
+        self.helper = Some(thread::spawn(move || pool.run()));
+    }
+
+    /// Segments as the writer leaves them behind.
+    fn segments(&self, generations: std::ops::Range<u64>) -> Vec<(u64, SegmentEntry)> {
+        let segment = |generation| {
+            let file = self.disk.create(&segment_name(generation)).unwrap();
+            file.write_at(0, &[0; BYTES as usize]).unwrap();
+            (generation, SegmentEntry { file, size: BYTES, live: 0 })
+        };
+        generations.map(segment).collect()
+    }
+
+    /// How many spare files and how many segments there are.
+    fn files(&self) -> (usize, usize) {
+        let files = self.disk.list().unwrap();
+        let count = |end: &str| files.iter().filter(|(name, _)| name.ends_with(end)).count();
+        (count(".free"), count(".seg"))
+    }
+
+    fn wait_for(&self, what: &str, spares: usize, segments: usize) {
+        let until = Instant::now() + LIMIT;
+        while self.files() != (spares, segments) || self.pool.bytes() != spares as u64 * BYTES {
+            assert!(Instant::now() < until, "{what}: there are {:?}, {} B", self.files(), self.pool.bytes());
+            thread::yield_now();
+        }
+    }
+}
+
+impl Drop for Rig {
+    fn drop(&mut self) {
+        self.pool.stop();
+        let ended = self.helper.take().map(thread::JoinHandle::join);
+        assert!(thread::panicking() || matches!(ended, Some(Ok(()))));
+    }
+}
+
+#[test]
+fn segments_that_come_free_are_kept_up_to_a_bound_and_used_before_any_is_made() {
+    let rig = Rig::start(LIMIT);
+    let mut unneeded = rig.segments(1..6);
+    let read = unneeded[4].1.file.clone();
+    rig.pool.retire_later(unneeded.drain(4..));
+    rig.wait_for("one that is read is not used again", 2, 4);
+    drop(read);
+    rig.pool.retire_later(unneeded);
+    rig.wait_for("two are kept and two are not", 4, 0);
+    let taken: Vec<_> = (0..2).map(|_| rig.pool.take(false).unwrap().name).collect();
+    assert_eq!(rig.pool.bytes(), 2 * BYTES, "two wait for use");
+    assert!(taken.iter().all(|name| rig.disk.contents(name).is_some()), "{taken:?}");
+    assert_eq!(rig.pool.state.lock().next_id, 4, "two were made, two are segments of before");
+}
+
+#[test]
+fn what_is_not_needed_goes_after_a_while_or_when_the_space_is() {
+    let rig = Rig::start(LIMIT);
+    rig.pool.retire_later(rig.segments(1..3));
+    rig.wait_for("they are kept", 4, 0);
+    rig.pool.shed();
+    rig.wait_for("the surplus is shed", 2, 0);
+    drop(rig);
+    let rig = Rig::start(Duration::from_millis(1));
+    rig.pool.retire_later(rig.segments(1..3));
+    rig.wait_for("the surplus goes", 2, 0);
+}
+
+#[test]
+fn who_waits_gets_a_segment_that_comes_free_though_none_can_be_made() {
+    let mut rig = Rig::stopped(LIMIT);
+    rig.pool.fail(&io::ErrorKind::StorageFull.into());
+    rig.pool.retire_later(rig.segments(1..3));
+    let pool = rig.pool.clone();
+    let taker = thread::spawn(move || pool.take(false).map(|spare| spare.name));
+    while rig.pool.state.lock().waiting == 0 && !taker.is_finished() {
+        thread::yield_now();
+    }
+    rig.run();
+    assert_eq!(taker.join().unwrap().unwrap(), spare_name(1));
+}
