@@ -9,7 +9,12 @@ const EXE: &str = env!("CARGO_BIN_EXE_archon-under-test");
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn four_nodes() -> Options {
-    Options { nodes: vec!["athens", "byzantium", "cyrene", "ephesus"], partitions: 8, ..Options::replicated() }
+    Options {
+        nodes: vec!["athens", "byzantium", "cyrene", "ephesus"],
+        partitions: 8,
+        nodes_min: 4,
+        ..Options::replicated()
+    }
 }
 
 /// What a verb said on standard error when it was refused.

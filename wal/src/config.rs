@@ -2,6 +2,7 @@
 
 use crate::error::WalError;
 use crate::format::{FRAME_HEADER_BYTES, OP_HEADER_BYTES};
+use crate::spare::RESERVE;
 
 /// Smallest segment that is accepted; only tests want segments this small.
 pub const SEGMENT_BYTES_MIN: u64 = 4 * 1024;
@@ -22,12 +23,12 @@ pub struct WalConfig {
     /// Most bytes taken from the queue for one durable write. A larger batch is written on
     /// its own. Default 4 MiB.
     pub write_bytes_max: usize,
-    /// How many zero-filled segments are kept ready for ordinary batches, 1 to 64. One more is
-    /// always kept in reserve for urgent batches. Default 1.
+    /// How many segments are made ready for ordinary batches, 1 to 64. One more is always kept in
+    /// reserve for urgent batches. Default 1.
     pub spare_segments: usize,
     /// How many segments that nothing needs any more are kept to be used again, 0 to 64, if more
-    /// than `spare_segments`: under load none needs to be filled then. Without load they go one by
-    /// one. Default 16.
+    /// than `spare_segments`: under load none needs to be filled then. Without need of them one goes
+    /// every minute. Default 16, which is 272 MiB with the reserve.
     pub recycled_segments_max: usize,
     /// When true, [`Wal::open`](crate::Wal::open) refuses a damaged log with
     /// [`WalError::Corrupt`] and changes nothing; when false it opens, and the streams that
@@ -59,6 +60,11 @@ impl WalConfig {
         within("write_bytes_max", self.write_bytes_max as u64, 1, QUEUE_BYTES_MAX as u64)?;
         within("spare_segments", self.spare_segments as u64, 1, 64)?;
         within("recycled_segments_max", self.recycled_segments_max as u64, 0, 64)
+    }
+
+    /// Most files that are kept beside the segments in use.
+    pub(crate) fn spares_max(&self) -> usize {
+        RESERVE + self.spare_segments.max(self.recycled_segments_max)
     }
 
     /// Largest batch, as it is encoded, that an append accepts.

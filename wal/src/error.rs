@@ -35,17 +35,17 @@ pub enum WalError {
         #[source]
         source: io::Error,
     },
-    /// A file was written by a newer version. Nothing was touched.
+    /// A file was written by another version. Nothing was touched.
     #[error(
-        "wal segment {segment:016x} has format {found}, this program reads up to {supported}: \
-         start the newer version, or restore a backup made by this one"
+        "wal segment {segment:016x} has format {found}, this program reads {supported}: \
+         start the version that wrote it, or restore a backup made by this one"
     )]
-    NewerFormat {
+    OtherFormat {
         /// Generation of the segment.
         segment: u64,
         /// Format found in the file.
         found: u32,
-        /// Newest format this program reads.
+        /// The format this program reads.
         supported: u32,
     },
     /// Stored bytes fail their checksum, and it is not the torn end of an interrupted write.
@@ -131,7 +131,7 @@ impl WalError {
         match self {
             WalError::NoSpace { .. } | WalError::QueueFull { .. } | WalError::Io { .. } => true,
             WalError::Config { .. }
-            | WalError::NewerFormat { .. }
+            | WalError::OtherFormat { .. }
             | WalError::Corrupt { .. }
             | WalError::Sequence { .. }
             | WalError::StreamDamaged { .. }

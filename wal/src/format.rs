@@ -4,7 +4,7 @@
 //! segment  = header (64 bytes) · snapshot frame · batch frame*     zeros or stale bytes follow
 //! frame    = magic u32 · crc u32 · payload bytes u32 · group u32 · batch u64 · generation u32 · chain u32 · payload
 //! payload  = step* · zeros to a multiple of 8
-//! step     = kind u32 · stream u64 · prev u64 · arg u64 · data bytes u32 · data crc u32 · header crc u32 · data
+//! step     = kind u32 · stream u64 · prev u64 · arg u64 · data bytes u32 · data crc u32 · header sum u32 · data
 //! ```
 //!
 //! All integers are little endian, all checksums CRC32C.
@@ -18,12 +18,14 @@
 //!   continue what was written in its place.
 //! * `prev` is the batch that touched the stream before; a lost frame shows as a broken chain.
 //! * A step has checksums of its own, so that one record can be read and checked alone, and a
-//!   damaged frame can still say which streams it held.
+//!   damaged frame can still say which streams it held. That of its header is masked: a sum over
+//!   bytes that are followed by their own sum is the same whatever the bytes are, so the frame's
+//!   would not see that a torn write left the steps of an older frame in place of its own.
 
 use crc32c::{crc32c, crc32c_append};
 
-/// Newest format of segment files that this program reads, and the one it writes.
-pub const FORMAT: u32 = 1;
+/// Format of segment files that this program reads and writes.
+pub const FORMAT: u32 = 2;
 
 pub(crate) const SEGMENT_MAGIC: [u8; 8] = *b"ARCHWAL\n";
 pub(crate) const SEGMENT_HEADER_BYTES: usize = 64;
@@ -66,7 +68,8 @@ pub(crate) struct SegmentHeader {
 /// Why the start of a file is not a usable header.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum HeaderError {
-    Newer(u32),
+    /// Intact, and of another format.
+    Format(u32),
     Bad(&'static str),
 }
 
@@ -99,8 +102,8 @@ impl SegmentHeader {
         if !intact || format == 0 {
             return Err(HeaderError::Bad("the header fails its checksum"));
         }
-        if format > FORMAT {
-            return Err(HeaderError::Newer(format));
+        if format != FORMAT {
+            return Err(HeaderError::Format(format));
         }
         let field = |at| u64_at(header, at).unwrap_or_default();
         Ok(SegmentHeader { generation: field(16), salt: field(24), base_batch: field(32), size: field(40) })
@@ -180,6 +183,11 @@ pub(crate) fn read_frame(segment: &[u8], offset: usize, header: &SegmentHeader) 
     (u32_at(bytes, 4)? == crc).then_some((frame, crc))
 }
 
+/// A checksum made fit to stand among bytes that have the same kind of checksum (LevelDB, `util/crc32c.h`).
+const fn masked(crc: u32) -> u32 {
+    crc.rotate_right(15).wrapping_add(0xa282_ead8)
+}
+
 /// One step as stored; `data` lies behind its header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Step {
@@ -195,7 +203,7 @@ impl Step {
     /// Reads and checks the header alone.
     pub(crate) fn decode(bytes: &[u8]) -> Option<Step> {
         let header = bytes.get(..OP_HEADER_BYTES)?;
-        if u32_at(header, 36)? != crc32c(&header[..36]) {
+        if u32_at(header, 36)? != masked(crc32c(&header[..36])) {
             return None;
         }
         Some(Step {
@@ -229,8 +237,8 @@ pub(crate) fn push_headed_step(
     header[20..28].copy_from_slice(&arg.to_le_bytes());
     header[28..32].copy_from_slice(&((head.len() + data.len()) as u32).to_le_bytes());
     header[32..36].copy_from_slice(&crc32c_append(crc32c(head), data).to_le_bytes());
-    let crc = crc32c(&header[..36]);
-    header[36..40].copy_from_slice(&crc.to_le_bytes());
+    let sum = masked(crc32c(&header[..36]));
+    header[36..40].copy_from_slice(&sum.to_le_bytes());
     buffer.extend_from_slice(&header);
     buffer.extend_from_slice(head);
     buffer.extend_from_slice(data);
@@ -298,13 +306,37 @@ mod tests {
     }
 
     #[test]
-    fn a_newer_format_is_told_apart() {
-        let mut bytes = HEADER.encode();
-        bytes[8..12].copy_from_slice(&(FORMAT + 1).to_le_bytes());
-        assert!(matches!(SegmentHeader::decode(&bytes), Err(HeaderError::Bad(_))), "a flipped bit");
-        let crc = crc32c(&bytes[..60]);
-        bytes[60..64].copy_from_slice(&crc.to_le_bytes());
-        assert_eq!(SegmentHeader::decode(&bytes), Err(HeaderError::Newer(FORMAT + 1)));
+    fn another_format_is_told_apart() {
+        for format in [FORMAT - 1, FORMAT + 1] {
+            let mut bytes = HEADER.encode();
+            bytes[8..12].copy_from_slice(&format.to_le_bytes());
+            assert!(matches!(SegmentHeader::decode(&bytes), Err(HeaderError::Bad(_))), "a flipped bit");
+            let crc = crc32c(&bytes[..60]);
+            bytes[60..64].copy_from_slice(&crc.to_le_bytes());
+            assert_eq!(SegmentHeader::decode(&bytes), Err(HeaderError::Format(format)));
+        }
+    }
+
+    /// The blocks of a file become durable in any order, and a file that is used again holds frames of the same shape.
+    #[test]
+    fn a_frame_with_steps_of_an_older_one_in_place_of_its_own_is_not_whole() {
+        let frame = |kind, prev: u64, data: &[u8]| {
+            let mut buffer = vec![0u8; FRAME_HEADER_BYTES];
+            for stream in 0..3 {
+                push_step(&mut buffer, kind, stream, prev, prev + 1, data);
+            }
+            let payload_bytes = buffer.len() - FRAME_HEADER_BYTES;
+            let frame = Frame { snapshot: false, payload_bytes, group: 0, batch: prev + 10, chain: 0 };
+            seal_frame(&mut buffer, 0, 0, frame, &HEADER);
+            buffer
+        };
+        for (kind, data) in [(KIND_TRIM, &b""[..]), (KIND_PUT, b"the same")] {
+            let (older, newer) = (frame(kind, 40, data), frame(kind, 90, data));
+            for torn in (FRAME_HEADER_BYTES..newer.len()).step_by(8) {
+                let mixed = [&newer[..torn], &older[torn..]].concat();
+                assert!(mixed == newer || read_frame(&mixed, 0, &HEADER).is_none(), "kind {kind} torn at {torn}");
+            }
+        }
     }
 
     #[test]

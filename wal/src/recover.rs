@@ -14,7 +14,7 @@ use crate::index::{Index, SegmentEntry};
 use crate::mark;
 use crate::replay::{Damage, Replay};
 use crate::segment::{Active, parse_segment_name, parse_spare_name};
-use crate::spare::{Spare, SparePool};
+use crate::spare::Spare;
 
 /// What was found.
 #[derive(Debug)]
@@ -56,6 +56,10 @@ struct End {
 
 pub(crate) fn recover(disk: &dyn Disk, config: &WalConfig) -> Result<Found, WalError> {
     let (segments, spare_files, spare_id_next) = list(disk)?;
+    // Older ones were left behind by writes that succeeded.
+    if let Some(newest) = segments.last() {
+        newest.file.forget_copies();
+    }
     let mark = mark::read(disk)?;
     let mut replay = Replay::default();
     let mut end = End::default();
@@ -121,8 +125,8 @@ fn open_segment(disk: &dyn Disk, generation: u64, name: String, size: u64) -> Re
         Ok(header) if header.generation == generation => Ok(header),
         Ok(_) => Err("the header names another generation than the file"),
         Err(HeaderError::Bad(what)) => Err(what),
-        Err(HeaderError::Newer(found)) => {
-            return Err(WalError::NewerFormat { segment: generation, found, supported: FORMAT });
+        Err(HeaderError::Format(found)) => {
+            return Err(WalError::OtherFormat { segment: generation, found, supported: FORMAT });
         }
     };
     Ok(SegmentFile { generation, name, file, size, header })
@@ -339,7 +343,7 @@ fn go_on(disk: &dyn Disk, segment: &SegmentFile, header: SegmentHeader, end: End
 fn take_spares(disk: &dyn Disk, config: &WalConfig, files: Vec<(String, u64)>) -> Result<VecDeque<Spare>, WalError> {
     let mut spares = VecDeque::new();
     for (name, size) in files {
-        if size == config.segment_bytes && spares.len() < SparePool::keep_max(config) {
+        if size == config.segment_bytes && spares.len() < config.spares_max() {
             let file = disk.open(&name).map_err(failed("open", &name))?;
             spares.push_back(Spare { name, file });
         } else {

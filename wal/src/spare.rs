@@ -19,14 +19,14 @@ use crate::segment::{segment_name, spare_name};
 
 /// How long the helper rests after it could not make a file.
 const RETRY_AFTER: Duration = Duration::from_millis(250);
-/// After so long without need of a file, one of those beyond what is made ready is removed.
 const SURPLUS_AFTER: Duration = Duration::from_secs(60);
 /// A file is filled and synced in pieces of so many bytes with a rest after each: a disk that takes all of it at once lets
 /// the writer's syncs wait for milliseconds.
 const PIECE_BYTES: u64 = 1024 * 1024;
 /// Longest rest after a piece; otherwise as long as the piece took.
 const REST_MAX: Duration = Duration::from_millis(20);
-const RESERVE: usize = 1;
+/// Files that only urgent batches may use.
+pub(crate) const RESERVE: usize = 1;
 static CHUNK: [u8; 128 * 1024] = [0; 128 * 1024];
 
 #[derive(Debug)]
@@ -39,10 +39,11 @@ pub(crate) struct Spare {
 pub(crate) struct SparePool {
     disk: Arc<dyn Disk>,
     segment_bytes: u64,
-    /// As many are made ready.
-    keep: usize,
-    /// As many are kept, once they were used.
-    keep_max: usize,
+    /// Files made ready, the reserve included.
+    made_ready: usize,
+    /// Most files kept.
+    kept_max: usize,
+    /// After so long without need of one, one of those beyond what is made ready is removed.
     surplus_after: Duration,
     state: Mutex<State>,
     changed: Condvar,
@@ -72,6 +73,13 @@ impl State {
     }
 }
 
+/// Whether filling a file lets the disk to others now and then.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Haste {
+    Rest,
+    Hurry,
+}
+
 /// What the helper does next.
 enum Task {
     Retire(u64, SegmentEntry),
@@ -93,19 +101,14 @@ impl SparePool {
         SparePool {
             disk,
             segment_bytes: config.segment_bytes,
-            keep: RESERVE + config.spare_segments,
-            keep_max: Self::keep_max(config),
+            made_ready: RESERVE + config.spare_segments,
+            kept_max: config.spares_max(),
             surplus_after: SURPLUS_AFTER,
             state: Mutex::new(state),
             changed: Condvar::new(),
             read_only: AtomicBool::new(false),
             stop: AtomicBool::new(false),
         }
-    }
-
-    /// How many files are kept at most.
-    pub(crate) fn keep_max(config: &WalConfig) -> usize {
-        RESERVE + config.spare_segments.max(config.recycled_segments_max)
     }
 
     pub(crate) fn segment_bytes(&self) -> u64 {
@@ -117,7 +120,7 @@ impl SparePool {
         self.read_only.load(Ordering::Acquire)
     }
 
-    /// Bytes of the files kept ready, and of those that are to be taken back.
+    /// Bytes of the files kept ready, and of those that wait to be taken back.
     pub(crate) fn bytes(&self) -> u64 {
         let state = self.state.lock();
         let retired: u64 = state.retired.iter().map(|(_, segment)| segment.size).sum();
@@ -150,7 +153,7 @@ impl SparePool {
                 return Err(error);
             }
             state.waiting += 1;
-            // Who fills a file hurries.
+            // Ends the rest of whoever fills a file.
             self.changed.notify_all();
             self.changed.wait(&mut state);
             state.waiting -= 1;
@@ -160,15 +163,19 @@ impl SparePool {
     /// Makes a file of an unusual size at once, for a batch or snapshot that fits no other.
     pub(crate) fn make_large(&self, bytes: u64) -> Result<Spare, WalError> {
         let name = self.next_name();
-        match self.fill(&name, bytes) {
+        match self.fill(&name, bytes, Haste::Hurry) {
             Ok(file) => Ok(Spare { name, file }),
             // Only this batch is too much; that is no reason to refuse smaller ones.
-            Err(error) => Err(self.failure(error.kind(), &error.to_string(), bytes)),
+            Err(error) => {
+                // It may find room when it comes again.
+                self.shed();
+                Err(self.failure(error.kind(), &error.to_string(), bytes))
+            }
         }
     }
 
     /// A name for a file that is about to become spare.
-    pub(crate) fn next_name(&self) -> String {
+    fn next_name(&self) -> String {
         let mut state = self.state.lock();
         state.next_id += 1;
         spare_name(state.next_id)
@@ -177,7 +184,7 @@ impl SparePool {
     /// Has the helper remove the files beyond those that are made ready.
     pub(crate) fn shed(&self) {
         let mut state = self.state.lock();
-        if state.ready.len() > self.keep {
+        if state.ready.len() > self.made_ready {
             state.shedding = true;
             self.changed.notify_all();
         }
@@ -197,7 +204,7 @@ impl SparePool {
     pub(crate) fn retire(&self, generation: u64, segment: SegmentEntry) -> io::Result<()> {
         let name = segment_name(generation);
         let unread = Arc::strong_count(&segment.file) == 1;
-        let recycle = segment.size == self.segment_bytes && unread && self.state.lock().ready.len() < self.keep_max;
+        let recycle = segment.size == self.segment_bytes && unread && self.state.lock().ready.len() < self.kept_max;
         if recycle {
             let spare = Spare { name: self.next_name(), file: segment.file };
             self.disk.rename(&name, &spare.name)?;
@@ -238,7 +245,7 @@ impl SparePool {
                 Task::Retire(generation, segment) => {
                     if let Err(error) = self.retire(generation, segment) {
                         if self.disk.powered_off() {
-                            return;
+                            return self.stop();
                         }
                         // After a failed sync nobody knows which names the directory holds.
                         tracing::error!(%error, generation, "a log segment cannot be taken back: ending the process");
@@ -249,7 +256,7 @@ impl SparePool {
                 }
                 Task::Make => {
                     let name = self.next_name();
-                    match self.fill(&name, self.segment_bytes) {
+                    match self.fill(&name, self.segment_bytes, Haste::Rest) {
                         Ok(file) => self.give(Spare { name, file }),
                         Err(_) if self.stop.load(Ordering::Acquire) => {}
                         Err(error) => self.fail(&error),
@@ -269,19 +276,20 @@ impl SparePool {
         let mut state = self.state.lock();
         let mut rested = false;
         loop {
+            // What is still to be taken back then, the next start finds.
+            if self.stop.load(Ordering::Acquire) {
+                return None;
+            }
             if let Some((generation, segment)) = state.retired.pop_front() {
                 state.retiring = true;
                 return Some(Task::Retire(generation, segment));
             }
-            if self.stop.load(Ordering::Acquire) {
-                return None;
-            }
-            if state.ready.len() < self.keep {
+            if state.ready.len() < self.made_ready {
                 if state.failed.is_none() || rested {
                     return Some(Task::Make);
                 }
                 rested = self.changed.wait_for(&mut state, RETRY_AFTER).timed_out();
-            } else if state.ready.len() > self.keep {
+            } else if state.ready.len() > self.made_ready {
                 if state.shedding || self.changed.wait_for(&mut state, self.surplus_after).timed_out() {
                     return state.ready.pop_back().map(Task::Remove);
                 }
@@ -324,9 +332,9 @@ impl SparePool {
 
     /// Real zeros, not a reservation: a later write then changes no file metadata and its sync
     /// costs a fraction.
-    fn fill(&self, name: &str, bytes: u64) -> io::Result<Arc<dyn DiskFile>> {
+    fn fill(&self, name: &str, bytes: u64, haste: Haste) -> io::Result<Arc<dyn DiskFile>> {
         let file = self.disk.create(name)?;
-        let filled = self.write_zeros(&*file, bytes);
+        let filled = self.write_zeros(&*file, bytes, haste);
         if filled.is_err() && !self.disk.powered_off() {
             // Half a file would keep what little space there is.
             if let Err(error) = self.disk.remove(name) {
@@ -336,7 +344,7 @@ impl SparePool {
         filled.map(|()| file)
     }
 
-    fn write_zeros(&self, file: &dyn DiskFile, bytes: u64) -> io::Result<()> {
+    fn write_zeros(&self, file: &dyn DiskFile, bytes: u64, haste: Haste) -> io::Result<()> {
         let mut at = 0;
         let mut began = Instant::now();
         while at < bytes {
@@ -346,7 +354,8 @@ impl SparePool {
             let chunk = CHUNK.len().min(usize::try_from(bytes - at).unwrap_or(usize::MAX));
             file.write_at(at, &CHUNK[..chunk])?;
             at += chunk as u64;
-            if at < bytes && at.is_multiple_of(PIECE_BYTES) && !self.is_waited_for() {
+            let rests = haste == Haste::Rest && !self.is_waited_for();
+            if at < bytes && at.is_multiple_of(PIECE_BYTES) && rests {
                 file.sync()?;
                 self.rest(began.elapsed().min(REST_MAX));
                 began = Instant::now();

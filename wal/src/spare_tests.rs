@@ -30,6 +30,16 @@ impl Rig {
         rig
     }
 
+    /// Somebody who waits for a file by now.
+    fn taker(&self) -> thread::JoinHandle<Result<String, WalError>> {
+        let pool = self.pool.clone();
+        let taker = thread::spawn(move || pool.take(false).map(|spare| spare.name));
+        while self.pool.state.lock().waiting == 0 && !taker.is_finished() {
+            thread::yield_now();
+        }
+        taker
+    }
+
     fn run(&mut self) {
         let pool = self.pool.clone();
         self.helper = Some(thread::spawn(move || pool.run()));
@@ -103,11 +113,17 @@ fn who_waits_gets_a_segment_that_comes_free_though_none_can_be_made() {
     let mut rig = Rig::stopped(LIMIT);
     rig.pool.fail(&io::ErrorKind::StorageFull.into());
     rig.pool.retire_later(rig.segments(1..3));
-    let pool = rig.pool.clone();
-    let taker = thread::spawn(move || pool.take(false).map(|spare| spare.name));
-    while rig.pool.state.lock().waiting == 0 && !taker.is_finished() {
-        thread::yield_now();
-    }
+    let taker = rig.taker();
     rig.run();
     assert_eq!(taker.join().unwrap().unwrap(), spare_name(1));
+}
+
+#[test]
+fn who_waits_hears_that_the_power_failed_while_a_segment_was_taken_back() {
+    let mut rig = Rig::stopped(LIMIT);
+    rig.pool.retire_later(rig.segments(1..2));
+    rig.disk.fail_power_after(0);
+    let taker = rig.taker();
+    rig.run();
+    assert!(matches!(taker.join().unwrap(), Err(WalError::Closed)));
 }

@@ -51,7 +51,7 @@ impl Wal {
     /// caller's business.
     ///
     /// # Errors
-    /// [`WalError::Config`]; [`WalError::Io`]; [`WalError::NewerFormat`] and, where the
+    /// [`WalError::Config`]; [`WalError::Io`]; [`WalError::OtherFormat`] and, where the
     /// configuration says so, [`WalError::Corrupt`], both without any change to the directory;
     /// [`WalError::NoSpace`] when not even one segment can be made.
     pub fn open(dir: &Path, config: WalConfig) -> Result<(Wal, Recovered), WalError> {
@@ -281,7 +281,7 @@ impl Wal {
         self.handle.shared.pool.shed();
     }
 
-    /// Bytes of all files of the log, spare ones included.
+    /// Bytes of all files of the log, spare ones included; without the one that is being taken back or removed.
     pub fn disk_bytes(&self) -> u64 {
         let shared = &self.handle.shared;
         let segments: u64 = shared.index.read().segments.values().map(|s| s.size).sum();

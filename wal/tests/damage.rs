@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use archon_wal::disk::{Disk, MemoryDisk};
-use archon_wal::{Recovered, StreamId, Wal, WalBatch, WalConfig, WalError};
+use archon_wal::{FORMAT, Recovered, StreamId, Wal, WalBatch, WalConfig, WalError};
 use support::{BLOCK_BYTES, Numbers, memory_disk, put, read_all};
 
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -180,7 +180,7 @@ fn a_write_that_lost_its_first_block_is_torn_and_one_that_was_durable_damaged() 
 }
 
 #[test]
-fn a_newer_format_is_refused_and_left_alone() {
+fn another_format_is_refused_and_left_alone() {
     let disk = MemoryDisk::new();
     let (wal, _) = open(&disk);
     put(&wal, 1, 1, b"x").unwrap();
@@ -191,7 +191,7 @@ fn a_newer_format_is_refused_and_left_alone() {
     (0..4).for_each(|at| assert!(disk.decay(&name, 60 + at, |_| crc[at])));
     let (operations, before) = (disk.operations(), disk.contents(&name));
     match Wal::open_on(Arc::new(disk.clone()), config()) {
-        Err(WalError::NewerFormat { segment: 1, found: 2, supported: 1 }) => {}
+        Err(WalError::OtherFormat { segment: 1, found, supported: FORMAT }) => assert_eq!(found, FORMAT + 1),
         other => panic!("{other:?}"),
     }
     assert_eq!((disk.operations(), disk.contents(&name)), (operations, before));

@@ -59,9 +59,13 @@ impl Drop for Log {
 }
 
 /// A panic is told as everything else is: standard error may be a pipe that nobody reads, and then what a panic is to end
-/// would stand still instead.
-fn log_panics() {
-    std::panic::set_hook(Box::new(|panic| {
+/// would stand still instead. It is told also where the filter lets nothing through.
+fn log_panics(queue: LogQueue) {
+    std::panic::set_hook(Box::new(move |panic| {
+        if !tracing::enabled!(tracing::Level::ERROR) {
+            return queue.tell(&format!("{panic}\n"));
+        }
+
         let backtrace = Backtrace::capture();
         let thread = std::thread::current();
         let name = thread.name().unwrap_or("without a name");
@@ -93,7 +97,7 @@ pub(super) fn start(args: &LogArgs) -> Result<Log, Failure> {
         LogFormat::Json => builder.json().flatten_event(true).try_init(),
     };
     started.map_err(|error| starting(&error))?;
-    log_panics();
+    log_panics(queue.clone());
     Ok(Log { queue })
 }
 

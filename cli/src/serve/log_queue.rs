@@ -67,6 +67,11 @@ impl LogQueue {
         self.await_written(&mut state, upto, patience);
     }
 
+    /// Queues what is no log line, and waits for a moment until it is written.
+    pub(super) fn tell(&self, text: &str) {
+        self.push(text.as_bytes(), Some(ERROR_PATIENCE));
+    }
+
     fn push(&self, line: &[u8], patience: Option<Duration>) {
         let shared = &self.shared;
         let mut state = shared.state.lock();

@@ -115,7 +115,7 @@ fn mend(input: &mut [u8]) {
     }
 }
 
-/// kind, stream, prev, arg: 28 bytes; data bytes, data checksum, header checksum: 4 each; data.
+/// kind, stream, prev, arg: 28 bytes; data bytes, data checksum, masked header checksum: 4 each; data.
 fn mend_steps(payload: &mut [u8]) {
     let mut at = 0;
     while at + 40 <= payload.len() {
@@ -124,7 +124,7 @@ fn mend_steps(payload: &mut [u8]) {
         let Some(data) = payload.get(at + 40..(at + 40).saturating_add(bytes)) else { return };
         let sum = crc32c::crc32c(data);
         payload[at + 32..at + 36].copy_from_slice(&sum.to_le_bytes());
-        let sum = crc32c::crc32c(&payload[at..at + 36]);
+        let sum = crc32c::crc32c(&payload[at..at + 36]).rotate_right(15).wrapping_add(0xa282_ead8);
         payload[at + 36..at + 40].copy_from_slice(&sum.to_le_bytes());
         at += 40 + bytes;
     }

@@ -3,13 +3,15 @@
 //! A client's outcomes come in the order of its numbers, nearly always, and go in that order once it is done with them: a
 //! queue is what they are.
 
+use super::engine::is_empty_range;
 use super::row::{CLIENT_HEAD_KEY_BYTES, CLIENT_OUTCOME_KEY_BYTES, KIND_CLIENT};
 use bytes::Bytes;
-use std::collections::{BTreeMap, VecDeque, btree_map};
+use std::cmp::Ordering;
+use std::collections::{BTreeMap, VecDeque};
 use std::ops::{Bound, RangeBounds};
 
 /// A client, and the number of one of its operations; without one, its head. In the order of the rows' keys.
-pub(super) type ClientKey = (u128, Option<u64>);
+type ClientKey = (u128, Option<u64>);
 
 /// The client and number in a key of the exactly-once table; `None` for any other key.
 pub(super) fn client_key(key: &[u8]) -> Option<ClientKey> {
@@ -21,6 +23,9 @@ pub(super) fn client_key(key: &[u8]) -> Option<ClientKey> {
     let number = number.first_chunk::<8>().map(|number| u64::from_be_bytes(*number));
     Some((u128::from_be_bytes(*client), number))
 }
+
+/// For so many outcomes a client's memory is kept: it is soon used again.
+const OUTCOMES_KEPT: usize = 64;
 
 /// Rows by client and number.
 #[derive(Debug)]
@@ -61,6 +66,15 @@ impl<V> Client<V> {
         }
     }
 
+    /// Removes an outcome, and memory that a burst of them left behind: no budget knows of it.
+    fn remove(&mut self, at: usize) {
+        self.outcomes.remove(at);
+        let kept = self.outcomes.len().max(OUTCOMES_KEPT);
+        if kept < self.outcomes.capacity() / 4 {
+            self.outcomes.shrink_to(2 * kept);
+        }
+    }
+
     fn update(&mut self, key: Bytes, number: Option<u64>, decide: impl FnOnce(&Bytes, Option<&V>) -> Option<V>) {
         let Some(number) = number else {
             self.head = decide(&key, self.head.as_ref().map(|(_, value)| value)).map(|value| (key, value));
@@ -71,7 +85,7 @@ impl<V> Client<V> {
         match (decide(&key, present), place) {
             (Some(value), Ok(at)) => self.outcomes[at] = (number, key, value),
             (Some(value), Err(at)) => self.outcomes.insert(at, (number, key, value)),
-            (None, Ok(at)) => drop(self.outcomes.remove(at)),
+            (None, Ok(at)) => self.remove(at),
             (None, Err(_)) => {}
         }
     }
@@ -99,44 +113,38 @@ impl<V> ClientRows<V> {
         (client, number): ClientKey,
         decide: impl FnOnce(&Bytes, Option<&V>) -> Option<V>,
     ) {
-        match self.clients.entry(client) {
-            btree_map::Entry::Occupied(mut occupied) => {
-                occupied.get_mut().update(key, number, decide);
-                if occupied.get().is_empty() {
-                    occupied.remove();
-                }
-            }
-            btree_map::Entry::Vacant(vacant) => {
-                let mut client = Client::default();
-                client.update(key, number, decide);
-                if !client.is_empty() {
-                    vacant.insert(client);
-                }
-            }
+        let rows = self.clients.entry(client).or_default();
+        rows.update(key, number, decide);
+        if rows.is_empty() {
+            self.clients.remove(&client);
         }
     }
 
-    /// Removes a row if it is there and `decide` is for it.
-    pub(super) fn remove_if(&mut self, (client, number): ClientKey, decide: impl FnOnce(&V) -> bool) {
-        let btree_map::Entry::Occupied(mut occupied) = self.clients.entry(client) else { return };
-        let client = occupied.get_mut();
+    /// Removes a row if it is there and `condition` holds.
+    pub(super) fn remove_if(&mut self, (client, number): ClientKey, condition: impl FnOnce(&V) -> bool) {
+        let Some(rows) = self.clients.get_mut(&client) else { return };
         match number {
-            None => drop(client.head.take_if(|(_, value)| decide(value))),
+            None => drop(rows.head.take_if(|(_, value)| condition(value))),
             Some(number) => {
-                if let Ok(at) = client.place(number)
-                    && decide(&client.outcomes[at].2)
+                if let Ok(at) = rows.place(number)
+                    && condition(&rows.outcomes[at].2)
                 {
-                    client.outcomes.remove(at);
+                    rows.remove(at);
                 }
             }
         }
-        if occupied.get().is_empty() {
-            occupied.remove();
+        if rows.is_empty() {
+            self.clients.remove(&client);
         }
     }
 
     /// The rows from `from` to `to`, in order of key.
-    pub(super) fn range(&self, from: Bound<ClientKey>, to: Bound<ClientKey>) -> impl Iterator<Item = (&Bytes, &V)> {
+    pub(super) fn range(&self, from: Bound<&[u8]>, to: Bound<&[u8]>) -> impl Iterator<Item = (&Bytes, &V)> {
+        let between = clients_between(from, to).map(|(from, to)| self.between(from, to));
+        between.into_iter().flatten()
+    }
+
+    fn between(&self, from: Bound<ClientKey>, to: Bound<ClientKey>) -> impl Iterator<Item = (&Bytes, &V)> {
         // Clients of which some row may lie between.
         let client = |bound: Bound<ClientKey>| match bound {
             Bound::Unbounded => Bound::Unbounded,
@@ -144,11 +152,7 @@ impl<V> ClientRows<V> {
         };
         self.clients.range((client(from), client(to))).flat_map(move |(&id, client)| {
             let within = move |number: Option<u64>| (from, to).contains(&(id, number));
-            let before = |number: u64| match from {
-                Bound::Unbounded => false,
-                Bound::Included(from) => (id, Some(number)) < from,
-                Bound::Excluded(from) => (id, Some(number)) <= from,
-            };
+            let before = |number: u64| !(from, Bound::Unbounded).contains(&(id, Some(number)));
             let start = client.outcomes.partition_point(|(number, ..)| before(*number));
             let outcomes = client.outcomes.range(start..).take_while(move |(number, ..)| within(Some(*number)));
             let head = client.head.as_ref().filter(|_| within(None)).map(|(key, value)| (key, value));
@@ -162,4 +166,59 @@ impl<V> ClientRows<V> {
             client.head.into_iter().chain(client.outcomes.into_iter().map(|(_, key, value)| (key, value)))
         })
     }
+}
+
+/// Where any bytes lie among the keys of the exactly-once table: right before a key, at it, or right after it.
+fn key_at(bytes: &[u8]) -> Option<(ClientKey, Ordering)> {
+    let rest = match bytes.first() {
+        Some(kind) if *kind > KIND_CLIENT => return None, // after all of them
+        Some(&KIND_CLIENT) => &bytes[1..],
+        _ => return Some(((0, None), Ordering::Less)),
+    };
+    let (client, number) = rest.split_at(rest.len().min(16));
+    let mut padded = [0; 16];
+    padded[..client.len()].copy_from_slice(client);
+    let client_number = u128::from_be_bytes(padded);
+    if number.is_empty() {
+        let order = if client.len() == 16 { Ordering::Equal } else { Ordering::Less };
+        return Some(((client_number, None), order));
+    }
+    let (number, extra) = number.split_at(number.len().min(8));
+    let mut padded = [0; 8];
+    padded[..number.len()].copy_from_slice(number);
+    let order = match number.len() {
+        8 if extra.is_empty() => Ordering::Equal,
+        8 => Ordering::Greater,
+        _ => Ordering::Less,
+    };
+    Some(((client_number, Some(u64::from_be_bytes(padded))), order))
+}
+
+/// The keys of the exactly-once table between two bounds, if there can be any.
+fn clients_between(from: Bound<&[u8]>, to: Bound<&[u8]>) -> Option<(Bound<ClientKey>, Bound<ClientKey>)> {
+    let from = match from {
+        Bound::Unbounded => Bound::Unbounded,
+        Bound::Included(bytes) => match key_at(bytes)? {
+            (key, Ordering::Less | Ordering::Equal) => Bound::Included(key),
+            (key, Ordering::Greater) => Bound::Excluded(key),
+        },
+        Bound::Excluded(bytes) => match key_at(bytes)? {
+            (key, Ordering::Less) => Bound::Included(key),
+            (key, Ordering::Equal | Ordering::Greater) => Bound::Excluded(key),
+        },
+    };
+    let to = match to {
+        Bound::Unbounded => Bound::Unbounded,
+        Bound::Included(bytes) => match key_at(bytes) {
+            None => Bound::Unbounded,
+            Some((key, Ordering::Less)) => Bound::Excluded(key),
+            Some((key, Ordering::Equal | Ordering::Greater)) => Bound::Included(key),
+        },
+        Bound::Excluded(bytes) => match key_at(bytes) {
+            None => Bound::Unbounded,
+            Some((key, Ordering::Less | Ordering::Equal)) => Bound::Excluded(key),
+            Some((key, Ordering::Greater)) => Bound::Included(key),
+        },
+    };
+    (!is_empty_range(&from, &to)).then_some((from, to))
 }

@@ -94,16 +94,14 @@ pub(super) struct Acceptance {
 }
 
 impl Acceptance {
-    /// How many changes [`Acceptance::record`] adds.
-    pub(super) fn changes(&self) -> usize {
-        self.done.len() + 2
-    }
-
-    /// Adds to an effect what remembers the operation.
-    pub(super) fn record(self, outcome: Outcome, changes: &mut Vec<RowChange>) {
+    /// All changes of an effect: what the operation itself changes, and what remembers it.
+    pub(super) fn record(self, change: Option<RowChange>, outcome: Outcome) -> Vec<RowChange> {
+        let mut changes = Vec::with_capacity(self.done.len() + 3);
+        changes.extend(change);
         changes.extend(self.done.into_iter().map(RowChange::remove));
         changes.push(RowChange::set(client_outcome_key(self.id.client, self.id.number), outcome.encode()));
         changes.push(RowChange::set(client_head_key(self.id.client), self.head.encode()));
+        changes
     }
 }
 

@@ -42,8 +42,25 @@ pub struct Row {
 pub struct Page {
     /// The rows, in order of key.
     pub rows: Vec<Row>,
-    /// Whether there may be rows after the last one.
+    /// Whether there may be rows after the last one, within what was asked for.
     pub more: bool,
+}
+
+impl Page {
+    /// The first of some rows in order of key, as many as `limit` lets in.
+    pub fn of<'a>(rows: impl Iterator<Item = (&'a Bytes, &'a Bytes)>, limit: PageLimit) -> Self {
+        let (mut page, mut bytes) = (Self::default(), 0);
+        for (key, value) in rows {
+            let size = key.len() + value.len();
+            if limit.is_full(page.rows.len(), bytes, size) {
+                page.more = true;
+                break;
+            }
+            bytes += size;
+            page.rows.push(Row { key: key.clone(), value: value.clone() });
+        }
+        page
+    }
 }
 
 /// How much a page may hold. A page always holds one row if there is one, however large.

@@ -75,12 +75,10 @@ pub fn evaluate(
 }
 
 fn effect(at: Millis, change: Option<RowChange>, acceptance: Option<Acceptance>, outcome: Outcome) -> Option<Effect> {
-    let recorded = acceptance.as_ref().map_or(0, Acceptance::changes);
-    let mut changes = Vec::with_capacity(usize::from(change.is_some()) + recorded);
-    changes.extend(change);
-    if let Some(acceptance) = acceptance {
-        acceptance.record(outcome, &mut changes);
-    }
+    let changes = match acceptance {
+        Some(acceptance) => acceptance.record(change, outcome),
+        None => Vec::from_iter(change),
+    };
     (!changes.is_empty()).then_some(Effect { at, changes })
 }
 

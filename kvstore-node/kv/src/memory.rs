@@ -1,6 +1,6 @@
 //! An engine in memory, for tests and simulations.
 
-use crate::engine::{Change, Cleared, Engine, EngineError, Page, PageLimit, Row, check_size};
+use crate::engine::{Change, Cleared, Engine, EngineError, Page, PageLimit, check_size};
 use archon_types::PlacementId;
 use bytes::Bytes;
 use std::collections::BTreeMap;
@@ -27,6 +27,24 @@ impl MemoryEngine {
     }
 }
 
+/// A page of a map of rows: what [`Engine::page`] gives.
+pub fn page_of(
+    rows: &BTreeMap<(PlacementId, Bytes), Bytes>,
+    space: PlacementId,
+    from: Bound<&[u8]>,
+    to: Bound<&[u8]>,
+    limit: PageLimit,
+) -> Page {
+    let start = match from {
+        Bound::Unbounded => Bound::Included((space, Bytes::new())),
+        from => from.map(|key| (space, Bytes::copy_from_slice(key))),
+    };
+    let rows = rows.range((start, Bound::Unbounded)).map(|((at, key), value)| (*at, key, value));
+    let within = |key: &[u8]| RangeBounds::<[u8]>::contains(&(Bound::Unbounded, to), key);
+    let rows = rows.take_while(|(at, key, _)| *at == space && within(key));
+    Page::of(rows.map(|(_, key, value)| (key, value)), limit)
+}
+
 impl Engine for MemoryEngine {
     fn get(&self, space: PlacementId, key: &[u8]) -> Result<Option<Bytes>, EngineError> {
         Ok(self.rows().get(&(space, Bytes::copy_from_slice(key))).cloned())
@@ -39,28 +57,7 @@ impl Engine for MemoryEngine {
         to: Bound<&[u8]>,
         limit: PageLimit,
     ) -> Result<Page, EngineError> {
-        let from = match from {
-            Bound::Unbounded => Bound::Included((space, Bytes::new())),
-            Bound::Included(key) => Bound::Included((space, Bytes::copy_from_slice(key))),
-            Bound::Excluded(key) => Bound::Excluded((space, Bytes::copy_from_slice(key))),
-        };
-        let within = |key: &Bytes| RangeBounds::<[u8]>::contains(&(Bound::Unbounded, to), &key[..]);
-        let rows = self.rows();
-        let mut page = Page::default();
-        let mut bytes = 0;
-        for ((row_space, key), value) in rows.range((from, Bound::Unbounded)) {
-            if *row_space != space || !within(key) {
-                break;
-            }
-            let size = key.len() + value.len();
-            if limit.is_full(page.rows.len(), bytes, size) {
-                page.more = true;
-                break;
-            }
-            bytes += size;
-            page.rows.push(Row { key: key.clone(), value: value.clone() });
-        }
-        Ok(page)
+        Ok(page_of(&self.rows(), space, from, to, limit))
     }
 
     fn write(&self, changes: &[Change]) -> Result<(), EngineError> {

@@ -9,7 +9,6 @@
 //! row that is overwritten often costs the engine one write per freezing, and a row that came and went costs it none.
 
 use super::effect::{Effect, RowChange};
-use super::engine::is_empty_range;
 use super::row;
 use super::row_map::{RowMap, is_value, spans_values};
 use super::view::Reader;
@@ -112,7 +111,7 @@ struct Newest {
 #[derive(Debug)]
 struct Held {
     value: Option<Bytes>,
-    /// Nothing below this window holds the row, so that removing it leaves nothing to write.
+    /// Nothing below these rows holds it, or the frozen ones remove it: removing it leaves nothing to write.
     fresh: bool,
 }
 
@@ -344,7 +343,7 @@ impl Recent {
         to: Bound<&[u8]>,
         reader: Reader,
     ) -> impl Iterator<Item = (&'a Bytes, Option<&'a Bytes>)> {
-        let frozen = self.frozen.as_ref().filter(|_| !is_empty_range(&from, &to)).map(|frozen| frozen.range(from, to));
+        let frozen = self.frozen.as_ref().map(|frozen| frozen.range(from, to));
         let rows = self.rows.range(from, to).map(|(key, held)| (key, held.value.as_ref()));
         let newest = |values: bool| {
             let asked = reader == Reader::Newest && (!values || spans_values(from, to));

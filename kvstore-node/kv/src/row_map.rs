@@ -1,17 +1,16 @@
-//! Rows in memory: found by key in one step, and in order of key for whoever asks for order.
+//! Rows in memory: found by key, and in order of key for whoever asks for order.
 //!
 //! Nearly every access names one row, so users' rows are hashed (with a seed of each map's own, since users choose their
 //! keys); an order of their keys is made when somebody first asks for one, and kept from then on. The exactly-once table's
 //! rows stand in queues, and the few others in a list.
 
-use super::client_rows::{ClientKey, ClientRows, client_key};
+use super::client_rows::{ClientRows, client_key};
 use super::engine::is_empty_range;
-use super::row::{KIND_CLIENT, KIND_VALUE};
+use super::row::KIND_VALUE;
 use bytes::Bytes;
 use hashbrown::hash_table::Entry;
 use hashbrown::{DefaultHashBuilder, HashTable};
 use std::cell::OnceCell;
-use std::cmp::Ordering;
 use std::collections::BTreeSet;
 use std::hash::BuildHasher;
 use std::ops::{Bound, RangeBounds};
@@ -24,7 +23,7 @@ pub(super) struct RowMap<V> {
     /// The keys in `values`, copied, in order; from the first time on that they were asked for.
     sorted: OnceCell<BTreeSet<Box<[u8]>>>,
     clients: ClientRows<V>,
-    /// In order: a partition's own rows, of which there are three.
+    /// In order: a partition's own rows, of which there are two.
     others: Vec<(Bytes, V)>,
 }
 
@@ -49,11 +48,11 @@ impl<V> RowMap<V> {
     /// The row with this key.
     pub(super) fn get(&self, key: &[u8]) -> Option<&V> {
         if is_value(key) {
-            return self.values.find(self.hasher.hash_one(key), |(held, _)| *held == key).map(|(_, value)| value);
+            return self.value(key).map(|(_, value)| value);
         }
         match client_key(key) {
             Some(key) => self.clients.get(key),
-            None => self.other(key).ok().map(|at| &self.others[at].1),
+            None => self.place_of_other(key).ok().map(|at| &self.others[at].1),
         }
     }
 
@@ -65,7 +64,7 @@ impl<V> RowMap<V> {
         match client_key(&key) {
             Some(client) => self.clients.update(key, client, decide),
             None => {
-                let place = self.other(&key);
+                let place = self.place_of_other(&key);
                 match (decide(&key, place.ok().map(|at| &self.others[at].1)), place) {
                     (Some(value), Ok(at)) => self.others[at] = (key, value),
                     (Some(value), Err(at)) => self.others.insert(at, (key, value)),
@@ -77,16 +76,16 @@ impl<V> RowMap<V> {
     }
 
     /// Where one of the other rows is, or would be.
-    fn other(&self, key: &[u8]) -> Result<usize, usize> {
+    fn place_of_other(&self, key: &[u8]) -> Result<usize, usize> {
         self.others.binary_search_by(|(held, _)| held.as_ref().cmp(key))
     }
 
-    /// Removes the row with this key if there is one that `decide` is for.
-    pub(super) fn remove_if(&mut self, key: &[u8], decide: impl FnOnce(&V) -> bool) {
+    /// Removes the row with this key if it is there and `condition` holds.
+    pub(super) fn remove_if(&mut self, key: &[u8], condition: impl FnOnce(&V) -> bool) {
         if is_value(key) {
             let hash = self.hasher.hash_one(key);
             let Ok(found) = self.values.find_entry(hash, |(held, _)| *held == key) else { return };
-            if decide(&found.get().1) {
+            if condition(&found.get().1) {
                 if let Some(sorted) = self.sorted.get_mut() {
                     sorted.remove(key);
                 }
@@ -95,10 +94,10 @@ impl<V> RowMap<V> {
             return;
         }
         match client_key(key) {
-            Some(client) => self.clients.remove_if(client, decide),
+            Some(client) => self.clients.remove_if(client, condition),
             None => {
-                if let Ok(at) = self.other(key)
-                    && decide(&self.others[at].1)
+                if let Ok(at) = self.place_of_other(key)
+                    && condition(&self.others[at].1)
                 {
                     self.others.remove(at);
                 }
@@ -132,9 +131,8 @@ impl<V> RowMap<V> {
     /// The rows from `from` to `to`, in order of key.
     pub(super) fn range(&self, from: Bound<&[u8]>, to: Bound<&[u8]>) -> impl Iterator<Item = (&Bytes, &V)> {
         let empty = is_empty_range(&from, &to);
-        let clients = clients_between(from, to).filter(|_| !empty).map(|(from, to)| self.clients.range(from, to));
-        let clients = clients.into_iter().flatten();
-        let within = move |key: &Bytes| !empty && RangeBounds::<[u8]>::contains(&(from, to), &key[..]);
+        let clients = self.clients.range(from, to);
+        let within = move |key: &Bytes| RangeBounds::<[u8]>::contains(&(from, to), &key[..]);
         let others = self.others.iter().filter(move |(key, _)| within(key)).map(|(key, value)| (key, value));
         let values = (!empty && spans_values(from, to)).then(|| self.sorted().range::<[u8], _>((from, to)));
         let values = values.into_iter().flatten().filter_map(|key| self.value(key));
@@ -157,61 +155,6 @@ impl<V> RowMap<V> {
         rows.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
         rows
     }
-}
-
-/// Where any bytes lie among the keys of the exactly-once table: right before a key, at it, or right after it.
-fn place(bytes: &[u8]) -> Option<(ClientKey, Ordering)> {
-    let rest = match bytes.first() {
-        Some(kind) if *kind > KIND_CLIENT => return None, // after all of them
-        Some(&KIND_CLIENT) => &bytes[1..],
-        _ => return Some(((0, None), Ordering::Less)),
-    };
-    let (client, number) = rest.split_at(rest.len().min(16));
-    let mut padded = [0; 16];
-    padded[..client.len()].copy_from_slice(client);
-    let client_number = u128::from_be_bytes(padded);
-    if number.is_empty() {
-        let order = if client.len() == 16 { Ordering::Equal } else { Ordering::Less };
-        return Some(((client_number, None), order));
-    }
-    let (number, extra) = number.split_at(number.len().min(8));
-    let mut padded = [0; 8];
-    padded[..number.len()].copy_from_slice(number);
-    let order = match number.len() {
-        8 if extra.is_empty() => Ordering::Equal,
-        8 => Ordering::Greater,
-        _ => Ordering::Less,
-    };
-    Some(((client_number, Some(u64::from_be_bytes(padded))), order))
-}
-
-/// The keys of the exactly-once table between two bounds, if there can be any.
-fn clients_between(from: Bound<&[u8]>, to: Bound<&[u8]>) -> Option<(Bound<ClientKey>, Bound<ClientKey>)> {
-    let from = match from {
-        Bound::Unbounded => Bound::Unbounded,
-        Bound::Included(bytes) => match place(bytes)? {
-            (key, Ordering::Less | Ordering::Equal) => Bound::Included(key),
-            (key, Ordering::Greater) => Bound::Excluded(key),
-        },
-        Bound::Excluded(bytes) => match place(bytes)? {
-            (key, Ordering::Less) => Bound::Included(key),
-            (key, Ordering::Equal | Ordering::Greater) => Bound::Excluded(key),
-        },
-    };
-    let to = match to {
-        Bound::Unbounded => Bound::Unbounded,
-        Bound::Included(bytes) => match place(bytes) {
-            None => Bound::Unbounded,
-            Some((key, Ordering::Less)) => Bound::Excluded(key),
-            Some((key, Ordering::Equal | Ordering::Greater)) => Bound::Included(key),
-        },
-        Bound::Excluded(bytes) => match place(bytes) {
-            None => Bound::Unbounded,
-            Some((key, Ordering::Less | Ordering::Equal)) => Bound::Excluded(key),
-            Some((key, Ordering::Greater)) => Bound::Included(key),
-        },
-    };
-    (!is_empty_range(&from, &to)).then_some((from, to))
 }
 
 /// Whether this is the key of a user's row.
@@ -244,7 +187,7 @@ fn merged<'a, V: 'a>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::row::CLIENT_OUTCOME_KEY_BYTES;
+    use crate::row::{CLIENT_OUTCOME_KEY_BYTES, KIND_CLIENT};
     use proptest::prelude::*;
     use std::collections::BTreeMap;
 

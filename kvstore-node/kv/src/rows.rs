@@ -2,7 +2,7 @@
 
 use super::effect::Effect;
 use super::view::{View, ViewError};
-use crate::engine::{Page, PageLimit, Row};
+use crate::engine::{Page, PageLimit};
 use bytes::Bytes;
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -28,21 +28,11 @@ impl View for Rows {
     }
 
     fn page(&self, from: Bound<&[u8]>, to: &[u8], limit: PageLimit) -> Result<Page, ViewError> {
-        let mut page = Page::default();
-        let mut bytes = 0;
         let after = |key: &Bytes| match from {
             Bound::Unbounded => true,
             Bound::Included(from) => &key[..] >= from,
             Bound::Excluded(from) => &key[..] > from,
         };
-        for (key, value) in self.0.iter().filter(|(key, _)| after(key) && &key[..] < to) {
-            if limit.is_full(page.rows.len(), bytes, key.len() + value.len()) {
-                page.more = true;
-                break;
-            }
-            bytes += key.len() + value.len();
-            page.rows.push(Row { key: key.clone(), value: value.clone() });
-        }
-        Ok(page)
+        Ok(Page::of(self.0.iter().filter(|(key, _)| after(key) && &key[..] < to), limit))
     }
 }

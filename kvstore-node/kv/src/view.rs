@@ -96,14 +96,11 @@ impl View for PartitionView<'_> {
             // One row more than asked for, so that most short scans need one page of the engine.
             let rows_max = limit.rows_max.saturating_add(1).min(MERGE_ROWS);
             let ask = PageLimit { rows_max, bytes_max: limit.bytes_max };
-            let end = Bound::Excluded(to);
-            let page = self.engine.page(self.space, from.as_ref().map(|key| &key[..]), end, ask)?;
+            let to = Bound::Excluded(to);
+            let page = self.engine.page(self.space, from.as_ref().map(|key| &key[..]), to, ask)?;
             // Beyond the last row of a partial page the engine may hold rows that the window does not know.
-            let last = page.rows.last().map(|row| row.key.clone());
-            let (end, more) = match &last {
-                Some(last) if page.more => (Bound::Included(&last[..]), true),
-                _ => (end, false),
-            };
+            let last = page.rows.last().filter(|_| page.more).map(|row| row.key.clone());
+            let end = last.as_ref().map_or(to, |last| Bound::Included(&last[..]));
             let overlay = self.recent.range(from.as_ref().map(|key| &key[..]), end, self.reader);
             for row in overlaid(page.rows.into_iter(), overlay) {
                 let size = row.key.len() + row.value.len();
@@ -115,8 +112,8 @@ impl View for PartitionView<'_> {
                 merged.rows.push(row);
             }
             match last {
-                Some(last) if more => from = Bound::Excluded(last),
-                _ => return Ok(merged),
+                Some(last) => from = Bound::Excluded(last),
+                None => return Ok(merged),
             }
         }
     }

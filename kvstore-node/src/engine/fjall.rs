@@ -10,8 +10,7 @@
 use super::journal::cut_torn_end;
 use super::open::EngineConfig;
 use super::room::Room;
-use super::{Change, Cleared, Engine, EngineError, Page, PageLimit, Row, check_size};
-use archon_kv::engine::is_empty_range;
+use super::{Change, Cleared, Engine, EngineError, Page, PageLimit, Row, check_size, is_empty_range};
 use archon_types::{NoRoom, PlacementId};
 use bytes::Bytes;
 use fjall::{Database, Keyspace, KeyspaceCreateOptions, PersistMode};
@@ -160,13 +159,11 @@ impl Engine for FjallEngine {
     ) -> Result<Page, EngineError> {
         let start = match from {
             Bound::Unbounded => Bound::Included(row_key(space, &[])),
-            Bound::Included(key) => Bound::Included(row_key(space, key)),
-            Bound::Excluded(key) => Bound::Excluded(row_key(space, key)),
+            key => key.map(|key| row_key(space, key)),
         };
         let end = match to {
             Bound::Unbounded => space_end(space),
-            Bound::Included(key) => Bound::Included(row_key(space, key)),
-            Bound::Excluded(key) => Bound::Excluded(row_key(space, key)),
+            key => key.map(|key| row_key(space, key)),
         };
         let mut page = Page::default();
         if is_empty_range(&start, &end) {

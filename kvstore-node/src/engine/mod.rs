@@ -20,6 +20,7 @@ pub(crate) use self::room::free_bytes;
 pub use self::sled::SledEngine;
 #[cfg(test)]
 pub(crate) use archon_kv::MemoryEngine;
+use archon_kv::engine::is_empty_range;
 pub use archon_kv::engine::{
     Change, Cleared, ENGINE_KEY_BYTES_MAX, Engine, EngineError, Page, PageLimit, Row, check_size,
 };

@@ -13,8 +13,7 @@
 use super::durable;
 use super::open::EngineConfig;
 use super::room::Room;
-use super::{Change, Cleared, Engine, EngineError, Page, PageLimit, Row, check_size};
-use archon_kv::engine::is_empty_range;
+use super::{Change, Cleared, Engine, EngineError, Page, PageLimit, Row, check_size, is_empty_range};
 use archon_types::{NoRoom, PlacementId};
 use bytes::{Bytes, BytesMut};
 use std::ops::Bound;
@@ -279,12 +278,11 @@ impl Engine for SledEngine {
     ) -> Result<Page, EngineError> {
         let start = match from {
             Bound::Unbounded => Bound::Included(row_key(space, &[])),
-            Bound::Included(key) => Bound::Included(row_key(space, key)),
-            Bound::Excluded(key) => Bound::Excluded(row_key(space, key)),
+            key => key.map(|key| row_key(space, key)),
         };
         let end = match to {
-            Bound::Included(key) if key < &[CHUNK_KIND][..] => Bound::Included(row_key(space, key)),
-            Bound::Excluded(key) if key < &[CHUNK_KIND][..] => Bound::Excluded(row_key(space, key)),
+            Bound::Included(key) | Bound::Excluded(key) if key < &[CHUNK_KIND][..] => to.map(|key| row_key(space, key)),
+            // Chunks lie behind the rows.
             _ => Bound::Excluded(row_key(space, &[CHUNK_KIND])),
         };
         if is_empty_range(&start, &end) {

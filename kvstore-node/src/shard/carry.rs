@@ -13,7 +13,7 @@ use archon_types::{ErrorDetail, ErrorKind, Fact, PartitionId, PlacementId, Repor
 /// How long committed rows gather at most before they are given to the flusher: whatever is overwritten meanwhile costs the
 /// engine nothing. A restart replays about as much of the log.
 const GATHER_MS: u64 = 15_000;
-/// How long they gather at least.
+/// How long they gather if they are few.
 const GATHER_MIN_MS: u64 = 2_000;
 /// Bytes of a partition's committed rows up to which they gather no longer than that: so few cost little.
 const GATHER_FEW_BYTES: usize = 64 * 1024;
@@ -21,8 +21,9 @@ const GATHER_FEW_BYTES: usize = 64 * 1024;
 const GATHER_ROWS_BYTES: usize = 8 * 1024 * 1024;
 /// Bytes of log whose effects gather at most, all partitions of the node together.
 const GATHER_LOG_BYTES: u64 = 256 * 1024 * 1024;
-/// Partitions differ in so many steps in how long they gather, the least by half: otherwise those that began together, as
-/// after a start, would all come to the engine at the same moment, again and again, and let clients wait for the disk.
+/// Steps by which partitions differ in how long they gather, from the whole time down to about half: otherwise those that
+/// began together, as after a start, would all come to the engine at the same moment, again and again, and let clients wait
+/// for the disk.
 const GATHER_STEPS: u64 = 32;
 /// Bytes of log that copies may keep from being forgotten; beyond, a copy begins anew.
 const PINNED_BYTES_MAX: u64 = 1024 * 1024 * 1024;
@@ -349,7 +350,7 @@ impl Env {
     }
 }
 
-/// The whole of it for step 0, down to about half for the last.
+/// The whole of it for step 0, down to about half for the last, which is [`GATHER_STEPS`]` - 1`.
 const fn staggered(whole: u64, step: u64) -> u64 {
     whole - whole / (2 * GATHER_STEPS) * step
 }

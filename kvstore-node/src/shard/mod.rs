@@ -411,6 +411,7 @@ impl Shard {
             self.env.context.shared.load.log_refused(self.env.now);
         }
         if no_room {
+            // They may be what the engine lacks.
             self.env.context.wal.shed_spares();
         }
         let refused = no_room || self.env.journal.is_refused() || self.env.journal.is_full();

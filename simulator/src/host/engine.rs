@@ -1,11 +1,11 @@
 //! A storage engine that loses, at a crash, any part of what it did not sync.
 
 use crate::random::Random;
-use archon_kv::engine::{Change, Cleared, Engine, EngineError, Page, PageLimit, Row};
+use archon_kv::engine::{Change, Cleared, Engine, EngineError, Page, PageLimit};
 use archon_types::PlacementId;
 use bytes::Bytes;
 use std::collections::BTreeMap;
-use std::ops::{Bound, RangeBounds};
+use std::ops::Bound;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 type Rows = BTreeMap<(PlacementId, Bytes), Bytes>;
@@ -65,28 +65,7 @@ impl Engine for SimEngine {
         to: Bound<&[u8]>,
         limit: PageLimit,
     ) -> Result<Page, EngineError> {
-        let from = match from {
-            Bound::Unbounded => Bound::Included((space, Bytes::new())),
-            Bound::Included(key) => Bound::Included((space, Bytes::copy_from_slice(key))),
-            Bound::Excluded(key) => Bound::Excluded((space, Bytes::copy_from_slice(key))),
-        };
-        let inner = self.inner();
-        let mut page = Page::default();
-        let mut bytes = 0;
-        let within = |at: PlacementId, key: &Bytes| {
-            at == space && RangeBounds::<[u8]>::contains(&(Bound::Unbounded, to), &key[..])
-        };
-        let rows = inner.rows.range((from, Bound::Unbounded)).take_while(|((at, key), _)| within(*at, key));
-        for ((_, key), value) in rows {
-            let size = key.len() + value.len();
-            if limit.is_full(page.rows.len(), bytes, size) {
-                page.more = true;
-                break;
-            }
-            bytes += size;
-            page.rows.push(Row { key: key.clone(), value: value.clone() });
-        }
-        Ok(page)
+        Ok(archon_kv::memory::page_of(&self.inner().rows, space, from, to, limit))
     }
 
     fn write(&self, changes: &[Change]) -> Result<(), EngineError> {

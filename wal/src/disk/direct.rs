@@ -161,9 +161,10 @@ fn block_bytes(file: &File) -> Option<usize> {
     suits.then_some(block)
 }
 
-/// Whether an error means that this cannot be done here, rather than that it failed.
+/// Whether an error means that this cannot be done here, rather than that it failed. A sandbox that does not know the call
+/// answers that it is not permitted.
 fn refuses(error: &io::Error) -> bool {
-    matches!(Errno::from_io_error(error), Some(Errno::INVAL | Errno::OPNOTSUPP | Errno::NOSYS))
+    matches!(Errno::from_io_error(error), Some(Errno::INVAL | Errno::OPNOTSUPP | Errno::NOSYS | Errno::PERM))
 }
 
 /// Whether the file lies on a file system of which it is known that a direct write with `RWF_DSYNC` is durable when it returns.

@@ -91,6 +91,10 @@ pub trait DiskFile: Send + Sync + Debug {
     /// # Errors
     /// Those of the file system; it is unknown what became durable.
     fn sync(&self) -> io::Result<()>;
+
+    /// Lets go of copies in memory of what was not changed there, so that what is read next is what
+    /// the disk holds: after a direct write that failed, the two may differ.
+    fn forget_copies(&self) {}
 }
 
 /// One file open for writes that are durable when they return.

@@ -6,6 +6,8 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use rustix::fs::{Advice, fadvise};
+
 use super::direct::{Ability, DirectFile};
 use super::{Disk, DiskFile, DurableFile, WriteThenSync};
 
@@ -119,5 +121,11 @@ impl DiskFile for RealFile {
 
     fn sync(&self) -> io::Result<()> {
         self.0.sync_data()
+    }
+
+    fn forget_copies(&self) {
+        if let Err(error) = fadvise(&self.0, 0, None, Advice::DontNeed) {
+            tracing::debug!(%error, "the system keeps its copy of a log segment");
+        }
     }
 }
