@@ -80,7 +80,7 @@ async fn count_placement<F: Future<Output = Option<Gathered>>>(
         let began = Instant::now();
         let window = gathered(from.clone()).await?;
         let page = tokio::task::spawn_blocking(move || {
-            engine.page(placement, from.as_ref().map(|key| &key[..]), Bound::Unbounded, limit)
+            engine.page(placement, (from.as_ref().map(|key| &key[..]), Bound::Unbounded), limit)
         });
         // Damage is for those to report who serve the placement.
         let page = page.await.ok()?.ok()?;

@@ -189,12 +189,11 @@ fn read_placement(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::{Change, Cleared, Page, PageLimit};
+    use crate::engine::{Change, Cleared, KeyRange, Page, PageLimit};
     use archon_kv::RowChange;
     use archon_types::{ClientId, Millis, PartitionId, TableId};
     use archon_wal::{WalBatch, WalConfig};
     use bytes::Bytes;
-    use std::ops::Bound;
     use std::path::Path;
     use std::sync::mpsc;
     use std::time::Duration;
@@ -218,7 +217,7 @@ mod tests {
         fn get(&self, _: PlacementId, _: &[u8]) -> Result<Option<Bytes>, EngineError> {
             Err(self.error())
         }
-        fn page(&self, _: PlacementId, _: Bound<&[u8]>, _: Bound<&[u8]>, _: PageLimit) -> Result<Page, EngineError> {
+        fn page(&self, _: PlacementId, _: KeyRange<'_>, _: PageLimit) -> Result<Page, EngineError> {
             Err(self.error())
         }
         fn write(&self, _: &[Change]) -> Result<(), EngineError> {

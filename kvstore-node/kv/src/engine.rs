@@ -63,6 +63,9 @@ impl Page {
     }
 }
 
+/// The keys between two bounds.
+pub type KeyRange<'a> = (Bound<&'a [u8]>, Bound<&'a [u8]>);
+
 /// How much a page may hold. A page always holds one row if there is one, however large.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PageLimit {
@@ -101,17 +104,11 @@ pub trait Engine: Send + Sync + 'static {
     /// [`EngineError`] if the engine fails or the row is damaged.
     fn get(&self, space: PlacementId, key: &[u8]) -> Result<Option<Bytes>, EngineError>;
 
-    /// Rows of a space from `from` to `to`, in order of key; none if that ends before it begins.
+    /// Rows of a space between two keys, in order of key; none if that ends before it begins.
     ///
     /// # Errors
     /// [`EngineError`] if the engine fails or a row is damaged.
-    fn page(
-        &self,
-        space: PlacementId,
-        from: Bound<&[u8]>,
-        to: Bound<&[u8]>,
-        limit: PageLimit,
-    ) -> Result<Page, EngineError>;
+    fn page(&self, space: PlacementId, keys: KeyRange<'_>, limit: PageLimit) -> Result<Page, EngineError>;
 
     /// Applies changes in order. A crash may leave any part of them done: replaying the log heals that.
     ///

@@ -1,6 +1,6 @@
 //! An engine in memory, for tests and simulations.
 
-use crate::engine::{Change, Cleared, Engine, EngineError, Page, PageLimit, check_size};
+use crate::engine::{Change, Cleared, Engine, EngineError, KeyRange, Page, PageLimit, check_size};
 use archon_types::PlacementId;
 use bytes::Bytes;
 use std::collections::BTreeMap;
@@ -31,8 +31,7 @@ impl MemoryEngine {
 pub fn page_of(
     rows: &BTreeMap<(PlacementId, Bytes), Bytes>,
     space: PlacementId,
-    from: Bound<&[u8]>,
-    to: Bound<&[u8]>,
+    (from, to): KeyRange<'_>,
     limit: PageLimit,
 ) -> Page {
     let start = match from {
@@ -50,14 +49,8 @@ impl Engine for MemoryEngine {
         Ok(self.rows().get(&(space, Bytes::copy_from_slice(key))).cloned())
     }
 
-    fn page(
-        &self,
-        space: PlacementId,
-        from: Bound<&[u8]>,
-        to: Bound<&[u8]>,
-        limit: PageLimit,
-    ) -> Result<Page, EngineError> {
-        Ok(page_of(&self.rows(), space, from, to, limit))
+    fn page(&self, space: PlacementId, keys: KeyRange<'_>, limit: PageLimit) -> Result<Page, EngineError> {
+        Ok(page_of(&self.rows(), space, keys, limit))
     }
 
     fn write(&self, changes: &[Change]) -> Result<(), EngineError> {

@@ -97,7 +97,7 @@ impl View for PartitionView<'_> {
             let rows_max = limit.rows_max.saturating_add(1).min(MERGE_ROWS);
             let ask = PageLimit { rows_max, bytes_max: limit.bytes_max };
             let to = Bound::Excluded(to);
-            let page = self.engine.page(self.space, from.as_ref().map(|key| &key[..]), to, ask)?;
+            let page = self.engine.page(self.space, (from.as_ref().map(|key| &key[..]), to), ask)?;
             // Beyond the last row of a partial page the engine may hold rows that the window does not know.
             let last = page.rows.last().filter(|_| page.more).map(|row| row.key.clone());
             let end = last.as_ref().map_or(to, |last| Bound::Included(&last[..]));

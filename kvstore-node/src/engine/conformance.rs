@@ -8,6 +8,8 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
 
+const ALL_KEYS: KeyRange<'static> = (Bound::Unbounded, Bound::Unbounded);
+
 pub(super) fn space(number: u64) -> PlacementId {
     PlacementId::new(number)
 }
@@ -21,7 +23,7 @@ fn remove(number: u64, key: &[u8]) -> Change {
 }
 
 fn all(engine: &dyn Engine, number: u64) -> Vec<(Bytes, Bytes)> {
-    let page = engine.page(space(number), Bound::Unbounded, Bound::Unbounded, PageLimit::bytes(usize::MAX)).unwrap();
+    let page = engine.page(space(number), ALL_KEYS, PageLimit::bytes(usize::MAX)).unwrap();
     assert!(!page.more);
     page.rows.into_iter().map(|row| (row.key, row.value)).collect()
 }
@@ -73,8 +75,8 @@ fn pages_go_on_where_they_ended(engine: &dyn Engine) {
         let mut found = Vec::new();
         let mut from = Bound::Unbounded;
         loop {
-            let page =
-                engine.page(space(10), from.as_ref().map(|key: &Bytes| &key[..]), Bound::Unbounded, limit).unwrap();
+            let rest = (from.as_ref().map(|key: &Bytes| &key[..]), Bound::Unbounded);
+            let page = engine.page(space(10), rest, limit).unwrap();
             assert!(!page.rows.is_empty() && page.rows.len() <= limit.rows_max);
             found.extend(page.rows.iter().map(|row| row.key.to_vec()));
             if !page.more {
@@ -84,13 +86,13 @@ fn pages_go_on_where_they_ended(engine: &dyn Engine) {
         }
         assert_eq!(found, keys);
     }
-    let from = |bound| engine.page(space(10), bound, Bound::Unbounded, PageLimit::bytes(1)).unwrap();
+    let from = |bound| engine.page(space(10), (bound, Bound::Unbounded), PageLimit::bytes(1)).unwrap();
     assert_eq!(from(Bound::Included(&[1, 3, 35])).rows[0].key, &[1, 3, 35][..]);
     assert_eq!(from(Bound::Excluded(&[1, 3, 35])).rows[0].key, &[1, 3, 36][..]);
     assert_eq!(from(Bound::Included(&[1, 9, 100])), Page::default());
     assert_eq!(from(Bound::Included(&[0xFF, 0xFF])), Page::default());
     let between = |from, to, rows_max| {
-        let page = engine.page(space(10), from, to, PageLimit { rows_max, bytes_max: usize::MAX }).unwrap();
+        let page = engine.page(space(10), (from, to), PageLimit { rows_max, bytes_max: usize::MAX }).unwrap();
         (page.rows.len(), page.more)
     };
     let (low, high) = (&[1, 3, 35][..], &[1, 3, 37][..]);
@@ -116,14 +118,14 @@ fn large_values_come_back(engine: &dyn Engine) {
         }
         assert_eq!(all(engine, 20).len(), 3, "chunks must not show");
         let to = Bound::Included(&[0xFF; 40][..]);
-        let page = engine.page(space(20), Bound::Unbounded, to, PageLimit::bytes(usize::MAX)).unwrap();
+        let page = engine.page(space(20), (Bound::Unbounded, to), PageLimit::bytes(usize::MAX)).unwrap();
         assert_eq!(page.rows.len(), 3, "nor where everything is asked for");
     }
     engine.write(&[put(20, b"\x01k", b"small"), remove(20, b"\x01k\x00")]).unwrap();
     assert_eq!(engine.get(space(20), b"\x01k").unwrap().unwrap(), "small");
     assert_eq!(engine.get(space(20), b"\x01k\x00").unwrap(), None);
     assert_eq!(all(engine, 20).len(), 2);
-    let page = engine.page(space(20), Bound::Unbounded, Bound::Unbounded, PageLimit::bytes(100)).unwrap();
+    let page = engine.page(space(20), ALL_KEYS, PageLimit::bytes(100)).unwrap();
     assert_eq!((page.rows.len(), page.more), (1, true));
 }
 
@@ -358,7 +360,7 @@ fn a_damaged_file_is_an_error_or_is_set_aside() {
         std::fs::write(&log, bytes).unwrap();
         match open_or_quarantine(directory, &config(kind)) {
             Ok((engine, _)) => {
-                let _ = engine.page(space(1), Bound::Unbounded, Bound::Unbounded, PageLimit::bytes(usize::MAX));
+                let _ = engine.page(space(1), ALL_KEYS, PageLimit::bytes(usize::MAX));
             }
             Err(error) => assert!(!error.to_string().is_empty()),
         }

@@ -10,7 +10,7 @@
 use super::journal::cut_torn_end;
 use super::open::EngineConfig;
 use super::room::Room;
-use super::{Change, Cleared, Engine, EngineError, Page, PageLimit, Row, check_size, is_empty_range};
+use super::{Change, Cleared, Engine, EngineError, KeyRange, Page, PageLimit, Row, check_size, is_empty_range};
 use archon_types::{NoRoom, PlacementId};
 use bytes::Bytes;
 use fjall::{Database, Keyspace, KeyspaceCreateOptions, PersistMode};
@@ -150,13 +150,8 @@ impl Engine for FjallEngine {
         Ok(found.map(Bytes::from))
     }
 
-    fn page(
-        &self,
-        space: PlacementId,
-        from: Bound<&[u8]>,
-        to: Bound<&[u8]>,
-        limit: PageLimit,
-    ) -> Result<Page, EngineError> {
+    fn page(&self, space: PlacementId, keys: KeyRange<'_>, limit: PageLimit) -> Result<Page, EngineError> {
+        let (from, to) = keys;
         let start = match from {
             Bound::Unbounded => Bound::Included(row_key(space, &[])),
             key => key.map(|key| row_key(space, key)),

@@ -13,7 +13,7 @@
 use super::durable;
 use super::open::EngineConfig;
 use super::room::Room;
-use super::{Change, Cleared, Engine, EngineError, Page, PageLimit, Row, check_size, is_empty_range};
+use super::{Change, Cleared, Engine, EngineError, KeyRange, Page, PageLimit, Row, check_size, is_empty_range};
 use archon_types::{NoRoom, PlacementId};
 use bytes::{Bytes, BytesMut};
 use std::ops::Bound;
@@ -269,13 +269,8 @@ impl Engine for SledEngine {
         self.read(space, key, stored)
     }
 
-    fn page(
-        &self,
-        space: PlacementId,
-        from: Bound<&[u8]>,
-        to: Bound<&[u8]>,
-        limit: PageLimit,
-    ) -> Result<Page, EngineError> {
+    fn page(&self, space: PlacementId, keys: KeyRange<'_>, limit: PageLimit) -> Result<Page, EngineError> {
+        let (from, to) = keys;
         let start = match from {
             Bound::Unbounded => Bound::Included(row_key(space, &[])),
             key => key.map(|key| row_key(space, key)),

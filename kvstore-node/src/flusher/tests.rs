@@ -1,11 +1,10 @@
 //! The flusher on an engine that can be held up and made to fail, with one journal of calls and events.
 
 use super::*;
-use crate::engine::{Cleared, MemoryEngine, Page, PageLimit};
+use crate::engine::{Cleared, KeyRange, MemoryEngine, Page, PageLimit};
 use archon_kv::row;
 use archon_types::{NoRoom, PlacementId};
 use bytes::Bytes;
-use std::ops::Bound;
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -82,14 +81,8 @@ impl Engine for Rig {
         self.inner.get(space, key)
     }
 
-    fn page(
-        &self,
-        space: PlacementId,
-        from: Bound<&[u8]>,
-        to: Bound<&[u8]>,
-        limit: PageLimit,
-    ) -> Result<Page, EngineError> {
-        self.inner.page(space, from, to, limit)
+    fn page(&self, space: PlacementId, keys: KeyRange<'_>, limit: PageLimit) -> Result<Page, EngineError> {
+        self.inner.page(space, keys, limit)
     }
 
     fn write(&self, changes: &[Change]) -> Result<(), EngineError> {

@@ -165,7 +165,7 @@ impl ReplicationService {
                 let (engine, after) = (Arc::clone(&self.engine), after.clone());
                 move || {
                     let from = if after.is_empty() { Bound::Unbounded } else { Bound::Excluded(&after[..]) };
-                    engine.page(start.source, from, Bound::Unbounded, PageLimit::bytes(PAGE_BYTES_MAX))
+                    engine.page(start.source, (from, Bound::Unbounded), PageLimit::bytes(PAGE_BYTES_MAX))
                 }
             });
             let failed = |why: String| Err(refuse(ErrorDetail::new(ErrorKind::Unavailable, why)));

@@ -139,7 +139,7 @@ impl World {
             false => Bound::Unbounded,
         };
         let limit = PageLimit { rows_max: PAGE_ROWS, bytes_max: usize::MAX };
-        let Ok(page) = machine.disk.engine.page(source.placement, from, Bound::Unbounded, limit) else { return };
+        let Ok(page) = machine.disk.engine.page(source.placement, (from, Bound::Unbounded), limit) else { return };
         let after = page.rows.last().map_or(after, |row| row.key.clone());
         let (placement, last) = (loader.placement, !page.more);
         let answer = Sideways::CopyPage { placement, copy, ask, start: at, after, rows: page.rows, last };

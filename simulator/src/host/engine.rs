@@ -1,11 +1,10 @@
 //! A storage engine that loses, at a crash, any part of what it did not sync.
 
 use crate::random::Random;
-use archon_kv::engine::{Change, Cleared, Engine, EngineError, Page, PageLimit};
+use archon_kv::engine::{Change, Cleared, Engine, EngineError, KeyRange, Page, PageLimit};
 use archon_types::PlacementId;
 use bytes::Bytes;
 use std::collections::BTreeMap;
-use std::ops::Bound;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 type Rows = BTreeMap<(PlacementId, Bytes), Bytes>;
@@ -58,14 +57,8 @@ impl Engine for SimEngine {
         Ok(self.inner().rows.get(&(space, Bytes::copy_from_slice(key))).cloned())
     }
 
-    fn page(
-        &self,
-        space: PlacementId,
-        from: Bound<&[u8]>,
-        to: Bound<&[u8]>,
-        limit: PageLimit,
-    ) -> Result<Page, EngineError> {
-        Ok(archon_kv::memory::page_of(&self.inner().rows, space, from, to, limit))
+    fn page(&self, space: PlacementId, keys: KeyRange<'_>, limit: PageLimit) -> Result<Page, EngineError> {
+        Ok(archon_kv::memory::page_of(&self.inner().rows, space, keys, limit))
     }
 
     fn write(&self, changes: &[Change]) -> Result<(), EngineError> {

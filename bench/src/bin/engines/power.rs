@@ -157,12 +157,8 @@ fn compare_rows(
     for space in engine.spaces()? {
         let mut from = Bound::Unbounded;
         loop {
-            let page = engine.page(
-                space,
-                from.as_ref().map(|key: &bytes::Bytes| &key[..]),
-                Bound::Unbounded,
-                PageLimit::bytes(1 << 20),
-            )?;
+            let rest = (from.as_ref().map(|key: &bytes::Bytes| &key[..]), Bound::Unbounded);
+            let page = engine.page(space, rest, PageLimit::bytes(1 << 20))?;
             for row in &page.rows {
                 found.rows += 1;
                 let is = workload.recognise(&row.value);
