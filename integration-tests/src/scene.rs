@@ -157,10 +157,13 @@ impl Scene {
     /// Reads for a time as a client that knows no other member than this node; returns how many reads were answered.
     ///
     /// # Panics
-    /// If the node gives no table.
+    /// If the node gives no table, or no read was answered: then nothing was shown of what it is like to know only it.
     pub fn read_through(&self, node: &str, duration: Duration) -> u64 {
         let read = self.workload().read_through(self.cluster.node_address(node), duration);
-        self.runtime.block_on(read).unwrap_or_else(|error| panic!("{}: no client of {node}: {error}", self.name))
+        let answered =
+            self.runtime.block_on(read).unwrap_or_else(|error| panic!("{}: no client of {node}: {error}", self.name));
+        assert!(answered > 0, "{}: no read of a client that knows only {node} was answered in {duration:?}", self.name);
+        answered
     }
 
     /// Waits until `count` more operations were answered.

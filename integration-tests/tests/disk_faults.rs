@@ -5,6 +5,7 @@ use archon_client::Client;
 use archon_integration_tests::disk::{DURABLE_CALLS, Injection, SmallDisk, fill};
 use archon_integration_tests::wait::check;
 use archon_integration_tests::{Cluster, Load, Options, wait_for};
+use archon_skip::skipped;
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::process::ExitStatusExt;
@@ -25,7 +26,7 @@ async fn a_full_disk_refuses_writes_answers_reads_and_recovers() {
     let mut cluster = Cluster::start(EXE, &options);
     let data = cluster.directory().join(format!("node-{NODE}"));
     let Some(_disk) = SmallDisk::mount(&data, 256) else {
-        println!("skipped: this machine does not let a test mount a file system");
+        skipped("this machine does not let a test mount a file system");
         return;
     };
     cluster.start_node(NODE);
@@ -87,7 +88,7 @@ async fn a_failed_fsync_ends_the_process_and_a_restart_has_every_acknowledged_wr
         let inject = format!("{DURABLE_CALLS}:error=EIO:when={}", 5 + round);
         let injection = Injection::start(cluster.node(NODE).pid(), &[&inject]);
         if injection.is_none() {
-            println!("skipped: this machine does not let a test trace a process");
+            skipped("this machine does not let a test trace a process");
             return;
         }
         let mut process = cluster.take_node(NODE);
@@ -115,7 +116,7 @@ async fn a_leading_coordinator_with_a_slow_disk_gives_leadership_away_and_no_nod
     let load = Load::start(&client, "slow", 4);
     let slow = format!("{DURABLE_CALLS}:delay_enter=5000000");
     let Some(injection) = Injection::start(cluster.coordinator(leader).pid(), &[&slow]) else {
-        println!("skipped: this machine does not let a test trace a process");
+        skipped("this machine does not let a test trace a process");
         return;
     };
     // Something to be committed, so that there is a sync to be slow.

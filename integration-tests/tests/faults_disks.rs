@@ -3,6 +3,7 @@
 
 use archon_integration_tests::disk::{DURABLE_CALLS, Injection, SmallDisk, fill};
 use archon_integration_tests::{Options, Scene, WorkloadOptions};
+use archon_skip::skipped;
 use std::fs;
 use std::os::unix::process::ExitStatusExt;
 use std::time::Duration;
@@ -27,7 +28,7 @@ fn a_node_whose_fsync_fails() {
             let inject = format!("{DURABLE_CALLS}:error=EIO:when=20");
             let injection = Injection::start(scene.cluster.node("athens").pid(), &[&inject]);
             if injection.is_none() {
-                println!("skipped: this machine does not let a test trace a process");
+                skipped("this machine does not let a test trace a process");
                 return;
             }
             let mut process = scene.cluster.take_node("athens");
@@ -46,7 +47,7 @@ fn a_node_whose_fsync_is_slow() {
     Scene::play(EXE, "slow fsync", &three_copies(), &load(18), |scene| {
         let pid = scene.cluster.node("byzantium").pid();
         let Some(injection) = Injection::start(pid, &[&format!("{DURABLE_CALLS}:delay_enter=2000000")]) else {
-            println!("skipped: this machine does not let a test trace a process");
+            skipped("this machine does not let a test trace a process");
             return;
         };
         scene.last(Duration::from_secs(6));
@@ -63,7 +64,7 @@ fn a_node_whose_disk_is_full() {
     Scene::play(EXE, "full", &options, &load(12), |scene| {
         let data = scene.cluster.directory().join(format!("node-{VICTIM}"));
         let Some(disk) = SmallDisk::mount(&data, 256) else {
-            println!("skipped: this machine does not let a test mount a file system");
+            skipped("this machine does not let a test mount a file system");
             return;
         };
         scene.cluster.start_node(VICTIM);

@@ -6,6 +6,7 @@ use archon_integration_tests::image::DiskImage;
 use archon_integration_tests::power::PowerLoss;
 use archon_integration_tests::wait::check;
 use archon_integration_tests::{Cluster, Load, LoadReport, wait_for};
+use archon_skip::skipped;
 use std::time::Duration;
 
 const EXE: &str = env!("CARGO_BIN_EXE_archon-under-test");
@@ -14,7 +15,7 @@ fn allowed() -> bool {
     match DiskImage::check_allowed() {
         Ok(()) => true,
         Err(why) => {
-            println!("skipped: this machine does not let a test mount disks: {why}");
+            skipped(format_args!("this machine does not let a test mount disks: {why}"));
             false
         }
     }
@@ -57,7 +58,7 @@ fn without_syncs_acknowledged_writes_are_lost() {
     let injections: Vec<_> =
         nodes.iter().filter_map(|name| Injection::start(cluster.node(name).pid(), &NOTHING_DURABLE)).collect();
     if injections.len() < nodes.len() {
-        println!("skipped: this machine does not let a test trace a process");
+        skipped("this machine does not let a test trace a process");
         return;
     }
     let endpoints = cluster.coordinator_addresses();

@@ -14,6 +14,7 @@ const MAY_DEPEND_ON: &[(&str, &str, &[&str])] = &[
     ("proto", "archon-proto", &["archon-types"]),
     ("proto/frames", "archon-frames", &["archon-proto", "archon-types"]),
     ("wal", "archon-wal", &[]),
+    ("integration-tests/skip", "archon-skip", &[]),
     ("coordinator/core", "archon-coordinator-core", &["archon-types"]),
     ("coordinator", "archon-coordinator", &["archon-coordinator-core", "archon-proto", "archon-types", "archon-wal"]),
     ("kvstore-node/kv", "archon-kv", &["archon-types"]),
@@ -33,6 +34,18 @@ const MAY_DEPEND_ON: &[(&str, &str, &[&str])] = &[
         &["archon-client", "archon-coordinator", "archon-kvstore-node", "archon-load", "archon-types"],
     ),
 ];
+
+/// Dependencies that no source names, with why they are there.
+const NOT_NAMED: &[(&str, &str, &str)] = &[
+    ("proto", "tonic-prost", "named by what the build generates"),
+    ("coordinator", "openraft-macros", "pins the sibling of openraft"),
+    ("coordinator", "openraft-rt", "pins the sibling of openraft"),
+    ("coordinator", "openraft-rt-tokio", "pins the sibling of openraft"),
+];
+
+/// How many packages may stand in `Cargo.lock` only because a library comes in more than one version. It falls, or a
+/// library that we chose has a reason to bring another one.
+const MORE_VERSIONS_MAX: usize = 13;
 
 /// Libraries that only one room or file may name, with where.
 const ONLY_NAMED_IN: &[(&str, &[&str])] = &[
@@ -175,6 +188,81 @@ fn only_its_room_names_a_library() {
     }
     wrong.retain(|line| !line.starts_with("integration-tests/tests/rules.rs"));
     assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+/// Every member of the workspace with its folder's sources, those of members below it left out.
+fn members() -> Vec<(String, String)> {
+    let workspace: toml::Table =
+        fs::read_to_string(root().join("Cargo.toml")).expect("manifest").parse().expect("toml");
+    let members = workspace["workspace"]["members"].as_array().expect("members");
+    let folders: Vec<&str> = members.iter().filter_map(toml::Value::as_str).collect();
+    let mut texts: BTreeMap<&str, String> = BTreeMap::new();
+    for (name, text) in sources() {
+        let within = folders.iter().filter(|folder| name.starts_with(&format!("{folder}/")));
+        let Some(folder) = within.max_by_key(|folder| folder.len()) else { continue };
+        texts.entry(folder).or_default().push_str(&text);
+    }
+    texts.into_iter().map(|(folder, text)| (folder.to_owned(), text)).collect()
+}
+
+#[test]
+fn no_dependency_is_declared_that_nobody_uses() {
+    let (mut wrong, mut taken) = (Vec::new(), BTreeSet::new());
+    for (folder, text) in members() {
+        for section in ["dependencies", "dev-dependencies", "build-dependencies"] {
+            for dependency in dependencies(&folder, section) {
+                let word = dependency.replace('-', "_");
+                let excused = NOT_NAMED.iter().any(|(of, name, _)| (*of, *name) == (folder.as_str(), &*dependency));
+                if holds_word(&text, &word) == excused {
+                    wrong.push(format!("{folder}: {section}: {dependency} (excused: {excused})"));
+                }
+                let inherited = manifest(&folder)[section][&dependency].get("workspace").is_some();
+                taken.extend(inherited.then_some(dependency));
+            }
+        }
+    }
+    let workspace: toml::Table =
+        fs::read_to_string(root().join("Cargo.toml")).expect("manifest").parse().expect("toml");
+    let declared = workspace["workspace"]["dependencies"].as_table().expect("a table");
+    wrong.extend(declared.keys().filter(|name| !taken.contains(*name)).map(|name| format!("workspace: {name}")));
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+#[test]
+fn no_more_libraries_come_in_several_versions() {
+    let lock: toml::Table = fs::read_to_string(root().join("Cargo.lock")).expect("a lock").parse().expect("toml");
+    let mut versions: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for package in lock["package"].as_array().expect("packages") {
+        let word = |key: &str| package[key].as_str().expect("a string");
+        versions.entry(word("name")).or_default().push(word("version"));
+    }
+    versions.retain(|_, versions| versions.len() > 1);
+    let more: usize = versions.values().map(|versions| versions.len() - 1).sum();
+    println!("{} libraries come in several versions, {more} packages more than needed: {versions:?}", versions.len());
+    assert!(more <= MORE_VERSIONS_MAX, "{more} packages more than needed, {MORE_VERSIONS_MAX} may be: {versions:#?}");
+    assert!(more == MORE_VERSIONS_MAX, "only {more} packages more than needed: lower MORE_VERSIONS_MAX");
+}
+
+/// A test that finds its machine wanting says so by `archon_skip::skipped`, which fails where changes are judged.
+#[test]
+fn no_test_is_skipped_in_silence() {
+    let word = ["\"", "skipped"].concat();
+    let mut wrong: Vec<_> = sources()
+        .into_iter()
+        .filter(|(name, _)| !name.starts_with("integration-tests/skip/") && !name.starts_with("bench/"))
+        .filter(|(_, text)| text.lines().any(|line| line.contains("println!") && line.contains(&word)))
+        .map(|(name, _)| name)
+        .collect();
+    wrong.retain(|name| name != "integration-tests/tests/rules.rs");
+    assert!(wrong.is_empty(), "not by archon_skip: {wrong:#?}");
+}
+
+/// Whether `word` stands in `text` as a whole name.
+fn holds_word(text: &str, word: &str) -> bool {
+    let part = |c: char| c.is_alphanumeric() || c == '_';
+    text.match_indices(word).any(|(at, _)| {
+        !text[..at].chars().next_back().is_some_and(part) && !text[at + word.len()..].chars().next().is_some_and(part)
+    })
 }
 
 /// Whether `word` stands in `line` as a whole word (`engine::sled::X` is our module, not the library).

@@ -13,6 +13,7 @@ use std::process::{Command, Output, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
+use archon_skip::skipped;
 use archon_wal::disk::{Disk, Fault, FaultDisk, FaultPoint, Operation, RealDisk};
 use archon_wal::{StreamId, Wal, WalBatch, WalConfig};
 use support::read_all;
@@ -195,7 +196,7 @@ fn takes_direct_writes() -> bool {
     disk.create("probe").unwrap();
     let allowed = disk.open_durable("probe").unwrap().block_bytes() > 1;
     if !allowed {
-        println!("skipped in part: the file system of {} takes no direct writes", directory.path().display());
+        skipped(format_args!("in part: the file system of {} takes no direct writes", directory.path().display()));
     }
     allowed
 }

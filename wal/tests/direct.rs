@@ -11,6 +11,7 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
+use archon_skip::skipped;
 use archon_wal::disk::{BLOCK_ALIGNMENT, Disk, RealDisk};
 use archon_wal::{StreamId, Wal, WalConfig};
 use rustix::fs::OFlags;
@@ -108,7 +109,7 @@ fn traced() {
 fn each_append_is_one_direct_write_that_asks_to_be_durable() {
     let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     if !takes_direct_writes(directory.path()) {
-        println!("skipped: the file system of {} takes no direct writes", directory.path().display());
+        skipped(format_args!("the file system of {} takes no direct writes", directory.path().display()));
         return;
     }
     let block = block_bytes(&RealDisk::open(directory.path()).unwrap());
@@ -126,7 +127,7 @@ fn each_append_is_one_direct_write_that_asks_to_be_durable() {
         .status();
     let text = std::fs::read_to_string(&trace).unwrap_or_default();
     if !status.is_ok_and(|status| status.success()) || text.is_empty() {
-        println!("skipped: this machine does not let a test trace a process");
+        skipped("this machine does not let a test trace a process");
         return;
     }
     let of_a_segment = |line: &&str| line.contains(".seg>") || line.contains(".free>");

@@ -13,6 +13,7 @@ pub use namespaces::Namespaces;
 pub use proxies::Proxies;
 
 use crate::ports::free_addresses;
+use archon_skip::skipped;
 use std::time::Duration;
 
 /// Where every client of the test stands, the command line included.
@@ -31,11 +32,11 @@ pub enum Network {
 }
 
 impl Network {
-    /// Whether this machine allows it; says so if not.
+    /// Whether this machine allows it; a test is skipped if not.
     pub fn available(self) -> bool {
         let available = self != Self::Namespaces || Namespaces::available();
         if !available {
-            println!("skipped: this machine does not let a test make network namespaces (that needs root)");
+            skipped("this machine does not let a test make network namespaces (that needs root)");
         }
         available
     }

@@ -180,6 +180,7 @@ fn syncs_direct_writes(file: &File) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use archon_skip::skipped;
 
     fn aligned(bytes: &mut Vec<u8>, fill: u8) -> &[u8] {
         aligned_bytes(bytes, 4096, fill)
@@ -197,7 +198,7 @@ mod tests {
         std::fs::write(&path, [9; 8192]).unwrap();
         let file = DirectFile::open(&path, &ability).unwrap();
         if file.is_none() {
-            println!("skipped: the file system of {} takes no direct writes", directory.display());
+            skipped(format_args!("the file system of {} takes no direct writes", directory.display()));
         }
         Some((file?, ability))
     }

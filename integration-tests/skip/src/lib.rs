@@ -1,0 +1,63 @@
+//! How a test says that this machine does not let it prove anything: with a word, or by failing where [`NO_SKIP`] is set.
+//!
+//! Some tests need root, mounts, a tracer, network namespaces or a file system that takes direct writes. A developer's
+//! machine need not allow that. Where changes are judged it must, or the tests would pass without having looked.
+
+use std::ffi::OsStr;
+use std::fmt::Display;
+
+/// The variable of the environment that makes a skipped test a failed one, if set to anything but nothing and `0`.
+pub const NO_SKIP: &str = "ARCHON_NO_SKIP";
+
+/// Says on standard output why a test, or a part of it, is skipped. The caller returns, or leaves that part out.
+///
+/// # Panics
+/// If [`NO_SKIP`] is set: then this machine must allow every test.
+#[track_caller]
+pub fn skipped(why: impl Display) {
+    assert!(!is_forbidden(std::env::var_os(NO_SKIP).as_deref()), "not skipped, as {NO_SKIP} is set: {why}");
+    println!("skipped: {why}");
+}
+
+/// Whether this value of [`NO_SKIP`] forbids skips.
+fn is_forbidden(value: Option<&OsStr>) -> bool {
+    value.is_some_and(|value| !value.is_empty() && value != "0")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::{Command, Output};
+
+    #[test]
+    fn only_a_value_that_says_something_forbids_skips() {
+        let forbids = |value: &str| is_forbidden(Some(OsStr::new(value)));
+        assert!(forbids("1") && forbids("yes"));
+        assert!(!forbids("") && !forbids("0") && !is_forbidden(None));
+    }
+
+    /// Not a test of its own: what is run with the variable and without.
+    #[test]
+    #[ignore = "started by a_test_that_is_skipped_fails_where_skips_are_forbidden"]
+    fn one_that_is_skipped() {
+        skipped("this machine has no moon");
+    }
+
+    fn run_skipped(value: &str) -> Output {
+        Command::new(std::env::current_exe().expect("this test's program"))
+            .args(["--exact", "tests::one_that_is_skipped", "--ignored", "--nocapture"])
+            .env(NO_SKIP, value)
+            .output()
+            .expect("it runs")
+    }
+
+    #[test]
+    fn a_test_that_is_skipped_fails_where_skips_are_forbidden() {
+        let allowed = run_skipped("");
+        let said = String::from_utf8_lossy(&allowed.stdout);
+        assert!(allowed.status.success() && said.contains("skipped: this machine has no moon"), "{allowed:?}");
+        let forbidden = run_skipped("1");
+        let said = String::from_utf8_lossy(&forbidden.stderr);
+        assert!(!forbidden.status.success() && said.contains("this machine has no moon"), "{forbidden:?}");
+    }
+}
