@@ -213,7 +213,8 @@ async fn open(config: &CoordinatorConfig) -> Result<(Identity, Storage, Myself),
         if identity.is_started() && !Storage::has_log(&config.data_dir) {
             return Err(IdentityError::LogLost { dir: config.data_dir }.into());
         }
-        let myself = Myself { id: config.id, storage: identity.storage(), quorum: quorum_key(&config.peers) };
+        let (quorum, voters) = (quorum_key(&config.peers), Arc::new(config.peers.keys().copied().collect()));
+        let myself = Myself { id: config.id, storage: identity.storage(), quorum, voters };
         let storage = Storage::open(&config.data_dir, &myself)?;
         Ok((identity, storage, myself))
     });

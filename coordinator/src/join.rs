@@ -157,7 +157,8 @@ mod tests {
     use bytes::Bytes;
 
     fn myself() -> Myself {
-        Myself { id: 3, storage: Uuid::from_u128(33), quorum: Uuid::from_u128(9) }
+        let voters = Arc::new([1, 2, 3].into());
+        Myself { id: 3, storage: Uuid::from_u128(33), quorum: Uuid::from_u128(9), voters }
     }
 
     fn peers() -> BTreeMap<u64, String> {

@@ -1,10 +1,13 @@
 //! What keeps an old decision, or a voter that lost its disk, from having an effect.
 
+use super::judge::{self, Judged as _, Standard, TERM_JUMP_MAX};
 use super::propose::Proposal;
-use super::wire::{Myself, open_answer};
+use super::types::{Entry, LogId, TypeConfig, Vote};
+use super::wire::Myself;
 use crate::{Coordinator, CoordinatorConfig};
 use archon_coordinator_core::{Actor, ClusterState, Command, CommandBatch};
 use archon_types::{ErrorKind, Millis, Settings};
+use openraft::raft::{AppendEntriesRequest, VoteRequest, VoteResponse};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -63,26 +66,96 @@ async fn a_batch_of_another_term_is_void() {
     coordinator.stop().await;
 }
 
+fn voter(id: u64, storage: u128) -> Myself {
+    let voters = Arc::new([1, 2, 3].into());
+    Myself { id, storage: Uuid::from_u128(storage), quorum: Uuid::from_u128(9), voters }
+}
+
+fn vote_request(term: u64, of: u64) -> VoteRequest<TypeConfig> {
+    VoteRequest::new(Vote::new(term, of), None)
+}
+
 #[test]
 fn messages_of_the_wrong_quorum_target_or_disk_are_refused() {
-    let sender = Myself { id: 2, storage: Uuid::from_u128(22), quorum: Uuid::from_u128(9) };
-    let receiver = Myself { id: 1, storage: Uuid::from_u128(11), quorum: Uuid::from_u128(9) };
+    let (sender, receiver) = (voter(2, 22), voter(1, 11));
     let known: BTreeMap<u64, Uuid> = [(1, Uuid::from_u128(11)), (2, Uuid::from_u128(22))].into();
     let open = |sender: &Myself, target| {
-        let message = sender.message(target, "number", &7u64).unwrap();
-        receiver.open::<u64>("number", &message, &known)
+        let message = sender.message(target, "vote request", &vote_request(7, sender.id)).unwrap();
+        receiver.open::<VoteRequest<TypeConfig>>("vote request", &message, 6, &known)
     };
-    assert_eq!(open(&sender, 1).unwrap(), 7);
+    assert_eq!(open(&sender, 1).unwrap(), vote_request(7, 2));
     let refused = |sender: Myself, target| open(&sender, target).unwrap_err().message().to_owned();
     assert!(refused(sender.clone(), 3).contains("is for 3"));
     assert!(refused(Myself { quorum: Uuid::from_u128(8), ..sender.clone() }, 1).contains("another peer list"));
     assert!(refused(Myself { storage: Uuid::from_u128(23), ..sender.clone() }, 1).contains("does not rejoin"));
     assert!(refused(Myself { id: 1, ..sender.clone() }, 1).contains("heard from itself"));
-    let answer = sender.message(1, "number", &7u64).unwrap();
-    assert_eq!(open_answer::<u64>("number", &answer, 2, sender.storage).unwrap(), 7);
-    assert!(open_answer::<u64>("number", &answer, 2, Uuid::from_u128(23)).is_err());
-    assert!(open_answer::<u64>("number", &answer, 3, sender.storage).is_err());
-    let mut newer = sender.message(1, "number", &7u64).unwrap();
+    // Nobody knows a data directory of coordinator 99, so that alone would not keep it out.
+    assert!(refused(voter(99, 99), 1).contains("not in the --peers"));
+    let mut newer = sender.message(1, "vote request", &vote_request(7, 2)).unwrap();
     newer.format += 1;
-    assert!(receiver.open::<u64>("number", &newer, &known).unwrap_err().message().contains("format 2"));
+    let error = receiver.open::<VoteRequest<TypeConfig>>("vote request", &newer, 6, &known).unwrap_err();
+    assert!(error.message().contains("format 2"), "{error}");
+}
+
+#[test]
+fn answers_of_another_voter_disk_or_of_a_term_that_nobody_reaches_are_refused() {
+    let (sender, asker) = (voter(2, 22), voter(1, 11));
+    let open = |term: u64, of: u64, from: u64, storage: u128| {
+        let answer = VoteResponse::<TypeConfig>::new(Vote::new(term, of), None, false);
+        let answer = sender.message(1, "vote answer", &answer).unwrap();
+        let peer = (from, Uuid::from_u128(storage));
+        asker.open_answer::<VoteResponse<TypeConfig>>("vote answer", &answer, peer, 5).map_err(|e| e.to_string())
+    };
+    assert_eq!(open(7, 3, 2, 22).unwrap().vote, Vote::new(7, 3), "who answers may have voted for another one");
+    assert_eq!(open(0, 0, 2, 22).unwrap().vote, Vote::new(0, 0), "or for nobody yet");
+    assert!(open(7, 3, 2, 23).unwrap_err().contains("another data directory"));
+    assert!(open(7, 3, 3, 22).unwrap_err().contains("another data directory"));
+    assert!(open(7, 99, 2, 22).unwrap_err().contains("in no --peers"));
+    assert!(open(5 + TERM_JUMP_MAX, 3, 2, 22).is_ok());
+    assert!(open(6 + TERM_JUMP_MAX, 3, 2, 22).unwrap_err().contains("no election leads there"));
+}
+
+fn position(term: u64, index: u64) -> LogId {
+    LogId { leader_id: term.into(), index }
+}
+
+fn append(before: Option<LogId>, entries: &[LogId]) -> AppendEntriesRequest<TypeConfig> {
+    let blank = |at: &LogId| Entry { log_id: *at, payload: openraft::EntryPayload::Blank };
+    let entries = entries.iter().map(blank).collect();
+    AppendEntriesRequest { vote: Vote::new_committed(5, 2), prev_log_id: before, entries, leader_commit: None }
+}
+
+#[test]
+fn entries_that_do_not_follow_on_each_other_are_refused() {
+    let voters = [1, 2, 3].into();
+    let judge = |message: AppendEntriesRequest<TypeConfig>| {
+        message.judge(Standard { sender: 2, term: 5, voters: &voters }).map_err(|why| why.to_lowercase())
+    };
+    let before = Some(position(3, 7));
+    judge(append(None, &[])).unwrap();
+    judge(append(before, &[position(3, 8), position(5, 9)])).unwrap();
+    judge(append(None, &[position(0, 0), position(1, 1)])).unwrap();
+    // A hole would be stored, and the next start refuse the log.
+    assert!(judge(append(before, &[position(3, 9)])).unwrap_err().contains("does not follow"));
+    assert!(judge(append(before, &[position(3, 8), position(3, 10)])).unwrap_err().contains("does not follow"));
+    assert!(judge(append(None, &[position(3, 1)])).unwrap_err().contains("does not follow"));
+    let last = Some(position(3, u64::MAX));
+    assert!(judge(append(last, &[position(3, 0)])).unwrap_err().contains("does not follow"));
+    assert!(judge(append(before, &[position(2, 8)])).unwrap_err().contains("older term"));
+    assert!(judge(append(before, &[position(6, 8)])).unwrap_err().contains("beyond"));
+    assert!(judge(append(Some(position(6, 7)), &[])).unwrap_err().contains("beyond"));
+    let commit = AppendEntriesRequest { leader_commit: Some(position(6, 7)), ..append(before, &[]) };
+    assert!(judge(commit).unwrap_err().contains("beyond"));
+    let others = openraft::Membership::new_with_defaults(vec![[2u64].into()], [2]);
+    let entries = vec![Entry { log_id: position(5, 8), payload: openraft::EntryPayload::Membership(others) }];
+    assert!(judge(AppendEntriesRequest { entries, ..append(before, &[]) }).unwrap_err().contains("names the voters"));
+}
+
+#[test]
+fn a_snapshot_that_contradicts_what_is_committed_is_seen() {
+    let committed = Some(position(3, 10));
+    let continues = |last: LogId| judge::continues(Some(&last), committed.as_ref());
+    assert!(continues(position(3, 11)).is_ok() && continues(position(4, 11)).is_ok());
+    assert!(continues(position(3, 10)).is_ok() && continues(position(2, 4)).is_ok(), "an older one installs nothing");
+    assert!(continues(position(4, 10)).is_err() && continues(position(4, 3)).is_err());
 }

@@ -5,6 +5,7 @@ mod codec;
 mod fence_tests;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
+mod judge;
 mod machine;
 mod network;
 mod peers;
@@ -34,6 +35,7 @@ use crate::error::CoordinatorError;
 use machine::Machine;
 use network::Network;
 use openraft::{Config, SnapshotPolicy};
+use peers::SNAPSHOT_DEADLINE;
 use snapshot::SnapshotDir;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -72,7 +74,7 @@ fn config() -> Result<Arc<Config>, CoordinatorError> {
         max_payload_entries: 2_048,
         max_append_entries: Some(4_096),
         // The default of 200 ms ends every larger transfer.
-        install_snapshot_timeout: 60_000,
+        install_snapshot_timeout: SNAPSHOT_DEADLINE.as_millis() as u64,
         // Beyond it our own semaphore refuses, retryably.
         api_channel_size: Some(4_096),
         backoff: "50ms 100ms 200ms 500ms ...1s".to_owned(),
@@ -120,11 +122,12 @@ pub(crate) async fn start(
     let size = storage.log.size();
     let replicated = Arc::clone(&storage.replicated);
     let machine = Machine::new(Arc::clone(&replicated));
-    let network = Network::new(myself.clone());
+    let term = storage.log.own_term();
+    let network = Network::new(myself.clone(), term.clone());
     let raft = types::Raft::build(myself.id, config()?, network, storage.log, machine)
         .await
         .map_err(|error| CoordinatorError::Raft { what: error.to_string() })?;
-    peers.set(raft.clone());
+    peers.set(raft.clone(), term);
     raft.run();
     let size = tokio::spawn(trim::run(raft.clone(), size, stop.clone()));
     let (quorum, rounds) = Quorum::new(raft, myself, voters, replicated, wal, stop);

@@ -1,7 +1,9 @@
 //! openraft's way to its peers: one channel per peer and class of traffic, deadlines of our own.
 
+use super::judge::Judged;
+use super::store::OwnTerm;
 use super::types::{Snapshot, TypeConfig, Vote, Voter};
-use super::wire::{Myself, open_answer};
+use super::wire::Myself;
 use archon_proto::v1::raft_client::RaftClient;
 use archon_proto::v1::{RaftMessage, SnapshotChunk};
 use archon_types::Backoff as Pauses;
@@ -55,13 +57,14 @@ enum Class {
 /// Makes clients that share connections.
 pub(crate) struct Network {
     myself: Myself,
+    term: OwnTerm,
     channels: BTreeMap<(u64, Class), (String, Channel)>,
 }
 
 impl Network {
-    /// A network as `myself`.
-    pub(crate) fn new(myself: Myself) -> Self {
-        Self { myself, channels: BTreeMap::new() }
+    /// A network as `myself`, whose vote is of `term`.
+    pub(crate) fn new(myself: Myself, term: OwnTerm) -> Self {
+        Self { myself, term, channels: BTreeMap::new() }
     }
 
     fn client(&mut self, target: u64, voter: &Voter, class: Class) -> Link {
@@ -76,6 +79,7 @@ impl Network {
         let (address, storage) = (voter.address.clone(), voter.storage);
         Link {
             myself: self.myself.clone(),
+            term: self.term.clone(),
             target,
             address,
             storage,
@@ -116,6 +120,7 @@ impl RaftNetworkFactory<TypeConfig> for Network {
 /// The way to one peer.
 pub(crate) struct Link {
     myself: Myself,
+    term: OwnTerm,
     target: u64,
     address: String,
     /// The data directory with which the peer became a voter.
@@ -172,12 +177,13 @@ impl Link {
     where
         F: Future<Output = Result<tonic::Response<T>, Status>>,
         T: Into<RaftMessage>,
-        A: DeserializeOwned,
+        A: DeserializeOwned + Judged,
     {
         let answer = tokio::time::timeout(deadline, call(self.client()?)).await;
         let answer = answer.map_err(|_| self.timeout(action, deadline))?;
         let message = answer.map_err(|status| failed(&status))?.into_inner().into();
-        open_answer(what, &message, self.target, self.storage).map_err(|error| Unreachable::new(&error).into())
+        let opened = self.myself.open_answer(what, &message, (self.target, self.storage), self.term.get());
+        opened.map_err(|error| Unreachable::new(&error).into())
     }
 }
 
@@ -234,17 +240,17 @@ impl NetStreamAppend<TypeConfig> for Link {
                 }
             };
             self.reopen.reset();
-            let (id, target, storage) = (self.myself.id, self.target, self.storage);
-            let stream = futures::stream::unfold(Some((answers, owed)), move |state| async move {
-                let (mut answers, owed) = state?;
+            let (myself, own, peer) = (self.myself.clone(), self.term.clone(), (self.target, self.storage));
+            let stream = futures::stream::unfold(Some((answers, owed, myself, own)), move |state| async move {
+                let (mut answers, owed, myself, own) = state?;
                 let outcome = loop {
                     match tokio::time::timeout(ANSWER_CHECK, answers.next()).await {
                         Ok(outcome) => break outcome?,
                         Err(_) => {
                             let silent = owed.lock().since.is_some_and(|since| since.elapsed() > ANSWER_DEADLINE);
                             if silent {
-                                let timeout =
-                                    Timeout { action: RPCTypes::AppendEntries, id, target, timeout: ANSWER_DEADLINE };
+                                let (action, timeout) = (RPCTypes::AppendEntries, ANSWER_DEADLINE);
+                                let timeout = Timeout { action, id: myself.id, target: peer.0, timeout };
                                 return Some((Err(timeout.into()), None));
                             }
                         }
@@ -256,12 +262,11 @@ impl NetStreamAppend<TypeConfig> for Link {
                     owed.since = (owed.sent > owed.received).then(Instant::now);
                 }
                 let answer = outcome.map_err(|status| failed(&status)).and_then(|message| {
-                    let answer: StreamAppendResult<TypeConfig> =
-                        open_answer("append answer", &message, target, storage)
-                            .map_err(|error| Unreachable::new(&error))?;
-                    Ok(answer)
+                    let answer: io::Result<StreamAppendResult<TypeConfig>> =
+                        myself.open_answer("append answer", &message, peer, own.get());
+                    Ok(answer.map_err(|error| Unreachable::new(&error))?)
                 });
-                let more = matches!(answer, Ok(Ok(_))).then_some((answers, owed));
+                let more = matches!(answer, Ok(Ok(_))).then_some((answers, owed, myself, own));
                 Some((answer, more))
             });
             let stream: BoxStream<'s, Rpc<StreamAppendResult<TypeConfig>>> = Box::pin(stream);
@@ -346,6 +351,7 @@ impl NetSnapshot<TypeConfig> for Link {
 
 #[cfg(test)]
 mod tests {
+    use super::super::store::LogStore;
     use super::*;
 
     #[tokio::test]
@@ -353,7 +359,10 @@ mod tests {
         let free = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = free.local_addr().unwrap().to_string();
         drop(free);
-        let mut network = Network::new(Myself { id: 1, storage: Uuid::nil(), quorum: Uuid::nil() });
+        let directory = tempfile::tempdir().unwrap();
+        let term = LogStore::open(directory.path()).unwrap().own_term();
+        let voters = Arc::new([1, 2].into());
+        let mut network = Network::new(Myself { id: 1, storage: Uuid::nil(), quorum: Uuid::nil(), voters }, term);
         let mut link = network.new_client(2, &Voter { address, storage: Uuid::nil() }).await;
         let begun = Instant::now();
         let mut attempts = 0;

@@ -1,9 +1,14 @@
-//! The Raft service: what peers send is checked (quorum, target, sender, its data directory), then handed to openraft.
+//! The Raft service: what peers send is checked (quorum, target, sender, its data directory) and judged, then handed to
+//! openraft.
 
+use super::codec;
+use super::judge::{self, Judged, SnapshotHeader};
 use super::network::PEER_MESSAGE_BYTES_MAX;
 use super::snapshot::BODY_BYTES_MAX;
-use super::types::{Raft as RaftCore, Snapshot, SnapshotMeta, TypeConfig, Vote};
+use super::store::OwnTerm;
+use super::types::{Raft as RaftCore, Snapshot, SnapshotMeta, TypeConfig};
 use super::wire::Myself;
+use archon_coordinator_core::ClusterState;
 use archon_proto::v1::raft_server::{Raft, RaftServer};
 use archon_proto::v1::{HelloRequest, HelloResponse, KnownVoter, RaftMessage, SnapshotChunk};
 use bytes::{Bytes, BytesMut};
@@ -12,16 +17,22 @@ use openraft::async_runtime::WatchReceiver as _;
 use openraft::raft::{AppendEntriesRequest, TransferLeaderRequest, VoteRequest};
 use parking_lot::Mutex;
 use serde::Serialize;
+use serde::de::DeserializeOwned;
 use std::collections::BTreeMap;
 use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
+use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tonic::{Request, Response, Status, Streaming};
 use uuid::Uuid;
 
 /// Longest pause between two chunks of a snapshot.
 const CHUNK_DEADLINE: Duration = Duration::from_secs(10);
+/// Longest transfer of a whole snapshot, for its sender and for its receiver.
+pub(crate) const SNAPSHOT_DEADLINE: Duration = Duration::from_secs(60);
+/// Snapshots received at once: each may take a GiB of memory.
+const SNAPSHOTS_MAX: usize = 1;
 
 /// Serves the peers. Until Raft is set it answers only `Hello`.
 #[derive(Clone)]
@@ -31,7 +42,7 @@ pub(crate) struct Peers {
 
 struct Inner {
     myself: Myself,
-    raft: OnceLock<RaftCore>,
+    raft: OnceLock<(RaftCore, OwnTerm)>,
     /// The log was empty when this process started. Otherwise nothing is said before Raft has read it.
     fresh: bool,
     started: Instant,
@@ -41,6 +52,8 @@ struct Inner {
     stop: CancellationToken,
     /// Senders that were refused, so that each is logged once.
     refused: Mutex<BTreeMap<u64, Uuid>>,
+    /// Places for snapshots under way.
+    snapshots: Semaphore,
 }
 
 impl Peers {
@@ -54,13 +67,14 @@ impl Peers {
             vote_pause,
             stop,
             refused: Mutex::new(BTreeMap::new()),
+            snapshots: Semaphore::new(SNAPSHOTS_MAX),
         };
         Self { inner: Arc::new(inner) }
     }
 
-    /// From now on messages reach openraft.
-    pub(crate) fn set(&self, raft: RaftCore) {
-        if self.inner.raft.set(raft).is_err() {
+    /// From now on messages reach openraft; they are judged by the `term` of this voter's vote.
+    pub(crate) fn set(&self, raft: RaftCore, term: OwnTerm) {
+        if self.inner.raft.set((raft, term)).is_err() {
             tracing::error!("raft was set twice; the first one stays");
         }
     }
@@ -74,15 +88,16 @@ impl Peers {
 
     fn raft(&self) -> Result<&RaftCore, Status> {
         let waiting = || Status::unavailable("this coordinator is starting and waits for its peers");
-        self.inner.raft.get().ok_or_else(waiting)
+        self.inner.raft.get().map(|(raft, _)| raft).ok_or_else(waiting)
     }
 
     fn known(&self) -> BTreeMap<u64, Uuid> {
-        self.inner.raft.get().map(known_voters).unwrap_or_default()
+        self.inner.raft.get().map(|(raft, _)| known_voters(raft)).unwrap_or_default()
     }
 
-    fn open<T: serde::de::DeserializeOwned>(&self, what: &'static str, message: &RaftMessage) -> Result<T, Status> {
-        let opened = self.inner.myself.open(what, message, &self.known());
+    fn open<T: DeserializeOwned + Judged>(&self, what: &'static str, message: &RaftMessage) -> Result<T, Status> {
+        let term = self.inner.raft.get().map_or(0, |(_, term)| term.get());
+        let opened = self.inner.myself.open(what, message, term, &self.known());
         if let Err(status) = &opened {
             self.note_refusal(message.sender, &message.sender_storage, status);
         }
@@ -101,6 +116,14 @@ impl Peers {
     fn answer<T: Serialize>(&self, to: u64, what: &'static str, body: &T) -> Result<Response<RaftMessage>, Status> {
         let message = self.inner.myself.message(to, what, body);
         message.map(Response::new).map_err(|error| Status::internal(error.to_string()))
+    }
+
+    /// Refuses a snapshot that contradicts what is committed here.
+    async fn may_install(&self, meta: &SnapshotMeta) -> Result<(), Status> {
+        let committed =
+            self.raft()?.with_raft_state(|state| state.local_committed().copied()).await.map_err(stopped)?;
+        let judged = judge::continues(meta.last_log_id.as_ref(), committed.as_ref());
+        judged.map_err(|why| Status::failed_precondition(format!("the snapshot is refused: {why}")))
     }
 
     fn may_vote(&self) -> Result<(), Status> {
@@ -187,24 +210,20 @@ impl Raft for Peers {
         let first = next_chunk(&mut chunks).await?;
         let header = first.and_then(|chunk| chunk.header);
         let header = header.ok_or_else(|| Status::invalid_argument("the first chunk must hold the header"))?;
-        let (vote, meta, length): (Vote, SnapshotMeta, u64) = self.open("snapshot header", &header)?;
+        let (vote, meta, length): SnapshotHeader = self.open("snapshot header", &header)?;
         if length > BODY_BYTES_MAX {
             return Err(Status::invalid_argument(format!("snapshot of {length} bytes is above {BODY_BYTES_MAX}")));
         }
-        let mut body = BytesMut::new();
-        while let Some(chunk) = next_chunk(&mut chunks).await? {
-            if crc32fast::hash(&chunk.data) != chunk.crc32 {
-                return Err(Status::data_loss("a chunk of the snapshot does not match its checksum"));
-            }
-            if (body.len() + chunk.data.len()) as u64 > length {
-                return Err(Status::invalid_argument("the snapshot is longer than its header says"));
-            }
-            body.extend_from_slice(&chunk.data);
-        }
-        if body.len() as u64 != length {
-            return Err(Status::data_loss("the snapshot is shorter than its header says"));
-        }
-        let snapshot = Snapshot { meta, snapshot: body.freeze() };
+        self.may_install(&meta).await?;
+        let _place = self.inner.snapshots.try_acquire().map_err(|_| {
+            Status::unavailable("this coordinator is receiving another snapshot; it takes one at a time")
+        })?;
+        let body = tokio::time::timeout(SNAPSHOT_DEADLINE, receive(&mut chunks, length)).await;
+        let body = body.map_err(|_| Status::deadline_exceeded("the snapshot took too long"))??;
+        let body = readable(body).await?;
+        // The log may have gone on meanwhile.
+        self.may_install(&meta).await?;
+        let snapshot = Snapshot { meta, snapshot: body };
         let answer = self.raft()?.install_full_snapshot(vote, snapshot).await.map_err(stopped)?;
         self.answer(header.sender, "snapshot answer", &answer)
     }
@@ -234,6 +253,31 @@ impl Raft for Peers {
                 .collect(),
         }))
     }
+}
+
+/// Puts the chunks that follow the header together; room is made by what arrives, never by what is announced.
+async fn receive(chunks: &mut Streaming<SnapshotChunk>, length: u64) -> Result<Bytes, Status> {
+    let mut body = BytesMut::new();
+    while let Some(chunk) = next_chunk(chunks).await? {
+        if crc32fast::hash(&chunk.data) != chunk.crc32 {
+            return Err(Status::data_loss("a chunk of the snapshot does not match its checksum"));
+        }
+        if (body.len() + chunk.data.len()) as u64 > length {
+            return Err(Status::invalid_argument("the snapshot is longer than its header says"));
+        }
+        body.extend_from_slice(&chunk.data);
+    }
+    if body.len() as u64 != length {
+        return Err(Status::data_loss("the snapshot is shorter than its header says"));
+    }
+    Ok(body.freeze())
+}
+
+/// Gives the bytes back if they hold a state: openraft ends when its state machine cannot take a snapshot in.
+async fn readable(body: Bytes) -> Result<Bytes, Status> {
+    let checked = tokio::task::spawn_blocking(move || codec::decode::<ClusterState>("snapshot", &body).map(|_| body));
+    let checked = checked.await.map_err(|error| Status::internal(format!("the snapshot was not read: {error}")))?;
+    checked.map_err(|error| Status::invalid_argument(error.to_string()))
 }
 
 async fn next_chunk(chunks: &mut Streaming<SnapshotChunk>) -> Result<Option<SnapshotChunk>, Status> {

@@ -113,6 +113,17 @@ impl LogSize {
     }
 }
 
+/// The term of this voter's vote, as its disk has it.
+#[derive(Clone)]
+pub(crate) struct OwnTerm(Arc<RwLock<Memory>>);
+
+impl OwnTerm {
+    /// Zero as long as it has not voted.
+    pub(crate) fn get(&self) -> u64 {
+        self.0.read().vote.map_or(0, |vote| vote.leader_id.term)
+    }
+}
+
 /// openraft's log storage; clones share one log.
 #[derive(Clone)]
 pub(crate) struct LogStore {
@@ -171,6 +182,11 @@ impl LogStore {
     /// For keeping it from growing.
     pub(crate) fn size(&self) -> LogSize {
         LogSize(Arc::clone(&self.memory))
+    }
+
+    /// For judging the terms of others.
+    pub(crate) fn own_term(&self) -> OwnTerm {
+        OwnTerm(Arc::clone(&self.memory))
     }
 
     /// The write-ahead log, for watching its progress and closing it.

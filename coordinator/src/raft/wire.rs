@@ -1,12 +1,14 @@
 //! What every message between coordinators carries and how it is checked before openraft sees it.
 
 use super::codec::{self, FORMAT};
+use super::judge::{Judged, Standard};
 use archon_proto::v1::{HelloRequest, RaftMessage};
 use bytes::Bytes;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
+use std::sync::Arc;
 use tonic::Status;
 use uuid::Uuid;
 
@@ -19,6 +21,9 @@ pub(crate) struct Myself {
     pub(crate) storage: Uuid,
     /// Derived from the peer list: coordinators with another list are another quorum.
     pub(crate) quorum: Uuid,
+    /// The coordinators of its own peer list, itself included: nobody else has a say. Not those of the replicated voter set,
+    /// which a voter that is behind does not know yet.
+    pub(crate) voters: Arc<BTreeSet<u64>>,
 }
 
 impl Myself {
@@ -44,7 +49,7 @@ impl Myself {
         }
     }
 
-    /// Refuses a message of another quorum, for another target, or from a voter that lost its directory.
+    /// Refuses a message of another quorum, for another target, from a stranger, or from a voter that lost its directory.
     pub(crate) fn check(
         &self,
         cluster: &[u8],
@@ -70,6 +75,12 @@ impl Myself {
                 "coordinator {sender} heard from itself; another process uses its id, or --peers names an address twice"
             )));
         }
+        if !self.voters.contains(&sender) {
+            return Err(Status::permission_denied(format!(
+                "coordinator {sender} is not in the --peers of coordinator {}; start all with the same --peers",
+                self.id
+            )));
+        }
         let storage =
             Uuid::from_slice(storage).map_err(|_| Status::invalid_argument("sender_storage must have 16 bytes"))?;
         match known.get(&sender) {
@@ -81,32 +92,41 @@ impl Myself {
         }
     }
 
-    /// Checks a message and takes its body out.
-    pub(crate) fn open<T: DeserializeOwned>(
+    /// Checks a message, takes its body out and judges it. `term` is that of this voter's vote.
+    pub(crate) fn open<T: DeserializeOwned + Judged>(
         &self,
         what: &'static str,
         message: &RaftMessage,
+        term: u64,
         known: &BTreeMap<u64, Uuid>,
     ) -> Result<T, Status> {
         self.check(&message.cluster_id, message.target, message.sender, &message.sender_storage, known)?;
-        open_body(what, message).map_err(|error| Status::invalid_argument(error.to_string()))
+        let body: T = open_body(what, message).map_err(|error| Status::invalid_argument(error.to_string()))?;
+        let judged = body.judge(Standard { sender: message.sender, term, voters: &self.voters });
+        judged.map_err(|why| Status::invalid_argument(format!("{what} is refused: {why}")))?;
+        Ok(body)
     }
-}
 
-/// Takes the body out of a peer's answer, if it comes from the voter that was asked: one with another data directory holds
-/// another log, and taking its word for this one's could commit what is not there.
-pub(crate) fn open_answer<T: DeserializeOwned>(
-    what: &'static str,
-    message: &RaftMessage,
-    from: u64,
-    storage: Uuid,
-) -> io::Result<T> {
-    if message.sender != from || message.sender_storage[..] != storage.as_bytes()[..] {
-        let error =
-            format!("{what} comes from coordinator {} with another data directory than {from} had", message.sender);
-        return Err(io::Error::new(io::ErrorKind::InvalidData, error));
+    /// Takes the body out of a peer's answer, if it comes from the voter that was asked: one with another data directory
+    /// holds another log, and taking its word for this one's could commit what is not there. It is judged as well.
+    pub(crate) fn open_answer<T: DeserializeOwned + Judged>(
+        &self,
+        what: &'static str,
+        message: &RaftMessage,
+        (from, storage): (u64, Uuid),
+        term: u64,
+    ) -> io::Result<T> {
+        let invalid = |error: String| io::Error::new(io::ErrorKind::InvalidData, error);
+        if message.sender != from || message.sender_storage[..] != storage.as_bytes()[..] {
+            let error =
+                format!("{what} comes from coordinator {} with another data directory than {from} had", message.sender);
+            return Err(invalid(error));
+        }
+        let body: T = open_body(what, message)?;
+        let judged = body.judge(Standard { sender: from, term, voters: &self.voters });
+        judged.map_err(|why| invalid(format!("{what} is refused: {why}")))?;
+        Ok(body)
     }
-    open_body(what, message)
 }
 
 /// Takes the body out of a message whose sender was checked.

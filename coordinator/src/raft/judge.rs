@@ -1,0 +1,208 @@
+//! What a peer may say before openraft hears it, which takes its peers at their word: a term beyond which nobody can count
+//! would end elections for good, entries with a hole would be stored and refused by the next start, and a snapshot that
+//! contradicts its own header ends the process. All of it is judged before anything is stored.
+
+use super::types::{Entry, LogId, SnapshotMeta, TypeConfig, Vote};
+use openraft::EntryPayload;
+use openraft::raft::{
+    AppendEntriesRequest, SnapshotResponse, StreamAppendError, StreamAppendResult, TransferLeaderRequest,
+    TransferLeaderResponse, VoteRequest, VoteResponse,
+};
+use std::collections::BTreeSet;
+
+/// How far a term may lie above the own. A voter that was cut off for years misses fewer elections, and as many messages of
+/// this kind would be needed to reach the last term.
+pub(crate) const TERM_JUMP_MAX: u64 = 1 << 32;
+
+/// What a message is judged by.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Standard<'a> {
+    /// The peer that sent it.
+    pub(crate) sender: u64,
+    /// The term of this voter's own vote.
+    pub(crate) term: u64,
+    /// The coordinators of this voter's own peer list.
+    pub(crate) voters: &'a BTreeSet<u64>,
+}
+
+/// What is wrong with a message, in words.
+pub(crate) type Verdict = Result<(), String>;
+
+/// A message or an answer of a peer.
+pub(crate) trait Judged {
+    /// Whether openraft may hear it.
+    ///
+    /// # Errors
+    /// What a coordinator that follows the protocol never says.
+    fn judge(&self, by: Standard<'_>) -> Verdict;
+}
+
+impl Standard<'_> {
+    /// A term that can be reached.
+    fn term(&self, term: u64) -> Verdict {
+        match term.checked_sub(self.term) {
+            Some(above) if above > TERM_JUMP_MAX => Err(format!(
+                "term {term} of coordinator {} is more than {TERM_JUMP_MAX} above the own, {}: no election leads there",
+                self.sender, self.term
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    /// A vote that its sender leads by, or asks for.
+    fn own_vote(&self, vote: &Vote, committed: bool) -> Verdict {
+        if vote.leader_id.voted_for != self.sender {
+            return Err(format!(
+                "coordinator {} speaks for coordinator {}; each speaks for itself",
+                self.sender, vote.leader_id.voted_for
+            ));
+        }
+        if vote.committed != committed {
+            let of = if committed {
+                "a leader's vote is one that was granted"
+            } else {
+                "a candidate's vote is not yet granted"
+            };
+            return Err(format!("the vote of coordinator {} says otherwise: {of}", self.sender));
+        }
+        self.term(vote.leader_id.term)
+    }
+
+    /// A vote of whoever answers, for whoever it is.
+    fn any_vote(&self, vote: &Vote) -> Verdict {
+        // Who has never voted says so by term zero.
+        if vote.leader_id.term > 0 && !self.voters.contains(&vote.leader_id.voted_for) {
+            return Err(format!(
+                "coordinator {} has voted for {}, which is in no --peers",
+                self.sender, vote.leader_id.voted_for
+            ));
+        }
+        self.term(vote.leader_id.term)
+    }
+
+    /// A voter set: the one of the peer list, which nothing changes.
+    fn same_voters(&self, voters: impl Iterator<Item = u64>) -> Verdict {
+        let voters: BTreeSet<u64> = voters.collect();
+        if voters == *self.voters {
+            return Ok(());
+        }
+        Err(format!("coordinator {} names the voters {voters:?}; --peers has {:?}", self.sender, self.voters))
+    }
+}
+
+/// A position of the log under `vote`: none lies beyond the leader's own term.
+fn under(what: &str, position: Option<&LogId>, vote: &Vote) -> Verdict {
+    match position {
+        Some(at) if at.leader_id.term > vote.leader_id.term => {
+            Err(format!("{what} is of term {}, beyond its sender's own, {}", at.leader_id.term, vote.leader_id.term))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Entries that follow on each other and on `before`.
+fn follow_on(before: Option<&LogId>, entries: &[Entry]) -> Verdict {
+    let mut last = before.copied();
+    for entry in entries {
+        let at = entry.log_id;
+        let next = last.map_or(Some(0), |last| last.index.checked_add(1));
+        // The log counts one further than Raft does.
+        if next != Some(at.index) || at.index >= u64::MAX - 1 {
+            return Err(format!("entry {} does not follow on {:?}", at.index, last.map(|last| last.index)));
+        }
+        if last.is_some_and(|last| at.leader_id.term < last.leader_id.term) {
+            return Err(format!("entry {} is of an older term than the one before it", at.index));
+        }
+        last = Some(at);
+    }
+    Ok(())
+}
+
+impl Judged for AppendEntriesRequest<TypeConfig> {
+    fn judge(&self, by: Standard<'_>) -> Verdict {
+        by.own_vote(&self.vote, true)?;
+        under("the entry before", self.prev_log_id.as_ref(), &self.vote)?;
+        under("the committed entry", self.leader_commit.as_ref(), &self.vote)?;
+        follow_on(self.prev_log_id.as_ref(), &self.entries)?;
+        under("the last entry", self.entries.last().map(|entry| &entry.log_id), &self.vote)?;
+        let mut memberships = self.entries.iter().filter_map(|entry| match &entry.payload {
+            EntryPayload::Membership(membership) => Some(membership),
+            _ => None,
+        });
+        memberships.try_for_each(|membership| by.same_voters(membership.voter_ids()))
+    }
+}
+
+impl Judged for VoteRequest<TypeConfig> {
+    fn judge(&self, by: Standard<'_>) -> Verdict {
+        by.own_vote(&self.vote, false)?;
+        under("the candidate's last entry", self.last_log_id.as_ref(), &self.vote)
+    }
+}
+
+impl Judged for TransferLeaderRequest<TypeConfig> {
+    fn judge(&self, by: Standard<'_>) -> Verdict {
+        by.own_vote(self.from_leader(), true)?;
+        under("the leader's last entry", self.last_log_id(), self.from_leader())
+    }
+}
+
+/// The header of a snapshot: whose it is, where it ends, and how many bytes follow.
+pub(crate) type SnapshotHeader = (Vote, SnapshotMeta, u64);
+
+impl Judged for SnapshotHeader {
+    fn judge(&self, by: Standard<'_>) -> Verdict {
+        let (vote, meta, _) = self;
+        by.own_vote(vote, true)?;
+        if meta.last_log_id.is_none() {
+            return Err("the snapshot ends nowhere".to_owned());
+        }
+        under("the snapshot's last entry", meta.last_log_id.as_ref(), vote)?;
+        if *meta.last_membership.log_id() > meta.last_log_id {
+            return Err("the snapshot's voters were set after its end".to_owned());
+        }
+        by.same_voters(meta.last_membership.voter_ids())
+    }
+}
+
+/// Whether a snapshot that ends at `last` can be of the log of which `committed` is known to be committed.
+///
+/// # Errors
+/// It holds another entry where one is committed.
+pub(crate) fn continues(last: Option<&LogId>, committed: Option<&LogId>) -> Verdict {
+    match (last, committed) {
+        (Some(last), Some(committed)) if last > committed && last.index <= committed.index => Err(format!(
+            "the snapshot ends at entry {} of term {}, but entry {} of term {} is committed here",
+            last.index, last.leader_id.term, committed.index, committed.leader_id.term
+        )),
+        _ => Ok(()),
+    }
+}
+
+impl Judged for VoteResponse<TypeConfig> {
+    fn judge(&self, by: Standard<'_>) -> Verdict {
+        by.any_vote(&self.vote)
+    }
+}
+
+impl Judged for SnapshotResponse<TypeConfig> {
+    fn judge(&self, by: Standard<'_>) -> Verdict {
+        by.any_vote(&self.vote)
+    }
+}
+
+impl Judged for StreamAppendResult<TypeConfig> {
+    fn judge(&self, by: Standard<'_>) -> Verdict {
+        match self {
+            Err(StreamAppendError::HigherVote(vote)) => by.any_vote(vote),
+            Ok(_) | Err(StreamAppendError::Conflict(_)) => Ok(()),
+        }
+    }
+}
+
+impl Judged for TransferLeaderResponse<TypeConfig> {
+    /// It is only logged.
+    fn judge(&self, _: Standard<'_>) -> Verdict {
+        Ok(())
+    }
+}
