@@ -44,7 +44,7 @@ pub(crate) enum Op {
     Drop {
         stream: u64,
     },
-    /// Forgets records numbered below `floor`. Written by the log itself.
+    /// Forgets records numbered below `floor`.
     Trim {
         stream: u64,
         floor: u64,
@@ -107,6 +107,13 @@ impl WalBatch {
     /// Removes all records of the stream and keeps its metas and its trim mark.
     pub fn cut_all(&mut self, stream: StreamId) -> &mut WalBatch {
         self.push(Op::Cut { stream: stream.0, from: 0 })
+    }
+
+    /// Forgets the stream's records up to and including `upto_seq`, for good: unlike [`Wal::trim`](crate::Wal::trim) it
+    /// is durable with the rest of the batch or not at all, for where another record must say what was forgotten. Numbers
+    /// beyond the last one that the stream holds by then mean that one.
+    pub fn trim(&mut self, stream: StreamId, upto_seq: u64) -> &mut WalBatch {
+        self.push(Op::Trim { stream: stream.0, floor: upto_seq.saturating_add(1) })
     }
 
     /// Sets a small value kept beside the stream, whatever is trimmed; an empty `data` deletes it.

@@ -120,6 +120,15 @@ impl SparePool {
         self.read_only.load(Ordering::Acquire)
     }
 
+    /// Why an ordinary batch is refused now, if it is.
+    pub(crate) fn refusal(&self) -> Option<WalError> {
+        if !self.read_only() {
+            return None;
+        }
+        let state = self.state.lock();
+        state.failed.as_ref().map(|(kind, reason)| self.failure(*kind, reason, self.segment_bytes))
+    }
+
     /// Bytes of the files kept ready, and of those that wait to be taken back.
     pub(crate) fn bytes(&self) -> u64 {
         let state = self.state.lock();
@@ -134,8 +143,8 @@ impl SparePool {
             let held_back = if urgent { 0 } else { RESERVE };
             if state.ready.len() > held_back {
                 let spare = state.ready.pop_front();
-                if state.ready.is_empty() && state.failed.is_some() {
-                    self.set_read_only();
+                if state.ready.is_empty() {
+                    self.set_read_only(&state);
                 }
                 self.changed.notify_all();
                 if let Some(spare) = spare {
@@ -149,7 +158,7 @@ impl SparePool {
                 && !state.expects()
             {
                 let error = self.failure(*kind, reason, self.segment_bytes);
-                self.set_read_only();
+                self.set_read_only(&state);
                 return Err(error);
             }
             state.waiting += 1;
@@ -307,15 +316,18 @@ impl SparePool {
         }
         state.failed = Some((error.kind(), error.to_string()));
         if state.ready.is_empty() {
-            self.set_read_only();
+            self.set_read_only(&state);
         }
         drop(state);
         self.changed.notify_all();
     }
 
-    fn set_read_only(&self) {
+    /// Where no file could be made: from now on only urgent batches are let through.
+    fn set_read_only(&self, state: &State) {
+        let Some((_, error)) = &state.failed else { return };
         if !self.read_only.swap(true, Ordering::AcqRel) && !self.disk.powered_off() {
-            tracing::error!("the log is read-only: no space for another segment");
+            let bytes = self.segment_bytes;
+            tracing::error!(error, bytes, "the log is read-only: another segment cannot be made");
         }
     }
 

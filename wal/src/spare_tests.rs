@@ -127,3 +127,54 @@ fn who_waits_hears_that_the_power_failed_while_a_segment_was_taken_back() {
     rig.run();
     assert!(matches!(taker.join().unwrap(), Err(WalError::Closed)));
 }
+
+/// Keeps what is logged on this thread.
+#[derive(Clone, Default)]
+struct Heard(Arc<Mutex<Vec<String>>>);
+
+impl tracing::Subscriber for Heard {
+    fn enabled(&self, _: &tracing::Metadata<'_>) -> bool {
+        true
+    }
+
+    fn new_span(&self, _: &tracing::span::Attributes<'_>) -> tracing::span::Id {
+        tracing::span::Id::from_u64(1)
+    }
+
+    fn record(&self, _: &tracing::span::Id, _: &tracing::span::Record<'_>) {}
+
+    fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
+
+    fn event(&self, event: &tracing::Event<'_>) {
+        let mut line = String::new();
+        event.record(&mut |field: &tracing::field::Field, value: &dyn std::fmt::Debug| {
+            line.push_str(&format!("{field}={value:?} "));
+        });
+        self.0.lock().push(line);
+    }
+
+    fn enter(&self, _: &tracing::span::Id) {}
+
+    fn exit(&self, _: &tracing::span::Id) {}
+}
+
+#[test]
+fn no_space_was_blamed_where_descriptors_or_the_disk_failed() {
+    for (number, said) in [(24, "Too many open files"), (5, "Input/output error"), (28, "No space left on device")] {
+        let pool = SparePool::new(Arc::new(MemoryDisk::new()), &WalConfig::default(), VecDeque::new(), 0);
+        let heard = Heard::default();
+        tracing::subscriber::with_default(heard.clone(), || pool.fail(&io::Error::from_raw_os_error(number)));
+        let lines = heard.0.lock().clone();
+        assert!(lines.iter().any(|line| line.contains("read-only") && line.contains(said)), "{lines:?}");
+        let blames_space = lines.iter().any(|line| line.contains("no space") || line.contains("No space"));
+        assert_eq!(blames_space, number == 28, "{lines:?}");
+        // The first batch that is refused, and those after it.
+        for refused in [pool.take(false).unwrap_err(), pool.refusal().unwrap()] {
+            match refused {
+                WalError::NoSpace { .. } => assert_eq!(number, 28),
+                WalError::Io { source, .. } => assert!(source.to_string().contains(said), "{source}"),
+                other => panic!("{other}"),
+            }
+        }
+    }
+}

@@ -227,8 +227,10 @@ impl Wal {
 
     /// Lets the log forget the stream's durable records up to and including `upto_seq`; numbers
     /// beyond the last durable one mean that one. Readers see it at once. It is written with a
-    /// later batch, so after a crash trimmed records may be back; a segment is reused once no
-    /// record in it, nor in an older segment, is held.
+    /// later batch, so after a crash trimmed records may be back; and it may be durable before
+    /// batches that wait already: where one of them says what was trimmed, the trim belongs into
+    /// it ([`WalBatch::trim`]). A segment is reused once no record in it, nor in an older segment,
+    /// is held.
     pub fn trim(&self, stream: StreamId, upto_seq: u64) {
         let shared = &self.handle.shared;
         let mut index = shared.index.write();

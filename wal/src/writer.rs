@@ -202,8 +202,10 @@ impl Writer {
             return Ok(Ok(()));
         }
         let need = batch.bytes();
-        if !batch.urgent && self.shared.pool.read_only() {
-            return Ok(Err(WalError::NoSpace { bytes: self.shared.config.segment_bytes }));
+        if !batch.urgent
+            && let Some(error) = self.shared.pool.refusal()
+        {
+            return Ok(Err(error));
         }
         if !self.active.fits(self.blocks.len() + need) {
             self.flush()?;

@@ -29,6 +29,7 @@ fn step() -> impl Strategy<Value = Step> {
             .prop_map(|(stream, skip, bytes, fill)| Step::Put { stream, skip, bytes, fill }),
         2 => (stream.clone(), 0..6u64).prop_map(|(stream, back)| Step::Cut { stream, back }),
         1 => stream.clone().prop_map(|stream| Step::CutAll { stream }),
+        1 => (stream.clone(), 0..8u64).prop_map(|(stream, back)| Step::Trim { stream, back }),
         3 => (stream.clone(), 0..4u32, 0..200usize, any::<u8>())
             .prop_map(|(stream, key, bytes, fill)| Step::Meta { stream, key, bytes, fill }),
         1 => stream.prop_map(|stream| Step::Drop { stream }),

@@ -24,7 +24,8 @@ fn random_steps(numbers: &mut Numbers) -> Vec<Step> {
         match numbers.below(20) {
             0 => Step::Drop { stream },
             1 | 2 => Step::Cut { stream, back: numbers.below(4) },
-            3..=6 => {
+            3 => Step::Trim { stream, back: numbers.below(6) },
+            4..=7 => {
                 let (key, bytes) = (numbers.below(4) as u32, numbers.below(60) as usize);
                 Step::Meta { stream, key, bytes, fill }
             }
@@ -164,5 +165,40 @@ fn power_loss_loses_nothing_acknowledged() {
         if let Err(what) = lives(seed) {
             panic!("seed {seed} (WAL_POWER_LOSS_SEED={seed} repeats it): {what}");
         }
+    }
+}
+
+/// A trim of its own overtakes what is queued before it. One that is part of a batch is durable with it or not at all,
+/// at whatever moment the power fails.
+#[test]
+fn a_trim_was_durable_before_the_record_that_says_what_was_trimmed() {
+    const FACTS: StreamId = StreamId(1);
+    const LOG: StreamId = StreamId(2);
+    for (block, after, seed) in
+        [1, 4096].into_iter().flat_map(|block| (0..12).flat_map(move |a| (0..10).map(move |s| (block, a, s))))
+    {
+        let disk = MemoryDisk::with_block_bytes(block);
+        let config = WalConfig { segment_bytes: 65536, ..config() };
+        let (wal, _) = Wal::open_on(Arc::new(disk.clone()), config.clone()).unwrap();
+        for seq in 1..=100 {
+            support::put(&wal, LOG.0, seq, &[1; 900]).unwrap();
+        }
+        // Entries that wait, and then the trim with its record.
+        for seq in 101..=104 {
+            let mut batch = WalBatch::new();
+            batch.put(LOG, seq, vec![1; 3000].into());
+            wal.append(batch, Box::new(|_| {})).unwrap();
+        }
+        disk.fail_power_after(after);
+        let mut batch = WalBatch::new();
+        batch.meta(FACTS, 1, "trimmed up to 90".into()).trim(LOG, 90);
+        let _ = wal.append(batch, Box::new(|_| {}));
+        let _ = wal.append_wait(WalBatch::new());
+        let mut numbers = Numbers::new(seed);
+        let found = disk.power_loss(|| numbers.next() >> 9);
+        drop(wal);
+        let (wal, _) = Wal::open_on(Arc::new(found), WalConfig { refuse_damage: true, ..config }).unwrap();
+        let (first, said) = (wal.bounds(LOG).unwrap().first, wal.meta(FACTS, 1).is_some());
+        assert_eq!(first, if said { 91 } else { 1 }, "block {block}, after {after}, seed {seed}");
     }
 }

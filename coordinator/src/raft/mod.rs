@@ -9,6 +9,8 @@ mod judge;
 mod machine;
 mod network;
 mod peers;
+#[cfg(test)]
+mod power_loss_tests;
 mod propose;
 mod quorum;
 mod rounds;
@@ -32,6 +34,8 @@ pub use store::StoreError;
 pub(crate) use wire::{Myself, quorum_key};
 
 use crate::error::CoordinatorError;
+use archon_wal::disk::RealDisk;
+use archon_wal::{WalConfig, WalError};
 use machine::Machine;
 use network::Network;
 use openraft::{Config, SnapshotPolicy};
@@ -94,7 +98,13 @@ impl Storage {
     /// Opens what `data_dir` holds. Blocks: files are read.
     pub(crate) fn open(data_dir: &Path, myself: &Myself) -> Result<Self, CoordinatorError> {
         let snapshots = SnapshotDir::open(&data_dir.join(SNAPSHOTS_DIR), myself.quorum)?;
-        let log = LogStore::open(&data_dir.join(LOG_DIR))?;
+        let dir = data_dir.join(LOG_DIR);
+        let disk = RealDisk::open(&dir).map_err(|source| {
+            let path = dir.display().to_string();
+            WalError::Io { action: "open the log directory", path, source }
+        });
+        let covered = || Ok(snapshots.newest()?.and_then(|(meta, _)| meta.last_log_id));
+        let log = LogStore::open(Arc::new(disk.map_err(StoreError::from)?), WalConfig::default(), covered)?;
         Ok(Self { log, replicated: Replicated::new(snapshots) })
     }
 

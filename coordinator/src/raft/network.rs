@@ -353,14 +353,15 @@ impl NetSnapshot<TypeConfig> for Link {
 mod tests {
     use super::super::store::LogStore;
     use super::*;
+    use archon_wal::WalConfig;
+    use archon_wal::disk::MemoryDisk;
 
     #[tokio::test]
     async fn a_refused_connection_is_not_tried_in_a_tight_loop() {
         let free = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = free.local_addr().unwrap().to_string();
         drop(free);
-        let directory = tempfile::tempdir().unwrap();
-        let term = LogStore::open(directory.path()).unwrap().own_term();
+        let term = LogStore::open(Arc::new(MemoryDisk::new()), WalConfig::default(), || Ok(None)).unwrap().own_term();
         let voters = Arc::new([1, 2].into());
         let mut network = Network::new(Myself { id: 1, storage: Uuid::nil(), quorum: Uuid::nil(), voters }, term);
         let mut link = network.new_client(2, &Voter { address, storage: Uuid::nil() }).await;

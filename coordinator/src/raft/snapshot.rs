@@ -4,11 +4,12 @@
 
 use super::codec::{self, FORMAT};
 use super::types::SnapshotMeta;
+use archon_wal::disk::{Disk, RealDisk};
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
-use std::fs::{self, File};
-use std::io::{self, Read as _, Write as _};
+use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use uuid::Uuid;
 
 const MAGIC: &[u8; 8] = b"ARCHSNAP";
@@ -74,9 +75,22 @@ struct Header {
 /// Index and term of a snapshot's last entry.
 type Order = (u64, u64);
 
+/// How the name of an unfinished file ends.
+const UNFINISHED: &str = ".tmp";
+
+/// A snapshot file, and its size in bytes.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Listed {
+    order: Order,
+    name: String,
+    bytes: u64,
+}
+
 /// The directory of snapshots of one coordinator.
 #[derive(Debug)]
 pub(crate) struct SnapshotDir {
+    disk: Arc<dyn Disk>,
+    /// Where `disk` is, for messages.
     dir: PathBuf,
     cluster: Uuid,
 }
@@ -84,21 +98,21 @@ pub(crate) struct SnapshotDir {
 impl SnapshotDir {
     /// Opens the directory, creates it if needed and removes what an interrupted write left.
     pub(crate) fn open(dir: &Path, cluster: Uuid) -> Result<Self, SnapshotError> {
-        fs::create_dir_all(dir).map_err(|source| failed("create", dir, source))?;
-        let this = Self { dir: dir.to_path_buf(), cluster };
-        for entry in fs::read_dir(dir).map_err(|source| failed("list", dir, source))? {
-            let path = entry.map_err(|source| failed("list", dir, source))?.path();
-            if path.extension().is_some_and(|extension| extension == "tmp") {
-                fs::remove_file(&path).map_err(|source| failed("remove", &path, source))?;
-            }
-        }
+        let disk = RealDisk::open(dir).map_err(|source| failed("open", dir, source))?;
+        Self::open_on(Arc::new(disk), dir, cluster)
+    }
+
+    /// As [`open`](SnapshotDir::open), on any disk; `dir` is for messages.
+    pub(crate) fn open_on(disk: Arc<dyn Disk>, dir: &Path, cluster: Uuid) -> Result<Self, SnapshotError> {
+        let this = Self { disk, dir: dir.to_path_buf(), cluster };
+        this.clear()?;
         Ok(this)
     }
 
     /// The newest snapshot, checked from end to end.
     pub(crate) fn newest(&self) -> Result<Option<(SnapshotMeta, Bytes)>, SnapshotError> {
         match self.list()?.pop() {
-            Some((_, path)) => self.read(&path).map(Some),
+            Some(newest) => self.read(&newest).map(Some),
             None => Ok(None),
         }
     }
@@ -107,64 +121,92 @@ impl SnapshotDir {
     pub(crate) fn publish(&self, meta: &SnapshotMeta, body: &[u8]) -> Result<(), SnapshotError> {
         let order = order_of(meta);
         let present = self.list()?;
-        if present.last().is_some_and(|(newest, _)| *newest >= order) {
+        if present.last().is_some_and(|newest| newest.order >= order) {
             return Ok(());
         }
-        let path = self.dir.join(format!("snapshot-{:020}-{:020}.snap", order.0, order.1));
-        let aside = path.with_extension("tmp");
+        let name = format!("snapshot-{:020}-{:020}.snap", order.0, order.1);
+        let aside = format!("snapshot-{:020}-{:020}{UNFINISHED}", order.0, order.1);
         let header = codec::encode("snapshot header", &Header { cluster: self.cluster, meta: meta.clone() })
-            .map_err(|source| failed("encode", &path, source))?;
-        let mut file = File::create(&aside).map_err(|source| failed("create", &aside, source))?;
-        file.write_all(&prefix(&header, body))
-            .and_then(|()| file.write_all(&header))
-            .and_then(|()| file.write_all(body))
-            .and_then(|()| file.sync_all())
-            .map_err(|source| failed("write", &aside, source))?;
-        fs::rename(&aside, &path).map_err(|source| failed("rename", &aside, source))?;
-        File::open(&self.dir)
-            .and_then(|directory| directory.sync_all())
-            .map_err(|source| failed("sync", &self.dir, source))?;
-        for (_, old) in present {
-            fs::remove_file(&old).map_err(|source| failed("remove", &old, source))?;
+            .map_err(|source| self.failed("encode", &name, source))?;
+        let written = self.write(&aside, &[&prefix(&header, body), &header, body]);
+        if let Err(error) = written {
+            // Half a file would keep what little space there is.
+            if let Err(error) = self.clear() {
+                tracing::warn!(%error, "an unfinished snapshot stays until the next one is taken");
+            }
+            return Err(error);
+        }
+        self.disk.rename(&aside, &name).map_err(|source| self.failed("rename", &aside, source))?;
+        self.disk.sync_directory().map_err(|source| failed("sync", &self.dir, source))?;
+        for old in present {
+            self.disk.remove(&old.name).map_err(|source| self.failed("remove", &old.name, source))?;
         }
         Ok(())
     }
 
-    fn list(&self) -> Result<Vec<(Order, PathBuf)>, SnapshotError> {
-        let mut found = Vec::new();
-        for entry in fs::read_dir(&self.dir).map_err(|source| failed("list", &self.dir, source))? {
-            let path = entry.map_err(|source| failed("list", &self.dir, source))?.path();
-            if let Some(order) = path.file_name().and_then(|name| name.to_str()).and_then(order_in) {
-                found.push((order, path));
+    /// Writes a file of these pieces, durably but for its name.
+    fn write(&self, name: &str, pieces: &[&[u8]]) -> Result<(), SnapshotError> {
+        // What an earlier attempt may have left.
+        self.clear()?;
+        let file = self.disk.create(name).map_err(|source| self.failed("create", name, source))?;
+        let mut at = 0;
+        for piece in pieces {
+            file.write_at(at, piece).map_err(|source| self.failed("write", name, source))?;
+            at += piece.len() as u64;
+        }
+        file.sync().map_err(|source| self.failed("sync", name, source))
+    }
+
+    /// Removes unfinished files.
+    fn clear(&self) -> Result<(), SnapshotError> {
+        for (name, _) in self.disk.list().map_err(|source| failed("list", &self.dir, source))? {
+            if name.ends_with(UNFINISHED) {
+                self.disk.remove(&name).map_err(|source| self.failed("remove", &name, source))?;
             }
         }
+        Ok(())
+    }
+
+    /// The files, oldest first.
+    fn list(&self) -> Result<Vec<Listed>, SnapshotError> {
+        let all = self.disk.list().map_err(|source| failed("list", &self.dir, source))?;
+        let ours = all.into_iter().filter_map(|(name, bytes)| Some(Listed { order: order_in(&name)?, name, bytes }));
+        let mut found: Vec<Listed> = ours.collect();
         found.sort();
         Ok(found)
     }
 
-    fn read(&self, path: &Path) -> Result<(SnapshotMeta, Bytes), SnapshotError> {
-        let damaged = |what: &str| SnapshotError::Damaged { path: path.to_path_buf(), what: what.to_owned() };
-        let mut file = File::open(path).map_err(|source| failed("open", path, source))?;
+    fn read(&self, listed: &Listed) -> Result<(SnapshotMeta, Bytes), SnapshotError> {
+        let path = self.dir.join(&listed.name);
+        let damaged = |what: &str| SnapshotError::Damaged { path: path.clone(), what: what.to_owned() };
+        let file = self.disk.open(&listed.name).map_err(|source| self.failed("open", &listed.name, source))?;
+        let read = |at: u64, into: &mut [u8]| {
+            file.read_at(at, into).map_err(|source| self.failed("read", &listed.name, source))
+        };
+        if listed.bytes < PREFIX_BYTES as u64 {
+            return Err(damaged("it is shorter than its prefix"));
+        }
         let mut prefix = [0u8; PREFIX_BYTES];
-        file.read_exact(&mut prefix).map_err(|_| damaged("it is shorter than its prefix"))?;
+        read(0, &mut prefix)?;
         let (magic, rest) = prefix.split_at(8);
         if magic != MAGIC {
             return Err(damaged("the magic does not match"));
         }
         let format = le32(&rest[0..4]);
         if format > FORMAT {
-            return Err(SnapshotError::NewerFormat { path: path.to_path_buf(), found: format });
+            return Err(SnapshotError::NewerFormat { path, found: format });
         }
         let (header_bytes, crc) = (le32(&rest[4..8]), le32(&rest[16..20]));
         let body_bytes = u64::from(le32(&rest[8..12])) | (u64::from(le32(&rest[12..16])) << 32);
         if header_bytes > HEADER_BYTES_MAX || body_bytes > BODY_BYTES_MAX {
             return Err(damaged("a length is out of range"));
         }
-        let mut content = Vec::new();
-        file.read_to_end(&mut content).map_err(|source| failed("read", path, source))?;
-        if content.len() as u64 != u64::from(header_bytes) + body_bytes {
+        let length = u64::from(header_bytes) + body_bytes;
+        if listed.bytes - PREFIX_BYTES as u64 != length {
             return Err(damaged("its length does not match"));
         }
+        let mut content = vec![0; usize::try_from(length).map_err(|_| damaged("it is too large"))?];
+        read(PREFIX_BYTES as u64, &mut content)?;
         if crc32fast::hash(&content) != crc {
             return Err(damaged("the checksum does not match"));
         }
@@ -172,9 +214,13 @@ impl SnapshotDir {
         let header: Header = codec::decode("snapshot header", &content[..header_bytes as usize])
             .map_err(|error| damaged(&error.to_string()))?;
         if header.cluster != self.cluster {
-            return Err(SnapshotError::OtherCluster { path: path.to_path_buf(), found: header.cluster });
+            return Err(SnapshotError::OtherCluster { path, found: header.cluster });
         }
         Ok((header.meta, content.slice(header_bytes as usize..)))
+    }
+
+    fn failed(&self, action: &'static str, name: &str, source: io::Error) -> SnapshotError {
+        failed(action, &self.dir.join(name), source)
     }
 }
 
@@ -213,6 +259,7 @@ fn failed(action: &'static str, path: &Path, source: io::Error) -> SnapshotError
 mod tests {
     use super::*;
     use openraft::LogId;
+    use std::fs;
 
     fn meta(term: u64, index: u64) -> SnapshotMeta {
         SnapshotMeta { last_log_id: Some(LogId { leader_id: term.into(), index }), ..SnapshotMeta::default() }
@@ -237,7 +284,7 @@ mod tests {
         snapshots.publish(&meta(1, 5), b"some state").unwrap();
         let other = SnapshotDir::open(dir.path(), Uuid::from_u128(2)).unwrap();
         assert!(matches!(other.newest(), Err(SnapshotError::OtherCluster { .. })));
-        let (_, path) = snapshots.list().unwrap().pop().unwrap();
+        let path = dir.path().join(snapshots.list().unwrap().pop().unwrap().name);
         let whole = fs::read(&path).unwrap();
         for place in [0, 8, 13, 25, 30, whole.len() - 1] {
             let mut bytes = whole.clone();

@@ -3,34 +3,37 @@
 //! The entries that are not purged are also held in memory, decoded: replication and apply read them there. Raft
 //! index `i` is stored as sequence `i + 1`, so that "before the first entry" has a number.
 
+mod memory;
+mod open;
+
 use super::codec;
 use super::types::{Entry, LogId, TypeConfig, Vote};
+use archon_wal::disk::Disk;
 use archon_wal::{Done, StreamId, Wal, WalBatch, WalConfig, WalError};
 use bytes::Bytes;
+use memory::Memory;
+pub(crate) use memory::{LogSize, OwnTerm};
 use openraft::entry::RaftEntry as _;
 use openraft::storage::{IOFlushed, LogState, RaftLogReader, RaftLogStorage};
 use openraft::{OptionalSend, RaftTypeConfig};
 use parking_lot::RwLock;
-use std::collections::VecDeque;
 use std::fmt::Debug;
 use std::io;
-use std::ops::{Bound, RangeBounds};
-use std::path::Path;
+use std::ops::RangeBounds;
 use std::sync::Arc;
 use std::time::Duration;
 
 /// Vote, committed and purged positions.
-const FACTS: StreamId = StreamId(1);
+pub(super) const FACTS: StreamId = StreamId(1);
 /// The entries.
-const LOG: StreamId = StreamId(2);
-const VOTE: u32 = 1;
+pub(super) const LOG: StreamId = StreamId(2);
+pub(super) const VOTE: u32 = 1;
 const COMMITTED: u32 = 2;
-const PURGED: u32 = 3;
+pub(super) const PURGED: u32 = 3;
 /// Most bytes of entries handed to replication at once; well below the message limit between peers.
 const READ_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// How long a full WAL queue is given before it is asked again.
 const QUEUE_RETRY: Duration = Duration::from_millis(1);
-const READ_BACK_BYTES: usize = 4 * 1024 * 1024;
 
 /// Why the log could not be opened.
 #[derive(Debug, thiserror::Error)]
@@ -44,86 +47,6 @@ pub enum StoreError {
     Content(#[from] io::Error),
 }
 
-struct Stored {
-    entry: Entry,
-    bytes: usize,
-}
-
-#[derive(Default)]
-struct Memory {
-    vote: Option<Vote>,
-    committed: Option<LogId>,
-    /// The committed position is not worth an fsync of its own: it rides with the next batch.
-    committed_unsaved: bool,
-    purged: Option<LogId>,
-    entries: VecDeque<Stored>,
-    /// Encoded size of all entries.
-    bytes: u64,
-}
-
-impl Memory {
-    fn push(&mut self, entry: Entry, bytes: usize) {
-        self.bytes += bytes as u64;
-        self.entries.push_back(Stored { entry, bytes });
-    }
-
-    fn forget<'a>(bytes: &mut u64, gone: impl Iterator<Item = &'a Stored>) {
-        *bytes -= gone.map(|stored| stored.bytes as u64).sum::<u64>();
-    }
-
-    fn first_index(&self) -> u64 {
-        self.entries.front().map_or(0, |stored| stored.entry.log_id.index)
-    }
-
-    fn range<R: RangeBounds<u64>>(&self, range: &R) -> (usize, usize) {
-        let first = self.first_index();
-        let start = match range.start_bound() {
-            Bound::Included(index) => *index,
-            Bound::Excluded(index) => index.saturating_add(1),
-            Bound::Unbounded => 0,
-        };
-        let end = match range.end_bound() {
-            Bound::Included(index) => index.saturating_add(1),
-            Bound::Excluded(index) => *index,
-            Bound::Unbounded => u64::MAX,
-        };
-        let place = |index: u64| usize::try_from(index.saturating_sub(first)).unwrap_or(usize::MAX);
-        let length = self.entries.len();
-        let start = place(start).min(length);
-        (start, place(end).min(length).max(start))
-    }
-}
-
-/// How large the log is, for whoever keeps it from growing.
-pub(crate) struct LogSize(Arc<RwLock<Memory>>);
-
-impl LogSize {
-    /// The encoded bytes of the entries held, the first index held, and that of those that make up the last `kept` bytes.
-    pub(super) fn look(&self, kept: u64) -> (u64, u64, u64) {
-        let memory = self.0.read();
-        let mut sum = 0;
-        let newest = memory.entries.iter().rev().take_while(|stored| {
-            sum += stored.bytes as u64;
-            sum <= kept
-        });
-        // The newest one stays in any case.
-        let index = |stored: Option<&Stored>| stored.map_or(0, |stored| stored.entry.log_id.index);
-        let from = index(newest.last().or(memory.entries.back()));
-        (memory.bytes, index(memory.entries.front()), from)
-    }
-}
-
-/// The term of this voter's vote, as its disk has it.
-#[derive(Clone)]
-pub(crate) struct OwnTerm(Arc<RwLock<Memory>>);
-
-impl OwnTerm {
-    /// Zero as long as it has not voted.
-    pub(crate) fn get(&self) -> u64 {
-        self.0.read().vote.map_or(0, |vote| vote.leader_id.term)
-    }
-}
-
 /// openraft's log storage; clones share one log.
 #[derive(Clone)]
 pub(crate) struct LogStore {
@@ -132,51 +55,23 @@ pub(crate) struct LogStore {
 }
 
 impl LogStore {
-    /// Opens the log in `dir`, creating it when it is not there.
+    /// Opens the log on a disk, or makes one there. `covered` gives the position of the newest snapshot; it is asked only
+    /// where the log has lost its beginning.
     ///
     /// # Errors
     /// [`StoreError`]: a damaged log is refused, since a voter that forgot what it acknowledged must not vote.
-    pub(crate) fn open(dir: &Path) -> Result<Self, StoreError> {
-        let (wal, recovered) = Wal::open(dir, WalConfig { refuse_damage: true, ..WalConfig::default() })?;
+    pub(crate) fn open(
+        disk: Arc<dyn Disk>,
+        config: WalConfig,
+        covered: impl FnOnce() -> io::Result<Option<LogId>>,
+    ) -> Result<Self, StoreError> {
+        let (wal, recovered) = Wal::open_on(disk, WalConfig { refuse_damage: true, ..config })?;
         if recovered.torn_bytes_cut > 0 {
             tracing::info!(bytes = recovered.torn_bytes_cut, "cut the torn end of the Raft log");
         }
-        let fact = |key| wal.meta(FACTS, key);
-        let mut memory = Memory {
-            vote: fact(VOTE).map(|bytes| codec::decode("vote", &bytes)).transpose()?,
-            committed: fact(COMMITTED).map(|bytes| codec::decode("committed position", &bytes)).transpose()?,
-            purged: fact(PURGED).map(|bytes| codec::decode("purged position", &bytes)).transpose()?,
-            ..Memory::default()
-        };
-        let start = memory.purged.map_or(0, |purged| purged.index + 1);
-        Self::read_back(&wal, &mut memory, start)?;
+        let floor = recovered.streams.get(&LOG).map_or(0, |stream| stream.seq_min);
+        let memory = open::read(&wal, floor, covered)?;
         Ok(Self { wal, memory: Arc::new(RwLock::new(memory)) })
-    }
-
-    fn read_back(wal: &Wal, memory: &mut Memory, start: u64) -> Result<(), StoreError> {
-        let Some(bounds) = wal.bounds(LOG) else { return Ok(()) };
-        let mut next = (start + 1).max(bounds.first);
-        if next > start + 1 && bounds.last >= next {
-            let what = format!("entries {start} to {} are missing", next - 2);
-            return Err(io::Error::new(io::ErrorKind::InvalidData, what).into());
-        }
-        while next <= bounds.last {
-            let records = wal.read(LOG, next, READ_BACK_BYTES)?;
-            if records.is_empty() {
-                let what = format!("entry {} is missing", next - 1);
-                return Err(io::Error::new(io::ErrorKind::InvalidData, what).into());
-            }
-            for record in records {
-                let entry: Entry = codec::decode("log entry", &record.data)?;
-                if entry.log_id.index + 1 != record.seq {
-                    let what = format!("record {} holds entry {}", record.seq, entry.log_id.index);
-                    return Err(io::Error::new(io::ErrorKind::InvalidData, what).into());
-                }
-                memory.push(entry, record.data.len());
-                next = record.seq + 1;
-            }
-        }
-        Ok(())
     }
 
     /// For keeping it from growing.
@@ -332,48 +227,38 @@ impl RaftLogStorage<TypeConfig> for LogStore {
         self.enqueue(batch, done).await
     }
 
+    /// Durable before it returns: a snapshot that is installed next takes the place of what is cut, and a start that found
+    /// both would be refused.
     async fn truncate_after(&mut self, last_log_id: Option<LogId>) -> Result<(), io::Error> {
+        self.memory.write().truncate(last_log_id);
         let mut batch = WalBatch::new();
-        {
-            let mut memory = self.memory.write();
-            let keep = last_log_id.map_or(0, |id| id.index + 1);
-            let (_, end) = memory.range(&(..keep));
-            let Memory { entries, bytes, .. } = &mut *memory;
-            Memory::forget(bytes, entries.range(end..));
-            entries.truncate(end);
-            match last_log_id {
-                Some(id) => batch.cut(LOG, id.index + 1),
-                None => batch.cut_all(LOG),
-            };
-        }
+        match last_log_id {
+            Some(id) => batch.cut(LOG, id.index + 1),
+            None => batch.cut_all(LOG),
+        };
         batch.urgent();
-        self.queue("truncate", batch).await
+        self.write(batch).await
     }
 
+    /// The entries go with the record that they are gone, or both stay: a log without its beginning that does not know of
+    /// it is refused at the next start. Where there is no space for the record both stay until the next purge.
     async fn purge(&mut self, log_id: LogId) -> Result<(), io::Error> {
-        let mut batch = WalBatch::new();
-        let whole;
-        {
+        let whole = {
             let mut memory = self.memory.write();
             if memory.purged.is_some_and(|purged| purged >= log_id) {
                 return Ok(());
             }
-            let (_, end) = memory.range(&(..=log_id.index));
-            let Memory { entries, bytes, .. } = &mut *memory;
-            Memory::forget(bytes, entries.range(..end));
-            entries.drain(..end);
-            memory.purged = Some(log_id);
-            // After a snapshot the next entry may lie far beyond the last one held, so an emptied log starts afresh.
-            whole = memory.entries.is_empty();
-        }
+            memory.purge(log_id);
+            memory.entries.is_empty()
+        };
+        let mut batch = WalBatch::new();
         batch.meta(FACTS, PURGED, codec::encode("purged position", &log_id)?).urgent();
         if whole {
+            // After a snapshot the next entry may lie far beyond the last one held, so an emptied log starts afresh.
             batch.drop_stream(LOG);
+            return self.write(batch).await;
         }
-        self.queue("purge", batch).await?;
-        if !whole {
-            self.wal.trim(LOG, log_id.index + 1);
-        }
-        Ok(())
+        batch.trim(LOG, log_id.index + 1);
+        self.queue("purge", batch).await
     }
 }

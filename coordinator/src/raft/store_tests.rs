@@ -1,16 +1,21 @@
 //! openraft's own storage suite, and what it leaves out: reopening.
 
+use super::codec;
 use super::machine::{Machine, Replicated};
 use super::snapshot::SnapshotDir;
-use super::store::LogStore;
+use super::store::{FACTS, LOG, LogStore, PURGED, VOTE};
 use super::types::{Entry, LogId, TypeConfig, Vote};
+use archon_wal::disk::{MemoryDisk, RealDisk};
+use archon_wal::{Wal, WalBatch, WalConfig};
 use openraft::StorageError;
 use openraft::entry::RaftEntry as _;
 use openraft::storage::{IOFlushed, RaftLogReader as _, RaftLogStorage as _};
 use openraft::testing::log::{StoreBuilder, Suite};
 use openraft::type_config::TypeConfigExt as _;
 use std::io::{BufRead as _, BufReader, Write as _};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
 use tempfile::TempDir;
 use uuid::Uuid;
 
@@ -19,7 +24,7 @@ struct Builder;
 impl StoreBuilder<TypeConfig, LogStore, Machine, TempDir> for Builder {
     async fn build(&self) -> Result<(TempDir, LogStore, Machine), StorageError<TypeConfig>> {
         let dir = tempfile::tempdir().unwrap();
-        let store = LogStore::open(&dir.path().join("log")).unwrap();
+        let store = reopen(&dir);
         let snapshots = SnapshotDir::open(&dir.path().join("snapshots"), Uuid::nil()).unwrap();
         Ok((dir, store, Machine::new(Replicated::new(snapshots))))
     }
@@ -45,7 +50,11 @@ fn blanks(term: u64, range: std::ops::Range<u64>) -> Vec<Entry> {
 }
 
 fn reopen(dir: &TempDir) -> LogStore {
-    LogStore::open(&dir.path().join("log")).unwrap()
+    open(&dir.path().join("log"))
+}
+
+fn open(dir: &Path) -> LogStore {
+    LogStore::open(Arc::new(RealDisk::open(dir).unwrap()), WalConfig::default(), || Ok(None)).unwrap()
 }
 
 fn close(store: LogStore) {
@@ -132,6 +141,49 @@ async fn reads_by_size_are_never_empty() {
     assert_eq!(found.iter().map(|entry| entry.log_id.index).collect::<Vec<_>>(), [2, 3]);
 }
 
+/// A log as earlier versions left it behind: trimmed up to here, and the record of it older.
+fn trimmed_before_its_record(trimmed: u64) -> MemoryDisk {
+    let disk = MemoryDisk::new();
+    let (wal, _) = Wal::open_on(Arc::new(disk.clone()), WalConfig::default()).unwrap();
+    let mut batch = WalBatch::new();
+    batch.meta(FACTS, VOTE, codec::encode("vote", &Vote::new(4, 2)).unwrap());
+    batch.meta(FACTS, PURGED, codec::encode("purged position", &id(1, 9)).unwrap());
+    for entry in blanks(1, 0..100) {
+        batch.put(LOG, entry.index() + 1, codec::encode("log entry", &entry).unwrap());
+    }
+    batch.trim(LOG, trimmed + 1);
+    wal.append_wait(batch).unwrap();
+    disk
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_log_without_its_beginning_goes_on_from_a_snapshot_that_has_it_and_from_no_other() {
+    let open_on = |disk: &MemoryDisk, snapshot: Option<LogId>| {
+        LogStore::open(Arc::new(disk.clone()), WalConfig::default(), || Ok(snapshot))
+    };
+    for (trimmed, snapshot, first) in [(50, 50, 51), (50, 70, 71), (50, 99, 100), (99, 99, 100), (60, 150, 151)] {
+        let mut disk = trimmed_before_its_record(trimmed);
+        for start in ["first", "second"] {
+            let mut store = open_on(&disk, (start == "first").then_some(id(1, snapshot))).unwrap();
+            let case = format!("trimmed up to {trimmed}, snapshot at {snapshot}, {start} start");
+            assert_eq!(store.read_vote().await.unwrap(), Some(Vote::new(4, 2)), "{case}");
+            let state = store.get_log_state().await.unwrap();
+            assert_eq!(state.last_purged_log_id, Some(id(1, snapshot)), "{case}");
+            let found: Vec<LogId> = store.try_get_log_entries(..).await.unwrap().iter().map(|e| e.log_id).collect();
+            assert_eq!(found, (first..100).map(|index| id(1, index)).collect::<Vec<_>>(), "{case}");
+            disk = disk.power_loss(|| 0);
+        }
+    }
+    let refusals = [(50, None), (50, Some(49)), (99, Some(98)), (99, None)];
+    for (trimmed, snapshot) in refusals {
+        let disk = trimmed_before_its_record(trimmed);
+        let refused = open_on(&disk, snapshot.map(|index| id(1, index))).map(|_| ()).unwrap_err().to_string();
+        assert!(refused.contains(&format!("entries 10 to {trimmed} are missing")), "{refused}");
+    }
+    let other = open_on(&trimmed_before_its_record(50), Some(id(2, 70))).map(|_| ()).unwrap_err().to_string();
+    assert!(other.contains("where the snapshot ends"), "{other}");
+}
+
 const CHILD_DIR: &str = "ARCHON_STORE_TEST_DIR";
 
 /// Ends with the test, also when it panics.
@@ -149,7 +201,7 @@ impl Drop for Killed {
 #[ignore = "run by what_a_killed_process_acknowledged_survives"]
 async fn child_that_writes_until_it_is_killed() {
     let Ok(dir) = std::env::var(CHILD_DIR) else { return };
-    let mut store = LogStore::open(std::path::Path::new(&dir)).unwrap();
+    let mut store = open(Path::new(&dir));
     let mut index = store.get_log_state().await.unwrap().last_log_id.map_or(0, |last| last.index + 1);
     loop {
         let term = index / 10 + 1;
@@ -189,7 +241,7 @@ async fn what_a_killed_process_acknowledged_survives() {
         acknowledged = indexes.take(kill_after).last().expect("the child wrote nothing");
         drop(child);
 
-        let mut store = LogStore::open(&log).unwrap();
+        let mut store = open(&log);
         let state = store.get_log_state().await.unwrap();
         let last = state.last_log_id.expect("an empty log");
         assert!(last.index >= acknowledged, "{last:?} is below {acknowledged}");

@@ -60,6 +60,11 @@ pub enum Step {
         bytes: usize,
         fill: u8,
     },
+    /// Trims all but the newest `back` records.
+    Trim {
+        stream: u64,
+        back: u64,
+    },
     Drop {
         stream: u64,
     },
@@ -119,6 +124,11 @@ impl Model {
                     } else {
                         metas.insert(*key, vec![*fill; *bytes]);
                     }
+                }
+                Step::Trim { stream, back } => {
+                    let upto = (after.next(*stream) - 1).saturating_sub(*back);
+                    batch.trim(StreamId(*stream), upto);
+                    after.trim(*stream, upto);
                 }
                 Step::Drop { stream } => {
                     batch.drop_stream(StreamId(*stream));
