@@ -1,7 +1,9 @@
 //! What a node should do, and what a holder of an older table lacks: both derived from state whenever they are asked
 //! for, so that nothing needs to be remembered in a queue.
 
+use crate::left::{is_lost, is_unordered, may_be_ordered};
 use crate::migrate::hands_over;
+use crate::mutant::Mutant;
 use crate::state::ClusterState;
 use archon_types::piece::node_bytes;
 use archon_types::{
@@ -11,12 +13,23 @@ use archon_types::{
 
 /// The full list of a node's duties, by partition, or `None` while the node must be told nothing: it is not live, or has
 /// not said yet that it stored its present incarnation. An empty list is not the same: it tells a node to host nothing.
+///
+/// No duty names a copy that was lost or damaged, so its node keeps it as it is: were it hosted, a leader would empty it
+/// to copy it anew. Nor does one name a copy that must not be deleted at this moment.
 pub fn duties(state: &ClusterState, node: NodeId) -> Option<Vec<Duty>> {
     if !state.is_active(node) {
         return None;
     }
     let duties = state.partitions.on_node(node).filter_map(|row| {
         let placement = row.placement_on(node)?;
+        let kept = match placement.state {
+            ReplicaState::Unload => is_unordered(state, placement) || !may_be_ordered(state, row),
+            ReplicaState::Load => is_lost(state, placement.id) && !state.breaks(Mutant::LostCopyHosted),
+            ReplicaState::Live => false,
+        };
+        if kept {
+            return None; // rule 22
+        }
         Some(match placement.state {
             ReplicaState::Unload => Duty::Unload { partition: row.id, placement: placement.id },
             ReplicaState::Load | ReplicaState::Live => match hands_over(state, row) {
@@ -35,7 +48,7 @@ pub fn duties(state: &ClusterState, node: NodeId) -> Option<Vec<Duty>> {
 pub struct DutiesMark {
     rows: u64,
     copies: u32,
-    /// Who else acts and what is moved, where leaderships of this node are to be handed over.
+    /// Who else acts and what is moved, where leaderships of this node are to be handed over or copies to be deleted.
     others: Option<(Version, Version)>,
 }
 
@@ -43,10 +56,11 @@ pub struct DutiesMark {
 pub fn duties_mark(state: &ClusterState, node: NodeId) -> Option<DutiesMark> {
     let row = state.node(node).filter(|row| row.is_active())?;
     let hands_over = row.node.goal == NodeGoal::Drain || state.migrations.any_running_from(node);
+    let unloads = state.partitions.held_on(node) < state.partitions.count_on(node);
     Some(DutiesMark {
         rows: state.partitions.mark_of(node),
         copies: state.partitions.count_on(node),
-        others: hands_over.then(|| (state.lives_version(), state.moves_version)),
+        others: (hands_over || unloads).then(|| (state.lives_version(), state.moves_version)),
     })
 }
 

@@ -18,6 +18,7 @@
 //! goes forward (PROTOCOL rule 7).
 
 use crate::command::{Command, Edit, PartitionChange};
+use crate::left::{is_lost, may_go};
 use crate::migration::{Migration, MoveKind, Stage};
 use crate::mutant::Mutant;
 use crate::state::ClusterState;
@@ -202,7 +203,7 @@ fn queued(state: &ClusterState, migration: &Migration, row: &Partition) -> Next 
     if migration.cancel {
         return set(migration, Stage::Cancelled, None);
     }
-    if row.placement(migration.source).is_none_or(|source| source.state == ReplicaState::Unload) {
+    if is_gone(state, row, migration.source) {
         return set(migration, superseded("the copy to be moved is gone"), None);
     }
     if row.live().next().is_none() {
@@ -239,12 +240,17 @@ fn running(state: &ClusterState, migration: &Migration, row: &Partition, id: Pla
     };
     let target_node = state.node(target.node).map_or(NodeStatus::Lost, |node| node.node.status);
     match target.state {
+        // What becomes of it is not this migration's affair any more.
+        ReplicaState::Load if is_lost(state, id) => set(migration, failed("the target's copy was lost"), None),
         ReplicaState::Unload => set(migration, failed("the target's copy was lost"), None),
+        ReplicaState::Load if state.left.contains_key(&id) && may_go(state, row, id).is_err() => {
+            Next::Wait(TOO_FEW.into())
+        }
         ReplicaState::Load if migration.cancel => undo(migration, row, target, Stage::Cancelled),
         ReplicaState::Load if target_node != NodeStatus::Live => {
             undo(migration, row, target, failed("the target node failed"))
         }
-        ReplicaState::Load if row.placement(migration.source).is_none_or(|s| s.state == ReplicaState::Unload) => {
+        ReplicaState::Load if is_gone(state, row, migration.source) => {
             undo(migration, row, target, superseded("the copy to be moved is gone"))
         }
         ReplicaState::Load if row.live().next().is_none() => {
@@ -418,6 +424,11 @@ fn target_is_down(state: &ClusterState, migration: &Migration) -> Option<&'stati
         Some(NodeStatus::Failed) => Some("the target node failed"),
         Some(NodeStatus::Lost) | None => Some("the target node is lost"),
     }
+}
+
+/// Whether a copy is gone, or is going to be because it was lost.
+fn is_gone(state: &ClusterState, row: &Partition, id: PlacementId) -> bool {
+    row.placement(id).is_none_or(|copy| copy.state == ReplicaState::Unload) || is_lost(state, id)
 }
 
 fn live_without(state: &ClusterState, row: &Partition, id: PlacementId) -> bool {

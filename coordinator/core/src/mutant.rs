@@ -15,6 +15,8 @@ archon_types::mutants! {
     DropUnchecked = 5,
     /// A copy is removed although too few Live copies on live nodes are left.
     CleanupBelowMin = 7,
+    /// A copy that counted once is deleted although too few Live copies on live nodes are left.
+    LastCopyGoes = 7,
     /// A cancelled migration is undone although the leadership has moved.
     UndoAfterHandOff = 7,
     /// Registration leaves the leaderships of the former life as they are.
@@ -45,6 +47,8 @@ archon_types::mutants! {
     OtherCopyStaysLive = 19,
     /// The same process that registers again begins another life.
     BootForgotten = 19,
+    /// A copy that was lost or damaged is hosted like one that was merely dropped.
+    LostCopyHosted = 22,
     /// A forced election leaves the other copies as they are.
     LossKeepsOthers = 23,
 }

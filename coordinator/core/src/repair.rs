@@ -5,6 +5,8 @@
 //! | a row has | next step | guard |
 //! |---|---|---|
 //! | fewer copies than wanted that stay where they are | `Repair`: one more, as Load, on the node that needs it most | a leader to copy from; free lanes on both nodes; not for failed nodes while more than a third of all nodes are failed |
+//! | a copy that was lost or damaged | `Retire`, one at a time | enough others count on live nodes ([`crate::left::may_go`]): until then it is kept as it is |
+//! | a copy to be deleted whose node was not alive to hear of it | `Unload` once more, when it is back | the same |
 //! | as many Live copies on live nodes as wanted | `Retire`: what leaves, what is still loading, what is too many | never the leader; never below `min_in_sync` (PROTOCOL rule 7) |
 //! | a half-made copy on a node that is not alive | `Retire` | – |
 //! | a leader on a node that is being emptied | it is told to hand over ([`crate::migrate::hands_over`]) | another Live copy on an active node |
@@ -12,6 +14,7 @@
 //! A copy leaves when its node is lost, drained, or failed for `replace_after`. Failover never waits for any of this.
 
 use crate::command::{Command, Edit, PartitionChange};
+use crate::left;
 use crate::liveness::Liveness;
 use crate::migration::{Migration, MoveKind};
 use crate::score::Need;
@@ -84,6 +87,17 @@ impl<'a> Repairs<'a> {
     /// What to do about this row. `copies` are the copies under way to and from each node.
     pub(crate) fn step(&mut self, row: &Partition, copies: &BTreeMap<NodeId, u32>) -> Step {
         let Some(table) = self.state.tables.get(&row.id.table) else { return Step::Nothing };
+        let change = |edits: Vec<Edit>| {
+            let change = PartitionChange { partition: row.id, if_version: row.version, edits };
+            Step::Change(Command::Change(vec![change]))
+        };
+        let may_go = |copy: &Placement| {
+            row.status == PartitionStatus::Unassigned || left::may_go(self.state, row, copy.id).is_ok()
+        };
+        let back = |copy: &&Placement| left::is_unordered(self.state, copy) && self.state.is_active(copy.node);
+        if let Some(copy) = row.placements.iter().filter(back).find(|copy| may_go(copy)) {
+            return change(vec![Edit::Unload(copy.id)]);
+        }
         if row.status == PartitionStatus::Unassigned || row.live().next().is_none() {
             return Step::Nothing;
         }
@@ -91,9 +105,7 @@ impl<'a> Repairs<'a> {
         let view = View::new(self, row);
         let retired = view.retired(wanted);
         if !retired.is_empty() {
-            let edits = retired.into_iter().map(|(id, why)| Edit::Retire(id, why)).collect();
-            let change = PartitionChange { partition: row.id, if_version: row.version, edits };
-            return Step::Change(Command::Change(vec![change]));
+            return change(retired.into_iter().map(|(id, why)| Edit::Retire(id, why)).collect());
         }
         if view.staying() >= wanted {
             return Step::Nothing;
@@ -170,6 +182,26 @@ impl<'a> View<'a> {
             && Some(placement.id) != self.going
             && !self.repairs.leaving.contains(&placement.node)
             && !self.is_abandoned(placement)
+            && !self.is_lost(placement)
+    }
+
+    fn is_lost(&self, placement: &Placement) -> bool {
+        placement.state == ReplicaState::Load && left::is_lost(self.repairs.state, placement.id)
+    }
+
+    /// A copy that was lost or damaged and may be deleted by now; not while another copy of the partition is.
+    fn replaced(&self) -> Option<PlacementId> {
+        let state = self.repairs.state;
+        let goes = |copy: &&Placement| copy.state == ReplicaState::Unload && state.is_live(copy.node);
+        if self.row.placements.iter().any(|copy| goes(&copy)) {
+            return None;
+        }
+        // On a node that is lost there is nothing to delete: such a copy is forgotten.
+        let gone = |node: NodeId| state.node(node).is_none_or(|row| row.node.status == NodeStatus::Lost);
+        let lost = |copy: &&Placement| {
+            self.is_lost(copy) && !gone(copy.node) && left::may_go(state, self.row, copy.id).is_ok()
+        };
+        self.row.placements.iter().find(lost).map(|copy| copy.id)
     }
 
     fn staying(&self) -> usize {
@@ -195,11 +227,14 @@ impl<'a> View<'a> {
             placement.state == ReplicaState::Live && self.stays(placement) && state.is_live(placement.node)
         };
         let mut enough = self.row.placements.iter().filter(|placement| settled(placement)).count();
+        let replaced = self.replaced();
+        retired
+            .extend(replaced.map(|id| (id, "its data was lost or damaged, and enough other copies count".to_owned())));
         if enough < wanted {
             return retired;
         }
         for placement in self.row.placements.iter().filter(own).filter(|placement| !settled(placement)) {
-            if !self.is_abandoned(placement) {
+            if !self.is_abandoned(placement) && !self.is_lost(placement) {
                 let why = if !self.repairs.leaving.contains(&placement.node) {
                     format!("{wanted} other copies count")
                 } else if self.repairs.failed.contains(&placement.node) {

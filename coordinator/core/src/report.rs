@@ -3,7 +3,7 @@
 
 use crate::command::{Command, Edit, Ending, PartitionChange};
 use crate::failover;
-use crate::left::Condition;
+use crate::left::{Condition, is_lost};
 use crate::liveness::Liveness;
 use crate::mutant::Mutant;
 use crate::state::ClusterState;
@@ -91,9 +91,12 @@ impl Reports<'_> {
             Fact::Damaged { why } if own.state == ReplicaState::Live => {
                 change(row, vec![Edit::Lose(own.id, bounded(why))])
             }
-            // A copy that does not count is deleted and another one is loaded in its place, if there is one that does;
-            // otherwise it is kept for an operator to look at.
-            Fact::Damaged { why } if own.state == ReplicaState::Load && row.live().next().is_some() => {
+            // One that never counted is deleted, and another one is loaded in its place.
+            Fact::Damaged { why }
+                if own.state == ReplicaState::Load
+                    && !state.left.contains_key(&own.id)
+                    && row.live().next().is_some() =>
+            {
                 change(row, vec![Edit::Retire(own.id, format!("it is damaged: {}", bounded(why)))])
             }
             Fact::LostData { leader, commit, agreed } => {
@@ -101,12 +104,18 @@ impl Reports<'_> {
                 change(row, vec![Edit::Dispute { placement, leader, epoch, commit: *commit, agreed: *agreed }])
             }
             Fact::Damaged { why } => match state.left.get(&own.id) {
-                Some(left) if left.condition > Condition::Gone => change(row, vec![Edit::Lose(own.id, bounded(why))]),
+                Some(left) if own.state == ReplicaState::Load && (left.condition > Condition::Gone || !left.lost) => {
+                    change(row, vec![Edit::Lose(own.id, bounded(why))])
+                }
                 _ => Ok(Vec::new()),
             },
             // A word from before it ceased to count says nothing of now.
             Fact::Emptied => match state.left.get(&own.id) {
-                Some(left) if left.condition > Condition::Gone && report.version >= left.at => {
+                Some(left)
+                    if own.state == ReplicaState::Load
+                        && left.condition > Condition::Gone
+                        && report.version >= left.at =>
+                {
                     change(row, vec![Edit::Emptied(own.id)])
                 }
                 _ => Ok(Vec::new()),
@@ -173,11 +182,12 @@ pub fn on_stopping(
     Ok(vec![failover::node_failed(state, node, incarnation, excluded)])
 }
 
-/// Whether this loader may be added: in state Load, on an active node, in that life, and not about to exit: it would be
+/// Whether this loader may be added: in state Load, not lost, on an active node, in that life, and not about to exit: it would be
 /// dropped and added again until the node is gone, and then be waited for.
 fn joins(state: &ClusterState, liveness: &Liveness, row: &Partition, joiner: ReplicaName) -> bool {
     row.placement(joiner.placement).is_some_and(|placement| {
         placement.state == ReplicaState::Load
+            && !is_lost(state, placement.id)
             && liveness.may_lead(placement.node)
             && (state.breaks(Mutant::ExpandUnchecked)
                 || (state.is_active(placement.node) && state.incarnation(placement.node) == Some(joiner.incarnation)))

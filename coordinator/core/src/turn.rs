@@ -3,6 +3,7 @@
 use crate::assign;
 use crate::command::{Command, Edit, PartitionChange};
 use crate::failover::{self, Election};
+use crate::left::may_go;
 use crate::liveness::Liveness;
 use crate::migrate::{self, Next, hands_over};
 use crate::migration::{Migration, MigrationId, MoveKind};
@@ -253,13 +254,12 @@ impl Pass<'_> {
             if self.left == 0 {
                 return;
             }
-            let counted = row.live().next().is_some();
             let gone = |placement: &&Placement| {
                 let lost = state.node(placement.node).is_none_or(|node| node.node.status == NodeStatus::Lost);
                 lost && match placement.state {
                     ReplicaState::Unload => true,
-                    // The last trace of a partition is kept for the operator.
-                    ReplicaState::Load => counted,
+                    // What may be the last trace of a partition is kept for the operator.
+                    ReplicaState::Load => may_go(state, row, placement.id).is_ok(),
                     ReplicaState::Live => false,
                 }
             };

@@ -4,7 +4,7 @@ use super::stage::Staged;
 use super::{Entry, next_epoch, not_found, refused};
 use crate::command::{Response, Successor};
 use crate::events::EventKind;
-use crate::left::Condition;
+use crate::left::{Condition, is_unordered};
 use crate::mutant::Mutant;
 use crate::state::{ClusterState, NodeRow};
 use archon_types::{
@@ -167,7 +167,8 @@ pub(super) fn remove(
     for row in state.partitions.on_node(node) {
         let Some(placement) = row.placement_on(node) else { continue };
         let (id, partition) = (placement.id, state.partition_name(row.id));
-        let last_trace = placement.state == ReplicaState::Load && row.live().next().is_none();
+        let data = placement.state == ReplicaState::Load || is_unordered(state, placement);
+        let last_trace = data && row.live().next().is_none() && row.status != PartitionStatus::Unassigned;
         if placement.state == ReplicaState::Live || last_trace {
             let message =
                 format!("{name} holds a copy of partition {partition} that counts or is the last trace of it");

@@ -194,7 +194,7 @@ fn end_life(
             (true, true) => Condition::Older,
             (true, false) => Condition::Whole,
         };
-        let spoiled = placement.state == ReplicaState::Load
+        let spoiled = placement.state != ReplicaState::Live
             && state.left.get(&placement.id).is_some_and(|left| condition < left.condition);
         if !leads && !lost && !spoiled {
             continue;
@@ -220,7 +220,7 @@ fn end_life(
             };
             staged.lose(&mut row, placement.id, condition, why)?;
         } else if spoiled {
-            staged.spoil(&row, placement.id, condition)?;
+            staged.spoil(&row, placement.id, condition, true)?;
         }
         staged.put(row);
     }

@@ -2,6 +2,7 @@
 //! simulator.
 
 mod indexes;
+mod last_copy;
 mod leader_is_live;
 mod live_set;
 mod monotone;
@@ -49,7 +50,8 @@ pub fn check(state: &ClusterState) -> Result<(), Violation> {
 pub fn check_step(before: &ClusterState, after: &ClusterState) -> Result<(), Violation> {
     monotone::check(before, after)?;
     placement_ids::check_step(before, after)?;
-    live_set::check_step(before, after)
+    live_set::check_step(before, after)?;
+    last_copy::check_step(before, after)
 }
 
 fn violated(invariant: &'static str, detail: impl Into<String>) -> Result<(), Violation> {

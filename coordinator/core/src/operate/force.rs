@@ -3,7 +3,7 @@
 use super::Obstacle;
 use crate::command::{Command, Forced};
 use crate::formers::Former;
-use crate::left::{Condition, condition, rank};
+use crate::left::{Condition, condition, is_unordered, rank};
 use crate::liveness::Liveness;
 use crate::state::ClusterState;
 use archon_types::{Millis, NodeId, Partition, PartitionId, PartitionStatus, Placement, ReplicaState, Version};
@@ -58,7 +58,7 @@ pub fn check_loss(
     if let Some(former) = state.formers.of_partition(partition).find(|former| !over(former)) {
         return Err(vec![Obstacle::LeaseRuns { partition: name(), node: state.node_name(former.node) }]);
     }
-    let best = loading(row)
+    let best = kept(state, row)
         .filter(|copy| state.is_active(copy.node))
         .max_by_key(|copy| (rank(state, copy), copy.id))
         .filter(|copy| condition(state, copy) >= Condition::Older);
@@ -74,8 +74,8 @@ pub fn check_loss(
     };
     // Beside an empty partition whatever was whole once is better.
     let floor = chosen.map_or((Condition::Partial, Version::new(u64::MAX)), |copy| rank(state, copy));
-    let better = loading(row).filter(|copy| !state.is_active(copy.node) && rank(state, copy) > floor);
-    let parts = loading(row).filter(|copy| chosen.is_none() && state.is_active(copy.node));
+    let better = kept(state, row).filter(|copy| !state.is_active(copy.node) && rank(state, copy) > floor);
+    let parts = kept(state, row).filter(|copy| chosen.is_none() && state.is_active(copy.node));
     let others = row.placements.iter().filter(|copy| Some(copy.id) != chosen.map(|chosen| chosen.id));
     Ok(ForcedElection {
         leader: chosen.map(|copy| copy.node),
@@ -88,9 +88,9 @@ pub fn check_loss(
     })
 }
 
-/// The copies that do not count and are not to be deleted.
-fn loading(row: &Partition) -> impl Iterator<Item = &Placement> {
-    row.placements.iter().filter(|copy| copy.state == ReplicaState::Load)
+/// The copies that do not count and that nobody was told to delete.
+fn kept<'a>(state: &'a ClusterState, row: &'a Partition) -> impl Iterator<Item = &'a Placement> {
+    row.placements.iter().filter(|copy| copy.state == ReplicaState::Load || is_unordered(state, copy))
 }
 
 /// The copy on the node that an operator named.
@@ -102,7 +102,7 @@ fn named<'a>(
 ) -> Result<&'a Placement, Vec<Obstacle>> {
     let partition = || state.partition_name(row.id);
     let cannot = |why| vec![Obstacle::CannotLead { partition: partition(), node: state.node_name(node), why }];
-    let copy = row.placement_on(node).filter(|copy| copy.state != ReplicaState::Unload);
+    let copy = row.placement_on(node).filter(|copy| copy.state != ReplicaState::Unload || is_unordered(state, copy));
     let copy = copy.ok_or_else(|| cannot("it holds no copy of it"))?;
     if !state.is_active(node) {
         return Err(cannot("it is not alive; start it first"));

@@ -2,9 +2,10 @@
 
 use super::Obstacle;
 use crate::command::Command;
+use crate::left::is_unordered;
 use crate::state::{ClusterState, NodeRow};
 use crate::takers::Takers;
-use archon_types::{NodeGoal, NodeId, NodeStatus, Partition, PartitionId, ReplicaState};
+use archon_types::{NodeGoal, NodeId, NodeStatus, Partition, PartitionId, PartitionStatus, Placement, ReplicaState};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -141,8 +142,13 @@ pub fn check_remove(state: &ClusterState, node: NodeId) -> Result<RemovalPlan, V
         let (partitions, named) = names(state, &held);
         obstacles.push(Obstacle::HoldsCopies { node: name(), partitions, named });
     }
-    let mut traces = rows_with(state, node, |state| state == ReplicaState::Load);
-    traces.retain(|row| row.live().next().is_none());
+    let trace = |row: &&Partition| {
+        let data = |copy: &Placement| copy.state == ReplicaState::Load || is_unordered(state, copy);
+        row.status != PartitionStatus::Unassigned
+            && row.live().next().is_none()
+            && row.placement_on(node).is_some_and(data)
+    };
+    let traces: Vec<&Partition> = state.partitions.on_node(node).filter(trace).collect();
     if !traces.is_empty() {
         let (partitions, named) = names(state, &traces);
         obstacles.push(Obstacle::LastTraces { node: name(), partitions, named });

@@ -247,7 +247,8 @@ fn a_damaged_copy_counts_no_more() {
     let damaged = bed.fact(0, own, Fact::Damaged { why: "bad checksum".into() });
     bed.report(leader, &damaged).unwrap();
     assert_eq!(bed.row(0).live().count(), 1);
-    assert_eq!(bed.row(0).placement(own).unwrap().state, ReplicaState::Unload);
+    // Its data stays where it is until it is certain that the other one's node is alive.
+    assert_eq!(bed.row(0).placement(own).unwrap().state, ReplicaState::Load);
     bed.settle();
     assert_eq!(bed.online(), 1);
     // The same node loads it from its peer by itself, as another copy, without waiting for `replace_after`.

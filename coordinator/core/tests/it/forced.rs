@@ -29,7 +29,11 @@ fn scene() -> Scene {
     }
     bed.fail(leader);
     bed.ok(check_lost(&bed.state, leader).expect("set up").command);
+    // The row forgets the lost copy.
+    let commands = bed.turn();
+    bed.commit(commands);
     assert_eq!(bed.row(0).live().map(|live| live.id).collect::<Vec<_>>(), [last.id]);
+    assert!(bed.row(0).placement(own).is_none());
     Scene { bed, first, second, last }
 }
 
@@ -118,6 +122,7 @@ fn a_node_that_returns_without_a_copy_or_from_an_earlier_time_ranks_below_whole_
     let mut scene = scene();
     // The second comes back without it, the last one from a directory of an earlier life.
     let activated = scene.activated(scene.second.node);
+    scene.bed.fail(scene.last.node);
     scene.restart(scene.second.node, vec![], activated);
     assert_eq!(scene.bed.state.left[&scene.second.id].condition, Condition::Gone);
     scene.restart(scene.last.node, vec![scene.last.id], Some(Incarnation::new(1)));

@@ -4,6 +4,7 @@
 mod bed;
 mod failover;
 mod forced;
+mod last_copy;
 mod membership;
 mod migration;
 mod mutants;

@@ -17,6 +17,7 @@ const CASES: &[(Mutant, Case)] = &[
     (Mutant::ExpandUnchecked, another_life_of_the_joiner_is_not_added),
     (Mutant::DropUnchecked, another_life_of_the_follower_is_not_dropped),
     (Mutant::CleanupBelowMin, no_copy_goes_while_too_few_are_left),
+    (Mutant::LastCopyGoes, the_last_copy_in_reach_is_not_deleted),
     (Mutant::UndoAfterHandOff, after_the_hand_off_a_migration_is_not_undone),
     (Mutant::LeadershipSurvives, registration_ends_leaderships),
     (Mutant::ElectAnyone, only_a_live_copy_is_elected),
@@ -32,6 +33,7 @@ const CASES: &[(Mutant, Case)] = &[
     (Mutant::UnheldStaysLive, a_copy_that_is_not_listed_is_lost),
     (Mutant::OtherCopyStaysLive, an_older_directory_is_lost),
     (Mutant::BootForgotten, the_same_process_gets_the_same_answer),
+    (Mutant::LostCopyHosted, a_lost_copy_is_left_as_it_is),
     (Mutant::LossKeepsOthers, a_forced_election_retires_all_others),
 ];
 
@@ -147,6 +149,31 @@ fn no_copy_goes_while_too_few_are_left(mutant: Option<Mutant>) -> bool {
     bed.ok(Command::Change(vec![PartitionChange::one(part(0), bed.row(0).version, Edit::Unload(names[0].placement))]));
     bed.one(Command::Change(vec![PartitionChange::one(part(0), bed.row(0).version, Edit::Unload(names[1].placement))]));
     live(&bed) == 2
+}
+
+fn the_last_copy_in_reach_is_not_deleted(mutant: Option<Mutant>) -> bool {
+    let (mut bed, id) = back_alone(mutant);
+    bed.settle();
+    let node = bed.row(0).placement(id).map(|copy| copy.node);
+    node.is_some_and(|node| {
+        duties(&bed.state, node).is_some_and(|duties| duties.iter().all(|duty| !matches!(duty, Duty::Unload { .. })))
+    })
+}
+
+fn a_lost_copy_is_left_as_it_is(mutant: Option<Mutant>) -> bool {
+    let (bed, id) = back_alone(mutant);
+    let node = bed.row(0).placement(id).expect("a copy").node;
+    duties(&bed.state, node).is_some_and(|duties| duties.is_empty())
+}
+
+/// A follower's node comes back from an older directory after both others failed.
+fn back_alone(mutant: Option<Mutant>) -> (Bed, PlacementId) {
+    let mut bed = running(3, mutant);
+    let back_on = others(&bed)[0].placement;
+    let rest = bed.row(0).live().filter(|live| live.id != back_on).map(|live| live.node).collect::<Vec<_>>();
+    rest.into_iter().for_each(|node| bed.fail(node));
+    let id = back(&mut bed, |register| register.last_incarnation = Some(Incarnation::new(1)));
+    (bed, id)
 }
 
 fn after_the_hand_off_a_migration_is_not_undone(mutant: Option<Mutant>) -> bool {

@@ -1,9 +1,10 @@
 //! What becomes of copies: made, counted, not counted any more, deleted, forgotten.
 
+use super::effect::Spoiled;
 use super::{Staged, in_state, not_leader, placement, set_state};
 use crate::apply::{invalid, next_epoch, not_found, refused};
 use crate::events::EventKind;
-use crate::left::Condition;
+use crate::left::{self, Condition};
 use crate::mutant::Mutant;
 use archon_types::limits::REPLICAS_MAX;
 use archon_types::{
@@ -12,8 +13,8 @@ use archon_types::{
 };
 
 impl Staged<'_> {
-    /// A copy does not count any more. It is deleted only if another copy counts: the last one is kept, as Load, for
-    /// an operator to look at, who is told of its condition.
+    /// A copy does not count any more. It is kept as it is, as Load and with its condition, until another one may take its
+    /// place (`repair`) or an operator makes it lead: at this moment nobody knows whether it is the last one.
     pub(crate) fn lose(
         &mut self,
         row: &mut Partition,
@@ -27,15 +28,16 @@ impl Staged<'_> {
         Ok(())
     }
 
-    /// A copy that does not count holds no more than this. Returns its node.
+    /// A copy that does not count holds no more than this; nobody brings it up to date if that is `lost`. Returns its node.
     pub(crate) fn spoil(
         &mut self,
         row: &Partition,
         id: PlacementId,
         condition: Condition,
+        lost: bool,
     ) -> Result<NodeId, ErrorDetail> {
         let node = placement(row, id)?.node;
-        self.effect.spoiled.insert(id, condition);
+        self.effect.spoiled.insert(id, Spoiled { condition, lost });
         Ok(node)
     }
 
@@ -49,14 +51,13 @@ impl Staged<'_> {
             row.leader = None;
             row.epoch = next_epoch(row.epoch)?;
         }
-        let others = row.live().any(|placement| placement.id != id);
         let partition = row.id;
         let Some(placement) = row.placements.iter_mut().find(|placement| placement.id == id) else {
             return Err(not_found(format!("partition {partition} has no placement {id}")));
         };
-        placement.state = if others { ReplicaState::Unload } else { ReplicaState::Load };
+        placement.state = ReplicaState::Load;
         let node = placement.node;
-        self.effect.spoiled.insert(id, condition);
+        self.effect.spoiled.insert(id, Spoiled { condition, lost: true });
         Ok(node)
     }
 
@@ -139,6 +140,9 @@ impl Staged<'_> {
         if row.leader.is_none() {
             return Err(refused(format!("partition {} has no leader that could ask for an addition", row.id)));
         }
+        if left::is_lost(self.state, id) {
+            return Err(refused(format!("placement {id} of partition {} was lost; it is replaced", row.id)));
+        }
         let of_migration = self.state.migrations.running(row.id).and_then(|running| running.stage.target()) == Some(id);
         if !of_migration && !self.state.left.contains_key(&id) {
             let (partition, placement, node) = (row.id, id, placement.node);
@@ -176,31 +180,52 @@ impl Staged<'_> {
         if !self.state.breaks(Mutant::UndoAfterHandOff) {
             not_leader(row, id)?; // rule 7
         }
-        match placement(row, id)?.state {
-            ReplicaState::Load => {}
+        let own = *placement(row, id)?;
+        let guard = match own.state {
+            // One that never counted holds nothing that others lack.
+            ReplicaState::Load if !self.state.left.contains_key(&id) => Ok(()),
+            ReplicaState::Load => left::may_go(self.state, row, id),
             ReplicaState::Live => {
                 let left = row.live().filter(|other| other.id != id && self.state.is_live(other.node)).count();
-                if left < usize::from(row.min_in_sync) && !self.state.breaks(Mutant::CleanupBelowMin) {
-                    return Err(ErrorDetail::new(
-                        ErrorKind::NotEnoughReplicas,
-                        format!("without placement {id} partition {} has too few Live replicas on live nodes", row.id),
-                    )
-                    .with_have_need(left as u64, u64::from(row.min_in_sync)));
+                let wanted = usize::from(row.min_in_sync).max(1);
+                let enough = left >= wanted || self.state.breaks(Mutant::CleanupBelowMin);
+                if enough { Ok(()) } else { Err((left, wanted)) }
+            }
+            ReplicaState::Unload if left::is_unordered(self.state, &own) && self.state.is_live(own.node) => {
+                match row.status {
+                    PartitionStatus::Unassigned => Ok(()),
+                    _ => left::may_go(self.state, row, id),
                 }
             }
             ReplicaState::Unload => {
                 return Err(refused(format!("placement {id} of partition {} is unloading already", row.id)));
             }
+        };
+        guard.map_err(|(left, wanted)| {
+            ErrorDetail::new(
+                ErrorKind::NotEnoughReplicas,
+                format!("without placement {id} partition {} has too few Live replicas on live nodes", row.id),
+            )
+            .with_have_need(left as u64, wanted as u64)
+        })?;
+        self.dismiss(row, id);
+        Ok(())
+    }
+
+    /// The copy is to be deleted. A node that is not alive cannot be told: whether its copy may go is judged once more when
+    /// it is back.
+    pub(super) fn dismiss(&mut self, row: &mut Partition, id: PlacementId) {
+        if row.placement(id).is_some_and(|copy| self.state.is_live(copy.node)) {
+            self.effect.ordered.insert(id);
         }
         set_state(row, id, ReplicaState::Unload);
-        Ok(())
     }
 
     pub(super) fn forget(&mut self, row: &mut Partition, id: PlacementId) -> Result<(), ErrorDetail> {
         let placement = placement(row, id)?;
         let lost = self.state.node(placement.node).is_none_or(|row| row.node.status == NodeStatus::Lost);
         let deleted = placement.state == ReplicaState::Unload;
-        let gone = placement.state == ReplicaState::Load && lost && row.live().next().is_some();
+        let gone = placement.state == ReplicaState::Load && lost && left::may_go(self.state, row, id).is_ok();
         if !deleted && !gone {
             return Err(refused(format!(
                 "placement {id} of partition {} is {}; only a deleted one is forgotten",

@@ -17,7 +17,18 @@ pub(crate) struct Effect {
     /// Partitions that were assigned just now, and those that were just reported Online.
     pub(super) untouched: BTreeMap<PartitionId, bool>,
     /// Copies that hold less than everything up to the moment they ceased to count.
-    pub(super) spoiled: BTreeMap<PlacementId, Condition>,
+    pub(super) spoiled: BTreeMap<PlacementId, Spoiled>,
+    /// Copies that are to be deleted as soon as their nodes hear of it.
+    pub(super) ordered: BTreeSet<PlacementId>,
+}
+
+/// What became of a copy that does not count.
+#[derive(Clone, Copy)]
+pub(super) struct Spoiled {
+    /// It holds no more than this.
+    pub(super) condition: Condition,
+    /// Nobody brings it up to date.
+    pub(super) lost: bool,
 }
 
 pub(super) enum FormerChange {
@@ -33,16 +44,21 @@ impl Effect {
             let before = state.partitions.get(row.id).map(|row| row.placements.clone()).unwrap_or_default();
             for placement in before {
                 match row.placement(placement.id).map(|now| now.state) {
-                    Some(ReplicaState::Load) => {
+                    Some(ReplicaState::Unload) if self.ordered.contains(&placement.id) => {
+                        state.left.remove(&placement.id);
+                    }
+                    Some(ReplicaState::Load | ReplicaState::Unload) => {
                         let spoiled = self.spoiled.get(&placement.id).copied();
                         if placement.state == ReplicaState::Live {
-                            let condition = spoiled.unwrap_or(Condition::Whole);
-                            state.left.insert(placement.id, Left { at: row.version, condition });
+                            let Spoiled { condition, lost } =
+                                spoiled.unwrap_or(Spoiled { condition: Condition::Whole, lost: false });
+                            state.left.insert(placement.id, Left { at: row.version, condition, lost });
                         } else if let (Some(spoiled), Some(left)) = (spoiled, state.left.get_mut(&placement.id)) {
-                            left.condition = left.condition.min(spoiled);
+                            left.condition = left.condition.min(spoiled.condition);
+                            left.lost |= spoiled.lost;
                         }
                     }
-                    Some(ReplicaState::Live | ReplicaState::Unload) => {
+                    Some(ReplicaState::Live) => {
                         state.left.remove(&placement.id);
                     }
                     None => {

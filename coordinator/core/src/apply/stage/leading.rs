@@ -5,10 +5,11 @@ use super::{Staged, in_state, placement, set_state};
 use crate::apply::{next_epoch, refused};
 use crate::command::Ending;
 use crate::formers::Former;
+use crate::left::is_unordered;
 use crate::mutant::Mutant;
 use archon_types::{
-    Epoch, ErrorDetail, ErrorKind, Incarnation, NodeStatus, Partition, PartitionId, PartitionStatus, PlacementId,
-    ReplicaState,
+    Epoch, ErrorDetail, ErrorKind, Incarnation, NodeStatus, Partition, PartitionId, PartitionStatus, Placement,
+    PlacementId, ReplicaState,
 };
 
 impl Staged<'_> {
@@ -32,7 +33,8 @@ impl Staged<'_> {
         id: PlacementId,
         incarnation: Incarnation,
     ) -> Result<u32, ErrorDetail> {
-        if placement(row, id)?.state == ReplicaState::Unload {
+        let chosen = placement(row, id)?;
+        if chosen.state == ReplicaState::Unload && !is_unordered(self.state, chosen) {
             return Err(refused(format!("placement {id} of partition {} is being deleted", row.id)));
         }
         let retired = self.retire_all_but(row, Some(id));
@@ -46,10 +48,11 @@ impl Staged<'_> {
         let known = |node| self.state.node(node).is_some_and(|row| row.node.status != NodeStatus::Lost);
         let mut retired = 0;
         row.placements.retain(|placement| Some(placement.id) == kept || known(placement.node));
-        for placement in row.placements.iter_mut().filter(|placement| Some(placement.id) != kept) {
-            retired += u32::from(placement.state != ReplicaState::Unload);
+        let others: Vec<Placement> = row.placements.iter().filter(|copy| Some(copy.id) != kept).copied().collect();
+        for placement in others.into_iter().filter(|placement| placement.state != ReplicaState::Unload) {
+            retired += 1;
             if !self.state.breaks(Mutant::LossKeepsOthers) {
-                placement.state = ReplicaState::Unload; // rule 23
+                self.dismiss(row, placement.id); // rule 23
             }
         }
         retired

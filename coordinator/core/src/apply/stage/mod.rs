@@ -14,7 +14,7 @@ use archon_types::{
     ErrorDetail, ErrorKind, Partition, PartitionId, PartitionStatus, Placement, PlacementId, ReplicaState,
 };
 use effect::Effect;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Rows as they will be, with what else changes along with them.
 pub(crate) struct Staged<'a> {
@@ -32,6 +32,7 @@ impl<'a> Staged<'a> {
             events: Vec::new(),
             untouched: BTreeMap::new(),
             spoiled: BTreeMap::new(),
+            ordered: BTreeSet::new(),
         };
         Self { state, entry, effect }
     }
@@ -96,7 +97,7 @@ impl<'a> Staged<'a> {
             Edit::Lose(id, why) => {
                 let node = match placement(row, *id)?.state {
                     ReplicaState::Live => self.no_longer_counts(row, *id, Condition::Gone)?,
-                    ReplicaState::Load => self.spoil(row, *id, Condition::Gone)?,
+                    ReplicaState::Load => self.spoil(row, *id, Condition::Gone, true)?,
                     ReplicaState::Unload => {
                         return Err(refused(format!("placement {id} of partition {} is being deleted", row.id)));
                     }
@@ -107,7 +108,7 @@ impl<'a> Staged<'a> {
             }
             Edit::Emptied(id) => {
                 in_state(row, *id, ReplicaState::Load)?;
-                self.spoil(row, *id, Condition::Gone).map(|_| ())
+                self.spoil(row, *id, Condition::Gone, false).map(|_| ())
             }
             Edit::Unload(id) => self.unload(row, *id),
             Edit::Retire(id, why) => {

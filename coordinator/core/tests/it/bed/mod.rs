@@ -218,7 +218,10 @@ impl Bed {
                 Duty::Unload { .. } => add(Fact::Unloaded),
                 Duty::HandOver { .. } => add(Fact::Released),
                 Duty::Host { .. } if row.leader == Some(placement) => {
-                    let able = |p: &&Placement| p.state == ReplicaState::Load && self.state.is_active(p.node);
+                    // Of one that was lost its node is told nothing, so the leader hears nothing.
+                    let lost = |p: &Placement| self.state.left.get(&p.id).is_some_and(|left| left.lost);
+                    let able =
+                        |p: &&Placement| p.state == ReplicaState::Load && self.state.is_active(p.node) && !lost(p);
                     match row.placements.iter().find(able) {
                         _ if row.status != PartitionStatus::Online => add(Fact::Online),
                         Some(loader) => add(Fact::CaughtUp {

@@ -1,0 +1,33 @@
+//! Nobody is told to delete a copy that may hold data while no copy that counts is on a node that is alive.
+
+use super::{Violation, violated};
+use crate::left::is_unordered;
+use crate::state::ClusterState;
+use archon_types::{Partition, PartitionStatus, Placement, ReplicaState};
+
+const NAME: &str = "last_copy";
+
+pub(super) fn check_step(before: &ClusterState, after: &ClusterState) -> Result<(), Violation> {
+    if after.applied != before.applied + 1 {
+        return Ok(()); // Who was alive in between is not known.
+    }
+    // Only a change of the row gives an order.
+    let changed = |row: &&Partition| before.partitions.get(row.id).is_some_and(|known| known.version != row.version);
+    for row in after.partitions.iter().filter(changed) {
+        let ordered = |copy: &Placement| copy.state == ReplicaState::Unload && !is_unordered(after, copy);
+        let counted = |copy: &&Placement| {
+            let known = before.partitions.get(row.id).and_then(|row| row.placement(copy.id));
+            known.is_some_and(|known| known.state == ReplicaState::Live) || before.left.contains_key(&copy.id)
+        };
+        let Some(gone) = row.placements.iter().filter(|copy| ordered(copy)).find(counted) else { continue };
+        // An operator's word that it begins empty is the only exception.
+        let alive = row.live().any(|live| before.is_live(live.node) || after.is_live(live.node));
+        if !alive && row.status != PartitionStatus::Unassigned {
+            return violated(
+                NAME,
+                format!("{} of {} is to be deleted, and nobody who counts is alive", gone.id, row.id),
+            );
+        }
+    }
+    Ok(())
+}
