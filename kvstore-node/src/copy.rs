@@ -12,7 +12,7 @@ use archon_proto::v1;
 use archon_proto::v1::replication_client::ReplicationClient;
 use archon_replica::{Position, ReplicaAddress};
 use archon_types::limits::MESSAGE_BYTES_MAX;
-use archon_types::{Backoff, Epoch, ErrorDetail, ErrorKind, PartitionId, PlacementId};
+use archon_types::{Backoff, Epoch, ErrorDetail, ErrorKind, PartitionId, PlacementId, Version};
 use bytes::Bytes;
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, VecDeque};
@@ -67,8 +67,8 @@ struct UnderWay {
 }
 
 enum Pulled {
-    /// Everything is in.
-    Whole(Position),
+    /// Everything is in, given under this version of the row.
+    Whole(Position, Version),
     /// The leader no longer keeps the log from where this copy began.
     Again,
 }
@@ -125,12 +125,12 @@ impl CopyRunner {
             progress.stream += 1;
             let before = progress.bytes_done;
             match self.pull(job, &mut progress).await {
-                Ok(Pulled::Whole(at)) => {
+                Ok(Pulled::Whole(at, version)) => {
                     // The rows must be on the disk before the log may claim to begin after them.
                     let (done, synced) = oneshot::channel();
                     let barrier = self.flusher.barrier(Box::new(move || done.send(()).unwrap_or_default()));
                     if barrier.is_ok() && synced.await.is_ok() {
-                        let _ = inbox.push(ShardMessage::CopyDone { placement, attempt, at }).await;
+                        let _ = inbox.push(ShardMessage::CopyDone { placement, attempt, at, version }).await;
                     }
                     return;
                 }
@@ -211,7 +211,7 @@ impl CopyRunner {
                 progress.last_key = first.last_key;
             }
             if page.last {
-                return Ok(Pulled::Whole(start));
+                return Ok(Pulled::Whole(start, Version::new(page.version)));
             }
         }
     }

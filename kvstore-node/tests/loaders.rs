@@ -60,6 +60,7 @@ fn page(start: u64, key: &str, last: bool) -> Result<v1::CopyPage, Status> {
         last,
         bytes_total: 100,
         start: Some(v1::Position { epoch: 1, seq: start }),
+        version: 1,
     })
 }
 

@@ -60,6 +60,8 @@ pub(crate) enum Sideways {
         copy: u64,
         ask: u64,
         start: Position,
+        /// Of the row under which the copy is given.
+        version: Version,
         after: Bytes,
         rows: Vec<Row>,
         last: bool,

@@ -1,7 +1,7 @@
 //! What the shell tells a replica.
 
 use crate::message::{Entry, Message, Position};
-use archon_types::{Epoch, Incarnation, NodeId, Partition, PartitionId, PlacementId, Seq};
+use archon_types::{Epoch, Incarnation, NodeId, Partition, PartitionId, PlacementId, Seq, Version};
 use bytes::Bytes;
 use std::collections::BTreeMap;
 
@@ -242,6 +242,8 @@ pub enum Input {
         copy: u64,
         /// Where the leader pinned its log; it is followed from the next position on.
         at: Position,
+        /// The version of the row under which the leader gave the copy.
+        version: Version,
     },
     /// The log up to here was given back to the disk. Never beyond the commit position (the rest is ignored).
     Trimmed {

@@ -26,6 +26,8 @@ pub(crate) struct Lead {
     pub(crate) epoch: Epoch,
     /// The take-over is done.
     pub(crate) serving: bool,
+    /// Nothing is in its way but that the coordinator has yet to take in that this partition is led.
+    pub(crate) announced: bool,
     /// The end of the log when the epoch began.
     pub(crate) start: Seq,
     /// Who is to lead next, once everything proposed is committed.
@@ -46,6 +48,7 @@ impl Lead {
         Self {
             epoch,
             serving: false,
+            announced: false,
             start,
             handing: None,
             withdrawn: None,
@@ -389,7 +392,7 @@ impl Replica {
                     pings.push(*placement);
                 }
             }
-            if lead.serving && now.since(lead.online_told) >= timing.replication_timeout_ms {
+            if (lead.serving || lead.announced) && now.since(lead.online_told) >= timing.replication_timeout_ms {
                 lead.online_told = now;
                 online = Some(lead.epoch);
             }

@@ -5,7 +5,7 @@ use crate::message::{Body, Position, ReplicaAddress};
 use crate::mutant::Mutant;
 use crate::output::Output;
 use crate::replica::Replica;
-use archon_types::{Epoch, ReplicaState, Seq};
+use archon_types::{Epoch, ReplicaState, Seq, Version};
 
 /// A copy being pulled.
 #[derive(Debug)]
@@ -79,8 +79,9 @@ impl Replica {
     }
 
     /// All pages are in: the log goes on after `at`, as a follower's.
-    pub(crate) fn copied(&mut self, number: u64, at: Position, out: &mut Vec<Output>) {
+    pub(crate) fn copied(&mut self, number: u64, at: Position, version: Version, out: &mut Vec<Output>) {
         let Some(copying) = self.copying.take_if(|copying| copying.number == number && copying.started) else { return };
+        self.copied_at = version;
         if at.epoch > self.epoch {
             self.epoch = at.epoch;
             self.writes.epoch(at.epoch);

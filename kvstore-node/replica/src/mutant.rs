@@ -68,6 +68,8 @@ archon_types::mutants! {
     ConfirmAnyRound = 18,
     /// A follower vouches for a leader although it knows a higher epoch.
     VouchBlindly = 18,
+    /// The first leader of a partition serves before the coordinator has taken in that it leads.
+    ServeUnheard = 19,
     /// What was sent to the disk counts as durable.
     AckUndurable = 20,
     /// A restarted replica takes its whole log for committed.
@@ -76,6 +78,8 @@ archon_types::mutants! {
     AnswerBeforeCommit = 0,
     /// A leader asks for a loader that lacks what was committed since its last page.
     PromoteShort = 0,
+    /// A copy that was made anew counts by a row from before.
+    CountsByOldRow = 0,
     /// A copy goes on although its source no longer leads the epoch it was begun in.
     KeepsOrphanedCopy = 0,
 }

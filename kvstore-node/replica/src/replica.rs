@@ -9,7 +9,7 @@ use crate::message::{Body, Message, ReplicaAddress};
 use crate::mutant::Mutant;
 use crate::output::Output;
 use crate::writes::Writes;
-use archon_types::{Epoch, Fact, Incarnation, Millis, ReplicaState, Report, Seq};
+use archon_types::{Epoch, Fact, Incarnation, Millis, ReplicaState, Report, Seq, Version};
 
 /// One copy of one partition. See the crate's page for how to drive it.
 #[derive(Debug)]
@@ -30,6 +30,8 @@ pub struct Replica {
     /// The copy being pulled.
     pub(crate) copying: Option<Copying>,
     pub(crate) copies: u64,
+    /// The row's version under which the last copy was given to this replica in this process.
+    pub(crate) copied_at: Version,
     pub(crate) lease: bool,
     pub(crate) read_only: bool,
     /// The epoch in which lost data was reported, so that it is reported once.
@@ -77,6 +79,7 @@ impl Replica {
             following: None,
             copying: None,
             copies: 0,
+            copied_at: Version::ZERO,
             lease: false,
             read_only: false,
             alarmed: None,
@@ -116,7 +119,7 @@ impl Replica {
             Input::Persisted { token } => self.persisted(now, token, out),
             Input::Message(message) => self.receive(now, message, out),
             Input::LogRead { read, reader, entries } => self.log_read(now, read, reader, entries, out),
-            Input::Copied { copy, at } => self.copied(copy, at, out),
+            Input::Copied { copy, at, version } => self.copied(copy, at, version, out),
             Input::Trimmed { upto } => self.log.trim(upto.min(self.commit)),
             Input::Confirm { ticket } => self.confirm(ticket, out),
             Input::Lease(valid) => self.lease = valid,

@@ -2,8 +2,9 @@
 
 use crate::input::{Configuration, Identity};
 use crate::message::{Position, ReplicaAddress};
+use crate::mutant::Mutant;
 use crate::replica::{Replica, Role};
-use archon_types::{Epoch, ErrorKind, PlacementId, Seq, Version};
+use archon_types::{Epoch, ErrorKind, Partition, PlacementId, ReplicaState, Seq, Version};
 
 /// A replica's role, for status pages and for the shell's own decisions.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -67,6 +68,17 @@ impl Replica {
     /// The configuration it knows.
     pub fn configuration(&self) -> Option<&Configuration> {
         self.configuration.as_ref()
+    }
+
+    /// Whether this copy is Live for certain, with what a copy that it pulled brought: a row from before may arrive late
+    /// and say so of what was thrown away. What the pages brought is then at or below [`Replica::last`].
+    pub fn counts(&self) -> bool {
+        let later = |row: &&Partition| row.version > self.copied_at || self.breaks(Mutant::CountsByOldRow);
+        let row = self.configuration.as_ref().map(|configuration| &configuration.row).filter(later);
+        self.copying.is_none()
+            && row
+                .and_then(|row| row.placement(self.identity.placement))
+                .is_some_and(|own| own.state == ReplicaState::Live)
     }
 
     /// The position up to which everything is committed.

@@ -1,7 +1,9 @@
 //! Taking over: a new leader first gets every follower it counts to persist its epoch, match, and hold its whole log;
-//! that commits the log, and only then does it serve (rule 9). The first leader of a new partition does the same.
+//! that commits the log, and only then does it serve (rule 9). The first leader of a new partition does the same, and
+//! waits until the coordinator has taken in that it leads.
 
 use crate::lead::Lead;
+use crate::message::Position;
 use crate::mutant::Mutant;
 use crate::output::Output;
 use crate::replica::{Replica, Role};
@@ -33,6 +35,16 @@ impl Replica {
         if !own || !followers || !enough {
             return;
         }
+        let announced = lead.announced;
+        if self.is_unheard_of(lead) {
+            if let Role::Lead(lead) = &mut self.role
+                && !announced
+            {
+                (lead.announced, lead.online_told) = (true, now);
+                self.report(epoch, Fact::Online, out);
+            }
+            return;
+        }
         if let Role::Lead(lead) = &mut self.role {
             lead.serving = true;
             lead.online_told = now;
@@ -42,6 +54,15 @@ impl Replica {
             out.push(Output::Commit { upto: start });
         }
         out.push(Output::Serve(true));
-        self.report(epoch, Fact::Online, out);
+        if !announced {
+            self.report(epoch, Fact::Online, out);
+        }
+    }
+
+    /// Whether nothing was ever written to this partition, as far as can be told here, and the coordinator has not taken in
+    /// yet that it is led. Until it has, a copy whose node comes back without it counts as one that was never made, so
+    /// nothing may be acknowledged (rule 19). Where the log holds anything, some leader was heard of before that.
+    fn is_unheard_of(&self, lead: &Lead) -> bool {
+        self.log.last() == Position::ZERO && self.online_unheard(lead) && !self.breaks(Mutant::ServeUnheard)
     }
 }

@@ -194,6 +194,7 @@ impl ReplicationService {
                 last,
                 bytes_total: self.shared.load.bytes_of(start.source),
                 start: Some(wire::position(start.at)),
+                version: start.version.get(),
             };
             if pages.send(Ok(message)).await.is_err() || last {
                 return;

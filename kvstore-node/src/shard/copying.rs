@@ -8,7 +8,7 @@ use crate::engine::Change;
 use crate::flusher::FlusherError;
 use archon_kv::Recent;
 use archon_replica::{Input, Position, ReplicaAddress};
-use archon_types::{Epoch, ErrorDetail, ErrorKind, PlacementId, ReplicaState, Seq};
+use archon_types::{Epoch, ErrorDetail, ErrorKind, PlacementId, ReplicaState, Seq, Version};
 use tokio_util::sync::CancellationToken;
 
 impl Shard {
@@ -39,7 +39,7 @@ impl Shard {
         // In place of an earlier one, whose pages nobody wants any more.
         let pin = Pin { seq, epoch: ask.epoch, _reading: spoilt.clone().drop_guard() };
         slot.pins.insert(ask.loader, pin);
-        Ok(CopyStart { at, source: ask.source, resumed, spoilt })
+        Ok(CopyStart { at, version: slot.replica.version(), source: ask.source, resumed, spoilt })
     }
 
     /// A clearing of the space is done: if it is the one that was waited for, pages may come.
@@ -60,12 +60,12 @@ impl Shard {
         self.env.offer_rows(slot);
     }
 
-    pub(super) fn copy_done(&mut self, placement: PlacementId, attempt: u64, at: Position) {
+    pub(super) fn copy_done(&mut self, placement: PlacementId, attempt: u64, at: Position, version: Version) {
         let Some(slot) = self.slots.get_mut(&placement) else { return };
         if let Some(Pull { copy, .. }) = slot.pull.take_if(|pull| pull.is_of(attempt)) {
             tracing::info!(partition = %slot.partition, %placement, seq = %at.seq, "copied; following the log");
             self.env.context.shared.load.copy(placement, None);
-            self.env.step(slot, Input::Copied { copy, at });
+            self.env.step(slot, Input::Copied { copy, at, version });
         }
     }
 

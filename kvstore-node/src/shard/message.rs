@@ -32,6 +32,8 @@ pub(crate) struct OpRequest {
 pub(crate) struct CopyStart {
     /// The log is kept from the entry after this one on.
     pub(crate) at: Position,
+    /// The version of the row under which the copy is given: in it the loader does not count.
+    pub(crate) version: Version,
     /// The placement whose space is to be read.
     pub(crate) source: PlacementId,
     /// It goes on where an earlier attempt ended: what that one read is still good.
@@ -82,7 +84,7 @@ pub(crate) enum ShardMessage {
     /// Rows of a copy that this node pulls.
     CopyRows(CopyChunk),
     /// All rows of a copy are in, and on the disk.
-    CopyDone { placement: PlacementId, attempt: u64, at: Position },
+    CopyDone { placement: PlacementId, attempt: u64, at: Position, version: Version },
     /// A copy must begin anew: what it resumed is gone.
     CopyAgain { placement: PlacementId, attempt: u64 },
     /// The node registered anew.

@@ -330,7 +330,9 @@ impl Shard {
                 let _ = answer.send(self.copy_asked(ask));
             }
             ShardMessage::CopyRows(chunk) => self.copy_rows(chunk),
-            ShardMessage::CopyDone { placement, attempt, at } => self.copy_done(placement, attempt, at),
+            ShardMessage::CopyDone { placement, attempt, at, version } => {
+                self.copy_done(placement, attempt, at, version);
+            }
             ShardMessage::CopyAgain { placement, attempt } => self.copy_again(placement, attempt),
             ShardMessage::Renew { incarnation, done } => {
                 self.renew(incarnation);

@@ -187,14 +187,9 @@ impl Slot {
     /// What a copy brought, perhaps before the node was started, is of unknown positions, but none is above what this
     /// replica held when it came to count.
     pub(super) fn learn_engine_ahead(&mut self) {
-        if self.recent.engine_ahead() == ENGINE_AHEAD_UNKNOWN && self.pull.is_none() && self.counts() {
+        if self.recent.engine_ahead() == ENGINE_AHEAD_UNKNOWN && self.pull.is_none() && self.replica.counts() {
             self.recent.set_engine_ahead(self.replica.last().seq);
         }
-    }
-
-    /// Whether this copy is Live, as far as it is known here.
-    fn counts(&self) -> bool {
-        self.state() == Some(ReplicaState::Live)
     }
 
     /// Whether this copy does not count and holds nothing at all.

@@ -337,7 +337,7 @@ pub fn row(epoch: u64, version: u64, leader: u64, placements: &[(u64, NodeId, Re
             .iter()
             .map(|(id, node, state)| Placement { id: PlacementId::new(*id), node: *node, state: *state })
             .collect(),
-        status: PartitionStatus::Assigned,
+        status: PartitionStatus::Online,
         min_in_sync: 1,
     }
 }

@@ -10,7 +10,7 @@ use archon_kv::Recent;
 use archon_kv::RecentBudget;
 use archon_kv::engine::{Change, Engine, PageLimit, Row};
 use archon_replica::{Input, Position, ReplicaAddress, Standing};
-use archon_types::{Epoch, PartitionId, PlacementId, ReplicaState, Seq};
+use archon_types::{Epoch, PartitionId, PlacementId, ReplicaState, Seq, Version};
 use bytes::Bytes;
 use std::ops::Bound;
 
@@ -41,6 +41,7 @@ impl World {
             epoch,
             cleared: false,
             start: None,
+            version: Version::ZERO,
             after: Bytes::new(),
             asks: 0,
             asked: None,
@@ -94,8 +95,8 @@ impl World {
             Sideways::CopyAsk { partition, loader, copy, ask, source, epoch, start, after } => {
                 self.copy_asked(host, partition, loader, (copy, ask), (source, epoch), (start, after));
             }
-            Sideways::CopyPage { placement, copy, ask, start, after, rows, last } => {
-                self.copy_page(host, placement, (copy, ask), start, (after, rows, last));
+            Sideways::CopyPage { placement, copy, ask, start, version, after, rows, last } => {
+                self.copy_page(host, placement, (copy, ask), (start, version), (after, rows, last));
                 self.settle(host);
             }
         }
@@ -142,7 +143,8 @@ impl World {
         let Ok(page) = machine.disk.engine.page(source.placement, (from, Bound::Unbounded), limit) else { return };
         let after = page.rows.last().map_or(after, |row| row.key.clone());
         let (placement, last) = (loader.placement, !page.more);
-        let answer = Sideways::CopyPage { placement, copy, ask, start: at, after, rows: page.rows, last };
+        let version = slot.replica.version();
+        let answer = Sideways::CopyPage { placement, copy, ask, start: at, version, after, rows: page.rows, last };
         self.send_to_node(host, loader.node, answer);
     }
 
@@ -151,7 +153,7 @@ impl World {
         host: usize,
         placement: PlacementId,
         (copy, ask): (u64, u64),
-        start: Position,
+        (start, version): (Position, Version),
         (after, rows, last): (Bytes, Vec<Row>, bool),
     ) {
         let unsynced = self.breaks(ShellMutant::CopyUnsynced);
@@ -183,6 +185,7 @@ impl World {
         pull.after = after;
         pull.asked = None;
         pull.whole = last;
+        pull.version = version;
         if last && unsynced {
             self.copy_done(host, placement);
         } else {
@@ -194,11 +197,12 @@ impl World {
     pub(super) fn copy_done(&mut self, host: usize, placement: PlacementId) {
         let Some(process) = &mut self.hosts[host].process else { return };
         let Some(slot) = process.slots.get_mut(&placement) else { return };
-        let Some(Pull { copy, start: Some(at), whole: true, .. }) = slot.pull.take_if(|pull| pull.whole) else {
+        let Some(Pull { copy, start: Some(at), version, whole: true, .. }) = slot.pull.take_if(|pull| pull.whole)
+        else {
             return;
         };
         self.coverage.copies_done += 1;
-        self.step(host, placement, Input::Copied { copy, at });
+        self.step(host, placement, Input::Copied { copy, at, version });
     }
 
     /// Empties spaces that are to be copied into or deleted.

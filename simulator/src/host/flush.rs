@@ -13,7 +13,7 @@ impl World {
         let machine = &mut self.hosts[host];
         let Some(process) = machine.process.as_mut().filter(|process| process.boot == boot) else { return };
         for slot in process.slots.values_mut().filter(|slot| slot.pull.is_none()) {
-            if slot.recent.engine_ahead() == UNKNOWN && slot.counts() {
+            if slot.recent.engine_ahead() == UNKNOWN && slot.replica.counts() {
                 slot.recent.set_engine_ahead(slot.replica.last().seq);
             }
             let Some(frozen) = slot.recent.freeze() else { continue };

@@ -3,7 +3,7 @@
 use crate::client::ReplyTo;
 use archon_kv::{ClientIndex, LogTime, Recent, RecentBudget};
 use archon_replica::{Entry, Position, Replica, ReplicaAddress};
-use archon_types::{Answer, Epoch, ErrorKind, Millis, Op, OpId, PartitionId, PlacementId, ReplicaState, Seq};
+use archon_types::{Answer, Epoch, ErrorKind, Millis, Op, OpId, PartitionId, PlacementId, ReplicaState, Seq, Version};
 use bytes::Bytes;
 use std::collections::{BTreeMap, VecDeque};
 
@@ -40,6 +40,8 @@ pub(crate) struct Pull {
     pub(crate) epoch: Epoch,
     pub(crate) cleared: bool,
     pub(crate) start: Option<Position>,
+    /// Of the row under which the last page was given.
+    pub(crate) version: Version,
     pub(crate) after: Bytes,
     /// Counts requests for pages: only the answer to the newest is taken, as on a stream.
     pub(crate) asks: u64,
@@ -100,12 +102,6 @@ impl Slot {
             pins: BTreeMap::new(),
             pull: None,
         }
-    }
-
-    /// Whether this copy is Live, as far as it is known here.
-    pub(super) fn counts(&self) -> bool {
-        let row = self.replica.configuration().map(|configuration| &configuration.row);
-        row.and_then(|row| row.placement(self.placement)).is_some_and(|own| own.state == ReplicaState::Live)
     }
 
     /// The window begins anew after `base`.

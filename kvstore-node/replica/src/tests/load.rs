@@ -1,7 +1,7 @@
 use super::script::{Script, address, at, entry, recovered};
 use crate::{Body, Input, Output, Position, Record, Recovered};
 use archon_types::ReplicaState::{Live, Load};
-use archon_types::{Epoch, Seq};
+use archon_types::{Epoch, Seq, Version};
 
 fn start_copy(copy: u64, epoch: u64) -> Output {
     Output::StartCopy { copy, leader: address(1), epoch: Epoch::new(epoch) }
@@ -16,8 +16,8 @@ fn a_new_loader_copies_and_then_follows() {
     let adopt = Body::Adopt { at: at(1, 5), start: Seq::ZERO, commit: Seq::new(8) };
     let copying = Body::Nack { refused: Position::ZERO, hint: Position::ZERO, copying: true };
     assert_eq!(script.hear(1, 1, adopt.clone()), [script.send(1, 1, copying)]);
-    assert_eq!(script.one(Input::Copied { copy: 9, at: at(1, 7) }), []);
-    let out = script.one(Input::Copied { copy: 1, at: at(1, 7) });
+    assert_eq!(script.one(Input::Copied { copy: 9, at: at(1, 7), version: Version::new(1) }), []);
+    let out = script.one(Input::Copied { copy: 1, at: at(1, 7), version: Version::new(1) });
     let hint = script.send(1, 1, Body::Nack { refused: Position::ZERO, hint: at(1, 7), copying: false });
     assert_eq!(out, [hint, Output::Persist { token: 1, records: vec![Record::Reset { base: at(1, 7) }] }]);
     // Nothing is held for the leader's purposes until that is durable.
@@ -61,7 +61,7 @@ fn another_leader_ends_a_copy() {
     let nack = Body::Nack { refused: at(1, 5), hint: Position::ZERO, copying: false };
     let epoch = Output::Persist { token: 1, records: vec![Record::Epoch(Epoch::new(2))] };
     assert_eq!(out, [Output::StopCopy { copy: 1 }, script.send(3, 2, nack), epoch]);
-    assert_eq!(script.one(Input::Copied { copy: 1, at: at(1, 7) }), []);
+    assert_eq!(script.one(Input::Copied { copy: 1, at: at(1, 7), version: Version::new(1) }), []);
 }
 
 #[test]

@@ -1,10 +1,10 @@
 //! Rules taken away that the random runs of `simulation` catch late or never: each shows in a conversation of its own.
 
-use super::script::{Script, at, entry, message, name, recovered};
+use super::script::{Script, at, entry, message, name, recovered, unheard};
 use super::simulation::CAUGHT;
 use crate::{Body, Input, Mutant, Output, Position, Recovered};
 use archon_types::ReplicaState::{Live, Load};
-use archon_types::{Epoch, ErrorKind, Fact, Incarnation, PlacementId, ReplicaState, Seq};
+use archon_types::{Epoch, ErrorKind, Fact, Incarnation, PlacementId, ReplicaState, Seq, Version};
 
 /// Whether the rule held, with or without a mutant.
 type Conversation = fn(Option<Mutant>) -> bool;
@@ -34,7 +34,9 @@ const CONVERSATIONS: &[(Mutant, Conversation)] = &[
     (Mutant::ConfirmOne, all_followers_are_asked_to_confirm),
     (Mutant::ConfirmAnyRound, an_answer_to_another_round_counts_for_nothing),
     (Mutant::VouchBlindly, whoever_knows_a_higher_epoch_does_not_vouch),
+    (Mutant::ServeUnheard, the_first_leader_serves_once_it_is_heard_of),
     (Mutant::TailCommitted, a_recovered_tail_is_not_committed),
+    (Mutant::CountsByOldRow, a_late_row_does_not_vouch_for_what_was_copied_since),
     (Mutant::KeepsOrphanedCopy, a_copy_ends_with_the_leadership_of_its_source),
 ];
 
@@ -282,7 +284,32 @@ fn a_copy_ends_with_the_leadership_of_its_source(mutant: Option<Mutant>) -> bool
         assert!(matches!(out[..], [Output::StartCopy { copy: 1, .. }]), "{out:?}");
         assert_eq!(script.configure((1, 3), 1, &[Live, Load, Live], 1), [], "the leadership stands");
         let out = script.configure((3, 4), leader, &[Live, Load, Live], 1);
-        let copied = script.one(Input::Copied { copy: 1, at: at(1, 7) });
+        let copied = script.one(Input::Copied { copy: 1, at: at(1, 7), version: Version::new(1) });
         out == [Output::StopCopy { copy: 1 }] && copied.is_empty()
     })
+}
+
+fn the_first_leader_serves_once_it_is_heard_of(mutant: Option<Mutant>) -> bool {
+    let mut script = starting(1, Recovered::default(), mutant);
+    script.one(Input::Configure(unheard((1, 1), 1, &[Live], 1)));
+    let waits = !script.persisted(1).contains(&Output::Serve(true));
+    let serves = script.configure((1, 2), 1, &[Live], 1).contains(&Output::Serve(true));
+    waits && serves
+}
+
+/// It counted once, by a push that it never got. Dropped since, it is emptied and copied anew, with rows above the end of its
+/// log; and now the push arrives.
+fn a_late_row_does_not_vouch_for_what_was_copied_since(mutant: Option<Mutant>) -> bool {
+    let mut script = starting(2, recovered(1, &[1, 1], 2), mutant);
+    script.configure((1, 3), 1, &[Live, Load], 1);
+    script.hear(1, 1, Body::Behind { base: at(1, 7) });
+    script.persisted(1);
+    script.configure((1, 4), 1, &[Live, Live], 1);
+    script.one(Input::Copied { copy: 1, at: at(1, 7), version: Version::new(5) });
+    let late = script.replica.counts();
+    script.configure((1, 5), 1, &[Live, Load], 1);
+    let loading = script.replica.counts();
+    script.configure((1, 6), 1, &[Live, Live], 1);
+    assert!(script.replica.counts(), "a row from after the copy does");
+    !late && !loading
 }

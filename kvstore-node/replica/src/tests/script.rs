@@ -6,7 +6,8 @@ use crate::{
     ReplicaAddress, Run, Timing,
 };
 use archon_types::{
-    Epoch, Fact, Incarnation, Millis, NodeId, PlacementId, ReplicaName, ReplicaState, Report, Seq, Version,
+    Epoch, Fact, Incarnation, Millis, NodeId, PartitionStatus, PlacementId, ReplicaName, ReplicaState, Report, Seq,
+    Version,
 };
 use bytes::Bytes;
 
@@ -142,12 +143,15 @@ impl Script {
     }
 }
 
-pub(super) fn configuration(
-    (epoch, version): (u64, u64),
-    leader: u64,
-    states: &[ReplicaState],
-    min: u8,
-) -> Configuration {
+/// What the replicas are told of a partition whose leader is known to serve.
+pub(super) fn configuration(at: (u64, u64), leader: u64, states: &[ReplicaState], min: u8) -> Configuration {
+    let mut configuration = unheard(at, leader, states, min);
+    configuration.row.status = PartitionStatus::Online;
+    configuration
+}
+
+/// As [`configuration`], of one whose leader was not heard of yet.
+pub(super) fn unheard((epoch, version): (u64, u64), leader: u64, states: &[ReplicaState], min: u8) -> Configuration {
     let row = row(epoch, version, Some(leader), states, min);
     let peers = row.placements.iter().map(|placement| {
         (placement.id, Peer { node: placement.node, incarnation: Incarnation::new(1), failed: false })

@@ -1,7 +1,7 @@
-use super::script::{Script, at, recovered};
+use super::script::{Script, at, recovered, unheard};
 use crate::{Body, Input, Output, Record, Recovered};
 use archon_types::ReplicaState::{Live, Load};
-use archon_types::{Epoch, Fact, Incarnation, Seq};
+use archon_types::{Epoch, ErrorKind, Fact, Incarnation, Seq};
 
 #[test]
 fn alone_it_serves_once_its_epoch_is_durable() {
@@ -83,4 +83,30 @@ fn another_registration_of_the_same_process_ends_a_leadership() {
     let out = script.one(Input::Renew { incarnation: Incarnation::new(2) });
     assert_eq!(out, [Output::Serve(false)]);
     assert_eq!(script.configure((1, 2), 1, &[Live], 1), []);
+}
+
+/// A write that is acknowledged before the coordinator knows that the partition was ever led is lost without a word if the
+/// disks are lost next: the copies count as never made, and begin empty.
+#[test]
+fn nothing_is_acknowledged_before_the_coordinator_knows_that_the_partition_is_led() {
+    let mut script = Script::new(1, Recovered::default());
+    script.one(Input::Configure(unheard((1, 1), 1, &[Live, Live], 1)));
+    script.persisted(1);
+    let online = script.report(1, 1, Fact::Online);
+    let adopted = Body::Adopted { at: at(0, 0), held: Seq::ZERO };
+    assert_eq!(script.hear(2, 1, adopted), [online.clone()], "it is ready, says so, and does not serve");
+    assert_eq!(script.propose(1), [Output::Refuse { ticket: 1, kind: ErrorKind::Unavailable }]);
+    // The report is lost: it is made again.
+    assert_eq!(script.tick_after(100), []);
+    assert!(script.tick_after(1_000).contains(&online));
+    assert_eq!(script.configure((1, 2), 1, &[Live, Live], 1), [Output::Serve(true)]);
+    assert!(script.replica.admit().is_ok());
+}
+
+/// Where the log holds anything, the coordinator heard of some leader before that: no failover waits.
+#[test]
+fn a_leader_with_a_log_serves_without_waiting_to_be_heard_of() {
+    let mut script = Script::new(1, recovered(3, &[3], 1));
+    script.one(Input::Configure(unheard((5, 9), 1, &[Live], 1)));
+    assert!(script.persisted(1).contains(&Output::Serve(true)));
 }

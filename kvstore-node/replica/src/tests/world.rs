@@ -307,6 +307,7 @@ impl World {
             return Ok(());
         }
         let replica = leader.replica.as_ref().unwrap();
+        let version = replica.version();
         let Some(at) = pinned.or_else(|| replica.position_at(leader.disk.applied)) else { return Ok(()) };
         let page = u8::try_from(key).ok().and_then(|key| leader.disk.engine.get(&key).map(|value| (key, *value)));
         let node = &mut self.nodes[index];
@@ -318,7 +319,7 @@ impl World {
         if copy.key > 16 {
             let number = copy.number;
             node.copy = None;
-            return self.step(index, Input::Copied { copy: number, at });
+            return self.step(index, Input::Copied { copy: number, at, version });
         }
         Ok(())
     }
