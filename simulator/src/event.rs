@@ -172,6 +172,10 @@ pub(crate) enum Event {
     Restart {
         host: usize,
     },
+    /// One placement's files go.
+    LosePlacement {
+        host: usize,
+    },
     /// No duties reach this machine for a while.
     Deafen {
         host: usize,

@@ -14,6 +14,13 @@ impl World {
         if self.healing {
             return;
         }
+        if self.plan.theme == Theme::Young && self.quorum.state.partitions.unassigned().next().is_some() {
+            // It begins with the first assignment.
+            return self.after(2, Event::Fault);
+        }
+        if self.plan.theme == Theme::Young && !self.quorum.state.untouched.is_empty() {
+            self.theme_fault();
+        }
         let delay = self.random.between(1, self.plan.calm_ms * 2);
         self.after(delay, Event::Fault);
         if self.plan.theme != Theme::Noise && self.random.below(2) == 0 {

@@ -14,8 +14,9 @@
 //! | `host/` | a node: disk, engine, process; what a node's shell does around its replicas |
 //! | `client`, `faults`, `themes`, `heal` | who uses it, what goes wrong by chance and on purpose, and the end of that |
 //! | `check/` | what must hold, one property per file |
-//! | `coverage`, `trace`, `run` | what was seen, and the verdict |
+//! | `coverage`, `trace`, `run`, `base` | what was seen, the verdict, and where many runs begin |
 
+mod base;
 mod check;
 mod client;
 mod clock;
@@ -34,6 +35,7 @@ mod themes;
 mod trace;
 mod world;
 
+pub use base::first_seed;
 pub use check::Violation;
 pub use coverage::Coverage;
 pub use mutant::{Mutant, ShellMutant};

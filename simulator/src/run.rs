@@ -4,7 +4,7 @@ use crate::check::Violation;
 use crate::coverage::Coverage;
 use crate::event::Event;
 use crate::mutant::Mutant;
-use crate::scenario::Scenario;
+use crate::scenario::{Scenario, Theme};
 use crate::world::World;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -29,6 +29,7 @@ pub fn run(seed: u64, mutant: Option<Mutant>, trace_lines: usize) -> Outcome {
     let ended = catch_unwind(AssertUnwindSafe(|| {
         // The first assignment; faults begin while it happens, or after.
         let begin = world.random.between(1, world.plan.unit_ms() * 10);
+        let begin = if world.plan.theme == Theme::Young { 1 } else { begin };
         world.after(begin, Event::Fault);
         world.run(begin + world.plan.faults_ms);
         if world.violation.is_none() {

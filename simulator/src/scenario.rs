@@ -22,6 +22,10 @@ pub enum Theme {
     Disks,
     /// Nodes are away for so long that they are replaced.
     Away,
+    /// Disks are lost while nobody has heard yet that a new partition is led (rule 19).
+    Young,
+    /// Nodes come back alone, from older or damaged disks, while all others are dead (rules 7, 22).
+    Alone,
 }
 
 /// The parameters of a run, all drawn from its seed.
@@ -71,8 +75,9 @@ impl Scenario {
             Theme::Disks,
             Theme::Away,
         ];
-        let theme = match random.below(3) {
-            0 => Theme::Noise,
+        let theme = match random.below(9) {
+            0..=1 => Theme::Noise,
+            2 => random.pick(&[Theme::Young, Theme::Alone]).unwrap_or(Theme::Noise),
             _ => random.pick(&themes).unwrap_or(Theme::Noise),
         };
         // Of four copies two may be dropped, so that two sides can part (rule 18).
@@ -119,7 +124,8 @@ impl Scenario {
                 age_ms_max: unit * random.pick(&[10, 40, 1_000]).unwrap_or(40),
                 ..DedupLimits::default()
             },
-            destroys: theme == Theme::Disks || (theme == Theme::Noise && random.below(2) == 0),
+            destroys: matches!(theme, Theme::Disks | Theme::Young | Theme::Alone)
+                || (theme == Theme::Noise && random.below(2) == 0),
         }
     }
 

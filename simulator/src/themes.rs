@@ -26,6 +26,8 @@ impl World {
             Theme::HandOffs => self.stuck_hand_off(leader),
             Theme::Disks => self.trouble_disk(leader),
             Theme::Away => self.away(leader),
+            Theme::Young => self.lost_when_young(leader),
+            Theme::Alone => self.back_alone(leader),
         }
     }
 
@@ -208,6 +210,50 @@ impl World {
             self.admin();
         }
         self.theme_until = self.truth + back / 2;
+    }
+
+    /// Nobody hears of a new leader, which clients reach all the same; and then disks are lost.
+    fn lost_when_young(&mut self, leader: usize) {
+        let (unit, timeout) = (self.plan.unit_ms(), self.plan.settings.timing.failure_timeout_ms);
+        let over = timeout * self.random.between(2, 6);
+        let (since, until) = (self.truth, self.truth + over);
+        self.network.cut(Cut { from: vec![End::Host(leader)], to: all_coordinators(), since, until });
+        for host in 0..self.hosts.len() {
+            if self.random.below(3) > 0 {
+                let when = self.random.between(unit, over);
+                self.after(when, Event::LosePlacement { host });
+            }
+        }
+        self.theme_until = until;
+    }
+
+    /// One comes back from a disk that was set back or has lost something; the others only long after that, or not whole
+    /// either.
+    fn back_alone(&mut self, leader: usize) {
+        let (unit, timeout) = (self.plan.unit_ms(), self.plan.settings.timing.failure_timeout_ms);
+        let host = if self.random.below(2) == 0 { leader } else { self.random.index(self.hosts.len()) };
+        if self.hosts[host].snapshot.is_none() || self.random.below(3) == 0 {
+            // Whatever is set back has to be from an earlier life.
+            self.copy_disk(host);
+            self.kill(host);
+            self.come_back(host);
+            self.theme_until = self.truth + unit * 6;
+            return;
+        }
+        let others: Vec<usize> = (0..self.hosts.len()).filter(|other| *other != host).collect();
+        for other in others {
+            self.power_off(other);
+            if self.random.below(5) == 0 {
+                self.damage_disk(other);
+            }
+            let away = self.random.between(timeout * 3, timeout * 12);
+            self.after(away, Event::Restart { host: other });
+        }
+        match self.random.below(3) {
+            0 => self.lose_placement(host),
+            _ => self.damage_disk(host),
+        }
+        self.theme_until = self.truth + timeout * 6;
     }
 }
 

@@ -176,6 +176,8 @@ impl World {
                 self.read_done(host, boot, *request, log_time, *outcome);
             }
             Event::Restart { host } => self.restart(host),
+            Event::LosePlacement { host } if !self.healing => self.lose_placement(host),
+            Event::LosePlacement { .. } => {}
             Event::Deafen { host, until } if !self.healing => self.hosts[host].deaf_until = until,
             Event::Deafen { .. } => {}
             Event::Client { client, lane, token } => self.client_turn(client, lane, token),

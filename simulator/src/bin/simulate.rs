@@ -1,6 +1,6 @@
 //! Runs seeds, for minutes or all night, and prints what they came across; a failing one with the command to repeat it.
 
-use archon_simulator::{Coverage, Outcome, run};
+use archon_simulator::{Coverage, Outcome, first_seed, run};
 use clap::Parser;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 #[command(version)]
 struct Arguments {
     /// Runs this seed alone and prints the end of its trace.
-    #[arg(long, conflicts_with_all = ["from", "count", "minutes", "jobs"])]
+    #[arg(long, conflicts_with_all = ["from", "draw", "count", "minutes", "jobs"])]
     seed: Option<u64>,
     /// How many lines of the trace are printed.
     #[arg(long, default_value_t = 200)]
@@ -20,6 +20,9 @@ struct Arguments {
     /// The first seed.
     #[arg(long, default_value_t = 0)]
     from: u64,
+    /// Draws the first seed from a text, a commit or a date, so that another one runs seeds that nobody has seen.
+    #[arg(long, conflicts_with = "from")]
+    draw: Option<String>,
     /// How many seeds.
     #[arg(long, default_value_t = 1_000)]
     count: u64,
@@ -59,9 +62,13 @@ fn one(seed: u64, lines: usize) -> ExitCode {
 
 fn many(arguments: &Arguments) -> ExitCode {
     let began = Instant::now();
-    let end = arguments.from.saturating_add(arguments.count);
+    let from = arguments.draw.as_deref().map_or(arguments.from, first_seed);
+    if let Some(text) = &arguments.draw {
+        println!("seeds from {from} on, drawn from {text:?}");
+    }
+    let end = from.saturating_add(arguments.count);
     let limit = arguments.minutes.map(|minutes| Duration::from_secs(minutes.saturating_mul(60)));
-    let (next, stop) = (AtomicU64::new(arguments.from), AtomicBool::new(false));
+    let (next, stop) = (AtomicU64::new(from), AtomicBool::new(false));
     let (sender, outcomes) = mpsc::channel::<Outcome>();
     let mut total = Coverage::default();
     let (mut seeds, mut failed) = (0_u64, Vec::new());
