@@ -187,7 +187,6 @@ mod tests {
             disk_full: false,
             partitions_max: None,
             since_ms: 0,
-            storage_id: String::new(),
         };
         let found = serde_json::to_value(NodeDescription {
             node,

@@ -306,7 +306,6 @@ pub(crate) fn node_summary(wire: v1::NodeSummary) -> Result<NodeSummary, Error> 
         silent_ms: wire.silent_ms,
         disk_full: wire.no_room.is_some(),
         since_ms: node.since_ms,
-        storage_id: Uuid::from_slice(&node.storage_id).map(|id| id.to_string()).unwrap_or_default(),
     })
 }
 

@@ -97,8 +97,6 @@ pub struct NodeSummary {
     pub disk_full: bool,
     /// When its status last changed, Unix time in milliseconds.
     pub since_ms: u64,
-    /// The data directory's UUID.
-    pub storage_id: String,
 }
 
 /// One table.

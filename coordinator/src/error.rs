@@ -33,14 +33,12 @@ pub enum CoordinatorError {
     },
     /// This voter's directory is empty, but its peers know it with another one.
     #[error(
-        "coordinator {id} was a voter with data directory {expected}, and this one is {found}: its disk was wiped or \
+        "coordinator {id} was a voter with another data directory than this one, which is {found}: its disk was wiped or \
          replaced. A voter that forgot its votes must not vote again: restore the old data directory"
     )]
     WipedVoter {
         /// Its id.
         id: u64,
-        /// The directory it had.
-        expected: uuid::Uuid,
         /// The directory it has.
         found: uuid::Uuid,
     },

@@ -3,8 +3,8 @@
 
 use crate::error::CoordinatorError;
 use crate::raft::{Myself, connect};
-use archon_proto::v1::HelloResponse;
 use archon_proto::v1::raft_client::RaftClient;
+use archon_proto::v1::{HelloResponse, Standing};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -116,14 +116,12 @@ fn judge(myself: &Myself, peers: &BTreeMap<u64, String>, answers: &Answers) -> R
     for (id, answer) in answers {
         let Ok(answer) = answer else { continue };
         if answer.initialized {
-            let known = answer.voters.iter().find(|voter| voter.id == myself.id);
-            let known = known.and_then(|voter| Uuid::from_slice(&voter.storage).ok());
-            match known {
-                Some(expected) if expected != myself.storage => {
-                    return Err(CoordinatorError::WipedVoter { id: myself.id, expected, found: myself.storage });
+            match answer.standing() {
+                Standing::OtherDirectory => {
+                    return Err(CoordinatorError::WipedVoter { id: myself.id, found: myself.storage });
                 }
-                Some(_) => member = true,
-                None => {}
+                Standing::Voter => member = true,
+                Standing::Unspecified => {}
             }
         } else if let Ok(storage) = Uuid::from_slice(&answer.storage) {
             storages.insert(*id, storage);
@@ -153,7 +151,6 @@ fn judge(myself: &Myself, peers: &BTreeMap<u64, String>, answers: &Answers) -> R
 #[cfg(test)]
 mod tests {
     use super::*;
-    use archon_proto::v1::KnownVoter;
     use bytes::Bytes;
 
     fn myself() -> Myself {
@@ -173,16 +170,15 @@ mod tests {
         Ok(HelloResponse { id, storage: bytes(u128::from(id) * 11), ..HelloResponse::default() })
     }
 
-    fn initialized(id: u64, of_three: u128) -> Result<HelloResponse, Status> {
-        let voters = vec![KnownVoter { id: 3, storage: bytes(of_three) }];
-        Ok(HelloResponse { id, storage: bytes(11), initialized: true, voters })
+    fn initialized(id: u64, standing: Standing) -> Result<HelloResponse, Status> {
+        Ok(HelloResponse { id, initialized: true, standing: standing.into(), ..HelloResponse::default() })
     }
 
     #[test]
     fn a_wiped_voter_is_refused_even_if_others_are_fresh() {
-        let judged = judge(&myself(), &peers(), &[(1, fresh(1)), (2, initialized(2, 99))].into());
+        let judged = judge(&myself(), &peers(), &[(1, fresh(1)), (2, initialized(2, Standing::OtherDirectory))].into());
         assert!(matches!(judged, Err(CoordinatorError::WipedVoter { id: 3, .. })), "{judged:?}");
-        let judged = judge(&myself(), &peers(), &[(2, initialized(2, 33))].into()).unwrap();
+        let judged = judge(&myself(), &peers(), &[(2, initialized(2, Standing::Voter))].into()).unwrap();
         assert_eq!(judged, Some(Join::Member));
     }
 

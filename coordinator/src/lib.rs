@@ -7,6 +7,7 @@
 mod chronicle;
 mod clock;
 mod config;
+mod confirm;
 mod control;
 mod coordinator;
 mod error;

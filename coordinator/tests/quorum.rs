@@ -9,8 +9,12 @@ use archon_proto::convert::error::detail_of;
 use archon_proto::v1;
 use archon_types::{ErrorKind, Settings};
 use common::{FakeNode, Quorum, admin, kind, request_id, status, table, wait_for};
+use prost::Message as _;
 use std::time::{Duration, Instant};
 use tokio::net::TcpListener;
+use tonic_health::pb::HealthCheckRequest;
+use tonic_health::pb::health_check_response::ServingStatus;
+use tonic_health::pb::health_client::HealthClient;
 
 const SOON: Duration = Duration::from_secs(10);
 
@@ -36,6 +40,31 @@ async fn settle(quorum: &Quorum, nodes: &mut [FakeNode], partitions: u32) {
     }
 }
 
+/// What a coordinator's health says of a service, or of all of it (the empty name).
+async fn serves(address: &str, service: &str) -> bool {
+    let mut client = HealthClient::new(common::channel(address));
+    let answer = client.check(HealthCheckRequest { service: service.to_owned() }).await.unwrap().into_inner();
+    answer.status() == ServingStatus::Serving
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_coordinator_without_a_leader_said_that_it_serves() {
+    let mut quorum = Quorum::start(3, settings(1, 4)).await;
+    let left = quorum.leader().await;
+    let others: Vec<u64> = quorum.peers.keys().copied().filter(|id| *id != left).collect();
+    let address = quorum.peers[&left].clone();
+    assert!(serves(&address, "").await);
+    for id in others {
+        quorum.running.remove(&id).unwrap().stop().await;
+    }
+    wait_for("the one that is left to see that nobody follows it", SOON, || async {
+        if serves(&address, "").await { Err("it says that it serves".to_owned()) } else { Ok(()) }
+    })
+    .await;
+    assert!(!serves(&address, "archon.v1.Admin").await);
+    quorum.stop_all().await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_leader_is_elected_nodes_join_and_another_takes_over() {
     let mut quorum = Quorum::start(3, settings(2, 9)).await;
@@ -53,6 +82,9 @@ async fn a_leader_is_elected_nodes_join_and_another_takes_over() {
     let found = status(&leader).await.unwrap();
     assert_eq!((found.nodes_live, found.partitions, found.partitions_online), (2, 9, 9));
     assert_eq!(found.coordinators.len(), 3);
+    for address in quorum.peers.values() {
+        assert!(serves(address, "").await && serves(address, "archon.v1.Session").await, "{address} knows a leader");
+    }
     assert_eq!(nodes[0].duties().len() + nodes[1].duties().len(), 9);
     let delta = table(&leader, 0).await.unwrap().delta.unwrap();
     assert_eq!(delta.partitions.len(), 9);
@@ -174,6 +206,71 @@ async fn strangers_and_impostors_are_refused() {
     assert_eq!(kind(athens.heartbeat(&leader).await), ErrorKind::StaleIncarnation);
     athens.incarnation += 1;
     athens.heartbeat(&leader).await.unwrap();
+    quorum.stop_all().await;
+}
+
+/// Whoever knew a data directory's id could end its node's life and have all its copies given up, and everybody was told.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stranger_ended_a_live_nodes_life_by_registering_in_its_name() {
+    let quorum = Quorum::start(1, settings(1, 4)).await;
+    let leader = quorum.leader_address().await;
+    let mut nodes = vec![FakeNode::new("athens").await];
+    nodes[0].register(&leader).await.unwrap();
+    settle(&quorum, &mut nodes, 4).await;
+    let life = nodes[0].incarnation;
+
+    // It knows everything but what the process at the node's address says.
+    let mut stolen = nodes[0].registration();
+    stolen.boot_id = request_id();
+    let mut session = v1::session_client::SessionClient::new(common::channel(&leader));
+    let refused = detail_of(&session.register(stolen.clone()).await.unwrap_err());
+    assert_eq!(refused.kind, ErrorKind::NameTaken, "{refused}");
+    nodes[0].heartbeat(&leader).await.unwrap();
+    assert_eq!(status(&leader).await.unwrap().partitions_online, 4);
+
+    // That process was started again, and its new life counts at once.
+    nodes[0].boot = request_id();
+    nodes[0].register(&leader).await.unwrap();
+    assert!(nodes[0].incarnation > life);
+    nodes[0].heartbeat(&leader).await.unwrap();
+
+    // Nobody is there: the registration counts once the life on record was failed.
+    nodes[0].hang_up();
+    stolen = nodes[0].registration();
+    stolen.boot_id = request_id();
+    let refused = detail_of(&session.register(stolen.clone()).await.unwrap_err());
+    assert_eq!(refused.kind, ErrorKind::Unavailable, "{refused}");
+    wait_for("the silent node's name to be free", SOON, || {
+        let (mut session, stolen) = (session.clone(), stolen.clone());
+        async move { session.register(stolen).await.map(|_| ()).map_err(|status| status.to_string()) }
+    })
+    .await;
+    quorum.stop_all().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_ids_of_data_directories_were_told_to_everybody() {
+    let quorum = Quorum::start(1, settings(1, 4)).await;
+    let leader = quorum.leader_address().await;
+    let mut nodes = vec![FakeNode::new("athens").await];
+    nodes[0].register(&leader).await.unwrap();
+    settle(&quorum, &mut nodes, 4).await;
+    wait_for("the nodes to be pushed", SOON, || async {
+        if nodes[0].pushed.tables.lock().unwrap().nodes > 0 { Ok(()) } else { Err("none yet".to_owned()) }
+    })
+    .await;
+    let table = table(&leader, 0).await.unwrap();
+    let listed = admin(&leader).list_nodes(v1::ListNodesRequest::default()).await.unwrap().into_inner();
+    assert_eq!(table.delta.as_ref().map(|delta| delta.nodes.len()), Some(1));
+    assert_eq!(listed.nodes.len(), 1);
+    let pushed = nodes[0].pushed.tables.lock().unwrap().nodes_encoded.clone();
+    for told in [table.encode_to_vec(), listed.encode_to_vec(), pushed] {
+        assert!(told.len() > nodes[0].storage.len());
+        assert!(!told.windows(16).any(|bytes| bytes == nodes[0].storage), "{told:?}");
+    }
+    // What is said in the log's events.
+    let events = admin(&leader).events(v1::EventsRequest::default()).await.unwrap().into_inner();
+    assert!(!events.encode_to_vec().windows(16).any(|bytes| bytes == nodes[0].storage));
     quorum.stop_all().await;
 }
 

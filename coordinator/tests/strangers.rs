@@ -90,7 +90,7 @@ const fn vote(term: u64, of: u64, committed: bool) -> Vote {
     Vote { leader_id: LeaderId { term, voted_for: Some(of) }, committed }
 }
 
-/// Somebody who knows all that a quorum tells whoever asks.
+/// Somebody who knows all that a quorum tells whoever asks, and the data directories, which it tells nobody.
 struct Impostor {
     id: u64,
     storage: Uuid,
@@ -111,7 +111,12 @@ impl Impostor {
         let key = Uuid::from_u64_pair(fnv(0xcbf2_9ce4_8422_2325), fnv(0x6c62_272e_07bb_0142));
         let mut impostor =
             Self { id, storage: Uuid::new_v4(), quorum: key, peers: quorum.peers.clone(), storages: BTreeMap::new() };
-        // Each voter tells the data directories of all to any voter.
+        for (of, dir) in &quorum.dirs {
+            let identity = std::fs::read(dir.path().join("identity.json")).unwrap();
+            let identity: serde_json::Value = serde_json::from_slice(&identity).unwrap();
+            impostor.storages.insert(*of, identity["storage"].as_str().unwrap().parse().unwrap());
+        }
+        // One who is a voter by name hears that its directory is not the voter's, and no more.
         for (target, sender) in [(1, 2), (2, 1)] {
             let hello = v1::HelloRequest {
                 cluster_id: Bytes::copy_from_slice(key.as_bytes()),
@@ -119,9 +124,8 @@ impl Impostor {
                 target,
                 sender_storage: request_id(),
             };
-            let known = impostor.client(target).hello(hello).await.unwrap().into_inner();
-            let known = known.voters.iter().map(|voter| (voter.id, Uuid::from_slice(&voter.storage).unwrap()));
-            impostor.storages.extend(known);
+            let told = impostor.client(target).hello(hello).await.unwrap().into_inner();
+            assert_eq!((told.standing(), told.storage), (v1::Standing::OtherDirectory, Bytes::new()));
         }
         impostor.storage = impostor.storages.get(&id).copied().unwrap_or(impostor.storage);
         impostor

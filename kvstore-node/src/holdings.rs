@@ -32,6 +32,17 @@ impl Holdings {
         self.held.lock().insert(placement, Held { partition, state });
     }
 
+    /// Takes back what [`Holdings::set`] noted, unless something else became of the placement meanwhile.
+    pub(crate) fn take_back(&self, placement: PlacementId, noted: HeldState, before: Option<&Held>) {
+        let mut held = self.held.lock();
+        if held.get(&placement).is_some_and(|held| held.state == noted) {
+            match before {
+                Some(before) => held.insert(placement, before.clone()),
+                None => held.remove(&placement),
+            };
+        }
+    }
+
     /// The placement is gone.
     pub(crate) fn remove(&self, placement: PlacementId) {
         self.held.lock().remove(&placement);

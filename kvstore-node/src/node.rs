@@ -158,10 +158,18 @@ impl Node {
         let shards = Shards::new(config.shard_count());
         let shared = Arc::new(Shared::new(config, Arc::new(BootClock), Arc::new(WallClock)));
         let holdings = Arc::new(Holdings::new(recovery.held));
-        let flusher = Flusher::start(Arc::clone(&engine), FlusherConfig::default(), {
-            let (shards, holdings) = (shards.clone(), Arc::clone(&holdings));
-            move |event| route_event(&shards, &holdings, event)
-        })?;
+        let flusher = Flusher::start(
+            Arc::clone(&engine),
+            FlusherConfig::default(),
+            {
+                let (shards, holdings) = (shards.clone(), Arc::clone(&holdings));
+                move |event| route_event(&shards, &holdings, event)
+            },
+            {
+                let shared = Arc::clone(&shared);
+                move || shared.fail()
+            },
+        )?;
         let runtimes = (0..shards.count()).map(|_| ShardRuntime::new()).collect::<Result<Vec<_>, _>>();
         let runtimes = runtimes.map_err(NodeError::Thread)?;
         let handles: Vec<Handle> = runtimes.iter().filter_map(ShardRuntime::handle).collect();

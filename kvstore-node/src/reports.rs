@@ -1,6 +1,6 @@
 //! Facts on their way to the coordinator: bounded, the newest per fact, kept until answered.
 
-use archon_types::{Fact, PlacementId, Report};
+use archon_types::{Epoch, Fact, PlacementId, Report};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use tokio::sync::Notify;
@@ -8,8 +8,8 @@ use tokio::sync::Notify;
 /// Most reports that wait. Replicas repeat what matters, so what does not fit is not lost for good.
 pub(crate) const REPORTS_WAITING_MAX: usize = 65_536;
 
-/// Which fact about which placement: a newer report of the same replaces an older one.
-type Key = (PlacementId, u8);
+/// Which fact about which placement: a newer report of the same replaces an older one. Of releases each epoch's counts.
+type Key = (PlacementId, u8, Epoch);
 
 /// The queue. Shards put in; the session takes out.
 #[derive(Debug, Default)]
@@ -73,13 +73,14 @@ fn key(report: &Report) -> Key {
         Fact::LostData { .. } => 6,
         Fact::Emptied => 7,
     };
-    (report.placement, fact)
+    let epoch = if report.fact == Fact::Released { report.epoch } else { Epoch::ZERO };
+    (report.placement, fact, epoch)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use archon_types::{Epoch, PartitionId, TableId, Version};
+    use archon_types::{PartitionId, TableId, Version};
 
     fn report(placement: u64, version: u64) -> Report {
         Report {

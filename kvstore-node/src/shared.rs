@@ -10,7 +10,7 @@ use crate::reports::ReportQueue;
 use crate::tables::Tables;
 use arc_swap::{ArcSwap, ArcSwapOption};
 use archon_proto::convert::session::Member;
-use archon_types::{ClusterId, ErrorDetail, ErrorKind, Incarnation, NodeId, Settings};
+use archon_types::{BootId, ClusterId, ErrorDetail, ErrorKind, Incarnation, NodeId, Settings};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tokio_util::sync::CancellationToken;
@@ -36,6 +36,8 @@ pub(crate) struct Shared {
     pub(crate) reports: ReportQueue,
     pub(crate) load: LoadBoard,
     pub(crate) admission: NodeAdmission,
+    /// With which this process registers, or registered last.
+    boot: ArcSwapOption<BootId>,
     /// The present registration, once there is one.
     life: ArcSwapOption<Life>,
     /// The lease that shards look at: the present life's, or one that was never granted.
@@ -60,6 +62,7 @@ impl Shared {
             reports: ReportQueue::default(),
             load: LoadBoard::default(),
             admission: NodeAdmission::default(),
+            boot: ArcSwapOption::empty(),
             life: ArcSwapOption::empty(),
             grants: ArcSwap::from_pointee(Grants::new()),
             leaving: CancellationToken::new(),
@@ -67,6 +70,16 @@ impl Shared {
             stopping: AtomicBool::new(false),
             failed: CancellationToken::new(),
         }
+    }
+
+    /// The boot id with which this process registers, or registered last.
+    pub(crate) fn boot(&self) -> Option<BootId> {
+        self.boot.load().as_deref().copied()
+    }
+
+    /// This process registers with `boot` from now on. Said before the first attempt: the coordinator may ask.
+    pub(crate) fn register_as(&self, boot: BootId) {
+        self.boot.store(Some(Arc::new(boot)));
     }
 
     /// The present registration.

@@ -219,7 +219,6 @@ mod tests {
             id: NodeId::new(id),
             name: format!("n{id}"),
             address: format!("n{id}:{version}"),
-            storage: archon_types::StorageId::NIL,
             incarnation: archon_types::Incarnation::new(version),
             status: archon_types::NodeStatus::Live,
             goal: archon_types::NodeGoal::Serve,

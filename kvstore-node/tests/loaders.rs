@@ -7,7 +7,7 @@ mod support;
 use archon_kv::row as rows;
 use archon_proto::v1;
 use archon_proto::v1::replication_server::{Replication, ReplicationServer};
-use archon_types::{Incarnation, Partition, ReplicaState, Revision, StorageId};
+use archon_types::{BootId, Incarnation, Partition, ReplicaState, Revision};
 use bytes::{BufMut, Bytes, BytesMut};
 use futures::stream::{self, BoxStream, StreamExt};
 use parking_lot::Mutex;
@@ -71,7 +71,7 @@ async fn leader(fake: &Fake) -> Source {
         id: LEADER_NODE,
         incarnation: Incarnation::new(LEADER_LIFE),
         address: listener.local_addr().unwrap().to_string(),
-        storage: StorageId::new(uuid::Uuid::new_v4()),
+        boot: BootId::new(uuid::Uuid::new_v4()),
         held: Vec::new(),
     };
     fake.state.lock().nodes.insert("thebes".into(), known);

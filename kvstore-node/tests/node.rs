@@ -48,10 +48,12 @@ async fn a_node_serves_under_its_lease_and_keeps_its_data_over_a_restart() {
     assert_eq!(kv.put_when_served("other", "v3").await, 3);
     assert_eq!(kv.get("k").await.unwrap().as_deref(), Some("v2"));
 
-    // Without a lease nothing is answered by a value, and with it again everything is.
+    // Without a lease nothing is answered by a value, and with it again everything is. Its health says so.
+    assert!(fake.serves("athens", "").await && fake.serves("athens", "archon.v1.Kv").await);
     fake.state.lock().grants_stopped = true;
     let refused = kv.get_until_refused("k").await;
     assert_eq!(refused.kind, ErrorKind::NoLease, "{refused}");
+    assert!(!fake.serves("athens", "").await && !fake.serves("athens", "archon.v1.Kv").await);
     assert_eq!(kv.put("k", "lost").await.unwrap_err().kind, ErrorKind::NoLease);
     fake.state.lock().grants_stopped = false;
     assert_eq!(kv.put_when_served("k", "v4").await, 4);
@@ -86,6 +88,27 @@ async fn sizes_are_told_before_the_engine_has_the_rows() {
     let load = wait_for("all keys are counted", load, told).await.unwrap();
     assert!(load.bytes > 16 * 96 * 1024, "{load:?}");
     assert_eq!(metric(&node, "archon_engine_syncs_total"), syncs, "the engine had them by then");
+    node.stop().await.unwrap();
+}
+
+/// The next leading coordinator knows nothing, and a size that does not change was told to the former one only.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sizes_vanished_after_an_orderly_change_of_coordinator() {
+    let directory = tempfile::tempdir().unwrap();
+    let (fake, next) = (Fake::start().await, Fake::start().await);
+    let node = fake.node("athens", directory.path()).await;
+    fake.host("athens", &row(1, 1, 1, &[(1, fake.id("athens"), LIVE)])).await;
+    let mut kv = fake.kv("athens").await;
+    kv.put_when_served("key", "value").await;
+    let told = |fake: &Fake| fake.state.lock().loads.get(&PlacementId::new(1)).copied();
+    let size = wait_for("the size is told", || told(&fake), |load| load.is_some_and(|load| load.keys == 1)).await;
+    fake.state.lock().succeeded_by = Some(next.address.clone());
+    wait_for("the next coordinator is told", || told(&next), |load| *load == size).await;
+    // Nor does a coordinator that leads once more remember anything.
+    fake.state.lock().loads.clear();
+    next.state.lock().succeeded_by = Some(fake.address.clone());
+    fake.state.lock().succeeded_by = None;
+    wait_for("the first one is told again", || told(&fake), |load| *load == size).await;
     node.stop().await.unwrap();
 }
 
@@ -197,6 +220,28 @@ async fn what_is_wrong_is_refused_by_its_name_and_changes_nothing() {
     let mut refused = exchange(&address, &v1::OpBatch::default()).await;
     let why = refused.next::<v1::ReplyBatch>().await.unwrap_err().into_detail();
     assert_eq!(why.kind, ErrorKind::InvalidArgument);
+    node.stop().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_confirms_the_boot_id_that_it_registers_with_and_no_other() {
+    let directory = tempfile::tempdir().unwrap();
+    let fake = Fake::start().await;
+    let node = fake.node("athens", directory.path()).await;
+    let first = fake.known("athens").unwrap();
+    assert!(fake.confirms("athens", first.boot).await);
+    assert!(!fake.confirms("athens", archon_types::BootId::new(uuid::Uuid::new_v4())).await);
+    // Another life of the same process is another boot.
+    fake.state.lock().stale = true;
+    let again = wait_for(
+        "the node registers anew",
+        || fake.known("athens").unwrap(),
+        |known| known.incarnation > first.incarnation,
+    )
+    .await;
+    assert_ne!(again.boot, first.boot);
+    assert!(fake.confirms("athens", again.boot).await);
+    assert!(!fake.confirms("athens", first.boot).await);
     node.stop().await.unwrap();
 }
 

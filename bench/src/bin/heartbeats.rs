@@ -11,7 +11,10 @@ use archon_integration_tests::{Cluster, Options};
 use archon_load::cpu_of;
 use archon_proto::v1::control_server::{Control, ControlServer};
 use archon_proto::v1::session_client::SessionClient;
-use archon_proto::v1::{ClusterRef, HeartbeatRequest, PushRequest, PushResponse, RegisterRequest, Sender};
+use archon_proto::v1::{
+    ClusterRef, ConfirmBootRequest, ConfirmBootResponse, HeartbeatRequest, PushRequest, PushResponse, RegisterRequest,
+    Sender,
+};
 use archon_types::ErrorKind;
 use hdrhistogram::Histogram;
 use std::process::ExitCode;
@@ -286,5 +289,9 @@ impl Control for Obedient {
     async fn push(&self, request: Request<PushRequest>) -> Result<Response<PushResponse>, Status> {
         let version = request.into_inner().version;
         Ok(Response::new(PushResponse { version, gap: false, results: vec![] }))
+    }
+
+    async fn confirm_boot(&self, _: Request<ConfirmBootRequest>) -> Result<Response<ConfirmBootResponse>, Status> {
+        Ok(Response::new(ConfirmBootResponse { confirmed: true }))
     }
 }

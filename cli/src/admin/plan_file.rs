@@ -151,7 +151,6 @@ mod tests {
             disk_full: false,
             partitions_max: None,
             since_ms: 0,
-            storage_id: String::new(),
         };
         let nodes = [node(1, "athens"), node(2, "byzantium"), node(4, "ephesus")];
         read(text)?.check(Path::new("plan.json"), &status, &nodes, &Labels::default())

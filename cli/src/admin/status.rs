@@ -271,7 +271,6 @@ mod tests {
             disk_full: false,
             partitions_max: None,
             since_ms: 0,
-            storage_id: String::new(),
         }
     }
 

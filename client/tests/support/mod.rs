@@ -11,7 +11,7 @@ use archon_types::op::Entry;
 use archon_types::{
     Answer, ClientId, ClusterId, Epoch, ErrorDetail, ErrorKind, Incarnation, Millis, Node, NodeGoal, NodeId,
     NodeStatus, Op, OpId, Partition, PartitionId, PartitionStatus, PartitionTable, Placement, PlacementId,
-    ReplicaState, Revision, StorageId, Table, TableDelta, TableId, TablePiece, Version,
+    ReplicaState, Revision, Table, TableDelta, TableId, TablePiece, Version,
 };
 use bytes::Bytes;
 use std::collections::{BTreeMap, HashMap};
@@ -333,7 +333,6 @@ pub(crate) fn delta(
         id: NodeId::new(index as u64 + 1),
         name: format!("node-{}", index + 1),
         address: address.clone(),
-        storage: StorageId::new(Uuid::from_u128(index as u128 + 1)),
         incarnation: Incarnation::new(1),
         status: NodeStatus::Live,
         goal: NodeGoal::Serve,

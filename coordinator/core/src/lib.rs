@@ -23,6 +23,7 @@
 pub mod apply;
 pub mod assign;
 pub mod command;
+pub mod confirm;
 pub mod duties;
 pub mod events;
 pub mod explain;
@@ -52,6 +53,7 @@ pub use apply::{apply, skip};
 pub use command::{
     Actor, Command, CommandBatch, Edit, Ending, Forced, PartitionChange, PlannedMove, Register, Response, Successor,
 };
+pub use confirm::{Confirmation, check_confirmed, to_confirm};
 pub use duties::{DutiesMark, duties, duties_mark, nodes_delta, rows_piece, table_piece, table_ready};
 pub use events::{Event, EventKind};
 pub use explain::{Counts, Why, counts, explain};

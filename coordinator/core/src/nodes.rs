@@ -102,7 +102,7 @@ impl Nodes {
     pub(crate) fn insert(&mut self, row: NodeRow) {
         let id = row.node.id;
         self.remove(id);
-        self.by_storage.insert((row.node.storage, id));
+        self.by_storage.insert((row.storage, id));
         self.by_name.entry(row.node.name.clone()).or_default().insert(id);
         self.by_address.entry(row.node.address.clone()).or_default().insert(id);
         self.by_version.insert((row.node.version, id));
@@ -129,7 +129,7 @@ impl Nodes {
     /// Removes a row.
     pub(crate) fn remove(&mut self, id: NodeId) -> Option<NodeRow> {
         let row = self.rows.remove(&id)?;
-        self.by_storage.remove(&(row.node.storage, id));
+        self.by_storage.remove(&(row.storage, id));
         leave(&mut self.by_name, &row.node.name, id);
         leave(&mut self.by_address, &row.node.address, id);
         self.by_version.remove(&(row.node.version, id));

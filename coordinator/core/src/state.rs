@@ -40,6 +40,8 @@ pub struct NodeRow {
     /// The last incarnation of which the node said that it stored it durably. A node acts only in an activated life: until
     /// then nothing is pushed to it and it is not elected.
     pub activated: Option<Incarnation>,
+    /// Its data directory's id. Nobody but the node itself is told: who knows it can register in the node's name.
+    pub storage: StorageId,
     /// The process that registered last: the same one gets the same answer.
     pub boot: BootId,
     /// Oldest protocol it speaks.

@@ -10,7 +10,7 @@ use super::types::{Raft as RaftCore, Snapshot, SnapshotMeta, TypeConfig};
 use super::wire::Myself;
 use archon_coordinator_core::ClusterState;
 use archon_proto::v1::raft_server::{Raft, RaftServer};
-use archon_proto::v1::{HelloRequest, HelloResponse, KnownVoter, RaftMessage, SnapshotChunk};
+use archon_proto::v1::{HelloRequest, HelloResponse, RaftMessage, SnapshotChunk, Standing};
 use bytes::{Bytes, BytesMut};
 use futures::{Stream, StreamExt as _};
 use openraft::async_runtime::WatchReceiver as _;
@@ -243,14 +243,17 @@ impl Raft for Peers {
             self.raft()?;
         }
         let known = self.known();
+        let standing = match known.get(&hello.sender) {
+            None => Standing::Unspecified,
+            Some(directory) if directory.as_bytes() == hello.sender_storage.as_ref() => Standing::Voter,
+            Some(_) => Standing::OtherDirectory,
+        };
         Ok(Response::new(HelloResponse {
             id: myself.id,
-            storage: Bytes::copy_from_slice(myself.storage.as_bytes()),
+            // A quorum is made of everybody's; afterwards each compares its own only.
+            storage: if known.is_empty() { Bytes::copy_from_slice(myself.storage.as_bytes()) } else { Bytes::new() },
             initialized: !known.is_empty(),
-            voters: known
-                .iter()
-                .map(|(id, storage)| KnownVoter { id: *id, storage: Bytes::copy_from_slice(storage.as_bytes()) })
-                .collect(),
+            standing: standing.into(),
         }))
     }
 }

@@ -85,7 +85,7 @@ impl Myself {
             Uuid::from_slice(storage).map_err(|_| Status::invalid_argument("sender_storage must have 16 bytes"))?;
         match known.get(&sender) {
             Some(expected) if *expected != storage => Err(Status::failed_precondition(format!(
-                "coordinator {sender} became a voter with data directory {expected}, this one is {storage}: \
+                "coordinator {sender} became a voter with another data directory than {storage}: \
                  a wiped voter does not rejoin under its id"
             ))),
             _ => Ok(()),

@@ -2,18 +2,20 @@
 
 use super::{Context, budget, check_member, only, refuse};
 use crate::clock::boot_now;
+use crate::confirm::Confirmations;
 use crate::lease;
 use crate::metrics::count;
 use crate::session::Session;
 use archon_coordinator_core::{
-    Actor, ClusterState, Command, Liveness, Register, Response as Answer, on_reports, on_stopping,
+    Actor, ClusterState, Command, Liveness, Register, Response as Answer, check_confirmed, on_reports, on_stopping,
+    to_confirm,
 };
 use archon_proto::convert::report::{Outcomes, Reports};
 use archon_proto::convert::session::{Heartbeat, Member, Registered, Registration};
 use archon_proto::v1;
 use archon_proto::v1::session_server::Session as SessionService;
 use archon_types::{ErrorDetail, ErrorKind, Incarnation};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tonic::{Request, Response, Status};
 
 /// A heartbeat that finds no leader here should try another coordinator at once.
@@ -26,12 +28,13 @@ const PROTOCOL: u32 = 1;
 /// The service.
 pub(crate) struct Sessions {
     context: Context,
+    confirmations: Confirmations,
 }
 
 impl Sessions {
     /// A service over `context`.
-    pub(crate) const fn new(context: Context) -> Self {
-        Self { context }
+    pub(crate) fn new(context: Context) -> Self {
+        Self { context, confirmations: Confirmations::new() }
     }
 
     async fn register_node(&self, request: v1::RegisterRequest, within: Duration) -> Result<Registered, ErrorDetail> {
@@ -59,6 +62,9 @@ impl Sessions {
             last_incarnation: Some(node.last_incarnation).filter(|last| *last != Incarnation::ZERO),
             expects: Some(node.expects).filter(|expected| *expected != Incarnation::ZERO),
         };
+        let asked = Instant::now();
+        self.ask_the_process(&session, &register).await?;
+        let within = within.saturating_sub(asked.elapsed());
         let commands = vec![Command::Register(Box::new(register))];
         match only(session.propose(None, who, commands, within).await?)? {
             Answer::Registered { node, incarnation } => {
@@ -67,6 +73,18 @@ impl Sessions {
             }
             other => Err(unexpected(&other)),
         }
+    }
+
+    /// Has the process at a live node's address confirm that it is the one that registers in the node's name.
+    async fn ask_the_process(&self, session: &Session, register: &Register) -> Result<(), ErrorDetail> {
+        let state = session.quorum().replicated();
+        let Some(known) = state.read(|state| to_confirm(state, register).cloned()) else { return Ok(()) };
+        let said = self.confirmations.ask(&known.node.address, register.boot).await;
+        state.read(|state| match to_confirm(state, register) {
+            Some(known) => check_confirmed(state, known, said),
+            // Its life was ended meanwhile.
+            None => Ok(()),
+        })
     }
 
     async fn take_reports(&self, request: v1::ReportRequest, within: Duration) -> Result<Outcomes, ErrorDetail> {

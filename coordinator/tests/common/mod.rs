@@ -139,6 +139,8 @@ pub struct Pushed {
     pub last: Arc<Mutex<Option<v1::PushRequest>>>,
     /// The tables, as they came.
     pub tables: Arc<Mutex<Tables>>,
+    /// The boot id of the process that is there, as it says when it is asked.
+    pub boot: Arc<Mutex<bytes::Bytes>>,
 }
 
 /// How a table came: the pieces in order, and what is put together of them.
@@ -150,6 +152,8 @@ pub struct Tables {
     pub held: Option<PartitionTable>,
     pub complete: u64,
     pub nodes: usize,
+    /// The nodes of all pushes, as they travelled.
+    pub nodes_encoded: Vec<u8>,
     /// What to say instead when the next piece comes that is not a first one; once.
     pub trouble: Option<Trouble>,
     assembly: Option<Assembly>,
@@ -187,6 +191,7 @@ impl Tables {
             }
         }
         if !push.nodes.is_empty() {
+            self.nodes_encoded.extend_from_slice(&push.nodes);
             self.nodes += v1::NodeDelta::decode(&push.nodes[..]).unwrap().nodes.len();
         }
         self.complete = self.complete.max(push.complete);
@@ -209,6 +214,14 @@ impl Control for Pushed {
         }
         *last = Some(push);
         Ok(Response::new(v1::PushResponse { version, gap: trouble.is_some(), results: Vec::new() }))
+    }
+
+    async fn confirm_boot(
+        &self,
+        request: Request<v1::ConfirmBootRequest>,
+    ) -> Result<Response<v1::ConfirmBootResponse>, Status> {
+        let confirmed = *self.boot.lock().unwrap() == request.into_inner().boot_id;
+        Ok(Response::new(v1::ConfirmBootResponse { confirmed }))
     }
 }
 
@@ -246,6 +259,11 @@ impl FakeNode {
         Self { name, address, storage, boot, cluster: None, id: 0, incarnation: 0, number: 0, pushed, server }
     }
 
+    /// The process is gone: nobody listens at its address any more.
+    pub fn hang_up(&self) {
+        self.server.abort();
+    }
+
     pub fn registration(&self) -> v1::RegisterRequest {
         v1::RegisterRequest {
             cluster: self.cluster.clone(),
@@ -263,6 +281,7 @@ impl FakeNode {
     }
 
     pub async fn register(&mut self, coordinator: &str) -> Result<(), ErrorDetail> {
+        self.pushed.boot.lock().unwrap().clone_from(&self.boot);
         let answer = SessionClient::new(channel(coordinator)).register(self.registration()).await;
         let answer = answer.map_err(|status| detail_of(&status))?.into_inner();
         (self.id, self.incarnation, self.cluster) = (answer.node, answer.incarnation, answer.cluster);

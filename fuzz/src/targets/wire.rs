@@ -9,7 +9,7 @@ use archon_types::op::Entry;
 use archon_types::{
     Answer, ClientId, ClusterId, Epoch, ErrorDetail, ErrorKind, Incarnation, Millis, Node, NodeGoal, NodeId,
     NodeStatus, Op, OpId, Partition, PartitionId, PartitionStatus, Placement, PlacementId, ReplicaState, Revision,
-    Settings, StorageId, Table, TableDelta, TableId, Version,
+    Settings, Table, TableDelta, TableId, Version,
 };
 use bytes::Bytes;
 use prost::Message;
@@ -27,6 +27,8 @@ pub const CHECKED_IN_PLACE: &[&str] = &[
     "CheckNodeResponse",
     "CompareAndSetRequest",
     "CompareAndSetResponse",
+    "ConfirmBootRequest",
+    "ConfirmBootResponse",
     "CopyPage",
     "CopyRequest",
     "CreateTableResponse",
@@ -243,7 +245,6 @@ fn deltas() -> Vec<Vec<u8>> {
         id: node,
         name: "athens".into(),
         address: "127.0.0.1:7001".into(),
-        storage: StorageId::new(Uuid::from_u128(4)),
         incarnation: Incarnation::new(6),
         status: NodeStatus::Live,
         goal: NodeGoal::Serve,

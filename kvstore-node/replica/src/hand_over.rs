@@ -38,7 +38,18 @@ impl Replica {
             lead.withdrawn.get_or_insert(now);
             lead.requests.candidate = None;
             self.advance(now, out);
+        } else if self.is_over(epoch) {
+            // The coordinator says so in every answer until it hears that this is over.
+            self.report(epoch, Fact::Released, out);
         }
+    }
+
+    /// Whether this copy will never lead in `epoch`: it persisted that epoch or a higher one without leading in it now, or
+    /// obeys a row of a higher one (rules 4, 8, 12).
+    fn is_over(&self, epoch: Epoch) -> bool {
+        let leads = matches!(&self.role, Role::Lead(lead) if lead.epoch == epoch);
+        let beyond = self.configuration.as_ref().is_some_and(|known| known.row.epoch > epoch);
+        !leads && (self.epoch >= epoch || beyond)
     }
 
     /// Gives up the leadership for good, once nothing is under way (rule 12).

@@ -287,7 +287,8 @@ impl std::fmt::Debug for Flusher {
 }
 
 impl Flusher {
-    /// Starts the thread.
+    /// Starts the thread. `on_panic` runs should it panic: from then on nothing reaches the engine any more, so that the
+    /// recent window fills for good.
     ///
     /// # Errors
     /// [`FlusherError::Start`] if the system gives no thread.
@@ -295,6 +296,7 @@ impl Flusher {
         engine: Arc<dyn Engine>,
         config: FlusherConfig,
         on_event: impl FnMut(FlushEvent) + Send + 'static,
+        on_panic: impl FnOnce() + Send + 'static,
     ) -> Result<Self, FlusherError> {
         let shared = Arc::new(Shared {
             queue: Mutex::default(),
@@ -306,7 +308,7 @@ impl Flusher {
             busy_since: Mutex::new(None),
             syncs: AtomicU64::new(0),
         });
-        let writer = Writer::new(Arc::clone(&shared), engine, Box::new(on_event));
+        let writer = Writer::new(Arc::clone(&shared), engine, Box::new(on_event), Box::new(on_panic));
         let thread = std::thread::Builder::new().name("flusher".into()).spawn(move || writer.run());
         Ok(Self { shared, thread: Some(thread.map_err(|_| FlusherError::Start)?) })
     }

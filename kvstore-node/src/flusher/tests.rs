@@ -17,6 +17,7 @@ enum Note {
     Room,
     Cleared(u64, u64),
     Failed,
+    Panicked,
 }
 
 #[derive(Default)]
@@ -24,6 +25,7 @@ struct State {
     journal: Vec<Note>,
     held: bool,
     fail_sync: bool,
+    panic: bool,
     full: bool,
     waiting: bool,
 }
@@ -47,7 +49,8 @@ impl Rig {
                 FlushEvent::Failed(_) => Note::Failed,
             });
         };
-        Flusher::start(Arc::new(self.clone()), config, on_event).unwrap()
+        let rig = self.clone();
+        Flusher::start(Arc::new(self.clone()), config, on_event, move || rig.note(Note::Panicked)).unwrap()
     }
 
     fn note(&self, note: Note) {
@@ -91,6 +94,7 @@ impl Engine for Rig {
         self.state.1.notify_all();
         self.state.1.wait_while(&mut state, |state| state.held);
         state.waiting = false;
+        assert!(!state.panic, "injected");
         state.journal.push(Note::Write(changes.len()));
         drop(state);
         self.inner.write(changes)
@@ -405,4 +409,20 @@ fn whoever_asks_for_room_in_vain_is_told_when_there_is_some() {
     rig.wait_for("the word that there is room", |state| state.journal.contains(&Note::Room));
     assert!(handle.has_room(500));
     flusher.shutdown(PATIENCE).unwrap();
+}
+
+#[test]
+fn a_flusher_that_had_panicked_went_unnoticed() {
+    let rig = Rig::default();
+    let flusher = rig.start(lazy());
+    let handle = flusher.handle();
+    rig.set(|state| state.panic = true);
+    put(&handle, 1, 1, 0, "a");
+    rig.wait_for("the word that it panicked", |state| state.journal.contains(&Note::Panicked));
+    assert!(flusher.shutdown(PATIENCE).is_err());
+    assert_eq!(rig.journal(), [Note::Panicked]);
+    // One that ends in order says nothing of the kind.
+    let rig = Rig::default();
+    rig.start(lazy()).shutdown(PATIENCE).unwrap();
+    assert_eq!(rig.journal(), []);
 }

@@ -21,6 +21,7 @@ pub(super) struct Writer {
     shared: Arc<Shared>,
     engine: Arc<dyn Engine>,
     on_event: Box<dyn FnMut(FlushEvent) + Send>,
+    on_panic: Option<Box<dyn FnOnce() + Send>>,
     /// Highest position written and not yet synced, per placement.
     unsynced: BTreeMap<PlacementId, Seq>,
     unsynced_bytes: usize,
@@ -56,11 +57,13 @@ impl Writer {
         shared: Arc<Shared>,
         engine: Arc<dyn Engine>,
         on_event: Box<dyn FnMut(FlushEvent) + Send>,
+        on_panic: Box<dyn FnOnce() + Send>,
     ) -> Self {
         Self {
             shared,
             engine,
             on_event,
+            on_panic: Some(on_panic),
             unsynced: BTreeMap::new(),
             unsynced_bytes: 0,
             unsynced_since: None,
@@ -70,7 +73,7 @@ impl Writer {
 
     pub(super) fn run(mut self) {
         // Also on a panic, those who wait for the end or offer work must learn of it.
-        let _ended = SetEnded(Arc::clone(&self.shared));
+        let _ended = SetEnded { shared: Arc::clone(&self.shared), on_panic: self.on_panic.take() };
         loop {
             let turn = self.next_turn();
             let stop = turn.stop;
@@ -262,17 +265,27 @@ impl Drop for SetIdle {
     }
 }
 
-struct SetEnded(Arc<Shared>);
+/// Tells those who wait that the thread has ended, and the node if a panic ended it.
+struct SetEnded {
+    shared: Arc<Shared>,
+    on_panic: Option<Box<dyn FnOnce() + Send>>,
+}
 
 impl Drop for SetEnded {
     fn drop(&mut self) {
-        let mut queue = self.0.queue.lock();
+        if std::thread::panicking() {
+            tracing::error!("the flusher has panicked; the node stops");
+            if let Some(on_panic) = self.on_panic.take() {
+                on_panic();
+            }
+        }
+        let mut queue = self.shared.queue.lock();
         queue.ended = true;
         // Barriers left are dropped here, which tells those who wait for them.
         let left = std::mem::take(&mut queue.work);
         queue.bytes = 0;
         drop(queue);
         drop(left);
-        self.0.end.notify_all();
+        self.shared.end.notify_all();
     }
 }

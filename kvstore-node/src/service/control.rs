@@ -2,17 +2,18 @@
 
 use super::refuse;
 use crate::holdings::Holdings;
-use crate::reconcile::{Action, HeldState, reconcile};
+use crate::reconcile::{Action, Held, HeldState, reconcile};
 use crate::shard::{ShardMessage, Shards};
 use crate::shared::Shared;
 use crate::tables::News;
 use archon_proto::convert::control::{Push, Pushed};
+use archon_proto::convert::ids::boot_id;
 use archon_proto::v1::control_server::Control;
-use archon_proto::v1::{PushRequest, PushResponse};
-use archon_types::{ErrorDetail, ErrorKind, Incarnation, PartitionId, Version};
+use archon_proto::v1::{ConfirmBootRequest, ConfirmBootResponse, PushRequest, PushResponse};
+use archon_types::{ErrorDetail, ErrorKind, Incarnation, PlacementId, Version};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, oneshot};
 use tonic::{Request, Response, Status};
 
 /// The newest push obeyed, per incarnation.
@@ -74,8 +75,9 @@ impl Inner {
             shared.metrics.pushes.add(1);
             return Ok(Pushed { version: obeyed.version, gap, refused: Vec::new() });
         };
-        let found = reconcile(push.node, &self.holdings.all(), &duties);
-        self.carry_out(found.actions).await?;
+        let held = self.holdings.all();
+        let found = reconcile(push.node, &held, &duties);
+        self.carry_out(push.incarnation, found.actions, &held).await?;
         obeyed.version = push.version;
         obeyed.term = push.term;
         shared.metrics.pushes.add(1);
@@ -83,9 +85,15 @@ impl Inner {
         Ok(Pushed { version: push.version, gap, refused: found.refused })
     }
 
-    /// Gives the shards their part, and notes what becomes of each placement.
-    async fn carry_out(&self, actions: Vec<Action>) -> Result<(), ErrorDetail> {
-        let mut per_shard: BTreeMap<usize, Vec<Action>> = BTreeMap::new();
+    /// Gives the shards their part, notes what becomes of each placement, and returns once all is carried out. `held` is
+    /// what was noted before.
+    async fn carry_out(
+        &self,
+        incarnation: Incarnation,
+        actions: Vec<Action>,
+        held: &BTreeMap<PlacementId, Held>,
+    ) -> Result<(), ErrorDetail> {
+        let mut per_shard: BTreeMap<usize, Part> = BTreeMap::new();
         for action in actions {
             let (partition, placement, state) = match &action {
                 Action::Open { partition, placement, .. } => (partition.id, *placement, Some(HeldState::Active)),
@@ -95,28 +103,48 @@ impl Inner {
                 Action::Unload { partition, placement } => (*partition, *placement, Some(HeldState::Unloading)),
                 Action::SetAside { partition, placement } => (*partition, *placement, Some(HeldState::Aside)),
             };
+            let part = per_shard.entry(self.shards.number_of(partition)).or_default();
             if let Some(state) = state {
                 self.holdings.set(placement, partition, state);
+                part.noted.push((placement, state));
             }
-            per_shard.entry(self.shards.number_of(partition)).or_default().push(action);
+            part.actions.push(action);
         }
-        for actions in per_shard.into_values() {
-            let Some(partition) = actions.first().map(partition_of) else { continue };
-            let stopped = |_| crate::shared::shutting_down();
-            self.shards.of(partition).push(ShardMessage::Duties(actions)).await.map_err(stopped)?;
+        let mut waiting = Vec::new();
+        for (number, part) in per_shard {
+            let (done, carried_out) = oneshot::channel();
+            if let Some(inbox) = self.shards.inbox(number) {
+                // One that has stopped answers nothing.
+                let _ = inbox.push(ShardMessage::Duties { incarnation, actions: part.actions, done }).await;
+            }
+            waiting.push((part.noted, carried_out));
         }
-        Ok(())
+        let mut refused = None;
+        for (noted, carried_out) in waiting {
+            let error = match carried_out.await {
+                Ok(true) => continue,
+                Ok(false) => {
+                    let why = format!("incarnation {incarnation} ended before its duties were carried out");
+                    ErrorDetail::new(ErrorKind::StaleIncarnation, why)
+                }
+                Err(_) => crate::shared::shutting_down(),
+            };
+            refused = Some(error);
+            // Noted as done, the next life would tell placements that nobody opened what to do.
+            for (placement, state) in noted {
+                self.holdings.take_back(placement, state, held.get(&placement));
+            }
+        }
+        refused.map_or(Ok(()), Err)
     }
 }
 
-fn partition_of(action: &Action) -> PartitionId {
-    match action {
-        Action::Open { partition, .. }
-        | Action::Configure { partition, .. }
-        | Action::HandOver { partition, .. }
-        | Action::ReportDamaged { partition, .. } => partition.id,
-        Action::Unload { partition, .. } | Action::SetAside { partition, .. } => *partition,
-    }
+/// What one shard is to do of a push.
+#[derive(Default)]
+struct Part {
+    actions: Vec<Action>,
+    /// What was noted of placements for it.
+    noted: Vec<(PlacementId, HeldState)>,
 }
 
 #[tonic::async_trait]
@@ -135,4 +163,16 @@ impl Control for ControlService {
             }
         }
     }
+
+    async fn confirm_boot(
+        &self,
+        request: Request<ConfirmBootRequest>,
+    ) -> Result<Response<ConfirmBootResponse>, Status> {
+        let asked = boot_id(&request.into_inner().boot_id, "ConfirmBootRequest.boot_id")?;
+        Ok(Response::new(ConfirmBootResponse { confirmed: self.0.shared.boot() == Some(asked) }))
+    }
 }
+
+#[cfg(test)]
+#[path = "control_tests.rs"]
+mod tests;

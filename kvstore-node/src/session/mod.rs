@@ -129,6 +129,7 @@ impl Session {
     async fn register(&mut self, coordinators: &Coordinators) -> Result<Option<Registered>, SessionError> {
         // One life of the session: a repeated attempt is answered as the first one was.
         let boot = BootId::new(Uuid::new_v4());
+        self.shared.register_as(boot);
         let config = &self.shared.config;
         let mut backoff = Backoff::new(Duration::from_millis(50), Duration::from_secs(1));
         let mut name_taken: Option<Instant> = None;

@@ -6,6 +6,7 @@ use crate::reconcile::{Action, HeldState};
 use crate::store;
 use archon_kv::LogTime;
 use archon_kv::Recent;
+use archon_proto::convert::session::Member;
 use archon_replica::{Configuration, Identity, Input, Limits, Peer, Position, Recovered, Replica, Timing};
 use archon_types::{
     Epoch, ErrorDetail, ErrorKind, Fact, Incarnation, NodeStatus, Partition, PartitionId, PlacementId, Report, Seq,
@@ -14,9 +15,20 @@ use archon_types::{
 use std::collections::BTreeMap;
 
 impl Shard {
-    pub(super) fn act(&mut self, action: Action) {
+    /// Carries out what follows from a push to `incarnation`. Returns whether that is the node's present life; nothing is
+    /// done otherwise: what was meant for one life must not be obeyed by the next, which holds and leads something else.
+    pub(super) fn duties(&mut self, incarnation: Incarnation, actions: Vec<Action>) -> bool {
+        let life = self.env.context.shared.life().map(|life| life.member);
+        let Some(life) = life.filter(|life| life.incarnation == incarnation) else { return false };
+        for action in actions {
+            self.act(life, action);
+        }
+        true
+    }
+
+    fn act(&mut self, life: Member, action: Action) {
         match action {
-            Action::Open { partition, placement, fresh } => self.open(partition, placement, fresh),
+            Action::Open { partition, placement, fresh } => self.open(life, partition, placement, fresh),
             Action::Configure { partition, placement } => self.configure(&partition, placement),
             Action::HandOver { partition, placement, to } => {
                 let epoch = partition.epoch;
@@ -34,7 +46,7 @@ impl Shard {
         }
     }
 
-    fn open(&mut self, partition: Partition, placement: PlacementId, fresh: bool) {
+    fn open(&mut self, life: Member, partition: Partition, placement: PlacementId, fresh: bool) {
         if self.slots.contains_key(&placement) {
             // It was set aside and is wanted again.
             if let Some(slot) = self.slots.get_mut(&placement) {
@@ -43,7 +55,6 @@ impl Shard {
             self.active.insert(partition.id, placement);
             return self.configure(&partition, placement);
         }
-        let Some(life) = self.env.context.shared.life() else { return };
         let found = match self.dormant.remove(&placement) {
             Some(found) => found,
             None if fresh => {
@@ -57,33 +68,29 @@ impl Shard {
                 }
             }
             None => {
-                tracing::error!(partition = %partition.id, %placement, "a placement that should be here is not");
-                return;
+                return self.refuse(&partition, placement, "what the node took for held is not here".to_owned());
             }
         };
-        let identity = Identity {
-            partition: partition.id,
-            placement,
-            node: life.member.node,
-            incarnation: life.member.incarnation,
-        };
+        let identity = Identity { partition: partition.id, placement, node: life.node, incarnation: life.incarnation };
         match Replica::new(identity, found.recovered.clone(), Limits::default()) {
             Ok(replica) => {
                 let mut slot = Slot::new(placement, found, replica);
                 // What never held anything was not emptied.
-                slot.emptied_told = fresh.then_some(Told { incarnation: life.member.incarnation, version: None });
+                slot.emptied_told = fresh.then_some(Told { incarnation: life.incarnation, version: None });
                 self.slots.insert(placement, slot);
                 self.active.insert(partition.id, placement);
                 self.configure(&partition, placement);
             }
-            Err(error) => {
-                tracing::error!(partition = %partition.id, %placement, %error, "placement damaged");
-                self.env.context.holdings.set(placement, partition.id, HeldState::Damaged);
-                let (epoch, version) = (partition.epoch, partition.version);
-                let fact = Fact::Damaged { why: error.to_string() };
-                self.env.report(Report { partition: partition.id, placement, epoch, version, fact });
-            }
+            Err(error) => self.refuse(&partition, placement, error.to_string()),
         }
+    }
+
+    /// A placement that cannot be opened: the coordinator hears of it.
+    fn refuse(&mut self, partition: &Partition, placement: PlacementId, why: String) {
+        tracing::error!(partition = %partition.id, %placement, why, "placement damaged");
+        self.env.context.holdings.set(placement, partition.id, HeldState::Damaged);
+        let (epoch, version) = (partition.epoch, partition.version);
+        self.env.report(Report { partition: partition.id, placement, epoch, version, fact: Fact::Damaged { why } });
     }
 
     fn configure(&mut self, partition: &Partition, placement: PlacementId) {
@@ -178,7 +185,11 @@ impl Shard {
     /// they are released.
     pub(super) fn withdrawn(&mut self, leaderships: Vec<(PartitionId, Epoch)>) {
         for (partition, epoch) in leaderships {
-            let slot = self.active.get(&partition).and_then(|placement| self.slots.get_mut(placement));
+            let slot = match self.active.get(&partition) {
+                Some(placement) => self.slots.get_mut(placement),
+                // One that was set aside leads nothing, and has to say so as well.
+                None => self.slots.values_mut().find(|slot| slot.partition == partition),
+            };
             let Some(slot) = slot else { continue };
             self.env.lease(slot);
             self.env.step(slot, Input::Withdrawn { epoch });

@@ -73,8 +73,9 @@ pub(crate) enum ShardMessage {
     Operations(Vec<OpRequest>),
     /// Messages of other replicas.
     Replication(Vec<Message>),
-    /// What follows from a push.
-    Duties(Vec<Action>),
+    /// What follows from a push to this life of the node. Answered with whether it was carried out: not if that life is
+    /// over, or the next one has not begun.
+    Duties { incarnation: Incarnation, actions: Vec<Action>, done: oneshot::Sender<bool> },
     /// A batch handed to the log is durable, or was refused.
     Logged { batch: u64, result: Result<(), WalError> },
     /// The flusher tells something.

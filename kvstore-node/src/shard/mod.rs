@@ -322,7 +322,10 @@ impl Shard {
                     self.step(message.to.placement, Input::Message(message));
                 }
             }
-            ShardMessage::Duties(actions) => actions.into_iter().for_each(|action| self.act(action)),
+            ShardMessage::Duties { incarnation, actions, done } => {
+                // Nobody listens if the push was given up.
+                let _ = done.send(self.duties(incarnation, actions));
+            }
             ShardMessage::Logged { batch, result } => self.logged(batch, result),
             ShardMessage::Flushed { partition, event } => self.flushed(partition, event),
             ShardMessage::CopyAsked { ask, answer } => {

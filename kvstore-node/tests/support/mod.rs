@@ -16,8 +16,8 @@ use archon_proto::v1::control_client::ControlClient;
 use archon_proto::v1::kv_client::KvClient;
 use archon_proto::v1::session_server::{Session, SessionServer};
 use archon_types::{
-    ClusterId, Duty, Epoch, ErrorDetail, ErrorKind, Incarnation, Millis, NodeDelta, NodeGoal, NodeId, NodeStatus,
-    Partition, PartitionId, PartitionStatus, Placement, PlacementId, ReplicaState, Report, Settings, StorageId, Table,
+    BootId, ClusterId, Duty, Epoch, ErrorDetail, ErrorKind, Incarnation, Millis, NodeDelta, NodeGoal, NodeId,
+    NodeStatus, Partition, PartitionId, PartitionStatus, Placement, PlacementId, ReplicaState, Report, Settings, Table,
     TableDelta, TableId, TablePiece, Version,
 };
 use bytes::Bytes;
@@ -28,8 +28,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
-use tonic::transport::Channel;
+use tonic::transport::{Channel, Endpoint};
 use tonic::{Request, Response, Status};
+use tonic_health::pb::HealthCheckRequest;
+use tonic_health::pb::health_check_response::ServingStatus;
+use tonic_health::pb::health_client::HealthClient;
 use uuid::Uuid;
 
 pub const PARTITION: PartitionId = PartitionId::new(TableId::new(1), 0);
@@ -39,7 +42,7 @@ pub struct Known {
     pub id: NodeId,
     pub incarnation: Incarnation,
     pub address: String,
-    pub storage: StorageId,
+    pub boot: BootId,
     pub held: Vec<PlacementId>,
 }
 
@@ -47,6 +50,8 @@ pub struct Known {
 pub struct State {
     pub grants_stopped: bool,
     pub stale: bool,
+    /// Who leads instead, and is to be asked.
+    pub succeeded_by: Option<String>,
     pub withdrawn: Vec<(PartitionId, Epoch)>,
     pub nodes: BTreeMap<String, Known>,
     pub reports: Vec<(NodeId, Report)>,
@@ -152,7 +157,6 @@ impl Fake {
             id: known.id,
             name: name.clone(),
             address: known.address.clone(),
-            storage: known.storage,
             incarnation: known.incarnation,
             status: NodeStatus::Live,
             goal: NodeGoal::Serve,
@@ -185,6 +189,22 @@ impl Fake {
                 Err(detail) => return Err(detail),
             }
         }
+    }
+
+    /// Whether the process at a node's address says that it registers, or registered, with `boot`.
+    pub async fn confirms(&self, name: &str, boot: BootId) -> bool {
+        let address = self.known(name).unwrap().address;
+        let mut client = ControlClient::connect(format!("http://{address}")).await.unwrap();
+        let boot_id = Bytes::copy_from_slice(boot.get().as_bytes());
+        client.confirm_boot(v1::ConfirmBootRequest { boot_id }).await.unwrap().into_inner().confirmed
+    }
+
+    /// What a node's health says of a service, or of all of it (the empty name).
+    pub async fn serves(&self, name: &str, service: &str) -> bool {
+        let address = self.known(name).unwrap().address;
+        let mut client = HealthClient::new(Endpoint::from_shared(format!("http://{address}")).unwrap().connect_lazy());
+        let answer = client.check(HealthCheckRequest { service: service.to_owned() }).await.unwrap().into_inner();
+        answer.status() == ServingStatus::Serving
     }
 
     /// Pushes a `Host` duty for the placement a row gives a node.
@@ -223,7 +243,7 @@ impl Session for Fake {
             Some(known) => known.id,
             None => NodeId::new(state.nodes.len() as u64 + 1),
         };
-        let known = Known { id, incarnation, address: node.address, storage: node.storage, held: node.held };
+        let known = Known { id, incarnation, address: node.address, boot: node.boot, held: node.held };
         state.nodes.insert(node.name, known);
         let registered =
             Registered { cluster: self.cluster, node: id, incarnation, protocol: 1, settings: Settings::default() };
@@ -238,6 +258,10 @@ impl Session for Fake {
         let mut state = self.state.lock();
         if std::mem::take(&mut state.stale) {
             return Err(status_of(&ErrorDetail::new(ErrorKind::StaleIncarnation, "as the test wants it")));
+        }
+        if let Some(leader) = state.succeeded_by.clone() {
+            let error = ErrorDetail::new(ErrorKind::NotCoordinatorLeader, "as the test wants it");
+            return Err(status_of(&error.with_leader(Some(leader))));
         }
         state.loads.extend(heartbeat.load.placements.iter().map(|load| (load.placement, *load)));
         if state.grants_stopped {

@@ -1,6 +1,6 @@
 //! The partition table and its rows.
 
-use super::ids::{check_address, non_zero, storage_id, uuid_bytes};
+use super::ids::{check_address, non_zero};
 use super::{ConvertError, checked, in_range, required};
 use crate::v1;
 use archon_types::limits::{REPLICAS_MAX, check_name};
@@ -129,7 +129,6 @@ impl From<Node> for v1::Node {
             id: node.id.get(),
             name: node.name,
             address: node.address,
-            storage_id: uuid_bytes(node.storage.get()),
             incarnation: node.incarnation.get(),
             status: v1::NodeStatus::from(node.status).into(),
             goal: v1::NodeGoal::from(node.goal).into(),
@@ -155,7 +154,6 @@ impl TryFrom<v1::Node> for Node {
             id: NodeId::new(non_zero(wire.id, "Node.id")?),
             name: wire.name,
             address: wire.address,
-            storage: storage_id(&wire.storage_id, "Node.storage_id")?,
             incarnation: Incarnation::new(wire.incarnation),
             status: enum_field::<v1::NodeStatus, _>(wire.status, "Node.status")?,
             goal: enum_field::<v1::NodeGoal, _>(wire.goal, "Node.goal")?,

@@ -6,8 +6,8 @@ use crate::v1;
 use archon_types::op::Entry;
 use archon_types::{
     Answer, ClientId, Epoch, ErrorDetail, ErrorKind, Incarnation, Millis, Node, NodeGoal, NodeId, NodeStatus, Op, OpId,
-    Partition, PartitionId, PartitionStatus, Placement, PlacementId, ReplicaState, Revision, StorageId, Table,
-    TableDelta, TableId, Version,
+    Partition, PartitionId, PartitionStatus, Placement, PlacementId, ReplicaState, Revision, Table, TableDelta,
+    TableId, Version,
 };
 use bytes::Bytes;
 use proptest::collection::vec;
@@ -103,14 +103,13 @@ fn node() -> impl Strategy<Value = Node> {
         select(&[NodeStatus::Live, NodeStatus::Failed, NodeStatus::Lost][..]),
         select(&[NodeGoal::Serve, NodeGoal::Cordon, NodeGoal::Drain][..]),
     );
-    let numbers = (1u64.., 1u128.., any::<u64>(), 1u32.., option::of(any::<u32>()), any::<u64>(), any::<u64>());
+    let numbers = (1u64.., any::<u64>(), 1u32.., option::of(any::<u32>()), any::<u64>(), any::<u64>());
     (names, states, numbers).prop_map(|((name, address, zone), (status, goal), numbers)| {
-        let (id, storage, incarnation, weight, partitions_max, version, since) = numbers;
+        let (id, incarnation, weight, partitions_max, version, since) = numbers;
         Node {
             id: NodeId::new(id),
             name,
             address,
-            storage: StorageId::new(Uuid::from_u128(storage)),
             incarnation: Incarnation::new(incarnation),
             status,
             goal,

@@ -193,7 +193,7 @@ impl Assembly {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ids::{Epoch, Incarnation, Millis, PartitionId, PlacementId, StorageId};
+    use crate::ids::{Epoch, Incarnation, Millis, PartitionId, PlacementId};
     use crate::table::{NodeGoal, NodeStatus, PartitionStatus, PartitionTable, Placement, ReplicaState};
 
     fn row(index: u16, version: u64) -> Partition {
@@ -214,7 +214,6 @@ mod tests {
             id: NodeId::new(id),
             name: format!("n{id}"),
             address: format!("n{id}:1"),
-            storage: StorageId::NIL,
             incarnation: Incarnation::new(1),
             status: NodeStatus::Live,
             goal: NodeGoal::Serve,

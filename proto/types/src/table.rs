@@ -1,6 +1,6 @@
 //! The partition table: which node holds which copy of which partition, who leads, and the delta by which it travels.
 
-use crate::ids::{Epoch, Incarnation, Millis, NodeId, PartitionId, PlacementId, StorageId, TableId, Version};
+use crate::ids::{Epoch, Incarnation, Millis, NodeId, PartitionId, PlacementId, TableId, Version};
 use crate::slot::{partition_of, slot_of};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -149,8 +149,6 @@ pub struct Node {
     pub name: String,
     /// Where it is reached, `host:port`.
     pub address: String,
-    /// Its data directory's id.
-    pub storage: StorageId,
     /// Log index of its last registration.
     pub incarnation: Incarnation,
     /// What the coordinator believes of it.

@@ -94,7 +94,6 @@ pub(super) fn register(
         id,
         name: register.name.clone(),
         address: register.address.clone(),
-        storage: register.storage,
         incarnation,
         status: NodeStatus::Live,
         goal: known.as_ref().map_or(NodeGoal::Serve, |known| known.node.goal),
@@ -107,6 +106,7 @@ pub(super) fn register(
     let row = NodeRow {
         node,
         activated: known.as_ref().and_then(|known| known.activated),
+        storage: register.storage,
         boot: register.boot,
         protocol_min: register.protocol_min,
         protocol_max: register.protocol_max,

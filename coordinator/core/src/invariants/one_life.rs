@@ -16,8 +16,8 @@ pub(super) fn check(state: &ClusterState) -> Result<(), Violation> {
         if row.node.status == NodeStatus::Live && !addresses.insert(&row.node.address) {
             return violated(NAME, format!("two live nodes are at {}", row.node.address));
         }
-        if !storages.insert(row.node.storage) {
-            return violated(NAME, format!("two nodes have storage {}", row.node.storage));
+        if !storages.insert(row.storage) {
+            return violated(NAME, format!("two nodes have storage {}", row.storage));
         }
         if row.activated.is_some_and(|activated| activated > row.node.incarnation) {
             return violated(NAME, format!("{} is active in a life to come", row.node.name));

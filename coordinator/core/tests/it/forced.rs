@@ -54,7 +54,7 @@ impl Scene {
         self.bed.join_with(Register {
             held,
             last_incarnation: last,
-            ..Register::new(row.node.name, row.node.address, row.node.storage, boot)
+            ..Register::new(row.node.name, row.node.address, row.storage, boot)
         });
         self.bed.pass(3_000, &[]);
     }

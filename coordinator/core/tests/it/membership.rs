@@ -136,16 +136,12 @@ fn a_copied_directory_started_elsewhere_does_not_end_the_life_of_the_first() {
     let athens = bed.node("athens");
     let first = bed.state.node(athens).unwrap().clone();
     let last_incarnation = Some(first.node.incarnation);
-    let again = Register {
-        storage: first.node.storage,
-        expects: last_incarnation,
-        last_incarnation,
-        ..register("athens", 1, 99)
-    };
+    let again =
+        Register { storage: first.storage, expects: last_incarnation, last_incarnation, ..register("athens", 1, 99) };
     let elsewhere = Register { address: "elsewhere.example:7000".into(), ..again.clone() };
     assert_eq!(bed.refused(boxed(elsewhere.clone())), ErrorKind::NameTaken);
     assert_eq!(bed.incarnation(athens), first.node.incarnation);
-    // Where it was, a restart is believed at once; elsewhere once the former life was failed.
+    // Where it was, a restart is believed as soon as the process there confirms it; elsewhere once the former life was failed.
     let held: Vec<_> =
         bed.state.partitions.on_node(athens).filter_map(|row| row.placement_on(athens)).map(|p| p.id).collect();
     bed.pass(2_000, &[athens]);
@@ -162,7 +158,7 @@ fn another_data_directory_takes_over_only_a_failed_nodes_name() {
     bed.pass(2_000, &[athens]);
     // A directory with data does not take another's name by mistake.
     let byzantium = bed.state.node(bed.node("byzantium")).unwrap().clone();
-    let renamed = Register { storage: byzantium.node.storage, ..register("athens", 50, 51) };
+    let renamed = Register { storage: byzantium.storage, ..register("athens", 50, 51) };
     assert_eq!(bed.refused(boxed(renamed)), ErrorKind::NameTaken);
 
     // An empty one does not either, as long as the last copy that counts would be lost by it.
@@ -234,7 +230,7 @@ fn a_late_registration_of_a_wiped_directory_does_not_keep_the_name_for_ever() {
     bed.fail(usurper);
     // Only the directory that had the name takes it back.
     let byzantium = bed.state.node(bed.node("byzantium")).unwrap().clone();
-    let renamed = Register { storage: byzantium.node.storage, ..register("athens", 2, 61) };
+    let renamed = Register { storage: byzantium.storage, ..register("athens", 2, 61) };
     bed.fail(byzantium.node.id);
     assert_eq!(bed.refused(boxed(renamed)), ErrorKind::NameTaken);
     bed.rejoin(byzantium.node.id, 62);

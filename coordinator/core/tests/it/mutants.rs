@@ -319,7 +319,7 @@ fn back(bed: &mut Bed, change: fn(&mut Register)) -> PlacementId {
     let mut register = Register {
         name: row.node.name,
         address: row.node.address,
-        storage: row.node.storage,
+        storage: row.storage,
         held: vec![copy.id],
         last_incarnation: row.activated,
         ..register("x", 1, 700)

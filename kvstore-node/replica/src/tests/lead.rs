@@ -128,6 +128,26 @@ fn a_withdrawn_leadership_that_can_commit_nothing_is_given_up_all_the_same() {
     assert_eq!(out, [script.report(2, 2, Fact::Released)]);
 }
 
+/// The coordinator lists what it withdrew in every answer until it hears that it is over, for as long as the node lives.
+#[test]
+fn a_follower_never_said_that_a_withdrawn_leadership_was_over() {
+    let withdrawn = |epoch| Input::Withdrawn { epoch: Epoch::new(epoch) };
+    // It led in epoch 1 and was deposed by epoch 2, which it obeys.
+    let mut script = Script::serving(&[Live, Live], 1);
+    script.hear(2, 2, Body::Adopt { at: Position::ZERO, start: Seq::ZERO, commit: Seq::ZERO });
+    assert_eq!(script.one(withdrawn(1)), [script.report(1, 1, Fact::Released)]);
+    assert_eq!(script.propose(1), [refuse(1, ErrorKind::NotPartitionLeader)]);
+    // Nor does one that leads again in a later epoch hold on to an earlier one.
+    script.configure((3, 3), 1, &[Live, Live], 1);
+    assert_eq!(script.one(withdrawn(1)), [script.report(1, 3, Fact::Released)]);
+    // One that has not heard of a leadership yet may still take it up, so it says nothing; once it is over for all, it does.
+    let mut script = Script::new(1, recovered(1, &[1], 1));
+    script.configure((1, 1), 2, &[Live, Live], 1);
+    assert_eq!(script.one(withdrawn(2)), []);
+    script.configure((3, 3), 2, &[Live, Live], 1);
+    assert_eq!(script.one(withdrawn(2)), [script.report(2, 3, Fact::Released)]);
+}
+
 #[test]
 fn a_hand_over_may_be_called_off_before_the_release() {
     let mut script = Script::serving(&[Live, Live], 1);

@@ -119,7 +119,7 @@ impl Bed {
         self.join_with(Register {
             held,
             last_incarnation: row.activated,
-            ..Register::new(row.node.name, row.node.address, row.node.storage, BootId::new(Uuid::from_u128(boot)))
+            ..Register::new(row.node.name, row.node.address, row.storage, BootId::new(Uuid::from_u128(boot)))
         })
     }
 

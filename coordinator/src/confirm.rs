@@ -1,0 +1,43 @@
+//! Asks the process at a node's address whether it is the one that registers in the node's name. Whom to ask, and what
+//! follows from the answer, is decided in `core`.
+
+use crate::raft::connect;
+use archon_coordinator_core::Confirmation;
+use archon_proto::convert::ids::uuid_bytes;
+use archon_proto::v1::ConfirmBootRequest;
+use archon_proto::v1::control_client::ControlClient;
+use archon_types::BootId;
+use std::time::Duration;
+use tokio::sync::Semaphore;
+
+/// A process that listens answers at once; one that does not is asked again with the next attempt.
+const CONFIRM_DEADLINE: Duration = Duration::from_millis(500);
+/// Questions under way at once; each holds a connection. More wait, within their own deadline.
+const ASKED_MAX: usize = 256;
+
+/// Asks processes for their boot ids.
+pub(crate) struct Confirmations {
+    asked: Semaphore,
+}
+
+impl Confirmations {
+    /// Nobody is asked yet.
+    pub(crate) fn new() -> Self {
+        Self { asked: Semaphore::new(ASKED_MAX) }
+    }
+
+    /// What the process at `address` says of `boot`.
+    pub(crate) async fn ask(&self, address: &str, boot: BootId) -> Confirmation {
+        let answer = async {
+            let _turn = self.asked.acquire().await.ok()?;
+            let mut client = ControlClient::new(connect(address)?);
+            let request = ConfirmBootRequest { boot_id: uuid_bytes(boot.get()) };
+            client.confirm_boot(request).await.ok().map(|answer| answer.into_inner().confirmed)
+        };
+        match tokio::time::timeout(CONFIRM_DEADLINE, answer).await {
+            Ok(Some(true)) => Confirmation::Own,
+            Ok(Some(false)) => Confirmation::Foreign,
+            Ok(None) | Err(_) => Confirmation::Silent,
+        }
+    }
+}
