@@ -5,7 +5,7 @@ use crate::control::Control;
 use crate::error::CoordinatorError;
 use crate::identity::{Identity, IdentityError};
 use crate::join::{Join, Waiting, join};
-use crate::metrics::Metrics;
+use crate::metrics::{Metrics, count};
 use crate::observe;
 use crate::raft::{self, ELECTION_TIMEOUT_MAX, Myself, Peers, Quorum, Storage, quorum_key};
 use crate::service::Context;
@@ -13,19 +13,22 @@ use crate::service::admin::Admins;
 use crate::service::session::Sessions;
 use crate::service::table::Tables;
 use crate::session::Leading;
+use archon_proto::health::MemberHealth;
+use archon_proto::listen::{ACCEPT_AGAIN, AcceptFailures};
 use archon_proto::v1::admin_server::AdminServer;
 use archon_proto::v1::session_server::SessionServer;
 use archon_proto::v1::table_server::TableServer;
 use archon_types::limits::MESSAGE_BYTES_MAX;
+use futures::Stream;
+use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
-use tokio::net::TcpListener;
+use std::time::{Duration, Instant};
+use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tonic::transport::Server;
-use tonic::transport::server::TcpIncoming;
 use uuid::Uuid;
 
 /// How long open requests may take to end when the server stops.
@@ -299,6 +302,34 @@ async fn watch_health(quorum: Quorum, work: CancellationToken, failed: Arc<watch
     }
 }
 
+/// A coordinator serves while it knows a leader: itself, heard by more than half, or another one.
+fn health(context: &Context) -> MemberHealth {
+    let (asked, stop) = (context.clone(), context.stop.clone());
+    let serves = move || !asked.stop.is_cancelled() && asked.quorum().is_ok_and(Quorum::knows_leader);
+    let services = &["archon.v1.Session", "archon.v1.Admin", "archon.v1.Table"];
+    MemberHealth::new(services, serves, move || stop.clone().cancelled_owned())
+}
+
+/// The connections as they come. One that cannot be accepted waits, and is tried again: the server would end with it.
+fn accept(listener: TcpListener, metrics: Arc<Metrics>) -> impl Stream<Item = io::Result<TcpStream>> {
+    let failures = AcceptFailures::default();
+    futures::stream::unfold((listener, metrics, failures), |(listener, metrics, mut failures)| async move {
+        loop {
+            let accepted = listener.accept().await.and_then(|(stream, _)| stream.set_nodelay(true).map(|()| stream));
+            match accepted {
+                Ok(stream) => return Some((Ok(stream), (listener, metrics, failures))),
+                Err(error) => {
+                    count(&metrics.accept_errors);
+                    if let Some(times) = failures.note(Instant::now()) {
+                        tracing::warn!(%error, times, "connections cannot be accepted; they wait, and it is tried again");
+                    }
+                    tokio::time::sleep(ACCEPT_AGAIN).await;
+                }
+            }
+        }
+    })
+}
+
 fn serve(
     listener: TcpListener,
     context: &Context,
@@ -308,9 +339,9 @@ fn serve(
 ) -> Result<JoinHandle<()>, CoordinatorError> {
     let reflection = tonic_reflection::server::Builder::configure()
         .register_encoded_file_descriptor_set(archon_proto::DESCRIPTORS)
+        .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
         .build_v1()
         .map_err(|error| CoordinatorError::Server { what: error.to_string() })?;
-    let (_, health) = tonic_health::server::health_reporter();
     let sessions = SessionServer::new(Sessions::new(context.clone())).max_decoding_message_size(MESSAGE_BYTES_MAX);
     let admins = AdminServer::new(Admins::new(context.clone()))
         .max_decoding_message_size(MESSAGE_BYTES_MAX)
@@ -320,13 +351,13 @@ fn serve(
         .max_concurrent_streams(STREAMS_MAX)
         .http2_keepalive_interval(Some(Duration::from_secs(10)))
         .http2_keepalive_timeout(Some(Duration::from_secs(10)))
-        .add_service(health)
+        .add_service(health(context).into_service())
         .add_service(reflection)
         .add_service(peers.into_service())
         .add_service(sessions)
         .add_service(admins)
         .add_service(tables);
-    let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
+    let incoming = accept(listener, Arc::clone(&context.metrics));
     Ok(tokio::spawn(async move {
         let served = server.serve_with_incoming_shutdown(incoming, serving.cancelled_owned()).await;
         if let Err(error) = served {

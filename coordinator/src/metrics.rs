@@ -30,6 +30,8 @@ metrics! {
     pushes => "coordinator_pushes_total",
     /// Pushes that failed and are repeated.
     pushes_failed => "coordinator_pushes_failed_total",
+    /// Failures to accept a connection, for want of descriptors above all.
+    accept_errors => "coordinator_accept_errors_total",
     /// Times leadership was given away because this coordinator stalled.
     stalls => "coordinator_stalls_total",
 }

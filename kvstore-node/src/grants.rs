@@ -58,7 +58,6 @@ impl Grants {
     }
 
     /// Whether the lease holds at `now`, whatever it covers.
-    #[cfg(test)]
     pub(crate) fn is_valid(&self, now: Millis) -> bool {
         self.present.load().lease.is_valid(now)
     }

@@ -86,6 +86,7 @@ metrics! {
     pushes_refused: Counter, "archon_node_pushes_refused_total", "pushes of duties refused";
     partitions_led: Gauge, "archon_node_partitions_led", "partitions that this node serves now";
     placements: Gauge, "archon_node_placements", "placements that this node holds";
+    accept_errors: Counter, "archon_node_accept_errors_total", "failures to accept a connection, for want of descriptors above all";
     copy_bytes_in: Counter, "archon_node_copy_received_bytes_total", "bytes of copies pulled from leaders";
     copy_bytes_out: Counter, "archon_node_copy_sent_bytes_total", "bytes of copies given to loaders";
     copies_restarted: Counter, "archon_node_copies_restarted_total", "copies begun again from the start";

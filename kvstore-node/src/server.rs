@@ -12,11 +12,13 @@ use crate::shard::Shards;
 use crate::shared::Shared;
 use crate::sort::{Accepted, Streams, sort};
 use crate::stats::Stats;
+use archon_proto::health::MemberHealth;
+use archon_proto::listen::{ACCEPT_AGAIN, AcceptFailures};
 use archon_proto::v1;
 use archon_types::limits::MESSAGE_BYTES_MAX;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
@@ -43,8 +45,6 @@ pub(crate) struct Services {
 
 /// Connections accepted and not yet taken by the thread that is to serve them.
 const ACCEPTED_MAX: usize = 64;
-/// How long to wait before accepting is tried again after it failed, for want of descriptors above all.
-const ACCEPT_AGAIN: Duration = Duration::from_millis(20);
 
 /// Serves until told to end. Each connection is served on one of `runtimes`, in turn.
 pub(crate) async fn serve(
@@ -53,8 +53,9 @@ pub(crate) async fn serve(
     runtimes: Vec<Handle>,
 ) -> Result<(), tonic::transport::Error> {
     let end = services.end.clone();
+    let shared = Arc::clone(&services.shared);
     let streams = streams(&services);
-    let routes = routes(services, &streams).await;
+    let routes = routes(services, &streams);
     let mut servers = JoinSet::new();
     let mut ways = Vec::new();
     for runtime in &runtimes {
@@ -71,7 +72,7 @@ pub(crate) async fn serve(
         servers.spawn_on(served, runtime);
     }
     tokio::select! {
-        () = accept(listener, ways) => {}
+        () = accept(listener, ways, &shared) => {}
         () = end.cancelled() => {}
     }
     while let Some(ended) = servers.join_next().await {
@@ -82,13 +83,17 @@ pub(crate) async fn serve(
 }
 
 /// Accepts connections and gives them to the threads in turn, until a thread takes no more.
-async fn accept(listener: TcpListener, ways: Vec<mpsc::Sender<Accepted>>) {
+async fn accept(listener: TcpListener, ways: Vec<mpsc::Sender<Accepted>>, shared: &Shared) {
+    let mut failures = AcceptFailures::default();
     for way in ways.iter().cycle() {
         let stream = loop {
             match listener.accept().await.and_then(|(stream, _)| prepared(stream)) {
                 Ok(stream) => break stream,
                 Err(error) => {
-                    tracing::debug!(%error, "a connection could not be accepted");
+                    shared.metrics.accept_errors.add(1);
+                    if let Some(times) = failures.note(Instant::now()) {
+                        tracing::warn!(%error, times, "connections cannot be accepted; they wait, and it is tried again");
+                    }
                     tokio::time::sleep(ACCEPT_AGAIN).await;
                 }
             }
@@ -102,6 +107,16 @@ async fn accept(listener: TcpListener, ways: Vec<mpsc::Sender<Accepted>>) {
 fn prepared(stream: TcpStream) -> std::io::Result<Accepted> {
     stream.set_nodelay(true)?;
     stream.into_std()
+}
+
+/// A node serves while it is registered, holds a lease and is not about to stop.
+fn health(shared: &Arc<Shared>, end: &CancellationToken) -> MemberHealth {
+    let (shared, end) = (Arc::clone(shared), end.clone());
+    let serves = move || {
+        let leased = shared.life().is_some_and(|life| life.grants.is_valid(shared.clock.now()));
+        leased && !shared.leaving().is_cancelled() && !shared.is_stopping()
+    };
+    MemberHealth::new(&["archon.v1.Kv"], serves, move || end.clone().cancelled_owned())
 }
 
 fn streams(services: &Services) -> Streams {
@@ -122,15 +137,13 @@ fn streams(services: &Services) -> Streams {
     Streams { kv, replication, tasks: tasks.clone() }
 }
 
-async fn routes(services: Services, streams: &Streams) -> Routes {
+fn routes(services: Services, streams: &Streams) -> Routes {
     let Services { shared, shards, holdings, stats, end, .. } = services;
     let Streams { kv, replication, .. } = streams.clone();
     let control = ControlService::new(Arc::clone(&shared), holdings, shards);
+    let health = health(&shared, &end);
     let table = TableService { shared, stop: end };
-    let (health_reporter, health) = tonic_health::server::health_reporter();
-    health_reporter.set_service_status("", tonic_health::ServingStatus::Serving).await;
-    health_reporter.set_serving::<v1::kv_server::KvServer<KvService>>().await;
-    let routes = Routes::new(health)
+    let routes = Routes::new(health.into_service())
         .add_service(v1::kv_server::KvServer::new(kv).max_decoding_message_size(MESSAGE_BYTES_MAX))
         .add_service(v1::replication_server::ReplicationServer::new(replication))
         .add_service(v1::control_server::ControlServer::new(control).max_decoding_message_size(8 * MESSAGE_BYTES_MAX))

@@ -4,6 +4,7 @@
 //! field checked, and nothing further inside sees them.
 
 pub mod convert;
+pub mod health;
 pub mod listen;
 
 /// Generated from `proto/archon/v1/*.proto`; the comments there are the documentation.

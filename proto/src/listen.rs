@@ -8,6 +8,7 @@
 use socket2::SockRef;
 use std::io;
 use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
 
 /// Longest segment of a connection, in either direction: longer than any on a network, jumbo frames included, and a quarter
 /// of the smallest window that is offered with empty buffers.
@@ -21,10 +22,45 @@ pub fn bound_segments(listener: &impl AsFd) -> io::Result<()> {
     SockRef::from(listener).set_tcp_mss(SEGMENT_BYTES_MAX)
 }
 
+/// How long a member waits before it tries to accept again, after that failed for want of descriptors above all.
+pub const ACCEPT_AGAIN: Duration = Duration::from_millis(20);
+/// How often failures to accept are told while they go on.
+const TELL_INTERVAL: Duration = Duration::from_secs(10);
+
+/// Failures to accept connections: each is counted by whoever accepts, and told rarely, since many come at once.
+#[derive(Debug, Default)]
+pub struct AcceptFailures {
+    untold: u64,
+    told: Option<Instant>,
+}
+
+impl AcceptFailures {
+    /// One more at `now`. Returns how many there were since they were told last, if they should be told now.
+    pub fn note(&mut self, now: Instant) -> Option<u64> {
+        self.untold += 1;
+        if self.told.is_some_and(|told| now.saturating_duration_since(told) < TELL_INTERVAL) {
+            return None;
+        }
+        self.told = Some(now);
+        Some(std::mem::take(&mut self.untold))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::net::{TcpListener, TcpStream};
+
+    #[test]
+    fn failures_to_accept_are_told_at_once_and_then_rarely_with_their_number() {
+        let (mut failures, begun) = (AcceptFailures::default(), Instant::now());
+        assert_eq!(failures.note(begun), Some(1));
+        for millis in (20..10_000).step_by(20) {
+            assert_eq!(failures.note(begun + Duration::from_millis(millis)), None);
+        }
+        assert_eq!(failures.note(begun + TELL_INTERVAL), Some(500));
+        assert_eq!(failures.note(begun + TELL_INTERVAL), None);
+    }
 
     #[test]
     fn both_ends_of_an_accepted_connection_send_short_segments() {

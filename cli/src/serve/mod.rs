@@ -1,6 +1,7 @@
 //! The verbs that run a process: settings drawn together, logs to standard error, signals, an orderly end.
 
 pub(crate) mod file;
+mod files;
 mod log;
 mod log_queue;
 mod run;

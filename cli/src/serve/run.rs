@@ -1,5 +1,6 @@
 //! Runs a coordinator or a node until a signal ends it.
 
+use super::files;
 use super::log::{self, Log};
 use super::settings::{CoordinatorSettings, NodeSettings};
 use crate::args::{Connection, CoordinatorArgs, NodeArgs};
@@ -17,6 +18,7 @@ pub(crate) fn coordinator(args: &CoordinatorArgs, connection: &Connection) -> Re
     let settings = CoordinatorSettings::resolve(args, connection.insecure)?;
     let log = log::start(&args.log)?;
     lifeline::hold()?;
+    files::raise_limit();
     for warning in settings.warnings() {
         tracing::warn!("{warning}");
     }
@@ -29,6 +31,7 @@ pub(crate) fn node(args: &NodeArgs, connection: &Connection) -> Result<Exit, Fai
     let settings = NodeSettings::resolve(args, &connection.coordinators, connection.insecure)?;
     let log = log::start(&args.log)?;
     lifeline::hold()?;
+    files::raise_limit();
     let config = node_config(settings);
     serve(&log, |stop| async move { archon_kvstore_node::run(config, stop).await.map_err(node_failure) })
 }

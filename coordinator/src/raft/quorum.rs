@@ -169,6 +169,16 @@ impl Quorum {
         self.peers.get(&leader).cloned()
     }
 
+    /// Whether somebody is known to lead; of this coordinator itself, if more than half of all hear it.
+    pub(crate) fn knows_leader(&self) -> bool {
+        if self.leading_term().is_none() {
+            return self.leader_address().is_some();
+        }
+        let voters = self.view().voters;
+        let heard = voters.iter().filter(|voter| !voter.is_away()).count();
+        heard * 2 > voters.len()
+    }
+
     fn leader(&self) -> Option<u64> {
         let metrics = self.raft.server_metrics();
         metrics.borrow_watched().current_leader

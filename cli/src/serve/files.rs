@@ -1,0 +1,32 @@
+//! How many files a process may have open: one that serves needs a descriptor for each connection.
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+/// Raises the limit of open files to the most that the system allows this process, and says so in the log. Where that is
+/// refused the process goes on with what it has.
+pub(crate) fn raise_limit() {
+    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+    let (before, most) = (told(current), told(maximum));
+    match setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }) {
+        Ok(()) => tracing::info!(before, now = most, "open files: raised the limit"),
+        Err(error) => tracing::warn!(%error, before, most, "open files: the limit stays as it is"),
+    }
+}
+
+fn told(limit: Option<u64>) -> String {
+    limit.map_or_else(|| "unlimited".to_owned(), |limit| limit.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_served_with_the_few_descriptors_that_a_shell_is_given() {
+        let maximum = getrlimit(Resource::Nofile).maximum;
+        let fewer = maximum.map_or(4_096, |most| most.saturating_sub(1));
+        setrlimit(Resource::Nofile, Rlimit { current: Some(fewer), maximum }).unwrap();
+        raise_limit();
+        assert_eq!(getrlimit(Resource::Nofile).current, maximum);
+    }
+}
