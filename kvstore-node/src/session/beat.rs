@@ -10,6 +10,7 @@ use archon_proto::v1;
 use archon_types::{Backoff, ErrorKind};
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
+use parking_lot::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::time::Instant;
@@ -31,7 +32,8 @@ enum Attempt {
 pub(super) async fn heartbeats(session: &Session, coordinators: &Coordinators, life: &Life) -> LifeEnd {
     let shared = &session.shared;
     let every = Duration::from_millis(life.settings.timing.heartbeat_ms);
-    let sender = Sender { session, shared, coordinators, life, number: AtomicU64::new(0) };
+    let sender =
+        Sender { session, shared, coordinators, life, number: AtomicU64::new(0), granted_by: Mutex::default() };
     let mut backoff = Backoff::new(Duration::from_millis(20), every.min(Duration::from_millis(40)));
     let mut withheld = false;
     let mut taken = Instant::now();
@@ -109,6 +111,8 @@ struct Sender<'a> {
     coordinators: &'a Coordinators,
     life: &'a Life,
     number: AtomicU64,
+    /// Who answered the last heartbeat, if it was answered.
+    granted_by: Mutex<Option<String>>,
 }
 
 impl Sender<'_> {
@@ -122,6 +126,7 @@ impl Sender<'_> {
             ended => return ended,
         };
         self.coordinators.doubt(first);
+        self.granted_by.lock().take();
         let mut targets: Vec<String> = hint.into_iter().collect();
         for address in others {
             if !targets.contains(address) {
@@ -178,6 +183,10 @@ impl Sender<'_> {
         match answer {
             Ok(answer) if answer.number == number && answer.incarnation == self.life.member.incarnation => {
                 self.coordinators.leads(address);
+                if self.granted_by.lock().replace(address.to_owned()).as_deref() != Some(address) {
+                    // It knows nothing of what another coordinator was told, nor of what it was told in an earlier term.
+                    self.shared.load.tell_all();
+                }
                 self.note_lapse();
                 if stopping {
                     self.shared.leaving_heard().cancel();

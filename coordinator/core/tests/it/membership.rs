@@ -151,6 +151,35 @@ fn a_copied_directory_started_elsewhere_does_not_end_the_life_of_the_first() {
 }
 
 #[test]
+fn a_registration_in_a_live_nodes_name_is_judged_by_the_process_at_its_address() {
+    let mut bed = Bed::running(settings(2, 2, 1), &["athens", "byzantium"]);
+    let athens = bed.node("athens");
+    let first = bed.state.node(athens).unwrap().clone();
+    let again = Register {
+        storage: first.storage,
+        expects: Some(first.node.incarnation),
+        last_incarnation: Some(first.node.incarnation),
+        ..register("athens", 1, 99)
+    };
+    let asked = |bed: &Bed, register: &Register| to_confirm(&bed.state, register).map(|row| row.node.address.clone());
+    assert_eq!(asked(&bed, &again), Some(first.node.address.clone()));
+    // Nobody is asked where no life would end, nor at an address that only the registration names.
+    let repeated = Register { boot: first.boot, ..again.clone() };
+    let elsewhere = Register { address: "elsewhere.example:7000".into(), ..again.clone() };
+    let overtaken = Register { expects: None, ..again.clone() };
+    for not_asked in [&repeated, &elsewhere, &overtaken, &register("cyrene", 9, 9)] {
+        assert_eq!(asked(&bed, not_asked), None, "{not_asked:?}");
+    }
+    let judged = |said| check_confirmed(&bed.state, &first, said).map_err(|error| error.kind);
+    assert_eq!(judged(Confirmation::Own), Ok(()));
+    assert_eq!(judged(Confirmation::Foreign), Err(ErrorKind::NameTaken));
+    assert_eq!(judged(Confirmation::Silent), Err(ErrorKind::Unavailable));
+    // Once its life was failed nobody need be asked any more.
+    bed.pass(2_000, &[athens]);
+    assert_eq!(asked(&bed, &again), None);
+}
+
+#[test]
 fn another_data_directory_takes_over_only_a_failed_nodes_name() {
     let mut bed = Bed::running(settings(2, 2, 1), &["athens", "byzantium"]);
     let athens = bed.node("athens");
