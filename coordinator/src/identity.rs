@@ -1,16 +1,14 @@
 //! Who a data directory is: written once, locked while in use, refused when it is asked to be somebody else.
 
-use rustix::fs::{FlockOperation, flock};
-use rustix::io::Errno;
+use archon_durable::{Lock, LockError};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::fs::{self, File};
-use std::io::{self, Write as _};
+use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 use uuid::Uuid;
 
 const FILE: &str = "identity.json";
-const LOCK: &str = "LOCK";
 const MAGIC: &str = "archon-coordinator";
 /// What stands there in a node's data directory.
 const MAGIC_OF_NODES: &str = "archon-node";
@@ -25,8 +23,8 @@ const BYTES_MAX: u64 = 64 * 1024;
 pub enum IdentityError {
     #[error("cannot {action} {path}: {source}; check that the directory exists and is writable")]
     Io { action: &'static str, path: PathBuf, source: io::Error },
-    #[error("{dir} is in use by another process; end it, or give this coordinator its own --data-dir")]
-    Locked { dir: PathBuf },
+    #[error("{dir} is {lock}; end it, or give this coordinator its own --data-dir")]
+    Locked { dir: PathBuf, lock: LockError },
     #[error("{dir} is not a directory; give --data-dir one, or a path where one can be made")]
     NotADirectory { dir: PathBuf },
     #[error("{dir} is a node's data directory; give this coordinator one of its own (--data-dir)")]
@@ -72,8 +70,7 @@ struct Stored {
 pub(crate) struct Identity {
     dir: PathBuf,
     stored: Stored,
-    /// Held for its lock.
-    _lock: File,
+    _lock: Lock,
 }
 
 impl Identity {
@@ -92,15 +89,11 @@ impl Identity {
         if read(&dir.join(FILE))?.is_none() && has_log(dir) {
             return Err(IdentityError::Missing { dir: dir.to_path_buf() });
         }
-        fs::create_dir_all(dir).map_err(|source| failed("create", dir, source))?;
-        let lock_path = dir.join(LOCK);
-        let lock = File::create(&lock_path).map_err(|source| failed("create", &lock_path, source))?;
-        match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => {}
-            Err(Errno::WOULDBLOCK) => return Err(IdentityError::Locked { dir: dir.to_path_buf() }),
-            // A file system without locks, for one: nobody else is to blame, and nobody would be kept out.
-            Err(errno) => return Err(failed("lock", &lock_path, errno.into())),
-        }
+        archon_durable::create_directory(dir).map_err(|source| failed("create", dir, source))?;
+        let lock = Lock::take(dir).map_err(|lock| match lock {
+            LockError::Io { action, source } => failed(action, &dir.join(archon_durable::LOCK_FILE), source),
+            lock => IdentityError::Locked { dir: dir.to_path_buf(), lock },
+        })?;
         let mut stored = match read(&dir.join(FILE))? {
             Some(stored) => stored,
             None if has_log(dir) => return Err(IdentityError::Missing { dir: dir.to_path_buf() }),
@@ -184,12 +177,9 @@ fn read(path: &Path) -> Result<Option<Stored>, IdentityError> {
 }
 
 fn write(dir: &Path, stored: &Stored) -> Result<(), IdentityError> {
-    let (path, aside) = (dir.join(FILE), dir.join("identity.tmp"));
+    let path = dir.join(FILE);
     let text = serde_json::to_vec_pretty(stored).map_err(|error| failed("encode", &path, io::Error::other(error)))?;
-    let mut file = File::create(&aside).map_err(|source| failed("create", &aside, source))?;
-    file.write_all(&text).and_then(|()| file.sync_all()).map_err(|source| failed("write", &aside, source))?;
-    fs::rename(&aside, &path).map_err(|source| failed("rename", &aside, source))?;
-    File::open(dir).and_then(|directory| directory.sync_all()).map_err(|source| failed("sync", dir, source))
+    archon_durable::replace(&path, &text).map_err(|source| failed("write", &path, source))
 }
 
 fn list(peers: &BTreeMap<u64, String>) -> String {

@@ -4,11 +4,11 @@
 //! is created, and what the coordinator told it since. It is replaced whole (temporary file, fsync, rename, fsync of the
 //! directory), so that a crash leaves the old or the new one.
 
+use archon_durable::{LOCK_FILE, Lock, LockError};
 use archon_types::{ClusterId, Incarnation, NodeId, StorageId};
-use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
-use std::fs::{self, File, OpenOptions};
-use std::io::{ErrorKind, Read, Write};
+use std::fs;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use uuid::Uuid;
 
@@ -18,7 +18,6 @@ const MAGIC_OF_COORDINATORS: &str = "archon-coordinator";
 const FORMAT: u32 = 1;
 const IDENTITY_FILE: &str = "identity.json";
 const TEMPORARY_FILE: &str = "identity.json.tmp";
-const LOCK_FILE: &str = "LOCK";
 const WAL_DIRECTORY: &str = "wal";
 const ENGINE_DIRECTORY: &str = "engine";
 
@@ -148,8 +147,7 @@ pub enum IdentityError {
 pub(crate) struct DataDirectory {
     path: PathBuf,
     identity: Identity,
-    /// Held for its lock.
-    _lock: File,
+    _lock: Lock,
 }
 
 impl DataDirectory {
@@ -168,7 +166,7 @@ impl DataDirectory {
                 return Err(IdentityError::Missing { directory: path.to_owned() });
             }
         }
-        create_durably(path).map_err(io(path, "create it"))?;
+        archon_durable::create_directory(path).map_err(io(path, "create it"))?;
         let lock = lock(path)?;
         let identity = match read(path)? {
             Some(identity) => identity,
@@ -262,45 +260,14 @@ fn io<'a>(directory: &'a Path, what: &'static str) -> impl FnOnce(std::io::Error
     move |source| IdentityError::Io { directory: directory.to_owned(), what, source }
 }
 
-/// Creates a directory and those above it, each made durable in its parent.
-fn create_durably(path: &Path) -> std::io::Result<()> {
-    if path.as_os_str().is_empty() || path.is_dir() {
-        return Ok(());
-    }
-    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-    if let Some(parent) = parent {
-        create_durably(parent)?;
-    }
-    match fs::create_dir(path) {
-        Err(error) if error.kind() == ErrorKind::AlreadyExists && path.is_dir() => {}
-        other => other?,
-    }
-    sync_directory(parent.unwrap_or(Path::new(".")))
-}
-
-fn sync_directory(path: &Path) -> std::io::Result<()> {
-    File::open(path)?.sync_all()
-}
-
-fn lock(directory: &Path) -> Result<File, IdentityError> {
-    let fail = |source| io(directory, "open the lock file")(source);
-    let path = directory.join(LOCK_FILE);
-    let mut file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path).map_err(fail)?;
-    match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-        Ok(()) => {}
-        Err(rustix::io::Errno::WOULDBLOCK) => {
-            // The holder's process id only helps people; anything unreadable is left out.
-            let mut process = String::new();
-            let read = (&mut file).take(20).read_to_string(&mut process);
-            let known = read.is_ok() && !process.is_empty() && process.trim().bytes().all(|byte| byte.is_ascii_digit());
-            let holder = if known { format!(" (process {})", process.trim()) } else { String::new() };
-            return Err(IdentityError::InUse { directory: directory.to_owned(), holder });
+fn lock(directory: &Path) -> Result<Lock, IdentityError> {
+    Lock::take(directory).map_err(|error| match error {
+        LockError::Held { process } => {
+            let holder = process.map_or_else(String::new, |process| format!(" (process {process})"));
+            IdentityError::InUse { directory: directory.to_owned(), holder }
         }
-        Err(errno) => return Err(io(directory, "lock the lock file")(errno.into())),
-    }
-    file.set_len(0).map_err(fail)?;
-    file.write_all(format!("{}\n", std::process::id()).as_bytes()).map_err(fail)?;
-    Ok(file)
+        LockError::Io { source, .. } => io(directory, "lock it")(source),
+    })
 }
 
 fn has_data(directory: &Path) -> std::io::Result<bool> {
@@ -346,14 +313,10 @@ pub(crate) fn encode(identity: &Identity) -> std::io::Result<Vec<u8>> {
 }
 
 fn write(directory: &Path, identity: &Identity) -> Result<(), IdentityError> {
-    let replace = || -> std::io::Result<()> {
-        let temporary = directory.join(TEMPORARY_FILE);
-        let mut file = File::create(&temporary)?;
-        file.write_all(&encode(identity)?)?;
-        file.write_all(b"\n")?;
-        file.sync_all()?;
-        fs::rename(&temporary, directory.join(IDENTITY_FILE))?;
-        sync_directory(directory)
+    let replace = || {
+        let mut text = encode(identity)?;
+        text.push(b'\n');
+        archon_durable::replace(&directory.join(IDENTITY_FILE), &text)
     };
     replace().map_err(io(directory, "write the identity"))
 }

@@ -13,9 +13,15 @@ use std::time::{Duration, Instant};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
+/// Keeps everything that this process makes from others, also what libraries make.
+fn keep_private() {
+    rustix::process::umask(rustix::fs::Mode::RWXG | rustix::fs::Mode::RWXO);
+}
+
 /// `archon coordinator`
 pub(crate) fn coordinator(args: &CoordinatorArgs, connection: &Connection) -> Result<Exit, Failure> {
     let settings = CoordinatorSettings::resolve(args, connection.insecure)?;
+    keep_private();
     let log = log::start(&args.log)?;
     lifeline::hold()?;
     files::raise_limit();
@@ -29,6 +35,7 @@ pub(crate) fn coordinator(args: &CoordinatorArgs, connection: &Connection) -> Re
 /// `archon node` without a verb.
 pub(crate) fn node(args: &NodeArgs, connection: &Connection) -> Result<Exit, Failure> {
     let settings = NodeSettings::resolve(args, &connection.coordinators, connection.insecure)?;
+    keep_private();
     let log = log::start(&args.log)?;
     lifeline::hold()?;
     files::raise_limit();

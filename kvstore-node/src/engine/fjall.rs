@@ -93,8 +93,8 @@ fn create(directory: &Path, config: &EngineConfig) -> Result<(), EngineError> {
         _ => {}
     }
     drop(open_database(directory, &unfinished, config)?);
-    fs::rename(&unfinished, directory.join(DATABASE_DIRECTORY)).map_err(io(directory, "name its database"))?;
-    File::open(directory).and_then(|opened| opened.sync_all()).map_err(io(directory, "sync its directory"))
+    let database = directory.join(DATABASE_DIRECTORY);
+    archon_durable::rename(&unfinished, &database).map_err(io(directory, "name its database"))
 }
 
 fn open_database(directory: &Path, at: &Path, config: &EngineConfig) -> Result<(Database, Keyspace), EngineError> {

@@ -14,7 +14,7 @@
 //!
 //! All integers are little endian. After the last batch there are zeros.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
 use xxhash_rust::xxh3::xxh3_64;
@@ -39,7 +39,7 @@ pub(super) fn cut_torn_end(database: &Path) -> io::Result<usize> {
         let file = OpenOptions::new().write(true).open(&newest)?;
         file.set_len(whole as u64)?;
         file.sync_all()?;
-        File::open(database)?.sync_all()?;
+        archon_durable::sync_directory(database)?;
     }
     Ok(torn)
 }

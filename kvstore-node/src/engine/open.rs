@@ -2,7 +2,7 @@
 
 use super::{Engine, EngineError, EngineKind, FjallEngine, SledEngine};
 use std::fs::{self, File};
-use std::io::{ErrorKind, Write};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -70,10 +70,7 @@ fn open(directory: &Path, config: &EngineConfig) -> Result<Arc<dyn Engine>, Engi
 /// Makes sure that the directory exists and is this engine's.
 pub(super) fn prepare(directory: &Path, kind: EngineKind) -> Result<(), EngineError> {
     let fail = |what| move |source| EngineError::Io { directory: directory.to_owned(), what, source };
-    if !directory.try_exists().map_err(fail("look at its directory"))? {
-        fs::create_dir_all(directory).map_err(fail("create its directory"))?;
-        sync_directory(parent_of(directory)).map_err(fail("sync its parent directory"))?;
-    }
+    archon_durable::create_directory(directory).map_err(fail("create its directory"))?;
     let empty = fs::read_dir(directory).map_err(fail("list its directory"))?.next().is_none();
     if empty { write_format(directory, kind).map_err(fail("write its format")) } else { check_format(directory, kind) }
 }
@@ -89,16 +86,11 @@ fn sync_files(directory: &Path) -> std::io::Result<()> {
             Err(error) => return Err(error),
         }
     }
-    sync_directory(directory)
+    archon_durable::sync_directory(directory)
 }
 
 fn write_format(directory: &Path, kind: EngineKind) -> std::io::Result<()> {
-    let temporary = directory.join(format!("{FORMAT_FILE}.tmp"));
-    let mut file = File::create(&temporary)?;
-    file.write_all(format!("{MAGIC} {kind} {FORMAT}\n").as_bytes())?;
-    file.sync_all()?;
-    fs::rename(&temporary, directory.join(FORMAT_FILE))?;
-    sync_directory(directory)
+    archon_durable::replace(&directory.join(FORMAT_FILE), format!("{MAGIC} {kind} {FORMAT}\n").as_bytes())
 }
 
 fn check_format(directory: &Path, wanted: EngineKind) -> Result<(), EngineError> {
@@ -136,22 +128,10 @@ fn set_aside(directory: &Path) -> Result<PathBuf, EngineError> {
         if aside.try_exists().map_err(fail)? {
             continue;
         }
-        fs::rename(directory, &aside).map_err(fail)?;
-        sync_directory(parent_of(directory)).map_err(fail)?;
+        archon_durable::rename(directory, &aside).map_err(fail)?;
         return Ok(aside);
     }
     Err(fail(std::io::Error::other(format!(
         "there are {QUARANTINES_MAX} set aside already; look at them and remove some"
     ))))
-}
-
-fn parent_of(directory: &Path) -> &Path {
-    match directory.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent,
-        _ => Path::new("."),
-    }
-}
-
-fn sync_directory(directory: &Path) -> std::io::Result<()> {
-    File::open(directory)?.sync_all()
 }

@@ -4,7 +4,7 @@
 use archon_types::NoRoom;
 use parking_lot::Mutex;
 use rustix::fs::{FallocateFlags, fallocate, statvfs};
-use std::fs::{self, OpenOptions};
+use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Space held in reserve, enough for everything that the engine may have taken and not yet written.
@@ -59,7 +59,7 @@ impl Room {
     }
 
     fn take_reserve(&self) -> std::io::Result<()> {
-        let file = OpenOptions::new().write(true).create(true).truncate(false).open(self.reserve())?;
+        let file = archon_durable::private().write(true).create(true).truncate(false).open(self.reserve())?;
         fallocate(&file, FallocateFlags::empty(), 0, RESERVE_BYTES).map_err(|errno| {
             // Half a reserve is none.
             let _ = fs::remove_file(self.reserve());

@@ -23,12 +23,13 @@ pub struct RealDisk {
 }
 
 impl RealDisk {
-    /// Opens the directory, creating it and any missing parents, each made durable in its parent.
+    /// Opens the directory, creating it and any missing parents, each made durable in its parent. Only their user may enter
+    /// and read what is in it.
     ///
     /// # Errors
     /// Those of the file system.
     pub fn open(path: &Path) -> io::Result<RealDisk> {
-        create_durably(path)?;
+        archon_durable::create_directory(path)?;
         Ok(RealDisk { path: path.to_path_buf(), directory: File::open(path)?, ability: Arc::default() })
     }
 
@@ -42,23 +43,6 @@ impl RealDisk {
         disk.ability.forgo();
         Ok(disk)
     }
-}
-
-fn create_durably(path: &Path) -> io::Result<()> {
-    if path.is_dir() {
-        return Ok(());
-    }
-    let parent = match path.parent() {
-        Some(parent) if parent.as_os_str().is_empty() => Path::new("."),
-        Some(parent) => parent,
-        None => return Ok(()),
-    };
-    create_durably(parent)?;
-    match fs::create_dir(path) {
-        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
-        _ => {}
-    }
-    File::open(parent)?.sync_all()
 }
 
 impl Disk for RealDisk {
@@ -82,7 +66,7 @@ impl Disk for RealDisk {
 
     fn create(&self, name: &str) -> io::Result<Arc<dyn DiskFile>> {
         let path = self.path.join(name);
-        let file = OpenOptions::new().read(true).write(true).create_new(true).open(path)?;
+        let file = archon_durable::private().read(true).write(true).create_new(true).open(path)?;
         Ok(Arc::new(RealFile(file)))
     }
 
