@@ -94,7 +94,7 @@ fn nothing_is_acknowledged_before_the_coordinator_knows_that_the_partition_is_le
     script.persisted(1);
     let online = script.report(1, 1, Fact::Online);
     let adopted = Body::Adopted { at: at(0, 0), held: Seq::ZERO };
-    assert_eq!(script.hear(2, 1, adopted), [online.clone()], "it is ready, says so, and does not serve");
+    assert_eq!(script.hear(2, 1, adopted), std::slice::from_ref(&online), "it is ready, says so, and does not serve");
     assert_eq!(script.propose(1), [Output::Refuse { ticket: 1, kind: ErrorKind::Unavailable }]);
     // The report is lost: it is made again.
     assert_eq!(script.tick_after(100), []);
