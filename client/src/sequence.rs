@@ -174,8 +174,9 @@ mod tests {
         let mut first = sequences.begin(partition(0)).await;
         first.observe(Millis::new(50));
         first.observe(Millis::new(40));
-        assert_eq!(first.id().stamp, Millis::ZERO);
+        assert_eq!((first.id().number, first.id().stamp), (1, Millis::ZERO));
         assert_eq!(sequences.begin(partition(0)).await.id().stamp, Millis::new(50));
+        assert_eq!((first.id().number, first.id().stamp), (1, Millis::ZERO), "another attempt");
         assert!(first.restamp());
         assert_eq!(first.id().stamp, Millis::new(50));
         assert!(!first.restamp());

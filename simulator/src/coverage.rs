@@ -73,6 +73,22 @@ coverage! {
     registrations,
     /// Writes acknowledged.
     writes,
+    /// Of those the ones without a name.
+    unnamed_writes,
+    /// Writes without a name whose outcome their client does not know.
+    unnamed_unknown,
+    /// Deletes answered that found something.
+    deletes,
+    /// Deletes answered that found nothing.
+    deletes_of_nothing,
+    /// Scans answered to their end.
+    scans,
+    /// Scans of which more was to come.
+    scans_cut,
+    /// Messages with several operations.
+    batches,
+    /// Writes without an effect that were committed before they were answered, as nothing proved that they saw the newest.
+    unproven,
     /// Reads answered under a lease.
     lease_reads,
     /// Reads answered after a round of confirmations.

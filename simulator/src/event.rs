@@ -139,9 +139,10 @@ pub(crate) enum Event {
         host: usize,
         message: Box<Sideways>,
     },
-    Request {
+    /// What a client sent at once.
+    Requests {
         host: usize,
-        request: Box<Request>,
+        requests: Vec<Request>,
     },
     Reply {
         client: usize,
@@ -195,7 +196,7 @@ impl Event {
         match self {
             Self::Downward { host, .. }
             | Self::Sideways { host, .. }
-            | Self::Request { host, .. }
+            | Self::Requests { host, .. }
             | Self::Tick { host, .. }
             | Self::Flush { host, .. }
             | Self::Synced { host, .. }

@@ -165,7 +165,7 @@ impl World {
             Event::Upward { coordinator, host, message } => self.on_upward(coordinator, host, message),
             Event::Downward { host, message } => self.on_downward(host, message),
             Event::Sideways { host, message } => self.on_sideways(host, *message),
-            Event::Request { host, request } => self.on_request(host, *request),
+            Event::Requests { host, requests } => self.on_requests(host, requests),
             Event::Reply { client, to, log_time, outcome, leader } => {
                 self.on_reply(client, to, log_time, *outcome, leader);
             }

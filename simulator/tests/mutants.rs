@@ -1,6 +1,6 @@
 //! Every rule of the protocol taken away, one at a time, in the whole simulated world. The table in `docs/SIMULATION.md`
-//! says which of them some seed shows, by which property; this test holds it to that, and sees to it that every mutant
-//! and every rule stands in it.
+//! says which of them some seed shows, by which property, and which test of its own room fails with it; this test holds it
+//! to that, and sees to it that every mutant and every rule stands in it.
 #![cfg(feature = "mutants")]
 
 use archon_simulator::{Mutant, run};
@@ -93,17 +93,98 @@ fn every_mutant_and_every_rule_stands_in_the_table() {
     assert_eq!(rules, (0..=RULES).collect(), "every rule has a line; 0 is what is no rule of its own");
 }
 
-#[test]
-fn what_no_seed_shows_a_test_of_its_own_does() {
-    for row in table().iter().filter(|row| row.property.is_none()) {
-        let tests: Vec<&str> = row.shown_by.split('`').skip(1).step_by(2).collect();
-        assert!(!tests.is_empty(), "nothing shows {row:?}");
-        for test in tests {
-            let (file, name) = test.split_once("::").unwrap_or_else(|| panic!("file::test, not {test}"));
-            let text = fs::read_to_string(root().join(file)).unwrap_or_else(|error| panic!("{file}: {error}"));
-            assert!(text.contains(&format!("fn {name}(")), "{file} has no {name}");
+/// The tests named in a cell of a table, each as its file and its name.
+fn tests_in(cell: &str) -> Vec<(String, String)> {
+    let named = cell.split('`').skip(1).step_by(2);
+    let parts = |test: &str| {
+        let (file, name) = test.split_once("::").unwrap_or_else(|| panic!("file::test, not {test}"));
+        (file.to_owned(), name.to_owned())
+    };
+    named.map(parts).collect()
+}
+
+fn source(file: &str) -> String {
+    fs::read_to_string(root().join(file)).unwrap_or_else(|error| panic!("{file}: {error}"))
+}
+
+/// What a file's `shown_by!` lists say: pairs of a mutant and the test that runs with it and without. `caught!` hands its
+/// own on.
+fn shown_in(text: &str) -> BTreeSet<(String, String)> {
+    let (mut shown, mut inside) = (BTreeSet::new(), false);
+    for line in text.lines().map(str::trim) {
+        match line.strip_suffix(',').and_then(|line| line.split_once(" => ")) {
+            Some((mutant, test)) if inside => drop(shown.insert((mutant.to_owned(), test.to_owned()))),
+            _ => inside = matches!(line, "archon_types::shown_by! {" | "caught! {"),
         }
     }
+    shown
+}
+
+/// Whether a test of this name stands in the text and is run.
+fn is_run(text: &str, name: &str) -> bool {
+    let lines: Vec<&str> = text.lines().map(str::trim).collect();
+    let found = lines.iter().position(|line| {
+        line.strip_prefix("async ")
+            .unwrap_or(line)
+            .strip_prefix("fn ")
+            .is_some_and(|of| of.starts_with(&format!("{name}(")))
+    });
+    let Some(found) = found else { return false };
+    let before: Vec<&&str> = lines[..found].iter().rev().take_while(|line| line.starts_with("#[")).collect();
+    let marks = |word: &str| before.iter().any(|line| line.contains(word));
+    marks("test") && !marks("ignore")
+}
+
+/// A list that `shown_by!` made tests of runs each of them with its mutant and without: it fails if it does not fail.
+#[test]
+fn the_test_named_behind_a_mutant_of_the_pure_rooms_fails_with_it() {
+    for row in table() {
+        let Some((room, mutant)) = row.mutant.as_ref().filter(|(room, _)| room != "shell") else { continue };
+        let tests = tests_in(&row.shown_by);
+        assert!(!tests.is_empty(), "nothing shows {mutant} of {room}");
+        for (file, name) in tests {
+            let shown = shown_in(&source(&file));
+            assert!(!shown.is_empty(), "{file} has no list of mutants and the tests that show them");
+            assert!(
+                shown.contains(&(mutant.clone(), name.clone())),
+                "{name} in {file} is not run with {mutant} of {room}"
+            );
+        }
+    }
+}
+
+/// Where there is no mutant to switch on: the tests are there, and not ignored.
+#[test]
+fn what_has_no_switch_has_a_test_that_is_run() {
+    for row in table().iter().filter(|row| row.mutant.is_none()) {
+        let tests = tests_in(&row.shown_by);
+        assert!(!tests.is_empty(), "nothing shows {row:?}");
+        tests.iter().for_each(|(file, name)| assert!(is_run(&source(file), name), "{file} runs no {name}"));
+    }
+    let text = source("docs/SIMULATION.md");
+    let lines = text.lines().skip_while(|line| !line.starts_with("| Mutant | Test |")).skip(2);
+    let mut left: BTreeSet<String> =
+        Mutant::all().filter(|mutant| mutant.room() == "shell").map(Mutant::name).collect();
+    for line in lines.take_while(|line| line.starts_with('|')) {
+        let cells: Vec<&str> = line.trim_matches('|').split('|').map(str::trim).collect();
+        let [mutant, tests, shows, why] = cells[..] else { panic!("a line of the table: {line}") };
+        assert!(left.remove(mutant.trim_matches('`')), "no such mutant, or twice: {line}");
+        assert!(!shows.is_empty() && !why.is_empty(), "{line}");
+        let tests = tests_in(tests);
+        assert!(!tests.is_empty(), "{line}");
+        tests.iter().for_each(|(file, name)| assert!(is_run(&source(file), name), "{file} runs no {name}"));
+    }
+    assert!(left.is_empty(), "nothing is said of the shells' {left:?}");
+}
+
+#[test]
+fn a_test_that_is_not_run_with_its_mutant_is_not_taken_for_one_that_is() {
+    let list = "archon_types::shown_by! {\n    NoCut => what_differs_is_cut,\n}\nmatch a {\n    Some => none,\n}\n";
+    assert_eq!(shown_in(list), BTreeSet::from([("NoCut".to_owned(), "what_differs_is_cut".to_owned())]));
+    assert!(is_run("#[test]\nfn a() {}", "a") && is_run("#[tokio::test]\nasync fn a() {}", "a"));
+    assert!(!is_run("fn a() {}", "a"), "it is nobody's");
+    assert!(!is_run("#[test]\n#[ignore = \"slow\"]\nfn a() {}", "a"));
+    assert!(!is_run("#[test]\nfn ab() {}", "a"));
 }
 
 #[test]

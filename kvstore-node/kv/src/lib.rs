@@ -6,6 +6,7 @@ pub mod dedup;
 pub mod effect;
 pub mod engine;
 pub mod evaluate;
+pub mod footing;
 pub mod log_time;
 pub mod memory;
 mod mutant;
@@ -20,6 +21,7 @@ pub use dedup::{ClientIndex, DedupLimits};
 pub use effect::{Effect, EffectError, RowChange};
 pub use engine::Engine;
 pub use evaluate::{Evaluation, Request, evaluate};
+pub use footing::{Footing, Reading};
 pub use log_time::LogTime;
 pub use memory::MemoryEngine;
 #[cfg(any(test, feature = "mutants"))]

@@ -1,6 +1,8 @@
-//! The rules of exactly-once that a test can take away.
+//! The rules of operations that a test can take away, above all those of exactly-once.
 
 archon_types::mutants! {
+    /// A write that changes nothing is answered from what was seen, although nothing proves that this is the newest.
+    AnswerUnproven = 18,
     /// An operation is applied although it is recorded.
     RetryApplied = 24,
     /// An operation below its client's done mark is applied.

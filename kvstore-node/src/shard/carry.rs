@@ -6,7 +6,7 @@ use crate::engine::Change;
 use crate::flusher::{FlushEvent, FlusherError};
 use crate::reply::{Outcome, ReplyTo};
 use crate::store;
-use archon_kv::{ClientIndex, Effect, PartitionView, Reader, RowChange, View, row};
+use archon_kv::{ClientIndex, Effect, Footing, PartitionView, Reader, RowChange, View, row};
 use archon_replica::{Input, Output, Position, Record};
 use archon_types::{ErrorDetail, ErrorKind, Fact, PartitionId, PlacementId, Report, Seq};
 
@@ -149,12 +149,18 @@ impl Env {
     /// Gives the answer to something committed, or keeps it while no lease covers it. Where followers hold the write as
     /// well it rests on no clock.
     pub(super) fn answer_write(&mut self, slot: &mut Slot, reply: ReplyTo, outcome: Outcome) {
-        if !slot.is_alone() || self.may_answer(slot) {
+        if self.footing(slot).holds() {
             self.replies.add(reply, slot.applied, outcome);
         } else {
             self.context.shared.metrics.replies_held.add(1);
             slot.held.push((reply, outcome));
         }
+    }
+
+    /// Where this leader stands, now.
+    pub(super) fn footing(&self, slot: &Slot) -> Footing<impl FnOnce() -> bool> {
+        let settled = slot.replica.commit() >= slot.replica.last().seq;
+        Footing { alone: slot.is_alone(), leased: move || self.may_answer(slot), settled }
     }
 
     /// Whether this replica serves under a lease that covers its leadership, now.

@@ -4,7 +4,7 @@ use super::cache::CACHE_BYTES;
 use super::slot::{Pending, Slot};
 use super::{Env, OpRequest, Shard};
 use crate::reply::Outcome;
-use archon_kv::{Effect, PartitionView, Reader, Request, View, ViewError, dedup, evaluate, row};
+use archon_kv::{Effect, PartitionView, Reader, Reading, Request, View, ViewError, dedup, evaluate, row};
 use archon_replica::{Input, Output, Standing};
 use archon_types::{Answer, ErrorDetail, ErrorKind, Millis, Op, PartitionId, Revision, Seq};
 use bytes::Bytes;
@@ -53,8 +53,7 @@ impl Env {
             }
             return Err(self.elsewhere(slot.partition));
         }
-        // With followers nothing rests on a clock: writes are committed by all, reads can be confirmed by all.
-        if slot.is_alone() && !self.may_answer(slot) {
+        if !self.footing(slot).holds() {
             return Err(self.no_lease(slot));
         }
         Ok(())
@@ -103,8 +102,7 @@ impl Env {
     }
 
     fn read(&mut self, slot: &mut Slot, request: OpRequest) {
-        if !self.may_answer(slot) && !slot.is_alone() {
-            // No lease: a round in which every follower says that it knows of no higher epoch (PROTOCOL rule 18).
+        if self.footing(slot).reading() == Reading::Confirmed {
             slot.tickets += 1;
             let ticket = slot.tickets;
             slot.confirms.insert(ticket, request);
@@ -192,12 +190,9 @@ impl Env {
                 return self.replies.add(request.reply, slot.applied, Err(detail));
             }
         };
-        // An answer without an effect rests on what was seen. Nothing but a lease, or a commit that began afterwards, proves
-        // that this is the newest: a leader that was deposed without knowing it must not answer from the past.
-        let last = slot.replica.last().seq;
-        let proven = slot.is_alone() || (slot.replica.commit() >= last && self.may_answer(slot));
-        match evaluation.effect.or_else(|| (!proven).then(|| Effect { at, changes: Vec::new() })) {
-            None => self.answer_after(slot, last, request, evaluation.answer),
+        let evaluation = self.footing(slot).prove(evaluation, at, &self.context.dedup);
+        match evaluation.effect {
+            None => self.answer_after(slot, slot.replica.last().seq, request, evaluation.answer),
             Some(effect) => {
                 let (entry, effect) = effect.into_entry();
                 match self.propose(slot, entry) {
@@ -281,7 +276,7 @@ impl Env {
         let at = slot.log_time.last();
         let wall = self.context.shared.wall.now().max(at);
         let Some(client) = slot.clients.to_forget(wall, &self.context.dedup) else { return };
-        if self.room(slot).is_err() || (slot.is_alone() && !self.may_answer(slot)) {
+        if self.room(slot).is_err() || !self.footing(slot).holds() {
             return;
         }
         let at = slot.log_time.stamp(wall);

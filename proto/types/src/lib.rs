@@ -10,7 +10,7 @@ pub mod error;
 pub mod ids;
 pub mod lease;
 pub mod limits;
-mod mutant;
+pub mod mutant;
 pub mod op;
 pub mod piece;
 mod room;

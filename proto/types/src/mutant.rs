@@ -31,3 +31,50 @@ macro_rules! mutants {
         }
     };
 }
+
+/// Declares which function shows each mutant. The function says whether the rule held, with the mutant or without; a test of
+/// its name, in the module `taken_away`, fails unless the rule holds without the mutant and does not with it.
+///
+/// `Mutant` must be in scope. `SHOWN` is the list of the mutants.
+#[macro_export]
+macro_rules! shown_by {
+    ($($mutant:ident => $held:ident,)+) => {
+        /// The mutants that a test here shows.
+        #[allow(dead_code, unreachable_pub)]
+        pub(crate) const SHOWN: &[Mutant] = &[$(Mutant::$mutant,)+];
+
+        mod taken_away {
+            $(
+                #[test]
+                fn $held() {
+                    $crate::mutant::assert_shows(super::Mutant::$mutant, super::$held);
+                }
+            )+
+        }
+    };
+}
+
+/// Fails unless the rule holds without the mutant, and does not with it. An invariant that panics shows it as well.
+///
+/// # Panics
+/// If the mutant does not show.
+pub fn assert_shows<M: Copy + std::fmt::Debug>(mutant: M, held: impl Fn(Option<M>) -> bool) {
+    assert!(held(None), "without {mutant:?} the rule does not hold");
+    let with_it = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| held(Some(mutant))));
+    assert!(!with_it.unwrap_or(false), "{mutant:?} does not show");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::assert_shows;
+    use std::panic::catch_unwind;
+
+    #[test]
+    fn a_test_shows_a_mutant_only_if_it_passes_without_and_fails_with_it() {
+        assert_shows((), |mutant| mutant.is_none());
+        assert_shows((), |mutant| mutant.is_none() || panic!("an invariant"));
+        assert!(catch_unwind(|| assert_shows((), |_| true)).is_err(), "it does not look");
+        assert!(catch_unwind(|| assert_shows((), |_| false)).is_err(), "it fails anyway");
+        assert!(catch_unwind(|| assert_shows((), |mutant| mutant.is_some())).is_err(), "the wrong way round");
+    }
+}

@@ -1,65 +1,81 @@
-//! L: each key is linearizable.
+//! L: every partition, and so every key, is linearizable; a scan sees it at one moment.
 //!
-//! The committed log gives the order of all writes, and every answer names the revision, which is the position, that it
-//! made or saw. So the check is incremental and exact: take the committed writes of a key in order of position, and each
-//! read right after the write it saw. That order explains every answer if and only if no operation saw or made an older
-//! position than one that was over before it began (a write: an older or the same). For each key the highest position of
-//! any finished operation is kept, and each operation carries what it was at its beginning.
+//! The committed log gives the order of all writes of a partition. An operation is explained by a position: what it saw is what
+//! the log up to there makes, and that position is neither below what any operation saw or made that was over before this one
+//! began, nor beyond what is committed. A write that is answered names its position; so does a read of a value, from below. For
+//! all others the lowest position that explains the answer is taken: it asks the least of those that follow, so the check is
+//! incremental and exact. One position is kept, the highest of any finished operation, and each operation carries what it was
+//! at its beginning.
 
 use super::Violation;
 use archon_kv::Effect;
 use archon_kv::row::{KIND_VALUE, decode_value};
+use archon_types::op::Entry;
 use archon_types::{Revision, Seq};
 use bytes::Bytes;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound::{Excluded, Unbounded};
 
-/// What is known of the keys of one partition.
+/// What is known of one partition.
 #[derive(Debug, Default)]
 pub(crate) struct History {
-    /// What was written at each position.
-    written: BTreeMap<u64, (Bytes, Bytes)>,
-    /// The highest position that a finished operation on a key made or saw.
-    floors: BTreeMap<Bytes, u64>,
+    /// Of each key what was written at each position; nothing if it was deleted there.
+    keys: BTreeMap<Bytes, BTreeMap<u64, Option<Bytes>>>,
+    /// Deletes without a name that no answer has claimed.
+    unclaimed: BTreeSet<(Bytes, u64)>,
+    /// The highest position that a finished operation made or saw.
+    floor: u64,
 }
 
+/// What a scan asked for: prefix, the key it goes on after, and how many at most (0: as many as there are).
+pub(crate) type Asked<'a> = (&'a Bytes, &'a Bytes, u32);
+
 impl History {
-    pub(super) fn committed(&mut self, at: Seq, effect: &Effect) -> Result<(), Violation> {
+    /// An effect was committed; `named` if it says whose operation it is.
+    pub(super) fn committed(&mut self, at: Seq, effect: &Effect, named: bool) -> Result<(), Violation> {
         for change in effect.changes.iter().filter(|change| change.key.first() == Some(&KIND_VALUE)) {
-            let Some(row) = &change.value else { continue };
-            let (value, revision) =
-                decode_value(row).map_err(|error| Violation::NotLinearizable { detail: error.to_string() })?;
-            if revision.get() != at.get() {
-                let detail = format!("the value written at {at} says that its revision is {revision}");
-                return Err(Violation::NotLinearizable { detail });
+            let key = change.key.slice(1..);
+            let value = match &change.value {
+                None => None,
+                Some(row) => {
+                    let (value, revision) = decode_value(row).or_else(|error| violated(error.to_string()))?;
+                    if revision.get() != at.get() {
+                        return violated(format!("the value written at {at} says that its revision is {revision}"));
+                    }
+                    Some(value)
+                }
+            };
+            if value.is_none() && !named {
+                self.unclaimed.insert((key.clone(), at.get()));
             }
-            self.written.insert(at.get(), (change.key.slice(1..), value));
+            self.keys.entry(key).or_default().insert(at.get(), value);
         }
         Ok(())
     }
 
-    /// What an operation on `key` that begins now must not fall behind.
-    pub(crate) fn floor(&self, key: &Bytes) -> u64 {
-        self.floors.get(key).copied().unwrap_or(0)
+    /// What an operation that begins now must not fall behind.
+    pub(crate) const fn floor(&self) -> u64 {
+        self.floor
     }
 
-    /// An operation that began at `floor` is answered: it wrote `value` (any, if `None`) as `revision`.
+    /// An operation that began at `floor` is answered: it wrote `value` as `revision`.
     pub(crate) fn wrote(
         &mut self,
         key: &Bytes,
         floor: u64,
         revision: Revision,
-        value: Option<&Bytes>,
+        value: &Bytes,
     ) -> Result<(), Violation> {
-        if revision.get() <= floor {
-            let detail = format!("a write of {key:?} became revision {revision}, but {floor} was seen before it began");
-            return Err(Violation::NotLinearizable { detail });
+        let at = revision.get();
+        if at <= floor {
+            return violated(format!("a write of {key:?} became revision {at}, but {floor} was seen before it began"));
         }
-        self.is_there(key, revision, value)?;
-        self.finished(key, revision);
+        self.is_there(key, at, Some(value))?;
+        self.finished(at);
         Ok(())
     }
 
-    /// An operation that began at `floor` is answered: it saw `revision`, and perhaps its value. Zero: there was none.
+    /// An operation that began at `floor` is answered: it saw `revision`, and perhaps its value.
     pub(crate) fn saw(
         &mut self,
         key: &Bytes,
@@ -67,29 +83,115 @@ impl History {
         revision: Revision,
         value: Option<&Bytes>,
     ) -> Result<(), Violation> {
-        if revision.get() < floor {
-            let detail = format!("a read of {key:?} saw revision {revision}, but {floor} was seen before it began");
-            return Err(Violation::NotLinearizable { detail });
+        let at = revision.get();
+        self.is_there(key, at, value)?;
+        if let Some((next, _)) = self.next_write(key, at).filter(|(next, _)| *next <= floor) {
+            return violated(format!(
+                "revision {at} of {key:?} was seen, but it was written at {next}, and {floor} was seen before"
+            ));
         }
-        if revision > Revision::ZERO {
-            self.is_there(key, revision, value)?;
-        }
-        self.finished(key, revision);
+        self.finished(at);
         Ok(())
     }
 
-    fn is_there(&self, key: &Bytes, revision: Revision, value: Option<&Bytes>) -> Result<(), Violation> {
-        let found = self.written.get(&revision.get());
-        let right = found.is_some_and(|(of, is)| of == key && value.is_none_or(|value| value == is));
-        if !right {
-            let detail = format!("an answer says that {key:?} is {value:?} at {revision}, committed is {found:?}");
-            return Err(Violation::NotLinearizable { detail });
+    /// An operation that began at `floor` is answered: there was no such key.
+    pub(crate) fn missed(&mut self, key: &Bytes, floor: u64) -> Result<(), Violation> {
+        if self.value_at(key, floor).is_none() {
+            return Ok(());
         }
+        let writes = self.keys.get(key).into_iter().flat_map(|writes| writes.range((Excluded(floor), Unbounded)));
+        let gone = writes.into_iter().find(|(_, value)| value.is_none()).map(|(at, _)| *at);
+        let Some(at) = gone else {
+            return violated(format!(
+                "no {key:?} was found, but it was there at {floor} and has not been deleted since"
+            ));
+        };
+        self.finished(at);
         Ok(())
     }
 
-    fn finished(&mut self, key: &Bytes, revision: Revision) {
-        let floor = self.floors.entry(key.clone()).or_default();
-        *floor = (*floor).max(revision.get());
+    /// A delete that began at `floor` is answered: there was such a key. `named` if it has a name, with where that took effect.
+    pub(crate) fn deleted(&mut self, key: &Bytes, floor: u64, named: Option<Option<Seq>>) -> Result<(), Violation> {
+        let at = match named {
+            Some(at) => at.map(Seq::get),
+            // One that is as good as any other: the lowest leaves most to those that began later.
+            None => {
+                let mut left = self.unclaimed.range((Excluded((key.clone(), floor)), Unbounded));
+                let found = left.next().filter(|(of, _)| of == key).cloned();
+                found.and_then(|found| self.unclaimed.take(&found)).map(|(_, at)| at)
+            }
+        };
+        let deletes = |at: u64| self.keys.get(key).is_some_and(|writes| writes.get(&at) == Some(&None));
+        match at {
+            Some(at) if at > floor && deletes(at) => {
+                self.finished(at);
+                Ok(())
+            }
+            _ => violated(format!("{key:?} is said to be deleted after {floor}, but the log does so at {at:?}")),
+        }
+    }
+
+    /// A scan that began at `floor` is answered by a page.
+    pub(crate) fn listed(
+        &mut self,
+        asked: Asked<'_>,
+        floor: u64,
+        entries: &[Entry],
+        more: bool,
+    ) -> Result<(), Violation> {
+        let changes = self.keys.values().flat_map(|writes| writes.range((Excluded(floor), Unbounded)));
+        let moments: BTreeSet<u64> = changes.map(|(at, _)| *at).chain([floor]).collect();
+        let Some(at) = moments.into_iter().find(|at| self.page_at(asked, *at) == (entries.to_vec(), more)) else {
+            let (now, _) = self.page_at(asked, u64::MAX);
+            return violated(format!(
+                "a scan of {asked:?} from {floor} on gave {entries:?}, as at no moment; now {now:?}"
+            ));
+        };
+        self.finished(at);
+        Ok(())
+    }
+
+    /// The page that a scan gives at a position.
+    fn page_at(&self, (prefix, after, limit): Asked<'_>, position: u64) -> (Vec<Entry>, bool) {
+        let keys = self.keys.keys().filter(|key| key.starts_with(prefix) && *key > after);
+        let present = keys.filter_map(|key| {
+            let (at, value) = self.value_at(key, position)?;
+            Some(Entry { key: key.clone(), value: value.clone(), revision: Revision::new(at) })
+        });
+        let limit = if limit == 0 { usize::MAX } else { limit as usize };
+        let mut all: Vec<Entry> = present.collect();
+        let more = all.len() > limit;
+        all.truncate(limit);
+        (all, more)
+    }
+
+    /// What the log up to a position makes of a key, and where that was written.
+    fn value_at(&self, key: &Bytes, position: u64) -> Option<(u64, &Bytes)> {
+        let (at, value) = self.keys.get(key)?.range(..=position).next_back()?;
+        value.as_ref().map(|value| (*at, value))
+    }
+
+    fn next_write(&self, key: &Bytes, after: u64) -> Option<(u64, &Option<Bytes>)> {
+        self.keys.get(key)?.range((Excluded(after), Unbounded)).next().map(|(at, value)| (*at, value))
+    }
+
+    fn is_there(&self, key: &Bytes, at: u64, value: Option<&Bytes>) -> Result<(), Violation> {
+        let found = self.keys.get(key).and_then(|writes| writes.get(&at)).and_then(Option::as_ref);
+        if found.is_some_and(|found| value.is_none_or(|value| value == found)) {
+            return Ok(());
+        }
+        violated(format!("an answer says that {key:?} is {value:?} at {at}, committed is {found:?}"))
+    }
+
+    fn finished(&mut self, at: u64) {
+        self.floor = self.floor.max(at);
     }
 }
+
+fn violated<T>(detail: String) -> Result<T, Violation> {
+    Err(Violation::NotLinearizable { detail })
+}
+
+#[cfg(test)]
+#[path = "linearizable_tests.rs"]
+mod tests;

@@ -10,7 +10,7 @@ mod one_leader;
 use archon_kv::Effect;
 use archon_replica::Entry;
 use archon_replica::invariants::{Epochs, Ledger, leader_holds_acknowledged};
-use archon_types::{Epoch, PartitionId, PlacementId, Seq};
+use archon_types::{ClientId, Epoch, Op, PartitionId, PlacementId, Seq};
 use exactly_once::Applied;
 pub(crate) use linearizable::History;
 use std::collections::{BTreeMap, BTreeSet};
@@ -39,7 +39,7 @@ pub enum Violation {
         /// Who.
         detail: String,
     },
-    /// L: a history of one key is not linearizable.
+    /// L: a history of one partition is not linearizable.
     #[error("L: {detail}")]
     NotLinearizable {
         /// Which operation shows it.
@@ -102,6 +102,18 @@ pub(crate) struct PartitionCheck {
     pub(crate) history: History,
 }
 
+impl PartitionCheck {
+    /// A client sends a write without a name, once more.
+    pub(crate) fn sent_unnamed(&mut self, op: &Op) {
+        self.applied.sent(op);
+    }
+
+    /// Where the operation of this name took effect.
+    pub(crate) fn position_of(&self, client: ClientId, number: u64) -> Option<Seq> {
+        self.applied.position_of(client, number)
+    }
+}
+
 #[derive(Debug, Default)]
 pub(crate) struct Checks {
     pub(crate) partitions: BTreeMap<PartitionId, PartitionCheck>,
@@ -146,8 +158,8 @@ impl Checks {
             return Ok(());
         }
         let effect = Effect::decode(&entry.bytes).map_err(|error| Violation::Prefix { detail: error.to_string() })?;
-        known.applied.take(entry.at.seq, &effect)?;
-        known.history.committed(entry.at.seq, &effect)
+        let named = known.applied.take(entry.at.seq, &effect)?;
+        known.history.committed(entry.at.seq, &effect, named)
     }
 
     pub(crate) fn acknowledge(&mut self, partition: PartitionId, upto: Seq) {

@@ -7,7 +7,6 @@ use super::start::take_in;
 use crate::check::Violation;
 use crate::client::ReplyTo;
 use crate::event::{Event, Sideways};
-use crate::mutant::ShellMutant;
 use crate::network::End;
 use crate::world::World;
 use archon_kv::{ClientIndex, PartitionView, Reader, View, row};
@@ -138,17 +137,24 @@ impl World {
     /// Gives the answer to something committed, or keeps it while no lease covers it. Where followers hold the write as
     /// well it rests on no clock.
     pub(crate) fn answer_write(&mut self, host: usize, placement: PlacementId, reply: ReplyTo, outcome: Outcome) {
-        let may = self.may_answer(host, placement) || self.breaks(ShellMutant::AloneWithoutLease);
-        let Some(process) = &mut self.hosts[host].process else { return };
-        let Some(slot) = process.slots.get_mut(&placement) else { return };
-        if !slot.is_alone() || may {
+        let Some(slot) = self.slot(host, placement) else { return };
+        if self.footing(host, slot).holds() {
             self.coverage.writes += 1;
             self.acknowledge(host, placement);
             self.reply(host, placement, reply, outcome);
         } else {
             self.coverage.answers_held += 1;
+            let Some(slot) = self.slot_mut(host, placement) else { return };
             slot.held.push((reply, outcome));
         }
+    }
+
+    pub(crate) fn slot(&self, host: usize, placement: PlacementId) -> Option<&Slot> {
+        self.hosts[host].process.as_ref()?.slots.get(&placement)
+    }
+
+    pub(crate) fn slot_mut(&mut self, host: usize, placement: PlacementId) -> Option<&mut Slot> {
+        self.hosts[host].process.as_mut()?.slots.get_mut(&placement)
     }
 
     /// Whoever hears of an answer has heard of everything up to the commit position.

@@ -1,17 +1,22 @@
 //! Clients' operations: evaluated once by the leader, answered after commit and under the lease.
 
-use super::slot::{Outcome, Pending, Request};
+use super::slot::{Outcome, Pending, Request, Slot};
 use crate::event::Event;
 use crate::mutant::ShellMutant;
 use crate::network::End;
 use crate::world::World;
-use archon_kv::{PartitionView, Reader, Request as Asked, dedup, evaluate};
+use archon_kv::{Footing, PartitionView, Reader, Reading, Request as Asked, dedup, evaluate};
 use archon_replica::{Input, Output, Standing};
 use archon_types::{Answer, ErrorKind, Millis, PlacementId, Revision, Seq};
 use bytes::Bytes;
 
 impl World {
-    pub(crate) fn on_request(&mut self, host: usize, request: Request) {
+    pub(crate) fn on_requests(&mut self, host: usize, requests: Vec<Request>) {
+        requests.into_iter().for_each(|request| self.on_request(host, request));
+        self.settle(host);
+    }
+
+    fn on_request(&mut self, host: usize, request: Request) {
         let Some(process) = &self.hosts[host].process else { return };
         let Some(placement) = process.active.get(&request.partition).copied() else {
             return self.refuse(host, request, ErrorKind::NotPartitionLeader);
@@ -29,15 +34,21 @@ impl World {
             };
             return self.refuse(host, request, kind);
         }
-        let alone = slot.is_alone() && !self.breaks(ShellMutant::AloneWithoutLease);
-        if alone && !self.may_answer(host, placement) {
+        if !self.footing(host, slot).holds() {
             return self.refuse(host, request, ErrorKind::NoLease);
         }
         match request.op.is_read() {
             true => self.read(host, placement, request),
             false => self.write(host, placement, request),
         }
-        self.settle(host);
+    }
+
+    /// Where this leader stands, now.
+    pub(crate) fn footing(&self, host: usize, slot: &Slot) -> Footing<impl FnOnce() -> bool> {
+        let placement = slot.placement;
+        let alone = slot.is_alone() && !self.breaks(ShellMutant::AloneWithoutLease);
+        let settled = slot.replica.commit() >= slot.replica.last().seq;
+        Footing { alone, leased: move || self.may_answer(host, placement), settled }
     }
 
     fn refuse(&mut self, host: usize, request: Request, kind: ErrorKind) {
@@ -57,15 +68,14 @@ impl World {
     }
 
     fn read(&mut self, host: usize, placement: PlacementId, request: Request) {
-        let covered = self.may_answer(host, placement);
-        let Some(process) = &mut self.hosts[host].process else { return };
-        let Some(slot) = process.slots.get_mut(&placement) else { return };
-        if !covered && !slot.is_alone() {
+        let Some(slot) = self.slot(host, placement) else { return };
+        if self.footing(host, slot).reading() == Reading::Confirmed {
+            let Some(slot) = self.slot_mut(host, placement) else { return };
             let ticket = slot.next_ticket();
             slot.confirms.insert(ticket, request);
             return self.step(host, placement, Input::Confirm { ticket });
         }
-        if self.breaks(ShellMutant::LeaseCheckedFirst) && !covered {
+        if self.breaks(ShellMutant::LeaseCheckedFirst) && !self.may_answer(host, placement) {
             return self.refuse(host, request, ErrorKind::NoLease);
         }
         // The value first, the lease after (rule 17). In between the process may be stopped for any time.
@@ -154,14 +164,18 @@ impl World {
         let Ok(evaluation) = evaluate(asked, &view, at, Revision::new(next.seq.get()), &self.plan.dedup) else {
             return self.refuse(host, request, ErrorKind::Unavailable);
         };
+        let without = evaluation.effect.is_none();
+        let Some(slot) = self.slot(host, placement) else { return };
+        let evaluation = self.footing(host, slot).prove(evaluation, at, &self.plan.dedup);
+        self.coverage.unproven += u64::from(without && evaluation.effect.is_some());
         let outcome: Outcome = evaluation.answer.map_err(|error| error.kind);
         match &outcome {
             Ok(Answer::ConditionFailed { .. }) => self.coverage.conditions_failed += 1,
             Err(ErrorKind::MaybeApplied) => self.coverage.maybe_applied += 1,
             _ => {}
         }
+        self.coverage.repeats += u64::from(without && request.id.is_some() && outcome.is_ok());
         let Some(effect) = evaluation.effect else {
-            self.coverage.repeats += u64::from(outcome.is_ok());
             return self.answer_after(host, placement, request, outcome);
         };
         let Some((ticket, seq)) = self.propose_entry(host, placement, effect.encode()) else {
@@ -214,13 +228,13 @@ impl World {
     /// Forgets a client that was silent for long, as an ordinary entry of the log.
     pub(crate) fn forget_client(&mut self, host: usize, placement: PlacementId) {
         let wall = self.wall(host);
-        let may = self.may_answer(host, placement);
+        let holds = self.slot(host, placement).is_some_and(|slot| self.footing(host, slot).holds());
         let machine = &mut self.hosts[host];
         let Some(process) = &mut machine.process else { return };
         let Some(slot) = process.slots.get_mut(&placement) else { return };
         let wall = wall.max(slot.log_time.last());
         let Some(client) = slot.clients.to_forget(wall, &self.plan.dedup) else { return };
-        if slot.replica.admit().is_err() || (slot.is_alone() && !may) {
+        if slot.replica.admit().is_err() || !holds {
             return;
         }
         let at = slot.log_time.stamp(wall);

@@ -1,56 +1,43 @@
 //! Every rule of the coordinator taken away, one at a time: each must show, either in what is decided or to an invariant.
+//! Each function here says whether its rule held, with or without a mutant.
 //! What comes of it in a whole cluster the simulator shows.
 
 use crate::bed::{Bed, part, register, settings};
 use archon_coordinator_core::*;
 use archon_types::*;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// Whether the rule held, with or without a mutant.
-type Case = fn(Option<Mutant>) -> bool;
-
-const CASES: &[(Mutant, Case)] = &[
-    (Mutant::NoVersionCheck, a_request_for_an_earlier_version_changes_nothing),
-    (Mutant::AnyoneAsks, only_the_leader_may_ask),
-    (Mutant::DropBelowMin, no_drop_goes_below_the_minimum),
-    (Mutant::RefusalKeepsVersion, a_refusal_consumes_the_version),
-    (Mutant::ExpandUnchecked, another_life_of_the_joiner_is_not_added),
-    (Mutant::DropUnchecked, another_life_of_the_follower_is_not_dropped),
-    (Mutant::CleanupBelowMin, no_copy_goes_while_too_few_are_left),
-    (Mutant::LastCopyGoes, the_last_copy_in_reach_is_not_deleted),
-    (Mutant::UndoAfterHandOff, after_the_hand_off_a_migration_is_not_undone),
-    (Mutant::LeadershipSurvives, registration_ends_leaderships),
-    (Mutant::ElectAnyone, only_a_live_copy_is_elected),
-    (Mutant::StaleRelease, a_release_is_for_its_epoch),
-    (Mutant::CoordinatorForgets, a_new_coordinator_waits_for_earlier_leases),
-    (Mutant::NodeWideLease, an_answer_lists_what_is_withdrawn),
-    (Mutant::GrantWhileDeciding, a_life_being_failed_is_not_answered),
-    (Mutant::ElectForgets, an_election_waits_for_the_holders_lease),
-    (Mutant::FormerForgotten, the_former_holder_is_remembered),
-    (Mutant::FailFromHeard, a_failure_waits_for_the_last_answer),
-    (Mutant::ElectStale, an_election_is_for_its_version),
-    (Mutant::WipedStaysLive, what_a_replaced_directory_held_is_lost),
-    (Mutant::UnheldStaysLive, a_copy_that_is_not_listed_is_lost),
-    (Mutant::OtherCopyStaysLive, an_older_directory_is_lost),
-    (Mutant::BootForgotten, the_same_process_gets_the_same_answer),
-    (Mutant::LostCopyHosted, a_lost_copy_is_left_as_it_is),
-    (Mutant::LossKeepsOthers, a_forced_election_retires_all_others),
-];
-
-#[test]
-fn every_rule_taken_away_shows() {
-    for (mutant, held) in CASES {
-        assert!(held(None), "without {mutant:?} the rule does not hold");
-        // An invariant of the state that panics shows it as well.
-        let shown = catch_unwind(AssertUnwindSafe(|| held(Some(*mutant)))).map_or(true, |held| !held);
-        assert!(shown, "{mutant:?} does not show");
-    }
+archon_types::shown_by! {
+    NoVersionCheck => a_request_for_an_earlier_version_changes_nothing,
+    AnyoneAsks => only_the_leader_may_ask,
+    DropBelowMin => no_drop_goes_below_the_minimum,
+    RefusalKeepsVersion => a_refusal_consumes_the_version,
+    ExpandUnchecked => another_life_of_the_joiner_is_not_added,
+    DropUnchecked => another_life_of_the_follower_is_not_dropped,
+    CleanupBelowMin => no_copy_goes_while_too_few_are_left,
+    LastCopyGoes => the_last_copy_in_reach_is_not_deleted,
+    UndoAfterHandOff => after_the_hand_off_a_migration_is_not_undone,
+    LeadershipSurvives => registration_ends_leaderships,
+    ElectAnyone => only_a_live_copy_is_elected,
+    StaleRelease => a_release_is_for_its_epoch,
+    CoordinatorForgets => a_new_coordinator_waits_for_earlier_leases,
+    NodeWideLease => an_answer_lists_what_is_withdrawn,
+    GrantWhileDeciding => a_life_being_failed_is_not_answered,
+    ElectForgets => an_election_waits_for_the_holders_lease,
+    FormerForgotten => the_former_holder_is_remembered,
+    FailFromHeard => a_failure_waits_for_the_last_answer,
+    ElectStale => an_election_is_for_its_version,
+    WipedStaysLive => what_a_replaced_directory_held_is_lost,
+    UnheldStaysLive => a_copy_that_is_not_listed_is_lost,
+    OtherCopyStaysLive => an_older_directory_is_lost,
+    BootForgotten => the_same_process_gets_the_same_answer,
+    LostCopyHosted => a_lost_copy_is_left_as_it_is,
+    LossKeepsOthers => a_forced_election_retires_all_others,
 }
 
 #[test]
 fn every_mutant_has_a_case() {
     for mutant in Mutant::ALL {
-        assert!(CASES.iter().any(|(known, _)| known == mutant), "nothing catches {mutant:?}");
+        assert!(SHOWN.contains(mutant), "nothing catches {mutant:?}");
         assert!((1..=24).contains(&mutant.rule()));
     }
 }

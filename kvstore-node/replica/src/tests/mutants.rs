@@ -1,58 +1,47 @@
-//! Rules taken away that the random runs of `simulation` catch late or never: each shows in a conversation of its own.
+//! Rules taken away that the random runs of `simulation` catch late or never: each shows in a conversation of its own,
+//! which says whether the rule held, with or without a mutant.
 
 use super::script::{Script, at, entry, message, name, recovered, unheard};
-use super::simulation::CAUGHT;
+use super::simulation;
 use crate::{Body, Input, Mutant, Output, Position, Recovered};
 use archon_types::ReplicaState::{Live, Load};
 use archon_types::{Epoch, ErrorKind, Fact, Incarnation, PlacementId, ReplicaState, Seq, Version};
 
-/// Whether the rule held, with or without a mutant.
-type Conversation = fn(Option<Mutant>) -> bool;
-
-const CONVERSATIONS: &[(Mutant, Conversation)] = &[
-    (Mutant::CommitBelowMin, nothing_is_committed_below_the_minimum),
-    (Mutant::MinCountsJoiner, a_joiner_that_is_asked_for_does_not_help_the_minimum),
-    (Mutant::TakeoverBelowMin, below_the_minimum_nobody_takes_over),
-    (Mutant::NoLeaseBelowMin, below_the_minimum_no_read_is_confirmed),
-    (Mutant::AdmitStalled, a_stalled_leader_admits_nothing),
-    (Mutant::AskWithoutLease, nobody_is_asked_for_without_a_lease),
-    (Mutant::NamesOneSilent, all_silent_followers_are_named),
-    (Mutant::NoBackoff, a_refused_request_waits),
-    (Mutant::ResumeEpoch, an_epoch_is_not_led_twice),
-    (Mutant::LeadsInNextLife, a_new_life_leads_nothing),
-    (Mutant::TakeoverJoinerShort, during_a_take_over_a_joiner_holds_everything),
-    (Mutant::CutCommitted, what_is_committed_is_not_cut),
-    (Mutant::ObeyOldEpoch, an_old_epoch_is_not_obeyed),
-    (Mutant::StaleAddressee, a_message_for_another_placement_is_not_obeyed),
-    (Mutant::AckOfOtherEpoch, an_acknowledgement_of_another_epoch_counts_for_nothing),
-    (Mutant::AckOfOtherLife, an_acknowledgement_of_another_life_counts_for_nothing),
-    (Mutant::ReleaseUndone, a_release_is_final),
-    (Mutant::ReleaseEarly, a_release_waits_for_what_is_under_way),
-    (Mutant::AloneWithoutLease, alone_no_read_is_confirmed),
-    (Mutant::ConfirmReused, a_round_does_not_serve_a_later_read),
-    (Mutant::ConfirmSkipsJoiner, a_joiner_is_asked_to_confirm),
-    (Mutant::ConfirmOne, all_followers_are_asked_to_confirm),
-    (Mutant::ConfirmAnyRound, an_answer_to_another_round_counts_for_nothing),
-    (Mutant::VouchBlindly, whoever_knows_a_higher_epoch_does_not_vouch),
-    (Mutant::ServeUnheard, the_first_leader_serves_once_it_is_heard_of),
-    (Mutant::TailCommitted, a_recovered_tail_is_not_committed),
-    (Mutant::CountsByOldRow, a_late_row_does_not_vouch_for_what_was_copied_since),
-    (Mutant::KeepsOrphanedCopy, a_copy_ends_with_the_leadership_of_its_source),
-];
-
-#[test]
-fn every_rule_taken_away_shows() {
-    for (mutant, held) in CONVERSATIONS {
-        assert!(held(None), "without {mutant:?} the rule does not hold");
-        assert!(!held(Some(*mutant)), "{mutant:?} does not show");
-    }
+archon_types::shown_by! {
+    CommitBelowMin => nothing_is_committed_below_the_minimum,
+    MinCountsJoiner => a_joiner_that_is_asked_for_does_not_help_the_minimum,
+    TakeoverBelowMin => below_the_minimum_nobody_takes_over,
+    NoLeaseBelowMin => below_the_minimum_no_read_is_confirmed,
+    AdmitStalled => a_stalled_leader_admits_nothing,
+    AskWithoutLease => nobody_is_asked_for_without_a_lease,
+    NamesOneSilent => all_silent_followers_are_named,
+    NoBackoff => a_refused_request_waits,
+    ResumeEpoch => an_epoch_is_not_led_twice,
+    LeadsInNextLife => a_new_life_leads_nothing,
+    TakeoverJoinerShort => during_a_take_over_a_joiner_holds_everything,
+    CutCommitted => what_is_committed_is_not_cut,
+    ObeyOldEpoch => an_old_epoch_is_not_obeyed,
+    StaleAddressee => a_message_for_another_placement_is_not_obeyed,
+    AckOfOtherEpoch => an_acknowledgement_of_another_epoch_counts_for_nothing,
+    AckOfOtherLife => an_acknowledgement_of_another_life_counts_for_nothing,
+    ReleaseUndone => a_release_is_final,
+    ReleaseEarly => a_release_waits_for_what_is_under_way,
+    AloneWithoutLease => alone_no_read_is_confirmed,
+    ConfirmReused => a_round_does_not_serve_a_later_read,
+    ConfirmSkipsJoiner => a_joiner_is_asked_to_confirm,
+    ConfirmOne => all_followers_are_asked_to_confirm,
+    ConfirmAnyRound => an_answer_to_another_round_counts_for_nothing,
+    VouchBlindly => whoever_knows_a_higher_epoch_does_not_vouch,
+    ServeUnheard => the_first_leader_serves_once_it_is_heard_of,
+    TailCommitted => a_recovered_tail_is_not_committed,
+    CountsByOldRow => a_late_row_does_not_vouch_for_what_was_copied_since,
+    KeepsOrphanedCopy => a_copy_ends_with_the_leadership_of_its_source,
 }
 
 #[test]
 fn every_mutant_is_caught_somewhere() {
     for mutant in Mutant::ALL {
-        let here = CONVERSATIONS.iter().any(|(known, _)| known == mutant);
-        assert!(here || CAUGHT.contains(mutant), "nothing catches {mutant:?}");
+        assert!(SHOWN.contains(mutant) || simulation::SHOWN.contains(mutant), "nothing catches {mutant:?}");
         assert!((0..=24).contains(&mutant.rule()));
     }
 }

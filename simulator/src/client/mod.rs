@@ -1,19 +1,23 @@
-//! Clients: a few operations at once each, retried until a deadline under one number, as the client library does it.
+//! Clients: a few operations at once each. One with a name is retried until a deadline under one number, as the client
+//! library does it; one without is sent once, and what came of it stays unknown unless it is answered.
+
+mod complete;
+mod draw;
+
+pub(crate) use draw::COUNTED;
 
 use crate::event::Event;
 use crate::host::slot::{Outcome, Request};
 use crate::mutant::ShellMutant;
 use crate::network::End;
 use crate::world::World;
-use archon_types::{Answer, ClientId, ErrorKind, Millis, Op, OpId, PartitionId, Revision, TableId};
+use archon_types::{ClientId, ErrorKind, Millis, Op, OpId, PartitionId, Revision};
 use bytes::Bytes;
 use std::collections::{BTreeMap, BTreeSet};
 use uuid::Uuid;
 
 /// Operations that a client has under way at once.
-const LANES: usize = 2;
-/// Keys per partition: few, so that operations meet.
-const KEYS: u64 = 3;
+const LANES: usize = 3;
 
 /// Where an answer goes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -28,8 +32,8 @@ pub(crate) struct ReplyTo {
 struct Call {
     number: u64,
     partition: PartitionId,
-    key: Bytes,
     op: Op,
+    /// Its name; a read has none, nor has a write that is sent once.
     id: Option<OpId>,
     /// The history's floor when it began.
     floor: u64,
@@ -86,10 +90,12 @@ impl World {
         match &self.clients[client].lanes[lane] {
             None if token == 0 => self.begin_call(client, lane),
             Some(call) if call.timer == token => {
-                if self.truth >= call.deadline {
+                let once = call.id.is_none() && !call.op.is_read();
+                if self.truth >= call.deadline || once {
+                    self.coverage.unnamed_unknown += u64::from(once);
                     self.end_call(client, lane);
                 } else {
-                    self.attempt(client, lane);
+                    self.attempt(client, &[lane]);
                 }
             }
             _ => {}
@@ -107,48 +113,40 @@ impl World {
             own.id = id;
             own.sequences.clear();
         }
-        let index = u16::try_from(self.random.below(u64::from(self.plan.settings.partitions))).unwrap_or(0);
-        let partition = PartitionId::new(TableId::new(1), index);
-        let deadline = self.truth + self.random.between(self.plan.unit_ms() * 5, self.plan.unit_ms() * 40);
-        let kind = self.random.below(10);
-        let key = match kind {
-            0 | 1 => Bytes::from_static(b"count"),
-            _ => Bytes::from(format!("k{}", self.random.below(KEYS))),
-        };
-        let floor = self.checks.of(partition).history.floor(&key);
-        let own = &mut self.clients[client];
-        own.calls += 1;
-        let number = own.calls;
-        let value = Bytes::from(format!("{client}.{number}"));
-        let op = match kind {
-            0 | 1 => Op::Increment { key: key.clone(), by: 1 },
-            2..=4 => Op::Put { key: key.clone(), value },
-            5 => {
-                let expected = own.seen.get(&(partition, key.clone())).copied().unwrap_or(Revision::ZERO);
-                Op::CompareAndSet { key: key.clone(), expected, value }
-            }
-            _ => Op::Get { key: key.clone() },
-        };
-        let sequence = own.sequences.entry(partition).or_default();
-        let id = (!op.is_read()).then(|| {
-            sequence.next += 1;
-            sequence.under_way.insert(sequence.next);
-            let done_below = sequence.done_below();
-            OpId { client: own.id, number: sequence.next, done_below, stamp: sequence.log_time }
-        });
-        let call = Call { number, partition, key, op, id, floor, deadline, attempts: 0, timer: 0 };
-        own.lanes[lane] = Some(call);
-        self.attempt(client, lane);
+        let partition = self.draw_partition();
+        // A batch: whatever else is free begins something as well, and it all travels as one message.
+        let lanes = if self.random.permille(100) { 0..LANES } else { lane..lane + 1 };
+        let begun: Vec<usize> = lanes.filter(|lane| self.draw_call(client, *lane, partition).is_some()).collect();
+        self.coverage.batches += u64::from(begun.len() > 1);
+        self.attempt(client, &begun);
     }
 
-    fn attempt(&mut self, client: usize, lane: usize) {
+    /// Sends what these lanes have under way, all of one partition, in one message.
+    fn attempt(&mut self, client: usize, lanes: &[usize]) {
         let hosts = self.hosts.len();
+        let (wander, random) = (self.random.permille(200), self.random.index(hosts));
+        let own = &mut self.clients[client];
+        let Some(first) = lanes.iter().find_map(|lane| own.lanes[*lane].as_ref()) else { return };
+        let guess = own.guess.entry(first.partition).or_insert(random);
+        if first.attempts > 0 && wander {
+            *guess = random;
+        }
+        let host = *guess;
+        let requests: Vec<Request> = lanes.iter().filter_map(|lane| self.request(client, *lane)).collect();
+        // A connection delivers a request once or not at all; late is possible.
+        let (from, to) = (End::Client(client), End::Host(host));
+        let delays = self.network.delays(self.truth, from, to, &mut self.random, &self.plan);
+        if let Some(delay) = delays.last() {
+            self.after(*delay, Event::Requests { host, requests });
+        }
+    }
+
+    /// The next attempt of what a lane has under way, and the timer that ends it.
+    fn request(&mut self, client: usize, lane: usize) -> Option<Request> {
         let (renumber, restamp) = (self.breaks(ShellMutant::RetryRenumbered), self.breaks(ShellMutant::RetryRestamped));
-        let wander = self.random.permille(200);
-        let random = self.random.index(hosts);
         let patience = self.random.between(self.plan.unit_ms(), self.plan.unit_ms() * 5);
         let own = &mut self.clients[client];
-        let Some(call) = &mut own.lanes[lane] else { return };
+        let call = own.lanes[lane].as_mut()?;
         own.timers += 1;
         call.timer = own.timers;
         call.attempts += 1;
@@ -164,22 +162,14 @@ impl World {
                 id.stamp = id.stamp.max(sequence.log_time);
             }
             id.done_below = sequence.done_below();
+        } else if !call.op.is_read() {
+            self.checks.of(call.partition).sent_unnamed(&call.op);
         }
-        let guess = own.guess.entry(call.partition).or_insert(random);
-        if call.attempts > 1 && wander {
-            *guess = random;
-        }
-        let host = *guess;
         let reply = ReplyTo { client, lane, call: call.number };
         let request = Request { partition: call.partition, op: call.op.clone(), id: call.id, reply };
         let token = call.timer;
-        // A connection delivers a request once or not at all; late is possible.
-        let (from, to) = (End::Client(client), End::Host(host));
-        let delays = self.network.delays(self.truth, from, to, &mut self.random, &self.plan);
-        if let Some(delay) = delays.last() {
-            self.after(*delay, Event::Request { host, request: Box::new(request) });
-        }
         self.after(patience, Event::Client { client, lane, token });
+        Some(request)
     }
 
     pub(crate) fn on_reply(
@@ -212,7 +202,7 @@ impl World {
                 {
                     id.stamp = sequence.log_time;
                     self.coverage.restamps += 1;
-                    return self.attempt(client, to.lane);
+                    return self.attempt(client, &[to.lane]);
                 }
                 self.end_call(client, to.lane);
             }
@@ -225,34 +215,6 @@ impl World {
                 self.after(pause, Event::Client { client, lane: to.lane, token });
             }
         }
-    }
-
-    fn complete(&mut self, client: usize, call: &Call, answer: &Answer) {
-        let history = &mut self.checks.of(call.partition).history;
-        let (key, floor) = (&call.key, call.floor);
-        let (checked, revision) = match (&call.op, answer) {
-            (Op::Put { value, .. } | Op::CompareAndSet { value, .. }, Answer::Written { revision }) => {
-                (history.wrote(key, floor, *revision, Some(value)), *revision)
-            }
-            (Op::CompareAndSet { .. }, Answer::ConditionFailed { revision }) => {
-                (history.saw(key, floor, *revision, None), *revision)
-            }
-            (Op::Increment { .. }, Answer::Counter { value, revision }) => {
-                let value = Bytes::from(value.to_string());
-                (history.wrote(key, floor, *revision, Some(&value)), *revision)
-            }
-            (Op::Get { .. }, Answer::Value(Some((value, revision)))) => {
-                (history.saw(key, floor, *revision, Some(value)), *revision)
-            }
-            (Op::Get { .. }, Answer::Value(None)) => (history.saw(key, floor, Revision::ZERO, None), Revision::ZERO),
-            (op, answer) => {
-                let detail = format!("{op:?} was answered {answer:?}");
-                (Err(crate::check::Violation::NotLinearizable { detail }), Revision::ZERO)
-            }
-        };
-        self.judge(checked);
-        *self.checks.answered.entry(call.partition).or_default() += 1;
-        self.clients[client].seen.insert((call.partition, call.key.clone()), revision);
     }
 
     /// The operation is over, as far as its client is concerned.

@@ -1,0 +1,69 @@
+//! What an answer says, held against everything that was committed.
+
+use super::Call;
+use crate::check::Violation;
+use crate::world::World;
+use archon_types::{Answer, Op, Revision};
+use bytes::Bytes;
+
+impl World {
+    pub(super) fn complete(&mut self, client: usize, call: &Call, answer: &Answer) {
+        self.count(call, answer);
+        let known = self.checks.of(call.partition);
+        // Of a delete with a name it is known where it took effect.
+        let named = call.id.map(|id| known.position_of(id.client, id.number));
+        let (history, floor) = (&mut known.history, call.floor);
+        let checked = match (&call.op, answer) {
+            (Op::Put { key, value } | Op::CompareAndSet { key, value, .. }, Answer::Written { revision }) => {
+                history.wrote(key, floor, *revision, value)
+            }
+            (Op::CompareAndSet { key, .. }, Answer::ConditionFailed { revision: Revision::ZERO })
+            | (Op::Get { key }, Answer::Value(None))
+            | (Op::Delete { key }, Answer::Deleted { existed: false }) => history.missed(key, floor),
+            (Op::CompareAndSet { key, .. }, Answer::ConditionFailed { revision }) => {
+                history.saw(key, floor, *revision, None)
+            }
+            (Op::Increment { key, .. }, Answer::Counter { value, revision }) => {
+                history.wrote(key, floor, *revision, &Bytes::from(value.to_string()))
+            }
+            (Op::Get { key }, Answer::Value(Some((value, revision)))) => {
+                history.saw(key, floor, *revision, Some(value))
+            }
+            (Op::Delete { key }, Answer::Deleted { existed: true }) => history.deleted(key, floor, named),
+            (Op::Scan { prefix, after, limit }, Answer::Page { entries, more }) => {
+                history.listed((prefix, after, *limit), floor, entries, *more)
+            }
+            (op, answer) => Err(Violation::NotLinearizable { detail: format!("{op:?} was answered {answer:?}") }),
+        };
+        self.judge(checked);
+        *self.checks.answered.entry(call.partition).or_default() += 1;
+        self.remember(client, call, answer);
+    }
+
+    /// What a later compare-and-set will expect.
+    fn remember(&mut self, client: usize, call: &Call, answer: &Answer) {
+        let seen = &mut self.clients[client].seen;
+        let mut note = |key: &Bytes, revision: Revision| {
+            seen.insert((call.partition, key.clone()), revision);
+        };
+        match (call.op.key(), answer) {
+            (Some(key), Answer::Written { revision } | Answer::ConditionFailed { revision }) => note(key, *revision),
+            (Some(key), Answer::Counter { revision, .. } | Answer::Value(Some((_, revision)))) => note(key, *revision),
+            (Some(key), _) => note(key, Revision::ZERO),
+            (None, Answer::Page { entries, .. }) => entries.iter().for_each(|entry| note(&entry.key, entry.revision)),
+            (None, _) => {}
+        }
+    }
+
+    fn count(&mut self, call: &Call, answer: &Answer) {
+        let coverage = &mut self.coverage;
+        coverage.unnamed_writes += u64::from(call.id.is_none() && !call.op.is_read());
+        match answer {
+            Answer::Deleted { existed: true } => coverage.deletes += 1,
+            Answer::Deleted { existed: false } => coverage.deletes_of_nothing += 1,
+            Answer::Page { more: false, .. } => coverage.scans += 1,
+            Answer::Page { more: true, .. } => coverage.scans_cut += 1,
+            _ => {}
+        }
+    }
+}

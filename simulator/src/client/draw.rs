@@ -1,0 +1,73 @@
+//! What clients want: drawn from the seed.
+
+use super::Call;
+use crate::world::World;
+use archon_types::{Op, OpId, PartitionId, Revision, TableId};
+use bytes::Bytes;
+
+/// Keys per partition: few, so that operations meet.
+const KEYS: u64 = 3;
+/// The key that is counted on.
+pub(crate) const COUNTED: &[u8] = b"count";
+
+impl World {
+    /// Draws the next operation of a client and notes it; `None` if the lane has one under way.
+    pub(super) fn draw_call(&mut self, client: usize, lane: usize, partition: PartitionId) -> Option<()> {
+        if self.clients[client].lanes[lane].is_some() {
+            return None;
+        }
+        let deadline = self.truth + self.random.between(self.plan.unit_ms() * 5, self.plan.unit_ms() * 40);
+        let own = &mut self.clients[client];
+        own.calls += 1;
+        let number = own.calls;
+        let op = self.draw_op(client, partition, number);
+        // Without a name nothing tells one delivery from another, so that it is sent once.
+        let named = !op.is_read() && !self.random.permille(350);
+        let floor = self.checks.of(partition).history.floor();
+        let own = &mut self.clients[client];
+        let id = named.then(|| {
+            let sequence = own.sequences.entry(partition).or_default();
+            sequence.next += 1;
+            sequence.under_way.insert(sequence.next);
+            let done_below = sequence.done_below();
+            OpId { client: own.id, number: sequence.next, done_below, stamp: sequence.log_time }
+        });
+        own.lanes[lane] = Some(Call { number, partition, op, id, floor, deadline, attempts: 0, timer: 0 });
+        Some(())
+    }
+
+    pub(super) fn draw_partition(&mut self) -> PartitionId {
+        let index = u16::try_from(self.random.below(u64::from(self.plan.settings.partitions))).unwrap_or(0);
+        PartitionId::new(TableId::new(1), index)
+    }
+
+    fn draw_op(&mut self, client: usize, partition: PartitionId, number: u64) -> Op {
+        let kind = self.random.below(24);
+        let counted = Bytes::from_static(COUNTED);
+        let key = Bytes::from(format!("k{}", self.random.below(KEYS)));
+        let value = Bytes::from(format!("{client}.{number}"));
+        match kind {
+            0..=3 => Op::Increment { key: counted, by: 1 },
+            4..=8 => Op::Put { key, value },
+            9..=11 => {
+                let seen = self.clients[client].seen.get(&(partition, key.clone()));
+                let expected = seen.copied().unwrap_or(Revision::ZERO);
+                Op::CompareAndSet { key, expected, value }
+            }
+            12 | 13 => Op::Delete { key },
+            14 if self.random.below(4) == 0 => Op::Delete { key: counted },
+            14..=16 => {
+                let prefix = self.random.pick(&["", "", "k", "k1", "c"]).unwrap_or_default();
+                let after = self.random.pick(&["", "", "", "k0", "count"]).unwrap_or_default();
+                let limit = self.random.pick(&[0, 1, 2, 10]).unwrap_or(0);
+                Op::Scan {
+                    prefix: Bytes::from_static(prefix.as_bytes()),
+                    after: Bytes::from_static(after.as_bytes()),
+                    limit,
+                }
+            }
+            17 => Op::Get { key: counted },
+            _ => Op::Get { key },
+        }
+    }
+}
