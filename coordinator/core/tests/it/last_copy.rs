@@ -10,9 +10,10 @@ const REPLACE_MS: u64 = 300_000;
 impl Bed {
     /// The node comes back in another process, from a directory that says this of itself.
     fn return_with(&mut self, node: NodeId, held: Vec<PlacementId>, last_incarnation: Option<Incarnation>) {
-        let row = self.state.node(node).expect("known").node.clone();
+        let row = self.state.node(node).expect("known").clone();
+        let (name, address) = (row.node.name, row.node.address);
         let boot = BootId::new(Uuid::from_u128(7_000 + u128::from(self.state.applied)));
-        self.join_with(Register { held, last_incarnation, ..Register::new(row.name, row.address, row.storage, boot) });
+        self.join_with(Register { held, last_incarnation, ..Register::new(name, address, row.storage, boot) });
     }
 
     /// From a directory that is older than its last life.
