@@ -360,18 +360,23 @@ async fn one_snapshot_at_a_time_is_received() {
     let (sender, target) = (others.next().unwrap(), others.next().unwrap());
     let voter = Impostor::of(&quorum, sender).await;
     let (mine, last) = (vote(term + 1, sender, true), Some(LogId { leader_id: term + 1, index: 1_000_000 }));
-    let (chunks, held) = tokio::sync::mpsc::channel(1);
-    chunks.send(voter.header(target, mine, last, 100)).await.unwrap();
-    let mut client = voter.client(target);
-    let open = tokio::spawn(async move { client.snapshot(tokio_stream::wrappers::ReceiverStream::new(held)).await });
-    let try_another = || async { voter.snapshot(target, mine, last, b"no state").await.unwrap_err() };
-    wait_for("the second to be refused", SOON, || async {
-        let refused = try_another().await;
-        (refused.code() == Code::Unavailable).then_some(()).ok_or_else(|| refused.to_string())
-    })
-    .await;
+    // Two that send no more than their headers: one is received and waits for its body, the other is refused.
+    let hold = || async {
+        let (chunks, held) = tokio::sync::mpsc::channel(1);
+        chunks.send(voter.header(target, mine, last, 100)).await.unwrap();
+        let mut client = voter.client(target);
+        let held = tokio_stream::wrappers::ReceiverStream::new(held);
+        (chunks, tokio::spawn(async move { client.snapshot(held).await }))
+    };
+    let ((one, mut first), (other, mut second)) = (hold().await, hold().await);
+    let (refused, received, chunks) = tokio::select! {
+        refused = &mut first => (refused, second, other),
+        refused = &mut second => (refused, first, one),
+    };
+    assert_eq!(refused.unwrap().unwrap_err().code(), Code::Unavailable, "another one is being received");
     drop(chunks);
-    assert_eq!(open.await.unwrap().unwrap_err().code(), Code::DataLoss, "it was shorter than announced");
+    assert_eq!(received.await.unwrap().unwrap_err().code(), Code::DataLoss, "it was shorter than announced");
+    let try_another = || async { voter.snapshot(target, mine, last, b"no state").await.unwrap_err() };
     wait_for("the place to be free", SOON, || async {
         let refused = try_another().await;
         refused.message().contains("cannot decode").then_some(()).ok_or_else(|| refused.to_string())
