@@ -94,11 +94,17 @@ struct Harm {
     told: &'static [&'static str],
 }
 
-const LOST: &[&str] = &["counts no more", "to be deleted: it is damaged"];
+const LOST: &[&str] =
+    &["counts no more", "to be deleted: it is damaged", "to be deleted: its data was lost or damaged"];
 
 /// As [`LOST`]; but while the log still reaches back to the beginning, an engine that is gone is filled from it and nothing
 /// is lost that could be told.
-const LOST_OR_REPLAYED: &[&str] = &["counts no more", "to be deleted: it is damaged", "returned in incarnation"];
+const LOST_OR_REPLAYED: &[&str] = &[
+    "counts no more",
+    "to be deleted: it is damaged",
+    "to be deleted: its data was lost or damaged",
+    "returned in incarnation",
+];
 
 const HARMS: &[Harm] = &[
     Harm {
