@@ -144,7 +144,7 @@ fn configuration() -> Configuration {
         version: Version::new(1),
         leader: Some(PlacementId::new(1)),
         placements: [1, 2].map(placement).to_vec(),
-        status: PartitionStatus::Assigned,
+        status: PartitionStatus::Online,
         min_in_sync: 1,
     };
     let peer = |number| {
