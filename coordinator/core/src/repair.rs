@@ -5,7 +5,7 @@
 //! | a row has | next step | guard |
 //! |---|---|---|
 //! | fewer copies than wanted that stay where they are | `Repair`: one more, as Load, on the node that needs it most | a leader to copy from; free lanes on both nodes; not for failed nodes while more than a third of all nodes are failed |
-//! | a copy that was lost or damaged | `Retire`, one at a time | enough others count on live nodes ([`crate::left::may_go`]): until then it is kept as it is |
+//! | a copy that was lost or damaged | `Retire`, one at a time | enough others count on live nodes (`left::may_go`): until then it is kept as it is |
 //! | a copy to be deleted whose node was not alive to hear of it | `Unload` once more, when it is back | the same |
 //! | as many Live copies on live nodes as wanted | `Retire`: what leaves, what is still loading, what is too many | never the leader; never below `min_in_sync` (PROTOCOL rule 7) |
 //! | a half-made copy on a node that is not alive | `Retire` | – |
