@@ -11,6 +11,7 @@ use std::fs::{self, File};
 use std::io::Write;
 use std::os::fd::AsFd;
 use std::process::{Command, Stdio};
+use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 static NETWORKS: AtomicU32 = AtomicU32::new(0);
@@ -31,19 +32,23 @@ pub struct Namespaces {
 }
 
 impl Namespaces {
-    /// Whether this machine allows them.
+    /// Whether this machine allows them. Tried once: two tests that tried at the same time would take each other's
+    /// namespace for a refusal.
     pub fn available() -> bool {
-        let name = format!("archon-{}-probe", std::process::id());
-        let run = |arguments: &[&str]| {
-            let status = Command::new("ip").args(arguments).stderr(Stdio::null()).status();
-            status.is_ok_and(|status| status.success())
-        };
-        let made = run(&["netns", "add", &name]);
-        let ruled = made && run(&["-n", &name, "rule", "add", "iif", "lo", "to", "10.77.0.2/32", "blackhole"]);
-        if made {
-            run(&["netns", "del", &name]);
-        }
-        ruled
+        static AVAILABLE: LazyLock<bool> = LazyLock::new(|| {
+            let name = format!("archon-{}-probe", std::process::id());
+            let run = |arguments: &[&str]| {
+                let status = Command::new("ip").args(arguments).stderr(Stdio::null()).status();
+                status.is_ok_and(|status| status.success())
+            };
+            let made = run(&["netns", "add", &name]);
+            let ruled = made && run(&["-n", &name, "rule", "add", "iif", "lo", "to", "10.77.0.2/32", "blackhole"]);
+            if made {
+                run(&["netns", "del", &name]);
+            }
+            ruled
+        });
+        *AVAILABLE
     }
 
     /// Makes the router and the place of the clients, and moves the calling thread there.
