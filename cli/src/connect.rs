@@ -11,7 +11,7 @@ use std::time::Duration;
 /// # Errors
 /// No address given, or one beyond this machine without `--insecure`.
 pub(crate) fn admin(connection: &Connection) -> Result<Admin, Failure> {
-    Ok(Admin::new(endpoints(connection)?, connection.timeout)?)
+    Ok(Admin::with_plaintext(endpoints(connection)?, connection.timeout, connection.insecure)?)
 }
 
 /// A handle that asks the leading coordinator first. Any coordinator serves the partition table from what it has
@@ -24,7 +24,7 @@ pub(crate) async fn leading(admin: &Admin, timeout: Duration) -> Result<Admin, F
     let status = admin.status().await?;
     let leader = status.coordinators.into_iter().find(|coordinator| Some(coordinator.id) == status.leader);
     match leader {
-        Some(leader) => Ok(Admin::new([leader.address], timeout)?),
+        Some(leader) => Ok(admin.told(leader.address, timeout)?),
         None => Ok(admin.clone()),
     }
 }
@@ -35,6 +35,7 @@ pub(crate) async fn leading(admin: &Admin, timeout: Duration) -> Result<Admin, F
 /// As [`admin`], and whatever the cluster says.
 pub(crate) async fn client(connection: &Connection, table: &str) -> Result<Client, Failure> {
     let builder = Client::builder(endpoints(connection)?).timeout(connection.timeout).table(table);
+    let builder = builder.insecure(connection.insecure);
     Ok(builder.build().await?)
 }
 

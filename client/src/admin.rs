@@ -6,12 +6,13 @@ use crate::admin_types::{
     TableSummary, node_goal, node_status, partition_summary,
 };
 use crate::error::Error;
-use crate::link::check_endpoints;
+use crate::link::{beyond, check_endpoints};
 use crate::table::PIECES_MAX;
 use archon_proto::convert::admin::{ApplyPlan, CreateTable, SetNode};
 use archon_proto::convert::ids::cluster_id;
 use archon_proto::v1::{self, admin_client::AdminClient, table_client::TableClient};
 use archon_types::limits::{MESSAGE_BYTES_MAX, REPLICAS_MAX, check_key, check_name};
+use archon_types::text::into_plain;
 use archon_types::{
     Assembled, Assembly, ErrorDetail, ErrorKind, NodeGoal, PartitionTable, RequestId, SLOTS, TablePiece, slot_of,
 };
@@ -39,8 +40,26 @@ impl Admin {
     /// [`Error::InvalidArgument`] for an endpoint that is not `host:port`, or if there is none.
     pub fn new<E: Into<String>>(endpoints: impl IntoIterator<Item = E>, timeout: Duration) -> Result<Self, Error> {
         let endpoints: Vec<String> = endpoints.into_iter().map(Into::into).collect();
+        let insecure = beyond(&endpoints);
+        Self::with_plaintext(endpoints, timeout, insecure)
+    }
+
+    /// As [`Admin::new`], saying whether plaintext may go beyond this machine, to addresses that the cluster tells. `new`
+    /// lets it where an endpoint that was given is beyond it.
+    ///
+    /// # Errors
+    /// As [`Admin::new`].
+    pub fn with_plaintext(endpoints: Vec<String>, timeout: Duration, insecure: bool) -> Result<Self, Error> {
         check_endpoints(&endpoints)?;
-        Ok(Self(Arc::new(Quorums::new(endpoints, timeout.max(Duration::from_millis(1))))))
+        Ok(Self(Arc::new(Quorums::new(endpoints, timeout.max(Duration::from_millis(1)), insecure))))
+    }
+
+    /// A handle on another endpoint, which the cluster told; plaintext may go where it may for this one.
+    ///
+    /// # Errors
+    /// As [`Admin::new`].
+    pub fn told(&self, endpoint: String, timeout: Duration) -> Result<Self, Error> {
+        Self::with_plaintext(vec![endpoint], timeout, self.0.links().is_insecure())
     }
 
     /// The way to the coordinators.
@@ -317,7 +336,7 @@ pub(crate) fn migration(wire: v1::Migration) -> Result<Migration, Error> {
         to: wire.to_name,
         phase: wire.phase,
         percent: wire.percent.min(100),
-        why: wire.why,
+        why: into_plain(wire.why),
         id: wire.id,
         table_id: partition.table,
         bytes_done: wire.bytes_done,

@@ -96,12 +96,12 @@ enum Verdict {
 }
 
 impl Quorums {
-    pub(crate) fn new(endpoints: Vec<String>, timeout: Duration) -> Self {
+    pub(crate) fn new(endpoints: Vec<String>, timeout: Duration, insecure: bool) -> Self {
         let connect_timeout = timeout.min(TRY_FIRST);
         Self {
             endpoints,
             timeout,
-            links: Links::new(connect_timeout),
+            links: Links::new(connect_timeout, insecure),
             leader: Mutex::new(None),
             learned: Mutex::new(Vec::new()),
         }

@@ -1,6 +1,7 @@
 //! What administration shows. The field names are a contract with scripts (JSON output): fields are only ever added.
 
 use archon_proto::v1;
+use archon_types::text::into_plain;
 use archon_types::{NodeGoal, NodeStatus, PartitionTable};
 use serde::{Deserialize, Serialize};
 
@@ -308,10 +309,10 @@ impl From<v1::Reason> for Reason {
     fn from(wire: v1::Reason) -> Self {
         Self {
             code: wire.code,
-            subject: wire.subject,
-            message: wire.message,
+            subject: into_plain(wire.subject),
+            message: into_plain(wire.message),
             since_ms: wire.since_ms,
-            remedy: wire.remedy,
+            remedy: into_plain(wire.remedy),
         }
     }
 }
@@ -330,7 +331,8 @@ impl From<v1::TableInfo> for TableSummary {
 
 impl From<v1::Event> for Event {
     fn from(wire: v1::Event) -> Self {
-        Self { index: wire.index, at_ms: wire.at_ms, who: wire.who, what: wire.what, subject: wire.subject }
+        let (who, what, subject) = (into_plain(wire.who), into_plain(wire.what), into_plain(wire.subject));
+        Self { index: wire.index, at_ms: wire.at_ms, who, what, subject }
     }
 }
 
@@ -341,7 +343,7 @@ impl From<Plan> for v1::Plan {
             from: step.from_id,
             to: step.to_id,
             bytes: step.bytes,
-            reason: step.reason,
+            reason: into_plain(step.reason),
             from_name: step.from,
             to_name: step.to,
             leadership: step.leadership,
@@ -349,7 +351,7 @@ impl From<Plan> for v1::Plan {
         let unmet = plan.unmet.into_iter().map(|unmet| v1::Unmet {
             code: unmet.code,
             subject: unmet.subject,
-            message: unmet.message,
+            message: into_plain(unmet.message),
         });
         Self { table_version: plan.table_version, moves: moves.collect(), unmet: unmet.collect() }
     }
@@ -362,7 +364,7 @@ impl From<archon_proto::convert::admin::Plan> for Plan {
             from: step.from_name,
             to: step.to_name,
             bytes: step.bytes,
-            reason: step.reason,
+            reason: into_plain(step.reason),
             table_id: step.partition.table.get(),
             from_id: step.from.get(),
             to_id: step.to.get(),
@@ -371,7 +373,7 @@ impl From<archon_proto::convert::admin::Plan> for Plan {
         let unmet = plan.unmet.into_iter().map(|unmet| Unmet {
             code: unmet.code,
             subject: unmet.subject,
-            message: unmet.message,
+            message: into_plain(unmet.message),
         });
         Self { table_version: plan.table_version.get(), moves: moves.collect(), unmet: unmet.collect() }
     }

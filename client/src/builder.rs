@@ -2,7 +2,7 @@
 
 use crate::error::Error;
 use crate::kv::Client;
-use crate::link::check_endpoints;
+use crate::link::{beyond, check_endpoints};
 use crate::shared::Shared;
 use archon_types::DEFAULT_TABLE;
 use std::sync::Arc;
@@ -16,11 +16,13 @@ pub struct ClientBuilder {
     timeout: Duration,
     connect_timeout: Duration,
     table: String,
+    insecure: bool,
 }
 
 impl ClientBuilder {
     pub(crate) fn new(endpoints: Vec<String>) -> Self {
         Self {
+            insecure: beyond(&endpoints),
             endpoints,
             timeout: Duration::from_secs(10),
             connect_timeout: Duration::from_secs(1),
@@ -46,6 +48,13 @@ impl ClientBuilder {
         self
     }
 
+    /// Whether plaintext may go beyond this machine, to addresses that the cluster tells. Unless it is said, it may where an
+    /// endpoint that was given is beyond it.
+    pub fn insecure(mut self, insecure: bool) -> Self {
+        self.insecure = insecure;
+        self
+    }
+
     /// Finds the cluster and fetches the partition table, within the time-out of a call.
     ///
     /// # Errors
@@ -53,7 +62,7 @@ impl ClientBuilder {
     /// that does not exist; [`Error::DeadlineExceeded`] with what stood in the way if nobody answered in time.
     pub async fn build(self) -> Result<Client, Error> {
         check_endpoints(&self.endpoints)?;
-        let shared = Arc::new(Shared::new(self.endpoints, self.connect_timeout));
+        let shared = Arc::new(Shared::new(self.endpoints, self.connect_timeout, self.insecure));
         let guard = Arc::new(shared.stop.clone().drop_guard());
         let table = shared.table(&self.table, self.timeout).await?;
         Ok(Client::new(shared, guard, table, self.timeout))

@@ -224,6 +224,7 @@ impl Task {
     /// Opens the stream. No operation is sent before the node accepted it, so that a refusal is known to have had no
     /// effect.
     async fn open(shared: Arc<Shared>, node: NodeId, address: String) -> Result<Stream, ErrorDetail> {
+        shared.links.check(&address)?;
         let opening = async {
             let (mut reader, mut writer) =
                 connect(&address, StreamKind::Exchange, MESSAGE_BYTES_MAX, shared.links.connect_timeout()).await?;

@@ -2,6 +2,7 @@
 
 use crate::error::Error;
 use archon_proto::convert::ids::check_address;
+use archon_types::plaintext::{check_plaintext, is_loopback};
 use archon_types::{ErrorDetail, ErrorKind};
 use parking_lot::Mutex;
 use std::collections::HashMap;
@@ -24,12 +25,14 @@ const KEEP_ALIVE: Duration = Duration::from_millis(1_500);
 #[derive(Debug)]
 pub(crate) struct Links {
     connect_timeout: Duration,
+    insecure: bool,
     channels: Mutex<HashMap<String, Channel>>,
 }
 
 impl Links {
-    pub(crate) fn new(connect_timeout: Duration) -> Self {
-        Self { connect_timeout, channels: Mutex::new(HashMap::new()) }
+    /// Beyond this machine only if `insecure` was said.
+    pub(crate) fn new(connect_timeout: Duration, insecure: bool) -> Self {
+        Self { connect_timeout, insecure, channels: Mutex::new(HashMap::new()) }
     }
 
     /// How long a connection may take to be made.
@@ -37,15 +40,29 @@ impl Links {
         self.connect_timeout
     }
 
+    /// Whether plaintext may go beyond this machine.
+    pub(crate) const fn is_insecure(&self) -> bool {
+        self.insecure
+    }
+
+    /// Whether plaintext may go to an address, wherever that was learned.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Refused`], with what allows it.
+    pub(crate) fn check(&self, address: &str) -> Result<(), ErrorDetail> {
+        check_plaintext(address, self.insecure)
+    }
+
     /// The channel to `address` (`host:port`).
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidArgument`] if it is not an address.
+    /// [`ErrorKind::InvalidArgument`] if it is not an address; as [`Links::check`].
     pub(crate) fn channel(&self, address: &str) -> Result<Channel, ErrorDetail> {
         if let Some(channel) = self.channels.lock().get(address) {
             return Ok(channel.clone());
         }
         check_address(address, "address")?;
+        self.check(address)?;
         let endpoint = Endpoint::from_shared(format!("http://{address}")).map_err(|error| {
             ErrorDetail::new(ErrorKind::InvalidArgument, format!("{address:?} is not an address: {error}"))
         })?;
@@ -92,6 +109,11 @@ pub(crate) fn check_endpoints(endpoints: &[String]) -> Result<(), Error> {
     Ok(())
 }
 
+/// Whether an endpoint that somebody gave is beyond this machine: whoever gives one means plaintext to go there.
+pub(crate) fn beyond(endpoints: &[String]) -> bool {
+    endpoints.iter().any(|endpoint| !is_loopback(endpoint))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -104,8 +126,17 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn an_address_beyond_this_machine_that_a_table_names_is_not_dialled_in_plaintext() {
+        let (told, links) = ("10.0.0.1:7201", Links::new(Duration::from_secs(1), false));
+        let refused = links.channel(told).unwrap_err();
+        assert!(refused.kind == ErrorKind::Refused && refused.message.contains("--insecure"), "{refused}");
+        Links::new(Duration::from_secs(1), true).channel(told).unwrap();
+        assert!(beyond(&[told.to_owned(), "127.0.0.1:1".to_owned()]) && !beyond(&["127.0.0.1:1".to_owned()]));
+    }
+
+    #[tokio::test]
     async fn a_refused_connection_is_known_not_to_have_sent_anything() {
-        let links = Links::new(Duration::from_secs(1));
+        let links = Links::new(Duration::from_secs(1), false);
         // Port 1 of loopback: nobody listens there.
         let channel = links.channel("127.0.0.1:1").unwrap();
         let mut table = archon_proto::v1::table_client::TableClient::new(channel);

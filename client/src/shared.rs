@@ -45,12 +45,12 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    pub(crate) fn new(endpoints: Vec<String>, connect_timeout: Duration) -> Self {
+    pub(crate) fn new(endpoints: Vec<String>, connect_timeout: Duration, insecure: bool) -> Self {
         Self {
             endpoints,
             coordinators: ArcSwap::default(),
             cluster: OnceLock::new(),
-            links: Links::new(connect_timeout),
+            links: Links::new(connect_timeout, insecure),
             lanes: Lanes::default(),
             budget: Budget::default(),
             sequences: Sequences::new(ClientId::new(Uuid::new_v4())),

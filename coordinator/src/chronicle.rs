@@ -60,6 +60,7 @@ const fn weight(what: &EventKind) -> Option<Weight> {
         | EventKind::NodeDeclaredLost { .. }
         | EventKind::CopyDamaged { .. }
         | EventKind::DataDisputed { .. }
+        | EventKind::EpochSurpassed { .. }
         | EventKind::ReplicaLost { .. }
         | EventKind::DataLossAccepted { .. } => Some(Weight::Alarm),
         EventKind::Bootstrapped

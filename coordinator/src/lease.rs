@@ -28,7 +28,8 @@ pub(crate) async fn answer(session: &Session, heartbeat: Heartbeat) -> Result<He
             Ok::<_, ErrorDetail>(state.node(node).and_then(|row| row.activated))
         })?
     };
-    session.note_heard(node, Heard { incarnation, at: now, table_version: heartbeat.table_version });
+    let (table_version, key) = (heartbeat.table_version, heartbeat.push_key);
+    session.note_heard(node, Heard { incarnation, at: now, table_version, key });
     let turned = session.loads().lock().note(node, &heartbeat.load);
     if turned {
         let name = state.read(|state| state.node_name(node));

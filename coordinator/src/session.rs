@@ -3,7 +3,7 @@
 use crate::load::Loads;
 use crate::raft::{Proposal, Quorum};
 use archon_coordinator_core::{Actor, Command, Liveness, Response};
-use archon_types::{ErrorDetail, Incarnation, Millis, NodeId, RequestId, Version};
+use archon_types::{ErrorDetail, Incarnation, Millis, NodeId, PushKey, RequestId, Version};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -24,6 +24,8 @@ pub(crate) struct Heard {
     pub(crate) at: Millis,
     /// The table version that the node holds.
     pub(crate) table_version: Version,
+    /// What pushes to it must show.
+    pub(crate) key: PushKey,
 }
 
 /// A term in which this coordinator leads. Everything in it dies with it.
@@ -33,6 +35,8 @@ pub(crate) struct Session {
     stop: CancellationToken,
     liveness: Mutex<Liveness>,
     heard: Mutex<BTreeMap<NodeId, Heard>>,
+    /// Pushers that cannot push before their node was heard. Locked after `heard`, never before.
+    awaited: Mutex<BTreeMap<NodeId, Arc<Notify>>>,
     activations: Mutex<BTreeMap<NodeId, Incarnation>>,
     loads: Mutex<Loads>,
     /// Rung when the control loop has something to do before its timer.
@@ -52,6 +56,7 @@ impl Session {
             stop,
             liveness: Mutex::new(Liveness::new(now)),
             heard: Mutex::default(),
+            awaited: Mutex::default(),
             activations: Mutex::default(),
             loads: Mutex::default(),
             work: Notify::new(),
@@ -91,6 +96,9 @@ impl Session {
         let behind = {
             let mut all = self.heard.lock();
             let before = all.insert(node, heard);
+            if let Some(pusher) = self.awaited.lock().remove(&node) {
+                pusher.notify_one();
+            }
             before.is_none_or(|before| before.table_version != heard.table_version)
         };
         if behind {
@@ -101,6 +109,16 @@ impl Session {
     /// What was heard of a node last.
     pub(crate) fn heard(&self, node: NodeId) -> Option<Heard> {
         self.heard.lock().get(&node).copied()
+    }
+
+    /// What a push to this life of a node must show. Unless it was heard by now, `wake` is notified when it is.
+    pub(crate) fn push_key(&self, node: NodeId, incarnation: Incarnation, wake: &Arc<Notify>) -> Option<PushKey> {
+        let heard = self.heard.lock();
+        let known = heard.get(&node).filter(|heard| heard.incarnation == incarnation);
+        if known.is_none() {
+            self.awaited.lock().insert(node, Arc::clone(wake));
+        }
+        known.map(|heard| heard.key)
     }
 
     /// A node said that it acts in this life: the next control turn commits it.
@@ -120,6 +138,7 @@ impl Session {
     /// Forgets loads and heartbeats of nodes that the state does not know as live any more.
     pub(crate) fn forget_nodes(&self, keep: impl Fn(NodeId) -> bool) {
         self.heard.lock().retain(|node, _| keep(*node));
+        self.awaited.lock().retain(|node, _| keep(*node));
         self.loads.lock().retain(keep);
     }
 

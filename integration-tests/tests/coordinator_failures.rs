@@ -87,6 +87,7 @@ impl Probe {
             table_version: 0,
             load: None,
             stopping: false,
+            push_key: vec![7; 16].into(),
         };
         let answer = self.session.heartbeat(request).await;
         answer.map(|answer| answer.into_inner().lease_ms).map_err(|status| status.message().to_owned())

@@ -2,6 +2,7 @@
 
 use crate::engine::EngineKind;
 use archon_types::limits;
+use archon_types::plaintext::check_plaintext;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -107,6 +108,9 @@ impl NodeConfig {
                 "listen",
                 format!("{listen} is not loopback and traffic is plaintext; listen on 127.0.0.1 or say --insecure"),
             ));
+        }
+        if let Some(address) = &self.advertise {
+            check_plaintext(address, self.insecure).map_err(|detail| wrong("advertise", detail.message))?;
         }
         if listen.ip().is_unspecified() && self.advertise.is_none() {
             return Err(wrong("advertise", format!("{listen} cannot be dialled by others; give the address they use")));

@@ -154,8 +154,9 @@ impl CopyRunner {
         let unreachable = |why: String| ErrorDetail::new(ErrorKind::Unreachable, why);
         let life = self.shared.life().ok_or_else(|| unreachable("this node is not registered".into()))?;
         let node = job.leader.node;
-        let peer = self.shared.tables.node(node).and_then(|peer| endpoint(&peer.address));
+        let peer = self.shared.tables.node(node);
         let peer = peer.ok_or_else(|| unreachable(format!("the address of node {node} is not known")))?;
+        let peer = endpoint(&peer.address, self.shared.config.insecure)?;
         let channel = peer.connect().await.map_err(|error| unreachable(error.to_string()))?;
         let mut client = ReplicationClient::new(channel).max_decoding_message_size(MESSAGE_BYTES_MAX);
         let request = v1::CopyRequest {

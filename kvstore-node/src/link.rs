@@ -1,5 +1,7 @@
 //! Channels to other processes: connected when first used, kept, with bounded patience.
 
+use archon_types::plaintext::check_plaintext;
+use archon_types::{ErrorDetail, ErrorKind};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -12,36 +14,64 @@ const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_secs(2);
 const CHANNELS_MAX: usize = 4_096;
 
 /// One lazily connected channel per address. Each purpose keeps its own, so that bulk cannot delay what is urgent.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Links {
+    /// Plaintext may leave this machine.
+    insecure: bool,
     channels: Mutex<BTreeMap<String, Channel>>,
 }
 
 impl Links {
-    /// The channel to `address`, `host:port`, or `None` if that is not an address.
-    pub(crate) fn channel(&self, address: &str) -> Option<Channel> {
+    /// None yet; beyond this machine only if `insecure` was said.
+    pub(crate) fn new(insecure: bool) -> Self {
+        Self { insecure, channels: Mutex::default() }
+    }
+
+    /// The channel to `address`, `host:port`.
+    ///
+    /// # Errors
+    /// That is not an address, or one to which plaintext must not go.
+    pub(crate) fn channel(&self, address: &str) -> Result<Channel, ErrorDetail> {
         let mut channels = self.channels.lock();
         if let Some(channel) = channels.get(address) {
-            return Some(channel.clone());
+            return Ok(channel.clone());
         }
-        let channel = endpoint(address)?.connect_lazy();
+        let channel = endpoint(address, self.insecure)?.connect_lazy();
         if channels.len() >= CHANNELS_MAX {
             channels.clear();
         }
         channels.insert(address.to_owned(), channel.clone());
-        Some(channel)
+        Ok(channel)
     }
 }
 
 /// How `address` is dialled.
-pub(crate) fn endpoint(address: &str) -> Option<Endpoint> {
-    let endpoint = Endpoint::from_shared(format!("http://{address}")).ok()?;
-    Some(
-        endpoint
-            .connect_timeout(CONNECT_TIMEOUT)
-            .tcp_nodelay(true)
-            .http2_keep_alive_interval(KEEP_ALIVE_INTERVAL)
-            .keep_alive_timeout(KEEP_ALIVE_TIMEOUT)
-            .keep_alive_while_idle(true),
-    )
+///
+/// # Errors
+/// As [`Links::channel`].
+pub(crate) fn endpoint(address: &str, insecure: bool) -> Result<Endpoint, ErrorDetail> {
+    check_plaintext(address, insecure)?;
+    let endpoint = Endpoint::from_shared(format!("http://{address}")).map_err(|error| {
+        ErrorDetail::new(ErrorKind::InvalidArgument, format!("{address:?} is not an address: {error}"))
+    })?;
+    Ok(endpoint
+        .connect_timeout(CONNECT_TIMEOUT)
+        .tcp_nodelay(true)
+        .http2_keep_alive_interval(KEEP_ALIVE_INTERVAL)
+        .keep_alive_timeout(KEEP_ALIVE_TIMEOUT)
+        .keep_alive_while_idle(true))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn an_address_beyond_this_machine_that_a_coordinator_names_is_not_dialled_in_plaintext() {
+        let told = "10.0.0.1:7101";
+        let refused = Links::new(false).channel(told).unwrap_err();
+        assert!(refused.kind == ErrorKind::Refused && refused.message.contains(told), "{refused}");
+        Links::new(false).channel("127.0.0.1:7101").unwrap();
+        Links::new(true).channel(told).unwrap();
+    }
 }

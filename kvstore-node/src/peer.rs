@@ -7,6 +7,7 @@ use archon_frames::{Beat, FrameError, FrameReader, FrameWriter, StreamKind, conn
 use archon_proto::convert::session::Member;
 use archon_proto::v1;
 use archon_types::limits::MESSAGE_BYTES_MAX;
+use archon_types::plaintext::check_plaintext;
 use archon_types::{Backoff, ErrorDetail, ErrorKind, NodeId};
 use bytes::Bytes;
 use parking_lot::Mutex;
@@ -111,7 +112,13 @@ impl Peers {
                 () = self.stop.cancelled() => return,
             };
             if let Err(detail) = ended {
-                tracing::debug!(peer = %node, kind = %detail.kind, message = %detail.message, "stream to peer ended");
+                match detail.kind {
+                    // Nothing but a change of the configuration helps.
+                    ErrorKind::Refused => {
+                        tracing::warn!(peer = %node, message = %detail.message, "no stream to a peer")
+                    }
+                    kind => tracing::debug!(peer = %node, %kind, message = %detail.message, "stream to peer ended"),
+                }
             }
             // What waited is stale by the time the peer is reached again.
             self.drop_queued(link);
@@ -127,6 +134,7 @@ impl Peers {
         let Some(life) = self.shared.life() else { return Ok(()) };
         let unknown = || ErrorDetail::new(ErrorKind::Unreachable, format!("the address of node {node} is not known"));
         let peer = self.shared.tables.node(node).ok_or_else(unknown)?;
+        check_plaintext(&peer.address, self.shared.config.insecure)?;
         let connected = connect(&peer.address, StreamKind::Replicate, MESSAGE_BYTES_MAX, CONNECT_PATIENCE).await;
         let (mut reader, mut writer) = connected.map_err(FrameError::into_detail)?;
         writer.push(&v1::ReplicationBatch {

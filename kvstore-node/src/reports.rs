@@ -72,6 +72,7 @@ fn key(report: &Report) -> Key {
         Fact::Damaged { .. } => 5,
         Fact::LostData { .. } => 6,
         Fact::Emptied => 7,
+        Fact::Overtaken { .. } => 8,
     };
     let epoch = if report.fact == Fact::Released { report.epoch } else { Epoch::ZERO };
     (report.placement, fact, epoch)

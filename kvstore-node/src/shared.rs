@@ -10,7 +10,7 @@ use crate::reports::ReportQueue;
 use crate::tables::Tables;
 use arc_swap::{ArcSwap, ArcSwapOption};
 use archon_proto::convert::session::Member;
-use archon_types::{BootId, ClusterId, ErrorDetail, ErrorKind, Incarnation, NodeId, Settings};
+use archon_types::{BootId, ClusterId, ErrorDetail, ErrorKind, Incarnation, NodeId, PushKey, Settings};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tokio_util::sync::CancellationToken;
@@ -38,6 +38,8 @@ pub(crate) struct Shared {
     pub(crate) admission: NodeAdmission,
     /// With which this process registers, or registered last.
     boot: ArcSwapOption<BootId>,
+    /// Given to the coordinators that this node calls; pushes that do not show it are not theirs.
+    pub(crate) push_key: PushKey,
     /// The present registration, once there is one.
     life: ArcSwapOption<Life>,
     /// The lease that shards look at: the present life's, or one that was never granted.
@@ -63,6 +65,7 @@ impl Shared {
             load: LoadBoard::default(),
             admission: NodeAdmission::default(),
             boot: ArcSwapOption::empty(),
+            push_key: PushKey::new(uuid::Uuid::new_v4()),
             life: ArcSwapOption::empty(),
             grants: ArcSwap::from_pointee(Grants::new()),
             leaving: CancellationToken::new(),

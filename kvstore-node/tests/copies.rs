@@ -65,6 +65,7 @@ fn loading(fake: &Fake) -> Partition {
 /// Node athens leads a partition of some pages, which placement 2 may copy.
 async fn source(fake: &Fake, directory: &std::path::Path) -> archon_kvstore_node::Node {
     let node = fake.node("athens", directory).await;
+    fake.played("thebes", NodeId::new(LOADER_NODE), 1);
     fake.host("athens", &row(1, 1, 1, &[(1, fake.id("athens"), LIVE)])).await;
     let mut kv = fake.kv("athens").await;
     let value = "v".repeat(200 * 1024);

@@ -9,7 +9,7 @@ use archon_kvstore_node::Node;
 use archon_proto::v1;
 use archon_types::{Fact, Millis, Partition, PlacementId, ReplicaState, Report, Revision, Seq};
 use std::path::Path;
-use support::packed::{LEADER, LEADER_NODE, Said, batch};
+use support::packed::{LEADER, LEADER_LIFE, LEADER_NODE, Said, batch};
 use support::stream::replicate;
 use support::{Fake, metric, row, wait_for};
 use tokio::sync::mpsc;
@@ -61,6 +61,7 @@ async fn committed(node: &Node, count: u64) {
 /// Athens follows, and holds the entries.
 async fn follower(fake: &Fake, directory: &Path) -> (Node, Leader) {
     let node = fake.node("athens", directory).await;
+    fake.played("thebes", LEADER_NODE, LEADER_LIFE);
     fake.host("athens", &led(fake, 1, 1, LIVE)).await;
     let leader = Leader::connect(fake).await;
     leader.send(1, &[entries(0, ENTRIES)]).await;

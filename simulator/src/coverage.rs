@@ -67,6 +67,10 @@ coverage! {
     orphan_commits,
     /// Heartbeats answered.
     leases,
+    /// Leaderships that nobody granted, of which a copy heard.
+    strays,
+    /// Epochs that a copy knew and nobody had granted, and that were passed.
+    epochs_surpassed,
     /// Registrations refused because another one of the same directory had overtaken them.
     overtaken,
     /// Registrations answered.

@@ -188,6 +188,8 @@ pub(crate) enum Event {
         token: u64,
     },
     Fault,
+    /// A copy hears of a leadership that nobody granted.
+    Stray,
 }
 
 impl Event {

@@ -31,6 +31,7 @@ mod network;
 mod random;
 mod run;
 mod scenario;
+mod strays;
 mod themes;
 mod trace;
 mod world;

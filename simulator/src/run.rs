@@ -31,6 +31,9 @@ pub fn run(seed: u64, mutant: Option<Mutant>, trace_lines: usize) -> Outcome {
         let begin = world.random.between(1, world.plan.unit_ms() * 10);
         let begin = if world.plan.theme == Theme::Young { 1 } else { begin };
         world.after(begin, Event::Fault);
+        if world.plan.strays {
+            world.after(begin, Event::Stray);
+        }
         world.run(begin + world.plan.faults_ms);
         if world.violation.is_none() {
             world.heal();

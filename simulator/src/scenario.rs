@@ -55,6 +55,8 @@ pub struct Scenario {
     pub dedup: DedupLimits,
     /// What it is after.
     pub theme: Theme,
+    /// Whether copies hear of leaderships that nobody granted.
+    pub strays: bool,
     /// Whether disks are wiped and directories set back: faults that may destroy acknowledged writes for good.
     pub destroys: bool,
 }
@@ -111,6 +113,8 @@ impl Scenario {
                 _ => unit * random.between(60, 140),
             },
             theme,
+            // Of its own, so that all other seeds go the way they went.
+            strays: Random::new(seed ^ 0x057A_A7ED).below(8) == 0,
             calm_ms: unit * random.pick(&[2, 5, 12]).unwrap_or(5),
             loss_permille: random.pick(&[0, 5, 30]).unwrap_or(5),
             twice_permille: random.pick(&[0, 10, 50]).unwrap_or(10),

@@ -19,6 +19,8 @@ pub(crate) struct World {
     pub(crate) plan: Scenario,
     pub(crate) truth: u64,
     pub(crate) random: Random,
+    /// For what only some seeds have, so that the others do not change.
+    pub(crate) strays: Random,
     pub(crate) network: Network,
     pub(crate) quorum: Quorum,
     pub(crate) hosts: Vec<Host>,
@@ -67,6 +69,7 @@ impl World {
             sequence: 0,
             unique: 0,
             random,
+            strays: Random::new(plan.seed ^ 0x57A1),
             plan,
         };
         world.found_cluster();
@@ -182,6 +185,7 @@ impl World {
             Event::Deafen { .. } => {}
             Event::Client { client, lane, token } => self.client_turn(client, lane, token),
             Event::Fault => self.next_fault(),
+            Event::Stray => self.stray(),
         }
     }
 }

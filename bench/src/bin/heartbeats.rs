@@ -228,6 +228,7 @@ async fn live(leader: String, number: usize, address: String, phase: Arc<Phase>)
             table_version: u64::MAX,
             load: None,
             stopping: false,
+            push_key: vec![7; 16].into(),
         });
         request.set_timeout(DEADLINE);
         let began = Instant::now();

@@ -5,6 +5,7 @@ use crate::args::{self, CoordinatorArgs, NodeArgs};
 use crate::exit::Failure;
 use archon_kvstore_node::EngineKind;
 use archon_types::lease::LeaseTiming;
+use archon_types::plaintext::check_plaintext;
 use archon_types::settings::Settings;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -208,6 +209,9 @@ impl NodeSettings {
         let partitions_max = args.partitions_max.or(found.partitions_max);
         let engine = args.engine.or(found.engine).unwrap_or_default();
         let advertise = args.advertise.clone().or(found.advertise);
+        if let Some(address) = &advertise {
+            plaintext_allowed(address, insecure)?;
+        }
         if listen.ip().is_unspecified() && advertise.is_none() {
             return Err(Failure::usage(
                 format!("others cannot call {listen}"),
@@ -336,23 +340,12 @@ impl FromNodeFile {
 /// # Errors
 /// The address, and what to say to allow it.
 pub(crate) fn plaintext_allowed(address: &str, insecure: bool) -> Result<(), Failure> {
-    if insecure || is_loopback(address) {
-        return Ok(());
-    }
-    Err(Failure::usage(
-        format!(
-            "{address} is not on this machine, and traffic is plaintext: anybody on the way could read and change it"
-        ),
-        "use a loopback address, or say --insecure (ARCHON_INSECURE=true) on a network that you trust",
-    ))
-}
-
-fn is_loopback(address: &str) -> bool {
-    if let Ok(address) = address.parse::<SocketAddr>() {
-        return address.ip().is_loopback();
-    }
-    let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
-    host == "localhost" || host.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
+    check_plaintext(address, insecure).map_err(|refused| {
+        Failure::usage(
+            refused.message,
+            "use a loopback address, or say --insecure (ARCHON_INSECURE=true) on a network that you trust",
+        )
+    })
 }
 
 fn required<T>(value: Option<T>, key: &str, example: &str) -> Result<T, Failure> {

@@ -121,6 +121,11 @@ fn plaintext_stays_on_this_machine_unless_asked() {
     }
     let flags = ["--name", "athens", "--listen", "10.0.0.1:7201", "--data-dir", "d", "--coordinators", "127.0.0.1:1"];
     assert!(node(&flags).is_err());
+    // Others would be told to come over the network.
+    let local = ["--name", "athens", "--listen", "127.0.0.1:7201", "--data-dir", "d", "--coordinators", "127.0.0.1:1"];
+    let abroad = [&local[..], &["--advertise", "10.0.0.1:7201"]].concat();
+    assert!(node(&abroad).unwrap_err().message.contains("10.0.0.1:7201"));
+    assert!(node(&[&abroad[..], &["--insecure"]].concat()).is_ok());
     assert!(node(&[&flags[..], &["--insecure"]].concat()).is_ok());
 }
 

@@ -341,6 +341,8 @@ pub enum Edit {
     Online(Epoch),
     /// The former holder of this epoch said that it stopped.
     Settle(Epoch),
+    /// A copy knows this epoch, above the row's: what is granted next lies above it (rule 25). Goes before `Lead` or `Vacate`.
+    Surpass(Epoch),
     /// This copy contradicts its leader of that epoch: one of the two lost data. For the events; only the version changes.
     Dispute {
         /// Who says so.

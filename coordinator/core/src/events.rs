@@ -54,6 +54,9 @@ pub enum EventKind {
         commit: Seq,
         agreed: Seq,
     },
+    /// A copy knew epoch `known` of a partition, while the row was in `granted`: a stray or old node, or coordinators that were
+    /// set back. The next leadership lies above both.
+    EpochSurpassed { partition: PartitionId, granted: Epoch, known: Epoch },
     /// A copy that counted does not count any more: its data is gone, or is not what the node last stored.
     ReplicaLost { partition: PartitionId, placement: PlacementId, node: NodeId, why: String },
     /// A new copy is being loaded in place of one that is missing, failed or to go.

@@ -3,7 +3,9 @@
 use crate::migrate::waiting_for;
 use crate::migration::MigrationId;
 use crate::state::ClusterState;
-use archon_types::{Incarnation, Millis, NodeId, NodeStatus, PartitionId, PartitionStatus, PlacementId, ReplicaState};
+use archon_types::{
+    Epoch, Incarnation, Millis, NodeId, NodeStatus, PartitionId, PartitionStatus, PlacementId, ReplicaState,
+};
 use serde::{Deserialize, Serialize};
 
 /// One reason why a partition is not served, or not as it should be.
@@ -16,6 +18,8 @@ pub enum Why {
     AboutToBeAssigned,
     /// A leader is named and does not serve yet.
     TakingOver { node: NodeId },
+    /// A copy knew an epoch that nobody had granted; leadership is being granted above it.
+    EpochSurpassed { known: Epoch },
     /// The former holder's lease may still run.
     WaitingForLease { node: NodeId, incarnation: Incarnation },
     /// The only copies that count are on failed nodes: one of them must come back.
@@ -65,6 +69,9 @@ pub fn explain(state: &ClusterState, partition: PartitionId) -> Option<Vec<Why>>
             }
         }
         PartitionStatus::Online => {}
+    }
+    if let Some(known) = state.surpassed.get(&partition) {
+        why.push(Why::EpochSurpassed { known: *known });
     }
     if row.status != PartitionStatus::Unassigned && live > 0 && live < usize::from(table.replication) {
         let have = u32::try_from(live).unwrap_or(u32::MAX);

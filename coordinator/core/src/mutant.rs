@@ -51,4 +51,8 @@ archon_types::mutants! {
     LostCopyHosted = 22,
     /// A forced election leaves the other copies as they are.
     LossKeepsOthers = 23,
+    /// A leadership is granted although a copy is known to have heard of a higher epoch.
+    GrantBelowKnown = 25,
+    /// Whatever epoch a copy claims to know is passed, also the last one there is.
+    AnyEpochGranted = 25,
 }

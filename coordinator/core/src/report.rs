@@ -8,8 +8,8 @@ use crate::liveness::Liveness;
 use crate::mutant::Mutant;
 use crate::state::ClusterState;
 use archon_types::{
-    ErrorDetail, ErrorKind, Fact, Incarnation, Millis, NodeId, Partition, PartitionStatus, PlacementId, ReplicaName,
-    ReplicaState, Report,
+    Epoch, ErrorDetail, ErrorKind, Fact, Incarnation, Millis, NodeId, Partition, PartitionStatus, PlacementId,
+    ReplicaName, ReplicaState, Report,
 };
 use std::collections::BTreeMap;
 
@@ -131,6 +131,15 @@ impl Reports<'_> {
                 led_by(state, row, own.id, report)?;
                 self.released(row)
             }
+            Fact::Overtaken { by } => {
+                led_by(state, row, own.id, report)?;
+                if *by < row.epoch || !(row.may_reach(*by) || state.breaks(Mutant::AnyEpochGranted)) {
+                    let message =
+                        format!("partition {} is in epoch {}; epoch {by} is not to be passed", row.id, row.epoch);
+                    return Err(ErrorDetail::new(ErrorKind::Refused, message));
+                }
+                self.overtaken(row, *by)
+            }
             Fact::CaughtUp { joiner } => {
                 led_by(state, row, own.id, report)?;
                 of_version(state, row, report)?;
@@ -150,18 +159,25 @@ impl Reports<'_> {
     /// The leader stopped. The same commit moves the leadership, to where a migration wants it or else to the Live copy
     /// that should lead next. Where there is none, the next control turn elects.
     fn released(&mut self, row: &Partition) -> Result<Vec<Command>, ErrorDetail> {
-        let (liveness, own) = (&*self.liveness, self.node);
-        let state = self.state;
-        let able = |other| other != own && state.is_active(other) && liveness.may_lead(other);
+        let own = self.node;
+        change(row, vec![self.successor(row, |other| other == own)])
+    }
+
+    /// The leader stopped as well, because of an epoch that nobody granted. It may lead again, above that one.
+    fn overtaken(&mut self, row: &Partition, by: Epoch) -> Result<Vec<Command>, ErrorDetail> {
+        change(row, vec![Edit::Surpass(by), self.successor(row, |_| false)])
+    }
+
+    fn successor(&mut self, row: &Partition, barred: impl Fn(NodeId) -> bool) -> Edit {
+        let (state, liveness) = (self.state, &*self.liveness);
+        let able = |other| !barred(other) && state.is_active(other) && liveness.may_lead(other);
         let only = liveness.stuck.successor(row, self.now, able);
         let excluded =
-            |other: NodeId| other == own || !liveness.may_lead(other) || only.is_some_and(|only| only != other);
-        let target = failover::candidate(state, row, &mut self.named, excluded);
-        let edit = match target {
+            |other: NodeId| barred(other) || !liveness.may_lead(other) || only.is_some_and(|only| only != other);
+        match failover::candidate(state, row, &mut self.named, excluded) {
             Some((placement, incarnation)) => Edit::Lead { placement, incarnation, ending: Ending::Released },
             None => Edit::Vacate(Ending::Released),
-        };
-        change(row, vec![edit])
+        }
     }
 }
 

@@ -9,8 +9,8 @@ use crate::mutant::Mutant;
 use crate::nodes::Nodes;
 use crate::partitions::Partitions;
 use archon_types::{
-    BootId, ClusterId, ErrorDetail, ErrorKind, Incarnation, Millis, Node, NodeGoal, NodeId, NodeStatus, Partition,
-    PartitionId, PlacementId, RequestId, Settings, StorageId, Table, TableId, Version,
+    BootId, ClusterId, Epoch, ErrorDetail, ErrorKind, Incarnation, Millis, Node, NodeGoal, NodeId, NodeStatus,
+    Partition, PartitionId, PlacementId, RequestId, Settings, StorageId, Table, TableId, Version,
 };
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -98,6 +98,8 @@ pub struct ClusterState {
     pub left: BTreeMap<PlacementId, Left>,
     /// Partitions that were assigned and have not been Online since: no copy of theirs needs to exist yet.
     pub untouched: BTreeSet<PartitionId>,
+    /// Partitions of which a copy knew this epoch though nobody had granted it, until they serve above it.
+    pub surpassed: BTreeMap<PartitionId, Epoch>,
     /// Ended leaderships whose holders may not know it yet.
     pub formers: Formers,
     /// Moves under way and past.
@@ -153,6 +155,7 @@ impl ClusterState {
             partitions: Partitions::default(),
             left: BTreeMap::new(),
             untouched: BTreeSet::new(),
+            surpassed: BTreeMap::new(),
             formers: Formers::default(),
             migrations: Migrations::default(),
             answers: VecDeque::new(),
@@ -209,6 +212,7 @@ impl ClusterState {
             partitions: self.partitions.image(),
             left: self.left.clone(),
             untouched: self.untouched.clone(),
+            surpassed: self.surpassed.clone(),
             formers: self.formers.clone(),
             migrations: self.migrations.clone(),
             answers: self.answers.clone(),

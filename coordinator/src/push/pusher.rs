@@ -12,7 +12,7 @@ use archon_proto::convert::control::{Push, Pushed};
 use archon_proto::convert::error::detail_of;
 use archon_proto::v1::control_client::ControlClient;
 use archon_types::limits::{MESSAGE_BYTES_MAX, PIECE_BYTES_MAX};
-use archon_types::{Backoff, ErrorDetail, ErrorKind, Millis, NodeId, TableId, Version};
+use archon_types::{Backoff, ErrorDetail, ErrorKind, Millis, NodeId, PushKey, TableId, Version};
 use bytes::Bytes;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -155,13 +155,14 @@ impl Pusher {
         let mut backoff = Backoff::new(BACKOFF_MIN, BACKOFF_MAX);
         loop {
             self.look_at_heartbeat();
-            if let Some(lane) = self.lane() {
+            let key = self.session.push_key(self.node, self.target.incarnation, &self.wake);
+            if let (Some(key), Some(lane)) = (key, self.lane()) {
                 let permit = tokio::select! {
                     () = stop.cancelled() => return,
                     permit = lane.acquire() => permit,
                 };
                 // Derived only now, so that it holds everything that gathered while it waited.
-                let Some(prepared) = self.next() else { continue };
+                let Some(prepared) = self.next(key) else { continue };
                 let pushed = tokio::select! {
                     () = stop.cancelled() => return,
                     pushed = Self::send_in_turn(&mut client, prepared.clone(), permit.ok()) => pushed,
@@ -225,8 +226,8 @@ impl Pusher {
         self.acked.tables.get(&table).copied().unwrap_or(Version::ZERO)
     }
 
-    /// What the node lacks, or nothing.
-    fn next(&self) -> Option<Prepared> {
+    /// What the node lacks, or nothing. `key`: what it said in its heartbeats.
+    fn next(&self, key: PushKey) -> Option<Prepared> {
         let stale_max = self.lanes.stale_max();
         self.session.quorum().replicated().read(|state| {
             let mark = duties_mark(state, self.node)?;
@@ -282,6 +283,8 @@ impl Pusher {
                 nodes: None,
                 complete: (!partial).then_some(complete),
                 coordinators: self.session.quorum().peers().values().cloned().collect(),
+                key,
+                newest: Version::new(state.applied),
             };
             let nodes = nodes.map(|nodes| (nodes.bytes, nodes.version));
             Some(Prepared { push, mark, nodes, deltas, arriving, partial })

@@ -1,6 +1,7 @@
 //! Doors for the fuzzer: what comes from other voters and from this one's own disk.
 
 use super::codec;
+use super::judge::{Judged, SnapshotHeader, Standard, TERM_JUMP_MAX};
 use super::snapshot::SnapshotDir;
 use super::types::{Entry, LogId, SnapshotMeta, TypeConfig, Vote};
 use crate::identity::Identity;
@@ -37,6 +38,81 @@ pub fn raft_value(kind: u8, bytes: &[u8]) -> Result<&'static str, String> {
         7 => again::<CommandBatch>("commands", bytes),
         _ => again::<ClusterState>("state", bytes),
     }
+}
+
+/// A message of a peer, judged as one of voter 2 that this voter, in term 5, has received. What is let through keeps what
+/// openraft would otherwise end with.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn raft_message(kind: u8, bytes: &[u8]) -> Result<&'static str, String> {
+    let voters = [1, 2, 3].into();
+    let by = Standard { sender: 2, term: 5, voters: &voters };
+    let granted = |vote: &Vote| {
+        assert!(vote.committed && vote.leader_id.voted_for == 2, "somebody else's vote passed: {vote:?}");
+        assert!(vote.leader_id.term <= 5 + TERM_JUMP_MAX, "a term beyond elections passed: {vote:?}");
+    };
+    match kind % 4 {
+        0 => {
+            let append: AppendEntriesRequest<TypeConfig> = judged("append", bytes, by)?;
+            granted(&append.vote);
+            let indexes: Vec<u64> = append.entries.iter().map(|entry| entry.log_id.index).collect();
+            assert!(indexes.windows(2).all(|pair| pair[0] + 1 == pair[1]), "entries with a hole passed: {indexes:?}");
+            Ok("append")
+        }
+        1 => {
+            let request: VoteRequest<TypeConfig> = judged("vote request", bytes, by)?;
+            assert!(!request.vote.committed && request.vote.leader_id.voted_for == 2, "{request:?} passed");
+            Ok("vote request")
+        }
+        2 => {
+            let transfer: TransferLeaderRequest<TypeConfig> = judged("transfer request", bytes, by)?;
+            granted(transfer.from_leader());
+            Ok("transfer request")
+        }
+        _ => {
+            let (vote, meta, _): SnapshotHeader = judged("snapshot header", bytes, by)?;
+            granted(&vote);
+            let term = meta.last_log_id.map(|last| last.leader_id.term);
+            assert!(
+                term.is_some_and(|term| term <= vote.leader_id.term),
+                "a snapshot beyond its vote passed: {meta:?}"
+            );
+            Ok("snapshot header")
+        }
+    }
+}
+
+fn judged<T: DeserializeOwned + Judged>(what: &'static str, bytes: &[u8], by: Standard<'_>) -> Result<T, String> {
+    let value: T = codec::decode(what, bytes).map_err(|error| error.to_string())?;
+    value.judge(by).map(|()| value)
+}
+
+/// Real messages for [`raft_message`], each after its kind.
+pub fn raft_messages() -> Vec<Vec<u8>> {
+    let (leads, asks) = (Vote::new_committed(6, 2), Vote::new(6, 2));
+    let position = |index| LogId { leader_id: 5.into(), index };
+    let entries = [8, 9].map(|index| Entry { log_id: position(index), payload: openraft::EntryPayload::Blank });
+    let append = AppendEntriesRequest::<TypeConfig> {
+        vote: leads,
+        prev_log_id: Some(position(7)),
+        entries: entries.into(),
+        leader_commit: Some(position(7)),
+    };
+    let voters = openraft::Membership::new_with_defaults(vec![[1, 2, 3].into()], [1, 2, 3]);
+    let last_membership = openraft::StoredMembership::new(Some(position(0)), voters);
+    let meta = SnapshotMeta { last_log_id: Some(position(7)), last_membership };
+    let transfer = TransferLeaderRequest::<TypeConfig>::new(leads, 1, Some(position(7)));
+    let request = VoteRequest::<TypeConfig>::new(asks, Some(position(7)));
+    let mut messages = Vec::new();
+    let mut add = |kind: u8, encoded: std::io::Result<bytes::Bytes>| {
+        messages.extend(encoded.map(|bytes| [&[kind][..], &bytes[..]].concat()));
+    };
+    add(0, codec::encode("append", &append));
+    add(1, codec::encode("vote request", &request));
+    add(2, codec::encode("transfer request", &transfer));
+    add(3, codec::encode("snapshot header", &(leads, meta, 17u64)));
+    messages
 }
 
 fn again<T: Serialize + DeserializeOwned>(what: &'static str, bytes: &[u8]) -> Result<&'static str, String> {

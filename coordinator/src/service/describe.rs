@@ -143,6 +143,12 @@ pub(super) fn reason(state: &ClusterState, partition: PartitionId, why: &Why) ->
             ("AboutToBeAssigned", "its nodes are just being chosen".into(), Millis::ZERO, String::new())
         }
         Why::TakingOver { node } => ("TakingOver", format!("{} takes over", name(*node)), Millis::ZERO, String::new()),
+        Why::EpochSurpassed { known } => (
+            "EpochSurpassed",
+            format!("a copy knew epoch {known}, which nobody had granted; its leader begins above it"),
+            Millis::ZERO,
+            "look for a node that runs from an old or copied data directory, or coordinators that were set back".into(),
+        ),
         Why::WaitingForLease { node, .. } => {
             ("WaitingForLease", format!("the lease of {} may still run", name(*node)), Millis::ZERO, String::new())
         }
@@ -230,6 +236,12 @@ pub(crate) fn event(state: &ClusterState, event: &Event) -> v1::Event {
             );
             (text, label(state, *partition))
         }
+        EventKind::EpochSurpassed { partition, granted, known } => (
+            format!(
+                "a copy knew epoch {known}, though only {granted} had been granted; the next leader begins above it"
+            ),
+            label(state, *partition),
+        ),
         EventKind::ReplicaLost { partition, placement, node, why } => (
             format!("placement {placement} on {} is lost and counts no more: {why}", state.node_name(*node)),
             label(state, *partition),

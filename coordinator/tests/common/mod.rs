@@ -311,6 +311,7 @@ impl FakeNode {
             table_version: held,
             load,
             stopping: false,
+            push_key: self.boot.clone(),
         };
         let answer = SessionClient::new(channel(coordinator)).heartbeat(request).await;
         answer.map(Response::into_inner).map_err(|status| detail_of(&status))

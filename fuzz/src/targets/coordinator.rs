@@ -11,6 +11,11 @@ fn value(input: &[u8]) -> Verdict {
     Verdict::of(fuzzing::raft_value(*kind, bytes), |shape| (*shape).to_owned())
 }
 
+fn message(input: &[u8]) -> Verdict {
+    let Some((kind, bytes)) = input.split_first() else { return Verdict::Refused("empty".into()) };
+    Verdict::of(fuzzing::raft_message(*kind, bytes), |shape| (*shape).to_owned())
+}
+
 fn in_a_file(name: &str, input: &[u8], read: fn(&std::path::Path) -> Result<(), String>) -> Verdict {
     let Ok(directory) = tempfile::tempdir() else { return Verdict::Refused("no temporary directory".into()) };
     let path = directory.path().join(name);
@@ -49,6 +54,7 @@ fn identity(input: &[u8]) -> Verdict {
 pub(super) fn targets() -> Vec<Target> {
     vec![
         Target::new("coordinator/raft-value", value, fuzzing::raft_values),
+        Target::new("coordinator/raft-message", message, fuzzing::raft_messages),
         Target { mend: Some(mend_snapshot), ..Target::new("coordinator/snapshot", snapshot, fuzzing::snapshots) },
         Target::new("coordinator/identity", identity, fuzzing::identities),
     ]

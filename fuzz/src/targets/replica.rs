@@ -6,6 +6,7 @@ use archon_replica::{
     Body, Configuration, Entry, Identity, Input, Limits, Message, Output, Peer, Position, Record, Recovered, Replica,
     ReplicaAddress, Timing,
 };
+use archon_types::limits::EPOCHS_AHEAD_MAX;
 use archon_types::{
     Epoch, Incarnation, Millis, NodeId, Partition, PartitionId, PartitionStatus, Placement, PlacementId, ReplicaState,
     Seq, TableId, Version,
@@ -15,6 +16,8 @@ use std::collections::BTreeSet;
 
 const PARTITION: PartitionId = PartitionId::new(TableId::new(1), 0);
 const OWN: u64 = 1;
+/// Rows are in epochs up to this one.
+const ROW_EPOCH_MAX: u64 = 8;
 
 fn address(number: u64) -> ReplicaAddress {
     ReplicaAddress { placement: PlacementId::new(number), node: NodeId::new(number), incarnation: Incarnation::new(1) }
@@ -80,7 +83,8 @@ impl Script<'_> {
             4 => Input::Confirm { ticket: self.number()? },
             5 => Input::Tick,
             _ => {
-                let from = address(2 + u64::from(self.byte()? % 2));
+                // Placement 4 stands in no row.
+                let from = address(2 + u64::from(self.byte()? % 3));
                 let epoch = Epoch::new(self.number()?);
                 Input::Message(Message { partition: PARTITION, from, to: address(OWN), epoch, body: self.body()? })
             }
@@ -89,7 +93,7 @@ impl Script<'_> {
 
     fn configuration(&mut self) -> Option<Configuration> {
         let (epoch, version, leader) =
-            (1 + self.number()? % 8, 1 + self.number()? % 64, 1 + u64::from(self.byte()? % 3));
+            (1 + self.number()? % ROW_EPOCH_MAX, 1 + self.number()? % 64, 1 + u64::from(self.byte()? % 3));
         let states = self.byte()?;
         let placements = (1..=3u64).map(|number| {
             let state =
@@ -156,6 +160,10 @@ impl Stored {
         match record {
             Record::Epoch(epoch) => {
                 assert!(epoch.get() >= self.epoch, "the epoch fell from {} to {epoch}", self.epoch);
+                assert!(
+                    epoch.get() <= ROW_EPOCH_MAX + EPOCHS_AHEAD_MAX,
+                    "epoch {epoch} is stored, beyond which nobody leads"
+                );
                 self.epoch = epoch.get();
             }
             Record::Entries(entries) => {

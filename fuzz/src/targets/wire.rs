@@ -8,8 +8,8 @@ use archon_proto::v1;
 use archon_types::op::Entry;
 use archon_types::{
     Answer, ClientId, ClusterId, Epoch, ErrorDetail, ErrorKind, Incarnation, Millis, Node, NodeGoal, NodeId,
-    NodeStatus, Op, OpId, Partition, PartitionId, PartitionStatus, Placement, PlacementId, ReplicaState, Revision,
-    Settings, Table, TableDelta, TableId, Version,
+    NodeStatus, Op, OpId, Partition, PartitionId, PartitionStatus, Placement, PlacementId, PushKey, ReplicaState,
+    Revision, Settings, Table, TableDelta, TableId, Version,
 };
 use bytes::Bytes;
 use prost::Message;
@@ -229,6 +229,25 @@ fn registered() -> Vec<Vec<u8>> {
     vec![v1::RegisterResponse::from(registered).encode_to_vec()]
 }
 
+fn pushes() -> Vec<Vec<u8>> {
+    let push = control::Push {
+        cluster: ClusterId::new(Uuid::from_u128(1)),
+        coordinator: 1,
+        term: 2,
+        node: NodeId::new(3),
+        incarnation: Incarnation::new(12),
+        key: PushKey::new(Uuid::from_u128(6)),
+        newest: Version::new(9),
+        version: Version::new(9),
+        duties: Some(Vec::new()),
+        deltas: Vec::new(),
+        nodes: None,
+        complete: Some(Version::new(9)),
+        coordinators: vec!["127.0.0.1:7101".into()],
+    };
+    vec![v1::PushRequest::from(push).encode_to_vec()]
+}
+
 fn deltas() -> Vec<Vec<u8>> {
     let (table, node) = (TableId::new(1), NodeId::new(3));
     let placement = Placement { id: PlacementId::new(5), node, state: ReplicaState::Live };
@@ -273,7 +292,7 @@ pub(super) fn targets() -> Vec<Target> {
         conversion!(HeartbeatResponse => session::HeartbeatAnswer),
         conversion!(NodeLoad => load::Load),
         conversion!(ReportRequest => report::Reports),
-        conversion!(PushRequest => control::Push),
+        Target { seeds: pushes, ..conversion!(PushRequest => control::Push) },
         conversion!(PushResponse => control::Pushed),
         Target { seeds: deltas, ..conversion!(TableDelta => archon_types::TablePiece) },
         conversion!(NodeDelta => archon_types::NodeDelta),

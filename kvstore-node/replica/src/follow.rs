@@ -74,9 +74,22 @@ impl Replica {
         if row.is_some_and(|row| row.epoch == epoch && row.leader != Some(from.placement)) {
             return false;
         }
+        let leads = row.is_some_and(|row| row.epoch == epoch && row.leader == Some(from.placement));
+        let obeyed = self.following.as_ref().is_some_and(|following| epoch == self.epoch && following.leader == from);
+        if !obeyed && !self.can_lead(from, epoch) {
+            return false;
+        }
         if epoch > self.epoch {
+            let led = match &self.role {
+                Role::Lead(lead) => Some(lead.epoch),
+                Role::Released { epoch, .. } => Some(*epoch),
+                Role::Follow => None,
+            };
             self.step_down(out);
             self.role = Role::Follow;
+            if let Some(led) = led {
+                self.overtaken_perhaps(led, epoch);
+            }
             self.epoch = epoch;
             if self.breaks(Mutant::EpochVolatile) {
                 self.epoch_durable = epoch;
@@ -89,7 +102,27 @@ impl Replica {
         if !matches!(self.role, Role::Follow) {
             return false; // our own epoch: nobody else leads it
         }
+        // Another one was obeyed in an epoch before it was granted: the row says whose it is.
+        if !obeyed && leads && !self.breaks(Mutant::FirstHeardStays) {
+            self.stop_copy(out);
+            self.following = None;
+        }
         self.following.get_or_insert_with(|| Following::new(from)).leader == from
+    }
+
+    /// Whether `from` can be a leader that this replica has not heard of (rule 25): a placement of the row, on the node that
+    /// it sends from, in an epoch that elections can have reached. One that came after the row is obeyed once the row is
+    /// known here; until then the leader asks again.
+    fn can_lead(&self, from: ReplicaAddress, epoch: Epoch) -> bool {
+        let row = self.configuration.as_ref().map(|configuration| &configuration.row);
+        let named = row.is_some_and(|row| row.placement(from.placement).is_some_and(|known| known.node == from.node));
+        (named || self.breaks(Mutant::ObeyStranger)) && self.believes(epoch)
+    }
+
+    /// Whether an epoch can be true, by the row known here.
+    pub(crate) fn believes(&self, epoch: Epoch) -> bool {
+        let row = self.configuration.as_ref().map(|configuration| &configuration.row);
+        row.is_none_or(|row| row.may_reach(epoch)) || self.breaks(Mutant::AnyEpochBelieved)
     }
 
     /// `Adopt` is an append of nothing that wants to know about one position.

@@ -241,7 +241,11 @@ impl Replica {
             && epoch > lead.epoch
             && lead.followers.get(&from.placement).is_some_and(|known| known.address == from)
         {
-            self.step_down(out); // somebody leads, or led, after us
+            let led = lead.epoch;
+            if self.believes(epoch) {
+                self.step_down(out); // somebody leads, or led, after us
+                self.overtaken_by(now, led, epoch, out);
+            }
             return;
         }
         let meeting = self.log.floor(hint);

@@ -39,6 +39,7 @@ mod log;
 mod message;
 mod mutant;
 mod output;
+mod overtaken;
 mod progress;
 mod replica;
 mod status;

@@ -48,6 +48,14 @@ archon_types::mutants! {
     ObeyOldEpoch = 10,
     /// A replica obeys messages meant for another placement or another life.
     StaleAddressee = 10,
+    /// A follower obeys a higher epoch of whoever names it, a placement of its row or not.
+    ObeyStranger = 25,
+    /// A replica believes in epochs beyond which nobody could lead.
+    AnyEpochBelieved = 25,
+    /// Whoever was heard first in an epoch is its leader, whatever the row says.
+    FirstHeardStays = 25,
+    /// A leader that a higher epoch has ended says nothing, and waits for a row that never comes.
+    OvertakenUntold = 25,
     /// Answers given under another epoch count.
     AckOfOtherEpoch = 11,
     /// Answers given by another life of the same placement count.

@@ -8,6 +8,7 @@ use crate::log::Log;
 use crate::message::{Body, Message, ReplicaAddress};
 use crate::mutant::Mutant;
 use crate::output::Output;
+use crate::overtaken::Overtaken;
 use crate::writes::Writes;
 use archon_types::{Epoch, Fact, Incarnation, Millis, ReplicaState, Report, Seq, Version};
 
@@ -27,6 +28,8 @@ pub struct Replica {
     pub(crate) role: Role,
     /// The leader obeyed, in `epoch`.
     pub(crate) following: Option<Following>,
+    /// The leadership that a higher epoch ended, until the row shows that this was heard.
+    pub(crate) overtaken: Option<Overtaken>,
     /// The copy being pulled.
     pub(crate) copying: Option<Copying>,
     pub(crate) copies: u64,
@@ -77,6 +80,7 @@ impl Replica {
             configuration: None,
             role: Role::Follow,
             following: None,
+            overtaken: None,
             copying: None,
             copies: 0,
             copied_at: Version::ZERO,
@@ -173,6 +177,7 @@ impl Replica {
         if named && live && (epoch > self.epoch || self.takes_up_again(epoch)) {
             self.take_over(now, epoch, out);
         }
+        self.look_overtaken(now, epoch, named && live, out);
         self.advance(now, out);
     }
 
@@ -235,12 +240,14 @@ impl Replica {
         }
         self.identity.incarnation = incarnation;
         self.following = None;
+        self.overtaken = None; // as does the leadership
         self.lease = false;
         self.alarmed = None; // what was reported in the former life was perhaps not heard
     }
 
     fn tick(&mut self, now: Millis, out: &mut Vec<Output>) {
         let timeout_ms = self.timing().replication_timeout_ms;
+        self.tick_overtaken(now, out);
         match &mut self.role {
             Role::Follow => {}
             Role::Released { epoch, told } => {

@@ -130,7 +130,7 @@ impl Replica {
     /// Whether [`crate::Input::Tick`] can have an effect: somebody owes an answer, or may need to be asked again.
     pub fn wants_ticks(&self) -> bool {
         match &self.role {
-            Role::Follow => false,
+            Role::Follow => self.overtaken.is_some(),
             Role::Released { .. } => true,
             Role::Lead(lead) => {
                 let waiting = lead.requests.is_asking() || lead.confirms.is_busy() || lead.withdrawn.is_some();

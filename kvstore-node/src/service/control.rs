@@ -48,6 +48,13 @@ impl Inner {
         let mut obeyed = self.obeyed.lock().await;
         // Looked at under the lock: a registration may have come while this push waited.
         shared.addressed(push.cluster, push.node, Some(push.incarnation))?;
+        if push.key != shared.push_key {
+            let why = format!(
+                "coordinator {} does not show what this node said in its heartbeats: this node has not called it",
+                push.coordinator
+            );
+            return Err(ErrorDetail::new(ErrorKind::Refused, why));
+        }
         if obeyed.incarnation != push.incarnation {
             *obeyed = Obeyed { incarnation: push.incarnation, ..Obeyed::default() };
         }

@@ -87,6 +87,8 @@ impl Rig {
             nodes: None,
             complete: None,
             coordinators: Vec::new(),
+            key: self.context.shared.push_key,
+            newest: Version::new(incarnation),
         };
         let inner = Arc::clone(&self.control.0);
         tokio::spawn(async move { inner.obey(push).await })

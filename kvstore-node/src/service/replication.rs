@@ -26,6 +26,8 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tonic::{Request, Response, Status};
 
+/// The least pace at which a copy goes: at a lower one its source would keep the log for a loader for days.
+const COPY_BYTES_PER_SECOND_MIN: u64 = 1024 * 1024;
 /// Pages read ahead of a slow loader.
 const PAGES_AHEAD: usize = 4;
 
@@ -54,7 +56,12 @@ impl ReplicationService {
         let peer = Member::from_wire(cluster, sender)?;
         let receiver = NodeId::new(ids::non_zero(receiver, "ReplicationBatch.receiver")?);
         self.shared.addressed(peer.cluster, receiver, incarnation)?;
-        let known = self.shared.tables.node(peer.node).map_or(Incarnation::ZERO, |node| node.incarnation);
+        // A node that has joined just now is heard once this one was told of it; until then it tries again.
+        let Some(known) = self.shared.tables.node(peer.node).map(|node| node.incarnation) else {
+            let why =
+                format!("node {} is not known here; it is heard once the coordinators have told of it", peer.node);
+            return Err(ErrorDetail::new(ErrorKind::Unavailable, why).with_retry_after_ms(50));
+        };
         if peer.incarnation < known {
             let why = format!(
                 "node {} sends as incarnation {}, but has registered as {known} since",
@@ -201,11 +208,21 @@ impl ReplicationService {
             }
             sent += length;
             self.shared.metrics.copy_bytes_out.add(length);
-            if bytes_per_second > 0 {
-                let due = Duration::from_secs_f64(sent as f64 / bytes_per_second as f64);
-                tokio::time::sleep(due.saturating_sub(began.elapsed())).await;
+            tokio::select! {
+                () = tokio::time::sleep(due(sent, bytes_per_second).saturating_sub(began.elapsed())) => {}
+                // The loader hung up.
+                () = pages.closed() => return,
             }
         }
+    }
+}
+
+/// When so many bytes may have been sent, since the first: at the pace that the loader asked for, zero for none, yet not
+/// below the least.
+fn due(sent: u64, bytes_per_second: u64) -> Duration {
+    match bytes_per_second {
+        0 => Duration::ZERO,
+        pace => Duration::from_secs_f64(sent as f64 / pace.max(COPY_BYTES_PER_SECOND_MIN) as f64),
     }
 }
 
@@ -234,5 +251,17 @@ impl Replication for ReplicationService {
         let service = self.clone();
         self.tasks.spawn(service.give(start, after, request.bytes_per_second, sender));
         Ok(Response::new(Box::pin(ReceiverStream::new(receiver))))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_copy_at_one_byte_a_second_took_days() {
+        assert_eq!(due(PAGE_BYTES_MAX as u64, 0), Duration::ZERO);
+        assert_eq!(due(PAGE_BYTES_MAX as u64, 1), Duration::from_millis(250));
+        assert_eq!(due(64 << 20, 32 << 20), Duration::from_secs(2));
     }
 }

@@ -163,6 +163,7 @@ impl Sender<'_> {
             table_version: self.shared.tables.version(),
             load,
             stopping,
+            push_key: self.shared.push_key,
         });
         let mut request = tonic::Request::new(heartbeat);
         request.set_timeout(DEADLINE);

@@ -27,7 +27,9 @@ pub(super) struct Coordinators {
 
 impl Coordinators {
     pub(super) fn new(shared: Arc<Shared>) -> Self {
-        Self { shared, urgent: Links::default(), bulk: Links::default(), leader: Mutex::new(None) }
+        let links = || Links::new(shared.config.insecure);
+        let (urgent, bulk) = (links(), links());
+        Self { shared, urgent, bulk, leader: Mutex::new(None) }
     }
 
     /// All addresses, the one that probably leads first. Never empty: the configuration names at least one.
@@ -57,7 +59,7 @@ impl Coordinators {
 
     /// The session service at `address`, over the channels kept for heartbeats.
     pub(super) fn urgent(&self, address: &str) -> Option<SessionClient<Channel>> {
-        Some(SessionClient::new(self.urgent.channel(address)?))
+        Some(SessionClient::new(self.urgent.channel(address).ok()?))
     }
 
     /// Calls the leading coordinator: follows hints, and tries the others when one does not answer, within `deadline`.
@@ -82,7 +84,14 @@ impl Coordinators {
             if !tried.insert(address.clone()) {
                 continue;
             }
-            let Some(channel) = self.bulk.channel(&address) else { continue };
+            let channel = match self.bulk.channel(&address) {
+                Ok(channel) => channel,
+                Err(detail) => {
+                    // One that was learned; the others may still do.
+                    last = ErrorDetail::new(ErrorKind::Unreachable, detail.message);
+                    continue;
+                }
+            };
             let client = SessionClient::new(channel).max_decoding_message_size(MESSAGE_BYTES_MAX);
             let detail = match tokio::time::timeout(patience, call(client, patience)).await {
                 Ok(Ok(response)) => {

@@ -17,8 +17,8 @@ use archon_proto::v1::kv_client::KvClient;
 use archon_proto::v1::session_server::{Session, SessionServer};
 use archon_types::{
     BootId, ClusterId, Duty, Epoch, ErrorDetail, ErrorKind, Incarnation, Millis, NodeDelta, NodeGoal, NodeId,
-    NodeStatus, Partition, PartitionId, PartitionStatus, Placement, PlacementId, ReplicaState, Report, Settings, Table,
-    TableDelta, TableId, TablePiece, Version,
+    NodeStatus, Partition, PartitionId, PartitionStatus, Placement, PlacementId, PushKey, ReplicaState, Report,
+    Settings, Table, TableDelta, TableId, TablePiece, Version,
 };
 use bytes::Bytes;
 use parking_lot::Mutex;
@@ -59,6 +59,8 @@ pub struct State {
     pub registrations: u64,
     /// What each placement was last said to hold.
     pub loads: BTreeMap<PlacementId, PlacementLoad>,
+    /// What each life of a node said that pushes must show.
+    pub keys: BTreeMap<(NodeId, Incarnation), PushKey>,
 }
 
 #[derive(Clone)]
@@ -116,6 +118,14 @@ impl Fake {
         node
     }
 
+    /// A node that a test plays itself, as the coordinators name it to the others from the next push on.
+    pub fn played(&self, name: &str, id: NodeId, incarnation: u64) {
+        let incarnation = Incarnation::new(incarnation);
+        let address = "127.0.0.1:9".to_owned();
+        let known = Known { id, incarnation, address, boot: BootId::new(Uuid::from_u128(9)), held: Vec::new() };
+        self.state.lock().nodes.insert(name.to_owned(), known);
+    }
+
     pub fn known(&self, name: &str) -> Option<Known> {
         self.state.lock().nodes.get(name).cloned()
     }
@@ -141,6 +151,8 @@ impl Fake {
             complete: Some(row.version),
             nodes: Some(NodeDelta { since: Version::ZERO, version: row.version, nodes }),
             coordinators: vec![self.address.clone()],
+            key: PushKey::new(Uuid::from_u128(1)),
+            newest: Version::new(1 << 30),
         }
     }
 
@@ -180,6 +192,12 @@ impl Fake {
         let address = self.known(name).unwrap().address;
         let mut client = ControlClient::connect(format!("http://{address}")).await.unwrap();
         let until = Instant::now() + Duration::from_secs(10);
+        let key = || {
+            let known = self.known(name)?;
+            self.state.lock().keys.get(&(known.id, known.incarnation)).copied()
+        };
+        let key = wait_for("the node is heard", key, Option::is_some).await.unwrap();
+        let push = Push { key, ..push };
         loop {
             match client.push(v1::PushRequest::from(push.clone())).await.map_err(|status| detail_of(&status)) {
                 Ok(answer) => return Ok(Pushed::try_from(answer.into_inner()).unwrap()),
@@ -256,6 +274,8 @@ impl Session for Fake {
     ) -> Result<Response<v1::HeartbeatResponse>, Status> {
         let heartbeat = Heartbeat::try_from(request.into_inner())?;
         let mut state = self.state.lock();
+        let life = (heartbeat.member.node, heartbeat.member.incarnation);
+        state.keys.insert(life, heartbeat.push_key);
         if std::mem::take(&mut state.stale) {
             return Err(status_of(&ErrorDetail::new(ErrorKind::StaleIncarnation, "as the test wants it")));
         }

@@ -29,6 +29,11 @@ pub enum Said {
 
 /// The first message of a stream to athens, or a later one.
 pub fn batch(fake: &Fake, epoch: u64, said: &[Said]) -> v1::ReplicationBatch {
+    batch_from(fake, [LEADER, LEADER_NODE.get(), LEADER_LIFE], epoch, said)
+}
+
+/// As [`batch`], from whoever says that it is this placement, on this node, in this life.
+pub fn batch_from(fake: &Fake, from: [u64; 3], epoch: u64, said: &[Said]) -> v1::ReplicationBatch {
     let known = fake.known("athens").unwrap();
     let mut part = BytesMut::new();
     for said in said {
@@ -36,7 +41,6 @@ pub fn batch(fake: &Fake, epoch: u64, said: &[Said]) -> v1::ReplicationBatch {
             Said::Append { .. } => APPEND,
             Said::Behind { .. } => BEHIND,
         });
-        let from = [LEADER, LEADER_NODE.get(), LEADER_LIFE];
         let to = [1, known.id.get(), known.incarnation.get()];
         let head = [PARTITION.table.get(), u64::from(PARTITION.index)].into_iter().chain(from).chain(to).chain([epoch]);
         head.for_each(|number| put_number(&mut part, number));
@@ -54,7 +58,7 @@ pub fn batch(fake: &Fake, epoch: u64, said: &[Said]) -> v1::ReplicationBatch {
     }
     v1::ReplicationBatch {
         cluster: Some(fake.cluster.into()),
-        sender: Some(v1::Sender { id: LEADER_NODE.get(), incarnation: LEADER_LIFE }),
+        sender: Some(v1::Sender { id: from[1], incarnation: from[2] }),
         receiver: known.id.get(),
         receiver_incarnation: known.incarnation.get(),
         parts: if said.is_empty() { vec![] } else { vec![part.freeze()] },

@@ -1,10 +1,10 @@
 //! Pushes of duties, from the leading coordinator to a node.
 
-use super::{ConvertError, ids, required};
+use super::{ConvertError, bounded, ids, required};
 use crate::v1;
 use archon_types::{
-    ClusterId, Duty, ErrorDetail, Incarnation, NodeDelta, NodeId, Partition, PartitionId, PlacementId, TablePiece,
-    Version,
+    ClusterId, Duty, ErrorDetail, Incarnation, NodeDelta, NodeId, Partition, PartitionId, PlacementId, PushKey,
+    TablePiece, Version, limits,
 };
 use bytes::Bytes;
 use prost::Message as _;
@@ -37,6 +37,10 @@ pub struct Push {
     pub complete: Option<Version>,
     /// Addresses of the coordinators.
     pub coordinators: Vec<String>,
+    /// What the node said in its heartbeats.
+    pub key: PushKey,
+    /// Nothing in the push has a higher version.
+    pub newest: Version,
 }
 
 /// The answer to a push.
@@ -85,6 +89,8 @@ impl From<Push> for v1::PushRequest {
             nodes: push.nodes.map(encode_nodes).unwrap_or_default(),
             duties_omitted,
             complete: push.complete.map_or(0, Version::get),
+            key: ids::uuid_bytes(push.key.get()),
+            newest: push.newest.get(),
         }
     }
 }
@@ -110,10 +116,11 @@ impl TryFrom<v1::PushRequest> for Push {
             let wire = wire.map_err(|error| ConvertError::new("PushRequest.nodes", error.to_string()))?;
             NodeDelta::try_from(wire)
         };
+        bounded(wire.coordinators.len(), limits::COORDINATORS_MAX, "PushRequest.coordinators")?;
         for address in &wire.coordinators {
             ids::check_address(address, "PushRequest.coordinators")?;
         }
-        Ok(Self {
+        let push = Self {
             cluster: required(ids::cluster_id(wire.cluster.as_ref())?, "PushRequest.cluster")?,
             coordinator: wire.coordinator,
             term: wire.term,
@@ -128,7 +135,43 @@ impl TryFrom<v1::PushRequest> for Push {
             },
             complete: Some(Version::new(wire.complete)).filter(|version| *version > Version::ZERO),
             coordinators: wire.coordinators,
-        })
+            key: ids::push_key(&wire.key, "PushRequest.key")?,
+            newest: Version::new(wire.newest),
+        };
+        push.check_versions()?;
+        Ok(push)
+    }
+}
+
+impl Push {
+    /// What a node holds is never replaced by what is older, so a version that cannot be would stay for ever.
+    fn check_versions(&self) -> Result<(), ConvertError> {
+        let reached = self.incarnation.get().saturating_add(limits::VERSIONS_AHEAD_MAX);
+        if self.newest.get() > reached {
+            let problem = format!("version {} cannot be: the node registered at {}", self.newest, self.incarnation);
+            return Err(ConvertError::new("PushRequest.newest", problem));
+        }
+        let below = |version: Version, field| match version <= self.newest {
+            true => Ok(()),
+            false => Err(ConvertError::new(field, format!("version {version} is above the push's, {}", self.newest))),
+        };
+        below(self.version, "PushRequest.version")?;
+        below(self.complete.unwrap_or_default(), "PushRequest.complete")?;
+        for delta in self.deltas.iter().map(|piece| &piece.delta) {
+            below(delta.version.max(delta.since).max(delta.table.version), "TableDelta.version")?;
+            delta.partitions.iter().try_for_each(|row| below(row.version, "Partition.version"))?;
+            delta.nodes.iter().try_for_each(|node| below(node.version, "Node.version"))?;
+        }
+        if let Some(nodes) = &self.nodes {
+            below(nodes.version.max(nodes.since), "NodeDelta.version")?;
+            nodes.nodes.iter().try_for_each(|node| below(node.version, "Node.version"))?;
+        }
+        for duty in self.duties.iter().flatten() {
+            if let Duty::Host { partition, .. } | Duty::HandOver { partition, .. } = duty {
+                below(partition.version, "Partition.version")?;
+            }
+        }
+        Ok(())
     }
 }
 
@@ -231,7 +274,10 @@ mod tests {
                 coordinator: 1,
                 term: 2,
                 node: NodeId::new(3),
-                incarnation: Incarnation::new(4),
+                // Versions are drawn from all there are.
+                incarnation: Incarnation::new(u64::MAX),
+                key: PushKey::new(Uuid::from_u128(6)),
+                newest: Version::new(u64::MAX),
                 version: Version::new(5),
                 duties: if omitted { None } else { Some(duties(&delta)) },
                 nodes: Some(NodeDelta { since: delta.since, version: delta.version, nodes: delta.nodes.clone() }),
@@ -248,6 +294,36 @@ mod tests {
                 let _ = Push::try_from(wire);
             }
         }
+    }
+
+    #[test]
+    fn a_push_of_versions_that_cannot_be_or_of_too_many_coordinators_is_refused() {
+        let push = |version: u64, newest: u64| Push {
+            cluster: ClusterId::new(Uuid::from_u128(1)),
+            coordinator: 1,
+            term: 2,
+            node: NodeId::new(3),
+            incarnation: Incarnation::new(40),
+            key: PushKey::new(Uuid::from_u128(6)),
+            newest: Version::new(newest),
+            version: Version::new(5),
+            duties: Some(Vec::new()),
+            nodes: Some(NodeDelta { since: Version::ZERO, version: Version::new(version), nodes: Vec::new() }),
+            deltas: Vec::new(),
+            complete: None,
+            coordinators: vec!["127.0.0.1:7001".into()],
+        };
+        let convert = |push: Push| Push::try_from(v1::PushRequest::from(push)).map_err(|error| error.to_string());
+        convert(push(50, 50)).unwrap();
+        // Rows of the last version would never be replaced.
+        assert!(convert(push(u64::MAX, 50)).unwrap_err().contains("NodeDelta.version"));
+        assert!(convert(push(51, 50)).unwrap_err().contains("above the push's"));
+        assert!(convert(push(50, u64::MAX)).unwrap_err().contains("cannot be"));
+        let many = Push { coordinators: vec!["127.0.0.1:7001".into(); 17], ..push(50, 50) };
+        assert!(convert(many).unwrap_err().contains("PushRequest.coordinators"));
+        let mut keyless = v1::PushRequest::from(push(50, 50));
+        keyless.key.clear();
+        assert!(Push::try_from(keyless).is_err());
     }
 
     #[test]

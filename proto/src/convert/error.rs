@@ -1,6 +1,7 @@
 //! Errors: [`ErrorDetail`] ⇄ wire and ⇄ gRPC status, one mapping, inverted once.
 
 use crate::v1;
+use archon_types::text::{into_plain, plain};
 use archon_types::{ErrorDetail, ErrorKind, Version};
 use prost::Message;
 use std::error::Error;
@@ -32,9 +33,9 @@ impl From<v1::ErrorDetail> for ErrorDetail {
     /// an error, never a success and never retried blindly.
     fn from(wire: v1::ErrorDetail) -> Self {
         match ErrorKind::from_code(wire.kind) {
-            Some(kind) => with_hints(kind, wire.message.clone(), wire),
+            Some(kind) => with_hints(kind, into_plain(wire.message.clone()), wire),
             None => {
-                let message = format!("{} (error kind {}, unknown to this version)", wire.message, wire.kind);
+                let message = format!("{} (error kind {}, unknown to this version)", plain(&wire.message), wire.kind);
                 with_hints(ErrorKind::Internal, message, wire)
             }
         }
@@ -154,7 +155,8 @@ fn kind_by_code(status: &Status) -> ErrorKind {
 }
 
 fn bare_message(status: &Status) -> String {
-    let mut message = if status.message().is_empty() { status.code().to_string() } else { status.message().to_owned() };
+    let mut message =
+        if status.message().is_empty() { status.code().to_string() } else { plain(status.message()).into_owned() };
     let mut cause = status.source();
     // "transport error" alone helps nobody: the causes say whether it was refused, reset or unresolvable.
     for _ in 0..4 {

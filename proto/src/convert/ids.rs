@@ -3,8 +3,8 @@
 use super::{ConvertError, checked, in_range, required};
 use crate::v1;
 use archon_types::{
-    BootId, ClientId, ClusterId, ErrorDetail, ErrorKind, Incarnation, NodeId, PartitionId, RequestId, SLOTS, StorageId,
-    TableId, limits,
+    BootId, ClientId, ClusterId, ErrorDetail, ErrorKind, Incarnation, NodeId, PartitionId, PushKey, RequestId, SLOTS,
+    StorageId, TableId, limits,
 };
 use bytes::Bytes;
 use uuid::Uuid;
@@ -44,6 +44,14 @@ pub fn storage_id(bytes: &[u8], field: &'static str) -> Result<StorageId, Conver
 /// [`ConvertError`] naming `field`.
 pub fn boot_id(bytes: &[u8], field: &'static str) -> Result<BootId, ConvertError> {
     unique_id(bytes, field).map(BootId::new)
+}
+
+/// A [`PushKey`] from the wire.
+///
+/// # Errors
+/// [`ConvertError`] naming `field`.
+pub fn push_key(bytes: &[u8], field: &'static str) -> Result<PushKey, ConvertError> {
+    unique_id(bytes, field).map(PushKey::new)
 }
 
 /// A [`ClientId`] from the wire.

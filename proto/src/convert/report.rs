@@ -3,6 +3,7 @@
 use super::session::Member;
 use super::{ConvertError, bounded, ids, required};
 use crate::v1;
+use archon_types::text::into_plain;
 use archon_types::{Epoch, ErrorDetail, Fact, Incarnation, PlacementId, ReplicaName, Report, Seq, Version, limits};
 
 /// Most reports in one request.
@@ -56,6 +57,7 @@ impl From<Report> for v1::ReplicaReport {
                 agreed_seq: agreed.get(),
             }),
             Fact::Emptied => Wire::Emptied(v1::FactEmptied {}),
+            Fact::Overtaken { by } => Wire::Overtaken(v1::FactOvertaken { by: by.get() }),
         };
         Self {
             partition: Some(report.partition.into()),
@@ -81,13 +83,14 @@ impl TryFrom<v1::ReplicaReport> for Report {
             }
             Wire::Released(_) => Fact::Released,
             Wire::Unloaded(_) => Fact::Unloaded,
-            Wire::Damaged(fact) => Fact::Damaged { why: fact.why },
+            Wire::Damaged(fact) => Fact::Damaged { why: into_plain(fact.why) },
             Wire::LostData(fact) => Fact::LostData {
                 leader: PlacementId::new(ids::non_zero(fact.leader, "FactLostData.leader")?),
                 commit: Seq::new(fact.commit_seq),
                 agreed: Seq::new(fact.agreed_seq),
             },
             Wire::Emptied(_) => Fact::Emptied,
+            Wire::Overtaken(fact) => Fact::Overtaken { by: Epoch::new(fact.by) },
         };
         Ok(Self {
             partition: required(wire.partition, "ReplicaReport.partition")?.try_into()?,
@@ -159,6 +162,7 @@ mod tests {
             Fact::Released,
             Fact::Unloaded,
             Fact::Damaged { why: "checksum".into() },
+            Fact::Overtaken { by: Epoch::new(u64::MAX) },
             Fact::LostData { leader: PlacementId::new(3), commit: Seq::new(9), agreed: Seq::new(7) },
             Fact::Emptied,
         ];
@@ -185,5 +189,18 @@ mod tests {
                 let _ = Reports::try_from(wire);
             }
         }
+    }
+
+    #[test]
+    fn what_a_node_says_of_damage_holds_no_control_characters() {
+        let report = Report {
+            partition: archon_types::PartitionId::new(archon_types::TableId::new(1), 0),
+            placement: PlacementId::new(1),
+            epoch: Epoch::new(1),
+            version: Version::new(1),
+            fact: Fact::Damaged { why: "bad\nERROR forged \u{1b}[2J".into() },
+        };
+        let heard = Report::try_from(v1::ReplicaReport::from(report)).unwrap();
+        assert_eq!(heard.fact, Fact::Damaged { why: "bad\\nERROR forged \\u{1b}[2J".into() });
     }
 }

@@ -4,7 +4,8 @@ use super::load::Load;
 use super::{ConvertError, bounded, checked, ids, in_range, required};
 use crate::v1;
 use archon_types::{
-    BootId, ClusterId, Epoch, Incarnation, NodeId, PartitionId, PlacementId, Settings, StorageId, Version, limits,
+    BootId, ClusterId, Epoch, Incarnation, NodeId, PartitionId, PlacementId, PushKey, Settings, StorageId, Version,
+    limits,
 };
 
 /// Most placements that one registration may list as held, and most loads in one heartbeat.
@@ -81,6 +82,8 @@ pub struct Heartbeat {
     pub load: Load,
     /// It wants to be rid of its leaderships.
     pub stopping: bool,
+    /// What pushes must show for it to obey them.
+    pub push_key: PushKey,
 }
 
 /// A grant.
@@ -218,6 +221,7 @@ impl From<Heartbeat> for v1::HeartbeatRequest {
             table_version: heartbeat.table_version.get(),
             load: Some(heartbeat.load.into()),
             stopping: heartbeat.stopping,
+            push_key: ids::uuid_bytes(heartbeat.push_key.get()),
         }
     }
 }
@@ -232,6 +236,7 @@ impl TryFrom<v1::HeartbeatRequest> for Heartbeat {
             table_version: Version::new(wire.table_version),
             load: wire.load.unwrap_or_default().try_into()?,
             stopping: wire.stopping,
+            push_key: ids::push_key(&wire.push_key, "HeartbeatRequest.push_key")?,
         })
     }
 }
@@ -342,6 +347,7 @@ mod tests {
                 no_room: Some(archon_types::NoRoom { free_bytes: 7, needed_bytes: 8 }),
             },
             stopping: true,
+            push_key: PushKey::new(Uuid::from_u128(5)),
         };
         assert_eq!(Heartbeat::try_from(v1::HeartbeatRequest::from(heartbeat.clone())), Ok(heartbeat));
         let answer = HeartbeatAnswer {

@@ -112,6 +112,13 @@ pub enum Fact {
         /// Up to here at most the two logs agree.
         agreed: Seq,
     },
+    /// The reporter is named leader in this epoch and does not lead in it, for good: a copy knows a higher epoch, of which
+    /// the row says nothing, or the reporter followed another one in this epoch. That is its release as well; the next
+    /// leadership must lie above both (PROTOCOL rule 25).
+    Overtaken {
+        /// The higher epoch, or this one.
+        by: Epoch,
+    },
     /// The reporter's copy, which does not count, has thrown away what it held to be copied anew: nothing whole is left of
     /// it.
     Emptied,

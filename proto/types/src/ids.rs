@@ -160,6 +160,10 @@ unique!(
     BootId
 );
 unique!(
+    /// What a node gives only to the coordinators that it calls itself. Whoever shows it in a push is one of them.
+    PushKey
+);
+unique!(
     /// One client instance, for exactly-once retries.
     ClientId
 );

@@ -13,17 +13,19 @@ pub mod limits;
 pub mod mutant;
 pub mod op;
 pub mod piece;
+pub mod plaintext;
 mod room;
 pub mod settings;
 pub mod slot;
 pub mod table;
+pub mod text;
 
 pub use backoff::Backoff;
 pub use duty::{Duty, Fact, ReplicaName, Report};
 pub use error::{ErrorDetail, ErrorKind};
 pub use ids::{
-    BootId, ClientId, ClusterId, Epoch, Incarnation, Millis, NodeId, PartitionId, PlacementId, RequestId, Revision,
-    Seq, StorageId, TableId, Version,
+    BootId, ClientId, ClusterId, Epoch, Incarnation, Millis, NodeId, PartitionId, PlacementId, PushKey, RequestId,
+    Revision, Seq, StorageId, TableId, Version,
 };
 pub use lease::{Lease, LeaseTiming, LeaseTimingError};
 pub use op::{Answer, Op, OpId};

@@ -28,6 +28,15 @@ pub const WEIGHT_MAX: u32 = 10_000;
 pub const WEIGHT_ORDINARY: u32 = 100;
 /// Most replicas of a partition.
 pub const REPLICAS_MAX: u8 = 7;
+/// Most coordinators that anybody is told of.
+pub const COORDINATORS_MAX: usize = 16;
+/// How far a version may lie above a life's incarnation and still be believed: both are places in the coordinators' log, and
+/// no log grows by so many entries while a node runs.
+pub const VERSIONS_AHEAD_MAX: u64 = 1 << 40;
+/// How far an epoch may lie above the one in a partition's row and still be believed. An epoch rises by one whenever a
+/// leadership is granted or ended: a row that was not heard of for years lags behind by less, and beyond the last epoch
+/// nobody could lead.
+pub const EPOCHS_AHEAD_MAX: u64 = 1 << 32;
 
 /// Checks a key: not empty, at most [`KEY_BYTES_MAX`], valid UTF-8.
 ///

@@ -1,6 +1,7 @@
 //! The partition table: which node holds which copy of which partition, who leads, and the delta by which it travels.
 
 use crate::ids::{Epoch, Incarnation, Millis, NodeId, PartitionId, PlacementId, TableId, Version};
+use crate::limits::EPOCHS_AHEAD_MAX;
 use crate::slot::{partition_of, slot_of};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -86,6 +87,11 @@ pub struct Partition {
 }
 
 impl Partition {
+    /// Whether an epoch can be true, as far as whoever knows this row can tell: at most [`EPOCHS_AHEAD_MAX`] above the row's.
+    pub fn may_reach(&self, epoch: Epoch) -> bool {
+        epoch.get().saturating_sub(self.epoch.get()) <= EPOCHS_AHEAD_MAX
+    }
+
     /// The placement with this id.
     pub fn placement(&self, id: PlacementId) -> Option<&Placement> {
         self.placements.iter().find(|placement| placement.id == id)

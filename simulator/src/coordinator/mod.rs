@@ -371,6 +371,7 @@ impl World {
         }
         for event in &after.events {
             match &event.what {
+                EventKind::EpochSurpassed { .. } => coverage.epochs_surpassed += 1,
                 EventKind::ReplicaLost { .. } => coverage.placements_lost += 1,
                 EventKind::RepairStarted { .. } => coverage.repairs += 1,
                 EventKind::RepairDone { .. } => coverage.repairs_done += 1,

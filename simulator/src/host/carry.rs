@@ -261,6 +261,7 @@ impl World {
                 3
             }
             Fact::Unloaded => 4,
+            Fact::Overtaken { .. } => 6,
             _ => 5,
         };
         if let Some(process) = &mut self.hosts[host].process {

@@ -32,13 +32,15 @@ archon_types::shown_by! {
     BootForgotten => the_same_process_gets_the_same_answer,
     LostCopyHosted => a_lost_copy_is_left_as_it_is,
     LossKeepsOthers => a_forced_election_retires_all_others,
+    GrantBelowKnown => a_leadership_is_granted_above_what_a_copy_knows,
+    AnyEpochGranted => an_epoch_that_no_election_reaches_is_not_passed,
 }
 
 #[test]
 fn every_mutant_has_a_case() {
     for mutant in Mutant::ALL {
         assert!(SHOWN.contains(mutant), "nothing catches {mutant:?}");
-        assert!((1..=24).contains(&mutant.rule()));
+        assert!((1..=25).contains(&mutant.rule()));
     }
 }
 
@@ -219,6 +221,41 @@ fn a_release_is_for_its_epoch(mutant: Option<Mutant>) -> bool {
     assert_eq!(bed.leader(0), Some(athens));
     // The same report, late or repeated, must not end the leadership that follows.
     bed.report(athens, &released).is_err() && bed.row(0).leader == Some(own)
+}
+
+fn a_leadership_is_granted_above_what_a_copy_knows(mutant: Option<Mutant>) -> bool {
+    let mut bed = Bed::running(settings(1, 1, 3), &CITIES);
+    bed.state.mutant = mutant;
+    let (leader, own) = leads(&bed);
+    let before = bed.row(0).clone();
+    let by = Epoch::new(before.epoch.get() + 40);
+    let overtaken = bed.fact(0, own, Fact::Overtaken { by });
+    bed.report(leader, &overtaken).expect("a report");
+    let row = bed.row(0).clone();
+    let why = Why::EpochSurpassed { known: by };
+    let told = explain(&bed.state, part(0)).is_some_and(|whys| whys.contains(&why));
+    // The same once more is of an epoch that is over.
+    let late = bed.report(leader, &overtaken).is_err();
+    // Who serves above it ends the matter.
+    let online = bed.fact(0, row.leader.expect("a leader"), Fact::Online);
+    let leader = row.leader_placement().expect("a leader").node;
+    bed.report(leader, &online).expect("a report");
+    let over = explain(&bed.state, part(0)).is_some_and(|whys| !whys.contains(&why));
+    row.epoch == Epoch::new(by.get() + 1) && told && late && over
+}
+
+fn an_epoch_that_no_election_reaches_is_not_passed(mutant: Option<Mutant>) -> bool {
+    let mut bed = Bed::running(settings(1, 1, 3), &CITIES);
+    bed.state.mutant = mutant;
+    let (leader, own) = leads(&bed);
+    let before = bed.row(0).clone();
+    let reached = before.epoch.get() + limits::EPOCHS_AHEAD_MAX;
+    let refused = [before.epoch.get() - 1, reached + 1, u64::MAX - 1].into_iter().all(|by| {
+        let overtaken = bed.fact(0, own, Fact::Overtaken { by: Epoch::new(by) });
+        bed.report(leader, &overtaken).is_err() && *bed.row(0) == before
+    });
+    let overtaken = bed.fact(0, own, Fact::Overtaken { by: Epoch::new(reached) });
+    refused && bed.report(leader, &overtaken).is_ok() && bed.row(0).epoch.get() == reached + 1
 }
 
 fn a_new_coordinator_waits_for_earlier_leases(mutant: Option<Mutant>) -> bool {

@@ -138,6 +138,7 @@ impl Coordinator {
             | Fact::Unloaded
             | Fact::Damaged { .. }
             | Fact::LostData { .. }
+            | Fact::Overtaken { .. }
             | Fact::Emptied => {}
         }
     }

@@ -163,7 +163,9 @@ fn a_higher_epoch_ends_a_leadership_and_leaves_its_proposals_unknown() {
     script.propose(1);
     script.propose(2);
     let nack = Body::Nack { refused: Position::ZERO, hint: Position::ZERO, copying: false };
-    assert_eq!(script.hear(2, 4, nack), [Output::Serve(false), Output::Abandon { tickets: vec![1, 2] }]);
+    // That its row says nothing of it is told.
+    let told = script.report(1, 1, Fact::Overtaken { by: Epoch::new(4) });
+    assert_eq!(script.hear(2, 4, nack), [Output::Serve(false), Output::Abandon { tickets: vec![1, 2] }, told]);
 
     let mut script = Script::serving(&[Live, Live], 1);
     script.propose(1);

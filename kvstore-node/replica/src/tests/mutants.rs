@@ -21,6 +21,10 @@ archon_types::shown_by! {
     TakeoverJoinerShort => during_a_take_over_a_joiner_holds_everything,
     CutCommitted => what_is_committed_is_not_cut,
     ObeyOldEpoch => an_old_epoch_is_not_obeyed,
+    ObeyStranger => whoever_is_no_placement_of_the_row_is_not_obeyed,
+    AnyEpochBelieved => an_epoch_that_no_election_reaches_is_not_believed,
+    FirstHeardStays => the_row_says_who_leads_an_epoch_not_who_was_heard_first,
+    OvertakenUntold => a_leader_ended_by_an_epoch_unknown_to_its_row_says_so,
     StaleAddressee => a_message_for_another_placement_is_not_obeyed,
     AckOfOtherEpoch => an_acknowledgement_of_another_epoch_counts_for_nothing,
     AckOfOtherLife => an_acknowledgement_of_another_life_counts_for_nothing,
@@ -42,7 +46,7 @@ archon_types::shown_by! {
 fn every_mutant_is_caught_somewhere() {
     for mutant in Mutant::ALL {
         assert!(SHOWN.contains(mutant) || simulation::SHOWN.contains(mutant), "nothing catches {mutant:?}");
-        assert!((0..=24).contains(&mutant.rule()));
+        assert!((0..=25).contains(&mutant.rule()));
     }
 }
 
@@ -176,6 +180,70 @@ fn an_old_epoch_is_not_obeyed(mutant: Option<Mutant>) -> bool {
     let mut script = starting(2, recovered(4, &[], 0), mutant);
     script.hear(1, 3, first(3));
     script.replica.last() == Position::ZERO
+}
+
+fn whoever_is_no_placement_of_the_row_is_not_obeyed(mutant: Option<Mutant>) -> bool {
+    let mut script = starting(2, Recovered::default(), mutant);
+    script.configure((1, 1), 1, &[Live, Live, Live], 2);
+    // Placement 99 stands in no row, and placement 3 is on another node than says so.
+    script.hear(99, 3, first(3));
+    let mut elsewhere = message(3, 2, 3, first(3));
+    elsewhere.from.node = archon_types::NodeId::new(9);
+    script.one(Input::Message(elsewhere));
+    let unmoved = script.replica.epoch() == Epoch::ZERO && script.replica.last() == Position::ZERO;
+    // Once the row is known, its leader is obeyed.
+    script.hear(3, 3, first(3));
+    unmoved && script.replica.epoch() == Epoch::new(3)
+}
+
+fn an_epoch_that_no_election_reaches_is_not_believed(mutant: Option<Mutant>) -> bool {
+    let mut script = starting(2, Recovered::default(), mutant);
+    script.configure((7, 1), 1, &[Live, Live], 1);
+    let reached = 7 + archon_types::limits::EPOCHS_AHEAD_MAX;
+    script.hear(1, u64::MAX, first(u64::MAX));
+    script.hear(1, reached + 1, first(reached + 1));
+    let unmoved = script.replica.epoch() == Epoch::ZERO;
+    // Nor does a leader give way to a follower that claims to know of it.
+    let mut leader = serving(&[Live, Live], 1, mutant);
+    let nack = |refused| Body::Nack { refused, hint: Position::ZERO, copying: false };
+    leader.hear(2, u64::MAX, nack(Position::ZERO));
+    let leads = leader.replica.standing() == crate::Standing::Serving;
+    script.hear(1, reached, first(reached));
+    unmoved && leads && script.replica.epoch() == Epoch::new(reached)
+}
+
+fn the_row_says_who_leads_an_epoch_not_who_was_heard_first(mutant: Option<Mutant>) -> bool {
+    let mut script = starting(2, Recovered::default(), mutant);
+    script.configure((1, 1), 1, &[Live, Live, Live], 2);
+    // Placement 3 strayed, in an epoch that is granted to placement 1 a moment later.
+    script.hear(3, 2, Body::Adopt { at: Position::ZERO, start: Seq::new(9), commit: Seq::ZERO });
+    script.configure((2, 2), 1, &[Live, Live, Live], 2);
+    script.hear(1, 2, first(2));
+    script.replica.last() != Position::ZERO
+}
+
+fn a_leader_ended_by_an_epoch_unknown_to_its_row_says_so(mutant: Option<Mutant>) -> bool {
+    let told = |script: &Script, by| script.report(1, 1, Fact::Overtaken { by: Epoch::new(by) });
+    let nack = Body::Nack { refused: Position::ZERO, hint: Position::ZERO, copying: false };
+    // A follower knows it.
+    let mut script = serving(&[Live, Live], 1, mutant);
+    let out = script.hear(2, 5, nack);
+    let mut held = out.contains(&told(&script, 5)) && script.replica.standing() == crate::Standing::Following;
+    // It is told again until a row of a higher epoch comes, and that leadership lies above both.
+    held &= script.tick_after(1_000).contains(&told(&script, 5));
+    script.configure((6, 2), 1, &[Live, Live], 1);
+    held &= !script.replica.wants_ticks() || script.replica.standing() == crate::Standing::TakingOver;
+    held &= !script.tick_after(1_000).contains(&told(&script, 5));
+    // The leader itself obeyed another one that was never granted.
+    let mut script = serving(&[Live, Live], 1, mutant);
+    script.hear(2, 5, Body::Adopt { at: Position::ZERO, start: Seq::new(9), commit: Seq::ZERO });
+    held &= script.tick_after(30).contains(&told(&script, 5));
+    // It obeyed one before it was named.
+    let mut script = starting(1, recovered(5, &[], 0), mutant);
+    held &= script.configure((1, 1), 1, &[Live, Live], 1).contains(&told(&script, 5));
+    // It obeyed another one in the very epoch that it is given.
+    let mut script = starting(1, recovered(1, &[], 0), mutant);
+    held & script.configure((1, 1), 1, &[Live, Live], 1).contains(&told(&script, 1))
 }
 
 fn a_message_for_another_placement_is_not_obeyed(mutant: Option<Mutant>) -> bool {

@@ -68,7 +68,13 @@ impl Script {
             node: address.node,
             incarnation: address.incarnation,
         };
-        Self { replica: Replica::new(identity, recovered, limits).unwrap(), now: Millis::new(10_000), own }
+        let replica = Replica::new(identity, recovered, limits).unwrap();
+        let mut script = Self { replica, now: Millis::new(10_000), own };
+        // It knows where the others are, and of no leadership.
+        let known =
+            Configuration { row: row(0, 0, None, &[ReplicaState::Live; 4], 1), ..configuration((0, 0), 1, &[], 1) };
+        assert_eq!(script.one(Input::Configure(known)), []);
+        script
     }
 
     /// The inputs of one turn, and what came of them.

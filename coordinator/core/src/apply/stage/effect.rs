@@ -16,6 +16,8 @@ pub(crate) struct Effect {
     pub(super) events: Vec<EventKind>,
     /// Partitions that were assigned just now, and those that were just reported Online.
     pub(super) untouched: BTreeMap<PartitionId, bool>,
+    /// Epochs that were passed over just now, and partitions that serve above them.
+    pub(super) surpassed: BTreeMap<PartitionId, Option<Epoch>>,
     /// Copies that hold less than everything up to the moment they ceased to count.
     pub(super) spoiled: BTreeMap<PlacementId, Spoiled>,
     /// Copies that are to be deleted as soon as their nodes hear of it.
@@ -84,6 +86,12 @@ impl Effect {
             } else {
                 state.untouched.remove(&partition);
             }
+        }
+        for (partition, surpassed) in self.surpassed {
+            match surpassed {
+                Some(epoch) => state.surpassed.insert(partition, epoch),
+                None => state.surpassed.remove(&partition),
+            };
         }
         for what in self.events {
             entry.note(state, what);

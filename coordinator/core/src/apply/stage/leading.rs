@@ -4,6 +4,7 @@ use super::effect::FormerChange;
 use super::{Staged, in_state, placement, set_state};
 use crate::apply::{next_epoch, refused};
 use crate::command::Ending;
+use crate::events::EventKind;
 use crate::formers::Former;
 use crate::left::is_unordered;
 use crate::mutant::Mutant;
@@ -95,6 +96,22 @@ impl Staged<'_> {
         Ok(())
     }
 
+    /// Lifts the row to an epoch that a copy knows and nobody here granted, if elections can have reached it.
+    pub(super) fn surpass(&mut self, row: &mut Partition, epoch: Epoch) -> Result<(), ErrorDetail> {
+        let believed = row.may_reach(epoch) || self.state.breaks(Mutant::AnyEpochGranted);
+        if epoch < row.epoch || !believed {
+            let message = format!("partition {} is in epoch {}; epoch {epoch} is not to be passed", row.id, row.epoch);
+            return Err(refused(message));
+        }
+        let (partition, granted) = (row.id, row.epoch);
+        self.effect.events.push(EventKind::EpochSurpassed { partition, granted, known: epoch });
+        self.effect.surpassed.insert(partition, Some(epoch));
+        if !self.state.breaks(Mutant::GrantBelowKnown) {
+            row.epoch = epoch; // rule 25
+        }
+        Ok(())
+    }
+
     fn remember_leader(&mut self, row: &Partition, ending: Ending) {
         if ending == Ending::Lapsed
             && let Some(leader) = row.leader_placement()
@@ -118,6 +135,7 @@ impl Staged<'_> {
         }
         row.status = PartitionStatus::Online;
         self.effect.untouched.insert(row.id, false);
+        self.effect.surpassed.insert(row.id, None);
         Ok(())
     }
 }

@@ -33,6 +33,7 @@ impl<'a> Staged<'a> {
             untouched: BTreeMap::new(),
             spoiled: BTreeMap::new(),
             ordered: BTreeSet::new(),
+            surpassed: BTreeMap::new(),
         };
         Self { state, entry, effect }
     }
@@ -126,6 +127,7 @@ impl<'a> Staged<'a> {
                 self.forget_former(row.id, *epoch);
                 Ok(())
             }
+            Edit::Surpass(epoch) => self.surpass(row, *epoch),
             Edit::Dispute { placement: id, leader, epoch, commit, agreed } => {
                 let node = placement(row, *id)?.node;
                 let leader_node = row.placement(*leader).map(|leader| leader.node);

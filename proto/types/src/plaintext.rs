@@ -1,0 +1,46 @@
+//! Where plaintext may go: nowhere beyond this machine, unless the operator said that the network can be trusted. The rule is
+//! the same for what is configured, advertised, and learned from others.
+
+use crate::error::{ErrorDetail, ErrorKind};
+use std::net::{IpAddr, SocketAddr};
+
+/// Whether an address, `host:port` or a host alone, is one of this machine that no other can reach.
+pub fn is_loopback(address: &str) -> bool {
+    if let Ok(address) = address.parse::<SocketAddr>() {
+        return address.ip().is_loopback();
+    }
+    let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
+    host == "localhost" || host.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
+}
+
+/// Refuses an address beyond this machine, unless `insecure` was said.
+///
+/// # Errors
+/// [`ErrorKind::Refused`], naming the address and what allows it.
+pub fn check_plaintext(address: &str, insecure: bool) -> Result<(), ErrorDetail> {
+    if insecure || is_loopback(address) {
+        return Ok(());
+    }
+    let message = format!(
+        "{address} is not on this machine, and traffic is plaintext: anybody on the way could read and change it; \
+         say --insecure on a network that you trust"
+    );
+    Err(ErrorDetail::new(ErrorKind::Refused, message))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn plaintext_stays_on_this_machine_unless_asked() {
+        for here in ["127.0.0.1:1", "127.9.9.9:1", "[::1]:1", "localhost:1", "127.0.0.1"] {
+            assert!(check_plaintext(here, false).is_ok(), "{here}");
+        }
+        for beyond in ["0.0.0.0:1", "10.0.0.1:1", "[::]:1", "db.example.org:1", "127.0.0.1.evil.org:1", "", ":1"] {
+            let refused = check_plaintext(beyond, false).unwrap_err();
+            assert!(refused.message.contains("--insecure"), "{beyond}");
+            assert!(check_plaintext(beyond, true).is_ok(), "{beyond}");
+        }
+    }
+}
