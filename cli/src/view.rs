@@ -63,7 +63,7 @@ pub(crate) fn is_superseded(migration: &Migration) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use archon_client::{CoordinatorStatus as Coordinator, Move, ReplicaSummary, Unmet};
+    use archon_client::{CoordinatorStatus as Coordinator, Move, RebalanceSummary, ReplicaSummary, Unmet};
     use serde_json::{Value, json};
 
     fn keys(value: &Value) -> Vec<&str> {
@@ -136,7 +136,12 @@ mod tests {
             bytes_total: 10,
             leadership: false,
         };
-        let rebalance = serde_json::to_value(Rebalance { running: true, migrations: vec![migration] }).unwrap();
+        let rebalance = serde_json::to_value(Rebalance {
+            running: true,
+            summary: RebalanceSummary::default(),
+            migrations: vec![migration],
+        })
+        .unwrap();
         assert_eq!(rebalance["running"], json!(true));
         for field in ["partition", "from", "to", "phase", "percent", "why"] {
             assert!(keys(&rebalance["migrations"][0]).contains(&field), "{field}");
@@ -147,6 +152,7 @@ mod tests {
     fn a_plan_survives_its_file() {
         let plan = Plan {
             table_version: 41,
+            moves_version: 40,
             moves: vec![Move {
                 table_id: 1,
                 from_id: 2,

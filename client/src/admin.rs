@@ -2,11 +2,12 @@
 
 use crate::admin_call::{Effect, Quorums};
 use crate::admin_types::{
-    Cancelled, Event, Located, Migration, NodeSummary, PartitionSummary, Plan, Quorum, Reason, RebalanceStatus, Status,
-    TableSummary, node_goal, node_status, partition_summary,
+    Event, Located, NodeSummary, PartitionSummary, Quorum, Reason, Status, TableSummary, node_goal, node_status,
+    partition_summary,
 };
 use crate::error::Error;
 use crate::link::{beyond, check_endpoints};
+use crate::rebalance_types::{Cancelled, Migration, Plan, RebalanceStatus};
 use crate::table::PIECES_MAX;
 use archon_proto::convert::admin::{ApplyPlan, CreateTable, SetNode};
 use archon_proto::convert::ids::cluster_id;
@@ -23,6 +24,8 @@ use uuid::Uuid;
 
 /// Answers of the quorum may be larger than ordinary messages: whole tables, plans, lists of nodes.
 const ANSWER_BYTES_MAX: usize = 8 * MESSAGE_BYTES_MAX;
+/// Moves asked for at once.
+const MOVES_PER_ANSWER: u32 = 1_024;
 
 /// A handle on the coordinators of a cluster. Clones are cheap and share connections.
 ///
@@ -172,16 +175,51 @@ impl Admin {
         Ok(wire.migrations)
     }
 
-    /// How the present or last rebalance stands.
+    /// How the present or last rebalance stands, with every move; of a large one that is a lot. See
+    /// [`Admin::rebalance_progress`] for looking often.
     ///
     /// # Errors
     /// See [`Error`].
     pub async fn rebalance_status(&self) -> Result<RebalanceStatus, Error> {
-        let request = v1::RebalanceStatusRequest::default();
+        let mut held: Vec<Migration> = Vec::new();
+        let mut plan = None;
+        loop {
+            let after = held.last().map_or(0, |last| last.id);
+            let (page, more) = self.rebalance_page(MOVES_PER_ANSWER, after).await?;
+            // Another plan has begun since the page before: what came of the former one is of no use any more.
+            if plan.is_some_and(|plan| plan != page.summary.plan) {
+                (held, plan) = (Vec::new(), None);
+                continue;
+            }
+            plan = Some(page.summary.plan);
+            let ended = !more || page.migrations.is_empty();
+            held.extend(page.migrations);
+            if ended {
+                return Ok(RebalanceStatus { migrations: held, ..page });
+            }
+        }
+    }
+
+    /// How the present or last rebalance stands: its summary, and its first moves, `most` at most (1,024 are given at
+    /// most). With zero the coordinator looks at the moves that run alone.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub async fn rebalance_progress(&self, most: u32) -> Result<RebalanceStatus, Error> {
+        Ok(self.rebalance_page(most, 0).await?.0)
+    }
+
+    /// Moves with numbers above `after`, and whether there are more of them.
+    async fn rebalance_page(&self, most: u32, after: u64) -> Result<(RebalanceStatus, bool), Error> {
+        let request = v1::RebalanceStatusRequest { cluster: None, most, after };
         let call = |channel, request| async move { client(channel).rebalance_status(request).await };
         let wire: v1::RebalanceStatusResponse = self.0.call(Effect::Reads, request, call).await?;
-        let migrations = wire.migrations.into_iter().map(migration).collect::<Result<_, _>>()?;
-        Ok(RebalanceStatus { running: wire.running, migrations })
+        let migrations: Vec<Migration> = wire.migrations.into_iter().map(migration).collect::<Result<_, _>>()?;
+        if migrations.first().is_some_and(|first| first.id <= after) {
+            return Err(incomplete("RebalanceStatusResponse.migrations repeats what was given"));
+        }
+        let summary = wire.summary.ok_or_else(|| incomplete("RebalanceStatusResponse.summary"))?.into();
+        Ok((RebalanceStatus { running: wire.running, summary, migrations }, wire.more))
     }
 
     /// Cancels the running rebalance: what is not yet past the point of return is undone.

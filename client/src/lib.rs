@@ -31,6 +31,7 @@ mod kv;
 mod lane;
 mod link;
 mod operate_types;
+mod rebalance_types;
 mod retry;
 mod scan;
 mod sequence;
@@ -40,8 +41,8 @@ mod table;
 
 pub use admin::Admin;
 pub use admin_types::{
-    Cancelled, CoordinatorStatus, Event, Located, Migration, Move, NodeSummary, PartitionSummary, Plan, Quorum, Reason,
-    RebalanceStatus, ReplicaSummary, Status, TableSummary, Unmet,
+    CoordinatorStatus, Event, Located, NodeSummary, PartitionSummary, Quorum, Reason, ReplicaSummary, Status,
+    TableSummary,
 };
 pub use archon_types::{Answer, ErrorDetail, ErrorKind, NodeGoal, Op, Revision, Version};
 pub use builder::ClientBuilder;
@@ -50,5 +51,6 @@ pub use kv::{Client, Counter, Value};
 pub use operate_types::{
     Copy, DrainCheck, Forced, ForcedCheck, LossCheck, NodeCheck, NodeGain, NodeLoss, PartitionDescription,
 };
+pub use rebalance_types::{Cancelled, Migration, Move, Plan, RebalanceStatus, RebalanceSummary, Unmet};
 pub use scan::{Entry, Page};
 pub use stats::NodeStats;

@@ -1,6 +1,7 @@
 //! What the administration of nodes and partitions shows. As in `admin_types`, fields are only ever added.
 
-use crate::admin_types::{Migration, NodeSummary, Reason};
+use crate::admin_types::{NodeSummary, Reason};
+use crate::rebalance_types::Migration;
 use archon_proto::v1;
 use archon_types::ReplicaState;
 use serde::{Deserialize, Serialize};

@@ -101,7 +101,7 @@ fn plan() -> v1::Plan {
         to_name: "ephesus".into(),
         leadership: false,
     };
-    v1::Plan { table_version: 41, moves: vec![step], unmet: vec![] }
+    v1::Plan { table_version: 41, moves_version: 40, moves: vec![step], unmet: vec![] }
 }
 
 macro_rules! empty {
@@ -265,7 +265,7 @@ async fn a_plan_is_applied_as_it_was_shown_and_a_retry_carries_the_same_request(
         to_id: 4,
         leadership: false,
     };
-    assert_eq!(plan, Plan { table_version: 41, moves: vec![step], unmet: vec![] });
+    assert_eq!(plan, Plan { table_version: 41, moves_version: 40, moves: vec![step], unmet: vec![] });
     // By way of a file, as the command line does it.
     let text = serde_json::to_string(&plan).unwrap();
     let plan: Plan = serde_json::from_str(&text).unwrap();

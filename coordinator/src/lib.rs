@@ -21,6 +21,7 @@ mod push;
 mod raft;
 mod service;
 mod session;
+mod shared;
 mod watchdog;
 
 pub use config::{COORDINATORS_MAX, ConfigError, CoordinatorConfig};

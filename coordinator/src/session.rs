@@ -2,6 +2,8 @@
 
 use crate::load::Loads;
 use crate::raft::{Proposal, Quorum};
+use crate::service::rebalance::Planned;
+use crate::shared::Shared;
 use archon_coordinator_core::{Actor, Command, Liveness, Response};
 use archon_types::{ErrorDetail, Incarnation, Millis, NodeId, PushKey, RequestId, Version};
 use parking_lot::Mutex;
@@ -28,6 +30,9 @@ pub(crate) struct Heard {
     pub(crate) key: PushKey,
 }
 
+/// Plans by the versions of tables and moves that they are made for.
+pub(crate) type Plans = Shared<(Version, Version), Planned>;
+
 /// A term in which this coordinator leads. Everything in it dies with it.
 pub(crate) struct Session {
     quorum: Quorum,
@@ -39,6 +44,7 @@ pub(crate) struct Session {
     awaited: Mutex<BTreeMap<NodeId, Arc<Notify>>>,
     activations: Mutex<BTreeMap<NodeId, Incarnation>>,
     loads: Mutex<Loads>,
+    plans: Plans,
     /// Rung when the control loop has something to do before its timer.
     pub(crate) work: Notify,
     /// Rung when pushers should look again.
@@ -59,6 +65,7 @@ impl Session {
             awaited: Mutex::default(),
             activations: Mutex::default(),
             loads: Mutex::default(),
+            plans: Plans::default(),
             work: Notify::new(),
             pushes: Notify::new(),
             granting: AtomicBool::new(true),
@@ -89,6 +96,11 @@ impl Session {
     /// What nodes carry.
     pub(crate) const fn loads(&self) -> &Mutex<Loads> {
         &self.loads
+    }
+
+    /// Plans being made, or made last.
+    pub(crate) const fn plans(&self) -> &Plans {
+        &self.plans
     }
 
     /// Takes note of a heartbeat that was accepted. Returns the table version that the node held before.

@@ -305,11 +305,23 @@ async fn one_plan_runs_at_a_time_and_a_stale_one_is_refused() {
     // The same request again has the same answer and no second effect; another one is refused.
     assert_eq!(apply(plan.clone(), id).await.unwrap().into_inner().migrations, 4);
     assert_eq!(kind(apply(plan, request_id()).await), ErrorKind::AssignmentInProgress);
-    let moves = admin(&leader).rebalance_status(v1::RebalanceStatusRequest::default()).await.unwrap().into_inner();
-    assert!(moves.running && moves.migrations.len() == 4, "{moves:?}");
+    let page = async |most, after| {
+        let request = v1::RebalanceStatusRequest { cluster: None, most, after };
+        admin(&leader).rebalance_status(request).await.unwrap().into_inner()
+    };
+    let first = page(3, 0).await;
+    assert!(first.running && first.more && first.migrations.len() == 3, "{first:?}");
+    let second = page(3, first.migrations[2].id).await;
+    assert!(second.running && !second.more && second.migrations.len() == 1, "{second:?}");
+    let (alone, summary) = (page(0, 0).await, first.summary.unwrap());
+    assert!(alone.migrations.is_empty() && summary.moves == 4, "{alone:?}");
+    assert_eq!((summary.queued + summary.copying, summary.done, summary.percent), (4, 0, 0));
     let cancel = v1::CancelRebalanceRequest { cluster: None, request_id: request_id() };
-    let cancelled = admin(&leader).cancel_rebalance(cancel).await.unwrap().into_inner();
+    let cancelled = admin(&leader).cancel_rebalance(cancel.clone()).await.unwrap().into_inner();
     assert_eq!((cancelled.cancelled, cancelled.too_late), (4, 0));
+    // Whoever repeats it because the answer was lost reads the same.
+    let repeated = admin(&leader).cancel_rebalance(cancel).await.unwrap().into_inner();
+    assert_eq!(repeated, cancelled, "a repeated cancellation answered 0 and 0");
     quorum.stop_all().await;
 }
 

@@ -86,9 +86,12 @@ pub async fn rebalance(admin: &Admin, limit: Duration) -> Result<usize, Failure>
             return Ok(moved);
         }
         let ended = async || {
-            let status = admin.rebalance_status().await.map_err(said)?;
-            let open = status.migrations.iter().filter(|migration| !ended_well(migration)).count();
-            if status.running { Err(format!("{open} moves are not done")) } else { Ok(status) }
+            let summary = admin.rebalance_progress(0).await.map_err(said)?;
+            if summary.running {
+                let open = summary.summary.moves - summary.summary.over();
+                return Err(format!("{open} moves are not over"));
+            }
+            admin.rebalance_status().await.map_err(said)
         };
         let (status, _) = until("the rebalance to end", limit, ended).await?;
         if let Some(undone) = status.migrations.iter().find(|migration| !ended_well(migration)) {

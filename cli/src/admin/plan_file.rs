@@ -18,6 +18,7 @@ const PLAN_BYTES_MAX: u64 = 256 * 1024 * 1024;
 pub(crate) struct PlanFile {
     cluster_id: String,
     table_version: u64,
+    moves_version: u64,
     moves: Vec<Move>,
     #[serde(default)]
     unmet: Vec<Unmet>,
@@ -26,8 +27,8 @@ pub(crate) struct PlanFile {
 impl PlanFile {
     /// Of a plan just made.
     pub(super) fn new(cluster_id: &str, plan: Plan) -> Self {
-        let Plan { table_version, moves, unmet } = plan;
-        Self { cluster_id: cluster_id.to_owned(), table_version, moves, unmet }
+        let Plan { table_version, moves_version, moves, unmet } = plan;
+        Self { cluster_id: cluster_id.to_owned(), table_version, moves_version, moves, unmet }
     }
 
     /// Written beside and renamed, so that a reader never sees half a plan.
@@ -68,7 +69,8 @@ impl PlanFile {
         let file = Self::read(path)?;
         let (status, nodes) = (admin.status().await?, admin.list_nodes().await?);
         file.check(path, &status, &nodes, &Labels::fetch(admin).await)?;
-        Ok(Plan { table_version: file.table_version, moves: file.moves, unmet: file.unmet })
+        let Self { table_version, moves_version, moves, unmet, .. } = file;
+        Ok(Plan { table_version, moves_version, moves, unmet })
     }
 
     /// The quorum goes by the numbers alone, and people by the names.
@@ -109,7 +111,7 @@ fn unusable(path: &Path, what: &str) -> Failure {
 mod tests {
     use super::*;
 
-    const FILE: &str = r#"{"cluster_id": "6f1e", "table_version": 37, "moves": [{"partition": 7, "table_id": 1,
+    const FILE: &str = r#"{"cluster_id": "6f1e", "table_version": 37, "moves_version": 5, "moves": [{"partition": 7, "table_id": 1,
         "from": "athens", "from_id": 1, "to": "ephesus", "to_id": 4, "bytes": 9, "reason": "r", "leadership": false}]}"#;
 
     fn read(text: &str) -> Result<PlanFile, Failure> {
@@ -169,8 +171,10 @@ mod tests {
     #[test]
     fn what_is_no_plan_is_refused_with_the_remedy() {
         let absent = PlanFile::read(Path::new("/nonexistent/plan.json")).unwrap_err();
-        let partial = read(r#"{"cluster_id": "c", "moves": []}"#).unwrap_err();
+        let partial = read(r#"{"cluster_id": "c", "moves_version": 5, "moves": []}"#).unwrap_err();
         assert!(partial.message.contains("table_version"), "{partial}");
+        let undated = read(&FILE.replace("\"moves_version\": 5,", "")).unwrap_err();
+        assert!(undated.message.contains("moves_version"), "{undated}");
         for failure in [absent, partial] {
             assert_eq!(failure.exit, Exit::Usage);
             assert!(failure.to_string().contains("rebalance plan --out"), "{failure}");

@@ -3,9 +3,13 @@
 use super::Labels;
 use crate::output::{Output, bytes_text, count_text};
 use crate::view::{Rebalance, is_over};
+use archon_client::RebalanceSummary;
 use indicatif::{ProgressBar, ProgressStyle};
 use std::collections::BTreeMap;
 use std::time::Instant;
+
+/// Most moves of which each is told of while they go on; of more, one line tells of all.
+const EACH_MAX: usize = 64;
 
 /// Shows how moves go on.
 pub(crate) struct Progress {
@@ -20,10 +24,15 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
-    /// For `moves` moves. With JSON on standard output nothing is said until the end.
-    pub(crate) fn new(output: &Output, moves: usize, labels: Labels) -> Self {
+    /// Whether `moves` moves are few enough to tell of each.
+    pub(crate) const fn tells_each(moves: usize) -> bool {
+        moves <= EACH_MAX
+    }
+
+    /// With JSON on standard output nothing is said until the end.
+    pub(crate) fn new(output: &Output, labels: Labels) -> Self {
         let bar = (output.talk_terminal && !output.is_json()).then(|| {
-            let bar = ProgressBar::new(moves as u64 * 100);
+            let bar = ProgressBar::new(100);
             let style = ProgressStyle::with_template("{spinner} [{bar:30}] {percent:>3}%  {elapsed}  {wide_msg}");
             bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()).progress_chars("=> "));
             bar
@@ -56,9 +65,9 @@ impl Progress {
             }
         }
         if let Some(bar) = &self.bar {
-            bar.set_length((rebalance.migrations.len() as u64).max(1) * 100);
-            bar.set_position(rebalance.migrations.iter().map(|migration| u64::from(migration.percent.min(100))).sum());
-            bar.set_message(summary(rebalance, &self.labels));
+            bar.set_length(100);
+            bar.set_position(u64::from(rebalance.summary.percent));
+            bar.set_message(message(rebalance, &self.labels));
         }
     }
 
@@ -69,9 +78,21 @@ impl Progress {
         }
     }
 
-    /// A line for every migration of which there is something new to say.
+    /// A line for every migration of which there is something new to say; where they are many, one for all of them.
     pub(crate) fn changes(&mut self, rebalance: &Rebalance) -> Vec<String> {
         let mut lines = Vec::new();
+        let summary = &rebalance.summary;
+        if rebalance.migrations.is_empty() && summary.moves > 0 {
+            // With a bar the percents stand there.
+            let state = if self.endings_only { String::new() } else { format!("{}", summary.percent) };
+            if !self.endings_only && self.said.get(&0) != Some(&state) {
+                let bytes = format!("{} of {}", bytes_text(summary.bytes_done), bytes_text(summary.bytes_total));
+                let elapsed = self.started.elapsed().as_secs_f64();
+                lines.push(format!("{elapsed:>6.1}s  {}  {}%  {bytes}", counts_text(summary), summary.percent));
+            }
+            self.said.insert(0, state);
+            return lines;
+        }
         for migration in &rebalance.migrations {
             if self.endings_only && !is_over(migration) {
                 continue;
@@ -108,16 +129,26 @@ impl Progress {
     }
 }
 
-fn summary(rebalance: &Rebalance, labels: &Labels) -> String {
-    let over = rebalance.migrations.iter().filter(|migration| is_over(migration)).count();
-    let all = count_text(rebalance.migrations.len(), "move", "moves");
+fn message(rebalance: &Rebalance, labels: &Labels) -> String {
+    let counts = counts_text(&rebalance.summary);
     match rebalance.migrations.iter().find(|migration| !is_over(migration)) {
         Some(now) => {
             let partition = labels.of(now.table_id, now.partition);
-            format!("{over} of {all} over; {partition} {} -> {}: {}", now.from, now.to, now.phase)
+            format!("{counts}; {partition} {} -> {}: {}", now.from, now.to, now.phase)
         }
-        None => format!("{over} of {all} over"),
+        None => counts,
     }
+}
+
+/// How many moves are over and under way, and how many did not reach their goal.
+fn counts_text(summary: &RebalanceSummary) -> String {
+    let running = summary.copying + summary.in_sync + summary.hand_off + summary.cleanup;
+    let all = count_text(summary.moves as usize, "move", "moves");
+    let undone = match summary.failed + summary.cancelled {
+        0 => String::new(),
+        undone => format!(", {undone} undone"),
+    };
+    format!("{} of {all} over{undone}, {running} running", summary.over())
 }
 
 #[cfg(test)]
@@ -129,6 +160,7 @@ mod tests {
     fn migration(phase: &str, percent: u32) -> Rebalance {
         Rebalance {
             running: true,
+            summary: RebalanceSummary { moves: 1, copying: 1, percent, ..Default::default() },
             migrations: vec![Migration {
                 id: 1,
                 table_id: 1,
@@ -147,7 +179,7 @@ mod tests {
 
     #[test]
     fn off_a_terminal_each_change_is_one_line() {
-        let mut progress = Progress::new(&Output::plain(Format::Table), 1, Labels::default());
+        let mut progress = Progress::new(&Output::plain(Format::Table), Labels::default());
         assert_eq!(progress.changes(&migration("Copying", 1)).len(), 1);
         assert_eq!(progress.changes(&migration("Copying", 9)).len(), 0);
         let lines = progress.changes(&migration("Copying", 50));
@@ -156,5 +188,30 @@ mod tests {
         done.migrations[0].why = "the node has 3, its share is 2".into();
         let lines = progress.changes(&done);
         assert!(lines[0].ends_with("Done  100%  1.0 KiB"), "{lines:?}");
+    }
+
+    #[test]
+    fn every_one_of_sixteen_thousand_moves_was_told_of_while_they_went_on() {
+        let mut progress = Progress::new(&Output::plain(Format::Table), Labels::default());
+        assert!(Progress::tells_each(64) && !Progress::tells_each(16_000));
+        let stands = |done, percent| Rebalance {
+            running: true,
+            summary: RebalanceSummary {
+                moves: 16_000,
+                queued: 15_990 - done,
+                copying: 10,
+                done,
+                percent,
+                bytes_done: 512,
+                bytes_total: 1024,
+                ..Default::default()
+            },
+            migrations: vec![],
+        };
+        let lines = progress.changes(&stands(100, 1));
+        let [line] = &lines[..] else { panic!("{lines:?}") };
+        assert!(line.ends_with("s  100 of 16000 moves over, 10 running  1%  512 B of 1.0 KiB"), "{line}");
+        assert_eq!(progress.changes(&stands(101, 1)), Vec::<String>::new());
+        assert_eq!(progress.changes(&stands(400, 2)).len(), 1);
     }
 }

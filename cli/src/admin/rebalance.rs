@@ -7,7 +7,7 @@ use super::{Labels, watch};
 use crate::args::{ApplyArgs, PlanArgs, WatchArgs};
 use crate::exit::{Exit, Failure};
 use crate::output::{Column, Output, bytes_text, count_text};
-use crate::view::{Migration, Plan, Rebalance, is_over, is_superseded, is_undone};
+use crate::view::{Plan, Rebalance, is_superseded, is_undone};
 use archon_client::Admin;
 use archon_types::{ErrorDetail, ErrorKind};
 use serde::Serialize;
@@ -63,7 +63,7 @@ pub(crate) async fn apply(args: &ApplyArgs, admin: &Admin, output: &Output) -> R
         None => plan_and_apply(admin, output).await?,
     };
     if plan.moves.is_empty() {
-        let running = under_way(&admin.rebalance_status().await?);
+        let running = under_way(&admin.rebalance_progress(0).await?);
         if running > 0 {
             return Err(Failure::from(archon_client::Error::from(already_running(running))));
         }
@@ -89,7 +89,7 @@ pub(crate) async fn apply(args: &ApplyArgs, admin: &Admin, output: &Output) -> R
         Some(result) => result,
         None => return Ok(Exit::Done),
     };
-    let undone = result.migrations.iter().filter(|migration| is_undone(migration) && !is_superseded(migration)).count();
+    let undone = (result.summary.failed + result.summary.cancelled) as usize;
     let done = done_text(&result);
     if output.is_json() {
         output.json(&Applied { table_version: plan.table_version, migrations, result: Some(result) })?;
@@ -106,8 +106,8 @@ pub(crate) async fn apply(args: &ApplyArgs, admin: &Admin, output: &Output) -> R
 /// What a plan came to of which no move was cancelled or failed. A move that lost its point because a failover changed
 /// more is no failure: whether anything is left to move, the next plan says.
 fn done_text(result: &Rebalance) -> String {
-    let superseded = result.migrations.iter().filter(|migration| is_superseded(migration)).count();
-    let done = count_text(result.migrations.len() - superseded, "move", "moves");
+    let superseded = result.summary.superseded;
+    let done = count_text((result.summary.moves - superseded) as usize, "move", "moves");
     match superseded {
         0 => format!("done: {done}"),
         _ => format!(
@@ -147,15 +147,23 @@ async fn plan_and_apply(admin: &Admin, output: &Output) -> Result<(Plan, u32), F
 struct Moves<'a> {
     admin: &'a Admin,
     progress: Progress,
+    /// Of how many moves it is told each time: of many, their summary does.
+    most: u32,
+    /// Whether the outcome is to have every move.
+    whole: bool,
 }
 
 impl Watched for Moves<'_> {
     type Outcome = Rebalance;
 
     async fn look(&mut self) -> Result<Option<Rebalance>, Failure> {
-        let rebalance = self.admin.rebalance_status().await?;
+        let rebalance = self.admin.rebalance_progress(self.most).await?;
         self.progress.show(&rebalance);
-        Ok((!rebalance.running).then_some(rebalance))
+        Ok(match rebalance.running {
+            true => None,
+            false if self.whole => Some(self.admin.rebalance_status().await?),
+            false => Some(rebalance),
+        })
     }
 
     fn say(&self, text: &str) {
@@ -174,8 +182,9 @@ async fn wait_for_moves(
     moves: usize,
     limit: Option<Duration>,
 ) -> Result<Option<Rebalance>, Failure> {
-    let progress = Progress::new(output, moves, Labels::fetch(admin).await);
-    match wait(&mut Moves { admin, progress }, limit).await? {
+    let progress = Progress::new(output, Labels::fetch(admin).await);
+    let most = if Progress::tells_each(moves) { u32::try_from(moves).unwrap_or(u32::MAX) } else { 0 };
+    match wait(&mut Moves { admin, progress, most, whole: output.is_json() }, limit).await? {
         Waited::Over(rebalance) => Ok(Some(rebalance)),
         Waited::Detached => {
             output.talk("detached: the moves go on in the cluster");
@@ -239,9 +248,9 @@ fn status_rows(rebalance: &Rebalance, labels: &Labels, output: &Output) -> Strin
 
 /// What can be done about moves under way: those that have handed over are past stopping.
 fn way_out(rebalance: &Rebalance) -> &'static str {
-    let stops = |migration: &Migration| matches!(migration.phase.as_str(), "Queued" | "Copying" | "InSync");
-    let open: Vec<&Migration> = rebalance.migrations.iter().filter(|migration| !is_over(migration)).collect();
-    match open.is_empty() || open.into_iter().any(stops) {
+    let summary = &rebalance.summary;
+    let stop = summary.queued + summary.copying + summary.in_sync;
+    match stop > 0 || summary.hand_off + summary.cleanup == 0 {
         true => "stop with: archon rebalance cancel",
         false => "handed over already, and about to end",
     }
@@ -249,13 +258,13 @@ fn way_out(rebalance: &Rebalance) -> &'static str {
 
 /// How many moves have not ended.
 fn under_way(rebalance: &Rebalance) -> usize {
-    let open = rebalance.migrations.iter().filter(|migration| !is_over(migration)).count();
+    let open = (rebalance.summary.moves - rebalance.summary.over()) as usize;
     if rebalance.running { open.max(1) } else { 0 }
 }
 
 /// A plan made while moves are under way counts them as done, so an empty one may be misread.
 async fn say_what_runs(admin: &Admin, output: &Output) {
-    if let Ok(rebalance) = admin.rebalance_status().await
+    if let Ok(rebalance) = admin.rebalance_progress(0).await
         && rebalance.running
     {
         let moves = count_text(under_way(&rebalance), "move", "moves");
@@ -337,37 +346,32 @@ fn explain_stale(failure: Failure, plan: &Plan) -> Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use archon_client::RebalanceSummary;
 
     fn plan() -> Plan {
-        Plan { table_version: 37, moves: vec![], unmet: vec![] }
+        Plan { table_version: 37, moves_version: 5, moves: vec![], unmet: vec![] }
     }
 
     #[test]
     fn a_move_that_lost_its_point_is_no_failure_and_one_that_handed_over_cannot_be_stopped() {
-        let migration = |phase: &str| archon_client::Migration {
-            partition: 7,
-            from: "athens".into(),
-            to: "ephesus".into(),
-            phase: phase.into(),
-            percent: 0,
-            why: "cyrene leads the partition by now".into(),
-            id: 1,
-            table_id: 1,
-            bytes_done: 0,
-            bytes_total: 0,
-            leadership: true,
-        };
-        let result = |phases: &[&str]| Rebalance {
-            running: false,
-            migrations: phases.iter().map(|phase| migration(phase)).collect(),
+        let result = |phases: &[&str]| {
+            let many = |name: &str| phases.iter().filter(|phase| **phase == name).count() as u32;
+            let summary = RebalanceSummary {
+                moves: phases.len() as u32,
+                in_sync: many("InSync"),
+                hand_off: many("HandOff"),
+                done: many("Done"),
+                superseded: many("Superseded"),
+                ..Default::default()
+            };
+            Rebalance { running: false, summary, migrations: vec![] }
         };
         assert_eq!(done_text(&result(&["Done", "Done"])), "done: 2 moves");
         let running = |phases: &[&str]| Rebalance { running: true, ..result(phases) };
         assert!(way_out(&running(&["Done", "InSync"])).contains("archon rebalance cancel"));
-        assert!(!way_out(&running(&["Done", "HandingOver"])).contains("cancel"));
+        assert!(!way_out(&running(&["Done", "HandOff"])).contains("cancel"));
         let text = done_text(&result(&["Done", "Superseded"]));
         assert!(text.starts_with("done: 1 move; 1 more lost the point"), "{text}");
-        assert!(is_over(&migration("Superseded")) && !is_over(&migration("Queued")));
     }
 
     #[test]

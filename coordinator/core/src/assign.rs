@@ -1,10 +1,13 @@
-//! First assignment: round robin over the live nodes in order of registration.
+//! First assignment: round robin over the live nodes in order of registration, or by shares where zones or limits do not
+//! let it go round.
 
 use crate::command::{Command, Edit, PartitionChange};
 use crate::liveness::Liveness;
+use crate::score::{Need, Share, quotas_by_zone};
 use crate::state::{ClusterState, NodeRow};
-use archon_types::{Millis, NodeId, Partition, Placement, PlacementId, ReplicaState};
-use std::collections::BTreeMap;
+use archon_types::{Millis, NodeId, Partition, PartitionId, Placement, PlacementId, ReplicaState};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Partitions assigned by one command, which is one log entry's worth.
 const PARTITIONS_PER_COMMAND: usize = 512;
@@ -15,34 +18,32 @@ pub fn nodes_needed(state: &ClusterState, replication: u8) -> (u64, u64) {
     (have, u64::from(state.settings.nodes_min).max(u64::from(replication)))
 }
 
-/// Assigns up to `limit` partitions that have no copy yet. Replica r of partition p goes to node (p + r) mod n, or to
-/// the next one that is not full, holds no copy of it, and stands in a zone that has none, as far as there is one.
+/// Assigns up to `limit` partitions that have no copy yet. Replica r of partition p goes to node (p + r) mod n, as long as
+/// no node stands in a zone and none would come to its limit by that. Otherwise each node has its share by weight, within
+/// its limit, with no more for a zone than one copy of each partition; the zones and nodes that lack most of it come first.
+/// So whatever the limits let be placed is placed, and no partition has two copies in a zone that need not be there.
 /// Returns the commands and whether partitions are left for another turn.
 pub(crate) fn assign(state: &ClusterState, liveness: &mut Liveness, now: Millis, limit: usize) -> (Vec<Command>, bool) {
     if state.partitions.unassigned().next().is_none() {
         return (Vec::new(), false);
     }
-    let nodes: Vec<&NodeRow> = state.nodes.takers().collect();
-    let mut counts: BTreeMap<NodeId, u32> =
-        nodes.iter().map(|row| (row.node.id, state.partitions.count_on(row.node.id))).collect();
+    let mut hand_out = HandOut::new(state);
     let mut placement_last = liveness.placement_last.max(state.placement_last.get());
     let mut changes = Vec::new();
     let mut more = false;
     for row in state.partitions.unassigned() {
-        let Some(table) = state.tables.get(&row.id.table) else { continue };
-        let needed = u64::from(state.settings.nodes_min).max(u64::from(table.replication));
-        if (nodes.len() as u64) < needed || !liveness.may_propose(row.id, row.version, now) {
+        if !liveness.may_propose(row.id, row.version, now) {
             continue;
         }
+        let Some(replication) = hand_out.replication(row) else { continue };
         if changes.len() >= limit {
             more = true;
             break;
         }
-        let Some(chosen) = choose(&nodes, &counts, row, table.replication) else { continue };
+        let Some(chosen) = hand_out.choose(row, replication) else { continue };
         let placements = chosen
             .into_iter()
             .map(|node| {
-                *counts.entry(node).or_default() += 1;
                 placement_last += 1;
                 Placement { id: PlacementId::new(placement_last), node, state: ReplicaState::Live }
             })
@@ -55,22 +56,182 @@ pub(crate) fn assign(state: &ClusterState, liveness: &mut Liveness, now: Millis,
     (commands, more)
 }
 
-fn choose(nodes: &[&NodeRow], counts: &BTreeMap<NodeId, u32>, row: &Partition, replication: u8) -> Option<Vec<NodeId>> {
-    let mut chosen: Vec<NodeId> = Vec::with_capacity(usize::from(replication));
-    let mut zones: Vec<&str> = Vec::new();
-    for replica in 0..usize::from(replication) {
-        let start = usize::from(row.id.index) + replica;
-        let candidate = |distinct: bool| {
-            (0..nodes.len()).map(|step| &nodes[(start + step) % nodes.len()].node).find(|node| {
-                let full = node.partitions_max.is_some_and(|max| counts.get(&node.id).is_some_and(|n| *n >= max));
-                let zone_taken = node.zone.as_deref().is_some_and(|zone| zones.contains(&zone));
-                let holds = chosen.contains(&node.id) || row.placement_on(node.id).is_some();
-                !full && !holds && (!distinct || !zone_taken)
-            })
-        };
-        let node = candidate(true).or_else(|| candidate(false))?;
-        chosen.push(node.id);
-        zones.extend(node.zone.as_deref());
+/// A node that takes copies.
+struct Taker<'a> {
+    row: &'a NodeRow,
+    /// What it has, with what it was given here.
+    count: u32,
+    /// What it should have.
+    quota: u32,
+    zone: usize,
+}
+
+impl Taker<'_> {
+    fn room(&self) -> u32 {
+        self.row.node.partitions_max.map_or(u32::MAX, |most| most.saturating_sub(self.count))
     }
-    Some(chosen)
+
+    /// Nodes that are full come last, then those that have their share.
+    fn order(&self, slot: usize) -> (bool, bool, Need) {
+        let need = Need { count: self.count, weight: self.row.node.weight.max(1), slot };
+        (self.room() == 0, self.count >= self.quota, need)
+    }
+}
+
+/// A zone; a node that stands in none is one by itself.
+#[derive(Default)]
+struct Zone {
+    /// Its nodes, those that should have a copy first in front.
+    nodes: BTreeSet<(bool, bool, Need)>,
+    /// What its nodes lack of their shares.
+    lacks: u64,
+}
+
+/// The nodes with what they have and should have.
+struct HandOut<'a> {
+    state: &'a ClusterState,
+    nodes: Vec<Taker<'a>>,
+    /// Whether the copies go round by turns.
+    by_turns: bool,
+    zones: Vec<Zone>,
+    /// The zones, those that lack most first.
+    order: BTreeSet<(Reverse<u64>, usize)>,
+}
+
+impl<'a> HandOut<'a> {
+    fn new(state: &'a ClusterState) -> Self {
+        let mut named: BTreeMap<&str, usize> = BTreeMap::new();
+        let mut zones_count = 0;
+        let mut own = || {
+            zones_count += 1;
+            zones_count - 1
+        };
+        let mut nodes: Vec<Taker<'a>> = Vec::new();
+        for row in state.nodes.takers() {
+            let zone = match row.node.zone.as_deref() {
+                Some(zone) => *named.entry(zone).or_insert_with(&mut own),
+                None => own(),
+            };
+            nodes.push(Taker { row, count: state.partitions.count_on(row.node.id), quota: 0, zone });
+        }
+        let zones = (0..zones_count).map(|_| Zone::default()).collect();
+        let mut this = Self { state, nodes, by_turns: named.is_empty(), zones, order: BTreeSet::new() };
+        let coming = this.share_out();
+        // By turns no node gets more than this, partly begun rounds of each table included.
+        let turns = coming.div_ceil(this.nodes.len().max(1) as u64) + state.tables.len() as u64;
+        this.by_turns &= this.nodes.iter().all(|node| u64::from(node.room()) >= turns);
+        this
+    }
+
+    /// Works out what each node should have. Returns how many copies are to be handed out.
+    fn share_out(&mut self) -> u64 {
+        let (mut coming, mut zone_max, mut partitions) = (0, 0, 0);
+        for table in self.state.tables.values() {
+            let first = PartitionId::new(table.id, 0);
+            let Some(replication) = self.replication_of(first) else { continue };
+            let waiting = self.state.partitions.unassigned_of(table.id) as u64;
+            coming += waiting * u64::from(replication);
+            partitions += u64::from(table.partitions);
+            let doubled = usize::from(replication).saturating_sub(self.zones.len());
+            zone_max += u64::from(table.partitions) * (doubled as u64 + 1);
+        }
+        let most = u32::try_from(partitions).unwrap_or(u32::MAX);
+        let shares = self.nodes.iter().map(|node| Share {
+            weight: node.row.node.weight.max(1),
+            limit: node.row.node.partitions_max.unwrap_or(u32::MAX).min(most),
+            has: node.count,
+        });
+        let shares: Vec<Share> = shares.collect();
+        let total = coming + self.nodes.iter().map(|node| u64::from(node.count)).sum::<u64>();
+        let zones: Vec<usize> = self.nodes.iter().map(|node| node.zone).collect();
+        for (node, quota) in self.nodes.iter_mut().zip(quotas_by_zone(total, &shares, &zones, zone_max)) {
+            node.quota = quota;
+        }
+        for (slot, node) in self.nodes.iter().enumerate() {
+            let zone = &mut self.zones[node.zone];
+            zone.nodes.insert(node.order(slot));
+            zone.lacks += u64::from(node.quota.saturating_sub(node.count));
+        }
+        self.order = self.zones.iter().enumerate().map(|(index, zone)| (Reverse(zone.lacks), index)).collect();
+        coming
+    }
+
+    /// How many copies a partition gets, if there are nodes enough.
+    fn replication(&self, row: &Partition) -> Option<u8> {
+        self.replication_of(row.id)
+    }
+
+    fn replication_of(&self, partition: PartitionId) -> Option<u8> {
+        let table = self.state.tables.get(&partition.table)?;
+        let needed = usize::try_from(self.state.settings.nodes_min).unwrap_or(usize::MAX);
+        (self.nodes.len() >= needed.max(usize::from(table.replication))).then_some(table.replication)
+    }
+
+    /// The nodes for a partition, which count as given; none if they have no room for all of its copies.
+    fn choose(&mut self, row: &Partition, replication: u8) -> Option<Vec<NodeId>> {
+        let chosen = match self.by_turns {
+            true => self.next_by_turns(row, replication)?,
+            false => self.next_by_shares(row, replication)?,
+        };
+        for slot in &chosen {
+            self.give(*slot);
+        }
+        Some(chosen.into_iter().map(|slot| self.nodes[slot].row.node.id).collect())
+    }
+
+    /// None of the nodes is full; one of them may still hold an old copy that is to be deleted.
+    fn next_by_turns(&self, row: &Partition, replication: u8) -> Option<Vec<usize>> {
+        let mut chosen: Vec<usize> = Vec::with_capacity(usize::from(replication));
+        for replica in 0..usize::from(replication) {
+            let start = usize::from(row.id.index) + replica;
+            let mut turns = (start..start + self.nodes.len()).map(|turn| turn % self.nodes.len());
+            let free =
+                |slot: &usize| !chosen.contains(slot) && row.placement_on(self.nodes[*slot].row.node.id).is_none();
+            chosen.push(turns.find(free)?);
+        }
+        Some(chosen)
+    }
+
+    fn next_by_shares(&self, row: &Partition, replication: u8) -> Option<Vec<usize>> {
+        let able = |slot: usize, chosen: &[usize]| {
+            let node = &self.nodes[slot];
+            node.room() > 0 && !chosen.contains(&slot) && row.placement_on(node.row.node.id).is_none()
+        };
+        let wanted = usize::from(replication);
+        let mut chosen: Vec<usize> = Vec::with_capacity(wanted);
+        // One of each zone, and only if there are too few zones with room, more of one.
+        while chosen.len() < wanted {
+            let before = chosen.len();
+            for (_, zone) in &self.order {
+                if chosen.len() == wanted {
+                    break;
+                }
+                let first =
+                    self.zones[*zone].nodes.iter().map(|(_, _, need)| need.slot).find(|slot| able(*slot, &chosen));
+                chosen.extend(first);
+            }
+            if chosen.len() == before {
+                return None;
+            }
+        }
+        // Who leads first is not always the one of the largest zone.
+        let turn = usize::from(row.id.index) % wanted;
+        chosen.rotate_left(turn);
+        Some(chosen)
+    }
+
+    /// A copy goes to this node.
+    fn give(&mut self, slot: usize) {
+        let node = &mut self.nodes[slot];
+        let (before, lacked) = (node.order(slot), node.count < node.quota);
+        node.count += 1;
+        let zone = &mut self.zones[node.zone];
+        zone.nodes.remove(&before);
+        zone.nodes.insert(node.order(slot));
+        if lacked {
+            self.order.remove(&(Reverse(zone.lacks), node.zone));
+            zone.lacks -= 1;
+            self.order.insert((Reverse(zone.lacks), node.zone));
+        }
+    }
 }

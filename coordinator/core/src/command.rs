@@ -128,6 +128,8 @@ pub enum Command {
     StartPlan {
         /// The version for which it was made.
         table_version: Version,
+        /// The version of the moves' records for which it was made.
+        moves_version: Version,
         /// Its moves.
         moves: Vec<PlannedMove>,
     },
@@ -387,6 +389,13 @@ pub enum Response {
         /// How many there are.
         count: u32,
     },
+    /// The plan's moves are being undone, as far as they can be.
+    PlanCancelled {
+        /// Moves that are undone.
+        undone: u32,
+        /// Moves past the point of return, which go on.
+        too_late: u32,
+    },
     /// The node's data counts as lost.
     NodeLost {
         /// Copies that were given up, those that did not count included.
@@ -414,6 +423,7 @@ impl Response {
             | Self::Registered { .. }
             | Self::TableCreated { .. }
             | Self::PlanStarted { .. }
+            | Self::PlanCancelled { .. }
             | Self::NodeLost { .. }
             | Self::NodeRemoved { .. } => None,
         }

@@ -1,6 +1,6 @@
 //! Why a partition is not served, and how many of everything there are: data, not prose.
 
-use crate::migrate::waiting_for;
+use crate::lanes::waiting_for;
 use crate::migration::MigrationId;
 use crate::state::ClusterState;
 use archon_types::{

@@ -1,10 +1,11 @@
 //! What is done for every change, heartbeat or turn costs as much in a large cluster as in a small one: counted in rows
 //! of partitions that are looked at, which no machine makes faster.
 
+use crate::lanes::copies_by_node;
 use crate::partitions::LOOKED_AT;
 use crate::{
-    Actor, ClusterState, Command, CommandBatch, Edit, Goal, Liveness, PartitionChange, Plan, Register, Response, apply,
-    duties_mark, nodes_delta, on_stopping, plan, rows_piece, table_piece, turn,
+    Actor, ClusterState, Command, CommandBatch, Edit, Goal, Lanes, Liveness, MigrationId, PartitionChange, Plan,
+    PlanSummary, Register, Response, apply, duties_mark, nodes_delta, on_stopping, plan, rows_piece, table_piece, turn,
 };
 use archon_types::{
     BootId, ClusterId, Millis, NodeId, Partition, PartitionId, Placement, PlacementId, ReplicaState, Settings,
@@ -165,6 +166,50 @@ fn a_turn_does_not_go_through_the_moves_that_wait_for_lanes() {
     assert!(looked_at * 4 < moves, "{looked_at} rows looked at while {moves} moves wait");
 }
 
+/// Half of the nodes have just joined, a plan has begun, and its copies go on.
+fn a_large_plan_under_way() -> (World, usize) {
+    let mut world = World::new(10, 800);
+    (11..=20).for_each(|number| world.join(number));
+    let planned: Plan = plan(&world.state, Goal::default());
+    world.commit(vec![planned.start()]);
+    let begun = world.turn();
+    world.commit(begun);
+    (world, planned.moves.len())
+}
+
+#[test]
+fn a_page_of_a_watched_plan_counted_the_copies_under_way_for_every_move_in_it() {
+    let (world, moves) = a_large_plan_under_way();
+    let under_way = looks(|| copies_by_node(&world.state));
+    let page = |after: MigrationId| {
+        let lanes = Lanes::new(&world.state);
+        let page: Vec<_> = world.state.migrations.of_newest_plan(after).take(256).collect();
+        let waiting = page.iter().filter(|migration| lanes.waiting_for(migration).is_some()).count();
+        assert_eq!(waiting, page.len(), "none is over or about to be");
+        page.last().map(|migration| migration.id)
+    };
+    let (mut after, mut pages, mut most) = (Some(MigrationId::default()), 0, 0);
+    while let Some(from) = after {
+        most = most.max(looks(|| after = page(from)));
+        pages += 1;
+    }
+    assert!(moves > 4_000 && pages == moves.div_ceil(256) + 1, "{moves} moves, {pages} pages");
+    let bound = under_way + 4 * 256;
+    assert!(most <= bound, "{most} rows looked at for a page, {bound} are enough");
+}
+
+#[test]
+fn a_summary_of_a_plan_looks_at_the_moves_that_run_alone() {
+    let (world, moves) = a_large_plan_under_way();
+    let running = world.state.migrations.all_running().count();
+    let mut summary = PlanSummary::default();
+    let looked_at = looks(|| summary = PlanSummary::of(&world.state));
+    assert!(looked_at <= 2 * running && running * 50 < moves, "{looked_at} rows for {running} of {moves} moves");
+    assert_eq!((summary.moves() as usize, summary.copying as usize, summary.over()), (moves, running, 0));
+    let read: ClusterState = rmp_serde::from_slice(&rmp_serde::to_vec_named(&world.state).unwrap()).unwrap();
+    assert_eq!((PlanSummary::of(&read), world.state == read), (summary, true));
+}
+
 #[test]
 fn the_mark_of_duties_changes_with_everything_that_they_follow_from() {
     let mut world = World::new(5, 4);
@@ -209,6 +254,7 @@ fn an_image_holds_what_was_while_rows_change() {
     world.join(6);
     let read: ClusterState = rmp_serde::from_slice(&rmp_serde::to_vec_named(&image).unwrap()).unwrap();
     assert!(read == before && read != world.state);
+    assert!(image.restored() == before, "and can be looked up in again");
 }
 
 #[test]

@@ -15,7 +15,7 @@
 //! | `assign`, `plan`, `score` | first assignment; few moves to an even spread |
 //! | `repair` | copies in place of failed, lost and leaving ones |
 //! | `operate` | what an operator may do, judged beforehand |
-//! | `migrate` | the next step of a move, and its phase |
+//! | `migrate`, `lanes`, `tally` | the next step of a move, and its phase; what moves wait for; how a plan's moves stand |
 //! | `turn`, `report` | one control turn; facts that nodes tell |
 //! | `duties`, `explain`, `events` | what a node should do; why something is not served; what happened |
 //! | `invariants/` | one property per file, shared by every test |
@@ -32,6 +32,7 @@ pub mod formers;
 #[cfg(test)]
 mod growth_tests;
 pub mod invariants;
+mod lanes;
 mod left;
 pub mod liveness;
 pub mod migrate;
@@ -47,6 +48,7 @@ mod score;
 pub mod state;
 mod stuck;
 mod takers;
+mod tally;
 pub mod turn;
 
 pub use apply::{apply, skip};
@@ -59,9 +61,10 @@ pub use events::{Event, EventKind};
 pub use explain::{Counts, Why, counts, explain};
 pub use formers::{Former, Formers};
 pub use invariants::{Violation, check, check_step};
+pub use lanes::{Lanes, waiting_for};
 pub use left::{Condition, Left};
 pub use liveness::{HeartbeatAnswer, Liveness};
-pub use migrate::{Phase, phase, waiting_for};
+pub use migrate::{Phase, phase};
 pub use migration::{Migration, MigrationId, Migrations, MoveKind, Stage};
 #[cfg(any(test, feature = "mutants"))]
 pub use mutant::Mutant;
@@ -73,5 +76,6 @@ pub use operate::{
 pub use partitions::Partitions;
 pub use plan::{Goal, Move, MoveReason, Plan, Subject, Unmet, UnmetReason, plan};
 pub use report::{on_report, on_reports, on_stopping};
-pub use state::{ClusterState, NodeRow};
+pub use state::{ClusterState, Image, NodeRow};
+pub use tally::PlanSummary;
 pub use turn::{Turn, turn};

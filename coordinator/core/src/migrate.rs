@@ -24,7 +24,6 @@ use crate::mutant::Mutant;
 use crate::state::ClusterState;
 use archon_types::{NodeGoal, NodeId, NodeStatus, Partition, PartitionStatus, Placement, PlacementId, ReplicaState};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
 use std::fmt;
 
 /// How far a migration is.
@@ -141,33 +140,6 @@ pub fn hands_over(state: &ClusterState, row: &Partition) -> Option<PlacementId> 
 }
 
 const TOO_FEW: &str = "too few copies on live nodes would remain";
-
-/// How many copies are under way to or from each node, migrations and repairs together.
-pub(crate) fn copies_by_node(state: &ClusterState) -> BTreeMap<NodeId, u32> {
-    let mut copies = BTreeMap::new();
-    for row in state.partitions.unsettled() {
-        let target = state.migrations.running(row.id).and_then(|migration| migration.stage.target());
-        // One that counted once has its data and mostly catches up from the log.
-        let loading = row.placements.iter().filter(|placement| {
-            placement.state == ReplicaState::Load
-                && Some(placement.id) != target
-                && !state.left.contains_key(&placement.id)
-        });
-        // Without a leader nothing is copied: a partition that lost everything must not hold lanes for ever.
-        let Some(leader) = row.leader_placement() else { continue };
-        for placement in loading {
-            *copies.entry(placement.node).or_default() += 1;
-            *copies.entry(leader.node).or_default() += 1;
-        }
-    }
-    for migration in state.migrations.all_running().filter(|migration| migration.kind == MoveKind::Copy) {
-        if matches!(phase(state, migration), Phase::Copying | Phase::InSync) {
-            *copies.entry(migration.from).or_default() += 1;
-            *copies.entry(migration.to).or_default() += 1;
-        }
-    }
-    copies
-}
 
 /// What a migration should do next.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -379,25 +351,6 @@ pub(crate) fn begin(migration: &Migration, row: &Partition, target: PlacementId)
         migration: migration.id,
         stage: Stage::Running { target },
         change: Some(PartitionChange::one(row.id, row.version, Edit::Add(placement))),
-    }
-}
-
-/// Why nothing happens to a migration now, for people; `None` when something does.
-pub fn waiting_for(state: &ClusterState, migration: &Migration) -> Option<String> {
-    if migration.stage.is_over() {
-        return None;
-    }
-    match next(state, migration) {
-        Next::Wait(why) => Some(why),
-        Next::Step(_) => None,
-        Next::Lead(_) => Some("other leaderships are being moved".into()),
-        Next::Begin => {
-            let copies = copies_by_node(state);
-            let most = state.settings.copies_per_node_max;
-            let full = |node: NodeId| copies.get(&node).copied().unwrap_or(0) >= most;
-            let node = [migration.from, migration.to].into_iter().find(|node| full(*node))?;
-            Some(format!("{} has {most} copies under way, the most allowed", name(state, node)))
-        }
     }
 }
 

@@ -1,6 +1,7 @@
 //! The persisted record of one placement's move. How far it is (its phase) is derived from the partition's row by
 //! [`crate::migrate::phase`], so record and row cannot disagree.
 
+use crate::tally::Tally;
 use archon_types::{Millis, NodeId, PartitionId, PlacementId};
 use serde::{Deserialize, Serialize, Serializer};
 use std::collections::{BTreeMap, BTreeSet};
@@ -133,6 +134,8 @@ pub struct Migrations {
     queued_to: BTreeMap<NodeId, BTreeSet<MigrationId>>,
     /// Leaderships that have not begun.
     queued_leads: BTreeSet<MigrationId>,
+    /// The moves of the newest plan, counted.
+    tally: Tally,
 }
 
 impl Migrations {
@@ -144,6 +147,17 @@ impl Migrations {
     /// Every record, oldest first.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = &Migration> {
         self.rows.values()
+    }
+
+    /// The moves of the newest plan with a number above `after`, oldest first.
+    pub fn of_newest_plan(&self, after: MigrationId) -> impl Iterator<Item = &Migration> {
+        let from = self.tally.first.max(MigrationId(after.0.saturating_add(1)));
+        self.rows.range(from..).map(|(_, migration)| migration)
+    }
+
+    /// The moves of the newest plan, counted.
+    pub(crate) const fn tally(&self) -> Tally {
+        self.tally
     }
 
     /// Those that are not over, oldest first.
@@ -241,6 +255,15 @@ impl Migrations {
                 }
             }
         }
+        if migration.plan > self.tally.plan {
+            self.tally = Tally::of_plan(migration.plan, id);
+        }
+        if let Some(before) = self.rows.get(&id).filter(|before| before.plan == self.tally.plan) {
+            self.tally.leave(before);
+        }
+        if migration.plan == self.tally.plan {
+            self.tally.enter(&migration);
+        }
         self.rows.insert(migration.id, migration);
     }
 
@@ -250,7 +273,12 @@ impl Migrations {
         let old: Vec<MigrationId> =
             self.rows.values().filter(|row| row.stage.is_over()).take(excess).map(|row| row.id).collect();
         for id in old {
-            self.rows.remove(&id);
+            let Some(row) = self.rows.remove(&id).filter(|row| row.plan == self.tally.plan) else { continue };
+            self.tally.leave(&row);
+            if self.tally.first == id {
+                // The numbers of a plan's moves follow one another, and no newer plan has any.
+                self.tally.first = self.rows.range(id..).next().map_or(id, |(next, _)| *next);
+            }
         }
     }
 }

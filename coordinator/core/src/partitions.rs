@@ -105,6 +105,11 @@ impl Partitions {
         self.unassigned.iter().filter_map(|id| self.get(*id))
     }
 
+    /// How many partitions of a table wait for their first assignment.
+    pub fn unassigned_of(&self, table: TableId) -> usize {
+        self.unassigned.range(PartitionId::new(table, 0)..=PartitionId::new(table, u16::MAX)).count()
+    }
+
     /// Whether a table waits for the first assignment of some partition.
     pub fn awaits_assignment(&self, table: TableId) -> bool {
         self.unassigned.range(PartitionId::new(table, 0)..=PartitionId::new(table, u16::MAX)).next().is_some()
@@ -151,6 +156,11 @@ impl Partitions {
     /// The rows alone, without an index: for writing them down while the state goes on changing.
     pub(crate) fn image(&self) -> Self {
         Self { chunks: self.chunks.clone(), count: self.count, ..Self::default() }
+    }
+
+    /// The rows of an image with every index.
+    pub(crate) fn indexed(&self) -> Self {
+        self.chunks.values().flat_map(|chunk| chunk.iter().cloned()).collect::<Vec<_>>().into()
     }
 
     /// Adds or replaces a row.

@@ -1,6 +1,7 @@
 //! The order in which nodes take placements: the weightiest field first, the number last, so that it is total.
 
 use std::cmp::Ordering;
+use std::collections::BTreeMap;
 
 /// How much a node needs placements. The least one is served first.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -77,6 +78,54 @@ pub(crate) fn quotas(total: u64, nodes: &[Share]) -> Vec<u32> {
     quota
 }
 
+/// As [`quotas`], and no zone has more than `zone_max` as long as the others have room: what is above that goes to them.
+/// `zones` says of each node in which zone it stands; one without a zone stands in one of its own.
+pub(crate) fn quotas_by_zone(total: u64, nodes: &[Share], zones: &[usize], mut zone_max: u64) -> Vec<u32> {
+    let mut before = None;
+    loop {
+        let quota = quotas_within(total, nodes, zones, zone_max);
+        let given: u64 = quota.iter().map(|quota| u64::from(*quota)).sum();
+        // More than the limits of the nodes let be given is given to nobody.
+        if given >= total || before == Some(given) {
+            return quota;
+        }
+        before = Some(given);
+        zone_max = zone_max.saturating_add(total - given);
+    }
+}
+
+/// No zone has more than `zone_max`, whether the others have room or not.
+fn quotas_within(total: u64, nodes: &[Share], zones: &[usize], zone_max: u64) -> Vec<u32> {
+    let mut quota = vec![0u32; nodes.len()];
+    let mut open: Vec<usize> = (0..nodes.len()).collect();
+    let mut left = total;
+    loop {
+        give(left, nodes, &open, &mut quota);
+        let mut sums: BTreeMap<usize, u64> = BTreeMap::new();
+        for slot in &open {
+            *sums.entry(zones[*slot]).or_default() += u64::from(quota[*slot]);
+        }
+        // What one zone may not have raises the shares of the others, so whoever is above it now stays above it.
+        sums.retain(|_, sum| *sum > zone_max);
+        if sums.is_empty() {
+            return quota;
+        }
+        for zone in sums.into_keys() {
+            let own: Vec<usize> = open.iter().copied().filter(|slot| zones[*slot] == zone).collect();
+            give(zone_max, nodes, &own, &mut quota);
+            left -= zone_max.min(left);
+            open.retain(|slot| zones[*slot] != zone);
+        }
+    }
+}
+
+fn give(total: u64, nodes: &[Share], slots: &[usize], quota: &mut [u32]) {
+    let shares: Vec<Share> = slots.iter().map(|slot| nodes[*slot]).collect();
+    for (slot, share) in slots.iter().zip(quotas(total, &shares)) {
+        quota[*slot] = share;
+    }
+}
+
 /// What [`quotas`] needs to know of a node.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Share {
@@ -118,6 +167,18 @@ mod tests {
         assert_eq!(quotas(12, &[share(100, 1, 4), share(100, u32::MAX, 4), share(100, u32::MAX, 4)]), [1, 6, 5]);
         assert_eq!(quotas(12, &[share(100, 1, 4), share(100, 2, 4)]), [1, 2]);
         assert_eq!(quotas(5, &[]), Vec::<u32>::new());
+    }
+
+    #[test]
+    fn a_zone_has_no_more_than_it_may_and_the_others_share_the_rest() {
+        let even = [share(100, u32::MAX, 0); 5];
+        // One node in the first zone, three in the second, one in the third.
+        assert_eq!(quotas_by_zone(20, &even, &[0, 1, 1, 1, 2], 10), [5, 4, 3, 3, 5]);
+        assert_eq!(quotas_by_zone(20, &even, &[0, 1, 1, 1, 2], 12), [4; 5]);
+        assert_eq!(quotas_by_zone(24, &even[..4], &[0, 1, 1, 1], 12), [12, 4, 4, 4]);
+        let full = [share(100, 5, 0), even[0], even[0]];
+        assert_eq!(quotas_by_zone(24, &full, &[0, 1, 1], 12), [5, 10, 9], "the other zone has no room");
+        assert_eq!(quotas_by_zone(24, &[share(100, 5, 0); 3], &[0, 1, 1], 12), [5; 3], "nobody has");
     }
 
     #[test]

@@ -132,10 +132,19 @@ pub struct ClusterState {
     pub mutant: Option<Mutant>,
 }
 
-/// A state at one instant, for writing it down. Nothing can be looked up in it.
+/// A state at one instant, for writing it down, or for working on it elsewhere. Nothing can be looked up in it as it is.
 #[derive(Debug, Serialize)]
 #[serde(transparent)]
 pub struct Image(ClusterState);
+
+impl Image {
+    /// The state that this is an image of, in which everything can be looked up again: the indexes are made anew, which
+    /// takes time and holds up nobody.
+    pub fn restored(self) -> ClusterState {
+        let partitions = self.0.partitions.indexed();
+        ClusterState { partitions, ..self.0 }
+    }
+}
 
 impl Default for ClusterState {
     fn default() -> Self {

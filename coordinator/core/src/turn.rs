@@ -4,6 +4,7 @@ use crate::assign;
 use crate::command::{Command, Edit, PartitionChange};
 use crate::failover::{self, Election};
 use crate::left::may_go;
+use crate::lanes::copies_by_node;
 use crate::liveness::Liveness;
 use crate::migrate::{self, Next, hands_over};
 use crate::migration::{Migration, MigrationId, MoveKind};
@@ -55,7 +56,7 @@ pub fn turn(state: &ClusterState, liveness: &mut Liveness, now: Millis) -> Turn 
     pass.stuck_leaders();
     pass.elections(&mut commands);
     pass.departures(&mut commands);
-    let mut copies = migrate::copies_by_node(state);
+    let mut copies = copies_by_node(state);
     pass.repairs(&mut commands, &mut copies);
     pass.migrations(&mut commands, &mut copies);
     pass.cleanup(&mut commands);

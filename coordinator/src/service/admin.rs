@@ -2,13 +2,10 @@
 
 use super::describe;
 use super::operate::{node_summary, shown_nodes};
-use super::{Context, answered_before, budget, check_named, only, rebalance, refuse};
+use super::{Context, answered_before, budget, check_named, only, refuse};
 use crate::session::Session;
-use archon_coordinator_core::{
-    Actor, ClusterState, Command, Goal, Liveness, NodeRow, Response as Answer, counts, plan,
-};
-use archon_proto::convert::admin::{ApplyPlan, CreateTable, LIST_MAX};
-use archon_proto::convert::ids::request_id;
+use archon_coordinator_core::{Actor, ClusterState, Command, Liveness, NodeRow, Response as Answer, counts};
+use archon_proto::convert::admin::{CreateTable, LIST_MAX};
 use archon_proto::v1;
 use archon_proto::v1::admin_server::Admin;
 use archon_types::{ErrorDetail, ErrorKind, NodeGoal, NodeStatus, RequestId};
@@ -20,15 +17,13 @@ use tonic::{Request, Response, Status};
 const STATUS_REASONS_MAX: usize = 20;
 /// Events or reasons when the request leaves the number open.
 const LIST_DEFAULT: u32 = 100;
-/// Most moves shown by `RebalanceStatus`.
-const MIGRATIONS_MAX: usize = 65_536;
 
 /// The service.
 pub(crate) struct Admins {
     context: Context,
 }
 
-type Result<T, E = ErrorDetail> = std::result::Result<T, E>;
+pub(super) type Result<T, E = ErrorDetail> = std::result::Result<T, E>;
 
 impl Admins {
     /// A service over `context`.
@@ -115,66 +110,6 @@ impl Admins {
             Ok(v1::ListNodesResponse { nodes: nodes.collect(), table_version: state.table_version().get() })
         })
         .await
-    }
-
-    async fn plan(&self, request: &v1::PlanRebalanceRequest, within: Duration) -> Result<v1::PlanRebalanceResponse> {
-        let session = self.context.confirmed(within).await?;
-        session.quorum().replicated().read(|state| check_named(request.cluster.as_ref(), state))?;
-        let quorum = session.quorum().clone();
-        // Planning a large cluster takes a while: it works on a copy, beside everything else.
-        let computed = tokio::task::spawn_blocking(move || {
-            let state = quorum.replicated().read(ClusterState::clone);
-            let computed = plan(&state, Goal::default());
-            (state, computed)
-        });
-        let (state, computed) = computed.await.map_err(|error| {
-            tracing::error!(%error, "planning failed");
-            ErrorDetail::new(ErrorKind::Internal, "planning failed; the coordinator's log says why")
-        })?;
-        let loads = session.loads().lock();
-        Ok(v1::PlanRebalanceResponse { plan: Some(rebalance::plan_to_wire(&state, &loads, &computed)) })
-    }
-
-    async fn apply(&self, request: v1::ApplyPlanRequest, within: Duration) -> Result<v1::ApplyPlanResponse> {
-        let cluster = request.cluster.clone();
-        let ApplyPlan { request, plan } = ApplyPlan::try_from(request)?;
-        let decide = |state: &ClusterState, _: &Liveness| Ok(rebalance::plan_to_command(state, plan));
-        match self.change(cluster.as_ref(), request, within, decide).await?.1 {
-            Answer::PlanStarted { count, .. } => Ok(v1::ApplyPlanResponse { migrations: count }),
-            other => Err(unexpected(&other)),
-        }
-    }
-
-    async fn rebalance(
-        &self,
-        request: &v1::RebalanceStatusRequest,
-        within: Duration,
-    ) -> Result<v1::RebalanceStatusResponse> {
-        self.look(request.cluster.as_ref(), within, |session, state| {
-            let loads = session.loads().lock();
-            let moves = rebalance::of_last_plan(state).into_iter().take(MIGRATIONS_MAX);
-            let migrations = moves.map(|migration| rebalance::migration_to_wire(state, &loads, migration)).collect();
-            Ok(v1::RebalanceStatusResponse { running: state.migrations.active_count() > 0, migrations })
-        })
-        .await
-    }
-
-    async fn cancel(
-        &self,
-        request: v1::CancelRebalanceRequest,
-        within: Duration,
-    ) -> Result<v1::CancelRebalanceResponse> {
-        let id = request_id(&request.request_id, "CancelRebalanceRequest.request_id")?;
-        let mut found = (0, 0);
-        let decide = |state: &ClusterState, _: &Liveness| {
-            if state.migrations.active_count() == 0 {
-                return Err(ErrorDetail::new(ErrorKind::NothingRunning, "no rebalance is running"));
-            }
-            found = rebalance::cancellable(state);
-            Ok(Command::CancelPlan)
-        };
-        self.change(request.cluster.as_ref(), id, within, decide).await?;
-        Ok(v1::CancelRebalanceResponse { cancelled: found.0, too_late: found.1 })
     }
 
     async fn create(&self, request: v1::CreateTableRequest, within: Duration) -> Result<v1::CreateTableResponse> {

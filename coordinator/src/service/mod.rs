@@ -3,6 +3,7 @@
 pub(crate) mod admin;
 pub(crate) mod describe;
 mod operate;
+mod plans;
 pub(crate) mod rebalance;
 pub(crate) mod session;
 pub(crate) mod table;

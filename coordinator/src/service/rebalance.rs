@@ -1,37 +1,73 @@
-//! Plans and moves between the core's words and the wire's.
+//! Plans and moves between the core's words and the wire's. What a plan or a page of moves holds is taken from the state in
+//! one short look; sizes are added in another, and words are made of it when nothing is locked.
 
-use crate::load::Loads;
-use archon_coordinator_core::{ClusterState, Command, Migration, MoveKind, Phase, Plan, PlannedMove, Subject, phase};
+use crate::load::{Copied, Loads};
+use archon_coordinator_core::{
+    ClusterState, Command, Lanes, Migration, MigrationId, MoveKind, Phase, Plan, PlanSummary, PlannedMove, Subject,
+    phase,
+};
 use archon_proto::convert::admin;
 use archon_proto::v1;
-use archon_types::PlacementId;
+use archon_types::{NodeId, PlacementId};
+use parking_lot::Mutex;
 
-/// A plan with the bytes that the nodes' loads tell, for people and for `ApplyPlan`.
-pub(crate) fn plan_to_wire(state: &ClusterState, loads: &Loads, plan: &Plan) -> v1::Plan {
-    let moves = plan.moves.iter().map(|planned| admin::Move {
-        partition: planned.partition,
-        from: planned.from,
-        to: planned.to,
-        bytes: match planned.kind {
-            MoveKind::Copy => loads.bytes(planned.from, planned.placement),
-            MoveKind::Leadership => 0,
-        },
-        reason: planned.reason.to_string(),
-        from_name: state.node_name(planned.from),
-        to_name: state.node_name(planned.to),
-        leadership: planned.kind == MoveKind::Leadership,
-    });
-    let unmet = plan.unmet.iter().map(|unmet| admin::Unmet {
-        code: code(&format!("{:?}", unmet.reason)),
-        subject: match unmet.subject {
-            Subject::Node(node) => format!("node {}", state.node_name(node)),
-            Subject::Table(table) => {
-                format!("table {}", state.tables.get(&table).map_or_else(|| table.to_string(), |row| row.name.clone()))
+/// Most moves of which the sizes are looked up at once: heartbeats want the same lock.
+const SIZES_AT_ONCE: usize = 256;
+
+/// A plan in the wire's words, but for the bytes, which change without it.
+pub(crate) struct Planned {
+    plan: admin::Plan,
+    /// Of each move that copies, whose size is to be told.
+    copies: Vec<Option<(NodeId, PlacementId)>>,
+}
+
+impl Planned {
+    /// A plan with the names of what it moves.
+    pub(crate) fn new(state: &ClusterState, plan: &Plan) -> Self {
+        let moves = plan.moves.iter().map(|planned| admin::Move {
+            partition: planned.partition,
+            from: planned.from,
+            to: planned.to,
+            bytes: 0,
+            reason: planned.reason.to_string(),
+            from_name: state.node_name(planned.from),
+            to_name: state.node_name(planned.to),
+            leadership: planned.kind == MoveKind::Leadership,
+        });
+        let unmet = plan.unmet.iter().map(|unmet| admin::Unmet {
+            code: code(&format!("{:?}", unmet.reason)),
+            subject: match unmet.subject {
+                Subject::Node(node) => format!("node {}", state.node_name(node)),
+                Subject::Table(table) => {
+                    let name = state.tables.get(&table).map_or_else(|| table.to_string(), |row| row.name.clone());
+                    format!("table {name}")
+                }
+            },
+            message: unmet.reason.to_string(),
+        });
+        let copied = |kind: MoveKind| kind == MoveKind::Copy;
+        Self {
+            copies: plan.moves.iter().map(|step| copied(step.kind).then_some((step.from, step.placement))).collect(),
+            plan: admin::Plan {
+                table_version: plan.table_version,
+                moves_version: plan.moves_version,
+                moves: moves.collect(),
+                unmet: unmet.collect(),
+            },
+        }
+    }
+
+    /// The plan with the bytes that the nodes' loads tell now, for people and for `ApplyPlan`.
+    pub(crate) fn to_wire(&self, loads: &Mutex<Loads>) -> v1::Plan {
+        let mut plan = self.plan.clone();
+        for (moves, copies) in plan.moves.chunks_mut(SIZES_AT_ONCE).zip(self.copies.chunks(SIZES_AT_ONCE)) {
+            let loads = loads.lock();
+            for (planned, copy) in moves.iter_mut().zip(copies) {
+                planned.bytes = copy.map_or(0, |(node, placement)| loads.bytes(node, placement));
             }
-        },
-        message: unmet.reason.to_string(),
-    });
-    admin::Plan { table_version: plan.table_version, moves: moves.collect(), unmet: unmet.collect() }.into()
+        }
+        plan.into()
+    }
 }
 
 /// The variant's name out of its debug form.
@@ -55,20 +91,84 @@ pub(crate) fn plan_to_command(state: &ClusterState, plan: admin::Plan) -> Comman
             bytes: planned.bytes,
         }
     });
-    Command::StartPlan { table_version: plan.table_version, moves: moves.collect() }
+    let (table_version, moves_version) = (plan.table_version, plan.moves_version);
+    Command::StartPlan { table_version, moves_version, moves: moves.collect() }
 }
 
-/// The moves of the plan that runs, or of the last one.
-pub(crate) fn of_last_plan(state: &ClusterState) -> Vec<&Migration> {
-    let last = state.migrations.iter().map(|migration| migration.plan).max();
-    state.migrations.iter().filter(|migration| Some(migration.plan) == last).collect()
+/// One move as the state has it.
+pub(crate) struct Shown {
+    migration: Migration,
+    phase: Phase,
+    why: String,
+    from: String,
+    to: String,
 }
 
-/// A move as people read it.
-pub(crate) fn migration_to_wire(state: &ClusterState, loads: &Loads, migration: &Migration) -> v1::Migration {
-    let phase = phase(state, migration);
-    let copied = migration.stage.target().and_then(|target| loads.copied(migration.to, target)).unwrap_or_default();
-    let percent = match &phase {
+impl Shown {
+    /// A look at a move.
+    pub(crate) fn new(state: &ClusterState, lanes: &Lanes<'_>, migration: &Migration) -> Self {
+        let phase = phase(state, migration);
+        let why = match &phase {
+            Phase::Superseded { why } | Phase::Failed { why } => why.clone(),
+            Phase::Done | Phase::Cancelled => migration.reason.clone(),
+            _ => lanes.waiting_for(migration).unwrap_or_else(|| migration.reason.clone()),
+        };
+        let (from, to) = (state.node_name(migration.from), state.node_name(migration.to));
+        Self { migration: migration.clone(), phase, why, from, to }
+    }
+
+    fn copy(&self) -> Option<(NodeId, PlacementId)> {
+        self.migration.stage.target().map(|target| (self.migration.to, target))
+    }
+
+    /// The move as people read it, with what its target's node told of the copy.
+    fn into_wire(self, size: Size) -> v1::Migration {
+        let Self { migration, phase, why, from, to } = self;
+        // Of a copy that is whole, its node tells the size; until then there is the plan's estimate.
+        let bytes_total = match (migration.kind, &phase) {
+            (MoveKind::Leadership, _) => 0,
+            (MoveKind::Copy, Phase::InSync | Phase::HandOff | Phase::Cleanup | Phase::Done) if size.stored > 0 => {
+                size.stored
+            }
+            (MoveKind::Copy, _) => migration.bytes.max(size.copied.total),
+        };
+        let bytes_done = match phase {
+            Phase::Queued | Phase::Copying | Phase::Cancelled | Phase::Superseded { .. } | Phase::Failed { .. } => {
+                size.copied.done
+            }
+            Phase::InSync | Phase::HandOff | Phase::Cleanup | Phase::Done => bytes_total,
+        };
+        v1::Migration {
+            id: migration.id.get(),
+            partition: Some(migration.partition.into()),
+            from_name: from,
+            to_name: to,
+            leadership: migration.kind == MoveKind::Leadership,
+            phase: phase.name().to_owned(),
+            percent: percent(&phase, size.copied),
+            why,
+            bytes_done,
+            bytes_total,
+        }
+    }
+}
+
+/// What a node told of a copy.
+#[derive(Clone, Copy, Default)]
+struct Size {
+    copied: Copied,
+    stored: u64,
+}
+
+impl Size {
+    fn of(loads: &Loads, copy: Option<(NodeId, PlacementId)>) -> Self {
+        let Some((node, placement)) = copy else { return Self::default() };
+        Self { copied: loads.copied(node, placement).unwrap_or_default(), stored: loads.bytes(node, placement) }
+    }
+}
+
+fn percent(phase: &Phase, copied: Copied) -> u32 {
+    match phase {
         Phase::Queued | Phase::Cancelled | Phase::Superseded { .. } | Phase::Failed { .. } => 0,
         // The last tenth is what follows the copy.
         Phase::Copying => copied.percent() * 9 / 10,
@@ -76,47 +176,94 @@ pub(crate) fn migration_to_wire(state: &ClusterState, loads: &Loads, migration: 
         Phase::HandOff => 95,
         Phase::Cleanup => 98,
         Phase::Done => 100,
-    };
-    let why = match &phase {
-        Phase::Superseded { why } | Phase::Failed { why } => why.clone(),
-        Phase::Done | Phase::Cancelled => migration.reason.clone(),
-        _ => archon_coordinator_core::waiting_for(state, migration).unwrap_or_else(|| migration.reason.clone()),
-    };
-    // Of a copy that is whole, its node tells the size; until then there is the plan's estimate.
-    let stored = migration.stage.target().map_or(0, |target| loads.bytes(migration.to, target));
-    let bytes_total = match (migration.kind, &phase) {
-        (MoveKind::Leadership, _) => 0,
-        (MoveKind::Copy, Phase::InSync | Phase::HandOff | Phase::Cleanup | Phase::Done) if stored > 0 => stored,
-        (MoveKind::Copy, _) => migration.bytes.max(copied.total),
-    };
-    let bytes_done = match phase {
-        Phase::Queued | Phase::Copying | Phase::Cancelled | Phase::Superseded { .. } | Phase::Failed { .. } => {
-            copied.done
-        }
-        Phase::InSync | Phase::HandOff | Phase::Cleanup | Phase::Done => bytes_total,
-    };
-    v1::Migration {
-        id: migration.id.get(),
-        partition: Some(migration.partition.into()),
-        from_name: state.node_name(migration.from),
-        to_name: state.node_name(migration.to),
-        leadership: migration.kind == MoveKind::Leadership,
-        phase: phase.name().to_owned(),
-        percent,
-        why,
-        bytes_done,
-        bytes_total,
     }
 }
 
-/// How many of the moves under way a cancellation still undoes, and how many are past that.
-pub(crate) fn cancellable(state: &ClusterState) -> (u32, u32) {
-    let (mut undone, mut too_late) = (0, 0);
-    for migration in state.migrations.active() {
-        match phase(state, migration) {
-            Phase::Queued | Phase::Copying | Phase::InSync => undone += 1,
-            _ => too_late += 1,
+/// One move as people read it.
+pub(crate) fn migration_to_wire(state: &ClusterState, loads: &Loads, migration: &Migration) -> v1::Migration {
+    let shown = Shown::new(state, &Lanes::new(state), migration);
+    let size = Size::of(loads, shown.copy());
+    shown.into_wire(size)
+}
+
+/// One move that runs.
+struct UnderWay {
+    phase: Phase,
+    /// What is copied, and where.
+    copy: Option<(NodeId, PlacementId)>,
+    /// How much that is, by the plan.
+    bytes: u64,
+}
+
+/// The moves of the present or last plan as the state has them: all counted, those that run, and a page of them.
+pub(crate) struct Progress {
+    running: bool,
+    summary: PlanSummary,
+    under_way: Vec<UnderWay>,
+    page: Vec<Shown>,
+    more: bool,
+}
+
+impl Progress {
+    /// A look at `most` moves with numbers above `after`, and at those that run.
+    pub(crate) fn new(state: &ClusterState, most: usize, after: MigrationId) -> Self {
+        let summary = PlanSummary::of(state);
+        let running = state.migrations.all_running().filter(|migration| migration.plan == summary.plan);
+        let under_way = running.map(|migration| {
+            let copy = migration.stage.target().map(|target| (migration.to, target));
+            let bytes = if migration.kind == MoveKind::Copy { migration.bytes } else { 0 };
+            UnderWay { phase: phase(state, migration), copy, bytes }
+        });
+        let lanes = Lanes::new(state);
+        let mut moves = state.migrations.of_newest_plan(after);
+        let page = moves.by_ref().take(most).map(|migration| Shown::new(state, &lanes, migration)).collect();
+        Self {
+            running: state.migrations.active_count() > 0,
+            summary,
+            under_way: under_way.collect(),
+            page,
+            more: moves.next().is_some(),
         }
     }
-    (undone, too_late)
+
+    /// As people read it, with what the nodes told of the copies.
+    pub(crate) fn into_wire(self, loads: &Mutex<Loads>) -> v1::RebalanceStatusResponse {
+        let (copied, sizes): (Vec<Copied>, Vec<Size>) = {
+            let loads = loads.lock();
+            let copied = self.under_way.iter().map(|running| Size::of(&loads, running.copy).copied);
+            (copied.collect(), self.page.iter().map(|shown| Size::of(&loads, shown.copy())).collect())
+        };
+        let PlanSummary { plan, queued, copying, in_sync, hand_off, cleanup, .. } = self.summary;
+        let (moves, mut percents) = (self.summary.moves(), u64::from(self.summary.over()) * 100);
+        let mut bytes_done = self.summary.bytes_done;
+        for (running, copied) in self.under_way.iter().zip(copied) {
+            percents += u64::from(percent(&running.phase, copied));
+            bytes_done = bytes_done.saturating_add(match running.phase {
+                Phase::Copying => copied.done.min(running.bytes),
+                _ => running.bytes,
+            });
+        }
+        let summary = v1::RebalanceSummary {
+            plan,
+            moves,
+            queued,
+            copying,
+            in_sync,
+            hand_off,
+            cleanup,
+            done: self.summary.done,
+            cancelled: self.summary.cancelled,
+            superseded: self.summary.superseded,
+            failed: self.summary.failed,
+            percent: u32::try_from(percents / u64::from(moves.max(1))).unwrap_or(100),
+            bytes_done,
+            bytes_total: self.summary.bytes_open.saturating_add(self.summary.bytes_done),
+        };
+        v1::RebalanceStatusResponse {
+            running: self.running,
+            migrations: self.page.into_iter().zip(sizes).map(|(shown, size)| shown.into_wire(size)).collect(),
+            summary: Some(summary),
+            more: self.more,
+        }
+    }
 }

@@ -45,11 +45,13 @@ pub struct ApplyPlan {
     pub plan: Plan,
 }
 
-/// A list of moves, valid for one table version.
+/// A list of moves, valid for one table version and one version of the moves' records.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Plan {
     /// The table version it was made for.
     pub table_version: Version,
+    /// The version of the moves' records it was made for.
+    pub moves_version: Version,
     /// What moves where, and why.
     pub moves: Vec<Move>,
     /// What the plan cannot meet.
@@ -165,6 +167,7 @@ impl TryFrom<v1::Plan> for Plan {
         }
         Ok(Self {
             table_version: Version::new(wire.table_version),
+            moves_version: Version::new(wire.moves_version),
             moves: wire.moves.into_iter().map(Move::try_from).collect::<Result<_, _>>()?,
             unmet: wire.unmet.into_iter().map(Unmet::from).collect(),
         })
@@ -175,6 +178,7 @@ impl From<Plan> for v1::Plan {
     fn from(plan: Plan) -> Self {
         Self {
             table_version: plan.table_version.get(),
+            moves_version: plan.moves_version.get(),
             moves: plan.moves.into_iter().map(Into::into).collect(),
             unmet: plan.unmet.into_iter().map(Into::into).collect(),
         }

@@ -4,6 +4,7 @@ use super::stage::Staged;
 use super::{Entry, invalid, not_found, refused};
 use crate::command::{Edit, PartitionChange, PlannedMove, Response};
 use crate::events::EventKind;
+use crate::migrate::{Phase, phase};
 use crate::migration::{Migration, MigrationId, MoveKind, Stage};
 use crate::state::{ClusterState, MIGRATIONS_KEPT, MOVES_MAX};
 use archon_types::{ErrorDetail, ErrorKind, ReplicaState, Version};
@@ -12,7 +13,7 @@ use std::collections::BTreeSet;
 pub(super) fn start_plan(
     state: &mut ClusterState,
     entry: Entry<'_>,
-    table_version: Version,
+    made_for: (Version, Version),
     moves: &[PlannedMove],
 ) -> Result<Response, ErrorDetail> {
     let active = state.migrations.active_count();
@@ -20,12 +21,21 @@ pub(super) fn start_plan(
         let message = format!("{active} moves of an earlier plan are under way; wait for them or cancel them");
         return Err(ErrorDetail::new(ErrorKind::AssignmentInProgress, message));
     }
+    let (table_version, moves_version) = made_for;
     let now = state.table_version();
     if now != table_version {
         let message = format!("the plan was made for table version {table_version}, the table is at {now}; plan again");
         return Err(ErrorDetail::new(ErrorKind::StalePlan, message)
             .with_have_need(now.get(), table_version.get())
             .with_table_version(now));
+    }
+    let now = state.moves_version;
+    if now != moves_version {
+        let message = format!(
+            "the plan was made for table version {table_version} while other moves stood as of version {moves_version}; they \
+             are at {now}; plan again"
+        );
+        return Err(ErrorDetail::new(ErrorKind::StalePlan, message).with_have_need(now.get(), moves_version.get()));
     }
     if moves.len() > MOVES_MAX {
         return Err(invalid(format!("the plan has {} moves; the limit is {MOVES_MAX}", moves.len())));
@@ -170,6 +180,10 @@ pub(super) fn cancel_plan(state: &mut ClusterState, entry: Entry<'_>) -> Result<
         return Err(ErrorDetail::new(ErrorKind::NothingRunning, "no rebalance is running"));
     }
     let moves_left = u32::try_from(active.len()).unwrap_or(u32::MAX);
+    let open =
+        |migration: &&Migration| matches!(phase(state, migration), Phase::Queued | Phase::Copying | Phase::InSync);
+    let undone = u32::try_from(active.iter().filter(open).count()).unwrap_or(u32::MAX);
+    let cancelled = Response::PlanCancelled { undone, too_late: moves_left - undone };
     for mut migration in active {
         migration.cancel = true;
         migration.changed_at = entry.at;
@@ -180,5 +194,5 @@ pub(super) fn cancel_plan(state: &mut ClusterState, entry: Entry<'_>) -> Result<
     }
     state.moves_version = entry.version();
     entry.note(state, EventKind::PlanCancelled { moves_left });
-    entry.done()
+    Ok(cancelled)
 }

@@ -90,7 +90,9 @@ fn apply_one(state: &mut ClusterState, entry: Entry<'_>, command: &Command) -> R
             stage.into_effect().commit(state, entry);
             entry.done()
         }
-        Command::StartPlan { table_version, moves } => migration::start_plan(state, entry, *table_version, moves),
+        Command::StartPlan { table_version, moves_version, moves } => {
+            migration::start_plan(state, entry, (*table_version, *moves_version), moves)
+        }
         Command::SetMigration { migration, stage, change } => {
             migration::set(state, entry, *migration, stage, change.as_ref())
         }

@@ -2,13 +2,10 @@
 
 use super::{Move, MoveReason, Subject, Unmet, UnmetReason};
 use crate::migration::MoveKind;
-use crate::score::{Need, Share, quotas};
+use crate::score::{Need, Share, quotas, quotas_by_zone};
 use crate::state::ClusterState;
 use archon_types::{NodeGoal, NodeId, NodeStatus, PartitionId, PartitionStatus, PlacementId, ReplicaState, TableId};
 use std::collections::{BTreeMap, BTreeSet};
-
-/// How many needy nodes are looked at for one in a free zone.
-const ZONE_TRIES_MAX: usize = 128;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Role {
@@ -33,6 +30,9 @@ pub(super) struct Slot<'a> {
     pub(super) count: u32,
     pub(super) count_first: u32,
     pub(super) quota: u32,
+    /// Leaderships that stand on it, and how many should.
+    leads: u32,
+    leads_quota: u32,
 }
 
 /// One placement.
@@ -44,6 +44,30 @@ pub(super) struct Piece {
     /// The pieces of its partition are `siblings.0..siblings.1`.
     pub(super) siblings: (usize, usize),
     pub(super) movable: bool,
+    pub(super) leads: bool,
+}
+
+/// The nodes that should have more, by zone, the neediest of each first.
+type NeedyByZone<'a> = BTreeMap<Option<&'a str>, BTreeSet<Need>>;
+
+/// What a node can give of one table, the last first.
+#[derive(Default)]
+struct Givable {
+    follow: Vec<usize>,
+    lead: Vec<usize>,
+}
+
+impl Givable {
+    fn len(&self) -> usize {
+        self.follow.len() + self.lead.len()
+    }
+
+    /// One that leads, or one that follows; where there is none of that kind, the other.
+    fn next(&mut self, lead: bool) -> Option<usize> {
+        let (first, second) =
+            if lead { (&mut self.lead, &mut self.follow) } else { (&mut self.follow, &mut self.lead) };
+        first.pop().or_else(|| second.pop())
+    }
 }
 
 pub(super) struct Board<'a> {
@@ -51,6 +75,8 @@ pub(super) struct Board<'a> {
     pub(super) pieces: Vec<Piece>,
     /// Nodes that still hold an old copy of a partition, to be deleted.
     pub(super) blocked: BTreeSet<(PartitionId, usize)>,
+    /// No node can have more copies than there are partitions.
+    partitions_count: u32,
 }
 
 impl<'a> Board<'a> {
@@ -73,14 +99,22 @@ impl<'a> Board<'a> {
                 count: 0,
                 count_first: 0,
                 quota: 0,
+                leads: 0,
+                leads_quota: 0,
             })
             .collect();
         let index: BTreeMap<NodeId, usize> = slots.iter().enumerate().map(|(slot, node)| (node.id, slot)).collect();
-        let mut board = Self { slots, pieces: Vec::with_capacity(state.partitions.len()), blocked: BTreeSet::new() };
-        // What is on its way counts where it goes.
+        let mut board = Self {
+            slots,
+            pieces: Vec::with_capacity(state.partitions.len()),
+            blocked: BTreeSet::new(),
+            partitions_count: u32::try_from(state.partitions.len()).unwrap_or(u32::MAX),
+        };
+        // A copy on its way counts where it goes. With a leadership no copy comes or goes.
+        let copies = || state.migrations.active().filter(|migration| migration.kind == MoveKind::Copy);
         let going: BTreeMap<PlacementId, NodeId> =
-            state.migrations.active().filter(|m| !m.cancel).map(|m| (m.source, m.to)).collect();
-        let coming: BTreeSet<PlacementId> = state.migrations.active().filter_map(|m| m.stage.target()).collect();
+            copies().filter(|migration| !migration.cancel).map(|migration| (migration.source, migration.to)).collect();
+        let coming: BTreeSet<PlacementId> = copies().filter_map(|migration| migration.stage.target()).collect();
         for row in state.partitions.iter().filter(|row| row.status != PartitionStatus::Unassigned) {
             let start = board.pieces.len();
             for placement in &row.placements {
@@ -98,6 +132,8 @@ impl<'a> Board<'a> {
                 let piece = board.pieces.len();
                 board.slots[at].count += 1;
                 board.slots[at].count_first += 1;
+                let leads = row.leader == Some(placement.id);
+                board.slots[at].leads += u32::from(leads);
                 if movable {
                     board.slots[at].pieces.insert(piece);
                 }
@@ -108,6 +144,7 @@ impl<'a> Board<'a> {
                     at,
                     siblings: (start, start),
                     movable,
+                    leads,
                 });
             }
             let end = board.pieces.len();
@@ -118,10 +155,67 @@ impl<'a> Board<'a> {
         board
     }
 
+    /// Parts copies that stand in one zone with another one of their partition, as far as nodes of other zones have room.
+    pub(super) fn part_zones(&mut self) {
+        let mut open: NeedyByZone<'a> = BTreeMap::new();
+        for slot in 0..self.slots.len() {
+            if let Some(need) = self.open(slot) {
+                open.entry(self.slots[slot].zone).or_default().insert(need);
+            }
+        }
+        for start in self.partitions() {
+            let (from, to) = self.pieces[start].siblings;
+            let mut doubled: Vec<usize> =
+                (from..to).filter(|piece| self.is_doubled(*piece, self.pieces[*piece].at)).collect();
+            // Followers before leaders, then whoever has more for its weight.
+            doubled.sort_by_key(|piece| {
+                let (piece, slot) = (&self.pieces[*piece], &self.slots[self.pieces[*piece].at]);
+                let need = Need { count: slot.count, weight: slot.weight, slot: piece.at };
+                (piece.leads, std::cmp::Reverse(need))
+            });
+            for piece in doubled {
+                let at = self.pieces[piece].at;
+                if !self.pieces[piece].movable || !self.is_doubled(piece, at) || self.slots[at].role == Role::Leaver {
+                    continue;
+                }
+                let free = |need: &Need| !self.is_doubled(piece, need.slot);
+                let Some(need) = self.first_that(piece, &open, free) else { continue };
+                for slot in [at, need.slot] {
+                    if let (Some(need), Some(zone)) = (self.open(slot), open.get_mut(&self.slots[slot].zone)) {
+                        zone.remove(&need);
+                    }
+                }
+                self.shift(piece, need.slot);
+                for slot in [at, need.slot] {
+                    open.entry(self.slots[slot].zone).or_default().extend(self.open(slot));
+                }
+            }
+        }
+    }
+
+    /// The first piece of each partition.
+    fn partitions(&self) -> Vec<usize> {
+        let first = |(index, piece): (usize, &Piece)| (piece.siblings.0 == index).then_some(index);
+        self.pieces.iter().enumerate().filter_map(first).collect()
+    }
+
+    /// Whether a piece would stand in one zone with another one of its partition there.
+    fn is_doubled(&self, piece: usize, slot: usize) -> bool {
+        let (from, to) = self.pieces[piece].siblings;
+        let same =
+            |zone| (from..to).any(|other| other != piece && self.slots[self.pieces[other].at].zone == Some(zone));
+        self.slots[slot].zone.is_some_and(same)
+    }
+
     /// Works out every node's share anew and moves what is above it. Returns whether anything moved.
     pub(super) fn round(&mut self) -> bool {
         self.share_out();
-        let mut needy: BTreeSet<Need> = (0..self.slots.len()).filter_map(|slot| self.need(slot)).collect();
+        let mut needy: NeedyByZone<'a> = BTreeMap::new();
+        for slot in 0..self.slots.len() {
+            if let Some(need) = self.need(slot) {
+                needy.entry(self.slots[slot].zone).or_default().insert(need);
+            }
+        }
         let mut moved = false;
         for role in [Role::Leaver, Role::Taker] {
             for slot in 0..self.slots.len() {
@@ -135,74 +229,101 @@ impl<'a> Board<'a> {
 
     fn share_out(&mut self) {
         let takers: Vec<usize> = (0..self.slots.len()).filter(|slot| self.slots[*slot].role == Role::Taker).collect();
-        let total = self
-            .slots
-            .iter()
-            .filter(|slot| matches!(slot.role, Role::Taker | Role::Leaver))
-            .map(|slot| u64::from(slot.count))
-            .sum();
-        let shares: Vec<Share> = takers
-            .iter()
-            .map(|slot| &self.slots[*slot])
-            .map(|slot| Share { weight: slot.weight, limit: slot.limit, has: slot.count })
+        let sharing = |slot: &&Slot<'_>| matches!(slot.role, Role::Taker | Role::Leaver);
+        let total = self.slots.iter().filter(sharing).map(|slot| u64::from(slot.count)).sum();
+        let leads = self.slots.iter().filter(sharing).map(|slot| u64::from(slot.leads)).sum();
+        let zones = self.zones_of(&takers);
+        let shares = takers.iter().map(|slot| &self.slots[*slot]);
+        let copies: Vec<Share> = shares
+            .clone()
+            .map(|slot| Share { weight: slot.weight, limit: slot.limit.min(self.partitions_count), has: slot.count })
             .collect();
-        for (slot, quota) in takers.iter().zip(quotas(total, &shares)) {
+        let leaders: Vec<Share> =
+            shares.map(|slot| Share { weight: slot.weight, limit: u32::MAX, has: slot.leads }).collect();
+        let quota = quotas_by_zone(total, &copies, &zones, self.zone_max(&zones));
+        for ((slot, quota), leads) in takers.iter().zip(quota).zip(quotas(leads, &leaders)) {
             self.slots[*slot].quota = quota;
+            self.slots[*slot].leads_quota = leads;
         }
+    }
+
+    /// In which zone each of these nodes stands, by number.
+    fn zones_of(&self, takers: &[usize]) -> Vec<usize> {
+        let mut named: BTreeMap<&str, usize> = BTreeMap::new();
+        let numbers = takers.iter().enumerate().map(|(number, slot)| match self.slots[*slot].zone {
+            Some(zone) => *named.entry(zone).or_insert(number),
+            None => number,
+        });
+        numbers.collect()
+    }
+
+    /// The most copies that a zone may have: one of each partition, and more only where there are fewer zones than copies.
+    fn zone_max(&self, zones: &[usize]) -> u64 {
+        let zones = zones.iter().collect::<BTreeSet<_>>().len();
+        let most = |pieces: usize| pieces.saturating_sub(zones.max(1)) as u64 + 1;
+        self.partitions().into_iter().map(|start| self.pieces[start].siblings).map(|(from, to)| most(to - from)).sum()
     }
 
     fn need(&self, slot: usize) -> Option<Need> {
+        self.open(slot).filter(|need| need.count < self.slots[slot].quota)
+    }
+
+    /// A node that may take more.
+    fn open(&self, slot: usize) -> Option<Need> {
         let node = &self.slots[slot];
-        let takes = node.role == Role::Taker && node.count < node.quota;
+        let takes = node.role == Role::Taker && node.count < node.limit;
         takes.then_some(Need { count: node.count, weight: node.weight, slot })
     }
 
-    /// Moves pieces away from a node until it has its quota, taking from the table of which it has most.
-    fn empty_to_quota(&mut self, from: usize, needy: &mut BTreeSet<Need>) -> bool {
-        let mut by_table: BTreeMap<TableId, Vec<usize>> = BTreeMap::new();
+    /// Moves pieces away from a node until it has its quota, taking from the table of which it has most. It gives copies
+    /// that lead as long as it leads more than its share and others less, and then those that follow before any that leads.
+    fn empty_to_quota(&mut self, from: usize, needy: &mut NeedyByZone<'a>) -> bool {
+        let mut by_table: BTreeMap<TableId, Givable> = BTreeMap::new();
         for piece in self.slots[from].pieces.iter().rev() {
-            by_table.entry(self.pieces[*piece].partition.table).or_default().push(*piece);
+            let givable = by_table.entry(self.pieces[*piece].partition.table).or_default();
+            if self.pieces[*piece].leads { givable.lead.push(*piece) } else { givable.follow.push(*piece) }
         }
         let mut moved = false;
-        while self.slots[from].count > self.slots[from].quota && !needy.is_empty() {
+        while self.slots[from].count > self.slots[from].quota && needy.values().any(|needy| !needy.is_empty()) {
             let Some(most) = by_table.iter().max_by_key(|(table, pieces)| (pieces.len(), std::cmp::Reverse(**table)))
             else {
                 break;
             };
             let table = *most.0;
-            let Some(piece) = by_table.get_mut(&table).and_then(Vec::pop) else {
+            let lacks = |slot: usize| self.slots[slot].leads < self.slots[slot].leads_quota;
+            let lead = self.slots[from].leads > self.slots[from].leads_quota
+                && needy.values().filter_map(BTreeSet::first).any(|need| lacks(need.slot));
+            let Some(piece) = by_table.get_mut(&table).and_then(|pieces| pieces.next(lead)) else {
                 break;
             };
-            if let Some(need) = self.taker_of(piece, needy) {
-                needy.remove(&need);
-                self.shift(piece, need.slot);
-                needy.extend(self.need(need.slot));
-                moved = true;
-            }
+            // A zone is doubled only by what was doubled before.
+            let doubled = self.is_doubled(piece, from);
+            let Some(need) = self.first_that(piece, needy, |need| doubled || !self.is_doubled(piece, need.slot)) else {
+                continue;
+            };
+            let zone = needy.entry(self.slots[need.slot].zone).or_default();
+            zone.remove(&need);
+            self.shift(piece, need.slot);
+            zone.extend(self.need(need.slot));
+            moved = true;
         }
         moved
     }
 
-    /// The neediest node that may take this piece, one in a free zone if there is one.
-    fn taker_of(&self, piece: usize, needy: &BTreeSet<Need>) -> Option<Need> {
-        let piece = &self.pieces[piece];
-        let siblings = &self.pieces[piece.siblings.0..piece.siblings.1];
-        let others = || siblings.iter().filter(|other| other.placement != piece.placement);
+    /// The neediest node that may take this piece: it neither holds nor gives one of the same partition, and is found good.
+    fn first_that(&self, piece: usize, needy: &NeedyByZone<'_>, good: impl Fn(&Need) -> bool) -> Option<Need> {
+        let own = &self.pieces[piece];
+        let siblings = &self.pieces[own.siblings.0..own.siblings.1];
         let allowed = |need: &&Need| {
-            !siblings
-                .iter()
-                .any(|other| other.at == need.slot || other.first == need.slot && other.first != piece.first)
-                && !self.blocked.contains(&(piece.partition, need.slot))
+            let holds = |other: &Piece| other.at == need.slot || other.first == need.slot && other.first != own.first;
+            !siblings.iter().any(holds) && !self.blocked.contains(&(own.partition, need.slot)) && good(need)
         };
-        let free_zone = |need: &&Need| {
-            self.slots[need.slot].zone.is_none_or(|zone| others().all(|other| self.slots[other.at].zone != Some(zone)))
-        };
-        let mut candidates = needy.iter().filter(allowed).take(ZONE_TRIES_MAX);
-        let first = candidates.next()?;
-        if siblings.len() == 1 || free_zone(&first) {
-            return Some(*first);
-        }
-        Some(candidates.find(free_zone).copied().unwrap_or(*first))
+        // Whether it is good depends on its zone alone, so one look tells of all of them.
+        let best = needy.values().filter_map(|nodes| {
+            nodes.first().filter(|first| good(first))?;
+            nodes.iter().find(allowed)
+        });
+        best.min().copied()
     }
 
     fn shift(&mut self, piece: usize, to: usize) {
@@ -211,6 +332,9 @@ impl<'a> Board<'a> {
         self.slots[from].count -= 1;
         self.slots[to].pieces.insert(piece);
         self.slots[to].count += 1;
+        let leads = u32::from(self.pieces[piece].leads);
+        self.slots[from].leads -= leads;
+        self.slots[to].leads += leads;
         self.pieces[piece].at = to;
     }
 
@@ -248,8 +372,24 @@ impl<'a> Board<'a> {
             Role::Dead if slot.count > 0 => Some(UnmetReason::NotAlive { placements: slot.count }),
             Role::Leaver | Role::Taker | Role::Dead | Role::Keeper => None,
         };
-        let unmet =
+        let nodes =
             self.slots.iter().filter_map(|slot| Some(Unmet { subject: Subject::Node(slot.id), reason: reason(slot)? }));
-        unmet.collect()
+        nodes.chain(self.doubled()).collect()
+    }
+
+    /// The tables of which partitions have two copies in one zone, where the plan puts them.
+    fn doubled(&self) -> Vec<Unmet> {
+        let mut doubled: BTreeMap<TableId, u32> = BTreeMap::new();
+        for start in self.partitions() {
+            let (from, to) = self.pieces[start].siblings;
+            if (from..to).any(|piece| self.is_doubled(piece, self.pieces[piece].at)) {
+                *doubled.entry(self.pieces[start].partition.table).or_default() += 1;
+            }
+        }
+        let unmet = |(table, partitions)| Unmet {
+            subject: Subject::Table(table),
+            reason: UnmetReason::ZonesDoubled { partitions },
+        };
+        doubled.into_iter().map(unmet).collect()
     }
 }

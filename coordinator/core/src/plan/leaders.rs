@@ -75,19 +75,20 @@ impl Leaders {
             let (from, to) = piece.siblings;
             start = to;
             let Some(row) = state.partitions.get(piece.partition) else { continue };
-            // Where something moves already the outcome is not known yet.
-            if state.migrations.first_active(row.id).is_some() {
-                continue;
-            }
-            let Some(first) = (from..to).find(|piece| Some(board.pieces[*piece].placement) == row.leader) else {
-                continue;
+            let moving = state.migrations.first_active(row.id).and_then(|id| state.migrations.get(id));
+            let goes = moving.filter(|moving| moving.kind == MoveKind::Leadership && !moving.cancel);
+            let leads = |piece: &usize| match goes {
+                Some(moving) => board.slots[board.pieces[*piece].at].id == moving.to,
+                None => Some(board.pieces[*piece].placement) == row.leader,
             };
+            let Some(first) = (from..to).find(leads) else { continue };
             let counts = |piece: &usize| {
                 let placement = row.placement(board.pieces[*piece].placement);
                 placement.is_some_and(|placement| placement.state == ReplicaState::Live)
                     && board.slots[board.pieces[*piece].at].role == Role::Taker
             };
-            let able: Vec<usize> = (from..to).filter(counts).collect();
+            // What moves already counts where it goes, and is left to that move.
+            let able: Vec<usize> = if moving.is_some() { vec![first] } else { (from..to).filter(counts).collect() };
             able.iter().for_each(|piece| leaders.able[board.pieces[*piece].at] += 1);
             leaders.of_slot[board.pieces[first].at].insert(leaders.led.len());
             leaders.led.push(Led { first, by: first, able });
@@ -98,17 +99,40 @@ impl Leaders {
         }
         // Each step brings the loads closer together, so there is an end; the bound keeps a defect from looping.
         for _ in 0..leaders.led.len() {
-            let mut moved = false;
-            for slot in (0..slots).filter(|slot| board.slots[*slot].role == Role::Taker) {
-                while leaders.pass_on(board, slot) {
-                    moved = true;
-                }
-            }
-            if !moved {
+            if !leaders.round(board) {
                 break;
             }
         }
         leaders
+    }
+
+    /// Lets those that lead most pass leaderships on, one after the other: whoever leads less would give what it has to get
+    /// back. Returns whether any moved.
+    fn round(&mut self, board: &Board<'_>) -> bool {
+        let slots = board.slots.len();
+        // Of several that lead as much for their weight, the first of all nodes stands last.
+        let place = |slot: usize| slots - 1 - slot;
+        let load = |leaders: &Self, slot: usize| Need {
+            count: u32::try_from(leaders.of_slot[slot].len()).unwrap_or(u32::MAX),
+            weight: board.slots[slot].weight.max(1),
+            slot: place(slot),
+        };
+        let takers = (0..slots).filter(|slot| board.slots[*slot].role == Role::Taker);
+        let mut loads: BTreeSet<Need> = takers.map(|slot| load(self, slot)).collect();
+        let mut moved = false;
+        while let Some(most) = loads.pop_last() {
+            let from = place(most.slot);
+            if let Some(last) = self.pass_on(board, from) {
+                let now = load(self, last);
+                // It has one more than it was entered with, if it is still there.
+                if loads.remove(&Need { count: now.count - 1, ..now }) {
+                    loads.insert(now);
+                }
+                loads.insert(load(self, from));
+                moved = true;
+            }
+        }
+        moved
     }
 
     /// Whether a leadership of `from` would do better on `to`: that one, with it, leads less for its weight.
@@ -139,23 +163,26 @@ impl Leaders {
         self.open.first().is_some_and(|least| self.eases(board, from, least.slot))
     }
 
-    /// Passes one leadership on, over other nodes if it must be, to one that leads less. Returns whether there is one.
-    fn pass_on(&mut self, board: &Board<'_>, from: usize) -> bool {
+    /// Passes one leadership on, over other nodes if it must be, to one that leads less; that one, if there is one.
+    fn pass_on(&mut self, board: &Board<'_>, from: usize) -> Option<usize> {
         if !self.can_ease(board, from) {
-            return false;
+            return None;
         }
-        // Breadth first, so that the fewest leaderships move: how each slot was reached, by which leadership and piece.
+        // Breadth first, so that the fewest leaderships move: how each slot was reached, by which leadership and piece. Of
+        // those equally far the one that leads least, which is looked for no longer than until nobody leads less.
         self.looks.search += 1;
-        let mut next = VecDeque::from([from]);
+        let least = self.open.first().map(|least| Need { slot: 0, ..*least });
+        let mut best: Option<(usize, Need, usize)> = None;
+        let mut next = VecDeque::from([(from, 0)]);
         let mut looked = 0;
-        while let Some(slot) = next.pop_front() {
+        'search: while let Some((slot, far)) = next.pop_front() {
             looked += 1;
-            if looked > SEARCH_MAX {
-                return false;
+            if looked > SEARCH_MAX || best.is_some_and(|(found, _, _)| far > found) {
+                break;
             }
             for led in &self.of_slot[slot] {
                 let able = &self.led[*led].able;
-                let Some(left) = self.looks.left.checked_sub(able.len()) else { return false };
+                let Some(left) = self.looks.left.checked_sub(able.len()) else { break 'search };
                 self.looks.left = left;
                 for piece in able {
                     let to = board.pieces[*piece].at;
@@ -163,15 +190,24 @@ impl Leaders {
                         continue;
                     }
                     self.looks.reached[to] = (self.looks.search, slot, *led, *piece);
-                    if self.eases(board, from, to) {
-                        self.shift(board, from, to);
-                        return true;
+                    if !self.eases(board, from, to) {
+                        next.push_back((to, far + 1));
+                        continue;
                     }
-                    next.push_back(to);
+                    let count = u32::try_from(self.of_slot[to].len() + 1).unwrap_or(u32::MAX);
+                    let need = Need { count, weight: board.slots[to].weight.max(1), slot: 0 };
+                    if best.is_none_or(|(_, before, _)| need < before) {
+                        best = Some((far, need, to));
+                    }
+                    if least.is_none_or(|least| need <= least) {
+                        break 'search;
+                    }
                 }
             }
         }
-        false
+        let (_, _, to) = best?;
+        self.shift(board, from, to);
+        Some(to)
     }
 
     fn shift(&mut self, board: &Board<'_>, from: usize, last: usize) {

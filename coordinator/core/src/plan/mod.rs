@@ -29,6 +29,8 @@ pub struct Goal {
 pub struct Plan {
     /// The table version it is valid for.
     pub table_version: Version,
+    /// The version of the moves' records that it is valid for: what is under way is reckoned with as if it were done.
+    pub moves_version: Version,
     /// What it moves.
     pub moves: Vec<Move>,
     /// What it cannot reach.
@@ -135,6 +137,11 @@ pub enum UnmetReason {
         /// Nodes it waits for.
         need: u64,
     },
+    /// Partitions of the table keep two copies in one zone.
+    ZonesDoubled {
+        /// How many.
+        partitions: u32,
+    },
     /// The node is not alive, so its placements are not moved.
     NotAlive {
         /// How many it holds.
@@ -153,6 +160,13 @@ impl fmt::Display for UnmetReason {
             }
             Self::NotAssigned { have, need } => {
                 write!(f, "the table is not assigned yet: {have} of {need} nodes take copies")
+            }
+            Self::ZonesDoubled { partitions } => {
+                write!(
+                    f,
+                    "{partitions} partitions keep two copies in one zone: nodes of other zones have no room, or there are \
+                     fewer zones than copies"
+                )
             }
             Self::NotAlive { placements } => {
                 write!(f, "the node is not alive; its {placements} placements stay where they are until it returns")
@@ -173,22 +187,34 @@ impl Plan {
             reason: planned.reason.to_string(),
             bytes: planned.bytes,
         });
-        Command::StartPlan { table_version: self.table_version, moves: moves.collect() }
+        Command::StartPlan {
+            table_version: self.table_version,
+            moves_version: self.moves_version,
+            moves: moves.collect(),
+        }
     }
 }
 
 /// Plans the moves that bring every node that takes placements to floor or ceiling of its share by weight, of copies and
-/// then of leaderships, all tables together. Never two copies of a partition on a node, never above a node's limit, and no
-/// copy goes to a zone that holds another one of the partition if it can go elsewhere.
+/// then of leaderships, all tables together. Never two copies of a partition on a node, never above a node's limit. Zones go
+/// before even shares: copies that stand in one zone with another one of their partition are parted where that can be, no
+/// copy goes to a zone that holds another one unless it stood beside one before, and no zone's share is more than one copy
+/// of each partition.
 pub fn plan(state: &ClusterState, goal: Goal) -> Plan {
     let mut board = Board::new(state);
+    board.part_zones();
     // A round in which nothing moves is the end; few are needed, and the bound keeps a defect from looping.
     for _ in 0..ROUNDS_MAX {
         if !board.round() {
             break;
         }
     }
-    let mut plan = Plan { table_version: state.table_version(), moves: board.moves(), unmet: board.unmet() };
+    let mut plan = Plan {
+        table_version: state.table_version(),
+        moves_version: state.moves_version,
+        moves: board.moves(),
+        unmet: board.unmet(),
+    };
     plan.moves.extend(leaders::Leaders::new(state, &board).moves(&board));
     if state.partitions.unassigned().next().is_some() {
         plan.unmet.extend(unassigned(state));

@@ -14,3 +14,4 @@ mod random;
 mod repair;
 mod stuck;
 mod world;
+mod zones;

@@ -20,7 +20,8 @@ fn moving() -> Bed {
         reason,
         bytes: 10,
     }];
-    bed.ok(Command::StartPlan { table_version: bed.state.table_version(), moves });
+    let (table_version, moves_version) = (bed.state.table_version(), bed.state.moves_version);
+    bed.ok(Command::StartPlan { table_version, moves_version, moves });
     bed
 }
 

@@ -179,7 +179,8 @@ fn after_the_hand_off_a_migration_is_not_undone(mutant: Option<Mutant>) -> bool 
         reason: "a test".into(),
         bytes: 1,
     }];
-    bed.ok(Command::StartPlan { table_version: bed.state.table_version(), moves });
+    let (table_version, moves_version) = (bed.state.table_version(), bed.state.moves_version);
+    bed.ok(Command::StartPlan { table_version, moves_version, moves });
     for _ in 0..50 {
         if bed.phases()[0] == Phase::HandOff {
             break;

@@ -57,6 +57,41 @@ fn a_plan_is_valid_for_one_table_version_and_only_one_runs() {
 }
 
 #[test]
+fn a_plan_made_while_leaderships_moved_took_them_for_copies_and_could_be_applied_later() {
+    let mut bed = Bed::running(settings(12, 4, 2), &["a", "b", "c", "d"]);
+    let a = bed.node("a");
+    bed.fail(a);
+    bed.settle();
+    bed.rejoin(a, 5_000);
+    bed.settle();
+    let first = plan(&bed.state, Goal::default());
+    assert!(first.moves.len() > 1 && first.moves.iter().all(|step| step.kind == MoveKind::Leadership), "{first:?}");
+    let spread = bed.spread();
+    bed.ok(first.start());
+    let during = plan(&bed.state, Goal::default());
+    assert_eq!(during.moves, [], "every copy stands where it should, and each leadership is on its way");
+    bed.ok(Command::CancelPlan);
+    assert_eq!(during.table_version, bed.state.table_version());
+    assert_eq!(bed.refused(during.start()), ErrorKind::StalePlan);
+    assert_eq!(plan(&bed.state, Goal::default()).moves, first.moves);
+    bed.settle();
+    assert_eq!(bed.spread(), spread);
+}
+
+#[test]
+fn a_cancellation_that_is_repeated_says_again_what_it_undid() {
+    let mut bed = Bed::running(settings(9, 3, 1), &CITIES);
+    bed.join("ephesus", 4);
+    bed.ok(plan(&bed.state, Goal::default()).start());
+    let request = Some(RequestId::new(uuid::Uuid::from_u128(9)));
+    let batch = CommandBatch { request, ..bed.batch(vec![Command::CancelPlan]) };
+    let answers = bed.commit_batch(&batch);
+    assert_eq!(answers, [Response::PlanCancelled { undone: 2, too_late: 0 }]);
+    assert_eq!(bed.commit_batch(&batch), answers);
+    bed.round_trip();
+}
+
+#[test]
 fn plans_that_name_wrong_things_are_refused() {
     let mut bed = Bed::running(settings(9, 3, 1), &CITIES);
     bed.join("ephesus", 4);

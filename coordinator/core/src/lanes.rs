@@ -1,0 +1,73 @@
+//! The lanes that copies take: how many are under way at each node, and what moves wait for.
+
+use crate::migrate::{Next, Phase, next, phase};
+use crate::migration::{Migration, MoveKind};
+use crate::state::ClusterState;
+use archon_types::{NodeId, ReplicaState};
+use std::cell::OnceCell;
+use std::collections::BTreeMap;
+
+/// How many copies are under way to or from each node, migrations and repairs together.
+pub(crate) fn copies_by_node(state: &ClusterState) -> BTreeMap<NodeId, u32> {
+    let mut copies = BTreeMap::new();
+    for row in state.partitions.unsettled() {
+        let target = state.migrations.running(row.id).and_then(|migration| migration.stage.target());
+        // One that counted once has its data and mostly catches up from the log.
+        let loading = row.placements.iter().filter(|placement| {
+            placement.state == ReplicaState::Load
+                && Some(placement.id) != target
+                && !state.left.contains_key(&placement.id)
+        });
+        // Without a leader nothing is copied: a partition that lost everything must not hold lanes for ever.
+        let Some(leader) = row.leader_placement() else { continue };
+        for placement in loading {
+            *copies.entry(placement.node).or_default() += 1;
+            *copies.entry(leader.node).or_default() += 1;
+        }
+    }
+    for migration in state.migrations.all_running().filter(|migration| migration.kind == MoveKind::Copy) {
+        if matches!(phase(state, migration), Phase::Copying | Phase::InSync) {
+            *copies.entry(migration.from).or_default() += 1;
+            *copies.entry(migration.to).or_default() += 1;
+        }
+    }
+    copies
+}
+
+/// What moves wait for, for people. The copies under way are counted once for all moves that are asked about, and only if
+/// one of them may wait for a lane.
+pub struct Lanes<'a> {
+    state: &'a ClusterState,
+    copies: OnceCell<BTreeMap<NodeId, u32>>,
+}
+
+impl<'a> Lanes<'a> {
+    /// The lanes as they are taken now.
+    pub const fn new(state: &'a ClusterState) -> Self {
+        Self { state, copies: OnceCell::new() }
+    }
+
+    /// Why nothing happens to a move now; `None` when something does.
+    pub fn waiting_for(&self, migration: &Migration) -> Option<String> {
+        if migration.stage.is_over() {
+            return None;
+        }
+        match next(self.state, migration) {
+            Next::Wait(why) => Some(why),
+            Next::Step(_) => None,
+            Next::Lead(_) => Some("other leaderships are being moved".into()),
+            Next::Begin => {
+                let copies = self.copies.get_or_init(|| copies_by_node(self.state));
+                let most = self.state.settings.copies_per_node_max;
+                let full = |node: NodeId| copies.get(&node).copied().unwrap_or(0) >= most;
+                let node = [migration.from, migration.to].into_iter().find(|node| full(*node))?;
+                Some(format!("{} has {most} copies under way, the most allowed", self.state.node_name(node)))
+            }
+        }
+    }
+}
+
+/// Why nothing happens to one move now, for people; `None` when something does. For several see [`Lanes`].
+pub fn waiting_for(state: &ClusterState, migration: &Migration) -> Option<String> {
+    Lanes::new(state).waiting_for(migration)
+}

@@ -1,0 +1,140 @@
+//! How the moves of one plan stand, counted as they change: whoever watches a plan of many moves looks at those that run,
+//! never at all of them.
+
+use crate::migrate::{Phase, phase};
+use crate::migration::{Migration, MigrationId, MoveKind, Stage};
+use crate::state::ClusterState;
+use serde::{Deserialize, Serialize};
+
+/// The moves of the newest plan by stage. Derived from the records, never written down.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Tally {
+    /// Log index of the entry that began the plan; zero if there was none.
+    pub(crate) plan: u64,
+    /// Its first move that is still on record.
+    pub(crate) first: MigrationId,
+    queued: u32,
+    running: u32,
+    done: u32,
+    cancelled: u32,
+    superseded: u32,
+    failed: u32,
+    bytes_open: u64,
+    bytes_done: u64,
+}
+
+impl Tally {
+    /// Begins anew with the first move of a newer plan.
+    pub(crate) fn of_plan(plan: u64, first: MigrationId) -> Self {
+        Self { plan, first, ..Self::default() }
+    }
+
+    /// Counts a move of this plan.
+    pub(crate) fn enter(&mut self, migration: &Migration) {
+        let (count, bytes) = self.place(&migration.stage);
+        *count = count.saturating_add(1);
+        if let Some(bytes) = bytes {
+            *bytes = bytes.saturating_add(copied(migration));
+        }
+    }
+
+    /// Counts it no more.
+    pub(crate) fn leave(&mut self, migration: &Migration) {
+        let (count, bytes) = self.place(&migration.stage);
+        *count = count.saturating_sub(1);
+        if let Some(bytes) = bytes {
+            *bytes = bytes.saturating_sub(copied(migration));
+        }
+    }
+
+    fn place(&mut self, stage: &Stage) -> (&mut u32, Option<&mut u64>) {
+        match stage {
+            Stage::Queued => (&mut self.queued, Some(&mut self.bytes_open)),
+            Stage::Running { .. } => (&mut self.running, Some(&mut self.bytes_open)),
+            Stage::Done { .. } => (&mut self.done, Some(&mut self.bytes_done)),
+            Stage::Cancelled => (&mut self.cancelled, None),
+            Stage::Superseded { .. } => (&mut self.superseded, None),
+            Stage::Failed { .. } => (&mut self.failed, None),
+        }
+    }
+}
+
+fn copied(migration: &Migration) -> u64 {
+    match migration.kind {
+        MoveKind::Copy => migration.bytes,
+        MoveKind::Leadership => 0,
+    }
+}
+
+/// How the moves of the newest plan stand, all together.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct PlanSummary {
+    /// Log index of the entry that began the plan; zero if there was none.
+    pub plan: u64,
+    /// Moves that wait for a lane.
+    pub queued: u32,
+    /// Moves whose copy is being made.
+    pub copying: u32,
+    /// Moves whose copy counts, or whose leadership is being handed over.
+    pub in_sync: u32,
+    /// Moves whose new leader takes over.
+    pub hand_off: u32,
+    /// Moves of which the old copy is being deleted.
+    pub cleanup: u32,
+    /// Moves that reached their goal.
+    pub done: u32,
+    /// Moves undone at the operator's wish.
+    pub cancelled: u32,
+    /// Moves that lost their point.
+    pub superseded: u32,
+    /// Moves that could not go on.
+    pub failed: u32,
+    /// Bytes of the moves that are not over, as estimated when they were planned.
+    pub bytes_open: u64,
+    /// Bytes of those that are done, likewise.
+    pub bytes_done: u64,
+}
+
+impl PlanSummary {
+    /// How the newest plan stands. Looks at the moves that run, of which there are few: each node has its lanes.
+    pub fn of(state: &ClusterState) -> Self {
+        let tally = state.migrations.tally();
+        let mut summary = Self {
+            plan: tally.plan,
+            queued: tally.queued,
+            done: tally.done,
+            cancelled: tally.cancelled,
+            superseded: tally.superseded,
+            failed: tally.failed,
+            bytes_open: tally.bytes_open,
+            bytes_done: tally.bytes_done,
+            ..Self::default()
+        };
+        for migration in state.migrations.all_running().filter(|migration| migration.plan == tally.plan) {
+            match phase(state, migration) {
+                Phase::Queued | Phase::Copying => summary.copying += 1,
+                Phase::InSync => summary.in_sync += 1,
+                Phase::HandOff => summary.hand_off += 1,
+                Phase::Cleanup | Phase::Done | Phase::Cancelled | Phase::Superseded { .. } | Phase::Failed { .. } => {
+                    summary.cleanup += 1;
+                }
+            }
+        }
+        summary
+    }
+
+    /// Moves that have begun and are not over.
+    pub const fn running(&self) -> u32 {
+        self.copying + self.in_sync + self.hand_off + self.cleanup
+    }
+
+    /// Moves that are over, well or not.
+    pub const fn over(&self) -> u32 {
+        self.done + self.cancelled + self.superseded + self.failed
+    }
+
+    /// All moves of the plan.
+    pub const fn moves(&self) -> u32 {
+        self.queued + self.running() + self.over()
+    }
+}

@@ -1,0 +1,83 @@
+//! Plans: made, carried out, watched and taken back.
+
+use super::admin::{Admins, Result, unexpected};
+use super::{check_named, rebalance};
+use archon_coordinator_core::{ClusterState, Command, Goal, Liveness, MigrationId, Response as Answer, plan};
+use archon_proto::convert::admin::ApplyPlan;
+use archon_proto::convert::ids::request_id;
+use archon_proto::v1;
+use archon_types::{ErrorDetail, ErrorKind};
+use std::time::Duration;
+
+/// Most moves in one answer of `RebalanceStatus`.
+const MOVES_MAX: u32 = 1_024;
+
+impl Admins {
+    /// Makes a plan, or takes the one that somebody else is waiting for.
+    pub(super) async fn plan(
+        &self,
+        request: &v1::PlanRebalanceRequest,
+        within: Duration,
+    ) -> Result<v1::PlanRebalanceResponse> {
+        let session = self.context().confirmed(within).await?;
+        let replicated = session.quorum().replicated();
+        replicated.read(|state| check_named(request.cluster.as_ref(), state))?;
+        let versions = |state: &ClusterState| (state.table_version(), state.moves_version);
+        // Planning a large cluster takes a while: it works on an image, beside everything else.
+        let begin = || {
+            let (versions, image) = replicated.read(|state| (versions(state), state.image()));
+            let work = move || {
+                let state = image.restored();
+                rebalance::Planned::new(&state, &plan(&state, Goal::default()))
+            };
+            (versions, work)
+        };
+        let planned = session.plans().get(within, || replicated.read(versions), begin).await?;
+        Ok(v1::PlanRebalanceResponse { plan: Some(planned.to_wire(session.loads())) })
+    }
+
+    /// Begins to carry out a plan.
+    pub(super) async fn apply(&self, request: v1::ApplyPlanRequest, within: Duration) -> Result<v1::ApplyPlanResponse> {
+        let cluster = request.cluster.clone();
+        let ApplyPlan { request, plan } = ApplyPlan::try_from(request)?;
+        let decide = |state: &ClusterState, _: &Liveness| Ok(rebalance::plan_to_command(state, plan));
+        match self.change(cluster.as_ref(), request, within, decide).await?.1 {
+            Answer::PlanStarted { count, .. } => Ok(v1::ApplyPlanResponse { migrations: count }),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// How the present or last plan stands.
+    pub(super) async fn rebalance(
+        &self,
+        request: &v1::RebalanceStatusRequest,
+        within: Duration,
+    ) -> Result<v1::RebalanceStatusResponse> {
+        let most = usize::try_from(request.most.min(MOVES_MAX)).unwrap_or(usize::MAX);
+        let session = self.context().confirmed(within).await?;
+        let progress = session.quorum().replicated().read(|state| {
+            check_named(request.cluster.as_ref(), state)?;
+            Ok::<_, ErrorDetail>(rebalance::Progress::new(state, most, MigrationId::new(request.after)))
+        })?;
+        Ok(progress.into_wire(session.loads()))
+    }
+
+    /// Takes a plan back, as far as it can be.
+    pub(super) async fn cancel(
+        &self,
+        request: v1::CancelRebalanceRequest,
+        within: Duration,
+    ) -> Result<v1::CancelRebalanceResponse> {
+        let id = request_id(&request.request_id, "CancelRebalanceRequest.request_id")?;
+        let decide = |state: &ClusterState, _: &Liveness| match state.migrations.active_count() {
+            0 => Err(ErrorDetail::new(ErrorKind::NothingRunning, "no rebalance is running")),
+            _ => Ok(Command::CancelPlan),
+        };
+        match self.change(request.cluster.as_ref(), id, within, decide).await?.1 {
+            Answer::PlanCancelled { undone, too_late } => {
+                Ok(v1::CancelRebalanceResponse { cancelled: undone, too_late })
+            }
+            other => Err(unexpected(&other)),
+        }
+    }
+}
