@@ -6,7 +6,7 @@ use crate::retry::Backoff;
 use crate::sequence::Ticket;
 use crate::shared::Shared;
 use crate::table::TableCache;
-use archon_types::{Answer, ErrorDetail, ErrorKind, Op, PartitionId, Version};
+use archon_types::{Answer, ErrorDetail, ErrorKind, Node, NodeStatus, Op, PartitionId, Version};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{Instant, sleep, timeout_at};
@@ -173,7 +173,7 @@ impl<'a> Call<'a> {
         if detail.kind == ErrorKind::NotPartitionLeader && *hops < HOPS_MAX {
             let hinted = detail.leader.as_ref().filter(|address| **address != lane.address);
             let table = self.table.load();
-            if let Some(node) = hinted.and_then(|address| table.nodes().find(|node| node.address == **address)) {
+            if let Some(node) = hinted.and_then(|address| reached_at(table.nodes(), address)) {
                 *hops += 1;
                 self.last = Some(detail);
                 return Next::Follow(self.shared.lanes.to(self.shared, node));
@@ -207,9 +207,46 @@ impl<'a> Call<'a> {
     }
 }
 
+/// The node at an address. Where a disk was replaced, the node that was there before still goes by it: whoever is alive is
+/// meant, and of several the newest.
+fn reached_at<'a>(nodes: impl Iterator<Item = &'a Node>, address: &str) -> Option<&'a Node> {
+    nodes.filter(|node| node.address == address).max_by_key(|node| (node.status == NodeStatus::Live, node.id))
+}
+
 /// Whether waiting or going elsewhere may help.
 fn may_pass(kind: ErrorKind) -> bool {
     // A node that is not who the table says it is, or whose life changed, is a matter of an old table.
     kind.is_retryable()
         || matches!(kind, ErrorKind::WrongNode | ErrorKind::StaleIncarnation | ErrorKind::DeadlineExceeded)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use archon_types::{Incarnation, Millis, NodeGoal, NodeId, StorageId};
+    use uuid::Uuid;
+
+    #[test]
+    fn a_redirect_went_to_the_node_whose_disk_was_replaced_at_that_address() {
+        let node = |id: u64, address: &str, status| Node {
+            id: NodeId::new(id),
+            name: "athens".into(),
+            address: address.into(),
+            storage: StorageId::new(Uuid::from_u128(id.into())),
+            incarnation: Incarnation::new(1),
+            status,
+            goal: NodeGoal::Serve,
+            zone: None,
+            weight: 100,
+            partitions_max: None,
+            version: Version::new(1),
+            since: Millis::ZERO,
+        };
+        let lost = node(1, "a:1", NodeStatus::Lost);
+        let nodes = [lost.clone(), node(2, "b:1", NodeStatus::Live), node(4, "a:1", NodeStatus::Live)];
+        assert_eq!(reached_at(nodes.iter(), "a:1").map(|node| node.id.get()), Some(4));
+        let dead = [lost, node(3, "a:1", NodeStatus::Failed)];
+        assert_eq!(reached_at(dead.iter(), "a:1").map(|node| node.id.get()), Some(3), "who was there last");
+        assert_eq!(reached_at(dead.iter(), "c:1"), None);
+    }
 }

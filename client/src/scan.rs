@@ -1,4 +1,5 @@
-//! Scans over all partitions: pages are pulled from each and merged in order of keys.
+//! Scans over all partitions: pages are pulled from each and merged in order of keys. Of what is pulled no more is kept than
+//! the page that is asked for.
 
 use crate::error::{Error, Outcome};
 use crate::kv::{Client, unexpected};
@@ -6,8 +7,7 @@ use archon_types::limits::check_scan;
 use archon_types::{Answer, Op, PartitionId, Revision, tag_of};
 use bytes::Bytes;
 use futures::stream::{self, StreamExt, TryStreamExt};
-use std::cmp::Reverse;
-use std::collections::{BinaryHeap, VecDeque};
+use std::collections::BTreeMap;
 use tokio::time::{Instant, timeout_at};
 
 /// Bytes of keys and values after which a page ends.
@@ -39,13 +39,72 @@ pub struct Page {
     pub more: bool,
 }
 
-/// What has been pulled from one partition and not been given out yet.
+/// A partition that may have more.
 struct Source {
     partition: PartitionId,
-    pulled: VecDeque<archon_types::op::Entry>,
     /// The last key pulled.
     after: Bytes,
+}
+
+/// The first entries of what was pulled so far: never more than one page of them, however many partitions there are.
+struct Gathered {
+    entries: BTreeMap<Bytes, (Bytes, Revision)>,
+    bytes: usize,
+    most: usize,
+    /// Whether there is more than they are.
     more: bool,
+}
+
+impl Gathered {
+    fn new(limit: u32) -> Self {
+        let most = usize::try_from(limit).unwrap_or(usize::MAX);
+        Self { entries: BTreeMap::new(), bytes: 0, most, more: false }
+    }
+
+    /// Takes what a partition gave, in order of keys.
+    fn take(&mut self, entries: Vec<archon_types::op::Entry>) {
+        for entry in entries {
+            // What follows is beyond the page, too.
+            if self.last().is_some_and(|last| entry.key > *last) {
+                self.more = true;
+                return;
+            }
+            self.bytes += entry.key.len() + entry.value.len();
+            let size = |(key, (value, _)): (&Bytes, &(Bytes, Revision))| key.len() + value.len();
+            if let Some(before) = self.entries.get_key_value(&entry.key) {
+                self.bytes -= size(before);
+            }
+            self.entries.insert(entry.key, (entry.value, entry.revision));
+            // The page ends with the entry that fills it.
+            while let Some(last) = self.entries.last_key_value().map(size)
+                && self.is_page(self.entries.len() - 1, self.bytes - last)
+            {
+                self.entries.pop_last();
+                self.bytes -= last;
+                self.more = true;
+            }
+        }
+    }
+
+    fn is_page(&self, entries: usize, bytes: usize) -> bool {
+        entries >= self.most || bytes >= PAGE_BYTES_MAX
+    }
+
+    /// The last key of the page, if there is a page full.
+    fn last(&self) -> Option<&Bytes> {
+        let full = self.is_page(self.entries.len(), self.bytes);
+        self.entries.last_key_value().filter(|_| full).map(|(key, _)| key)
+    }
+
+    /// Whether what follows this key may belong to the page.
+    fn wants(&self, after: &Bytes) -> bool {
+        self.last().is_none_or(|last| after < last)
+    }
+
+    fn into_page(self) -> Page {
+        let entry = |(key, (value, revision))| Entry { key, value, revision };
+        Page { entries: self.entries.into_iter().map(entry).collect(), more: self.more }
+    }
 }
 
 pub(crate) async fn scan(client: &Client, prefix: Bytes, after: Bytes, limit: u32) -> Result<Page, Error> {
@@ -61,62 +120,118 @@ async fn merge(client: &Client, prefix: Bytes, after: Bytes, limit: u32, deadlin
         Some(_) => vec![client.partition_of(&prefix)],
         None => client.partitions(),
     };
-    let share = limit.div_ceil(u32::try_from(partitions.len()).unwrap_or(u32::MAX).max(1));
-    let pull = share.saturating_mul(2).clamp(PULL_MIN, PULL_MAX).min(limit);
-    let pulls = partitions.into_iter().map(|partition| {
-        let source = Source { partition, pulled: VecDeque::new(), after: after.clone(), more: true };
-        refill(client, source, &prefix, pull, deadline)
-    });
-    let mut sources: Vec<Source> = stream::iter(pulls).buffer_unordered(CONCURRENT_MAX).try_collect().await?;
-
-    let mut heads: BinaryHeap<Reverse<(Bytes, usize)>> = BinaryHeap::with_capacity(sources.len());
-    heads.extend(sources.iter().enumerate().filter_map(|(index, source)| Some(Reverse((head(source)?, index)))));
-    let mut page = Page::default();
-    let mut bytes = 0;
-    while let Some(Reverse((_, index))) = heads.pop() {
-        if page.entries.len() as u64 >= u64::from(limit) || bytes >= PAGE_BYTES_MAX {
-            page.more = true;
-            return Ok(page);
+    let pull = pull(limit, partitions.len());
+    let source = |partition| Source { partition, after: after.clone() };
+    let mut open: Vec<Source> = partitions.into_iter().map(source).collect();
+    let mut gathered = Gathered::new(limit);
+    while !open.is_empty() {
+        let mut unfinished = Vec::new();
+        let pulls = open.drain(..).map(|source| refill(client, source, &prefix, pull, deadline));
+        let mut pulls = stream::iter(pulls).buffer_unordered(CONCURRENT_MAX);
+        while let Some((source, entries, more)) = pulls.try_next().await? {
+            gathered.take(entries);
+            unfinished.extend(more.then_some(source));
         }
-        let Some(source) = sources.get_mut(index) else { continue };
-        let Some(entry) = source.pulled.pop_front() else { continue };
-        bytes += entry.key.len() + entry.value.len();
-        page.entries.push(Entry { key: entry.key, value: entry.value, revision: entry.revision });
-        if source.pulled.is_empty() && source.more {
-            // Nothing may be given out before this partition's next key is known.
-            let empty = Source { pulled: VecDeque::new(), after: source.after.clone(), ..*source };
-            *source = refill(client, empty, &prefix, pull, deadline).await?;
-        }
-        if let Some(key) = head(source) {
-            heads.push(Reverse((key, index)));
-        }
+        drop(pulls);
+        // The page is whole once nobody has more that comes before its end.
+        let all = unfinished.len();
+        unfinished.retain(|source| gathered.wants(&source.after));
+        gathered.more |= unfinished.len() < all;
+        open = unfinished;
     }
-    Ok(page)
+    Ok(gathered.into_page())
 }
 
-fn head(source: &Source) -> Option<Bytes> {
-    source.pulled.front().map(|entry| entry.key.clone())
+/// How many entries are asked of each partition at once: twice its share, so that one round is mostly enough.
+fn pull(limit: u32, partitions: usize) -> u32 {
+    let partitions = u32::try_from(partitions).unwrap_or(u32::MAX).max(1);
+    // Where there are more partitions than entries wanted, each has one of them at best.
+    let least = if limit < partitions { 1 } else { PULL_MIN };
+    let twice = if limit < partitions { 1 } else { limit.div_ceil(partitions).saturating_mul(2) };
+    twice.clamp(least, PULL_MAX).min(limit)
 }
 
 /// Pulls the next page of a partition. A page without entries that promises more would never end, so it is an error.
 async fn refill(
     client: &Client,
-    mut source: Source,
+    source: Source,
     prefix: &Bytes,
     pull: u32,
     deadline: Instant,
-) -> Result<Source, Error> {
+) -> Result<(Source, Vec<archon_types::op::Entry>, bool), Error> {
     let op = Op::Scan { prefix: prefix.clone(), after: source.after.clone(), limit: pull };
     let left = deadline.saturating_duration_since(Instant::now());
     match client.run_in(source.partition, op, left).await? {
         Answer::Page { entries, more } if !(entries.is_empty() && more) => {
-            if let Some(last) = entries.last() {
-                source.after = last.key.clone();
-            }
-            source.pulled = entries.into();
-            source.more = more;
-            Ok(source)
+            let after = entries.last().map_or(source.after, |last| last.key.clone());
+            Ok((Source { after, ..source }, entries, more))
         }
         other => Err(unexpected("a scan", &other)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use archon_types::op;
+    use proptest::prelude::*;
+
+    fn entry(key: String, value: &Bytes) -> op::Entry {
+        op::Entry { key: key.into(), value: value.clone(), revision: Revision::default() }
+    }
+
+    #[test]
+    fn a_first_page_of_every_partition_was_held_until_the_scan_ended() {
+        let value = Bytes::from(vec![7; 1024 * 1024]);
+        let mut gathered = Gathered::new(10_000);
+        for partition in 0..16_384 {
+            gathered.take((0..4).map(|row| entry(format!("{row}-{partition:05}"), &value)).collect());
+            assert!(gathered.bytes < PAGE_BYTES_MAX + 2 * 1024 * 1024, "{} bytes are held", gathered.bytes);
+        }
+        let page = gathered.into_page();
+        assert!(page.more && page.entries.len() == 4 && page.entries[3].key == "0-00003", "{}", page.entries.len());
+    }
+
+    #[test]
+    fn ten_entries_of_sixteen_thousand_partitions_cost_four_of_each() {
+        assert_eq!((pull(10, 16_384), pull(10, 9), pull(10, 1), pull(1, 1)), (1, 4, 10, 1));
+        assert_eq!((pull(1_000, 9), pull(10_000, 9), pull(10_000, 1)), (224, 256, 256));
+    }
+
+    proptest! {
+        /// Whatever partitions give in whatever parts and order, the page is the first entries of all of them.
+        #[test]
+        fn a_page_is_what_comes_first(
+            partitions in proptest::collection::vec(proptest::collection::btree_set("[a-d]{1,4}", 0..12), 1..6),
+            limit in 1u32..12,
+            part in 1usize..5,
+        ) {
+            let value = Bytes::from_static(b"v");
+            let keys = |number: usize, keys: &std::collections::BTreeSet<String>| -> Vec<String> {
+                keys.iter().map(|key| format!("{key}{number}")).collect()
+            };
+            let mut open: Vec<Vec<String>> = partitions.iter().enumerate().map(|(n, held)| keys(n, held)).collect();
+            open.iter_mut().for_each(|keys| keys.sort());
+            let mut all: Vec<String> = open.iter().flatten().cloned().collect();
+            all.sort();
+            let mut gathered = Gathered::new(limit);
+            while !open.is_empty() {
+                for keys in &mut open {
+                    let pulled: Vec<String> = keys.drain(..part.min(keys.len())).collect();
+                    let after = pulled.last().cloned().unwrap_or_default();
+                    gathered.take(pulled.into_iter().map(|key| entry(key, &value)).collect());
+                    if !keys.is_empty() && !gathered.wants(&after.into()) {
+                        gathered.more = true;
+                        keys.clear();
+                    }
+                }
+                open.retain(|keys| !keys.is_empty());
+            }
+            let page = gathered.into_page();
+            let found: Vec<&[u8]> = page.entries.iter().map(|entry| &entry.key[..]).collect();
+            let first: Vec<&[u8]> = all.iter().take(limit as usize).map(String::as_bytes).collect();
+            prop_assert_eq!(found, first);
+            prop_assert_eq!(page.more, all.len() > limit as usize);
+        }
     }
 }
