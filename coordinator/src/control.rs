@@ -30,7 +30,7 @@ const PROPOSE_DEADLINE: Duration = Duration::from_millis(700);
 pub(crate) const STALL: Duration = Duration::from_secs(1);
 /// Most commands in one log entry.
 const COMMANDS_MAX: usize = 512;
-/// How often memory of departed nodes is dropped.
+/// How often memory of departed nodes and copies is dropped.
 const FORGET_INTERVAL_MS: u64 = 5_000;
 
 /// What the supervisor needs.
@@ -207,6 +207,13 @@ impl Control {
     }
 
     fn forget(&self, session: &Session) {
+        self.quorum.replicated().read(|state| {
+            let copies = &state.partitions;
+            let held =
+                |node| copies.on_node(node).filter_map(|row| row.placement_on(node)).map(|copy| copy.id).collect();
+            let count = |node| usize::try_from(copies.count_on(node)).unwrap_or(usize::MAX);
+            session.loads().lock().forget_departed(count, held);
+        });
         let live: std::collections::BTreeSet<_> = self.quorum.replicated().read(|state| {
             let live = state.nodes.values().filter(|row| row.node.status == NodeStatus::Live);
             live.map(|row| row.node.id).collect()

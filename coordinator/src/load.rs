@@ -2,7 +2,7 @@
 
 use archon_proto::convert::load::Load as Said;
 use archon_types::{NoRoom, NodeId, PlacementId};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Most placements remembered per node; a heartbeat names only those that changed.
 const PLACEMENTS_PER_NODE_MAX: usize = 32_768;
@@ -70,6 +70,21 @@ impl Loads {
         self.nodes.get(&node)?.no_room
     }
 
+    /// Forgets copies that have left their nodes. `held` tells how many copies stand on a node, and which: what is asked for
+    /// only of nodes of which more are remembered.
+    pub(crate) fn forget_departed(
+        &mut self,
+        count: impl Fn(NodeId) -> usize,
+        held: impl Fn(NodeId) -> BTreeSet<PlacementId>,
+    ) {
+        for (node, load) in &mut self.nodes {
+            if load.bytes.len() > count(*node) {
+                let held = held(*node);
+                load.bytes.retain(|placement, _| held.contains(placement));
+            }
+        }
+    }
+
     /// Forgets nodes.
     pub(crate) fn retain(&mut self, keep: impl Fn(NodeId) -> bool) {
         self.nodes.retain(|node, _| keep(*node));
@@ -101,5 +116,30 @@ mod tests {
         assert_eq!(Copied { done: 50, total: 200 }.percent(), 25);
         assert_eq!(Copied { done: 300, total: 200 }.percent(), 99);
         assert_eq!(Copied { done: u64::MAX, total: 1 }.percent(), 99);
+    }
+
+    #[test]
+    fn sizes_of_copies_that_had_left_were_remembered_for_ever() {
+        let said = |placements: std::ops::Range<u64>| {
+            let load =
+                |id| archon_proto::convert::load::PlacementLoad { placement: PlacementId::new(id), bytes: 7, keys: 1 };
+            Said { placements: placements.map(load).collect(), ..Said::default() }
+        };
+        let mut loads = Loads::default();
+        let (athens, byzantium) = (NodeId::new(1), NodeId::new(2));
+        loads.note(athens, &said(1..40));
+        loads.note(byzantium, &said(40..42));
+        let held = |_| [38, 39].map(PlacementId::new).into();
+        let asked = std::cell::RefCell::new(Vec::new());
+        loads.forget_departed(
+            |_| 2,
+            |node| {
+                asked.borrow_mut().push(node);
+                held(node)
+            },
+        );
+        assert_eq!(asked.take(), [athens], "the other one has no more than it holds");
+        assert_eq!((loads.bytes(athens, PlacementId::new(1)), loads.bytes(athens, PlacementId::new(39))), (0, 7));
+        assert_eq!((loads.nodes[&athens].bytes.len(), loads.nodes[&byzantium].bytes.len()), (2, 2));
     }
 }
