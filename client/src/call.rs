@@ -223,8 +223,7 @@ fn may_pass(kind: ErrorKind) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use archon_types::{Incarnation, Millis, NodeGoal, NodeId, StorageId};
-    use uuid::Uuid;
+    use archon_types::{Incarnation, Millis, NodeGoal, NodeId};
 
     #[test]
     fn a_redirect_went_to_the_node_whose_disk_was_replaced_at_that_address() {
@@ -232,7 +231,6 @@ mod tests {
             id: NodeId::new(id),
             name: "athens".into(),
             address: address.into(),
-            storage: StorageId::new(Uuid::from_u128(id.into())),
             incarnation: Incarnation::new(1),
             status,
             goal: NodeGoal::Serve,

@@ -167,6 +167,9 @@ fn next_step(status: &Status, nodes: &[Node]) -> String {
     if let Some(full) = status.reasons.iter().find(|reason| reason.code == "DiskFull") {
         return full.remedy.clone();
     }
+    if let Some(remedy) = remedy_of(status, "NoRoom").or_else(|| remedy_of(status, "LeaderHearsTooFew")) {
+        return remedy;
+    }
     if status.migrations_running > 0 {
         return "watch the moves: `archon rebalance status`".to_owned();
     }
@@ -386,6 +389,24 @@ next        start coordinator 3 again with its data directory"
         let text = screen(&Status { reasons: vec![reason], ..whole }, &[node("athens", 9)], &output());
         assert!(text.contains("waiting     DiskFull: athens takes no writes (node athens)"), "{text}");
         assert!(text.ends_with("next        free disk space on athens"), "{text}");
+    }
+
+    #[test]
+    fn full_nodes_and_leaders_that_hear_too_few_left_nothing_to_do() {
+        let mut whole = status();
+        whole.coordinators.pop();
+        for code in ["NoRoom", "LeaderHearsTooFew"] {
+            let reason = Reason {
+                code: code.into(),
+                subject: "copies".into(),
+                message: "why".into(),
+                since_ms: 0,
+                remedy: "what to do".into(),
+            };
+            let waits = Status { reasons: vec![reason], ..whole.clone() };
+            let text = screen(&waits, &[node("athens", 9)], &output());
+            assert!(text.ends_with("next        what to do"), "{text}");
+        }
     }
 
     #[test]

@@ -56,6 +56,20 @@ pub(crate) fn assign(state: &ClusterState, liveness: &mut Liveness, now: Millis,
     (commands, more)
 }
 
+/// How many nodes are at their limits, if that is why the first assignment passes over this partition; and whether evening
+/// out the copies that there are would give enough of the others room.
+pub(crate) fn no_room(state: &ClusterState, partition: PartitionId) -> Option<(u32, bool)> {
+    let row = state.partitions.get(partition)?;
+    let mut hand_out = HandOut::new(state);
+    let replication = hand_out.replication(row)?;
+    if hand_out.choose(row, replication).is_some() {
+        return None;
+    }
+    let full = hand_out.nodes.iter().filter(|node| node.room() == 0).count();
+    let room: u64 = hand_out.nodes.iter().map(|node| u64::from(node.room())).sum();
+    Some((u32::try_from(full).unwrap_or(u32::MAX), room >= u64::from(replication)))
+}
+
 /// A node that takes copies.
 struct Taker<'a> {
     row: &'a NodeRow,

@@ -1,10 +1,12 @@
 //! Why a partition is not served, and how many of everything there are: data, not prose.
 
-use crate::lanes::waiting_for;
+use crate::lack::{Lack, Lacks, Withheld};
+use crate::lanes::Lanes;
 use crate::migration::MigrationId;
+use crate::remembered::Remembered;
 use crate::state::ClusterState;
 use archon_types::{
-    Epoch, Incarnation, Millis, NodeId, NodeStatus, PartitionId, PartitionStatus, PlacementId, ReplicaState,
+    Epoch, Incarnation, Millis, NodeId, NodeStatus, Partition, PartitionId, PartitionStatus, PlacementId, ReplicaState,
 };
 use serde::{Deserialize, Serialize};
 
@@ -16,6 +18,13 @@ pub enum Why {
     NotEnoughNodes { have: u64, need: u64 },
     /// The first assignment follows at once.
     AboutToBeAssigned,
+    /// Its copies have nowhere to go: these many nodes are at their limits. `plan`: evening out the copies that there are
+    /// may make room.
+    NoRoom { full: u32, plan: bool },
+    /// Its leader hears too few Live copies, its own included, and admits no write.
+    LeaderHearsTooFew { node: NodeId, hears: u32, need: u32 },
+    /// A failed node's copy is not replaced, since so many nodes are failed.
+    RepairWithheld { failed: u64, of: u64 },
     /// A leader is named and does not serve yet.
     TakingOver { node: NodeId },
     /// A copy knew an epoch that nobody had granted; leadership is being granted above it.
@@ -36,53 +45,128 @@ pub enum Why {
     MoveWaits { migration: MigrationId, why: String },
 }
 
-/// Why a partition is not served, or not as it should be; empty when all is well. `None`: there is no such partition.
-pub fn explain(state: &ClusterState, partition: PartitionId) -> Option<Vec<Why>> {
-    let row = state.partitions.get(partition)?;
-    let table = state.tables.get(&partition.table)?;
-    let mut why = Vec::new();
-    let live = row.live().count();
-    match row.status {
-        PartitionStatus::Unassigned => {
-            let (have, need) = crate::assign::nodes_needed(state, table.replication);
-            why.push(if have < need { Why::NotEnoughNodes { have, need } } else { Why::AboutToBeAssigned });
-        }
-        PartitionStatus::Assigned => {
-            why.extend(row.leader_placement().map(|leader| Why::TakingOver { node: leader.node }))
-        }
-        PartitionStatus::Unavailable if live == 0 => why.push(Why::DataLost),
-        PartitionStatus::Unavailable => {
-            for former in state.formers.of_partition(partition).filter(|former| !former.lapsed) {
-                why.push(Why::WaitingForLease { node: former.node, incarnation: former.incarnation });
-            }
-            for placement in row.live() {
-                let Some(node) = state.node(placement.node) else { continue };
-                if node.node.status != NodeStatus::Live {
-                    let (node, since) = (placement.node, node.node.since);
-                    why.push(Why::NoLiveReplica { node, placement: placement.id, since });
-                } else if !node.is_active() {
-                    why.push(Why::HolderRegistering { node: placement.node });
+/// Explains one thing after the other; what is the same for all of them is worked out once.
+pub struct Explainer<'a> {
+    state: &'a ClusterState,
+    remembered: &'a Remembered,
+    lanes: Lanes<'a>,
+    lacks: Lacks<'a>,
+}
+
+/// How many partitions lack copies that are wanted and not being made, by why.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Shortage {
+    /// The nodes that could take one are at their limits.
+    pub no_room: u32,
+    /// No other node takes copies.
+    pub no_node: u32,
+    /// Too many nodes are failed, and how many.
+    pub withheld: Option<(u32, Withheld)>,
+}
+
+impl<'a> Explainer<'a> {
+    /// What is, and what the leading coordinator remembers.
+    pub fn new(state: &'a ClusterState, remembered: &'a Remembered) -> Self {
+        Self { state, remembered, lanes: Lanes::new(state), lacks: Lacks::new(state, remembered) }
+    }
+
+    /// The partitions whose leaders are known to admit no write.
+    pub fn stuck(&self) -> impl Iterator<Item = PartitionId> {
+        self.remembered.stuck.keys().copied()
+    }
+
+    /// What is wanted and not done about copies, in all partitions together.
+    pub fn shortage(&self) -> Shortage {
+        let mut shortage = Shortage::default();
+        for row in self.lacks.candidates() {
+            match self.lacks.of(row) {
+                Some(Lack::NoRoom(_)) => shortage.no_room += 1,
+                Some(Lack::NoNode) => shortage.no_node += 1,
+                Some(Lack::Withheld(withheld)) => {
+                    let before = shortage.withheld.map_or(0, |(partitions, _)| partitions);
+                    shortage.withheld = Some((before + 1, withheld));
                 }
-            }
-            if why.is_empty() {
-                why.push(Why::AboutToBeElected);
+                None => {}
             }
         }
-        PartitionStatus::Online => {}
+        shortage
     }
-    if let Some(known) = state.surpassed.get(&partition) {
-        why.push(Why::EpochSurpassed { known: *known });
+
+    /// Why a partition is not served, or not as it should be; empty when all is well. `None`: there is no such partition.
+    pub fn explain(&self, partition: PartitionId) -> Option<Vec<Why>> {
+        let state = self.state;
+        let row = state.partitions.get(partition)?;
+        let table = state.tables.get(&partition.table)?;
+        let mut why = Vec::new();
+        let live = row.live().count();
+        match row.status {
+            PartitionStatus::Unassigned => {
+                let (have, need) = crate::assign::nodes_needed(state, table.replication);
+                why.push(if have < need {
+                    Why::NotEnoughNodes { have, need }
+                } else {
+                    match crate::assign::no_room(state, partition) {
+                        Some((full, plan)) => Why::NoRoom { full, plan },
+                        None => Why::AboutToBeAssigned,
+                    }
+                });
+            }
+            PartitionStatus::Assigned => {
+                why.extend(row.leader_placement().map(|leader| Why::TakingOver { node: leader.node }))
+            }
+            PartitionStatus::Unavailable if live == 0 => why.push(Why::DataLost),
+            PartitionStatus::Unavailable => self.without_leader(row, &mut why),
+            PartitionStatus::Online => why.extend(self.stuck_leader(row)),
+        }
+        if let Some(known) = state.surpassed.get(&partition) {
+            why.push(Why::EpochSurpassed { known: *known });
+        }
+        let short = row.status != PartitionStatus::Unassigned && live > 0 && live < usize::from(table.replication);
+        if short {
+            let have = u32::try_from(live).unwrap_or(u32::MAX);
+            why.push(Why::UnderReplicated { have, want: u32::from(table.replication) });
+        }
+        match self.lacks.of(row) {
+            Some(Lack::Withheld(Withheld { failed, of })) => why.push(Why::RepairWithheld { failed, of }),
+            Some(Lack::NoRoom(full)) => why.push(Why::NoRoom { full, plan: false }),
+            Some(Lack::NoNode) | None => {}
+        }
+        if let Some(migration) = state.migrations.running(partition)
+            && let Some(reason) = self.lanes.waiting_for(migration)
+        {
+            why.push(Why::MoveWaits { migration: migration.id, why: reason });
+        }
+        Some(why)
     }
-    if row.status != PartitionStatus::Unassigned && live > 0 && live < usize::from(table.replication) {
-        let have = u32::try_from(live).unwrap_or(u32::MAX);
-        why.push(Why::UnderReplicated { have, want: u32::from(table.replication) });
+
+    fn without_leader(&self, row: &Partition, why: &mut Vec<Why>) {
+        for former in self.state.formers.of_partition(row.id).filter(|former| !former.lapsed) {
+            why.push(Why::WaitingForLease { node: former.node, incarnation: former.incarnation });
+        }
+        for placement in row.live() {
+            let Some(node) = self.state.node(placement.node) else { continue };
+            if node.node.status != NodeStatus::Live {
+                let (node, since) = (placement.node, node.node.since);
+                why.push(Why::NoLiveReplica { node, placement: placement.id, since });
+            } else if !node.is_active() {
+                why.push(Why::HolderRegistering { node: placement.node });
+            }
+        }
+        if why.is_empty() {
+            why.push(Why::AboutToBeElected);
+        }
     }
-    if let Some(migration) = state.migrations.running(partition)
-        && let Some(reason) = waiting_for(state, migration)
-    {
-        why.push(Why::MoveWaits { migration: migration.id, why: reason });
+
+    fn stuck_leader(&self, row: &Partition) -> Option<Why> {
+        let (_, hears) = self.remembered.stuck.get(&row.id).filter(|(epoch, _)| *epoch == row.epoch)?;
+        let (leader, need) = (row.leader_placement()?, u32::from(row.min_in_sync));
+        Some(Why::LeaderHearsTooFew { node: leader.node, hears: *hears, need })
     }
-    Some(why)
+}
+
+/// Why one partition is not served, or not as it should be. For several see [`Explainer`].
+pub fn explain(state: &ClusterState, remembered: &Remembered, partition: PartitionId) -> Option<Vec<Why>> {
+    Explainer::new(state, remembered).explain(partition)
 }
 
 /// How many of everything there are.

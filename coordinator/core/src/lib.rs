@@ -13,11 +13,11 @@
 //! | `left` | what copies that do not count can still hold |
 //! | `stuck` | leaders that hear too few followers |
 //! | `assign`, `plan`, `score` | first assignment; few moves to an even spread |
-//! | `repair` | copies in place of failed, lost and leaving ones |
+//! | `repair`, `lack` | copies in place of failed, lost and leaving ones; why some are not made |
 //! | `operate` | what an operator may do, judged beforehand |
 //! | `migrate`, `lanes`, `tally` | the next step of a move, and its phase; what moves wait for; how a plan's moves stand |
 //! | `turn`, `report` | one control turn; facts that nodes tell |
-//! | `duties`, `explain`, `events` | what a node should do; why something is not served; what happened |
+//! | `duties`, `explain`, `remembered`, `events` | what a node should do; why something is not served; what happened |
 //! | `invariants/` | one property per file, shared by every test |
 
 pub mod apply;
@@ -32,6 +32,7 @@ pub mod formers;
 #[cfg(test)]
 mod growth_tests;
 pub mod invariants;
+mod lack;
 mod lanes;
 mod left;
 pub mod liveness;
@@ -42,6 +43,7 @@ pub mod nodes;
 pub mod operate;
 pub mod partitions;
 pub mod plan;
+mod remembered;
 pub mod repair;
 pub mod report;
 mod score;
@@ -58,9 +60,10 @@ pub use command::{
 pub use confirm::{Confirmation, check_confirmed, to_confirm};
 pub use duties::{DutiesMark, duties, duties_mark, nodes_delta, rows_piece, table_piece, table_ready};
 pub use events::{Event, EventKind};
-pub use explain::{Counts, Why, counts, explain};
+pub use explain::{Counts, Explainer, Shortage, Why, counts, explain};
 pub use formers::{Former, Formers};
 pub use invariants::{Violation, check, check_step};
+pub use lack::{Withheld, withheld};
 pub use lanes::{Lanes, waiting_for};
 pub use left::{Condition, Left};
 pub use liveness::{HeartbeatAnswer, Liveness};
@@ -75,6 +78,7 @@ pub use operate::{
 };
 pub use partitions::Partitions;
 pub use plan::{Goal, Move, MoveReason, Plan, Subject, Unmet, UnmetReason, plan};
+pub use remembered::Remembered;
 pub use report::{on_report, on_reports, on_stopping};
 pub use state::{ClusterState, Image, NodeRow};
 pub use tally::PlanSummary;

@@ -4,7 +4,7 @@
 //!
 //! | a row has | next step | guard |
 //! |---|---|---|
-//! | fewer copies than wanted that stay where they are | `Repair`: one more, as Load, on the node that needs it most | a leader to copy from; free lanes on both nodes; not for failed nodes while more than a third of all nodes are failed |
+//! | fewer copies than wanted that stay where they are | `Repair`: one more, as Load, on the node that needs it most | a leader to copy from; free lanes on both nodes; not for failed nodes while more than a third of those that hold copies or live are failed (`lack::withheld`) |
 //! | a copy that was lost or damaged | `Retire`, one at a time | enough others count on live nodes (`left::may_go`): until then it is kept as it is |
 //! | a copy to be deleted whose node was not alive to hear of it | `Unload` once more, when it is back | the same |
 //! | as many Live copies on live nodes as wanted | `Retire`: what leaves, what is still loading, what is too many | never the leader; never below `min_in_sync` (PROTOCOL rule 7) |
@@ -14,9 +14,11 @@
 //! A copy leaves when its node is lost, drained, or failed for `replace_after`. Failover never waits for any of this.
 
 use crate::command::{Command, Edit, PartitionChange};
+use crate::lack::{Withheld, withheld};
 use crate::left;
 use crate::liveness::Liveness;
 use crate::migration::{Migration, MoveKind};
+use crate::remembered::Remembered;
 use crate::score::Need;
 use crate::state::ClusterState;
 use crate::takers::Takers;
@@ -36,8 +38,8 @@ pub(crate) struct Repairs<'a> {
     barred: BTreeSet<NodeId>,
     /// Nodes that may take a copy now, with a free lane; found out when the first copy is wanted.
     takers: Option<Takers<'a>>,
-    /// Few enough nodes are failed that replacing the copies of failed ones makes sense.
-    calm: bool,
+    /// So many nodes are failed that the copies of failed ones are not replaced.
+    withheld: Option<Withheld>,
     copies_max: u32,
 }
 
@@ -54,19 +56,23 @@ pub(crate) enum Step {
 impl<'a> Repairs<'a> {
     /// A look at the state as it is.
     pub(crate) fn new(state: &'a ClusterState, liveness: &Liveness, now: Millis) -> Self {
-        let failed: BTreeSet<NodeId> = liveness.failed_for(state.settings.replace_after_ms, now).collect();
-        let of_status = |status: NodeStatus| state.nodes.down().filter(move |row| row.node.status == status);
-        let lost = of_status(NodeStatus::Lost).count();
-        let mut leaving: BTreeSet<NodeId> = of_status(NodeStatus::Lost).map(|row| row.node.id).collect();
+        Self::of(state, &Remembered::new(state, liveness, now))
+    }
+
+    /// As [`Repairs::new`], with what was remembered a moment ago.
+    pub(crate) fn of(state: &'a ClusterState, remembered: &Remembered) -> Self {
+        let failed = remembered.failed.clone();
+        let lost = state.nodes.down().filter(|row| row.node.status == NodeStatus::Lost);
+        let mut leaving: BTreeSet<NodeId> = lost.map(|row| row.node.id).collect();
         leaving.extend(state.nodes.draining().map(|row| row.node.id));
         leaving.extend(&failed);
         Self {
             state,
             leaving,
             failed,
-            barred: liveness.barred().collect(),
+            barred: remembered.barred.clone(),
             takers: None,
-            calm: 3 * of_status(NodeStatus::Failed).count() <= state.nodes.len() - lost,
+            withheld: withheld(state),
             copies_max: state.settings.copies_per_node_max,
         }
     }
@@ -82,6 +88,26 @@ impl<'a> Repairs<'a> {
         }
         found.extend(self.leaving.iter().flat_map(|node| partitions.on_node(*node)).map(|row| row.id));
         found
+    }
+
+    /// Whether copies of failed nodes are not replaced now.
+    pub(crate) const fn withheld(&self) -> Option<Withheld> {
+        self.withheld
+    }
+
+    /// Whether the copies on this node have to go.
+    pub(crate) fn is_leaving(&self, node: NodeId) -> bool {
+        self.leaving.contains(&node)
+    }
+
+    /// Whether this row should have a copy more, and then, whether because a node failed.
+    pub(crate) fn wants(&self, row: &Partition) -> Option<bool> {
+        let wanted = usize::from(self.state.tables.get(&row.id.table)?.replication);
+        if row.status == PartitionStatus::Unassigned || row.live().next().is_none() {
+            return None;
+        }
+        let view = View::new(self, row);
+        (view.staying() < wanted).then(|| view.why(wanted).0)
     }
 
     /// What to do about this row. `copies` are the copies under way to and from each node.
@@ -111,7 +137,7 @@ impl<'a> Repairs<'a> {
             return Step::Nothing;
         }
         let (because_failed, why) = view.why(wanted);
-        if because_failed && !self.calm {
+        if because_failed && self.withheld.is_some() {
             return Step::Nothing;
         }
         // Whoever leads gives the copy.

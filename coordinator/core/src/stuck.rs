@@ -14,6 +14,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// How long a leader's word that a follower is silent counts, in milliseconds.
 const SILENT_MS: u64 = 30_000;
+/// How long after it people are told of it, in milliseconds: a leader that goes on says nothing more.
+const LATELY_MS: u64 = 10_000;
 /// The first pause before the leadership of a partition is moved again, in milliseconds; it doubles with every move.
 const PAUSE_MS: u64 = 10_000;
 /// The longest pause, in milliseconds; after twice that without a move all is forgotten.
@@ -71,6 +73,14 @@ impl StuckLeaders {
         let before = self.stuck.get(&row.id).filter(|stuck| stuck.epoch == row.epoch);
         let first = before.map_or(now, |stuck| stuck.first);
         self.stuck.insert(row.id, Stuck { epoch: row.epoch, hears, first, last: now });
+    }
+
+    /// The leaders that were not allowed to go on alone and have said so lately, each with its epoch and how many Live
+    /// copies it hears.
+    pub(crate) fn refused(&self, now: Millis) -> impl Iterator<Item = (PartitionId, (Epoch, u32))> {
+        let lately = self.stuck.iter().filter(move |(_, stuck)| now.since(stuck.last) < LATELY_MS);
+        lately
+            .map(|(partition, stuck)| (*partition, (stuck.epoch, u32::try_from(stuck.hears.len()).unwrap_or(u32::MAX))))
     }
 
     /// Forgets what is over.

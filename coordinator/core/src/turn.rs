@@ -3,8 +3,8 @@
 use crate::assign;
 use crate::command::{Command, Edit, PartitionChange};
 use crate::failover::{self, Election};
-use crate::left::may_go;
 use crate::lanes::copies_by_node;
+use crate::left::may_go;
 use crate::liveness::Liveness;
 use crate::migrate::{self, Next, hands_over};
 use crate::migration::{Migration, MigrationId, MoveKind};

@@ -3,12 +3,15 @@
 use super::describe;
 use super::operate::{node_summary, shown_nodes};
 use super::{Context, answered_before, budget, check_named, only, refuse};
+use crate::clock::boot_now;
 use crate::session::Session;
-use archon_coordinator_core::{Actor, ClusterState, Command, Liveness, NodeRow, Response as Answer, counts};
+use archon_coordinator_core::{
+    Actor, ClusterState, Command, Liveness, NodeRow, Remembered, Response as Answer, counts,
+};
 use archon_proto::convert::admin::{CreateTable, LIST_MAX};
 use archon_proto::v1;
 use archon_proto::v1::admin_server::Admin;
-use archon_types::{ErrorDetail, ErrorKind, NodeGoal, NodeStatus, RequestId};
+use archon_types::{ErrorDetail, ErrorKind, NoRoom, NodeGoal, NodeId, NodeStatus, RequestId};
 use std::sync::Arc;
 use std::time::Duration;
 use tonic::{Request, Response, Status};
@@ -50,6 +53,21 @@ impl Admins {
         })
     }
 
+    /// As [`Admins::look`], with what the leader remembers. Heartbeats need that memory: it is let go before the look.
+    pub(super) async fn look_back<T>(
+        &self,
+        cluster: Option<&v1::ClusterRef>,
+        within: Duration,
+        look: impl FnOnce(&Arc<Session>, &ClusterState, &Remembered) -> Result<T>,
+    ) -> Result<T> {
+        let session = self.context.confirmed(within).await?;
+        let remembered = remembered(&session);
+        session.quorum().replicated().read(|state| {
+            check_named(cluster, state)?;
+            look(&session, state, &remembered)
+        })
+    }
+
     /// Commits one command, once per request id. `decide` sees the state, and what the leader remembers of leases, only
     /// if the request is new.
     pub(super) async fn change(
@@ -79,12 +97,12 @@ impl Admins {
     }
 
     async fn status_of(&self, request: &v1::StatusRequest, within: Duration) -> Result<v1::StatusResponse> {
-        self.look(request.cluster.as_ref(), within, |session, state| {
+        self.look_back(request.cluster.as_ref(), within, |session, state, remembered| {
             let view = session.quorum().view();
             let counts = counts(state);
             let mut reasons = unreachable(&view.voters);
             let most = STATUS_REASONS_MAX.saturating_sub(reasons.len());
-            reasons.extend(describe::reasons(state, &session.loads().lock(), most));
+            reasons.extend(describe::reasons(state, remembered, &without_room(session), most));
             Ok(v1::StatusResponse {
                 cluster: Some(state.cluster.into()),
                 leader: view.leader,
@@ -143,6 +161,17 @@ fn enough_nodes(state: &ClusterState, name: &str, replication: u8) -> Result<()>
          nodes; start more nodes first, or want fewer copies (--replication {have})"
     );
     Err(ErrorDetail::new(ErrorKind::Refused, message).with_have_need(have, replication.into()))
+}
+
+/// What the leader remembers and the state does not show.
+fn remembered(session: &Session) -> Remembered {
+    let liveness = session.liveness().lock();
+    session.quorum().replicated().read(|state| Remembered::new(state, &liveness, boot_now()))
+}
+
+/// The nodes that refuse writes for want of room; heartbeats need the lock, so it is let go at once.
+fn without_room(session: &Session) -> Vec<(NodeId, NoRoom)> {
+    session.loads().lock().without_room().collect()
 }
 
 fn admin() -> Actor {
@@ -307,8 +336,9 @@ impl Admin for Admins {
         let within = budget(request.metadata());
         let request = request.into_inner();
         let most = most(request.most).map_err(refuse)?;
-        answer!(self.look(request.cluster.as_ref(), within, |session, state| {
-            Ok(v1::ExplainResponse { reasons: describe::reasons(state, &session.loads().lock(), most) })
+        answer!(self.look_back(request.cluster.as_ref(), within, |session, state, remembered| {
+            let full = without_room(session);
+            Ok(v1::ExplainResponse { reasons: describe::reasons(state, remembered, &full, most) })
         }))
     }
 

@@ -1,13 +1,19 @@
 //! State as people read it: reasons and events, named by code and subject.
 
-use crate::load::Loads;
-use archon_coordinator_core::{Actor, ClusterState, Event, EventKind, Why, counts, explain};
+use archon_coordinator_core::{Actor, ClusterState, Event, EventKind, Explainer, Remembered, Why, Withheld, counts};
 use archon_proto::v1;
 use archon_types::{DEFAULT_TABLE, Millis, NoRoom, NodeGoal, NodeId, NodeStatus, PartitionId, PartitionStatus};
+use std::collections::BTreeSet;
 
 /// Why things are as they are: failed nodes first, then nodes that refuse writes, then partitions that are not served,
 /// then moves that wait.
-pub(crate) fn reasons(state: &ClusterState, loads: &Loads, most: usize) -> Vec<v1::Reason> {
+pub(crate) fn reasons(
+    state: &ClusterState,
+    remembered: &Remembered,
+    full: &[(NodeId, NoRoom)],
+    most: usize,
+) -> Vec<v1::Reason> {
+    let explainer = Explainer::new(state, remembered);
     let mut reasons = Vec::new();
     for node in state.nodes.values().map(|row| &row.node).filter(|node| node.status == NodeStatus::Failed) {
         if reasons.len() >= most {
@@ -27,30 +33,36 @@ pub(crate) fn reasons(state: &ClusterState, loads: &Loads, most: usize) -> Vec<v
         let (code, subject) = ("NodeFailed".to_owned(), format!("node {}", node.name));
         reasons.push(v1::Reason { code, subject, message, since_ms: node.since.get(), remedy });
     }
-    let full = loads.without_room().filter_map(|(node, lack)| disk_full(state, node, lack));
+    let full = full.iter().filter_map(|(node, lack)| disk_full(state, *node, *lack));
     reasons.extend(full.take(most - reasons.len()));
     if reasons.len() >= most {
         return reasons;
     }
-    if let Some(waiting) = waits_for_nodes(state) {
+    if let Some(waiting) = waits_for_nodes(state, &explainer) {
         reasons.push(waiting);
     }
+    let stuck: BTreeSet<PartitionId> = explainer.stuck().collect();
     let restless = state.partitions.iter().filter(|row| {
         row.status != PartitionStatus::Unassigned
-            && (row.status != PartitionStatus::Online || state.running_migration(row.id).is_some())
+            && (row.status != PartitionStatus::Online
+                || state.running_migration(row.id).is_some()
+                || stuck.contains(&row.id))
     });
     for row in restless {
-        // That copies are missing is said once, of all partitions.
-        let whys = explain(state, row.id).unwrap_or_default();
-        for why in whys.into_iter().filter(|why| !matches!(why, Why::UnderReplicated { .. })) {
+        // That copies are missing, and why, is said once, of all partitions.
+        let of_copies =
+            |why: &Why| matches!(why, Why::UnderReplicated { .. } | Why::NoRoom { .. } | Why::RepairWithheld { .. });
+        let whys = explainer.explain(row.id).unwrap_or_default();
+        for why in whys.into_iter().filter(|why| !of_copies(why)) {
             if reasons.len() >= most {
                 return reasons;
             }
             reasons.push(reason(state, row.id, &why));
         }
     }
-    if reasons.len() < most {
-        reasons.extend(misses_copies(state));
+    let left = most.saturating_sub(reasons.len());
+    if left > 0 {
+        reasons.extend(misses_copies(state, &explainer).into_iter().take(left));
     }
     reasons
 }
@@ -68,40 +80,68 @@ fn disk_full(state: &ClusterState, node: NodeId, lack: NoRoom) -> Option<v1::Rea
     })
 }
 
-/// One reason stands for all partitions that have fewer copies than are wanted.
-fn misses_copies(state: &ClusterState) -> Option<v1::Reason> {
-    let counts = counts(state);
+/// One reason stands for all partitions that have fewer copies than are wanted, one for those for which there is no room,
+/// one for those of which the copies of failed nodes are not replaced.
+fn misses_copies(state: &ClusterState, explainer: &Explainer<'_>) -> Vec<v1::Reason> {
+    let (counts, shortage) = (counts(state), explainer.shortage());
+    let of_copies = |code: &str, message: String, remedy: String| v1::Reason {
+        code: code.to_owned(),
+        subject: "copies".to_owned(),
+        message,
+        since_ms: 0,
+        remedy,
+    };
+    let mut reasons = Vec::new();
+    if shortage.no_room > 0 {
+        let message =
+            format!("{} partitions want a copy more, and the nodes that could take it are full", shortage.no_room);
+        reasons.push(of_copies("NoRoom", message, room_remedy(false)));
+    }
+    if let Some((partitions, Withheld { failed, of })) = shortage.withheld {
+        let message = format!(
+            "{partitions} partitions want a copy in place of one on a failed node, and none is made: {failed} of {of} nodes \
+             are failed, more than a third"
+        );
+        reasons.push(of_copies("RepairWithheld", message, withheld_remedy()));
+    }
     if counts.partitions_under_replicated == 0 {
-        return None;
+        return reasons;
     }
     let takers = state.nodes.values().filter(|row| row.takes_placements()).count();
     let wanted = state.tables.values().map(|table| usize::from(table.replication)).max().unwrap_or(1);
     let remedy = match (counts.nodes_failed, wanted.saturating_sub(takers)) {
+        (_, 0) if shortage.withheld.is_some() => "start the failed nodes again".to_owned(),
+        (0, 0) if shortage.no_node > 0 => "add a node, or uncordon one".to_owned(),
         (0, 0) => String::new(),
         (0, 1) => "add a node, or uncordon one".to_owned(),
         (0, missing) => format!("add {missing} nodes"),
+        (_, 0) if shortage.no_room > 0 => "start the failed nodes again, or make room elsewhere".to_owned(),
         (_, 0) => {
             let minutes = state.settings.replace_after_ms as f64 / 60_000.0;
             format!("start the failed nodes again; copies are made elsewhere after {minutes:.1} minutes without them")
         }
         (_, _) => "start the failed nodes again, or add others".to_owned(),
     };
-    Some(v1::Reason {
-        code: "UnderReplicated".to_owned(),
-        subject: "copies".to_owned(),
-        message: format!(
-            "{} of {} partitions have fewer copies that count than are wanted",
-            counts.partitions_under_replicated, counts.partitions
-        ),
-        since_ms: 0,
-        remedy,
-    })
+    let (short, all) = (counts.partitions_under_replicated, counts.partitions);
+    let message = format!("{short} of {all} partitions have fewer copies that count than are wanted");
+    reasons.push(of_copies("UnderReplicated", message, remedy));
+    reasons
+}
+
+/// What makes room for copies.
+fn room_remedy(plan: bool) -> String {
+    let more = "add a node, or start nodes with a larger --partitions-max";
+    if plan { format!("see what makes room: `archon rebalance plan`; or {more}") } else { more.to_owned() }
+}
+
+fn withheld_remedy() -> String {
+    "start the failed nodes again; of one that will never return, say so: `archon node lost NAME`".to_owned()
 }
 
 /// One reason stands for all partitions of a table that were never assigned.
-fn waits_for_nodes(state: &ClusterState) -> Option<v1::Reason> {
-    let row = state.partitions.iter().find(|row| row.status == PartitionStatus::Unassigned)?;
-    let why = explain(state, row.id)?.into_iter().next()?;
+fn waits_for_nodes(state: &ClusterState, explainer: &Explainer<'_>) -> Option<v1::Reason> {
+    let row = state.partitions.unassigned().next()?;
+    let why = explainer.explain(row.id)?.into_iter().next()?;
     let table = state.tables.get(&row.id.table)?;
     let made = state.events.iter().rev().find(|event| match &event.what {
         EventKind::TableCreated { table: id, .. } => *id == table.id,
@@ -142,6 +182,28 @@ pub(super) fn reason(state: &ClusterState, partition: PartitionId, why: &Why) ->
         Why::AboutToBeAssigned => {
             ("AboutToBeAssigned", "its nodes are just being chosen".into(), Millis::ZERO, String::new())
         }
+        Why::NoRoom { full, plan } => (
+            "NoRoom",
+            format!("{full} nodes that could take its copies are at their limits (--partitions-max)"),
+            Millis::ZERO,
+            room_remedy(*plan),
+        ),
+        Why::LeaderHearsTooFew { node, hears, need } => (
+            "LeaderHearsTooFew",
+            format!(
+                "{} leads it and takes no writes: it hears {hears} of the {need} copies that must have each write, its own \
+                 included",
+                name(*node)
+            ),
+            Millis::ZERO,
+            format!("see whether {} and the nodes of the other copies reach each other", name(*node)),
+        ),
+        Why::RepairWithheld { failed, of } => (
+            "RepairWithheld",
+            format!("{failed} of {of} nodes are failed, more than a third: no copy is made in place of theirs"),
+            Millis::ZERO,
+            withheld_remedy(),
+        ),
         Why::TakingOver { node } => ("TakingOver", format!("{} takes over", name(*node)), Millis::ZERO, String::new()),
         Why::EpochSurpassed { known } => (
             "EpochSurpassed",

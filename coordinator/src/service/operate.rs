@@ -6,7 +6,7 @@ use super::{check_named, rebalance};
 use crate::clock::boot_now;
 use crate::session::Session;
 use archon_coordinator_core::{
-    ClusterState, Command, Condition, ForcedElection, Liveness, LossPlan, NodeRow, Obstacle, RemovalPlan,
+    ClusterState, Command, Condition, ForcedElection, Liveness, LossPlan, NodeRow, Obstacle, Remembered, RemovalPlan,
     Response as Answer, check_drain, check_loss, check_lost, check_remove, explain, refusal,
 };
 use archon_proto::convert::admin::SetNode;
@@ -187,7 +187,8 @@ fn describe(
         leads: row.leader == Some(placement.id) && placement.state == ReplicaState::Live,
         bytes: loads.bytes(placement.node, placement.id),
     });
-    let why = explain(state, partition).unwrap_or_default();
+    let remembered = Remembered::new(state, liveness, boot_now());
+    let why = explain(state, &remembered, partition).unwrap_or_default();
     let forced = check_loss(state, liveness, boot_now(), partition, None);
     let migration = state.running_migration(partition);
     Ok(v1::DescribePartitionResponse {

@@ -207,8 +207,9 @@ pub(crate) fn plan() -> impl Strategy<Value = Plan> {
         });
     let unmet =
         ("[A-Z][a-z]{1,9}", ".{0,20}", ".{0,20}").prop_map(|(code, subject, message)| Unmet { code, subject, message });
-    (any::<u64>(), vec(step, 0..8), vec(unmet, 0..3)).prop_map(|(version, moves, unmet)| Plan {
+    (any::<u64>(), any::<u64>(), vec(step, 0..8), vec(unmet, 0..3)).prop_map(|(version, placed, moves, unmet)| Plan {
         table_version: Version::new(version),
+        moves_version: Version::new(placed),
         moves,
         unmet,
     })

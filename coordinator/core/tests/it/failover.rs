@@ -14,7 +14,10 @@ fn nine_partitions_go_round_robin_over_three_nodes() {
     assert_eq!(bed.turn(), vec![]);
     let error = table_ready(&bed.state, TABLE).unwrap_err();
     assert_eq!((error.kind, error.have, error.need), (ErrorKind::NotEnoughNodes, Some(2), Some(3)));
-    assert_eq!(explain(&bed.state, part(0)).unwrap(), vec![Why::NotEnoughNodes { have: 2, need: 3 }]);
+    assert_eq!(
+        explain(&bed.state, &Remembered::default(), part(0)).unwrap(),
+        vec![Why::NotEnoughNodes { have: 2, need: 3 }]
+    );
 
     bed.join("cyrene", 3);
     let commands = bed.turn();
@@ -78,7 +81,7 @@ fn a_silent_node_is_failed_once_and_comes_back_with_its_data() {
     let since = bed.now;
     let placement = row.placements[0].id;
     let why = Why::NoLiveReplica { node: athens, placement, since };
-    assert_eq!(explain(&bed.state, part(0)).unwrap(), vec![why]);
+    assert_eq!(explain(&bed.state, &Remembered::default(), part(0)).unwrap(), vec![why]);
     assert_eq!(duties(&bed.state, athens), None);
 
     // The same process, awake again, registers into a new life and is served at once: its lease is long over.

@@ -121,7 +121,7 @@ fn copies_that_return_from_older_directories_together_are_all_kept() {
     bed.settle();
     assert!(bed.row(0).placements.iter().all(|copy| copy.state == ReplicaState::Load), "{:?}", bed.row(0));
     assert!(nodes.iter().all(|node| duties(&bed.state, *node).unwrap().is_empty()));
-    assert_eq!(explain(&bed.state, part(0)).unwrap(), [Why::DataLost]);
+    assert_eq!(explain(&bed.state, &Remembered::default(), part(0)).unwrap(), [Why::DataLost]);
     // The operator's word is what ends it: one leads, and only then do the others go.
     let forced = check_loss(&bed.state, &bed.liveness, bed.now, part(0), None).unwrap();
     assert_eq!(forced.condition, Some(Condition::Older));

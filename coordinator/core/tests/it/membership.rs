@@ -88,7 +88,10 @@ fn a_restart_ends_every_leadership_and_waits_for_the_old_lease() {
 
     // The lease of the old life may run until a failure time-out after its last answer.
     assert_eq!(bed.turn(), vec![]);
-    assert_eq!(explain(&bed.state, part(0)).unwrap(), vec![Why::WaitingForLease { node: athens, incarnation: old }]);
+    assert_eq!(
+        explain(&bed.state, &Remembered::default(), part(0)).unwrap(),
+        vec![Why::WaitingForLease { node: athens, incarnation: old }]
+    );
     bed.now = bed.now.plus(1_249);
     bed.beat_all();
     assert_eq!(bed.turn(), vec![]);
@@ -204,7 +207,7 @@ fn another_data_directory_takes_over_only_a_failed_nodes_name() {
     assert_ne!(new, athens);
     assert_eq!(bed.state.node(athens).unwrap().node.status, NodeStatus::Lost);
     assert_eq!(bed.row(0).live().count(), 0);
-    assert_eq!(explain(&bed.state, part(0)).unwrap(), vec![Why::DataLost]);
+    assert_eq!(explain(&bed.state, &Remembered::default(), part(0)).unwrap(), vec![Why::DataLost]);
     bed.settle();
     assert_eq!(bed.online(), 1);
 

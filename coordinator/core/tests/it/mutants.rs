@@ -234,14 +234,14 @@ fn a_leadership_is_granted_above_what_a_copy_knows(mutant: Option<Mutant>) -> bo
     bed.report(leader, &overtaken).expect("a report");
     let row = bed.row(0).clone();
     let why = Why::EpochSurpassed { known: by };
-    let told = explain(&bed.state, part(0)).is_some_and(|whys| whys.contains(&why));
+    let told = explain(&bed.state, &Remembered::default(), part(0)).is_some_and(|whys| whys.contains(&why));
     // The same once more is of an epoch that is over.
     let late = bed.report(leader, &overtaken).is_err();
     // Who serves above it ends the matter.
     let online = bed.fact(0, row.leader.expect("a leader"), Fact::Online);
     let leader = row.leader_placement().expect("a leader").node;
     bed.report(leader, &online).expect("a report");
-    let over = explain(&bed.state, part(0)).is_some_and(|whys| !whys.contains(&why));
+    let over = explain(&bed.state, &Remembered::default(), part(0)).is_some_and(|whys| !whys.contains(&why));
     row.epoch == Epoch::new(by.get() + 1) && told && late && over
 }
 

@@ -1,6 +1,6 @@
 //! Copies in place of failed, lost, damaged and leaving ones.
 
-use crate::bed::{Bed, part, settings};
+use crate::bed::{Bed, part, register, settings};
 use archon_coordinator_core::*;
 use archon_types::*;
 
@@ -128,6 +128,75 @@ fn nothing_is_replaced_while_more_than_a_third_of_the_nodes_are_failed() {
     assert!(events(&bed, |what| matches!(what, EventKind::RepairStarted { .. })) > 0, "one of five is not too many");
     let up = |row: &Partition| row.live().filter(|live| bed.state.is_live(live.node)).count();
     assert!(bed.state.partitions.iter().all(|row| up(row) == 3));
+}
+
+#[test]
+fn nodes_that_were_drained_and_stopped_kept_a_failed_ones_copies_from_being_replaced() {
+    let mut bed = Bed::running(settings(12, 3, 2), &["a", "b", "c", "d", "e", "f"]);
+    for name in ["d", "e"] {
+        let node = bed.node(name);
+        bed.ok(Command::SetNode { node, goal: NodeGoal::Drain, if_nodes: None });
+        bed.settle();
+        assert_eq!(bed.state.partitions.count_on(node), 0);
+        bed.fail(node);
+    }
+    let f = bed.node("f");
+    bed.fail(f);
+    bed.settle();
+    assert_eq!(withheld(&bed.state), None, "one of four");
+    bed.skip_to(REPLACE_MS + 1_000);
+    bed.settle();
+    let up = |row: &Partition| row.live().filter(|live| bed.state.is_live(live.node)).count();
+    assert!(bed.state.partitions.iter().all(|row| up(row) == 2), "{:?}", bed.spread());
+    assert_eq!(bed.state.partitions.held_on(f), 0);
+    // Its copies have been replaced: it says nothing more about the others.
+    let c = bed.node("c");
+    bed.fail(c);
+    assert_eq!(withheld(&bed.state), None, "one of three");
+}
+
+#[test]
+fn nobody_was_told_that_copies_of_failed_nodes_are_not_replaced() {
+    let mut bed = Bed::running(settings(8, 4, 3), &FOUR);
+    let down = [bed.node("athens"), bed.node("byzantium")];
+    down.iter().for_each(|node| bed.fail(*node));
+    bed.settle();
+    bed.skip_to(REPLACE_MS + 1_000);
+    bed.settle();
+    let remembered = Remembered::new(&bed.state, &bed.liveness, bed.now);
+    let explainer = Explainer::new(&bed.state, &remembered);
+    let too_many = Withheld { failed: 2, of: 4 };
+    assert_eq!((withheld(&bed.state), explainer.shortage().withheld), (Some(too_many), Some((8, too_many))));
+    let why = explainer.explain(part(0)).unwrap();
+    assert!(why.contains(&Why::RepairWithheld { failed: 2, of: 4 }), "{why:?}");
+    bed.rejoin(down[0], 900);
+    bed.settle();
+    assert_eq!(withheld(&bed.state), None);
+}
+
+#[test]
+fn a_copy_that_has_nowhere_to_go_was_promised_for_ever() {
+    let mut bed = Bed::new(settings(6, 3, 2));
+    for (n, name) in ["a", "b", "c"].into_iter().enumerate() {
+        bed.join_with(Register { partitions_max: Some(4), ..register(name, 1 + n as u128, 1_001 + n as u128) });
+    }
+    bed.settle();
+    let c = bed.node("c");
+    bed.fail(c);
+    bed.ok(Command::NodeLost { node: c, if_version: bed.state.node(c).unwrap().node.version });
+    bed.settle();
+    let remembered = Remembered::new(&bed.state, &bed.liveness, bed.now);
+    let explainer = Explainer::new(&bed.state, &remembered);
+    assert_eq!(explainer.shortage(), Shortage { no_room: 4, ..Shortage::default() });
+    let short = bed.state.partitions.iter().find(|row| row.live().count() == 1).unwrap();
+    let why = explainer.explain(short.id).unwrap();
+    assert_eq!(why, [Why::UnderReplicated { have: 1, want: 2 }, Why::NoRoom { full: 1, plan: false }]);
+    // What was said to help does.
+    bed.join("d", 9);
+    bed.settle();
+    let remembered = Remembered::new(&bed.state, &bed.liveness, bed.now);
+    assert_eq!(Explainer::new(&bed.state, &remembered).shortage(), Shortage::default());
+    assert!(bed.whole(2));
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Leaders that hear too few followers (PROTOCOL rule 6).
 
 use crate::bed::{Bed, part, settings};
+use archon_coordinator_core::{Explainer, Remembered, Why};
 use archon_types::*;
 
 const CITIES: [&str; 3] = ["athens", "byzantium", "cyrene"];
@@ -86,6 +87,23 @@ fn the_leadership_moves_to_the_last_follower_if_the_other_was_dropped_before_it_
     let released = bed.fact(0, own, Fact::Released);
     bed.report(leader, &released).expect("a release");
     assert_eq!(bed.row(0).leader, Some(others[1].placement), "it reaches the one that was dropped and adds it");
+}
+
+#[test]
+fn a_leader_that_admits_no_write_looked_healthy() {
+    let mut bed = Bed::running(settings(1, 3, 3), &CITIES);
+    let (leader, others) = cut_off(&mut bed, true);
+    assert_eq!((bed.row(0).status, others.len()), (PartitionStatus::Online, 2));
+    let why = |bed: &Bed| {
+        let remembered = Remembered::new(&bed.state, &bed.liveness, bed.now);
+        let explainer = Explainer::new(&bed.state, &remembered);
+        (explainer.stuck().collect::<Vec<_>>(), explainer.explain(part(0)).unwrap())
+    };
+    let stuck = Why::LeaderHearsTooFew { node: leader, hears: 1, need: 2 };
+    assert_eq!(why(&bed), (vec![part(0)], vec![stuck]));
+    // It asks again as long as it is so.
+    bed.pass(10_000, &[]);
+    assert_eq!(why(&bed), (vec![], vec![]));
 }
 
 #[test]

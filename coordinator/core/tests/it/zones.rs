@@ -126,6 +126,31 @@ fn room_for_every_copy_was_given_away_by_turns_until_there_was_none() {
 }
 
 #[test]
+fn full_nodes_were_about_to_be_assigned_to_for_ever() {
+    let mut bed = Bed::new(settings(6, 3, 3));
+    for (number, name) in ["a", "b", "c"].into_iter().enumerate() {
+        bed.join_with(limited(name, 1 + number as u128, 6));
+    }
+    bed.settle();
+    bed.ok(Command::CreateTable { name: "more".into(), partitions: 2, replication: 3 });
+    bed.settle();
+    let waits = PartitionId::new(TableId::new(2), 0);
+    let why = |bed: &Bed| explain(&bed.state, &Remembered::default(), waits).unwrap();
+    assert_eq!(why(&bed), [Why::NoRoom { full: 3, plan: false }]);
+    bed.join("d", 9);
+    bed.settle();
+    assert_eq!(why(&bed), [Why::NoRoom { full: 3, plan: true }], "one node has room, and could take from the others");
+    // What it says helps, as long as it is said: each plan makes room on some nodes, which is taken at once.
+    let second = PartitionId::new(TableId::new(2), 1);
+    for _ in 0..2 {
+        carry_out(&mut bed);
+        bed.settle();
+    }
+    assert_eq!((why(&bed), bed.online()), (vec![], 8));
+    assert_eq!(explain(&bed.state, &Remembered::default(), second).unwrap(), []);
+}
+
+#[test]
 fn a_plan_moved_leaders_and_then_their_leaderships_back() {
     let mut bed = Bed::running(settings(12, 3, 3), &["a", "b", "c"]);
     // Leads nothing: whatever it gives is followed elsewhere.

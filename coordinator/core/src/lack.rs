@@ -1,0 +1,85 @@
+//! Why copies that are wanted are not being made: what repair decided, for people.
+
+use crate::remembered::Remembered;
+use crate::repair::Repairs;
+use crate::state::ClusterState;
+use crate::takers::Takers;
+use archon_types::{NodeGoal, NodeId, NodeStatus, Partition};
+use serde::{Deserialize, Serialize};
+
+/// So many nodes are failed that copies of failed nodes are not replaced: rather the coordinators are cut off, or a whole
+/// room is, than that so many machines died; copying would load those that are left with what comes back by itself.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Withheld {
+    /// Failed nodes that hold copies and are not being emptied.
+    pub failed: u64,
+    /// These, and the live ones.
+    pub of: u64,
+}
+
+/// Whether copies of failed nodes are not replaced now. Nodes that hold nothing any more, and those that an operator wants
+/// empty, may stop as they like: that says nothing about the others.
+pub fn withheld(state: &ClusterState) -> Option<Withheld> {
+    let mut live = state.nodes.len() as u64;
+    let mut failed = 0;
+    for row in state.nodes.down() {
+        live -= 1;
+        let counts = row.node.goal != NodeGoal::Drain && state.partitions.held_on(row.node.id) > 0;
+        failed += u64::from(row.node.status == NodeStatus::Failed && counts);
+    }
+    let of = live + failed;
+    (3 * failed > of).then_some(Withheld { failed, of })
+}
+
+/// Why a copy that is wanted is not made.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Lack {
+    /// Too many nodes are failed.
+    Withheld(Withheld),
+    /// The nodes that could take it are at their limits: these many.
+    NoRoom(u32),
+    /// No other node takes copies.
+    NoNode,
+}
+
+/// What repair decides about rows, lanes aside: those are free again soon.
+pub(crate) struct Lacks<'a> {
+    state: &'a ClusterState,
+    repairs: Repairs<'a>,
+    takers: Takers<'a>,
+    full: Vec<NodeId>,
+}
+
+impl<'a> Lacks<'a> {
+    /// As of now.
+    pub(crate) fn new(state: &'a ClusterState, remembered: &Remembered) -> Self {
+        let repairs = Repairs::of(state, remembered);
+        let open = state.nodes.takers().filter(|row| !remembered.barred.contains(&row.node.id));
+        let takers = Takers::new(open.clone(), |node| state.partitions.count_on(node));
+        let full = open.map(|row| &row.node);
+        let full =
+            full.filter(|node| node.partitions_max.is_some_and(|most| state.partitions.count_on(node.id) >= most));
+        Self { state, repairs, takers, full: full.map(|node| node.id).collect() }
+    }
+
+    /// The rows that may lack something.
+    pub(crate) fn candidates(&self) -> impl Iterator<Item = &'a Partition> {
+        let state = self.state;
+        self.repairs.candidates().into_iter().filter_map(|id| state.partitions.get(id))
+    }
+
+    /// Why this row has fewer copies than are wanted, if nothing is done about it.
+    pub(crate) fn of(&self, row: &Partition) -> Option<Lack> {
+        let because_failed = self.repairs.wants(row)?;
+        if let Some(withheld) = self.repairs.withheld().filter(|_| because_failed) {
+            return Some(Lack::Withheld(withheld));
+        }
+        if self.takers.target(self.state, row, |node| self.repairs.is_leaving(node)).is_some() {
+            return None;
+        }
+        match self.full.iter().filter(|node| row.placement_on(**node).is_none()).count() {
+            0 => Some(Lack::NoNode),
+            full => Some(Lack::NoRoom(u32::try_from(full).unwrap_or(u32::MAX))),
+        }
+    }
+}
