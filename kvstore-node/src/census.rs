@@ -8,10 +8,13 @@ use crate::engine::{Engine, Page, PageLimit};
 use crate::holdings::Holdings;
 use crate::shard::{Gathered, ShardMessage, Shards};
 use crate::shared::Shared;
+use archon_kv::Growth;
 use archon_kv::row::KIND_VALUE;
 use archon_proto::convert::load::PlacementLoad;
 use archon_types::{PartitionId, PlacementId};
 use bytes::Bytes;
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -25,7 +28,47 @@ const REST_FACTOR: u32 = 100;
 const REST_AFTER_PAGE_MAX: Duration = Duration::from_secs(1);
 const REST_AFTER_ROUND: Duration = Duration::from_secs(2);
 
-/// Counts one placement after the other until `stop` is cancelled.
+/// How often sizes are told between two counts.
+const TELL_INTERVAL: Duration = Duration::from_millis(500);
+/// Growth of fewer bytes says nothing of how much of what is written is new.
+const TELLING_BYTES: i64 = 64 * 1024;
+
+/// What was counted of a placement.
+#[derive(Clone, Copy, Debug)]
+struct Counted {
+    load: PlacementLoad,
+    /// How much of what seemed to have grown before this count really had, from 0 to 1: the rest replaced rows that had left
+    /// the window.
+    new_part: f64,
+}
+
+impl Counted {
+    /// What a placement holds that has grown by `grown` since, as far as is known.
+    fn with(&self, grown: Growth) -> PlacementLoad {
+        let grow = |counted: u64, grown: i64| {
+            let grown = if grown > 0 { (grown as f64 * self.new_part) as i64 } else { grown };
+            counted.saturating_add_signed(grown)
+        };
+        let PlacementLoad { placement, bytes, keys } = self.load;
+        PlacementLoad { placement, bytes: grow(bytes, grown.bytes), keys: grow(keys, grown.keys) }
+    }
+
+    /// The next count, which found `load` where `seemed` seemed to have grown.
+    fn next(before: Option<Self>, load: PlacementLoad, seemed: Growth) -> Self {
+        let before_part = before.map_or(1.0, |before| before.new_part);
+        let new_part = match before {
+            Some(before) if seemed.bytes >= TELLING_BYTES => {
+                let grown = load.bytes as f64 - before.load.bytes as f64;
+                (grown / seemed.bytes as f64).clamp(0.0, 1.0)
+            }
+            _ => before_part,
+        };
+        Self { load, new_part }
+    }
+}
+
+/// Counts one placement after the other, and tells meanwhile by how much those that were counted have grown, until `stop` is
+/// cancelled.
 pub(crate) async fn count(
     shared: Arc<Shared>,
     engine: Arc<dyn Engine>,
@@ -33,63 +76,122 @@ pub(crate) async fn count(
     shards: Shards,
     stop: CancellationToken,
 ) {
+    let known: Mutex<BTreeMap<PlacementId, Counted>> = Mutex::default();
     let counting = async {
         loop {
             for placement in holdings.whole() {
                 let Some(partition) = holdings.partition_of(placement) else { continue };
-                let gathered = |from| gathered(shards.clone(), partition, placement, from);
+                let window = Window { shards: &shards, partition, placement };
                 let limit = PageLimit::bytes(PAGE_BYTES);
-                if let Some(load) = count_placement(&engine, placement, limit, REST_FACTOR, gathered).await
+                let Some((load, grown)) = count_placement(&engine, limit, REST_FACTOR, &window).await else { continue };
+                if holdings.partition_of(placement).is_none() {
+                    known.lock().remove(&placement);
+                    continue;
+                }
+                let counted = {
+                    let mut known = known.lock();
+                    let seemed = grown.map(|(before, _)| before).unwrap_or_default();
+                    let counted = Counted::next(known.get(&placement).copied(), load, seemed);
+                    known.insert(placement, counted);
+                    counted
+                };
+                shared.load.placement(counted.with(grown.map(|(_, since)| since).unwrap_or_default()));
+            }
+            known.lock().retain(|placement, _| holdings.partition_of(*placement).is_some());
+            tokio::time::sleep(REST_AFTER_ROUND).await;
+        }
+    };
+    let telling = async {
+        loop {
+            tokio::time::sleep(TELL_INTERVAL).await;
+            for (placement, grown) in shards.grown().await {
+                let counted = known.lock().get(&placement).copied();
+                if let Some(counted) = counted
                     && holdings.partition_of(placement).is_some()
                 {
-                    shared.load.placement(load);
+                    shared.load.placement(counted.with(grown));
                 }
             }
-            tokio::time::sleep(REST_AFTER_ROUND).await;
         }
     };
     tokio::select! {
         () = counting => {}
+        () = telling => {}
         () = stop.cancelled() => {}
     }
 }
 
-/// What the placement's window holds from `from` on; nothing if no shard has it, or the shard has ended.
-async fn gathered(
-    shards: Shards,
-    partition: PartitionId,
-    placement: PlacementId,
-    from: Bound<Bytes>,
-) -> Option<Gathered> {
-    let (answer, wait) = oneshot::channel();
-    shards.of(partition).push(ShardMessage::Gathered { placement, from, answer }).await.ok()?;
-    wait.await.ok().flatten()
+/// The window over a placement's rows in the engine.
+trait Over {
+    /// Whose rows they are.
+    fn placement(&self) -> PlacementId;
+    /// What it holds from `from` on; nothing if no shard has it, or the shard has ended.
+    async fn gathered(&self, from: Bound<Bytes>) -> Option<Gathered>;
+    /// The count begins, or has come up to this key.
+    async fn reached(&self, key: Option<Bytes>);
+    /// The count is at its end. By how much the placement seemed to grow since the count before, and has grown since this one.
+    async fn counted(&self) -> Option<(Growth, Growth)>;
 }
 
-async fn count_placement<F: Future<Output = Option<Gathered>>>(
-    engine: &Arc<dyn Engine>,
+struct Window<'a> {
+    shards: &'a Shards,
+    partition: PartitionId,
     placement: PlacementId,
+}
+
+impl Over for Window<'_> {
+    fn placement(&self) -> PlacementId {
+        self.placement
+    }
+
+    async fn gathered(&self, from: Bound<Bytes>) -> Option<Gathered> {
+        let (answer, wait) = oneshot::channel();
+        let ask = ShardMessage::Gathered { placement: self.placement, from, answer };
+        self.shards.of(self.partition).push(ask).await.ok()?;
+        wait.await.ok().flatten()
+    }
+
+    async fn reached(&self, key: Option<Bytes>) {
+        // A shard that has ended has nothing to count.
+        let _ =
+            self.shards.of(self.partition).push(ShardMessage::CountReached { placement: self.placement, key }).await;
+    }
+
+    async fn counted(&self) -> Option<(Growth, Growth)> {
+        let (answer, wait) = oneshot::channel();
+        let ask = ShardMessage::CountEnded { placement: self.placement, answer };
+        self.shards.of(self.partition).push(ask).await.ok()?;
+        wait.await.ok().flatten()
+    }
+}
+
+/// A whole count of a placement, and what its window said of growth at the end.
+type Count = (PlacementLoad, Option<(Growth, Growth)>);
+
+async fn count_placement(
+    engine: &Arc<dyn Engine>,
     limit: PageLimit,
     rest_factor: u32,
-    gathered: impl Fn(Bound<Bytes>) -> F,
-) -> Option<PlacementLoad> {
+    window: &impl Over,
+) -> Option<Count> {
+    let placement = window.placement();
     let mut load = PlacementLoad { placement, bytes: 0, keys: 0 };
     let mut from: Bound<Bytes> = Bound::Unbounded;
+    window.reached(None).await;
     loop {
         let engine = Arc::clone(engine);
         let began = Instant::now();
-        let window = gathered(from.clone()).await?;
+        let gathered = window.gathered(from.clone()).await?;
         let page = tokio::task::spawn_blocking(move || {
             engine.page(placement, (from.as_ref().map(|key| &key[..]), Bound::Unbounded), limit)
         });
         // Damage is for those to report who serve the placement.
         let page = page.await.ok()?.ok()?;
-        let end = add(&mut load, &page, &window);
+        let end = add(&mut load, &page, &gathered);
+        let Some(end) = end else { return Some((load, window.counted().await)) };
+        window.reached(Some(end.clone())).await;
         tokio::time::sleep((began.elapsed() * rest_factor).min(REST_AFTER_PAGE_MAX)).await;
-        match end {
-            Some(end) => from = Bound::Excluded(end),
-            None => return Some(load),
-        }
+        from = Bound::Excluded(end);
     }
 }
 
@@ -130,6 +232,46 @@ mod tests {
 
     const SPACE: PlacementId = PlacementId::new(1);
 
+    /// A window in which nothing happens meanwhile, told so many rows at a time.
+    struct Still<'a> {
+        recent: &'a Recent,
+        rows: usize,
+    }
+
+    impl Over for Still<'_> {
+        fn placement(&self) -> PlacementId {
+            SPACE
+        }
+
+        async fn gathered(&self, from: Bound<Bytes>) -> Option<Gathered> {
+            Some(Gathered::of(self.recent, from.as_ref().map(|key| &key[..]), self.rows))
+        }
+
+        async fn reached(&self, _: Option<Bytes>) {}
+
+        async fn counted(&self) -> Option<(Growth, Growth)> {
+            None
+        }
+    }
+
+    #[test]
+    fn what_seems_to_grow_and_only_replaces_is_told_from_what_is_new() {
+        let load = |bytes| PlacementLoad { placement: SPACE, bytes, keys: 10 };
+        let grown = |bytes| Growth { bytes, keys: 5 };
+        let first = Counted::next(None, load(1_000_000), Growth::default());
+        assert_eq!(first.with(grown(500_000)), PlacementLoad { placement: SPACE, bytes: 1_500_000, keys: 15 });
+        // Half of it was new.
+        let second = Counted::next(Some(first), load(1_250_000), grown(500_000));
+        assert_eq!(second.with(grown(100_000)).bytes, 1_300_000);
+        // None of it was; what is removed is gone all the same.
+        let third = Counted::next(Some(second), load(1_250_000), grown(100_000));
+        assert_eq!((third.with(grown(100_000)).bytes, third.with(grown(-250_000)).bytes), (1_250_000, 1_000_000));
+        // A little says nothing.
+        let fourth = Counted::next(Some(second), load(1_250_010), grown(10));
+        assert_eq!(fourth.with(grown(100_000)).bytes, 1_300_010);
+        assert_eq!(fourth.with(grown(-2_000_000)).bytes, 0);
+    }
+
     fn write(engine: &dyn Engine, rows: &[RowChange]) {
         let change = |row: &RowChange| Change { space: SPACE, key: row.key.clone(), value: row.value.clone() };
         engine.write(&rows.iter().map(change).collect::<Vec<_>>()).unwrap();
@@ -141,8 +283,9 @@ mod tests {
         let keys = [value_key(b"a"), value_key(b"b"), Bytes::from_static(LOG_TIME_KEY)];
         write(&engine, &keys.map(|key| RowChange::set(key, Bytes::from_static(b"value"))));
         let engine: Arc<dyn Engine> = Arc::new(engine);
-        let nothing = |_| std::future::ready(Some(Gathered::default()));
-        let load = count_placement(&engine, SPACE, PageLimit::bytes(PAGE_BYTES), 0, nothing).await.unwrap();
+        let recent = Recent::new(Seq::ZERO, RecentBudget::default());
+        let window = Still { recent: &recent, rows: 1 };
+        let (load, _) = count_placement(&engine, PageLimit::bytes(PAGE_BYTES), 0, &window).await.unwrap();
         assert_eq!((load.keys, load.bytes), (2, 3 * 2 + 3 * 5));
     }
 
@@ -185,10 +328,8 @@ mod tests {
             let engine: Arc<dyn Engine> = Arc::new(engine);
             let window_rows = 1 + random(7) as usize;
             let limit = PageLimit { rows_max: 1 + random(7) as usize, bytes_max: usize::MAX };
-            let window = |from: Bound<Bytes>| {
-                std::future::ready(Some(Gathered::of(&recent, from.as_ref().map(|key| &key[..]), window_rows)))
-            };
-            let load = count_placement(&engine, SPACE, limit, 0, window).await.unwrap();
+            let window = Still { recent: &recent, rows: window_rows };
+            let (load, _) = count_placement(&engine, limit, 0, &window).await.unwrap();
             let bytes: usize = seen.iter().map(|(key, bytes)| key.len() + bytes).sum();
             assert_eq!((load.keys, load.bytes), (seen.len() as u64 - 1, bytes as u64), "seed {seed}");
         }

@@ -7,6 +7,7 @@ pub mod effect;
 pub mod engine;
 pub mod evaluate;
 pub mod footing;
+mod growth;
 pub mod log_time;
 pub mod memory;
 mod mutant;
@@ -22,6 +23,7 @@ pub use effect::{Effect, EffectError, RowChange};
 pub use engine::Engine;
 pub use evaluate::{Evaluation, Request, evaluate};
 pub use footing::{Footing, Reading};
+pub use growth::Growth;
 pub use log_time::LogTime;
 pub use memory::MemoryEngine;
 #[cfg(any(test, feature = "mutants"))]

@@ -9,6 +9,7 @@
 //! row that is overwritten often costs the engine one write per freezing, and a row that came and went costs it none.
 
 use super::effect::{Effect, RowChange};
+use super::growth::{Growing, Growth};
 use super::row;
 use super::row_map::{RowMap, is_value, spans_values};
 use super::view::Reader;
@@ -178,6 +179,7 @@ pub struct Recent {
     /// As many of them as the budget knows of.
     told: usize,
     budget: RecentBudget,
+    growing: Growing,
 }
 
 impl Recent {
@@ -196,6 +198,7 @@ impl Recent {
             bytes: 0,
             told: 0,
             budget,
+            growing: Growing::default(),
         }
     }
 
@@ -261,19 +264,40 @@ impl Recent {
         // way to the engine have this key all the same, they remove it.
         let new = value.is_some() && row::is_outcome_key(&key) && seq > self.engine_ahead;
         let (mut before, mut after) = (0, cost);
+        let growing = &mut self.growing;
         self.rows.update(key, |key, held| match held {
             Some(held) => {
                 before = row_cost(key, held.value.as_ref());
+                growing.note(key, growth(key, Some(held.value.as_ref()), value.as_ref()));
                 if value.is_none() && held.fresh {
                     after = 0;
                     return None;
                 }
                 Some(Held { value, fresh: held.fresh })
             }
-            None => Some(Held { value, fresh: new }),
+            None => {
+                growing.note(key, growth(key, None, value.as_ref()));
+                Some(Held { value, fresh: new })
+            }
         });
         self.rows_bytes = self.rows_bytes + after - before;
         self.bytes = self.bytes + after - before;
+    }
+
+    /// How much the committed rows have grown since they were counted last.
+    pub const fn grown(&self) -> Growth {
+        self.growing.since()
+    }
+
+    /// A count of all rows begins (`None`), or has come up to this key and includes it.
+    pub fn count_reached(&mut self, key: Option<Bytes>) {
+        self.growing.reached(key);
+    }
+
+    /// The count has come to its end. Returns what had grown since the one before; `None` if it says nothing of this window,
+    /// which was not there when it began.
+    pub fn counted(&mut self) -> Option<Growth> {
+        self.growing.counted()
     }
 
     /// Removes every entry after `after`.
@@ -430,6 +454,20 @@ impl Drop for Recent {
 
 fn cost(change: &RowChange) -> usize {
     row_cost(&change.key, change.value.as_ref())
+}
+
+/// How much a row grows that has the value `after`. `before` is the one that the window had; `None`: it had no such row.
+fn growth(key: &Bytes, before: Option<Option<&Bytes>>, after: Option<&Bytes>) -> Growth {
+    let length = |bytes: &Bytes| i64::try_from(bytes.len()).unwrap_or(i64::MAX);
+    let size = |value: Option<&Bytes>| value.map_or(0, |value| length(key) + length(value));
+    let (bytes, existed) = match before {
+        Some(before) => (size(before), before.is_some()),
+        // What is removed was there, of unknown length; what is set was not, as far as is known.
+        None if after.is_none() => (length(key), true),
+        None => (0, false),
+    };
+    let keys = i64::from(after.is_some()) - i64::from(existed);
+    Growth { bytes: size(after) - bytes, keys: if is_value(key) { keys } else { 0 } }
 }
 
 fn row_cost(key: &Bytes, value: Option<&Bytes>) -> usize {

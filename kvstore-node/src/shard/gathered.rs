@@ -1,7 +1,7 @@
 //! What of a placement is committed but not in the engine yet, told to whoever counts what is stored.
 
 use super::Shard;
-use archon_kv::{Reader, Recent};
+use archon_kv::{Growth, Reader, Recent};
 use archon_types::PlacementId;
 use bytes::Bytes;
 use std::ops::Bound;
@@ -28,6 +28,17 @@ impl Gathered {
 }
 
 impl Shard {
+    /// A placement's window, whether it is served or not.
+    pub(super) fn window(&mut self, placement: PlacementId) -> Option<&mut Recent> {
+        let active = self.slots.get_mut(&placement).map(|slot| &mut slot.recent);
+        active.or_else(|| self.dormant.get_mut(&placement).map(|found| &mut found.recent))
+    }
+
+    /// How much each placement has grown since it was counted.
+    pub(super) fn grown(&self) -> Vec<(PlacementId, Growth)> {
+        self.slots.iter().map(|(placement, slot)| (*placement, slot.recent.grown())).collect()
+    }
+
     /// What a placement's window holds from `from` on; `None` if it is not here (any more).
     pub(super) fn gathered(&self, placement: PlacementId, from: Bound<&[u8]>) -> Option<Gathered> {
         let active = self.slots.get(&placement).map(|slot| &slot.recent);

@@ -35,7 +35,7 @@ use crate::peer::Peers;
 use crate::reply::Replies;
 use crate::shared::Shared;
 use crate::wire::PartPacker;
-use archon_kv::{DedupLimits, RecentBudget};
+use archon_kv::{DedupLimits, Growth, RecentBudget};
 use archon_replica::{Input, Output};
 use archon_types::{Epoch, Incarnation, Millis, NodeId, PartitionId, PlacementId};
 use archon_wal::Wal;
@@ -139,6 +139,19 @@ impl Shards {
     /// How many copies here other nodes' leaders wait for, although they could do without.
     pub(crate) async fn counted(&self) -> usize {
         self.sum(ShardMessage::Counted).await
+    }
+
+    /// How much each placement has grown since the census counted it.
+    pub(crate) async fn grown(&self) -> Vec<(PlacementId, Growth)> {
+        let mut all = Vec::new();
+        for inbox in self.inboxes.iter() {
+            let (answer, wait) = oneshot::channel();
+            // A shard that has ended has nothing that grows.
+            if inbox.push(ShardMessage::Grown(answer)).await.is_ok() {
+                all.extend(wait.await.unwrap_or_default());
+            }
+        }
+        all
     }
 
     async fn sum(&self, ask: impl Fn(oneshot::Sender<usize>) -> ShardMessage) -> usize {
@@ -354,6 +367,18 @@ impl Shard {
             }
             ShardMessage::Gathered { placement, from, answer } => {
                 let _ = answer.send(self.gathered(placement, from.as_ref().map(|key| &key[..])));
+            }
+            ShardMessage::CountReached { placement, key } => {
+                if let Some(recent) = self.window(placement) {
+                    recent.count_reached(key);
+                }
+            }
+            ShardMessage::CountEnded { placement, answer } => {
+                let grown = self.window(placement).and_then(|recent| Some((recent.counted()?, recent.grown())));
+                let _ = answer.send(grown);
+            }
+            ShardMessage::Grown(answer) => {
+                let _ = answer.send(self.grown());
             }
             ShardMessage::Stop => self.stop(),
         }

@@ -1,0 +1,62 @@
+//! How much a partition's committed rows have grown since somebody counted them: a count takes its time, and goes from the
+//! first key to the last while rows are written before and behind it.
+
+use bytes::Bytes;
+
+/// A change of size. What a row replaces is known only where it is still in the window; otherwise it is taken for new, so
+/// that overwriting looks like growth until the next count.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Growth {
+    /// Bytes of keys and values of all rows.
+    pub bytes: i64,
+    /// Rows of users.
+    pub keys: i64,
+}
+
+impl Growth {
+    fn add(&mut self, other: Self) {
+        self.bytes = self.bytes.saturating_add(other.bytes);
+        self.keys = self.keys.saturating_add(other.keys);
+    }
+}
+
+/// What has grown since the last count that came to its end, and behind the one under way.
+#[derive(Debug, Default)]
+pub(crate) struct Growing {
+    /// Since the last count, or since the window began.
+    since: Growth,
+    /// The count under way: up to which key it has come, and what has grown there since.
+    counting: Option<(Bytes, Growth)>,
+}
+
+impl Growing {
+    /// A row changed by that much.
+    pub(crate) fn note(&mut self, key: &[u8], change: Growth) {
+        self.since.add(change);
+        if let Some((_, behind)) = self.counting.as_mut().filter(|(reached, _)| key <= &reached[..]) {
+            behind.add(change);
+        }
+    }
+
+    /// A count begins, or has come up to this key.
+    pub(crate) fn reached(&mut self, key: Option<Bytes>) {
+        match (key, &mut self.counting) {
+            // No key is empty: nothing is behind it yet.
+            (None, counting) => *counting = Some((Bytes::new(), Growth::default())),
+            (Some(key), Some((reached, _))) => *reached = key,
+            // It was begun on another window.
+            (Some(_), None) => {}
+        }
+    }
+
+    /// The count has come to its end: what it missed is what has grown since. Returns what had grown since the one before;
+    /// `None` if the count was begun on another window, and says nothing of this one.
+    pub(crate) fn counted(&mut self) -> Option<Growth> {
+        let (_, behind) = self.counting.take()?;
+        Some(std::mem::replace(&mut self.since, behind))
+    }
+
+    pub(crate) const fn since(&self) -> Growth {
+        self.since
+    }
+}
