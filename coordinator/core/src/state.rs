@@ -23,6 +23,11 @@ pub const ANSWERS_MAX: usize = 1_024;
 pub const ANSWER_AGE_MS: u64 = 600_000;
 /// Most nodes known at once, lost ones included.
 pub const NODES_MAX: usize = 20_000;
+/// Most strangers remembered ([`ClusterState::is_stranger`]); the newest of them stay. Far more than nodes that are set up at
+/// once, and far fewer than [`NODES_MAX`], so that nobody can keep new nodes out by registering and going away.
+pub const STRANGERS_MAX: usize = 1_000;
+/// How long a stranger is remembered, in milliseconds: longer than anybody who sets a node up looks for it in vain.
+pub const STRANGER_AGE_MS: u64 = 3_600_000;
 /// Most partitions of all tables together.
 pub const PARTITIONS_MAX: usize = 1_048_576;
 /// Most moves in one plan that is carried out.
@@ -311,6 +316,13 @@ impl ClusterState {
     /// Whether the node is believed alive.
     pub fn is_live(&self, node: NodeId) -> bool {
         self.nodes.get(&node).is_some_and(|row| row.node.status == NodeStatus::Live)
+    }
+
+    /// Whether the node registered, never said that it acts, and failed, without a copy on it: nothing is lost with it.
+    pub fn is_stranger(&self, node: NodeId) -> bool {
+        self.nodes.get(&node).is_some_and(|row| {
+            row.node.status == NodeStatus::Failed && row.activated.is_none() && self.partitions.count_on(node) == 0
+        })
     }
 
     /// The present incarnation of a node.

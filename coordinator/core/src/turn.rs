@@ -9,7 +9,7 @@ use crate::liveness::Liveness;
 use crate::migrate::{self, Next, hands_over};
 use crate::migration::{Migration, MigrationId, MoveKind};
 use crate::repair::{self, Repairs};
-use crate::state::ClusterState;
+use crate::state::{ClusterState, STRANGER_AGE_MS};
 use archon_types::{Millis, NodeId, NodeStatus, Partition, PartitionId, Placement, PlacementId, ReplicaState};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -60,6 +60,7 @@ pub fn turn(state: &ClusterState, liveness: &mut Liveness, now: Millis) -> Turn 
     pass.repairs(&mut commands, &mut copies);
     pass.migrations(&mut commands, &mut copies);
     pass.cleanup(&mut commands);
+    pass.strangers(&mut commands);
     pass.assignments(&mut commands);
     let due = if pass.left == 0 { now } else { pass.due };
     let due = liveness.repeat_at().map_or(due, |at| due.min(at.max(now)));
@@ -270,6 +271,18 @@ impl Pass<'_> {
                 let change = PartitionChange { partition: row.id, if_version: row.version, edits };
                 self.propose(commands, row, Command::Change(vec![change]));
             }
+        }
+    }
+
+    /// Nodes that registered, never acted and went away: forgotten after a while.
+    fn strangers(&mut self, commands: &mut Vec<Command>) {
+        let state = self.state;
+        if let Some(due) = self.liveness.replace_due(STRANGER_AGE_MS, self.now) {
+            self.due = self.due.min(due);
+        }
+        let gone = self.liveness.failed_for(STRANGER_AGE_MS, self.now).filter(|node| state.is_stranger(*node));
+        for row in gone.filter_map(|node| state.node(node)).take(self.left) {
+            commands.push(Command::RemoveNode { node: row.node.id, if_version: row.node.version });
         }
     }
 

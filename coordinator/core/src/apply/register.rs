@@ -7,10 +7,11 @@ use crate::events::EventKind;
 use crate::formers::Former;
 use crate::left::Condition;
 use crate::mutant::Mutant;
-use crate::state::{ClusterState, NODES_MAX, NodeRow};
+use crate::state::{ClusterState, NODES_MAX, NodeRow, STRANGERS_MAX};
 use archon_types::limits::{WEIGHT_MAX, check_address, check_name};
 use archon_types::{
     ErrorDetail, ErrorKind, Incarnation, Node, NodeGoal, NodeId, NodeStatus, Partition, PlacementId, ReplicaState,
+    Version,
 };
 use std::collections::BTreeSet;
 
@@ -317,8 +318,16 @@ fn takes_back(state: &ClusterState, known: &NodeRow, register: &Register, holder
     known.node.name == register.name && !acted && !state.partitions.on_node(holder.id).any(counts)
 }
 
-/// Keeps the number of nodes bounded: lost ones that hold nothing are forgotten first.
+/// Keeps the number of nodes bounded: strangers that went away longest ago are forgotten first, then lost nodes that hold
+/// nothing.
 fn make_room(state: &mut ClusterState) -> Result<(), ErrorDetail> {
+    let strangers = state.nodes.down().filter(|row| state.is_stranger(row.node.id));
+    let mut strangers: Vec<(Version, NodeId)> = strangers.map(|row| (row.node.version, row.node.id)).collect();
+    strangers.sort_unstable();
+    let excess = (strangers.len() + 1).saturating_sub(STRANGERS_MAX);
+    for (_, id) in strangers.into_iter().take(excess) {
+        state.nodes.remove(id);
+    }
     if state.nodes.len() < NODES_MAX {
         return Ok(());
     }

@@ -183,6 +183,58 @@ fn a_registration_in_a_live_nodes_name_is_judged_by_the_process_at_its_address()
 }
 
 #[test]
+fn strangers_that_registered_and_went_away_barred_new_nodes_for_ever() {
+    let mut bed = Bed::running(settings(4, 2, 2), &["athens", "byzantium"]);
+    let own = [bed.node("athens"), bed.node("byzantium")];
+    let most = archon_coordinator_core::state::STRANGERS_MAX;
+    let name = |number: usize| format!("stranger-{number:04}");
+    let arrives = |bed: &mut Bed, number: usize| {
+        let number_of_directory = 1_000 + number as u128;
+        bed.ok(boxed(register(&name(number), number_of_directory, number_of_directory)));
+        bed.node(&name(number))
+    };
+    let first: Vec<NodeId> = (0..most + 5).map(|number| arrives(&mut bed, number)).collect();
+    // One of them is a node in earnest: it has said that it acts.
+    let incarnation = bed.incarnation(first[0]);
+    bed.ok(Command::Activate { node: first[0], incarnation });
+    bed.fail(own[0]);
+    bed.pass(2_000, &[&first[..], &own[..1]].concat());
+    let strangers = |bed: &Bed| bed.state.nodes.keys().filter(|node| bed.state.is_stranger(**node)).count();
+    assert_eq!(strangers(&bed), most + 4);
+    // The next newcomer finds room, and those that went away longest ago are forgotten for it.
+    let last = arrives(&mut bed, most + 5);
+    assert_eq!(strangers(&bed), most - 1);
+    for kept in [first[0], own[0], own[1], last] {
+        assert!(bed.state.node(kept).is_some(), "{kept}");
+    }
+    assert!(bed.state.node(first[1]).is_none() && bed.state.node(first[most + 4]).is_some());
+}
+
+#[test]
+fn a_stranger_is_forgotten_after_a_while_and_a_node_that_acted_is_not() {
+    let mut bed = Bed::running(settings(4, 2, 2), &["athens", "byzantium"]);
+    let athens = bed.node("athens");
+    bed.ok(boxed(register("stranger", 50, 50)));
+    let stranger = bed.node("stranger");
+    bed.pass(2_000, &[athens, stranger]);
+    let failed = |bed: &Bed, node| bed.state.node(node).map(|row| row.node.status);
+    assert_eq!(failed(&bed, stranger), Some(NodeStatus::Failed));
+    let age_ms = archon_coordinator_core::state::STRANGER_AGE_MS;
+    let late = |bed: &mut Bed, millis: u64| {
+        bed.now = bed.now.plus(millis);
+        bed.beat_all();
+        bed.pass(300, &[athens, stranger]);
+    };
+    late(&mut bed, age_ms - 10_000);
+    assert_eq!(failed(&bed, stranger), Some(NodeStatus::Failed));
+    late(&mut bed, 10_000);
+    assert_eq!(failed(&bed, stranger), None);
+    assert_eq!(failed(&bed, athens), Some(NodeStatus::Failed));
+    // It may come back as what it was: a newcomer.
+    bed.ok(boxed(register("stranger", 50, 51)));
+}
+
+#[test]
 fn another_data_directory_takes_over_only_a_failed_nodes_name() {
     let mut bed = Bed::running(settings(2, 2, 1), &["athens", "byzantium"]);
     let athens = bed.node("athens");
