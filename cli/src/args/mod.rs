@@ -14,7 +14,7 @@ pub(crate) use admin::{
 pub(crate) use bench::{BenchArgs, BenchVerb, FailoverArgs, LoadArgs, MovesArgs, ProbeArgs, ReadArgs};
 pub(crate) use kv::{KvArgs, KvVerb, ScanArgs};
 pub(crate) use parse::{address, duration, engine, listen, name, peer};
-pub(crate) use serve::{CoordinatorArgs, DemoArgs, LogArgs, LogFormat, NodeArgs};
+pub(crate) use serve::{CoordinatorArgs, DemoArgs, LogArgs, LogFormat, NodeArgs, REPLACE_AFTER_MS_MAX, copy_rate};
 
 use crate::output::Format;
 use clap::error::ErrorKind;
@@ -282,6 +282,8 @@ mod tests {
         for (flag, default) in [
             ("partitions", u64::from(settings.partitions)),
             ("copies_per_node_max", settings.copies_per_node_max.into()),
+            ("replace_after_ms", settings.replace_after_ms),
+            ("replication_timeout_ms", settings.replication_timeout_ms),
             ("heartbeat_ms", settings.timing.heartbeat_ms),
             ("lease_ms", settings.timing.lease_ms),
             ("failure_timeout_ms", settings.timing.failure_timeout_ms),

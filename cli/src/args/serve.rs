@@ -84,7 +84,20 @@ pub(crate) struct BootstrapArgs {
     /// Copies that may be under way to or from one node at once; otherwise 2.
     #[arg(long, env = "ARCHON_COPIES_PER_NODE_MAX", hide_env_values = true, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000))]
     pub(crate) copies_per_node_max: Option<u32>,
+    /// How long a node stays failed before its copies are made anew elsewhere, in milliseconds, up to a week: at least the
+    /// failure time-out; otherwise 300000.
+    #[arg(long, env = "ARCHON_REPLACE_AFTER_MS", hide_env_values = true, value_name = "MS", value_parser = clap::value_parser!(u64).range(1..=REPLACE_AFTER_MS_MAX))]
+    pub(crate) replace_after_ms: Option<u64>,
+    /// How long a follower may leave its leader without an answer before it is dropped, in milliseconds, up to an hour: at
+    /// least two heartbeats; otherwise 1000.
+    #[arg(long, env = "ARCHON_REPLICATION_TIMEOUT_MS", hide_env_values = true, value_name = "MS", value_parser = clap::value_parser!(u64).range(1..=3_600_000))]
+    pub(crate) replication_timeout_ms: Option<u64>,
 }
+
+/// A week: whoever wants copies replaced later than that wants them replaced by hand.
+pub(crate) const REPLACE_AFTER_MS_MAX: u64 = 604_800_000;
+/// A page of a copy takes four seconds at this rate; a slower one would be taken for one that has ended.
+pub(crate) const COPY_RATE_MIN: u64 = 65_536;
 
 /// Options of `archon node`, and its verbs.
 #[derive(clap::Args, Clone, Debug)]
@@ -116,12 +129,24 @@ pub(crate) struct NodeArgs {
     /// The storage engine of this node, `sled` or `fjall`; otherwise sled. A data directory stays with the engine that made it.
     #[arg(long, env = "ARCHON_ENGINE", hide_env_values = true, value_name = "ENGINE", value_parser = engine)]
     pub(crate) engine: Option<EngineKind>,
+    /// Rate at which this node pulls a copy from another, in bytes per second, at least 65536; 0, the default, is no limit.
+    #[arg(long, env = "ARCHON_COPY_BYTES_PER_SECOND", hide_env_values = true, value_name = "BYTES", value_parser = copy_rate)]
+    pub(crate) copy_bytes_per_second: Option<u64>,
     /// A TOML file with the same settings.
     #[arg(long, env = "ARCHON_CONFIG", hide_env_values = true, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
     /// How to log.
     #[command(flatten)]
     pub(crate) log: LogArgs,
+}
+
+/// A rate of copying: none, or one at which it comes to an end.
+pub(crate) fn copy_rate(text: &str) -> Result<u64, String> {
+    let rate = text.parse().map_err(|_| format!("{text:?} is not a number of bytes per second"))?;
+    if (1..COPY_RATE_MIN).contains(&rate) {
+        return Err(format!("{rate} bytes per second is less than {COPY_RATE_MIN}; 0 is no limit"));
+    }
+    Ok(rate)
 }
 
 /// Options of `archon demo`.

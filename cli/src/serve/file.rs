@@ -118,6 +118,19 @@ impl ConfigFile {
         })
     }
 
+    /// Runs a number of the file through the same parser that reads the flag of that name.
+    ///
+    /// # Errors
+    /// What the parser says, with the line of the value.
+    pub(crate) fn number<T>(
+        &self,
+        key: &str,
+        value: &Spanned<u64>,
+        parser: impl Fn(&str) -> Result<T, String>,
+    ) -> Result<T, FileError> {
+        parser(&value.get_ref().to_string()).map_err(|message| self.refuse(key, value, &message))
+    }
+
     /// The file and the line of something found in it, as errors name it.
     pub(crate) fn place(&self, offset: usize) -> String {
         format!("{}{}", self.path.display(), Line(Some(self.line(offset))))
@@ -169,6 +182,8 @@ pub(crate) struct CoordinatorFile {
     pub(crate) failure_timeout_ms: Option<Spanned<u64>>,
     pub(crate) margin_ms: Option<Spanned<u64>>,
     pub(crate) copies_per_node_max: Option<Spanned<u64>>,
+    pub(crate) replace_after_ms: Option<Spanned<u64>>,
+    pub(crate) replication_timeout_ms: Option<Spanned<u64>>,
 }
 
 impl CoordinatorFile {
@@ -187,6 +202,8 @@ impl CoordinatorFile {
         "failure_timeout_ms",
         "margin_ms",
         "copies_per_node_max",
+        "replace_after_ms",
+        "replication_timeout_ms",
     ];
 }
 
@@ -204,6 +221,7 @@ pub(crate) struct NodeFile {
     pub(crate) advertise: Option<Spanned<String>>,
     pub(crate) partitions_max: Option<Spanned<u64>>,
     pub(crate) engine: Option<Spanned<String>>,
+    pub(crate) copy_bytes_per_second: Option<Spanned<u64>>,
 }
 
 impl NodeFile {
@@ -219,6 +237,7 @@ impl NodeFile {
         "weight",
         "partitions_max",
         "engine",
+        "copy_bytes_per_second",
     ];
 }
 
@@ -270,13 +289,13 @@ mod tests {
     fn the_lists_of_keys_are_complete() {
         let whole = "id = 1\nlisten = ''\npeers = ['']\ndata_dir = ''\ninsecure = true\npartitions = 1\nreplication = 1\n\
                      min_nodes = 1\nheartbeat_ms = 1\nlease_ms = 1\nfailure_timeout_ms = 1\nmargin_ms = 1\n\
-                     copies_per_node_max = 1\n";
+                     copies_per_node_max = 1\nreplace_after_ms = 1\nreplication_timeout_ms = 1\n";
         let found: CoordinatorFile = file(whole).settings(CoordinatorFile::KEYS).unwrap();
         assert_eq!(whole.lines().count(), CoordinatorFile::KEYS.len());
         let text = format!("{found:?}");
         assert!(!text.contains("None"), "{text}");
         let whole = "name = ''\nlisten = ''\ncoordinators = ['']\ndata_dir = ''\ninsecure = true\nzone = ''\nweight = 1\n\
-                     advertise = ''\npartitions_max = 1\nengine = ''\n";
+                     advertise = ''\npartitions_max = 1\nengine = ''\ncopy_bytes_per_second = 1\n";
         let found: NodeFile = file(whole).settings(NodeFile::KEYS).unwrap();
         assert_eq!(whole.lines().count(), NodeFile::KEYS.len());
         assert!(!format!("{found:?}").contains("None"));

@@ -49,6 +49,8 @@ pub(crate) struct NodeSettings {
     pub(crate) partitions_max: Option<u32>,
     /// Its storage engine.
     pub(crate) engine: EngineKind,
+    /// Rate at which it pulls a copy, in bytes per second; 0 is no limit.
+    pub(crate) copy_bytes_per_second: u64,
     /// Whether plaintext beyond this machine is allowed.
     pub(crate) insecure: bool,
 }
@@ -129,6 +131,39 @@ impl CoordinatorSettings {
                 ),
             ));
         }
+        let replace_after_ms =
+            bootstrap.replace_after_ms.or(found.replace_after_ms).unwrap_or(default.replace_after_ms);
+        if replace_after_ms < timing.failure_timeout_ms {
+            return Err(Failure::usage(
+                format!(
+                    "replace_after_ms is too short: {replace_after_ms} ms < {} ms (failure_timeout_ms): copies would be made \
+                     anew before a node that is started again can be back",
+                    timing.failure_timeout_ms
+                ),
+                format!(
+                    "change one: {}; {}",
+                    origin("replace_after_ms", bootstrap.replace_after_ms.is_some()),
+                    origin("failure_timeout_ms", bootstrap.failure_timeout_ms.is_some())
+                ),
+            ));
+        }
+        let replication_timeout_ms =
+            bootstrap.replication_timeout_ms.or(found.replication_timeout_ms).unwrap_or(default.replication_timeout_ms);
+        if replication_timeout_ms < timing.heartbeat_ms.saturating_mul(2) {
+            return Err(Failure::usage(
+                format!(
+                    "replication_timeout_ms is too short: {replication_timeout_ms} ms < 2 × {} ms (heartbeat_ms) = {} ms: \
+                     followers would be dropped for pauses that cost a node nothing else",
+                    timing.heartbeat_ms,
+                    timing.heartbeat_ms.saturating_mul(2)
+                ),
+                format!(
+                    "change one: {}; {}",
+                    origin("replication_timeout_ms", bootstrap.replication_timeout_ms.is_some()),
+                    origin("heartbeat_ms", bootstrap.heartbeat_ms.is_some())
+                ),
+            ));
+        }
         let cluster = Settings {
             timing,
             nodes_min,
@@ -138,7 +173,8 @@ impl CoordinatorSettings {
                 .copies_per_node_max
                 .or(found.copies_per_node_max)
                 .unwrap_or(default.copies_per_node_max),
-            ..default
+            replace_after_ms,
+            replication_timeout_ms,
         };
         Ok(Self { id, listen, peers, data_dir, cluster, insecure })
     }
@@ -212,13 +248,26 @@ impl NodeSettings {
         if let Some(address) = &advertise {
             plaintext_allowed(address, insecure)?;
         }
+        let copy_bytes_per_second = args.copy_bytes_per_second.or(found.copy_bytes_per_second).unwrap_or(0);
         if listen.ip().is_unspecified() && advertise.is_none() {
             return Err(Failure::usage(
                 format!("others cannot call {listen}"),
                 "say which address they should use, as in --advertise 10.0.0.7:7201",
             ));
         }
-        Ok(Self { name, listen, advertise, coordinators, data_dir, zone, weight, partitions_max, engine, insecure })
+        Ok(Self {
+            name,
+            listen,
+            advertise,
+            coordinators,
+            data_dir,
+            zone,
+            weight,
+            partitions_max,
+            engine,
+            copy_bytes_per_second,
+            insecure,
+        })
     }
 }
 
@@ -238,6 +287,8 @@ pub(crate) struct FromCoordinatorFile {
     failure_timeout_ms: Option<u64>,
     margin_ms: Option<u64>,
     copies_per_node_max: Option<u32>,
+    replace_after_ms: Option<u64>,
+    replication_timeout_ms: Option<u64>,
     /// Where in the file the numbers stand that must fit together.
     places: BTreeMap<&'static str, String>,
 }
@@ -256,6 +307,8 @@ impl FromCoordinatorFile {
             ("lease_ms", &raw.lease_ms),
             ("failure_timeout_ms", &raw.failure_timeout_ms),
             ("margin_ms", &raw.margin_ms),
+            ("replace_after_ms", &raw.replace_after_ms),
+            ("replication_timeout_ms", &raw.replication_timeout_ms),
         ];
         let places = numbers
             .into_iter()
@@ -285,6 +338,12 @@ impl FromCoordinatorFile {
                 .as_ref()
                 .map(|v| file.within("copies_per_node_max", v, 1..=1_000))
                 .transpose()?,
+            replace_after_ms: raw
+                .replace_after_ms
+                .as_ref()
+                .map(|v| file.within("replace_after_ms", v, 1..=args::REPLACE_AFTER_MS_MAX))
+                .transpose()?,
+            replication_timeout_ms: millis("replication_timeout_ms", &raw.replication_timeout_ms)?,
             places,
         })
     }
@@ -303,6 +362,7 @@ pub(crate) struct FromNodeFile {
     advertise: Option<String>,
     partitions_max: Option<u32>,
     engine: Option<EngineKind>,
+    copy_bytes_per_second: Option<u64>,
 }
 
 impl FromNodeFile {
@@ -331,6 +391,11 @@ impl FromNodeFile {
                 .map(|v| file.within("partitions_max", v, 1..=u64::from(u32::MAX)))
                 .transpose()?,
             engine: raw.engine.as_ref().map(|text| file.parse("engine", text, args::engine)).transpose()?,
+            copy_bytes_per_second: raw
+                .copy_bytes_per_second
+                .as_ref()
+                .map(|value| file.number("copy_bytes_per_second", value, args::copy_rate))
+                .transpose()?,
         })
     }
 }

@@ -186,3 +186,31 @@ fn the_example_files_are_read_and_show_every_key_with_its_default() {
         assert!(text.lines().any(|line| line.trim_start_matches("# ").starts_with(&format!("{key} = "))), "{key}");
     }
 }
+
+#[test]
+fn settings_that_no_flag_and_no_key_reached() {
+    let of_cluster = file("replace_after_ms = 60000\nreplication_timeout_ms = 700\n");
+    let path = of_cluster.path().to_str().unwrap();
+    let found = coordinator(&[WHOLE, &["--config", path, "--replace-after-ms", "2000"]].concat()).unwrap().cluster;
+    assert_eq!((found.replace_after_ms, found.replication_timeout_ms), (2_000, 700));
+    let default = coordinator(WHOLE).unwrap().cluster;
+    assert_eq!((default.replace_after_ms, default.replication_timeout_ms), (300_000, 1_000));
+
+    let failure = coordinator(&[WHOLE, &["--replace-after-ms", "1200"]].concat()).unwrap_err();
+    assert_eq!(failure.exit, Exit::Usage);
+    assert!(failure.message.contains("1200 ms < 1250 ms (failure_timeout_ms)"), "{failure}");
+    let failure = coordinator(&[WHOLE, &["--replication-timeout-ms", "399"]].concat()).unwrap_err();
+    assert!(failure.message.contains("399 ms < 2 × 200 ms (heartbeat_ms) = 400 ms"), "{failure}");
+    assert!(failure.remedy.unwrap().contains("--replication-timeout-ms or ARCHON_REPLICATION_TIMEOUT_MS"));
+}
+
+#[test]
+fn a_rate_of_copying_is_one_at_which_a_copy_ends() {
+    let asked = ["--name", "athens", "--listen", "127.0.0.1:1", "--coordinators", "127.0.0.1:2", "--data-dir", "d"];
+    assert_eq!(node(&asked).unwrap().copy_bytes_per_second, 0);
+    let limited = [&asked[..], &["--copy-bytes-per-second", "1000000"]].concat();
+    assert_eq!(node(&limited).unwrap().copy_bytes_per_second, 1_000_000);
+    let slow = file("copy_bytes_per_second = 1\n");
+    let failure = node(&[&asked[..], &["--config", slow.path().to_str().unwrap()]].concat()).unwrap_err();
+    assert!(failure.to_string().contains("1 bytes per second is less than 65536"), "{failure}");
+}
