@@ -18,8 +18,9 @@ use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until, timeout};
 
-/// Bytes of operations under way in one lane.
-const LANE_BYTES_MAX: usize = 8 * 1024 * 1024;
+/// Bytes of operations under way in one lane, as nodes admit them. Half of what a node takes from one stream, so that
+/// clients wait here, in order, instead of being refused there.
+const LANE_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// What an operation counts at least, so that at most 4,096 are under way.
 const OP_BYTES_MIN: usize = LANE_BYTES_MAX / LANE_OPS_MAX;
 /// Operations under way in one lane.
@@ -111,7 +112,7 @@ impl Lane {
 
     /// Sends an operation and waits for what becomes of it. Waits first while the lane is full.
     pub(crate) async fn attempt(&self, partition: PartitionId, id: Option<OpId>, op: Op) -> Attempt {
-        let cost = op.bytes().clamp(OP_BYTES_MIN, LANE_BYTES_MAX) as u32;
+        let cost = op.cost().clamp(OP_BYTES_MIN, LANE_BYTES_MAX) as u32;
         // Room is the ordinary case, and waiting for it costs more even if there is nothing to wait for.
         let permit = match Arc::clone(&self.permits).try_acquire_many_owned(cost) {
             Ok(permit) => permit,

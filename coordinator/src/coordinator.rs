@@ -13,18 +13,21 @@ use crate::service::admin::Admins;
 use crate::service::session::Sessions;
 use crate::service::table::Tables;
 use crate::session::Leading;
+use archon_proto::doors::{COORDINATOR_CONNECTIONS_MAX, Doors, connections_for};
+use archon_proto::guarded::{Guarded, Incoming};
 use archon_proto::health::MemberHealth;
 use archon_proto::listen::{ACCEPT_AGAIN, AcceptFailures};
 use archon_proto::v1::admin_server::AdminServer;
 use archon_proto::v1::session_server::SessionServer;
 use archon_proto::v1::table_server::TableServer;
 use archon_types::limits::MESSAGE_BYTES_MAX;
-use futures::Stream;
+use futures::{Stream, StreamExt};
+use rustix::process::{Resource, getrlimit};
 use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -311,13 +314,12 @@ fn health(context: &Context) -> MemberHealth {
 }
 
 /// The connections as they come. One that cannot be accepted waits, and is tried again: the server would end with it.
-fn accept(listener: TcpListener, metrics: Arc<Metrics>) -> impl Stream<Item = io::Result<TcpStream>> {
+fn accept(incoming: Incoming, metrics: Arc<Metrics>) -> impl Stream<Item = io::Result<Guarded>> {
     let failures = AcceptFailures::default();
-    futures::stream::unfold((listener, metrics, failures), |(listener, metrics, mut failures)| async move {
+    futures::stream::unfold((incoming, metrics, failures), |(mut incoming, metrics, mut failures)| async move {
         loop {
-            let accepted = listener.accept().await.and_then(|(stream, _)| stream.set_nodelay(true).map(|()| stream));
-            match accepted {
-                Ok(stream) => return Some((Ok(stream), (listener, metrics, failures))),
+            match incoming.next().await? {
+                Ok(connection) => return Some((Ok(connection), (incoming, metrics, failures))),
                 Err(error) => {
                     count(&metrics.accept_errors);
                     if let Some(times) = failures.note(Instant::now()) {
@@ -357,7 +359,11 @@ fn serve(
         .add_service(sessions)
         .add_service(admins)
         .add_service(tables);
-    let incoming = accept(listener, Arc::clone(&context.metrics));
+    let incoming = {
+        let descriptors = getrlimit(Resource::Nofile).current;
+        let doors = Doors::new(connections_for(COORDINATOR_CONNECTIONS_MAX, descriptors));
+        accept(Incoming::new(listener, doors), Arc::clone(&context.metrics))
+    };
     Ok(tokio::spawn(async move {
         let served = server.serve_with_incoming_shutdown(incoming, serving.cancelled_owned()).await;
         if let Err(error) = served {

@@ -39,7 +39,7 @@ const MAY_DEPEND_ON: &[(&str, &str, &[&str])] = &[
     ),
     ("client", "archon-client", &["archon-frames", "archon-proto", "archon-types"]),
     ("simulator", "archon-simulator", &["archon-coordinator-core", "archon-kv", "archon-replica", "archon-types"]),
-    ("bench/load", "archon-load", &["archon-client", "archon-types"]),
+    ("bench/load", "archon-load", &["archon-client", "archon-frames", "archon-proto", "archon-types"]),
     ("bench/regress", "archon-regress", &["archon-kv", "archon-proto", "archon-replica", "archon-types"]),
     (
         "cli",

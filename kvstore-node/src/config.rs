@@ -30,6 +30,9 @@ pub struct NodeConfig {
     pub engine: EngineKind,
     /// Shard threads; by default half the cores, at least one.
     pub shards: Option<usize>,
+    /// Most connections to this node, half of them from one address; by default 4,096, or half of the descriptors that it
+    /// may have open.
+    pub connections_max: Option<u32>,
     /// Allows plaintext on an address that is not loopback.
     pub insecure: bool,
     /// Rate at which this node pulls a copy, in bytes per second; 0 is no limit.
@@ -59,6 +62,7 @@ impl NodeConfig {
             partitions_max: None,
             engine: EngineKind::default(),
             shards: None,
+            connections_max: None,
             insecure: false,
             copy_bytes_per_second: 0,
             wal_segment_bytes: 16 * 1024 * 1024,
@@ -90,6 +94,9 @@ impl NodeConfig {
         }
         for address in self.coordinators.iter().chain(&self.advertise) {
             limits::check_address(address).map_err(|detail| wrong("coordinators or advertise", detail.message))?;
+        }
+        if self.connections_max.is_some_and(|most| most < 2) {
+            return Err(wrong("connections_max", "must be 2 or more; leave it out for the default".into()));
         }
         if self.shards.is_some_and(|shards| !(1..=256).contains(&shards)) {
             return Err(wrong("shards", "must be within 1..=256; leave it out for half the cores".into()));

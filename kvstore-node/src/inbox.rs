@@ -10,6 +10,9 @@ use tokio::sync::Notify;
 
 /// Most requests that wait for a shard.
 pub(crate) const INBOX_MESSAGES_MAX: usize = 8_192;
+/// Bytes of payload of the requests that wait for a shard: twice what all clients of a node may have under way. A single
+/// larger request is taken when no other waits.
+pub(crate) const INBOX_BYTES_MAX: usize = 128 * 1024 * 1024;
 /// Most messages that one turn takes.
 pub(crate) const TURN_MESSAGES_MAX: usize = 1_024;
 /// Bytes after which one turn takes no more.
@@ -32,30 +35,41 @@ pub(crate) enum PushError<T> {
 
 #[derive(Debug)]
 struct State<T> {
-    queue: VecDeque<T>,
+    queue: VecDeque<Queued<T>>,
     requests: usize,
+    /// Bytes of the requests.
+    bytes: usize,
     closed: bool,
+}
+
+#[derive(Debug)]
+struct Queued<T> {
+    message: T,
+    bytes: usize,
+    request: bool,
 }
 
 /// The queue. Any thread pushes; the shard drains.
 #[derive(Debug)]
 pub(crate) struct Inbox<T> {
-    state: Mutex<State<(T, bool)>>,
+    state: Mutex<State<T>>,
     /// Tells the shard, which alone waits for it. Where the one who pushes runs on the shard's own thread, as the readers
     /// of connections do, this costs no wake-up of a thread.
     filled: Notify,
     space: Notify,
     requests_max: usize,
+    bytes_max: usize,
 }
 
 impl<T: Weigh> Inbox<T> {
-    /// An inbox that holds at most `requests_max` requests.
-    pub(crate) fn new(requests_max: usize) -> Self {
+    /// An inbox that holds at most `requests_max` requests of `bytes_max` bytes.
+    pub(crate) fn new(requests_max: usize, bytes_max: usize) -> Self {
         Self {
-            state: Mutex::new(State { queue: VecDeque::new(), requests: 0, closed: false }),
+            state: Mutex::new(State { queue: VecDeque::new(), requests: 0, bytes: 0, closed: false }),
             filled: Notify::new(),
             space: Notify::new(),
             requests_max,
+            bytes_max,
         }
     }
 
@@ -64,15 +78,18 @@ impl<T: Weigh> Inbox<T> {
     /// # Errors
     /// [`PushError`], with the message.
     pub(crate) fn try_push(&self, message: T) -> Result<(), PushError<T>> {
+        let bytes = message.bytes();
         let mut state = self.state.lock();
         if state.closed {
             return Err(PushError::Closed(message));
         }
-        if state.requests >= self.requests_max {
+        let heavy = state.requests > 0 && state.bytes.saturating_add(bytes) > self.bytes_max;
+        if heavy || state.requests >= self.requests_max {
             return Err(PushError::Full(message));
         }
         state.requests += 1;
-        state.queue.push_back((message, true));
+        state.bytes += bytes;
+        state.queue.push_back(Queued { message, bytes, request: true });
         drop(state);
         self.filled.notify_one();
         Ok(())
@@ -100,7 +117,8 @@ impl<T: Weigh> Inbox<T> {
     /// Queues a completion: never refused for want of room, and taken even after [`Inbox::close`], because a stopping
     /// shard waits for what it started.
     pub(crate) fn complete(&self, message: T) {
-        self.state.lock().queue.push_back((message, false));
+        let bytes = message.bytes();
+        self.state.lock().queue.push_back(Queued { message, bytes, request: false });
         self.filled.notify_one();
     }
 
@@ -115,14 +133,18 @@ impl<T: Weigh> Inbox<T> {
     pub(crate) fn drain(&self, turn: &mut Vec<T>) {
         let mut state = self.state.lock();
         let mut bytes = 0;
-        let mut requests = 0;
+        let (mut requests, mut freed) = (0, 0);
         while turn.len() < TURN_MESSAGES_MAX && bytes < TURN_BYTES_MAX {
-            let Some((message, request)) = state.queue.pop_front() else { break };
-            bytes += message.bytes();
-            requests += usize::from(request);
-            turn.push(message);
+            let Some(next) = state.queue.pop_front() else { break };
+            bytes += next.bytes;
+            if next.request {
+                requests += 1;
+                freed += next.bytes;
+            }
+            turn.push(next.message);
         }
         state.requests -= requests;
+        state.bytes -= freed;
         drop(state);
         if requests > 0 {
             self.space.notify_waiters();
@@ -160,7 +182,7 @@ mod tests {
 
     #[test]
     fn requests_are_bounded_and_completions_are_not() {
-        let inbox = Inbox::new(2);
+        let inbox = Inbox::new(2, 100);
         assert!(inbox.try_push(1).is_ok());
         assert!(inbox.try_push(2).is_ok());
         assert!(matches!(inbox.try_push(3), Err(PushError::Full(3))));
@@ -171,9 +193,23 @@ mod tests {
         assert!(inbox.try_push(5).is_ok());
     }
 
+    /// Eight thousand messages of a peer may have sixteen mebibytes each.
+    #[test]
+    fn requests_are_bounded_in_bytes_and_a_larger_one_is_taken_alone() {
+        let inbox = Inbox::new(8, 100);
+        assert!(inbox.try_push(60).is_ok());
+        assert!(matches!(inbox.try_push(41), Err(PushError::Full(41))));
+        assert!(inbox.try_push(40).is_ok());
+        inbox.complete(1_000);
+        let mut turn = Vec::new();
+        inbox.drain(&mut turn);
+        assert!(inbox.try_push(500).is_ok(), "nothing waits");
+        assert!(matches!(inbox.try_push(1), Err(PushError::Full(1))));
+    }
+
     #[test]
     fn a_turn_takes_at_most_its_bytes() {
-        let inbox = Inbox::new(8);
+        let inbox = Inbox::new(8, usize::MAX);
         for _ in 0..3 {
             assert!(inbox.try_push(TURN_BYTES_MAX / 2 + 1).is_ok());
         }
@@ -185,7 +221,7 @@ mod tests {
 
     #[tokio::test]
     async fn who_waits_for_messages_hears_of_those_pushed_before_and_after() {
-        let inbox = Arc::new(Inbox::new(4));
+        let inbox = Arc::new(Inbox::new(4, 100));
         inbox.complete(1);
         inbox.filled().await;
         let mut turn = Vec::new();
@@ -205,7 +241,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_waiting_push_goes_on_when_there_is_room_and_ends_when_closed() {
-        let inbox = Arc::new(Inbox::new(1));
+        let inbox = Arc::new(Inbox::new(1, 100));
         assert!(inbox.try_push(1).is_ok());
         let waiting = tokio::spawn({
             let inbox = inbox.clone();

@@ -70,8 +70,10 @@ metrics! {
     operations_refused: Counter, "archon_node_operations_refused_total", "operations answered by an error";
     replies_held: Gauge, "archon_node_replies_held", "answers to committed writes that wait for a valid lease";
     turns: Counter, "archon_node_shard_turns_total", "turns of all shards that had work";
+    turns_cut: Counter, "archon_node_shard_turns_cut_total", "turns that left operations to the next one, for want of time";
     appends: Counter, "archon_node_wal_batches_total", "batches handed to the write-ahead log";
     append_errors: Counter, "archon_node_wal_refusals_total", "batches that the write-ahead log refused";
+    clients_forgotten: Counter, "archon_node_clients_forgotten_total", "clients that partitions no longer remember, for their age or their number";
     commits: Counter, "archon_node_entries_committed_total", "log entries committed on this node";
     trims: Counter, "archon_node_log_trims_total", "times that a placement's log was allowed to be forgotten";
     peer_bytes: Gauge, "archon_node_peer_queue_bytes", "bytes that wait for peers";
@@ -90,6 +92,8 @@ metrics! {
     copy_bytes_in: Counter, "archon_node_copy_received_bytes_total", "bytes of copies pulled from leaders";
     copy_bytes_out: Counter, "archon_node_copy_sent_bytes_total", "bytes of copies given to loaders";
     copies_restarted: Counter, "archon_node_copies_restarted_total", "copies begun again from the start";
+    streams_stalled: Counter, "archon_node_streams_stalled_total", "streams ended because their client took no answers";
+    messages_half: Counter, "archon_node_messages_half_total", "streams ended because a message did not arrive whole in time";
     alarms: Counter, "archon_node_alarms_total", "signs of lost or damaged data";
 }
 

@@ -2,14 +2,12 @@
 
 use crate::admit::Permit;
 use archon_proto::convert::kv::TaggedReply;
-use archon_types::{Answer, ErrorDetail, ErrorKind, Millis};
+use archon_types::{Answer, ErrorDetail, Millis};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio::sync::{mpsc, oneshot};
 
-/// Bytes of answers that may wait for one slow client; beyond, reads are answered by an overload instead of a value.
-const WAITING_BYTES_MAX: usize = 8 * 1024 * 1024;
 /// Refusals for want of admission that may wait for one slow client; beyond, its stream ends.
 const REFUSALS_MAX: usize = 8_192;
 
@@ -43,40 +41,34 @@ impl Drop for Refusal {
 pub(crate) struct Connection {
     id: u64,
     sender: mpsc::UnboundedSender<Vec<Delivery>>,
-    waiting_bytes: Arc<AtomicUsize>,
     refusals: Arc<AtomicUsize>,
 }
 
 impl Connection {
     pub(crate) fn new(id: u64) -> (Arc<Self>, mpsc::UnboundedReceiver<Vec<Delivery>>) {
         let (sender, receiver) = mpsc::unbounded_channel();
-        (Arc::new(Self { id, sender, waiting_bytes: Arc::default(), refusals: Arc::default() }), receiver)
+        (Arc::new(Self { id, sender, refusals: Arc::default() }), receiver)
     }
 
-    /// Bytes of answers that wait; whoever gives them to the client takes them off.
-    pub(crate) fn waiting(&self) -> Arc<AtomicUsize> {
-        Arc::clone(&self.waiting_bytes)
+    /// Tells it from every other stream.
+    pub(crate) const fn id(&self) -> u64 {
+        self.id
     }
 
-    /// Refuses an operation that was not admitted. Returns false if the client does not even take its refusals.
-    pub(crate) fn refuse(&self, tag: u64, detail: ErrorDetail) -> bool {
+    /// The refusal of an operation that was not admitted; `None` if the client does not even take its refusals.
+    pub(crate) fn refusal(&self, tag: u64, detail: ErrorDetail) -> Option<Delivery> {
         if self.refusals.fetch_add(1, Ordering::AcqRel) >= REFUSALS_MAX {
             self.refusals.fetch_sub(1, Ordering::AcqRel);
-            return false;
+            return None;
         }
         let reply = TaggedReply { tag, log_time: Millis::ZERO, outcome: Err(detail) };
         let refusal = Some(Refusal(Arc::clone(&self.refusals)));
-        self.send(vec![Delivery { reply, bytes: 0, _permit: None, _refusal: refusal }]);
-        true
+        Some(Delivery { reply, bytes: 0, _permit: None, _refusal: refusal })
     }
 
     /// Sends answers. If the client is gone they are dropped; what was done stays done.
     pub(crate) fn send(&self, deliveries: Vec<Delivery>) {
-        let bytes: usize = deliveries.iter().map(|delivery| delivery.bytes).sum();
-        self.waiting_bytes.fetch_add(bytes, Ordering::AcqRel);
-        if self.sender.send(deliveries).is_err() {
-            self.waiting_bytes.fetch_sub(bytes, Ordering::AcqRel);
-        }
+        let _ = self.sender.send(deliveries);
     }
 }
 
@@ -91,10 +83,31 @@ pub(crate) enum ReplyTo {
     Call { sender: oneshot::Sender<(Millis, Outcome)>, permit: Permit },
 }
 
+impl ReplyTo {
+    /// Whether there is room for what a read may find. To be asked before anything is read: otherwise a client that takes
+    /// no answers has rows read for nothing.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Overloaded`](archon_types::ErrorKind::Overloaded) with a time to wait.
+    pub(crate) fn room(&self) -> Result<(), ErrorDetail> {
+        match self {
+            Self::Stream { permit, .. } | Self::Call { permit, .. } => permit.room(),
+        }
+    }
+
+    /// Whether nobody waits for the answer any more.
+    pub(crate) fn is_gone(&self) -> bool {
+        match self {
+            Self::Stream { connection, .. } => connection.sender.is_closed(),
+            Self::Call { sender, .. } => sender.is_closed(),
+        }
+    }
+}
+
 /// Gathers the answers of a turn, so that each connection gets one batch.
 #[derive(Default)]
 pub(crate) struct Replies {
-    batches: BTreeMap<u64, (Arc<Connection>, Vec<Delivery>, usize)>,
+    batches: BTreeMap<u64, (Arc<Connection>, Vec<Delivery>)>,
     refused: u64,
 }
 
@@ -108,20 +121,15 @@ impl Replies {
                 let _ = sender.send((log_time, outcome));
                 drop(permit);
             }
-            ReplyTo::Stream { connection, tag, permit } => {
-                let (_, batch, waiting) = self.batches.entry(connection.id).or_insert_with(|| {
-                    let waiting = connection.waiting_bytes.load(Ordering::Acquire);
-                    (Arc::clone(&connection), Vec::new(), waiting)
-                });
+            ReplyTo::Stream { connection, tag, mut permit } => {
                 let mut bytes = weight(&outcome);
                 let mut outcome = outcome;
-                if bytes > 0 && *waiting + bytes > WAITING_BYTES_MAX && *waiting > 0 {
-                    let why =
-                        format!("{waiting} bytes of answers wait for this client; take them before asking for more");
-                    outcome = Err(ErrorDetail::new(ErrorKind::Overloaded, why).with_retry_after_ms(10));
-                    bytes = 0;
+                if let Err(detail) = permit.answered(bytes) {
+                    (outcome, bytes) = (Err(detail), 0);
+                    self.refused += 1;
                 }
-                *waiting += bytes;
+                let id = connection.id;
+                let (_, batch) = self.batches.entry(id).or_insert_with(|| (connection, Vec::new()));
                 let reply = TaggedReply { tag, log_time, outcome };
                 batch.push(Delivery { reply, bytes, _permit: Some(permit), _refusal: None });
             }
@@ -135,14 +143,14 @@ impl Replies {
 
     /// Sends everything; returns how many answers were refusals.
     pub(crate) fn send(&mut self) -> u64 {
-        for (_, (connection, batch, _)) in std::mem::take(&mut self.batches) {
+        for (_, (connection, batch)) in std::mem::take(&mut self.batches) {
             connection.send(batch);
         }
         std::mem::take(&mut self.refused)
     }
 }
 
-/// Bytes of values in an answer to a read. Answers to writes weigh nothing: they may not be withheld, and are small.
+/// Bytes of keys and values in an answer to a read. Answers to writes weigh nothing: they are small.
 fn weight(outcome: &Outcome) -> usize {
     match outcome {
         Ok(Answer::Value(Some((value, _)))) => value.len(),
@@ -157,11 +165,14 @@ mod tests {
     use crate::admit::NodeAdmission;
     use archon_types::Revision;
     use bytes::Bytes;
+    use std::net::{IpAddr, Ipv4Addr};
+
+    const FROM: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
     #[tokio::test]
     async fn a_connection_gets_one_batch_and_permits_live_until_delivery() {
         let admission = NodeAdmission::default();
-        let stream = admission.stream();
+        let stream = admission.client(FROM).stream();
         let (connection, mut receiver) = Connection::new(1);
         let mut replies = Replies::default();
         for tag in 0..3 {
@@ -178,20 +189,32 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_client_that_does_not_take_its_answers_gets_no_more_values() {
+    async fn answers_that_wait_count_for_their_stream_and_those_that_nobody_can_take_do_not() {
         let admission = NodeAdmission::default();
-        let stream = admission.stream();
+        let stream = admission.client(FROM).stream();
         let (connection, mut receiver) = Connection::new(1);
         let mut replies = Replies::default();
         let value = Bytes::from(vec![0; 1024 * 1024]);
-        for tag in 0..10 {
-            let permit = stream.try_admit(1).unwrap();
+        let mut refused = 0;
+        let mut get = |tag| {
+            let permit = stream.try_admit(1_000).unwrap();
             let to = ReplyTo::Stream { connection: Arc::clone(&connection), tag, permit };
-            replies.add(to, Millis::ZERO, Ok(Answer::Value(Some((value.clone(), Revision::new(1))))));
-        }
-        assert_eq!(replies.send(), 0);
-        let batch = receiver.recv().await.unwrap();
-        let refused = batch.iter().filter(|delivery| delivery.reply.outcome.is_err()).count();
-        assert_eq!(refused, 2);
+            match to.room() {
+                Ok(()) => replies.add(to, Millis::ZERO, Ok(Answer::Value(Some((value.clone(), Revision::new(1)))))),
+                Err(_) => refused += 1,
+            }
+        };
+        (0..10).for_each(&mut get);
+        replies.send();
+        assert_eq!(refused, 3, "no more is read than the stream has room for");
+        drop(receiver.recv().await.unwrap());
+        assert_eq!(admission.bytes_used(), 0);
+        let permit = stream.try_admit(1_000).unwrap();
+        drop(receiver);
+        let to = ReplyTo::Stream { connection, tag: 11, permit };
+        assert!(to.is_gone());
+        replies.add(to, Millis::ZERO, Ok(Answer::Value(Some((value, Revision::new(1))))));
+        replies.send();
+        assert_eq!((admission.bytes_used(), stream.ops_used()), (0, 0), "what nobody takes is given back");
     }
 }

@@ -10,8 +10,11 @@ use crate::service::stats::StatsService;
 use crate::service::table::TableService;
 use crate::shard::Shards;
 use crate::shared::Shared;
-use crate::sort::{Accepted, Streams, sort};
+use crate::sort::{Accepted, HALF_BYTES_MAX, Streams, sort, turn_away};
 use crate::stats::Stats;
+use archon_frames::HalfFrames;
+use archon_proto::doors::{Entry, Refusal};
+use archon_proto::guarded::TURNED_AWAY_MAX;
 use archon_proto::health::MemberHealth;
 use archon_proto::listen::{ACCEPT_AGAIN, AcceptFailures};
 use archon_proto::v1;
@@ -21,7 +24,7 @@ use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Handle;
-use tokio::sync::mpsc;
+use tokio::sync::{Semaphore, mpsc};
 use tokio::task::JoinSet;
 use tokio_stream::wrappers::ReceiverStream;
 use tokio_util::sync::CancellationToken;
@@ -53,7 +56,7 @@ pub(crate) async fn serve(
     runtimes: Vec<Handle>,
 ) -> Result<(), tonic::transport::Error> {
     let end = services.end.clone();
-    let shared = Arc::clone(&services.shared);
+    let (shared, tasks) = (Arc::clone(&services.shared), services.tasks.clone());
     let streams = streams(&services);
     let routes = routes(services, &streams);
     let mut servers = JoinSet::new();
@@ -71,8 +74,17 @@ pub(crate) async fn serve(
         let served = server.serve_with_incoming_shutdown(ReceiverStream::new(incoming), end.clone().cancelled_owned());
         servers.spawn_on(served, runtime);
     }
+    let hearing = Arc::new(Semaphore::new(TURNED_AWAY_MAX));
     tokio::select! {
-        () = accept(listener, ways, &shared) => {}
+        () = accept(listener, &shared, ways, |connection, refusal| {
+            // Beyond those that are told already, closing says it.
+            if let Ok(permit) = Arc::clone(&hearing).try_acquire_owned() {
+                tasks.spawn(async move {
+                    turn_away(connection, refusal).await;
+                    drop(permit);
+                });
+            }
+        }) => {}
         () = end.cancelled() => {}
     }
     while let Some(ended) = servers.join_next().await {
@@ -83,12 +95,27 @@ pub(crate) async fn serve(
 }
 
 /// Accepts connections and gives them to the threads in turn, until a thread takes no more.
-async fn accept(listener: TcpListener, ways: Vec<mpsc::Sender<Accepted>>, shared: &Shared) {
+async fn accept(
+    listener: TcpListener,
+    shared: &Shared,
+    ways: Vec<mpsc::Sender<Accepted>>,
+    turned_away: impl Fn(TcpStream, Refusal),
+) {
     let mut failures = AcceptFailures::default();
     for way in ways.iter().cycle() {
-        let stream = loop {
-            match listener.accept().await.and_then(|(stream, _)| prepared(stream)) {
-                Ok(stream) => break stream,
+        let accepted = loop {
+            let accepted = match listener.accept().await {
+                Ok((stream, from)) => match shared.doors.enter(from.ip()) {
+                    Ok(entry) => prepared(stream, entry),
+                    Err(refusal) => {
+                        turned_away(stream, refusal);
+                        continue;
+                    }
+                },
+                Err(error) => Err(error),
+            };
+            match accepted {
+                Ok(accepted) => break accepted,
                 Err(error) => {
                     shared.metrics.accept_errors.add(1);
                     if let Some(times) = failures.note(Instant::now()) {
@@ -98,15 +125,15 @@ async fn accept(listener: TcpListener, ways: Vec<mpsc::Sender<Accepted>>, shared
                 }
             }
         };
-        if way.send(stream).await.is_err() {
+        if way.send(accepted).await.is_err() {
             return;
         }
     }
 }
 
-fn prepared(stream: TcpStream) -> std::io::Result<Accepted> {
+fn prepared(stream: TcpStream, entry: Entry) -> std::io::Result<Accepted> {
     stream.set_nodelay(true)?;
-    stream.into_std()
+    Ok(Accepted { connection: stream.into_std()?, entry })
 }
 
 /// A node serves while it is registered, holds a lease and is not about to stop.
@@ -134,7 +161,13 @@ fn streams(services: &Services) -> Streams {
         stop: end.clone(),
         tasks: tasks.clone(),
     };
-    Streams { kv, replication, tasks: tasks.clone() }
+    Streams {
+        kv,
+        replication,
+        half_of_clients: HalfFrames::new(HALF_BYTES_MAX),
+        half_of_peers: HalfFrames::new(HALF_BYTES_MAX),
+        tasks: tasks.clone(),
+    }
 }
 
 fn routes(services: Services, streams: &Streams) -> Routes {

@@ -10,7 +10,9 @@ use crate::reports::ReportQueue;
 use crate::tables::Tables;
 use arc_swap::{ArcSwap, ArcSwapOption};
 use archon_proto::convert::session::Member;
+use archon_proto::doors::{Doors, NODE_CONNECTIONS_MAX, connections_for};
 use archon_types::{BootId, ClusterId, ErrorDetail, ErrorKind, Incarnation, NodeId, PushKey, Settings};
+use rustix::process::{Resource, getrlimit};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tokio_util::sync::CancellationToken;
@@ -40,6 +42,8 @@ pub(crate) struct Shared {
     boot: ArcSwapOption<BootId>,
     /// Given to the coordinators that this node calls; pushes that do not show it are not theirs.
     pub(crate) push_key: PushKey,
+    /// As many connections as were configured, or as there are descriptors for.
+    pub(crate) doors: Arc<Doors>,
     /// The present registration, once there is one.
     life: ArcSwapOption<Life>,
     /// The lease that shards look at: the present life's, or one that was never granted.
@@ -55,6 +59,10 @@ pub(crate) struct Shared {
 
 impl Shared {
     pub(crate) fn new(config: NodeConfig, clock: Arc<dyn Clock>, wall: Arc<dyn Clock>) -> Self {
+        let configured = config.connections_max.and_then(|most| usize::try_from(most).ok());
+        let doors = Doors::new(
+            configured.unwrap_or_else(|| connections_for(NODE_CONNECTIONS_MAX, getrlimit(Resource::Nofile).current)),
+        );
         Self {
             tables: Tables::new(config.coordinators.clone()),
             config,
@@ -66,6 +74,7 @@ impl Shared {
             admission: NodeAdmission::default(),
             boot: ArcSwapOption::empty(),
             push_key: PushKey::new(uuid::Uuid::new_v4()),
+            doors,
             life: ArcSwapOption::empty(),
             grants: ArcSwap::from_pointee(Grants::new()),
             leaving: CancellationToken::new(),

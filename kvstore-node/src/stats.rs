@@ -41,6 +41,21 @@ impl Stats {
                 "bytes of rows that the storage engine is not known to have",
                 self.windows.bytes_used() as u64,
             ),
+            gauge(
+                "archon_node_connections",
+                "connections that clients, peers and coordinators have made",
+                self.shared.doors.count() as u64,
+            ),
+            counter(
+                "archon_node_connections_refused_total",
+                "connections turned away because there were too many",
+                self.shared.doors.refused(),
+            ),
+            gauge(
+                "archon_node_admitted_bytes",
+                "bytes of operations and answers under way",
+                self.shared.admission.bytes_used() as u64,
+            ),
             counter("archon_process_cpu_microseconds_total", "CPU time of this process", cpu_micros()),
             counter(
                 "archon_process_switches_voluntary_total",

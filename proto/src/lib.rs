@@ -4,6 +4,8 @@
 //! field checked, and nothing further inside sees them.
 
 pub mod convert;
+pub mod doors;
+pub mod guarded;
 pub mod health;
 pub mod listen;
 

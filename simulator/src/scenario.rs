@@ -126,6 +126,7 @@ impl Scenario {
                 outcomes_max: 64,
                 clients_max: random.pick(&[2, 3, 100]).unwrap_or(3),
                 age_ms_max: unit * random.pick(&[10, 40, 1_000]).unwrap_or(40),
+                read_rows_max: 1,
                 ..DedupLimits::default()
             },
             destroys: matches!(theme, Theme::Disks | Theme::Young | Theme::Alone)

@@ -5,6 +5,7 @@
 //! never leave their thread, so that driving costs little beside the servers on the same machine.
 
 mod archon;
+pub mod attack;
 mod failure;
 mod keys;
 mod pacer;

@@ -2,6 +2,7 @@
 
 use super::parse::{duration, name};
 use archon_load::Distribution;
+use archon_load::attack::Attack;
 use clap::Subcommand;
 use std::time::Duration;
 
@@ -75,6 +76,34 @@ Examples:
   archon bench rebalance --local
   archon bench rebalance --writers 96")]
     Rebalance(MovesArgs),
+    /// Measure what greedy clients cost those who take their share only.
+    ///
+    /// Ordinary clients read and write for a while, and then once more while each of these goes on: `scans`, messages of
+    /// 4,096 of them; `slow-readers`, who ask for much and read no answer; `half-messages`, which never end; `connections`,
+    /// opened as fast as they are let in; `new-clients`, a client id for every write. Printed is the time that 99 of 100
+    /// ordinary operations took at most, without and with each. Not for a cluster that others use.
+    #[command(after_help = "\
+Examples:
+  archon bench attack --local
+  archon bench attack --attack scans --attack slow-readers --duration 20s -o json")]
+    Attack(AttackArgs),
+}
+
+/// Options of `archon bench attack`.
+#[derive(clap::Args, Clone, Debug)]
+pub(crate) struct AttackArgs {
+    /// Which attack, one after the other; all of them if none is named.
+    #[arg(long = "attack", value_name = "NAME", value_parser = attack)]
+    pub(crate) attacks: Vec<Attack>,
+    /// Ordinary clients.
+    #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=4_096))]
+    pub(crate) clients: u32,
+    /// How long to measure without an attack, and with it.
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = duration)]
+    pub(crate) duration: Duration,
+    /// Use a cluster of its own on this machine, of three coordinators and three nodes, and end it afterwards.
+    #[arg(long)]
+    pub(crate) local: bool,
 }
 
 /// Who watches how long nothing goes on.
@@ -167,6 +196,11 @@ pub(crate) struct ReadArgs {
 /// A time, or 0.
 fn duration_or_none(text: &str) -> Result<Duration, String> {
     if matches!(text.trim(), "0" | "0s" | "0ms") { Ok(Duration::ZERO) } else { duration(text) }
+}
+
+/// The name of an attack.
+fn attack(text: &str) -> Result<Attack, String> {
+    text.parse()
 }
 
 /// Operations per second.

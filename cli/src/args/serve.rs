@@ -126,6 +126,10 @@ pub(crate) struct NodeArgs {
     /// Most copies of partitions that it takes.
     #[arg(long, env = "ARCHON_PARTITIONS_MAX", hide_env_values = true, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) partitions_max: Option<u32>,
+    /// Most connections that it takes, half of them from one address; otherwise 4,096, or half of the files that it may
+    /// have open.
+    #[arg(long, env = "ARCHON_CONNECTIONS_MAX", hide_env_values = true, value_name = "N", value_parser = clap::value_parser!(u32).range(2..=1_000_000))]
+    pub(crate) connections_max: Option<u32>,
     /// The storage engine of this node, `sled` or `fjall`; otherwise sled. A data directory stays with the engine that made it.
     #[arg(long, env = "ARCHON_ENGINE", hide_env_values = true, value_name = "ENGINE", value_parser = engine)]
     pub(crate) engine: Option<EngineKind>,

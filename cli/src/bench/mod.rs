@@ -1,5 +1,6 @@
-//! `archon bench put | get | mixed | scan | failover | rebalance`: puts load on a cluster and says what came of it.
+//! `archon bench put | get | mixed | scan | failover | rebalance | attack`: puts load on a cluster and says what came of it.
 
+mod attack;
 mod disturb;
 mod local;
 mod nodes;
@@ -71,6 +72,10 @@ pub(crate) fn run(args: &BenchArgs, connection: &Connection) -> Result<Exit, Fai
         BenchVerb::Rebalance(probe) => {
             let output = Output::new(connection.output);
             return on_runtime(disturb::rebalance(probe, &args.table, connection, &output));
+        }
+        BenchVerb::Attack(attack) => {
+            let output = Output::new(connection.output);
+            return on_runtime(attack::run(attack, &args.table, connection, &output));
         }
     };
     start(&plan, connection)

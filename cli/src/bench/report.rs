@@ -120,7 +120,7 @@ fn row(name: &str, latency: &Latency) -> Vec<String> {
 }
 
 /// `850 µs`, `12.3 ms`, `1.20 s`.
-fn micros_text(micros: u64) -> String {
+pub(super) fn micros_text(micros: u64) -> String {
     match micros {
         0..1_000 => format!("{micros} µs"),
         1_000..1_000_000 => format!("{:.2} ms", micros as f64 / 1_000.0),

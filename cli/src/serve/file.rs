@@ -220,6 +220,7 @@ pub(crate) struct NodeFile {
     pub(crate) weight: Option<Spanned<u64>>,
     pub(crate) advertise: Option<Spanned<String>>,
     pub(crate) partitions_max: Option<Spanned<u64>>,
+    pub(crate) connections_max: Option<Spanned<u64>>,
     pub(crate) engine: Option<Spanned<String>>,
     pub(crate) copy_bytes_per_second: Option<Spanned<u64>>,
 }
@@ -236,6 +237,7 @@ impl NodeFile {
         "zone",
         "weight",
         "partitions_max",
+        "connections_max",
         "engine",
         "copy_bytes_per_second",
     ];
@@ -295,7 +297,8 @@ mod tests {
         let text = format!("{found:?}");
         assert!(!text.contains("None"), "{text}");
         let whole = "name = ''\nlisten = ''\ncoordinators = ['']\ndata_dir = ''\ninsecure = true\nzone = ''\nweight = 1\n\
-                     advertise = ''\npartitions_max = 1\nengine = ''\ncopy_bytes_per_second = 1\n";
+                     advertise = ''\npartitions_max = 1\nconnections_max = 2\nengine = ''\n\
+                     copy_bytes_per_second = 1\n";
         let found: NodeFile = file(whole).settings(NodeFile::KEYS).unwrap();
         assert_eq!(whole.lines().count(), NodeFile::KEYS.len());
         assert!(!format!("{found:?}").contains("None"));

@@ -63,12 +63,23 @@ fn node_config(settings: NodeSettings) -> NodeConfig {
         zone,
         weight,
         partitions_max,
+        connections_max,
         engine,
         copy_bytes_per_second,
         insecure,
     } = settings;
     let plain = NodeConfig::new(name, listen.to_string(), coordinators, data_dir);
-    NodeConfig { advertise, zone, weight, partitions_max, engine, copy_bytes_per_second, insecure, ..plain }
+    NodeConfig {
+        advertise,
+        zone,
+        weight,
+        partitions_max,
+        connections_max,
+        engine,
+        copy_bytes_per_second,
+        insecure,
+        ..plain
+    }
 }
 
 fn coordinator_failure(error: CoordinatorError) -> Failure {

@@ -47,6 +47,7 @@ pub(crate) struct NodeSettings {
     pub(crate) weight: u32,
     /// Most copies of partitions that it takes, if limited.
     pub(crate) partitions_max: Option<u32>,
+    pub(crate) connections_max: Option<u32>,
     /// Its storage engine.
     pub(crate) engine: EngineKind,
     /// Rate at which it pulls a copy, in bytes per second; 0 is no limit.
@@ -243,6 +244,7 @@ impl NodeSettings {
         let zone = args.zone.clone().or(found.zone);
         let weight = args.weight.or(found.weight).unwrap_or(100);
         let partitions_max = args.partitions_max.or(found.partitions_max);
+        let connections_max = args.connections_max.or(found.connections_max);
         let engine = args.engine.or(found.engine).unwrap_or_default();
         let advertise = args.advertise.clone().or(found.advertise);
         if let Some(address) = &advertise {
@@ -264,6 +266,7 @@ impl NodeSettings {
             zone,
             weight,
             partitions_max,
+            connections_max,
             engine,
             copy_bytes_per_second,
             insecure,
@@ -361,6 +364,7 @@ pub(crate) struct FromNodeFile {
     weight: Option<u32>,
     advertise: Option<String>,
     partitions_max: Option<u32>,
+    connections_max: Option<u32>,
     engine: Option<EngineKind>,
     copy_bytes_per_second: Option<u64>,
 }
@@ -389,6 +393,11 @@ impl FromNodeFile {
                 .partitions_max
                 .as_ref()
                 .map(|v| file.within("partitions_max", v, 1..=u64::from(u32::MAX)))
+                .transpose()?,
+            connections_max: raw
+                .connections_max
+                .as_ref()
+                .map(|v| file.within("connections_max", v, 2..=1_000_000))
                 .transpose()?,
             engine: raw.engine.as_ref().map(|text| file.parse("engine", text, args::engine)).transpose()?,
             copy_bytes_per_second: raw

@@ -11,15 +11,14 @@
 
 use super::effect::{Effect, RowChange};
 use super::row::{
-    CLIENT_HEAD_KEY_BYTES, ClientHead, FORGOTTEN_KEY, KIND_CLIENT, Outcome, client_head_bytes, client_head_key,
-    client_outcome_key, decode_client_key, decode_millis, encode_millis,
+    ClientHead, FORGOTTEN_KEY, Outcome, client_head_bytes, client_head_key, client_outcome_key, decode_millis,
+    encode_millis,
 };
 use super::view::{View, ViewError};
 use crate::engine::PageLimit;
 use crate::mutant::Mutant;
 use archon_types::{ClientId, ErrorDetail, ErrorKind, Millis, OpId};
 use bytes::Bytes;
-use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 
 /// Outcomes of a client from which on those it is done with are looked for, so that not every operation must look.
@@ -27,8 +26,6 @@ const PURGE_FROM: u32 = 64;
 /// Rows read at once.
 const PAGE_ROWS: usize = 1_024;
 const RETRY_AFTER_MS: u64 = 20;
-/// How old the index's word on a client's last use may be.
-const TOUCH_MS: u64 = 1_000;
 
 /// How much is remembered.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -36,10 +33,12 @@ pub struct DedupLimits {
     /// Outcomes kept per client, at least 64 and at most 4,096; beyond, its operations are refused until it is done with
     /// some.
     pub outcomes_max: u32,
-    /// Clients remembered per partition; beyond, the least recently used is forgotten.
+    /// Clients remembered per partition, at least 1; the least recently used are forgotten before another one is taken.
     pub clients_max: usize,
     /// How long a client is remembered after its last operation, in milliseconds of log time.
     pub age_ms_max: u64,
+    /// Rows read at once when a new leader reads whom its partition remembers, at least 1.
+    pub read_rows_max: usize,
     /// The rule that a test takes away.
     #[cfg(any(test, feature = "mutants"))]
     pub mutant: Option<Mutant>,
@@ -57,6 +56,7 @@ impl DedupLimits {
         outcomes_max: 1_024,
         clients_max: 4_096,
         age_ms_max: 10 * 60 * 1_000,
+        read_rows_max: 512,
         #[cfg(any(test, feature = "mutants"))]
         mutant: None,
     };
@@ -183,24 +183,34 @@ fn accept(
     Ok(Decision::Apply(Acceptance { id, head, done }))
 }
 
-/// The effect that forgets a client, made at log time `at`: its rows go, and `forgotten_through` rises to its last use.
-/// `None` if nothing is known of it.
+/// The effect that forgets a client, made at log time `at`, beside those that `before` forgets: its rows go, and
+/// `forgotten_through` rises to the last use of any. As `before` was if nothing is known of it.
 ///
 /// # Errors
 /// [`ViewError`] if its rows cannot be read.
 pub fn forget(
     client: ClientId,
+    before: Option<Effect>,
     view: &dyn View,
     at: Millis,
     limits: &DedupLimits,
 ) -> Result<Option<Effect>, ViewError> {
     let head_key = client_head_key(client);
-    let Some(head) = view.get(&head_key)? else { return Ok(None) };
+    let Some(head) = view.get(&head_key)? else { return Ok(before) };
     let head = ClientHead::decode(&head)?;
-    let forgotten = forgotten_through(view)?.map_or(head.last, |before| before.max(head.last));
-    let mut changes = vec![RowChange::set(Bytes::from_static(FORGOTTEN_KEY), encode_millis(forgotten))];
-    if limits.breaks(Mutant::ForgottenNotRaised) {
-        changes.clear();
+    let raised = match before.as_ref().and_then(|before| before.changes.first()) {
+        Some(RowChange { key, value: Some(value) }) if key == FORGOTTEN_KEY => Some(decode_millis(value)?),
+        _ => forgotten_through(view)?,
+    };
+    let forgotten = RowChange::set(
+        Bytes::from_static(FORGOTTEN_KEY),
+        encode_millis(raised.map_or(head.last, |raised| raised.max(head.last))),
+    );
+    let mut changes = before.map(|before| before.changes).unwrap_or_default();
+    match changes.first_mut().filter(|first| first.key == FORGOTTEN_KEY) {
+        Some(first) => *first = forgotten,
+        None if limits.breaks(Mutant::ForgottenNotRaised) => {}
+        None => changes.insert(0, forgotten),
     }
     let end = prefix_end(&head_key);
     let mut from = Bound::Included(head_key);
@@ -254,79 +264,6 @@ fn malformed(id: &OpId) -> Option<ErrorDetail> {
 fn maybe_applied(why: String) -> ErrorDetail {
     let what = "whether it was applied cannot be told; a first attempt may be sent again with the newest log time";
     ErrorDetail::new(ErrorKind::MaybeApplied, format!("{why}: {what}"))
-}
-
-/// Whom to forget next: clients by their last use, in the leader's memory.
-///
-/// It only advises. What is applied is decided by the rows alone, so an index that is behind, or lost with a leadership,
-/// costs some memory and never an operation applied twice.
-#[derive(Clone, Debug, Default)]
-pub struct ClientIndex {
-    last: BTreeMap<ClientId, Millis>,
-    by_last: BTreeSet<(Millis, ClientId)>,
-}
-
-impl ClientIndex {
-    /// Reads the clients of a partition, as a new leader does.
-    ///
-    /// # Errors
-    /// [`ViewError`] if rows cannot be read.
-    pub fn load(view: &dyn View) -> Result<Self, ViewError> {
-        let mut index = Self::default();
-        let end = [KIND_CLIENT + 1];
-        let mut from = Bound::Included(Bytes::from_static(&[KIND_CLIENT]));
-        loop {
-            let limit = PageLimit { rows_max: PAGE_ROWS, bytes_max: usize::MAX };
-            let page = view.page(from.as_ref().map(|key| &key[..]), &end, limit)?;
-            for row in page.rows.iter().filter(|row| row.key.len() == CLIENT_HEAD_KEY_BYTES) {
-                let (client, _) = decode_client_key(&row.key)?;
-                index.touch(client, ClientHead::decode(&row.value)?.last);
-            }
-            match page.rows.last() {
-                Some(last) if page.more => from = Bound::Excluded(last.key.clone()),
-                _ => return Ok(index),
-            }
-        }
-    }
-
-    /// Takes in that an operation of the client was recorded at log time `at`. Exact to one second: for advice about
-    /// minutes not every operation need be noted.
-    pub fn touch(&mut self, client: ClientId, at: Millis) {
-        match self.last.get_mut(&client) {
-            Some(before) if at.since(*before) < TOUCH_MS => return,
-            Some(before) => {
-                self.by_last.remove(&(*before, client));
-                *before = at;
-            }
-            None => {
-                self.last.insert(client, at);
-            }
-        }
-        self.by_last.insert((at, client));
-    }
-
-    /// Takes in that the client is being forgotten.
-    pub fn remove(&mut self, client: ClientId) {
-        if let Some(before) = self.last.remove(&client) {
-            self.by_last.remove(&(before, client));
-        }
-    }
-
-    /// The least recently used client, if it is too old at log time `at` or there are too many.
-    pub fn to_forget(&self, at: Millis, limits: &DedupLimits) -> Option<ClientId> {
-        let (last, client) = self.by_last.first()?;
-        (at.since(*last) > limits.age_ms_max || self.last.len() > limits.clients_max).then_some(*client)
-    }
-
-    /// Clients known.
-    pub fn len(&self) -> usize {
-        self.last.len()
-    }
-
-    /// Whether none is known.
-    pub fn is_empty(&self) -> bool {
-        self.last.is_empty()
-    }
 }
 
 #[cfg(test)]

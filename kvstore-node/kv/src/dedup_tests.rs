@@ -3,11 +3,12 @@
 use super::*;
 use crate::evaluate::{Evaluation, Request, evaluate};
 use crate::log_time::LogTime;
-use crate::row::client_outcome_key;
+use crate::row::{KIND_CLIENT, client_outcome_key};
 use crate::rows::Rows;
 use archon_types::{Answer, Op, Revision};
 use proptest::prelude::*;
 use proptest::test_runner::{RngAlgorithm, TestError, TestRng, TestRunner};
+use std::collections::BTreeMap;
 use uuid::Uuid;
 
 const LIMITS: DedupLimits = DedupLimits { outcomes_max: 64, clients_max: 2, age_ms_max: 100, ..DedupLimits::DEFAULT };
@@ -59,7 +60,7 @@ fn after_forgetting_only_newer_stamps_or_an_unbroken_record_pass() {
     let mut rows = Rows::default();
     run(&mut rows, &id(1, 1, 0, 0), 10);
     run(&mut rows, &id(2, 1, 0, 10), 20);
-    rows.apply(&forget(client(1), &rows, Millis::new(21), &LIMITS).unwrap().unwrap());
+    rows.apply(&forget(client(1), None, &rows, Millis::new(21), &LIMITS).unwrap().unwrap());
     assert_eq!(forgotten_through(&rows).unwrap(), Some(Millis::new(10)));
     assert!(rows.get(&client_outcome_key(client(1), 1)).unwrap().is_none());
     assert_eq!(refused(&run(&mut rows, &id(1, 1, 0, 0), 22)), Some(ErrorKind::MaybeApplied));
@@ -67,7 +68,7 @@ fn after_forgetting_only_newer_stamps_or_an_unbroken_record_pass() {
     assert_eq!(refused(&run(&mut rows, &id(1, 2, 0, 11), 22)), None);
     // Begun at 22, the record does not vouch for what was stamped before.
     assert_eq!(refused(&run(&mut rows, &id(1, 1, 0, 0), 23)), Some(ErrorKind::MaybeApplied));
-    rows.apply(&forget(client(2), &rows, Millis::new(24), &LIMITS).unwrap().unwrap());
+    rows.apply(&forget(client(2), None, &rows, Millis::new(24), &LIMITS).unwrap().unwrap());
     rows.apply(&Effect {
         at: Millis::new(30),
         changes: vec![RowChange::set(Bytes::from_static(FORGOTTEN_KEY), encode_millis(Millis::new(30)))],
@@ -102,35 +103,6 @@ fn a_client_that_finishes_nothing_is_bounded_and_one_that_does_goes_on() {
         let head = ClientHead::decode(&rows.0[&client_head_key(client(1))]).unwrap();
         assert_eq!(head.outcomes as usize, outcomes);
     }
-}
-
-#[test]
-fn the_oldest_client_is_forgotten_first_by_number_and_by_age() {
-    let mut index = ClientIndex::default();
-    let limits = DedupLimits { age_ms_max: 100_000, ..LIMITS };
-    for (owner, at) in [(1, 10_000), (2, 11_000), (2, 11_999), (1, 12_000)] {
-        index.touch(client(owner), Millis::new(at));
-    }
-    assert_eq!(index.to_forget(Millis::new(50_000), &limits), None);
-    assert_eq!(index.to_forget(Millis::new(111_001), &limits), Some(client(2)));
-    index.touch(client(3), Millis::new(13_000));
-    assert_eq!(index.to_forget(Millis::new(50_000), &limits), Some(client(2)));
-    index.remove(client(2));
-    assert_eq!((index.to_forget(Millis::new(50_000), &limits), index.len()), (None, 2));
-}
-
-#[test]
-fn the_index_is_read_back_from_the_rows() {
-    let mut rows = Rows::default();
-    for (owner, number, at) in [(1, 1, 10), (u128::MAX, 1, 11), (1, 2, 12)] {
-        run(&mut rows, &id(owner, number, 0, 0), at);
-    }
-    let index = ClientIndex::load(&rows).unwrap();
-    assert_eq!(index.len(), 2);
-    assert_eq!(index.by_last.first(), Some(&(Millis::new(11), client(u128::MAX))));
-    rows.apply(&forget(client(u128::MAX), &rows, Millis::new(13), &LIMITS).unwrap().unwrap());
-    assert_eq!(ClientIndex::load(&rows).unwrap().len(), 1);
-    assert!(forget(client(u128::MAX), &rows, Millis::new(14), &LIMITS).unwrap().is_none());
 }
 
 #[derive(Clone, Debug)]
@@ -180,7 +152,7 @@ fn play(steps: &[Step], mutant: Option<Mutant>) -> Result<(), String> {
                 mark[at] = (mark[at] + 1).min(next[at]);
             }
             Step::Forget(owner) => {
-                if let Some(effect) = forget(client(*owner), &rows, Millis::new(now), &limits).unwrap() {
+                if let Some(effect) = forget(client(*owner), None, &rows, Millis::new(now), &limits).unwrap() {
                     rows.apply(&effect);
                 }
             }
@@ -286,7 +258,7 @@ fn a_stamp_from_the_future_does_not_outlive_what_is_forgotten(mutant: Option<Mut
     let limits = DedupLimits { mutant, ..LIMITS };
     let mut rows = Rows::default();
     run_under(&mut rows, &id(1, 1, 0, 50), 10, &limits);
-    if let Some(effect) = forget(client(1), &rows, Millis::new(20), &limits).unwrap() {
+    if let Some(effect) = forget(client(1), None, &rows, Millis::new(20), &limits).unwrap() {
         rows.apply(&effect);
     }
     let again = run_under(&mut rows, &id(1, 1, 0, 50), 60, &limits);
@@ -334,7 +306,7 @@ fn were_log_time_to_fall_fresh_operations_would_be_refused_or_forgotten_ones_app
     let limits = DedupLimits { mutant: Some(Mutant::FutureStampTaken), ..LIMITS };
     let mut rows = Rows::default();
     run_under(&mut rows, &late, at, &limits);
-    rows.apply(&forget(client(1), &rows, Millis::new(at), &limits).unwrap().unwrap());
+    rows.apply(&forget(client(1), None, &rows, Millis::new(at), &limits).unwrap().unwrap());
     let again = run_under(&mut rows, &late, 200, &limits);
     assert!(matches!(again.answer, Ok(Answer::Counter { value: 2, .. })), "{again:?}");
 }

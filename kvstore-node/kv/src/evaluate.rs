@@ -6,6 +6,7 @@ use super::row::{Outcome, decode_value, encode_value, value_key};
 use super::view::{View, ViewError};
 use crate::engine::PageLimit;
 use crate::mutant::Mutant;
+use archon_types::limits::scan_bytes_max;
 use archon_types::op::Entry;
 use archon_types::{Answer, ErrorDetail, Millis, Op, OpId, Revision};
 use bytes::Bytes;
@@ -13,8 +14,6 @@ use std::ops::Bound;
 
 /// Most entries in the answer to one scan, also if more were asked for (or 0, which stands for this).
 pub const SCAN_ENTRIES_MAX: u32 = 4_096;
-/// Most bytes of keys and values in the answer to one scan; a single larger entry is still given.
-pub const SCAN_BYTES_MAX: usize = 1024 * 1024;
 
 /// An operation, already checked against the limits on sizes.
 #[derive(Clone, Copy, Debug)]
@@ -144,7 +143,7 @@ fn scan(view: &dyn View, prefix: &Bytes, after: &Bytes, limit: u32) -> Result<Ev
     // An empty `after` is before every key, since no key is empty.
     let from = if after < first { Bound::Included(&first[..]) } else { Bound::Excluded(&after[..]) };
     let entries_max = if limit == 0 { SCAN_ENTRIES_MAX } else { limit.min(SCAN_ENTRIES_MAX) };
-    let limit = PageLimit { rows_max: entries_max as usize, bytes_max: SCAN_BYTES_MAX };
+    let limit = PageLimit { rows_max: entries_max as usize, bytes_max: scan_bytes_max(entries_max) };
     let page = view.page(from, &end, limit)?;
     let mut entries = Vec::with_capacity(page.rows.len());
     for row in page.rows {

@@ -122,7 +122,7 @@ fn scans_keep_to_prefix_start_and_limit_and_skip_other_rows() {
     for (at, key) in (1..).zip(["a", "b", "b1", "b2", "b\u{10FFFF}", "c"]) {
         partition.run_as(&put(key, key), Some(&id(at))).unwrap();
     }
-    let effect = forget(id(1).client, &partition.rows, Millis::new(9), &DedupLimits::DEFAULT).unwrap().unwrap();
+    let effect = forget(id(1).client, None, &partition.rows, Millis::new(9), &DedupLimits::DEFAULT).unwrap().unwrap();
     partition.rows.apply(&effect);
     let mut keys = |prefix, after, limit| match partition.run(&scan(prefix, after, limit)) {
         Answer::Page { entries, more } => {

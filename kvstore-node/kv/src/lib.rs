@@ -1,6 +1,7 @@
 //! What the replicated entries mean: operations are evaluated once by the leader into blind effects, which every replica
 //! applies alike. Pure: no clock, no randomness, no I/O; the engine is a trait, what is stored comes in through it.
 
+pub mod client_index;
 mod client_rows;
 pub mod dedup;
 pub mod effect;
@@ -18,7 +19,8 @@ mod row_map;
 mod rows;
 pub mod view;
 
-pub use dedup::{ClientIndex, DedupLimits};
+pub use client_index::{ClientIndex, Forgetting, Room};
+pub use dedup::DedupLimits;
 pub use effect::{Effect, EffectError, RowChange};
 pub use engine::Engine;
 pub use evaluate::{Evaluation, Request, evaluate};

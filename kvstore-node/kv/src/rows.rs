@@ -28,11 +28,7 @@ impl View for Rows {
     }
 
     fn page(&self, from: Bound<&[u8]>, to: &[u8], limit: PageLimit) -> Result<Page, ViewError> {
-        let after = |key: &Bytes| match from {
-            Bound::Unbounded => true,
-            Bound::Included(from) => &key[..] >= from,
-            Bound::Excluded(from) => &key[..] > from,
-        };
-        Ok(Page::of(self.0.iter().filter(|(key, _)| after(key) && &key[..] < to), limit))
+        let rows = self.0.range::<[u8], _>((from, Bound::Unbounded));
+        Ok(Page::of(rows.take_while(|(key, _)| &key[..] < to), limit))
     }
 }

@@ -13,6 +13,7 @@ use archon_types::{
     Answer, ErrorDetail, ErrorKind, Millis, Op, OpId, PartitionId, Table, partition_of, slot_of, tag_of,
 };
 use futures::{StreamExt, stream};
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio::sync::oneshot;
 
@@ -21,6 +22,8 @@ use tokio::sync::oneshot;
 const BATCH_ANSWER_BYTES_MAX: usize = 2 * 1024 * 1024;
 /// Operations of one `Batch` under way at once; each may hold a value.
 const BATCH_CONCURRENT_MAX: usize = 32;
+/// Tells those who take turns with plain calls from streams, whose numbers are counted up from zero.
+const PLAIN: u64 = 1 << 63;
 
 type Result<T, E = ErrorDetail> = std::result::Result<T, E>;
 
@@ -28,6 +31,7 @@ impl KvService {
     /// Carries out one operation on a key; gives the partition's log time with the answer.
     pub(super) async fn call(
         &self,
+        from: IpAddr,
         cluster: Option<&v1::ClusterRef>,
         table: &str,
         op: Op,
@@ -37,12 +41,12 @@ impl KvService {
         let id: Option<OpId> = id.map(TryInto::try_into).transpose()?;
         op.check()?;
         let partition = of_key(&self.table(table)?, &op)?;
-        let (log_time, outcome) = self.operate(partition, op, id).await;
+        let (log_time, outcome) = self.operate(from, partition, op, id).await;
         Ok((log_time, outcome?))
     }
 
     /// Reads a page of one partition.
-    pub(super) async fn page(&self, request: v1::ScanRequest) -> Result<(Millis, Answer)> {
+    pub(super) async fn page(&self, from: IpAddr, request: v1::ScanRequest) -> Result<(Millis, Answer)> {
         self.check(request.cluster.as_ref(), None)?;
         let v1::ScanRequest { prefix, after, limit, .. } = request;
         let table = self.table(&request.table)?;
@@ -64,24 +68,24 @@ impl KvService {
         };
         let op = Op::Scan { prefix, after, limit };
         op.check()?;
-        let (log_time, outcome) = self.operate(PartitionId::new(table.id, index), op, None).await;
+        let (log_time, outcome) = self.operate(from, PartitionId::new(table.id, index), op, None).await;
         Ok((log_time, outcome?))
     }
 
     /// Carries out several operations, each on its own; the replies stand in their order.
-    pub(super) async fn several(&self, request: v1::BatchRequest) -> Result<Vec<v1::Reply>> {
+    pub(super) async fn several(&self, from: IpAddr, request: v1::BatchRequest) -> Result<Vec<v1::Reply>> {
         self.check(request.cluster.as_ref(), None)?;
         check_batch(&request.ops, "BatchRequest.ops")?;
         let table = self.table(&request.table)?;
         let room = Room::default();
-        let replies = stream::iter(request.ops).map(|op| self.one_of_several(&table, op, &room));
+        let replies = stream::iter(request.ops).map(|op| self.one_of_several(from, &table, op, &room));
         Ok(replies.buffered(BATCH_CONCURRENT_MAX).collect().await)
     }
 
-    async fn one_of_several(&self, table: &Table, op: v1::Op, room: &Room) -> v1::Reply {
+    async fn one_of_several(&self, from: IpAddr, table: &Table, op: v1::Op, room: &Room) -> v1::Reply {
         let tag = op.tag;
         let (log_time, outcome) = match self.placed(table, op, room) {
-            Ok((partition, op, id)) => self.operate(partition, op, id).await,
+            Ok((partition, op, id)) => self.operate(from, partition, op, id).await,
             Err(detail) => (Millis::ZERO, Err(detail)),
         };
         TaggedReply { tag, log_time, outcome: outcome.and_then(|answer| room.admit(answer)) }.into()
@@ -104,18 +108,21 @@ impl KvService {
         })
     }
 
-    async fn operate(&self, partition: PartitionId, op: Op, id: Option<OpId>) -> (Millis, Outcome) {
-        let permit = match self.shared.admission.try_admit(op.bytes()) {
+    async fn operate(&self, from: IpAddr, partition: PartitionId, op: Op, id: Option<OpId>) -> (Millis, Outcome) {
+        let admission = self.shared.admission.client(from);
+        let permit = match admission.try_admit(op.cost()) {
             Ok(permit) => permit,
             Err(detail) => return (Millis::ZERO, Err(detail)),
         };
         let (sender, answer) = oneshot::channel();
         let request = OpRequest {
             partition,
+            client: PLAIN | admission.number(),
             op,
             id,
             known: archon_types::Version::ZERO,
             parked_at: None,
+            confirmed: None,
             reply: ReplyTo::Call { sender, permit },
         };
         match self.shards.of(partition).try_push(ShardMessage::Operations(vec![request])) {

@@ -11,32 +11,47 @@ use archon_frames::{Beat, FrameError, FrameReader, FrameWriter};
 use archon_proto::convert::kv::TaggedOp;
 use archon_proto::convert::packed::{ReplyPacker, Unpacked, unpack_ops};
 use archon_proto::v1;
-use archon_types::limits::BATCH_OPS_MAX;
+use archon_types::limits::{BATCH_OPS_MAX, MESSAGE_BYTES_MAX, OPERATION_OVERHEAD_BYTES};
 use archon_types::{Millis, NodeId, Version};
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
+use std::time::Duration;
 use tokio::sync::mpsc;
 
 /// Bytes of values after which one answer message is closed and the next begun.
 const REPLY_BYTES_MAX: usize = 1024 * 1024;
+/// Operations of one message that are refused one by one; after them the rest of it is refused as they were, and the stream
+/// is left unread for a while: refusing costs something, too.
+const REFUSED_MAX: usize = 16;
+const REFUSED_PAUSE: Duration = Duration::from_millis(20);
+/// How long a client may take nothing of the answers that wait for it.
+const STALLED: Duration = Duration::from_secs(3);
+/// How long it may take for all of one message of them.
+const ANSWER_PATIENCE: Duration = Duration::from_secs(30);
 
 impl KvService {
     /// Serves a client's stream until it ends, the node stops, or the client has gone. What was admitted is finished all the
     /// same.
-    pub(crate) async fn exchange(self, mut reader: FrameReader, mut writer: FrameWriter) {
+    pub(crate) async fn exchange(self, from: IpAddr, mut reader: FrameReader, mut writer: FrameWriter) {
         let (connection, answers) = Connection::new(self.connections.fetch_add(1, Ordering::Relaxed));
-        let waiting = connection.waiting();
         let ended = async {
             let first = self.accepted(&mut reader).await?;
             // Whoever is refused has sent no operation yet, and knows it: a client waits for this one.
             writer.push(&v1::ReplyBatch { table_version: self.shared.tables.version().get(), ..Default::default() });
             tokio::select! {
-                ended = self.read_stream(first, &mut reader, &connection) => ended,
-                ended = write_stream(&self.shared, answers, &waiting, &mut writer) => ended,
+                ended = self.read_stream(first, from, &mut reader, &connection) => ended,
+                ended = write_stream(&self.shared, answers, &mut writer) => ended,
             }
         };
-        super::end_stream(ended.await, writer).await;
+        let ended = ended.await;
+        match ended {
+            Err(FrameError::Stalled(_)) => self.shared.metrics.streams_stalled.add(1),
+            Err(FrameError::Half(_)) => self.shared.metrics.messages_half.add(1),
+            _ => {}
+        }
+        super::end_stream(ended, writer).await;
     }
 
     /// The first message of a stream, which says whom it is meant for.
@@ -46,6 +61,7 @@ impl KvService {
             () = self.stop.cancelled() => return Err(FrameError::Refused(crate::shared::shutting_down())),
         };
         self.meant_for_us(&first)?;
+        reader.known(MESSAGE_BYTES_MAX);
         Ok(first)
     }
 
@@ -57,20 +73,26 @@ impl KvService {
     async fn read_stream(
         &self,
         first: v1::OpBatch,
+        from: IpAddr,
         reader: &mut FrameReader,
         connection: &Arc<Connection>,
     ) -> Result<(), FrameError> {
-        let admission = self.shared.admission.stream();
-        self.take(first, connection, &admission)?;
+        let admission = self.shared.admission.client(from).stream();
+        let mut pause = self.take(first, connection, &admission)?;
         let mut beat = Beat::default();
         loop {
+            if std::mem::take(&mut pause) {
+                tokio::time::sleep(REFUSED_PAUSE).await;
+            }
             tokio::select! {
                 batch = reader.next::<v1::OpBatch>() => {
                     let batch = batch?;
                     if batch.cluster.is_some() || batch.node != 0 {
                         self.meant_for_us(&batch)?;
                     }
-                    self.take(batch, connection, &admission)?;
+                    pause = self.take(batch, connection, &admission)?;
+                    // Others on this thread, its shard above all, are not to wait for message after message.
+                    tokio::task::consume_budget().await;
                 }
                 () = beat.tick() => beat.listen(reader)?,
                 () = self.stop.cancelled() => return Err(FrameError::Refused(crate::shared::shutting_down())),
@@ -78,22 +100,35 @@ impl KvService {
         }
     }
 
-    /// Queues one message's operations with their shards; those that cannot be are answered at once.
+    /// Queues one message's operations with their shards; those that cannot be are answered at once. Returns whether these
+    /// were many.
     fn take(
         &self,
         batch: v1::OpBatch,
         connection: &Arc<Connection>,
         admission: &StreamAdmission,
-    ) -> Result<(), FrameError> {
+    ) -> Result<bool, FrameError> {
         let known = Version::new(batch.table_version);
         let mut refused = crate::reply::Replies::default();
         let mut per_shard: BTreeMap<usize, Vec<OpRequest>> = BTreeMap::new();
         let ops = unpack_ops(batch.ops).map_err(|error| FrameError::Refused(error.into()))?;
+        let (mut refusals, mut last) = (Vec::new(), None);
         for Unpacked { tag, bytes, op } in ops {
-            let permit = match admission.try_admit(bytes) {
+            let cost = op.as_ref().map_or(bytes + OPERATION_OVERHEAD_BYTES, |tagged| tagged.op.cost());
+            let admitted = match last.take_if(|_| refusals.len() >= REFUSED_MAX) {
+                Some(detail) => Err(detail),
+                None => admission.try_admit(cost),
+            };
+            let permit = match admitted {
                 Ok(permit) => permit,
-                Err(detail) if connection.refuse(tag, detail.clone()) => continue,
-                Err(detail) => return Err(FrameError::Refused(detail)),
+                Err(detail) => {
+                    let Some(refusal) = connection.refusal(tag, detail.clone()) else {
+                        return Err(FrameError::Refused(detail));
+                    };
+                    refusals.push(refusal);
+                    last = Some(detail);
+                    continue;
+                }
             };
             let reply = ReplyTo::Stream { connection: Arc::clone(connection), tag, permit };
             match op {
@@ -101,10 +136,12 @@ impl KvService {
                     let number = self.shards.number_of(partition);
                     per_shard.entry(number).or_default().push(OpRequest {
                         partition,
+                        client: connection.id(),
                         op,
                         id,
                         known,
                         parked_at: None,
+                        confirmed: None,
                         reply,
                     });
                 }
@@ -125,8 +162,12 @@ impl KvService {
                 refused.add(request.reply, Millis::ZERO, Err(detail.clone()));
             }
         }
-        self.shared.metrics.operations_refused.add(refused.send());
-        Ok(())
+        let many = refusals.len() >= REFUSED_MAX;
+        self.shared.metrics.operations_refused.add(refused.send() + refusals.len() as u64);
+        if !refusals.is_empty() {
+            connection.send(refusals);
+        }
+        Ok(many)
     }
 }
 
@@ -134,17 +175,16 @@ impl KvService {
 async fn write_stream(
     shared: &Shared,
     mut answers: mpsc::UnboundedReceiver<Vec<Delivery>>,
-    waiting: &AtomicUsize,
     writer: &mut FrameWriter,
 ) -> Result<(), FrameError> {
     let mut beat = Beat::default();
-    writer.flush().await?;
+    writer.flush_within(STALLED, ANSWER_PATIENCE).await?;
     loop {
         let mut deliveries = tokio::select! {
             Some(deliveries) = answers.recv() => deliveries,
             () = beat.tick() => {
                 beat.speak(writer);
-                writer.flush().await?;
+                writer.flush_within(STALLED, ANSWER_PATIENCE).await?;
                 continue;
             }
         };
@@ -164,8 +204,7 @@ async fn write_stream(
                 held.push(delivery);
             }
             writer.push(&v1::ReplyBatch { replies: replies.finish(), table_version: shared.tables.version().get() });
-            let written = writer.flush().await;
-            waiting.fetch_sub(bytes, Ordering::AcqRel);
+            let written = writer.flush_within(STALLED, ANSWER_PATIENCE).await;
             // The operations' shares of admission are given back only now.
             drop(held);
             written?;

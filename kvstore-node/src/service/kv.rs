@@ -7,6 +7,7 @@ use archon_proto::convert::ids;
 use archon_proto::v1;
 use archon_proto::v1::kv_server::Kv;
 use archon_types::{Answer, ErrorDetail, ErrorKind, NodeId, Op, Revision};
+use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use tokio_util::sync::CancellationToken;
@@ -40,12 +41,21 @@ fn unexpected(answer: &Answer) -> ErrorDetail {
     ErrorDetail::new(ErrorKind::Internal, format!("a shard answered a plain call by {answer:?}"))
 }
 
+/// Where a call comes from.
+fn sender<T>(request: &Request<T>) -> IpAddr {
+    request.remote_addr().map_or(IpAddr::V6(Ipv6Addr::UNSPECIFIED), |address| address.ip())
+}
+
+fn parted<T>(request: Request<T>) -> (IpAddr, T) {
+    (sender(&request), request.into_inner())
+}
+
 #[tonic::async_trait]
 impl Kv for KvService {
     async fn get(&self, request: Request<v1::GetRequest>) -> Result<Response<v1::GetResponse>, Status> {
-        let request = request.into_inner();
+        let (from, request) = parted(request);
         let op = Op::Get { key: request.key };
-        match self.call(request.cluster.as_ref(), &request.table, op, None).await.map_err(refuse)? {
+        match self.call(from, request.cluster.as_ref(), &request.table, op, None).await.map_err(refuse)? {
             (log_time, Answer::Value(value)) => {
                 Ok(Response::new(v1::GetResponse { value: Some(value.into()), log_time_ms: log_time.get() }))
             }
@@ -54,9 +64,9 @@ impl Kv for KvService {
     }
 
     async fn put(&self, request: Request<v1::PutRequest>) -> Result<Response<v1::PutResponse>, Status> {
-        let request = request.into_inner();
+        let (from, request) = parted(request);
         let op = Op::Put { key: request.key, value: request.value };
-        match self.call(request.cluster.as_ref(), &request.table, op, request.id).await.map_err(refuse)? {
+        match self.call(from, request.cluster.as_ref(), &request.table, op, request.id).await.map_err(refuse)? {
             (log_time, Answer::Written { revision }) => {
                 Ok(Response::new(v1::PutResponse { revision: revision.get(), log_time_ms: log_time.get() }))
             }
@@ -65,9 +75,9 @@ impl Kv for KvService {
     }
 
     async fn delete(&self, request: Request<v1::DeleteRequest>) -> Result<Response<v1::DeleteResponse>, Status> {
-        let request = request.into_inner();
+        let (from, request) = parted(request);
         let op = Op::Delete { key: request.key };
-        match self.call(request.cluster.as_ref(), &request.table, op, request.id).await.map_err(refuse)? {
+        match self.call(from, request.cluster.as_ref(), &request.table, op, request.id).await.map_err(refuse)? {
             (log_time, Answer::Deleted { existed }) => {
                 Ok(Response::new(v1::DeleteResponse { existed, log_time_ms: log_time.get() }))
             }
@@ -79,10 +89,10 @@ impl Kv for KvService {
         &self,
         request: Request<v1::CompareAndSetRequest>,
     ) -> Result<Response<v1::CompareAndSetResponse>, Status> {
-        let request = request.into_inner();
+        let (from, request) = parted(request);
         let expected = Revision::new(request.expected);
         let op = Op::CompareAndSet { key: request.key, expected, value: request.value };
-        match self.call(request.cluster.as_ref(), &request.table, op, request.id).await.map_err(refuse)? {
+        match self.call(from, request.cluster.as_ref(), &request.table, op, request.id).await.map_err(refuse)? {
             (log_time, Answer::Written { revision }) => {
                 Ok(Response::new(v1::CompareAndSetResponse { revision: revision.get(), log_time_ms: log_time.get() }))
             }
@@ -99,9 +109,9 @@ impl Kv for KvService {
         &self,
         request: Request<v1::IncrementRequest>,
     ) -> Result<Response<v1::IncrementResponse>, Status> {
-        let request = request.into_inner();
+        let (from, request) = parted(request);
         let op = Op::Increment { key: request.key, by: request.by };
-        match self.call(request.cluster.as_ref(), &request.table, op, request.id).await.map_err(refuse)? {
+        match self.call(from, request.cluster.as_ref(), &request.table, op, request.id).await.map_err(refuse)? {
             (log_time, Answer::Counter { value, revision }) => {
                 let revision = revision.get();
                 Ok(Response::new(v1::IncrementResponse { value, revision, log_time_ms: log_time.get() }))
@@ -115,7 +125,7 @@ impl Kv for KvService {
     }
 
     async fn scan(&self, request: Request<v1::ScanRequest>) -> Result<Response<v1::ScanResponse>, Status> {
-        match self.page(request.into_inner()).await.map_err(refuse)? {
+        match self.page(sender(&request), request.into_inner()).await.map_err(refuse)? {
             (log_time, Answer::Page { entries, more }) => {
                 let page = v1::AnswerPage { entries: entries.into_iter().map(Into::into).collect(), more };
                 Ok(Response::new(v1::ScanResponse { page: Some(page), log_time_ms: log_time.get() }))
@@ -125,7 +135,7 @@ impl Kv for KvService {
     }
 
     async fn batch(&self, request: Request<v1::BatchRequest>) -> Result<Response<v1::BatchResponse>, Status> {
-        let replies = self.several(request.into_inner()).await.map_err(refuse)?;
+        let replies = self.several(sender(&request), request.into_inner()).await.map_err(refuse)?;
         Ok(Response::new(v1::BatchResponse { replies }))
     }
 }

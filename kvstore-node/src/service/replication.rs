@@ -11,7 +11,7 @@ use archon_proto::convert::session::Member;
 use archon_proto::convert::{ConvertError, ids, required};
 use archon_proto::v1;
 use archon_proto::v1::replication_server::Replication;
-use archon_types::limits::PAGE_BYTES_MAX;
+use archon_types::limits::{MESSAGE_BYTES_MAX, PAGE_BYTES_MAX};
 use archon_types::{Epoch, ErrorDetail, ErrorKind, Incarnation, NodeId, PartitionId, PlacementId, Seq};
 use bytes::Bytes;
 use futures::Stream;
@@ -84,6 +84,8 @@ impl ReplicationService {
             first = super::first::<v1::ReplicationBatch>(reader) => first?,
             () = self.stop.cancelled() => return Err(FrameError::Refused(crate::shared::shutting_down())),
         };
+        // What clients may send at once, and what a turn adds to it.
+        reader.known(2 * MESSAGE_BYTES_MAX);
         let head = v1::ReplicationBatch { parts: Vec::new(), ..batch.clone() };
         let incarnation = Incarnation::new(head.receiver_incarnation);
         let mut beat = Beat::default();

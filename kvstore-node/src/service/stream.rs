@@ -22,7 +22,7 @@ pub(super) async fn end_stream(ended: Result<(), FrameError>, mut writer: FrameW
         Ok(()) | Err(FrameError::Closed | FrameError::Connect { .. }) => return,
         Err(FrameError::Refused(detail)) => detail,
         Err(error @ FrameError::Unreadable(_)) => ErrorDetail::new(ErrorKind::InvalidArgument, error.to_string()),
-        Err(error @ (FrameError::Io(_) | FrameError::Silent(_))) => {
+        Err(error @ (FrameError::Io(_) | FrameError::Silent(_) | FrameError::Half(_) | FrameError::Stalled(_))) => {
             tracing::debug!(%error, "a stream broke");
             return;
         }

@@ -6,7 +6,7 @@ use crate::engine::Change;
 use crate::flusher::{FlushEvent, FlusherError};
 use crate::reply::{Outcome, ReplyTo};
 use crate::store;
-use archon_kv::{ClientIndex, Effect, Footing, PartitionView, Reader, RowChange, View, row};
+use archon_kv::{Effect, Footing, PartitionView, Reader, RowChange, View, row};
 use archon_replica::{Input, Output, Position, Record};
 use archon_types::{ErrorDetail, ErrorKind, Fact, PartitionId, PlacementId, Report, Seq};
 
@@ -210,13 +210,10 @@ impl Env {
 
     fn serve(&mut self, slot: &mut Slot) {
         let view = PartitionView::new(&slot.recent, &*self.context.engine, slot.placement, Reader::Newest);
-        let loaded = ClientIndex::load(&view).and_then(|clients| {
-            let stamp = view.get(row::LOG_TIME_KEY)?;
-            Ok((clients, stamp.map(|row| row::decode_millis(&row)).transpose()?))
-        });
-        match loaded {
-            Ok((clients, stamp)) => {
-                slot.clients = clients;
+        let stamp = view.get(row::LOG_TIME_KEY);
+        match stamp.and_then(|stamp| Ok(stamp.map(|row| row::decode_millis(&row)).transpose()?)) {
+            Ok(stamp) => {
+                self.begin_reading(slot);
                 stamp.into_iter().for_each(|stamp| slot.log_time.observe(stamp));
                 // A leader serves only once its whole log is committed.
                 slot.applied = slot.log_time.last();

@@ -18,12 +18,16 @@ use tokio_util::sync::CancellationToken;
 /// One admitted operation.
 pub(crate) struct OpRequest {
     pub(crate) partition: PartitionId,
+    /// Whose turn it takes: that of a stream, or of the plain calls from one address.
+    pub(crate) client: u64,
     pub(crate) op: Op,
     pub(crate) id: Option<OpId>,
     /// The table version by which the client came here; zero if it did not say.
     pub(crate) known: Version,
     /// Since when it has waited for the partition's leadership to settle, on the local clock.
     pub(crate) parked_at: Option<Millis>,
+    /// The epoch whose leadership was confirmed by a round that began after this read had arrived.
+    pub(crate) confirmed: Option<Epoch>,
     /// Who waits for the answer.
     pub(crate) reply: ReplyTo,
 }

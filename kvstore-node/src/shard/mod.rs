@@ -1,11 +1,14 @@
 //! Shards: each a task with an OS thread of its own, that owns some partitions and everything about them, so that nothing
 //! in it needs a lock.
 //!
-//! A turn drains the inbox, evaluates operations, steps replicas, and emits one batch for the log, one batch of messages
-//! per peer, and one batch of answers per connection. A turn never awaits, and its engine reads may block. The connections
+//! A turn drains the inbox, evaluates operations for as long as it may, steps replicas, and emits one batch for the log,
+//! one batch of messages per peer, and one batch of answers per connection. A turn never awaits, and its engine reads may
+//! block. Operations that it has no time for go on in the next, client by client ([`backlog`]). The connections
 //! of clients and peers are served on the same threads: what they read reaches the shard, and what it answers reaches them,
 //! without waking another thread (ADR 0018).
 
+mod backlog;
+mod budget;
 mod cache;
 mod carry;
 mod copying;
@@ -16,6 +19,7 @@ mod message;
 mod operate;
 mod park;
 mod pull;
+mod remember;
 mod runtime;
 mod slot;
 
@@ -30,7 +34,7 @@ use crate::flusher::FlusherHandle;
 use crate::grants::Grants;
 use crate::health::Pulse;
 use crate::holdings::Holdings;
-use crate::inbox::{INBOX_MESSAGES_MAX, Inbox};
+use crate::inbox::{INBOX_BYTES_MAX, INBOX_MESSAGES_MAX, Inbox};
 use crate::peer::Peers;
 use crate::reply::Replies;
 use crate::shared::Shared;
@@ -39,6 +43,8 @@ use archon_kv::{DedupLimits, Growth, RecentBudget};
 use archon_replica::{Input, Output};
 use archon_types::{Epoch, Incarnation, Millis, NodeId, PartitionId, PlacementId};
 use archon_wal::Wal;
+use backlog::Backlog;
+use budget::Budget;
 use journal::Journal;
 use slot::Slot;
 use std::collections::{BTreeMap, VecDeque};
@@ -50,6 +56,8 @@ use tokio::time::{Instant, sleep_until};
 
 /// How often replicas are told that time passes.
 const TICK: Duration = Duration::from_millis(20);
+/// Entries that only forget clients which one tick proposes at most, for all partitions of a shard.
+const FORGETTINGS_MAX: usize = 4;
 
 /// What all shards use.
 pub(crate) struct Context {
@@ -73,7 +81,7 @@ pub(crate) struct Shards {
 impl Shards {
     /// Inboxes for `count` shards; [`Shards::start`] gives them threads.
     pub(crate) fn new(count: usize) -> Self {
-        Self { inboxes: (0..count.max(1)).map(|_| Arc::new(Inbox::new(INBOX_MESSAGES_MAX))).collect() }
+        Self { inboxes: (0..count.max(1)).map(|_| Arc::new(Inbox::new(INBOX_MESSAGES_MAX, INBOX_BYTES_MAX))).collect() }
     }
 
     /// The inbox of the shard that owns `partition`.
@@ -198,6 +206,7 @@ impl Shards {
                 dormant,
                 slots: BTreeMap::new(),
                 active: BTreeMap::new(),
+                backlog: Backlog::default(),
                 unloading: BTreeMap::new(),
                 stopping: false,
                 env: Env {
@@ -212,6 +221,7 @@ impl Shards {
                     followups: VecDeque::new(),
                     damaged: Vec::new(),
                     unparked: Vec::new(),
+                    reading: VecDeque::new(),
                     releasing: false,
                 },
             };
@@ -241,8 +251,10 @@ struct Env {
     followups: VecDeque<(PlacementId, Input)>,
     /// Placements found damaged in this turn, with why.
     damaged: Vec<(PlacementId, String)>,
-    /// Operations that waited for a leadership, to be looked at again in this turn.
+    /// Operations that waited for a leadership or its confirmation, in their order, to be looked at in the next turn.
     unparked: Vec<OpRequest>,
+    /// Placements that were taken over, and have not read all clients that they remember.
+    reading: VecDeque<PlacementId>,
     /// The node is stopping: every leadership is to be given up.
     releasing: bool,
 }
@@ -255,6 +267,8 @@ struct Shard {
     slots: BTreeMap<PlacementId, Slot>,
     /// The placement that answers for a partition.
     active: BTreeMap<PartitionId, PlacementId>,
+    /// Operations that go on in the next turn.
+    backlog: Backlog<OpRequest>,
     /// Being deleted, by the clearing whose end is the end of them.
     unloading: BTreeMap<PlacementId, u64>,
     stopping: bool,
@@ -283,21 +297,26 @@ impl Shard {
         let mut turn = Vec::new();
         let mut next_tick = std::pin::pin!(sleep_until(Instant::now()));
         loop {
-            tokio::select! {
-                biased;
-                () = self.inbox.filled() => {}
-                () = next_tick.as_mut() => {}
+            if self.backlog.is_empty() && self.env.reading.is_empty() {
+                tokio::select! {
+                    biased;
+                    () = self.inbox.filled() => {}
+                    () = next_tick.as_mut() => {}
+                }
             }
             self.inbox.drain(&mut turn);
+            let mut budget = Budget::begin(std::time::Instant::now());
             self.env.now = self.env.context.shared.clock.now();
             self.env.grants = self.env.context.shared.grants();
             self.pulse.begin(self.env.now);
-            if !turn.is_empty() {
+            if !turn.is_empty() || !self.backlog.is_empty() {
                 self.env.context.shared.metrics.turns.add(1);
             }
             for message in turn.drain(..) {
-                self.take(message);
+                self.take(message, &mut budget);
             }
+            self.go_on(&mut budget);
+            self.read_clients(&mut budget);
             if next_tick.deadline() <= Instant::now() {
                 next_tick.as_mut().reset(Instant::now() + TICK);
                 self.tick();
@@ -309,27 +328,29 @@ impl Shard {
                     // Followers are to write while this node does, so what they are told leaves first.
                     tokio::task::yield_now().await;
                 }
-                let here = self.inbox.is_empty();
+                let here = self.is_idle();
                 if self.env.journal.submit(here) {
                     self.env.context.shared.metrics.appends.add(1);
                 }
             }
-            if self.stopping && self.env.journal.is_idle() && self.inbox.is_empty() {
+            if self.stopping && self.env.journal.is_idle() && self.is_idle() {
                 return;
             }
-            if !self.inbox.is_empty() {
+            if !self.is_idle() {
                 // Connections send what this turn gave them and read what came meanwhile: the next one takes it together.
                 tokio::task::yield_now().await;
             }
         }
     }
 
-    fn take(&mut self, message: ShardMessage) {
+    /// Whether nothing waits to be taken up.
+    fn is_idle(&self) -> bool {
+        self.backlog.is_empty() && self.env.reading.is_empty() && self.inbox.is_empty()
+    }
+
+    fn take(&mut self, message: ShardMessage, budget: &mut Budget) {
         match message {
-            ShardMessage::Operations(operations) => {
-                self.env.context.shared.metrics.operations.add(operations.len() as u64);
-                self.operations(operations);
-            }
+            ShardMessage::Operations(operations) => self.arrived(operations, budget),
             ShardMessage::Replication(messages) => {
                 for message in messages {
                     self.step(message.to.placement, Input::Message(message));
@@ -397,8 +418,10 @@ impl Shard {
             while let Some((placement, input)) = self.env.followups.pop_front() {
                 self.step(placement, input);
             }
-            let unparked = std::mem::take(&mut self.env.unparked);
-            self.operations(unparked);
+            // They came before everything that waits of their clients.
+            while let Some(request) = self.env.unparked.pop() {
+                self.backlog.push_first(request.client, request);
+            }
             if self.env.touched.is_empty() {
                 break;
             }
@@ -446,6 +469,7 @@ impl Shard {
         }
         let refused = no_room || self.env.journal.is_refused() || self.env.journal.is_full();
         let mut held = 0;
+        let mut forgettings = FORGETTINGS_MAX;
         for slot in self.slots.values_mut() {
             self.env.lease(slot);
             if slot.replica.wants_ticks() {
@@ -453,7 +477,9 @@ impl Shard {
             }
             if slot.serving {
                 self.env.step(slot, Input::ReadOnly(refused));
-                self.env.forget_client(slot);
+                if forgettings > 0 && self.env.forget_clients(slot) {
+                    forgettings -= 1;
+                }
             }
             slot.learn_engine_ahead();
             self.env.hand_to_flusher(slot);

@@ -2,31 +2,65 @@
 
 use super::cache::CACHE_BYTES;
 use super::slot::{Pending, Slot};
-use super::{Env, OpRequest, Shard};
+use super::{Budget, Env, OpRequest, Shard};
 use crate::reply::Outcome;
-use archon_kv::{Effect, PartitionView, Reader, Reading, Request, View, ViewError, dedup, evaluate, row};
+use archon_kv::{PartitionView, Reader, Reading, Request, ViewError, evaluate, row};
 use archon_replica::{Input, Output, Standing};
 use archon_types::{Answer, ErrorDetail, ErrorKind, Millis, Op, PartitionId, Revision, Seq};
 use bytes::Bytes;
 
 impl Shard {
-    pub(super) fn operations(&mut self, operations: Vec<OpRequest>) {
-        for request in operations {
-            let slot = self.active.get(&request.partition).and_then(|placement| self.slots.get_mut(placement));
-            let Some(slot) = slot else {
-                let detail = self.env.elsewhere(request.partition);
-                self.env.replies.add(request.reply, Millis::ZERO, Err(detail));
-                continue;
-            };
-            let request = match self.env.park(slot, request) {
-                Some(request) => request,
-                None => continue,
-            };
-            match self.env.admit(slot, &request) {
-                Ok(()) if request.op.is_read() => self.env.read(slot, request),
-                Ok(()) => self.env.write(slot, request),
-                Err(detail) => self.env.replies.add(request.reply, slot.applied, Err(detail)),
+    /// Evaluates what a message brought, as far as its client's turn goes; the rest waits.
+    pub(super) fn arrived(&mut self, operations: Vec<OpRequest>, budget: &mut Budget) {
+        self.env.context.shared.metrics.operations.add(operations.len() as u64);
+        let mut operations = operations.into_iter();
+        if self.backlog.is_empty() {
+            budget.next_client();
+            while !budget.is_slice_spent()
+                && let Some(request) = operations.next()
+            {
+                self.operation(request, budget);
             }
+        }
+        for request in operations {
+            self.backlog.push(request.client, request);
+        }
+    }
+
+    /// Evaluates operations that wait, those of each client in turn, until the turn's time is spent.
+    pub(super) fn go_on(&mut self, budget: &mut Budget) {
+        while !self.backlog.is_empty() && !budget.is_spent() {
+            budget.next_client();
+            while !budget.is_slice_spent()
+                && let Some(request) = self.backlog.pop()
+            {
+                // Nobody waits for what a stream asked that has ended; a write is carried out all the same.
+                if !(request.op.is_read() && request.reply.is_gone()) {
+                    self.operation(request, budget);
+                }
+            }
+            self.backlog.rotate();
+        }
+        self.env.context.shared.metrics.turns_cut.add(u64::from(!self.backlog.is_empty()));
+    }
+
+    fn operation(&mut self, request: OpRequest, budget: &mut Budget) {
+        let scan = matches!(request.op, Op::Scan { .. });
+        self.take_up(request);
+        budget.spend(scan, std::time::Instant::now);
+    }
+
+    fn take_up(&mut self, request: OpRequest) {
+        let slot = self.active.get(&request.partition).and_then(|placement| self.slots.get_mut(placement));
+        let Some(slot) = slot else {
+            let detail = self.env.elsewhere(request.partition);
+            return self.env.replies.add(request.reply, Millis::ZERO, Err(detail));
+        };
+        let Some(request) = self.env.park(slot, request) else { return };
+        match self.env.admit(slot, &request) {
+            Ok(()) if request.op.is_read() => self.env.read(slot, request),
+            Ok(()) => self.env.write(slot, request),
+            Err(detail) => self.env.replies.add(request.reply, slot.applied, Err(detail)),
         }
     }
 }
@@ -72,7 +106,7 @@ impl Env {
     }
 
     /// Why a write is refused before anything is done about it.
-    fn no_writes(&self, slot: &Slot, kind: ErrorKind) -> ErrorDetail {
+    pub(super) fn no_writes(&self, slot: &Slot, kind: ErrorKind) -> ErrorDetail {
         let (partition, node) = (self.named(slot), &self.context.shared.config.name);
         let why = match (kind, self.context.flusher.no_room()) {
             (ErrorKind::ReadOnly, Some(lack)) => {
@@ -102,7 +136,11 @@ impl Env {
     }
 
     fn read(&mut self, slot: &mut Slot, request: OpRequest) {
-        if self.footing(slot).reading() == Reading::Confirmed {
+        if let Err(detail) = request.reply.room() {
+            return self.replies.add(request.reply, slot.applied, Err(detail));
+        }
+        let confirmed = request.confirmed == Some(slot.replica.epoch()) && !slot.is_alone();
+        if !confirmed && self.footing(slot).reading() == Reading::Confirmed {
             slot.tickets += 1;
             let ticket = slot.tickets;
             slot.confirms.insert(ticket, request);
@@ -119,7 +157,7 @@ impl Env {
         };
         let outcome = match found {
             // The value first, the lease after (PROTOCOL rule 17).
-            Ok(answer) if self.may_answer(slot) => answer,
+            Ok(answer) if confirmed || self.may_answer(slot) => answer,
             Ok(_) => Err(self.no_lease(slot)),
             Err(error) => Err(self.unreadable(slot, &error)),
         };
@@ -155,19 +193,16 @@ impl Env {
     pub(super) fn confirmed(&mut self, slot: &mut Slot, tickets: &[u64], ok: bool) {
         for ticket in tickets {
             let Some(request) = slot.confirms.remove(ticket) else { continue };
+            if ok {
+                // Read when its turn comes: whatever this leader shows then is no older than what was confirmed, as long
+                // as the epoch is the same.
+                self.unparked.push(OpRequest { confirmed: Some(slot.replica.epoch()), ..request });
+                continue;
+            }
             // A read that changed nothing may as well be answered by whoever leads next.
             let Some(request) = self.park(slot, request) else { continue };
-            let view = PartitionView::new(&slot.recent, &*self.context.engine, slot.placement, Reader::Committed);
-            let asked = Request { op: &request.op, id: None };
-            let outcome = if ok {
-                match evaluate(asked, &view, slot.applied, Revision::ZERO, &self.context.dedup) {
-                    Ok(evaluation) => evaluation.answer,
-                    Err(error) => Err(self.unreadable(slot, &error)),
-                }
-            } else {
-                Err(if slot.serving { self.no_lease(slot) } else { self.elsewhere(slot.partition) })
-            };
-            self.replies.add(request.reply, slot.applied, outcome);
+            let detail = if slot.serving { self.no_lease(slot) } else { self.elsewhere(slot.partition) };
+            self.replies.add(request.reply, slot.applied, Err(detail));
         }
     }
 
@@ -176,6 +211,7 @@ impl Env {
             let detail = self.no_writes(slot, kind);
             return self.replies.add(request.reply, slot.applied, Err(detail));
         }
+        let Some(request) = self.remember(slot, request) else { return };
         let Some(next) = slot.replica.next_position() else {
             let detail = self.elsewhere(slot.partition);
             return self.replies.add(request.reply, slot.applied, Err(detail));
@@ -190,6 +226,7 @@ impl Env {
                 return self.replies.add(request.reply, slot.applied, Err(detail));
             }
         };
+        let recorded = evaluation.effect.is_some();
         let evaluation = self.footing(slot).prove(evaluation, at, &self.context.dedup);
         match evaluation.effect {
             None => self.answer_after(slot, slot.replica.last().seq, request, evaluation.answer),
@@ -200,8 +237,8 @@ impl Env {
                         if let Err(error) = slot.recent.push(seq, effect) {
                             self.damaged.push((slot.placement, error.to_string()));
                         }
-                        if let Some(id) = &request.id {
-                            slot.clients.touch(id.client, at);
+                        if let Some(id) = request.id.as_ref().filter(|_| recorded) {
+                            slot.clients.touch(id.client, at, &self.context.dedup);
                         }
                         let (reply, outcome) = (Some(request.reply), evaluation.answer);
                         slot.pending.push_back(Pending { seq, at, ticket: Some(ticket), reply, outcome });
@@ -231,7 +268,7 @@ impl Env {
     }
 
     /// Proposes an entry; gives its ticket and place.
-    fn propose(&mut self, slot: &mut Slot, entry: Bytes) -> Result<(u64, Seq), ErrorKind> {
+    pub(super) fn propose(&mut self, slot: &mut Slot, entry: Bytes) -> Result<(u64, Seq), ErrorKind> {
         slot.tickets += 1;
         let ticket = slot.tickets;
         let mut out = self.outputs();
@@ -248,14 +285,14 @@ impl Env {
         verdict.unwrap_or(Err(ErrorKind::Internal))
     }
 
-    fn room(&self, slot: &Slot) -> Result<(), ErrorKind> {
+    pub(super) fn room(&self, slot: &Slot) -> Result<(), ErrorKind> {
         if self.journal.is_full() || self.context.budget.is_full() {
             return Err(ErrorKind::Overloaded);
         }
         slot.replica.admit()
     }
 
-    fn unreadable(&mut self, slot: &Slot, error: &ViewError) -> ErrorDetail {
+    pub(super) fn unreadable(&mut self, slot: &Slot, error: &ViewError) -> ErrorDetail {
         self.unusable(slot, error);
         let why = format!("partition {} cannot be read on this node: {error}", self.named(slot));
         ErrorDetail::new(ErrorKind::Unavailable, why)
@@ -268,31 +305,6 @@ impl Env {
         } else {
             tracing::error!(partition = %slot.partition, placement = %slot.placement, %error, "the engine cannot be read; the node stops and its data is left as it is");
             self.context.shared.fail();
-        }
-    }
-
-    /// Forgets a client that was silent for long, as an ordinary entry of the log.
-    pub(super) fn forget_client(&mut self, slot: &mut Slot) {
-        let at = slot.log_time.last();
-        let wall = self.context.shared.wall.now().max(at);
-        let Some(client) = slot.clients.to_forget(wall, &self.context.dedup) else { return };
-        if self.room(slot).is_err() || !self.footing(slot).holds() {
-            return;
-        }
-        let at = slot.log_time.stamp(wall);
-        let view = PartitionView::new(&slot.recent, &*self.context.engine, slot.placement, Reader::Newest);
-        let effect = match dedup::forget(client, &view as &dyn View, at, &self.context.dedup) {
-            Ok(effect) => effect,
-            Err(error) => return self.unusable(slot, &error),
-        };
-        slot.clients.remove(client);
-        let Some((entry, effect)) = effect.map(Effect::into_entry) else { return };
-        if let Ok((ticket, seq)) = self.propose(slot, entry) {
-            if let Err(error) = slot.recent.push(seq, effect) {
-                self.damaged.push((slot.placement, error.to_string()));
-            }
-            let outcome = Ok(Answer::NotANumber);
-            slot.pending.push_back(Pending { seq, at, ticket: Some(ticket), reply: None, outcome });
         }
     }
 }

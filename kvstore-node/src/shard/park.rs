@@ -7,7 +7,7 @@ use archon_replica::Standing;
 use archon_types::PlacementId;
 
 /// Most operations that wait for one partition's leadership; more are refused, retryably.
-const PARKED_MAX: usize = 1_024;
+pub(super) const PARKED_MAX: usize = 1_024;
 /// Longest wait, in milliseconds; then an operation is answered by whatever is true.
 const PARKED_MS_MAX: u64 = 1_000;
 /// How long an operation waits for the push of a table that its client has already seen, in milliseconds.
@@ -39,7 +39,7 @@ impl Env {
         None
     }
 
-    /// Looks again, in this turn, at the operations that wait.
+    /// Looks again, in the next turn, at the operations that wait.
     pub(super) fn unpark(&mut self, slot: &mut Slot) {
         self.unparked.append(&mut slot.parked);
     }

@@ -1,6 +1,8 @@
 //! Streams of frames, as peers and clients open and take them.
 
-use archon_frames::{Beat, FrameError, FrameReader, FrameWriter, StreamKind, accept, begins_stream, connect};
+use archon_frames::{
+    Beat, FrameError, FrameReader, FrameWriter, HalfFrames, StreamKind, accept, begins_stream, connect,
+};
 use archon_proto::v1;
 use prost::Message;
 use std::time::Duration;
@@ -62,7 +64,9 @@ pub fn sorted<M: Message + Default>(
             tokio::spawn(async move {
                 match begins_stream(&connection).await {
                     Ok(true) => {
-                        let (_, mut reader, mut writer) = accept(connection, |_| MESSAGE_BYTES_MAX).await.unwrap();
+                        let (_, mut reader, mut writer) =
+                            accept(connection, |_| HalfFrames::new(4 * MESSAGE_BYTES_MAX)).await.unwrap();
+                        reader.known(MESSAGE_BYTES_MAX);
                         let _: Result<(), FrameError> = read(&mut reader, &mut writer, &take).await;
                     }
                     Ok(false) => drop(grpc.send(Ok(connection)).await),

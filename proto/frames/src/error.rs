@@ -23,6 +23,12 @@ pub enum FrameError {
     /// The peer said nothing for this long, not even that it is there.
     #[error("the peer was silent for {} ms", .0.as_millis())]
     Silent(Duration),
+    /// A message did not arrive whole: within this time next to nothing of it came.
+    #[error("a message did not arrive whole: next to nothing of it came within {} ms", .0.as_millis())]
+    Half(Duration),
+    /// The peer took nothing of what waits for it for this long.
+    #[error("the peer took nothing of what waits for it for {} ms", .0.as_millis())]
+    Stalled(Duration),
     /// The peer ended the stream and said why.
     #[error("{0}")]
     Refused(ErrorDetail),
@@ -37,7 +43,7 @@ impl FrameError {
         match self {
             Self::Refused(detail) => detail,
             Self::Unreadable(_) => ErrorDetail::new(ErrorKind::Internal, self.to_string()),
-            Self::Connect { .. } | Self::Io(_) | Self::Closed | Self::Silent(_) => {
+            Self::Connect { .. } | Self::Io(_) | Self::Closed | Self::Silent(_) | Self::Half(_) | Self::Stalled(_) => {
                 ErrorDetail::new(ErrorKind::Unreachable, self.to_string())
             }
         }

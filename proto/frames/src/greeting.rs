@@ -1,6 +1,7 @@
 //! How a stream begins.
 
-use crate::{FrameError, FrameReader, FrameWriter};
+use crate::{FrameError, FrameReader, FrameWriter, HalfFrames};
+use archon_types::ErrorDetail;
 use std::time::Duration;
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
@@ -94,21 +95,39 @@ pub async fn begins_stream(connection: &TcpStream) -> std::io::Result<bool> {
     }
 }
 
-/// Reads the greeting of a connection with which a stream begins ([`begins_stream`]). Each of the peer's frames may have as
-/// many bytes as `bytes_max` says for such a stream.
+/// Reads the greeting of a connection with which a stream begins ([`begins_stream`]). What the peer sends counts in the
+/// budget that `half` gives for such a stream as long as it has not arrived whole, and is small until the reader is told that it is [`known`](FrameReader::known).
 ///
 /// # Errors
 /// If there is none that this version knows, or none in time.
 pub async fn accept(
     mut stream: TcpStream,
-    bytes_max: impl Fn(StreamKind) -> usize,
+    half: impl Fn(StreamKind) -> HalfFrames,
 ) -> Result<(StreamKind, FrameReader, FrameWriter), FrameError> {
     let mut greeting = [0; GREETING_BYTES];
     let read = timeout(GREETING_PATIENCE, stream.read_exact(&mut greeting)).await;
     read.map_err(|_| FrameError::Silent(GREETING_PATIENCE))??;
     let kind = StreamKind::of_greeting(&greeting)?;
     let (from, to) = stream.into_split();
-    Ok((kind, FrameReader::new(from, bytes_max(kind)), FrameWriter::new(to)))
+    Ok((kind, FrameReader::of_stranger(from, half(kind)), FrameWriter::new(to)))
+}
+
+/// Tells a connection on which a stream begins why there is none, and ends it.
+///
+/// # Errors
+/// If the connection breaks before.
+pub async fn turn_away(mut stream: TcpStream, why: ErrorDetail) -> Result<(), FrameError> {
+    let mut greeting = [0; GREETING_BYTES];
+    stream.read_exact(&mut greeting).await?;
+    let (mut from, to) = stream.into_split();
+    let mut writer = FrameWriter::new(to);
+    writer.refuse(why);
+    writer.flush().await?;
+    drop(writer);
+    // Bytes that nobody has read would make the system reset the connection, and the word be lost with it.
+    let mut rest = [0; 1024];
+    while from.read(&mut rest).await? > 0 {}
+    Ok(())
 }
 
 #[cfg(test)]

@@ -16,12 +16,14 @@ mod beat;
 mod error;
 mod frame;
 mod greeting;
+mod half;
 mod reader;
 mod writer;
 
 pub use beat::Beat;
 pub use error::FrameError;
 pub use frame::{Frame, FrameKind, HEAD_BYTES, cut};
-pub use greeting::{GREETING_BYTES, StreamKind, accept, begins_stream, connect};
-pub use reader::FrameReader;
+pub use greeting::{GREETING_BYTES, StreamKind, accept, begins_stream, connect, turn_away};
+pub use half::HalfFrames;
+pub use reader::{FrameReader, STRANGER_BYTES_MAX};
 pub use writer::FrameWriter;

@@ -1,17 +1,21 @@
 //! What arrives.
 
-use crate::{FrameError, FrameKind, cut};
+use crate::half::Half;
+use crate::{FrameError, FrameKind, HalfFrames, cut};
 use archon_proto::v1;
 use bytes::BytesMut;
 use prost::Message;
 use tokio::io::AsyncReadExt;
 use tokio::net::tcp::OwnedReadHalf;
+use tokio::time::timeout_at;
 
 /// Bytes that are asked of the connection at once, at least. What was read is kept as long as a message that shares it.
 const READ_BYTES: usize = 16 * 1024;
 /// Room below which more is made before reading.
 const ROOM_BYTES_MIN: usize = 1024;
 
+/// Bytes of a frame of somebody who has not said who it is.
+pub const STRANGER_BYTES_MAX: usize = 64 * 1024;
 /// Payloads beyond this leave with the memory they came in.
 const KEPT_BYTES_MAX: usize = 64 * 1024;
 
@@ -22,11 +26,23 @@ pub struct FrameReader {
     received: BytesMut,
     bytes_max: usize,
     heard: bool,
+    /// Of a reader that takes what strangers send.
+    half: Option<Half>,
 }
 
 impl FrameReader {
     pub(crate) fn new(from: OwnedReadHalf, bytes_max: usize) -> Self {
-        Self { from, received: BytesMut::new(), bytes_max, heard: false }
+        Self { from, received: BytesMut::new(), bytes_max, heard: false, half: None }
+    }
+
+    /// A reader of what a stranger sends, who may send little until it is [`known`](Self::known).
+    pub(crate) fn of_stranger(from: OwnedReadHalf, half: HalfFrames) -> Self {
+        Self { half: Some(Half::new(half)), ..Self::new(from, STRANGER_BYTES_MAX) }
+    }
+
+    /// The sender has said who it is: from now on each of its frames may have `bytes_max` bytes.
+    pub const fn known(&mut self, bytes_max: usize) {
+        self.bytes_max = bytes_max;
     }
 
     /// The next message. Dropping the future loses nothing.
@@ -36,6 +52,7 @@ impl FrameReader {
     pub async fn next<M: Message + Default>(&mut self) -> Result<M, FrameError> {
         loop {
             while let Some(frame) = cut(&mut self.received, self.bytes_max)? {
+                self.half.iter_mut().for_each(Half::whole);
                 if frame.payload.len() > KEPT_BYTES_MAX {
                     // What made room for a large message is not kept for as long as the connection lasts.
                     self.received = BytesMut::from(&self.received[..]);
@@ -54,9 +71,26 @@ impl FrameReader {
             }
             if self.received.capacity() - self.received.len() < ROOM_BYTES_MIN {
                 // In proportion to what has arrived, never to what a frame says that it holds.
-                self.received.reserve(READ_BYTES.max(self.received.len()));
+                let more = READ_BYTES.max(self.received.len());
+                if let Some(half) = &mut self.half {
+                    half.hold(self.received.len() + more)?;
+                }
+                self.received.reserve(more);
             }
-            if self.from.read_buf(&mut self.received).await? == 0 {
+            let received = self.received.len();
+            let read = self.from.read_buf(&mut self.received);
+            let read = match &mut self.half {
+                // The rest of a frame is to come in time; the beginning of one may be waited for as long as its sender lives.
+                Some(half) if received > 0 => match timeout_at(half.until(received), read).await {
+                    Ok(read) => read,
+                    Err(_) => {
+                        half.late(received)?;
+                        continue;
+                    }
+                },
+                _ => read.await,
+            };
+            if read? == 0 {
                 return Err(FrameError::Closed);
             }
             self.heard = true;

@@ -3,10 +3,13 @@
 use crate::{FrameError, FrameKind, HEAD_BYTES, StreamKind};
 use archon_proto::v1;
 use archon_types::ErrorDetail;
-use bytes::{BufMut, BytesMut};
+use bytes::{Buf, BufMut, BytesMut};
 use prost::Message;
+use std::io::ErrorKind;
+use std::time::Duration;
 use tokio::io::AsyncWriteExt;
 use tokio::net::tcp::OwnedWriteHalf;
+use tokio::time::{Instant, timeout_at};
 
 /// Memory that is kept for what leaves next.
 const KEPT_BYTES_MAX: usize = 256 * 1024;
@@ -73,6 +76,36 @@ impl FrameWriter {
                 return Err(FrameError::Closed);
             }
             self.said = true;
+        }
+        if self.waiting.capacity() > KEPT_BYTES_MAX {
+            self.waiting = BytesMut::new();
+        }
+        Ok(())
+    }
+
+    /// As [`flush`](Self::flush), to a peer that takes something again and again: if it takes nothing for `stalled`, or not
+    /// all within `patience`, it is given up.
+    ///
+    /// # Errors
+    /// [`FrameError::Stalled`], or if the connection broke.
+    pub async fn flush_within(&mut self, stalled: Duration, patience: Duration) -> Result<(), FrameError> {
+        let mut since = None;
+        while !self.waiting.is_empty() {
+            // Without a timer as long as there is room, which is the ordinary case.
+            match self.to.try_write(&self.waiting) {
+                Ok(0) => return Err(FrameError::Closed),
+                Ok(written) => {
+                    self.waiting.advance(written);
+                    self.said = true;
+                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    let now = Instant::now();
+                    let until = (now + stalled).min(*since.get_or_insert(now) + patience);
+                    let room = timeout_at(until, self.to.writable()).await;
+                    room.map_err(|_| FrameError::Stalled(until - now))??;
+                }
+                Err(error) => return Err(error.into()),
+            }
         }
         if self.waiting.capacity() > KEPT_BYTES_MAX {
             self.waiting = BytesMut::new();

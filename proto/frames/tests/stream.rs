@@ -1,7 +1,9 @@
 //! Streams over real connections.
 #![allow(missing_docs, clippy::unwrap_used)]
 
-use archon_frames::{Beat, FrameError, FrameReader, FrameWriter, StreamKind, accept, begins_stream, connect};
+use archon_frames::{
+    Beat, FrameError, FrameReader, FrameWriter, HalfFrames, StreamKind, accept, begins_stream, connect, turn_away,
+};
 use archon_proto::v1::OpBatch;
 use archon_types::{ErrorDetail, ErrorKind};
 use bytes::Bytes;
@@ -42,7 +44,8 @@ async fn pair() -> (Side, Side) {
     let near = Side { reader, writer };
     let (connection, _) = listener.accept().await.unwrap();
     assert!(begins_stream(&connection).await.unwrap());
-    let (kind, reader, writer) = accept(connection, |_| BYTES_MAX).await.unwrap();
+    let (kind, mut reader, writer) = accept(connection, |_| HalfFrames::new(4 * BYTES_MAX)).await.unwrap();
+    reader.known(BYTES_MAX);
     assert_eq!(kind, StreamKind::Exchange);
     (near, Side { reader, writer })
 }
@@ -127,7 +130,7 @@ async fn whoever_speaks_http_is_told_apart_and_whoever_speaks_nonsense_is_refuse
         let (accepted, _) = listener.accept().await.unwrap();
         assert_eq!(begins_stream(&accepted).await.unwrap(), stream);
         if stream {
-            let error = accept(accepted, |_| BYTES_MAX).await.unwrap_err();
+            let error = accept(accepted, |_| HalfFrames::new(BYTES_MAX)).await.unwrap_err();
             assert!(error.to_string().contains("does not begin with a greeting"), "{error}");
         }
     }
@@ -142,4 +145,93 @@ async fn a_connection_that_cannot_be_made_has_sent_nothing() {
     let error = connect(&address, StreamKind::Exchange, BYTES_MAX, Duration::from_secs(5)).await.unwrap_err();
     assert!(matches!(&error, FrameError::Connect { address: named, .. } if *named == address), "{error}");
     assert_eq!(error.into_detail().kind, ErrorKind::Unreachable);
+}
+
+/// A stream as one who has connected writes it, byte by byte, and as the other side reads it.
+async fn raw() -> (TcpStream, FrameReader, FrameWriter) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let mut near = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+    near.write_all(&StreamKind::Exchange.greeting()).await.unwrap();
+    let (connection, _) = listener.accept().await.unwrap();
+    let (_, reader, writer) = accept(connection, |_| HalfFrames::new(4 * BYTES_MAX)).await.unwrap();
+    (near, reader, writer)
+}
+
+/// The head of a frame with a message of so many bytes.
+fn head(length: u32) -> Vec<u8> {
+    [&[1][..], &length.to_le_bytes()].concat()
+}
+
+#[tokio::test]
+async fn whoever_has_not_said_who_it_is_sends_little() {
+    let (mut near, mut reader, _writer) = raw().await;
+    near.write_all(&head(16 * 1024 * 1024)).await.unwrap();
+    let error = reader.next::<OpBatch>().await.unwrap_err();
+    assert!(error.to_string().contains("the limit is 65536"), "{error}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_byte_now_and_then_does_not_keep_half_a_message_alive() {
+    let (mut near, mut reader, _writer) = raw().await;
+    reader.known(BYTES_MAX);
+    near.write_all(&head(BYTES_MAX as u32)).await.unwrap();
+    near.write_all(&vec![0; BYTES_MAX / 2]).await.unwrap();
+    let trickle = tokio::spawn(async move {
+        while near.write_all(&[0]).await.is_ok() {
+            tokio::time::sleep(Duration::from_secs(2)).await;
+        }
+    });
+    let error = reader.next::<OpBatch>().await.unwrap_err();
+    assert!(matches!(error, FrameError::Half(_)), "{error}");
+    drop(reader);
+    trickle.abort();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_long_message_that_arrives_steadily_may_take_its_time() {
+    let (mut near, mut reader, _writer) = raw().await;
+    reader.known(BYTES_MAX);
+    let message = message(1, BYTES_MAX - 100);
+    let encoded = prost::Message::encode_to_vec(&message);
+    let sent = tokio::spawn(async move {
+        near.write_all(&head(encoded.len() as u32)).await.unwrap();
+        for part in encoded.chunks(64 * 1024) {
+            near.write_all(part).await.unwrap();
+            tokio::time::sleep(Duration::from_secs(1)).await;
+        }
+        near
+    });
+    assert!(reader.next::<OpBatch>().await.unwrap() == message);
+    drop(sent.await.unwrap());
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_takes_nothing_of_what_waits_is_given_up() {
+    let (near, _reader, mut writer) = raw().await;
+    let patience = Duration::from_secs(3);
+    let error = loop {
+        writer.push(&message(1, BYTES_MAX / 2));
+        match writer.flush_within(patience, 10 * patience).await {
+            Ok(()) => {}
+            Err(error) => break error,
+        }
+    };
+    assert!(matches!(error, FrameError::Stalled(waited) if waited == patience), "{error}");
+    drop(near);
+}
+
+#[tokio::test]
+async fn whoever_is_turned_away_hears_why() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let (mut reader, mut writer) =
+        connect(&address, StreamKind::Exchange, BYTES_MAX, Duration::from_secs(5)).await.unwrap();
+    writer.push(&message(1, 1_000));
+    writer.flush().await.unwrap();
+    let (connection, _) = listener.accept().await.unwrap();
+    let turned = tokio::spawn(turn_away(connection, ErrorDetail::new(ErrorKind::Overloaded, "too many connections")));
+    let FrameError::Refused(detail) = reader.next::<OpBatch>().await.unwrap_err() else { panic!("no word") };
+    assert!(detail.message.contains("too many connections"), "{detail}");
+    drop((reader, writer));
+    turned.await.unwrap().unwrap();
 }

@@ -12,6 +12,14 @@ pub const BATCH_BYTES_MAX: usize = 4 * 1024 * 1024;
 pub const BATCH_OPS_MAX: usize = 4_096;
 /// Most entries one scan may ask of a partition; pages are bounded in bytes too.
 pub const SCAN_LIMIT_MAX: u32 = 10_000;
+/// Most bytes of keys and values in the page that answers one scan of a partition.
+pub const SCAN_BYTES_MAX: usize = 1024 * 1024;
+/// Bytes of keys and values in such a page for each entry that was asked for: what scans are admitted by.
+const SCAN_ENTRY_BYTES: usize = 1024;
+/// Bytes that a page holds at least, if so much is there.
+const SCAN_BYTES_MIN: usize = 4 * 1024;
+/// What an operation is admitted by beside its keys and values, so that very many tiny ones are bounded too.
+pub const OPERATION_OVERHEAD_BYTES: usize = 256;
 /// Largest gRPC message; a batch plus what surrounds it.
 pub const MESSAGE_BYTES_MAX: usize = 8 * 1024 * 1024;
 /// Longest node, zone or table name, in bytes.
@@ -37,6 +45,19 @@ pub const VERSIONS_AHEAD_MAX: u64 = 1 << 40;
 /// leadership is granted or ended: a row that was not heard of for years lags behind by less, and beyond the last epoch
 /// nobody could lead.
 pub const EPOCHS_AHEAD_MAX: u64 = 1 << 32;
+
+/// Bytes of keys and values after which the page that answers a scan ends, if `limit` entries are asked for. A single
+/// larger entry is still given.
+pub const fn scan_bytes_max(limit: u32) -> usize {
+    let bytes = (limit as usize).saturating_mul(SCAN_ENTRY_BYTES);
+    if bytes < SCAN_BYTES_MIN {
+        SCAN_BYTES_MIN
+    } else if bytes > SCAN_BYTES_MAX {
+        SCAN_BYTES_MAX
+    } else {
+        bytes
+    }
+}
 
 /// Checks a key: not empty, at most [`KEY_BYTES_MAX`], valid UTF-8.
 ///
@@ -146,6 +167,13 @@ mod tests {
         assert!(check_scan(b"", b"", 0).is_err() && check_scan(b"", b"", SCAN_LIMIT_MAX + 1).is_err());
         assert!(check_scan(&long, b"", 1).unwrap_err().message.contains("prefix"));
         assert!(check_scan(b"", &long, 1).unwrap_err().message.contains("start"));
+    }
+
+    #[test]
+    fn a_page_holds_what_was_asked_for_within_bounds() {
+        assert_eq!(scan_bytes_max(1), SCAN_BYTES_MIN);
+        assert_eq!(scan_bytes_max(256), 256 * SCAN_ENTRY_BYTES);
+        assert_eq!((scan_bytes_max(SCAN_LIMIT_MAX), scan_bytes_max(u32::MAX)), (SCAN_BYTES_MAX, SCAN_BYTES_MAX));
     }
 
     #[test]

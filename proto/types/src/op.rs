@@ -2,7 +2,7 @@
 
 use crate::error::ErrorDetail;
 use crate::ids::{ClientId, Millis, Revision};
-use crate::limits::{check_key, check_scan, check_value};
+use crate::limits::{OPERATION_OVERHEAD_BYTES, check_key, check_scan, check_value, scan_bytes_max};
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
@@ -99,7 +99,17 @@ impl Op {
         }
     }
 
-    /// Bytes of keys and values, for admission and batch limits.
+    /// Bytes that the operation is admitted by: what it brings, what it may read, and some for itself. What a get finds
+    /// is known only once it is read.
+    pub fn cost(&self) -> usize {
+        let read = match self {
+            Self::Scan { limit, .. } => scan_bytes_max(*limit),
+            _ => 0,
+        };
+        self.bytes() + read + OPERATION_OVERHEAD_BYTES
+    }
+
+    /// Bytes of keys and values, for batch limits.
     pub fn bytes(&self) -> usize {
         match self {
             Self::Get { key } | Self::Delete { key } | Self::Increment { key, .. } => key.len(),

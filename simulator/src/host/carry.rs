@@ -229,7 +229,7 @@ impl World {
         let Some(slot) = process.slots.get_mut(&placement) else { return };
         let view = PartitionView::new(&slot.recent, &machine.disk.engine, placement, Reader::Newest);
         let stamp = view.get(row::LOG_TIME_KEY).ok().flatten().and_then(|stamp| row::decode_millis(&stamp).ok());
-        slot.clients = ClientIndex::load(&view).unwrap_or_default();
+        slot.clients = ClientIndex::unread();
         stamp.into_iter().for_each(|stamp| slot.log_time.observe(stamp));
         slot.applied = slot.log_time.last();
         slot.serving = true;

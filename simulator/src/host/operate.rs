@@ -5,9 +5,9 @@ use crate::event::Event;
 use crate::mutant::ShellMutant;
 use crate::network::End;
 use crate::world::World;
-use archon_kv::{Footing, PartitionView, Reader, Reading, Request as Asked, dedup, evaluate};
+use archon_kv::{Footing, Forgetting, PartitionView, Reader, Reading, Request as Asked, Room, evaluate};
 use archon_replica::{Input, Output, Standing};
-use archon_types::{Answer, ErrorKind, Millis, PlacementId, Revision, Seq};
+use archon_types::{Answer, ClientId, ErrorKind, Millis, PlacementId, Revision, Seq};
 use bytes::Bytes;
 
 impl World {
@@ -144,13 +144,17 @@ impl World {
     }
 
     fn write(&mut self, host: usize, placement: PlacementId, request: Request) {
+        let admitted = |world: &Self| Some(world.hosts[host].process.as_ref()?.slots.get(&placement)?.replica.admit());
+        let Some(admitted) = admitted(self) else { return };
+        let client = request.id.as_ref().map(|id| id.client);
+        let remembered = |world: &mut Self| client.map_or(Ok(()), |client| world.make_room(host, placement, client));
+        if let Err(kind) = admitted.and_then(|()| remembered(self)) {
+            return self.refuse(host, request, kind);
+        }
         let wall = self.wall(host);
         let machine = &mut self.hosts[host];
         let Some(process) = &mut machine.process else { return };
         let Some(slot) = process.slots.get_mut(&placement) else { return };
-        if let Err(kind) = slot.replica.admit() {
-            return self.refuse(host, request, kind);
-        }
         let Some(next) = slot.replica.next_position() else {
             return self.refuse(host, request, ErrorKind::NotPartitionLeader);
         };
@@ -184,8 +188,8 @@ impl World {
         let early = self.breaks(ShellMutant::AnswerBeforeCommit);
         let Some(process) = &mut self.hosts[host].process else { return };
         let Some(slot) = process.slots.get_mut(&placement) else { return };
-        if let Some(id) = &request.id {
-            slot.clients.touch(id.client, at);
+        if let Some(id) = request.id.as_ref().filter(|_| !without) {
+            slot.clients.touch(id.client, at, &self.plan.dedup);
         }
         let pushed = slot.recent.push(seq, effect);
         debug_assert!(pushed.is_ok(), "the position was just given out");
@@ -225,30 +229,73 @@ impl World {
         accepted
     }
 
-    /// Forgets a client that was silent for long, as an ordinary entry of the log.
-    pub(crate) fn forget_client(&mut self, host: usize, placement: PlacementId) {
+    /// Sees to it that an operation of this client may be recorded; or says why not.
+    fn make_room(&mut self, host: usize, placement: PlacementId, client: ClientId) -> Result<(), ErrorKind> {
+        let wall = self.wall(host);
+        let machine = &mut self.hosts[host];
+        let Some(slot) = machine.process.as_mut().and_then(|process| process.slots.get_mut(&placement)) else {
+            return Err(ErrorKind::Unavailable);
+        };
+        if slot.clients.knows(client) {
+            return Ok(());
+        }
+        #[cfg(feature = "mutants")]
+        if let Some(crate::Mutant::Kv(broken)) = self.mutant {
+            slot.log_time.set_mutant(Some(broken));
+        }
+        let at = slot.log_time.stamp(wall);
+        let view = PartitionView::new(&slot.recent, &machine.disk.engine, placement, Reader::Newest);
+        match slot.clients.room_for(client, &view, at, &self.plan.dedup) {
+            Ok(Room::Free) => Ok(()),
+            Ok(Room::Forget(forgetting)) => self.forget(host, placement, forgetting),
+            Ok(Room::Unknown(detail)) => Err(detail.kind),
+            Err(_) => Err(ErrorKind::Unavailable),
+        }
+    }
+
+    /// Reads on whom a partition remembers that was taken over.
+    pub(crate) fn read_clients(&mut self, host: usize, placement: PlacementId) {
+        let machine = &mut self.hosts[host];
+        let Some(process) = &mut machine.process else { return };
+        let Some(slot) = process.slots.get_mut(&placement) else { return };
+        let view = PartitionView::new(&slot.recent, &machine.disk.engine, placement, Reader::Newest);
+        let read = slot.clients.read(&view, &self.plan.dedup);
+        debug_assert!(read.is_ok(), "the rows of a simulated engine are whole");
+    }
+
+    /// Forgets clients that were silent for long, or are too many, as an ordinary entry of the log.
+    pub(crate) fn forget_clients(&mut self, host: usize, placement: PlacementId) {
         let wall = self.wall(host);
         let holds = self.slot(host, placement).is_some_and(|slot| self.footing(host, slot).holds());
         let machine = &mut self.hosts[host];
         let Some(process) = &mut machine.process else { return };
         let Some(slot) = process.slots.get_mut(&placement) else { return };
         let wall = wall.max(slot.log_time.last());
-        let Some(client) = slot.clients.to_forget(wall, &self.plan.dedup) else { return };
-        if slot.replica.admit().is_err() || !holds {
+        if !slot.clients.has_to_forget(wall, &self.plan.dedup) || slot.replica.admit().is_err() || !holds {
             return;
         }
         let at = slot.log_time.stamp(wall);
         let view = PartitionView::new(&slot.recent, &machine.disk.engine, placement, Reader::Newest);
-        let Ok(effect) = dedup::forget(client, &view, at, &self.plan.dedup) else { return };
-        slot.clients.remove(client);
-        let Some(effect) = effect else { return };
-        self.coverage.clients_forgotten += 1;
-        let Some((ticket, seq)) = self.propose_entry(host, placement, effect.encode()) else { return };
-        let Some(process) = &mut self.hosts[host].process else { return };
-        let Some(slot) = process.slots.get_mut(&placement) else { return };
-        let pushed = slot.recent.push(seq, effect);
-        debug_assert!(pushed.is_ok(), "the position was just given out");
-        let outcome = Ok(Answer::NotANumber);
-        slot.pending.push_back(Pending { seq, at, ticket: Some(ticket), reply: None, outcome });
+        if let Ok(Some(forgetting)) = slot.clients.to_forget(&view, at, &self.plan.dedup) {
+            // What is refused now is tried again.
+            let _ = self.forget(host, placement, forgetting);
+        }
+    }
+
+    fn forget(&mut self, host: usize, placement: PlacementId, forgetting: Forgetting) -> Result<(), ErrorKind> {
+        self.coverage.clients_forgotten += forgetting.clients.len() as u64;
+        let proposed = forgetting.effect.map(|effect| (self.propose_entry(host, placement, effect.encode()), effect));
+        let slot = self.hosts[host].process.as_mut().and_then(|process| process.slots.get_mut(&placement));
+        let slot = slot.ok_or(ErrorKind::Unavailable)?;
+        if let Some((accepted, effect)) = proposed {
+            let (ticket, seq) = accepted.ok_or(ErrorKind::Unavailable)?;
+            let at = effect.at;
+            let pushed = slot.recent.push(seq, effect);
+            debug_assert!(pushed.is_ok(), "the position was just given out");
+            let outcome = Ok(Answer::NotANumber);
+            slot.pending.push_back(Pending { seq, at, ticket: Some(ticket), reply: None, outcome });
+        }
+        slot.clients.remove(&forgetting.clients);
+        Ok(())
     }
 }

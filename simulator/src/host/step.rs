@@ -97,7 +97,8 @@ impl World {
                 self.step(host, placement, Input::Tick);
             }
             if serving {
-                self.forget_client(host, placement);
+                self.read_clients(host, placement);
+                self.forget_clients(host, placement);
             }
             self.release_held(host, placement);
             self.keep_pulling(host, placement);

@@ -1,0 +1,166 @@
+//! Clients that take more than their share, as anybody who can connect may be one: to see what they cost the others.
+//!
+//! They speak as the protocol says, but ask for far more than they could use, take no answers, or never finish a message.
+//! Whatever they are refused they ask for again.
+
+mod raw;
+mod tactics;
+
+use crate::failure::Failure;
+use archon_client::Admin;
+use archon_types::{ClusterId, NodeId, PartitionId, TableId};
+use std::str::FromStr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+/// What greedy clients do.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Attack {
+    /// Four streams send messages of 4,096 scans each, again and again.
+    Scans,
+    /// Ten streams ask for large values and write large ones, take no answers and say that they live.
+    SlowReaders,
+    /// Twenty streams send all but the end of a message, and then a byte now and then.
+    HalfMessages,
+    /// Connections are opened as fast as they are let in, and say nothing.
+    Connections,
+    /// Four streams write, each operation in the name of a client that nobody has heard of.
+    NewClients,
+}
+
+impl Attack {
+    /// All of them.
+    pub const ALL: [Self; 5] =
+        [Self::Scans, Self::SlowReaders, Self::HalfMessages, Self::Connections, Self::NewClients];
+
+    /// What people call it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Scans => "scans",
+            Self::SlowReaders => "slow-readers",
+            Self::HalfMessages => "half-messages",
+            Self::Connections => "connections",
+            Self::NewClients => "new-clients",
+        }
+    }
+}
+
+impl FromStr for Attack {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let found = Self::ALL.into_iter().find(|attack| attack.name() == text);
+        found.ok_or_else(|| format!("{text:?} is no attack; write {}", Self::ALL.map(Self::name).join(", ")))
+    }
+}
+
+/// Whom an attack is aimed at: one node, and a partition that it led when it was looked up.
+#[derive(Clone, Debug)]
+pub struct Target {
+    pub(crate) cluster: ClusterId,
+    pub(crate) node: NodeId,
+    pub(crate) address: String,
+    pub(crate) partition: PartitionId,
+    /// What keys begin with that lie in the partition.
+    pub(crate) tag: String,
+}
+
+impl Target {
+    /// The node that leads the partition of `tag` in a table.
+    ///
+    /// # Errors
+    /// Nobody there, no such table, or nobody who leads.
+    pub async fn find(admin: &Admin, table: &str, tag: &str) -> Result<Self, Failure> {
+        let failed = |what: String| Failure::new("Attack", what);
+        let asked = |error: archon_client::Error| failed(error.to_string());
+        let status = admin.status().await.map_err(asked)?;
+        let cluster = status.cluster_id.parse().map_err(|_| failed("the cluster has no id yet".to_owned()))?;
+        let tables = admin.list_tables().await.map_err(asked)?;
+        let id = tables.iter().find(|found| found.name == table).map(|found| TableId::new(found.id));
+        let id = id.ok_or_else(|| failed(format!("there is no table {table}")))?;
+        let tag = format!("{{{tag}}}");
+        let located = admin.locate(table, &tag).await.map_err(asked)?;
+        let (Some(leader), Some(address)) = (located.partition.leader, located.leader_address) else {
+            return Err(failed(format!("nobody leads partition {} of table {table}", located.partition.id)));
+        };
+        let nodes = admin.list_nodes().await.map_err(asked)?;
+        let node = nodes.iter().find(|node| node.name == leader).map(|node| NodeId::new(node.id));
+        Ok(Self {
+            cluster: ClusterId::new(cluster),
+            node: node.ok_or_else(|| failed(format!("there is no node {leader}")))?,
+            address,
+            partition: PartitionId::new(id, located.partition.id),
+            tag,
+        })
+    }
+
+    /// The node's address.
+    pub fn address(&self) -> &str {
+        &self.address
+    }
+}
+
+/// What greedy clients did.
+#[derive(Debug, Default)]
+pub struct Deeds {
+    /// Connections that were made.
+    pub connections: AtomicU64,
+    /// Operations that were sent.
+    pub sent: AtomicU64,
+    /// Operations, messages or connections that were refused or ended.
+    pub refused: AtomicU64,
+}
+
+/// An attack under way, which ends when this is dropped.
+#[derive(Debug)]
+pub struct Attackers {
+    deeds: Arc<Deeds>,
+    tasks: TaskTracker,
+    end: CancellationToken,
+}
+
+impl Attackers {
+    /// Begins; to be called on a runtime.
+    pub fn begin(attack: Attack, target: &Target) -> Self {
+        let (deeds, tasks, end) = (Arc::<Deeds>::default(), TaskTracker::new(), CancellationToken::new());
+        for number in 0..tactics::attackers(attack) {
+            let (target, deeds, end) = (target.clone(), Arc::clone(&deeds), end.clone());
+            tasks.spawn(async move { end.run_until_cancelled(tactics::attack(attack, number, &target, &deeds)).await });
+        }
+        Self { deeds, tasks, end }
+    }
+
+    /// Connections made, operations sent, and what was refused, so far.
+    pub fn deeds(&self) -> (u64, u64, u64) {
+        let of = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        (of(&self.deeds.connections), of(&self.deeds.sent), of(&self.deeds.refused))
+    }
+
+    /// Ends it, and returns once every connection is closed.
+    pub async fn end(self) {
+        self.end.cancel();
+        self.tasks.close();
+        self.tasks.wait().await;
+    }
+}
+
+impl Drop for Attackers {
+    fn drop(&mut self) {
+        self.end.cancel();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn attacks_are_known_by_their_names_and_others_named() {
+        for attack in Attack::ALL {
+            assert_eq!(attack.name().parse(), Ok(attack));
+        }
+        assert!("floods".parse::<Attack>().unwrap_err().contains("slow-readers"));
+    }
+}

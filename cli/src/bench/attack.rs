@@ -1,0 +1,152 @@
+//! `archon bench attack`: what greedy clients cost those who take their share only.
+
+use super::local::Local;
+use super::report::micros_text;
+use super::{LOADERS, settled, watched};
+use crate::args::{AttackArgs, Connection};
+use crate::connect;
+use crate::exit::{Exit, Failure};
+use crate::output::{Column, Output};
+use archon_load::attack::{Attack, Attackers, Target};
+use archon_load::{Archon, Distribution, End, Latency, Measured, Mix, Workload};
+use serde::Serialize;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Keys of the ordinary clients, and bytes of their values.
+const KEYS: u64 = 10_000;
+const VALUE_BYTES: usize = 100;
+/// Where the greedy ones strike: the partition of this key.
+const TAG: &str = "greedy";
+
+/// What one attack cost. The names of these fields are a contract with scripts.
+#[derive(Debug, Serialize)]
+struct Line {
+    attack: &'static str,
+    /// Without the attack, just before it.
+    calm: Seen,
+    /// While it went on.
+    attacked: Seen,
+    /// How many times longer 99 of 100 operations took at most.
+    p99_ratio: f64,
+    /// What the greedy did: connections they made, operations they sent, and what was refused or ended.
+    connections: u64,
+    sent: u64,
+    refused: u64,
+}
+
+/// What ordinary clients saw.
+#[derive(Debug, Serialize)]
+struct Seen {
+    ops_per_second: f64,
+    failed: u64,
+    p50_us: u64,
+    p99_us: u64,
+    max_us: u64,
+}
+
+impl Seen {
+    /// Of reads and writes together, the worse.
+    fn of(measured: &Measured) -> Self {
+        let worst = |of: fn(&Latency) -> u64| [&measured.get, &measured.put].into_iter().flatten().map(of).max();
+        Self {
+            ops_per_second: measured.ops_per_second,
+            failed: measured.failed,
+            p50_us: worst(|latency| latency.p50_us).unwrap_or(0),
+            p99_us: worst(|latency| latency.p99_us).unwrap_or(0),
+            max_us: worst(|latency| latency.max_us).unwrap_or(0),
+        }
+    }
+}
+
+/// Measures and prints.
+///
+/// # Errors
+/// Nobody there, or an ordinary operation that failed.
+pub(super) async fn run(
+    args: &AttackArgs,
+    table: &str,
+    connection: &Connection,
+    output: &Output,
+) -> Result<Exit, Failure> {
+    let local = if args.local { Some(Local::start(output).await?) } else { None };
+    let connection = Local::connection(local.as_ref(), connection);
+    drop(connect::client(&connection, table).await?);
+    let admin = connect::admin(&connection)?;
+    let endpoints = connection.coordinators.clone();
+    let archon = Arc::new(Archon { endpoints, table: table.to_owned(), timeout: connection.timeout });
+    let workload = Workload {
+        mix: Mix::Mixed { get_percent: 50 },
+        keys: KEYS,
+        value_bytes: VALUE_BYTES,
+        distribution: Distribution::Uniform,
+        clients: args.clients as usize,
+        connections: 1,
+        threads: 1,
+        warm_up: Duration::from_secs(1),
+        end: End::After(args.duration),
+        rate: None,
+    };
+    let (loaded, _) = watched("writing the keys", &archon, &workload.loading(LOADERS), output).await?;
+    settled(&loaded)?;
+    let attacks = if args.attacks.is_empty() { &Attack::ALL[..] } else { &args.attacks };
+    let (mut lines, mut last) = (Vec::new(), None);
+    for attack in attacks {
+        let (calm, stopped) = watched("without an attack", &archon, &workload, output).await?;
+        if stopped {
+            break;
+        }
+        let target = Target::find(&admin, table, TAG).await.map_err(|failure| Failure::failed(failure.to_string()))?;
+        let attackers = Attackers::begin(*attack, &target);
+        let (attacked, stopped) = watched(attack.name(), &archon, &workload, output).await?;
+        let (connections, sent, refused) = attackers.deeds();
+        attackers.end().await;
+        if stopped {
+            break;
+        }
+        let (calm, seen) = (Seen::of(&calm), Seen::of(&attacked));
+        let p99_ratio = seen.p99_us as f64 / calm.p99_us.max(1) as f64;
+        lines.push(Line { attack: attack.name(), calm, attacked: seen, p99_ratio, connections, sent, refused });
+        last = Some(attacked).filter(|measured| measured.failed > 0).or(last);
+    }
+    print(args, &lines, output)?;
+    last.as_ref().map_or(Ok(()), settled)?;
+    if lines.len() < attacks.len() { Err(Failure::failed("interrupted")) } else { Ok(Exit::Done) }
+}
+
+fn print(args: &AttackArgs, lines: &[Line], output: &Output) -> Result<(), Failure> {
+    if output.is_json() {
+        return output.json(lines);
+    }
+    output.line(format!(
+        "{} ordinary clients, half reads and half writes of {VALUE_BYTES} bytes, {} s without and {} s with each attack",
+        args.clients,
+        args.duration.as_secs_f64(),
+        args.duration.as_secs_f64()
+    ))?;
+    let columns = [
+        Column::text("ATTACK"),
+        Column::number("P99 WITHOUT"),
+        Column::number("P99 WITH"),
+        Column::number("RATIO"),
+        Column::number("LONGEST"),
+        Column::number("PER SECOND"),
+        Column::number("FAILED"),
+        Column::number("SENT"),
+        Column::number("REFUSED"),
+    ];
+    let row = |line: &Line| {
+        vec![
+            line.attack.to_owned(),
+            micros_text(line.calm.p99_us),
+            micros_text(line.attacked.p99_us),
+            format!("{:.1}", line.p99_ratio),
+            micros_text(line.attacked.max_us),
+            format!("{:.0} of {:.0}", line.attacked.ops_per_second, line.calm.ops_per_second),
+            line.attacked.failed.to_string(),
+            line.sent.to_string(),
+            line.refused.to_string(),
+        ]
+    };
+    output.rows(&columns, lines.iter().map(row).collect(), "no attack was measured")
+}

@@ -1,0 +1,179 @@
+//! Clients that take more than their share: of scans, of answers that they do not read, of messages that they do not
+//! finish, of connections, of names. No node fails for it, and everybody else is answered.
+
+use archon_client::{Admin, Client};
+use archon_integration_tests::wait::check;
+use archon_integration_tests::{Cluster, Options, wait_for};
+use archon_load::attack::{Attack, Attackers, Target};
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::time::Duration;
+
+const EXE: &str = env!("CARGO_BIN_EXE_archon-under-test");
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Rounds of ordinary operations while an attack goes on.
+const ROUNDS: usize = 5;
+
+struct Scene {
+    cluster: Cluster,
+    client: Client,
+    admin: Admin,
+    target: Target,
+}
+
+impl Scene {
+    async fn set(replication: u8) -> Self {
+        let cluster = Cluster::start(EXE, &Options { replication, ..Options::default() });
+        cluster.wait_whole(usize::from(replication));
+        let addresses = cluster.coordinator_addresses();
+        let client =
+            Client::builder(addresses.clone()).timeout(Duration::from_secs(20)).build().await.expect("a client");
+        let admin = Admin::new(addresses, Duration::from_secs(10)).expect("addresses");
+        let target = Target::find(&admin, "default", "greedy").await.expect("somebody leads");
+        let scene = Self { cluster, client, admin, target };
+        scene.is_served("before").await;
+        scene
+    }
+
+    /// As many keys as lie in every partition, with great likelihood, each written and read back.
+    async fn is_served(&self, round: &str) {
+        for number in 0..64 {
+            let (key, value) = (format!("served-{number}"), format!("{round}-{number}"));
+            self.client.put(&key, value.clone()).await.unwrap_or_else(|error| panic!("{round}: put {key}: {error}"));
+            let found = self.client.get(&key).await.unwrap_or_else(|error| panic!("{round}: get {key}: {error}"));
+            assert_eq!(found.map(|found| found.value), Some(value.into()), "{round}: {key}");
+        }
+    }
+
+    /// The sum of what the nodes that run count under a name.
+    async fn counted(&self, name: &str) -> u64 {
+        let mut sum = 0;
+        for node in self.admin.list_nodes().await.expect("a list").iter().filter(|node| node.status == "Live") {
+            sum += self.admin.node_stats(&node.address).await.expect("the node says what it counts").get(name);
+        }
+        sum
+    }
+
+    /// Sets `attack` on the node, serves others meanwhile, and waits for `done` with what the attackers did.
+    async fn under(&self, attack: Attack, done: impl Fn((u64, u64, u64)) -> bool) -> Attackers {
+        let attackers = Attackers::begin(attack, &self.target);
+        for round in 0..ROUNDS {
+            self.is_served(&format!("{} {round}", attack.name())).await;
+        }
+        let deadline = tokio::time::Instant::now() + PATIENCE;
+        while !done(attackers.deeds()) {
+            let seen = attackers.deeds();
+            assert!(tokio::time::Instant::now() < deadline, "connections, sent, refused so far: {seen:?}");
+            self.is_served(attack.name()).await;
+        }
+        attackers
+    }
+
+    /// Nobody was failed, no lease has lapsed, and no shard stood still for so long that a heartbeat was withheld.
+    async fn nobody_failed(&self) {
+        assert_eq!(self.cluster.json(&["status"]).expect("status")["nodes_live"], 3, "nobody was failed");
+        assert_eq!(self.counted("archon_node_heartbeats_withheld_total").await, 0, "heartbeats withheld");
+        assert_eq!(self.counted("archon_node_registrations_total").await, 3, "every node is in its first life");
+    }
+
+    /// What the greedy held is given back once they have gone.
+    async fn is_given_back(&self) {
+        let deadline = tokio::time::Instant::now() + PATIENCE;
+        loop {
+            let held = self.counted("archon_node_admitted_bytes").await;
+            if held == 0 {
+                return;
+            }
+            assert!(tokio::time::Instant::now() < deadline, "{held} bytes are still admitted");
+            tokio::task::yield_now().await;
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn messages_of_thousands_of_scans_fail_no_node() {
+    let scene = Scene::set(1).await;
+    let attackers = scene.under(Attack::Scans, |(_, sent, _)| sent > 16 * 4_096).await;
+    attackers.end().await;
+    scene.nobody_failed().await;
+    scene.is_given_back().await;
+    scene.is_served("after").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn clients_that_read_no_answers_lock_nobody_out() {
+    let scene = Scene::set(1).await;
+    let attackers = scene.under(Attack::SlowReaders, |(connections, ..)| connections >= 20).await;
+    attackers.end().await;
+    assert!(scene.counted("archon_node_streams_stalled_total").await >= 10, "their streams were ended");
+    scene.nobody_failed().await;
+    scene.is_given_back().await;
+    scene.is_served("after").await;
+}
+
+fn resident_bytes(cluster: &Cluster, address: &str) -> u64 {
+    let names = ["athens", "byzantium", "cyrene"];
+    let name = names.into_iter().find(|name| cluster.node_address(name) == address).expect("a node");
+    let status = std::fs::read_to_string(format!("/proc/{}/status", cluster.node(name).pid())).expect("it runs");
+    let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap_or_default();
+    1024 * line.split_whitespace().nth(1).and_then(|word| word.parse::<u64>().ok()).unwrap_or(0)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn half_messages_do_not_stay_and_do_not_fill_the_memory() {
+    const MORE_BYTES_MAX: u64 = 192 * 1024 * 1024;
+    let scene = Scene::set(1).await;
+    let before = resident_bytes(&scene.cluster, scene.target.address());
+    // Twenty hold half a message each; that many ended or refused, and all of them came again.
+    let attackers = scene.under(Attack::HalfMessages, |(connections, ..)| connections >= 40).await;
+    let grown = resident_bytes(&scene.cluster, scene.target.address()).saturating_sub(before);
+    assert!(grown < MORE_BYTES_MAX, "{grown} bytes more for twenty streams");
+    attackers.end().await;
+    scene.nobody_failed().await;
+    scene.is_served("after").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_flood_of_connections_leaves_those_alone_who_are_served_and_hears_why_it_is_refused() {
+    let scene = Scene::set(1).await;
+    let attackers = scene.under(Attack::Connections, |(connections, ..)| connections >= 2_500).await;
+    // One more from the same address is told, in the words of the protocol that it speaks.
+    let deadline = tokio::time::Instant::now() + PATIENCE;
+    loop {
+        let mut more = TcpStream::connect(scene.target.address()).expect("the system accepts for the node");
+        more.set_read_timeout(Some(Duration::from_secs(5))).expect("a time-out");
+        let _ = more.write_all(b"ARCHONx\x01");
+        let mut said = [0; 512];
+        let read = more.read(&mut said).unwrap_or(0);
+        let said = String::from_utf8_lossy(&said[..read]).into_owned();
+        if said.contains("the limit for one address") {
+            break;
+        }
+        assert!(tokio::time::Instant::now() < deadline, "it last heard {said:?}");
+        drop(more);
+        tokio::task::yield_now().await;
+    }
+    attackers.end().await;
+    scene.nobody_failed().await;
+    let newcomer =
+        || scene.cluster.archon_at(scene.target.address(), &["kv", "put", "newcomer", "v", "--timeout", "20s"]);
+    wait_for("a newcomer to be served", PATIENCE, || {
+        let ran = newcomer();
+        check(ran.code == 0, || ran.stderr.clone())
+    });
+    scene.is_served("after").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_id_per_request_leaves_a_partition_that_is_taken_over_without_a_heartbeat_missed() {
+    let mut scene = Scene::set(3).await;
+    let attackers = scene.under(Attack::NewClients, |(_, sent, _)| sent >= 12_000).await;
+    attackers.end().await;
+    scene.is_given_back().await;
+    assert!(scene.counted("archon_node_clients_forgotten_total").await > 0, "no more are remembered than may be");
+    scene.nobody_failed().await;
+    let leader = scene.cluster.leader_of("{greedy}");
+    scene.cluster.take_node(&leader).kill();
+    scene.is_served("while another node takes over").await;
+    assert_eq!(scene.counted("archon_node_heartbeats_withheld_total").await, 0, "nobody stood still for it");
+}

@@ -1,0 +1,286 @@
+//! Who is remembered: never more than the bound, the least recently used go first, and nothing is applied twice for it.
+
+use super::*;
+use crate::dedup::forgotten_through;
+use crate::engine::Page;
+use crate::evaluate::{Evaluation, Request, evaluate};
+use crate::row::client_outcome_key;
+use crate::rows::Rows;
+use archon_types::{Answer, Op, OpId, Revision};
+use proptest::prelude::*;
+use std::cell::RefCell;
+use uuid::Uuid;
+
+const LIMITS: DedupLimits = DedupLimits { outcomes_max: 64, clients_max: 2, age_ms_max: 100, ..DedupLimits::DEFAULT };
+
+fn client(number: u128) -> ClientId {
+    ClientId::new(Uuid::from_u128(number))
+}
+
+fn id(owner: u128, number: u64, stamp: u64) -> OpId {
+    OpId { client: client(owner), number, done_below: 0, stamp: Millis::new(stamp) }
+}
+
+fn heads(rows: &Rows) -> usize {
+    rows.0.keys().filter(|key| key[0] == KIND_CLIENT && key.len() == CLIENT_HEAD_KEY_BYTES).count()
+}
+
+/// A leader, as the shells are: it makes room, then evaluates.
+struct Leader {
+    rows: Rows,
+    index: ClientIndex,
+    limits: DedupLimits,
+}
+
+impl Leader {
+    fn new(rows: Rows, limits: DedupLimits) -> Self {
+        Self { rows, index: ClientIndex::unread(), limits }
+    }
+
+    fn read_all(&mut self) {
+        while self.index.read(&self.rows, &self.limits).unwrap() {}
+    }
+
+    fn carry_out(&mut self, forgetting: Forgetting) {
+        self.index.remove(&forgetting.clients);
+        if let Some(effect) = forgetting.effect {
+            self.rows.apply(&effect);
+        }
+    }
+
+    /// `None` if there was no room.
+    fn write(&mut self, id: &OpId, at: u64) -> Option<Evaluation> {
+        let at = Millis::new(at);
+        match self.index.room_for(id.client, &self.rows, at, &self.limits).unwrap() {
+            Room::Free => {}
+            Room::Forget(forgetting) => self.carry_out(forgetting),
+            Room::Unknown(_) => return None,
+        }
+        let op = Op::Increment { key: Bytes::from(format!("{}-{}", id.client, id.number)), by: 1 };
+        let request = Request { op: &op, id: Some(id) };
+        let done = evaluate(request, &self.rows, at, Revision::new(at.get()), &self.limits).unwrap();
+        if let Some(effect) = &done.effect {
+            self.rows.apply(effect);
+            self.index.touch(id.client, at, &self.limits);
+        }
+        Some(done)
+    }
+}
+
+fn leader(limits: DedupLimits) -> Leader {
+    let mut leader = Leader::new(Rows::default(), limits);
+    leader.read_all();
+    leader
+}
+
+#[test]
+fn the_oldest_client_is_forgotten_first_by_number_and_by_age() {
+    let limits = DedupLimits { age_ms_max: 100_000, clients_max: 4, ..LIMITS };
+    let mut index = ClientIndex::default();
+    let rows = Rows::default();
+    let to_forget = |index: &ClientIndex, at| {
+        let found = index.to_forget(&rows, Millis::new(at), &limits).unwrap();
+        found.map_or_else(Vec::new, |forgetting| forgetting.clients)
+    };
+    for (owner, at) in [(1, 10_000), (2, 11_000), (2, 11_999), (1, 12_000)] {
+        index.touch(client(owner), Millis::new(at), &limits);
+    }
+    assert_eq!(to_forget(&index, 50_000), []);
+    assert_eq!(to_forget(&index, 111_001), [client(2)]);
+    for owner in 3..=5 {
+        index.touch(client(owner), Millis::new(13_000), &limits);
+    }
+    assert_eq!(to_forget(&index, 50_000), [client(2)]);
+    index.remove(&[client(2)]);
+    assert_eq!((to_forget(&index, 50_000), index.len()), (vec![], 4));
+    assert_eq!(to_forget(&index, 200_000).len(), 4, "all that are too old, in one batch");
+}
+
+#[test]
+fn whoever_was_used_a_moment_ago_outlives_newcomers_that_come_once() {
+    let mut leader = leader(DedupLimits { clients_max: 100, age_ms_max: 100_000, ..LIMITS });
+    for number in 1..1_000_u64 {
+        let at = 10 * number;
+        let own = OpId { done_below: number, ..id(1, number, at - 1) };
+        assert!(leader.write(&own, at).unwrap().answer.is_ok());
+        leader.write(&id(u128::from(number) + 1, 1, at - 1), at).unwrap();
+        assert!(leader.index.knows(client(1)), "forgotten after {number} newcomers");
+    }
+}
+
+/// One client id per request is enough to make a partition remember as many as there were requests.
+#[test]
+fn a_new_client_per_request_leaves_no_more_remembered_than_the_bound() {
+    let limits = DedupLimits { clients_max: 500, age_ms_max: 1_000_000, ..LIMITS };
+    let mut leader = leader(limits);
+    let mut entries = 0;
+    for number in 1..3_000 {
+        let before = leader.index.len();
+        let done = leader.write(&id(u128::from(number), 1, number - 1), number).unwrap();
+        assert!(done.answer.is_ok(), "{:?}", done.answer);
+        entries += u64::from(leader.index.len() <= before);
+        assert!(leader.index.len() <= limits.clients_max, "{} are remembered", leader.index.len());
+    }
+    assert_eq!(heads(&leader.rows), leader.index.len());
+    assert!(entries * 5 < 3_000, "{entries} entries only forget: they come in batches");
+}
+
+/// Notes which rows were read.
+struct Noting<'a> {
+    rows: &'a Rows,
+    pages: RefCell<Vec<usize>>,
+}
+
+impl View for Noting<'_> {
+    fn get(&self, key: &[u8]) -> Result<Option<Bytes>, ViewError> {
+        self.rows.get(key)
+    }
+
+    fn page(&self, from: Bound<&[u8]>, to: &[u8], limit: PageLimit) -> Result<Page, ViewError> {
+        let page = self.rows.page(from, to, limit)?;
+        self.pages.borrow_mut().push(page.rows.len());
+        Ok(page)
+    }
+}
+
+#[test]
+fn taking_over_reads_heads_in_slices_however_much_is_remembered() {
+    const CLIENTS: u128 = 100;
+    const OUTCOMES: u64 = 100;
+    let limits = DedupLimits { outcomes_max: 1_000, clients_max: 4_096, age_ms_max: 1_000_000, ..LIMITS };
+    let mut former = leader(limits);
+    for owner in (0..CLIENTS).map(|number| u128::MAX - number) {
+        (1..=OUTCOMES).for_each(|number| drop(former.write(&id(owner, number, 0), 10).unwrap()));
+    }
+    let noting = Noting { rows: &former.rows, pages: RefCell::default() };
+    let mut index = ClientIndex::unread();
+    let mut slices = 0;
+    loop {
+        let more = index.read(&noting, &limits).unwrap();
+        slices += 1;
+        let read: usize = noting.pages.borrow_mut().drain(..).sum();
+        assert!(read < limits.read_rows_max + PAGE_ROWS, "{read} rows in one slice");
+        if !more {
+            break;
+        }
+    }
+    assert_eq!(index.len(), CLIENTS as usize);
+    let most = (CLIENTS as usize * PAGE_ROWS).div_ceil(limits.read_rows_max) + 1;
+    assert!((2..=most).contains(&slices), "{slices} slices for {CLIENTS} heads");
+    assert_eq!(index.last, former.index.last);
+}
+
+#[test]
+fn until_all_are_read_those_who_are_remembered_go_on_and_others_wait() {
+    let limits = DedupLimits { clients_max: 1_000, read_rows_max: 1, age_ms_max: 1_000_000, ..LIMITS };
+    let mut former = leader(limits);
+    (1..=100).for_each(|owner| drop(former.write(&id(owner, 1, 0), 10).unwrap()));
+    let mut next = Leader::new(former.rows, limits);
+    assert!(next.index.read(&next.rows, &limits).unwrap());
+    assert!(next.write(&id(100, 2, 0), 11).is_some(), "its head is there");
+    assert!(next.write(&id(101, 1, 0), 11).is_none(), "whether there is room for it is not known");
+    assert_eq!(next.index.to_forget(&next.rows, Millis::new(u64::MAX), &limits).unwrap(), None);
+    next.read_all();
+    assert!(next.write(&id(101, 1, 0), 11).is_some());
+    assert_eq!((next.index.len(), heads(&next.rows)), (101, 101));
+}
+
+#[test]
+fn forgetting_many_raises_the_mark_to_the_last_use_of_any() {
+    let limits = DedupLimits { clients_max: 8, age_ms_max: 5, ..LIMITS };
+    let mut leader = leader(limits);
+    (1..=4).for_each(|owner| drop(leader.write(&id(owner, 1, 0), 10 + owner as u64).unwrap()));
+    let forgetting = leader.index.to_forget(&leader.rows, Millis::new(19), &limits).unwrap().unwrap();
+    assert_eq!(forgetting.clients, [client(1), client(2), client(3)]);
+    leader.carry_out(forgetting);
+    assert_eq!(forgotten_through(&leader.rows).unwrap(), Some(Millis::new(13)));
+    assert_eq!(heads(&leader.rows), 1);
+    assert!(leader.rows.get(&client_outcome_key(client(4), 1)).unwrap().is_some());
+    assert!(leader.rows.get(&client_outcome_key(client(3), 1)).unwrap().is_none());
+}
+
+#[test]
+fn the_index_is_read_back_from_the_rows() {
+    let mut leader = leader(DedupLimits { clients_max: 10, ..LIMITS });
+    for (owner, number, at) in [(1, 1, 10), (u128::MAX, 1, 11), (1, 2, 22)] {
+        leader.write(&id(owner, number, 0), at);
+    }
+    let mut index = ClientIndex::unread();
+    assert!(!index.read(&leader.rows, &LIMITS).unwrap(), "the last client there can be ends it");
+    assert_eq!(index.len(), 2);
+    assert_eq!(index.by_last.first(), Some(&(Millis::new(11), client(u128::MAX))));
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    /// Time passes.
+    Pass(u64),
+    /// A client, of many, begins an operation and sends it.
+    Begin(u128),
+    /// A message arrives again: any that was ever sent, late, out of order.
+    Again(usize),
+    /// Whoever is too old is forgotten.
+    Tick,
+    /// Another leader takes over, and has read so many slices when it is first asked.
+    TakeOver(usize),
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        2 => (0..40_u64).prop_map(Step::Pass),
+        10 => (1..40_u128).prop_map(Step::Begin),
+        6 => any::<usize>().prop_map(Step::Again),
+        2 => Just(Step::Tick),
+        1 => (0..4_usize).prop_map(Step::TakeOver),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(400) })]
+
+    #[test]
+    fn however_many_clients_come_the_bound_holds_and_nothing_is_applied_twice(
+        steps in prop::collection::vec(step(), 1..200),
+        clients_max in 1..9_usize,
+    ) {
+        let limits = DedupLimits { clients_max, read_rows_max: 3, ..LIMITS };
+        let mut leader = leader(limits);
+        let (mut now, mut sent, mut next) = (1, Vec::new(), [1_u64; 40]);
+        for step in steps {
+            let id = match step {
+                Step::Pass(by) => {
+                    now += by;
+                    continue;
+                }
+                Step::Tick => {
+                    let found = leader.index.to_forget(&leader.rows, Millis::new(now), &limits).unwrap();
+                    found.into_iter().for_each(|forgetting| leader.carry_out(forgetting));
+                    continue;
+                }
+                Step::TakeOver(slices) => {
+                    leader.index = ClientIndex::unread();
+                    for _ in 0..slices {
+                        leader.index.read(&leader.rows, &limits).unwrap();
+                    }
+                    continue;
+                }
+                Step::Begin(owner) => {
+                    let id = id(owner, next[owner as usize], now);
+                    next[owner as usize] += 1;
+                    sent.push(id);
+                    id
+                }
+                Step::Again(which) if !sent.is_empty() => sent[which % sent.len()],
+                Step::Again(_) => continue,
+            };
+            let done = leader.write(&id, now);
+            if let Some(Ok(Answer::Counter { value, .. })) = done.map(|done| done.answer) {
+                prop_assert_eq!(value, 1, "{:?} was applied again", id);
+            }
+            prop_assert!(heads(&leader.rows) <= clients_max, "{} remembered", heads(&leader.rows));
+            if !leader.index.is_unread() {
+                prop_assert_eq!(heads(&leader.rows), leader.index.len());
+            }
+        }
+    }
+}

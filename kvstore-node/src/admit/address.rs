@@ -1,0 +1,84 @@
+//! What comes from one address: however many connections that are, they share a part of the node.
+
+use super::bounded::Bounded;
+use archon_proto::doors::identity;
+use parking_lot::Mutex;
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::{Arc, Weak};
+
+/// What the clients at one address have under way.
+#[derive(Debug)]
+pub(super) struct Address {
+    at: IpAddr,
+    /// Tells addresses apart, for whoever serves them in turn.
+    pub(super) number: u64,
+    pub(super) bytes: Bounded,
+    pub(super) node: Arc<Node>,
+}
+
+/// What the whole node has under way.
+#[derive(Debug)]
+pub(super) struct Node {
+    pub(super) bytes: Bounded,
+    known: Mutex<Known>,
+}
+
+/// The addresses that have something under way or may soon.
+#[derive(Debug, Default)]
+struct Known {
+    last: u64,
+    addresses: HashMap<IpAddr, Weak<Address>>,
+}
+
+impl Node {
+    pub(super) fn new(bytes_max: usize) -> Self {
+        Self { bytes: Bounded::new(bytes_max), known: Mutex::default() }
+    }
+
+    /// The share of whoever is at `from`.
+    pub(super) fn address(self: &Arc<Self>, from: IpAddr) -> Arc<Address> {
+        let at = identity(from);
+        let mut known = self.known.lock();
+        if let Some(address) = known.addresses.get(&at).and_then(Weak::upgrade) {
+            return address;
+        }
+        known.last += 1;
+        let bytes = Bounded::new(self.bytes.max() / super::ADDRESS_SHARE);
+        let address = Arc::new(Address { at, number: known.last, bytes, node: Arc::clone(self) });
+        known.addresses.insert(at, Arc::downgrade(&address));
+        address
+    }
+
+    #[cfg(test)]
+    pub(super) fn known(&self) -> usize {
+        self.known.lock().addresses.len()
+    }
+}
+
+impl Drop for Address {
+    fn drop(&mut self) {
+        let mut known = self.node.known.lock();
+        // Somebody may have come from there anew meanwhile.
+        if known.addresses.get(&self.at).is_some_and(|address| address.strong_count() == 0) {
+            known.addresses.remove(&self.at);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_is_forgotten_with_its_last_user_and_no_earlier() {
+        let node = Arc::new(Node::new(100));
+        let from: IpAddr = "10.0.0.1".parse().unwrap();
+        let (one, other) = (node.address(from), node.address(from));
+        assert!(Arc::ptr_eq(&one, &other));
+        drop(one);
+        assert_eq!(node.known(), 1);
+        drop(other);
+        assert_eq!(node.known(), 0);
+    }
+}

@@ -1,0 +1,135 @@
+//! Messages that have not arrived whole: how much of them is kept, and for how long.
+
+use crate::FrameError;
+use archon_types::{ErrorDetail, ErrorKind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// Bytes of a message that count for nothing: what arrives with one look at a connection.
+const FREE_BYTES: usize = 64 * 1024;
+/// How long a message may take if it does not arrive steadily.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Bytes of a message that are little.
+const LITTLE_BYTES: usize = 256 * 1024;
+/// Which part of the budget is kept for messages of which little has come.
+const KEPT_PART: usize = 4;
+/// What arrives within that time, at least, of a message that arrives steadily: 50 KiB each second.
+const STEADY_BYTES: usize = 256 * 1024;
+
+/// The budget of all readers of a process that take what strangers send: bytes of messages of which the rest is still to
+/// come. Nobody takes the last of it: a reader that holds some gets more only if as much stays free for others as it holds, and
+/// a quarter is kept for those that hold little.
+#[derive(Clone, Debug)]
+pub struct HalfFrames(Arc<Counts>);
+
+#[derive(Debug)]
+struct Counts {
+    used: AtomicUsize,
+    max: usize,
+}
+
+impl HalfFrames {
+    /// A budget of `bytes_max` bytes.
+    pub fn new(bytes_max: usize) -> Self {
+        Self(Arc::new(Counts { used: AtomicUsize::new(0), max: bytes_max }))
+    }
+
+    /// Bytes kept now.
+    pub fn used(&self) -> usize {
+        self.0.used.load(Ordering::Acquire)
+    }
+
+    fn try_take(&self, bytes: usize, left: usize) -> bool {
+        let enough = |used: usize| used.checked_add(bytes)?.checked_add(left).filter(|sum| *sum <= self.0.max);
+        let taken = |used: usize| enough(used).map(|_| used + bytes);
+        self.0.used.fetch_update(Ordering::AcqRel, Ordering::Acquire, taken).is_ok()
+    }
+}
+
+/// The message of one reader that has not arrived whole.
+#[derive(Debug)]
+pub(crate) struct Half {
+    budget: HalfFrames,
+    held: usize,
+    /// When enough must have arrived again, and how much that is counted from.
+    until: Option<(Instant, usize)>,
+}
+
+impl Half {
+    pub(crate) const fn new(budget: HalfFrames) -> Self {
+        Self { budget, held: 0, until: None }
+    }
+
+    /// A message has arrived whole.
+    pub(crate) fn whole(&mut self) {
+        self.until = None;
+        if self.held > 0 {
+            self.budget.0.used.fetch_sub(self.held, Ordering::AcqRel);
+            self.held = 0;
+        }
+    }
+
+    /// Takes what `bytes` bytes of a message need.
+    pub(crate) fn hold(&mut self, bytes: usize) -> Result<(), FrameError> {
+        let wanted = bytes.saturating_sub(FREE_BYTES);
+        if wanted <= self.held {
+            return Ok(());
+        }
+        let kept = if wanted <= LITTLE_BYTES { 0 } else { self.budget.0.max / KEPT_PART };
+        if !self.budget.try_take(wanted - self.held, self.held.max(kept)) {
+            let why = format!(
+                "{} bytes of messages are half here already; this one, of which {bytes} came, finds no room",
+                self.budget.used()
+            );
+            return Err(FrameError::Refused(ErrorDetail::new(ErrorKind::Overloaded, why).with_retry_after_ms(100)));
+        }
+        self.held = wanted;
+        Ok(())
+    }
+
+    /// Until when more must have arrived than `received` bytes.
+    pub(crate) fn until(&mut self, received: usize) -> Instant {
+        self.until.get_or_insert_with(|| (Instant::now() + PATIENCE, received)).0
+    }
+
+    /// That time has come.
+    pub(crate) fn late(&mut self, received: usize) -> Result<(), FrameError> {
+        match self.until.take() {
+            Some((_, before)) if received.saturating_sub(before) < STEADY_BYTES => Err(FrameError::Half(PATIENCE)),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Drop for Half {
+    fn drop(&mut self) {
+        self.whole();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn half_messages_share_one_budget_and_leave_a_part_of_it() {
+        let budget = HalfFrames::new(32 * 1024 * 1024);
+        let mut halves: Vec<_> = (0..20).map(|_| Half::new(budget.clone())).collect();
+        let mut refused = 0;
+        for half in &mut halves {
+            let mut bytes = 0;
+            while half.hold(bytes).is_ok() {
+                bytes += 16 * 1024;
+            }
+            refused += 1;
+        }
+        assert_eq!(refused, 20);
+        assert!(budget.used() <= 32 * 1024 * 1024);
+        let mut other = Half::new(budget.clone());
+        assert!(other.hold(LITTLE_BYTES).is_ok(), "one who has none finds room: {} are used", budget.used());
+        drop((halves, other));
+        assert_eq!(budget.used(), 0);
+    }
+}
