@@ -218,10 +218,17 @@ impl<'a> Board<'a> {
         }
         let mut moved = false;
         for role in [Role::Leaver, Role::Taker] {
-            for slot in 0..self.slots.len() {
-                if self.slots[slot].role == role && self.slots[slot].count > self.slots[slot].quota {
-                    moved |= self.empty_to_quota(slot, &mut needy);
-                }
+            let gives =
+                |slot: &usize| self.slots[*slot].role == role && self.slots[*slot].count > self.slots[*slot].quota;
+            let mut givers: Vec<usize> = (0..self.slots.len()).filter(gives).collect();
+            // Whoever leads most above its share has the least choice of followers to give; what others gave first would
+            // leave it only leaders.
+            givers.sort_by_key(|slot| {
+                let slot = &self.slots[*slot];
+                std::cmp::Reverse(slot.leads.saturating_sub(slot.leads_quota))
+            });
+            for slot in givers {
+                moved |= self.empty_to_quota(slot, &mut needy);
             }
         }
         moved
