@@ -2,11 +2,13 @@
 
 use crate::lack::{Lack, Lacks, Withheld};
 use crate::lanes::Lanes;
+use crate::left;
 use crate::migration::MigrationId;
 use crate::remembered::Remembered;
 use crate::state::ClusterState;
 use archon_types::{
-    Epoch, Incarnation, Millis, NodeId, NodeStatus, Partition, PartitionId, PartitionStatus, PlacementId, ReplicaState,
+    Epoch, Incarnation, Millis, NodeId, NodeStatus, Partition, PartitionId, PartitionStatus, Placement, PlacementId,
+    ReplicaState,
 };
 use serde::{Deserialize, Serialize};
 
@@ -41,6 +43,8 @@ pub enum Why {
     DataLost,
     /// Fewer copies count than are wanted.
     UnderReplicated { have: u32, want: u32 },
+    /// A copy was lost or damaged, and is kept and not replaced until `need` others count on nodes that are alive.
+    LostCopyKept { node: NodeId, alive: u32, need: u32 },
     /// It is being moved, and the move waits.
     MoveWaits { migration: MigrationId, why: String },
 }
@@ -126,6 +130,9 @@ impl<'a> Explainer<'a> {
             let have = u32::try_from(live).unwrap_or(u32::MAX);
             why.push(Why::UnderReplicated { have, want: u32::from(table.replication) });
         }
+        if live > 0 {
+            why.extend(self.lost_copies_kept(row));
+        }
         match self.lacks.of(row) {
             Some(Lack::Withheld(Withheld { failed, of })) => why.push(Why::RepairWithheld { failed, of }),
             Some(Lack::NoRoom(full)) => why.push(Why::NoRoom { full, plan: false }),
@@ -155,6 +162,15 @@ impl<'a> Explainer<'a> {
         if why.is_empty() {
             why.push(Why::AboutToBeElected);
         }
+    }
+
+    fn lost_copies_kept(&self, row: &Partition) -> impl Iterator<Item = Why> {
+        let lost = |copy: &&Placement| copy.state == ReplicaState::Load && left::is_lost(self.state, copy.id);
+        let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
+        row.placements.iter().filter(lost).filter_map(move |copy| {
+            let (alive, need) = left::may_go(self.state, row, copy.id).err()?;
+            Some(Why::LostCopyKept { node: copy.node, alive: count(alive), need: count(need) })
+        })
     }
 
     fn stuck_leader(&self, row: &Partition) -> Option<Why> {

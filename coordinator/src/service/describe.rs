@@ -232,6 +232,15 @@ pub(super) fn reason(state: &ClusterState, partition: PartitionId, why: &Why) ->
             Millis::ZERO,
             format!("see what is left: `archon partition describe {}`", operand(state, partition)),
         ),
+        Why::LostCopyKept { node, alive, need } => (
+            "LostCopyKept",
+            format!(
+                "the copy on {} was lost or damaged, and is kept as it is: {alive} of {need} others count on live nodes",
+                name(*node)
+            ),
+            Millis::ZERO,
+            "start the nodes that hold the others; then it is replaced".into(),
+        ),
         Why::UnderReplicated { have, want } => (
             "UnderReplicated",
             format!("{have} of {want} copies count"),

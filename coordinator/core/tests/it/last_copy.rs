@@ -82,11 +82,15 @@ fn the_only_copy_on_a_live_node_is_not_deleted_because_its_directory_is_older() 
     assert_eq!(bed.state.left[&own.id].condition, Condition::Older);
     let forced = check_loss(&bed.state, &bed.liveness, bed.now, part(0), None).unwrap();
     assert_eq!((forced.leader, forced.condition), (Some(athens), Some(Condition::Older)));
+    let kept = Why::LostCopyKept { node: athens, alive: 0, need: 1 };
+    let explained = |bed: &Bed| explain(&bed.state, &Remembered::default(), part(0)).unwrap();
+    assert!(explained(&bed).contains(&kept), "{:?}", explained(&bed));
     // Byzantium has all of it: nothing needs to be given up, and the older copy makes room.
     bed.rejoin(byzantium, 900);
     bed.settle();
     assert!(bed.one_whole(2) && bed.online() == 1, "{:?}", bed.row(0));
     assert!(bed.row(0).placement(own.id).is_none(), "it was replaced, not brought up to date");
+    assert_eq!(explained(&bed), []);
     bed.round_trip();
 }
 
