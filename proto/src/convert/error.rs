@@ -177,7 +177,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn full(kind: ErrorKind) -> ErrorDetail {
-        ErrorDetail::new(kind, "what was wrong: ünïcode, \"quotes\", and a line\nbreak")
+        ErrorDetail::new(kind, "what was wrong: ünïcode, \"quotes\", and 100 %")
             .with_leader(Some("127.0.0.1:4000".into()))
             .with_have_need(1, 3)
             .with_retry_after_ms(20)
@@ -234,6 +234,12 @@ mod tests {
         let mut status = Status::not_found("no such table");
         status.metadata_mut().insert_bin(METADATA_KEY, MetadataValue::from_bytes(b"\xff\xff\xff"));
         assert_eq!(detail_of(&status), ErrorDetail::new(ErrorKind::NotFound, "no such table"));
+    }
+
+    #[test]
+    fn an_error_of_another_process_forged_lines_of_the_log() {
+        let detail = detail_of(&status_of(&ErrorDetail::new(ErrorKind::Internal, "bad\nINFO all is well\u{1b}[2J")));
+        assert_eq!(detail.message, "bad\\nINFO all is well\\u{1b}[2J");
     }
 
     #[test]

@@ -4,6 +4,7 @@ use super::admin::{Move, Plan, Unmet};
 use super::kv::{TaggedOp, TaggedReply};
 use crate::v1;
 use archon_types::op::Entry;
+use archon_types::text::into_plain;
 use archon_types::{
     Answer, ClientId, Epoch, ErrorDetail, ErrorKind, Incarnation, Millis, Node, NodeGoal, NodeId, NodeStatus, Op, OpId,
     Partition, PartitionId, PartitionStatus, Placement, PlacementId, ReplicaState, Revision, Table, TableDelta,
@@ -79,7 +80,7 @@ pub(crate) fn error_detail() -> impl Strategy<Value = ErrorDetail> {
     (select(ErrorKind::ALL), ".{0,60}", option::of("[a-z]{1,9}:[0-9]{1,4}"), number(), number(), number(), number())
         .prop_map(|(kind, message, leader, retry_after_ms, table_version, have, need)| ErrorDetail {
             kind,
-            message,
+            message: into_plain(message),
             retry_after_ms,
             leader,
             table_version: table_version.map(Version::new),
