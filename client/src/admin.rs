@@ -360,6 +360,8 @@ pub(crate) fn node_summary(wire: v1::NodeSummary) -> Result<NodeSummary, Error> 
         weight: node.weight,
         partitions_max: node.partitions_max,
         bytes_stored: wire.bytes_stored,
+        keys: wire.keys,
+        operations_per_second: wire.operations_per_second,
         silent_ms: wire.silent_ms,
         disk_full: wire.no_room.is_some(),
         since_ms: node.since_ms,

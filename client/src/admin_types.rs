@@ -92,6 +92,10 @@ pub struct NodeSummary {
     pub partitions_max: Option<u32>,
     /// Bytes it stores, as it last said; absent if the leading coordinator was not told.
     pub bytes_stored: Option<u64>,
+    /// Keys it stores, about; absent as `bytes_stored`.
+    pub keys: Option<u64>,
+    /// Operations it answered in its last second; absent as `bytes_stored`.
+    pub operations_per_second: Option<u64>,
     /// Milliseconds since its last heartbeat, as the leading coordinator saw it; absent if it heard none.
     pub silent_ms: Option<u64>,
     /// It takes no writes, for want of room on its disk.

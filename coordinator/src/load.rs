@@ -1,6 +1,6 @@
 //! What nodes say that they carry: for plans, progress and people, never for safety. Kept in the leader's memory.
 
-use archon_proto::convert::load::Load as Said;
+use archon_proto::convert::load::{Load as Said, PlacementLoad};
 use archon_types::{NoRoom, NodeId, PlacementId};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -30,7 +30,8 @@ impl Copied {
 #[derive(Clone, Debug, Default)]
 struct Load {
     bytes_stored: u64,
-    bytes: BTreeMap<PlacementId, u64>,
+    operations_per_second: u64,
+    placements: BTreeMap<PlacementId, PlacementLoad>,
     copies: BTreeMap<PlacementId, Copied>,
     no_room: Option<NoRoom>,
 }
@@ -48,10 +49,11 @@ impl Loads {
         let turned = load.no_room.is_some() != said.no_room.is_some();
         load.no_room = said.no_room;
         load.bytes_stored = said.bytes_stored;
+        load.operations_per_second = said.operations_per_second;
         for placement in &said.placements {
             let id = placement.placement;
-            if load.bytes.len() < PLACEMENTS_PER_NODE_MAX || load.bytes.contains_key(&id) {
-                load.bytes.insert(id, placement.bytes);
+            if load.placements.len() < PLACEMENTS_PER_NODE_MAX || load.placements.contains_key(&id) {
+                load.placements.insert(id, *placement);
             }
         }
         let copies = said.copies.iter().take(PLACEMENTS_PER_NODE_MAX);
@@ -78,9 +80,9 @@ impl Loads {
         held: impl Fn(NodeId) -> BTreeSet<PlacementId>,
     ) {
         for (node, load) in &mut self.nodes {
-            if load.bytes.len() > count(*node) {
+            if load.placements.len() > count(*node) {
                 let held = held(*node);
-                load.bytes.retain(|placement, _| held.contains(placement));
+                load.placements.retain(|placement, _| held.contains(placement));
             }
         }
     }
@@ -95,9 +97,20 @@ impl Loads {
         self.nodes.get(&node).map(|load| load.bytes_stored)
     }
 
+    /// Keys that a node stores, if it said; rows that were written over may be counted more than once.
+    pub(crate) fn keys(&self, node: NodeId) -> Option<u64> {
+        let load = self.nodes.get(&node)?;
+        Some(load.placements.values().fold(0, |keys, placement| keys.saturating_add(placement.keys)))
+    }
+
+    /// Operations that a node answered in its last second, if it said.
+    pub(crate) fn operations_per_second(&self, node: NodeId) -> Option<u64> {
+        self.nodes.get(&node).map(|load| load.operations_per_second)
+    }
+
     /// Bytes of one copy; zero if unknown.
     pub(crate) fn bytes(&self, node: NodeId, placement: PlacementId) -> u64 {
-        self.nodes.get(&node).and_then(|load| load.bytes.get(&placement)).copied().unwrap_or(0)
+        self.nodes.get(&node).and_then(|load| load.placements.get(&placement)).map_or(0, |placement| placement.bytes)
     }
 
     /// How far a copy is that a node loads.
@@ -121,8 +134,7 @@ mod tests {
     #[test]
     fn sizes_of_copies_that_had_left_were_remembered_for_ever() {
         let said = |placements: std::ops::Range<u64>| {
-            let load =
-                |id| archon_proto::convert::load::PlacementLoad { placement: PlacementId::new(id), bytes: 7, keys: 1 };
+            let load = |id| PlacementLoad { placement: PlacementId::new(id), bytes: 7, keys: 1 };
             Said { placements: placements.map(load).collect(), ..Said::default() }
         };
         let mut loads = Loads::default();
@@ -139,7 +151,8 @@ mod tests {
             },
         );
         assert_eq!(asked.take(), [athens], "the other one has no more than it holds");
+        assert_eq!((loads.keys(athens), loads.keys(NodeId::new(3))), (Some(2), None));
         assert_eq!((loads.bytes(athens, PlacementId::new(1)), loads.bytes(athens, PlacementId::new(39))), (0, 7));
-        assert_eq!((loads.nodes[&athens].bytes.len(), loads.nodes[&byzantium].bytes.len()), (2, 2));
+        assert_eq!((loads.nodes[&athens].placements.len(), loads.nodes[&byzantium].placements.len()), (2, 2));
     }
 }

@@ -425,7 +425,9 @@ async fn a_node_with_a_full_disk_was_invisible_and_one_not_heard_was_heard_just_
         node.heartbeat(&leader).await.unwrap();
     }
     let no_room = Some(v1::NoRoom { free_bytes: 5 << 20, needed_bytes: 64 << 20 });
-    let full = v1::NodeLoad { no_room, bytes_stored: 7, ..v1::NodeLoad::default() };
+    let placements = vec![v1::PlacementLoad { placement: 1, bytes: 7, keys: 3 }];
+    let full =
+        v1::NodeLoad { no_room, bytes_stored: 7, operations_per_second: 9, placements, ..v1::NodeLoad::default() };
     athens.heartbeat_saying(&leader, Some(full)).await.unwrap();
     let reasons = status(&leader).await.unwrap().reasons;
     let reason = reasons.iter().find(|reason| reason.code == "DiskFull").expect("a reason");
@@ -433,6 +435,7 @@ async fn a_node_with_a_full_disk_was_invisible_and_one_not_heard_was_heard_just_
     assert!(reason.message.contains("5 MiB are free, 64 MiB are needed"), "{reason:?}");
     let listed = admin(&leader).list_nodes(v1::ListNodesRequest::default()).await.unwrap().into_inner().nodes;
     assert_eq!((listed[0].no_room, listed[0].bytes_stored), (no_room, Some(7)));
+    assert_eq!((listed[0].keys, listed[0].operations_per_second), (Some(3), Some(9)));
     assert!(listed[0].silent_ms.is_some() && listed[1].no_room.is_none());
     // Room again: nothing is left to say.
     athens.heartbeat(&leader).await.unwrap();
@@ -445,7 +448,10 @@ async fn a_node_with_a_full_disk_was_invisible_and_one_not_heard_was_heard_just_
     quorum.restart(id).await;
     let leader = quorum.leader_address().await;
     let listed = admin(&leader).list_nodes(v1::ListNodesRequest::default()).await.unwrap().into_inner().nodes;
-    assert!(listed.iter().all(|node| node.silent_ms.is_none() && node.bytes_stored.is_none()), "{listed:?}");
+    assert!(
+        listed.iter().all(|node| node.silent_ms.is_none() && node.bytes_stored.is_none() && node.keys.is_none()),
+        "{listed:?}"
+    );
     quorum.stop_all().await;
 }
 

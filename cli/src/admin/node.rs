@@ -30,6 +30,8 @@ fn list_rows(nodes: &[Node], output: &Output) -> String {
         Column::number("PARTITIONS"),
         Column::number("LEADERS"),
         Column::number("DATA"),
+        Column::number("KEYS"),
+        Column::number("OPS/S"),
         Column::number("HEARD"),
     ];
     let rows = nodes.iter().map(|node| {
@@ -43,6 +45,8 @@ fn list_rows(nodes: &[Node], output: &Output) -> String {
             node.partitions.to_string(),
             node.leaders.to_string(),
             data_text(node),
+            number_text(node.keys),
+            number_text(node.operations_per_second),
             heard_text(node).unwrap_or_else(|| "-".to_owned()),
         ]
     });
@@ -118,7 +122,8 @@ fn text(description: &NodeDescription, output: &Output) -> String {
     lines.push(format!("incarnation  {}", node.incarnation));
     lines.push(format!("zone         {}", node.zone.as_deref().unwrap_or("-")));
     lines.push(format!("weight       {}", node.weight));
-    lines.push(format!("data         {}", data_text(node)));
+    lines.push(format!("data         {}, {} keys", data_text(node), number_text(node.keys)));
+    lines.push(format!("operations   {} per second", number_text(node.operations_per_second)));
     lines.push(format!("partitions   {}, leads {}", states_text(&description.hosts), node.leaders));
     if node.goal != "Drain" {
         lines.push(format!("drainable    {}", possible(&description.drain.obstacles)));
@@ -185,6 +190,11 @@ fn status_text(node: &Node, output: &Output) -> String {
 
 fn heard_text(node: &Node) -> Option<String> {
     node.silent_ms.map(|silent| short_time(Duration::from_millis(silent)))
+}
+
+/// A number that the node said, if it did.
+fn number_text(number: Option<u64>) -> String {
+    number.map_or_else(|| "-".to_owned(), |number| number.to_string())
 }
 
 fn data_text(node: &Node) -> String {

@@ -210,6 +210,8 @@ mod tests {
             zone: None,
             weight: 100,
             bytes_stored: Some(0),
+            keys: Some(0),
+            operations_per_second: Some(0),
             silent_ms: Some(0),
             disk_full: false,
             partitions_max: None,

@@ -164,6 +164,8 @@ pub(super) fn node_summary(session: &Session, state: &ClusterState, row: &NodeRo
         partitions: state.partitions.held_on(id),
         leaders: state.partitions.leaders_on(id),
         bytes_stored: loads.bytes_stored(id),
+        keys: loads.keys(id),
+        operations_per_second: loads.operations_per_second(id),
         silent_ms: session.heard(id).map(|heard| boot_now().since(heard.at)),
         no_room: loads.no_room(id).map(Into::into),
     }
