@@ -81,7 +81,8 @@ pub(super) async fn run(
         value_bytes: VALUE_BYTES,
         distribution: Distribution::Uniform,
         clients: args.clients as usize,
-        connections: 1,
+        // As if each were a process of its own: nodes share their time out by connection.
+        connections: args.clients as usize,
         threads: 1,
         warm_up: Duration::from_secs(1),
         end: End::After(args.duration),

@@ -22,10 +22,11 @@ use tokio::sync::mpsc;
 
 /// Bytes of values after which one answer message is closed and the next begun.
 const REPLY_BYTES_MAX: usize = 1024 * 1024;
-/// Operations of one message that are refused one by one; after them the rest of it is refused as they were, and the stream
-/// is left unread for a while: refusing costs something, too.
+/// Operations of one message that are refused one by one; after them the rest of it is refused as they were.
 const REFUSED_MAX: usize = 16;
-const REFUSED_PAUSE: Duration = Duration::from_millis(20);
+/// How long a stream is left unread for each operation that it was refused: refusing costs something, too, and whoever asks
+/// again at once, for thousands at a time, would keep the node busy with that alone.
+const REFUSED_PAUSE: Duration = Duration::from_micros(50);
 /// How long a client may take nothing of the answers that wait for it.
 const STALLED: Duration = Duration::from_secs(3);
 /// How long it may take for all of one message of them.
@@ -78,11 +79,11 @@ impl KvService {
         connection: &Arc<Connection>,
     ) -> Result<(), FrameError> {
         let admission = self.shared.admission.client(from).stream();
-        let mut pause = self.take(first, connection, &admission)?;
+        let mut refused = self.take(first, connection, &admission)?;
         let mut beat = Beat::default();
         loop {
-            if std::mem::take(&mut pause) {
-                tokio::time::sleep(REFUSED_PAUSE).await;
+            if refused > 0 {
+                tokio::time::sleep(REFUSED_PAUSE * refused).await;
             }
             tokio::select! {
                 batch = reader.next::<v1::OpBatch>() => {
@@ -90,24 +91,27 @@ impl KvService {
                     if batch.cluster.is_some() || batch.node != 0 {
                         self.meant_for_us(&batch)?;
                     }
-                    pause = self.take(batch, connection, &admission)?;
+                    refused = self.take(batch, connection, &admission)?;
                     // Others on this thread, its shard above all, are not to wait for message after message.
                     tokio::task::consume_budget().await;
                 }
-                () = beat.tick() => beat.listen(reader)?,
+                () = beat.tick() => {
+                    beat.listen(reader)?;
+                    refused = 0;
+                }
                 () = self.stop.cancelled() => return Err(FrameError::Refused(crate::shared::shutting_down())),
             }
         }
     }
 
-    /// Queues one message's operations with their shards; those that cannot be are answered at once. Returns whether these
-    /// were many.
+    /// Queues one message's operations with their shards; those that cannot be are answered at once. Returns how many of
+    /// them were not admitted.
     fn take(
         &self,
         batch: v1::OpBatch,
         connection: &Arc<Connection>,
         admission: &StreamAdmission,
-    ) -> Result<bool, FrameError> {
+    ) -> Result<u32, FrameError> {
         let known = Version::new(batch.table_version);
         let mut refused = crate::reply::Replies::default();
         let mut per_shard: BTreeMap<usize, Vec<OpRequest>> = BTreeMap::new();
@@ -162,12 +166,12 @@ impl KvService {
                 refused.add(request.reply, Millis::ZERO, Err(detail.clone()));
             }
         }
-        let many = refusals.len() >= REFUSED_MAX;
+        let not_admitted = u32::try_from(refusals.len()).unwrap_or(u32::MAX);
         self.shared.metrics.operations_refused.add(refused.send() + refusals.len() as u64);
         if !refusals.is_empty() {
             connection.send(refusals);
         }
-        Ok(many)
+        Ok(not_admitted)
     }
 }
 
