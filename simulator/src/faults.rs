@@ -163,7 +163,7 @@ impl World {
             self.coverage.files_lost += 1;
             self.note(|| format!("{lost} is gone from the disk of host {host}"));
             self.hosts[host].disk.streams.remove(&lost);
-            self.checks.destroyed.insert(lost);
+            self.checks.destroy([lost]);
         }
         self.come_back(host);
     }
@@ -191,7 +191,7 @@ impl World {
             }
         }
         self.checks.disk_damaged = true;
-        self.checks.destroyed.extend(lost);
+        self.checks.destroy(lost);
         if !down {
             self.come_back(host);
         }

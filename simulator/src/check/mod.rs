@@ -118,7 +118,7 @@ impl PartitionCheck {
 pub(crate) struct Checks {
     pub(crate) partitions: BTreeMap<PartitionId, PartitionCheck>,
     /// Copies that a fault destroyed; nothing is expected of them.
-    pub(crate) destroyed: BTreeSet<PlacementId>,
+    destroyed: BTreeSet<PlacementId>,
     /// A disk was damaged, with or without copies on it: a copy may have been meant for it already.
     pub(crate) disk_damaged: bool,
     pub(crate) rows_changed: bool,
@@ -138,6 +138,14 @@ impl Checks {
 
     pub(crate) fn epochs(&mut self, partition: PartitionId) -> &mut Epochs {
         &mut self.of(partition).epochs
+    }
+
+    /// A fault destroys these copies, and whatever they had persisted.
+    pub(crate) fn destroy(&mut self, lost: impl IntoIterator<Item = PlacementId>) {
+        for placement in lost {
+            self.partitions.values_mut().for_each(|known| known.epochs.destroyed(placement));
+            self.destroyed.insert(placement);
+        }
     }
 
     pub(crate) fn lost_data(&self) -> bool {

@@ -24,6 +24,11 @@ impl Epochs {
         Ok(())
     }
 
+    /// Notes that a fault destroyed what a replica had persisted.
+    pub fn destroyed(&mut self, placement: PlacementId) {
+        self.persisted.remove(&placement);
+    }
+
     /// Notes that a replica serves.
     ///
     /// # Errors
