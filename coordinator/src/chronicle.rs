@@ -62,6 +62,7 @@ const fn weight(what: &EventKind) -> Option<Weight> {
         | EventKind::DataDisputed { .. }
         | EventKind::EpochSurpassed { .. }
         | EventKind::ReplicaLost { .. }
+        | EventKind::TableDropped { .. }
         | EventKind::DataLossAccepted { .. } => Some(Weight::Alarm),
         EventKind::Bootstrapped
         | EventKind::NodeRegistered { .. }

@@ -10,6 +10,7 @@
 //! | drain | [`crate::check_drain`] | `SetNode {Drain}` with `if_nodes` | its copies fit elsewhere | leaderships go first, then every copy is replaced ([`crate::repair`]) |
 //! | remove | [`crate::check_remove`] | `RemoveNode` | not alive, holds nothing that counts | the node is forgotten |
 //! | lost | [`crate::check_lost`] | `NodeLost` | failed | its copies leave the Live sets; they are replaced at once |
+//! | drop a table | – | `DropTable` | always | it is gone with its rows; every node deletes its copies ([`crate::condemned`]) |
 //! | force-leader | [`crate::check_loss`] | `AcceptLoss` | no copy that counts is on a node that is alive | one copy leads, or the partition begins empty; all others retire |
 
 use crate::migration::{MigrationId, MoveKind, Stage};
@@ -122,6 +123,18 @@ pub enum Command {
         /// Copies wanted of each, `1..=7`.
         replication: u8,
     },
+    /// Drops a table, with everything in it. Named by its number: another table may go by the name by then.
+    DropTable {
+        /// Which table.
+        table: TableId,
+    },
+    /// A node has deleted its copy of a dropped table.
+    Deleted {
+        /// Which node.
+        node: NodeId,
+        /// The copy.
+        placement: PlacementId,
+    },
     /// Changes rows. All of them, or none when one guard fails.
     Change(Vec<PartitionChange>),
     /// Carries out a plan, unless the table moved on or another plan runs.
@@ -168,6 +181,8 @@ impl Command {
             Self::NodeLost { .. } => "NodeLost",
             Self::RemoveNode { .. } => "RemoveNode",
             Self::CreateTable { .. } => "CreateTable",
+            Self::DropTable { .. } => "DropTable",
+            Self::Deleted { .. } => "Deleted",
             Self::Change(_) => "Change",
             Self::StartPlan { .. } => "StartPlan",
             Self::SetMigration { .. } => "SetMigration",
@@ -382,6 +397,13 @@ pub enum Response {
         /// Its number.
         table: TableId,
     },
+    /// The table is gone.
+    TableDropped {
+        /// The number it had.
+        table: TableId,
+        /// Copies that its nodes are to delete.
+        copies: u32,
+    },
     /// The plan is being carried out.
     PlanStarted {
         /// Number of its first migration; the others follow it.
@@ -422,6 +444,7 @@ impl Response {
             Self::Done { .. }
             | Self::Registered { .. }
             | Self::TableCreated { .. }
+            | Self::TableDropped { .. }
             | Self::PlanStarted { .. }
             | Self::PlanCancelled { .. }
             | Self::NodeLost { .. }

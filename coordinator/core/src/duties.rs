@@ -11,7 +11,11 @@ use archon_types::{
     Version,
 };
 
-/// The full list of a node's duties, by partition, or `None` while the node must be told nothing: it is not live, or has
+/// Most copies of dropped tables that one list of duties names; the others follow when these are deleted. A copy that no duty
+/// names is not served either.
+const CONDEMNED_AT_ONCE: usize = 4_096;
+
+/// The full list of a node's duties, by partition and last those about dropped tables, or `None` while the node must be told nothing: it is not live, or has
 /// not said yet that it stored its present incarnation. An empty list is not the same: it tells a node to host nothing.
 ///
 /// No duty names a copy that was lost or damaged, so its node keeps it as it is: were it hosted, a leader would empty it
@@ -40,7 +44,9 @@ pub fn duties(state: &ClusterState, node: NodeId) -> Option<Vec<Duty>> {
             },
         })
     });
-    Some(duties.collect())
+    let condemned = state.condemned.on_node(node).take(CONDEMNED_AT_ONCE);
+    let condemned = condemned.map(|(placement, partition)| Duty::Unload { partition, placement });
+    Some(duties.chain(condemned).collect())
 }
 
 /// What a node's duties follow from. As long as it is the same, so are the duties, and they need not be derived anew.
@@ -48,6 +54,8 @@ pub fn duties(state: &ClusterState, node: NodeId) -> Option<Vec<Duty>> {
 pub struct DutiesMark {
     rows: u64,
     copies: u32,
+    /// Copies of dropped tables, and the last drop if there are any.
+    condemned: Option<(usize, Version)>,
     /// Who else acts and what is moved, where leaderships of this node are to be handed over or copies to be deleted.
     others: Option<(Version, Version)>,
 }
@@ -57,7 +65,9 @@ pub fn duties_mark(state: &ClusterState, node: NodeId) -> Option<DutiesMark> {
     let row = state.node(node).filter(|row| row.is_active())?;
     let hands_over = row.node.goal == NodeGoal::Drain || state.migrations.any_running_from(node);
     let unloads = state.partitions.held_on(node) < state.partitions.count_on(node);
+    let condemned = state.condemned.count_on(node);
     Some(DutiesMark {
+        condemned: (condemned > 0).then_some((condemned, state.dropped_version)),
         rows: state.partitions.mark_of(node),
         copies: state.partitions.count_on(node),
         others: (hands_over || unloads).then(|| (state.lives_version(), state.moves_version)),

@@ -69,6 +69,8 @@ pub enum EventKind {
     GoalChanged { node: NodeId, goal: NodeGoal },
     /// A table was made.
     TableCreated { table: TableId, name: String },
+    /// An operator had a table dropped, with everything in it: `copies` are to be deleted, `moves` lost their point.
+    TableDropped { table: TableId, name: String, partitions: u32, copies: u32, moves: u32 },
     /// A plan is being carried out.
     PlanStarted { moves: u32 },
     /// The operator wants the running plan undone.

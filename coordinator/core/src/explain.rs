@@ -206,7 +206,7 @@ pub struct Counts {
     pub partitions_unavailable: u32,
     /// Assigned partitions with fewer copies that count than are wanted.
     pub partitions_under_replicated: u32,
-    /// Copies waiting to be deleted.
+    /// Copies waiting to be deleted, those of dropped tables included.
     pub placements_unloading: u32,
     /// Moves that are not over, queued ones included.
     pub migrations_running: u32,
@@ -216,6 +216,7 @@ pub struct Counts {
 pub fn counts(state: &ClusterState) -> Counts {
     let mut counts = Counts {
         migrations_running: u32::try_from(state.migrations.active_count()).unwrap_or(u32::MAX),
+        placements_unloading: u32::try_from(state.condemned.len()).unwrap_or(u32::MAX),
         ..Counts::default()
     };
     for row in state.nodes.values() {

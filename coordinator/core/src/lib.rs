@@ -7,7 +7,7 @@
 //!
 //! | file | holds |
 //! |---|---|
-//! | `state`, `partitions`, `formers`, `migration` | what is |
+//! | `state`, `partitions`, `formers`, `condemned`, `migration` | what is |
 //! | `command`, `apply/` | what may change, and how |
 //! | `liveness`, `failover` | silence → failed; who leads next; when a lease is over |
 //! | `left` | what copies that do not count can still hold |
@@ -23,6 +23,7 @@
 pub mod apply;
 pub mod assign;
 pub mod command;
+pub mod condemned;
 pub mod confirm;
 pub mod duties;
 pub mod events;
@@ -57,6 +58,7 @@ pub use apply::{apply, skip};
 pub use command::{
     Actor, Command, CommandBatch, Edit, Ending, Forced, PartitionChange, PlannedMove, Register, Response, Successor,
 };
+pub use condemned::Condemned;
 pub use confirm::{Confirmation, check_confirmed, to_confirm};
 pub use duties::{DutiesMark, duties, duties_mark, nodes_delta, rows_piece, table_piece, table_ready};
 pub use events::{Event, EventKind};

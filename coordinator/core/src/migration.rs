@@ -2,7 +2,7 @@
 //! [`crate::migrate::phase`], so record and row cannot disagree.
 
 use crate::tally::Tally;
-use archon_types::{Millis, NodeId, PartitionId, PlacementId};
+use archon_types::{Millis, NodeId, PartitionId, PlacementId, TableId};
 use serde::{Deserialize, Serialize, Serializer};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -163,6 +163,13 @@ impl Migrations {
     /// Those that are not over, oldest first.
     pub fn active(&self) -> impl Iterator<Item = &Migration> {
         self.active.iter().filter_map(|id| self.rows.get(id))
+    }
+
+    /// Those of a table's partitions that are not over, by partition.
+    pub fn active_of(&self, table: TableId) -> impl Iterator<Item = &Migration> {
+        let first = (PartitionId::new(table, 0), MigrationId::new(0));
+        let last = (PartitionId::new(table, u16::MAX), MigrationId::new(u64::MAX));
+        self.by_partition.range(first..=last).filter_map(|(_, id)| self.rows.get(id))
     }
 
     /// Those that have begun and are not over, by partition.

@@ -55,4 +55,8 @@ archon_types::mutants! {
     GrantBelowKnown = 25,
     /// Whatever epoch a copy claims to know is passed, also the last one there is.
     AnyEpochGranted = 25,
+    /// Nobody is told to delete the copies of a dropped table.
+    CondemnedForgotten = 26,
+    /// The leaderships of a dropped table are not withdrawn.
+    DroppedStillLed = 26,
 }

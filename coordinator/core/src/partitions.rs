@@ -180,6 +180,26 @@ impl Partitions {
         }
     }
 
+    /// Removes all rows of a table, and gives them by number.
+    pub(crate) fn remove_table(&mut self, table: TableId) -> Vec<Partition> {
+        let chunks: Vec<(TableId, u16)> =
+            self.chunks.range((table, 0)..=(table, u16::MAX)).map(|(chunk, _)| *chunk).collect();
+        let mut removed = Vec::new();
+        for chunk in chunks.into_iter().filter_map(|chunk| self.chunks.remove(&chunk)) {
+            removed.extend(Arc::unwrap_or_clone(chunk));
+        }
+        for row in &removed {
+            let version = Version::new(row.version.get().wrapping_add(1));
+            let (leader, placements, status) = (None, Vec::new(), PartitionStatus::Unassigned);
+            let gone = Partition { version, leader, placements, status, ..row.clone() };
+            self.unindex(row, &gone);
+            self.unassigned.remove(&row.id);
+        }
+        self.newest.remove(&table);
+        self.count -= removed.len();
+        removed
+    }
+
     /// Enters a row into every index; entries that stand there already stay.
     fn index(&mut self, row: &Partition) {
         for placement in &row.placements {

@@ -65,9 +65,7 @@ impl Reports<'_> {
             let message = format!("{} has not confirmed its incarnation yet", state.node_name(node));
             return Err(ErrorDetail::new(ErrorKind::StaleIncarnation, message));
         }
-        let Some(row) = state.partitions.get(report.partition) else {
-            return Err(ErrorDetail::new(ErrorKind::NotFound, format!("there is no partition {}", report.partition)));
-        };
+        let Some(row) = state.partitions.get(report.partition) else { return self.of_dropped(report) };
         if let Fact::Released = report.fact
             && let Some(former) = state.formers.get(row.id, report.epoch)
             && (former.node, former.incarnation, former.placement) == (node, incarnation, report.placement)
@@ -152,6 +150,26 @@ impl Reports<'_> {
                 of_version(state, row, report)?;
                 self.liveness.stuck.note(row, node, followers, self.now);
                 answer(state, row, demotions(state, row, followers))
+            }
+        }
+    }
+
+    /// A fact about a partition that there is not. Of a dropped table what matters is that its copies are deleted; that a
+    /// leader of it stopped is as it should be.
+    fn of_dropped(&self, report: &Report) -> Result<Vec<Command>, ErrorDetail> {
+        let (state, node, placement) = (self.state, self.node, report.placement);
+        let table = report.partition.table;
+        if table > state.table_last || state.tables.contains_key(&table) {
+            return Err(ErrorDetail::new(ErrorKind::NotFound, format!("there is no partition {}", report.partition)));
+        }
+        match report.fact {
+            Fact::Unloaded if state.condemned.contains(node, placement) => {
+                Ok(vec![Command::Deleted { node, placement }])
+            }
+            Fact::Unloaded | Fact::Released => Ok(Vec::new()),
+            _ => {
+                let message = format!("the table of partition {} was dropped", report.partition);
+                Err(ErrorDetail::new(ErrorKind::NotFound, message))
             }
         }
     }

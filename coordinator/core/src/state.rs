@@ -1,6 +1,7 @@
 //! What the cluster is: the state that the Raft log builds and a snapshot holds.
 
 use crate::command::Response;
+use crate::condemned::Condemned;
 use crate::events::{Event, EventKind};
 use crate::formers::Formers;
 use crate::left::Left;
@@ -10,7 +11,7 @@ use crate::nodes::Nodes;
 use crate::partitions::Partitions;
 use archon_types::{
     BootId, ClusterId, Epoch, ErrorDetail, ErrorKind, Incarnation, Millis, Node, NodeGoal, NodeId, NodeStatus,
-    Partition, PartitionId, PlacementId, RequestId, Settings, StorageId, Table, TableId, Version,
+    Partition, PartitionId, PlacementId, RequestId, Settings, StorageId, Table, TableId, TableList, Version,
 };
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -30,6 +31,8 @@ pub const STRANGERS_MAX: usize = 1_000;
 pub const STRANGER_AGE_MS: u64 = 3_600_000;
 /// Most partitions of all tables together.
 pub const PARTITIONS_MAX: usize = 1_048_576;
+/// Most copies of dropped tables that wait for their nodes to delete them.
+pub const CONDEMNED_MAX: usize = 1_048_576;
 /// Most moves in one plan that is carried out.
 pub const MOVES_MAX: usize = 65_536;
 /// Most partitions that a sentence names.
@@ -107,6 +110,9 @@ pub struct ClusterState {
     pub surpassed: BTreeMap<PartitionId, Epoch>,
     /// Ended leaderships whose holders may not know it yet.
     pub formers: Formers,
+    /// Copies of dropped tables that are to be deleted, until their nodes say that they are.
+    #[serde(default)]
+    pub condemned: Condemned,
     /// Moves under way and past.
     pub migrations: Migrations,
     /// First answers, oldest first.
@@ -123,6 +129,9 @@ pub struct ClusterState {
     pub migration_last: u64,
     /// Version of the newest node row.
     pub nodes_version: Version,
+    /// Log index of the last drop of a table: its rows, whose versions were below, are gone.
+    #[serde(default)]
+    pub dropped_version: Version,
     /// Log index of the last activation, which is nothing that others need to hear of.
     #[serde(default)]
     pub activated_version: Version,
@@ -171,6 +180,7 @@ impl ClusterState {
             untouched: BTreeSet::new(),
             surpassed: BTreeMap::new(),
             formers: Formers::default(),
+            condemned: Condemned::default(),
             migrations: Migrations::default(),
             answers: VecDeque::new(),
             events: VecDeque::new(),
@@ -179,6 +189,7 @@ impl ClusterState {
             placement_last: PlacementId::ZERO,
             migration_last: 0,
             nodes_version: Version::ZERO,
+            dropped_version: Version::ZERO,
             activated_version: Version::ZERO,
             moves_version: Version::ZERO,
             applied: 0,
@@ -204,9 +215,16 @@ impl ClusterState {
         !self.cluster.is_nil()
     }
 
-    /// The version of the newest row of all tables and nodes: what a plan is valid for.
+    /// The version of the newest row of all tables and nodes, those that are gone included: what a plan is valid for.
     pub fn table_version(&self) -> Version {
-        self.tables.keys().map(|table| self.version_of(*table)).max().unwrap_or(self.nodes_version)
+        let newest = self.tables.keys().map(|table| self.version_of(*table)).max().unwrap_or(self.nodes_version);
+        newest.max(self.dropped_version)
+    }
+
+    /// Which tables there are.
+    pub fn table_list(&self) -> TableList {
+        let tables = self.tables.keys().copied().collect();
+        TableList { version: self.dropped_version, last: self.table_last, tables }
     }
 
     /// Rises whenever a node's life begins, acts or ends, or its row changes otherwise.
@@ -228,6 +246,7 @@ impl ClusterState {
             untouched: self.untouched.clone(),
             surpassed: self.surpassed.clone(),
             formers: self.formers.clone(),
+            condemned: self.condemned.clone(),
             migrations: self.migrations.clone(),
             answers: self.answers.clone(),
             events: self.events.clone(),
@@ -236,6 +255,7 @@ impl ClusterState {
             placement_last: self.placement_last,
             migration_last: self.migration_last,
             nodes_version: self.nodes_version,
+            dropped_version: self.dropped_version,
             activated_version: self.activated_version,
             moves_version: self.moves_version,
             applied: self.applied,

@@ -5,6 +5,9 @@ use archon_proto::v1;
 use archon_types::{DEFAULT_TABLE, Millis, NoRoom, NodeGoal, NodeId, NodeStatus, PartitionId, PartitionStatus};
 use std::collections::BTreeSet;
 
+/// Most nodes that the reason about condemned copies names.
+const CONDEMNED_NAMED_MAX: usize = 5;
+
 /// Why things are as they are: failed nodes first, then nodes that refuse writes, then partitions that are not served,
 /// then moves that wait.
 pub(crate) fn reasons(
@@ -64,7 +67,37 @@ pub(crate) fn reasons(
     if left > 0 {
         reasons.extend(misses_copies(state, &explainer).into_iter().take(left));
     }
+    if reasons.len() < most {
+        reasons.extend(condemned(state));
+    }
     reasons
+}
+
+/// One reason stands for all copies of dropped tables that are not deleted yet.
+fn condemned(state: &ClusterState) -> Option<v1::Reason> {
+    let copies = state.condemned.len();
+    let on_node = |(node, copies): (NodeId, usize)| {
+        let away = if state.is_live(node) { "" } else { ", which is not alive" };
+        format!("{copies} on {}{away}", state.node_name(node))
+    };
+    let named = state.condemned.nodes().take(CONDEMNED_NAMED_MAX).map(on_node).collect::<Vec<_>>();
+    let nodes = state.condemned.nodes().count();
+    let others = match nodes - named.len() {
+        0 => String::new(),
+        others => format!("; the others on {others} more nodes"),
+    };
+    let away = state.condemned.nodes().any(|(node, _)| !state.is_live(node));
+    let remedy = match away {
+        true => "start the nodes that are not alive; of one that will never return: `archon node remove NAME`",
+        false => "",
+    };
+    (copies > 0).then(|| v1::Reason {
+        code: "CopiesCondemned".to_owned(),
+        subject: "copies".to_owned(),
+        message: format!("{copies} copies of dropped tables are not deleted yet: {}{others}", named.join("; ")),
+        since_ms: 0,
+        remedy: remedy.to_owned(),
+    })
 }
 
 /// A live node that takes no writes for want of room: what it leads is read-only.
@@ -337,6 +370,11 @@ pub(crate) fn event(state: &ClusterState, event: &Event) -> v1::Event {
             (goal.to_owned(), node(id, &state.node_name(*id)))
         }
         EventKind::TableCreated { name, .. } => ("created".to_owned(), format!("table {name}")),
+        EventKind::TableDropped { table, name, partitions, copies, moves } => {
+            let moves = if *moves > 0 { format!("; {moves} moves of them are given up") } else { String::new() };
+            let what = format!("dropped with its {partitions} partitions; {copies} copies are to be deleted{moves}");
+            (what, format!("table {name} (number {table})"))
+        }
         EventKind::PlanStarted { moves } => (format!("started, {moves} moves"), "rebalance".to_owned()),
         EventKind::PlanCancelled { moves_left } => {
             (format!("cancelled, {moves_left} moves left"), "rebalance".to_owned())

@@ -35,5 +35,5 @@ pub use settings::Settings;
 pub use slot::{SLOTS, partition_of, slot_of, tag_of};
 pub use table::{
     DEFAULT_TABLE, Node, NodeDelta, NodeGoal, NodeStatus, Partition, PartitionStatus, PartitionTable, Placement,
-    ReplicaState, Route, Table, TableDelta,
+    ReplicaState, Route, Table, TableDelta, TableList,
 };

@@ -188,6 +188,24 @@ pub struct Table {
     pub version: Version,
 }
 
+/// Which tables there are: whoever is told so drops what it knows of every other one that is as old.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct TableList {
+    /// Log index of the last drop of a table.
+    pub version: Version,
+    /// The last number that was given to a table. Of tables with higher ones the list says nothing.
+    pub last: TableId,
+    /// The tables that there are, by number.
+    pub tables: Vec<TableId>,
+}
+
+impl TableList {
+    /// Whether the list says that there was a table of this number and is none any more.
+    pub fn lacks(&self, table: TableId) -> bool {
+        table <= self.last && self.tables.binary_search(&table).is_err()
+    }
+}
+
 /// The rows of one table newer than a version, with the nodes newer than it.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct TableDelta {

@@ -3,6 +3,7 @@
 //! anything here, so every coordinator comes to the same state.
 
 mod cluster;
+mod dropped;
 mod migration;
 mod node;
 mod register;
@@ -82,6 +83,8 @@ fn apply_one(state: &mut ClusterState, entry: Entry<'_>, command: &Command) -> R
         Command::CreateTable { name, partitions, replication } => {
             cluster::create_table(state, entry, name, *partitions, *replication)
         }
+        Command::DropTable { table } => dropped::drop_table(state, entry, *table),
+        Command::Deleted { node, placement } => dropped::deleted(state, entry, *node, *placement),
         Command::Change(changes) => {
             let mut stage = stage::Staged::new(state, entry);
             for change in changes {

@@ -1,5 +1,6 @@
 //! A node's activation, failure and goal.
 
+use super::dropped::forget_node;
 use super::stage::Staged;
 use super::{Entry, next_epoch, not_found, refused};
 use crate::command::{Response, Successor};
@@ -151,6 +152,7 @@ pub(super) fn declare_lost(
     }
     staged.into_effect().commit(state, entry);
     set_status(state, entry, node, NodeStatus::Lost);
+    forget_node(state, node);
     entry.note(state, EventKind::NodeDeclaredLost { node, placements: counting, last_copies });
     Ok(Response::NodeLost { placements, counting, last_copies })
 }
@@ -179,6 +181,7 @@ pub(super) fn remove(
         staged.put(row);
     }
     staged.into_effect().commit(state, entry);
+    forget_node(state, node);
     state.nodes.remove(node);
     state.nodes_version = entry.version();
     entry.note(state, EventKind::NodeRemoved { node, name, placements });

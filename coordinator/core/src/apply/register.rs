@@ -1,5 +1,6 @@
 //! A node begins a new life (PROTOCOL rules 8 and 19).
 
+use super::dropped::forget_node;
 use super::stage::Staged;
 use super::{Entry, invalid, next_epoch, refused};
 use crate::command::{Register, Response};
@@ -81,6 +82,7 @@ pub(super) fn register(
             row.node.version = entry.version();
             row.node.since = entry.at;
         });
+        forget_node(state, replaced);
         entry.note(state, EventKind::NodeLost { node: replaced, by: id });
     }
     let name = register.name.clone();

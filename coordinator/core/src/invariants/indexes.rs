@@ -1,6 +1,7 @@
 //! The indexes say what the rows say.
 
 use super::{Violation, violated};
+use crate::condemned::Condemned;
 use crate::formers::Formers;
 use crate::migration::Migrations;
 use crate::nodes::Nodes;
@@ -21,6 +22,9 @@ pub(super) fn check(state: &ClusterState) -> Result<(), Violation> {
     }
     if Nodes::from(state.nodes.values().cloned().collect::<Vec<_>>()) != state.nodes {
         return violated(NAME, "of nodes");
+    }
+    if Condemned::from_iter(state.condemned.iter()) != state.condemned {
+        return violated(NAME, "of condemned copies");
     }
     let newest = state.nodes.values().map(|row| row.node.version).max().unwrap_or_default();
     if newest > state.nodes_version {

@@ -1,6 +1,7 @@
 //! What must hold of every state and every step, one property per file; shared by unit tests, property tests and the
 //! simulator.
 
+mod dropped;
 mod indexes;
 mod last_copy;
 mod leader_is_live;
@@ -40,6 +41,7 @@ pub fn check(state: &ClusterState) -> Result<(), Violation> {
     live_set::check(state)?;
     one_plan::check(state)?;
     one_life::check(state)?;
+    dropped::check(state)?;
     indexes::check(state)
 }
 
@@ -51,6 +53,7 @@ pub fn check_step(before: &ClusterState, after: &ClusterState) -> Result<(), Vio
     monotone::check(before, after)?;
     placement_ids::check_step(before, after)?;
     live_set::check_step(before, after)?;
+    dropped::check_step(before, after)?;
     last_copy::check_step(before, after)
 }
 

@@ -9,6 +9,9 @@ const NAME: &str = "monotone";
 pub(super) fn check(before: &ClusterState, after: &ClusterState) -> Result<(), Violation> {
     for row in before.partitions.iter() {
         let Some(later) = after.partitions.get(row.id) else {
+            if !after.tables.contains_key(&row.id.table) {
+                continue; // Its table was dropped.
+            }
             return violated(NAME, format!("{} vanished", row.id));
         };
         if later.epoch < row.epoch || later.version < row.version {
@@ -34,7 +37,14 @@ pub(super) fn check(before: &ClusterState, after: &ClusterState) -> Result<(), V
         }
     }
     let counters = |state: &ClusterState| {
-        [state.node_last.get(), state.table_last.get(), state.migration_last, state.applied, state.nodes_version.get()]
+        [
+            state.node_last.get(),
+            state.table_last.get(),
+            state.migration_last,
+            state.applied,
+            state.nodes_version.get(),
+            state.dropped_version.get(),
+        ]
     };
     if counters(before).iter().zip(counters(after)).any(|(before, after)| *before > after) {
         return violated(NAME, "a counter fell");

@@ -25,7 +25,8 @@ pub(super) fn check(state: &ClusterState) -> Result<(), Violation> {
     }
     for former in state.formers.iter() {
         let over = state.partitions.get(former.partition).is_some_and(|row| row.epoch > former.epoch);
-        if !over {
+        let dropped = state.condemned.contains(former.node, former.placement);
+        if !over && !dropped {
             return violated(NAME, format!("{former:?} led in an epoch that is not over"));
         }
     }

@@ -2,6 +2,7 @@
 //! tests, and each binary would do so again.
 
 mod bed;
+mod dropped;
 mod failover;
 mod forced;
 mod last_copy;

@@ -2,7 +2,7 @@
 //! Each function here says whether its rule held, with or without a mutant.
 //! What comes of it in a whole cluster the simulator shows.
 
-use crate::bed::{Bed, part, register, settings};
+use crate::bed::{Bed, TABLE, part, register, settings};
 use archon_coordinator_core::*;
 use archon_types::*;
 
@@ -34,13 +34,15 @@ archon_types::shown_by! {
     LossKeepsOthers => a_forced_election_retires_all_others,
     GrantBelowKnown => a_leadership_is_granted_above_what_a_copy_knows,
     AnyEpochGranted => an_epoch_that_no_election_reaches_is_not_passed,
+    CondemnedForgotten => every_node_is_told_to_delete_what_was_dropped,
+    DroppedStillLed => no_lease_covers_what_was_dropped,
 }
 
 #[test]
 fn every_mutant_has_a_case() {
     for mutant in Mutant::ALL {
         assert!(SHOWN.contains(mutant), "nothing catches {mutant:?}");
-        assert!((1..=25).contains(&mutant.rule()));
+        assert!((1..=26).contains(&mutant.rule()));
     }
 }
 
@@ -384,4 +386,18 @@ fn a_forced_election_retires_all_others(mutant: Option<Mutant>) -> bool {
     let outcome = Forced::Lead { placement: chosen.placement, incarnation };
     bed.ok(Command::AcceptLoss { partition: part(0), if_version: bed.row(0).version, outcome });
     bed.row(0).live().all(|live| live.id != own)
+}
+
+fn every_node_is_told_to_delete_what_was_dropped(mutant: Option<Mutant>) -> bool {
+    let mut bed = running(3, mutant);
+    bed.ok(Command::DropTable { table: TABLE });
+    let unloads = |node: &NodeId| duties(&bed.state, *node).is_some_and(|duties| duties.len() == 1);
+    bed.state.nodes.keys().all(unloads)
+}
+
+fn no_lease_covers_what_was_dropped(mutant: Option<Mutant>) -> bool {
+    let mut bed = running(3, mutant);
+    let (leader, epoch) = (leads(&bed).0, bed.row(0).epoch);
+    bed.ok(Command::DropTable { table: TABLE });
+    bed.beat(leader).is_some_and(|answer| answer.withdrawn == [(part(0), epoch)])
 }

@@ -18,6 +18,7 @@ fn fault() -> impl Strategy<Value = Fault> {
         3 => Just(Fault::NewCoordinator),
         4 => Just(Fault::Plan),
         1 => Just(Fault::CancelPlan),
+        1 => any::<bool>().prop_map(|again| Fault::DropTable { again }),
         2 => (node, prop_oneof![Just(NodeGoal::Serve), Just(NodeGoal::Cordon), Just(NodeGoal::Drain)])
             .prop_map(|(node, goal)| Fault::Goal { node, goal }),
         10 => span.prop_map(|for_ms| Fault::Calm { for_ms }),

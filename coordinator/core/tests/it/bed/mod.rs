@@ -209,8 +209,13 @@ impl Bed {
     pub fn facts_of(&self, node: NodeId) -> Vec<Report> {
         let mut reports = vec![];
         for duty in duties(&self.state, node).unwrap_or_default() {
-            let row = self.state.partition(duty.partition()).expect("a row").clone();
             let placement = duty.placement();
+            let Some(row) = self.state.partition(duty.partition()).cloned() else {
+                assert!(matches!(duty, Duty::Unload { .. }), "of a dropped table: {duty:?}");
+                let (partition, epoch, version) = (duty.partition(), Epoch::ZERO, Version::ZERO);
+                reports.push(Report { partition, placement, epoch, version, fact: Fact::Unloaded });
+                continue;
+            };
             let mut add = |fact| {
                 reports.push(Report { partition: row.id, placement, epoch: row.epoch, version: row.version, fact });
             };

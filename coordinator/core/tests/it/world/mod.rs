@@ -8,7 +8,7 @@ pub mod node;
 use archon_coordinator_core::*;
 use archon_types::*;
 use node::SimNode;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use uuid::Uuid;
 
 /// A clock that is off and runs a little fast or slow; per mille of the true rate, within the drift allowed.
@@ -76,6 +76,8 @@ pub enum Event {
         incarnation: Incarnation,
         at: u64,
         duties: Vec<Duty>,
+        /// Partitions that were never Online: their copies need not exist yet.
+        untouched: BTreeSet<PartitionId>,
     },
     Commit {
         term: u64,
@@ -87,16 +89,40 @@ pub enum Event {
 
 #[derive(Clone, Debug)]
 pub enum Fault {
-    Crash { node: usize, down_ms: u64 },
-    Wipe { node: usize, down_ms: u64 },
-    Pause { node: usize, for_ms: u64 },
-    CutOff { node: usize, for_ms: u64 },
-    Stop { node: usize, down_ms: u64 },
+    Crash {
+        node: usize,
+        down_ms: u64,
+    },
+    Wipe {
+        node: usize,
+        down_ms: u64,
+    },
+    Pause {
+        node: usize,
+        for_ms: u64,
+    },
+    CutOff {
+        node: usize,
+        for_ms: u64,
+    },
+    Stop {
+        node: usize,
+        down_ms: u64,
+    },
     NewCoordinator,
     Plan,
     CancelPlan,
-    Goal { node: usize, goal: NodeGoal },
-    Calm { for_ms: u64 },
+    Goal {
+        node: usize,
+        goal: NodeGoal,
+    },
+    /// The oldest table is dropped, and perhaps made again at once.
+    DropTable {
+        again: bool,
+    },
+    Calm {
+        for_ms: u64,
+    },
 }
 
 pub struct World {
@@ -287,7 +313,9 @@ impl World {
             }
             Event::Answer { to, incarnation, sent, answer } => self.nodes[to].answered(incarnation, sent, &answer),
             Event::Registered { to, boot, node, incarnation } => self.nodes[to].registered(boot, node, incarnation),
-            Event::Push { to, incarnation, at, duties } => self.nodes[to].pushed(incarnation, at, duties),
+            Event::Push { to, incarnation, at, duties, untouched } => {
+                self.nodes[to].pushed(incarnation, at, duties, &untouched)
+            }
         }
     }
 
@@ -303,7 +331,8 @@ impl World {
             if let Some(duties) = duties(&self.state, id) {
                 let at = self.state.applied;
                 self.pushed.insert(number, at);
-                self.send(number, Event::Push { to: number, incarnation, at, duties });
+                let untouched = self.state.untouched.clone();
+                self.send(number, Event::Push { to: number, incarnation, at, duties, untouched });
             }
         }
     }
@@ -357,6 +386,15 @@ impl World {
                     id.map(|node| Command::SetNode { node, goal: *goal, if_nodes: None }).into_iter().collect(),
                 );
             }
+            Fault::DropTable { again } => {
+                let Some(table) = self.state.tables.values().next().cloned() else { return };
+                let mut commands = vec![Command::DropTable { table: table.id }];
+                if *again {
+                    let Table { name, partitions, replication, .. } = table;
+                    commands.push(Command::CreateTable { name, partitions, replication });
+                }
+                self.propose(None, commands);
+            }
             Fault::Calm { for_ms } => self.run(truth + for_ms),
         }
     }
@@ -405,11 +443,19 @@ impl World {
             && self.state.partitions.iter().all(served)
             && self.state.partitions.iter().all(|row| row.status != PartitionStatus::Unassigned)
             && self.state.migrations.active().all(|migration| self.must_wait(migration))
-            && counts(&self.state).placements_unloading == 0
+            && self.state.condemned.is_empty()
             && self.state.partitions.iter().all(|row| self.is_whole(row))
+            && self.nodes.iter().all(|node| self.holds_nothing_dropped(node))
     }
 
-    /// Every copy that was wanted is there again and counts, and no other.
+    /// No copy of a dropped table is left, unless its number was forgotten with a node that was lost.
+    fn holds_nothing_dropped(&self, node: &SimNode) -> bool {
+        let lost = self.state.node_by_storage(node.storage).is_none_or(|row| row.node.status == NodeStatus::Lost);
+        lost || node.partitions_held().all(|partition| self.state.tables.contains_key(&partition.table))
+    }
+
+    /// Every copy that was wanted is there again and counts, and no other; unless none is left that counts: then whatever may
+    /// be a last trace stays.
     fn is_whole(&self, row: &Partition) -> bool {
         let wanted = self.state.tables.get(&row.id.table).map_or(0, |table| usize::from(table.replication));
         let live = row.live().count();

@@ -133,7 +133,12 @@ impl SimNode {
         }
     }
 
-    pub fn pushed(&mut self, incarnation: Incarnation, at: u64, duties: Vec<Duty>) {
+    /// The partitions of which there is a copy on the disk.
+    pub fn partitions_held(&self) -> impl Iterator<Item = PartitionId> {
+        self.copies.values().map(|copy| copy.partition)
+    }
+
+    pub fn pushed(&mut self, incarnation: Incarnation, at: u64, duties: Vec<Duty>, untouched: &BTreeSet<PartitionId>) {
         let Some(process) = &mut self.process else { return };
         if process.node.is_none_or(|(_, own)| own != incarnation) || at < process.pushed_at {
             return;
@@ -145,7 +150,7 @@ impl SimNode {
                 continue;
             };
             let state = partition.placement(*placement).expect("a duty names a copy of the row").state;
-            let first = partition.epoch == Epoch::new(1);
+            let first = partition.epoch == Epoch::new(1) || untouched.contains(&partition.id);
             let stored = self.copies.contains_key(placement);
             assert!(stored || first || state != ReplicaState::Live, "node {} counts without data", self.number);
             let whole = state == ReplicaState::Live;

@@ -1,0 +1,126 @@
+//! Tables dropped, and what is left of them until every node has deleted its copies (PROTOCOL rule 26).
+
+use super::{Entry, not_found, refused};
+use crate::command::Response;
+use crate::events::EventKind;
+use crate::formers::Former;
+use crate::migration::{Migration, Stage};
+use crate::mutant::Mutant;
+use crate::state::{CONDEMNED_MAX, ClusterState};
+use archon_types::{ErrorDetail, NodeGoal, NodeId, NodeStatus, Partition, PlacementId, TableId};
+use std::collections::BTreeSet;
+
+/// Takes a table, its rows and all that is known of them out of the state, and condemns its copies.
+pub(super) fn drop_table(state: &mut ClusterState, entry: Entry<'_>, table: TableId) -> Result<Response, ErrorDetail> {
+    let Some(name) = state.tables.get(&table).map(|row| row.name.clone()) else {
+        return Err(not_found(format!("there is no table with number {table} any more")));
+    };
+    let copies = state.partitions.of_table(table).map(|row| row.placements.len()).sum::<usize>();
+    let waiting = state.condemned.len();
+    if waiting + copies > CONDEMNED_MAX {
+        return Err(refused(format!(
+            "{waiting} copies of tables that were dropped earlier wait for their nodes to delete them, and table {name} has \
+             {copies} more; the limit is {CONDEMNED_MAX}: start the nodes that `archon status` names, or remove them"
+        )));
+    }
+    let rows = state.partitions.remove_table(table);
+    state.tables.remove(&table);
+    state.dropped_version = entry.version();
+    let condemned_before = state.condemned.len();
+    for row in &rows {
+        condemn(state, row);
+        withdraw(state, row);
+        for placement in &row.placements {
+            state.left.remove(&placement.id);
+        }
+        state.untouched.remove(&row.id);
+        state.surpassed.remove(&row.id);
+    }
+    let moves = supersede_moves(state, entry, table, &name);
+    let copies = u32::try_from(state.condemned.len() - condemned_before).unwrap_or(u32::MAX);
+    let partitions = u32::try_from(rows.len()).unwrap_or(u32::MAX);
+    entry.note(state, EventKind::TableDropped { table, name, partitions, copies, moves });
+    let nodes: BTreeSet<NodeId> = rows.iter().flat_map(|row| &row.placements).map(|placement| placement.node).collect();
+    for node in nodes {
+        let drained = state.node(node).is_some_and(|row| row.node.goal == NodeGoal::Drain);
+        if drained && state.partitions.count_on(node) == 0 {
+            entry.note(state, EventKind::NodeDrained { node });
+        }
+    }
+    Ok(Response::TableDropped { table, copies })
+}
+
+/// Every copy of the partition is to be deleted, whoever counts elsewhere: that was said. What stood on a lost node is gone.
+fn condemn(state: &mut ClusterState, row: &Partition) {
+    if state.breaks(Mutant::CondemnedForgotten) {
+        return;
+    }
+    for placement in &row.placements {
+        if state.node(placement.node).is_some_and(|node| node.node.status != NodeStatus::Lost) {
+            state.condemned.insert(placement.node, placement.id, row.id);
+        }
+    }
+}
+
+/// No lease covers a leadership of the partition any more, as long as the copy that holds it is not deleted.
+fn withdraw(state: &mut ClusterState, row: &Partition) {
+    let former: Vec<Former> = state.formers.of_partition(row.id).copied().collect();
+    for former in former {
+        if state.condemned.contains(former.node, former.placement) {
+            state.formers.insert(Former { lapsed: true, ..former });
+        } else {
+            state.formers.remove(former.partition, former.epoch);
+        }
+    }
+    if state.breaks(Mutant::DroppedStillLed) {
+        return;
+    }
+    if let Some(leader) = row.leader_placement().copied()
+        && state.condemned.contains(leader.node, leader.id)
+        && let Some(incarnation) = state.incarnation(leader.node)
+    {
+        let (partition, epoch, placement, node) = (row.id, row.epoch, leader.id, leader.node);
+        state.formers.insert(Former { partition, epoch, placement, node, incarnation, lapsed: true });
+    }
+}
+
+/// Moves of the table's copies and leaderships have lost their point. Returns how many there were.
+fn supersede_moves(state: &mut ClusterState, entry: Entry<'_>, table: TableId, name: &str) -> u32 {
+    let moves: Vec<Migration> = state.migrations.active_of(table).cloned().collect();
+    for migration in &moves {
+        let stage = Stage::Superseded { why: format!("table {name} was dropped") };
+        state.migrations.insert(Migration { stage, changed_at: entry.at, ..migration.clone() });
+    }
+    if !moves.is_empty() {
+        state.moves_version = entry.version();
+    }
+    u32::try_from(moves.len()).unwrap_or(u32::MAX)
+}
+
+/// A node has deleted a copy of a dropped table.
+pub(super) fn deleted(
+    state: &mut ClusterState,
+    entry: Entry<'_>,
+    node: NodeId,
+    placement: PlacementId,
+) -> Result<Response, ErrorDetail> {
+    forget(state, node, placement);
+    entry.done()
+}
+
+/// The node is lost or forgotten: what it holds of dropped tables is nobody's concern any more.
+pub(super) fn forget_node(state: &mut ClusterState, node: NodeId) {
+    let copies: Vec<PlacementId> = state.condemned.on_node(node).map(|(placement, _)| placement).collect();
+    for placement in copies {
+        forget(state, node, placement);
+    }
+}
+
+fn forget(state: &mut ClusterState, node: NodeId, placement: PlacementId) {
+    let Some(partition) = state.condemned.remove(node, placement) else { return };
+    let led = |former: &&Former| former.placement == placement;
+    let ended: Vec<Former> = state.formers.of_partition(partition).filter(led).copied().collect();
+    for former in ended {
+        state.formers.remove(former.partition, former.epoch);
+    }
+}

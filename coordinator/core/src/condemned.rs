@@ -1,0 +1,95 @@
+//! Copies of dropped tables that their nodes have not deleted yet.
+
+use archon_types::{NodeId, PartitionId, PlacementId};
+use serde::{Deserialize, Serialize, Serializer};
+use std::collections::BTreeMap;
+
+/// Condemned copies by node: whoever is to delete them, now or when it returns. Serialised as a plain map.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Deserialize)]
+#[serde(from = "BTreeMap<NodeId, BTreeMap<PlacementId, PartitionId>>")]
+pub struct Condemned {
+    /// No node without a copy stands here.
+    by_node: BTreeMap<NodeId, BTreeMap<PlacementId, PartitionId>>,
+    len: usize,
+}
+
+impl Condemned {
+    /// How many copies there are.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// How many copies are on a node.
+    pub fn count_on(&self, node: NodeId) -> usize {
+        self.by_node.get(&node).map_or(0, BTreeMap::len)
+    }
+
+    /// Whether this copy on this node is condemned.
+    pub fn contains(&self, node: NodeId, placement: PlacementId) -> bool {
+        self.by_node.get(&node).is_some_and(|copies| copies.contains_key(&placement))
+    }
+
+    /// The copies on a node, in order of their numbers, and the partitions that they were copies of.
+    pub fn on_node(&self, node: NodeId) -> impl Iterator<Item = (PlacementId, PartitionId)> + use<'_> {
+        self.by_node.get(&node).into_iter().flatten().map(|(placement, partition)| (*placement, *partition))
+    }
+
+    /// The nodes that have any, in order of registration, with how many.
+    pub fn nodes(&self) -> impl Iterator<Item = (NodeId, usize)> + use<'_> {
+        self.by_node.iter().map(|(node, copies)| (*node, copies.len()))
+    }
+
+    /// Every copy, by node and number.
+    pub fn iter(&self) -> impl Iterator<Item = (NodeId, PlacementId, PartitionId)> + use<'_> {
+        self.by_node
+            .iter()
+            .flat_map(|(node, copies)| copies.iter().map(move |(placement, partition)| (*node, *placement, *partition)))
+    }
+
+    pub(crate) fn insert(&mut self, node: NodeId, placement: PlacementId, partition: PartitionId) {
+        if self.by_node.entry(node).or_default().insert(placement, partition).is_none() {
+            self.len += 1;
+        }
+    }
+
+    /// Forgets a copy. Returns the partition that it was a copy of.
+    pub(crate) fn remove(&mut self, node: NodeId, placement: PlacementId) -> Option<PartitionId> {
+        let copies = self.by_node.get_mut(&node)?;
+        let partition = copies.remove(&placement)?;
+        if copies.is_empty() {
+            self.by_node.remove(&node);
+        }
+        self.len -= 1;
+        Some(partition)
+    }
+}
+
+impl FromIterator<(NodeId, PlacementId, PartitionId)> for Condemned {
+    fn from_iter<I: IntoIterator<Item = (NodeId, PlacementId, PartitionId)>>(copies: I) -> Self {
+        let mut condemned = Self::default();
+        for (node, placement, partition) in copies {
+            condemned.insert(node, placement, partition);
+        }
+        condemned
+    }
+}
+
+impl From<BTreeMap<NodeId, BTreeMap<PlacementId, PartitionId>>> for Condemned {
+    fn from(by_node: BTreeMap<NodeId, BTreeMap<PlacementId, PartitionId>>) -> Self {
+        let of_node = |(node, copies): (NodeId, BTreeMap<PlacementId, PartitionId>)| {
+            copies.into_iter().map(move |(placement, partition)| (node, placement, partition))
+        };
+        by_node.into_iter().flat_map(of_node).collect()
+    }
+}
+
+impl Serialize for Condemned {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.by_node.serialize(serializer)
+    }
+}
