@@ -85,6 +85,7 @@ mod tests {
             partitions: 9,
             partitions_online: 9,
             partitions_under_replicated: 0,
+            copies_condemned: 0,
             migrations_running: 0,
             reasons: vec![],
         };
@@ -100,6 +101,7 @@ mod tests {
             "partitions",
             "partitions_online",
             "partitions_under_replicated",
+            "copies_condemned",
             "migrations_running",
         ] {
             assert!(keys(&status).contains(&field), "{field}");

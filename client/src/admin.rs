@@ -89,6 +89,7 @@ impl Admin {
             partitions: wire.partitions,
             partitions_online: wire.partitions_online,
             partitions_under_replicated: wire.partitions_under_replicated,
+            copies_condemned: wire.copies_condemned,
             migrations_running: wire.migrations_running,
             nodes_min: wire.nodes_min,
             reasons: wire.reasons.into_iter().map(Into::into).collect(),

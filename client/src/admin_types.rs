@@ -29,6 +29,9 @@ pub struct Status {
     /// Assigned partitions of which fewer copies count than are wanted.
     #[serde(default)]
     pub partitions_under_replicated: u32,
+    /// Copies of dropped tables that are not deleted yet.
+    #[serde(default)]
+    pub copies_condemned: u32,
     /// Moves under way.
     pub migrations_running: u32,
     /// Nodes that must be live before the first assignment.

@@ -77,6 +77,9 @@ impl<'a> Call<'a> {
                 let unknown = self.last.take().filter(|_| self.lost);
                 return Err(unknown.map_or(Error::Closed, |detail| Error::MaybeApplied { detail: Box::new(detail) }));
             }
+            if self.table.is_dropped() {
+                return Err(self.fail(self.table.dropped()));
+            }
             let (lane, row_version) = match followed.take() {
                 Some(lane) => (Some(lane), self.row_version()),
                 None => self.route(),
@@ -179,6 +182,10 @@ impl<'a> Call<'a> {
                 return Next::Follow(self.shared.lanes.to(self.shared, node));
             }
         }
+        if detail.kind == ErrorKind::NotFound {
+            self.table.note_dropped(self.shared);
+            return Next::Done(Err(self.fail(self.table.dropped())));
+        }
         if !may_pass(detail.kind) {
             return Next::Done(Err(self.fail(detail)));
         }
@@ -202,7 +209,7 @@ impl<'a> Call<'a> {
         tokio::select! {
             () = sleep(pause) => {}
             () = self.shared.stop.cancelled() => {}
-            _ = changes.wait_for(|_| self.row_version() > row_version) => {}
+            _ = changes.wait_for(|_| self.row_version() > row_version || self.table.is_dropped()) => {}
         }
     }
 }

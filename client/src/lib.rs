@@ -23,6 +23,7 @@
 mod admin;
 mod admin_call;
 mod admin_operate;
+mod admin_tables;
 mod admin_types;
 mod builder;
 mod call;
@@ -49,7 +50,7 @@ pub use builder::ClientBuilder;
 pub use error::{Error, Outcome};
 pub use kv::{Client, Counter, Value};
 pub use operate_types::{
-    Copy, DrainCheck, Forced, ForcedCheck, LossCheck, NodeCheck, NodeGain, NodeLoss, PartitionDescription,
+    Copy, DrainCheck, Forced, ForcedCheck, LossCheck, NodeCheck, NodeGain, NodeLoss, PartitionDescription, TableCheck,
 };
 pub use rebalance_types::{Cancelled, Migration, Move, Plan, RebalanceStatus, RebalanceSummary, Unmet};
 pub use scan::{Entry, Page};

@@ -1,6 +1,6 @@
 //! What the administration of nodes and partitions shows. As in `admin_types`, fields are only ever added.
 
-use crate::admin_types::{NodeSummary, Reason};
+use crate::admin_types::{NodeSummary, Reason, TableSummary};
 use crate::rebalance_types::Migration;
 use archon_proto::v1;
 use archon_types::ReplicaState;
@@ -19,6 +19,21 @@ pub struct DrainCheck {
     pub gains: Vec<NodeGain>,
     /// Partitions of which two copies will stand in one zone, and do not now.
     pub zones_doubled: u32,
+}
+
+/// What dropping a table would delete.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct TableCheck {
+    /// The table.
+    pub table: TableSummary,
+    /// Its copies on all nodes.
+    pub copies: u32,
+    /// Bytes of all copies, as far as the nodes said.
+    pub bytes: u64,
+    /// Nodes that hold copies.
+    pub nodes: u32,
+    /// Of these, the ones that are not alive, at most 20: they delete theirs when they return.
+    pub nodes_away: Vec<String>,
 }
 
 /// How many copies a node would get.

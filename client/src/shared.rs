@@ -90,7 +90,7 @@ impl Shared {
 
     /// The cache of the table named `name`, fetched first if this client does not hold it yet.
     pub(crate) async fn table(self: &Arc<Self>, name: &str, timeout: Duration) -> Result<Arc<TableCache>, Error> {
-        if let Some(table) = self.tables.lock().get(name) {
+        if let Some(table) = self.tables.lock().get(name).filter(|table| !table.is_dropped()) {
             return Ok(Arc::clone(table));
         }
         let deadline = Instant::now() + timeout;
@@ -107,7 +107,7 @@ impl Shared {
         if self.stop.is_cancelled() {
             return Err(Error::Closed);
         }
-        if let Some(table) = tables.get(name) {
+        if let Some(table) = tables.get(name).filter(|table| !table.is_dropped()) {
             return Ok(Arc::clone(table));
         }
         if tables.len() >= TABLES_MAX {
@@ -117,6 +117,14 @@ impl Shared {
         drop(tables);
         self.tasks.spawn(TableCache::keep_fresh(Arc::clone(&opened), Arc::clone(self)));
         Ok(opened)
+    }
+
+    /// Lets go of a table that was dropped, unless another one goes by its name already.
+    pub(crate) fn forget_table(&self, name: &str, dropped: &TableCache) {
+        let mut tables = self.tables.lock();
+        if tables.get(name).is_some_and(|held| std::ptr::eq(&**held, dropped)) {
+            tables.remove(name);
+        }
     }
 
     /// Whether the cached table says that another node than `node` leads `partition` now.

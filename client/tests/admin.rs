@@ -164,6 +164,8 @@ empty! {
     list_nodes(ListNodesRequest) -> ListNodesResponse;
     set_node(SetNodeRequest) -> SetNodeResponse;
     check_node(CheckNodeRequest) -> CheckNodeResponse;
+    check_table(CheckTableRequest) -> CheckTableResponse;
+    drop_table(DropTableRequest) -> DropTableResponse;
     remove_node(RemoveNodeRequest) -> RemoveNodeResponse;
     describe_partition(DescribePartitionRequest) -> DescribePartitionResponse;
     list_tables(ListTablesRequest) -> ListTablesResponse;

@@ -7,6 +7,7 @@ mod common;
 use archon_coordinator::{Coordinator, CoordinatorError};
 use archon_proto::convert::error::detail_of;
 use archon_proto::v1;
+use archon_proto::v1::session_client::SessionClient;
 use archon_types::{ErrorKind, Settings};
 use common::{FakeNode, Quorum, admin, kind, request_id, status, table, wait_for};
 use prost::Message as _;
@@ -510,5 +511,94 @@ async fn state_survives_a_restart_of_the_whole_quorum() {
     let leader = quorum.leader_address().await;
     let found = status(&leader).await.unwrap();
     assert_eq!((found.cluster, found.partitions), (Some(cluster), 11));
+    quorum.stop_all().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_repeated_drop_takes_no_later_table_of_the_name_with_it() {
+    let quorum = Quorum::start(3, settings(1, 4)).await;
+    let leader = quorum.leader_address().await;
+    let create = || v1::CreateTableRequest {
+        request_id: request_id(),
+        name: "orders".to_owned(),
+        partitions: 7,
+        replication: 1,
+        ..Default::default()
+    };
+    let check = async || {
+        let name = "orders".to_owned();
+        let checked = admin(&leader).check_table(v1::CheckTableRequest { cluster: None, name }).await;
+        checked.map(|answer| answer.into_inner().table.unwrap().id).map_err(|status| detail_of(&status))
+    };
+    let missing = check().await.unwrap_err();
+    assert_eq!(missing.kind, ErrorKind::NotFound);
+    assert!(missing.message.contains("the tables are: default"), "{missing}");
+    admin(&leader).create_table(create()).await.unwrap();
+    let table = check().await.unwrap();
+    let drop = |request_id| v1::DropTableRequest { cluster: None, request_id, name: "orders".to_owned(), table };
+    let first = drop(request_id());
+    admin(&leader).drop_table(first.clone()).await.unwrap();
+    admin(&leader).create_table(create()).await.unwrap();
+    let again = check().await.unwrap();
+    assert!(again > table);
+    // The same request is answered as before; another one for the table that was shown is refused.
+    admin(&leader).drop_table(first).await.unwrap();
+    let refused = detail_of(&admin(&leader).drop_table(drop(request_id())).await.unwrap_err());
+    assert_eq!((refused.kind, refused.have, refused.need), (ErrorKind::StaleVersion, Some(again), Some(table)));
+    assert_eq!(check().await, Ok(again));
+    // With the last of them gone there is nothing wrong either.
+    for name in ["orders", "default"] {
+        let request = v1::CheckTableRequest { cluster: None, name: name.to_owned() };
+        let table = admin(&leader).check_table(request).await.unwrap().into_inner().table.unwrap().id;
+        let request = v1::DropTableRequest { request_id: request_id(), name: name.to_owned(), table, cluster: None };
+        admin(&leader).drop_table(request).await.unwrap();
+    }
+    let missing = check().await.unwrap_err();
+    assert!(missing.message.contains("there is none at all"), "{missing}");
+    assert_eq!(status(&leader).await.unwrap().partitions, 0);
+    quorum.stop_all().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_is_told_that_a_table_is_gone_and_to_delete_its_copies_until_it_has() {
+    let quorum = Quorum::start(1, Settings { replication: 1, ..settings(1, 4) }).await;
+    let leader = quorum.leader_address().await;
+    let mut nodes = vec![FakeNode::new("athens").await];
+    nodes[0].register(&leader).await.unwrap();
+    settle(&quorum, &mut nodes, 4).await;
+    let node = &mut nodes[0];
+    let drop = v1::DropTableRequest { cluster: None, request_id: request_id(), name: "default".to_owned(), table: 1 };
+    assert_eq!(admin(&leader).drop_table(drop).await.unwrap().into_inner().copies, 4);
+    assert_eq!(node.heartbeat(&leader).await.unwrap().withdrawn.len(), 4, "no lease covers what it led");
+    let unloads = |node: &FakeNode| -> Vec<v1::DutyUnload> {
+        let unload = |duty: v1::Duty| match duty.duty {
+            Some(v1::duty::Duty::Unload(unload)) => Some(unload),
+            _ => None,
+        };
+        node.duties().into_iter().filter_map(unload).collect()
+    };
+    wait_for("the node to be told", SOON, || async {
+        let (lists, duties) = (node.pushed.tables.lock().unwrap().lists.clone(), node.duties());
+        let version = status(&leader).await.map_err(|error| error.to_string())?.table_version;
+        let gone = lists.last() == Some(&v1::TableList { version, last: 1, tables: Vec::new() });
+        let told = gone && duties.len() == 4 && unloads(node).len() == 4;
+        if told { Ok(()) } else { Err(format!("{lists:?}, {duties:?}")) }
+    })
+    .await;
+    let waits = status(&leader).await.unwrap();
+    assert_eq!((waits.copies_condemned, waits.partitions), (4, 0));
+    assert!(waits.reasons.iter().any(|reason| reason.code == "CopiesCondemned" && reason.message.contains("athens")));
+    let report = |unload: v1::DutyUnload| v1::ReplicaReport {
+        partition: unload.partition,
+        placement: unload.placement,
+        fact: Some(v1::replica_report::Fact::Unloaded(v1::FactUnloaded {})),
+        ..Default::default()
+    };
+    let reports = unloads(node).into_iter().map(report).collect();
+    let request = v1::ReportRequest { cluster: node.cluster.clone(), sender: node.sender(), reports };
+    let answer = SessionClient::new(common::channel(&leader)).report(request).await.unwrap().into_inner();
+    assert!(answer.outcomes.iter().all(|outcome| outcome.error.is_none()), "{answer:?}");
+    assert_eq!(status(&leader).await.unwrap().copies_condemned, 0);
+    assert_eq!(node.heartbeat(&leader).await.unwrap().withdrawn, []);
     quorum.stop_all().await;
 }

@@ -1,8 +1,8 @@
 //! The node's cache of the partition tables: routes, leader hints and the answers to `GetTable`.
 
 use archon_types::{
-    Assembled, Assembly, DEFAULT_TABLE, Node, NodeDelta, NodeId, PartitionId, PartitionTable, Table, TableDelta,
-    TableId, TablePiece, Version,
+    Assembled, Assembly, DEFAULT_TABLE, ErrorDetail, ErrorKind, Node, NodeDelta, NodeId, PartitionId, PartitionTable,
+    Table, TableDelta, TableId, TableList, TablePiece, Version,
 };
 use parking_lot::RwLock;
 use std::collections::BTreeMap;
@@ -14,6 +14,8 @@ struct State {
     tables: BTreeMap<TableId, PartitionTable>,
     nodes: BTreeMap<NodeId, Node>,
     nodes_version: Version,
+    /// Which tables there are, as of the last drop that was told of.
+    list: TableList,
     /// Everything is held up to here, as the coordinator said.
     complete: Version,
     /// A table of which only the first pieces are here. Nothing of it counts before the last one is.
@@ -26,6 +28,8 @@ struct State {
 pub(crate) struct News {
     pub(crate) pieces: Vec<TablePiece>,
     pub(crate) nodes: Option<NodeDelta>,
+    /// Which tables there are, if one was dropped.
+    pub(crate) tables: Option<TableList>,
     /// With this, everything is held up to here.
     pub(crate) complete: Option<Version>,
     pub(crate) coordinators: Vec<String>,
@@ -34,7 +38,7 @@ pub(crate) struct News {
 impl News {
     /// Whether there is anything new about tables or nodes.
     pub(crate) fn any(&self) -> bool {
-        !self.pieces.is_empty() || self.nodes.is_some()
+        !self.pieces.is_empty() || self.nodes.is_some() || self.tables.is_some()
     }
 }
 
@@ -61,7 +65,13 @@ impl Tables {
         if let Some(delta) = news.nodes {
             whole &= state.merge_nodes(delta);
         }
+        if let Some(list) = news.tables {
+            state.take_list(list);
+        }
         for piece in news.pieces {
+            if state.list.lacks(piece.delta.table.id) {
+                continue; // It was late.
+            }
             whole &= match Assembly::take(&mut state.arriving, piece) {
                 Assembled::Whole(delta) => state.merge_table(delta),
                 Assembled::More(_) => true,
@@ -74,7 +84,8 @@ impl Tables {
         if let Some(complete) = news.complete.filter(|_| whole) {
             state.complete = state.complete.max(complete);
         }
-        let newest = state.tables.values().map(|table| state.claim(table)).max().unwrap_or_default();
+        let claims = state.tables.values().map(|table| state.claim(table));
+        let newest = claims.max().unwrap_or_default().max(state.complete);
         drop(state);
         // Also when the newest is the same: another table may have become newer.
         self.version.send_modify(|version| *version = newest.max(*version));
@@ -117,6 +128,20 @@ impl Tables {
         self.state.read().named(name).map(|table| table.table().clone())
     }
 
+    /// Up to where everything is known: of a name that no table here has, that there was none by then.
+    pub(crate) fn complete(&self) -> Version {
+        self.state.read().complete
+    }
+
+    /// What to answer about a partition if its table was dropped.
+    pub(crate) fn dropped(&self, partition: PartitionId) -> Option<ErrorDetail> {
+        let state = self.state.read();
+        state.list.lacks(partition.table).then(|| {
+            let why = format!("the table of partition {partition} was dropped, with all that was in it");
+            ErrorDetail::new(ErrorKind::NotFound, why).with_table_version(state.list.version)
+        })
+    }
+
     /// The partition that `key` belongs to in a table, if the table is known.
     pub(crate) fn partition_of(&self, table: TableId, key: &[u8]) -> Option<PartitionId> {
         self.state.read().tables.get(&table).map(|table| table.partition_of(key))
@@ -151,6 +176,16 @@ impl State {
     /// Up to where rows of a table and nodes are known: what came in pieces, or apart, counts as far as both are here.
     fn claim(&self, table: &PartitionTable) -> Version {
         self.complete.max(table.version().min(self.nodes_version))
+    }
+
+    /// Forgets the tables that were dropped. A list is never replaced by an older one.
+    fn take_list(&mut self, list: TableList) {
+        if (list.version, list.last) <= (self.list.version, self.list.last) {
+            return;
+        }
+        self.tables.retain(|table, _| !list.lacks(*table));
+        self.arriving.take_if(|begun| list.lacks(begun.table()));
+        self.list = list;
     }
 
     /// Returns whether there was no gap between what is held and the delta.
@@ -308,5 +343,31 @@ mod tests {
         assert!(tables.merge(News { pieces: table(delta(0, 8)).pieces, ..nodes(0, 5, vec![node(1, 5)]) }));
         let answer = tables.newer_than("", Version::ZERO, 0).map(|piece| piece.delta.version);
         assert_eq!(answer, Some(Version::new(5)), "a node that changed at 6 would never be asked for again");
+    }
+
+    fn list(version: u64, last: u64, tables: &[u64]) -> News {
+        let tables = tables.iter().copied().map(TableId::new).collect();
+        let list = TableList { version: Version::new(version), last: TableId::new(last), tables };
+        News { tables: Some(list), ..News::default() }
+    }
+
+    #[test]
+    fn a_dropped_table_is_forgotten_and_a_late_row_of_it_does_not_bring_it_back() {
+        let tables = Tables::new(vec![]);
+        let gone = PartitionId::new(TABLE, 1);
+        assert!(tables.merge(News { complete: Some(Version::new(5)), ..table(delta(0, 5)) }));
+        assert!(tables.merge(piece(0, Some(2), 6, vec![row(0, 6), row(1, 6)])), "more is to follow");
+        assert!(tables.merge(list(3, 1, &[1])), "another one was dropped");
+        assert_eq!((tables.table("").is_some(), tables.dropped(gone)), (true, None));
+        let version = Some(Version::new(7));
+        assert!(tables.merge(News { complete: version, ..list(7, 2, &[2]) }));
+        assert_eq!((tables.table(""), tables.version()), (None, Version::new(7)), "the version does not fall");
+        assert_eq!(tables.dropped(gone).map(|why| (why.kind, why.table_version)), Some((ErrorKind::NotFound, version)));
+        assert_eq!(tables.dropped(PartitionId::new(TableId::new(2), 0)), None, "it has not come yet");
+        assert_eq!(tables.dropped(PartitionId::new(TableId::new(3), 0)), None, "it was made since");
+        // From before, and late: no gap, for there is nothing to ask for.
+        assert!(tables.merge(table(delta(0, 6))) && tables.merge(piece(2, None, 6, vec![row(2, 6)])));
+        assert!(tables.merge(list(3, 1, &[1])));
+        assert_eq!((tables.table(""), tables.dropped(gone).is_some()), (None, true));
     }
 }

@@ -134,6 +134,7 @@ mod tests {
             partitions: 9,
             partitions_online: 9,
             partitions_under_replicated: 0,
+            copies_condemned: 0,
             migrations_running: 0,
             reasons: vec![],
         };

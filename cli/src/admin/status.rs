@@ -126,6 +126,10 @@ fn partitions_line(status: &Status, nodes: &[Node], output: &Output) -> String {
             format!("{online}, {short}")
         }
     };
+    let online = match status.copies_condemned {
+        0 => online,
+        left => format!("{online}, {} of dropped tables to be deleted", count_text(left as usize, "copy", "copies")),
+    };
     match skew(nodes) {
         Some((least, most)) => format!("{online}, between {least} and {most} per live node"),
         None => online,
@@ -181,6 +185,9 @@ fn next_step(status: &Status, nodes: &[Node]) -> String {
         let remedy = status.reasons.iter().find(|reason| reason.code == "UnderReplicated");
         let remedy = remedy.map(|reason| reason.remedy.as_str()).filter(|remedy| !remedy.is_empty());
         return remedy.unwrap_or("nothing to do: copies are being made; see `archon partition list`").to_owned();
+    }
+    if let Some(remedy) = remedy_of(status, "CopiesCondemned") {
+        return remedy;
     }
     if let Some(node) = drained(nodes, "Failed").next() {
         return format!("{} was drained and has stopped; forget it: `archon node remove {0}`", node.name);
@@ -252,6 +259,7 @@ mod tests {
             partitions: 9,
             partitions_online: 9,
             partitions_under_replicated: 0,
+            copies_condemned: 0,
             migrations_running: 0,
             reasons: vec![],
         }

@@ -139,6 +139,8 @@ pub(crate) struct NodeState {
     pub(crate) coordinators: Mutex<Vec<String>>,
     /// Sends the whole table whatever the client holds, as a confused server might.
     pub(crate) whole: AtomicBool,
+    /// The version by which the table was dropped; zero while it is there.
+    pub(crate) dropped: AtomicU64,
     /// Fails once instead of sending a table's second piece.
     pub(crate) cuts: AtomicBool,
 }
@@ -270,6 +272,7 @@ impl FakeCluster {
                 log_time: AtomicU64::new(0),
                 coordinators: Mutex::new(Vec::new()),
                 whole: AtomicBool::new(false),
+                dropped: AtomicU64::new(0),
                 cuts: AtomicBool::new(false),
             });
             let (runtime, address) = serve(Arc::clone(&state), "127.0.0.1:0").await;
@@ -365,7 +368,13 @@ impl table_server::Table for Service {
         counter.fetch_add(1, Ordering::SeqCst);
         let mut table = self.0.table.subscribe();
         let wait = Duration::from_millis(u64::from(request.wait_ms));
-        let _ = tokio::time::timeout(wait, table.wait_for(|delta| delta.version.get() > request.since)).await;
+        let dropped = || self.0.dropped.load(Ordering::SeqCst);
+        let news = |delta: &TableDelta| delta.version.get() > request.since || dropped() > 0;
+        let _ = tokio::time::timeout(wait, table.wait_for(news)).await;
+        if dropped() > 0 {
+            let detail = ErrorDetail::new(ErrorKind::NotFound, "no such table");
+            return Err(status_of(&detail.with_table_version(Version::new(dropped()))));
+        }
         let whole = PartitionTable::from_whole(self.0.table.borrow().clone()).unwrap();
         let since = match self.0.whole.load(Ordering::SeqCst) {
             true => Version::ZERO,

@@ -115,10 +115,12 @@ pub(crate) async fn run(session: Arc<Session>, metrics: Arc<Metrics>) {
     while tasks.join_next().await.is_some() {}
 }
 
-/// The nodes in rows newer than `since`.
+/// The nodes in rows newer than `since`, and those that are to delete copies of tables that were dropped since.
 fn touched(state: &ClusterState, since: Version) -> BTreeSet<NodeId> {
     let rows = state.tables.keys().flat_map(|table| state.partitions.newer_than(*table, since));
-    rows.flat_map(|row| row.placements.iter().map(|placement| placement.node)).collect()
+    let placed = rows.flat_map(|row| row.placements.iter().map(|placement| placement.node));
+    let dropped = state.dropped_version > since;
+    placed.chain(state.condemned.nodes().filter(|_| dropped).map(|(node, _)| node)).collect()
 }
 
 /// The time between two rounds, with so many nodes.

@@ -53,6 +53,8 @@ struct Acked {
     /// A table of which it has the first pieces.
     arriving: Option<Arriving>,
     nodes: Version,
+    /// The last drop of a table that it was told of.
+    dropped: Version,
     /// It was told that it holds everything up to here.
     complete: Version,
     at: Option<Millis>,
@@ -216,7 +218,9 @@ impl Pusher {
                 return Some(&self.lanes.urgent);
             }
             let behind = |table: &TableId| state.rows_version_of(*table) > self.held(*table);
-            let lacks = state.nodes_version > self.acked.nodes || state.tables.keys().any(behind);
+            let lacks = state.nodes_version > self.acked.nodes
+                || state.dropped_version > self.acked.dropped
+                || state.tables.keys().any(behind);
             lacks.then_some(&self.lanes.table_only)
         })
     }
@@ -240,11 +244,14 @@ impl Pusher {
             let duties = if unchanged.is_some() { None } else { Some(duties(state, self.node)?) };
             let mut bytes = nodes.as_ref().map_or(0, |nodes| nodes.bytes.len());
             bytes += duties.as_ref().map_or(0, |duties| duties.len() * DUTY_BYTES);
+            let tables = (state.dropped_version > self.acked.dropped).then(|| state.table_list());
+            bytes += tables.as_ref().map_or(0, |list| list.tables.len() * size_of::<TableId>());
             // Rows name nodes, so the nodes come first.
             let mut partial = nodes.as_ref().is_some_and(|nodes| nodes.next.is_some());
             let stale = nodes.as_ref().filter(|nodes| nodes.version < state.nodes_version);
             let mut complete = stale.map_or(state.table_version(), |nodes| nodes.version);
-            let (mut deltas, mut arriving) = (Vec::new(), self.acked.arriving);
+            let arriving = self.acked.arriving.filter(|begun| state.tables.contains_key(&begun.table));
+            let (mut deltas, mut arriving) = (Vec::new(), arriving);
             for table in state.tables.keys().filter(|table| state.rows_version_of(**table) > self.held(**table)) {
                 if partial || bytes >= PIECE_BYTES_MAX {
                     partial = true;
@@ -268,7 +275,7 @@ impl Pusher {
                     complete = complete.min(version);
                 }
             }
-            if unchanged.is_some() && deltas.is_empty() && nodes.is_none() {
+            if unchanged.is_some() && deltas.is_empty() && nodes.is_none() && tables.is_none() {
                 return None;
             }
             let push = Push {
@@ -281,6 +288,7 @@ impl Pusher {
                 duties,
                 deltas: Vec::new(),
                 nodes: None,
+                tables,
                 complete: (!partial).then_some(complete),
                 coordinators: self.session.quorum().peers().values().cloned().collect(),
                 key,
@@ -347,6 +355,10 @@ impl Pusher {
             }
         }
         self.acked.arriving = arriving;
+        if let Some(list) = push.tables {
+            self.acked.tables.retain(|table, _| !list.lacks(*table));
+            self.acked.dropped = list.version;
+        }
         if let Some(complete) = push.complete {
             self.acked.complete = self.acked.complete.max(complete);
         }

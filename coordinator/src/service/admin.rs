@@ -5,13 +5,11 @@ use super::operate::{node_summary, shown_nodes};
 use super::{Context, answered_before, budget, check_named, only, refuse};
 use crate::clock::boot_now;
 use crate::session::Session;
-use archon_coordinator_core::{
-    Actor, ClusterState, Command, Liveness, NodeRow, Remembered, Response as Answer, counts,
-};
-use archon_proto::convert::admin::{CreateTable, LIST_MAX};
+use archon_coordinator_core::{Actor, ClusterState, Command, Liveness, Remembered, Response as Answer, counts};
+use archon_proto::convert::admin::LIST_MAX;
 use archon_proto::v1;
 use archon_proto::v1::admin_server::Admin;
-use archon_types::{ErrorDetail, ErrorKind, NoRoom, NodeGoal, NodeId, NodeStatus, RequestId};
+use archon_types::{ErrorDetail, ErrorKind, NoRoom, NodeId, RequestId};
 use std::sync::Arc;
 use std::time::Duration;
 use tonic::{Request, Response, Status};
@@ -117,6 +115,7 @@ impl Admins {
                 nodes_min: state.settings.nodes_min,
                 reasons,
                 partitions_under_replicated: counts.partitions_under_replicated,
+                copies_condemned: u32::try_from(state.condemned.len()).unwrap_or(u32::MAX),
             })
         })
         .await
@@ -129,38 +128,6 @@ impl Admins {
         })
         .await
     }
-
-    async fn create(&self, request: v1::CreateTableRequest, within: Duration) -> Result<v1::CreateTableResponse> {
-        let cluster = request.cluster.clone();
-        let CreateTable { request, name, partitions, replication } = CreateTable::try_from(request)?;
-        let decide = |state: &ClusterState, _: &Liveness| {
-            enough_nodes(state, &name, replication)?;
-            Ok(Command::CreateTable { name, partitions, replication })
-        };
-        match self.change(cluster.as_ref(), request, within, decide).await? {
-            (session, Answer::TableCreated { table }) => {
-                let row = session.quorum().replicated().read(|state| state.tables.get(&table).cloned());
-                Ok(v1::CreateTableResponse { table: row.map(Into::into) })
-            }
-            (_, other) => Err(unexpected(&other)),
-        }
-    }
-}
-
-/// A table that wants more copies than there are nodes would wait for more of them, perhaps for ever, and cannot be taken
-/// back. Before the first nodes come, the least cluster that was asked for counts.
-fn enough_nodes(state: &ClusterState, name: &str, replication: u8) -> Result<()> {
-    let stays = |row: &&NodeRow| row.node.status != NodeStatus::Lost && row.node.goal != NodeGoal::Drain;
-    let registered = state.nodes.values().filter(stays).count() as u64;
-    let have = registered.max(state.settings.nodes_min.into());
-    if u64::from(replication) <= have {
-        return Ok(());
-    }
-    let message = format!(
-        "table {name} would want {replication} copies of each partition, each on a node of its own, and there are {have} \
-         nodes; start more nodes first, or want fewer copies (--replication {have})"
-    );
-    Err(ErrorDetail::new(ErrorKind::Refused, message).with_have_need(have, replication.into()))
 }
 
 /// What the leader remembers and the state does not show.
@@ -298,6 +265,22 @@ impl Admin for Admins {
     ) -> Result<Response<v1::CreateTableResponse>, Status> {
         let within = budget(request.metadata());
         answer!(self.create(request.into_inner(), within))
+    }
+
+    async fn check_table(
+        &self,
+        request: Request<v1::CheckTableRequest>,
+    ) -> Result<Response<v1::CheckTableResponse>, Status> {
+        let within = budget(request.metadata());
+        answer!(self.checked_table(request.get_ref(), within))
+    }
+
+    async fn drop_table(
+        &self,
+        request: Request<v1::DropTableRequest>,
+    ) -> Result<Response<v1::DropTableResponse>, Status> {
+        let within = budget(request.metadata());
+        answer!(self.drop_table_of(request.into_inner(), within))
     }
 
     async fn plan_rebalance(

@@ -1,6 +1,7 @@
 //! The gRPC services. Each translates, asks the session, and translates back; ownership is decided in `core`.
 
 pub(crate) mod admin;
+mod admin_tables;
 pub(crate) mod describe;
 mod operate;
 mod plans;

@@ -62,8 +62,11 @@ impl Tables {
             check_named(request.cluster.as_ref(), state)?;
             let name = if request.table.is_empty() { DEFAULT_TABLE } else { &request.table };
             let table = state.table_by_name(name).map(|table| table.id);
-            let table =
-                table.ok_or_else(|| ErrorDetail::new(ErrorKind::NotFound, format!("there is no table {name:?}")))?;
+            // Whoever held the table as of an older version learns by this one that it was dropped.
+            let table = table.ok_or_else(|| {
+                ErrorDetail::new(ErrorKind::NotFound, format!("there is no table {name:?}"))
+                    .with_table_version(state.table_version())
+            })?;
             table_ready(state, table)?;
             let piece = table_piece(state, table, since, request.from);
             Ok(v1::GetTableResponse {

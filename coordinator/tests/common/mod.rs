@@ -152,6 +152,8 @@ pub struct Tables {
     pub held: Option<PartitionTable>,
     pub complete: u64,
     pub nodes: usize,
+    /// Which tables there are, each time that it was told.
+    pub lists: Vec<v1::TableList>,
     /// The nodes of all pushes, as they travelled.
     pub nodes_encoded: Vec<u8>,
     /// What to say instead when the next piece comes that is not a first one; once.
@@ -190,6 +192,7 @@ impl Tables {
                 Assembled::Gap => return Some(Trouble::Gap),
             }
         }
+        self.lists.extend(push.tables.clone());
         if !push.nodes.is_empty() {
             self.nodes_encoded.extend_from_slice(&push.nodes);
             self.nodes += v1::NodeDelta::decode(&push.nodes[..]).unwrap().nodes.len();

@@ -9,7 +9,7 @@ use archon_types::op::Entry;
 use archon_types::{
     Answer, ClientId, ClusterId, Epoch, ErrorDetail, ErrorKind, Incarnation, Millis, Node, NodeGoal, NodeId,
     NodeStatus, Op, OpId, Partition, PartitionId, PartitionStatus, Placement, PlacementId, PushKey, ReplicaState,
-    Revision, Settings, Table, TableDelta, TableId, Version,
+    Revision, Settings, Table, TableDelta, TableId, TableList, Version,
 };
 use bytes::Bytes;
 use prost::Message;
@@ -25,6 +25,8 @@ pub const CHECKED_IN_PLACE: &[&str] = &[
     "CancelRebalanceResponse",
     "CheckNodeRequest",
     "CheckNodeResponse",
+    "CheckTableRequest",
+    "CheckTableResponse",
     "CompareAndSetRequest",
     "CompareAndSetResponse",
     "ConfirmBootRequest",
@@ -36,6 +38,7 @@ pub const CHECKED_IN_PLACE: &[&str] = &[
     "DeleteResponse",
     "DescribePartitionRequest",
     "DescribePartitionResponse",
+    "DropTableResponse",
     "EventsRequest",
     "EventsResponse",
     "ExplainRequest",
@@ -231,6 +234,7 @@ fn registered() -> Vec<Vec<u8>> {
 
 fn pushes() -> Vec<Vec<u8>> {
     let push = control::Push {
+        tables: Some(TableList { version: Version::new(1), last: TableId::new(3), tables: vec![TableId::new(1)] }),
         cluster: ClusterId::new(Uuid::from_u128(1)),
         coordinator: 1,
         term: 2,
@@ -302,6 +306,7 @@ pub(super) fn targets() -> Vec<Target> {
         conversion!(Reply => kv::TaggedReply),
         conversion!(SetNodeRequest => admin::SetNode),
         conversion!(CreateTableRequest => admin::CreateTable),
+        conversion!(DropTableRequest => admin::DropTable),
         conversion!(ApplyPlanRequest => admin::ApplyPlan),
         conversion!(Plan => admin::Plan),
         conversion!(RemoveNodeRequest => operate::RemoveNode),

@@ -65,8 +65,13 @@ impl Inner {
             );
             return Err(ErrorDetail::new(ErrorKind::StaleVersion, why).with_have_need(obeyed.term, push.term));
         }
-        let news =
-            News { pieces: push.deltas, nodes: push.nodes, complete: push.complete, coordinators: push.coordinators };
+        let news = News {
+            pieces: push.deltas,
+            nodes: push.nodes,
+            tables: push.tables,
+            complete: push.complete,
+            coordinators: push.coordinators,
+        };
         let any = news.any();
         let gap = !shared.tables.merge(news);
         // News count whatever becomes of the duties that came with them.

@@ -76,6 +76,7 @@ impl Rig {
             min_in_sync: 1,
         };
         let push = Push {
+            tables: None,
             cluster: CLUSTER,
             coordinator: 1,
             term: 1,

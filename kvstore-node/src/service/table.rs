@@ -35,7 +35,8 @@ impl Table for TableService {
         let mut watch = shared.tables.watch();
         let patience = Duration::from_millis(u64::from(request.wait_ms.min(WAIT_MS_MAX)));
         let newer = async {
-            while shared.tables.version_of(name).is_none_or(|version| version <= since) {
+            // Without such a table: until it is known that there is none.
+            while shared.tables.version_of(name).unwrap_or(shared.tables.complete()) <= since {
                 if watch.changed().await.is_err() {
                     break;
                 }
@@ -48,6 +49,11 @@ impl Table for TableService {
             }
         }
         let delta = shared.tables.newer_than(name, since, request.from).ok_or_else(|| {
+            let complete = shared.tables.complete();
+            if since > Version::ZERO && complete >= since {
+                let why = format!("table {name:?} was dropped");
+                return refuse(ErrorDetail::new(ErrorKind::NotFound, why).with_table_version(complete));
+            }
             // The coordinator knows why there is none: too few nodes, or no such table.
             let why = format!("this node knows no table {name:?}; ask a coordinator");
             refuse(ErrorDetail::new(ErrorKind::Unavailable, why).with_retry_after_ms(100))

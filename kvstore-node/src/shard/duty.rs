@@ -132,8 +132,8 @@ impl Shard {
         // Nothing is answered from here, so whoever leads next need not wait.
         let epoch = slot.replica.epoch();
         self.env.step(slot, Input::Withdrawn { epoch });
-        self.env
-            .fail_waiting(slot, &ErrorDetail::new(ErrorKind::Unavailable, "the node no longer hosts the partition"));
+        let gone = self.env.gone(slot.partition, "the node no longer hosts the partition");
+        self.env.fail_waiting(slot, &gone);
         if self.active.get(&slot.partition) == Some(&placement) {
             let partition = slot.partition;
             self.active.remove(&partition);
@@ -145,7 +145,8 @@ impl Shard {
         self.dormant.remove(&placement);
         if let Some(mut slot) = self.slots.remove(&placement) {
             self.env.rest(&mut slot);
-            self.env.fail_waiting(&mut slot, &ErrorDetail::new(ErrorKind::Unavailable, "the partition has moved away"));
+            let gone = self.env.gone(partition, "the partition has moved away");
+            self.env.fail_waiting(&mut slot, &gone);
         }
         if self.active.get(&partition) == Some(&placement) {
             self.active.remove(&partition);
@@ -220,6 +221,12 @@ impl Shard {
 }
 
 impl Env {
+    /// What to answer to those who wait for a partition that is served here no more.
+    fn gone(&self, partition: PartitionId, why: &str) -> ErrorDetail {
+        let dropped = self.context.shared.tables.dropped(partition);
+        dropped.unwrap_or_else(|| ErrorDetail::new(ErrorKind::Unavailable, why))
+    }
+
     fn tell_row(&mut self, slot: &mut Slot, row: Partition) {
         let shared = &self.context.shared;
         let peers: BTreeMap<PlacementId, Peer> = row

@@ -79,6 +79,9 @@ impl Env {
             let why = format!("the key does not belong to partition {partition}; fetch the table again");
             return Err(ErrorDetail::new(ErrorKind::InvalidArgument, why).with_table_version(shared.tables.version()));
         }
+        if let Some(dropped) = shared.tables.dropped(request.partition) {
+            return Err(dropped);
+        }
         if slot.aside || !slot.serving {
             let mine = matches!(slot.replica.standing(), Standing::TakingOver | Standing::Released);
             if mine && !slot.aside && self.is_unsettled(slot) {
@@ -124,6 +127,9 @@ impl Env {
 
     fn elsewhere(&self, partition: PartitionId) -> ErrorDetail {
         let tables = &self.context.shared.tables;
+        if let Some(dropped) = tables.dropped(partition) {
+            return dropped;
+        }
         let leader = tables.leader_address(partition);
         let partition = tables.partition_name(partition);
         let why = match &leader {

@@ -140,6 +140,7 @@ impl Fake {
         let mut delta = self.delta(row);
         let nodes = std::mem::take(&mut delta.nodes);
         Push {
+            tables: None,
             cluster: self.cluster,
             coordinator: 1,
             term: 1,

@@ -5,7 +5,7 @@ use super::table::enum_field;
 use super::{ConvertError, checked, in_range, required};
 use crate::v1;
 use archon_types::limits::{REPLICAS_MAX, check_name};
-use archon_types::{NodeGoal, NodeId, PartitionId, RequestId, SLOTS, Version};
+use archon_types::{NodeGoal, NodeId, PartitionId, RequestId, SLOTS, TableId, Version};
 
 /// Most moves in a plan: every partition of several of the largest tables.
 pub const PLAN_MOVES_MAX: usize = 262_144;
@@ -34,6 +34,17 @@ pub struct CreateTable {
     pub partitions: u16,
     /// Copies of each, `1..=7`.
     pub replication: u8,
+}
+
+/// A request to drop a table.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct DropTable {
+    /// Makes a retry have one effect.
+    pub request: RequestId,
+    /// The table's name.
+    pub name: String,
+    /// Its number: a later table of that name is not meant.
+    pub table: TableId,
 }
 
 /// A request to carry out a plan.
@@ -137,6 +148,26 @@ impl From<CreateTable> for v1::CreateTableRequest {
             partitions: u32::from(request.partitions),
             replication: u32::from(request.replication),
         }
+    }
+}
+
+impl TryFrom<v1::DropTableRequest> for DropTable {
+    type Error = ConvertError;
+
+    fn try_from(wire: v1::DropTableRequest) -> Result<Self, ConvertError> {
+        checked(check_name("table", &wire.name), "DropTableRequest.name")?;
+        Ok(Self {
+            request: request_id(&wire.request_id, "DropTableRequest.request_id")?,
+            table: TableId::new(non_zero(wire.table, "DropTableRequest.table")?),
+            name: wire.name,
+        })
+    }
+}
+
+impl From<DropTable> for v1::DropTableRequest {
+    fn from(request: DropTable) -> Self {
+        let request_id = uuid_bytes(request.request.get());
+        Self { cluster: None, request_id, name: request.name, table: request.table.get() }
     }
 }
 
@@ -258,6 +289,9 @@ mod tests {
             if let Ok(wire) = v1::CreateTableRequest::decode(bytes.as_slice()) {
                 let _ = CreateTable::try_from(wire);
             }
+            if let Ok(wire) = v1::DropTableRequest::decode(bytes.as_slice()) {
+                let _ = DropTable::try_from(wire);
+            }
             if let Ok(wire) = v1::SetNodeRequest::decode(bytes.as_slice()) {
                 let _ = SetNode::try_from(wire);
             }
@@ -278,6 +312,16 @@ mod tests {
             field(v1::CreateTableRequest { request_id: Default::default(), ..wire }),
             "CreateTableRequest.request_id"
         );
+
+        let table = TableId::new(7);
+        let drop = DropTable { request, name: "orders".into(), table };
+        let wire = v1::DropTableRequest::from(drop.clone());
+        assert_eq!(DropTable::try_from(wire.clone()), Ok(drop));
+        let field = |wire: v1::DropTableRequest| DropTable::try_from(wire).unwrap_err().field;
+        assert_eq!(field(v1::DropTableRequest { table: 0, ..wire.clone() }), "DropTableRequest.table");
+        assert_eq!(field(v1::DropTableRequest { name: "a b".into(), ..wire.clone() }), "DropTableRequest.name");
+        let request_id = Default::default();
+        assert_eq!(field(v1::DropTableRequest { request_id, ..wire }), "DropTableRequest.request_id");
 
         let set = SetNode { request, name: "athens".into(), goal: NodeGoal::Drain };
         let wire = v1::SetNodeRequest::from(set.clone());

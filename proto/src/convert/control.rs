@@ -4,7 +4,7 @@ use super::{ConvertError, bounded, ids, required};
 use crate::v1;
 use archon_types::{
     ClusterId, Duty, ErrorDetail, Incarnation, NodeDelta, NodeId, Partition, PartitionId, PlacementId, PushKey,
-    TablePiece, Version, limits,
+    TableId, TableList, TablePiece, Version, limits,
 };
 use bytes::Bytes;
 use prost::Message as _;
@@ -33,6 +33,8 @@ pub struct Push {
     pub deltas: Vec<TablePiece>,
     /// The nodes that changed, if any did.
     pub nodes: Option<NodeDelta>,
+    /// Which tables there are, if one was dropped since what the node was told.
+    pub tables: Option<TableList>,
     /// With this push the node holds everything up to here; `None`: more is to follow.
     pub complete: Option<Version>,
     /// Addresses of the coordinators.
@@ -88,6 +90,7 @@ impl From<Push> for v1::PushRequest {
             coordinators: push.coordinators,
             nodes: push.nodes.map(encode_nodes).unwrap_or_default(),
             duties_omitted,
+            tables: push.tables.map(Into::into),
             complete: push.complete.map_or(0, Version::get),
             key: ids::uuid_bytes(push.key.get()),
             newest: push.newest.get(),
@@ -133,6 +136,7 @@ impl TryFrom<v1::PushRequest> for Push {
                 true => None,
                 false => Some(wire.duties.into_iter().map(Duty::try_from).collect::<Result<_, _>>()?),
             },
+            tables: wire.tables.map(TableList::try_from).transpose()?,
             complete: Some(Version::new(wire.complete)).filter(|version| *version > Version::ZERO),
             coordinators: wire.coordinators,
             key: ids::push_key(&wire.key, "PushRequest.key")?,
@@ -157,6 +161,7 @@ impl Push {
         };
         below(self.version, "PushRequest.version")?;
         below(self.complete.unwrap_or_default(), "PushRequest.complete")?;
+        below(self.tables.as_ref().map_or(Version::ZERO, |list| list.version), "TableList.version")?;
         for delta in self.deltas.iter().map(|piece| &piece.delta) {
             below(delta.version.max(delta.since).max(delta.table.version), "TableDelta.version")?;
             delta.partitions.iter().try_for_each(|row| below(row.version, "Partition.version"))?;
@@ -172,6 +177,32 @@ impl Push {
             }
         }
         Ok(())
+    }
+}
+
+impl From<TableList> for v1::TableList {
+    fn from(list: TableList) -> Self {
+        let tables = list.tables.into_iter().map(TableId::get).collect();
+        Self { version: list.version.get(), last: list.last.get(), tables }
+    }
+}
+
+impl TryFrom<v1::TableList> for TableList {
+    type Error = ConvertError;
+
+    fn try_from(wire: v1::TableList) -> Result<Self, ConvertError> {
+        bounded(wire.tables.len(), limits::TABLES_MAX, "TableList.tables")?;
+        let ascends = wire.tables.windows(2).all(|pair| pair[0] < pair[1]);
+        let last = wire.tables.last().copied().unwrap_or(0);
+        if !ascends || wire.tables.first() == Some(&0) || last > wire.last {
+            let problem = format!("the numbers of tables do not ascend from 1 to {} at most", wire.last);
+            return Err(ConvertError::new("TableList.tables", problem));
+        }
+        Ok(Self {
+            version: Version::new(wire.version),
+            last: TableId::new(wire.last),
+            tables: wire.tables.into_iter().map(TableId::new).collect(),
+        })
     }
 }
 
@@ -268,8 +299,11 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_push_round_trips(delta in testing::delta(), omitted in any::<bool>(), next in proptest::option::of(8u64..)) {
+        fn a_push_round_trips(delta in testing::delta(), omitted in any::<bool>(), next in proptest::option::of(8u64..), tables in proptest::collection::btree_set(1u64.., 0..5)) {
+            let last = TableId::new(tables.last().copied().unwrap_or(0).saturating_add(1));
+            let tables = TableList { version: Version::new(9), last, tables: tables.into_iter().map(TableId::new).collect() };
             let push = Push {
+                tables: next.map(|_| tables),
                 cluster: ClusterId::new(Uuid::from_u128(1)),
                 coordinator: 1,
                 term: 2,
@@ -310,6 +344,7 @@ mod tests {
             duties: Some(Vec::new()),
             nodes: Some(NodeDelta { since: Version::ZERO, version: Version::new(version), nodes: Vec::new() }),
             deltas: Vec::new(),
+            tables: None,
             complete: None,
             coordinators: vec!["127.0.0.1:7001".into()],
         };
@@ -319,6 +354,17 @@ mod tests {
         assert!(convert(push(u64::MAX, 50)).unwrap_err().contains("NodeDelta.version"));
         assert!(convert(push(51, 50)).unwrap_err().contains("above the push's"));
         assert!(convert(push(50, u64::MAX)).unwrap_err().contains("cannot be"));
+        let list = |version, last, tables: &[u64]| {
+            let tables = tables.iter().copied().map(TableId::new).collect();
+            let list = TableList { version: Version::new(version), last: TableId::new(last), tables };
+            convert(Push { tables: Some(list), ..push(50, 50) })
+        };
+        list(50, 4, &[1, 4]).unwrap();
+        assert!(list(51, 4, &[1, 4]).unwrap_err().contains("TableList.version"));
+        // Tables in such a list would be taken for dropped ones.
+        for tables in [&[4, 1][..], &[1, 1], &[0, 1], &[1, 5]] {
+            assert!(list(50, 4, tables).unwrap_err().contains("TableList.tables"), "{tables:?}");
+        }
         let many = Push { coordinators: vec!["127.0.0.1:7001".into(); 17], ..push(50, 50) };
         assert!(convert(many).unwrap_err().contains("PushRequest.coordinators"));
         let mut keyless = v1::PushRequest::from(push(50, 50));

@@ -38,6 +38,8 @@ pub const WEIGHT_ORDINARY: u32 = 100;
 pub const REPLICAS_MAX: u8 = 7;
 /// Most coordinators that anybody is told of.
 pub const COORDINATORS_MAX: usize = 16;
+/// Most tables at once: as many as partitions.
+pub const TABLES_MAX: usize = 1_048_576;
 /// How far a version may lie above a life's incarnation and still be believed: both are places in the coordinators' log, and
 /// no log grows by so many entries while a node runs.
 pub const VERSIONS_AHEAD_MAX: u64 = 1 << 40;

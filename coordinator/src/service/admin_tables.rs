@@ -1,0 +1,108 @@
+//! Tables made and dropped.
+
+use super::admin::{Admins, Result, unexpected};
+use archon_coordinator_core::{ClusterState, Command, Liveness, NodeRow, Response as Answer};
+use archon_proto::convert::admin::{CreateTable, DropTable};
+use archon_proto::v1;
+use archon_types::{ErrorDetail, ErrorKind, NodeGoal, NodeId, NodeStatus, Table};
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+/// Most nodes or tables that a text or an answer names.
+const NAMED_MAX: usize = 20;
+
+impl Admins {
+    /// Makes a table.
+    pub(super) async fn create(
+        &self,
+        request: v1::CreateTableRequest,
+        within: Duration,
+    ) -> Result<v1::CreateTableResponse> {
+        let cluster = request.cluster.clone();
+        let CreateTable { request, name, partitions, replication } = CreateTable::try_from(request)?;
+        let decide = |state: &ClusterState, _: &Liveness| {
+            enough_nodes(state, &name, replication)?;
+            Ok(Command::CreateTable { name, partitions, replication })
+        };
+        match self.change(cluster.as_ref(), request, within, decide).await? {
+            (session, Answer::TableCreated { table }) => {
+                let row = session.quorum().replicated().read(|state| state.tables.get(&table).cloned());
+                Ok(v1::CreateTableResponse { table: row.map(Into::into) })
+            }
+            (_, other) => Err(unexpected(&other)),
+        }
+    }
+
+    /// What dropping a table would delete.
+    pub(super) async fn checked_table(
+        &self,
+        request: &v1::CheckTableRequest,
+        within: Duration,
+    ) -> Result<v1::CheckTableResponse> {
+        self.look(request.cluster.as_ref(), within, |session, state| {
+            let table = table_of(state, &request.name)?;
+            let loads = session.loads().lock();
+            let copies = || state.partitions.of_table(table.id).flat_map(|row| &row.placements);
+            let nodes: BTreeSet<NodeId> = copies().map(|copy| copy.node).collect();
+            let away = nodes.iter().filter(|node| !state.is_live(**node)).take(NAMED_MAX);
+            Ok(v1::CheckTableResponse {
+                table: Some(table.clone().into()),
+                copies: u32::try_from(copies().count()).unwrap_or(u32::MAX),
+                bytes: copies().map(|copy| loads.bytes(copy.node, copy.id)).sum(),
+                nodes_away: away.map(|node| state.node_name(*node)).collect(),
+                nodes: u32::try_from(nodes.len()).unwrap_or(u32::MAX),
+            })
+        })
+        .await
+    }
+
+    /// Drops a table, if it is still the one that was looked at.
+    pub(super) async fn drop_table_of(
+        &self,
+        request: v1::DropTableRequest,
+        within: Duration,
+    ) -> Result<v1::DropTableResponse> {
+        let cluster = request.cluster.clone();
+        let DropTable { request, name, table } = DropTable::try_from(request)?;
+        let decide = |state: &ClusterState, _: &Liveness| {
+            let now = table_of(state, &name)?.id;
+            if now != table {
+                let message = format!("table {name} is another one by now (number {now}, not {table}); look again");
+                return Err(ErrorDetail::new(ErrorKind::StaleVersion, message).with_have_need(now.get(), table.get()));
+            }
+            Ok(Command::DropTable { table })
+        };
+        match self.change(cluster.as_ref(), request, within, decide).await?.1 {
+            Answer::TableDropped { copies, .. } => Ok(v1::DropTableResponse { copies }),
+            other => Err(unexpected(&other)),
+        }
+    }
+}
+
+fn table_of<'a>(state: &'a ClusterState, name: &str) -> Result<&'a Table> {
+    state.table_by_name(name).ok_or_else(|| {
+        let names: Vec<&str> = state.tables.values().take(NAMED_MAX).map(|table| table.name.as_str()).collect();
+        let more = if state.tables.len() > names.len() { ", …" } else { "" };
+        let known = match names.is_empty() {
+            true => "there is none at all".to_owned(),
+            false => format!("the tables are: {}{more}", names.join(", ")),
+        };
+        ErrorDetail::new(ErrorKind::NotFound, format!("there is no table {name:?}; {known}"))
+    })
+}
+
+/// A table that wants more copies than there are nodes would wait for more of them, perhaps for ever. Before the first
+/// nodes come, the least cluster that was asked for counts.
+fn enough_nodes(state: &ClusterState, name: &str, replication: u8) -> Result<()> {
+    let stays = |row: &&NodeRow| row.node.status != NodeStatus::Lost && row.node.goal != NodeGoal::Drain;
+    let registered = state.nodes.values().filter(stays).count() as u64;
+    let have = registered.max(state.settings.nodes_min.into());
+    if u64::from(replication) <= have {
+        return Ok(());
+    }
+    let message = format!(
+        "table {name} would want {replication} copies of each partition, each on a node of its own, and there are {have} \
+         nodes; start more nodes first, or want fewer copies (--replication {have})"
+    );
+    Err(ErrorDetail::new(ErrorKind::Refused, message).with_have_need(have, replication.into()))
+}
