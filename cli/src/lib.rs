@@ -104,6 +104,7 @@ async fn admin_verb(verb: Verb, connection: &Connection) -> Result<Exit, Failure
             None => Err(Failure::failed("running a node does not ask the quorum")),
         },
         Verb::Table(TableVerb::List(args)) => admin::table::list(&args, &admin, &output).await,
+        Verb::Table(TableVerb::Drop(args)) => admin::table::drop(&args, &admin, &output).await,
         Verb::Table(TableVerb::Create(args)) => admin::table::create(&args, &admin, &output).await,
         Verb::Partition(PartitionVerb::List(args)) => admin::partition::list(&args, &admin, timeout, &output).await,
         Verb::Partition(PartitionVerb::Locate(args)) => {

@@ -1,10 +1,22 @@
-//! `archon table list` and `archon table create`.
+//! `archon table list | create | drop`.
 
-use super::watch;
-use crate::args::{CreateTableArgs, WatchArgs};
+use super::{list_text, watch};
+use crate::args::{CreateTableArgs, DropTableArgs, WatchArgs};
 use crate::exit::{Exit, Failure};
-use crate::output::{Column, Output, count_text};
-use archon_client::{Admin, TableSummary};
+use crate::output::{Column, Output, bytes_text, count_text};
+use archon_client::{Admin, ErrorKind, TableCheck, TableSummary};
+use serde::Serialize;
+
+/// What `archon table drop` prints with `-o json`.
+#[derive(Serialize)]
+struct Dropped<'a> {
+    table: &'a str,
+    id: u64,
+    /// Copies that are to be deleted.
+    copies: u32,
+    /// Nodes that delete theirs when they return.
+    nodes_away: &'a [String],
+}
 
 /// Lists the tables.
 pub(crate) async fn list(args: &WatchArgs, admin: &Admin, output: &Output) -> Result<Exit, Failure> {
@@ -50,4 +62,71 @@ pub(crate) async fn create(args: &CreateTableArgs, admin: &Admin, output: &Outpu
     ))?;
     output.talk(format!("next: archon partition list --table {}", table.name));
     Ok(Exit::Done)
+}
+
+/// Drops a table, if the word for it was said.
+pub(crate) async fn drop(args: &DropTableArgs, admin: &Admin, output: &Output) -> Result<Exit, Failure> {
+    let name = &args.name;
+    let found = match admin.check_table(name).await {
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            return Err(Failure::from(error).with_remedy("see `archon table list`"));
+        }
+        found => found?,
+    };
+    if !args.yes {
+        return Err(unconfirmed(&found));
+    }
+    let copies = admin.drop_table(name, found.table.id).await?;
+    if output.is_json() {
+        let (table, id, nodes_away) = (name, found.table.id, &found.nodes_away);
+        output.json(&Dropped { table, id, copies, nodes_away })?;
+        return Ok(Exit::Done);
+    }
+    output.line(format!(
+        "dropped table {name} (number {}) with {}; its nodes delete {}",
+        found.table.id,
+        count_text(found.table.partitions as usize, "partition", "partitions"),
+        count_text(copies as usize, "copy", "copies"),
+    ))?;
+    if !found.nodes_away.is_empty() {
+        let away = list_text(&found.nodes_away);
+        output.talk(format!("not alive, and to delete theirs when they return: {away}; see archon status"));
+    }
+    Ok(Exit::Done)
+}
+
+/// What would be deleted, and how to say so.
+fn unconfirmed(found: &TableCheck) -> Failure {
+    let TableSummary { name, id, partitions, .. } = &found.table;
+    let away = match found.nodes_away.is_empty() {
+        true => String::new(),
+        false => format!(" (not alive now: {})", list_text(&found.nodes_away)),
+    };
+    let message = format!(
+        "nothing was dropped: this would delete table {name} (number {id}) for good, with {}, {} on {}{away} and {} in them",
+        count_text(*partitions as usize, "partition", "partitions"),
+        count_text(found.copies as usize, "copy", "copies"),
+        count_text(found.nodes as usize, "node", "nodes"),
+        bytes_text(found.bytes),
+    );
+    Failure::new(Exit::Refused, message).with_remedy(format!("to delete it: `archon table drop {name} --yes`"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn without_yes_it_is_said_what_would_be_deleted_and_refused() {
+        let table = TableSummary { id: 7, name: "orders".into(), partitions: 4, replication: 3, version: 9 };
+        let found = TableCheck { table, copies: 12, bytes: 2_048, nodes: 3, nodes_away: vec![] };
+        let failure = unconfirmed(&found);
+        assert_eq!((failure.exit, failure.kind), (Exit::Refused, "Refused"));
+        for part in ["nothing was dropped", "table orders (number 7)", "4 partitions", "12 copies on 3 nodes and "] {
+            assert!(failure.message.contains(part), "{}", failure.message);
+        }
+        assert_eq!(failure.remedy.as_deref(), Some("to delete it: `archon table drop orders --yes`"));
+        let away = TableCheck { nodes_away: vec!["athens".into()], ..found };
+        assert!(unconfirmed(&away).message.contains("3 nodes (not alive now: athens)"));
+    }
 }

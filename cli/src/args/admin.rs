@@ -115,6 +115,26 @@ pub(crate) enum TableVerb {
     /// Create a table; its number of partitions never changes.
     #[command(after_help = "Examples:\n  archon table create orders --partitions 64 --replication 1")]
     Create(CreateTableArgs),
+    /// Drop a table with everything in it. Nothing brings it back.
+    ///
+    /// Without --yes it says what would be deleted and is refused (exit 4). The name is free at once: a table made under it
+    /// is another one, and empty. Each node deletes its copies; one that is not alive does when it returns, and `archon
+    /// status` says for which ones that waits. `default` is a table like any other.
+    #[command(
+        after_help = "Examples:\n  archon table drop orders             what would be deleted\n  archon table drop orders --yes       deletes it"
+    )]
+    Drop(DropTableArgs),
+}
+
+/// Options of `archon table drop`.
+#[derive(clap::Args, Clone, Debug)]
+pub(crate) struct DropTableArgs {
+    /// The table's name.
+    #[arg(value_parser = name)]
+    pub(crate) name: String,
+    /// Delete it.
+    #[arg(long)]
+    pub(crate) yes: bool,
 }
 
 /// Options of `archon table create`.

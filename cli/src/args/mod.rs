@@ -7,9 +7,9 @@ mod parse;
 mod serve;
 
 pub(crate) use admin::{
-    ApplyArgs, CreateTableArgs, DescribeArgs, DescribePartitionArgs, DrainArgs, EventsArgs, ForceLeaderArgs,
-    LocateArgs, LostArgs, NodeNameArgs, NodeVerb, PartitionListArgs, PartitionVerb, PlanArgs, RebalanceVerb, TableVerb,
-    WatchArgs,
+    ApplyArgs, CreateTableArgs, DescribeArgs, DescribePartitionArgs, DrainArgs, DropTableArgs, EventsArgs,
+    ForceLeaderArgs, LocateArgs, LostArgs, NodeNameArgs, NodeVerb, PartitionListArgs, PartitionVerb, PlanArgs,
+    RebalanceVerb, TableVerb, WatchArgs,
 };
 pub(crate) use bench::{AttackArgs, BenchArgs, BenchVerb, FailoverArgs, LoadArgs, MovesArgs, ProbeArgs, ReadArgs};
 pub(crate) use kv::{KvArgs, KvVerb, ScanArgs};

@@ -1,0 +1,122 @@
+//! A table is dropped while one of its nodes is away, on real processes.
+
+use archon_integration_tests::wait::check;
+use archon_integration_tests::{Cluster, Options, wait_for};
+use serde_json::Value;
+use std::time::Duration;
+
+const EXE: &str = env!("CARGO_BIN_EXE_archon-under-test");
+const PATIENCE: Duration = Duration::from_secs(60);
+const NODES: [&str; 3] = ["athens", "byzantium", "cyrene"];
+const VALUE_BYTES: usize = 4_096;
+
+fn done(cluster: &Cluster, arguments: &[&str]) -> String {
+    let ran = cluster.archon(arguments);
+    assert_eq!(ran.code, 0, "{arguments:?}: {}", ran.stderr);
+    ran.stdout
+}
+
+/// What a verb said when it ended with this code, and how that is called.
+fn refused(cluster: &Cluster, arguments: &[&str], code: i32) -> String {
+    let ran = cluster.archon(arguments);
+    assert_eq!((ran.code, ran.stdout.as_str()), (code, ""), "{arguments:?}: {}", ran.stderr);
+    ran.stderr
+}
+
+/// The bytes that each node says it stores.
+fn stored(cluster: &Cluster) -> Result<Vec<(String, Option<u64>)>, String> {
+    let nodes = cluster.json(&["node", "list"])?;
+    let node = |node: &Value| (node["name"].as_str().unwrap_or("").to_owned(), node["bytes_stored"].as_u64());
+    Ok(nodes.as_array().map(|nodes| nodes.iter().map(node).collect()).unwrap_or_default())
+}
+
+fn wait_stored(cluster: &Cluster, what: &str, holds: impl Fn(&str, u64) -> bool) {
+    wait_for(what, PATIENCE, || {
+        let stored = stored(cluster)?;
+        let all = stored.len() == NODES.len()
+            && stored.iter().all(|(node, bytes)| bytes.is_some_and(|bytes| holds(node, bytes)));
+        check(all, || format!("{stored:?}"))
+    });
+}
+
+fn wait_condemned(cluster: &Cluster, copies: u64) -> Value {
+    wait_for("the copies to be deleted", PATIENCE, || {
+        let status = cluster.json(&["status"])?;
+        check(status["copies_condemned"] == copies, || status.to_string())?;
+        Ok::<_, String>(status)
+    })
+    .0
+}
+
+#[test]
+fn a_dropped_table_is_deleted_on_every_node_and_its_name_is_free() {
+    let options = Options { partitions: 1, nodes_min: 2, replication: 2, ..Options::default() };
+    let mut cluster = Cluster::start(EXE, &options);
+    let create = ["table", "create", "orders", "--partitions", "4", "--replication", "3"];
+    for name in NODES {
+        cluster.wait_node(name, "Live");
+    }
+    done(&cluster, &create);
+    wait_for("the table to be served", PATIENCE, || {
+        let ran = cluster.archon(&["kv", "put", "--table", "orders", "order/0", "first"]);
+        check(ran.code == 0, || ran.stderr)
+    });
+    let value = "v".repeat(VALUE_BYTES);
+    for number in 0..40 {
+        done(&cluster, &["kv", "put", "--table", "orders", &format!("order/{number}"), &value]);
+    }
+    done(&cluster, &["kv", "put", "kept", "value"]);
+    wait_stored(&cluster, "the sizes to be told", |_, bytes| bytes > 40 * VALUE_BYTES as u64);
+
+    // Without the word for it nothing happens, and it is said what would.
+    let why = refused(&cluster, &["table", "drop", "orders"], 4);
+    for part in ["nothing was dropped", "table orders", "4 partitions", "12 copies on 3 nodes", "--yes"] {
+        assert!(why.contains(part), "{part:?} is not in {why}");
+    }
+    assert!(refused(&cluster, &["table", "drop", "odrers"], 3).contains("the tables are: default, orders"));
+
+    // One node is away when the table is dropped.
+    cluster.take_node("athens").kill();
+    cluster.wait_node("athens", "Failed");
+    let told = done(&cluster, &["table", "drop", "orders", "--yes"]);
+    assert!(told.contains("dropped table orders") && told.contains("12 copies"), "{told}");
+    refused(&cluster, &["kv", "get", "--table", "orders", "order/0"], 3);
+    let status = wait_condemned(&cluster, 4);
+    let reason = status["reasons"].as_array().and_then(|reasons| {
+        reasons.iter().find(|reason| reason["code"] == "CopiesCondemned").map(|reason| reason["message"].to_string())
+    });
+    assert!(reason.as_ref().is_some_and(|reason| reason.contains("4 on athens, which is not alive")), "{status}");
+
+    // The name is free; the new table is another one, and empty.
+    done(&cluster, &["table", "create", "orders", "--partitions", "2", "--replication", "2"]);
+    wait_for("the new table to be served", PATIENCE, || {
+        let ran = cluster.archon(&["kv", "get", "--table", "orders", "order/0"]);
+        check(ran.code == 3 && ran.stderr.contains("order/0"), || format!("{ran:?}"))
+    });
+    done(&cluster, &["kv", "put", "--table", "orders", "order/0", "new"]);
+    for number in 1..40 {
+        refused(&cluster, &["kv", "get", "--table", "orders", &format!("order/{number}")], 3);
+    }
+
+    // The one that was away deletes its copies when it is back.
+    cluster.start_node("athens");
+    cluster.wait_node("athens", "Live");
+    wait_condemned(&cluster, 0);
+    let small = |_: &str, bytes: u64| bytes < VALUE_BYTES as u64;
+    wait_stored(&cluster, "nothing of it to be left", small);
+
+    // Nor is there anything on the disks: the nodes count what they find when they start.
+    for name in NODES {
+        assert!(cluster.take_node(name).terminate(Duration::from_secs(20)).success());
+    }
+    for name in NODES {
+        cluster.start_node(name);
+    }
+    cluster.wait_online();
+    wait_stored(&cluster, "nothing of it to be found", small);
+    assert_eq!(done(&cluster, &["kv", "get", "--table", "orders", "order/0"]), "new");
+    assert_eq!(done(&cluster, &["kv", "get", "kept"]), "value");
+    let events = done(&cluster, &["events"]);
+    let dropped = events.lines().find(|line| line.contains("dropped with its 4 partitions"));
+    assert!(dropped.is_some_and(|line| line.contains("admin") && line.contains("table orders")), "{events}");
+}
