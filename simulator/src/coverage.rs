@@ -139,6 +139,16 @@ coverage! {
     quorum_losses,
     /// Plans begun.
     plans,
+    /// Tables made while faults went on.
+    tables_created,
+    /// Nodes that an operator declared lost.
+    nodes_declared_lost,
+    /// Nodes that an operator removed.
+    nodes_removed,
+    /// Worlds whose nodes are in zones.
+    zoned,
+    /// Worlds whose nodes take so many placements and no more.
+    limited,
     /// Bytes that survived a kill in the page cache, not durable when the process came back.
     cached_tails,
 }

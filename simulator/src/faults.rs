@@ -4,10 +4,10 @@ use crate::coordinator::COORDINATORS;
 use crate::event::{Event, Proposal};
 use crate::host::disk::Disk;
 use crate::network::{Cut, End};
-use crate::scenario::Theme;
+use crate::scenario::{PARTITIONS_ADDED_MAX, Theme};
 use crate::world::World;
 use archon_coordinator_core::{Command, Goal, plan};
-use archon_types::NodeGoal;
+use archon_types::{NodeGoal, NodeStatus};
 
 impl World {
     pub(crate) fn next_fault(&mut self) {
@@ -135,7 +135,7 @@ impl World {
         let Some(session) = &coordinator.session else { return };
         let term = session.term;
         let nodes: Vec<_> = coordinator.state.nodes.keys().copied().collect();
-        let command = match self.random.below(8) {
+        let command = match self.random.below(12) {
             0 => Command::CancelPlan,
             1..=3 => {
                 let Some(node) = self.random.pick(&nodes) else { return };
@@ -143,9 +143,53 @@ impl World {
                 let goal = self.random.pick(&goals).unwrap_or_default();
                 Command::SetNode { node, goal, if_nodes: None }
             }
-            _ => plan(&self.quorum.coordinators[leader].state, Goal::default()).start(),
+            4..=6 => plan(&self.quorum.coordinators[leader].state, Goal::default()).start(),
+            7 | 8 => match self.table_to_create() {
+                Some(command) => command,
+                None => return,
+            },
+            9 => match self.node_to_remove() {
+                Some(command) => command,
+                None => return,
+            },
+            _ => match self.node_to_give_up() {
+                Some(command) => command,
+                None => return,
+            },
         };
         self.propose(leader, Proposal { term, commands: vec![command], reply: None });
+    }
+
+    fn table_to_create(&mut self) -> Option<Command> {
+        let made: u16 = self.quorum.state.tables.values().skip(1).map(|table| table.partitions).sum();
+        let room = PARTITIONS_ADDED_MAX.checked_sub(made).filter(|room| *room > 0)?;
+        let partitions = 1 + u16::try_from(self.random.below(u64::from(room))).unwrap_or(0);
+        let most = u64::from(self.plan.settings.replication);
+        let replication = u8::try_from(self.random.between(1, most)).unwrap_or(1);
+        Some(Command::CreateTable { name: format!("t{made}"), partitions, replication })
+    }
+
+    /// A node whose directory is gone, so that nobody will come back as this node.
+    fn node_to_remove(&mut self) -> Option<Command> {
+        let state = &self.quorum.state;
+        let there = self.hosts.iter().filter_map(|host| state.node_by_storage(host.disk.storage));
+        let there: Vec<_> = there.map(|row| row.node.id).collect();
+        let nodes = state.nodes.values().filter(|row| !there.contains(&row.node.id));
+        let gone: Vec<_> = nodes.map(|row| (row.node.id, row.node.version)).collect();
+        let (node, if_version) = self.random.pick(&gone)?;
+        Some(Command::RemoveNode { node, if_version })
+    }
+
+    /// A machine that is down burns, and the operator says so of its node.
+    fn node_to_give_up(&mut self) -> Option<Command> {
+        let down: Vec<usize> = (0..self.hosts.len()).filter(|host| self.hosts[*host].process.is_none()).collect();
+        let host = self.random.pick(&down).filter(|_| self.plan.destroys)?;
+        let row = self.quorum.state.node_by_storage(self.hosts[host].disk.storage)?;
+        let (node, if_version) = (row.node.id, row.node.version);
+        (row.node.status == NodeStatus::Failed).then_some(())?;
+        self.hosts[host].snapshot = None;
+        self.damage_disk(host);
+        Some(Command::NodeLost { node, if_version })
     }
 
     /// Somebody copies the directory, to set it back later.
@@ -164,6 +208,7 @@ impl World {
             self.note(|| format!("{lost} is gone from the disk of host {host}"));
             self.hosts[host].disk.streams.remove(&lost);
             self.checks.destroy([lost]);
+            self.checks.harm.placement(&self.quorum.state, lost);
         }
         self.come_back(host);
     }
@@ -177,6 +222,7 @@ impl World {
         let older = self.hosts[host].snapshot.take_if(|old| old.storage == storage && old.incarnation < activated);
         self.power_off(host);
         let lost: Vec<_> = self.hosts[host].disk.streams.keys().copied().collect();
+        self.checks.harm.directory(&self.quorum.state, storage, older.is_none());
         match older {
             Some(older) => {
                 self.coverage.rollbacks += 1;
@@ -190,7 +236,6 @@ impl World {
                 self.hosts[host].disk = Disk::new(storage);
             }
         }
-        self.checks.disk_damaged = true;
         self.checks.destroy(lost);
         if !down {
             self.come_back(host);

@@ -36,9 +36,15 @@ impl World {
             world.missing_in_state()
         });
         let before = self.checks.answered.clone();
-        self.until("answers of every partition", |world| world.missing_answers(&before));
+        self.until("answers of every partition", |world| {
+            world.serve_again();
+            world.missing_answers(&before)
+        });
         self.checks.quiet = true;
-        self.until("the nodes", |world| world.missing_in_state().or_else(|| world.missing_on_nodes()));
+        self.until("the nodes", |world| {
+            world.serve_again();
+            world.missing_in_state().or_else(|| world.missing_on_nodes())
+        });
         if self.violation.is_none()
             && let Some(detail) = self.differing_rows()
         {

@@ -57,8 +57,23 @@ pub struct Scenario {
     pub theme: Theme,
     /// Whether copies hear of leaderships that nobody granted.
     pub strays: bool,
+    /// Failure zones that nodes are in by turns; 0 if nobody says in which.
+    pub zones: usize,
+    /// Most placements that each node takes, if limited: enough for all tables with one node away.
+    pub placements_max: Option<u32>,
     /// Whether disks are wiped and directories set back: faults that may destroy acknowledged writes for good.
     pub destroys: bool,
+}
+
+/// Partitions that operators add, at most.
+pub(crate) const PARTITIONS_ADDED_MAX: u16 = 3;
+
+/// A limit that leaves room for every copy while a node is away, and one more; none where that limits nothing.
+fn placements_max(nodes: usize, partitions: u16, replication: u8) -> Option<u32> {
+    let (nodes, replication) = (u32::try_from(nodes).ok()?, u32::from(replication));
+    let partitions = u32::from(partitions + PARTITIONS_ADDED_MAX);
+    let most = (partitions * replication).div_ceil(nodes - 1) + 1;
+    (replication < nodes && most < partitions).then_some(most)
 }
 
 impl Scenario {
@@ -93,10 +108,11 @@ impl Scenario {
             _ => LeaseTiming { heartbeat_ms: 50, lease_ms: 250, failure_timeout_ms: 300, margin_ms: 20 },
         };
         let unit = timing.heartbeat_ms;
+        let partitions = u16::try_from(random.between(1, 3)).unwrap_or(1);
         let settings = Settings {
             timing,
             nodes_min: u32::try_from(nodes).unwrap_or(3),
-            partitions: u16::try_from(random.between(1, 3)).unwrap_or(1),
+            partitions,
             replication,
             replication_timeout_ms: unit * if theme == Theme::OldLeader { 6 } else { random.between(2, 6) },
             replace_after_ms: unit * if theme == Theme::Away { random.between(4, 12) } else { random.between(10, 60) },
@@ -129,6 +145,8 @@ impl Scenario {
                 read_rows_max: 1,
                 ..DedupLimits::default()
             },
+            zones: random.pick(&[0, 0, 2, 3]).unwrap_or(0),
+            placements_max: (random.below(4) == 0).then(|| placements_max(nodes, partitions, replication)).flatten(),
             destroys: matches!(theme, Theme::Disks | Theme::Young | Theme::Alone)
                 || (theme == Theme::Noise && random.below(2) == 0),
         }

@@ -72,6 +72,8 @@ impl World {
             strays: Random::new(plan.seed ^ 0x57A1),
             plan,
         };
+        world.coverage.zoned = u64::from(world.plan.zones > 0);
+        world.coverage.limited = u64::from(world.plan.placements_max.is_some());
         world.found_cluster();
         for number in 0..world.plan.nodes {
             world.add_host(number);

@@ -46,14 +46,14 @@ impl World {
             let lost = node.is_none_or(|status| status == NodeStatus::Lost);
             return Some(format!("{stuck:?} of {} (its node is lost: {lost})", row.id));
         }
-        let wanted = usize::from(self.plan.settings.replication);
+        let wanted = state.tables.get(&row.id.table).map_or(0, |table| usize::from(table.replication));
         let live = row.live().count();
         (live != wanted).then(|| format!("{live} of {wanted} copies of {}: {row:?}", row.id))
     }
 
-    /// Whether faults destroyed every copy that counts: only an operator can say then what becomes of the partition.
+    /// Whether faults destroyed every copy of this partition that counts: only an operator can say then what becomes of it.
     fn is_gone(&self, row: &Partition) -> bool {
-        self.checks.lost_data() && row.live().next().is_none()
+        self.checks.harm.reached(row.id) && row.live().next().is_none()
     }
 
     /// What the nodes still lack, once the coordinator's state is as it should be.

@@ -3,6 +3,7 @@
 
 mod convergence;
 mod exactly_once;
+mod harm;
 mod linearizable;
 mod live_set;
 mod one_leader;
@@ -12,6 +13,7 @@ use archon_replica::Entry;
 use archon_replica::invariants::{Epochs, Ledger, leader_holds_acknowledged};
 use archon_types::{ClientId, Epoch, Op, PartitionId, PlacementId, Seq};
 use exactly_once::Applied;
+pub(crate) use harm::Harm;
 pub(crate) use linearizable::History;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -119,8 +121,8 @@ pub(crate) struct Checks {
     pub(crate) partitions: BTreeMap<PartitionId, PartitionCheck>,
     /// Copies that a fault destroyed; nothing is expected of them.
     destroyed: BTreeSet<PlacementId>,
-    /// A disk was damaged, with or without copies on it: a copy may have been meant for it already.
-    pub(crate) disk_damaged: bool,
+    /// Which partitions had to do with a disk that was damaged.
+    pub(crate) harm: Harm,
     pub(crate) rows_changed: bool,
     pub(crate) disks_changed: bool,
     pub(crate) leases_changed: bool,
@@ -146,10 +148,6 @@ impl Checks {
             self.partitions.values_mut().for_each(|known| known.epochs.destroyed(placement));
             self.destroyed.insert(placement);
         }
-    }
-
-    pub(crate) fn lost_data(&self) -> bool {
-        self.disk_damaged || !self.destroyed.is_empty()
     }
 
     /// P, and X: a copy commits an entry.
@@ -210,6 +208,7 @@ impl crate::world::World {
     pub(crate) fn check(&mut self) {
         let (sets, leases) = self.checks.take_changed();
         if sets {
+            self.checks.harm.look(&self.quorum.state);
             let checked = self.check_live_sets();
             self.judge(checked);
         }

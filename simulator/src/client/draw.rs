@@ -36,9 +36,10 @@ impl World {
         Some(())
     }
 
+    /// Any partition of any table.
     pub(super) fn draw_partition(&mut self) -> PartitionId {
-        let index = u16::try_from(self.random.below(u64::from(self.plan.settings.partitions))).unwrap_or(0);
-        PartitionId::new(TableId::new(1), index)
+        let known: Vec<PartitionId> = self.quorum.state.partitions.iter().map(|row| row.id).collect();
+        self.random.pick(&known).unwrap_or(PartitionId::new(TableId::new(1), 0))
     }
 
     fn draw_op(&mut self, client: usize, partition: PartitionId, number: u64) -> Op {

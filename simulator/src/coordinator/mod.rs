@@ -344,6 +344,9 @@ impl World {
                 continue;
             }
             match command {
+                Command::CreateTable { .. } => coverage.tables_created += 1,
+                Command::NodeLost { .. } => coverage.nodes_declared_lost += 1,
+                Command::RemoveNode { .. } => coverage.nodes_removed += 1,
                 Command::NodeFailed { successors, .. } => {
                     coverage.nodes_failed += 1;
                     coverage.successors += successors.len() as u64;

@@ -45,7 +45,8 @@ impl World {
                 Output::ConfirmDone { tickets, ok } => self.confirmed(host, placement, &tickets, ok),
                 Output::Alarm(alarm) => {
                     // Only lost storage may make two copies disagree about what is committed.
-                    if !self.checks.lost_data() {
+                    let partition = self.slot(host, placement).map(|slot| slot.partition);
+                    if !partition.is_some_and(|partition| self.checks.harm.reached(partition)) {
                         self.judge(Err(Violation::Prefix { detail: alarm.to_string() }));
                     }
                 }

@@ -31,6 +31,8 @@ impl World {
                     held: held(process),
                     last_incarnation: last,
                     expects: process.expects.or(last),
+                    zone: (self.plan.zones > 0).then(|| format!("z{}", number % self.plan.zones)),
+                    partitions_max: self.plan.placements_max,
                     ..Register::new(format!("n{number}"), format!("n{number}:7000"), storage, process.boot_id)
                 };
                 let others = !std::mem::replace(&mut process.answered, false);
