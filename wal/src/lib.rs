@@ -44,7 +44,7 @@
 //! | `format`, `mark` | the bytes on disk; the note of what was durable |
 //! | `recover`, `replay`, `report` | recovery: reading and writing, its pure part, what it found |
 //! | `blocks` | the memory that is written from: whole blocks, the last one again and again |
-//! | `segment`, `spare`, [`disk`] | the files; those made ready; the file system behind a trait |
+//! | `segment`, `spare`, `shortage`, [`disk`] | the files; those made ready; why there are none; the file system behind a trait |
 //! | `config`, `error`, `progress` | what can be tuned, what goes wrong, what a watchdog sees |
 
 mod batch;
@@ -62,6 +62,7 @@ mod recover;
 mod replay;
 mod report;
 mod segment;
+mod shortage;
 mod spare;
 mod tail;
 mod wal;
@@ -75,4 +76,5 @@ pub use progress::Progress;
 pub use read::Record;
 pub use replay::Damage;
 pub use report::{Bounds, Pinned, Recovered, StreamState};
+pub use shortage::Shortage;
 pub use wal::Wal;

@@ -14,6 +14,7 @@ use crc32c::crc32c;
 use crate::disk::{Disk, DiskFile};
 use crate::error::WalError;
 use crate::format::{u32_at, u64_at};
+use crate::shortage::is_full;
 
 pub(crate) const MARK_NAME: &str = "durable.mark";
 const MAGIC: [u8; 8] = *b"ARCHMRK\n";
@@ -81,7 +82,7 @@ impl Mark {
     pub(crate) fn note(&mut self, disk: &dyn Disk, batch: u64) -> io::Result<()> {
         let Some(file) = &self.file else { return Ok(()) };
         match file.write_at(0, &encode(batch)) {
-            Err(error) if matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded) => {
+            Err(error) if is_full(error.kind()) => {
                 self.give_up(disk, &error);
                 Ok(())
             }

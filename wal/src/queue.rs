@@ -159,6 +159,11 @@ impl Queue {
         Turn { items, trims: std::mem::take(&mut state.trims) }
     }
 
+    /// Bytes queued, and those taken whose writing is not finished.
+    pub(crate) fn bytes(&self) -> usize {
+        self.state.lock().bytes
+    }
+
     pub(crate) fn release(&self, bytes: usize) {
         let mut state = self.state.lock();
         state.bytes = state.bytes.saturating_sub(bytes);

@@ -35,6 +35,11 @@ impl Active {
     pub(crate) fn fits(&self, bytes: usize) -> bool {
         u64::from(self.end) + bytes as u64 <= self.header.size
     }
+
+    /// Bytes of frames for which there is room.
+    pub(crate) fn left(&self) -> u64 {
+        self.header.size.saturating_sub(u64::from(self.end))
+    }
 }
 
 pub(crate) fn segment_name(generation: u64) -> String {
@@ -81,6 +86,11 @@ impl Beginning {
         let mut buffer = vec![0u8; SEGMENT_HEADER_BYTES + FRAME_HEADER_BYTES];
         index.encode_snapshot(&mut buffer);
         Beginning { buffer, batch: index.batch }
+    }
+
+    /// Bytes of a segment that it takes.
+    pub(crate) fn bytes(&self) -> u64 {
+        (SEGMENT_HEADER_BYTES + padded(self.buffer.len() - SEGMENT_HEADER_BYTES)) as u64
     }
 }
 

@@ -16,6 +16,7 @@ use crate::disk::{Disk, DiskFile};
 use crate::error::WalError;
 use crate::index::SegmentEntry;
 use crate::segment::{segment_name, spare_name};
+use crate::shortage::{Shortage, failure};
 
 /// How long the helper rests after it could not make a file.
 const RETRY_AFTER: Duration = Duration::from_millis(250);
@@ -126,7 +127,21 @@ impl SparePool {
             return None;
         }
         let state = self.state.lock();
-        state.failed.as_ref().map(|(kind, reason)| self.failure(*kind, reason, self.segment_bytes))
+        state.failed.as_ref().map(|(kind, reason)| failure(*kind, reason, self.segment_bytes))
+    }
+
+    /// Why the files that should be ready cannot be made, if none is left but the reserve.
+    pub(crate) fn shortage(&self) -> Option<Shortage> {
+        let kind = {
+            let state = self.state.lock();
+            state.failed.as_ref().filter(|_| state.ready.len() <= RESERVE).map(|(kind, _)| *kind)?
+        };
+        Some(Shortage { kind, free_bytes: self.disk.free_bytes(), needed_bytes: self.segment_bytes })
+    }
+
+    /// How many files are ready, the reserve included.
+    pub(crate) fn ready(&self) -> usize {
+        self.state.lock().ready.len()
     }
 
     /// Bytes of the files kept ready, and of those that wait to be taken back.
@@ -157,7 +172,7 @@ impl SparePool {
             if let Some((kind, reason)) = &state.failed
                 && !state.expects()
             {
-                let error = self.failure(*kind, reason, self.segment_bytes);
+                let error = failure(*kind, reason, self.segment_bytes);
                 self.set_read_only(&state);
                 return Err(error);
             }
@@ -178,7 +193,7 @@ impl SparePool {
             Err(error) => {
                 // It may find room when it comes again.
                 self.shed();
-                Err(self.failure(error.kind(), &error.to_string(), bytes))
+                Err(failure(error.kind(), &error.to_string(), bytes))
             }
         }
     }
@@ -331,20 +346,13 @@ impl SparePool {
         }
     }
 
-    fn failure(&self, kind: io::ErrorKind, reason: &str, bytes: u64) -> WalError {
-        match kind {
-            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => WalError::NoSpace { bytes },
-            kind => WalError::Io {
-                action: "create a segment in",
-                path: "the log directory".to_owned(),
-                source: io::Error::new(kind, reason.to_owned()),
-            },
-        }
-    }
-
     /// Real zeros, not a reservation: a later write then changes no file metadata and its sync
     /// costs a fraction.
     fn fill(&self, name: &str, bytes: u64, haste: Haste) -> io::Result<Arc<dyn DiskFile>> {
+        // Otherwise each attempt would take what little space there is from others, until it fails.
+        if self.disk.free_bytes().is_some_and(|free| free < bytes) {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
         let file = self.disk.create(name)?;
         let filled = self.write_zeros(&*file, bytes, haste);
         if filled.is_err() && !self.disk.powered_off() {

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::sync::mpsc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -79,6 +80,7 @@ impl Wal {
             index: RwLock::new(std::mem::take(&mut found.index)),
             queue: Queue::default(),
             counters: Counters::new(),
+            active_left: AtomicU64::new(0),
         });
         let wal = Wal {
             handle: Arc::new(Handle { shared: shared.clone(), writer: Arc::default(), threads: Mutex::default() }),
@@ -376,5 +378,6 @@ impl Drop for Handle {
     }
 }
 
+mod room;
 #[cfg(test)]
 mod tests;

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use hashbrown::HashMap;
 use parking_lot::{Mutex, RwLock};
@@ -32,6 +33,8 @@ pub(crate) struct Shared {
     pub(crate) queue: Queue,
     pub(crate) pool: SparePool,
     pub(crate) counters: Counters,
+    /// What is left of the segment that is being written; at no time more than there is.
+    pub(crate) active_left: AtomicU64,
 }
 
 /// The simulated power is off: stop without another word.
@@ -89,6 +92,7 @@ pub(crate) fn run(shared: &Shared, place: &Mutex<Option<Writer>>) {
 impl Writer {
     pub(crate) fn new(shared: Arc<Shared>, active: Active, mark: Mark) -> Writer {
         let blocks = Blocks::new(active.out.block_bytes(), &active.tail);
+        shared.active_left.store(active.left(), Ordering::Release);
         let (accepted, next_batch) = {
             let index = shared.index.read();
             let accepted = index
@@ -297,6 +301,8 @@ impl Writer {
             }
             self.shared.counters.end(bytes, self.batches);
             self.active.end += bytes as u32;
+            // Before what was written is no longer counted as queued.
+            self.shared.active_left.store(self.active.left(), Ordering::Release);
             // Before anybody hears of it.
             if let Err(error) = self.mark.note(&*self.shared.disk, self.next_batch - 1) {
                 return Err(self.fatal("note the end of", &error));
@@ -353,6 +359,8 @@ impl Writer {
                 self.shared.counters.end(active.end as usize, 0);
                 self.blocks.restart(active.out.block_bytes(), &active.tail);
                 self.active = active;
+                // After the file is no longer counted as a spare one.
+                self.shared.active_left.store(self.active.left(), Ordering::Release);
                 // The segment left behind may already hold nothing live.
                 self.retire_unneeded();
                 Ok(())

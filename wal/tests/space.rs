@@ -78,6 +78,38 @@ fn a_full_disk_refuses_writes_but_reads_and_urgent_batches_go_on() {
     assert_eq!(wal.meta(StreamId(5), 0).unwrap().as_ref(), [40]);
 }
 
+/// Whoever must not be refused has to know beforehand how much will be taken.
+#[test]
+fn what_is_said_to_find_room_on_a_full_disk_finds_it() {
+    for (largest, size) in [(600, 500), (600, 100), (1500, 1400), (3000, 2900)] {
+        let (_memory, disk, wal) = ready_log();
+        assert_eq!(wal.shortage(), None);
+        disk.set_full(true);
+        // So much that the reserve is touched last of all, whatever is left of the segment.
+        let mut last = 1;
+        let mut taken = 0;
+        while let room = wal.sure_room(largest)
+            && room > 0
+        {
+            last += 1;
+            let mut batch = WalBatch::new();
+            batch.put(StreamId(1), last, vec![7; size].into()).urgent();
+            let bytes = batch.bytes() as u64;
+            assert!(bytes <= largest, "{bytes}");
+            wal.append_wait(batch).unwrap_or_else(|error| panic!("{room} bytes were sure, {bytes} refused: {error}"));
+            taken += bytes;
+        }
+        // Two files were ready.
+        assert!(taken > 4096, "{taken} bytes of {largest} at most");
+        assert_eq!(wal.shortage().map(|shortage| (shortage.is_full(), shortage.needed_bytes)), Some((true, 4096)));
+        disk.set_full(false);
+        wait_for("the log to have room", || match (wal.shortage(), wal.sure_room(largest)) {
+            (None, room) if room > 0 => Ok(()),
+            found => Err(format!("{found:?}")),
+        });
+    }
+}
+
 #[test]
 fn trimming_frees_enough_to_write_again_on_a_full_disk() {
     let (_memory, _disk, wal, last) = full_log();

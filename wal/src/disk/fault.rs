@@ -209,6 +209,10 @@ impl Disk for FaultDisk {
         self.shared.run(Operation::SyncDirectory, |_| {}, || self.inner.sync_directory())
     }
 
+    fn free_bytes(&self) -> Option<u64> {
+        if self.shared.full.load(Ordering::SeqCst) { Some(0) } else { self.inner.free_bytes() }
+    }
+
     fn powered_off(&self) -> bool {
         self.inner.powered_off()
     }

@@ -65,6 +65,11 @@ pub trait Disk: Send + Sync + Debug {
     /// Those of the file system.
     fn sync_directory(&self) -> io::Result<()>;
 
+    /// Bytes that this process may still write to the disk; `None` where that is not known.
+    fn free_bytes(&self) -> Option<u64> {
+        None
+    }
+
     /// True once a simulated machine has lost its power. The log then stops in silence instead of
     /// ending the process. A real disk never says so.
     fn powered_off(&self) -> bool {

@@ -6,7 +6,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rustix::fs::{Advice, fadvise};
+use rustix::fs::{Advice, fadvise, fstatvfs};
 
 use super::direct::{Ability, DirectFile};
 use super::{Disk, DiskFile, DurableFile, WriteThenSync};
@@ -88,6 +88,11 @@ impl Disk for RealDisk {
 
     fn sync_directory(&self) -> io::Result<()> {
         self.directory.sync_all()
+    }
+
+    fn free_bytes(&self) -> Option<u64> {
+        let found = fstatvfs(&self.directory).ok()?;
+        Some(found.f_bavail.saturating_mul(found.f_frsize))
     }
 }
 
