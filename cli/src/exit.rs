@@ -199,7 +199,7 @@ const fn remedy_for(kind: ErrorKind) -> Option<&'static str> {
         ErrorKind::MaybeApplied => Some("read it back before you write again"),
         ErrorKind::DataLoss => Some("nothing was changed; if you accept that, say the same with --accept-data-loss"),
         ErrorKind::WrongValueType => Some("look at the value: `archon kv get KEY`"),
-        ErrorKind::ReadOnly => Some("free disk space on the node; reads go on meanwhile"),
+        ErrorKind::ReadOnly => Some("free disk space where the message says; reads go on meanwhile"),
         _ => None,
     }
 }

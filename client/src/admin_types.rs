@@ -51,6 +51,9 @@ pub struct CoordinatorStatus {
     pub role: String,
     /// Log entries behind the leader, if known.
     pub entries_behind: Option<u64>,
+    /// Why it takes nothing new into its log, if so.
+    #[serde(default)]
+    pub lack: Option<String>,
 }
 
 /// Why something waits or is as it is: data, not prose.
@@ -215,7 +218,8 @@ pub(crate) fn node_goal(goal: i32) -> String {
 
 impl From<v1::CoordinatorStatus> for CoordinatorStatus {
     fn from(wire: v1::CoordinatorStatus) -> Self {
-        Self { id: wire.id, address: wire.address, role: wire.role, entries_behind: wire.entries_behind }
+        let v1::CoordinatorStatus { id, address, role, entries_behind, lack } = wire;
+        Self { id, address, role, entries_behind, lack }
     }
 }
 

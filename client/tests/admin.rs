@@ -111,7 +111,7 @@ macro_rules! empty {
             async fn status(&self, _: Request<v1::StatusRequest>) -> Result<Response<v1::StatusResponse>, Status> {
                 self.0.begin(b"").await?;
                 let coordinators = vec![v1::CoordinatorStatus {
-                    id: 1, address: "a:1".into(), role: "leader".into(), entries_behind: Some(0),
+                    id: 1, address: "a:1".into(), role: "leader".into(), entries_behind: Some(0), lack: None,
                 }];
                 Ok(Response::new(v1::StatusResponse {
                     cluster: Some(CLUSTER.into()), leader: Some(1), term: 7, coordinators, ..Default::default()

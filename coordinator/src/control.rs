@@ -122,6 +122,9 @@ impl Control {
         if state.read(archon_coordinator_core::ClusterState::is_bootstrapped) {
             return true;
         }
+        if self.quorum.read_only().is_some() {
+            return false;
+        }
         let cluster = ClusterId::new(Uuid::new_v4());
         let commands = vec![Command::Bootstrap { cluster, settings: self.settings.clone() }];
         let who = Actor::Coordinator(self.quorum.id());
@@ -170,7 +173,9 @@ impl Control {
                 })
             };
             commands.extend(turned.commands);
-            if !commands.is_empty() {
+            // What cannot be written now is decided again once it can be; that it cannot was said when it began.
+            let read_only = self.quorum.read_only().is_some();
+            if !commands.is_empty() && !read_only {
                 self.commit(session, commands).await;
             }
             if now.since(forgot_at) > FORGET_INTERVAL_MS {
@@ -178,14 +183,18 @@ impl Control {
                 self.forget(session);
             }
             let due = Duration::from_millis(turned.wake_at.since(boot_now()));
-            pause = due.clamp(Duration::from_millis(1), TURN_INTERVAL_MAX);
+            pause = if read_only { TURN_INTERVAL_MAX } else { due.clamp(Duration::from_millis(1), TURN_INTERVAL_MAX) };
         }
     }
 
     async fn commit(&self, session: &Session, mut commands: Vec<Command>) {
         self.metrics.commands.fetch_add(commands.len() as u64, Ordering::Relaxed);
         while !commands.is_empty() {
-            let rest = commands.split_off(commands.len().min(COMMANDS_MAX));
+            let mut count = commands.len().min(COMMANDS_MAX);
+            while count > 1 && !self.quorum.fits(&commands[..count]) {
+                count /= 2;
+            }
+            let rest = commands.split_off(count);
             let names = counted(&commands);
             let who = Actor::Coordinator(self.quorum.id());
             match session.propose(None, who, commands, PROPOSE_DEADLINE).await {

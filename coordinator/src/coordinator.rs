@@ -25,6 +25,7 @@ use futures::{Stream, StreamExt};
 use rustix::process::{Resource, getrlimit};
 use std::io;
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 use tokio::net::TcpListener;
@@ -80,6 +81,18 @@ impl Coordinator {
     /// [`CoordinatorError`] for a configuration or a data directory that is refused. What goes wrong after that is told
     /// by [`Coordinator::failed`].
     pub async fn start(listener: TcpListener, config: CoordinatorConfig) -> Result<Self, CoordinatorError> {
+        Self::start_on(listener, config, Storage::open).await
+    }
+
+    /// As [`Coordinator::start`], with vote, log and snapshots as `open_storage` opens them for a data directory.
+    pub(crate) async fn start_on<F>(
+        listener: TcpListener,
+        config: CoordinatorConfig,
+        open_storage: F,
+    ) -> Result<Self, CoordinatorError>
+    where
+        F: FnOnce(&Path, &Myself) -> Result<Storage, CoordinatorError> + Send + 'static,
+    {
         config.check()?;
         let listen = config.listen;
         let listening = |source| CoordinatorError::Listen { address: listen, source };
@@ -87,7 +100,7 @@ impl Coordinator {
         if let Err(error) = archon_proto::listen::bound_segments(&listener) {
             tracing::warn!(%error, "connections may stand still for a moment over loopback: the length of segments cannot be set");
         }
-        let (identity, storage, myself) = open(&config).await?;
+        let (identity, storage, myself) = open(&config, open_storage).await?;
         let work = CancellationToken::new();
         let serving = CancellationToken::new();
         let context = Context {
@@ -212,7 +225,10 @@ async fn close(quorum: Quorum) {
 }
 
 /// Opens and checks the data directory, off the runtime's threads.
-async fn open(config: &CoordinatorConfig) -> Result<(Identity, Storage, Myself), CoordinatorError> {
+async fn open<F>(config: &CoordinatorConfig, open_storage: F) -> Result<(Identity, Storage, Myself), CoordinatorError>
+where
+    F: FnOnce(&Path, &Myself) -> Result<Storage, CoordinatorError> + Send + 'static,
+{
     let config = config.clone();
     let opened = tokio::task::spawn_blocking(move || {
         let identity = Identity::open(&config.data_dir, config.id, &config.peers, Storage::has_log, Uuid::new_v4)?;
@@ -221,7 +237,7 @@ async fn open(config: &CoordinatorConfig) -> Result<(Identity, Storage, Myself),
         }
         let (quorum, voters) = (quorum_key(&config.peers), Arc::new(config.peers.keys().copied().collect()));
         let myself = Myself { id: config.id, storage: identity.storage(), quorum, voters };
-        let storage = Storage::open(&config.data_dir, &myself)?;
+        let storage = open_storage(&config.data_dir, &myself)?;
         Ok((identity, storage, myself))
     });
     opened.await.map_err(|error| CoordinatorError::Task { task: "open", what: error.to_string() })?

@@ -1,9 +1,9 @@
 //! Tells in the log what this coordinator sees of the quorum: who leads, that nobody does, which voters the leader does
 //! not hear. Each change once, and only what lasts.
 
-use crate::raft::{Quorum, QuorumView, VoterView};
+use crate::raft::{Lack, Quorum, QuorumView, VoterView, read_only};
 use archon_types::Settings;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -52,6 +52,14 @@ enum Note {
     MajorityLost { away: Vec<String> },
     /// It hears enough again.
     MajorityBack,
+    /// A voter, this one or one that this leader hears, takes nothing new into its log.
+    Lacks { voter: String, lack: Lack },
+    /// It does again.
+    Room { voter: String },
+    /// For want of room this leader takes no changes.
+    ReadOnly { why: String },
+    /// It does again.
+    TakesChanges,
 }
 
 /// What was seen and told so far.
@@ -62,11 +70,22 @@ struct Observer {
     /// Voters that this leader does not hear: since when, and whether that was told.
     away: BTreeMap<u64, (Instant, bool)>,
     minority_told: bool,
+    /// Voters of which it was told that they lack room.
+    lacking: BTreeSet<u64>,
+    read_only_told: bool,
 }
 
 impl Observer {
     const fn new(now: Instant) -> Self {
-        Self { told: None, nobody_since: Some(now), nobody_told: false, away: BTreeMap::new(), minority_told: false }
+        Self {
+            told: None,
+            nobody_since: Some(now),
+            nobody_told: false,
+            away: BTreeMap::new(),
+            minority_told: false,
+            lacking: BTreeSet::new(),
+            read_only_told: false,
+        }
     }
 
     fn look(&mut self, view: &QuorumView, now: Instant) -> Vec<Note> {
@@ -96,7 +115,34 @@ impl Observer {
             self.away.clear();
             self.minority_told = false;
         }
+        self.look_at_room(view, &mut notes);
         notes
+    }
+
+    fn look_at_room(&mut self, view: &QuorumView, notes: &mut Vec<Note>) {
+        let leads = view.role == "leader";
+        // Of the others only a leader knows.
+        self.lacking.retain(|id| leads || *id == view.id);
+        for voter in &view.voters {
+            match voter.lack {
+                Some(lack) if self.lacking.insert(voter.id) => {
+                    notes.push(Note::Lacks { voter: voter.to_string(), lack })
+                }
+                None if !voter.is_away() && self.lacking.remove(&voter.id) => {
+                    notes.push(Note::Room { voter: voter.to_string() });
+                }
+                _ => {}
+            }
+        }
+        let why = if leads { read_only(view.id, &view.voters) } else { None };
+        if why.is_some() != self.read_only_told {
+            self.read_only_told = why.is_some();
+            match why {
+                Some(why) => notes.push(Note::ReadOnly { why }),
+                None if leads => notes.push(Note::TakesChanges),
+                None => {}
+            }
+        }
     }
 
     fn look_at_voters(&mut self, voters: &[VoterView], now: Instant, notes: &mut Vec<Note>) {
@@ -134,6 +180,12 @@ fn tell(me: u64, note: &Note) {
             away = away.join(", "),
             "this leader has lost the majority of the coordinators: no lease is granted and nothing is decided"
         ),
+        Note::Lacks { voter, lack } => tracing::warn!("{voter} takes nothing new into its log, {lack}"),
+        Note::Room { voter } => tracing::info!("{voter} has room in its log again"),
+        Note::ReadOnly { why } => tracing::error!(
+            "the coordinators take no changes (`ReadOnly`) for want of room on their disks: {why}; reads and leases go on"
+        ),
+        Note::TakesChanges => tracing::info!("the coordinators take changes again"),
         Note::MajorityBack => tracing::info!("a majority of the coordinators answers this leader again"),
     }
 }
@@ -179,9 +231,42 @@ mod tests {
             address: format!("127.0.0.1:{id}"),
             role: if away.contains(&id) { "unreachable" } else { "follower" },
             entries_behind: None,
+            lack: None,
         };
         let voters = (1..=3).map(voter).collect();
-        QuorumView { role, leader, term: 4, last_log_index: 0, applied_index: 0, voters, fatal: None }
+        QuorumView { id: 1, role, leader, term: 4, last_log_index: 0, applied_index: 0, voters, fatal: None }
+    }
+
+    #[test]
+    fn want_of_room_is_told_once_at_each_change() {
+        let begun = Instant::now();
+        let mut observer = Observer::new(begun);
+        let lacks = |role, of: &[u64]| {
+            let mut view = view(role, Some(if role == "leader" { 1 } else { 2 }), &[]);
+            for voter in &mut view.voters {
+                voter.lack = of.contains(&voter.id).then_some(Lack::Fails);
+            }
+            view
+        };
+        let mut look = |view: QuorumView| {
+            let mut notes = observer.look(&view, begun);
+            notes.retain(|note| !matches!(note, Note::Leads { .. }));
+            notes
+        };
+        let told = |id: u64| Note::Lacks { voter: format!("coordinator {id} at 127.0.0.1:{id}"), lack: Lack::Fails };
+        let room = |id: u64| Note::Room { voter: format!("coordinator {id} at 127.0.0.1:{id}") };
+        assert_eq!(look(lacks("leader", &[2])), [told(2)]);
+        assert_eq!(look(lacks("leader", &[2])), []);
+        let both = look(lacks("leader", &[2, 3]));
+        assert!(
+            matches!(&both[..], [lacks, Note::ReadOnly { why }] if *lacks == told(3) && why.contains("3 at")),
+            "{both:?}"
+        );
+        assert_eq!(look(lacks("leader", &[2, 3])), []);
+        assert_eq!(look(lacks("leader", &[3])), [room(2), Note::TakesChanges]);
+        // A follower knows of itself only, and says nothing of the others.
+        assert_eq!(look(lacks("follower", &[1])), [told(1)]);
+        assert_eq!(look(lacks("follower", &[])), [room(1)]);
     }
 
     #[test]

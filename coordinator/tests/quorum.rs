@@ -474,6 +474,7 @@ async fn coordinators_of_another_quorum_are_not_heard() {
             format: 1,
             body: bytes::Bytes::copy_from_slice(body),
             sender_storage: uuid(),
+            lack: None,
         };
         assert!(client.vote(message.clone()).await.is_err());
         assert!(client.pre_vote(message.clone()).await.is_err());

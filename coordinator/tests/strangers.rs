@@ -143,6 +143,7 @@ impl Impostor {
             format: 1,
             body: rmp_serde::to_vec_named(body).unwrap().into(),
             sender_storage: Bytes::copy_from_slice(self.storage.as_bytes()),
+            lack: None,
         }
     }
 

@@ -39,7 +39,11 @@ fn screen(status: &Status, nodes: &[Node], output: &Output) -> String {
             "unreachable" => output.bad("unreachable"),
             other => other.to_owned(),
         };
-        lines.push(format!("            {}  {}  {role}{behind}", coordinator.id, coordinator.address));
+        let lack = match coordinator.lack {
+            Some(_) => output.bad(", takes nothing new"),
+            None => String::new(),
+        };
+        lines.push(format!("            {}  {}  {role}{behind}{lack}", coordinator.id, coordinator.address));
     }
     lines.push(format!("nodes       {}", nodes_line(status, output)));
     if let Some(names) = names_line(nodes) {
@@ -242,6 +246,7 @@ mod tests {
             address: format!("127.0.0.1:710{id}"),
             role: role.into(),
             entries_behind,
+            lack: None,
         };
         Status {
             cluster_id: "6f1e".into(),

@@ -19,6 +19,32 @@ pub(crate) fn encode<T: Serialize>(what: &'static str, value: &T) -> io::Result<
         .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, format!("cannot encode {what}: {error}")))
 }
 
+/// How many bytes a value takes, encoded.
+///
+/// # Errors
+/// As [`encode`].
+pub(crate) fn size<T: Serialize>(what: &'static str, value: &T) -> io::Result<usize> {
+    let mut counter = Counter(0);
+    match rmp_serde::encode::write_named(&mut counter, value) {
+        Ok(()) => Ok(counter.0),
+        Err(error) => Err(io::Error::new(io::ErrorKind::InvalidData, format!("cannot encode {what}: {error}"))),
+    }
+}
+
+/// Counts what is written to it.
+struct Counter(usize);
+
+impl io::Write for Counter {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0 += bytes.len();
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
 /// Decodes a value; any bytes are safe to try.
 ///
 /// # Errors

@@ -1,7 +1,7 @@
 //! The replicated state in memory, and openraft's state machine over it.
 
 use super::codec;
-use super::snapshot::SnapshotDir;
+use super::snapshot::{SnapshotDir, SnapshotError};
 use super::types::{Applied, LogId, Snapshot, SnapshotMeta, StoredMembership, TypeConfig};
 use archon_coordinator_core::{ClusterState, apply, skip};
 use bytes::Bytes;
@@ -11,7 +11,13 @@ use openraft::{EntryPayload, OptionalSend};
 use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+/// Pause before a snapshot for which there was no space is tried again.
+const SNAPSHOT_RETRY: Duration = Duration::from_secs(1);
 
 struct At {
     state: ClusterState,
@@ -26,13 +32,24 @@ pub(crate) struct Replicated {
     snapshots: SnapshotDir,
     /// Building and installing may run side by side; whichever publishes holds this.
     publishing: Mutex<()>,
+    /// A snapshot could not be written for want of space and waits for some.
+    waits: AtomicBool,
+    /// Nothing is written any more.
+    ended: CancellationToken,
 }
 
 impl Replicated {
     /// The state before the first entry.
     pub(crate) fn new(snapshots: SnapshotDir) -> Arc<Self> {
         let at = At { state: ClusterState::default(), applied: None, membership: StoredMembership::default() };
-        Arc::new(Self { at: RwLock::new(at), applied: watch::Sender::new(0), snapshots, publishing: Mutex::new(()) })
+        Arc::new(Self {
+            at: RwLock::new(at),
+            applied: watch::Sender::new(0),
+            snapshots,
+            publishing: Mutex::default(),
+            waits: AtomicBool::default(),
+            ended: CancellationToken::new(),
+        })
     }
 
     /// Looks at the state. Never hold the guard across an await.
@@ -56,9 +73,53 @@ impl Replicated {
         }
     }
 
-    fn publish(&self, meta: &SnapshotMeta, body: &[u8]) -> io::Result<()> {
+    fn publish(&self, meta: &SnapshotMeta, body: &[u8]) -> Result<(), SnapshotError> {
         let _one_at_a_time = self.publishing.lock();
-        self.snapshots.publish(meta, body).map_err(io::Error::from)
+        self.snapshots.publish(meta, body)
+    }
+
+    /// Brings a snapshot that a peer sent to the disk, before openraft hears of it and could not be refused. Blocks.
+    ///
+    /// # Errors
+    /// That the disk is full. Any other failure is found again when it is installed, and ends this coordinator.
+    pub(super) fn stage(&self, meta: &SnapshotMeta, body: &[u8]) -> Result<(), SnapshotError> {
+        let _one_at_a_time = self.publishing.lock();
+        match self.snapshots.stage(meta, body) {
+            Err(error) if error.is_full() => Err(error),
+            Err(error) => {
+                tracing::error!(%error, "a snapshot could not be put aside");
+                Ok(())
+            }
+            Ok(()) => Ok(()),
+        }
+    }
+
+    /// Gives up what was staged and not installed. Blocks.
+    pub(super) fn unstage(&self) {
+        let _one_at_a_time = self.publishing.lock();
+        self.snapshots.unstage();
+    }
+
+    /// Whether a snapshot waits for space on the disk.
+    pub(super) fn snapshot_waits(&self) -> bool {
+        self.waits.load(Ordering::Relaxed)
+    }
+
+    /// Gives up what waits for space: Raft has ended.
+    pub(super) fn end(&self) {
+        self.ended.cancel();
+    }
+
+    /// Takes and publishes a snapshot of what is applied now. Blocks.
+    fn take_snapshot(&self) -> io::Result<Result<Snapshot, SnapshotError>> {
+        // An image is taken so that encoding does not hold up what is being applied.
+        let (state, meta) = {
+            let at = self.at.read();
+            let meta = SnapshotMeta { last_log_id: at.applied, last_membership: at.membership.clone() };
+            (at.state.image(), meta)
+        };
+        let snapshot = codec::encode("snapshot", &state)?;
+        Ok(self.publish(&meta, &snapshot).map(|()| Snapshot { meta, snapshot }))
     }
 }
 
@@ -154,19 +215,30 @@ impl RaftStateMachine<TypeConfig> for Machine {
 impl RaftSnapshotBuilder<TypeConfig> for Machine {
     type SnapshotData = Bytes;
 
+    /// Waits for space where there is none: an error would end Raft. Whatever else fails does.
     async fn build_snapshot(&mut self) -> Result<Snapshot, io::Error> {
-        let replicated = Arc::clone(&self.replicated);
-        blocking(move || {
-            // An image is taken so that encoding does not hold up what is being applied.
-            let (state, meta) = {
-                let at = replicated.at.read();
-                let meta = SnapshotMeta { last_log_id: at.applied, last_membership: at.membership.clone() };
-                (at.state.image(), meta)
-            };
-            let snapshot = codec::encode("snapshot", &state)?;
-            replicated.publish(&meta, &snapshot)?;
-            Ok(Snapshot { meta, snapshot })
-        })
-        .await
+        loop {
+            let replicated = Arc::clone(&self.replicated);
+            let taken = blocking(move || replicated.take_snapshot()).await?;
+            let waited = self.replicated.waits.swap(matches!(&taken, Err(error) if error.is_full()), Ordering::Relaxed);
+            match taken {
+                Ok(snapshot) => {
+                    if waited {
+                        tracing::info!("there is space for snapshots again");
+                    }
+                    return Ok(snapshot);
+                }
+                Err(error) if error.is_full() => {
+                    if !waited {
+                        tracing::warn!(%error, "the disk has no space for a snapshot; it is tried again until there is some");
+                    }
+                }
+                Err(error) => return Err(error.into()),
+            }
+            tokio::select! {
+                () = self.replicated.ended.cancelled() => return Err(io::Error::other("this coordinator has ended")),
+                () = tokio::time::sleep(SNAPSHOT_RETRY) => {}
+            }
+        }
     }
 }

@@ -3,9 +3,12 @@
 mod codec;
 #[cfg(test)]
 mod fence_tests;
+#[cfg(test)]
+mod full_disk_tests;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
 mod judge;
+mod lack;
 mod machine;
 mod network;
 mod peers;
@@ -13,7 +16,9 @@ mod peers;
 mod power_loss_tests;
 mod propose;
 mod quorum;
+mod room;
 mod rounds;
+mod short;
 mod snapshot;
 #[cfg(test)]
 mod snapshot_tests;
@@ -24,6 +29,7 @@ mod trim;
 mod types;
 mod wire;
 
+pub(crate) use lack::{Lack, read_only};
 pub(crate) use machine::Replicated;
 pub(crate) use network::connect;
 pub(crate) use peers::Peers;
@@ -34,15 +40,17 @@ pub use store::StoreError;
 pub(crate) use wire::{Myself, quorum_key};
 
 use crate::error::CoordinatorError;
-use archon_wal::disk::RealDisk;
+use archon_wal::disk::{Disk, RealDisk};
 use archon_wal::{WalConfig, WalError};
+use lack::Lacks;
 use machine::Machine;
 use network::Network;
 use openraft::{Config, SnapshotPolicy};
-use peers::SNAPSHOT_DEADLINE;
+use peers::{Inside, SNAPSHOT_DEADLINE};
+use room::Room;
 use snapshot::SnapshotDir;
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 use store::LogStore;
@@ -91,21 +99,33 @@ fn config() -> Result<Arc<Config>, CoordinatorError> {
 /// Vote, log and snapshots of one data directory, opened and checked.
 pub(crate) struct Storage {
     log: LogStore,
+    /// Where the log is, for messages.
+    directory: PathBuf,
     replicated: Arc<Replicated>,
 }
 
 impl Storage {
     /// Opens what `data_dir` holds. Blocks: files are read.
     pub(crate) fn open(data_dir: &Path, myself: &Myself) -> Result<Self, CoordinatorError> {
+        let directory = data_dir.join(LOG_DIR);
+        let disk = RealDisk::open(&directory).map_err(|source| {
+            let path = directory.display().to_string();
+            StoreError::from(WalError::Io { action: "open the log directory", path, source })
+        })?;
         let snapshots = SnapshotDir::open(&data_dir.join(SNAPSHOTS_DIR), myself.quorum)?;
-        let dir = data_dir.join(LOG_DIR);
-        let disk = RealDisk::open(&dir).map_err(|source| {
-            let path = dir.display().to_string();
-            WalError::Io { action: "open the log directory", path, source }
-        });
+        Self::open_on(Arc::new(disk), directory, WalConfig::default(), snapshots)
+    }
+
+    /// Opens a log on any disk, beside its snapshots; `directory` is for messages.
+    pub(super) fn open_on(
+        disk: Arc<dyn Disk>,
+        directory: PathBuf,
+        config: WalConfig,
+        snapshots: SnapshotDir,
+    ) -> Result<Self, CoordinatorError> {
         let covered = || Ok(snapshots.newest()?.and_then(|(meta, _)| meta.last_log_id));
-        let log = LogStore::open(Arc::new(disk.map_err(StoreError::from)?), WalConfig::default(), covered)?;
-        Ok(Self { log, replicated: Replicated::new(snapshots) })
+        let log = LogStore::open(disk, config, covered)?;
+        Ok(Self { log, directory, replicated: Replicated::new(snapshots) })
     }
 
     /// Whether neither a vote nor an entry was ever written.
@@ -119,27 +139,30 @@ impl Storage {
     }
 }
 
-/// Starts Raft on opened storage and lets the peers reach it. The returned tasks, quorum rounds and log size, end with
-/// `stop`.
+/// Starts Raft on opened storage and lets the peers reach it. The returned tasks, quorum rounds, log size and room, end
+/// with `stop`.
 pub(crate) async fn start(
     storage: Storage,
     myself: Myself,
     voters: Arc<BTreeMap<u64, String>>,
     peers: &Peers,
     stop: &CancellationToken,
-) -> Result<(Quorum, [(&'static str, tokio::task::JoinHandle<()>); 2]), CoordinatorError> {
+) -> Result<(Quorum, [(&'static str, tokio::task::JoinHandle<()>); 3]), CoordinatorError> {
     let wal = storage.log.wal().clone();
     let size = storage.log.size();
+    let room = Room::new(wal.clone(), storage.directory);
     let replicated = Arc::clone(&storage.replicated);
     let machine = Machine::new(Arc::clone(&replicated));
     let term = storage.log.own_term();
-    let network = Network::new(myself.clone(), term.clone());
+    let lacks = Lacks::default();
+    let network = Network::new(myself.clone(), term.clone(), lacks.clone());
     let raft = types::Raft::build(myself.id, config()?, network, storage.log, machine)
         .await
         .map_err(|error| CoordinatorError::Raft { what: error.to_string() })?;
-    peers.set(raft.clone(), term);
+    peers.set(Inside { raft: raft.clone(), term, room: room.clone(), replicated: Arc::clone(&replicated) });
     raft.run();
-    let size = tokio::spawn(trim::run(raft.clone(), size, stop.clone()));
-    let (quorum, rounds) = Quorum::new(raft, myself, voters, replicated, wal, stop);
-    Ok((quorum, [("quorum rounds", rounds), ("log size", size)]))
+    let size = tokio::spawn(trim::run(raft.clone(), size, room.clone(), stop.clone()));
+    let (quorum, rounds) = Quorum::new(raft, myself, voters, replicated, (wal, room, lacks), stop);
+    let short = tokio::spawn(short::run(quorum.clone(), stop.clone()));
+    Ok((quorum, [("quorum rounds", rounds), ("log size", size), ("room", short)]))
 }

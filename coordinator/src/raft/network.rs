@@ -1,6 +1,7 @@
 //! openraft's way to its peers: one channel per peer and class of traffic, deadlines of our own.
 
 use super::judge::Judged;
+use super::lack::Lacks;
 use super::store::OwnTerm;
 use super::types::{Snapshot, TypeConfig, Vote, Voter};
 use super::wire::Myself;
@@ -58,13 +59,14 @@ enum Class {
 pub(crate) struct Network {
     myself: Myself,
     term: OwnTerm,
+    lacks: Lacks,
     channels: BTreeMap<(u64, Class), (String, Channel)>,
 }
 
 impl Network {
-    /// A network as `myself`, whose vote is of `term`.
-    pub(crate) fn new(myself: Myself, term: OwnTerm) -> Self {
-        Self { myself, term, channels: BTreeMap::new() }
+    /// A network as `myself`, whose vote is of `term`. What peers say of their room goes to `lacks`.
+    pub(crate) fn new(myself: Myself, term: OwnTerm, lacks: Lacks) -> Self {
+        Self { myself, term, lacks, channels: BTreeMap::new() }
     }
 
     fn client(&mut self, target: u64, voter: &Voter, class: Class) -> Link {
@@ -80,6 +82,7 @@ impl Network {
         Link {
             myself: self.myself.clone(),
             term: self.term.clone(),
+            lacks: self.lacks.clone(),
             target,
             address,
             storage,
@@ -121,6 +124,7 @@ impl RaftNetworkFactory<TypeConfig> for Network {
 pub(crate) struct Link {
     myself: Myself,
     term: OwnTerm,
+    lacks: Lacks,
     target: u64,
     address: String,
     /// The data directory with which the peer became a voter.
@@ -183,6 +187,9 @@ impl Link {
         let answer = answer.map_err(|_| self.timeout(action, deadline))?;
         let message = answer.map_err(|status| failed(&status))?.into_inner().into();
         let opened = self.myself.open_answer(what, &message, (self.target, self.storage), self.term.get());
+        if opened.is_ok() {
+            self.lacks.note(self.target, message.lack);
+        }
         opened.map_err(|error| Unreachable::new(&error).into())
     }
 }
@@ -241,8 +248,9 @@ impl NetStreamAppend<TypeConfig> for Link {
             };
             self.reopen.reset();
             let (myself, own, peer) = (self.myself.clone(), self.term.clone(), (self.target, self.storage));
-            let stream = futures::stream::unfold(Some((answers, owed, myself, own)), move |state| async move {
-                let (mut answers, owed, myself, own) = state?;
+            let lacks = self.lacks.clone();
+            let stream = futures::stream::unfold(Some((answers, owed, myself, own, lacks)), move |state| async move {
+                let (mut answers, owed, myself, own, lacks) = state?;
                 let outcome = loop {
                     match tokio::time::timeout(ANSWER_CHECK, answers.next()).await {
                         Ok(outcome) => break outcome?,
@@ -264,9 +272,12 @@ impl NetStreamAppend<TypeConfig> for Link {
                 let answer = outcome.map_err(|status| failed(&status)).and_then(|message| {
                     let answer: io::Result<StreamAppendResult<TypeConfig>> =
                         myself.open_answer("append answer", &message, peer, own.get());
+                    if answer.is_ok() {
+                        lacks.note(peer.0, message.lack);
+                    }
                     Ok(answer.map_err(|error| Unreachable::new(&error))?)
                 });
-                let more = matches!(answer, Ok(Ok(_))).then_some((answers, owed, myself, own));
+                let more = matches!(answer, Ok(Ok(_))).then_some((answers, owed, myself, own, lacks));
                 Some((answer, more))
             });
             let stream: BoxStream<'s, Rpc<StreamAppendResult<TypeConfig>>> = Box::pin(stream);
@@ -363,7 +374,8 @@ mod tests {
         drop(free);
         let term = LogStore::open(Arc::new(MemoryDisk::new()), WalConfig::default(), || Ok(None)).unwrap().own_term();
         let voters = Arc::new([1, 2].into());
-        let mut network = Network::new(Myself { id: 1, storage: Uuid::nil(), quorum: Uuid::nil(), voters }, term);
+        let mut network =
+            Network::new(Myself { id: 1, storage: Uuid::nil(), quorum: Uuid::nil(), voters }, term, Lacks::default());
         let mut link = network.new_client(2, &Voter { address, storage: Uuid::nil() }).await;
         let begun = Instant::now();
         let mut attempts = 0;

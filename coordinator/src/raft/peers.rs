@@ -3,7 +3,9 @@
 
 use super::codec;
 use super::judge::{self, Judged, SnapshotHeader};
+use super::machine::Replicated;
 use super::network::PEER_MESSAGE_BYTES_MAX;
+use super::room::{Admitted, Asks, Refused, Room};
 use super::snapshot::BODY_BYTES_MAX;
 use super::store::OwnTerm;
 use super::types::{Raft as RaftCore, Snapshot, SnapshotMeta, TypeConfig};
@@ -13,12 +15,13 @@ use archon_proto::v1::raft_server::{Raft, RaftServer};
 use archon_proto::v1::{HelloRequest, HelloResponse, RaftMessage, SnapshotChunk, Standing};
 use bytes::{Bytes, BytesMut};
 use futures::{Stream, StreamExt as _};
+use openraft::EntryPayload;
 use openraft::async_runtime::WatchReceiver as _;
 use openraft::raft::{AppendEntriesRequest, TransferLeaderRequest, VoteRequest};
 use parking_lot::Mutex;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
@@ -31,6 +34,8 @@ use uuid::Uuid;
 const CHUNK_DEADLINE: Duration = Duration::from_secs(10);
 /// Longest transfer of a whole snapshot, for its sender and for its receiver.
 pub(crate) const SNAPSHOT_DEADLINE: Duration = Duration::from_secs(60);
+/// How long entries wait for a file of the log that is being made; the leader waits longer for its answer.
+const ROOM_DEADLINE: Duration = Duration::from_millis(500);
 /// Snapshots received at once: each may take a GiB of memory.
 const SNAPSHOTS_MAX: usize = 1;
 
@@ -42,7 +47,7 @@ pub(crate) struct Peers {
 
 struct Inner {
     myself: Myself,
-    raft: OnceLock<(RaftCore, OwnTerm)>,
+    raft: OnceLock<Inside>,
     /// The log was empty when this process started. Otherwise nothing is said before Raft has read it.
     fresh: bool,
     started: Instant,
@@ -54,6 +59,18 @@ struct Inner {
     refused: Mutex<BTreeMap<u64, Uuid>>,
     /// Places for snapshots under way.
     snapshots: Semaphore,
+}
+
+/// What messages reach, once it runs.
+pub(super) struct Inside {
+    /// openraft.
+    pub(super) raft: RaftCore,
+    /// The term of this voter's vote, by which messages are judged.
+    pub(super) term: OwnTerm,
+    /// The room in its log, from which entries get theirs before openraft hears of them.
+    pub(super) room: Room,
+    /// Where snapshots go.
+    pub(super) replicated: Arc<Replicated>,
 }
 
 impl Peers {
@@ -72,9 +89,9 @@ impl Peers {
         Self { inner: Arc::new(inner) }
     }
 
-    /// From now on messages reach openraft; they are judged by the `term` of this voter's vote.
-    pub(crate) fn set(&self, raft: RaftCore, term: OwnTerm) {
-        if self.inner.raft.set((raft, term)).is_err() {
+    /// From now on messages reach openraft.
+    pub(super) fn set(&self, inside: Inside) {
+        if self.inner.raft.set(inside).is_err() {
             tracing::error!("raft was set twice; the first one stays");
         }
     }
@@ -86,17 +103,21 @@ impl Peers {
             .max_encoding_message_size(PEER_MESSAGE_BYTES_MAX)
     }
 
-    fn raft(&self) -> Result<&RaftCore, Status> {
+    fn inside(&self) -> Result<&Inside, Status> {
         let waiting = || Status::unavailable("this coordinator is starting and waits for its peers");
-        self.inner.raft.get().map(|(raft, _)| raft).ok_or_else(waiting)
+        self.inner.raft.get().ok_or_else(waiting)
+    }
+
+    fn raft(&self) -> Result<&RaftCore, Status> {
+        self.inside().map(|inside| &inside.raft)
     }
 
     fn known(&self) -> BTreeMap<u64, Uuid> {
-        self.inner.raft.get().map(|(raft, _)| known_voters(raft)).unwrap_or_default()
+        self.inner.raft.get().map(|inside| known_voters(&inside.raft)).unwrap_or_default()
     }
 
     fn open<T: DeserializeOwned + Judged>(&self, what: &'static str, message: &RaftMessage) -> Result<T, Status> {
-        let term = self.inner.raft.get().map_or(0, |(_, term)| term.get());
+        let term = self.inner.raft.get().map_or(0, |inside| inside.term.get());
         let opened = self.inner.myself.open(what, message, term, &self.known());
         if let Err(status) = &opened {
             self.note_refusal(message.sender, &message.sender_storage, status);
@@ -114,8 +135,41 @@ impl Peers {
     }
 
     fn answer<T: Serialize>(&self, to: u64, what: &'static str, body: &T) -> Result<Response<RaftMessage>, Status> {
+        self.answering(to, what, body).map(Response::new)
+    }
+
+    /// An answer, which says whether this voter lacks room.
+    fn answering<T: Serialize>(&self, to: u64, what: &'static str, body: &T) -> Result<RaftMessage, Status> {
         let message = self.inner.myself.message(to, what, body);
-        message.map(Response::new).map_err(|error| Status::internal(error.to_string()))
+        let message = message.map_err(|error| Status::internal(error.to_string()))?;
+        let lack = self.inner.raft.get().and_then(|inside| inside.room.lack());
+        Ok(RaftMessage { lack: lack.map(Into::into), ..message })
+    }
+
+    /// Takes entries out of a message, and makes sure of the room that they take in the log. A message without entries
+    /// takes none: leaders are heard on a full disk.
+    async fn admit(
+        &self,
+        message: &RaftMessage,
+    ) -> Result<(AppendEntriesRequest<TypeConfig>, Option<Admitted>), Status> {
+        let request: AppendEntriesRequest<TypeConfig> = self.open("append", message)?;
+        if request.entries.is_empty() {
+            return Ok((request, None));
+        }
+        // Without the first entry of its term a leader could confirm nothing.
+        let blank = request.entries.iter().all(|entry| matches!(entry.payload, EntryPayload::Blank));
+        let asks = if blank { Asks::Leading } else { Asks::Change };
+        let (entries, bytes) = (request.entries.len(), message.body.len());
+        let deadline = tokio::time::Instant::now() + ROOM_DEADLINE;
+        let admitted = self.inside()?.room.admitted(asks, entries, bytes, deadline).await;
+        let id = self.inner.myself.id;
+        let admitted = admitted.map_err(|refused| match refused {
+            Refused::Lack(lack) => Status::unavailable(format!("coordinator {id} takes no entries: {lack}")),
+            Refused::Busy | Refused::TooLarge { .. } => {
+                Status::unavailable(format!("coordinator {id} takes no entries now: its log is making room"))
+            }
+        })?;
+        Ok((request, Some(admitted)))
     }
 
     /// Refuses a snapshot that contradicts what is committed here.
@@ -126,7 +180,19 @@ impl Peers {
         judged.map_err(|why| Status::failed_precondition(format!("the snapshot is refused: {why}")))
     }
 
+    /// Brings a snapshot to the disk: openraft, which ends when its state machine cannot, is told only of one that is there.
+    async fn stage(&self, meta: &SnapshotMeta, body: &Bytes) -> Result<(), Status> {
+        let (replicated, meta, body) = (Arc::clone(&self.inside()?.replicated), meta.clone(), body.clone());
+        let staged = tokio::task::spawn_blocking(move || replicated.stage(&meta, &body)).await;
+        let staged = staged.map_err(|error| Status::internal(format!("the snapshot was not put aside: {error}")))?;
+        staged.map_err(|error| Status::unavailable(format!("there is no space for the snapshot: {error}")))
+    }
+
+    /// Refuses to vote while it must not, or has nowhere to write its vote.
     fn may_vote(&self) -> Result<(), Status> {
+        if !self.inside()?.room.may_vote() {
+            return Err(Status::unavailable(format!("coordinator {} has no room to vote", self.inner.myself.id)));
+        }
         let left = self.inner.vote_pause.saturating_sub(self.inner.started.elapsed());
         if left.is_zero() {
             return Ok(());
@@ -160,21 +226,38 @@ impl Raft for Peers {
         // The first bad message ends the stream; why is told by the last answer.
         let refusal: Arc<Mutex<Option<Status>>> = Arc::default();
         let reason = Arc::clone(&refusal);
+        let under_way = Arc::new(UnderWay { raft: raft.clone(), held: Mutex::default() });
+        let taken = Arc::clone(&under_way);
         let requests = request.into_inner().scan((), move |(), message| {
-            let opened = message.and_then(|message| {
-                *heard.lock() = message.sender;
-                this.open::<AppendEntriesRequest<TypeConfig>>("append", &message)
-            });
-            let next = opened.map_err(|status| *reason.lock() = Some(status)).ok();
-            std::future::ready(next)
+            let (this, heard, taken, reason) =
+                (this.clone(), Arc::clone(&heard), Arc::clone(&taken), Arc::clone(&reason));
+            async move {
+                let opened = async {
+                    let message = message?;
+                    *heard.lock() = message.sender;
+                    this.admit(&message).await
+                };
+                match opened.await {
+                    Ok((request, admitted)) => {
+                        taken.held.lock().push_back(admitted);
+                        Some(request)
+                    }
+                    Err(status) => {
+                        *reason.lock() = Some(status);
+                        None
+                    }
+                }
+            }
         });
         // openraft holds this end in a task of its own until it ends.
         let requests = requests.take_until(self.inner.stop.clone().cancelled_owned());
-        let myself = self.inner.myself.clone();
+        let this = self.clone();
         let answers = raft.stream_append(requests).map(move |result| {
+            // Answers come in the order of the requests, and once what those brought is durable.
+            drop(under_way.held.lock().pop_front());
             let answer = result.map_err(stopped)?;
             let to = *sender.lock();
-            myself.message(to, "append answer", &answer).map_err(|error| Status::internal(error.to_string()))
+            this.answering(to, "append answer", &answer)
         });
         let ending = futures::stream::once(async move { refusal.lock().take() })
             .filter_map(|status| std::future::ready(status.map(Err)));
@@ -221,11 +304,20 @@ impl Raft for Peers {
         let body = tokio::time::timeout(SNAPSHOT_DEADLINE, receive(&mut chunks, length)).await;
         let body = body.map_err(|_| Status::deadline_exceeded("the snapshot took too long"))??;
         let body = readable(body).await?;
+        self.stage(&meta, &body).await?;
         // The log may have gone on meanwhile.
-        self.may_install(&meta).await?;
-        let snapshot = Snapshot { meta, snapshot: body };
-        let answer = self.raft()?.install_full_snapshot(vote, snapshot).await.map_err(stopped)?;
-        self.answer(header.sender, "snapshot answer", &answer)
+        let installed = match self.may_install(&meta).await {
+            Ok(()) => {
+                let snapshot = Snapshot { meta, snapshot: body };
+                self.raft()?.install_full_snapshot(vote, snapshot).await.map_err(stopped)
+            }
+            Err(status) => Err(status),
+        };
+        let replicated = Arc::clone(&self.inside()?.replicated);
+        if let Err(error) = tokio::task::spawn_blocking(move || replicated.unstage()).await {
+            tracing::warn!(%error, "a snapshot that is not needed was not removed");
+        }
+        self.answer(header.sender, "snapshot answer", &installed?)
     }
 
     async fn hello(&self, request: Request<HelloRequest>) -> Result<Response<HelloResponse>, Status> {
@@ -255,6 +347,26 @@ impl Raft for Peers {
             initialized: !known.is_empty(),
             standing: standing.into(),
         }))
+    }
+}
+
+/// The room that entries of one stream hold, in their order, until they are answered.
+struct UnderWay {
+    raft: RaftCore,
+    held: Mutex<VecDeque<Option<Admitted>>>,
+}
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        let left = std::mem::take(self.held.get_mut());
+        // What nobody answers any more may still be on its way through openraft, which takes one thing after the other.
+        if let (false, Ok(runtime)) = (left.is_empty(), tokio::runtime::Handle::try_current()) {
+            let raft = self.raft.clone();
+            runtime.spawn(async move {
+                let _ = raft.with_raft_state(|_| ()).await;
+                drop(left);
+            });
+        }
     }
 }
 

@@ -1,7 +1,9 @@
 //! Proposals: decided under one term, written only in that term, voided by `apply` should they land in another.
 
+use super::codec;
 use super::quorum::Quorum;
-use super::types::{CommittedLeaderId, TypeConfig};
+use super::room::{Admitted, Asks, Refused};
+use super::types::{CommittedLeaderId, Raft, TypeConfig};
 use crate::clock::wall_now;
 use archon_coordinator_core::{Actor, Command, CommandBatch, Response};
 use archon_types::{ErrorDetail, ErrorKind, RequestId};
@@ -10,6 +12,7 @@ use openraft::impls::ProgressResponder;
 use openraft::raft::ClientWriteResult;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, timeout_at};
 
 /// Pause before a proposal that met an expired leader lease is repeated; it was never appended.
@@ -33,14 +36,10 @@ impl Quorum {
     ///
     /// # Errors
     /// `NotCoordinatorLeader` or `NoQuorum` when leadership was lost: repeat it with the leader, under the same
-    /// request id, since it may have been committed. `DeadlineExceeded`: the outcome is unknown. `Overloaded`.
+    /// request id, since it may have been committed. `DeadlineExceeded`: the outcome is unknown. `Overloaded`. `ReadOnly`:
+    /// there is no room for it on the disk of this coordinator, or of too many others. `InvalidArgument`: it is too large.
     pub(crate) async fn propose(&self, proposal: Proposal, within: Duration) -> Result<Vec<Response>, ErrorDetail> {
         let deadline = Instant::now() + within;
-        let permit = timeout_at(deadline, self.proposals.acquire()).await;
-        let Ok(Ok(_permit)) = permit else {
-            let message = "too many changes are under way";
-            return Err(ErrorDetail::new(ErrorKind::Overloaded, message).with_retry_after_ms(100));
-        };
         let batch = Arc::new(CommandBatch {
             request: proposal.request,
             at: wall_now(),
@@ -50,7 +49,14 @@ impl Quorum {
             commands: proposal.commands,
         });
         loop {
-            let written = timeout_at(deadline, self.write(Arc::clone(&batch))).await;
+            let Ok(Ok(permit)) = timeout_at(deadline, Arc::clone(&self.proposals).acquire_owned()).await else {
+                let message = "too many changes are under way";
+                return Err(ErrorDetail::new(ErrorKind::Overloaded, message).with_retry_after_ms(100));
+            };
+            let admitted = self.admit(&batch, deadline).await?;
+            // It goes on when nobody waits any more: what it holds is held until it is answered.
+            let writing = tokio::spawn(write(self.raft.clone(), Arc::clone(&batch), (admitted, permit)));
+            let written = timeout_at(deadline, async { writing.await.unwrap_or(Written::Stopped) }).await;
             match written {
                 Err(_) => return Err(self.unknown()),
                 Ok(Written::Answered(responses)) => return Ok(responses),
@@ -72,21 +78,67 @@ impl Quorum {
         ErrorDetail::new(ErrorKind::DeadlineExceeded, message).with_leader(self.leader_address())
     }
 
-    async fn write(&self, batch: Arc<CommandBatch>) -> Written {
-        let term = CommittedLeaderId::new(batch.term);
-        let (responder, answer) = ProgressResponder::<TypeConfig, ClientWriteResult<TypeConfig>>::complete_only();
-        if self.raft.write(batch).with_leader(term).responder(responder).await.is_err() {
-            return Written::Stopped;
+    /// Whether one entry can hold these commands.
+    pub(crate) fn fits(&self, commands: &[Command]) -> bool {
+        let bytes = codec::size("commands", &commands).unwrap_or(usize::MAX);
+        // What surrounds them is less than one more request takes.
+        self.room.check_size(bytes.saturating_add(1_024)).is_ok()
+    }
+
+    /// Makes sure of the room that a batch takes in this coordinator's log, before Raft hears of it.
+    async fn admit(&self, batch: &CommandBatch, deadline: Instant) -> Result<Admitted, ErrorDetail> {
+        if let Some(why) = self.read_only() {
+            return Err(self.no_room(&why));
         }
-        match answer.await {
-            Err(_) => Written::Stopped,
-            Ok(Ok(response)) if response.data.void => Written::NotLeading,
-            Ok(Ok(response)) => Written::Answered(response.data.responses),
-            Ok(Err(ClientWriteError::ForwardToLeader(forward))) if forward.reason == ForwardReason::LeaseExpired => {
-                Written::Retry
+        let bytes = codec::size("log entry", batch);
+        let bytes = bytes.map_err(|error| ErrorDetail::new(ErrorKind::Internal, error.to_string()))?;
+        let admitted = match self.room.check_size(bytes) {
+            Ok(()) => self.room.admitted(Asks::Change, 1, bytes, deadline).await,
+            Err(refused) => Err(refused),
+        };
+        admitted.map_err(|refused| match refused {
+            Refused::Lack(lack) => self.no_room(&format!("coordinator {}: {lack}", self.myself.id)),
+            Refused::Busy => {
+                let message = "the coordinator's log is making room; try again";
+                ErrorDetail::new(ErrorKind::Overloaded, message).with_retry_after_ms(100)
             }
-            Ok(Err(_)) => Written::NotLeading,
+            Refused::TooLarge { bytes, max } => {
+                let message = format!("a change of {bytes} bytes is above the limit of {max}: ask for less at once");
+                ErrorDetail::new(ErrorKind::InvalidArgument, message)
+            }
+        })
+    }
+
+    fn no_room(&self, why: &str) -> ErrorDetail {
+        let own = match self.room.lack() {
+            Some(_) => format!(" (its log is in {})", self.room.directory().display()),
+            None => String::new(),
+        };
+        let message = format!(
+            "the coordinators take no changes for want of room on their disks: {why}{own}; free disk space there, and \
+             changes are taken again by themselves. Meanwhile nodes keep their leases, and reads and writes of keys go on"
+        );
+        ErrorDetail::new(ErrorKind::ReadOnly, message).with_retry_after_ms(1_000)
+    }
+}
+
+/// Has Raft write a batch; what is `held` is given back once that is answered.
+async fn write(raft: Raft, batch: Arc<CommandBatch>, held: (Admitted, OwnedSemaphorePermit)) -> Written {
+    let term = CommittedLeaderId::new(batch.term);
+    let (responder, answer) = ProgressResponder::<TypeConfig, ClientWriteResult<TypeConfig>>::complete_only();
+    if raft.write(batch).with_leader(term).responder(responder).await.is_err() {
+        return Written::Stopped;
+    }
+    let answer = answer.await;
+    drop(held);
+    match answer {
+        Err(_) => Written::Stopped,
+        Ok(Ok(response)) if response.data.void => Written::NotLeading,
+        Ok(Ok(response)) => Written::Answered(response.data.responses),
+        Ok(Err(ClientWriteError::ForwardToLeader(forward))) if forward.reason == ForwardReason::LeaseExpired => {
+            Written::Retry
         }
+        Ok(Err(_)) => Written::NotLeading,
     }
 }
 

@@ -1,7 +1,9 @@
 //! The rest of the coordinator's view of Raft: who leads, confirmed reads, handing leadership away. Nothing outside
 //! this folder sees openraft's types.
 
+use super::lack::{self, Lack, Lacks};
 use super::machine::Replicated;
+use super::room::Room;
 use super::rounds::{Round, Rounds};
 use super::types::{Raft, TypeConfig, Voter};
 use super::wire::Myself;
@@ -43,6 +45,8 @@ pub(crate) struct VoterView {
     pub(crate) role: &'static str,
     /// How far its log is behind the leader's, where this coordinator leads.
     pub(crate) entries_behind: Option<u64>,
+    /// Why it takes nothing new into its log: of this coordinator itself, and of the others where this one leads.
+    pub(crate) lack: Option<Lack>,
 }
 
 impl VoterView {
@@ -61,6 +65,8 @@ impl fmt::Display for VoterView {
 /// Raft as this coordinator sees it now; hints, not proof.
 #[derive(Clone, Debug)]
 pub(crate) struct QuorumView {
+    /// This coordinator's id.
+    pub(crate) id: u64,
     /// `leader`, `follower` or `candidate`.
     pub(crate) role: &'static str,
     /// Who leads, if known.
@@ -87,6 +93,8 @@ pub(crate) struct Quorum {
     replicated: Arc<Replicated>,
     rounds: Rounds,
     wal: Wal,
+    pub(super) room: Room,
+    lacks: Lacks,
 }
 
 /// A wait for changes of leadership.
@@ -111,12 +119,12 @@ impl Quorum {
         myself: Myself,
         peers: Arc<BTreeMap<u64, String>>,
         replicated: Arc<Replicated>,
-        wal: Wal,
+        (wal, room, lacks): (Wal, Room, Lacks),
         stop: &CancellationToken,
     ) -> (Self, tokio::task::JoinHandle<()>) {
         let (rounds, task) = Rounds::start(raft.clone(), stop.clone());
         let proposals = Arc::new(Semaphore::new(PROPOSALS_MAX));
-        (Self { raft, myself, proposals, peers, replicated, rounds, wal }, task)
+        (Self { raft, myself, proposals, peers, replicated, rounds, wal, room, lacks }, task)
     }
 
     /// This coordinator's id.
@@ -250,9 +258,15 @@ impl Quorum {
                 () => "follower",
             };
             let behind = if *id == self.myself.id { leads.then_some(0) } else { behind };
-            VoterView { id: *id, address: address.clone(), role, entries_behind: behind }
+            let lack = match () {
+                () if *id == self.myself.id => self.room.lack(),
+                () if leads && !silent => self.lacks.of(*id),
+                () => None,
+            };
+            VoterView { id: *id, address: address.clone(), role, entries_behind: behind, lack }
         });
         QuorumView {
+            id: self.myself.id,
             role: role(metrics.state),
             leader: metrics.current_leader,
             term: metrics.current_term,
@@ -268,14 +282,36 @@ impl Quorum {
         Leadership { receiver: self.raft.server_metrics() }
     }
 
+    /// Why the quorum takes no changes now, as far as this coordinator knows, which leads.
+    pub(crate) fn read_only(&self) -> Option<String> {
+        // Nearly always, and at once.
+        if self.room.lack().is_none() && self.lacks.is_empty() {
+            return None;
+        }
+        lack::read_only(self.myself.id, &self.view().voters)
+    }
+
+    /// Whether another coordinator that has room could take over from this one, which has none.
+    pub(super) fn should_give_way(&self) -> bool {
+        if self.room.lack().is_none() || self.leading_term().is_none() {
+            return false;
+        }
+        let voters = self.view().voters;
+        let able = |voter: &VoterView| {
+            let near = voter.entries_behind.is_some_and(|behind| behind <= TRANSFER_LAG_MAX);
+            voter.id != self.myself.id && near && voter.lack.is_none() && !voter.is_away()
+        };
+        voters.iter().any(able)
+    }
+
     /// Hands leadership to the voter that is nearest to the end of the log, if this coordinator leads and one has it
-    /// all. Returns whether another one took over within a second.
+    /// all; to one without room on its disk only if no other can have it. Returns whether another one took over within a second.
     pub(crate) async fn give_way(&self) -> bool {
         let Some(term) = self.leading_term() else { return true };
         let view = self.view();
         let able = view.voters.iter().filter(|voter| voter.id != self.myself.id && voter.role == "follower");
-        let able = able.filter_map(|voter| Some((voter.entries_behind?, voter.id)));
-        let Some((_, next)) = able.filter(|(behind, _)| *behind <= TRANSFER_LAG_MAX).min() else { return false };
+        let able = able.filter_map(|voter| Some((voter.lack.is_some(), voter.entries_behind?, voter.id)));
+        let Some((_, _, next)) = able.filter(|(_, behind, _)| *behind <= TRANSFER_LAG_MAX).min() else { return false };
         if let Err(error) = self.raft.trigger().transfer_leader(next).await {
             tracing::warn!(%error, "leadership could not be handed over");
             return false;
@@ -294,5 +330,6 @@ impl Quorum {
         if let Err(error) = self.raft.shutdown().await {
             tracing::warn!(%error, "raft did not end cleanly");
         }
+        self.replicated.end();
     }
 }

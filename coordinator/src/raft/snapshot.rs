@@ -6,6 +6,7 @@ use super::codec::{self, FORMAT};
 use super::types::SnapshotMeta;
 use archon_wal::disk::{Disk, RealDisk};
 use bytes::Bytes;
+use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -60,6 +61,14 @@ pub enum SnapshotError {
     },
 }
 
+impl SnapshotError {
+    /// Whether it is only that the disk is full.
+    pub(crate) fn is_full(&self) -> bool {
+        let Self::Io { source, .. } = self else { return false };
+        matches!(source.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+    }
+}
+
 impl From<SnapshotError> for io::Error {
     fn from(error: SnapshotError) -> Self {
         Self::other(error)
@@ -77,6 +86,8 @@ type Order = (u64, u64);
 
 /// How the name of an unfinished file ends.
 const UNFINISHED: &str = ".tmp";
+/// How the name of a file ends that is whole and not published.
+const STAGED: &str = ".staged";
 
 /// A snapshot file, and its size in bytes.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -93,6 +104,8 @@ pub(crate) struct SnapshotDir {
     /// Where `disk` is, for messages.
     dir: PathBuf,
     cluster: Uuid,
+    /// A file that is whole and durable but for its name, and the checksum of what it holds.
+    staged: Mutex<Option<(Order, u32)>>,
 }
 
 impl SnapshotDir {
@@ -104,8 +117,9 @@ impl SnapshotDir {
 
     /// As [`open`](SnapshotDir::open), on any disk; `dir` is for messages.
     pub(crate) fn open_on(disk: Arc<dyn Disk>, dir: &Path, cluster: Uuid) -> Result<Self, SnapshotError> {
-        let this = Self { disk, dir: dir.to_path_buf(), cluster };
-        this.clear()?;
+        let this = Self { disk, dir: dir.to_path_buf(), cluster, staged: Mutex::default() };
+        this.clear(UNFINISHED)?;
+        this.clear(STAGED)?;
         Ok(this)
     }
 
@@ -124,18 +138,16 @@ impl SnapshotDir {
         if present.last().is_some_and(|newest| newest.order >= order) {
             return Ok(());
         }
-        let name = format!("snapshot-{:020}-{:020}.snap", order.0, order.1);
-        let aside = format!("snapshot-{:020}-{:020}{UNFINISHED}", order.0, order.1);
-        let header = codec::encode("snapshot header", &Header { cluster: self.cluster, meta: meta.clone() })
-            .map_err(|source| self.failed("encode", &name, source))?;
-        let written = self.write(&aside, &[&prefix(&header, body), &header, body]);
-        if let Err(error) = written {
-            // Half a file would keep what little space there is.
-            if let Err(error) = self.clear() {
-                tracing::warn!(%error, "an unfinished snapshot stays until the next one is taken");
+        let name = named(order, ".snap");
+        let staged = self.staged.lock().take_if(|staged| *staged == (order, crc32fast::hash(body)));
+        let aside = match staged {
+            Some(_) => named(order, STAGED),
+            None => {
+                let aside = named(order, UNFINISHED);
+                self.write(&aside, meta, body)?;
+                aside
             }
-            return Err(error);
-        }
+        };
         self.disk.rename(&aside, &name).map_err(|source| self.failed("rename", &aside, source))?;
         self.disk.sync_directory().map_err(|source| failed("sync", &self.dir, source))?;
         for old in present {
@@ -144,10 +156,49 @@ impl SnapshotDir {
         Ok(())
     }
 
-    /// Writes a file of these pieces, durably but for its name.
-    fn write(&self, name: &str, pieces: &[&[u8]]) -> Result<(), SnapshotError> {
+    /// Brings a snapshot to the disk that is to be published soon, so that publishing it needs no more space. Another one
+    /// that waits for that is given up. One that is not newer than what is there changes nothing.
+    ///
+    /// # Errors
+    /// As [`publish`](SnapshotDir::publish); nothing is left behind then.
+    pub(crate) fn stage(&self, meta: &SnapshotMeta, body: &[u8]) -> Result<(), SnapshotError> {
+        self.unstage();
+        let order = order_of(meta);
+        if self.list()?.last().is_some_and(|newest| newest.order >= order) {
+            return Ok(());
+        }
+        self.write(&named(order, STAGED), meta, body)?;
+        *self.staged.lock() = Some((order, crc32fast::hash(body)));
+        Ok(())
+    }
+
+    /// Gives up what was staged and not published.
+    pub(crate) fn unstage(&self) {
+        if let Some((order, _)) = self.staged.lock().take()
+            && let Err(error) = self.disk.remove(&named(order, STAGED))
+        {
+            tracing::warn!(%error, "a snapshot that is not needed stays until the next start");
+        }
+    }
+
+    /// Writes a snapshot, durably but for its name. Of one that fails nothing is left.
+    fn write(&self, name: &str, meta: &SnapshotMeta, body: &[u8]) -> Result<(), SnapshotError> {
+        let header = codec::encode("snapshot header", &Header { cluster: self.cluster, meta: meta.clone() })
+            .map_err(|source| self.failed("encode", name, source))?;
         // What an earlier attempt may have left.
-        self.clear()?;
+        self.clear(UNFINISHED)?;
+        let written = self.write_pieces(name, &[&prefix(&header, body), &header, body]);
+        if written.is_err()
+            && let Err(error) = self.disk.remove(name)
+            && error.kind() != io::ErrorKind::NotFound
+        {
+            // Half a file would keep what little space there is.
+            tracing::warn!(%error, "an unfinished snapshot stays until the next one is taken");
+        }
+        written
+    }
+
+    fn write_pieces(&self, name: &str, pieces: &[&[u8]]) -> Result<(), SnapshotError> {
         let file = self.disk.create(name).map_err(|source| self.failed("create", name, source))?;
         let mut at = 0;
         for piece in pieces {
@@ -157,10 +208,10 @@ impl SnapshotDir {
         file.sync().map_err(|source| self.failed("sync", name, source))
     }
 
-    /// Removes unfinished files.
-    fn clear(&self) -> Result<(), SnapshotError> {
+    /// Removes files whose names end so.
+    fn clear(&self, ending: &str) -> Result<(), SnapshotError> {
         for (name, _) in self.disk.list().map_err(|source| failed("list", &self.dir, source))? {
-            if name.ends_with(UNFINISHED) {
+            if name.ends_with(ending) {
                 self.disk.remove(&name).map_err(|source| self.failed("remove", &name, source))?;
             }
         }
@@ -244,6 +295,10 @@ fn le32(bytes: &[u8]) -> u32 {
 /// Index first: within one committed log a higher index is newer.
 fn order_of(meta: &SnapshotMeta) -> Order {
     meta.last_log_id.as_ref().map_or((0, 0), |id| (id.index, id.leader_id.term))
+}
+
+fn named(order: Order, ending: &str) -> String {
+    format!("snapshot-{:020}-{:020}{ending}", order.0, order.1)
 }
 
 fn order_in(name: &str) -> Option<Order> {

@@ -7,6 +7,7 @@ mod memory;
 mod open;
 
 use super::codec;
+use super::room;
 use super::types::{Entry, LogId, TypeConfig, Vote};
 use archon_wal::disk::Disk;
 use archon_wal::{Done, StreamId, Wal, WalBatch, WalConfig, WalError};
@@ -32,6 +33,8 @@ const COMMITTED: u32 = 2;
 pub(super) const PURGED: u32 = 3;
 /// Most bytes of entries handed to replication at once; well below the message limit between peers.
 const READ_BYTES_MAX: usize = 4 * 1024 * 1024;
+/// More than a record takes in a batch beside its data, in bytes.
+const PUT_BYTES: usize = 64;
 /// How long a full WAL queue is given before it is asked again.
 const QUEUE_RETRY: Duration = Duration::from_millis(1);
 
@@ -158,11 +161,13 @@ impl RaftLogReader<TypeConfig> for LogStore {
     async fn limited_get_log_entries(&mut self, start: u64, end: u64) -> Result<Vec<Entry>, io::Error> {
         let memory = self.memory.read();
         let (start, end) = memory.range(&(start..end));
+        // No more than a peer that has the same log can take at once.
+        let read_bytes_max = READ_BYTES_MAX.min(room::batch_bytes_max(&self.wal) / 2);
         let mut bytes = 0;
         let mut entries = Vec::new();
         for stored in memory.entries.range(start..end) {
             bytes += stored.bytes;
-            if bytes > READ_BYTES_MAX && !entries.is_empty() {
+            if bytes > read_bytes_max && !entries.is_empty() {
                 break;
             }
             entries.push(stored.entry.clone());
@@ -214,15 +219,26 @@ impl RaftLogStorage<TypeConfig> for LogStore {
             let bytes = codec::encode("log entry", &entry)?;
             encoded.push((entry, bytes));
         }
+        // The room of what is appended was made sure before openraft heard of it, for batches of this size.
+        let batch_bytes_max = room::batch_bytes_max(&self.wal);
+        let mut batches = Vec::new();
         let mut batch = WalBatch::new();
         {
             let mut memory = self.memory.write();
             Self::add_committed(&mut memory, &mut batch)?;
             for (entry, bytes) in encoded {
+                if batch.bytes() + bytes.len() + PUT_BYTES > batch_bytes_max && !batch.is_empty() {
+                    batches.push(std::mem::take(&mut batch));
+                }
                 batch.put(LOG, entry.index() + 1, bytes.clone());
                 memory.push(entry, bytes.len());
             }
         }
+        for mut batch in batches {
+            batch.urgent();
+            self.queue("entries", batch).await?;
+        }
+        batch.urgent();
         let done: Done = Box::new(move |result| callback.io_completed(result.map_err(io::Error::other)));
         self.enqueue(batch, done).await
     }

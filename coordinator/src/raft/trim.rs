@@ -1,6 +1,7 @@
 //! Keeps the log in memory bounded by bytes. openraft bounds it by entries, and an entry may hold one heartbeat's worth
 //! of news or ten thousand successors.
 
+use super::room::Room;
 use super::store::LogSize;
 use super::types::Raft;
 use openraft::async_runtime::WatchReceiver as _;
@@ -23,9 +24,11 @@ enum Step {
     Purge(u64),
 }
 
-/// `first` is the first index held, `keep_from` the first that is to stay.
-fn step(bytes: u64, first: u64, keep_from: u64, snapshot: Option<u64>, applied: Option<u64>) -> Step {
-    let Some(upto) = keep_from.checked_sub(1).filter(|_| bytes > BYTES_MAX) else { return Step::Nothing };
+/// `most` is how many bytes there may be, `first` the first index held, `keep_from` the first that is to stay.
+fn step(bytes: u64, most: u64, first: u64, keep_from: u64, snapshot: Option<u64>, applied: Option<u64>) -> Step {
+    let Some(upto) = keep_from.checked_sub(1).filter(|upto| bytes > most && *upto >= first) else {
+        return Step::Nothing;
+    };
     match snapshot {
         // What a snapshot has goes at once, also where more is to go: under load there is always more by then.
         Some(snapshot) if snapshot >= first.min(upto) => Step::Purge(snapshot.min(upto)),
@@ -36,20 +39,22 @@ fn step(bytes: u64, first: u64, keep_from: u64, snapshot: Option<u64>, applied: 
 }
 
 /// Looks after the log until `stop`.
-pub(super) async fn run(raft: Raft, log: LogSize, stop: CancellationToken) {
+pub(super) async fn run(raft: Raft, log: LogSize, room: Room, stop: CancellationToken) {
     let mut asked = None;
     loop {
         tokio::select! {
             () = stop.cancelled() => return,
             () = tokio::time::sleep(LOOK_INTERVAL) => {}
         }
-        let (bytes, first, keep_from) = log.look(BYTES_KEPT);
+        // On a full disk the files of what is cut are the only ones that can be had.
+        let (most, kept) = if room.is_freed_by_a_cut() { (0, 0) } else { (BYTES_MAX, BYTES_KEPT) };
+        let (bytes, first, keep_from) = log.look(kept);
         let (snapshot, applied) = {
             let metrics = raft.metrics();
             let metrics = metrics.borrow_watched();
             (metrics.snapshot.as_ref().map(|id| id.index), metrics.last_applied.as_ref().map(|id| id.index))
         };
-        let next = step(bytes, first, keep_from, snapshot, applied);
+        let next = step(bytes, most, first, keep_from, snapshot, applied);
         // One snapshot is enough until it is there.
         if next == Step::Snapshot && asked == Some(snapshot) {
             continue;
@@ -57,7 +62,7 @@ pub(super) async fn run(raft: Raft, log: LogSize, stop: CancellationToken) {
         let done = match next {
             Step::Nothing => continue,
             Step::Snapshot => {
-                tracing::info!(bytes, "the log is large; taking a snapshot");
+                tracing::info!(bytes, most, "the log is too large; taking a snapshot");
                 asked = Some(snapshot);
                 raft.trigger().snapshot().await
             }
@@ -77,18 +82,33 @@ mod tests {
     #[test]
     fn a_log_of_few_large_entries_is_cut_after_a_snapshot() {
         let large = BYTES_MAX + 1;
-        assert_eq!(step(BYTES_MAX, 21, 50, Some(90), Some(99)), Step::Nothing, "it is small enough");
-        assert_eq!(step(large, 0, 50, None, Some(99)), Step::Snapshot);
-        assert_eq!(step(large, 21, 50, Some(20), Some(99)), Step::Snapshot, "what is to go is not in the snapshot");
-        assert_eq!(step(large, 21, 50, Some(49), Some(99)), Step::Purge(49));
-        assert_eq!(step(large, 0, 0, Some(49), Some(99)), Step::Nothing, "one entry alone is that large");
-        assert_eq!(step(large, 21, 50, Some(20), Some(20)), Step::Nothing, "nothing new could be in a snapshot");
+        assert_eq!(step(BYTES_MAX, BYTES_MAX, 21, 50, Some(90), Some(99)), Step::Nothing, "it is small enough");
+        assert_eq!(step(large, BYTES_MAX, 0, 50, None, Some(99)), Step::Snapshot);
+        assert_eq!(
+            step(large, BYTES_MAX, 21, 50, Some(20), Some(99)),
+            Step::Snapshot,
+            "what is to go is not in the snapshot"
+        );
+        assert_eq!(step(large, BYTES_MAX, 21, 50, Some(49), Some(99)), Step::Purge(49));
+        assert_eq!(step(large, BYTES_MAX, 0, 0, Some(49), Some(99)), Step::Nothing, "one entry alone is that large");
+        assert_eq!(
+            step(large, BYTES_MAX, 21, 50, Some(20), Some(20)),
+            Step::Nothing,
+            "nothing new could be in a snapshot"
+        );
+    }
+
+    #[test]
+    fn on_a_full_disk_all_but_the_newest_entry_is_cut() {
+        assert_eq!(step(900, 0, 21, 50, Some(20), Some(50)), Step::Snapshot);
+        assert_eq!(step(900, 0, 21, 50, Some(50), Some(50)), Step::Purge(49));
+        assert_eq!(step(9, 0, 50, 50, Some(50), Some(50)), Step::Nothing, "one is left");
     }
 
     /// While a snapshot was made, more was appended than is kept: nothing was ever cut.
     #[test]
     fn what_a_snapshot_has_is_cut_although_more_has_come_since() {
-        assert_eq!(step(BYTES_MAX + 1, 21, 50, Some(30), Some(99)), Step::Purge(30));
-        assert_eq!(step(BYTES_MAX + 1, 31, 50, Some(30), Some(99)), Step::Snapshot);
+        assert_eq!(step(BYTES_MAX + 1, BYTES_MAX, 21, 50, Some(30), Some(99)), Step::Purge(30));
+        assert_eq!(step(BYTES_MAX + 1, BYTES_MAX, 31, 50, Some(30), Some(99)), Step::Snapshot);
     }
 }

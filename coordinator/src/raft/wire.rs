@@ -36,6 +36,7 @@ impl Myself {
             format: FORMAT,
             body: codec::encode(what, body)?,
             sender_storage: Bytes::copy_from_slice(self.storage.as_bytes()),
+            lack: None,
         })
     }
 

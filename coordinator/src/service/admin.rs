@@ -4,6 +4,7 @@ use super::describe;
 use super::operate::{node_summary, shown_nodes};
 use super::{Context, answered_before, budget, check_named, only, refuse};
 use crate::clock::boot_now;
+use crate::raft::{Lack, VoterView, read_only};
 use crate::session::Session;
 use archon_coordinator_core::{Actor, ClusterState, Command, Liveness, Remembered, Response as Answer, counts};
 use archon_proto::convert::admin::LIST_MAX;
@@ -98,7 +99,8 @@ impl Admins {
         self.look_back(request.cluster.as_ref(), within, |session, state, remembered| {
             let view = session.quorum().view();
             let counts = counts(state);
-            let mut reasons = unreachable(&view.voters);
+            let mut reasons = without_changes(view.id, &view.voters);
+            reasons.extend(unreachable(&view.voters));
             let most = STATUS_REASONS_MAX.saturating_sub(reasons.len());
             reasons.extend(describe::reasons(state, remembered, &without_room(session), most));
             Ok(v1::StatusResponse {
@@ -150,11 +152,11 @@ pub(super) fn unexpected(answer: &Answer) -> ErrorDetail {
 }
 
 /// Coordinators that do not answer the leading one: the quorum goes on without them, and bears less.
-fn unreachable(voters: &[crate::raft::VoterView]) -> Vec<v1::Reason> {
-    let away = |voter: &&crate::raft::VoterView| voter.is_away();
+fn unreachable(voters: &[VoterView]) -> Vec<v1::Reason> {
+    let away = |voter: &&VoterView| voter.is_away();
     let majority = voters.len() / 2 + 1;
     let spare = (voters.len() - voters.iter().filter(away).count()).saturating_sub(majority);
-    let reason = |voter: &crate::raft::VoterView| v1::Reason {
+    let reason = |voter: &VoterView| v1::Reason {
         code: "CoordinatorUnreachable".to_owned(),
         subject: format!("coordinator {}", voter.id),
         message: match spare {
@@ -167,12 +169,41 @@ fn unreachable(voters: &[crate::raft::VoterView]) -> Vec<v1::Reason> {
     voters.iter().filter(away).map(reason).collect()
 }
 
-fn voter(voter: crate::raft::VoterView) -> v1::CoordinatorStatus {
+/// Coordinators that take nothing new into their logs; and before them, if it is so, that no change is taken.
+fn without_changes(me: u64, voters: &[VoterView]) -> Vec<v1::Reason> {
+    let told = read_only(me, voters).map(|why| v1::Reason {
+        code: "ReadOnly".to_owned(),
+        subject: "coordinators".to_owned(),
+        message: format!("no change is taken for want of room on the disks of coordinators: {why}"),
+        since_ms: 0,
+        remedy:
+            "free disk space there, and changes are taken again by themselves; nodes keep their leases meanwhile, and \
+                 keys are read and written, but no node that fails is replaced"
+                .to_owned(),
+    });
+    let lacking = voters.iter().filter_map(|voter| {
+        let lack = voter.lack?;
+        Some(v1::Reason {
+            code: if matches!(lack, Lack::Full(_)) { "DiskFull" } else { "DiskFails" }.to_owned(),
+            subject: format!("coordinator {}", voter.id),
+            message: format!("{voter} takes nothing new into its log, {lack}"),
+            since_ms: 0,
+            remedy: match lack {
+                Lack::Full(_) => format!("free disk space for coordinator {}; it goes on by itself", voter.id),
+                Lack::Fails => format!("see the log of coordinator {}, and its disk; it goes on by itself", voter.id),
+            },
+        })
+    });
+    told.into_iter().chain(lacking).collect()
+}
+
+fn voter(voter: VoterView) -> v1::CoordinatorStatus {
     v1::CoordinatorStatus {
         id: voter.id,
         address: voter.address,
         role: voter.role.to_owned(),
         entries_behind: voter.entries_behind,
+        lack: voter.lack.map(|lack| lack.to_string()),
     }
 }
 

@@ -1,0 +1,427 @@
+//! Coordinators on disks that are full, or fail.
+
+use super::snapshot::SnapshotDir;
+use super::types::Raft;
+use super::{LOG_DIR, Proposal, SNAPSHOTS_DIR, Storage};
+use crate::{Coordinator, CoordinatorConfig};
+use archon_coordinator_core::{Actor, Command};
+use archon_proto::v1;
+use archon_proto::v1::admin_client::AdminClient;
+use archon_types::{ErrorDetail, ErrorKind, Settings};
+use archon_wal::WalConfig;
+use archon_wal::disk::{Disk as _, Fault, FaultDisk, FaultPoint, Operation, RealDisk};
+use openraft::async_runtime::WatchReceiver as _;
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+use tokio::net::TcpListener;
+
+const SOON: Duration = Duration::from_secs(20);
+const WITHIN: Duration = Duration::from_secs(5);
+/// Small, so that a log is soon full.
+const SEGMENT_BYTES: u64 = 256 * 1024;
+
+async fn until<T>(what: &str, mut met: impl AsyncFnMut() -> Result<T, String>) -> T {
+    let begun = Instant::now();
+    loop {
+        match met().await {
+            Ok(found) => return found,
+            Err(last) => assert!(begun.elapsed() < SOON, "waited for {what}; last: {last}"),
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+/// A coordinator whose log and snapshots are on disks of their own.
+struct Voter {
+    running: Coordinator,
+    log: Arc<FaultDisk>,
+    snapshots: Arc<FaultDisk>,
+    _dir: TempDir,
+}
+
+impl Voter {
+    /// Log and snapshots are on one disk, mostly.
+    fn set_full(&self, full: bool) {
+        self.log.set_full(full);
+        self.snapshots.set_full(full);
+    }
+
+    fn raft(&self) -> &Raft {
+        &self.running.quorum().unwrap().raft
+    }
+
+    /// Why Raft ended, if it did.
+    fn fatal(&self) -> Option<String> {
+        self.running.quorum().unwrap().view().fatal
+    }
+
+    /// As an operator would, with so many commands that a few of these fill a file of the log. Those are refused by the state.
+    async fn change(&self) -> Result<(), ErrorDetail> {
+        let quorum = self.running.quorum().unwrap();
+        let Some(term) = quorum.leading_term() else { return Err(quorum.not_leading()) };
+        let name = "a-table-that-wants-more-copies-than-there-may-be-of-anything".to_owned();
+        let commands = vec![Command::CreateTable { name, partitions: 0, replication: 0 }; 400];
+        let proposal = Proposal { term, request: None, who: Actor::Admin("test".to_owned()), commands };
+        quorum.propose(proposal, WITHIN).await.map(|responses| assert_eq!(responses.len(), 400))
+    }
+
+    async fn status(&self) -> v1::StatusResponse {
+        let mut admin = AdminClient::connect(format!("http://{}", self.running.address())).await.unwrap();
+        admin.status(v1::StatusRequest::default()).await.unwrap().into_inner()
+    }
+
+    /// How far its log is behind that of the leader `of`.
+    fn behind(&self, of: &Voter) -> u64 {
+        let view = of.running.quorum().unwrap().view();
+        view.voters
+            .iter()
+            .find(|voter| voter.id == self.running.id())
+            .and_then(|voter| voter.entries_behind)
+            .unwrap_or(u64::MAX)
+    }
+}
+
+struct Voters(BTreeMap<u64, Voter>);
+
+impl Voters {
+    async fn start(count: u64) -> Self {
+        let mut listeners = Vec::new();
+        let mut peers = BTreeMap::new();
+        for id in 1..=count {
+            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            peers.insert(id, listener.local_addr().unwrap().to_string());
+            listeners.push((id, listener));
+        }
+        let mut voters = BTreeMap::new();
+        for (id, listener) in listeners {
+            let dir = tempfile::tempdir().unwrap();
+            let config = CoordinatorConfig {
+                id,
+                listen: peers[&id].parse().unwrap(),
+                peers: peers.clone(),
+                data_dir: dir.path().to_path_buf(),
+                settings: Settings::default(),
+            };
+            let disk = |name| Arc::new(FaultDisk::new(Arc::new(RealDisk::open(&dir.path().join(name)).unwrap())));
+            let (log, snapshots) = (disk(LOG_DIR), disk(SNAPSHOTS_DIR));
+            let disks = (Arc::clone(&log), Arc::clone(&snapshots));
+            let running = Coordinator::start_on(listener, config, move |data_dir, myself| {
+                let (directory, wal) =
+                    (data_dir.join(LOG_DIR), WalConfig { segment_bytes: SEGMENT_BYTES, ..WalConfig::default() });
+                let snapshots = SnapshotDir::open_on(disks.1, &data_dir.join(SNAPSHOTS_DIR), myself.quorum)?;
+                Storage::open_on(disks.0, directory, wal, snapshots)
+            });
+            voters.insert(id, Voter { running: running.await.unwrap(), log, snapshots, _dir: dir });
+        }
+        let voters = Self(voters);
+        voters.leader().await.change().await.unwrap();
+        voters
+    }
+
+    /// Who leads, once somebody does.
+    async fn leader(&self) -> &Voter {
+        until("a leader", async || {
+            let leader = self.0.values().find(|voter| voter.running.is_leading());
+            leader.ok_or_else(|| "nobody leads".to_owned())
+        })
+        .await
+    }
+
+    fn others(&self, of: &Voter) -> impl Iterator<Item = &Voter> {
+        let id = of.running.id();
+        self.0.values().filter(move |voter| voter.running.id() != id)
+    }
+
+    async fn stop(self) {
+        for voter in self.0.into_values() {
+            assert_eq!(voter.fatal(), None, "coordinator {}", voter.running.id());
+            voter.running.stop().await;
+        }
+    }
+}
+
+/// Changes until they are refused for want of room.
+async fn fill(voter: &Voter) -> ErrorDetail {
+    for _ in 0..100 {
+        match voter.change().await {
+            Ok(()) => {}
+            Err(error) if error.kind == ErrorKind::Overloaded => {}
+            Err(error) => {
+                assert_eq!(voter.fatal(), None, "{error}");
+                return error;
+            }
+        }
+    }
+    panic!("the log was never full");
+}
+
+async fn changes_again(voter: &Voter) {
+    until("changes to be taken again", async || voter.change().await.map_err(|error| error.to_string())).await;
+}
+
+fn codes(status: &v1::StatusResponse) -> Vec<(&str, &str)> {
+    let shown = status.reasons.iter().map(|reason| (reason.code.as_str(), reason.subject.as_str()));
+    shown.filter(|(_, subject)| subject.starts_with("coordinator")).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_coordinator_ended_when_its_disk_was_full() {
+    let voters = Voters::start(1).await;
+    let lone = &voters.0[&1];
+    lone.set_full(true);
+    let refused = fill(lone).await;
+    assert_eq!(refused.kind, ErrorKind::ReadOnly, "{refused}");
+    assert!(refused.message.contains(LOG_DIR) && refused.message.contains("free disk space"), "{refused}");
+    // It leads, confirms what heartbeats need, and tells.
+    lone.running.quorum().unwrap().confirm(WITHIN).await.unwrap();
+    let status = lone.status().await;
+    assert_eq!(codes(&status), [("ReadOnly", "coordinators"), ("DiskFull", "coordinator 1")]);
+    assert!(status.coordinators[0].lack.as_ref().is_some_and(|lack| lack.contains("MiB are needed")), "{status:?}");
+    // However often it is asked.
+    for _ in 0..50 {
+        assert_eq!(lone.change().await.unwrap_err().kind, ErrorKind::ReadOnly);
+    }
+    lone.set_full(false);
+    changes_again(lone).await;
+    assert_eq!(codes(&lone.status().await), []);
+    voters.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn many_changes_at_once_overran_a_full_disk() {
+    let voters = Voters::start(1).await;
+    let lone = &voters.0[&1];
+    lone.set_full(true);
+    let refused = futures::future::join_all((0..200).map(|_| lone.change())).await;
+    let kinds = refused.iter().filter_map(|outcome| outcome.as_ref().err().map(|error| error.kind));
+    assert!(kinds.clone().any(|kind| kind == ErrorKind::ReadOnly), "{:?}", kinds.collect::<Vec<_>>());
+    lone.running.quorum().unwrap().confirm(WITHIN).await.unwrap();
+    lone.set_full(false);
+    changes_again(lone).await;
+    voters.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_follower_ended_when_its_disk_was_full() {
+    let voters = Voters::start(3).await;
+    let leader = voters.leader().await;
+    let victim = voters.others(leader).next().unwrap();
+    victim.set_full(true);
+    let lacks = |status: &v1::StatusResponse| {
+        let of = status.coordinators.iter().find(|one| one.id == victim.running.id());
+        of.is_some_and(|one| one.lack.is_some())
+    };
+    until("the follower to lack room", async || {
+        leader.change().await.map_err(|error| error.to_string())?;
+        if lacks(&leader.status().await) { Ok(()) } else { Err(format!("{} behind", victim.behind(leader))) }
+    })
+    .await;
+    // The quorum goes on without it, well beyond what it could have taken.
+    for _ in 0..20 {
+        leader.change().await.unwrap();
+    }
+    let subject = format!("coordinator {}", victim.running.id());
+    assert_eq!(codes(&leader.status().await), [("DiskFull", subject.as_str())]);
+    assert!(victim.behind(leader) >= 15, "it is {} behind", victim.behind(leader));
+    assert_eq!(victim.fatal(), None);
+    victim.set_full(false);
+    until("it to have caught up", async || match victim.behind(leader) {
+        0 => Ok(()),
+        behind => Err(format!("{behind} behind; {:?}", victim.fatal())),
+    })
+    .await;
+    voters.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_leader_without_room_kept_leading_though_others_had_some() {
+    let voters = Voters::start(3).await;
+    let first = voters.leader().await;
+    first.set_full(true);
+    let refused = fill(first).await;
+    assert!(
+        matches!(refused.kind, ErrorKind::ReadOnly | ErrorKind::NotCoordinatorLeader | ErrorKind::NoQuorum),
+        "{refused}"
+    );
+    let second = until("another one to lead", async || {
+        let leader = voters.others(first).find(|voter| voter.running.is_leading());
+        leader.ok_or_else(|| format!("{:?}", first.fatal()))
+    })
+    .await;
+    for _ in 0..20 {
+        second.change().await.unwrap();
+    }
+    assert!(second.running.is_leading());
+    first.set_full(false);
+    until("the first one to have caught up", async || match first.behind(second) {
+        0 => Ok(()),
+        behind => Err(format!("{behind} behind; {:?}", first.fatal())),
+    })
+    .await;
+    voters.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn changes_that_no_majority_could_store_filled_the_leaders_log() {
+    let voters = Voters::start(3).await;
+    let leader = voters.leader().await;
+    for victim in voters.others(leader) {
+        victim.set_full(true);
+    }
+    let refused = until("changes to be refused", async || match leader.change().await {
+        Err(error) if error.kind == ErrorKind::ReadOnly => Ok(error),
+        other => Err(format!("{other:?}")),
+    })
+    .await;
+    for victim in voters.others(leader) {
+        assert!(refused.message.contains(&format!("coordinator {} at", victim.running.id())), "{refused}");
+    }
+    let last = || leader.running.quorum().unwrap().view().last_log_index;
+    let before = last();
+    for _ in 0..20 {
+        assert_eq!(leader.change().await.unwrap_err().kind, ErrorKind::ReadOnly);
+    }
+    assert_eq!(last(), before, "something was appended nevertheless");
+    // Leases need no entry; and if another one has to lead, its first entry is stored.
+    leader.running.quorum().unwrap().confirm(WITHIN).await.unwrap();
+    assert!(leader.running.quorum().unwrap().give_way().await);
+    let next = until("another one to lead", async || {
+        let next = voters.others(leader).find(|voter| voter.running.is_leading());
+        next.ok_or_else(|| "nobody does".to_owned())
+    })
+    .await;
+    next.running.quorum().unwrap().confirm(WITHIN).await.unwrap();
+    for victim in voters.others(leader) {
+        victim.set_full(false);
+    }
+    changes_again(voters.leader().await).await;
+    voters.stop().await;
+}
+
+/// A snapshot is small, and what it holds need not be in the log.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_log_that_could_be_cut_stayed_full() {
+    let voters = Voters::start(1).await;
+    let lone = &voters.0[&1];
+    lone.log.set_full(true);
+    fill(lone).await;
+    // Many times what was ever made ready.
+    for _ in 0..50 {
+        changes_again(lone).await;
+    }
+    assert!(lone.log.free_bytes() == Some(0), "there was never more space");
+    voters.stop().await;
+}
+
+fn snapshot_of(voter: &Voter) -> u64 {
+    voter.raft().metrics().borrow_watched().snapshot.map_or(0, |id| id.index)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_snapshot_without_space_ended_the_coordinator() {
+    let voters = Voters::start(1).await;
+    let lone = &voters.0[&1];
+    lone.snapshots.set_full(true);
+    let applied = lone.running.quorum().unwrap().view().applied_index;
+    lone.raft().trigger().snapshot().await.unwrap();
+    let replicated = lone.running.quorum().unwrap().replicated();
+    until("the snapshot to wait", async || match replicated.snapshot_waits() {
+        true => Ok(()),
+        false => Err(format!("{:?}", lone.fatal())),
+    })
+    .await;
+    assert_eq!(lone.snapshots.list().unwrap(), [], "half a file takes space");
+    lone.change().await.unwrap();
+    lone.snapshots.set_full(false);
+    until("the snapshot to be there", async || match snapshot_of(lone) {
+        index if index >= applied => Ok(()),
+        index => Err(format!("up to {index} of {applied}; {:?}", lone.fatal())),
+    })
+    .await;
+    voters.stop().await;
+}
+
+/// Of a voter that waits for space and is stopped nothing goes on.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_snapshot_that_waits_for_space_ends_with_the_coordinator() {
+    let mut voters = Voters::start(1).await;
+    let lone = voters.0.remove(&1).unwrap();
+    lone.snapshots.set_full(true);
+    lone.raft().trigger().snapshot().await.unwrap();
+    let replicated = Arc::downgrade(lone.running.quorum().unwrap().replicated());
+    until("the snapshot to wait", async || match replicated.upgrade().is_some_and(|one| one.snapshot_waits()) {
+        true => Ok(()),
+        false => Err("it does not".to_owned()),
+    })
+    .await;
+    assert!(lone.running.stop().await.is_none());
+    until("nothing to be left", async || match replicated.strong_count() {
+        0 => Ok(()),
+        count => Err(format!("{count} still hold the state")),
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_snapshot_from_the_leader_ended_a_voter_without_space_for_it() {
+    let voters = Voters::start(3).await;
+    let leader = voters.leader().await;
+    let victim = voters.others(leader).next().unwrap();
+    victim.set_full(true);
+    until("the follower to be behind", async || {
+        leader.change().await.map_err(|error| error.to_string())?;
+        if (10..u64::MAX).contains(&victim.behind(leader)) {
+            Ok(())
+        } else {
+            Err(format!("{} behind", victim.behind(leader)))
+        }
+    })
+    .await;
+    leader.raft().trigger().snapshot().await.unwrap();
+    let last = leader.running.quorum().unwrap().view().applied_index;
+    until("the leader's snapshot", async || match snapshot_of(leader) {
+        index if index >= last => Ok(()),
+        index => Err(format!("up to {index} of {last}")),
+    })
+    .await;
+    leader.raft().trigger().purge_log(last).await.unwrap();
+    until("the leader's log to be cut", async || {
+        match leader.raft().metrics().borrow_watched().purged.map_or(0, |id| id.index) {
+            index if index >= last => Ok(()),
+            index => Err(format!("up to {index} of {last}")),
+        }
+    })
+    .await;
+    victim.log.set_full(false);
+    // It has room for entries, of which it gets none; the snapshot it cannot take yet.
+    let refused = victim.raft().metrics().borrow_watched().last_applied.map_or(0, |id| id.index);
+    leader.change().await.unwrap();
+    assert!(refused < last && victim.fatal().is_none());
+    assert_eq!(victim.snapshots.list().unwrap(), []);
+    victim.snapshots.set_full(false);
+    until("the snapshot to be installed", async || match (victim.behind(leader), snapshot_of(victim)) {
+        (0, index) if index >= last => Ok(()),
+        found => Err(format!("{found:?} of {last}; {:?}", victim.fatal())),
+    })
+    .await;
+    assert!(victim.snapshots.list().unwrap().iter().all(|(name, _)| name.ends_with(".snap")));
+    voters.stop().await;
+}
+
+/// Nobody knows what such a disk holds: the process ends, and says so.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_snapshot_whose_sync_fails_ends_the_coordinator_by_name() {
+    for operation in [Operation::Sync, Operation::SyncDirectory, Operation::Rename] {
+        let mut voters = Voters::start(1).await;
+        let lone = voters.0.remove(&1).unwrap();
+        let fault = Fault::Error(io::ErrorKind::Other);
+        lone.snapshots.arm(Some(FaultPoint { operation: Some(operation), nth: 0, fault }));
+        lone.raft().trigger().snapshot().await.unwrap();
+        let why = tokio::time::timeout(SOON, lone.running.failed()).await.unwrap().to_string();
+        assert!(why.contains("raft failed") && why.contains("snapshot"), "{operation:?}: {why}");
+        lone.running.stop().await;
+    }
+}

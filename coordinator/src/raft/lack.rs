@@ -1,0 +1,144 @@
+//! Want of room on the disks of the voters: why one takes nothing new into its log, and what each has said of itself.
+
+use super::quorum::VoterView;
+use archon_proto::v1;
+use archon_types::NoRoom;
+use archon_wal::Shortage;
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+/// Why a voter takes nothing new into its log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Lack {
+    /// Its disk is full.
+    Full(NoRoom),
+    /// Its disk or its directory refuses another file for another reason, which its own log tells.
+    Fails,
+}
+
+impl From<Shortage> for Lack {
+    fn from(shortage: Shortage) -> Self {
+        if shortage.is_full() {
+            let (free_bytes, needed_bytes) = (shortage.free_bytes.unwrap_or(0), shortage.needed_bytes);
+            Self::Full(NoRoom { free_bytes, needed_bytes })
+        } else {
+            Self::Fails
+        }
+    }
+}
+
+impl From<Lack> for v1::VoterLack {
+    fn from(lack: Lack) -> Self {
+        match lack {
+            Lack::Full(lack) => Self { full: Some(lack.into()) },
+            Lack::Fails => Self { full: None },
+        }
+    }
+}
+
+impl From<v1::VoterLack> for Lack {
+    fn from(wire: v1::VoterLack) -> Self {
+        wire.full.map_or(Self::Fails, |lack| Self::Full(lack.into()))
+    }
+}
+
+impl fmt::Display for Lack {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Full(lack) => write!(f, "its disk is full: {lack}"),
+            Self::Fails => f.write_str("its disk refuses another file, and its own log says why"),
+        }
+    }
+}
+
+/// What the voters said of their room with their last answers; clones share it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Lacks(Arc<Mutex<BTreeMap<u64, Lack>>>);
+
+impl Lacks {
+    /// Takes in what a voter's answer says.
+    pub(super) fn note(&self, voter: u64, said: Option<v1::VoterLack>) {
+        let mut all = self.0.lock();
+        match said {
+            Some(lack) => drop(all.insert(voter, lack.into())),
+            None => drop(all.remove(&voter)),
+        }
+    }
+
+    /// What a voter lacks.
+    pub(super) fn of(&self, voter: u64) -> Option<Lack> {
+        self.0.lock().get(&voter).copied()
+    }
+
+    /// Whether no voter lacks anything.
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.lock().is_empty()
+    }
+}
+
+/// Why the quorum takes no changes, as the leader `me` sees its voters: it has no room itself, or too few others are there
+/// that have. What is proposed then could not be committed, and would fill the leader's own log.
+pub(crate) fn read_only(me: u64, voters: &[VoterView]) -> Option<String> {
+    let lacking = |voter: &&VoterView| voter.lack.is_some();
+    let able = voters.iter().filter(|voter| voter.lack.is_none() && (voter.id == me || !voter.is_away())).count();
+    let own = voters.iter().filter(lacking).any(|voter| voter.id == me);
+    let few = able * 2 <= voters.len() && voters.iter().any(|voter| lacking(&voter));
+    if !own && !few {
+        return None;
+    }
+    let told: Vec<String> = voters.iter().filter_map(|voter| Some(format!("{voter}: {}", voter.lack?))).collect();
+    let away = voters.iter().filter(|voter| voter.id != me && voter.lack.is_none() && voter.is_away());
+    let told: Vec<String> = told.into_iter().chain(away.map(|voter| format!("{voter} does not answer"))).collect();
+    Some(told.join("; "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FULL: Lack = Lack::Full(NoRoom { free_bytes: 0, needed_bytes: 1 << 24 });
+
+    fn voters(of: [(&'static str, Option<Lack>); 3]) -> Vec<VoterView> {
+        let ids = [1, 2, 3].into_iter().zip(of);
+        let voter = |(id, (role, lack))| {
+            let address = format!("127.0.0.1:{id}");
+            VoterView { id, address, role, entries_behind: None, lack }
+        };
+        ids.map(voter).collect()
+    }
+
+    #[test]
+    fn changes_are_taken_as_long_as_the_leader_and_a_majority_have_room() {
+        let roles = |lacks: [Option<Lack>; 3], third: &'static str| {
+            voters([("leader", lacks[0]), ("follower", lacks[1]), (third, lacks[2])])
+        };
+        assert_eq!(read_only(1, &roles([None, None, None], "follower")), None);
+        assert_eq!(read_only(1, &roles([None, Some(FULL), None], "follower")), None);
+        assert_eq!(read_only(1, &roles([None, None, Some(Lack::Fails)], "follower")), None);
+        // That nobody is heard is another matter, which the quorum rounds find.
+        assert_eq!(read_only(1, &voters([("leader", None), ("unreachable", None), ("unreachable", None)])), None);
+
+        let own = read_only(1, &roles([Some(FULL), None, None], "follower")).unwrap();
+        assert_eq!(own, "coordinator 1 at 127.0.0.1:1: its disk is full: 0 MiB are free, 16 MiB are needed");
+        let both = read_only(1, &roles([None, Some(FULL), Some(Lack::Fails)], "follower")).unwrap();
+        assert!(both.contains("coordinator 2 at") && both.contains("coordinator 3 at"), "{both}");
+        let away = read_only(1, &roles([None, Some(FULL), None], "unreachable")).unwrap();
+        assert!(
+            away.contains("2 at 127.0.0.1:2: its disk is full") && away.contains("3 at 127.0.0.1:3 does not answer"),
+            "{away}"
+        );
+    }
+
+    #[test]
+    fn a_voter_that_has_room_again_lacks_nothing() {
+        let lacks = Lacks::default();
+        lacks.note(2, Some(FULL.into()));
+        lacks.note(3, Some(Lack::Fails.into()));
+        assert_eq!((lacks.of(2), lacks.of(3), lacks.of(1)), (Some(FULL), Some(Lack::Fails), None));
+        lacks.note(2, None);
+        lacks.note(3, None);
+        assert!(lacks.is_empty());
+    }
+}

@@ -1,0 +1,38 @@
+//! What a voter does whose log is short of room, beside refusing: another one leads, if it has room, and what can be spared
+//! is given to the disk.
+
+use super::quorum::Quorum;
+use std::time::Duration;
+use tokio_util::sync::CancellationToken;
+
+const LOOK_INTERVAL: Duration = Duration::from_millis(250);
+/// Giving leadership away is tried again after this.
+const RETRY_INTERVAL: Duration = Duration::from_secs(2);
+
+/// Looks after it until `stop`.
+pub(super) async fn run(quorum: Quorum, stop: CancellationToken) {
+    let mut votes = true;
+    loop {
+        let mut pause = LOOK_INTERVAL;
+        // It would vote for itself without asking anybody.
+        let may_vote = quorum.room.may_vote();
+        if votes != may_vote {
+            votes = may_vote;
+            quorum.raft.runtime_config().elect(may_vote);
+        }
+        if quorum.replicated().snapshot_waits() {
+            quorum.wal().shed_spares();
+        }
+        if quorum.should_give_way() {
+            tracing::warn!("this coordinator has no room for changes; giving leadership to one that has");
+            if !quorum.give_way().await {
+                tracing::warn!("no other coordinator took over");
+            }
+            pause = RETRY_INTERVAL;
+        }
+        tokio::select! {
+            () = stop.cancelled() => return,
+            () = tokio::time::sleep(pause) => {}
+        }
+    }
+}
