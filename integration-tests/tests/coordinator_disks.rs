@@ -1,0 +1,260 @@
+//! Coordinators whose disks are full, or fail. The faults come from outside, by a small file system and by `strace`; a machine
+//! that allows neither skips these tests and says so.
+
+use archon_client::Client;
+use archon_integration_tests::disk::{DURABLE_CALLS, Injection, SmallDisk, fill};
+use archon_integration_tests::wait::check;
+use archon_integration_tests::{Cluster, Load, Options, wait_for};
+use archon_proto::convert::error::detail_of;
+use archon_proto::v1::RegisterRequest;
+use archon_proto::v1::session_client::SessionClient;
+use archon_skip::skipped;
+use archon_types::ErrorKind;
+use std::fs;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+use tonic::transport::{Channel, Endpoint};
+
+const EXE: &str = env!("CARGO_BIN_EXE_archon-under-test");
+const SIGABRT: i32 = 6;
+const SOON: Duration = Duration::from_secs(60);
+/// What a log keeps ready, and a little.
+const DISK_MEGABYTES: u32 = 64;
+
+async fn client(cluster: &Cluster) -> Client {
+    Client::builder(cluster.coordinator_addresses()).timeout(Duration::from_secs(30)).build().await.expect("a client")
+}
+
+fn data(cluster: &Cluster, index: usize) -> PathBuf {
+    cluster.directory().join(format!("coordinator-{}", index + 1))
+}
+
+/// Gives a coordinator, which is started anew for it, a small disk of its own with all its data; `None` if the machine does
+/// not allow it.
+fn with_small_disk(cluster: &mut Cluster, index: usize) -> Option<SmallDisk> {
+    let (data, aside) = (data(cluster, index), cluster.directory().join("aside"));
+    cluster.take_coordinator(index).kill();
+    copy(&data, &aside);
+    let disk = SmallDisk::mount(&data, DISK_MEGABYTES)?;
+    copy(&aside, &data);
+    fs::remove_dir_all(&aside).expect("removed");
+    cluster.start_coordinator(index);
+    cluster.wait_online();
+    Some(disk)
+}
+
+fn copy(from: &Path, to: &Path) {
+    fs::create_dir_all(to).expect("a directory");
+    let status = Command::new("cp").arg("-a").arg(from.join(".")).arg(to).status();
+    assert!(status.expect("cp runs").success(), "{} is not copied", from.display());
+}
+
+/// Someone whose registrations are refused, and take half a megabyte of log each.
+struct Talker(SessionClient<Channel>);
+
+impl Talker {
+    fn new(address: &str) -> Self {
+        Self(SessionClient::new(Endpoint::from_shared(format!("http://{address}")).expect("an address").connect_lazy()))
+    }
+
+    async fn say(&mut self) -> ErrorKind {
+        let id = || uuid::Uuid::new_v4().as_bytes().to_vec().into();
+        let mut request = tonic::Request::new(RegisterRequest {
+            name: "talker".to_owned(),
+            address: "127.0.0.1:1".to_owned(),
+            storage_id: id(),
+            boot_id: id(),
+            weight: 100,
+            protocol_min: 99,
+            protocol_max: 99,
+            held: (0..65_536).map(|number| u64::MAX - number).collect(),
+            ..RegisterRequest::default()
+        });
+        request.set_timeout(Duration::from_secs(10));
+        let refused = self.0.register(request).await.expect_err("nobody speaks this protocol");
+        detail_of(&refused).kind
+    }
+
+    /// Until the coordinators say something else than that they do not speak its protocol.
+    async fn until_refused(&mut self) -> ErrorKind {
+        for _ in 0..200 {
+            match self.say().await {
+                ErrorKind::ProtocolMismatch | ErrorKind::Overloaded => {}
+                other => return other,
+            }
+        }
+        panic!("100 MiB found room on a full disk");
+    }
+}
+
+async fn goes_on(load: &Load, for_operations: u64) {
+    let target = load.operations() + for_operations;
+    tokio::task::block_in_place(|| {
+        wait_for("the load to go on", SOON, || {
+            check(load.operations() >= target, || format!("{} of {target} operations", load.operations()))
+        });
+    });
+}
+
+fn codes(cluster: &Cluster) -> Result<Vec<String>, String> {
+    let status = cluster.json(&["status", "--timeout", "2s"])?;
+    let reasons = status["reasons"].as_array().cloned().unwrap_or_default();
+    Ok(reasons.iter().map(|reason| format!("{}: {}", reason["code"], reason["message"]).replace('"', "")).collect())
+}
+
+fn create(cluster: &Cluster, name: &str) -> (i32, String) {
+    let ran = cluster.archon(&["table", "create", name, "--partitions", "3", "--replication", "1", "--timeout", "5s"]);
+    (ran.code, ran.stderr)
+}
+
+fn no_node_failed(cluster: &Cluster) {
+    let events = cluster.json(&["events"]).expect("events").to_string();
+    assert!(!events.contains("failed in incarnation"), "{events}");
+}
+
+/// 12: it refuses what it cannot store and says why; nodes keep their leases, keys are read and written; it starts again on
+/// that disk, and goes on by itself once there is space.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lone_coordinator_with_a_full_disk_took_the_cluster_with_it() {
+    let options = Options {
+        coordinators: 1,
+        nodes: vec!["athens", "byzantium"],
+        partitions: 8,
+        nodes_min: 2,
+        ..Options::default()
+    };
+    let mut cluster = Cluster::start(EXE, &options);
+    let Some(_disk) = with_small_disk(&mut cluster, 0) else {
+        skipped("this machine does not let a test mount a file system");
+        return;
+    };
+    let (pid, address) = (cluster.coordinator(0).pid(), cluster.coordinator_list());
+    let client = client(&cluster).await;
+    let load = Load::start(&client, "full", 4);
+    goes_on(&load, 100).await;
+    let ballast = fill(&data(&cluster, 0));
+    let refused = Talker::new(&address).until_refused().await;
+    assert_eq!(refused, ErrorKind::ReadOnly, "{}", cluster.coordinator(0).log_tail(40));
+    let (code, said) = create(&cluster, "refused");
+    assert!(code == 4 && said.contains("ReadOnly") && said.contains("raft-log"), "{code}: {said}");
+    let reasons = codes(&cluster).expect("a status");
+    assert!(reasons.iter().any(|reason| reason.starts_with("ReadOnly: ")), "{reasons:?}");
+    assert!(reasons.iter().any(|reason| reason.starts_with("DiskFull: coordinator 1 at ")), "{reasons:?}");
+    goes_on(&load, 2_000).await;
+    assert_eq!(cluster.coordinator(0).pid(), pid);
+    let told = cluster.coordinator(0).log().matches("take no changes").count();
+    assert_eq!(told, 1, "{}", cluster.coordinator(0).log_tail(40));
+
+    // It starts on it, too.
+    cluster.take_coordinator(0).kill();
+    cluster.start_coordinator(0);
+    cluster.wait_online();
+    wait_for("it to say again what it lacks", SOON, || {
+        let reasons = codes(&cluster)?;
+        check(reasons.iter().any(|reason| reason.starts_with("ReadOnly: ")), || format!("{reasons:?}"))
+    });
+    goes_on(&load, 1_000).await;
+
+    fs::remove_file(ballast).expect("removed");
+    wait_for("a table to be created", SOON, || {
+        let (code, said) = create(&cluster, "accepted");
+        check(code == 0, || format!("{code}: {said}"))
+    });
+    cluster.wait_online();
+    assert_eq!(codes(&cluster).expect("a status"), Vec::<String>::new());
+    let report = load.stop().await;
+    report.assert_no_failure();
+    assert_eq!(report.missing(&client).await, Vec::<String>::new());
+    no_node_failed(&cluster);
+}
+
+/// 12: the one that leads gives way and stays a voter that hears the others; the cluster goes on as if nothing were.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_leading_one_of_three_coordinators_ended_with_its_full_disk() {
+    let mut cluster = Cluster::start(EXE, &Options::default());
+    let (first, _) = cluster.wait_leader();
+    let Some(_disk) = with_small_disk(&mut cluster, first) else {
+        skipped("this machine does not let a test mount a file system");
+        return;
+    };
+    let client = client(&cluster).await;
+    let load = Load::start(&client, "full", 4);
+    goes_on(&load, 100).await;
+    let ballast = fill(&data(&cluster, first));
+    let pid = cluster.coordinator(first).pid();
+    let addresses = cluster.coordinator_addresses();
+    // As a follower or as the leader: whoever leads is told so much that this one is full.
+    wait_for("it to be named", SOON, || {
+        let (leader, _) = cluster.wait_leader();
+        let mut talker = Talker::new(&addresses[leader]);
+        let runtime = tokio::runtime::Handle::current();
+        let said = tokio::task::block_in_place(|| runtime.block_on(talker.say()));
+        let reasons = codes(&cluster)?;
+        let named = format!("DiskFull: coordinator {} at ", first + 1);
+        check(reasons.iter().any(|reason| reason.starts_with(&named)), || format!("{said}, {reasons:?}"))
+    });
+    wait_for("another one to lead and to take changes", SOON, || {
+        let (leader, _) = cluster.wait_leader();
+        let (code, said) = create(&cluster, "during");
+        check(leader != first && (code == 0 || said.contains("exists")), || format!("{leader} leads, {code}: {said}"))
+    });
+    goes_on(&load, 1_000).await;
+    assert_eq!(cluster.coordinator(first).pid(), pid);
+    fs::remove_file(ballast).expect("removed");
+    wait_for("it to have caught up", SOON, || {
+        let status = cluster.json(&["status", "--timeout", "2s"])?;
+        let one = &status["coordinators"][first];
+        check(one["entries_behind"] == 0 && one["lack"].is_null(), || status.to_string())
+    });
+    let report = load.stop().await;
+    report.assert_no_failure();
+    assert_eq!(report.missing(&client).await, Vec::<String>::new());
+    no_node_failed(&cluster);
+}
+
+/// 11: a durable write of a voter fails, or the sync of the directory of its log: it ends without acknowledging anything, the
+/// others go on, and started again it is what it was.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_coordinator_whose_disk_fails_ends_and_returns() {
+    let mut cluster = Cluster::start(EXE, &Options::default());
+    let client = client(&cluster).await;
+    let load = Load::start(&client, "eio", 4);
+    goes_on(&load, 100).await;
+    for calls in [DURABLE_CALLS, "fsync"] {
+        let (leader, _) = cluster.wait_leader();
+        let address = cluster.coordinator_addresses()[leader].clone();
+        let inject = format!("{calls}:error=EIO:when=1+");
+        let Some(injection) = Injection::start(cluster.coordinator(leader).pid(), &[&inject]) else {
+            skipped("this machine does not let a test trace a process");
+            return;
+        };
+        let mut process = cluster.take_coordinator(leader);
+        // Enough to go on in another segment, whose name has to be made durable.
+        let mut talker = Talker::new(&address);
+        for _ in 0..200 {
+            if process.exited().is_some() {
+                break;
+            }
+            talker.say().await;
+        }
+        let status = process.wait_exit(SOON);
+        assert_eq!(status.signal(), Some(SIGABRT), "{calls}, {status}: {}", process.log_tail(20));
+        let log = process.log_tail(20);
+        assert!(log.contains("ending the process") && log.contains("Input/output error"), "{calls}: {log}");
+        drop(injection);
+        goes_on(&load, 100).await;
+        let (next, _) = cluster.wait_leader();
+        assert_ne!(next, leader);
+        cluster.start_coordinator(leader);
+        wait_for("it to have caught up", SOON, || {
+            let status = cluster.json(&["status", "--timeout", "2s"])?;
+            check(status["coordinators"][leader]["entries_behind"] == 0, || status.to_string())
+        });
+    }
+    let report = load.stop().await;
+    report.assert_no_failure();
+    assert_eq!(report.missing(&client).await, Vec::<String>::new());
+    no_node_failed(&cluster);
+}
