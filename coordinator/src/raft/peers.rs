@@ -158,7 +158,7 @@ impl Peers {
         }
         // Without the first entry of its term a leader could confirm nothing.
         let blank = request.entries.iter().all(|entry| matches!(entry.payload, EntryPayload::Blank));
-        let asks = if blank { Asks::Leading } else { Asks::Change };
+        let asks = if blank { Asks::Leading } else { Asks::Entries };
         let (entries, bytes) = (request.entries.len(), message.body.len());
         let deadline = tokio::time::Instant::now() + ROOM_DEADLINE;
         let admitted = self.inside()?.room.admitted(asks, entries, bytes, deadline).await;

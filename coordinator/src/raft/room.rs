@@ -36,8 +36,11 @@ pub(crate) enum Refused {
 /// What asks for room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Asks {
-    /// Changes of the state.
+    /// Changes of the state, which nobody has stored yet.
     Change,
+    /// Entries of a leader. It hears that this voter lacks room and stops making changes if others do too; what it made until
+    /// then should be on all of them, for another one could not lead without.
+    Entries,
     /// What a quorum needs to have a leader: it may use room that is kept from changes.
     Leading,
 }
@@ -45,6 +48,7 @@ pub(crate) enum Asks {
 /// Bytes that were admitted and may not be in the log yet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Given {
+    /// Of changes and entries.
     changes: u64,
     leading: u64,
 }
@@ -83,10 +87,11 @@ impl Sizes {
                 None if sure.any >= all + self.kept => Ok(()),
                 None => Err(Refused::Busy),
             },
+            Asks::Entries if sure.any >= all + self.kept => Ok(()),
             // What changes were promised stays theirs.
             Asks::Leading if sure.any >= all + self.last => Ok(()),
             Asks::Leading if given.changes == 0 && bytes <= self.last && sure.small >= all + self.last => Ok(()),
-            Asks::Leading => Err(lack.map_or(Refused::Busy, Refused::Lack)),
+            Asks::Entries | Asks::Leading => Err(lack.map_or(Refused::Busy, Refused::Lack)),
         }
     }
 }
@@ -112,7 +117,7 @@ impl Drop for Admitted {
     fn drop(&mut self) {
         let mut given = self.given.lock();
         match self.asks {
-            Asks::Change => given.changes -= self.bytes,
+            Asks::Change | Asks::Entries => given.changes -= self.bytes,
             Asks::Leading => given.leading -= self.bytes,
         }
     }
@@ -145,7 +150,7 @@ impl Room {
         let lack = self.lack();
         self.sizes.judge(asks, bytes, self.sure(), *given, lack)?;
         match asks {
-            Asks::Change => given.changes += bytes,
+            Asks::Change | Asks::Entries => given.changes += bytes,
             Asks::Leading => given.leading += bytes,
         }
         Ok(Admitted { given: Arc::clone(&self.given), asks, bytes })
@@ -224,6 +229,14 @@ mod tests {
         assert_eq!(judge(1_000, 2_624, given, None), Ok(()));
         assert_eq!(judge(1_000, 2_623, given, None), Err(Refused::Busy));
         assert_eq!(judge(1, 1 << 40, none, Some(LACK)), Err(Refused::Lack(LACK)), "however much is left");
+    }
+
+    #[test]
+    fn what_a_leader_made_is_stored_while_there_is_room_for_it() {
+        let judge = |bytes, any, lack| SIZES.judge(Asks::Entries, bytes, sure(any), Given::default(), lack);
+        assert_eq!(judge(1_000, 2_024, Some(LACK)), Ok(()));
+        assert_eq!(judge(1_000, 2_023, Some(LACK)), Err(Refused::Lack(LACK)));
+        assert_eq!(judge(1_000, 2_023, None), Err(Refused::Busy));
     }
 
     #[test]
