@@ -1,5 +1,7 @@
 //! Coordinators on disks that are full, or fail.
 
+mod snapshots;
+
 use super::snapshot::SnapshotDir;
 use super::types::Raft;
 use super::{LOG_DIR, Proposal, SNAPSHOTS_DIR, Storage};
@@ -9,10 +11,8 @@ use archon_proto::v1;
 use archon_proto::v1::admin_client::AdminClient;
 use archon_types::{ErrorDetail, ErrorKind, Settings};
 use archon_wal::WalConfig;
-use archon_wal::disk::{Disk as _, Fault, FaultDisk, FaultPoint, Operation, RealDisk};
-use openraft::async_runtime::WatchReceiver as _;
+use archon_wal::disk::{Disk as _, FaultDisk, RealDisk};
 use std::collections::BTreeMap;
-use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
@@ -325,114 +325,4 @@ async fn a_log_that_could_be_cut_stayed_full() {
     }
     assert!(lone.log.free_bytes() == Some(0), "there was never more space");
     voters.stop().await;
-}
-
-fn snapshot_of(voter: &Voter) -> u64 {
-    voter.raft().metrics().borrow_watched().snapshot.map_or(0, |id| id.index)
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_snapshot_without_space_ended_the_coordinator() {
-    let voters = Voters::start(1).await;
-    let lone = &voters.0[&1];
-    lone.snapshots.set_full(true);
-    let applied = lone.running.quorum().unwrap().view().applied_index;
-    lone.raft().trigger().snapshot().await.unwrap();
-    let replicated = lone.running.quorum().unwrap().replicated();
-    until("the snapshot to wait", async || match replicated.snapshot_waits() {
-        true => Ok(()),
-        false => Err(format!("{:?}", lone.fatal())),
-    })
-    .await;
-    assert_eq!(lone.snapshots.list().unwrap(), [], "half a file takes space");
-    lone.change().await.unwrap();
-    lone.snapshots.set_full(false);
-    until("the snapshot to be there", async || match snapshot_of(lone) {
-        index if index >= applied => Ok(()),
-        index => Err(format!("up to {index} of {applied}; {:?}", lone.fatal())),
-    })
-    .await;
-    voters.stop().await;
-}
-
-/// Of a voter that waits for space and is stopped nothing goes on.
-#[tokio::test(flavor = "multi_thread")]
-async fn a_snapshot_that_waits_for_space_ends_with_the_coordinator() {
-    let mut voters = Voters::start(1).await;
-    let lone = voters.0.remove(&1).unwrap();
-    lone.snapshots.set_full(true);
-    lone.raft().trigger().snapshot().await.unwrap();
-    let replicated = Arc::downgrade(lone.running.quorum().unwrap().replicated());
-    until("the snapshot to wait", async || match replicated.upgrade().is_some_and(|one| one.snapshot_waits()) {
-        true => Ok(()),
-        false => Err("it does not".to_owned()),
-    })
-    .await;
-    assert!(lone.running.stop().await.is_none());
-    until("nothing to be left", async || match replicated.strong_count() {
-        0 => Ok(()),
-        count => Err(format!("{count} still hold the state")),
-    })
-    .await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_snapshot_from_the_leader_ended_a_voter_without_space_for_it() {
-    let voters = Voters::start(3).await;
-    let leader = voters.leader().await;
-    let victim = voters.others(leader).next().unwrap();
-    victim.set_full(true);
-    until("the follower to be behind", async || {
-        leader.change().await.map_err(|error| error.to_string())?;
-        if (10..u64::MAX).contains(&victim.behind(leader)) {
-            Ok(())
-        } else {
-            Err(format!("{} behind", victim.behind(leader)))
-        }
-    })
-    .await;
-    leader.raft().trigger().snapshot().await.unwrap();
-    let last = leader.running.quorum().unwrap().view().applied_index;
-    until("the leader's snapshot", async || match snapshot_of(leader) {
-        index if index >= last => Ok(()),
-        index => Err(format!("up to {index} of {last}")),
-    })
-    .await;
-    leader.raft().trigger().purge_log(last).await.unwrap();
-    until("the leader's log to be cut", async || {
-        match leader.raft().metrics().borrow_watched().purged.map_or(0, |id| id.index) {
-            index if index >= last => Ok(()),
-            index => Err(format!("up to {index} of {last}")),
-        }
-    })
-    .await;
-    victim.log.set_full(false);
-    // It has room for entries, of which it gets none; the snapshot it cannot take yet.
-    let refused = victim.raft().metrics().borrow_watched().last_applied.map_or(0, |id| id.index);
-    leader.change().await.unwrap();
-    assert!(refused < last && victim.fatal().is_none());
-    assert_eq!(victim.snapshots.list().unwrap(), []);
-    victim.snapshots.set_full(false);
-    until("the snapshot to be installed", async || match (victim.behind(leader), snapshot_of(victim)) {
-        (0, index) if index >= last => Ok(()),
-        found => Err(format!("{found:?} of {last}; {:?}", victim.fatal())),
-    })
-    .await;
-    assert!(victim.snapshots.list().unwrap().iter().all(|(name, _)| name.ends_with(".snap")));
-    voters.stop().await;
-}
-
-/// Nobody knows what such a disk holds: the process ends, and says so.
-#[tokio::test(flavor = "multi_thread")]
-async fn a_snapshot_whose_sync_fails_ends_the_coordinator_by_name() {
-    for operation in [Operation::Sync, Operation::SyncDirectory, Operation::Rename] {
-        let mut voters = Voters::start(1).await;
-        let lone = voters.0.remove(&1).unwrap();
-        let fault = Fault::Error(io::ErrorKind::Other);
-        lone.snapshots.arm(Some(FaultPoint { operation: Some(operation), nth: 0, fault }));
-        lone.raft().trigger().snapshot().await.unwrap();
-        let why = tokio::time::timeout(SOON, lone.running.failed()).await.unwrap().to_string();
-        assert!(why.contains("raft failed") && why.contains("snapshot"), "{operation:?}: {why}");
-        lone.running.stop().await;
-    }
 }

@@ -1,6 +1,7 @@
 //! openraft and everything that names it: types, storage, network, and a handle that speaks our own words.
 
 mod codec;
+mod entries;
 #[cfg(test)]
 mod fence_tests;
 #[cfg(test)]

@@ -2,10 +2,11 @@
 //! openraft.
 
 use super::codec;
+use super::entries::{UnderWay, asks};
 use super::judge::{self, Judged, SnapshotHeader};
 use super::machine::Replicated;
 use super::network::PEER_MESSAGE_BYTES_MAX;
-use super::room::{Admitted, Asks, Refused, Room};
+use super::room::{Admitted, Refused, Room};
 use super::snapshot::BODY_BYTES_MAX;
 use super::store::OwnTerm;
 use super::types::{Raft as RaftCore, Snapshot, SnapshotMeta, TypeConfig};
@@ -15,13 +16,12 @@ use archon_proto::v1::raft_server::{Raft, RaftServer};
 use archon_proto::v1::{HelloRequest, HelloResponse, RaftMessage, SnapshotChunk, Standing};
 use bytes::{Bytes, BytesMut};
 use futures::{Stream, StreamExt as _};
-use openraft::EntryPayload;
 use openraft::async_runtime::WatchReceiver as _;
 use openraft::raft::{AppendEntriesRequest, TransferLeaderRequest, VoteRequest};
 use parking_lot::Mutex;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
@@ -153,12 +153,7 @@ impl Peers {
         message: &RaftMessage,
     ) -> Result<(AppendEntriesRequest<TypeConfig>, Option<Admitted>), Status> {
         let request: AppendEntriesRequest<TypeConfig> = self.open("append", message)?;
-        if request.entries.is_empty() {
-            return Ok((request, None));
-        }
-        // Without the first entry of its term a leader could confirm nothing.
-        let blank = request.entries.iter().all(|entry| matches!(entry.payload, EntryPayload::Blank));
-        let asks = if blank { Asks::Leading } else { Asks::Entries };
+        let Some(asks) = asks(&request) else { return Ok((request, None)) };
         let (entries, bytes) = (request.entries.len(), message.body.len());
         let deadline = tokio::time::Instant::now() + ROOM_DEADLINE;
         let admitted = self.inside()?.room.admitted(asks, entries, bytes, deadline).await;
@@ -226,7 +221,7 @@ impl Raft for Peers {
         // The first bad message ends the stream; why is told by the last answer.
         let refusal: Arc<Mutex<Option<Status>>> = Arc::default();
         let reason = Arc::clone(&refusal);
-        let under_way = Arc::new(UnderWay { raft: raft.clone(), held: Mutex::default() });
+        let under_way = Arc::new(UnderWay::new(raft.clone()));
         let taken = Arc::clone(&under_way);
         let requests = request.into_inner().scan((), move |(), message| {
             let (this, heard, taken, reason) =
@@ -239,7 +234,7 @@ impl Raft for Peers {
                 };
                 match opened.await {
                     Ok((request, admitted)) => {
-                        taken.held.lock().push_back(admitted);
+                        taken.hold(admitted);
                         Some(request)
                     }
                     Err(status) => {
@@ -254,7 +249,7 @@ impl Raft for Peers {
         let this = self.clone();
         let answers = raft.stream_append(requests).map(move |result| {
             // Answers come in the order of the requests, and once what those brought is durable.
-            drop(under_way.held.lock().pop_front());
+            under_way.answered();
             let answer = result.map_err(stopped)?;
             let to = *sender.lock();
             this.answering(to, "append answer", &answer)
@@ -347,26 +342,6 @@ impl Raft for Peers {
             initialized: !known.is_empty(),
             standing: standing.into(),
         }))
-    }
-}
-
-/// The room that entries of one stream hold, in their order, until they are answered.
-struct UnderWay {
-    raft: RaftCore,
-    held: Mutex<VecDeque<Option<Admitted>>>,
-}
-
-impl Drop for UnderWay {
-    fn drop(&mut self) {
-        let left = std::mem::take(self.held.get_mut());
-        // What nobody answers any more may still be on its way through openraft, which takes one thing after the other.
-        if let (false, Ok(runtime)) = (left.is_empty(), tokio::runtime::Handle::try_current()) {
-            let raft = self.raft.clone();
-            runtime.spawn(async move {
-                let _ = raft.with_raft_state(|_| ()).await;
-                drop(left);
-            });
-        }
     }
 }
 

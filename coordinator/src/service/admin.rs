@@ -2,9 +2,9 @@
 
 use super::describe;
 use super::operate::{node_summary, shown_nodes};
+use super::voters::{unreachable, voter, without_changes};
 use super::{Context, answered_before, budget, check_named, only, refuse};
 use crate::clock::boot_now;
-use crate::raft::{Lack, VoterView, read_only};
 use crate::session::Session;
 use archon_coordinator_core::{Actor, ClusterState, Command, Liveness, Remembered, Response as Answer, counts};
 use archon_proto::convert::admin::LIST_MAX;
@@ -149,62 +149,6 @@ fn admin() -> Actor {
 
 pub(super) fn unexpected(answer: &Answer) -> ErrorDetail {
     ErrorDetail::new(ErrorKind::Internal, format!("the log answered with {answer:?}"))
-}
-
-/// Coordinators that do not answer the leading one: the quorum goes on without them, and bears less.
-fn unreachable(voters: &[VoterView]) -> Vec<v1::Reason> {
-    let away = |voter: &&VoterView| voter.is_away();
-    let majority = voters.len() / 2 + 1;
-    let spare = (voters.len() - voters.iter().filter(away).count()).saturating_sub(majority);
-    let reason = |voter: &VoterView| v1::Reason {
-        code: "CoordinatorUnreachable".to_owned(),
-        subject: format!("coordinator {}", voter.id),
-        message: match spare {
-            0 => format!("{} does not answer; if another one fails, nothing can be decided", voter.address),
-            spare => format!("{} does not answer; {spare} more may fail", voter.address),
-        },
-        since_ms: 0,
-        remedy: format!("start coordinator {} again with its data directory", voter.id),
-    };
-    voters.iter().filter(away).map(reason).collect()
-}
-
-/// Coordinators that take nothing new into their logs; and before them, if it is so, that no change is taken.
-fn without_changes(me: u64, voters: &[VoterView]) -> Vec<v1::Reason> {
-    let told = read_only(me, voters).map(|why| v1::Reason {
-        code: "ReadOnly".to_owned(),
-        subject: "coordinators".to_owned(),
-        message: format!("no change is taken for want of room on the disks of coordinators: {why}"),
-        since_ms: 0,
-        remedy:
-            "free disk space there, and changes are taken again by themselves; nodes keep their leases meanwhile, and \
-                 keys are read and written, but no node that fails is replaced"
-                .to_owned(),
-    });
-    let lacking = voters.iter().filter_map(|voter| {
-        let lack = voter.lack?;
-        Some(v1::Reason {
-            code: if matches!(lack, Lack::Full(_)) { "DiskFull" } else { "DiskFails" }.to_owned(),
-            subject: format!("coordinator {}", voter.id),
-            message: format!("{voter} takes nothing new into its log, {lack}"),
-            since_ms: 0,
-            remedy: match lack {
-                Lack::Full(_) => format!("free disk space for coordinator {}; it goes on by itself", voter.id),
-                Lack::Fails => format!("see the log of coordinator {}, and its disk; it goes on by itself", voter.id),
-            },
-        })
-    });
-    told.into_iter().chain(lacking).collect()
-}
-
-fn voter(voter: VoterView) -> v1::CoordinatorStatus {
-    v1::CoordinatorStatus {
-        id: voter.id,
-        address: voter.address,
-        role: voter.role.to_owned(),
-        entries_behind: voter.entries_behind,
-        lack: voter.lack.map(|lack| lack.to_string()),
-    }
 }
 
 fn most(asked: u32) -> Result<usize> {

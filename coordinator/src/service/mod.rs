@@ -8,6 +8,7 @@ mod plans;
 pub(crate) mod rebalance;
 pub(crate) mod session;
 pub(crate) mod table;
+mod voters;
 
 use crate::join::Waiting;
 use crate::metrics::Metrics;

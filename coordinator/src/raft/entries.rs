@@ -1,0 +1,86 @@
+//! Entries of a leader on their way into this voter's log: what room they ask for, and how long they hold it.
+
+use super::room::{Admitted, Asks};
+use super::types::{Entry, Raft, TypeConfig};
+use openraft::EntryPayload;
+use openraft::raft::AppendEntriesRequest;
+use parking_lot::Mutex;
+use std::collections::VecDeque;
+
+/// What a leader's message needs room for.
+pub(super) fn asks(request: &AppendEntriesRequest<TypeConfig>) -> Option<Asks> {
+    let blank = |entry: &Entry| matches!(entry.payload, EntryPayload::Blank);
+    match &request.entries[..] {
+        [] => None,
+        // Without the first entry of its term a leader could confirm nothing.
+        entries if entries.iter().all(blank) => Some(Asks::Leading),
+        _ => Some(Asks::Entries),
+    }
+}
+
+/// The room that entries of one stream hold, in their order, until they are answered.
+pub(super) struct UnderWay {
+    raft: Raft,
+    held: Mutex<VecDeque<Option<Admitted>>>,
+}
+
+impl UnderWay {
+    /// Nothing is under way yet.
+    pub(super) fn new(raft: Raft) -> Self {
+        Self { raft, held: Mutex::default() }
+    }
+
+    /// The next request goes to openraft.
+    pub(super) fn hold(&self, admitted: Option<Admitted>) {
+        self.held.lock().push_back(admitted);
+    }
+
+    /// The first of those under way was answered.
+    pub(super) fn answered(&self) {
+        drop(self.held.lock().pop_front());
+    }
+}
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        let left = std::mem::take(self.held.get_mut());
+        // What nobody answers any more may still be on its way through openraft, which takes one thing after the other.
+        if let (false, Ok(runtime)) = (left.is_empty(), tokio::runtime::Handle::try_current()) {
+            let raft = self.raft.clone();
+            runtime.spawn(async move {
+                let _ = raft.with_raft_state(|_| ()).await;
+                drop(left);
+            });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::types::{LogId, Vote};
+    use super::*;
+    use archon_coordinator_core::{Actor, CommandBatch};
+    use archon_types::Millis;
+    use std::sync::Arc;
+
+    #[test]
+    fn the_first_entry_of_a_term_asks_for_the_room_that_is_kept_for_it() {
+        let at = |index| LogId { leader_id: 5.into(), index };
+        let who = Actor::Coordinator(2);
+        let batch = CommandBatch { request: None, at: Millis::ZERO, who, proposer: 2, term: 5, commands: Vec::new() };
+        let blank = Entry { log_id: at(1), payload: EntryPayload::Blank };
+        let change = Entry { log_id: at(2), payload: EntryPayload::Normal(Arc::new(batch)) };
+        let asked = |entries: Vec<Entry>| {
+            asks(&AppendEntriesRequest {
+                vote: Vote::new_committed(5, 2),
+                prev_log_id: None,
+                entries,
+                leader_commit: None,
+            })
+        };
+        assert_eq!(asked(Vec::new()), None, "a heartbeat");
+        assert_eq!(asked(vec![blank.clone()]), Some(Asks::Leading));
+        assert_eq!(asked(vec![change.clone()]), Some(Asks::Entries));
+        assert_eq!(asked(vec![blank, change]), Some(Asks::Entries));
+    }
+}
