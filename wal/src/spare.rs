@@ -16,7 +16,7 @@ use crate::disk::{Disk, DiskFile};
 use crate::error::WalError;
 use crate::index::SegmentEntry;
 use crate::segment::{segment_name, spare_name};
-use crate::shortage::{Shortage, failure};
+use crate::shortage::failure;
 
 /// How long the helper rests after it could not make a file.
 const RETRY_AFTER: Duration = Duration::from_millis(250);
@@ -128,20 +128,6 @@ impl SparePool {
         }
         let state = self.state.lock();
         state.failed.as_ref().map(|(kind, reason)| failure(*kind, reason, self.segment_bytes))
-    }
-
-    /// Why the files that should be ready cannot be made, if none is left but the reserve.
-    pub(crate) fn shortage(&self) -> Option<Shortage> {
-        let kind = {
-            let state = self.state.lock();
-            state.failed.as_ref().filter(|_| state.ready.len() <= RESERVE).map(|(kind, _)| *kind)?
-        };
-        Some(Shortage { kind, free_bytes: self.disk.free_bytes(), needed_bytes: self.segment_bytes })
-    }
-
-    /// How many files are ready, the reserve included.
-    pub(crate) fn ready(&self) -> usize {
-        self.state.lock().ready.len()
     }
 
     /// Bytes of the files kept ready, and of those that wait to be taken back.
@@ -400,6 +386,7 @@ impl SparePool {
     }
 }
 
+mod room;
 #[cfg(test)]
 #[path = "spare_tests.rs"]
 mod tests;

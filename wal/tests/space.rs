@@ -101,7 +101,10 @@ fn what_is_said_to_find_room_on_a_full_disk_finds_it() {
         }
         // Two files were ready.
         assert!(taken > 4096, "{taken} bytes of {largest} at most");
-        assert_eq!(wal.shortage().map(|shortage| (shortage.is_full(), shortage.needed_bytes)), Some((true, 4096)));
+        wait_for("the helper to find that the disk is full", || match wal.shortage() {
+            Some(shortage) if shortage.is_full() && shortage.needed_bytes == 4096 => Ok(()),
+            other => Err(format!("{other:?}")),
+        });
         disk.set_full(false);
         wait_for("the log to have room", || match (wal.shortage(), wal.sure_room(largest)) {
             (None, room) if room > 0 => Ok(()),
