@@ -58,6 +58,8 @@ pub(crate) struct Progress {
     fast_probes: u8,
     /// It pulls a copy; it is asked slowly.
     pub(crate) copying: bool,
+    /// Where it was found to match: what it has not acknowledged up to here it is asked for again.
+    matched_at: Seq,
     /// Sent and not acknowledged, since the last rewind: end and bytes of each message.
     window: VecDeque<(Seq, usize)>,
     window_bytes: usize,
@@ -92,6 +94,7 @@ impl Progress {
             probe_wait_ms: 0,
             fast_probes: 0,
             copying: false,
+            matched_at: Seq::ZERO,
             window: VecDeque::new(),
             window_bytes: 0,
             waiting: VecDeque::new(),
@@ -165,6 +168,7 @@ impl Progress {
     /// A point of match was found.
     pub(crate) fn match_at(&mut self, at: Position) {
         self.matched = true;
+        self.matched_at = at.seq;
         self.copying = false;
         self.probe_since = None;
         self.next = at.seq.next().unwrap_or(at.seq);
@@ -235,7 +239,9 @@ impl Progress {
     /// Whether to send an empty append: for an acknowledgement that is overdue, or to tell the commit position.
     pub(crate) fn ping_due(&self, commit: Seq, now: Millis, resend_ms: u64) -> bool {
         let quiet_ms = now.since(self.last_sent);
-        let owing = !self.waiting.is_empty() || self.alive_since.is_some();
+        // An acknowledgement that overtook the answer to the probe was not taken, and without writes no other follows.
+        let unheard = self.acked < self.matched_at;
+        let owing = !self.waiting.is_empty() || self.alive_since.is_some() || unheard;
         self.matched && ((owing && quiet_ms >= resend_ms) || (self.told_commit < commit && quiet_ms > 0))
     }
 

@@ -308,3 +308,26 @@ fn a_follower_that_counts_and_lacks_what_the_log_has_forgotten_is_dropped() {
     let out = script.configure((2, 3), 1, &[Live, Load, Live], 2);
     assert!(out.contains(&Output::Serve(true)), "{out:?}");
 }
+
+#[test]
+fn an_acknowledgement_that_overtook_the_answer_to_a_probe_was_never_asked_for_again() {
+    let mut script = Script::serving(&[Live, Load], 1);
+    script.one(Input::Lease(true));
+    assert!(commits_alone(&mut script, 1));
+    let asks = |out: &[Output]| {
+        out.iter().any(|output| match output {
+            Output::Send(message) => matches!(&message.body, Body::Append { entries, .. } if entries.is_empty()),
+            _ => false,
+        })
+    };
+    // What the copy said last arrives first, when it is not known to match yet, and nobody writes any more.
+    assert_eq!(script.hear(2, 1, Body::Ack { held: Seq::new(1) }), []);
+    script.hear(2, 1, Body::Adopted { at: Position::new(archon_types::Epoch::new(1), Seq::new(1)), held: Seq::ZERO });
+    for _ in 0..5 {
+        script.tick_after(250);
+        let out = script.tick_after(250);
+        assert!(asks(&out), "it waits for what it was told before: {out:?}");
+    }
+    let caught_up = script.report(1, 1, Fact::CaughtUp { joiner: name(2) });
+    assert!(script.hear(2, 1, Body::Ack { held: Seq::new(1) }).contains(&caught_up));
+}
