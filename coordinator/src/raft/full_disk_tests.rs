@@ -82,6 +82,14 @@ impl Voter {
             .and_then(|voter| voter.entries_behind)
             .unwrap_or(u64::MAX)
     }
+
+    async fn has_caught_up(&self, with: &Voter) {
+        until("it to have caught up", async || match self.behind(with) {
+            0 => Ok(()),
+            behind => Err(format!("{behind} behind; {:?}", self.fatal())),
+        })
+        .await;
+    }
 }
 
 struct Voters(BTreeMap<u64, Voter>);
@@ -237,11 +245,7 @@ async fn a_follower_ended_when_its_disk_was_full() {
     assert_eq!(codes(&leader.status().await), [("DiskFull", subject.as_str())]);
     assert_eq!(victim.fatal(), None);
     victim.set_full(false);
-    until("it to have caught up", async || match victim.behind(leader) {
-        0 => Ok(()),
-        behind => Err(format!("{behind} behind; {:?}", victim.fatal())),
-    })
-    .await;
+    victim.has_caught_up(leader).await;
     voters.stop().await;
 }
 
@@ -265,11 +269,7 @@ async fn a_leader_without_room_kept_leading_though_others_had_some() {
     }
     assert!(second.running.is_leading());
     first.set_full(false);
-    until("the first one to have caught up", async || match first.behind(second) {
-        0 => Ok(()),
-        behind => Err(format!("{behind} behind; {:?}", first.fatal())),
-    })
-    .await;
+    first.has_caught_up(second).await;
     voters.stop().await;
 }
 
