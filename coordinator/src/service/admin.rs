@@ -19,6 +19,8 @@ use tonic::{Request, Response, Status};
 const STATUS_REASONS_MAX: usize = 20;
 /// Events or reasons when the request leaves the number open.
 const LIST_DEFAULT: u32 = 100;
+/// Most nodes, tables or partitions that a text or an answer names.
+pub(super) const NAMED_MAX: usize = 20;
 
 /// The service.
 pub(crate) struct Admins {

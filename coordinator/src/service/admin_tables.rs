@@ -1,15 +1,12 @@
 //! Tables made and dropped.
 
-use super::admin::{Admins, Result, unexpected};
+use super::admin::{Admins, NAMED_MAX, Result, unexpected};
 use archon_coordinator_core::{ClusterState, Command, Liveness, NodeRow, Response as Answer};
 use archon_proto::convert::admin::{CreateTable, DropTable};
 use archon_proto::v1;
 use archon_types::{ErrorDetail, ErrorKind, NodeGoal, NodeId, NodeStatus, Table};
 use std::collections::BTreeSet;
 use std::time::Duration;
-
-/// Most nodes or tables that a text or an answer names.
-const NAMED_MAX: usize = 20;
 
 impl Admins {
     /// Makes a table.
@@ -79,7 +76,8 @@ impl Admins {
     }
 }
 
-fn table_of<'a>(state: &'a ClusterState, name: &str) -> Result<&'a Table> {
+/// The table of this name.
+pub(super) fn table_of<'a>(state: &'a ClusterState, name: &str) -> Result<&'a Table> {
     state.table_by_name(name).ok_or_else(|| {
         let names: Vec<&str> = state.tables.values().take(NAMED_MAX).map(|table| table.name.as_str()).collect();
         let more = if state.tables.len() > names.len() { ", …" } else { "" };

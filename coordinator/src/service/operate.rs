@@ -1,6 +1,7 @@
 //! What operators do to nodes and partitions: judged by the core first, then committed. The texts say what would be lost.
 
-use super::admin::{Admins, unexpected};
+use super::admin::{Admins, NAMED_MAX, Result, unexpected};
+use super::admin_tables::table_of;
 use super::describe::{label, reason};
 use super::{check_named, rebalance};
 use crate::clock::boot_now;
@@ -14,11 +15,6 @@ use archon_proto::convert::operate::{ForceLeader, LoseNode, PartitionName, Remov
 use archon_proto::v1;
 use archon_types::{ErrorDetail, ErrorKind, NodeGoal, NodeId, PartitionId, ReplicaState};
 use std::time::Duration;
-
-/// Most partitions that a text or an answer names.
-const NAMED_MAX: usize = 20;
-
-type Result<T, E = ErrorDetail> = std::result::Result<T, E>;
 
 impl Admins {
     /// What draining, removing or giving up a node would come to.
@@ -44,9 +40,8 @@ impl Admins {
     pub(super) async fn set(&self, request: v1::SetNodeRequest, within: Duration) -> Result<v1::SetNodeResponse> {
         let cluster = request.cluster.clone();
         let SetNode { request, name, goal } = SetNode::try_from(request)?;
-        let no_node = || ErrorDetail::new(ErrorKind::NotFound, format!("there is no node {name:?}"));
         let decide = |state: &ClusterState, _: &Liveness| {
-            let node = state.node_by_name(&name).map(|row| row.node.id).ok_or_else(no_node)?;
+            let node = state.node_by_name(&name).map(|row| row.node.id).ok_or_else(|| no_node(&name))?;
             match goal {
                 NodeGoal::Drain => match check_drain(state, node) {
                     Ok(drain) => Ok(drain.command),
@@ -57,7 +52,7 @@ impl Admins {
         };
         let (session, _) = self.change(cluster.as_ref(), request, within, decide).await?;
         let node = session.quorum().replicated().read(|state| state.node_by_name(&name).map(|row| row.node.clone()));
-        Ok(v1::SetNodeResponse { node: Some(node.ok_or_else(no_node)?.into()) })
+        Ok(v1::SetNodeResponse { node: Some(node.ok_or_else(|| no_node(&name))?.into()) })
     }
 
     /// Forgets a node.
@@ -343,10 +338,7 @@ fn no_node(name: &str) -> ErrorDetail {
 }
 
 fn partition_of(state: &ClusterState, name: &PartitionName) -> Result<PartitionId> {
-    let table = state.table_by_name(&name.table).ok_or_else(|| {
-        let message = format!("there is no table {:?}", name.table);
-        ErrorDetail::new(ErrorKind::NotFound, message)
-    })?;
+    let table = table_of(state, &name.table)?;
     if name.index < table.partitions {
         Ok(PartitionId::new(table.id, name.index))
     } else {
