@@ -83,7 +83,7 @@ impl KvService {
         let mut beat = Beat::default();
         loop {
             if refused > 0 {
-                tokio::time::sleep(REFUSED_PAUSE * refused).await;
+                tokio::time::sleep(REFUSED_PAUSE * std::mem::take(&mut refused)).await;
             }
             tokio::select! {
                 batch = reader.next::<v1::OpBatch>() => {
@@ -95,10 +95,7 @@ impl KvService {
                     // Others on this thread, its shard above all, are not to wait for message after message.
                     tokio::task::consume_budget().await;
                 }
-                () = beat.tick() => {
-                    beat.listen(reader)?;
-                    refused = 0;
-                }
+                () = beat.tick() => beat.listen(reader)?,
                 () = self.stop.cancelled() => return Err(FrameError::Refused(crate::shared::shutting_down())),
             }
         }
