@@ -275,7 +275,7 @@ mod tests {
             recent.commit(Seq::new(seq));
         }
         let frozen = recent.freeze().unwrap();
-        assert!(frozen.rows.contains(&RowChange::remove(outcome)), "the engine would hold it for ever");
+        assert!(frozen.rows().contains(&RowChange::remove(outcome)), "the engine would hold it for ever");
     }
 
     #[test]

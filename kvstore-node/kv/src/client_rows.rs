@@ -159,13 +159,6 @@ impl<V> ClientRows<V> {
             head.into_iter().chain(outcomes.map(|(_, key, value)| (key, value)))
         })
     }
-
-    /// All rows, in order of key.
-    pub(super) fn into_rows(self) -> impl Iterator<Item = (Bytes, V)> {
-        self.clients.into_values().flat_map(|client| {
-            client.head.into_iter().chain(client.outcomes.into_iter().map(|(_, key, value)| (key, value)))
-        })
-    }
 }
 
 /// Where any bytes lie among the keys of the exactly-once table: right before a key, at it, or right after it.

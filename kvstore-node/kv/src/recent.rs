@@ -5,7 +5,7 @@
 //! see the newest at or below the commit position. Truncation cuts the end, when another leader's log replaces it.
 //!
 //! Of a committed row only the newest version is kept: rows are blind, so nothing older is ever needed. From time to time
-//! the committed rows are frozen and given to the flusher as one sorted list; they leave once the engine holds them. So a
+//! the committed rows are frozen and given to the flusher as they are, which sorts them; they leave once the engine holds them. So a
 //! row that is overwritten often costs the engine one write per freezing, and a row that came and went costs it none.
 
 use super::effect::{Effect, RowChange};
@@ -116,13 +116,13 @@ struct Held {
     fresh: bool,
 }
 
-/// Committed rows on their way to the engine, in order of key; a removed row has no value. Clones share the rows.
+/// Committed rows on their way to the engine; a removed row has no value. Clones share the rows.
 #[derive(Clone, Debug)]
 pub struct Frozen {
     /// The engine is to hold everything up to here.
     pub upto: Seq,
-    /// The rows.
-    pub rows: Arc<[RowChange]>,
+    /// As they were found by key before: whoever froze them did nothing about them.
+    rows: Arc<RowMap<Held>>,
     /// What they count against the budget.
     bytes: usize,
 }
@@ -133,25 +133,23 @@ impl Frozen {
         self.bytes
     }
 
+    /// All rows, in order of key. There may be a million to be sorted: nothing for a thread that others wait for.
+    pub fn rows(&self) -> Vec<RowChange> {
+        let change = |(key, held): (&Bytes, &Held)| RowChange { key: key.clone(), value: held.value.clone() };
+        self.rows.rows().into_iter().map(change).collect()
+    }
+
+    /// Users' rows, in no order.
+    pub fn values(&self) -> impl Iterator<Item = (&Bytes, Option<&Bytes>)> {
+        self.rows.values().map(|(key, held)| (key, held.value.as_ref()))
+    }
+
     fn get(&self, key: &[u8]) -> Option<Option<&Bytes>> {
-        let at = self.rows.binary_search_by(|row| row.key.as_ref().cmp(key)).ok()?;
-        Some(self.rows[at].value.as_ref())
+        self.rows.get(key).map(|held| held.value.as_ref())
     }
 
     fn range(&self, from: Bound<&[u8]>, to: Bound<&[u8]>) -> impl Iterator<Item = (&Bytes, Option<&Bytes>)> {
-        let before = |row: &RowChange| match from {
-            Bound::Unbounded => false,
-            Bound::Included(from) => row.key.as_ref() < from,
-            Bound::Excluded(from) => row.key.as_ref() <= from,
-        };
-        let within = |row: &RowChange| match to {
-            Bound::Unbounded => true,
-            Bound::Included(to) => row.key.as_ref() <= to,
-            Bound::Excluded(to) => row.key.as_ref() < to,
-        };
-        let start = self.rows.partition_point(before);
-        let end = start + self.rows[start..].partition_point(within);
-        self.rows[start..end].iter().map(|row| (&row.key, row.value.as_ref()))
+        self.rows.range(from, to).map(|(key, held)| (key, held.value.as_ref()))
     }
 }
 
@@ -326,8 +324,7 @@ impl Recent {
     /// [`Recent::flushed`] says that the engine holds them. `None` if nothing is to be written.
     pub fn freeze(&mut self) -> Option<Frozen> {
         if self.frozen.is_none() && !self.rows.is_empty() {
-            let rows = std::mem::take(&mut self.rows);
-            let rows = rows.into_rows().into_iter().map(|(key, held)| RowChange { key, value: held.value }).collect();
+            let rows = Arc::new(std::mem::take(&mut self.rows));
             self.frozen = Some(Frozen { upto: self.commit, rows, bytes: std::mem::take(&mut self.rows_bytes) });
         }
         self.frozen.clone()
@@ -338,12 +335,13 @@ impl Recent {
         self.frozen.as_ref()
     }
 
-    /// Lets go of the frozen rows if they go up to `upto` at most: the engine holds them now.
-    pub fn flushed(&mut self, upto: Seq) {
-        if let Some(frozen) = self.frozen.take_if(|frozen| frozen.upto <= upto) {
-            self.bytes -= frozen.bytes;
-            self.tell();
-        }
+    /// Lets go of the frozen rows if they go up to `upto` at most: the engine holds them now. Whoever drops what this gives
+    /// may have a million rows to free.
+    pub fn flushed(&mut self, upto: Seq) -> Option<Frozen> {
+        let frozen = self.frozen.take_if(|frozen| frozen.upto <= upto)?;
+        self.bytes -= frozen.bytes;
+        self.tell();
+        Some(frozen)
     }
 
     /// What `reader` sees of a row here: `None` if the engine must be asked, `Some(None)` if the row was removed. The log

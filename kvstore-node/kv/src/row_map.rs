@@ -10,10 +10,10 @@ use super::row::KIND_VALUE;
 use bytes::Bytes;
 use hashbrown::hash_table::Entry;
 use hashbrown::{DefaultHashBuilder, HashTable};
-use std::cell::OnceCell;
 use std::collections::BTreeSet;
 use std::hash::BuildHasher;
 use std::ops::{Bound, RangeBounds};
+use std::sync::OnceLock;
 
 /// Rows by key. A row that is set anew is kept under the key that came with it: the memory of the former one is let go of.
 #[derive(Debug)]
@@ -21,7 +21,7 @@ pub(super) struct RowMap<V> {
     values: HashTable<(Bytes, V)>,
     hasher: DefaultHashBuilder,
     /// The keys in `values`, copied, in order; from the first time on that they were asked for.
-    sorted: OnceCell<BTreeSet<Box<[u8]>>>,
+    sorted: OnceLock<BTreeSet<Box<[u8]>>>,
     clients: ClientRows<V>,
     /// In order: a partition's own rows, of which there are two.
     others: Vec<(Bytes, V)>,
@@ -32,7 +32,7 @@ impl<V> Default for RowMap<V> {
         Self {
             values: HashTable::new(),
             hasher: DefaultHashBuilder::default(),
-            sorted: OnceCell::new(),
+            sorted: OnceLock::new(),
             clients: ClientRows::default(),
             others: Vec::new(),
         }
@@ -148,12 +148,20 @@ impl<V> RowMap<V> {
         self.sorted.get_or_init(|| self.values.iter().map(|(key, _)| Box::from(&key[..])).collect())
     }
 
-    /// All rows, in order of key.
-    pub(super) fn into_rows(self) -> Vec<(Bytes, V)> {
-        let mut rows: Vec<(Bytes, V)> = self.values.into_iter().chain(self.clients.into_rows()).collect();
-        rows.extend(self.others);
-        rows.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
+    /// All rows, in order of key. They are sorted here: this takes time where there are many.
+    pub(super) fn rows(&self) -> Vec<(&Bytes, &V)> {
+        let mut rows: Vec<_> = self.values().collect();
+        rows.sort_unstable_by_key(|(key, _)| *key);
+        rows.extend(self.clients.range(Bound::Unbounded, Bound::Unbounded));
+        rows.extend(self.others.iter().map(|(key, value)| (key, value)));
+        // Three lists in order, and whoever sorts stably sees that.
+        rows.sort_by_key(|(key, _)| *key);
         rows
+    }
+
+    /// Users' rows, in no order.
+    pub(super) fn values(&self) -> impl Iterator<Item = (&Bytes, &V)> {
+        self.values.iter().map(|(key, value)| (key, value))
     }
 }
 
@@ -259,7 +267,7 @@ mod tests {
                 agree(&map, &expected, from, to)?;
             }
             prop_assert_eq!(map.is_empty(), expected.is_empty());
-            let rows: Vec<_> = map.into_rows().into_iter().map(|(key, value)| (key.to_vec(), value)).collect();
+            let rows: Vec<_> = map.rows().into_iter().map(|(key, value)| (key.to_vec(), *value)).collect();
             prop_assert_eq!(rows, expected.into_iter().collect::<Vec<_>>());
         }
     }

@@ -9,6 +9,7 @@ mod writer;
 
 use self::writer::Writer;
 use crate::engine::{Change, Engine, EngineError};
+use archon_kv::Frozen;
 use archon_types::{NoRoom, PlacementId, Seq};
 use parking_lot::{Condvar, Mutex};
 use std::collections::{BTreeMap, VecDeque};
@@ -113,10 +114,51 @@ pub enum FlusherError {
 /// Runs once everything queued before it is written and synced; dropped unrun if the engine fails before.
 pub(crate) type Barrier = Box<dyn FnOnce() + Send>;
 
+/// Rows for the engine.
+#[derive(Debug)]
+pub(crate) enum FlushRows {
+    /// As they are.
+    Changes(Vec<Change>),
+    /// A window's, which the flusher puts in order: a shard has no time for that.
+    Frozen(Frozen),
+}
+
+impl From<Vec<Change>> for FlushRows {
+    fn from(changes: Vec<Change>) -> Self {
+        Self::Changes(changes)
+    }
+}
+
+impl From<Frozen> for FlushRows {
+    fn from(frozen: Frozen) -> Self {
+        Self::Frozen(frozen)
+    }
+}
+
+impl FlushRows {
+    /// What they count in the queue.
+    fn bytes(&self) -> usize {
+        match self {
+            Self::Changes(changes) => changes.iter().map(size).sum(),
+            Self::Frozen(frozen) => frozen.bytes(),
+        }
+    }
+}
+
 enum Work {
-    Apply { space: PlacementId, upto: Seq, changes: Vec<Change>, bytes: usize },
-    Clear { space: PlacementId, clear: u64 },
+    Apply {
+        space: PlacementId,
+        upto: Seq,
+        rows: FlushRows,
+        bytes: usize,
+    },
+    Clear {
+        space: PlacementId,
+        clear: u64,
+    },
     Barrier(Barrier),
+    /// To be freed.
+    LetGo(Frozen),
 }
 
 #[derive(Default)]
@@ -174,32 +216,43 @@ impl FlusherHandle {
     /// with [`Seq::ZERO`], which reports no position.
     ///
     /// # Errors
-    /// [`FlusherError::Full`], [`FlusherError::Clearing`] or [`FlusherError::Stopped`], with the changes back.
+    /// [`FlusherError::Full`], [`FlusherError::Clearing`] or [`FlusherError::Stopped`], with the rows back.
     pub(crate) fn apply(
         &self,
         space: PlacementId,
         upto: Seq,
-        changes: Vec<Change>,
-    ) -> Result<(), (FlusherError, Vec<Change>)> {
-        debug_assert!(changes.iter().all(|change| change.space == space));
-        let bytes = WORK_OVERHEAD_BYTES + changes.iter().map(size).sum::<usize>();
+        rows: impl Into<FlushRows>,
+    ) -> Result<(), (FlusherError, FlushRows)> {
+        let rows = rows.into();
+        let bytes = WORK_OVERHEAD_BYTES + rows.bytes();
         let mut queue = self.shared.queue.lock();
         let max = self.shared.config.queue_bytes_max;
         if queue.stopping || queue.ended {
-            return Err((FlusherError::Stopped, changes));
+            return Err((FlusherError::Stopped, rows));
         }
         if queue.clearing.contains_key(&space) {
-            return Err((FlusherError::Clearing { space }, changes));
+            return Err((FlusherError::Clearing { space }, rows));
         }
         if !queue.has_room(bytes, max) {
             queue.starved = true;
-            return Err((FlusherError::Full { bytes: queue.bytes, max }, changes));
+            return Err((FlusherError::Full { bytes: queue.bytes, max }, rows));
         }
         queue.bytes += bytes;
-        queue.work.push_back(Work::Apply { space, upto, changes, bytes });
+        queue.work.push_back(Work::Apply { space, upto, rows, bytes });
         drop(queue);
         self.shared.wake.notify_one();
         Ok(())
+    }
+
+    /// Frees rows that the window has let go of: there may be a million of them.
+    pub(crate) fn let_go(&self, frozen: Frozen) {
+        let mut queue = self.shared.queue.lock();
+        if queue.stopping || queue.ended {
+            return;
+        }
+        queue.work.push_back(Work::LetGo(frozen));
+        drop(queue);
+        self.shared.wake.notify_one();
     }
 
     /// Whether about `bytes` more would be taken now. If not, [`FlushEvent::Room`] tells when to ask again.

@@ -1,8 +1,8 @@
 //! The flusher's loop.
 
-use super::{Barrier, FlushEvent, ROOM_INTERVAL, Shared, Work, size};
+use super::{Barrier, FlushEvent, FlushRows, ROOM_INTERVAL, Shared, Work, size};
 use crate::engine::{Change, Engine, EngineError};
-use archon_kv::row;
+use archon_kv::{Frozen, RowChange, row};
 use archon_types::{PlacementId, Seq};
 use bytes::Bytes;
 use std::collections::{BTreeMap, VecDeque};
@@ -42,11 +42,13 @@ struct Clearing {
 /// What one turn takes from the queue.
 #[derive(Default)]
 struct Turn {
-    rows: Vec<Change>,
+    rows: Vec<(PlacementId, FlushRows)>,
     written: BTreeMap<PlacementId, Seq>,
     bytes: usize,
     barrier: Option<Barrier>,
     clear: Option<Clearing>,
+    /// Freed with the turn.
+    gone: Vec<Frozen>,
     /// Those who were refused may try again.
     room: bool,
     stop: bool,
@@ -113,11 +115,12 @@ impl Writer {
                 None => break,
                 Some(Work::Barrier(done)) => turn.barrier = Some(done),
                 Some(Work::Clear { space, clear }) => turn.clear = Some(Clearing { space, clear, removed: false }),
-                Some(Work::Apply { space, upto, changes, bytes }) => {
+                Some(Work::LetGo(frozen)) => turn.gone.push(frozen),
+                Some(Work::Apply { space, upto, rows, bytes }) => {
                     queue.bytes -= bytes;
                     turn.bytes += bytes;
                     turn.written.entry(space).and_modify(|seq| *seq = upto.max(*seq)).or_insert(upto);
-                    turn.rows.extend(changes);
+                    turn.rows.push((space, rows));
                 }
             }
         }
@@ -163,7 +166,10 @@ impl Writer {
         }
         let _busy = SetIdle(Arc::clone(&self.shared));
         self.set_busy();
-        let mut changes = turn.rows;
+        drop(turn.gone);
+        let mut changes: Vec<Change> =
+            turn.rows.into_iter().flat_map(|(space, rows)| changes_of(space, rows)).collect();
+        let bytes = changes.iter().map(size).sum::<usize>();
         // After the rows, so that an engine that has it has them: recovery checks it against what the log notes.
         for (space, upto) in turn.written.iter().filter(|(_, upto)| **upto > Seq::ZERO) {
             let key = Bytes::from_static(row::POSITION_KEY);
@@ -191,7 +197,7 @@ impl Writer {
                 (self.on_event)(FlushEvent::Written { space, upto });
             }
         }
-        self.unsynced_bytes += turn.bytes;
+        self.unsynced_bytes += bytes;
         self.clears.extend(turn.clear);
         let config = &self.shared.config;
         let due = self.unsynced_bytes >= config.sync_bytes
@@ -243,6 +249,17 @@ impl Writer {
         self.shared.queue.lock().clearing.remove(&space);
         (self.on_event)(FlushEvent::Cleared { space, clear });
         Ok(())
+    }
+}
+
+/// The changes that bring rows to the engine, in order of key as far as they are a window's.
+fn changes_of(space: PlacementId, rows: FlushRows) -> Vec<Change> {
+    match rows {
+        FlushRows::Changes(changes) => changes,
+        FlushRows::Frozen(frozen) => {
+            let change = |RowChange { key, value }| Change { space, key, value };
+            frozen.rows().into_iter().map(change).collect()
+        }
     }
 }
 

@@ -42,22 +42,18 @@ impl<T> Backlog<T> {
         })
     }
 
-    /// The next of the client whose turn it is.
+    /// The next of the client whose turn it is; `None` once it has no more, also if others have.
     pub(super) fn pop(&mut self) -> Option<T> {
-        let client = *self.turns.front()?;
-        let queue = self.queues.get_mut(&client)?;
-        let item = queue.pop_front();
-        if queue.is_empty() {
-            self.queues.remove(&client);
-            self.turns.pop_front();
-        }
-        item
+        self.queues.get_mut(self.turns.front()?)?.pop_front()
     }
 
     /// It is the next client's turn.
     pub(super) fn rotate(&mut self) {
-        if !self.turns.is_empty() {
-            self.turns.rotate_left(1);
+        let Some(client) = self.turns.pop_front() else { return };
+        if self.queues.get(&client).is_some_and(|queue| !queue.is_empty()) {
+            self.turns.push_back(client);
+        } else {
+            self.queues.remove(&client);
         }
     }
 }
@@ -80,6 +76,21 @@ mod tests {
         assert_eq!(served, [(1, 0), (2, 0), (1, 1)]);
     }
 
+    #[test]
+    fn whoever_comes_after_one_with_little_has_a_whole_turn_of_its_own() {
+        let mut backlog = Backlog::default();
+        backlog.push(1, "first");
+        (0..3).for_each(|_| backlog.push(2, "second"));
+        backlog.push(3, "third");
+        let mut turns = Vec::new();
+        while !backlog.is_empty() {
+            // A turn takes two at most.
+            turns.push([backlog.pop(), backlog.pop()].into_iter().flatten().collect::<Vec<_>>());
+            backlog.rotate();
+        }
+        assert_eq!(turns, [vec!["first"], vec!["second", "second"], vec!["third"], vec!["second"]]);
+    }
+
     proptest! {
         /// Whatever is cut off and goes on later, of each client the first that came is served first, and nothing is lost.
         #[test]
@@ -91,9 +102,9 @@ mod tests {
             clients.iter().enumerate().for_each(|(number, client)| backlog.push(*client, (*client, number)));
             let mut served: Vec<Vec<usize>> = vec![Vec::new(); 5];
             let mut rotations = rotations.into_iter();
-            while let Some((client, number)) = backlog.pop() {
-                served[client as usize].push(number);
-                if rotations.next() == Some(true) {
+            while !backlog.is_empty() {
+                let served_one = backlog.pop().map(|(client, number)| served[client as usize].push(number)).is_some();
+                if !served_one || rotations.next() == Some(true) {
                     backlog.rotate();
                 }
             }

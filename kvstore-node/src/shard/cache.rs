@@ -1,7 +1,6 @@
 //! Rows as the engine holds them, kept for those who read them again: a read of the engine costs more than everything
 //! else that answers a get.
 
-use archon_kv::RowChange;
 use bytes::Bytes;
 use std::collections::HashMap;
 
@@ -55,17 +54,17 @@ impl RowCache {
 
     /// Takes in what the engine was given; only rows that are kept already are kept. `bytes_max` as in
     /// [`RowCache::put`].
-    pub(super) fn written(&mut self, rows: &[RowChange], bytes_max: usize) {
+    pub(super) fn written<'a>(&mut self, rows: impl Iterator<Item = (&'a Bytes, Option<&'a Bytes>)>, bytes_max: usize) {
         if self.young.is_empty() && self.old.is_empty() {
             return;
         }
-        for row in rows {
-            self.old.remove(&row.key);
+        for (key, value) in rows {
+            self.old.remove(key);
             // Anew, as whatever is kept: a row may have grown beyond its share, or the generation with it. In its own
             // memory here as well, since it may be a small part of a long entry of the log.
-            if let Some((key, before)) = self.young.remove_entry(&row.key) {
+            if let Some((key, before)) = self.young.remove_entry(key) {
                 self.young_bytes -= cost(&key, before.as_deref());
-                self.put(key, row.value.as_deref(), bytes_max);
+                self.put(key, value.map(|value| &value[..]), bytes_max);
             }
         }
     }
@@ -84,6 +83,7 @@ fn cost(key: &[u8], row: Option<&[u8]>) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use archon_kv::RowChange;
 
     fn key(number: u64) -> Bytes {
         Bytes::from(number.to_be_bytes().to_vec())
@@ -93,6 +93,10 @@ mod tests {
         Some(Bytes::from_static(text.as_bytes()))
     }
 
+    fn written(cache: &mut RowCache, rows: &[RowChange], bytes_max: usize) {
+        cache.written(rows.iter().map(|row| (&row.key, row.value.as_ref())), bytes_max);
+    }
+
     #[test]
     fn what_is_written_to_the_engine_is_seen_and_a_missing_row_is_known() {
         let mut cache = RowCache::default();
@@ -100,7 +104,8 @@ mod tests {
         cache.put(key(1), Some(b"a"), 10_000);
         cache.put(key(2), None, 10_000);
         assert_eq!((cache.get(&key(1), 10_000), cache.get(&key(2), 10_000)), (Some(row("a")), Some(None)));
-        cache.written(
+        written(
+            &mut cache,
             &[
                 RowChange { key: key(1), value: None },
                 RowChange { key: key(2), value: row("b") },
@@ -121,7 +126,7 @@ mod tests {
         cache.put(key(1), Some(b"a"), fits_two);
         cache.put(key(2), Some(b"a"), fits_two);
         cache.put(key(3), Some(b"a"), fits_two);
-        cache.written(&[RowChange { key: key(1), value: row("b") }], fits_two);
+        written(&mut cache, &[RowChange { key: key(1), value: row("b") }], fits_two);
         assert_eq!(cache.get(&key(1), fits_two), None);
     }
 
@@ -153,7 +158,7 @@ mod tests {
         }
         for length in [1, 500, 2_000, 1, room, 3_000] {
             let grown = |number| RowChange { key: key(number), value: Some(Bytes::from(vec![7; length])) };
-            cache.written(&(0..40).map(grown).collect::<Vec<_>>(), room);
+            written(&mut cache, &(0..40).map(grown).collect::<Vec<_>>(), room);
             assert!(bytes(&cache) <= room, "{} of {room} bytes with rows of {length}", bytes(&cache));
             let young: usize = cache.young.iter().map(|(key, row)| cost(key, row.as_deref())).sum();
             assert_eq!(cache.young_bytes, young, "with rows of {length}");
@@ -178,7 +183,7 @@ mod tests {
         let block = Bytes::from(vec![b'a'; 4_096]);
         let read = block.slice(..1);
         cache.put(key(1), Some(&read), 10_000);
-        cache.written(&[RowChange { key: key(1), value: Some(block.slice(1..2)) }], 10_000);
+        written(&mut cache, &[RowChange { key: key(1), value: Some(block.slice(1..2)) }], 10_000);
         drop(read);
         assert_eq!(cache.get(&key(1), 10_000), Some(row("a")));
         assert!(block.is_unique());

@@ -2,11 +2,10 @@
 
 use super::slot::{Pending, Slot, Told};
 use super::{Env, Shard};
-use crate::engine::Change;
 use crate::flusher::{FlushEvent, FlusherError};
 use crate::reply::{Outcome, ReplyTo};
 use crate::store;
-use archon_kv::{Effect, Footing, PartitionView, Reader, RowChange, View, row};
+use archon_kv::{Effect, Footing, PartitionView, Reader, View, row};
 use archon_replica::{Input, Output, Position, Record};
 use archon_types::{ErrorDetail, ErrorKind, Fact, PartitionId, PlacementId, Report, Seq};
 
@@ -308,9 +307,7 @@ impl Env {
         if !self.context.flusher.has_room(frozen.bytes()) {
             return;
         }
-        let space = slot.placement;
-        let change = |row: &RowChange| Change { space, key: row.key.clone(), value: row.value.clone() };
-        match self.context.flusher.apply(space, frozen.upto, frozen.rows.iter().map(change).collect()) {
+        match self.context.flusher.apply(slot.placement, frozen.upto, frozen.clone()) {
             Ok(()) => slot.flushing = frozen.upto,
             Err((FlusherError::Full { .. } | FlusherError::Clearing { .. }, _)) => {}
             Err((error, _)) => tracing::debug!(%error, "nothing more is flushed"),
@@ -374,9 +371,11 @@ impl Shard {
             FlushEvent::Written { space, upto } => {
                 if let Some(slot) = self.slots.get_mut(&space) {
                     if let Some(frozen) = slot.recent.frozen().filter(|frozen| frozen.upto <= upto) {
-                        slot.cache.written(&frozen.rows, self.env.cache_bytes_max());
+                        slot.cache.written(frozen.values(), self.env.cache_bytes_max());
                     }
-                    slot.recent.flushed(upto);
+                    if let Some(frozen) = slot.recent.flushed(upto) {
+                        self.env.context.flusher.let_go(frozen);
+                    }
                     self.env.hand_to_flusher(slot);
                 }
             }

@@ -113,7 +113,7 @@ impl Env {
                 key: key.clone(),
                 value: Some(value.clone()),
             };
-            match self.context.flusher.apply(space, Seq::ZERO, chunk.rows.iter().map(change).collect()) {
+            match self.context.flusher.apply(space, Seq::ZERO, chunk.rows.iter().map(change).collect::<Vec<_>>()) {
                 Ok(()) => {
                     // A task that was stopped does not wait any more.
                     let _ = chunk.taken.send(());
