@@ -8,6 +8,8 @@ use std::io::IsTerminal;
 use std::time::Duration;
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::LevelFilter;
+use tracing_subscriber::fmt::format::Writer;
+use tracing_subscriber::fmt::time::{FormatTime, SystemTime};
 
 /// The Raft library narrates every vote at `info` and every unreachable peer at `warn`, several times a second, and at an
 /// ordinary end calls it an error that its tasks end. We log what matters of it ourselves, why it ended by itself
@@ -58,23 +60,37 @@ impl Drop for Log {
     }
 }
 
-/// A panic is told as everything else is: standard error may be a pipe that nobody reads, and then what a panic is to end
-/// would stand still instead. It is told also where the filter lets nothing through.
-fn log_panics(queue: LogQueue) {
+/// A panic is told through the queue: standard error may be a pipe that nobody reads, and then what a panic is to end would
+/// stand still instead. It is told also where the filter lets nothing through, and not by way of `tracing`, whose own
+/// thread-local state may be what panicked, or be gone at the end of a thread: a panic in here would end the process with
+/// nobody told of the first.
+fn log_panics(queue: LogQueue, format: LogFormat) {
     std::panic::set_hook(Box::new(move |panic| {
-        if !tracing::enabled!(tracing::Level::ERROR) {
-            return queue.tell(&format!("{panic}\n"));
-        }
-
-        let backtrace = Backtrace::capture();
         let thread = std::thread::current();
+        let backtrace = Backtrace::capture();
+        let backtrace = (backtrace.status() == BacktraceStatus::Captured).then(|| backtrace.to_string());
         let name = thread.name().unwrap_or("without a name");
-        if backtrace.status() == BacktraceStatus::Captured {
-            tracing::error!(thread = name, %backtrace, "{panic}");
-        } else {
-            tracing::error!(thread = name, "{panic}");
-        }
+        queue.tell(&panic_line(format, name, &panic.to_string(), backtrace.as_deref()));
     }));
+}
+
+/// The line that tells of a panic, as the log's other lines are.
+fn panic_line(format: LogFormat, thread: &str, panic: &str, backtrace: Option<&str>) -> String {
+    let mut at = String::new();
+    // A clock that cannot be told is no reason to be silent.
+    let _ = SystemTime.format_time(&mut Writer::new(&mut at));
+    match format {
+        LogFormat::Text => {
+            let backtrace = backtrace.map_or_else(String::new, |backtrace| format!("\n{backtrace}"));
+            format!("{at} ERROR {panic} thread={thread:?}{backtrace}\n")
+        }
+        LogFormat::Json => {
+            let line = serde_json::json!({
+                "timestamp": at, "level": "ERROR", "message": panic, "thread": thread, "backtrace": backtrace,
+            });
+            format!("{line}\n")
+        }
+    }
 }
 
 /// Starts logging for this process.
@@ -97,7 +113,7 @@ pub(super) fn start(args: &LogArgs) -> Result<Log, Failure> {
         LogFormat::Json => builder.json().flatten_event(true).try_init(),
     };
     started.map_err(|error| starting(&error))?;
-    log_panics(queue.clone());
+    log_panics(queue.clone(), args.format);
     Ok(Log { queue })
 }
 
@@ -115,6 +131,20 @@ mod tests {
         for good in good {
             filter_of(good).unwrap_or_else(|error| panic!("{good:?}: {error}"));
         }
+    }
+
+    #[test]
+    fn a_panic_is_told_in_the_form_of_the_log() {
+        let text = panic_line(LogFormat::Text, "shard-0", "panicked at x.rs:1:1:\nbad", None);
+        assert!(text.contains(" ERROR panicked at x.rs:1:1:\nbad thread=\"shard-0\"\n"), "{text}");
+        let json = panic_line(LogFormat::Json, "shard-0", "panicked at x.rs:1:1:\nbad", Some("0: main"));
+        assert_eq!(json.lines().count(), 1);
+        let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+        assert_eq!(
+            (&json["level"], &json["thread"], &json["backtrace"]),
+            (&"ERROR".into(), &"shard-0".into(), &"0: main".into())
+        );
+        assert!(json["timestamp"].as_str().is_some_and(|at| at.ends_with('Z')), "{json}");
     }
 
     #[test]
