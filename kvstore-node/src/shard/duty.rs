@@ -164,15 +164,19 @@ impl Shard {
     pub(super) fn cleared(&mut self, partition: PartitionId, placement: PlacementId, clear: u64) {
         if self.unloading.get(&placement) == Some(&clear) {
             self.unloading.remove(&placement);
-            tracing::info!(%partition, %placement, "unloaded");
-            let shared = &self.env.context.shared;
-            shared.load.forget(placement);
-            self.env.context.holdings.remove(placement);
-            let (epoch, version) = (Epoch::ZERO, Version::ZERO);
-            self.env.report(Report { partition, placement, epoch, version, fact: Fact::Unloaded });
+            self.env.journal.delete(partition, placement);
         } else {
             self.pull(placement, clear);
         }
+    }
+
+    /// Nothing is left of this placement, on the disk too. Whoever is told so never names it again.
+    pub(super) fn deleted(&mut self, partition: PartitionId, placement: PlacementId) {
+        tracing::info!(%partition, %placement, "unloaded");
+        self.env.context.shared.load.forget(placement);
+        self.env.context.holdings.remove(placement);
+        let (epoch, version) = (Epoch::ZERO, Version::ZERO);
+        self.env.report(Report { partition, placement, epoch, version, fact: Fact::Unloaded });
     }
 
     pub(super) fn renew(&mut self, incarnation: Incarnation) {

@@ -1,6 +1,7 @@
 //! A shard's way into the write-ahead log: one batch per turn, completions in order, refused batches again in order.
 
-use archon_types::{PlacementId, Seq};
+use crate::store;
+use archon_types::{PartitionId, PlacementId, Seq};
 use archon_wal::{Wal, WalBatch, WalError, WalFull};
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -41,6 +42,8 @@ pub(super) struct Completes {
     pub(super) tokens: Vec<(PlacementId, u64)>,
     /// Entries that the log may forget then.
     pub(super) trims: Vec<(PlacementId, Seq)>,
+    /// Copies of which nothing is left then.
+    pub(super) deletions: Vec<(PartitionId, PlacementId)>,
 }
 
 /// How a batch is told to be done: its number comes back with the log's verdict.
@@ -89,6 +92,13 @@ impl Journal {
     /// Whether the turn gathered anything.
     pub(super) fn has_gathered(&self) -> bool {
         !self.batch.is_empty()
+    }
+
+    /// The engine holds nothing of the copy any more; it is deleted once the log has forgotten it as well, on the disk. A log
+    /// that refuses data refuses this behind it, and a node that is started again would find the copy in it.
+    pub(super) fn delete(&mut self, partition: PartitionId, placement: PlacementId) {
+        self.batch.drop_stream(store::stream(placement));
+        self.completes.deletions.push((partition, placement));
     }
 
     /// Hands what the turn gathered to the log. `here` says that the shard has nothing better to do than to write and sync it
@@ -215,6 +225,7 @@ impl Journal {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use archon_types::TableId;
     use archon_wal::disk::{FaultDisk, MemoryDisk};
     use archon_wal::{StreamId, WalConfig};
     use bytes::Bytes;
@@ -261,6 +272,29 @@ mod tests {
     /// The durable notes of stream 1, and how far its entries reach.
     fn stored(wal: &Wal) -> (Option<Bytes>, Option<u64>) {
         (wal.meta(StreamId(1), 7), wal.bounds(StreamId(1)).map(|bounds| bounds.last))
+    }
+
+    #[test]
+    fn a_copy_is_not_said_to_be_deleted_while_the_log_still_holds_it() {
+        let (wal, _) = Wal::open_on(Arc::new(MemoryDisk::new()), WalConfig::default()).unwrap();
+        let (sender, receiver) = mpsc::channel();
+        let notify: Notify = Arc::new(move |number, result| drop(sender.send((number, result))));
+        let mut journal = Journal::new(wal.clone(), 0, notify);
+        token(&mut journal, 1);
+        let (partition, copy) = (PartitionId::new(TableId::new(1), 0), PlacementId::new(1));
+        journal.delete(partition, copy);
+        assert!(journal.submit(false), "the log has something to forget");
+        let verdicts: Vec<_> = (0..2).map(|_| receiver.recv().unwrap()).collect();
+        assert!(verdicts.iter().all(|(_, result)| result.is_ok()), "{verdicts:?}");
+        assert_eq!(wal.bounds(store::stream(copy)), None);
+        // As if the first had been refused for want of space, and the deletion behind it as well.
+        let deleted = |done: Vec<Completes>| done.into_iter().flat_map(|done| done.deletions).collect::<Vec<_>>();
+        for number in [1, 2] {
+            let refusal = Err(WalError::NoSpace { bytes: 1 });
+            assert_eq!(deleted(journal.logged(number, refusal)), [], "the log still holds it");
+        }
+        assert_eq!(deleted(journal.logged(1, Ok(()))), []);
+        assert_eq!(deleted(journal.logged(2, Ok(()))), [(partition, copy)]);
     }
 
     #[test]

@@ -507,6 +507,9 @@ impl Shard {
                 self.env.context.shared.metrics.trims.add(1);
                 self.step(placement, Input::Trimmed { upto });
             }
+            for (partition, placement) in done.deletions {
+                self.deleted(partition, placement);
+            }
         }
     }
 
