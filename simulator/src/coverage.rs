@@ -47,6 +47,8 @@ coverage! {
     repairs,
     /// Of those the ones that came to count.
     repairs_done,
+    /// Copies that threw their data away, to be copied anew.
+    emptied,
     /// Copies that were not needed any more.
     copies_retired,
     /// Placements deleted.
@@ -141,6 +143,26 @@ coverage! {
     plans,
     /// Tables made while faults went on.
     tables_created,
+    /// Losses that an operator accepted.
+    losses_accepted,
+    /// Of those the ones after which the partition began empty.
+    begun_empty,
+    /// Acknowledged positions of partitions that were given up so.
+    positions_given_up,
+    /// Answers of a side that was cut off and had not heard of it.
+    answers_given_up,
+    /// Tables dropped.
+    tables_dropped,
+    /// Tables made by the name of one that was dropped.
+    names_reused,
+    /// Copies of dropped tables that their nodes deleted.
+    condemned_deleted,
+    /// Of those the ones on nodes that were away when the table was dropped.
+    condemned_deleted_late,
+    /// Answers of dropped tables that clients were given before everybody had heard of it.
+    answers_after_drop,
+    /// Clients that were told that a table was dropped.
+    told_dropped,
     /// Nodes that an operator declared lost.
     nodes_declared_lost,
     /// Nodes that an operator removed.

@@ -5,7 +5,9 @@ use crate::host::slot::{Outcome, Request};
 use archon_coordinator_core::{Command, HeartbeatAnswer, Register};
 use archon_kv::engine::Row;
 use archon_replica::{Message, Position, ReplicaAddress};
-use archon_types::{BootId, Duty, Epoch, Incarnation, Millis, NodeId, PartitionId, PlacementId, Report, Version};
+use archon_types::{
+    BootId, Duty, Epoch, Incarnation, Millis, NodeId, PartitionId, PlacementId, Report, TableId, TableList, Version,
+};
 use bytes::Bytes;
 
 /// From a node to a coordinator.
@@ -39,6 +41,8 @@ pub(crate) struct Push {
     pub(crate) version: Version,
     pub(crate) duties: Vec<Duty>,
     pub(crate) nodes: Vec<(NodeId, Incarnation, bool)>,
+    /// Which tables there are.
+    pub(crate) tables: TableList,
 }
 
 /// Between nodes.
@@ -150,6 +154,8 @@ pub(crate) enum Event {
         log_time: Millis,
         outcome: Box<Outcome>,
         leader: Option<usize>,
+        /// Under which it is answered, if it is.
+        epoch: Epoch,
     },
     Tick {
         host: usize,
@@ -190,6 +196,21 @@ pub(crate) enum Event {
     Fault,
     /// A copy hears of a leadership that nobody granted.
     Stray,
+    /// An operator looks for partitions that nobody can lead.
+    Operator,
+    /// These machines lose power, for so long.
+    PowerOff {
+        hosts: Vec<usize>,
+        away: u64,
+    },
+    /// An operator drops a table.
+    Drop,
+    /// The same order to drop a table arrives once more.
+    DropAgain {
+        table: TableId,
+    },
+    /// An operator makes a table, by a name that is free.
+    Make,
 }
 
 impl Event {

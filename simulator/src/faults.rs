@@ -4,7 +4,7 @@ use crate::coordinator::COORDINATORS;
 use crate::event::{Event, Proposal};
 use crate::host::disk::Disk;
 use crate::network::{Cut, End};
-use crate::scenario::{PARTITIONS_ADDED_MAX, Theme};
+use crate::scenario::Theme;
 use crate::world::World;
 use archon_coordinator_core::{Command, Goal, plan};
 use archon_types::{NodeGoal, NodeStatus};
@@ -161,12 +161,11 @@ impl World {
     }
 
     fn table_to_create(&mut self) -> Option<Command> {
-        let made: u16 = self.quorum.state.tables.values().skip(1).map(|table| table.partitions).sum();
-        let room = PARTITIONS_ADDED_MAX.checked_sub(made).filter(|room| *room > 0)?;
+        let room = self.room_for_partitions()?;
         let partitions = 1 + u16::try_from(self.random.below(u64::from(room))).unwrap_or(0);
         let most = u64::from(self.plan.settings.replication);
         let replication = u8::try_from(self.random.between(1, most)).unwrap_or(1);
-        Some(Command::CreateTable { name: format!("t{made}"), partitions, replication })
+        Some(Command::CreateTable { name: self.free_name(), partitions, replication })
     }
 
     /// A node whose directory is gone, so that nobody will come back as this node.
@@ -227,6 +226,7 @@ impl World {
             Some(older) => {
                 self.coverage.rollbacks += 1;
                 self.note(|| format!("the disk of host {host} is set back"));
+                self.checks.set_back(&older);
                 self.hosts[host].disk = *older;
             }
             None => {

@@ -35,6 +35,10 @@ impl World {
             world.serve_again();
             world.missing_in_state()
         });
+        self.until("clients of dropped tables", |world| {
+            world.serve_again();
+            world.untold_client()
+        });
         let before = self.checks.answered.clone();
         self.until("answers of every partition", |world| {
             world.serve_again();
@@ -43,7 +47,7 @@ impl World {
         self.checks.quiet = true;
         self.until("the nodes", |world| {
             world.serve_again();
-            world.missing_in_state().or_else(|| world.missing_on_nodes())
+            world.missing_in_state().or_else(|| world.missing_on_nodes()).or_else(|| world.left_over())
         });
         if self.violation.is_none()
             && let Some(detail) = self.differing_rows()

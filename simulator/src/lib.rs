@@ -13,6 +13,7 @@
 //! | `coordinator/` | the quorum's log and terms; what a leading coordinator does around the core |
 //! | `host/` | a node: disk, engine, process; what a node's shell does around its replicas |
 //! | `client`, `faults`, `themes`, `heal` | who uses it, what goes wrong by chance and on purpose, and the end of that |
+//! | `strays`, `drops`, `operator` | what only some seeds have: leaderships that nobody granted, tables that are dropped, losses that are accepted |
 //! | `check/` | what must hold, one property per file |
 //! | `coverage`, `trace`, `run`, `base` | what was seen, the verdict, and where many runs begin |
 
@@ -22,12 +23,14 @@ mod client;
 mod clock;
 mod coordinator;
 mod coverage;
+mod drops;
 mod event;
 mod faults;
 mod heal;
 mod host;
 mod mutant;
 mod network;
+mod operator;
 mod random;
 mod run;
 mod scenario;

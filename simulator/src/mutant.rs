@@ -20,6 +20,10 @@ mod shell {
         AckBeforeSync = 20,
         /// A copy is complete before its rows are synced.
         CopyUnsynced = 20,
+        /// A copy is said to be deleted before its disk has forgotten it.
+        DeletedUnsynced = 22,
+        /// A node does not take in which tables there are.
+        DropUntold = 26,
         /// Every retry carries a new number.
         RetryRenumbered = 24,
         /// A retry is stamped anew.

@@ -34,6 +34,12 @@ pub fn run(seed: u64, mutant: Option<Mutant>, trace_lines: usize) -> Outcome {
         if world.plan.strays {
             world.after(begin, Event::Stray);
         }
+        if world.plan.accepts_loss {
+            world.after(begin, Event::Operator);
+        }
+        if world.plan.drops {
+            world.after(begin, Event::Drop);
+        }
         world.run(begin + world.plan.faults_ms);
         if world.violation.is_none() {
             world.heal();

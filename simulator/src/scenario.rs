@@ -57,6 +57,10 @@ pub struct Scenario {
     pub theme: Theme,
     /// Whether copies hear of leaderships that nobody granted.
     pub strays: bool,
+    /// Whether an operator accepts that writes are lost where nobody can lead for long.
+    pub accepts_loss: bool,
+    /// Whether operators drop tables and make them anew.
+    pub drops: bool,
     /// Failure zones that nodes are in by turns; 0 if nobody says in which.
     pub zones: usize,
     /// Most placements that each node takes, if limited: enough for all tables with one node away.
@@ -131,6 +135,8 @@ impl Scenario {
             theme,
             // Of its own, so that all other seeds go the way they went.
             strays: Random::new(seed ^ 0x057A_A7ED).below(8) == 0,
+            accepts_loss: Random::new(seed ^ 0xACCE_97ED).below(6) == 0,
+            drops: Random::new(seed ^ 0x0D40_99ED).below(6) == 0,
             calm_ms: unit * random.pick(&[2, 5, 12]).unwrap_or(5),
             loss_permille: random.pick(&[0, 5, 30]).unwrap_or(5),
             twice_permille: random.pick(&[0, 10, 50]).unwrap_or(10),

@@ -1,10 +1,13 @@
 //! Messages that no sound member sends: a copy hears of a leadership in an epoch that nobody granted, as from a node that runs
-//! on from an old directory, or after coordinators were set back. It must cost an election and nothing else (rule 25).
+//! on from an old directory, or after coordinators were set back. It must cost an election and nothing else (rule 25). One that
+//! no election can have reached, and one of a stranger, must cost nothing at all.
 
-use crate::event::{Event, Sideways};
+use crate::event::{Event, Sideways, Upward};
 use crate::world::World;
-use archon_replica::{Body, Message, Position, ReplicaAddress};
-use archon_types::{Epoch, Partition, Placement, Seq};
+use archon_kv::Effect;
+use archon_replica::{Body, Entry, Message, Position, ReplicaAddress};
+use archon_types::limits::EPOCHS_AHEAD_MAX;
+use archon_types::{Epoch, Fact, Millis, Partition, PartitionId, Placement, PlacementId, Report, Seq};
 
 impl World {
     /// One such message, from a copy of the row to another, and the next one after a while.
@@ -13,7 +16,7 @@ impl World {
             return;
         }
         let unit = self.plan.unit_ms();
-        let delay = self.strays.between(unit * 4, unit * 40);
+        let delay = self.strays.between(unit * 2, unit * 20);
         self.after(delay, Event::Stray);
         let rows = self.quorum.state.partitions.iter().filter(|row| row.placements.len() > 1);
         let rows: Vec<Partition> = rows.cloned().collect();
@@ -25,17 +28,61 @@ impl World {
         else {
             return;
         };
-        // Often the next epoch, which a leader that is about to be named gets as well.
-        let above = if self.strays.below(2) == 0 { 1 } else { self.strays.between(2, 1 << 20) };
+        // Often the next epoch, which a leader that is about to be named gets as well; at times one out of reach.
+        let unreached = EPOCHS_AHEAD_MAX + self.strays.between(1, 1 << 20);
+        let kind = self.strays.below(10);
+        let above = match kind {
+            0..=5 => 1,
+            6 | 7 => self.strays.between(2, 1 << 20),
+            _ => unreached,
+        };
+        if kind == 9 {
+            // Beyond the second one there is no other.
+            let claims = [row.epoch.get() + unreached, u64::MAX - 1];
+            let by = self.strays.pick(&claims).unwrap_or(u64::MAX - 1);
+            return self.claim_unreached(row, by);
+        }
         let epoch = Epoch::new(row.epoch.get() + above);
+        if self.strays.below(4) == 0 {
+            // A stranger, which is no placement of the row, would have everything begin anew.
+            let stranger = ReplicaAddress { placement: PlacementId::new(u64::MAX), ..from };
+            let at = Position::new(epoch, Seq::new(1));
+            let bytes = Effect { at: Millis::ZERO, changes: Vec::new() }.encode();
+            let entries = vec![Entry { at, bytes }];
+            let body = Body::Append { before: Position::ZERO, entries, start: Seq::ZERO, commit: Seq::ZERO };
+            return self.stray_message(row.id, (stranger, to), epoch, body);
+        }
         // What it says of its log matches nobody's and cuts nothing.
         let body = Body::Adopt { at: Position::ZERO, start: Seq::new(u64::MAX), commit: Seq::ZERO };
+        self.stray_message(row.id, (from, to), epoch, body);
+    }
+
+    fn stray_message(
+        &mut self,
+        partition: PartitionId,
+        (from, to): (ReplicaAddress, ReplicaAddress),
+        epoch: Epoch,
+        body: Body,
+    ) {
         let address = self.quorum.state.node(to.node).map(|row| row.node.address.clone());
         let Some(host) = address.and_then(|address| crate::coordinator::host_of(&address)) else { return };
         self.coverage.strays += 1;
-        self.note(|| format!("{to:?} hears {from:?} lead {} in epoch {epoch}", row.id));
-        let message = Box::new(Sideways::Replica(Message { partition: row.id, from, to, epoch, body }));
+        self.note(|| format!("{to:?} hears {from:?} lead {partition} in epoch {epoch}"));
+        let message = Box::new(Sideways::Replica(Message { partition, from, to, epoch, body }));
         self.after(1, Event::Sideways { host, message });
+    }
+
+    /// The coordinators hear, as if from a leader, of an epoch that no election can have reached.
+    fn claim_unreached(&mut self, row: &Partition, by: u64) {
+        let Some(leader) = row.leader_placement().copied() else { return };
+        let (Some(own), Some(coordinator)) = (self.address_of(&leader), self.quorum.leader) else { return };
+        let address = self.quorum.state.node(leader.node).map(|row| row.node.address.clone());
+        let Some(host) = address.and_then(|address| crate::coordinator::host_of(&address)) else { return };
+        self.coverage.strays += 1;
+        let fact = Fact::Overtaken { by: Epoch::new(by) };
+        let report = Report { partition: row.id, placement: leader.id, epoch: row.epoch, version: row.version, fact };
+        let message = Upward::Report { node: leader.node, incarnation: own.incarnation, report };
+        self.after(1, Event::Upward { coordinator, host, message });
     }
 
     fn address_of(&self, placement: &Placement) -> Option<ReplicaAddress> {

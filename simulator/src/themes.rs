@@ -44,7 +44,7 @@ impl World {
     }
 
     /// Cuts two sides from each other between two instants, counted from now.
-    fn part(&mut self, one: &[End], other: &[End], (begin, end): (u64, u64)) {
+    pub(crate) fn part(&mut self, one: &[End], other: &[End], (begin, end): (u64, u64)) {
         let (since, until) = (self.truth + begin, self.truth + end);
         self.network.cut(Cut { from: one.to_vec(), to: other.to_vec(), since, until });
         self.network.cut(Cut { from: other.to_vec(), to: one.to_vec(), since, until });

@@ -8,6 +8,7 @@ use crate::event::Event;
 use crate::host::process::{Host, Shadow};
 use crate::mutant::{Mutant, ShellMutant};
 use crate::network::{End, Network};
+use crate::operator::Operator;
 use crate::random::Random;
 use crate::scenario::Scenario;
 use crate::trace::Trace;
@@ -21,6 +22,8 @@ pub(crate) struct World {
     pub(crate) random: Random,
     /// For what only some seeds have, so that the others do not change.
     pub(crate) strays: Random,
+    pub(crate) drops: Random,
+    pub(crate) operator: Operator,
     pub(crate) network: Network,
     pub(crate) quorum: Quorum,
     pub(crate) hosts: Vec<Host>,
@@ -70,6 +73,8 @@ impl World {
             unique: 0,
             random,
             strays: Random::new(plan.seed ^ 0x57A1),
+            drops: Random::new(plan.seed ^ 0xD409),
+            operator: Operator::new(plan.seed),
             plan,
         };
         world.coverage.zoned = u64::from(world.plan.zones > 0);
@@ -171,8 +176,8 @@ impl World {
             Event::Downward { host, message } => self.on_downward(host, message),
             Event::Sideways { host, message } => self.on_sideways(host, *message),
             Event::Requests { host, requests } => self.on_requests(host, requests),
-            Event::Reply { client, to, log_time, outcome, leader } => {
-                self.on_reply(client, to, log_time, *outcome, leader);
+            Event::Reply { client, to, log_time, outcome, leader, epoch } => {
+                self.on_reply(client, to, log_time, *outcome, (leader, epoch));
             }
             Event::Tick { host, boot } => self.tick(host, boot),
             Event::Flush { host, boot } => self.flush_engine(host, boot),
@@ -188,6 +193,11 @@ impl World {
             Event::Client { client, lane, token } => self.client_turn(client, lane, token),
             Event::Fault => self.next_fault(),
             Event::Stray => self.stray(),
+            Event::Operator => self.operator_looks(),
+            Event::PowerOff { hosts, away } => self.power_off_all(&hosts, away),
+            Event::Drop => self.drop_tables(),
+            Event::DropAgain { table } => self.drop_again(table),
+            Event::Make => self.make_again(),
         }
     }
 }

@@ -57,6 +57,8 @@ archon_types::mutants! {
     AnyEpochGranted = 25,
     /// Nobody is told to delete the copies of a dropped table.
     CondemnedForgotten = 26,
+    /// A node that begins another life need not delete what was dropped before.
+    CondemnedEndsWithLife = 26,
     /// The leaderships of a dropped table are not withdrawn.
     DroppedStillLed = 26,
 }

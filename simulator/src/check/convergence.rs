@@ -51,9 +51,10 @@ impl World {
         (live != wanted).then(|| format!("{live} of {wanted} copies of {}: {row:?}", row.id))
     }
 
-    /// Whether faults destroyed every copy of this partition that counts: only an operator can say then what becomes of it.
+    /// Whether faults destroyed every copy of this partition that counts: only an operator can say then what becomes of it, and
+    /// in this world nobody does.
     fn is_gone(&self, row: &Partition) -> bool {
-        self.checks.harm.reached(row.id) && row.live().next().is_none()
+        !self.plan.accepts_loss && self.checks.harm.reached(row.id) && row.live().next().is_none()
     }
 
     /// What the nodes still lack, once the coordinator's state is as it should be.
@@ -86,7 +87,7 @@ impl World {
         for row in self.quorum.state.partitions.iter().filter(|row| !self.is_gone(row)) {
             let Some(known) = self.checks.partitions.get(&row.id) else { continue };
             let mut model: BTreeMap<Bytes, Bytes> = BTreeMap::new();
-            for entry in known.ledger.entries() {
+            for entry in known.latest().ledger.entries() {
                 let Ok(effect) = Effect::decode(&entry.bytes) else { continue };
                 for change in effect.rows() {
                     match change.value {

@@ -5,18 +5,22 @@ use super::Violation;
 use crate::client::COUNTED;
 use archon_kv::Effect;
 use archon_kv::row::{KIND_CLIENT, KIND_VALUE, decode_client_key, decode_value};
-use archon_types::{ClientId, Op, Seq};
+use archon_types::{ClientId, Op, OpId, Seq};
 use bytes::Bytes;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Where each operation took effect.
 #[derive(Debug, Default)]
 pub(super) struct Applied {
+    /// What was sent to this partition under each name.
+    sent: BTreeMap<(ClientId, u64), Change>,
     named: BTreeMap<(ClientId, u64), Seq>,
     /// Values that somebody put: each stands for one operation, whatever numbers its attempts had.
     put: BTreeSet<(Bytes, Bytes)>,
     /// How often a change was sent without a name and has not taken effect.
     unnamed: BTreeMap<Change, u64>,
+    /// How often it was sent so at all.
+    unnamed_sent: BTreeMap<Change, u64>,
 }
 
 /// What tells writes without a name from each other.
@@ -29,16 +33,47 @@ enum Change {
     Delete(Bytes),
 }
 
+impl Change {
+    /// What a write does; a read does nothing.
+    fn of(op: &Op) -> Option<Self> {
+        Some(match op {
+            Op::Put { key, value } | Op::CompareAndSet { key, value, .. } => Self::Put(key.clone(), value.clone()),
+            Op::Increment { key, .. } => Self::Count(key.clone()),
+            Op::Delete { key } => Self::Delete(key.clone()),
+            Op::Get { .. } | Op::Scan { .. } => return None,
+        })
+    }
+
+    /// Whether a row of this key and value can be what it left.
+    fn fits(&self, at: &Bytes, left: Option<&Bytes>) -> bool {
+        match self {
+            Self::Put(key, value) => key == at && left == Some(value),
+            Self::Count(key) => key == at && left.is_some(),
+            Self::Delete(key) => key == at && left.is_none(),
+        }
+    }
+}
+
 impl Applied {
     /// A write without a name is sent, once more.
     pub(super) fn sent(&mut self, op: &Op) {
-        let change = match op {
-            Op::Put { key, value } | Op::CompareAndSet { key, value, .. } => Change::Put(key.clone(), value.clone()),
-            Op::Increment { key, .. } => Change::Count(key.clone()),
-            Op::Delete { key } => Change::Delete(key.clone()),
-            Op::Get { .. } | Op::Scan { .. } => return,
-        };
-        *self.unnamed.entry(change).or_default() += 1;
+        if let Some(change) = Change::of(op) {
+            *self.unnamed.entry(change.clone()).or_default() += 1;
+            *self.unnamed_sent.entry(change).or_default() += 1;
+        }
+    }
+
+    /// Everything was sent, and nothing has taken effect.
+    pub(super) fn anew(&self) -> Self {
+        let (sent, unnamed_sent) = (self.sent.clone(), self.unnamed_sent.clone());
+        Self { sent, unnamed: unnamed_sent.clone(), unnamed_sent, ..Self::default() }
+    }
+
+    /// A write of this name is sent, perhaps once more.
+    pub(super) fn sent_named(&mut self, id: OpId, op: &Op) {
+        if let Some(change) = Change::of(op) {
+            self.sent.insert((id.client, id.number), change);
+        }
     }
 
     /// Where the operation of this name took effect.
@@ -49,12 +84,18 @@ impl Applied {
     /// An effect was committed. Returns whether it says whose it is.
     pub(super) fn take(&mut self, at: Seq, effect: &Effect) -> Result<bool, Violation> {
         let mut remembered = false;
+        let mut whose = None;
         for change in effect.changes.iter().filter(|change| change.key.first() == Some(&KIND_CLIENT)) {
             let Ok((client, Some(number))) = decode_client_key(&change.key) else { continue };
             if change.value.is_none() {
                 continue;
             }
             remembered = true;
+            whose = self.sent.get(&(client, number)).cloned();
+            if whose.is_none() {
+                let detail = format!("the effect at {at} is operation {number} of {client}, which was not sent here");
+                return Err(Violation::Twice { detail });
+            }
             if let Some(before) = self.named.insert((client, number), at) {
                 let detail = format!("operation {number} of {client} took effect at {before} and again at {at}");
                 return Err(Violation::Twice { detail });
@@ -65,6 +106,10 @@ impl Applied {
             let value = change.value.as_ref().and_then(|row| decode_value(row).ok()).map(|(value, _)| value);
             if !remembered {
                 self.take_unnamed(at, &key, value.as_ref())?;
+            } else if whose.as_ref().is_some_and(|change| !change.fits(&key, value.as_ref())) {
+                let detail =
+                    format!("the effect at {at} makes {key:?} {value:?}, which is not what was sent: {whose:?}");
+                return Err(Violation::Twice { detail });
             }
             if let Some(value) = value.filter(|_| key != COUNTED)
                 && !self.put.insert((key, value.clone()))

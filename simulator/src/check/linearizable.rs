@@ -53,6 +53,17 @@ impl History {
         Ok(())
     }
 
+    /// What was written up to a position, as if nothing had come after it.
+    pub(super) fn until(&self, kept: Seq) -> Self {
+        let kept = kept.get();
+        let upto = |writes: &BTreeMap<u64, Option<Bytes>>| {
+            writes.range(..=kept).map(|(at, value)| (*at, value.clone())).collect::<BTreeMap<_, _>>()
+        };
+        let keys = self.keys.iter().map(|(key, writes)| (key.clone(), upto(writes)));
+        let unclaimed = self.unclaimed.iter().filter(|(_, at)| *at <= kept).cloned();
+        Self { keys: keys.collect(), unclaimed: unclaimed.collect(), floor: self.floor.min(kept) }
+    }
+
     /// What an operation that begins now must not fall behind.
     pub(crate) const fn floor(&self) -> u64 {
         self.floor

@@ -1,4 +1,4 @@
-//! S: every Live replica durably holds every acknowledged write.
+//! S: every Live replica durably holds every acknowledged write; and one whose loss was accepted never counts again.
 
 use super::Violation;
 use crate::coordinator::host_of;
@@ -11,9 +11,15 @@ impl World {
     pub(super) fn check_live_sets(&mut self) -> Result<(), Violation> {
         let checks = &mut self.checks;
         for row in self.quorum.state.partitions.iter() {
-            let Some(known) = checks.partitions.get_mut(&row.id).filter(|known| known.acknowledged > Seq::ZERO) else {
+            let Some(known) = checks.partitions.get_mut(&row.id) else { continue };
+            if let Some(back) = row.live().find(|live| known.given_up.contains(&live.id)) {
+                let detail = format!("{} of {} counts again, though its loss was accepted", back.id, row.id);
+                return Err(Violation::LiveSet { detail });
+            }
+            let known = known.latest_mut();
+            if known.acknowledged == Seq::ZERO {
                 continue;
-            };
+            }
             for live in row.live().filter(|live| !checks.destroyed.contains(&live.id)) {
                 let node = self.quorum.state.node(live.node);
                 let host = node.and_then(|node| host_of(&node.node.address)).and_then(|host| self.hosts.get(host));

@@ -2,6 +2,8 @@
 //! themselves (`archon_replica::invariants`, `archon_coordinator_core::check`) is checked here by their own code.
 
 mod convergence;
+mod dropped;
+mod era;
 mod exactly_once;
 mod harm;
 mod linearizable;
@@ -10,9 +12,9 @@ mod one_leader;
 
 use archon_kv::Effect;
 use archon_replica::Entry;
-use archon_replica::invariants::{Epochs, Ledger, leader_holds_acknowledged};
-use archon_types::{ClientId, Epoch, Op, PartitionId, PlacementId, Seq};
-use exactly_once::Applied;
+use archon_replica::invariants::{Epochs, leader_holds_acknowledged};
+use archon_types::{Epoch, PartitionId, PlacementId, Seq, TableId};
+pub(crate) use era::PartitionCheck;
 pub(crate) use harm::Harm;
 pub(crate) use linearizable::History;
 use std::collections::{BTreeMap, BTreeSet};
@@ -53,6 +55,12 @@ pub enum Violation {
         /// Which.
         detail: String,
     },
+    /// V: what was deleted comes back, or what is there is said to be gone.
+    #[error("V: {detail}")]
+    Deleted {
+        /// What.
+        detail: String,
+    },
     /// E and others: the coordinator's state is not what it must be.
     #[error("state: {detail}")]
     State {
@@ -85,34 +93,9 @@ impl Violation {
             Self::TwoServe { .. } => "O",
             Self::NotLinearizable { .. } => "L",
             Self::Twice { .. } => "X",
-            Self::NoConvergence { .. } => "V",
+            Self::NoConvergence { .. } | Self::Deleted { .. } => "V",
             Self::Panic { .. } => "assertion",
         }
-    }
-}
-
-/// What is known of one partition, from outside.
-#[derive(Debug, Default)]
-pub(crate) struct PartitionCheck {
-    pub(crate) ledger: Ledger,
-    epochs: Epochs,
-    /// Somebody outside has heard of everything up to here.
-    pub(crate) acknowledged: Seq,
-    /// Up to where each copy was compared with the ledger, at which revision of its log.
-    compared: BTreeMap<PlacementId, (u64, Seq)>,
-    applied: Applied,
-    pub(crate) history: History,
-}
-
-impl PartitionCheck {
-    /// A client sends a write without a name, once more.
-    pub(crate) fn sent_unnamed(&mut self, op: &Op) {
-        self.applied.sent(op);
-    }
-
-    /// Where the operation of this name took effect.
-    pub(crate) fn position_of(&self, client: ClientId, number: u64) -> Option<Seq> {
-        self.applied.position_of(client, number)
     }
 }
 
@@ -129,6 +112,16 @@ pub(crate) struct Checks {
     acknowledged: bool,
     /// Answers that clients were given, by partition.
     pub(crate) answered: BTreeMap<PartitionId, u64>,
+    /// When each table was dropped, in true time.
+    pub(crate) dropped: BTreeMap<TableId, u64>,
+    /// Names that dropped tables had.
+    pub(crate) names_dropped: BTreeSet<String>,
+    /// Copies of dropped tables, and whether their nodes were away when that happened.
+    pub(crate) condemned: BTreeMap<PlacementId, bool>,
+    /// Copies that their nodes said to be deleted.
+    pub(crate) deleted: BTreeSet<PlacementId>,
+    /// Of those the ones that a directory which was set back holds again.
+    pub(crate) restored: BTreeSet<PlacementId>,
     /// Clients begin nothing any more.
     pub(crate) quiet: bool,
 }
@@ -154,10 +147,11 @@ impl Checks {
     pub(crate) fn commit(
         &mut self,
         partition: PartitionId,
+        epoch: Epoch,
         placement: PlacementId,
         entry: &Entry,
     ) -> Result<(), Violation> {
-        let known = self.of(partition);
+        let known = self.of(partition).led_in(epoch);
         let before = known.ledger.last();
         known.ledger.commit(placement, entry)?;
         if known.ledger.last() == before {
@@ -168,8 +162,8 @@ impl Checks {
         known.history.committed(entry.at.seq, &effect, named)
     }
 
-    pub(crate) fn acknowledge(&mut self, partition: PartitionId, upto: Seq) {
-        let known = self.of(partition);
+    pub(crate) fn acknowledge(&mut self, partition: PartitionId, epoch: Epoch, upto: Seq) {
+        let known = self.of(partition).led_in(epoch);
         if upto > known.acknowledged {
             known.acknowledged = upto;
             self.acknowledged = true;
@@ -187,6 +181,7 @@ impl Checks {
     ) -> Result<(), Violation> {
         let known = self.of(partition);
         known.epochs.serves(placement, epoch)?;
+        let known = known.led_in(epoch);
         // One that begins late, after a successor was elected, owes nothing of what was written under the successor. It
         // can commit nothing and holds no lease, which is for other checks to see.
         let own = known.ledger.entries().partition_point(|entry| entry.at.epoch <= epoch) as u64;

@@ -1,4 +1,5 @@
-//! O: at any true instant at most one node could answer for a partition under its lease.
+//! O: at any true instant at most one node could answer for a partition under its lease; for one of a dropped table none, once
+//! a lease has passed.
 
 use super::Violation;
 use crate::host::covers;
@@ -12,10 +13,17 @@ impl World {
         self.shadows.retain(|shadow| shadow.process.grants.lease.is_valid(shadow.clock.at(truth)));
         let live = self.hosts.iter().filter_map(|host| Some((host.number, host.clock, host.process.as_ref()?)));
         let hanging = self.shadows.iter().map(|shadow| (shadow.number, shadow.clock, &shadow.process));
+        // A lease that was granted at the last moment, on a slow clock, and the answer that was just about to leave.
+        let patience = self.plan.settings.timing.lease_ms * 101 / 100 + 3;
         let mut serving: BTreeMap<PartitionId, usize> = BTreeMap::new();
         for (number, clock, process) in live.chain(hanging) {
             let now = clock.at(truth);
             for slot in process.slots.values().filter(|slot| covers(process, slot, now)) {
+                if self.checks.dropped.get(&slot.partition.table).is_some_and(|at| truth > at + patience) {
+                    let detail =
+                        format!("host {number} still serves {} under a lease, and it is dropped", slot.partition);
+                    return Err(Violation::TwoServe { detail });
+                }
                 if let Some(other) = serving.insert(slot.partition, number) {
                     let detail = format!("hosts {other} and {number} both serve {} under a lease", slot.partition);
                     return Err(Violation::TwoServe { detail });

@@ -3,16 +3,19 @@
 use super::Call;
 use crate::check::Violation;
 use crate::world::World;
-use archon_types::{Answer, Op, Revision};
+use archon_types::{Answer, Epoch, Op, Revision};
 use bytes::Bytes;
 
 impl World {
-    pub(super) fn complete(&mut self, client: usize, call: &Call, answer: &Answer) {
+    pub(super) fn complete(&mut self, client: usize, call: &Call, answer: &Answer, epoch: Epoch) {
         self.count(call, answer);
-        let known = self.checks.of(call.partition);
+        let partition = self.checks.of(call.partition);
+        let floor = partition.floor(&call.floors, epoch);
+        self.coverage.answers_given_up += u64::from(partition.is_given_up(epoch));
+        let known = partition.led_in(epoch);
         // Of a delete with a name it is known where it took effect.
         let named = call.id.map(|id| known.position_of(id.client, id.number));
-        let (history, floor) = (&mut known.history, call.floor);
+        let history = &mut known.history;
         let checked = match (&call.op, answer) {
             (Op::Put { key, value } | Op::CompareAndSet { key, value, .. }, Answer::Written { revision }) => {
                 history.wrote(key, floor, *revision, value)
@@ -36,6 +39,8 @@ impl World {
             (op, answer) => Err(Violation::NotLinearizable { detail: format!("{op:?} was answered {answer:?}") }),
         };
         self.judge(checked);
+        let dropped = self.checks.dropped.contains_key(&call.partition.table);
+        self.coverage.answers_after_drop += u64::from(dropped);
         *self.checks.answered.entry(call.partition).or_default() += 1;
         self.remember(client, call, answer);
     }

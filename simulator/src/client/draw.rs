@@ -23,8 +23,9 @@ impl World {
         let op = self.draw_op(client, partition, number);
         // Without a name nothing tells one delivery from another, so that it is sent once.
         let named = !op.is_read() && !self.random.permille(350);
-        let floor = self.checks.of(partition).history.floor();
+        let floors = self.checks.of(partition).floors();
         let own = &mut self.clients[client];
+        own.held.insert(partition);
         let id = named.then(|| {
             let sequence = own.sequences.entry(partition).or_default();
             sequence.next += 1;
@@ -32,13 +33,15 @@ impl World {
             let done_below = sequence.done_below();
             OpId { client: own.id, number: sequence.next, done_below, stamp: sequence.log_time }
         });
-        own.lanes[lane] = Some(Call { number, partition, op, id, floor, deadline, attempts: 0, timer: 0 });
+        own.lanes[lane] = Some(Call { number, partition, op, id, floors, deadline, attempts: 0, timer: 0 });
         Some(())
     }
 
-    /// Any partition of any table.
-    pub(super) fn draw_partition(&mut self) -> PartitionId {
-        let known: Vec<PartitionId> = self.quorum.state.partitions.iter().map(|row| row.id).collect();
+    /// Any partition of any table, also of one that was dropped, as long as the client has not been told.
+    pub(super) fn draw_partition(&mut self, client: usize) -> PartitionId {
+        let mut known: Vec<PartitionId> = self.quorum.state.partitions.iter().map(|row| row.id).collect();
+        let tables = &self.quorum.state.tables;
+        known.extend(self.clients[client].held.iter().filter(|held| !tables.contains_key(&held.table)));
         self.random.pick(&known).unwrap_or(PartitionId::new(TableId::new(1), 0))
     }
 

@@ -11,7 +11,7 @@ use crate::host::slot::{Outcome, Request};
 use crate::mutant::ShellMutant;
 use crate::network::End;
 use crate::world::World;
-use archon_types::{ClientId, ErrorKind, Millis, Op, OpId, PartitionId, Revision};
+use archon_types::{ClientId, Epoch, ErrorKind, Millis, Op, OpId, PartitionId, Revision, TableId};
 use bytes::Bytes;
 use std::collections::{BTreeMap, BTreeSet};
 use uuid::Uuid;
@@ -35,8 +35,8 @@ struct Call {
     op: Op,
     /// Its name; a read has none, nor has a write that is sent once.
     id: Option<OpId>,
-    /// The history's floor when it began.
-    floor: u64,
+    /// The floors of the partition's histories when it began.
+    floors: Vec<u64>,
     deadline: u64,
     attempts: u32,
     /// The timer that counts; an older one is ignored.
@@ -62,6 +62,10 @@ pub(crate) struct Client {
     guess: BTreeMap<PartitionId, usize>,
     sequences: BTreeMap<PartitionId, Sequence>,
     seen: BTreeMap<(PartitionId, Bytes), Revision>,
+    /// Partitions that it used, of tables that it was not told to be dropped.
+    pub(crate) held: BTreeSet<PartitionId>,
+    /// Tables that it was told to be dropped.
+    told: BTreeSet<TableId>,
     lanes: Vec<Option<Call>>,
     calls: u64,
     timers: u64,
@@ -75,6 +79,8 @@ impl World {
             guess: BTreeMap::new(),
             sequences: BTreeMap::new(),
             seen: BTreeMap::new(),
+            held: BTreeSet::new(),
+            told: BTreeSet::new(),
             lanes: (0..LANES).map(|_| None).collect(),
             calls: 0,
             timers: 0,
@@ -91,7 +97,8 @@ impl World {
             None if token == 0 => self.begin_call(client, lane),
             Some(call) if call.timer == token => {
                 let once = call.id.is_none() && !call.op.is_read();
-                if self.truth >= call.deadline || once {
+                let told = self.clients[client].told.contains(&call.partition.table);
+                if self.truth >= call.deadline || once || told {
                     self.coverage.unnamed_unknown += u64::from(once);
                     self.end_call(client, lane);
                 } else {
@@ -113,7 +120,7 @@ impl World {
             own.id = id;
             own.sequences.clear();
         }
-        let partition = self.draw_partition();
+        let partition = self.draw_partition(client);
         // A batch: whatever else is free begins something as well, and it all travels as one message.
         let lanes = if self.random.permille(100) { 0..LANES } else { lane..lane + 1 };
         let begun: Vec<usize> = lanes.filter(|lane| self.draw_call(client, *lane, partition).is_some()).collect();
@@ -162,6 +169,7 @@ impl World {
                 id.stamp = id.stamp.max(sequence.log_time);
             }
             id.done_below = sequence.done_below();
+            self.checks.of(call.partition).sent_named(*id, &call.op);
         } else if !call.op.is_read() {
             self.checks.of(call.partition).sent_unnamed(&call.op);
         }
@@ -178,7 +186,7 @@ impl World {
         to: ReplyTo,
         log_time: Millis,
         outcome: Outcome,
-        leader: Option<usize>,
+        (leader, epoch): (Option<usize>, Epoch),
     ) {
         let own = &mut self.clients[client];
         let Some(call) = own.lanes[to.lane].as_mut().filter(|call| call.number == to.call) else { return };
@@ -192,7 +200,7 @@ impl World {
             Ok(answer) => {
                 let call = call.clone();
                 self.trace.note(self.truth, || format!("client {client} {:?} answered {answer:?}", call.op));
-                self.complete(client, &call, &answer);
+                self.complete(client, &call, &answer, epoch);
                 self.end_call(client, to.lane);
             }
             Err(ErrorKind::MaybeApplied) if call.attempts == 1 && log_time > Millis::ZERO => {
@@ -207,6 +215,10 @@ impl World {
                 self.end_call(client, to.lane);
             }
             Err(ErrorKind::MaybeApplied) => self.end_call(client, to.lane),
+            Err(ErrorKind::NotFound) => {
+                self.told_dropped(client, partition);
+                self.end_call(client, to.lane);
+            }
             Err(_) => {
                 own.timers += 1;
                 call.timer = own.timers;
@@ -215,6 +227,16 @@ impl World {
                 self.after(pause, Event::Client { client, lane: to.lane, token });
             }
         }
+    }
+
+    /// A node says that there is no such table any more: whoever holds it lets go of it.
+    fn told_dropped(&mut self, client: usize, partition: PartitionId) {
+        let table = partition.table;
+        let checked = self.checks.told_dropped(&self.quorum.state, partition);
+        self.judge(checked);
+        let own = &mut self.clients[client];
+        own.held.retain(|held| held.table != table);
+        self.coverage.told_dropped += u64::from(own.told.insert(table));
     }
 
     /// The operation is over, as far as its client is concerned.

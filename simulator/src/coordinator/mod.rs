@@ -1,6 +1,7 @@
 //! The quorum: Raft is assumed right. One log, terms, coordinators that apply it late, leaders that do not know yet that
 //! they are deposed.
 
+mod count;
 mod serve;
 mod session;
 
@@ -15,9 +16,9 @@ use crate::network::End;
 use crate::random::Random;
 use crate::world::World;
 use archon_coordinator_core::{
-    Actor, ClusterState, Command, CommandBatch, Edit, EventKind, Response, apply, check, check_lost, check_step, skip,
+    Actor, ClusterState, Command, CommandBatch, Response, apply, check, check_lost, check_step, skip,
 };
-use archon_types::{ClusterId, ErrorKind, Incarnation, Millis, ReplicaState};
+use archon_types::{ClusterId, ErrorKind, Incarnation, Millis};
 use std::collections::VecDeque;
 use uuid::Uuid;
 
@@ -333,56 +334,6 @@ impl World {
             self.after(delay, Event::Depose { coordinator });
         } else if self.quorum.leader != Some(coordinator) {
             self.quorum.coordinators[coordinator].session = None;
-        }
-    }
-
-    fn count_change(&mut self, before: &ClusterState, batch: &CommandBatch, responses: &[Response]) {
-        let after = &self.quorum.state;
-        let coverage = &mut self.coverage;
-        for (command, response) in batch.commands.iter().zip(responses) {
-            if response.refusal().is_some() {
-                continue;
-            }
-            match command {
-                Command::CreateTable { .. } => coverage.tables_created += 1,
-                Command::NodeLost { .. } => coverage.nodes_declared_lost += 1,
-                Command::RemoveNode { .. } => coverage.nodes_removed += 1,
-                Command::NodeFailed { successors, .. } => {
-                    coverage.nodes_failed += 1;
-                    coverage.successors += successors.len() as u64;
-                }
-                Command::Change(changes) => {
-                    let edits = changes.iter().flat_map(|change| &change.edits);
-                    coverage.refusals += edits.filter(|edit| matches!(edit, Edit::Refuse)).count() as u64;
-                }
-                Command::StartPlan { .. } => coverage.plans += 1,
-                _ => {}
-            }
-        }
-        for row in after.partitions.iter() {
-            let Some(old) = before.partitions.get(row.id).filter(|old| old.version != row.version) else { continue };
-            coverage.elections += u64::from(row.leader.is_some() && row.epoch > old.epoch);
-            for copy in &old.placements {
-                let now = row.placement(copy.id).map(|copy| copy.state);
-                match (copy.state, now) {
-                    (ReplicaState::Load, Some(ReplicaState::Live)) => coverage.promotions += 1,
-                    (ReplicaState::Live, Some(ReplicaState::Load)) => coverage.demotions += 1,
-                    (ReplicaState::Unload, None) => coverage.unloads += 1,
-                    _ => {}
-                }
-            }
-        }
-        for event in &after.events {
-            match &event.what {
-                EventKind::EpochSurpassed { .. } => coverage.epochs_surpassed += 1,
-                EventKind::ReplicaLost { .. } => coverage.placements_lost += 1,
-                EventKind::RepairStarted { .. } => coverage.repairs += 1,
-                EventKind::RepairDone { .. } => coverage.repairs_done += 1,
-                EventKind::CopyRetired { .. } => coverage.copies_retired += 1,
-                EventKind::MigrationOver { outcome, .. } if outcome == "done" => coverage.migrations_done += 1,
-                EventKind::MigrationOver { .. } => coverage.migrations_undone += 1,
-                _ => {}
-            }
         }
     }
 }

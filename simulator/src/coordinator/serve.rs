@@ -60,6 +60,7 @@ impl World {
         let version = Version::new(own.state.applied);
         let life = |row: &NodeRow| (row.node.id, row.node.incarnation, row.node.status != NodeStatus::Live);
         let nodes: Vec<(NodeId, Incarnation, bool)> = own.state.nodes.values().map(life).collect();
+        let tables = own.state.table_list();
         let mut pushes = Vec::new();
         for row in own.state.nodes.values().map(|row| &row.node) {
             let Some(duties) = duties(&own.state, row.id) else { continue };
@@ -72,8 +73,8 @@ impl World {
             let due = pushed.version < version || truth - pushed.sent >= PUSH_MS;
             if pushed.acknowledged < version && due {
                 (pushed.sent, pushed.version) = (truth, version);
-                let push =
-                    Push { coordinator, term, incarnation: row.incarnation, version, duties, nodes: nodes.clone() };
+                let (incarnation, nodes, tables) = (row.incarnation, nodes.clone(), tables.clone());
+                let push = Push { coordinator, term, incarnation, version, duties, nodes, tables };
                 pushes.push((row.address.clone(), push));
             }
         }

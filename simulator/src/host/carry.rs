@@ -71,7 +71,7 @@ impl World {
         let Some(process) = &mut self.hosts[host].process else { return };
         let Some(slot) = process.slots.get_mut(&placement) else { return };
         let writes = &mut process.journal.gathered.writes;
-        let mut damage = None;
+        let (mut damage, mut emptied) = (None, false);
         for record in records {
             match &record {
                 Record::Epoch(_) => {}
@@ -96,11 +96,21 @@ impl World {
                         damage = Some(error.to_string());
                     }
                 }
-                Record::Reset { base } => slot.restart(*base),
+                Record::Reset { base } => {
+                    slot.restart(*base);
+                    if *base == Position::ZERO {
+                        // It may have counted in between, and is emptied once more.
+                        slot.emptied_told = None;
+                        emptied = true;
+                    }
+                }
             }
             writes.push(Write::Record(placement, record));
         }
         process.journal.gathered.tokens.push((placement, token));
+        if emptied {
+            self.report_emptied(host, placement);
+        }
         if let Some(why) = damage {
             self.judge(Err(Violation::Prefix { detail: format!("host {host} {placement:?}: {why}") }));
         }
@@ -115,7 +125,8 @@ impl World {
             let Some(next) = from.next() else { break };
             from = next;
             let Some(entry) = slot.entry(next) else { continue };
-            let checked = self.checks.commit(slot.partition, placement, entry);
+            let epoch = slot.replica.epoch();
+            let checked = self.checks.commit(slot.partition, epoch, placement, entry);
             if let Err(violation) = checked {
                 return self.judge(Err(violation));
             }
@@ -162,8 +173,8 @@ impl World {
     pub(crate) fn acknowledge(&mut self, host: usize, placement: PlacementId) {
         let Some(process) = &self.hosts[host].process else { return };
         let Some(slot) = process.slots.get(&placement) else { return };
-        let (partition, commit) = (slot.partition, slot.replica.commit());
-        self.checks.acknowledge(partition, commit);
+        let (partition, epoch, commit) = (slot.partition, slot.replica.epoch(), slot.replica.commit());
+        self.checks.acknowledge(partition, epoch, commit);
     }
 
     /// Whether this replica serves under a lease that covers its leadership, now.
@@ -177,7 +188,8 @@ impl World {
         let Some(process) = &self.hosts[host].process else { return };
         let Some(slot) = process.slots.get(&placement) else { return };
         let (log_time, client) = (slot.applied, to.client);
-        let event = Event::Reply { client, to, log_time, outcome: Box::new(outcome), leader: Some(host) };
+        let epoch = slot.replica.epoch();
+        let event = Event::Reply { client, to, log_time, outcome: Box::new(outcome), leader: Some(host), epoch };
         self.send(End::Host(host), End::Client(client), event);
     }
 
@@ -217,8 +229,10 @@ impl World {
         let Some(process) = &mut self.hosts[host].process else { return };
         let Some(slot) = process.slots.get_mut(&placement) else { return };
         let held = std::mem::take(&mut slot.held).into_iter().map(|(reply, _)| (reply, ErrorKind::DeadlineExceeded));
+        let gone =
+            if process.tables.lacks(slot.partition.table) { ErrorKind::NotFound } else { ErrorKind::Unavailable };
         let reads = std::mem::take(&mut slot.confirms).into_values();
-        let reads = reads.map(|request| (request.reply, ErrorKind::Unavailable));
+        let reads = reads.map(|request| (request.reply, gone));
         for (reply, kind) in held.chain(reads).collect::<Vec<_>>() {
             self.reply(host, placement, reply, Err(kind));
         }
@@ -263,12 +277,28 @@ impl World {
             }
             Fact::Unloaded => 4,
             Fact::Overtaken { .. } => 6,
+            Fact::Emptied => 7,
             _ => 5,
         };
         if let Some(process) = &mut self.hosts[host].process {
             process.reports.insert((report.placement, fact), report.clone());
         }
         self.send_report(host, report);
+    }
+
+    /// The copy has thrown its data away: said once per life, and again when the row has changed, for nothing is believed that
+    /// was said before the copy ceased to count.
+    pub(crate) fn report_emptied(&mut self, host: usize, placement: PlacementId) {
+        let Some(process) = &mut self.hosts[host].process else { return };
+        let Some(life) = process.life else { return };
+        let Some(slot) = process.slots.get_mut(&placement) else { return };
+        let (partition, epoch, version) = (slot.partition, slot.replica.epoch(), slot.replica.version());
+        let told = slot.emptied_told.filter(|(incarnation, _)| *incarnation == life.incarnation);
+        if told.is_none_or(|(_, told)| told.is_some_and(|before| before < version)) {
+            slot.emptied_told = Some((life.incarnation, Some(version)));
+            self.coverage.emptied += 1;
+            self.queue_report(host, Report { partition, placement, epoch, version, fact: Fact::Emptied });
+        }
     }
 
     /// Where the engine is complete on the disk, as the log is to remember it.

@@ -205,8 +205,10 @@ impl World {
         self.step(host, placement, Input::Copied { copy, at, version });
     }
 
-    /// Empties spaces that are to be copied into or deleted.
+    /// Empties spaces that are to be copied into or deleted. A copy is said to be deleted once the disk, too, has forgotten it:
+    /// after that nobody names it any more, and whatever is left of it stays for ever.
     pub(super) fn clear_spaces(&mut self, host: usize) {
+        let unsynced = self.breaks(ShellMutant::DeletedUnsynced);
         let machine = &mut self.hosts[host];
         let Some(process) = &mut machine.process else { return };
         for slot in process.slots.values_mut() {
@@ -215,14 +217,18 @@ impl World {
             }
         }
         let unloading = std::mem::take(&mut process.unloading);
-        for placement in unloading.keys() {
-            process.journal.gathered.writes.push(Write::Drop(*placement));
+        for (placement, partition) in &unloading {
+            let gathered = &mut process.journal.gathered;
+            gathered.writes.push(Write::Drop(*placement));
+            gathered.deletions.extend((!unsynced).then_some((*placement, *partition)));
             if machine.disk.engine.clear(*placement, usize::MAX).is_err() {
                 return;
             }
         }
-        for (placement, partition) in unloading {
-            self.unloaded(host, placement, partition);
+        if unsynced {
+            unloading.into_iter().for_each(|(placement, partition)| self.unloaded(host, placement, partition));
+        } else if !unloading.is_empty() && machine.disk.engine.sync().is_ok() {
+            process.emptied.extend(unloading);
         }
     }
 }

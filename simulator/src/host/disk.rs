@@ -23,7 +23,7 @@ pub(crate) struct Stream {
 }
 
 impl Stream {
-    fn new(partition: PartitionId) -> Self {
+    pub(crate) fn new(partition: PartitionId) -> Self {
         Self {
             partition,
             epoch: Epoch::ZERO,
@@ -74,6 +74,8 @@ pub(crate) struct Batch {
     pub(crate) tokens: Vec<(PlacementId, u64)>,
     /// The log may be forgotten up to here once this batch is durable.
     pub(crate) trims: Vec<(PlacementId, Seq)>,
+    /// Copies of which nothing is left once this batch is durable.
+    pub(crate) deletions: Vec<(PlacementId, PartitionId)>,
 }
 
 impl Batch {

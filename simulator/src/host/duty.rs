@@ -4,6 +4,7 @@ use super::disk::Write;
 use super::slot::Slot;
 use super::start::new_replica;
 use crate::event::{Downward, Event, Push, Upward};
+use crate::mutant::ShellMutant;
 use crate::network::End;
 use crate::world::World;
 use archon_replica::{Configuration, Identity, Input, Peer, Position, Recovered, Timing};
@@ -21,6 +22,7 @@ impl World {
     }
 
     fn on_push(&mut self, host: usize, push: Push) {
+        let untold = self.breaks(ShellMutant::DropUntold);
         let Some(process) = &mut self.hosts[host].process else { return };
         let Some(life) = process.life.filter(|life| life.incarnation == push.incarnation) else { return };
         if process.obeyed.incarnation != push.incarnation {
@@ -38,6 +40,10 @@ impl World {
             news |= known != Some((*incarnation, *failed));
         }
         (process.obeyed.version, process.obeyed.term) = (push.version, push.term);
+        let newer = (push.tables.version, push.tables.last) > (process.tables.version, process.tables.last);
+        if newer && !untold {
+            process.tables = push.tables;
+        }
         let answer = Upward::Pushed { node: life.node, incarnation: push.incarnation, version: push.version };
         let coordinator = push.coordinator;
         self.send(End::Host(host), End::Coordinator(coordinator), Event::Upward { coordinator, host, message: answer });
@@ -86,7 +92,8 @@ impl World {
         let mutant = self.mutant;
         let Some(process) = &mut self.hosts[host].process else { return };
         let Some(life) = process.life else { return };
-        if row.placement(placement).is_none_or(|own| own.node != node) || process.unloading.contains_key(&placement) {
+        let deleting = process.unloading.contains_key(&placement) || process.emptied.contains_key(&placement);
+        if deleting || row.placement(placement).is_none_or(|own| own.node != node) {
             return;
         }
         if process.damaged.contains(&placement) {
@@ -102,10 +109,16 @@ impl World {
                 _ => (Recovered::default(), true),
             };
             let Ok(replica) = new_replica(identity, recovered, mutant) else { return };
+            let checked = self.checks.opens(placement);
+            self.judge(checked);
             let Some(process) = &mut self.hosts[host].process else { return };
             let slot = match dormant {
                 Some(found) => Slot { replica, ..found },
-                None => Slot::new(row.id, placement, replica, Position::ZERO),
+                // What never held anything was not emptied.
+                None => Slot {
+                    emptied_told: Some((life.incarnation, None)),
+                    ..Slot::new(row.id, placement, replica, Position::ZERO)
+                },
             };
             if fresh {
                 process.journal.gathered.writes.push(Write::Open(placement, row.id));
@@ -121,6 +134,10 @@ impl World {
             return;
         }
         self.tell_row(host, placement, row.clone());
+        // Perhaps the node, or this registration of it, ended before anybody heard of it.
+        if self.slot(host, placement).is_some_and(Slot::is_emptied) {
+            self.report_emptied(host, placement);
+        }
     }
 
     fn tell_row(&mut self, host: usize, placement: PlacementId, row: Partition) {
@@ -192,6 +209,10 @@ impl World {
     }
 
     pub(super) fn unloaded(&mut self, host: usize, placement: PlacementId, partition: PartitionId) {
+        if let Some(process) = &mut self.hosts[host].process {
+            process.emptied.remove(&placement);
+        }
+        self.checks.deleted.insert(placement);
         let (epoch, version) = (Epoch::ZERO, Version::ZERO);
         self.queue_report(host, Report { partition, placement, epoch, version, fact: Fact::Unloaded });
     }

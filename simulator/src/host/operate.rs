@@ -7,7 +7,7 @@ use crate::network::End;
 use crate::world::World;
 use archon_kv::{Footing, Forgetting, PartitionView, Reader, Reading, Request as Asked, Room, evaluate};
 use archon_replica::{Input, Output, Standing};
-use archon_types::{Answer, ClientId, ErrorKind, Millis, PlacementId, Revision, Seq};
+use archon_types::{Answer, ClientId, Epoch, ErrorKind, Millis, PlacementId, Revision, Seq};
 use bytes::Bytes;
 
 impl World {
@@ -18,14 +18,18 @@ impl World {
 
     fn on_request(&mut self, host: usize, request: Request) {
         let Some(process) = &self.hosts[host].process else { return };
-        let Some(placement) = process.active.get(&request.partition).copied() else {
-            return self.refuse(host, request, ErrorKind::NotPartitionLeader);
-        };
-        let Some(slot) = process.slots.get(&placement) else {
-            return self.refuse(host, request, ErrorKind::NotPartitionLeader);
+        let placement = process.active.get(&request.partition).copied();
+        let found = placement.and_then(|placement| Some((placement, process.slots.get(&placement)?)));
+        let dropped = process.tables.lacks(request.partition.table);
+        let Some((placement, slot)) = found else {
+            let kind = if dropped { ErrorKind::NotFound } else { ErrorKind::NotPartitionLeader };
+            return self.refuse(host, request, kind);
         };
         if process.stopping.is_some() {
             return self.refuse(host, request, ErrorKind::ShuttingDown);
+        }
+        if dropped {
+            return self.refuse(host, request, ErrorKind::NotFound);
         }
         if slot.aside || !slot.serving {
             let kind = match slot.replica.standing() {
@@ -63,7 +67,8 @@ impl World {
             self.coverage.not_enough_replicas += 1;
         }
         let client = request.reply.client;
-        let event = Event::Reply { client, to: request.reply, log_time, outcome: Box::new(Err(kind)), leader };
+        let (outcome, epoch) = (Box::new(Err(kind)), Epoch::ZERO);
+        let event = Event::Reply { client, to: request.reply, log_time, outcome, leader, epoch };
         self.send(End::Host(host), End::Client(client), event);
     }
 
@@ -114,8 +119,9 @@ impl World {
             self.acknowledge(host, placement);
         }
         let client = request.reply.client;
+        let epoch = self.slot(host, placement).map_or(Epoch::ZERO, |slot| slot.replica.epoch());
         let (to, leader) = (request.reply, Some(host));
-        let event = Event::Reply { client, to, log_time, outcome: Box::new(outcome), leader };
+        let event = Event::Reply { client, to, log_time, outcome: Box::new(outcome), leader, epoch };
         self.send(End::Host(host), End::Client(client), event);
     }
 

@@ -4,7 +4,9 @@ use super::disk::{Batch, Disk};
 use super::slot::Slot;
 use crate::clock::Clock;
 use archon_replica::Input;
-use archon_types::{BootId, Epoch, Incarnation, Lease, Millis, NodeId, PartitionId, PlacementId, Report, Version};
+use archon_types::{
+    BootId, Epoch, Incarnation, Lease, Millis, NodeId, PartitionId, PlacementId, Report, TableList, Version,
+};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// A machine: a clock, a disk, and perhaps a process.
@@ -93,9 +95,13 @@ pub(crate) struct Process {
     pub(crate) dormant: BTreeMap<PlacementId, Slot>,
     pub(crate) active: BTreeMap<PartitionId, PlacementId>,
     pub(crate) unloading: BTreeMap<PlacementId, PartitionId>,
+    /// Emptied, and not known to be gone from the disk.
+    pub(crate) emptied: BTreeMap<PlacementId, PartitionId>,
     pub(crate) damaged: BTreeSet<PlacementId>,
     /// The newest known registrations of all nodes, and whether they count as failed.
     pub(crate) peers: BTreeMap<NodeId, (Incarnation, bool)>,
+    /// Which tables there are, as of the last drop that was told of.
+    pub(crate) tables: TableList,
     pub(crate) obeyed: Obeyed,
     pub(crate) journal: Journal,
     pub(crate) reports: BTreeMap<(PlacementId, u8), Report>,
@@ -123,8 +129,10 @@ impl Process {
             dormant: BTreeMap::new(),
             active: BTreeMap::new(),
             unloading: BTreeMap::new(),
+            emptied: BTreeMap::new(),
             damaged: BTreeSet::new(),
             peers: BTreeMap::new(),
+            tables: TableList::default(),
             obeyed: Obeyed::default(),
             journal: Journal::default(),
             reports: BTreeMap::new(),

@@ -3,7 +3,9 @@
 use crate::client::ReplyTo;
 use archon_kv::{ClientIndex, LogTime, Recent, RecentBudget};
 use archon_replica::{Entry, Position, Replica, ReplicaAddress};
-use archon_types::{Answer, Epoch, ErrorKind, Millis, Op, OpId, PartitionId, PlacementId, ReplicaState, Seq, Version};
+use archon_types::{
+    Answer, Epoch, ErrorKind, Incarnation, Millis, Op, OpId, PartitionId, PlacementId, ReplicaState, Seq, Version,
+};
 use bytes::Bytes;
 use std::collections::{BTreeMap, VecDeque};
 
@@ -76,6 +78,8 @@ pub(crate) struct Slot {
     pub(crate) trimmed: Seq,
     pub(crate) pins: BTreeMap<PlacementId, Seq>,
     pub(crate) pull: Option<Pull>,
+    /// In which life it was last said that nothing is held any more, of the row at which version if any.
+    pub(crate) emptied_told: Option<(Incarnation, Option<Version>)>,
 }
 
 impl Slot {
@@ -101,7 +105,15 @@ impl Slot {
             complete,
             pins: BTreeMap::new(),
             pull: None,
+            emptied_told: None,
         }
+    }
+
+    /// Whether this copy does not count and holds nothing at all.
+    pub(crate) fn is_emptied(&self) -> bool {
+        let row = self.replica.configuration().map(|known| &known.row);
+        let state = row.and_then(|row| row.placement(self.placement)).map(|own| own.state);
+        state == Some(ReplicaState::Load) && self.replica.last() == Position::ZERO
     }
 
     /// The window begins anew after `base`.

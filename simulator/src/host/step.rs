@@ -72,12 +72,15 @@ impl World {
             machine.disk.store(batch);
         }
         self.checks.disks_changed = true;
-        for Batch { tokens, trims, .. } in batches {
+        for Batch { tokens, trims, deletions, .. } in batches {
             for (placement, token) in tokens {
                 self.step(host, placement, Input::Persisted { token });
             }
             for (placement, upto) in trims {
                 self.step(host, placement, Input::Trimmed { upto });
+            }
+            for (placement, partition) in deletions {
+                self.unloaded(host, placement, partition);
             }
         }
         self.settle(host);

@@ -85,6 +85,9 @@ pub(super) fn register(
         forget_node(state, replaced);
         entry.note(state, EventKind::NodeLost { node: replaced, by: id });
     }
+    if state.breaks(Mutant::CondemnedEndsWithLife) {
+        forget_node(state, id); // rule 26
+    }
     let name = register.name.clone();
     entry.note(
         state,

@@ -35,6 +35,7 @@ archon_types::shown_by! {
     GrantBelowKnown => a_leadership_is_granted_above_what_a_copy_knows,
     AnyEpochGranted => an_epoch_that_no_election_reaches_is_not_passed,
     CondemnedForgotten => every_node_is_told_to_delete_what_was_dropped,
+    CondemnedEndsWithLife => a_node_that_was_away_is_told_to_delete_what_was_dropped,
     DroppedStillLed => no_lease_covers_what_was_dropped,
 }
 
@@ -393,6 +394,15 @@ fn every_node_is_told_to_delete_what_was_dropped(mutant: Option<Mutant>) -> bool
     bed.ok(Command::DropTable { table: TABLE });
     let unloads = |node: &NodeId| duties(&bed.state, *node).is_some_and(|duties| duties.len() == 1);
     bed.state.nodes.keys().all(unloads)
+}
+
+fn a_node_that_was_away_is_told_to_delete_what_was_dropped(mutant: Option<Mutant>) -> bool {
+    let mut bed = running(3, mutant);
+    let away = leads(&bed).0;
+    bed.fail(away);
+    bed.ok(Command::DropTable { table: TABLE });
+    bed.rejoin(away, 900);
+    duties(&bed.state, away).is_some_and(|duties| duties.len() == 1)
 }
 
 fn no_lease_covers_what_was_dropped(mutant: Option<Mutant>) -> bool {

@@ -1,0 +1,167 @@
+//! What is known of one partition, from outside. Where an operator accepts a loss, another history begins: with exactly what the
+//! copy holds that leads then. What a side does that was cut off, and goes on in an earlier epoch, is judged by the history
+//! before; nothing of it may show in the one after.
+
+use super::exactly_once::Applied;
+use super::{History, Violation};
+use crate::host::disk::Stream;
+use archon_kv::Effect;
+use archon_replica::Entry;
+use archon_replica::invariants::{Epochs, Ledger};
+use archon_types::{ClientId, Epoch, Op, OpId, PlacementId, Seq};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// One history of a partition.
+#[derive(Debug, Default)]
+pub(crate) struct Era {
+    /// The first epoch in it.
+    from: Epoch,
+    /// The history that it is a beginning of, and up to where.
+    parent: Option<(usize, Seq)>,
+    pub(crate) ledger: Ledger,
+    /// Somebody outside has heard of everything up to here.
+    pub(crate) acknowledged: Seq,
+    /// Up to where each copy was compared with the ledger, at which revision of its log.
+    pub(super) compared: BTreeMap<PlacementId, (u64, Seq)>,
+    pub(super) applied: Applied,
+    pub(crate) history: History,
+}
+
+impl Era {
+    /// Where the operation of this name took effect.
+    pub(crate) fn position_of(&self, client: ClientId, number: u64) -> Option<Seq> {
+        self.applied.position_of(client, number)
+    }
+
+    /// Up to where a disk holds what was committed.
+    fn held_by(&self, stream: &Stream) -> Seq {
+        let committed = self.ledger.entries();
+        let number = |seq: Seq| usize::try_from(seq.get()).unwrap_or(usize::MAX);
+        let base = number(stream.base.seq);
+        let fits = base == 0 || committed.get(base - 1).is_some_and(|entry| entry.at == stream.base);
+        let after = committed.get(base..).filter(|_| fits).unwrap_or_default();
+        let same = after.iter().zip(&stream.entries).take_while(|(committed, held)| committed == held).count();
+        if fits { Seq::new((base + same) as u64) } else { Seq::ZERO }
+    }
+
+    /// The history that goes on after `kept`, from an epoch on.
+    fn cut(&self, own: usize, from: Epoch, leader: PlacementId, kept: Seq) -> Result<Self, Violation> {
+        let mut era = Self {
+            from,
+            parent: Some((own, kept)),
+            ledger: Ledger::default(),
+            acknowledged: self.acknowledged.min(kept),
+            compared: BTreeMap::new(),
+            applied: self.applied.anew(),
+            history: self.history.until(kept),
+        };
+        let is_kept = |entry: &&Entry| entry.at.seq <= kept;
+        for entry in self.ledger.entries().iter().take_while(is_kept) {
+            era.ledger.commit(leader, entry)?;
+            let effect =
+                Effect::decode(&entry.bytes).map_err(|error| Violation::Prefix { detail: error.to_string() })?;
+            era.applied.take(entry.at.seq, &effect)?;
+        }
+        Ok(era)
+    }
+}
+
+/// What is known of one partition, from outside.
+#[derive(Debug)]
+pub(crate) struct PartitionCheck {
+    /// Its histories; only the last one goes on for good.
+    eras: Vec<Era>,
+    pub(super) epochs: Epochs,
+    /// Copies that must never count again.
+    pub(super) given_up: BTreeSet<PlacementId>,
+}
+
+impl Default for PartitionCheck {
+    fn default() -> Self {
+        Self { eras: vec![Era::default()], epochs: Epochs::default(), given_up: BTreeSet::new() }
+    }
+}
+
+impl PartitionCheck {
+    fn era_of(&self, epoch: Epoch) -> usize {
+        self.eras.partition_point(|era| era.from <= epoch).saturating_sub(1)
+    }
+
+    /// The history that a leadership of this epoch belongs to.
+    pub(crate) fn led_in(&mut self, epoch: Epoch) -> &mut Era {
+        let number = self.era_of(epoch);
+        &mut self.eras[number]
+    }
+
+    /// The history that goes on.
+    pub(crate) fn latest(&self) -> &Era {
+        &self.eras[self.eras.len() - 1]
+    }
+
+    /// The history that goes on, to be looked at by checks.
+    pub(super) fn latest_mut(&mut self) -> &mut Era {
+        let last = self.eras.len() - 1;
+        &mut self.eras[last]
+    }
+
+    /// Whether what is done in this epoch is given up.
+    pub(crate) fn is_given_up(&self, epoch: Epoch) -> bool {
+        self.era_of(epoch) + 1 < self.eras.len()
+    }
+
+    /// What an operation that begins now must not fall behind, in each history.
+    pub(crate) fn floors(&self) -> Vec<u64> {
+        self.eras.iter().map(|era| era.history.floor()).collect()
+    }
+
+    /// What an operation that began at `floors` must not fall behind if it is answered in this epoch.
+    pub(crate) fn floor(&self, floors: &[u64], epoch: Epoch) -> u64 {
+        let (mut number, mut most) = (self.era_of(epoch), u64::MAX);
+        while number >= floors.len()
+            && let Some((parent, kept)) = self.eras[number].parent
+        {
+            most = most.min(kept.get());
+            number = parent;
+        }
+        floors.get(number).copied().unwrap_or(0).min(most)
+    }
+
+    /// A client sends a write without a name, once more.
+    pub(crate) fn sent_unnamed(&mut self, op: &Op) {
+        self.eras.iter_mut().for_each(|era| era.applied.sent(op));
+    }
+
+    /// A client sends a write of this name, perhaps once more.
+    pub(crate) fn sent_named(&mut self, id: OpId, op: &Op) {
+        self.eras.iter_mut().for_each(|era| era.applied.sent_named(id, op));
+    }
+
+    /// All copies but the one that leads must never count again.
+    pub(crate) fn give_up(&mut self, copies: impl IntoIterator<Item = PlacementId>, leader: Option<PlacementId>) {
+        self.given_up.extend(copies);
+        if let Some(leader) = leader {
+            self.given_up.remove(&leader);
+        }
+    }
+
+    /// An operator accepts a loss: from this epoch on counts what the disk of the copy holds that leads, or nothing at all.
+    /// Returns how many acknowledged positions are given up.
+    pub(crate) fn accept_loss(
+        &mut self,
+        from: Epoch,
+        leader: Option<(PlacementId, Option<&Stream>)>,
+    ) -> Result<u64, Violation> {
+        let held = |era: &Era| leader.and_then(|(_, stream)| stream).map_or(Seq::ZERO, |stream| era.held_by(stream));
+        // A copy that was given up before may hold more of an earlier history than of the last one.
+        let best = (0..self.eras.len()).max_by_key(|number| (held(&self.eras[*number]), *number)).unwrap_or(0);
+        let kept = held(&self.eras[best]);
+        let era = self.eras[best].cut(best, from, leader.map_or(PlacementId::ZERO, |(copy, _)| copy), kept)?;
+        let given_up = self.latest().acknowledged.get().saturating_sub(kept.get());
+        self.eras.push(era);
+        Ok(given_up)
+    }
+}
+
+#[cfg(test)]
+#[path = "era_tests.rs"]
+mod tests;

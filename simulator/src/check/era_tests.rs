@@ -1,0 +1,93 @@
+use super::*;
+use archon_kv::RowChange;
+use archon_kv::row::{encode_value, value_key};
+use archon_replica::Position;
+use archon_types::{Millis, PartitionId, Revision, TableId};
+use bytes::Bytes;
+
+const COPY: PlacementId = PlacementId::new(7);
+const FORCED: Epoch = Epoch::new(5);
+
+fn text(seq: u64) -> Bytes {
+    Bytes::from(format!("v{seq}"))
+}
+
+/// What is written to `k` at a position, under a leadership.
+fn entry(epoch: u64, seq: u64) -> Entry {
+    let row = encode_value(Revision::new(seq), &text(seq));
+    let effect = Effect { at: Millis::ZERO, changes: vec![RowChange::set(value_key(b"k"), row)] };
+    Entry { at: Position::new(Epoch::new(epoch), Seq::new(seq)), bytes: effect.encode() }
+}
+
+fn commit(era: &mut Era, entry: &Entry) -> Result<(), Violation> {
+    era.ledger.commit(COPY, entry)?;
+    let effect = Effect::decode(&entry.bytes).expect("a right effect");
+    let named = era.applied.take(entry.at.seq, &effect)?;
+    era.history.committed(entry.at.seq, &effect, named)
+}
+
+/// Three writes of epoch 1, of which clients heard; and what a disk holds.
+fn scene(held: &[Entry]) -> (PartitionCheck, Stream) {
+    let mut known = PartitionCheck::default();
+    for seq in 1..=4 {
+        known.sent_unnamed(&Op::Put { key: Bytes::from_static(b"k"), value: text(seq) });
+    }
+    let first = known.led_in(Epoch::new(1));
+    (1..=3).for_each(|seq| commit(first, &entry(1, seq)).expect("it was sent"));
+    first.acknowledged = Seq::new(3);
+    first.history.saw(&Bytes::from_static(b"k"), 0, Revision::new(3), None).expect("it is there");
+    let mut stream = Stream::new(PartitionId::new(TableId::new(1), 0));
+    stream.entries.extend(held.iter().cloned());
+    (known, stream)
+}
+
+fn sees(known: &mut PartitionCheck, epoch: Epoch, floor: u64, seq: u64) -> bool {
+    known.led_in(epoch).history.saw(&Bytes::from_static(b"k"), floor, Revision::new(seq), None).is_ok()
+}
+
+#[test]
+fn what_the_copy_holds_that_leads_then_is_not_given_up_and_nothing_else_is_kept() {
+    let (mut known, stream) = scene(&[entry(1, 1), entry(1, 2)]);
+    let floors = known.floors();
+    assert_eq!(known.accept_loss(FORCED, Some((COPY, Some(&stream)))), Ok(1));
+    assert_eq!((known.latest().acknowledged, known.latest().ledger.last()), (Seq::new(2), Seq::new(2)));
+    // Whoever began before must still see what is kept, and an operation that begins now as well.
+    assert_eq!((known.floor(&floors, Epoch::new(4)), known.floor(&floors, FORCED)), (3, 2));
+    assert_eq!(known.floors(), [3, 2]);
+    assert!(!sees(&mut known, FORCED, 2, 3), "it was given up");
+    assert!(!sees(&mut known, FORCED, 2, 1), "the second write was kept");
+    assert!(sees(&mut known, FORCED, 2, 2));
+    // A side that was cut off goes on from what it had.
+    assert!(sees(&mut known, Epoch::new(4), 3, 3) && known.is_given_up(Epoch::new(4)) && !known.is_given_up(FORCED));
+}
+
+#[test]
+fn what_takes_effect_after_a_loss_was_sent_and_takes_effect_once_more_at_most() {
+    let (mut known, stream) = scene(&[entry(1, 1), entry(1, 2)]);
+    known.accept_loss(FORCED, Some((COPY, Some(&stream)))).expect("a loss");
+    let latest = known.led_in(FORCED);
+    assert_eq!(commit(latest, &entry(5, 3)), Ok(()), "the third was given up, and comes again");
+    assert_eq!(commit(latest, &entry(5, 4)), Ok(()));
+    assert!(commit(latest, &entry(5, 5)).is_err(), "nobody sent it");
+}
+
+#[test]
+fn a_copy_that_went_another_way_keeps_what_it_has_in_common() {
+    let (mut known, stream) = scene(&[entry(1, 1), entry(2, 2), entry(2, 3)]);
+    assert_eq!(known.accept_loss(FORCED, Some((COPY, Some(&stream)))), Ok(2));
+    assert_eq!(known.latest().ledger.last(), Seq::new(1));
+}
+
+#[test]
+fn of_a_partition_that_begins_empty_nothing_is_kept_and_what_was_given_up_may_lead_later() {
+    let (mut known, stream) = scene(&[entry(1, 1), entry(1, 2)]);
+    known.give_up([COPY, PlacementId::new(8)], None);
+    assert_eq!(known.accept_loss(FORCED, None), Ok(3));
+    assert_eq!(known.latest().ledger.last(), Seq::ZERO);
+    assert!(known.given_up.contains(&COPY));
+    // The operator thinks better of it.
+    known.give_up([PlacementId::new(9)], Some(COPY));
+    assert_eq!(known.accept_loss(Epoch::new(9), Some((COPY, Some(&stream)))), Ok(0));
+    assert_eq!(known.latest().ledger.last(), Seq::new(2));
+    assert!(!known.given_up.contains(&COPY) && known.given_up.contains(&PlacementId::new(8)));
+}

@@ -1,0 +1,87 @@
+//! Tables that are dropped while clients use them, nodes are away and copies move; and others that are made by their names
+//! (rule 26).
+
+use crate::event::{Event, Proposal};
+use crate::scenario::PARTITIONS_ADDED_MAX;
+use crate::world::World;
+use archon_coordinator_core::{Command, Goal, plan};
+use archon_types::{DEFAULT_TABLE, TableId};
+
+impl World {
+    /// An operator drops a table; the next one after a while.
+    pub(crate) fn drop_tables(&mut self) {
+        if self.healing {
+            return;
+        }
+        let unit = self.plan.unit_ms();
+        let delay = self.drops.between(unit * 6, unit * 30);
+        self.after(delay, Event::Drop);
+        let tables: Vec<TableId> = self.quorum.state.tables.keys().copied().collect();
+        let Some(table) = self.drops.pick(&tables) else {
+            return self.after(1, Event::Make);
+        };
+        match self.drops.below(6) {
+            0 | 1 => {
+                // A node is away when it happens, perhaps for long.
+                let host = self.drops.index(self.hosts.len());
+                self.coverage.power_losses += 1;
+                self.power_off(host);
+                self.come_back(host);
+            }
+            2 => {
+                // Copies are being moved.
+                let moves = plan(&self.quorum.state, Goal::default()).start();
+                self.operator_says(moves);
+            }
+            _ => {}
+        }
+        let soon = self.drops.between(1, unit * 2);
+        self.after(soon, Event::DropAgain { table });
+        if self.drops.below(3) == 0 {
+            // The order is repeated, perhaps when another table goes by the name.
+            let late = self.drops.between(unit, unit * 20);
+            self.after(late, Event::DropAgain { table });
+        }
+        if self.drops.below(4) > 0 {
+            let again = self.drops.between(soon, unit * 10);
+            self.after(again, Event::Make);
+        }
+    }
+
+    /// The order to drop a table reaches the coordinators.
+    pub(crate) fn drop_again(&mut self, table: TableId) {
+        if !self.healing {
+            self.operator_says(Command::DropTable { table });
+        }
+    }
+
+    /// An operator makes a table by a name that is free, as of one that was dropped.
+    pub(crate) fn make_again(&mut self) {
+        let Some(room) = self.room_for_partitions().filter(|_| !self.healing) else { return };
+        let partitions = 1 + u16::try_from(self.drops.below(u64::from(room))).unwrap_or(0);
+        let most = u64::from(self.plan.settings.replication);
+        let replication = u8::try_from(self.drops.between(1, most)).unwrap_or(1);
+        self.operator_says(Command::CreateTable { name: self.free_name(), partitions, replication });
+    }
+
+    fn operator_says(&mut self, command: Command) {
+        let Some(leader) = self.quorum.leader else { return };
+        let Some(session) = &self.quorum.coordinators[leader].session else { return };
+        let term = session.term;
+        self.propose(leader, Proposal { term, commands: vec![command], reply: None });
+    }
+
+    /// How many partitions may be added, if any.
+    pub(crate) fn room_for_partitions(&self) -> Option<u16> {
+        let made: u16 = self.quorum.state.tables.values().map(|table| table.partitions).sum();
+        (self.plan.settings.partitions + PARTITIONS_ADDED_MAX).checked_sub(made).filter(|room| *room > 0)
+    }
+
+    /// A name that no table has: that of the first one if it was dropped.
+    pub(crate) fn free_name(&self) -> String {
+        let state = &self.quorum.state;
+        let numbered = (0..).map(|number: u64| format!("t{number}"));
+        let mut names = std::iter::once(DEFAULT_TABLE.to_owned()).chain(numbered);
+        names.find(|name| state.table_by_name(name).is_none()).unwrap_or_default()
+    }
+}

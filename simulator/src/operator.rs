@@ -1,0 +1,101 @@
+//! An operator who does not wait for ever: where no copy that counts is on a node that is alive, for long, one of the others is
+//! made to lead, or the partition begins empty (rule 23).
+
+use crate::coordinator::{COORDINATORS, host_of};
+use crate::event::{Event, Proposal};
+use crate::network::{Cut, End};
+use crate::random::Random;
+use crate::world::World;
+use archon_coordinator_core::{Command, check_loss};
+use archon_types::{NodeId, Partition, PartitionId, PartitionStatus};
+use std::collections::BTreeMap;
+
+/// What an operator has in mind.
+#[derive(Debug)]
+pub(crate) struct Operator {
+    /// For what only some seeds have, so that the others do not change.
+    random: Random,
+    /// Since when nobody can lead these.
+    since: BTreeMap<PartitionId, u64>,
+    /// Until then the situation brought about last goes on.
+    until: u64,
+}
+
+impl Operator {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self { random: Random::new(seed ^ 0xACCE), since: BTreeMap::new(), until: 0 }
+    }
+}
+
+impl World {
+    /// The operator looks, and again after a while; also when faults have ceased.
+    pub(crate) fn operator_looks(&mut self) {
+        let unit = self.plan.unit_ms();
+        let delay = self.operator.random.between(unit, unit * 4);
+        self.after(delay, Event::Operator);
+        if !self.healing && self.truth >= self.operator.until {
+            self.cut_followers_off();
+        }
+        let Some(leader) = self.quorum.leader else { return };
+        let coordinator = &self.quorum.coordinators[leader];
+        let Some(session) = &coordinator.session else { return };
+        let (state, now) = (&coordinator.state, coordinator.clock.at(self.truth));
+        let stuck = |row: &&Partition| {
+            row.status != PartitionStatus::Unassigned && !row.live().any(|live| state.is_live(live.node))
+        };
+        let stuck: Vec<PartitionId> = state.partitions.iter().filter(stuck).map(|row| row.id).collect();
+        let since = &mut self.operator.since;
+        since.retain(|partition, _| stuck.contains(partition));
+        let patience = self.plan.settings.timing.failure_timeout_ms * 2 + unit * 10;
+        let late = |partition: &&PartitionId| self.truth >= *since.entry(**partition).or_insert(self.truth) + patience;
+        let late: Vec<PartitionId> = stuck.iter().filter(late).copied().collect();
+        let forced = late.into_iter().filter_map(|id| check_loss(state, &session.liveness, now, id, None).ok());
+        let commands: Vec<Command> = forced.map(|forced| forced.command).collect();
+        let term = session.term;
+        for command in commands {
+            self.propose(leader, Proposal { term, commands: vec![command], reply: None });
+        }
+    }
+
+    /// A follower is away until it does not count any more. Then it comes back, and all that count go, or are cut off with
+    /// some of their clients.
+    fn cut_followers_off(&mut self) {
+        let settings = &self.plan.settings;
+        let (unit, timeout) = (self.plan.unit_ms(), settings.timing.failure_timeout_ms);
+        let silent = settings.replication_timeout_ms * 2 + unit * 2;
+        let rows: Vec<Vec<NodeId>> =
+            self.quorum.state.partitions.iter().map(|row| row.live().map(|live| live.node).collect()).collect();
+        let rows: Vec<&Vec<NodeId>> = rows.iter().filter(|nodes: &&Vec<NodeId>| nodes.len() > 2).collect();
+        self.operator.until = self.truth + silent + timeout * 6 + unit * 40;
+        let Some(nodes) = self.operator.random.pick(&rows) else { return };
+        let host = |node: &NodeId| host_of(&self.quorum.state.node(*node)?.node.address);
+        let mut others: Vec<usize> = nodes.iter().filter_map(host).collect();
+        let left = others.swap_remove(self.operator.random.index(others.len()));
+        let all: Vec<End> = (0..self.hosts.len()).filter(|other| *other != left).map(End::Host).collect();
+        self.note(|| format!("host {left} is to be left alone by {others:?}"));
+        self.part(&[End::Host(left)], &all, (0, silent));
+        let away = timeout * 4 + self.operator.random.between(unit * 12, unit * 40);
+        if self.operator.random.below(3) > 0 {
+            return self.after(silent, Event::PowerOff { hosts: others, away });
+        }
+        let own: Vec<End> = others.into_iter().map(End::Host).collect();
+        let coordinators = (0..COORDINATORS).map(End::Coordinator);
+        let far: Vec<End> = coordinators.chain([End::Host(left)]).collect();
+        let (since, until) = (self.truth + silent, self.truth + silent + away);
+        self.network.cut(Cut { from: own.clone(), to: far.clone(), since, until });
+        self.network.cut(Cut { from: far, to: own, since, until });
+    }
+
+    /// These machines lose power at once, and come back after a while.
+    pub(crate) fn power_off_all(&mut self, hosts: &[usize], away: u64) {
+        if self.healing {
+            return;
+        }
+        for host in hosts {
+            self.coverage.power_losses += 1;
+            self.power_off(*host);
+            let back = self.operator.random.between(away, away * 2);
+            self.after(back, Event::Restart { host: *host });
+        }
+    }
+}
