@@ -8,7 +8,7 @@ use archon_proto::convert::kv::TaggedReply;
 use archon_proto::convert::packed::{OpPacker, unpack_replies};
 use archon_proto::v1;
 use archon_types::limits::{BATCH_BYTES_MAX, BATCH_OPS_MAX, MESSAGE_BYTES_MAX};
-use archon_types::{ErrorDetail, ErrorKind, Node, NodeId, Op, OpId, PartitionId, Version};
+use archon_types::{ErrorDetail, ErrorKind, Node, NodeId, Op, OpId, PartitionId, RemovedNodes, Version};
 use bytes::Bytes;
 use parking_lot::RwLock;
 use std::collections::{HashMap, VecDeque};
@@ -81,6 +81,11 @@ impl Lanes {
         // The lane replaced ends when its last caller lets go of it.
         lanes.insert(node.id, Arc::clone(&lane));
         lane
+    }
+
+    /// Lets go of the lanes to nodes that were removed from the cluster; each ends with its last caller.
+    pub(crate) fn forget(&self, removed: &RemovedNodes) {
+        self.0.write().retain(|node, _| !removed.contains(*node));
     }
 }
 

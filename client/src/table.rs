@@ -150,10 +150,14 @@ impl TableCache {
             return true;
         }
         let mut next = (*held).clone();
+        let removed = delta.removed.clone();
         if !next.merge(delta) {
             return false;
         }
         if next != *held {
+            if let Some(removed) = removed {
+                shared.lanes.forget(&removed);
+            }
             let version = next.version();
             self.current.store(Arc::new(next));
             self.changed.send_replace(version);

@@ -34,6 +34,8 @@ const STEADY: Duration = Duration::from_secs(1);
 struct Queue {
     parts: VecDeque<Part>,
     bytes: usize,
+    /// Nothing is taken in any more.
+    ended: bool,
 }
 
 /// The way to one peer.
@@ -81,7 +83,7 @@ impl Peers {
         let mut queue = link.queue.lock();
         for part in parts {
             let bytes = part.bytes.len();
-            if queue.bytes + bytes > QUEUE_BYTES_MAX && queue.bytes > 0 {
+            if queue.ended || (queue.bytes + bytes > QUEUE_BYTES_MAX && queue.bytes > 0) {
                 metrics.peer_dropped.add(part.messages);
                 continue;
             }
@@ -100,12 +102,24 @@ impl Peers {
         self.tasks.wait().await;
     }
 
+    /// Until the node is removed from the cluster: its number is not given again.
     async fn run(&self, node: NodeId, link: &Link) {
+        let mut removals = self.shared.tables.removals();
         let mut backoff = Backoff::new(Duration::from_millis(20), BACKOFF_MAX);
         loop {
             tokio::select! {
                 () = link.wait() => {}
+                Ok(_) = removals.changed() => {}
                 () = self.stop.cancelled() => return,
+            }
+            if self.shared.tables.is_removed(node) {
+                self.links.lock().remove(&node);
+                self.drop_queued(link);
+                link.queue.lock().ended = true;
+                return;
+            }
+            if link.queue.lock().parts.is_empty() {
+                continue;
             }
             let ended = tokio::select! {
                 ended = self.stream(node, link, &mut backoff) => ended,

@@ -351,6 +351,7 @@ pub(crate) fn delta(
         version,
         partitions: (0..partitions).map(row).collect(),
         nodes: addresses.iter().enumerate().map(node).collect(),
+        removed: None,
     }
 }
 
@@ -386,7 +387,7 @@ impl table_server::Table for Service {
         let rows = whole.partitions().filter(|row| row.version > since);
         let nodes = whole.nodes().filter(|node| node.version > since);
         let table = whole.table().clone();
-        let piece = TablePiece::cut(table, since, whole.version(), rows, nodes, request.from);
+        let piece = TablePiece::cut(table, since, whole.version(), rows, nodes, None, request.from);
         Ok(Response::new(v1::GetTableResponse {
             cluster: Some(self.0.cluster.into()),
             delta: Some(piece.into()),

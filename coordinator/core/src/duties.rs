@@ -75,9 +75,9 @@ pub fn duties_mark(state: &ClusterState, node: NodeId) -> Option<DutiesMark> {
 }
 
 /// The nodes newer than `since`, oldest change first and about `bytes_max` of them: the delta's version says how far it
-/// goes.
+/// goes. Who is gone is told with every part, as far as it is known here.
 pub fn nodes_delta(state: &ClusterState, since: Version, bytes_max: usize) -> NodeDelta {
-    let mut delta = NodeDelta { since, version: since, nodes: Vec::new() };
+    let mut delta = NodeDelta { since, version: since, nodes: Vec::new(), removed: state.removed_since(since) };
     let mut bytes = 0;
     for node in state.nodes.newer_than(since).map(|row| &row.node) {
         // Those of one version stay together.
@@ -97,7 +97,7 @@ pub fn nodes_delta(state: &ClusterState, since: Version, bytes_max: usize) -> No
 pub fn rows_piece(state: &ClusterState, table: TableId, since: Version, from: u64) -> Option<TablePiece> {
     let (row, version) = (state.tables.get(&table)?.clone(), state.version_of(table));
     let rows = state.partitions.newer_than(table, since);
-    Some(TablePiece::cut(row, since, version, rows, std::iter::empty(), from))
+    Some(TablePiece::cut(row, since, version, rows, std::iter::empty(), None, from))
 }
 
 /// As [`rows_piece`], with the nodes newer than `since`.
@@ -105,7 +105,7 @@ pub fn table_piece(state: &ClusterState, table: TableId, since: Version, from: u
     let (row, version) = (state.tables.get(&table)?.clone(), state.version_of(table));
     let rows = state.partitions.newer_than(table, since);
     let nodes = state.nodes.newer_than(since).map(|row| &row.node);
-    Some(TablePiece::cut(row, since, version, rows, nodes, from))
+    Some(TablePiece::cut(row, since, version, rows, nodes, state.removed_since(since), from))
 }
 
 /// Whether the table has been assigned, so that it can be used at all.

@@ -11,7 +11,8 @@ use crate::nodes::Nodes;
 use crate::partitions::Partitions;
 use archon_types::{
     BootId, ClusterId, Epoch, ErrorDetail, ErrorKind, Incarnation, Millis, Node, NodeGoal, NodeId, NodeStatus,
-    Partition, PartitionId, PlacementId, RequestId, Settings, StorageId, Table, TableId, TableList, Version,
+    Partition, PartitionId, PlacementId, RemovedNodes, RequestId, Settings, StorageId, Table, TableId, TableList,
+    Version,
 };
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -129,6 +130,9 @@ pub struct ClusterState {
     pub migration_last: u64,
     /// Version of the newest node row.
     pub nodes_version: Version,
+    /// Log index of the last removal of a node: its row is gone, and nothing else remembers it.
+    #[serde(default)]
+    pub removed_version: Version,
     /// Log index of the last drop of a table: its rows, whose versions were below, are gone.
     #[serde(default)]
     pub dropped_version: Version,
@@ -189,6 +193,7 @@ impl ClusterState {
             placement_last: PlacementId::ZERO,
             migration_last: 0,
             nodes_version: Version::ZERO,
+            removed_version: Version::ZERO,
             dropped_version: Version::ZERO,
             activated_version: Version::ZERO,
             moves_version: Version::ZERO,
@@ -227,6 +232,12 @@ impl ClusterState {
         TableList { version: self.dropped_version, last: self.table_last, tables }
     }
 
+    /// Who is gone, if a node was removed after `since`.
+    pub fn removed_since(&self, since: Version) -> Option<RemovedNodes> {
+        let list = || RemovedNodes::all_but(self.nodes.keys().copied(), self.node_last, self.removed_version);
+        (self.removed_version > since).then(list)
+    }
+
     /// Rises whenever a node's life begins, acts or ends, or its row changes otherwise.
     pub fn lives_version(&self) -> Version {
         self.nodes_version.max(self.activated_version)
@@ -255,6 +266,7 @@ impl ClusterState {
             placement_last: self.placement_last,
             migration_last: self.migration_last,
             nodes_version: self.nodes_version,
+            removed_version: self.removed_version,
             dropped_version: self.dropped_version,
             activated_version: self.activated_version,
             moves_version: self.moves_version,
@@ -380,6 +392,13 @@ impl ClusterState {
             return stale(format!("{} counts as {}; register again to come back", row.node.name, row.node.status));
         }
         Ok(row)
+    }
+
+    /// Forgets a node. Whoever holds its row learns so by the version.
+    pub(crate) fn remove_node(&mut self, node: NodeId, version: Version) {
+        if self.nodes.remove(node).is_some() {
+            (self.nodes_version, self.removed_version) = (version, version);
+        }
     }
 
     pub(crate) fn record(&mut self, event: Event) {

@@ -8,8 +8,8 @@ use archon_proto::v1;
 use archon_types::op::Entry;
 use archon_types::{
     Answer, ClientId, ClusterId, Epoch, ErrorDetail, ErrorKind, Incarnation, Millis, Node, NodeGoal, NodeId,
-    NodeStatus, Op, OpId, Partition, PartitionId, PartitionStatus, Placement, PlacementId, PushKey, ReplicaState,
-    Revision, Settings, Table, TableDelta, TableId, TableList, Version,
+    NodeStatus, Op, OpId, Partition, PartitionId, PartitionStatus, Placement, PlacementId, PushKey, RemovedNodes,
+    ReplicaState, Revision, Settings, Table, TableDelta, TableId, TableList, Version,
 };
 use bytes::Bytes;
 use prost::Message;
@@ -283,6 +283,7 @@ fn deltas() -> Vec<Vec<u8>> {
         version: Version::new(9),
         partitions: vec![partition],
         nodes: vec![node],
+        removed: Some(RemovedNodes { version: Version::new(8), ranges: vec![(NodeId::new(1), NodeId::new(2))] }),
     };
     vec![v1::TableDelta::from(delta).encode_to_vec()]
 }

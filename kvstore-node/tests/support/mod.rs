@@ -150,7 +150,7 @@ impl Fake {
             duties: Some(duties),
             deltas: vec![TablePiece::whole(delta)],
             complete: Some(row.version),
-            nodes: Some(NodeDelta { since: Version::ZERO, version: row.version, nodes }),
+            nodes: Some(NodeDelta { since: Version::ZERO, version: row.version, nodes, removed: None }),
             coordinators: vec![self.address.clone()],
             key: PushKey::new(Uuid::from_u128(1)),
             newest: Version::new(1 << 30),
@@ -185,6 +185,7 @@ impl Fake {
             version: row.version,
             partitions: vec![row.clone()],
             nodes: nodes.collect(),
+            removed: None,
         }
     }
 

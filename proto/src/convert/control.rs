@@ -4,7 +4,7 @@ use super::{ConvertError, bounded, ids, required};
 use crate::v1;
 use archon_types::{
     ClusterId, Duty, ErrorDetail, Incarnation, NodeDelta, NodeId, Partition, PartitionId, PlacementId, PushKey,
-    TableId, TableList, TablePiece, Version, limits,
+    RemovedNodes, TableId, TableList, TablePiece, Version, limits,
 };
 use bytes::Bytes;
 use prost::Message as _;
@@ -159,6 +159,9 @@ impl Push {
             true => Ok(()),
             false => Err(ConvertError::new(field, format!("version {version} is above the push's, {}", self.newest))),
         };
+        let removed_below = |removed: Option<&RemovedNodes>| {
+            below(removed.map_or(Version::ZERO, |list| list.version), "RemovedNodes.version")
+        };
         below(self.version, "PushRequest.version")?;
         below(self.complete.unwrap_or_default(), "PushRequest.complete")?;
         below(self.tables.as_ref().map_or(Version::ZERO, |list| list.version), "TableList.version")?;
@@ -166,10 +169,12 @@ impl Push {
             below(delta.version.max(delta.since).max(delta.table.version), "TableDelta.version")?;
             delta.partitions.iter().try_for_each(|row| below(row.version, "Partition.version"))?;
             delta.nodes.iter().try_for_each(|node| below(node.version, "Node.version"))?;
+            removed_below(delta.removed.as_ref())?;
         }
         if let Some(nodes) = &self.nodes {
             below(nodes.version.max(nodes.since), "NodeDelta.version")?;
             nodes.nodes.iter().try_for_each(|node| below(node.version, "Node.version"))?;
+            removed_below(nodes.removed.as_ref())?;
         }
         for duty in self.duties.iter().flatten() {
             if let Duty::Host { partition, .. } | Duty::HandOver { partition, .. } = duty {
@@ -314,7 +319,12 @@ mod tests {
                 newest: Version::new(u64::MAX),
                 version: Version::new(5),
                 duties: if omitted { None } else { Some(duties(&delta)) },
-                nodes: Some(NodeDelta { since: delta.since, version: delta.version, nodes: delta.nodes.clone() }),
+                nodes: Some(NodeDelta {
+                    since: delta.since,
+                    version: delta.version,
+                    nodes: delta.nodes.clone(),
+                    removed: delta.removed.clone(),
+                }),
                 deltas: vec![TablePiece { delta, from: 7, next }],
                 complete: next.map(Version::new),
                 coordinators: vec!["127.0.0.1:7001".into()],
@@ -342,7 +352,12 @@ mod tests {
             newest: Version::new(newest),
             version: Version::new(5),
             duties: Some(Vec::new()),
-            nodes: Some(NodeDelta { since: Version::ZERO, version: Version::new(version), nodes: Vec::new() }),
+            nodes: Some(NodeDelta {
+                since: Version::ZERO,
+                version: Version::new(version),
+                nodes: Vec::new(),
+                removed: None,
+            }),
             deltas: Vec::new(),
             tables: None,
             complete: None,

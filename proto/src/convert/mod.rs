@@ -13,6 +13,7 @@ pub mod kv;
 pub mod load;
 pub mod operate;
 pub mod packed;
+mod removed;
 pub mod report;
 pub mod session;
 pub mod settings;

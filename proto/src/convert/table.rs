@@ -6,7 +6,7 @@ use crate::v1;
 use archon_types::limits::{REPLICAS_MAX, check_name};
 use archon_types::{
     Epoch, Incarnation, Millis, Node, NodeDelta, NodeGoal, NodeId, NodeStatus, Partition, PartitionId, PartitionStatus,
-    Placement, PlacementId, ReplicaState, SLOTS, Table, TableDelta, TableId, TablePiece, Version,
+    Placement, PlacementId, RemovedNodes, ReplicaState, SLOTS, Table, TableDelta, TableId, TablePiece, Version,
 };
 
 /// Most placements in a partition's row: the replicas, those being loaded and those being deleted.
@@ -199,6 +199,7 @@ impl From<NodeDelta> for v1::NodeDelta {
             since: delta.since.get(),
             version: delta.version.get(),
             nodes: delta.nodes.into_iter().map(Into::into).collect(),
+            removed: delta.removed.map(Into::into),
         }
     }
 }
@@ -211,6 +212,7 @@ impl TryFrom<v1::NodeDelta> for NodeDelta {
             since: Version::new(wire.since),
             version: Version::new(wire.version),
             nodes: wire.nodes.into_iter().map(Node::try_from).collect::<Result<_, _>>()?,
+            removed: wire.removed.map(RemovedNodes::try_from).transpose()?,
         })
     }
 }
@@ -224,6 +226,7 @@ impl From<TablePiece> for v1::TableDelta {
             version: delta.version.get(),
             partitions: delta.partitions.into_iter().map(Into::into).collect(),
             nodes: delta.nodes.into_iter().map(Into::into).collect(),
+            removed: delta.removed.map(Into::into),
             from,
             next,
         }
@@ -261,6 +264,7 @@ impl TryFrom<v1::TableDelta> for TablePiece {
             version: Version::new(wire.version),
             partitions,
             nodes: wire.nodes.into_iter().map(Node::try_from).collect::<Result<_, _>>()?,
+            removed: wire.removed.map(RemovedNodes::try_from).transpose()?,
             table,
         };
         Ok(Self { delta, from: wire.from, next: wire.next })

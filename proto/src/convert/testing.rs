@@ -7,8 +7,8 @@ use archon_types::op::Entry;
 use archon_types::text::into_plain;
 use archon_types::{
     Answer, ClientId, Epoch, ErrorDetail, ErrorKind, Incarnation, Millis, Node, NodeGoal, NodeId, NodeStatus, Op, OpId,
-    Partition, PartitionId, PartitionStatus, Placement, PlacementId, ReplicaState, Revision, Table, TableDelta,
-    TableId, Version,
+    Partition, PartitionId, PartitionStatus, Placement, PlacementId, RemovedNodes, ReplicaState, Revision, Table,
+    TableDelta, TableId, Version,
 };
 use bytes::Bytes;
 use proptest::collection::vec;
@@ -153,12 +153,24 @@ fn row(partitions: u16) -> impl Strategy<Value = Partition> {
     )
 }
 
+fn removed() -> impl Strategy<Value = RemovedNodes> {
+    (proptest::collection::btree_set(1u64.., 0..6), any::<u64>()).prop_map(|(there, version)| {
+        let last = NodeId::new(there.last().copied().unwrap_or(9).saturating_add(1));
+        RemovedNodes::all_but(there.into_iter().map(NodeId::new), last, Version::new(version))
+    })
+}
+
 pub(crate) fn delta() -> impl Strategy<Value = TableDelta> {
     (1u16..=16_384, 1u8..=7, any::<u64>(), any::<u64>())
         .prop_flat_map(|(partitions, replication, since, version)| {
-            (Just((partitions, replication, since, version)), vec(row(partitions), 0..6), vec(node(), 0..4))
+            (
+                Just((partitions, replication, since, version)),
+                vec(row(partitions), 0..6),
+                vec(node(), 0..4),
+                option::of(removed()),
+            )
         })
-        .prop_map(|((count, replication, since, version), partitions, nodes)| TableDelta {
+        .prop_map(|((count, replication, since, version), partitions, nodes, removed)| TableDelta {
             table: Table {
                 id: TableId::new(1),
                 name: "default".into(),
@@ -170,6 +182,7 @@ pub(crate) fn delta() -> impl Strategy<Value = TableDelta> {
             version: Version::new(version),
             partitions,
             nodes,
+            removed,
         })
 }
 

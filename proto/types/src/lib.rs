@@ -14,6 +14,7 @@ pub mod mutant;
 pub mod op;
 pub mod piece;
 pub mod plaintext;
+pub mod removed;
 mod room;
 pub mod settings;
 pub mod slot;
@@ -30,6 +31,7 @@ pub use ids::{
 pub use lease::{Lease, LeaseTiming, LeaseTimingError};
 pub use op::{Answer, Op, OpId};
 pub use piece::{Assembled, Assembly, TablePiece};
+pub use removed::RemovedNodes;
 pub use room::NoRoom;
 pub use settings::Settings;
 pub use slot::{SLOTS, partition_of, slot_of, tag_of};

@@ -6,6 +6,7 @@
 
 use crate::ids::{NodeId, TableId, Version};
 use crate::limits::PIECE_BYTES_MAX;
+use crate::removed::RemovedNodes;
 use crate::table::{Node, Partition, Table, TableDelta};
 use std::collections::BTreeMap;
 
@@ -30,17 +31,20 @@ impl TablePiece {
     }
 
     /// The piece at `from` of what is newer than `since`: about [`PIECE_BYTES_MAX`] of it, at least one row or node.
-    /// `rows` and `nodes` are what is newer, in any order; up to `version` they are complete.
+    /// `rows` and `nodes` are what is newer, in any order; up to `version` they are complete, and so is the list of those who
+    /// are gone, which goes with the first piece.
     pub fn cut<'a>(
         table: Table,
         since: Version,
         version: Version,
         rows: impl Iterator<Item = &'a Partition>,
         nodes: impl Iterator<Item = &'a Node>,
+        removed: Option<RemovedNodes>,
         from: u64,
     ) -> Self {
         let partitions = u64::from(table.partitions);
-        let mut delta = TableDelta { table, since, version, partitions: Vec::new(), nodes: Vec::new() };
+        let removed = removed.filter(|_| from == 0);
+        let mut delta = TableDelta { table, since, version, partitions: Vec::new(), nodes: Vec::new(), removed };
         let mut room = Room { bytes: 0 };
         let mut rows: Vec<_> = rows.filter(|row| u64::from(row.id.index) >= from).collect();
         rows.sort_unstable_by_key(|row| row.id.index);
@@ -98,6 +102,7 @@ pub struct Assembly {
     version: Version,
     rows: BTreeMap<u16, Partition>,
     nodes: BTreeMap<NodeId, Node>,
+    removed: RemovedNodes,
     next: u64,
 }
 
@@ -137,6 +142,7 @@ impl Assembly {
                 version: delta.version,
                 rows: BTreeMap::new(),
                 nodes: BTreeMap::new(),
+                removed: RemovedNodes::default(),
                 next: 0,
             });
         }
@@ -173,6 +179,7 @@ impl Assembly {
                 self.nodes.insert(node.id, node);
             }
         }
+        self.removed.renew(delta.removed);
         self.version = self.version.min(delta.version);
         if delta.table.version > self.table.version {
             self.table = delta.table;
@@ -186,6 +193,7 @@ impl Assembly {
             version: self.version,
             partitions: self.rows.into_values().collect(),
             nodes: self.nodes.into_values().collect(),
+            removed: self.removed.newer_than(self.since),
         }
     }
 }
@@ -241,7 +249,7 @@ mod tests {
             let (id, version) = (TableId::new(1), Version::new(1));
             let table = Table { id, name: "default".into(), partitions: 16_384, replication: 3, version };
             let version = Version::new(self.version);
-            TablePiece::cut(table, Version::ZERO, version, self.rows.iter(), self.nodes.iter(), from)
+            TablePiece::cut(table, Version::ZERO, version, self.rows.iter(), self.nodes.iter(), None, from)
         }
 
         fn whole(&self) -> PartitionTable {

@@ -2,6 +2,7 @@
 
 use crate::ids::{Epoch, Incarnation, Millis, NodeId, PartitionId, PlacementId, TableId, Version};
 use crate::limits::EPOCHS_AHEAD_MAX;
+use crate::removed::RemovedNodes;
 use crate::slot::{partition_of, slot_of};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -219,6 +220,8 @@ pub struct TableDelta {
     pub partitions: Vec<Partition>,
     /// Changed nodes.
     pub nodes: Vec<Node>,
+    /// Who is gone, if a node was removed after `since`.
+    pub removed: Option<RemovedNodes>,
 }
 
 /// The nodes newer than a version, for those who hold several tables and need each node once.
@@ -230,6 +233,8 @@ pub struct NodeDelta {
     pub version: Version,
     /// Changed nodes.
     pub nodes: Vec<Node>,
+    /// Who is gone, if a node was removed after `since`.
+    pub removed: Option<RemovedNodes>,
 }
 
 /// Where an operation on a key should go.
@@ -250,6 +255,7 @@ pub struct PartitionTable {
     version: Version,
     partitions: BTreeMap<u16, Partition>,
     nodes: BTreeMap<NodeId, Node>,
+    removed: RemovedNodes,
 }
 
 impl PartitionTable {
@@ -258,10 +264,13 @@ impl PartitionTable {
         if delta.since != Version::ZERO {
             return None;
         }
+        let removed = delta.removed.unwrap_or_default();
+        let nodes = delta.nodes.into_iter().filter(|node| !removed.contains(node.id));
         Some(Self {
             version: delta.version,
             partitions: delta.partitions.into_iter().map(|row| (row.id.index, row)).collect(),
-            nodes: delta.nodes.into_iter().map(|node| (node.id, node)).collect(),
+            nodes: nodes.map(|node| (node.id, node)).collect(),
+            removed,
             table: delta.table,
         })
     }
@@ -281,9 +290,13 @@ impl PartitionTable {
                 }
             }
         }
+        if self.removed.renew(delta.removed) {
+            self.nodes.retain(|id, _| !self.removed.contains(*id));
+        }
         for node in delta.nodes {
             match self.nodes.get(&node.id) {
                 Some(held) if held.version >= node.version => {}
+                _ if self.removed.contains(node.id) => {} // It was late.
                 _ => {
                     self.nodes.insert(node.id, node);
                 }
@@ -304,6 +317,7 @@ impl PartitionTable {
             version: self.version,
             partitions: self.partitions.values().filter(|row| row.version > since).cloned().collect(),
             nodes: self.nodes.values().filter(|node| node.version > since).cloned().collect(),
+            removed: self.removed.newer_than(since),
         }
     }
 
@@ -394,7 +408,8 @@ mod tests {
             replication: 1,
             version: Version::new(1),
         };
-        TableDelta { table, since: Version::new(since), version: Version::new(version), partitions, nodes: vec![] }
+        let (since, version) = (Version::new(since), Version::new(version));
+        TableDelta { table, since, version, partitions, nodes: vec![], removed: None }
     }
 
     #[test]

@@ -182,8 +182,7 @@ pub(super) fn remove(
     }
     staged.into_effect().commit(state, entry);
     forget_node(state, node);
-    state.nodes.remove(node);
-    state.nodes_version = entry.version();
+    state.remove_node(node, entry.version());
     entry.note(state, EventKind::NodeRemoved { node, name, placements });
     Ok(Response::NodeRemoved { placements })
 }

@@ -48,7 +48,7 @@ pub(super) fn register(
         keeps_last_copies(state, replaced)?;
     }
     if known.is_none() {
-        make_room(state)?;
+        make_room(state, entry.version())?;
     }
 
     let mut staged = Staged::new(state, entry);
@@ -325,13 +325,13 @@ fn takes_back(state: &ClusterState, known: &NodeRow, register: &Register, holder
 
 /// Keeps the number of nodes bounded: strangers that went away longest ago are forgotten first, then lost nodes that hold
 /// nothing.
-fn make_room(state: &mut ClusterState) -> Result<(), ErrorDetail> {
+fn make_room(state: &mut ClusterState, version: Version) -> Result<(), ErrorDetail> {
     let strangers = state.nodes.down().filter(|row| state.is_stranger(row.node.id));
     let mut strangers: Vec<(Version, NodeId)> = strangers.map(|row| (row.node.version, row.node.id)).collect();
     strangers.sort_unstable();
     let excess = (strangers.len() + 1).saturating_sub(STRANGERS_MAX);
     for (_, id) in strangers.into_iter().take(excess) {
-        state.nodes.remove(id);
+        state.remove_node(id, version);
     }
     if state.nodes.len() < NODES_MAX {
         return Ok(());
@@ -340,7 +340,7 @@ fn make_room(state: &mut ClusterState) -> Result<(), ErrorDetail> {
     let gone = |row: &&NodeRow| row.node.status == NodeStatus::Lost && partitions.count_on(row.node.id) == 0;
     let gone: Vec<NodeId> = state.nodes.down().filter(gone).map(|row| row.node.id).collect();
     for id in gone {
-        state.nodes.remove(id);
+        state.remove_node(id, version);
     }
     if state.nodes.len() >= NODES_MAX {
         let message = format!("{} nodes are registered, which is the limit", state.nodes.len());

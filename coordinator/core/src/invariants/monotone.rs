@@ -43,6 +43,7 @@ pub(super) fn check(before: &ClusterState, after: &ClusterState) -> Result<(), V
             state.migration_last,
             state.applied,
             state.nodes_version.get(),
+            state.removed_version.get(),
             state.dropped_version.get(),
         ]
     };

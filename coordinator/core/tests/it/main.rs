@@ -12,6 +12,7 @@ mod mutants;
 mod operate;
 mod planning;
 mod random;
+mod removed;
 mod repair;
 mod stuck;
 mod world;

@@ -1,0 +1,59 @@
+//! Nodes removed: whoever keeps nodes by deltas forgets them too.
+
+use crate::bed::{Bed, TABLE, register, settings};
+use archon_coordinator_core::state::STRANGERS_MAX;
+use archon_coordinator_core::*;
+use archon_types::*;
+
+const CITIES: [&str; 3] = ["athens", "byzantium", "cyrene"];
+
+/// Whoever kept nodes by deltas kept those that were removed too, with their addresses, for as long as it ran.
+#[test]
+fn a_node_that_was_removed_stayed_in_every_cache_for_ever() {
+    let mut bed = Bed::running(settings(9, 3, 2), &CITIES);
+    let whole = |bed: &Bed| {
+        PartitionTable::from_whole(table_piece(&bed.state, TABLE, Version::ZERO, 0).unwrap().delta).unwrap()
+    };
+    let (mut cached, everyone) = (whole(&bed), nodes_delta(&bed.state, Version::ZERO, 1 << 20));
+    assert_eq!(everyone.removed, None, "nobody was removed yet");
+    let gone = bed.node("athens");
+    bed.pass(2_000, &[gone]);
+    let if_version = bed.state.node(gone).unwrap().node.version;
+    bed.ok(Command::NodeLost { node: gone, if_version });
+    let since = bed.state.table_version();
+    assert!(cached.merge(table_piece(&bed.state, TABLE, cached.version(), 0).unwrap().delta));
+    assert!(cached.node(gone).is_some());
+    let if_version = bed.state.node(gone).unwrap().node.version;
+    bed.ok(Command::RemoveNode { node: gone, if_version });
+    let news = nodes_delta(&bed.state, since, 1);
+    let removed = news.removed.clone().expect("the delta says who is gone");
+    assert_eq!((news.nodes.len(), news.version, removed.contains(gone)), (0, bed.state.nodes_version, true));
+    assert!(bed.state.nodes.keys().all(|id| !removed.contains(*id)));
+    assert!(cached.merge(table_piece(&bed.state, TABLE, cached.version(), 0).unwrap().delta));
+    assert_eq!((cached.node(gone), &cached), (None, &whole(&bed)));
+    // What was under way since before does not bring it back.
+    let late = TableDelta { nodes: everyone.nodes, ..cached.newer_than(cached.version()) };
+    assert!(cached.merge(late));
+    assert_eq!(cached, whole(&bed));
+    // Whoever fetches from such a cache is told as well.
+    assert_eq!(cached.newer_than(since).removed, Some(removed));
+    assert_eq!(nodes_delta(&bed.state, news.version, 1).removed, None, "it was told");
+}
+
+#[test]
+fn strangers_that_are_forgotten_for_want_of_room_are_told_of() {
+    let mut bed = Bed::running(settings(9, 3, 2), &CITIES);
+    let first = NodeId::new(4);
+    for number in 0..=STRANGERS_MAX as u128 + 1 {
+        let Response::Registered { node, incarnation } =
+            bed.ok(Command::Register(Box::new(register(&format!("s{number}"), 1_000 + number, 9_000_000 + number))))
+        else {
+            panic!("not registered")
+        };
+        bed.ok(Command::NodeFailed { node, incarnation, successors: vec![] });
+    }
+    assert_eq!(bed.state.node(first), None);
+    let removed = bed.state.removed_since(Version::ZERO).expect("somebody was forgotten");
+    assert!(removed.contains(first) && !removed.contains(bed.state.node_last));
+    assert_eq!(removed.ranges.len(), 1, "those who are gone stand side by side: {removed:?}");
+}

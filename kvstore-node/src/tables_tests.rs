@@ -1,0 +1,171 @@
+//! Tests of the cache of the partition tables.
+
+use super::*;
+use archon_types::{Epoch, Partition, PartitionStatus};
+
+const TABLE: TableId = TableId::new(1);
+
+fn delta(since: u64, version: u64) -> TableDelta {
+    let (name, first) = ("default".to_owned(), Version::new(1));
+    TableDelta {
+        table: Table { id: TABLE, name, partitions: 4, replication: 1, version: first },
+        since: Version::new(since),
+        version: Version::new(version),
+        partitions: vec![],
+        nodes: vec![],
+        removed: None,
+    }
+}
+
+fn row(index: u16, version: u64) -> Partition {
+    Partition {
+        id: PartitionId::new(TABLE, index),
+        epoch: Epoch::new(1),
+        version: Version::new(version),
+        leader: None,
+        placements: vec![],
+        status: PartitionStatus::Online,
+        min_in_sync: 1,
+    }
+}
+
+fn node(id: u64, version: u64) -> Node {
+    Node {
+        id: NodeId::new(id),
+        name: format!("n{id}"),
+        address: format!("n{id}:{version}"),
+        incarnation: archon_types::Incarnation::new(version),
+        status: archon_types::NodeStatus::Live,
+        goal: archon_types::NodeGoal::Serve,
+        zone: None,
+        weight: 100,
+        partitions_max: None,
+        version: Version::new(version),
+        since: archon_types::Millis::ZERO,
+    }
+}
+
+fn table(delta: TableDelta) -> News {
+    News { pieces: vec![TablePiece::whole(delta)], ..News::default() }
+}
+
+fn nodes(since: u64, version: u64, nodes: Vec<Node>) -> News {
+    let delta = NodeDelta { since: Version::new(since), version: Version::new(version), nodes, removed: None };
+    News { nodes: Some(delta), ..News::default() }
+}
+
+fn piece(from: u64, next: Option<u64>, version: u64, rows: Vec<Partition>) -> News {
+    let delta = TableDelta { partitions: rows, ..delta(0, version) };
+    News { pieces: vec![TablePiece { delta, from, next }], ..News::default() }
+}
+
+#[test]
+fn an_empty_name_is_the_default_table() {
+    let tables = Tables::new(vec![]);
+    assert_eq!(tables.table(""), None);
+    assert!(tables.merge(table(delta(0, 5))));
+    assert_eq!(tables.table("").map(|table| table.name), Some("default".to_owned()));
+    assert_eq!(tables.table(""), tables.table("default"));
+    assert_eq!(tables.table("other"), None);
+    assert_eq!(tables.partition_name(PartitionId::new(TableId::new(1), 3)), "default/3");
+    assert_eq!(tables.partition_name(PartitionId::new(TableId::new(2), 3)), "2/3");
+}
+
+#[test]
+fn nodes_come_once_for_all_tables_and_a_gap_among_them_is_noticed() {
+    let tables = Tables::new(vec![]);
+    assert!(!tables.merge(nodes(3, 5, vec![node(1, 5)])), "nodes before 3 are missing");
+    assert_eq!(tables.node(NodeId::new(1)), None);
+    assert!(tables.merge(News { pieces: table(delta(0, 5)).pieces, ..nodes(0, 5, vec![node(1, 5), node(2, 4)]) }));
+    assert!(tables.merge(nodes(5, 7, vec![node(2, 7)])));
+    assert!(tables.merge(nodes(0, 4, vec![node(2, 4)])), "an older one that was late");
+    assert_eq!(tables.node(NodeId::new(2)), Some(node(2, 7)));
+    let since_five = tables.newer_than("", Version::new(5), 0).map(|piece| piece.delta.nodes);
+    assert_eq!(since_five, Some(vec![node(2, 7)]), "whoever asks for a table gets the nodes with it");
+}
+
+#[test]
+fn a_node_that_was_removed_stayed_in_the_address_book_for_ever() {
+    let tables = Tables::new(vec![]);
+    let mut removals = tables.removals();
+    assert!(tables.merge(News { pieces: table(delta(0, 5)).pieces, ..nodes(0, 5, vec![node(1, 5), node(2, 4)]) }));
+    assert!(!removals.has_changed().unwrap());
+    let removed = RemovedNodes::all_but([NodeId::new(1)].into_iter(), NodeId::new(2), Version::new(6));
+    let mut news = nodes(5, 6, vec![]);
+    news.nodes.as_mut().unwrap().removed = Some(removed.clone());
+    assert!(tables.merge(news));
+    assert_eq!((tables.node(NodeId::new(2)), removals.has_changed().unwrap()), (None, true));
+    assert_eq!([1, 2, 3].map(|id| tables.is_removed(NodeId::new(id))), [false, true, false]);
+    removals.mark_unchanged();
+    assert!(tables.merge(nodes(5, 6, vec![node(2, 5), node(3, 6)])), "a row that was late");
+    assert_eq!((tables.node(NodeId::new(2)), removals.has_changed().unwrap()), (None, false));
+    let told = |since| tables.newer_than("", Version::new(since), 0).map(|piece| piece.delta.removed);
+    assert_eq!((told(5), told(6)), (Some(Some(removed)), Some(None)), "clients are told too");
+}
+
+#[test]
+fn a_partial_delta_of_an_unknown_table_is_a_gap() {
+    let tables = Tables::new(vec!["a:1".into()]);
+    assert!(!tables.merge(News { complete: Some(Version::new(5)), ..table(delta(3, 5)) }));
+    assert_eq!(tables.version(), Version::ZERO, "with a gap nothing is complete");
+    let coordinators = vec!["b:1".to_owned()];
+    assert!(tables.merge(News { coordinators, complete: Some(Version::new(5)), ..table(delta(0, 5)) }));
+    assert!(!tables.merge(table(delta(9, 12))));
+    assert_eq!((tables.version(), tables.coordinators()), (Version::new(5), vec!["b:1".to_owned()]));
+}
+
+#[test]
+fn half_a_table_is_no_table_and_half_a_delta_changes_nothing() {
+    let tables = Tables::new(vec![]);
+    assert!(tables.merge(piece(0, Some(2), 5, vec![row(0, 5), row(1, 5)])));
+    assert_eq!((tables.table(""), tables.version()), (None, Version::ZERO), "its second half is missing");
+    assert!(!tables.merge(piece(3, None, 5, vec![row(3, 5)])), "row 2 is missing");
+    assert!(tables.merge(piece(2, None, 6, vec![row(2, 6), row(3, 5)])));
+    let held = |from| tables.newer_than("", Version::ZERO, from).map(|piece| piece.delta.partitions.len());
+    assert_eq!((held(0), held(3)), (Some(4), Some(1)));
+    assert_eq!(tables.version(), Version::ZERO, "rows without nodes say nothing about what is known of both");
+    assert!(tables.merge(nodes(0, 4, vec![node(1, 4)])));
+    assert_eq!(tables.version(), Version::new(4));
+    assert!(tables.merge(News { complete: Some(Version::new(6)), ..News::default() }));
+    assert_eq!(tables.version_of(""), Some(Version::new(6)));
+    // A change in two pieces, of which the second never comes.
+    let mut change = piece(0, Some(1), 9, vec![row(0, 9)]);
+    change.pieces[0].delta.since = Version::new(6);
+    assert!(tables.merge(change));
+    let rows = tables.newer_than("", Version::new(6), 0).map(|piece| piece.delta.partitions);
+    assert_eq!((rows, tables.version()), (Some(vec![]), Version::new(6)));
+}
+
+#[test]
+fn a_node_change_that_has_not_come_yet_is_not_claimed_with_a_newer_table() {
+    let tables = Tables::new(vec![]);
+    assert!(tables.merge(News { pieces: table(delta(0, 8)).pieces, ..nodes(0, 5, vec![node(1, 5)]) }));
+    let answer = tables.newer_than("", Version::ZERO, 0).map(|piece| piece.delta.version);
+    assert_eq!(answer, Some(Version::new(5)), "a node that changed at 6 would never be asked for again");
+}
+
+fn list(version: u64, last: u64, tables: &[u64]) -> News {
+    let tables = tables.iter().copied().map(TableId::new).collect();
+    let list = TableList { version: Version::new(version), last: TableId::new(last), tables };
+    News { tables: Some(list), ..News::default() }
+}
+
+#[test]
+fn a_dropped_table_is_forgotten_and_a_late_row_of_it_does_not_bring_it_back() {
+    let tables = Tables::new(vec![]);
+    let gone = PartitionId::new(TABLE, 1);
+    assert!(tables.merge(News { complete: Some(Version::new(5)), ..table(delta(0, 5)) }));
+    assert!(tables.merge(piece(0, Some(2), 6, vec![row(0, 6), row(1, 6)])), "more is to follow");
+    assert!(tables.merge(list(3, 1, &[1])), "another one was dropped");
+    assert_eq!((tables.table("").is_some(), tables.dropped(gone)), (true, None));
+    let version = Some(Version::new(7));
+    assert!(tables.merge(News { complete: version, ..list(7, 2, &[2]) }));
+    assert_eq!((tables.table(""), tables.version()), (None, Version::new(7)), "the version does not fall");
+    assert_eq!(tables.dropped(gone).map(|why| (why.kind, why.table_version)), Some((ErrorKind::NotFound, version)));
+    assert_eq!(tables.dropped(PartitionId::new(TableId::new(2), 0)), None, "it has not come yet");
+    assert_eq!(tables.dropped(PartitionId::new(TableId::new(3), 0)), None, "it was made since");
+    // From before, and late: no gap, for there is nothing to ask for.
+    assert!(tables.merge(table(delta(0, 6))) && tables.merge(piece(2, None, 6, vec![row(2, 6)])));
+    assert!(tables.merge(list(3, 1, &[1])));
+    assert_eq!((tables.table(""), tables.dropped(gone).is_some()), (None, true));
+}
