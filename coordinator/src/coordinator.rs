@@ -5,34 +5,22 @@ use crate::control::Control;
 use crate::error::CoordinatorError;
 use crate::identity::{Identity, IdentityError};
 use crate::join::{Join, Waiting, join};
-use crate::metrics::{Metrics, count};
+use crate::metrics::Metrics;
 use crate::observe;
 use crate::raft::{self, ELECTION_TIMEOUT_MAX, Myself, Peers, Quorum, Storage, quorum_key};
+use crate::serve::serve;
 use crate::service::Context;
-use crate::service::admin::Admins;
-use crate::service::session::Sessions;
-use crate::service::table::Tables;
 use crate::session::Leading;
 use archon_proto::doors::{COORDINATOR_CONNECTIONS_MAX, Doors, connections_for};
-use archon_proto::guarded::{Guarded, Incoming};
-use archon_proto::health::MemberHealth;
-use archon_proto::listen::{ACCEPT_AGAIN, AcceptFailures};
-use archon_proto::v1::admin_server::AdminServer;
-use archon_proto::v1::session_server::SessionServer;
-use archon_proto::v1::table_server::TableServer;
-use archon_types::limits::MESSAGE_BYTES_MAX;
-use futures::{Stream, StreamExt};
 use rustix::process::{Resource, getrlimit};
-use std::io;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
-use tonic::transport::Server;
 use uuid::Uuid;
 
 /// How long open requests may take to end when the server stops.
@@ -41,8 +29,6 @@ const SERVER_DEADLINE: Duration = Duration::from_secs(2);
 const WAL_DEADLINE: Duration = Duration::from_secs(5);
 /// How long Raft may take to end.
 const RAFT_DEADLINE: Duration = Duration::from_secs(2);
-/// Most requests at once on one connection.
-const STREAMS_MAX: u32 = 1_024;
 
 /// A running coordinator.
 pub struct Coordinator {
@@ -109,6 +95,7 @@ impl Coordinator {
             waiting: Waiting::default(),
             leading: Leading::default(),
             metrics: Arc::new(Metrics::default()),
+            doors: Doors::new(connections_for(COORDINATOR_CONNECTIONS_MAX, getrlimit(Resource::Nofile).current)),
             stop: work.child_token(),
         };
         let peers = Peers::new(myself.clone(), storage.is_empty(), ELECTION_TIMEOUT_MAX, work.child_token());
@@ -146,11 +133,6 @@ impl Coordinator {
     #[cfg(test)]
     pub(crate) fn quorum(&self) -> Option<&Quorum> {
         self.context.quorum.get()
-    }
-
-    /// What is counted.
-    pub fn metrics(&self) -> &Metrics {
-        &self.context.metrics
     }
 
     /// Waits until this coordinator cannot go on, and says why. Cancel-safe.
@@ -319,72 +301,4 @@ async fn watch_health(quorum: Quorum, work: CancellationToken, failed: Arc<watch
             return;
         }
     }
-}
-
-/// A coordinator serves while it knows a leader: itself, heard by more than half, or another one.
-fn health(context: &Context) -> MemberHealth {
-    let (asked, stop) = (context.clone(), context.stop.clone());
-    let serves = move || !asked.stop.is_cancelled() && asked.quorum().is_ok_and(Quorum::knows_leader);
-    let services = &["archon.v1.Session", "archon.v1.Admin", "archon.v1.Table"];
-    MemberHealth::new(services, serves, move || stop.clone().cancelled_owned())
-}
-
-/// The connections as they come. One that cannot be accepted waits, and is tried again: the server would end with it.
-fn accept(incoming: Incoming, metrics: Arc<Metrics>) -> impl Stream<Item = io::Result<Guarded>> {
-    let failures = AcceptFailures::default();
-    futures::stream::unfold((incoming, metrics, failures), |(mut incoming, metrics, mut failures)| async move {
-        loop {
-            match incoming.next().await? {
-                Ok(connection) => return Some((Ok(connection), (incoming, metrics, failures))),
-                Err(error) => {
-                    count(&metrics.accept_errors);
-                    if let Some(times) = failures.note(Instant::now()) {
-                        tracing::warn!(%error, times, "connections cannot be accepted; they wait, and it is tried again");
-                    }
-                    tokio::time::sleep(ACCEPT_AGAIN).await;
-                }
-            }
-        }
-    })
-}
-
-fn serve(
-    listener: TcpListener,
-    context: &Context,
-    peers: Peers,
-    serving: CancellationToken,
-    failed: Arc<watch::Sender<Option<Arc<str>>>>,
-) -> Result<JoinHandle<()>, CoordinatorError> {
-    let reflection = tonic_reflection::server::Builder::configure()
-        .register_encoded_file_descriptor_set(archon_proto::DESCRIPTORS)
-        .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
-        .build_v1()
-        .map_err(|error| CoordinatorError::Server { what: error.to_string() })?;
-    let sessions = SessionServer::new(Sessions::new(context.clone())).max_decoding_message_size(MESSAGE_BYTES_MAX);
-    let admins = AdminServer::new(Admins::new(context.clone()))
-        .max_decoding_message_size(MESSAGE_BYTES_MAX)
-        .max_encoding_message_size(usize::MAX);
-    let tables = TableServer::new(Tables::new(context.clone())).max_encoding_message_size(usize::MAX);
-    let server = Server::builder()
-        .max_concurrent_streams(STREAMS_MAX)
-        .http2_keepalive_interval(Some(Duration::from_secs(10)))
-        .http2_keepalive_timeout(Some(Duration::from_secs(10)))
-        .add_service(health(context).into_service())
-        .add_service(reflection)
-        .add_service(peers.into_service())
-        .add_service(sessions)
-        .add_service(admins)
-        .add_service(tables);
-    let incoming = {
-        let descriptors = getrlimit(Resource::Nofile).current;
-        let doors = Doors::new(connections_for(COORDINATOR_CONNECTIONS_MAX, descriptors));
-        accept(Incoming::new(listener, doors), Arc::clone(&context.metrics))
-    };
-    Ok(tokio::spawn(async move {
-        let served = server.serve_with_incoming_shutdown(incoming, serving.cancelled_owned()).await;
-        if let Err(error) = served {
-            tracing::error!(%error, "the server failed");
-            failed.send_replace(Some(format!("the server failed: {error}").into()));
-        }
-    }))
 }

@@ -19,6 +19,7 @@ mod metrics;
 mod observe;
 mod push;
 mod raft;
+mod serve;
 mod service;
 mod session;
 mod shared;
@@ -28,7 +29,6 @@ pub use config::{COORDINATORS_MAX, ConfigError, CoordinatorConfig};
 pub use coordinator::Coordinator;
 pub use error::CoordinatorError;
 pub use identity::IdentityError;
-pub use metrics::Metrics;
 #[cfg(feature = "fuzzing")]
 pub use raft::fuzzing;
 pub use raft::{SnapshotError, StoreError};

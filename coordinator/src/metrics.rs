@@ -6,11 +6,11 @@ macro_rules! metrics {
     ($($(#[doc = $help:literal])* $field:ident => $name:literal,)*) => {
         /// Counters and gauges of one coordinator. Counters only rise.
         #[derive(Debug, Default)]
-        pub struct Metrics { $($(#[doc = $help])* pub(crate) $field: AtomicU64,)* }
+        pub(crate) struct Metrics { $($(#[doc = $help])* pub(crate) $field: AtomicU64,)* }
 
         impl Metrics {
             /// Every metric: name with unit, value, help.
-            pub fn read(&self) -> Vec<(&'static str, u64, &'static str)> {
+            pub(crate) fn read(&self) -> Vec<(&'static str, u64, &'static str)> {
                 vec![$(($name, self.$field.load(Ordering::Relaxed), concat!($($help),*)),)*]
             }
         }
@@ -19,21 +19,21 @@ macro_rules! metrics {
 
 metrics! {
     /// Times this coordinator began to lead.
-    sessions => "coordinator_sessions_total",
+    sessions => "archon_coordinator_sessions_total",
     /// Heartbeats answered with a lease.
-    heartbeats => "coordinator_heartbeats_answered_total",
+    heartbeats => "archon_coordinator_heartbeats_answered_total",
     /// Heartbeats refused or left without a lease.
-    heartbeats_refused => "coordinator_heartbeats_refused_total",
+    heartbeats_refused => "archon_coordinator_heartbeats_refused_total",
     /// Commands proposed by control turns.
-    commands => "coordinator_commands_proposed_total",
+    commands => "archon_coordinator_commands_proposed_total",
     /// Pushes acknowledged by nodes.
-    pushes => "coordinator_pushes_total",
+    pushes => "archon_coordinator_pushes_total",
     /// Pushes that failed and are repeated.
-    pushes_failed => "coordinator_pushes_failed_total",
+    pushes_failed => "archon_coordinator_pushes_failed_total",
     /// Failures to accept a connection, for want of descriptors above all.
-    accept_errors => "coordinator_accept_errors_total",
+    accept_errors => "archon_coordinator_accept_errors_total",
     /// Times leadership was given away because this coordinator stalled.
-    stalls => "coordinator_stalls_total",
+    stalls => "archon_coordinator_stalls_total",
 }
 
 /// Counts one more.

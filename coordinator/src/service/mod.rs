@@ -7,6 +7,7 @@ mod operate;
 mod plans;
 pub(crate) mod rebalance;
 pub(crate) mod session;
+pub(crate) mod stats;
 pub(crate) mod table;
 mod voters;
 
@@ -17,6 +18,7 @@ use crate::session::{Leading, Session};
 use archon_coordinator_core::{ClusterState, Response};
 use archon_proto::convert::error::status_of;
 use archon_proto::convert::ids::{check_cluster, check_cluster_if_named};
+use archon_proto::doors::Doors;
 use archon_proto::v1;
 use archon_types::{ErrorDetail, ErrorKind, RequestId};
 use std::sync::{Arc, OnceLock};
@@ -41,6 +43,8 @@ pub(crate) struct Context {
     pub(crate) waiting: Waiting,
     pub(crate) leading: Leading,
     pub(crate) metrics: Arc<Metrics>,
+    /// Lets connections in, and counts them.
+    pub(crate) doors: Arc<Doors>,
     /// Cancelled when this coordinator stops: waiting requests are answered.
     pub(crate) stop: CancellationToken,
 }

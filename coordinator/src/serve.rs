@@ -1,0 +1,96 @@
+//! What a coordinator serves on its port.
+
+use crate::error::CoordinatorError;
+use crate::metrics::{Metrics, count};
+use crate::raft::{Peers, Quorum};
+use crate::service::Context;
+use crate::service::admin::Admins;
+use crate::service::session::Sessions;
+use crate::service::stats::Stats;
+use crate::service::table::Tables;
+use archon_proto::guarded::{Guarded, Incoming};
+use archon_proto::health::MemberHealth;
+use archon_proto::listen::{ACCEPT_AGAIN, AcceptFailures};
+use archon_proto::v1::admin_server::AdminServer;
+use archon_proto::v1::session_server::SessionServer;
+use archon_proto::v1::stats_server::StatsServer;
+use archon_proto::v1::table_server::TableServer;
+use archon_types::limits::MESSAGE_BYTES_MAX;
+use futures::{Stream, StreamExt};
+use std::io;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+use tonic::transport::Server;
+
+/// Most requests at once on one connection.
+const STREAMS_MAX: u32 = 1_024;
+
+/// A coordinator serves while it knows a leader: itself, heard by more than half, or another one.
+fn health(context: &Context) -> MemberHealth {
+    let (asked, stop) = (context.clone(), context.stop.clone());
+    let serves = move || !asked.stop.is_cancelled() && asked.quorum().is_ok_and(Quorum::knows_leader);
+    let services = &["archon.v1.Session", "archon.v1.Admin", "archon.v1.Table"];
+    MemberHealth::new(services, serves, move || stop.clone().cancelled_owned())
+}
+
+/// The connections as they come. One that cannot be accepted waits, and is tried again: the server would end with it.
+fn accept(incoming: Incoming, metrics: Arc<Metrics>) -> impl Stream<Item = io::Result<Guarded>> {
+    let failures = AcceptFailures::default();
+    futures::stream::unfold((incoming, metrics, failures), |(mut incoming, metrics, mut failures)| async move {
+        loop {
+            match incoming.next().await? {
+                Ok(connection) => return Some((Ok(connection), (incoming, metrics, failures))),
+                Err(error) => {
+                    count(&metrics.accept_errors);
+                    if let Some(times) = failures.note(Instant::now()) {
+                        tracing::warn!(%error, times, "connections cannot be accepted; they wait, and it is tried again");
+                    }
+                    tokio::time::sleep(ACCEPT_AGAIN).await;
+                }
+            }
+        }
+    })
+}
+
+/// Serves until told to end; what goes wrong meanwhile is said to `failed`.
+pub(crate) fn serve(
+    listener: TcpListener,
+    context: &Context,
+    peers: Peers,
+    serving: CancellationToken,
+    failed: Arc<watch::Sender<Option<Arc<str>>>>,
+) -> Result<JoinHandle<()>, CoordinatorError> {
+    let reflection = tonic_reflection::server::Builder::configure()
+        .register_encoded_file_descriptor_set(archon_proto::DESCRIPTORS)
+        .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
+        .build_v1()
+        .map_err(|error| CoordinatorError::Server { what: error.to_string() })?;
+    let sessions = SessionServer::new(Sessions::new(context.clone())).max_decoding_message_size(MESSAGE_BYTES_MAX);
+    let admins = AdminServer::new(Admins::new(context.clone()))
+        .max_decoding_message_size(MESSAGE_BYTES_MAX)
+        .max_encoding_message_size(usize::MAX);
+    let tables = TableServer::new(Tables::new(context.clone())).max_encoding_message_size(usize::MAX);
+    let server = Server::builder()
+        .max_concurrent_streams(STREAMS_MAX)
+        .http2_keepalive_interval(Some(Duration::from_secs(10)))
+        .http2_keepalive_timeout(Some(Duration::from_secs(10)))
+        .add_service(health(context).into_service())
+        .add_service(reflection)
+        .add_service(peers.into_service())
+        .add_service(sessions)
+        .add_service(admins)
+        .add_service(tables)
+        .add_service(StatsServer::new(Stats::new(context.clone())));
+    let incoming = accept(Incoming::new(listener, Arc::clone(&context.doors)), Arc::clone(&context.metrics));
+    Ok(tokio::spawn(async move {
+        let served = server.serve_with_incoming_shutdown(incoming, serving.cancelled_owned()).await;
+        if let Err(error) = served {
+            tracing::error!(%error, "the server failed");
+            failed.send_replace(Some(format!("the server failed: {error}").into()));
+        }
+    }))
+}
