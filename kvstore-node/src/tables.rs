@@ -8,6 +8,9 @@ use parking_lot::RwLock;
 use std::collections::BTreeMap;
 use tokio::sync::watch;
 
+/// Most names of dropped tables that are remembered; those of the newest tables stay.
+const DROPPED_NAMES_MAX: usize = 1_024;
+
 #[derive(Debug, Default)]
 struct State {
     /// Without nodes: these stand below, once for all tables.
@@ -18,6 +21,8 @@ struct State {
     removed: RemovedNodes,
     /// Which tables there are, as of the last drop that was told of.
     list: TableList,
+    /// Names of tables that were held here and dropped, each with the last such table.
+    dropped_names: BTreeMap<String, TableId>,
     /// Everything is held up to here, as the coordinator said.
     complete: Version,
     /// A table of which only the first pieces are here. Nothing of it counts before the last one is.
@@ -167,6 +172,19 @@ impl Tables {
         })
     }
 
+    /// What to answer about a name that no table here has. Nobody need try again if it is that of a table which was dropped;
+    /// of any other name the table may have been made just now, and not be known here yet.
+    pub(crate) fn unknown(&self, name: &str) -> ErrorDetail {
+        let state = self.state.read();
+        let asked = if name.is_empty() { DEFAULT_TABLE } else { name };
+        if state.dropped_names.contains_key(asked) {
+            let why = format!("table {asked:?} was dropped, with all that was in it");
+            return ErrorDetail::new(ErrorKind::NotFound, why).with_table_version(state.list.version);
+        }
+        let why = format!("this node knows no table {name:?}; ask a coordinator whether it exists");
+        ErrorDetail::new(ErrorKind::Unavailable, why).with_retry_after_ms(100)
+    }
+
     /// The partition that `key` belongs to in a table, if the table is known.
     pub(crate) fn partition_of(&self, table: TableId, key: &[u8]) -> Option<PartitionId> {
         self.state.read().tables.get(&table).map(|table| table.partition_of(key))
@@ -208,7 +226,13 @@ impl State {
         if (list.version, list.last) <= (self.list.version, self.list.last) {
             return;
         }
-        self.tables.retain(|table, _| !list.lacks(*table));
+        for (id, table) in self.tables.extract_if(.., |table, _| list.lacks(*table)) {
+            self.dropped_names.insert(table.table().name.clone(), id);
+        }
+        while self.dropped_names.len() > DROPPED_NAMES_MAX {
+            let oldest = self.dropped_names.iter().min_by_key(|(_, table)| **table).map(|(name, _)| name.clone());
+            oldest.and_then(|name| self.dropped_names.remove(&name));
+        }
         self.arriving.take_if(|begun| list.lacks(begun.table()));
         self.list = list;
     }
@@ -219,6 +243,7 @@ impl State {
             Some(table) => table.merge(delta),
             None => match PartitionTable::from_whole(delta) {
                 Some(table) => {
+                    self.dropped_names.remove(&table.table().name);
                     self.tables.insert(table.table().id, table);
                     true
                 }

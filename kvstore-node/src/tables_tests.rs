@@ -169,3 +169,35 @@ fn a_dropped_table_is_forgotten_and_a_late_row_of_it_does_not_bring_it_back() {
     assert!(tables.merge(list(3, 1, &[1])));
     assert_eq!((tables.table(""), tables.dropped(gone).is_some()), (None, true));
 }
+
+#[test]
+fn whoever_named_a_dropped_table_was_told_to_try_again_for_ever() {
+    let tables = Tables::new(vec![]);
+    let answer = |name| tables.unknown(name).kind;
+    assert!(tables.merge(News { complete: Some(Version::new(5)), ..table(delta(0, 5)) }));
+    assert!(tables.merge(News { complete: Some(Version::new(7)), ..list(7, 2, &[2]) }));
+    for name in ["", "default"] {
+        assert_eq!((answer(name), tables.unknown(name).table_version), (ErrorKind::NotFound, Some(Version::new(7))));
+    }
+    assert_eq!(answer("orders"), ErrorKind::Unavailable, "it may have been made just now");
+    // Another table has the name now, and is dropped in its turn.
+    let again = || TableDelta { table: Table { id: TableId::new(3), ..delta(0, 8).table }, ..delta(0, 8) };
+    assert!(tables.merge(table(again())));
+    assert_eq!(tables.table("default").map(|table| table.id), Some(TableId::new(3)));
+    assert!(tables.merge(list(9, 3, &[2])));
+    assert_eq!((tables.table("default"), answer("default")), (None, ErrorKind::NotFound));
+}
+
+#[test]
+fn names_of_dropped_tables_are_bounded_and_the_newest_stay() {
+    let tables = Tables::new(vec![]);
+    let last = DROPPED_NAMES_MAX as u64 + 2;
+    for id in 1..=last {
+        let name = format!("t{id}");
+        let row = Table { id: TableId::new(id), name, ..delta(0, 5).table };
+        assert!(tables.merge(table(TableDelta { table: row, ..delta(0, 5) })));
+    }
+    assert!(tables.merge(list(6, last, &[])));
+    let kinds = [1, 2, 3, last].map(|id| tables.unknown(&format!("t{id}")).kind);
+    assert_eq!(kinds, [ErrorKind::Unavailable, ErrorKind::Unavailable, ErrorKind::NotFound, ErrorKind::NotFound]);
+}

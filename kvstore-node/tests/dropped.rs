@@ -69,6 +69,16 @@ async fn a_condemned_copy_is_deleted_and_its_clients_hear_that_there_is_no_such_
         let why = ask(&fake, op).await;
         assert_eq!((why.kind, why.table_version), (ErrorKind::NotFound, Some(Version::new(1_002))), "{why}");
     }
+    // Calls that name the table, too: they were told to try again, for ever.
+    let (cluster, key) = (Some(fake.cluster.into()), bytes::Bytes::from("key-1"));
+    let address = format!("http://{}", fake.known("athens").unwrap().address);
+    let mut plain = v1::kv_client::KvClient::connect(address).await.unwrap();
+    let request = v1::GetRequest { cluster, key, ..v1::GetRequest::default() };
+    let why = archon_proto::convert::error::detail_of(&plain.get(request.clone()).await.unwrap_err());
+    assert_eq!((why.kind, why.table_version), (ErrorKind::NotFound, Some(Version::new(1_002))), "{why}");
+    let other = v1::GetRequest { table: "orders".into(), ..request };
+    let why = archon_proto::convert::error::detail_of(&plain.get(other).await.unwrap_err());
+    assert_eq!(why.kind, ErrorKind::Unavailable, "it may have been made just now: {why}");
     let unloaded = |report: &archon_types::Report| report.fact == Fact::Unloaded && report.placement == COPY;
     fake.reported("the copy is deleted", unloaded).await;
     // A table of the name, and a row of the former one that comes late: it stays gone.

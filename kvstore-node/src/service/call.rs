@@ -102,10 +102,7 @@ impl KvService {
     }
 
     fn table(&self, name: &str) -> Result<Table> {
-        self.shared.tables.table(name).ok_or_else(|| {
-            let why = format!("this node knows no table {name:?}; ask a coordinator whether it exists");
-            ErrorDetail::new(ErrorKind::Unavailable, why).with_retry_after_ms(100)
-        })
+        self.shared.tables.table(name).ok_or_else(|| self.shared.tables.unknown(name))
     }
 
     async fn operate(&self, from: IpAddr, partition: PartitionId, op: Op, id: Option<OpId>) -> (Millis, Outcome) {
