@@ -10,9 +10,9 @@ use crate::service::stats::StatsService;
 use crate::service::table::TableService;
 use crate::shard::Shards;
 use crate::shared::Shared;
-use crate::sort::{Accepted, HALF_BYTES_MAX, Streams, sort, turn_away};
+use crate::sort::{Accepted, Streams, sort, turn_away};
 use crate::stats::Stats;
-use archon_frames::HalfFrames;
+use archon_frames::{HALF_BYTES_MAX, HalfBodies, HalfFrames};
 use archon_proto::doors::{Entry, Refusal};
 use archon_proto::guarded::TURNED_AWAY_MAX;
 use archon_proto::health::MemberHealth;
@@ -33,6 +33,8 @@ use tonic::service::Routes;
 
 const STREAM_WINDOW_BYTES: u32 = 2 * 1024 * 1024;
 const CONNECTION_WINDOW_BYTES: u32 = 16 * 1024 * 1024;
+/// Most requests at once on one gRPC connection.
+const STREAMS_MAX: u32 = 1_024;
 
 /// What the services need.
 pub(crate) struct Services {
@@ -59,6 +61,8 @@ pub(crate) async fn serve(
     let (shared, tasks) = (Arc::clone(&services.shared), services.tasks.clone());
     let streams = streams(&services);
     let routes = routes(services, &streams);
+    // What is half here counts together, however it comes.
+    let half = HalfBodies::new(streams.half_of_clients.clone(), streams.half_of_peers.clone(), "/archon.v1.Control/");
     let mut servers = JoinSet::new();
     let mut ways = Vec::new();
     for runtime in &runtimes {
@@ -70,6 +74,8 @@ pub(crate) async fn serve(
             .initial_stream_window_size(STREAM_WINDOW_BYTES)
             .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
             .http2_keepalive_interval(Some(Duration::from_secs(5)))
+            .max_concurrent_streams(STREAMS_MAX)
+            .layer(half.clone())
             .add_routes(routes.clone());
         let served = server.serve_with_incoming_shutdown(ReceiverStream::new(incoming), end.clone().cancelled_owned());
         servers.spawn_on(served, runtime);

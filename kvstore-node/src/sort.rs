@@ -18,8 +18,6 @@ use tokio_util::task::TaskTracker;
 const SILENCE_MAX: Duration = Duration::from_secs(10);
 /// After which time whoever was turned away is to come again, in milliseconds.
 const RETRY_AFTER_MS: u64 = 1_000;
-/// Bytes of messages that have not arrived whole, of all clients of a node, and of all its peers.
-pub(crate) const HALF_BYTES_MAX: usize = 128 * 1024 * 1024;
 
 /// A connection on its way to the thread that serves it, which alone is to be told when something arrives.
 #[derive(Debug)]

@@ -7,6 +7,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use tokio::time::Instant;
 
+/// Bytes of messages that have not arrived whole which a member of the cluster keeps, of clients, and as many of other members.
+pub const HALF_BYTES_MAX: usize = 128 * 1024 * 1024;
 /// Bytes of a message that count for nothing: what arrives with one look at a connection.
 const FREE_BYTES: usize = 64 * 1024;
 /// How long a message may take if it does not arrive steadily.

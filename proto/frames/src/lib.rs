@@ -13,6 +13,7 @@
 //! that was silent for [`Beat::PATIENCE`]: that is what a paused process or a cut cable looks like.
 
 mod beat;
+mod bodies;
 mod error;
 mod frame;
 mod greeting;
@@ -21,9 +22,10 @@ mod reader;
 mod writer;
 
 pub use beat::Beat;
+pub use bodies::{Bounded, HalfBodies};
 pub use error::FrameError;
 pub use frame::{Frame, FrameKind, HEAD_BYTES, cut};
 pub use greeting::{GREETING_BYTES, StreamKind, accept, begins_stream, connect, turn_away};
-pub use half::HalfFrames;
+pub use half::{HALF_BYTES_MAX, HalfFrames};
 pub use reader::{FrameReader, STRANGER_BYTES_MAX};
 pub use writer::FrameWriter;

@@ -1,0 +1,219 @@
+//! The bodies of gRPC requests: a message that has not arrived whole is bounded there as it is in streams of frames.
+
+use crate::half::Half;
+use crate::{FrameError, HalfFrames};
+use archon_proto::convert::error::status_of;
+use bytes::Bytes;
+use http_body::{Frame, SizeHint};
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use tokio::time::{Instant, Sleep, sleep_until};
+use tonic::Status;
+use tonic::body::Body;
+use tonic::codegen::{Service, http};
+use tower_layer::Layer;
+
+/// What stands before each message: whether it is compressed, and how long it is.
+const HEAD_BYTES: usize = 5;
+
+/// Bounds what a gRPC server holds of requests of which the rest is still to come, and how long it waits for that. Members of
+/// the cluster and all others have a budget each, so that neither takes the other's room.
+#[derive(Clone, Debug)]
+pub struct HalfBodies {
+    others: HalfFrames,
+    members: HalfFrames,
+    /// The beginning of the paths that members call.
+    members_call: &'static str,
+}
+
+impl HalfBodies {
+    /// Of calls whose path begins with `members_call` (`/package.Service/`), `members` is the budget; of all others, `others`.
+    pub const fn new(others: HalfFrames, members: HalfFrames, members_call: &'static str) -> Self {
+        Self { others, members, members_call }
+    }
+}
+
+impl<S> Layer<S> for HalfBodies {
+    type Service = Bounded<S>;
+
+    fn layer(&self, inner: S) -> Bounded<S> {
+        Bounded { inner, bodies: self.clone() }
+    }
+}
+
+/// A service whose requests are bounded.
+#[derive(Clone, Debug)]
+pub struct Bounded<S> {
+    inner: S,
+    bodies: HalfBodies,
+}
+
+impl<S: Service<http::Request<Body>>> Service<http::Request<Body>> for Bounded<S> {
+    type Response = S::Response;
+    type Error = S::Error;
+    type Future = S::Future;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        self.inner.poll_ready(context)
+    }
+
+    fn call(&mut self, request: http::Request<Body>) -> S::Future {
+        let ours = request.uri().path().starts_with(self.bodies.members_call);
+        let budget = if ours { &self.bodies.members } else { &self.bodies.others };
+        self.inner.call(request.map(|body| Body::new(HalfBody::new(body, budget.clone()))))
+    }
+}
+
+/// A request's body, which ends with an error if too much is half here, or does not go on.
+struct HalfBody {
+    body: Body,
+    half: Half,
+    /// What came of the message that is not whole.
+    received: usize,
+    head: [u8; HEAD_BYTES],
+    /// Runs while one is not whole.
+    patience: Option<Pin<Box<Sleep>>>,
+}
+
+impl HalfBody {
+    fn new(body: Body, budget: HalfFrames) -> Self {
+        Self { body, half: Half::new(budget), received: 0, head: [0; HEAD_BYTES], patience: None }
+    }
+
+    /// Takes note of bytes that came, which may end one message and begin others.
+    fn note(&mut self, mut data: &[u8]) -> Result<(), FrameError> {
+        while !data.is_empty() {
+            if self.received < HEAD_BYTES {
+                let taken = data.len().min(HEAD_BYTES - self.received);
+                self.head[self.received..self.received + taken].copy_from_slice(&data[..taken]);
+                (self.received, data) = (self.received + taken, &data[taken..]);
+                if self.received < HEAD_BYTES {
+                    break;
+                }
+            }
+            let [_, length @ ..] = self.head;
+            let whole = usize::try_from(u32::from_be_bytes(length)).unwrap_or(usize::MAX).saturating_add(HEAD_BYTES);
+            let taken = data.len().min(whole - self.received);
+            (self.received, data) = (self.received + taken, &data[taken..]);
+            if self.received == whole {
+                self.whole();
+            }
+        }
+        self.half.hold(self.received)
+    }
+
+    fn whole(&mut self) {
+        (self.received, self.patience) = (0, None);
+        self.half.whole();
+    }
+
+    /// Ready once what is half here has not gone on for too long.
+    fn poll_late(&mut self, context: &mut Context<'_>) -> Poll<FrameError> {
+        if self.received == 0 {
+            return Poll::Pending;
+        }
+        loop {
+            let until: Instant = self.half.until(self.received);
+            let patience = self.patience.get_or_insert_with(|| Box::pin(sleep_until(until)));
+            if patience.deadline() != until {
+                patience.as_mut().reset(until);
+            }
+            ready!(patience.as_mut().poll(context));
+            if let Err(late) = self.half.late(self.received) {
+                return Poll::Ready(late);
+            }
+        }
+    }
+}
+
+impl http_body::Body for HalfBody {
+    type Data = Bytes;
+    type Error = Status;
+
+    fn poll_frame(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
+        let refused = |error: FrameError| Poll::Ready(Some(Err(status_of(&error.into_detail()))));
+        match Pin::new(&mut self.body).poll_frame(context) {
+            Poll::Ready(Some(Ok(frame))) => {
+                if let Some(Err(error)) = frame.data_ref().map(|data| self.note(data)) {
+                    self.whole();
+                    return refused(error);
+                }
+                Poll::Ready(Some(Ok(frame)))
+            }
+            Poll::Ready(ended) => {
+                self.whole();
+                Poll::Ready(ended)
+            }
+            Poll::Pending => {
+                let late = ready!(self.poll_late(context));
+                self.whole();
+                refused(late)
+            }
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use http_body::Body as _;
+    use std::future::poll_fn;
+
+    /// Gives what it is told to, and then nothing, for ever.
+    struct Stuck(Vec<Bytes>);
+
+    impl http_body::Body for Stuck {
+        type Data = Bytes;
+        type Error = Status;
+
+        fn poll_frame(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
+            if self.0.is_empty() { Poll::Pending } else { Poll::Ready(Some(Ok(Frame::data(self.0.remove(0))))) }
+        }
+    }
+
+    fn body(budget: &HalfFrames, chunks: &[&[u8]]) -> HalfBody {
+        let chunks = chunks.iter().map(|chunk| Bytes::copy_from_slice(chunk)).collect();
+        HalfBody::new(Body::new(Stuck(chunks)), budget.clone())
+    }
+
+    async fn next(body: &mut HalfBody) -> Result<Bytes, Status> {
+        let frame = poll_fn(|context| Pin::new(&mut *body).poll_frame(context)).await.expect("it does not end");
+        frame.map(|frame| frame.into_data().unwrap_or_default())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_body_that_did_not_go_on_was_waited_for_without_end() {
+        let budget = HalfFrames::new(1 << 20);
+        let mut half = body(&budget, &[&[0, 0, 0], &[0, 9], &[1, 2]]);
+        for bytes in [3, 2, 2] {
+            assert_eq!(next(&mut half).await.map(|data| data.len()).ok(), Some(bytes));
+        }
+        let error = next(&mut half).await.unwrap_err();
+        assert!(error.message().contains("5 s") || error.message().contains("whole"), "{error}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn only_what_is_not_whole_counts_wherever_it_is_cut() {
+        let budget = HalfFrames::new(1 << 20);
+        let large = vec![7; 200 * 1024];
+        // Two messages in five parts: the second one begins in the middle of the third.
+        let head = |length: usize| [&[0][..], &u32::try_from(length).unwrap().to_be_bytes()].concat();
+        let wire = [head(large.len()), large.clone(), head(large.len()), large].concat();
+        let mut whole = body(&budget, &wire.chunks(wire.len().div_ceil(5)).collect::<Vec<_>>());
+        let mut held = Vec::new();
+        for _ in 0..5 {
+            next(&mut whole).await.unwrap();
+            held.push(budget.used());
+        }
+        assert!(held[0] > 0 && held[1] > held[0] && held[2] < held[1] && held[3] > held[2], "{held:?}");
+        assert_eq!(held[4], 0, "{held:?}");
+    }
+}
