@@ -475,6 +475,7 @@ async fn coordinators_of_another_quorum_are_not_heard() {
             body: bytes::Bytes::copy_from_slice(body),
             sender_storage: uuid(),
             lack: None,
+            snapshot_waits: false,
         };
         assert!(client.vote(message.clone()).await.is_err());
         assert!(client.pre_vote(message.clone()).await.is_err());

@@ -144,6 +144,7 @@ impl Impostor {
             body: rmp_serde::to_vec_named(body).unwrap().into(),
             sender_storage: Bytes::copy_from_slice(self.storage.as_bytes()),
             lack: None,
+            snapshot_waits: false,
         }
     }
 

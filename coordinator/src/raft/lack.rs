@@ -5,7 +5,7 @@ use archon_proto::v1;
 use archon_types::NoRoom;
 use archon_wal::Shortage;
 use parking_lot::Mutex;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
@@ -55,26 +55,42 @@ impl fmt::Display for Lack {
 
 /// What the voters said of their room with their last answers; clones share it.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Lacks(Arc<Mutex<BTreeMap<u64, Lack>>>);
+pub(crate) struct Lacks(Arc<Mutex<Said>>);
+
+#[derive(Debug, Default)]
+struct Said {
+    lacks: BTreeMap<u64, Lack>,
+    /// Whose snapshots wait for space.
+    waiting: BTreeSet<u64>,
+}
 
 impl Lacks {
     /// Takes in what a voter's answer says.
-    pub(super) fn note(&self, voter: u64, said: Option<v1::VoterLack>) {
+    pub(super) fn note(&self, voter: u64, said: Option<v1::VoterLack>, snapshot_waits: bool) {
         let mut all = self.0.lock();
         match said {
-            Some(lack) => drop(all.insert(voter, lack.into())),
-            None => drop(all.remove(&voter)),
+            Some(lack) => drop(all.lacks.insert(voter, lack.into())),
+            None => drop(all.lacks.remove(&voter)),
         }
+        match snapshot_waits {
+            true => all.waiting.insert(voter),
+            false => all.waiting.remove(&voter),
+        };
+    }
+
+    /// Whether a snapshot of a voter waits for space.
+    pub(super) fn snapshot_waits(&self, voter: u64) -> bool {
+        self.0.lock().waiting.contains(&voter)
     }
 
     /// What a voter lacks.
     pub(super) fn of(&self, voter: u64) -> Option<Lack> {
-        self.0.lock().get(&voter).copied()
+        self.0.lock().lacks.get(&voter).copied()
     }
 
     /// Whether no voter lacks anything.
     pub(super) fn is_empty(&self) -> bool {
-        self.0.lock().is_empty()
+        self.0.lock().lacks.is_empty()
     }
 }
 
@@ -104,7 +120,7 @@ mod tests {
         let ids = [1, 2, 3].into_iter().zip(of);
         let voter = |(id, (role, lack))| {
             let address = format!("127.0.0.1:{id}");
-            VoterView { id, address, role, entries_behind: None, lack }
+            VoterView { id, address, role, entries_behind: None, lack, snapshot_waits: false }
         };
         ids.map(voter).collect()
     }
@@ -134,11 +150,13 @@ mod tests {
     #[test]
     fn a_voter_that_has_room_again_lacks_nothing() {
         let lacks = Lacks::default();
-        lacks.note(2, Some(FULL.into()));
-        lacks.note(3, Some(Lack::Fails.into()));
+        lacks.note(2, Some(FULL.into()), true);
+        lacks.note(3, Some(Lack::Fails.into()), false);
+        assert!(lacks.snapshot_waits(2) && !lacks.snapshot_waits(3));
         assert_eq!((lacks.of(2), lacks.of(3), lacks.of(1)), (Some(FULL), Some(Lack::Fails), None));
-        lacks.note(2, None);
-        lacks.note(3, None);
+        lacks.note(2, None, false);
+        assert!(!lacks.snapshot_waits(2));
+        lacks.note(3, None, false);
         assert!(lacks.is_empty());
     }
 }

@@ -138,12 +138,13 @@ impl Peers {
         self.answering(to, what, body).map(Response::new)
     }
 
-    /// An answer, which says whether this voter lacks room.
+    /// An answer, which says whether this voter or its snapshot lacks room.
     fn answering<T: Serialize>(&self, to: u64, what: &'static str, body: &T) -> Result<RaftMessage, Status> {
         let message = self.inner.myself.message(to, what, body);
         let message = message.map_err(|error| Status::internal(error.to_string()))?;
         let lack = self.inner.raft.get().and_then(|inside| inside.room.lack());
-        Ok(RaftMessage { lack: lack.map(Into::into), ..message })
+        let snapshot_waits = self.inner.raft.get().is_some_and(|inside| inside.replicated.snapshot_waits());
+        Ok(RaftMessage { lack: lack.map(Into::into), snapshot_waits, ..message })
     }
 
     /// Takes entries out of a message, and makes sure of the room that they take in the log. A message without entries

@@ -47,6 +47,8 @@ pub(crate) struct VoterView {
     pub(crate) entries_behind: Option<u64>,
     /// Why it takes nothing new into its log: of this coordinator itself, and of the others where this one leads.
     pub(crate) lack: Option<Lack>,
+    /// Whether a snapshot of it waits for space on its disk, as far as this coordinator knows.
+    pub(crate) snapshot_waits: bool,
 }
 
 impl VoterView {
@@ -263,7 +265,11 @@ impl Quorum {
                 () if leads && !silent => self.lacks.of(*id),
                 () => None,
             };
-            VoterView { id: *id, address: address.clone(), role, entries_behind: behind, lack }
+            let snapshot_waits = match () {
+                () if *id == self.myself.id => self.replicated.snapshot_waits(),
+                () => leads && !silent && self.lacks.snapshot_waits(*id),
+            };
+            VoterView { id: *id, address: address.clone(), role, entries_behind: behind, lack, snapshot_waits }
         });
         QuorumView {
             id: self.myself.id,

@@ -37,6 +37,7 @@ impl Myself {
             body: codec::encode(what, body)?,
             sender_storage: Bytes::copy_from_slice(self.storage.as_bytes()),
             lack: None,
+            snapshot_waits: false,
         })
     }
 

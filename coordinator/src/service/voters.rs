@@ -21,7 +21,8 @@ pub(super) fn unreachable(voters: &[VoterView]) -> Vec<v1::Reason> {
     voters.iter().filter(away).map(reason).collect()
 }
 
-/// Coordinators that take nothing new into their logs; and before them, if it is so, that no change is taken.
+/// Coordinators that take nothing new into their logs; and before them, if it is so, that no change is taken;
+/// and after them those whose snapshots wait for space.
 pub(super) fn without_changes(me: u64, voters: &[VoterView]) -> Vec<v1::Reason> {
     let told = read_only(me, voters).map(|why| v1::Reason {
         code: "ReadOnly".to_owned(),
@@ -46,7 +47,14 @@ pub(super) fn without_changes(me: u64, voters: &[VoterView]) -> Vec<v1::Reason> 
             },
         })
     });
-    told.into_iter().chain(lacking).collect()
+    let waiting = voters.iter().filter(|voter| voter.snapshot_waits).map(|voter| v1::Reason {
+        code: "SnapshotWaits".to_owned(),
+        subject: format!("coordinator {}", voter.id),
+        message: format!("{voter} has no space on its disk for a snapshot, and cannot cut its log before it has one"),
+        since_ms: 0,
+        remedy: format!("free disk space for coordinator {}; it tries again every second", voter.id),
+    });
+    told.into_iter().chain(lacking).chain(waiting).collect()
 }
 
 /// A voter as the wire has it.

@@ -1,6 +1,6 @@
 //! Snapshots for which there is no space, or which the disk refuses.
 
-use super::{SOON, Voter, Voters, until};
+use super::{SOON, Voter, Voters, codes, until};
 use archon_wal::disk::{Disk as _, Fault, FaultPoint, Operation};
 use openraft::async_runtime::WatchReceiver as _;
 use std::io;
@@ -31,6 +31,27 @@ async fn a_snapshot_without_space_ended_the_coordinator() {
         index => Err(format!("up to {index} of {applied}; {:?}", lone.fatal())),
     })
     .await;
+    voters.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_snapshot_that_waited_for_space_was_told_of_in_the_log_alone() {
+    let voters = Voters::start(3).await;
+    let leader = voters.leader().await;
+    let follower = voters.others(leader).next().unwrap();
+    for voter in [leader, follower] {
+        voter.snapshots.set_full(true);
+        voter.raft().trigger().snapshot().await.unwrap();
+        let subject = format!("coordinator {}", voter.running.id());
+        let told = async |wanted: bool| {
+            let status = leader.status().await;
+            let is = codes(&status).contains(&("SnapshotWaits", subject.as_str()));
+            if is == wanted { Ok(()) } else { Err(format!("{:?}", codes(&status))) }
+        };
+        until("the leader to tell", async || told(true).await).await;
+        voter.snapshots.set_full(false);
+        until("nothing to be left", async || told(false).await).await;
+    }
     voters.stop().await;
 }
 
