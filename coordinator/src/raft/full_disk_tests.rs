@@ -242,7 +242,11 @@ async fn a_follower_ended_when_its_disk_was_full() {
     })
     .await;
     let subject = format!("coordinator {}", victim.running.id());
-    assert_eq!(codes(&leader.status().await), [("DiskFull", subject.as_str())]);
+    let status = leader.status().await;
+    // It may be so far behind by now that a snapshot waits for room as well.
+    let told = codes(&status);
+    assert!(told.contains(&("DiskFull", subject.as_str())), "{told:?}");
+    assert!(told.iter().all(|(_, of)| *of == subject), "{told:?}");
     assert_eq!(victim.fatal(), None);
     victim.set_full(false);
     victim.has_caught_up(leader).await;
