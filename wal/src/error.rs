@@ -7,8 +7,8 @@ use crate::batch::{Done, StreamId, WalBatch};
 
 /// Why the log refused something. Except where it is said otherwise nothing was changed.
 ///
-/// A failed write or sync of the log itself is not among them: after it nobody knows what the
-/// disk holds, so the process is ended.
+/// A failed write or sync of the log itself, the files that it makes ready included, is not among
+/// them: after it nobody knows what the disk holds, so the process is ended.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum WalError {

@@ -118,7 +118,7 @@ pub(crate) fn activate(
             let (bytes, max) = (need, (u32::MAX as usize).saturating_sub(buffer.len()));
             return Err(ActivateError::Refused(WalError::BatchTooLarge { bytes, max }));
         }
-        (pool.make_large(size).map_err(ActivateError::Refused)?, size)
+        (pool.make_large(size)?, size)
     };
 
     let out = disk.open_durable(&spare.name).unwrap_or_else(|error| {

@@ -2,6 +2,8 @@
 
 use std::io;
 
+use rustix::io::Errno;
+
 use crate::error::WalError;
 
 /// The log should have another file ready and could not make it.
@@ -16,7 +18,7 @@ pub struct Shortage {
 }
 
 impl Shortage {
-    /// Whether it is for want of space, and not because the disk or the directory fails.
+    /// Whether it is for want of space, and not because the system refuses another file for another reason.
     pub fn is_full(&self) -> bool {
         is_full(self.kind)
     }
@@ -25,6 +27,11 @@ impl Shortage {
 /// Whether an error says that there is no space.
 pub(crate) fn is_full(kind: io::ErrorKind) -> bool {
     matches!(kind, io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+}
+
+/// Whether an error says that the disk itself fails.
+pub(crate) fn is_broken(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(Errno::IO.raw_os_error())
 }
 
 /// Why a file of so many bytes could not be made.

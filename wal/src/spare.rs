@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
 
@@ -15,20 +15,15 @@ use crate::config::WalConfig;
 use crate::disk::{Disk, DiskFile};
 use crate::error::WalError;
 use crate::index::SegmentEntry;
-use crate::segment::{segment_name, spare_name};
+use crate::segment::{ActivateError, segment_name, spare_name};
 use crate::shortage::failure;
+use fill::{Haste, Unmade};
 
 /// How long the helper rests after it could not make a file.
 const RETRY_AFTER: Duration = Duration::from_millis(250);
 const SURPLUS_AFTER: Duration = Duration::from_secs(60);
-/// A file is filled and synced in pieces of so many bytes with a rest after each: a disk that takes all of it at once lets
-/// the writer's syncs wait for milliseconds.
-const PIECE_BYTES: u64 = 1024 * 1024;
-/// Longest rest after a piece; otherwise as long as the piece took.
-const REST_MAX: Duration = Duration::from_millis(20);
 /// Files that only urgent batches may use.
 pub(crate) const RESERVE: usize = 1;
-static CHUNK: [u8; 128 * 1024] = [0; 128 * 1024];
 
 #[derive(Debug)]
 pub(crate) struct Spare {
@@ -72,13 +67,6 @@ impl State {
     fn expects(&self) -> bool {
         self.retiring || !self.retired.is_empty()
     }
-}
-
-/// Whether filling a file lets the disk to others now and then.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Haste {
-    Rest,
-    Hurry,
 }
 
 /// What the helper does next.
@@ -171,16 +159,18 @@ impl SparePool {
     }
 
     /// Makes a file of an unusual size at once, for a batch or snapshot that fits no other.
-    pub(crate) fn make_large(&self, bytes: u64) -> Result<Spare, WalError> {
+    pub(crate) fn make_large(&self, bytes: u64) -> Result<Spare, ActivateError> {
         let name = self.next_name();
         match self.fill(&name, bytes, Haste::Hurry) {
             Ok(file) => Ok(Spare { name, file }),
+            Err(Unmade::Stopped) => Err(ActivateError::Refused(WalError::Closed)),
             // Only this batch is too much; that is no reason to refuse smaller ones.
-            Err(error) => {
+            Err(Unmade::Refused(error)) => {
                 // It may find room when it comes again.
                 self.shed();
-                Err(failure(error.kind(), &error.to_string(), bytes))
+                Err(ActivateError::Refused(failure(error.kind(), &error.to_string(), bytes)))
             }
+            Err(Unmade::Failed(action, error)) => Err(ActivateError::Fatal(action, error)),
         }
     }
 
@@ -268,8 +258,13 @@ impl SparePool {
                     let name = self.next_name();
                     match self.fill(&name, self.segment_bytes, Haste::Rest) {
                         Ok(file) => self.give(Spare { name, file }),
-                        Err(_) if self.stop.load(Ordering::Acquire) => {}
-                        Err(error) => self.fail(&error),
+                        Err(Unmade::Stopped) => {}
+                        Err(Unmade::Refused(_)) if self.stop.load(Ordering::Acquire) => {}
+                        Err(Unmade::Refused(error)) => self.fail(&error),
+                        Err(Unmade::Failed(action, error)) => {
+                            tracing::error!(%error, action, "the log failed: ending the process");
+                            std::process::abort();
+                        }
                     }
                 }
                 Task::Remove(spare) => {
@@ -331,61 +326,9 @@ impl SparePool {
             tracing::error!(error, bytes, "the log is read-only: another segment cannot be made");
         }
     }
-
-    /// Real zeros, not a reservation: a later write then changes no file metadata and its sync
-    /// costs a fraction.
-    fn fill(&self, name: &str, bytes: u64, haste: Haste) -> io::Result<Arc<dyn DiskFile>> {
-        // Otherwise each attempt would take what little space there is from others, until it fails.
-        if self.disk.free_bytes().is_some_and(|free| free < bytes) {
-            return Err(io::ErrorKind::StorageFull.into());
-        }
-        let file = self.disk.create(name)?;
-        let filled = self.write_zeros(&*file, bytes, haste);
-        if filled.is_err() && !self.disk.powered_off() {
-            // Half a file would keep what little space there is.
-            if let Err(error) = self.disk.remove(name) {
-                tracing::warn!(%error, name, "cannot remove an unfinished log segment");
-            }
-        }
-        filled.map(|()| file)
-    }
-
-    fn write_zeros(&self, file: &dyn DiskFile, bytes: u64, haste: Haste) -> io::Result<()> {
-        let mut at = 0;
-        let mut began = Instant::now();
-        while at < bytes {
-            if self.stop.load(Ordering::Acquire) {
-                return Err(io::ErrorKind::Interrupted.into());
-            }
-            let chunk = CHUNK.len().min(usize::try_from(bytes - at).unwrap_or(usize::MAX));
-            file.write_at(at, &CHUNK[..chunk])?;
-            at += chunk as u64;
-            let rests = haste == Haste::Rest && !self.is_waited_for();
-            if at < bytes && at.is_multiple_of(PIECE_BYTES) && rests {
-                file.sync()?;
-                self.rest(began.elapsed().min(REST_MAX));
-                began = Instant::now();
-            }
-        }
-        file.sync()
-    }
-
-    fn is_waited_for(&self) -> bool {
-        self.state.lock().waiting > 0
-    }
-
-    /// Lets the disk to others for a while, unless somebody waits for a file.
-    fn rest(&self, time: Duration) {
-        let until = Instant::now() + time;
-        let mut state = self.state.lock();
-        while state.waiting == 0 && !self.stop.load(Ordering::Acquire) {
-            if self.changed.wait_until(&mut state, until).timed_out() {
-                return;
-            }
-        }
-    }
 }
 
+mod fill;
 mod room;
 #[cfg(test)]
 #[path = "spare_tests.rs"]

@@ -1,8 +1,9 @@
 //! The pool with its helper, on a disk in memory.
 
 use super::*;
-use crate::disk::MemoryDisk;
+use crate::disk::{Fault, FaultDisk, FaultPoint, MemoryDisk, Operation};
 use std::thread;
+use std::time::Instant;
 
 const BYTES: u64 = 4096;
 const LIMIT: Duration = Duration::from_secs(20);
@@ -159,8 +160,8 @@ impl tracing::Subscriber for Heard {
 }
 
 #[test]
-fn no_space_was_blamed_where_descriptors_or_the_disk_failed() {
-    for (number, said) in [(24, "Too many open files"), (5, "Input/output error"), (28, "No space left on device")] {
+fn no_space_was_blamed_where_descriptors_or_rights_were_wanting() {
+    for (number, said) in [(24, "Too many open files"), (13, "Permission denied"), (28, "No space left on device")] {
         let pool = SparePool::new(Arc::new(MemoryDisk::new()), &WalConfig::default(), VecDeque::new(), 0);
         let heard = Heard::default();
         tracing::subscriber::with_default(heard.clone(), || pool.fail(&io::Error::from_raw_os_error(number)));
@@ -176,5 +177,26 @@ fn no_space_was_blamed_where_descriptors_or_the_disk_failed() {
                 other => panic!("{other}"),
             }
         }
+    }
+}
+
+#[test]
+fn a_disk_that_failed_under_a_large_batch_only_had_that_batch_refused() {
+    let faults = [
+        (Operation::Create, Fault::System(5), true),
+        (Operation::Write, Fault::System(5), true),
+        (Operation::Sync, Fault::System(5), true),
+        (Operation::Create, Fault::System(24), false),
+        (Operation::Write, Fault::System(28), false),
+    ];
+    for (operation, fault, fatal) in faults {
+        let memory = MemoryDisk::new();
+        let disk = FaultDisk::new(Arc::new(memory.clone()));
+        disk.arm(Some(FaultPoint { operation: Some(operation), nth: 0, fault }));
+        let pool = SparePool::new(Arc::new(disk), &WalConfig::default(), VecDeque::new(), 0);
+        let unmade = pool.make_large(BYTES).unwrap_err();
+        assert_eq!(matches!(unmade, ActivateError::Fatal(..)), fatal, "{operation:?}, {fault:?}: {unmade:?}");
+        assert!(fatal || memory.list().unwrap().is_empty(), "{operation:?}: half a file is left");
+        assert_eq!(pool.make_large(BYTES).map(|spare| spare.name).unwrap(), spare_name(2));
     }
 }

@@ -16,7 +16,7 @@ use std::time::Duration;
 use archon_skip::skipped;
 use archon_wal::disk::{Disk, Fault, FaultDisk, FaultPoint, Operation, RealDisk};
 use archon_wal::{StreamId, Wal, WalBatch, WalConfig};
-use support::read_all;
+use support::{read_all, wait_for};
 
 const STREAMS: u64 = 3;
 const COUNTER: StreamId = StreamId(99);
@@ -48,6 +48,8 @@ fn parse_fault(text: &str) -> Option<FaultPoint> {
         "durable-torn" => (Some(Operation::WriteDurable), Fault::ErrorTorn(0b101, std::io::ErrorKind::Other)),
         "sync-error" => (Some(Operation::Sync), Fault::Error(std::io::ErrorKind::Other)),
         "write-error" => (Some(Operation::Write), Fault::Error(std::io::ErrorKind::Other)),
+        "create-eio" => (Some(Operation::Create), Fault::System(5)),
+        "create-emfile" => (Some(Operation::Create), Fault::System(24)),
         _ => return None,
     };
     Some(FaultPoint { operation, nth, fault })
@@ -68,6 +70,11 @@ fn child() {
     }
     let (wal, _) = Wal::open_on(disk.clone(), config()).unwrap();
     if let Some(fault) = late {
+        // Otherwise it may strike a file that is made ready before anything is written.
+        wait_for("a segment in use, one ready and one in reserve", || match wal.disk_bytes() {
+            bytes if bytes >= 3 * config().segment_bytes => Ok(()),
+            bytes => Err(format!("{bytes} bytes")),
+        });
         disk.arm(parse_fault(fault));
     }
     let first = counter(&wal) + 1;
@@ -188,6 +195,22 @@ fn a_failed_sync_or_write_ends_the_process_and_is_not_acknowledged() {
         assert!(acknowledged.is_some_and(|last| last < BATCHES), "{fault}: {acknowledged:?}");
         check(directory.path(), 0, &output, fault);
     }
+}
+
+#[test]
+fn a_disk_that_failed_while_a_segment_was_made_ready_left_the_log_read_only() {
+    // The first file of a new log is made as all others are.
+    for fault in ["late 0 create-eio", "0 write-error", "0 sync-error"] {
+        let directory = tempfile::tempdir().unwrap();
+        let output = run_child(directory.path(), fault, false);
+        assert_eq!(output.status.signal(), Some(6), "{fault}: {}", output.status);
+        check(directory.path(), 0, &output, fault);
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let fault = "late 0 create-emfile";
+    let output = run_child(directory.path(), fault, false);
+    assert!(output.status.success(), "it is no failure of the disk: {}", output.status);
+    assert_eq!(check(directory.path(), 0, &output, fault), BATCHES);
 }
 
 fn takes_direct_writes() -> bool {

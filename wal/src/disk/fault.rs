@@ -43,6 +43,8 @@ pub enum Fault {
     AbortAfter,
     /// The operation does nothing and fails.
     Error(io::ErrorKind),
+    /// The operation does nothing and fails with this error number of the system.
+    System(i32),
     /// As [`AbortTorn`](Fault::AbortTorn), but the operation fails and the process goes on.
     ErrorTorn(u64, io::ErrorKind),
 }
@@ -141,6 +143,7 @@ impl Shared {
         match struck.map(|point| point.fault) {
             None => act(),
             Some(Fault::Error(kind)) => Err(kind.into()),
+            Some(Fault::System(number)) => Err(io::Error::from_raw_os_error(number)),
             Some(Fault::AbortBefore) => std::process::abort(),
             Some(Fault::AbortHalfway) => {
                 part(Part::Half);
