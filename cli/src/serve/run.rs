@@ -2,13 +2,13 @@
 
 use super::files;
 use super::log::{self, Log};
-use super::settings::{CoordinatorSettings, NodeSettings};
+use super::settings::{CoordinatorSettings, node_config};
 use crate::args::{Connection, CoordinatorArgs, NodeArgs};
 use crate::exit::{Exit, Failure};
 use crate::lifeline;
 use archon_coordinator::{CoordinatorConfig, CoordinatorError, IdentityError};
+use archon_kvstore_node::NodeError;
 use archon_kvstore_node::engine::EngineError;
-use archon_kvstore_node::{NodeConfig, NodeError};
 use std::time::{Duration, Instant};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
@@ -34,12 +34,11 @@ pub(crate) fn coordinator(args: &CoordinatorArgs, connection: &Connection) -> Re
 
 /// `archon node` without a verb.
 pub(crate) fn node(args: &NodeArgs, connection: &Connection) -> Result<Exit, Failure> {
-    let settings = NodeSettings::resolve(args, &connection.coordinators, connection.insecure)?;
+    let config = node_config(args, &connection.coordinators, connection.insecure)?;
     keep_private();
     let log = log::start(&args.log)?;
     lifeline::hold()?;
     files::raise_limit();
-    let config = node_config(settings);
     serve(&log, |stop| async move { archon_kvstore_node::run(config, stop).await.map_err(node_failure) })
 }
 
@@ -50,35 +49,6 @@ fn coordinator_config(settings: CoordinatorSettings) -> CoordinatorConfig {
         peers: settings.peers,
         data_dir: settings.data_dir,
         settings: settings.cluster,
-    }
-}
-
-fn node_config(settings: NodeSettings) -> NodeConfig {
-    let NodeSettings {
-        name,
-        listen,
-        advertise,
-        coordinators,
-        data_dir,
-        zone,
-        weight,
-        partitions_max,
-        connections_max,
-        engine,
-        copy_bytes_per_second,
-        insecure,
-    } = settings;
-    let plain = NodeConfig::new(name, listen.to_string(), coordinators, data_dir);
-    NodeConfig {
-        advertise,
-        zone,
-        weight,
-        partitions_max,
-        connections_max,
-        engine,
-        copy_bytes_per_second,
-        insecure,
-        ..plain
     }
 }
 

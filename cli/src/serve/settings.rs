@@ -3,7 +3,7 @@
 use super::file::{ConfigFile, CoordinatorFile, FileError, NodeFile};
 use crate::args::{self, CoordinatorArgs, NodeArgs};
 use crate::exit::Failure;
-use archon_kvstore_node::EngineKind;
+use archon_kvstore_node::{EngineKind, NodeConfig};
 use archon_types::lease::LeaseTiming;
 use archon_types::plaintext::check_plaintext;
 use archon_types::settings::Settings;
@@ -24,34 +24,6 @@ pub(crate) struct CoordinatorSettings {
     pub(crate) data_dir: PathBuf,
     /// Settings of the cluster, should this voter be the one that creates it.
     pub(crate) cluster: Settings,
-    /// Whether plaintext beyond this machine is allowed.
-    pub(crate) insecure: bool,
-}
-
-/// What a node runs with.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct NodeSettings {
-    /// Its name.
-    pub(crate) name: String,
-    /// Where it listens.
-    pub(crate) listen: SocketAddr,
-    /// The address that others are told, if not that one.
-    pub(crate) advertise: Option<String>,
-    /// The coordinators it asks.
-    pub(crate) coordinators: Vec<String>,
-    /// Where it keeps its data.
-    pub(crate) data_dir: PathBuf,
-    /// Its failure zone.
-    pub(crate) zone: Option<String>,
-    /// Its share relative to other nodes; 100 is ordinary.
-    pub(crate) weight: u32,
-    /// Most copies of partitions that it takes, if limited.
-    pub(crate) partitions_max: Option<u32>,
-    pub(crate) connections_max: Option<u32>,
-    /// Its storage engine.
-    pub(crate) engine: EngineKind,
-    /// Rate at which it pulls a copy, in bytes per second; 0 is no limit.
-    pub(crate) copy_bytes_per_second: u64,
     /// Whether plaintext beyond this machine is allowed.
     pub(crate) insecure: bool,
 }
@@ -214,64 +186,55 @@ fn reaches(address: &str, listen: SocketAddr) -> bool {
     same_host && port.parse() == Ok(listen.port())
 }
 
-impl NodeSettings {
-    /// Draws together what flags, environment and file say. `coordinators` and `insecure` are the options of every
-    /// verb.
-    ///
-    /// # Errors
-    /// A missing or impossible setting, with where it came from and what to do.
-    pub(crate) fn resolve(args: &NodeArgs, coordinators: &[String], insecure: bool) -> Result<Self, Failure> {
-        let file = args.config.as_deref().map(ConfigFile::read).transpose()?;
-        let found = match &file {
-            Some(file) => FromNodeFile::read(file)?,
-            None => FromNodeFile::default(),
-        };
-        let name = required(args.name.clone().or(found.name), "name", "--name athens")?;
-        let listen = required(args.listen.or(found.listen), "listen", "--listen 127.0.0.1:7201")?;
-        let said = if coordinators.is_empty() { found.coordinators } else { Some(coordinators.to_vec()) };
-        let coordinators = required(
-            said.filter(|list| !list.is_empty()),
-            "coordinators",
-            "--coordinators 127.0.0.1:7101,127.0.0.1:7102,127.0.0.1:7103",
-        )?;
-        let data_dir =
-            required(args.data_dir.clone().or(found.data_dir), "data_dir", "--data-dir /var/lib/archon/athens")?;
-        let insecure = insecure || found.insecure;
-        plaintext_allowed(&listen.to_string(), insecure)?;
-        for address in &coordinators {
-            plaintext_allowed(address, insecure)?;
-        }
-        let zone = args.zone.clone().or(found.zone);
-        let weight = args.weight.or(found.weight).unwrap_or(100);
-        let partitions_max = args.partitions_max.or(found.partitions_max);
-        let connections_max = args.connections_max.or(found.connections_max);
-        let engine = args.engine.or(found.engine).unwrap_or_default();
-        let advertise = args.advertise.clone().or(found.advertise);
-        if let Some(address) = &advertise {
-            plaintext_allowed(address, insecure)?;
-        }
-        let copy_bytes_per_second = args.copy_bytes_per_second.or(found.copy_bytes_per_second).unwrap_or(0);
-        if listen.ip().is_unspecified() && advertise.is_none() {
-            return Err(Failure::usage(
-                format!("others cannot call {listen}"),
-                "say which address they should use, as in --advertise 10.0.0.7:7201",
-            ));
-        }
-        Ok(Self {
-            name,
-            listen,
-            advertise,
-            coordinators,
-            data_dir,
-            zone,
-            weight,
-            partitions_max,
-            connections_max,
-            engine,
-            copy_bytes_per_second,
-            insecure,
-        })
+/// Draws together what flags, environment and file say of a node. `coordinators` and `insecure` are the options of every verb.
+///
+/// # Errors
+/// A missing or impossible setting, with where it came from and what to do.
+pub(crate) fn node_config(args: &NodeArgs, coordinators: &[String], insecure: bool) -> Result<NodeConfig, Failure> {
+    let file = args.config.as_deref().map(ConfigFile::read).transpose()?;
+    let found = match &file {
+        Some(file) => FromNodeFile::read(file)?,
+        None => FromNodeFile::default(),
+    };
+    let name = required(args.name.clone().or(found.name), "name", "--name athens")?;
+    let listen = required(args.listen.or(found.listen), "listen", "--listen 127.0.0.1:7201")?;
+    let said = if coordinators.is_empty() { found.coordinators } else { Some(coordinators.to_vec()) };
+    let coordinators = required(
+        said.filter(|list| !list.is_empty()),
+        "coordinators",
+        "--coordinators 127.0.0.1:7101,127.0.0.1:7102,127.0.0.1:7103",
+    )?;
+    let data_dir = required(args.data_dir.clone().or(found.data_dir), "data_dir", "--data-dir /var/lib/archon/athens")?;
+    let insecure = insecure || found.insecure;
+    plaintext_allowed(&listen.to_string(), insecure)?;
+    for address in &coordinators {
+        plaintext_allowed(address, insecure)?;
     }
+    let advertise = args.advertise.clone().or(found.advertise);
+    if let Some(address) = &advertise {
+        plaintext_allowed(address, insecure)?;
+    }
+    if listen.ip().is_unspecified() && advertise.is_none() {
+        return Err(Failure::usage(
+            format!("others cannot call {listen}"),
+            "say which address they should use, as in --advertise 10.0.0.7:7201",
+        ));
+    }
+    let plain = NodeConfig::new(name, listen.to_string(), coordinators, data_dir);
+    Ok(NodeConfig {
+        advertise,
+        zone: args.zone.clone().or(found.zone),
+        weight: args.weight.or(found.weight).unwrap_or(plain.weight),
+        partitions_max: args.partitions_max.or(found.partitions_max),
+        connections_max: args.connections_max.or(found.connections_max),
+        engine: args.engine.or(found.engine).unwrap_or(plain.engine),
+        copy_bytes_per_second: args
+            .copy_bytes_per_second
+            .or(found.copy_bytes_per_second)
+            .unwrap_or(plain.copy_bytes_per_second),
+        insecure,
+        ..plain
+    })
 }
 
 /// A coordinator's file with every value checked.

@@ -1,6 +1,7 @@
-use super::settings::{CoordinatorSettings, NodeSettings, plaintext_allowed};
+use super::settings::{CoordinatorSettings, node_config, plaintext_allowed};
 use crate::args::{Cli, Verb};
 use crate::exit::{Exit, Failure};
+use archon_kvstore_node::NodeConfig;
 use clap::Parser;
 use std::io::Write;
 
@@ -12,10 +13,10 @@ fn coordinator(line: &[&str]) -> Result<CoordinatorSettings, Failure> {
     }
 }
 
-fn node(line: &[&str]) -> Result<NodeSettings, Failure> {
+fn node(line: &[&str]) -> Result<NodeConfig, Failure> {
     let cli = Cli::try_parse_from([&["archon", "node"], line].concat()).unwrap();
     match cli.verb {
-        Verb::Node(args) => NodeSettings::resolve(&args, &cli.connection.coordinators, cli.connection.insecure),
+        Verb::Node(args) => node_config(&args, &cli.connection.coordinators, cli.connection.insecure),
         other => panic!("{other:?}"),
     }
 }
