@@ -230,23 +230,11 @@ fn may_pass(kind: ErrorKind) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use archon_types::{Incarnation, Millis, NodeGoal, NodeId};
+    use archon_types::NodeId;
 
     #[test]
     fn a_redirect_went_to_the_node_whose_disk_was_replaced_at_that_address() {
-        let node = |id: u64, address: &str, status| Node {
-            id: NodeId::new(id),
-            name: "athens".into(),
-            address: address.into(),
-            incarnation: Incarnation::new(1),
-            status,
-            goal: NodeGoal::Serve,
-            zone: None,
-            weight: 100,
-            partitions_max: None,
-            version: Version::new(1),
-            since: Millis::ZERO,
-        };
+        let node = |id: u64, address: &str, status| Node { status, ..Node::new(NodeId::new(id), "athens", address) };
         let lost = node(1, "a:1", NodeStatus::Lost);
         let nodes = [lost.clone(), node(2, "b:1", NodeStatus::Live), node(4, "a:1", NodeStatus::Live)];
         assert_eq!(reached_at(nodes.iter(), "a:1").map(|node| node.id.get()), Some(4));

@@ -9,9 +9,9 @@ use archon_proto::convert::packed::{ReplyPacker, unpack_ops};
 use archon_proto::v1::{self, table_server};
 use archon_types::op::Entry;
 use archon_types::{
-    Answer, ClientId, ClusterId, Epoch, ErrorDetail, ErrorKind, Incarnation, Millis, Node, NodeGoal, NodeId,
-    NodeStatus, Op, OpId, Partition, PartitionId, PartitionStatus, PartitionTable, Placement, PlacementId,
-    ReplicaState, Revision, Table, TableDelta, TableId, TablePiece, Version,
+    Answer, ClientId, ClusterId, Epoch, ErrorDetail, ErrorKind, Millis, Node, NodeId, Op, OpId, Partition, PartitionId,
+    PartitionStatus, PartitionTable, Placement, PlacementId, ReplicaState, Revision, Table, TableDelta, TableId,
+    TablePiece, Version,
 };
 use bytes::Bytes;
 use std::collections::{BTreeMap, HashMap};
@@ -332,18 +332,8 @@ pub(crate) fn delta(
             min_in_sync: 1,
         }
     };
-    let node = |(index, address): (usize, &String)| Node {
-        id: NodeId::new(index as u64 + 1),
-        name: format!("node-{}", index + 1),
-        address: address.clone(),
-        incarnation: Incarnation::new(1),
-        status: NodeStatus::Live,
-        goal: NodeGoal::Serve,
-        zone: None,
-        weight: 100,
-        partitions_max: None,
-        version: Version::new(1),
-        since: Millis::ZERO,
+    let node = |(index, address): (usize, &String)| {
+        Node::new(NodeId::new(index as u64 + 1), format!("node-{}", index + 1), address)
     };
     TableDelta {
         table: Table { id: table, name: "default".into(), partitions, replication: 1, version: Version::new(1) },

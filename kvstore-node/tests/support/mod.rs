@@ -16,9 +16,9 @@ use archon_proto::v1::control_client::ControlClient;
 use archon_proto::v1::kv_client::KvClient;
 use archon_proto::v1::session_server::{Session, SessionServer};
 use archon_types::{
-    BootId, ClusterId, Duty, Epoch, ErrorDetail, ErrorKind, Incarnation, Millis, NodeDelta, NodeGoal, NodeId,
-    NodeStatus, Partition, PartitionId, PartitionStatus, Placement, PlacementId, PushKey, ReplicaState, Report,
-    Settings, Table, TableDelta, TableId, TablePiece, Version,
+    BootId, ClusterId, Duty, Epoch, ErrorDetail, ErrorKind, Incarnation, NodeDelta, NodeId, Partition, PartitionId,
+    PartitionStatus, Placement, PlacementId, PushKey, ReplicaState, Report, Settings, Table, TableDelta, TableId,
+    TablePiece, Version,
 };
 use bytes::Bytes;
 use parking_lot::Mutex;
@@ -167,17 +167,9 @@ impl Fake {
         };
         let state = self.state.lock();
         let nodes = state.nodes.iter().map(|(name, known)| archon_types::Node {
-            id: known.id,
-            name: name.clone(),
-            address: known.address.clone(),
             incarnation: known.incarnation,
-            status: NodeStatus::Live,
-            goal: NodeGoal::Serve,
-            zone: None,
-            weight: 100,
-            partitions_max: None,
             version: Version::new(known.incarnation.get()),
-            since: Millis::ZERO,
+            ..archon_types::Node::new(known.id, name, &known.address)
         });
         TableDelta {
             table,

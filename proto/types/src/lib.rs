@@ -11,6 +11,7 @@ pub mod ids;
 pub mod lease;
 pub mod limits;
 pub mod mutant;
+pub mod node;
 pub mod op;
 pub mod piece;
 pub mod plaintext;
@@ -29,6 +30,7 @@ pub use ids::{
     Revision, Seq, StorageId, TableId, Version,
 };
 pub use lease::{Lease, LeaseTiming, LeaseTimingError};
+pub use node::{Node, NodeGoal, NodeStatus};
 pub use op::{Answer, Op, OpId};
 pub use piece::{Assembled, Assembly, TablePiece};
 pub use removed::RemovedNodes;
@@ -36,6 +38,6 @@ pub use room::NoRoom;
 pub use settings::Settings;
 pub use slot::{SLOTS, partition_of, slot_of, tag_of};
 pub use table::{
-    DEFAULT_TABLE, Node, NodeDelta, NodeGoal, NodeStatus, Partition, PartitionStatus, PartitionTable, Placement,
-    ReplicaState, Route, Table, TableDelta, TableList,
+    DEFAULT_TABLE, NodeDelta, Partition, PartitionStatus, PartitionTable, Placement, ReplicaState, Route, Table,
+    TableDelta, TableList,
 };

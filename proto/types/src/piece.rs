@@ -6,8 +6,9 @@
 
 use crate::ids::{NodeId, TableId, Version};
 use crate::limits::PIECE_BYTES_MAX;
+use crate::node::Node;
 use crate::removed::RemovedNodes;
-use crate::table::{Node, Partition, Table, TableDelta};
+use crate::table::{Partition, Table, TableDelta};
 use std::collections::BTreeMap;
 
 /// Most nodes that an assembly takes in; more is a defect of the sender.
@@ -201,8 +202,8 @@ impl Assembly {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ids::{Epoch, Incarnation, Millis, PartitionId, PlacementId};
-    use crate::table::{NodeGoal, NodeStatus, PartitionStatus, PartitionTable, Placement, ReplicaState};
+    use crate::ids::{Epoch, PartitionId, PlacementId};
+    use crate::table::{PartitionStatus, PartitionTable, Placement, ReplicaState};
 
     fn row(index: u16, version: u64) -> Partition {
         let placement = |id| Placement { id: PlacementId::new(id), node: NodeId::new(id), state: ReplicaState::Live };
@@ -218,19 +219,7 @@ mod tests {
     }
 
     fn node(id: u64, version: u64) -> Node {
-        Node {
-            id: NodeId::new(id),
-            name: format!("n{id}"),
-            address: format!("n{id}:1"),
-            incarnation: Incarnation::new(1),
-            status: NodeStatus::Live,
-            goal: NodeGoal::Serve,
-            zone: None,
-            weight: 100,
-            partitions_max: None,
-            version: Version::new(version),
-            since: Millis::ZERO,
-        }
+        Node { version: Version::new(version), ..Node::new(NodeId::new(id), format!("n{id}"), format!("n{id}:1")) }
     }
 
     struct Holder {

@@ -1,7 +1,8 @@
 //! The partition table: which node holds which copy of which partition, who leads, and the delta by which it travels.
 
-use crate::ids::{Epoch, Incarnation, Millis, NodeId, PartitionId, PlacementId, TableId, Version};
+use crate::ids::{Epoch, NodeId, PartitionId, PlacementId, TableId, Version};
 use crate::limits::EPOCHS_AHEAD_MAX;
+use crate::node::Node;
 use crate::removed::RemovedNodes;
 use crate::slot::{partition_of, slot_of};
 use serde::{Deserialize, Serialize};
@@ -112,66 +113,6 @@ impl Partition {
     pub fn live(&self) -> impl Iterator<Item = &Placement> {
         self.placements.iter().filter(|placement| placement.state == ReplicaState::Live)
     }
-}
-
-/// What the coordinator believes of a node.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
-pub enum NodeStatus {
-    /// It heartbeats.
-    Live,
-    /// It was silent for the failure time-out.
-    Failed,
-    /// Its data is gone: another storage id took over its name, or an operator said so.
-    Lost,
-}
-
-impl fmt::Display for NodeStatus {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Live => "Live",
-            Self::Failed => "Failed",
-            Self::Lost => "Lost",
-        })
-    }
-}
-
-/// What the operator wants of a node.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default, Serialize, Deserialize)]
-pub enum NodeGoal {
-    /// Host what it is given.
-    #[default]
-    Serve,
-    /// Keep what it has, get nothing new.
-    Cordon,
-    /// Be emptied.
-    Drain,
-}
-
-/// A node's row.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Node {
-    /// Its number, minted per storage id.
-    pub id: NodeId,
-    /// The operator's name for it, unique among nodes that are not lost.
-    pub name: String,
-    /// Where it is reached, `host:port`.
-    pub address: String,
-    /// Log index of its last registration.
-    pub incarnation: Incarnation,
-    /// What the coordinator believes of it.
-    pub status: NodeStatus,
-    /// What the operator wants of it.
-    pub goal: NodeGoal,
-    /// The failure zone it stands in, if the operator said so.
-    pub zone: Option<String>,
-    /// Its share of partitions relative to other nodes, at least 1; 100 is ordinary.
-    pub weight: u32,
-    /// Most placements it takes, if limited.
-    pub partitions_max: Option<u32>,
-    /// Log index of the row's last change.
-    pub version: Version,
-    /// When it last changed status, on the proposer's wall clock.
-    pub since: Millis,
 }
 
 /// A table's row.
