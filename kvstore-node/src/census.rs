@@ -228,6 +228,7 @@ mod tests {
     use archon_kv::row::{self, LOG_TIME_KEY, value_key};
     use archon_kv::{Effect, Recent, RecentBudget, RowChange};
     use archon_types::{Millis, Seq};
+    use proptest::prelude::*;
     use std::collections::BTreeMap;
 
     const SPACE: PlacementId = PlacementId::new(1);
@@ -289,30 +290,27 @@ mod tests {
         assert_eq!((load.keys, load.bytes), (2, 3 * 2 + 3 * 5));
     }
 
-    /// Rows that gather count once, whether they are new, replace a row of the engine or remove one, wherever the pages
-    /// of both lists end.
-    #[tokio::test]
-    async fn rows_that_gather_count_as_if_the_engine_had_them() {
-        for seed in 0..200u64 {
-            let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
-            let mut random = |below: u64| {
-                state ^= state << 13;
-                state ^= state >> 7;
-                state ^= state << 17;
-                state % below
-            };
+    proptest! {
+        /// Rows that gather count once, whether they are new, replace a row of the engine or remove one, wherever the pages
+        /// of both lists end.
+        #[test]
+        fn rows_that_gather_count_as_if_the_engine_had_them(
+            changes in proptest::collection::vec((0..30_u8, proptest::option::weighted(0.67, 0..20_usize)), 1..61),
+            freeze_at in 0..60_u64,
+            flush_at in 0..60_u64,
+            window_rows in 1..8_usize,
+            rows_max in 1..8_usize,
+        ) {
             let engine = MemoryEngine::default();
             let mut recent = Recent::new(Seq::ZERO, RecentBudget::default());
             let mut seen = BTreeMap::from([(Bytes::from_static(LOG_TIME_KEY), row::encode_millis(Millis::ZERO).len())]);
-            let changes = 1 + random(60);
-            let (freeze_at, flush_at) = (random(60), random(60));
-            for seq in 1..=changes {
-                let key = value_key(format!("{:02}", random(30)).as_bytes());
-                let value = (random(3) > 0).then(|| Bytes::from(vec![7; random(20) as usize]));
-                match &value {
-                    Some(value) => drop(seen.insert(key.clone(), value.len())),
+            for (seq, (number, length)) in (1..).zip(changes) {
+                let key = value_key(format!("{number:02}").as_bytes());
+                match length {
+                    Some(length) => drop(seen.insert(key.clone(), length)),
                     None => drop(seen.remove(&key)),
                 }
+                let value = length.map(|length| Bytes::from(vec![7; length]));
                 let effect = Effect { at: Millis::new(seq), changes: vec![RowChange { key, value }] };
                 recent.push(Seq::new(seq), effect).unwrap();
                 recent.commit(Seq::new(seq));
@@ -326,12 +324,12 @@ mod tests {
                 }
             }
             let engine: Arc<dyn Engine> = Arc::new(engine);
-            let window_rows = 1 + random(7) as usize;
-            let limit = PageLimit { rows_max: 1 + random(7) as usize, bytes_max: usize::MAX };
+            let limit = PageLimit { rows_max, bytes_max: usize::MAX };
             let window = Still { recent: &recent, rows: window_rows };
-            let (load, _) = count_placement(&engine, limit, 0, &window).await.unwrap();
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            let (load, _) = runtime.block_on(count_placement(&engine, limit, 0, &window)).unwrap();
             let bytes: usize = seen.iter().map(|(key, bytes)| key.len() + bytes).sum();
-            assert_eq!((load.keys, load.bytes), (seen.len() as u64 - 1, bytes as u64), "seed {seed}");
+            prop_assert_eq!((load.keys, load.bytes), (seen.len() as u64 - 1, bytes as u64));
         }
     }
 }

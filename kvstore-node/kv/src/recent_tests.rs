@@ -244,47 +244,47 @@ proptest! {
     }
 }
 
-/// A count goes from the first row to the last while rows change before and behind it: what it found and what has grown
-/// since are what is there, at any time.
-#[test]
-fn what_was_written_behind_a_count_was_missed_until_the_next() {
-    for seed in 0..200u64 {
-        let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
-        let mut random = |below: u64| {
-            state ^= state << 13;
-            state ^= state >> 7;
-            state ^= state << 17;
-            state % below
-        };
+/// Rows that are written, each with the length of its value; one without any is removed.
+fn writes(lengths: std::ops::Range<usize>, most: usize) -> impl Strategy<Value = Vec<(u8, usize)>> {
+    proptest::collection::vec((0..60_u8, lengths), 0..most)
+}
+
+proptest! {
+    /// A count goes from the first row to the last while rows change before and behind it: what it found and what has grown
+    /// since are what is there, at any time.
+    #[test]
+    fn what_was_written_behind_a_count_was_missed_until_the_next(
+        before in writes(1..21, 40),
+        meanwhile in proptest::array::uniform4(writes(0..20, 10)),
+        after in writes(0..20, 30),
+    ) {
         let mut recent = Recent::new(Seq::ZERO, RecentBudget::default());
         let mut rows: BTreeMap<Bytes, usize> = BTreeMap::new();
         let bytes = |rows: &BTreeMap<Bytes, usize>| rows.iter().map(|(key, value)| key.len() + value).sum::<usize>();
         let mut at = 0;
-        let mut write = |recent: &mut Recent, rows: &mut BTreeMap<Bytes, usize>, number: u64, length: u64| {
-            at += 1;
-            let row = key(number as u8);
-            let change = match length {
-                0 if rows.remove(&row).is_none() => return,
-                0 => RowChange::remove(row),
-                _ => {
-                    rows.insert(row.clone(), length as usize);
-                    RowChange::set(row, Bytes::from(vec![7; length as usize]))
-                }
-            };
-            push(recent, at, [change]).unwrap();
-            recent.commit(seq(at));
+        let mut write = |recent: &mut Recent, rows: &mut BTreeMap<Bytes, usize>, writes: Vec<(u8, usize)>| {
+            for (number, length) in writes {
+                at += 1;
+                let row = key(number);
+                let change = match length {
+                    0 if rows.remove(&row).is_none() => continue,
+                    0 => RowChange::remove(row),
+                    _ => {
+                        rows.insert(row.clone(), length);
+                        RowChange::set(row, Bytes::from(vec![7; length]))
+                    }
+                };
+                push(recent, at, [change]).unwrap();
+                recent.commit(seq(at));
+            }
         };
-        for _ in 0..random(40) {
-            write(&mut recent, &mut rows, random(60), 1 + random(20));
-        }
+        write(&mut recent, &mut rows, before);
         // The log time, whose row is there as soon as anything was committed, is no user's row and of one length.
         let (mut found_bytes, mut found_keys) = (0, 0);
         let mut from = Bytes::new();
         recent.count_reached(None);
-        for end in [10, 25, 40, 255] {
-            for _ in 0..random(10) {
-                write(&mut recent, &mut rows, random(60), random(20));
-            }
+        for (end, writes) in [10, 25, 40, 255].into_iter().zip(meanwhile) {
+            write(&mut recent, &mut rows, writes);
             let end = key(end);
             let part = rows.range((Bound::Excluded(from), Bound::Included(end.clone())));
             let part: BTreeMap<Bytes, usize> = part.map(|(key, value)| (key.clone(), *value)).collect();
@@ -292,15 +292,13 @@ fn what_was_written_behind_a_count_was_missed_until_the_next() {
             recent.count_reached(Some(end.clone()));
             from = end;
         }
-        assert!(recent.counted().is_some());
-        for _ in 0..random(30) {
-            write(&mut recent, &mut rows, random(60), random(20));
-        }
+        prop_assert!(recent.counted().is_some());
+        write(&mut recent, &mut rows, after);
         let grown = recent.grown();
-        assert_eq!(found_keys as i64 + grown.keys, rows.len() as i64, "seed {seed}");
+        prop_assert_eq!(found_keys as i64 + grown.keys, rows.len() as i64);
         let log_time = (row::LOG_TIME_KEY.len() + 8) as i64;
         let missed = bytes(&rows) as i64 - found_bytes as i64 - grown.bytes;
-        assert!(missed == 0 || missed == -log_time, "seed {seed}: {missed}");
-        assert!(recent.counted().is_none(), "no count is under way");
+        prop_assert!(missed == 0 || missed == -log_time, "{}", missed);
+        prop_assert!(recent.counted().is_none(), "no count is under way");
     }
 }
