@@ -2,7 +2,8 @@
 
 use crate::admin::plan_file::PlanFile;
 use crate::serve::file::ConfigFile;
-use crate::serve::settings::{FromCoordinatorFile, FromNodeFile};
+use crate::serve::settings::coordinator::FromCoordinatorFile;
+use crate::serve::settings::node::FromNodeFile;
 use std::path::Path;
 
 /// A plan.

@@ -1,0 +1,117 @@
+//! What a node runs with.
+
+use super::{plaintext_allowed, required};
+use crate::args::{self, NodeArgs};
+use crate::exit::Failure;
+use crate::serve::file::{ConfigFile, FileError, NodeFile};
+use archon_kvstore_node::{EngineKind, NodeConfig};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+/// Draws together what flags, environment and file say of a node. `coordinators` and `insecure` are the options of every verb.
+///
+/// # Errors
+/// A missing or impossible setting, with where it came from and what to do.
+pub(crate) fn node_config(args: &NodeArgs, coordinators: &[String], insecure: bool) -> Result<NodeConfig, Failure> {
+    let file = args.config.as_deref().map(ConfigFile::read).transpose()?;
+    let found = match &file {
+        Some(file) => FromNodeFile::read(file)?,
+        None => FromNodeFile::default(),
+    };
+    let name = required(args.name.clone().or(found.name), "name", "--name athens")?;
+    let listen = required(args.listen.or(found.listen), "listen", "--listen 127.0.0.1:7201")?;
+    let said = if coordinators.is_empty() { found.coordinators } else { Some(coordinators.to_vec()) };
+    let coordinators = required(
+        said.filter(|list| !list.is_empty()),
+        "coordinators",
+        "--coordinators 127.0.0.1:7101,127.0.0.1:7102,127.0.0.1:7103",
+    )?;
+    let data_dir = required(args.data_dir.clone().or(found.data_dir), "data_dir", "--data-dir /var/lib/archon/athens")?;
+    let insecure = insecure || found.insecure;
+    plaintext_allowed(&listen.to_string(), insecure)?;
+    for address in &coordinators {
+        plaintext_allowed(address, insecure)?;
+    }
+    let advertise = args.advertise.clone().or(found.advertise);
+    if let Some(address) = &advertise {
+        plaintext_allowed(address, insecure)?;
+    }
+    if listen.ip().is_unspecified() && advertise.is_none() {
+        return Err(Failure::usage(
+            format!("others cannot call {listen}"),
+            "say which address they should use, as in --advertise 10.0.0.7:7201",
+        ));
+    }
+    let plain = NodeConfig::new(name, listen.to_string(), coordinators, data_dir);
+    Ok(NodeConfig {
+        advertise,
+        zone: args.zone.clone().or(found.zone),
+        weight: args.weight.or(found.weight).unwrap_or(plain.weight),
+        partitions_max: args.partitions_max.or(found.partitions_max),
+        connections_max: args.connections_max.or(found.connections_max),
+        engine: args.engine.or(found.engine).unwrap_or(plain.engine),
+        copy_bytes_per_second: args
+            .copy_bytes_per_second
+            .or(found.copy_bytes_per_second)
+            .unwrap_or(plain.copy_bytes_per_second),
+        insecure,
+        ..plain
+    })
+}
+
+/// A node's file with every value checked.
+#[derive(Default)]
+pub(crate) struct FromNodeFile {
+    name: Option<String>,
+    listen: Option<SocketAddr>,
+    coordinators: Option<Vec<String>>,
+    data_dir: Option<PathBuf>,
+    insecure: bool,
+    zone: Option<String>,
+    weight: Option<u32>,
+    advertise: Option<String>,
+    partitions_max: Option<u32>,
+    connections_max: Option<u32>,
+    engine: Option<EngineKind>,
+    copy_bytes_per_second: Option<u64>,
+}
+
+impl FromNodeFile {
+    pub(crate) fn read(file: &ConfigFile) -> Result<Self, FileError> {
+        let raw: NodeFile = file.settings(NodeFile::KEYS)?;
+        let coordinators = match &raw.coordinators {
+            Some(list) => Some(
+                list.iter()
+                    .map(|text| file.parse("coordinators", text, args::address))
+                    .collect::<Result<Vec<_>, _>>()?,
+            ),
+            None => None,
+        };
+        Ok(Self {
+            name: raw.name.as_ref().map(|text| file.parse("name", text, args::name)).transpose()?,
+            listen: raw.listen.as_ref().map(|text| file.parse("listen", text, args::listen)).transpose()?,
+            coordinators,
+            data_dir: raw.data_dir.clone(),
+            insecure: raw.insecure.unwrap_or(false),
+            zone: raw.zone.as_ref().map(|text| file.parse("zone", text, args::name)).transpose()?,
+            weight: raw.weight.as_ref().map(|v| file.within("weight", v, 1..=10_000)).transpose()?,
+            advertise: raw.advertise.as_ref().map(|text| file.parse("advertise", text, args::address)).transpose()?,
+            partitions_max: raw
+                .partitions_max
+                .as_ref()
+                .map(|v| file.within("partitions_max", v, 1..=u64::from(u32::MAX)))
+                .transpose()?,
+            connections_max: raw
+                .connections_max
+                .as_ref()
+                .map(|v| file.within("connections_max", v, 2..=1_000_000))
+                .transpose()?,
+            engine: raw.engine.as_ref().map(|text| file.parse("engine", text, args::engine)).transpose()?,
+            copy_bytes_per_second: raw
+                .copy_bytes_per_second
+                .as_ref()
+                .map(|value| file.number("copy_bytes_per_second", value, args::copy_rate))
+                .transpose()?,
+        })
+    }
+}
