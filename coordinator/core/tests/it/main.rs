@@ -2,13 +2,16 @@
 //! tests, and each binary would do so again.
 
 mod bed;
+mod commands;
 mod dropped;
 mod failover;
 mod forced;
 mod last_copy;
+mod lives;
 mod membership;
 mod migration;
 mod mutants;
+mod names;
 mod operate;
 mod planning;
 mod random;

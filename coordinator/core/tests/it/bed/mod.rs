@@ -23,6 +23,10 @@ pub fn register(name: &str, storage: u128, boot: u128) -> Register {
     Register::new(name, format!("{name}.example:7000"), storage, boot)
 }
 
+pub fn boxed(register: Register) -> Command {
+    Command::Register(Box::new(register))
+}
+
 pub fn part(index: u16) -> PartitionId {
     PartitionId::new(TABLE, index)
 }

@@ -1,0 +1,163 @@
+//! Who leads, and what it decides only with a majority.
+
+use crate::common::{FakeNode, Quorum, admin, kind, request_id, status, table, wait_for};
+use crate::{SOON, serves, settings, settle};
+use archon_proto::convert::error::detail_of;
+use archon_proto::v1;
+use archon_types::ErrorKind;
+use std::time::{Duration, Instant};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_coordinator_without_a_leader_said_that_it_serves() {
+    let mut quorum = Quorum::start(3, settings(1, 4)).await;
+    let left = quorum.leader().await;
+    let others: Vec<u64> = quorum.peers.keys().copied().filter(|id| *id != left).collect();
+    let address = quorum.peers[&left].clone();
+    assert!(serves(&address, "").await);
+    for id in others {
+        quorum.running.remove(&id).unwrap().stop().await;
+    }
+    wait_for("the one that is left to see that nobody follows it", SOON, || async {
+        if serves(&address, "").await { Err("it says that it serves".to_owned()) } else { Ok(()) }
+    })
+    .await;
+    assert!(!serves(&address, "archon.v1.Admin").await);
+    quorum.stop_all().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_leader_is_elected_nodes_join_and_another_takes_over() {
+    let mut quorum = Quorum::start(3, settings(2, 9)).await;
+    let leader = quorum.leader_address().await;
+    let waiting = table(&leader, 0).await.unwrap_err();
+    assert_eq!((waiting.kind, waiting.have, waiting.need), (ErrorKind::NotEnoughNodes, Some(0), Some(2)));
+
+    let mut nodes = vec![FakeNode::new("athens").await, FakeNode::new("byzantium").await];
+    for node in &mut nodes {
+        node.register(&leader).await.unwrap();
+        let answer = node.heartbeat(&leader).await.unwrap();
+        assert_eq!((answer.number, answer.incarnation, answer.lease_ms), (1, node.incarnation, 1_000));
+    }
+    settle(&quorum, &mut nodes, 9).await;
+    let found = status(&leader).await.unwrap();
+    assert_eq!((found.nodes_live, found.partitions, found.partitions_online), (2, 9, 9));
+    assert_eq!(found.coordinators.len(), 3);
+    for address in quorum.peers.values() {
+        assert!(serves(address, "").await && serves(address, "archon.v1.Session").await, "{address} knows a leader");
+    }
+    assert_eq!(nodes[0].duties().len() + nodes[1].duties().len(), 9);
+    let delta = table(&leader, 0).await.unwrap().delta.unwrap();
+    assert_eq!(delta.partitions.len(), 9);
+
+    // Any other coordinator names the leader and serves the table.
+    let id = quorum.leader().await;
+    let other = quorum.peers.iter().find(|(other, _)| **other != id).map(|(_, address)| address.clone()).unwrap();
+    let refused = status(&other).await.unwrap_err();
+    assert_eq!((refused.kind, refused.leader.as_deref()), (ErrorKind::NotCoordinatorLeader, Some(leader.as_str())));
+    wait_for("the table at a follower", SOON, || async { table(&other, 500).await.map_err(|error| error.to_string()) })
+        .await;
+
+    // Without a word, as in a crash.
+    let cluster = found.cluster.clone();
+    let gone = quorum.running.remove(&id).unwrap();
+    let begun = Instant::now();
+    assert!(gone.stop().await.is_none());
+    let successor = quorum.leader_address().await;
+    let after = wait_for("status from another coordinator", SOON, || async {
+        status(&successor).await.map_err(|error| error.to_string())
+    })
+    .await;
+    assert!(begun.elapsed() < Duration::from_secs(5), "took {:?}", begun.elapsed());
+    assert_eq!((after.cluster.clone(), after.partitions), (cluster, 9));
+    assert!(after.term > found.term);
+    for node in &mut nodes {
+        node.heartbeat(&successor).await.unwrap();
+    }
+
+    // The one that was gone comes back and catches up.
+    quorum.restart(id).await;
+    let address = quorum.peers[&id].clone();
+    wait_for("the restarted one to have it all", SOON, || async {
+        let view = admin(&address).quorum(v1::QuorumRequest::default()).await;
+        let view = view.map_err(|error| error.to_string())?.into_inner();
+        if view.leader.is_some() && view.cluster == after.cluster { Ok(()) } else { Err(format!("{view:?}")) }
+    })
+    .await;
+    quorum.stop_all().await;
+}
+
+/// A coordinator that was succeeded without noticing refused what had become true since, and the node forgot it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_report_is_answered_only_by_a_coordinator_that_proves_to_lead() {
+    let mut quorum = Quorum::start(3, settings(1, 4)).await;
+    let id = quorum.leader().await;
+    let leader = quorum.leader_address().await;
+    let mut nodes = vec![FakeNode::new("athens").await];
+    nodes[0].register(&leader).await.unwrap();
+    settle(&quorum, &mut nodes, 4).await;
+    // What is known already is answered without a commit.
+    let answered = nodes[0].report_online(&leader).await.unwrap();
+    assert_eq!(answered.outcomes.len(), 4, "{answered:?}");
+    for other in quorum.peers.keys().copied().filter(|other| *other != id).collect::<Vec<_>>() {
+        quorum.running.remove(&other).unwrap().stop().await;
+    }
+    // It has not noticed yet, or it has: the report is not answered either way.
+    let refused = nodes[0].report_online(&leader).await.unwrap_err();
+    assert!(refused.kind.is_retryable(), "{refused:?}");
+    quorum.stop_all().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_a_quorum_nothing_is_granted() {
+    let mut quorum = Quorum::start(3, settings(1, 4)).await;
+    let leader = quorum.leader().await;
+    let address = quorum.peers[&leader].clone();
+    let mut athens = FakeNode::new("athens").await;
+    athens.register(&address).await.unwrap();
+    athens.heartbeat(&address).await.unwrap();
+    let others: Vec<u64> = quorum.running.keys().copied().filter(|id| *id != leader).collect();
+    for id in others {
+        let gone = quorum.running.remove(&id).unwrap();
+        assert!(gone.stop().await.is_none());
+    }
+    // It may also have been silent for too long while the others stopped.
+    let refused = kind(athens.heartbeat(&address).await);
+    let expected = [ErrorKind::NoQuorum, ErrorKind::NotCoordinatorLeader, ErrorKind::StaleIncarnation];
+    assert!(expected.contains(&refused), "{refused}");
+    let mut request = tonic::Request::new(v1::StatusRequest::default());
+    request.set_timeout(Duration::from_millis(800));
+    let refused = detail_of(&admin(&address).status(request).await.unwrap_err());
+    assert_eq!(refused.kind, ErrorKind::NoQuorum, "{refused:?}");
+    // What needs no quorum is still answered.
+    admin(&address).quorum(v1::QuorumRequest::default()).await.unwrap();
+    quorum.stop_all().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn state_survives_a_restart_of_the_whole_quorum() {
+    let mut quorum = Quorum::start(3, settings(1, 4)).await;
+    let cluster = quorum.cluster().await;
+    let leader = quorum.leader_address().await;
+    let create = v1::CreateTableRequest {
+        cluster: None,
+        request_id: request_id(),
+        name: "orders".to_owned(),
+        partitions: 7,
+        replication: 1,
+    };
+    admin(&leader).create_table(create.clone()).await.unwrap();
+    // A repetition under the same id is the same request.
+    admin(&leader).create_table(create).await.unwrap();
+    let ids: Vec<u64> = quorum.running.keys().copied().collect();
+    for id in &ids {
+        let gone = quorum.running.remove(id).unwrap();
+        gone.stop().await;
+    }
+    for id in ids {
+        quorum.restart(id).await;
+    }
+    let leader = quorum.leader_address().await;
+    let found = status(&leader).await.unwrap();
+    assert_eq!((found.cluster, found.partitions), (Some(cluster), 11));
+    quorum.stop_all().await;
+}

@@ -1,0 +1,176 @@
+//! Nodes: their lives, who speaks in their name, and what is told of them.
+
+use crate::common::{self, FakeNode, Quorum, admin, kind, request_id, status, table, wait_for};
+use crate::{SOON, settings, settle};
+use archon_proto::convert::error::detail_of;
+use archon_proto::v1;
+use archon_types::ErrorKind;
+use prost::Message as _;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_silent_node_is_failed_and_returns_in_a_new_life() {
+    let quorum = Quorum::start(1, settings(1, 4)).await;
+    let leader = quorum.leader_address().await;
+    let mut nodes = vec![FakeNode::new("athens").await];
+    nodes[0].register(&leader).await.unwrap();
+    settle(&quorum, &mut nodes, 4).await;
+    wait_for("the node to be failed", SOON, || async {
+        let found = status(&leader).await.map_err(|error| error.to_string())?;
+        if found.nodes_failed == 1 && found.partitions_online == 0 { Ok(()) } else { Err(format!("{found:?}")) }
+    })
+    .await;
+    let before = nodes[0].incarnation;
+    assert_eq!(kind(nodes[0].heartbeat(&leader).await), ErrorKind::StaleIncarnation);
+    nodes[0].boot = request_id();
+    let mut again = nodes[0].registration();
+    again.held = nodes[0]
+        .duties()
+        .iter()
+        .filter_map(|duty| match duty.duty.as_ref()? {
+            v1::duty::Duty::Host(host) => Some(host.placement),
+            _ => None,
+        })
+        .collect();
+    let mut client = v1::session_client::SessionClient::new(common::channel(&leader));
+    let answer = client.register(again).await.unwrap().into_inner();
+    assert!(answer.incarnation > before && answer.node == nodes[0].id);
+    nodes[0].incarnation = answer.incarnation;
+    settle(&quorum, &mut nodes, 4).await;
+    quorum.stop_all().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn strangers_and_impostors_are_refused() {
+    let quorum = Quorum::start(1, settings(1, 4)).await;
+    let leader = quorum.leader_address().await;
+    let mut athens = FakeNode::new("athens").await;
+    athens.register(&leader).await.unwrap();
+    athens.heartbeat(&leader).await.unwrap();
+
+    // The name of a live node, from another disk.
+    let mut impostor = FakeNode::new("athens").await;
+    assert_eq!(kind(impostor.register(&leader).await), ErrorKind::NameTaken);
+    // A node of another cluster.
+    let mut stranger = FakeNode::new("sparta").await;
+    stranger.cluster = Some(v1::ClusterRef { cluster_id: request_id() });
+    assert_eq!(kind(stranger.register(&leader).await), ErrorKind::WrongCluster);
+    // A heartbeat, a report and a status for another cluster.
+    let own = std::mem::replace(&mut athens.cluster, stranger.cluster.clone());
+    assert_eq!(kind(athens.heartbeat(&leader).await), ErrorKind::WrongCluster);
+    assert_eq!(kind(athens.report_online(&leader).await), ErrorKind::WrongCluster);
+    let wrong = admin(&leader).status(v1::StatusRequest { cluster: stranger.cluster.clone() }).await.unwrap_err();
+    assert_eq!(detail_of(&wrong).kind, ErrorKind::WrongCluster);
+    athens.cluster = own;
+    // An older and an unknown life.
+    athens.incarnation -= 1;
+    assert_eq!(kind(athens.heartbeat(&leader).await), ErrorKind::StaleIncarnation);
+    athens.incarnation += 1;
+    athens.heartbeat(&leader).await.unwrap();
+    quorum.stop_all().await;
+}
+
+/// Whoever knew a data directory's id could end its node's life and have all its copies given up, and everybody was told.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stranger_ended_a_live_nodes_life_by_registering_in_its_name() {
+    let quorum = Quorum::start(1, settings(1, 4)).await;
+    let leader = quorum.leader_address().await;
+    let mut nodes = vec![FakeNode::new("athens").await];
+    nodes[0].register(&leader).await.unwrap();
+    settle(&quorum, &mut nodes, 4).await;
+    let life = nodes[0].incarnation;
+
+    // It knows everything but what the process at the node's address says.
+    let mut stolen = nodes[0].registration();
+    stolen.boot_id = request_id();
+    let mut session = v1::session_client::SessionClient::new(common::channel(&leader));
+    let refused = detail_of(&session.register(stolen.clone()).await.unwrap_err());
+    assert_eq!(refused.kind, ErrorKind::NameTaken, "{refused}");
+    nodes[0].heartbeat(&leader).await.unwrap();
+    assert_eq!(status(&leader).await.unwrap().partitions_online, 4);
+
+    // That process was started again, and its new life counts at once.
+    nodes[0].boot = request_id();
+    nodes[0].register(&leader).await.unwrap();
+    assert!(nodes[0].incarnation > life);
+    nodes[0].heartbeat(&leader).await.unwrap();
+
+    // Nobody is there: the registration counts once the life on record was failed.
+    nodes[0].hang_up();
+    stolen = nodes[0].registration();
+    stolen.boot_id = request_id();
+    let refused = detail_of(&session.register(stolen.clone()).await.unwrap_err());
+    assert_eq!(refused.kind, ErrorKind::Unavailable, "{refused}");
+    wait_for("the silent node's name to be free", SOON, || {
+        let (mut session, stolen) = (session.clone(), stolen.clone());
+        async move { session.register(stolen).await.map(|_| ()).map_err(|status| status.to_string()) }
+    })
+    .await;
+    quorum.stop_all().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_ids_of_data_directories_were_told_to_everybody() {
+    let quorum = Quorum::start(1, settings(1, 4)).await;
+    let leader = quorum.leader_address().await;
+    let mut nodes = vec![FakeNode::new("athens").await];
+    nodes[0].register(&leader).await.unwrap();
+    settle(&quorum, &mut nodes, 4).await;
+    wait_for("the nodes to be pushed", SOON, || async {
+        if nodes[0].pushed.tables.lock().unwrap().nodes > 0 { Ok(()) } else { Err("none yet".to_owned()) }
+    })
+    .await;
+    let table = table(&leader, 0).await.unwrap();
+    let listed = admin(&leader).list_nodes(v1::ListNodesRequest::default()).await.unwrap().into_inner();
+    assert_eq!(table.delta.as_ref().map(|delta| delta.nodes.len()), Some(1));
+    assert_eq!(listed.nodes.len(), 1);
+    let pushed = nodes[0].pushed.tables.lock().unwrap().nodes_encoded.clone();
+    for told in [table.encode_to_vec(), listed.encode_to_vec(), pushed] {
+        assert!(told.len() > nodes[0].storage.len());
+        assert!(!told.windows(16).any(|bytes| bytes == nodes[0].storage), "{told:?}");
+    }
+    // What is said in the log's events.
+    let events = admin(&leader).events(v1::EventsRequest::default()).await.unwrap().into_inner();
+    assert!(!events.encode_to_vec().windows(16).any(|bytes| bytes == nodes[0].storage));
+    quorum.stop_all().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_with_a_full_disk_was_invisible_and_one_not_heard_was_heard_just_now() {
+    let mut quorum = Quorum::start(1, settings(2, 4)).await;
+    let leader = quorum.leader_address().await;
+    let mut athens = FakeNode::new("athens").await;
+    let mut corinth = FakeNode::new("corinth").await;
+    for node in [&mut athens, &mut corinth] {
+        node.register(&leader).await.unwrap();
+        node.heartbeat(&leader).await.unwrap();
+    }
+    let no_room = Some(v1::NoRoom { free_bytes: 5 << 20, needed_bytes: 64 << 20 });
+    let placements = vec![v1::PlacementLoad { placement: 1, bytes: 7, keys: 3 }];
+    let full =
+        v1::NodeLoad { no_room, bytes_stored: 7, operations_per_second: 9, placements, ..v1::NodeLoad::default() };
+    athens.heartbeat_saying(&leader, Some(full)).await.unwrap();
+    let reasons = status(&leader).await.unwrap().reasons;
+    let reason = reasons.iter().find(|reason| reason.code == "DiskFull").expect("a reason");
+    assert_eq!(reason.subject, "node athens");
+    assert!(reason.message.contains("5 MiB are free, 64 MiB are needed"), "{reason:?}");
+    let listed = admin(&leader).list_nodes(v1::ListNodesRequest::default()).await.unwrap().into_inner().nodes;
+    assert_eq!((listed[0].no_room, listed[0].bytes_stored), (no_room, Some(7)));
+    assert_eq!((listed[0].keys, listed[0].operations_per_second), (Some(3), Some(9)));
+    assert!(listed[0].silent_ms.is_some() && listed[1].no_room.is_none());
+    // Room again: nothing is left to say.
+    athens.heartbeat(&leader).await.unwrap();
+    let reasons = status(&leader).await.unwrap().reasons;
+    assert!(reasons.iter().all(|reason| reason.code != "DiskFull"), "{reasons:?}");
+
+    // A coordinator that never heard a node does not say that it heard it just now.
+    let id = quorum.leader().await;
+    quorum.running.remove(&id).unwrap().stop().await;
+    quorum.restart(id).await;
+    let leader = quorum.leader_address().await;
+    let listed = admin(&leader).list_nodes(v1::ListNodesRequest::default()).await.unwrap().into_inner().nodes;
+    assert!(
+        listed.iter().all(|node| node.silent_ms.is_none() && node.bytes_stored.is_none() && node.keys.is_none()),
+        "{listed:?}"
+    );
+    quorum.stop_all().await;
+}

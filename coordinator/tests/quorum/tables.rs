@@ -1,0 +1,148 @@
+//! Plans for tables, and tables that are dropped.
+
+use crate::common::{self, FakeNode, Quorum, admin, kind, request_id, status, wait_for};
+use crate::{SOON, settings, settle};
+use archon_proto::convert::error::detail_of;
+use archon_proto::v1;
+use archon_proto::v1::session_client::SessionClient;
+use archon_types::{ErrorKind, Settings};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_plan_runs_at_a_time_and_a_stale_one_is_refused() {
+    let quorum = Quorum::start(1, settings(1, 9)).await;
+    let leader = quorum.leader_address().await;
+    let mut nodes = vec![FakeNode::new("athens").await];
+    nodes[0].register(&leader).await.unwrap();
+    settle(&quorum, &mut nodes, 9).await;
+    let early = admin(&leader).plan_rebalance(v1::PlanRebalanceRequest::default()).await.unwrap().into_inner();
+    let mut second = FakeNode::new("byzantium").await;
+    second.register(&leader).await.unwrap();
+    second.heartbeat(&leader).await.unwrap();
+    nodes.push(second);
+    let plan = wait_for("a plan with moves", SOON, || async {
+        let plan = admin(&leader).plan_rebalance(v1::PlanRebalanceRequest::default()).await;
+        let plan = plan.map_err(|error| error.to_string())?.into_inner().plan.unwrap();
+        if plan.moves.len() == 4 { Ok(plan) } else { Err(format!("{plan:?}")) }
+    })
+    .await;
+    let apply = |plan: v1::Plan, id: bytes::Bytes| {
+        let request = v1::ApplyPlanRequest { cluster: None, request_id: id, plan: Some(plan) };
+        let mut client = admin(&leader);
+        async move { client.apply_plan(request).await.map_err(|status| detail_of(&status)) }
+    };
+    let stale = apply(early.plan.unwrap(), request_id()).await.unwrap_err();
+    assert_eq!(stale.kind, ErrorKind::StalePlan);
+    assert!(stale.have > stale.need, "{stale:?}");
+    let id = request_id();
+    assert_eq!(apply(plan.clone(), id.clone()).await.unwrap().into_inner().migrations, 4);
+    // The same request again has the same answer and no second effect; another one is refused.
+    assert_eq!(apply(plan.clone(), id).await.unwrap().into_inner().migrations, 4);
+    assert_eq!(kind(apply(plan, request_id()).await), ErrorKind::AssignmentInProgress);
+    let page = async |most, after| {
+        let request = v1::RebalanceStatusRequest { cluster: None, most, after };
+        admin(&leader).rebalance_status(request).await.unwrap().into_inner()
+    };
+    let first = page(3, 0).await;
+    assert!(first.running && first.more && first.migrations.len() == 3, "{first:?}");
+    let second = page(3, first.migrations[2].id).await;
+    assert!(second.running && !second.more && second.migrations.len() == 1, "{second:?}");
+    let (alone, summary) = (page(0, 0).await, first.summary.unwrap());
+    assert!(alone.migrations.is_empty() && summary.moves == 4, "{alone:?}");
+    assert_eq!((summary.queued + summary.copying, summary.done, summary.percent), (4, 0, 0));
+    let cancel = v1::CancelRebalanceRequest { cluster: None, request_id: request_id() };
+    let cancelled = admin(&leader).cancel_rebalance(cancel.clone()).await.unwrap().into_inner();
+    assert_eq!((cancelled.cancelled, cancelled.too_late), (4, 0));
+    // Whoever repeats it because the answer was lost reads the same.
+    let repeated = admin(&leader).cancel_rebalance(cancel).await.unwrap().into_inner();
+    assert_eq!(repeated, cancelled, "a repeated cancellation answered 0 and 0");
+    quorum.stop_all().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_repeated_drop_takes_no_later_table_of_the_name_with_it() {
+    let quorum = Quorum::start(3, settings(1, 4)).await;
+    let leader = quorum.leader_address().await;
+    let create = || v1::CreateTableRequest {
+        request_id: request_id(),
+        name: "orders".to_owned(),
+        partitions: 7,
+        replication: 1,
+        ..Default::default()
+    };
+    let check = async || {
+        let name = "orders".to_owned();
+        let checked = admin(&leader).check_table(v1::CheckTableRequest { cluster: None, name }).await;
+        checked.map(|answer| answer.into_inner().table.unwrap().id).map_err(|status| detail_of(&status))
+    };
+    let missing = check().await.unwrap_err();
+    assert_eq!(missing.kind, ErrorKind::NotFound);
+    assert!(missing.message.contains("the tables are: default"), "{missing}");
+    admin(&leader).create_table(create()).await.unwrap();
+    let table = check().await.unwrap();
+    let drop = |request_id| v1::DropTableRequest { cluster: None, request_id, name: "orders".to_owned(), table };
+    let first = drop(request_id());
+    admin(&leader).drop_table(first.clone()).await.unwrap();
+    admin(&leader).create_table(create()).await.unwrap();
+    let again = check().await.unwrap();
+    assert!(again > table);
+    // The same request is answered as before; another one for the table that was shown is refused.
+    admin(&leader).drop_table(first).await.unwrap();
+    let refused = detail_of(&admin(&leader).drop_table(drop(request_id())).await.unwrap_err());
+    assert_eq!((refused.kind, refused.have, refused.need), (ErrorKind::StaleVersion, Some(again), Some(table)));
+    assert_eq!(check().await, Ok(again));
+    // With the last of them gone there is nothing wrong either.
+    for name in ["orders", "default"] {
+        let request = v1::CheckTableRequest { cluster: None, name: name.to_owned() };
+        let table = admin(&leader).check_table(request).await.unwrap().into_inner().table.unwrap().id;
+        let request = v1::DropTableRequest { request_id: request_id(), name: name.to_owned(), table, cluster: None };
+        admin(&leader).drop_table(request).await.unwrap();
+    }
+    let missing = check().await.unwrap_err();
+    assert!(missing.message.contains("there is none at all"), "{missing}");
+    assert_eq!(status(&leader).await.unwrap().partitions, 0);
+    quorum.stop_all().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_is_told_that_a_table_is_gone_and_to_delete_its_copies_until_it_has() {
+    let quorum = Quorum::start(1, Settings { replication: 1, ..settings(1, 4) }).await;
+    let leader = quorum.leader_address().await;
+    let mut nodes = vec![FakeNode::new("athens").await];
+    nodes[0].register(&leader).await.unwrap();
+    settle(&quorum, &mut nodes, 4).await;
+    let node = &mut nodes[0];
+    let drop = v1::DropTableRequest { cluster: None, request_id: request_id(), name: "default".to_owned(), table: 1 };
+    assert_eq!(admin(&leader).drop_table(drop).await.unwrap().into_inner().copies, 4);
+    assert_eq!(node.heartbeat(&leader).await.unwrap().withdrawn.len(), 4, "no lease covers what it led");
+    let unloads = |node: &FakeNode| -> Vec<v1::DutyUnload> {
+        let unload = |duty: v1::Duty| match duty.duty {
+            Some(v1::duty::Duty::Unload(unload)) => Some(unload),
+            _ => None,
+        };
+        node.duties().into_iter().filter_map(unload).collect()
+    };
+    wait_for("the node to be told", SOON, || async {
+        let (lists, duties) = (node.pushed.tables.lock().unwrap().lists.clone(), node.duties());
+        let version = status(&leader).await.map_err(|error| error.to_string())?.table_version;
+        let gone = lists.last() == Some(&v1::TableList { version, last: 1, tables: Vec::new() });
+        let told = gone && duties.len() == 4 && unloads(node).len() == 4;
+        if told { Ok(()) } else { Err(format!("{lists:?}, {duties:?}")) }
+    })
+    .await;
+    let waits = status(&leader).await.unwrap();
+    assert_eq!((waits.copies_condemned, waits.partitions), (4, 0));
+    assert!(waits.reasons.iter().any(|reason| reason.code == "CopiesCondemned" && reason.message.contains("athens")));
+    let report = |unload: v1::DutyUnload| v1::ReplicaReport {
+        partition: unload.partition,
+        placement: unload.placement,
+        fact: Some(v1::replica_report::Fact::Unloaded(v1::FactUnloaded {})),
+        ..Default::default()
+    };
+    let reports = unloads(node).into_iter().map(report).collect();
+    let request = v1::ReportRequest { cluster: node.cluster.clone(), sender: node.sender(), reports };
+    let answer = SessionClient::new(common::channel(&leader)).report(request).await.unwrap().into_inner();
+    assert!(answer.outcomes.iter().all(|outcome| outcome.error.is_none()), "{answer:?}");
+    assert_eq!(status(&leader).await.unwrap().copies_condemned, 0);
+    assert_eq!(node.heartbeat(&leader).await.unwrap().withdrawn, []);
+    quorum.stop_all().await;
+}

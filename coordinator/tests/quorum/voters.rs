@@ -1,0 +1,103 @@
+//! Coordinators that are no voters of this quorum, or no longer the ones that they were.
+
+use crate::common::{self, Quorum, admin, request_id, status, wait_for};
+use crate::{SOON, settings};
+use archon_coordinator::{Coordinator, CoordinatorError};
+use archon_proto::convert::error::detail_of;
+use archon_proto::v1;
+use std::time::Duration;
+use tokio::net::TcpListener;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_wiped_voter_and_a_changed_peer_list_are_refused() {
+    let mut quorum = Quorum::start(3, settings(1, 4)).await;
+    let leader = quorum.leader().await;
+    let victim = quorum.peers.keys().copied().find(|id| *id != leader).unwrap();
+    let gone = quorum.running.remove(&victim).unwrap();
+    gone.stop().await;
+
+    let mut changed = quorum.config(victim);
+    changed.peers.insert(4, "127.0.0.1:1".to_owned());
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let refused = Coordinator::start(listener, changed).await.err().expect("a changed peer list was accepted");
+    assert!(matches!(&refused, CoordinatorError::Identity(_)), "{refused}");
+    assert!(refused.to_string().contains("4=127.0.0.1:1"), "{refused}");
+
+    quorum.dirs.insert(victim, tempfile::tempdir().unwrap());
+    quorum.restart(victim).await;
+    let wiped = quorum.running.remove(&victim).unwrap();
+    tokio::time::timeout(SOON, wiped.failed()).await.expect("the wiped voter was not refused");
+    let cause = wiped.shutdown().await.expect("there must be a cause");
+    assert!(matches!(cause, CoordinatorError::WipedVoter { id, .. } if id == victim), "{cause}");
+    // The other two go on.
+    status(&quorum.leader_address().await).await.unwrap();
+    quorum.stop_all().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_started_voter_without_its_identity_is_refused_as_are_two_of_three_by_name() {
+    let mut quorum = Quorum::start(3, settings(1, 4)).await;
+    let leader = quorum.leader().await;
+    let victim = quorum.peers.keys().copied().find(|id| *id != leader).unwrap();
+    quorum.running.remove(&victim).unwrap().stop().await;
+    std::fs::remove_file(quorum.dirs[&victim].path().join("identity.json")).unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let refused = Coordinator::start(listener, quorum.config(victim)).await.err().expect("it got a new identity");
+    assert!(refused.to_string().contains("restore that file"), "{refused}");
+    quorum.stop_all().await;
+
+    // At the first start all of them must run; whoever does not is named.
+    let mut quorum = Quorum::start(2, settings(1, 4)).await;
+    let absent = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap().to_string();
+    for id in [1, 2] {
+        quorum.running.remove(&id).unwrap().stop().await;
+        quorum.dirs.insert(id, tempfile::tempdir().unwrap());
+    }
+    quorum.peers.insert(3, absent.clone());
+    quorum.dirs.insert(3, tempfile::tempdir().unwrap());
+    quorum.restart(1).await;
+    quorum.restart(2).await;
+    let one = quorum.peers[&1].clone();
+    let expected = format!("and coordinator 3 at {absent} does not answer");
+    wait_for("the missing one to be named", SOON, || async {
+        let mut request = tonic::Request::new(v1::StatusRequest::default());
+        request.set_timeout(Duration::from_millis(100));
+        let refused = detail_of(&admin(&one).status(request).await.unwrap_err());
+        if refused.message.ends_with(&expected) { Ok(()) } else { Err(refused.to_string()) }
+    })
+    .await;
+    for (_, coordinator) in quorum.running {
+        coordinator.stop().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn coordinators_of_another_quorum_are_not_heard() {
+    let quorum = Quorum::start(1, settings(1, 4)).await;
+    let leader = quorum.leader_address().await;
+    let mut client = v1::raft_client::RaftClient::new(common::channel(&leader));
+    let uuid = request_id;
+    let hello = v1::HelloRequest { cluster_id: uuid(), sender: 2, target: 1, sender_storage: uuid() };
+    let refused = client.hello(hello).await.unwrap_err();
+    assert!(refused.message().contains("another peer list"), "{refused}");
+    // Nor is anything that does not decode; it is an error, and the coordinator lives.
+    for body in [&b""[..], b"\xc1", b"\xff\xff\xff\xff", b"\x93\x01\x02\x03"] {
+        let message = v1::RaftMessage {
+            cluster_id: uuid(),
+            sender: 2,
+            target: 1,
+            format: 1,
+            body: bytes::Bytes::copy_from_slice(body),
+            sender_storage: uuid(),
+            lack: None,
+            snapshot_waits: false,
+        };
+        assert!(client.vote(message.clone()).await.is_err());
+        assert!(client.pre_vote(message.clone()).await.is_err());
+        assert!(client.transfer(message.clone()).await.is_err());
+        let mut answers = client.append(tokio_stream::iter([message])).await.unwrap().into_inner();
+        assert!(answers.message().await.is_err());
+    }
+    status(&leader).await.unwrap();
+    quorum.stop_all().await;
+}
