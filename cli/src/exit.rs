@@ -149,6 +149,16 @@ impl From<archon_client::Error> for Failure {
     }
 }
 
+/// What happened to a cluster of this command's own.
+impl From<archon_local_cluster::Error> for Failure {
+    fn from(error: archon_local_cluster::Error) -> Self {
+        match error {
+            archon_local_cluster::Error::Client(error) => error.into(),
+            error => Self::failed(error.to_string()),
+        }
+    }
+}
+
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "error: {}", self.message)?;

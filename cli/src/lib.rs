@@ -23,6 +23,7 @@ use args::{Cli, Connection, KvArgs, KvVerb, NodeVerb, PartitionVerb, RebalanceVe
 use exit::{Exit, Failure};
 use output::{Format, Output};
 use std::ffi::OsString;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 /// Runs one command line, the program's name first, and says how it ended.
@@ -67,6 +68,11 @@ fn run(cli: Cli) -> Result<Exit, Failure> {
         Verb::Kv(args) => on_runtime(kv_verb(args, &connection)),
         verb => on_runtime(admin_verb(verb, &connection)),
     }
+}
+
+/// This program, to be started again in another role.
+fn own_program() -> Result<PathBuf, Failure> {
+    std::env::current_exe().map_err(|error| Failure::failed(format!("looking for this program: {error}")))
 }
 
 fn on_runtime(work: impl Future<Output = Result<Exit, Failure>>) -> Result<Exit, Failure> {

@@ -1,9 +1,7 @@
-//! A child that was started to live only as long as its parent (the demonstration's processes) says so here.
+//! A child that was started to live only as long as its parent (the processes of a cluster on this machine) says so here.
 
 use crate::exit::Failure;
-
-/// Names the process without which this one has no reason to live.
-pub(crate) const PARENT_PID: &str = "ARCHON_PARENT_PID";
+use archon_local_cluster::PARENT_PID;
 
 /// Asks the kernel to end this process when its parent ends, if the environment says that it belongs to one. Even a
 /// parent killed with SIGKILL then leaves nothing behind.

@@ -40,11 +40,19 @@ const MAY_DEPEND_ON: &[(&str, &str, &[&str])] = &[
     ("client", "archon-client", &["archon-frames", "archon-proto", "archon-types"]),
     ("simulator", "archon-simulator", &["archon-coordinator-core", "archon-kv", "archon-replica", "archon-types"]),
     ("bench/load", "archon-load", &["archon-client", "archon-frames", "archon-proto", "archon-types"]),
+    ("local-cluster", "archon-local-cluster", &["archon-client", "archon-load"]),
     ("bench/regress", "archon-regress", &["archon-kv", "archon-proto", "archon-replica", "archon-types"]),
     (
         "cli",
         "archon-cli",
-        &["archon-client", "archon-coordinator", "archon-kvstore-node", "archon-load", "archon-types"],
+        &[
+            "archon-client",
+            "archon-coordinator",
+            "archon-kvstore-node",
+            "archon-load",
+            "archon-local-cluster",
+            "archon-types",
+        ],
     ),
 ];
 

@@ -1,17 +1,15 @@
 //! A cluster of this measurement's own on this machine, gone with it.
 
 use crate::args::Connection;
-use crate::demo::{Cluster, FIRST_NODES, LATE_NODE};
 use crate::exit::Failure;
 use crate::output::Output;
 use archon_client::Admin;
 use archon_load::watch;
+use archon_local_cluster::{Cluster, LATE_NODE};
 use std::time::Duration;
 
-/// How long starting may take.
+/// How long a node may take to start.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Copies of each partition.
-const COPIES: usize = 3;
 
 /// Three coordinators and three nodes with three copies of each partition. Its processes end when it is dropped.
 pub(super) struct Local {
@@ -24,13 +22,7 @@ impl Local {
     /// # Errors
     /// If it does not come up.
     pub(super) async fn start(output: &Output) -> Result<Self, Failure> {
-        let mut cluster = Cluster::new(false)?;
-        cluster.start_quorum().await?;
-        for name in FIRST_NODES {
-            cluster.start_node(name)?;
-        }
-        let admin = cluster.admin()?;
-        watch::until_whole(&admin, COPIES, PATIENCE).await.map_err(|failure| Failure::failed(failure.to_string()))?;
+        let cluster = Cluster::start(crate::own_program()?).await?;
         output.talk(format!("started a cluster of its own under {}", cluster.directory().display()));
         Ok(Self { cluster })
     }
@@ -48,7 +40,8 @@ impl Local {
     /// # Errors
     /// If there is no such node.
     pub(super) fn kill(&mut self, name: &str) -> Result<(), Failure> {
-        self.cluster.kill_node(name).map(drop)
+        self.cluster.kill_node(name)?;
+        Ok(())
     }
 
     /// Starts a fourth node and waits until it is there.

@@ -1,11 +1,11 @@
 //! What the story looks at: nodes that register, partitions that are served and whole, moves.
 
-use super::cluster::{COPIES, Cluster, PARTITIONS, PATIENCE, REQUEST_LIMIT};
 use super::wait::{Look, wait_for};
 use crate::connect::leading;
 use crate::exit::Failure;
 use crate::view::{Partition, Rebalance};
 use archon_client::Admin;
+use archon_local_cluster::{COPIES, Cluster, PARTITIONS, PATIENCE, REQUEST_LIMIT};
 use std::time::Duration;
 
 /// The table of the story.

@@ -1,7 +1,5 @@
 //! `archon demo`: the whole story on this machine, with real processes, every step checked.
 
-mod child;
-mod cluster;
 mod draw;
 mod looks;
 mod narrator;
@@ -10,11 +8,10 @@ mod story;
 mod wait;
 mod workload;
 
-pub(crate) use cluster::{Cluster, FIRST_NODES, LATE_NODE};
-
 use crate::args::{Connection, DemoArgs};
 use crate::exit::{Exit, Failure};
 use crate::output::Output;
+use archon_local_cluster::Cluster;
 use narrator::Narrator;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -33,7 +30,7 @@ async fn tell(args: &DemoArgs, output: &Output) -> Result<Exit, Failure> {
     // A terminal that is closed: without this the directory would stay.
     let mut hangup = install(SignalKind::hangup())?;
     let narrator = Narrator::new(*output);
-    let mut cluster = Cluster::new(args.keep)?;
+    let mut cluster = Cluster::new(crate::own_program()?, args.keep)?;
     let told = tokio::select! {
         told = story::tell(args, &mut cluster, &narrator) => told,
         _ = interrupt.recv() => Err(Failure::failed("interrupted")),
@@ -61,7 +58,7 @@ async fn tell(args: &DemoArgs, output: &Output) -> Result<Exit, Failure> {
             died = cluster.watch() => {
                 narrator.tails(&cluster.tails());
                 narrator.kept(&cluster);
-                return Err(died);
+                return Err(died.into());
             }
             _ = interrupt.recv() => {}
             _ = terminate.recv() => {}
@@ -69,8 +66,9 @@ async fn tell(args: &DemoArgs, output: &Output) -> Result<Exit, Failure> {
         }
         narrator.say("");
     }
+    narrator.say("Stopping: the nodes first, then the coordinators.");
     tokio::select! {
-        stopped = cluster.stop(&narrator) => stopped?,
+        stopped = cluster.stop() => stopped?,
         _ = interrupt.recv() => return Err(Failure::failed("interrupted while stopping; the rest was killed")),
     }
     narrator.kept(&cluster);

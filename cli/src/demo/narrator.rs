@@ -1,7 +1,7 @@
 //! The voice of the story: numbered steps, a sentence each, what was seen.
 
-use super::cluster::Cluster;
 use crate::output::{Output, talk};
+use archon_local_cluster::Cluster;
 use std::cell::Cell;
 use std::path::{Path, PathBuf};
 

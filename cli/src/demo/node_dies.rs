@@ -1,6 +1,5 @@
 //! The chapter in which a node is killed while clients write, and returns.
 
-use super::cluster::{Cluster, FIRST_NODES, PARTITIONS, PATIENCE};
 use super::looks::{all_whole, table};
 use super::narrator::Narrator;
 use super::wait::{Look, wait_for};
@@ -8,6 +7,7 @@ use super::workload::{Seen, Traffic};
 use crate::exit::Failure;
 use crate::view::Partition;
 use archon_client::{Admin, Client};
+use archon_local_cluster::{Cluster, FIRST_NODES, PARTITIONS, PATIENCE};
 use std::time::Instant;
 
 /// What a node's death and return came to.

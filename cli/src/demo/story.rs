@@ -4,7 +4,6 @@
 //!
 //! Every step is checked. What is not as expected ends the story with what was expected.
 
-use super::cluster::{COORDINATORS, Cluster, FIRST_NODES, LATE_NODE, PARTITIONS, PATIENCE, REQUEST_LIMIT};
 use super::draw::{Picture, copies, draw, gained, leaders, picture};
 use super::looks::{TABLE, all_whole, ensure, look_whole, node_registered, phases, table};
 use super::narrator::Narrator;
@@ -18,6 +17,7 @@ use crate::exit::Failure;
 use crate::output::{bytes_text, count_text};
 use crate::view::{Plan, Status};
 use archon_client::{Admin, Client};
+use archon_local_cluster::{COORDINATORS, Cluster, FIRST_NODES, LATE_NODE, PARTITIONS, PATIENCE, REQUEST_LIMIT};
 use serde::Serialize;
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};

@@ -1,19 +1,8 @@
-//! Waiting for a condition, with a limit, and a word about the last state if it does not come true.
+//! Waiting for a step of the story to come about.
 
 use crate::exit::Failure;
+pub(super) use archon_local_cluster::Look;
 use std::time::Duration;
-use tokio::time::Instant;
-
-/// How often a condition is looked at.
-const EVERY: Duration = Duration::from_millis(20);
-
-/// What a look at a condition found.
-pub(super) enum Look<T> {
-    /// It holds.
-    Yes(T),
-    /// It does not hold yet; the text says how things stand.
-    NotYet(String),
-}
 
 /// Looks until the condition holds, and says how long that took.
 ///
@@ -22,46 +11,7 @@ pub(super) enum Look<T> {
 pub(super) async fn wait_for<T>(
     what: &str,
     limit: Duration,
-    mut look: impl AsyncFnMut() -> Result<Look<T>, Failure>,
+    look: impl AsyncFnMut() -> Result<Look<T>, Failure>,
 ) -> Result<(T, Duration), Failure> {
-    let started = Instant::now();
-    loop {
-        let state = match look().await? {
-            Look::Yes(value) => return Ok((value, started.elapsed())),
-            Look::NotYet(state) => state,
-        };
-        if started.elapsed() >= limit {
-            return Err(Failure::failed(format!(
-                "expected {what} within {} s, but after that: {state}",
-                limit.as_secs()
-            )));
-        }
-        tokio::time::sleep(EVERY).await;
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[tokio::test(start_paused = true)]
-    async fn a_wait_ends_with_the_last_state() {
-        let mut looks = 0;
-        let failure = wait_for::<()>("a leader", Duration::from_secs(1), async || {
-            looks += 1;
-            Ok(Look::NotYet(format!("look {looks}: none")))
-        });
-        let message = failure.await.unwrap_err().message;
-        assert_eq!(message, "expected a leader within 1 s, but after that: look 51: none");
-    }
-
-    #[tokio::test]
-    async fn a_condition_that_holds_is_returned_with_its_time() {
-        let mut looks = 0;
-        let found = wait_for("three looks", Duration::from_secs(60), async || {
-            looks += 1;
-            Ok(if looks == 3 { Look::Yes(looks) } else { Look::NotYet(String::new()) })
-        });
-        assert_eq!(found.await.unwrap().0, 3);
-    }
+    archon_local_cluster::wait_for(what, limit, look).await
 }

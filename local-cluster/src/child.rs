@@ -1,7 +1,6 @@
-//! A process of the demonstration: it cannot outlive the demonstration.
+//! One process of a cluster: it cannot outlive the process that started it.
 
-use crate::exit::Failure;
-use crate::lifeline::PARENT_PID;
+use crate::error::Error;
 use rustix::process::{Pid, Signal, kill_process};
 use std::ffi::OsString;
 use std::fs::File;
@@ -10,6 +9,9 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 
+/// The environment variable that names the process without which a coordinator or a node has no reason to live.
+pub const PARENT_PID: &str = "ARCHON_PARENT_PID";
+
 /// How much of the end of a log is read for a tail, in bytes.
 const TAIL_BYTES: u64 = 16 * 1024;
 /// How many lines a tail has.
@@ -17,7 +19,7 @@ const TAIL_LINES: usize = 12;
 
 /// A running child. Dropping it kills and awaits it.
 #[derive(Debug)]
-pub(super) struct Child {
+pub(crate) struct Child {
     name: String,
     process: std::process::Child,
     log: PathBuf,
@@ -25,13 +27,12 @@ pub(super) struct Child {
 }
 
 impl Child {
-    /// Starts this very program again with other arguments, its log going to `log` (appended).
+    /// Starts a program, its log going to `log` (appended).
     ///
     /// # Errors
     /// When the program or the log file cannot be opened.
-    pub(super) fn start(name: &str, args: Vec<OsString>, log: &Path) -> Result<Self, Failure> {
-        let wrong = |error: std::io::Error| Failure::failed(format!("starting {name}: {error}"));
-        let program = std::env::current_exe().map_err(wrong)?;
+    pub(crate) fn start(program: &Path, name: &str, args: Vec<OsString>, log: &Path) -> Result<Self, Error> {
+        let wrong = |cause: std::io::Error| Error::Start { name: name.to_owned(), cause };
         let file = File::options().create(true).append(true).open(log).map_err(wrong)?;
         let mut command = Command::new(program);
         command
@@ -39,7 +40,7 @@ impl Child {
             .stdin(Stdio::null())
             .stdout(file.try_clone().map_err(wrong)?)
             .stderr(file)
-            // Ctrl-C in the terminal is for the demonstration, which then stops its children in order.
+            // Ctrl-C in the terminal is for whoever started them, who then ends them in order.
             .process_group(0);
         // The reader's own settings are for the reader's own cluster.
         for (variable, _) in std::env::vars_os() {
@@ -52,13 +53,13 @@ impl Child {
         Ok(Self { name: name.to_owned(), process, log: log.to_owned(), status: None })
     }
 
-    /// What it is called in the story.
-    pub(super) fn name(&self) -> &str {
+    /// What it is called.
+    pub(crate) fn name(&self) -> &str {
         &self.name
     }
 
     /// How it ended, if it has.
-    pub(super) fn ended(&mut self) -> Option<ExitStatus> {
+    pub(crate) fn ended(&mut self) -> Option<ExitStatus> {
         if self.status.is_none() {
             self.status = self.process.try_wait().ok().flatten();
         }
@@ -66,7 +67,7 @@ impl Child {
     }
 
     /// Asks it to stop in order (SIGTERM).
-    pub(super) fn ask_to_stop(&mut self) {
+    pub(crate) fn ask_to_stop(&mut self) {
         // Once awaited, the number may belong to another process.
         if self.ended().is_none() {
             let _ = kill_process(Pid::from_child(&self.process), Signal::TERM);
@@ -74,7 +75,7 @@ impl Child {
     }
 
     /// Ends it without warning (SIGKILL) and awaits it.
-    pub(super) fn kill(&mut self) {
+    pub(crate) fn kill(&mut self) {
         if self.ended().is_none() {
             let _ = self.process.kill();
             self.status = self.process.wait().ok();
@@ -82,12 +83,12 @@ impl Child {
     }
 
     /// Its process id.
-    pub(super) fn pid(&self) -> u32 {
+    pub(crate) fn pid(&self) -> u32 {
         self.process.id()
     }
 
     /// The end of its log, and where the whole is.
-    pub(super) fn tail(&self) -> (PathBuf, Vec<String>) {
+    pub(crate) fn tail(&self) -> (PathBuf, Vec<String>) {
         (self.log.clone(), tail_of(&self.log).unwrap_or_default())
     }
 }

@@ -1,11 +1,10 @@
-//! The demonstration's processes: coordinators and nodes on free ports, in a directory that goes away at the end.
+//! The processes: coordinators and nodes on free ports, in a directory that goes away at the end.
 
-use super::child::Child;
-use super::narrator::Narrator;
-use super::wait::{Look, wait_for};
-use crate::exit::{Exit, Failure};
-use crate::view::Status;
-use archon_client::Admin;
+use crate::child::Child;
+use crate::error::Error;
+use crate::wait::{Look, wait_for};
+use archon_client::{Admin, Status};
+use archon_load::watch;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::net::TcpListener;
@@ -13,27 +12,33 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// How many coordinators there are.
-pub(super) const COORDINATORS: u64 = 3;
+pub const COORDINATORS: u64 = 3;
 /// How many partitions the table has.
-pub(super) const PARTITIONS: u16 = 9;
+pub const PARTITIONS: u16 = 9;
 /// How many copies each partition has.
-pub(super) const COPIES: usize = 3;
+pub const COPIES: usize = 3;
 /// The first nodes, in order of registration.
-pub(crate) const FIRST_NODES: [&str; 3] = ["athens", "byzantium", "cyrene"];
+pub const FIRST_NODES: [&str; 3] = ["athens", "byzantium", "cyrene"];
 /// The node that joins later.
-pub(crate) const LATE_NODE: &str = "ephesus";
+pub const LATE_NODE: &str = "ephesus";
 
 /// How often new ports are tried when somebody else took one between choosing and listening.
 const PORT_ATTEMPTS: u32 = 5;
 /// How long anything may take to come about.
-pub(super) const PATIENCE: Duration = Duration::from_secs(60);
+pub const PATIENCE: Duration = Duration::from_secs(60);
 /// How long a stopping process may take: a node has ten seconds to hand over.
 const STOP_LIMIT: Duration = Duration::from_secs(15);
 /// How long one request may take while waiting for something.
-pub(super) const REQUEST_LIMIT: Duration = Duration::from_secs(2);
+pub const REQUEST_LIMIT: Duration = Duration::from_secs(2);
 
 /// The running processes. Dropping it kills what still runs and removes the directory.
-pub(crate) struct Cluster {
+///
+/// The processes also end with the thread that started them, so that even an owner that is killed leaves none behind:
+/// start them from one that lives as long as the process does, such as the main thread.
+#[derive(Debug)]
+pub struct Cluster {
+    /// What is started: `archon`, or a program that becomes `archon` where its first argument is a verb of it.
+    program: PathBuf,
     // In this order: processes end before their directory goes.
     nodes: BTreeMap<String, Child>,
     coordinators: BTreeMap<u64, Child>,
@@ -44,6 +49,7 @@ pub(crate) struct Cluster {
 }
 
 /// A temporary directory that is removed when dropped, or kept on request.
+#[derive(Debug)]
 enum Directory {
     Temporary(tempfile::TempDir),
     Kept(PathBuf),
@@ -59,38 +65,53 @@ impl Directory {
 }
 
 impl Cluster {
-    /// An empty cluster with its directory.
+    /// Starts three coordinators and three nodes and waits until every partition is served with three copies.
+    ///
+    /// # Errors
+    /// What stood in the way.
+    pub async fn start(program: impl Into<PathBuf>) -> Result<Self, Error> {
+        let mut cluster = Self::new(program, false)?;
+        cluster.start_quorum().await?;
+        for name in FIRST_NODES {
+            cluster.start_node(name)?;
+        }
+        let admin = cluster.admin()?;
+        tokio::select! {
+            whole = watch::until_whole(&admin, COPIES, PATIENCE) => drop(whole?),
+            ended = cluster.watch() => return Err(ended),
+        }
+        Ok(cluster)
+    }
+
+    /// An empty cluster with its directory; its processes will run `program`.
     ///
     /// # Errors
     /// When no temporary directory can be made.
-    pub(crate) fn new(keep: bool) -> Result<Self, Failure> {
-        let directory = tempfile::Builder::new().prefix("archon-demo-").tempdir().map_err(|error| {
-            Failure::failed(format!("making a temporary directory: {error}"))
-                .with_remedy("point TMPDIR to a directory with some free space")
-        })?;
+    pub fn new(program: impl Into<PathBuf>, keep: bool) -> Result<Self, Error> {
+        let directory = tempfile::Builder::new().prefix("archon-cluster-").tempdir().map_err(Error::Directory)?;
         let directory = if keep { Directory::Kept(directory.keep()) } else { Directory::Temporary(directory) };
         let data = directory.path().to_owned();
         let (nodes, coordinators, addresses) = Default::default();
-        Ok(Self { nodes, coordinators, addresses, data, directory })
+        Ok(Self { program: program.into(), nodes, coordinators, addresses, data, directory })
     }
 
     /// The coordinators' addresses.
-    pub(crate) fn endpoints(&self) -> Vec<String> {
+    pub fn endpoints(&self) -> Vec<String> {
         self.addresses.values().cloned().collect()
     }
 
     /// The address of one coordinator.
-    pub(super) fn address(&self, id: u64) -> &str {
+    pub fn address(&self, id: u64) -> &str {
         self.addresses.get(&id).map_or("", String::as_str)
     }
 
     /// Where everything is.
-    pub(crate) fn directory(&self) -> &Path {
+    pub fn directory(&self) -> &Path {
         self.directory.path()
     }
 
     /// Whether the directory stays after the end.
-    pub(super) fn keeps_directory(&self) -> bool {
+    pub fn keeps_directory(&self) -> bool {
         matches!(self.directory, Directory::Kept(_))
     }
 
@@ -98,7 +119,7 @@ impl Cluster {
     ///
     /// # Errors
     /// When the client cannot be made.
-    pub(crate) fn admin(&self) -> Result<Admin, Failure> {
+    pub fn admin(&self) -> Result<Admin, Error> {
         Ok(Admin::new(self.endpoints(), REQUEST_LIMIT)?)
     }
 
@@ -106,7 +127,7 @@ impl Cluster {
     ///
     /// # Errors
     /// When no leader comes about, or processes end early on every attempt.
-    pub(crate) async fn start_quorum(&mut self) -> Result<(Status, Duration), Failure> {
+    pub async fn start_quorum(&mut self) -> Result<(Status, Duration), Error> {
         let mut attempt = 1;
         loop {
             self.coordinators.clear();
@@ -125,7 +146,7 @@ impl Cluster {
                 })
             });
             match elected.await {
-                Err(failure) if failure.exit == Exit::Unreachable && attempt < PORT_ATTEMPTS && self.port_taken() => {
+                Err(Error::Ended { .. }) if attempt < PORT_ATTEMPTS && self.port_taken() => {
                     attempt += 1;
                 }
                 outcome => return outcome,
@@ -137,11 +158,11 @@ impl Cluster {
     ///
     /// # Errors
     /// When it cannot be started.
-    pub(super) fn restart_coordinator(&mut self, id: u64) -> Result<(), Failure> {
+    pub fn restart_coordinator(&mut self, id: u64) -> Result<(), Error> {
         self.start_coordinator(id)
     }
 
-    fn start_coordinator(&mut self, id: u64) -> Result<(), Failure> {
+    fn start_coordinator(&mut self, id: u64) -> Result<(), Error> {
         let peers: Vec<String> = self.addresses.iter().map(|(id, address)| format!("{id}={address}")).collect();
         let args: Vec<OsString> = vec![
             "coordinator".into(),
@@ -162,7 +183,7 @@ impl Cluster {
         ];
         let name = format!("coordinator-{id}");
         let log = self.directory().join(format!("{name}.log"));
-        self.coordinators.insert(id, Child::start(&name, args, &log)?);
+        self.coordinators.insert(id, Child::start(&self.program, &name, args, &log)?);
         Ok(())
     }
 
@@ -170,7 +191,7 @@ impl Cluster {
     ///
     /// # Errors
     /// When it cannot be started.
-    pub(crate) fn start_node(&mut self, name: &str) -> Result<(), Failure> {
+    pub fn start_node(&mut self, name: &str) -> Result<(), Error> {
         self.start_node_at(name, "127.0.0.1:0")
     }
 
@@ -178,7 +199,7 @@ impl Cluster {
     ///
     /// # Errors
     /// When it cannot be started.
-    pub(super) fn start_node_at(&mut self, name: &str, listen: &str) -> Result<(), Failure> {
+    pub fn start_node_at(&mut self, name: &str, listen: &str) -> Result<(), Error> {
         let args: Vec<OsString> = vec![
             "node".into(),
             "--name".into(),
@@ -191,7 +212,7 @@ impl Cluster {
             self.directory().join(name).into(),
         ];
         let log = self.directory().join(format!("{name}.log"));
-        self.nodes.insert(name.to_owned(), Child::start(name, args, &log)?);
+        self.nodes.insert(name.to_owned(), Child::start(&self.program, name, args, &log)?);
         Ok(())
     }
 
@@ -199,11 +220,9 @@ impl Cluster {
     ///
     /// # Errors
     /// When there is no such coordinator.
-    pub(super) fn kill_coordinator(&mut self, id: u64) -> Result<u32, Failure> {
-        let mut child = self
-            .coordinators
-            .remove(&id)
-            .ok_or_else(|| Failure::failed(format!("expected a coordinator {id} to kill, but there is none")))?;
+    pub fn kill_coordinator(&mut self, id: u64) -> Result<u32, Error> {
+        let child = self.coordinators.remove(&id);
+        let mut child = child.ok_or_else(|| Error::NotRunning(format!("coordinator {id}")))?;
         child.kill();
         Ok(child.pid())
     }
@@ -212,11 +231,8 @@ impl Cluster {
     ///
     /// # Errors
     /// When there is no such node.
-    pub(crate) fn kill_node(&mut self, name: &str) -> Result<u32, Failure> {
-        let mut child = self
-            .nodes
-            .remove(name)
-            .ok_or_else(|| Failure::failed(format!("expected a node {name} to kill, but there is none")))?;
+    pub fn kill_node(&mut self, name: &str) -> Result<u32, Error> {
+        let mut child = self.nodes.remove(name).ok_or_else(|| Error::NotRunning(format!("node {name}")))?;
         child.kill();
         Ok(child.pid())
     }
@@ -225,20 +241,20 @@ impl Cluster {
     ///
     /// # Errors
     /// The name of the process and how it ended.
-    pub(super) fn check_alive(&mut self) -> Result<(), Failure> {
+    pub fn check_alive(&mut self) -> Result<(), Error> {
         for child in self.coordinators.values_mut().chain(self.nodes.values_mut()) {
             if let Some(status) = child.ended() {
-                return Err(Failure::new(Exit::Unreachable, format!("{} ended by itself: {status}", child.name())));
+                return Err(Error::Ended { name: child.name().to_owned(), status, log: child.tail().1 });
             }
         }
         Ok(())
     }
 
     /// Waits until a process ends by itself, which none should.
-    pub(super) async fn watch(&mut self) -> Failure {
+    pub async fn watch(&mut self) -> Error {
         loop {
-            if let Err(failure) = self.check_alive() {
-                return Failure { exit: Exit::Failed, ..failure };
+            if let Err(ended) = self.check_alive() {
+                return ended;
             }
             tokio::time::sleep(Duration::from_millis(500)).await;
         }
@@ -248,15 +264,14 @@ impl Cluster {
     ///
     /// # Errors
     /// When a process does not stop in time or does not end with success.
-    pub(super) async fn stop(&mut self, narrator: &Narrator) -> Result<(), Failure> {
-        narrator.say("Stopping: the nodes first, then the coordinators.");
+    pub async fn stop(&mut self) -> Result<(), Error> {
         let nodes = stop_all(self.nodes.values_mut()).await;
         let coordinators = stop_all(self.coordinators.values_mut()).await;
         nodes.and(coordinators)
     }
 
     /// The ends of all logs.
-    pub(super) fn tails(&self) -> Vec<(PathBuf, Vec<String>)> {
+    pub fn tails(&self) -> Vec<(PathBuf, Vec<String>)> {
         self.coordinators.values().chain(self.nodes.values()).map(Child::tail).collect()
     }
 
@@ -267,10 +282,10 @@ impl Cluster {
 }
 
 /// Asks all to stop, then waits for them; one that overstays is killed when it is dropped.
-async fn stop_all<'a>(children: impl Iterator<Item = &'a mut Child>) -> Result<(), Failure> {
+async fn stop_all<'a>(children: impl Iterator<Item = &'a mut Child>) -> Result<(), Error> {
     let mut children: Vec<&mut Child> = children.collect();
     children.iter_mut().for_each(|child| child.ask_to_stop());
-    wait_for("all processes to stop when asked", STOP_LIMIT, async || {
+    wait_for::<_, Error>("all processes to stop when asked", STOP_LIMIT, async || {
         let running: Vec<&str> = children
             .iter_mut()
             .filter_map(|child| if child.ended().is_none() { Some(child.name()) } else { None })
@@ -280,20 +295,19 @@ async fn stop_all<'a>(children: impl Iterator<Item = &'a mut Child>) -> Result<(
     .await?;
     for child in children {
         if let Some(status) = child.ended().filter(|status| !status.success()) {
-            return Err(Failure::failed(format!("expected {} to stop with status 0, but: {status}", child.name())));
+            return Err(Error::Stop { name: child.name().to_owned(), status });
         }
     }
     Ok(())
 }
 
 /// Addresses with ports that were free a moment ago. All are held until all are chosen, so that they differ.
-fn free_ports(count: u64) -> Result<BTreeMap<u64, String>, Failure> {
-    let wrong = |error: std::io::Error| Failure::failed(format!("looking for a free port on 127.0.0.1: {error}"));
+fn free_ports(count: u64) -> Result<BTreeMap<u64, String>, Error> {
     let mut listeners = Vec::new();
     for id in 1..=count {
-        listeners.push((id, TcpListener::bind("127.0.0.1:0").map_err(wrong)?));
+        listeners.push((id, TcpListener::bind("127.0.0.1:0").map_err(Error::Port)?));
     }
-    listeners.iter().map(|(id, listener)| Ok((*id, listener.local_addr().map_err(wrong)?.to_string()))).collect()
+    listeners.iter().map(|(id, listener)| Ok((*id, listener.local_addr().map_err(Error::Port)?.to_string()))).collect()
 }
 
 #[cfg(test)]
@@ -309,12 +323,12 @@ mod tests {
 
     #[test]
     fn the_directory_goes_unless_kept() {
-        let cluster = Cluster::new(false).unwrap();
+        let cluster = Cluster::new("archon", false).unwrap();
         let path = cluster.directory().to_owned();
         assert!(path.is_dir() && !cluster.keeps_directory());
         drop(cluster);
         assert!(!path.exists());
-        let kept = Cluster::new(true).unwrap();
+        let kept = Cluster::new("archon", true).unwrap();
         let path = kept.directory().to_owned();
         drop(kept);
         assert!(path.is_dir());
