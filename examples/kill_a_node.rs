@@ -1,0 +1,118 @@
+//! Clients write on while a node is killed: what they notice, as a timeline, and that nothing is lost.
+//!
+//! ```sh
+//! cargo run --release -p archon-examples --example kill_a_node
+//! ```
+
+use archon_client::Client;
+use archon_examples::Result;
+use std::collections::BTreeSet;
+use std::process::ExitCode;
+use std::time::Duration;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep};
+
+const WRITERS: usize = 16;
+/// How long they write before the node is killed, and after.
+const BEFORE: Duration = Duration::from_secs(1);
+const AFTER: Duration = Duration::from_secs(4);
+/// What one line of the timeline stands for.
+const LINE: Duration = Duration::from_millis(250);
+
+fn main() -> ExitCode {
+    archon_examples::run(kill_a_node)
+}
+
+async fn kill_a_node() -> Result {
+    let mut cluster = archon_examples::cluster().await?;
+    let client = Client::builder(cluster.endpoints()).build().await?;
+
+    let began = Instant::now();
+    let (stop, stopped) = watch::channel(false);
+    let mut writers = JoinSet::new();
+    for number in 0..WRITERS {
+        writers.spawn(write(client.clone(), number, began, stopped.clone()));
+    }
+    sleep(BEFORE).await;
+    // As `kill -9` does: the node tells nobody. It led a third of the partitions and held a copy of all others, and a
+    // write waits for every copy that counts. So all writers wait until the coordinators are sure that the node serves
+    // no more, which is when its lease has run out, name other leaders, and let the copies of this node no longer
+    // count.
+    let killed = began.elapsed();
+    cluster.kill_node("byzantium")?;
+    sleep(AFTER).await;
+    stop.send_replace(true);
+    let written = writers.join_all().await;
+
+    print_timeline(&written, killed);
+    let there = keys(&client).await?;
+    let acknowledged = || written.iter().flat_map(|writer| &writer.acknowledged);
+    let missing = acknowledged().filter(|(key, _)| !there.contains(key.as_bytes())).count();
+    let gap = written.iter().map(Written::longest_gap).max().unwrap_or_default();
+    println!("longest gap of a writer:      {} ms", gap.as_millis());
+    println!("failed operations:            {}", written.iter().map(|writer| writer.failed).sum::<usize>());
+    println!("acknowledged writes missing:  {missing} of {}", acknowledged().count());
+    client.close().await;
+    if missing == 0 { Ok(()) } else { Err(format!("{missing} acknowledged writes are lost").into()) }
+}
+
+/// What one writer saw.
+#[derive(Default)]
+struct Written {
+    /// Each key with the time of its answer.
+    acknowledged: Vec<(String, Duration)>,
+    failed: usize,
+}
+
+impl Written {
+    fn longest_gap(&self) -> Duration {
+        let gaps = self.acknowledged.windows(2).map(|pair| pair[1].1 - pair[0].1);
+        gaps.max().unwrap_or_default()
+    }
+}
+
+/// Writes one key after the other.
+async fn write(client: Client, number: usize, began: Instant, stopped: watch::Receiver<bool>) -> Written {
+    let mut written = Written::default();
+    let mut count = 0;
+    while !*stopped.borrow() {
+        let key = format!("writer-{number:02}/{count:06}");
+        count += 1;
+        // There is nothing to do here about the node that dies: the client finds the new leader and repeats what was
+        // under way, and each write takes effect once. It gives up after 10 s, unless it is built with another
+        // time-out.
+        match client.put(&key, "a value").await {
+            Ok(_) => written.acknowledged.push((key, began.elapsed())),
+            Err(_) => written.failed += 1,
+        }
+    }
+    written
+}
+
+/// Every key that is there.
+async fn keys(client: &Client) -> Result<BTreeSet<Vec<u8>>> {
+    let mut keys = BTreeSet::new();
+    let mut after = Vec::new();
+    loop {
+        let page = client.scan("writer-", &after, 10_000).await?;
+        keys.extend(page.entries.iter().map(|entry| entry.key.to_vec()));
+        match page.entries.last() {
+            Some(last) if page.more => after = last.key.to_vec(),
+            _ => return Ok(keys),
+        }
+    }
+}
+
+fn print_timeline(written: &[Written], killed: Duration) {
+    let line_of = |at: Duration| (at.as_millis() / LINE.as_millis()) as usize;
+    let times = || written.iter().flat_map(|writer| writer.acknowledged.iter().map(|(_, at)| line_of(*at)));
+    let mut lines = vec![0_usize; times().max().unwrap_or(0).max(line_of(killed)) + 1];
+    times().for_each(|line| lines[line] += 1);
+    let most = lines.iter().max().copied().unwrap_or(0).max(1);
+    println!("writes acknowledged in each quarter of a second:");
+    for (line, count) in lines.iter().enumerate() {
+        let event = if line == line_of(killed) { "  <- byzantium is killed" } else { "" };
+        println!("{:6.2} s {:40} {count:6}{event}", LINE.as_secs_f64() * line as f64, "#".repeat(count * 40 / most));
+    }
+}

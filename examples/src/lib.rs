@@ -1,0 +1,65 @@
+//! What the examples share, so that each can be about one thing: where the cluster comes from, and how it ends.
+
+use archon_local_cluster::Cluster;
+use std::process::ExitCode;
+use tokio::signal::unix::{SignalKind, signal};
+
+/// How an example ends: an error is printed, and the exit code is 1.
+pub type Result<T = ()> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
+
+/// Runs an example from its `main`.
+///
+/// The coordinators and nodes of an example's own cluster are processes of the example's program, started again with
+/// other arguments: so one command builds all there is, and nothing has to be found or installed.
+pub fn run(example: impl AsyncFnOnce() -> Result) -> ExitCode {
+    if matches!(std::env::args().nth(1).as_deref(), Some("coordinator" | "node")) {
+        return archon_cli::main_with(std::env::args_os());
+    }
+    let ended = tokio::runtime::Runtime::new().map_err(Into::into).and_then(|runtime| {
+        // Runs on this thread, to which the processes of a cluster are tied. Dropping the example ends its cluster.
+        runtime.block_on(async {
+            tokio::select! {
+                ended = example() => ended,
+                stopped = stopped() => stopped,
+            }
+        })
+    });
+    match ended {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// The endpoints of the reader's own cluster, separated by commas: the first argument, else `ARCHON_COORDINATORS`.
+pub fn endpoints() -> Option<Vec<String>> {
+    let named = std::env::args().nth(1).or_else(|| std::env::var("ARCHON_COORDINATORS").ok())?;
+    Some(named.split(',').map(|endpoint| endpoint.trim().to_owned()).collect())
+}
+
+/// Starts a cluster on this machine: three coordinators and three nodes, with three copies of everything. It ends when
+/// it is dropped.
+///
+/// # Errors
+/// What stood in the way.
+pub async fn cluster() -> Result<Cluster> {
+    println!("Starting a cluster on this machine: three coordinators and three nodes.");
+    let cluster = Cluster::start(std::env::current_exe()?).await?;
+    println!("It runs in {}.\n", cluster.directory().display());
+    Ok(cluster)
+}
+
+/// Waits for a wish to end: Ctrl-C, a service manager's, or that of a terminal that is closed.
+async fn stopped() -> Result {
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut hangup = signal(SignalKind::hangup())?;
+    tokio::select! {
+        _ = interrupt.recv() => {}
+        _ = terminate.recv() => {}
+        _ = hangup.recv() => {}
+    }
+    Err("stopped before its end".into())
+}

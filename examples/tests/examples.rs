@@ -1,0 +1,215 @@
+//! Every example as its reader runs it: as a process, with a directory for temporary files of its own.
+
+use archon_client::Client;
+use archon_integration_tests::wait::{check, wait_for};
+use archon_integration_tests::{Process, cluster::PATIENCE};
+use archon_local_cluster::Cluster;
+use rustix::process::{Pid, Signal, kill_process};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard};
+use std::thread;
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+use tokio::runtime::Runtime;
+
+/// Held by every test: clusters on two cores would make each other late.
+fn turn() -> MutexGuard<'static, ()> {
+    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+    ONE_AT_A_TIME.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+}
+
+/// The program of an example, which cargo builds with every `cargo test` that names no single test.
+///
+/// # Panics
+/// If it is not there, or older than one of its sources.
+fn program(example: &str) -> PathBuf {
+    let test = std::env::current_exe().expect("the system tells the path of this test");
+    let profile = test.ancestors().nth(2).expect("tests are in target/PROFILE/deps");
+    let program = profile.join("examples").join(example);
+    let remedy = "build it first: cargo test --workspace --examples --tests --no-run";
+    let built = |path: &Path| fs::metadata(path).and_then(|found| found.modified());
+    let at = built(&program).unwrap_or_else(|error| panic!("{}: {error}; {remedy}", program.display()));
+    let sources = fs::read_to_string(program.with_extension("d")).expect("cargo lists the sources of what it builds");
+    for source in sources.split_whitespace().skip(1) {
+        assert!(
+            built(Path::new(source)).is_ok_and(|changed| changed <= at),
+            "{source} is newer than {example}; {remedy}"
+        );
+    }
+    program
+}
+
+/// A running example. Dropping it ends it and all processes of its cluster, and then removes its directory.
+struct Example {
+    /// There until it has ended.
+    process: Option<Process>,
+    directory: TempDir,
+}
+
+impl Example {
+    fn start(name: &str, variables: &[&str], arguments: &[&str]) -> Self {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let (temporary, program) =
+            (format!("TMPDIR={}", directory.path().display()), program(name).display().to_string());
+        // `env` becomes the program it is given, so it is the example that is signalled and awaited.
+        let command = [&[temporary.as_str()], variables, &[&program], arguments].concat();
+        let command: Vec<String> = command.into_iter().map(str::to_owned).collect();
+        let process = Process::spawn(Path::new("env"), name, &command, directory.path());
+        Self { process: Some(process), directory }
+    }
+
+    /// Runs an example to its end and returns what it printed.
+    ///
+    /// # Panics
+    /// If it fails, or leaves anything behind.
+    fn run(name: &str, variables: &[&str], arguments: &[&str]) -> String {
+        let mut example = Self::start(name, variables, arguments);
+        let status = example.process().wait_exit(PATIENCE * 3);
+        let printed = example.process().log();
+        println!("{printed}");
+        assert!(status.success(), "{name}: {status}");
+        assert_eq!((example.members(), example.leftovers()), (vec![], vec![]), "{name} left something behind");
+        printed
+    }
+
+    fn process(&mut self) -> &mut Process {
+        self.process.as_mut().expect("it is taken only to be killed")
+    }
+
+    /// The process ids of the coordinators and nodes of its cluster.
+    fn members(&self) -> Vec<u32> {
+        let of_us = self.directory.path().as_os_str().as_encoded_bytes();
+        let processes = fs::read_dir("/proc").expect("a list of processes").flatten();
+        let ids = processes.filter_map(|entry| entry.file_name().to_str().and_then(|name| name.parse().ok()));
+        ids.filter(|id: &u32| {
+            let line = fs::read(format!("/proc/{id}/cmdline")).unwrap_or_default();
+            let is_member =
+                line.split(|byte| *byte == 0).nth(1).is_some_and(|verb| verb == b"coordinator" || verb == b"node");
+            is_member && line.windows(of_us.len()).any(|part| part == of_us)
+        })
+        .collect()
+    }
+
+    /// What is in its directory besides its log.
+    fn leftovers(&self) -> Vec<PathBuf> {
+        let found = fs::read_dir(self.directory.path()).expect("its directory").flatten().map(|entry| entry.path());
+        found.filter(|path| path.extension().is_none_or(|extension| extension != "log")).collect()
+    }
+
+    fn await_no_members(&self) {
+        wait_for("its cluster to end", PATIENCE, || {
+            let members = self.members();
+            check(members.is_empty(), || format!("{members:?} run"))
+        });
+    }
+}
+
+impl Drop for Example {
+    fn drop(&mut self) {
+        // The members end with the example; while they run they would write to the directory that is to go. A test that
+        // fails comes here, too, so this may not fail once more.
+        drop(self.process.take());
+        let killed = Instant::now();
+        while !self.members().is_empty() && killed.elapsed() < PATIENCE {
+            thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
+
+/// The first number in the line that begins so.
+fn number(printed: &str, line: &str) -> u64 {
+    let found = printed.lines().find_map(|text| text.strip_prefix(line)).unwrap_or_else(|| panic!("no line {line}"));
+    let word = found.split_whitespace().next().unwrap_or_default();
+    word.parse().unwrap_or_else(|_| panic!("{line}{found} has no number"))
+}
+
+#[test]
+fn the_quickstart_puts_gets_compares_and_scans_on_a_cluster_of_its_own() {
+    let _turn = turn();
+    let printed = Example::run("quickstart", &[], &[]);
+    for line in
+        ["put              athens = owl", "get              athens = owl", "compare-and-set  athens = owl, olive"]
+    {
+        assert!(printed.contains(line), "{line} is missing");
+    }
+    let scanned: Vec<&str> =
+        printed.lines().filter_map(|line| line.strip_prefix("scan             quickstart/")).collect();
+    assert_eq!(scanned, ["athens = owl, olive", "byzantium = crescent", "cyrene = silphium", "delphi = tripod"]);
+    let revision = |line: &str| {
+        let found = printed.lines().find(|text| text.starts_with(line) && text.contains("revision"));
+        found
+            .and_then(|text| text.rsplit(' ').next()?.parse::<u64>().ok())
+            .unwrap_or_else(|| panic!("no revision: {line}"))
+    };
+    assert_eq!(revision("put "), revision("get "));
+    assert!(revision("compare-and-set  athens") > revision("put "));
+    let refused =
+        format!("compare-and-set  refused: athens has revision {} by now", revision("compare-and-set  athens"));
+    assert!(printed.contains(&refused), "{refused} is missing");
+}
+
+#[test]
+fn the_quickstart_uses_the_cluster_it_is_given_and_leaves_nothing_in_it() {
+    let _turn = turn();
+    Runtime::new().expect("a runtime").block_on(async {
+        let cluster = Cluster::start(program("quickstart")).await.expect("a cluster");
+        let endpoints = cluster.endpoints().join(",");
+        let variable = format!("ARCHON_COORDINATORS={endpoints}");
+        let client = Client::builder(cluster.endpoints()).build().await.expect("a client");
+        let before = client.put("mine", "kept").await.expect("a put");
+        for printed in [
+            Example::run("quickstart", &[&variable], &[]),
+            // An argument comes before the variable.
+            Example::run("quickstart", &["ARCHON_COORDINATORS=127.0.0.1:1"], &[&endpoints]),
+        ] {
+            assert!(!printed.contains("Starting a cluster"), "it started one of its own");
+            assert!(number(&printed, "put              athens = owl           revision ") > 0);
+        }
+        let left = client.scan("", "", 10).await.expect("a scan");
+        let left: Vec<_> = left.entries.into_iter().map(|entry| (entry.key, entry.revision)).collect();
+        assert_eq!(left, [("mine".into(), before)]);
+    });
+}
+
+#[test]
+fn a_killed_node_costs_its_writers_a_gap_and_no_acknowledged_write() {
+    let _turn = turn();
+    let printed = Example::run("kill_a_node", &[], &[]);
+    assert_eq!(printed.matches("<- byzantium is killed").count(), 1);
+    assert_eq!(number(&printed, "failed operations: "), 0);
+    assert_eq!(number(&printed, "acknowledged writes missing: "), 0);
+    let acknowledged: u64 = printed.trim_end().rsplit(' ').next().and_then(|word| word.parse().ok()).expect("a number");
+    assert!(acknowledged > 0);
+    // Nobody takes over before the killed node's lease has run out.
+    assert!(number(&printed, "longest gap of a writer: ") > 1_000);
+}
+
+#[test]
+fn a_request_that_was_sent_again_is_counted_once() {
+    let _turn = turn();
+    let printed = Example::run("counter", &[], &[]);
+    let [requests, attempts] = ["requests of users: ", "attempts they made: "].map(|line| number(&printed, line));
+    assert!(attempts > requests, "no request was sent again, so nothing was shown");
+    assert_eq!(number(&printed, "counted by increment: "), attempts);
+    assert_eq!(number(&printed, "counted by request number: "), requests);
+}
+
+#[test]
+fn an_example_that_is_killed_or_stopped_leaves_no_process_behind() {
+    let _turn = turn();
+    for signal in [Signal::KILL, Signal::TERM, Signal::INT] {
+        let mut example = Example::start("kill_a_node", &[], &[]);
+        wait_for("its writers to write", PATIENCE, || {
+            let log = example.process().log();
+            check(log.contains("It runs in"), || log)
+        });
+        assert_eq!(example.members().len(), 6);
+        let id = Pid::from_raw(example.process().pid().cast_signed()).expect("a process id");
+        kill_process(id, signal).expect("it runs");
+        assert!(!example.process().wait_exit(PATIENCE).success());
+        example.await_no_members();
+        // Who is killed cannot tidy up.
+        assert_eq!(example.leftovers().is_empty(), signal != Signal::KILL, "{signal:?}: {:?}", example.leftovers());
+    }
+}
