@@ -1,6 +1,8 @@
 //! How long planning, a control turn and a failure take with thousands of nodes and 100,000 partitions.
 //! `cargo bench -p archon-coordinator-core`
 
+#![expect(clippy::disallowed_types, reason = "a benchmark looks at the clock; the room that it measures does not")]
+
 use archon_coordinator_core::*;
 use archon_types::*;
 use std::time::{Duration, Instant};
