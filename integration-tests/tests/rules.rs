@@ -139,6 +139,22 @@ fn rooms_depend_only_on_the_rooms_they_may() {
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
+/// Recipes that name files which have moved send people astray.
+#[test]
+fn every_file_that_the_guide_for_contributors_names_is_there() {
+    let text = fs::read_to_string(root().join("CONTRIBUTING.md")).expect("a guide");
+    let extensions = [".rs", ".md", ".proto", ".toml"];
+    let named: BTreeSet<&str> = text
+        .split(['`', '(', ')'])
+        .filter(|word| {
+            word.contains('/') && !word.contains([' ', ':']) && extensions.iter().any(|end| word.ends_with(end))
+        })
+        .collect();
+    assert!(named.len() > 40, "only {} files found: {named:?}", named.len());
+    let missing: Vec<_> = named.into_iter().filter(|name| !root().join(name).exists()).collect();
+    assert!(missing.is_empty(), "{missing:#?}");
+}
+
 #[test]
 fn every_room_is_listed() {
     let listed: BTreeSet<&str> = MAY_DEPEND_ON.iter().map(|(folder, ..)| *folder).collect();

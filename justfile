@@ -1,0 +1,29 @@
+# Short names for plain cargo commands; `just` lists them. Each works without `just` as it stands here.
+
+# What there is.
+default:
+    @just --list
+
+# What a change must pass, as far as this machine allows; reads only. CI runs .ci/run, which skips nothing.
+verify:
+    cargo fmt --all --check
+    cargo clippy --workspace --all-targets --locked -- -D warnings
+    RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked
+    cargo test --workspace --locked
+
+# Writes: formats, and takes what clippy offers.
+fix:
+    cargo clippy --workspace --all-targets --fix --allow-dirty --allow-staged
+    cargo fmt --all
+
+# All that CI runs, with root, on a Linux that lets it mount, trace and make network namespaces.
+ci:
+    .ci/run
+
+# One seed of the simulator again, with the end of its trace: just seed 89
+seed number lines="200":
+    cargo run --release -p archon-simulator --bin simulate -- --seed {{number}} --lines {{lines}}
+
+# An example: just example counter
+example name:
+    cargo run --release -p archon-examples --example {{name}}
