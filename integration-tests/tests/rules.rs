@@ -24,12 +24,14 @@ const MAY_DEPEND_ON: &[(&str, &str, &[&str])] = &[
     ),
     ("kvstore-node/kv", "archon-kv", &["archon-types"]),
     ("kvstore-node/replica", "archon-replica", &["archon-types"]),
+    ("kvstore-node/host", "archon-host", &["archon-replica", "archon-types"]),
     (
         "kvstore-node",
         "archon-kvstore-node",
         &[
             "archon-durable",
             "archon-frames",
+            "archon-host",
             "archon-kv",
             "archon-proto",
             "archon-replica",
@@ -38,7 +40,11 @@ const MAY_DEPEND_ON: &[(&str, &str, &[&str])] = &[
         ],
     ),
     ("client", "archon-client", &["archon-frames", "archon-proto", "archon-types"]),
-    ("simulator", "archon-simulator", &["archon-coordinator-core", "archon-kv", "archon-replica", "archon-types"]),
+    (
+        "simulator",
+        "archon-simulator",
+        &["archon-coordinator-core", "archon-host", "archon-kv", "archon-replica", "archon-types"],
+    ),
     ("bench/load", "archon-load", &["archon-client", "archon-frames", "archon-proto", "archon-types"]),
     ("local-cluster", "archon-local-cluster", &["archon-client", "archon-load"]),
     ("examples", "archon-examples", &["archon-cli", "archon-client", "archon-local-cluster"]),
@@ -81,7 +87,8 @@ const ONLY_NAMED_IN: &[(&str, &[&str])] = &[
 ];
 
 /// What a pure room must not depend on.
-const PURE: &[&str] = &["proto/types", "coordinator/core", "kvstore-node/kv", "kvstore-node/replica"];
+const PURE: &[&str] =
+    &["proto/types", "coordinator/core", "kvstore-node/host", "kvstore-node/kv", "kvstore-node/replica"];
 const IMPURE: &[&str] = &["tokio", "tonic", "sled", "fjall", "openraft", "rand", "tracing", "rustix", "parking_lot"];
 
 fn manifest(folder: &str) -> toml::Table {

@@ -1,6 +1,6 @@
 //! Which placements this node has, and what is being done with each.
 
-use crate::reconcile::{Held, HeldState};
+use archon_host::{Held, HeldState};
 use archon_types::{PartitionId, PlacementId};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;

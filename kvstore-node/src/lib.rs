@@ -5,7 +5,6 @@
 //! | `config`, `identity` | what the operator chose; who the data directory is |
 //! | `recover` | from log and engine to placements that may be opened |
 //! | `session` | registration, heartbeats (the lease), reports, farewell; on its own thread |
-//! | `reconcile` | duties against what is held: pure |
 //! | `shard` | the threads that own partitions: evaluate, replicate, answer |
 //! | `flusher`, `engine` | applied effects on their way to the disk |
 //! | `peer`, `copy` | other nodes: replication streams, copies |
@@ -35,7 +34,6 @@ mod metrics;
 mod node;
 mod pages;
 mod peer;
-mod reconcile;
 mod recover;
 mod reply;
 mod reports;

@@ -8,8 +8,6 @@ mod shell {
         NoQuorumRound = 13,
         /// The lease counts from the receipt of the answer.
         LeaseFromReceipt = 14,
-        /// The lease covers every leadership, withdrawn ones too.
-        NodeWideLease = 15,
         /// The lease is checked first, the value read after.
         LeaseCheckedFirst = 17,
         /// A sole copy answers writes without a lease.
@@ -30,8 +28,6 @@ mod shell {
         RetryRestamped = 24,
         /// Pages are given by a copy that leads no more, and may be emptied meanwhile.
         CopyUnchecked = 0,
-        /// An answer leaves before its entry is committed.
-        AnswerBeforeCommit = 0,
     }
 }
 
@@ -43,6 +39,9 @@ pub use shell::Mutant as ShellMutant;
 pub enum Mutant {
     /// In the shells, which here are the simulator's own.
     Shell(ShellMutant),
+    /// In what surrounds a node's replicas.
+    #[cfg(feature = "mutants")]
+    Host(archon_host::Mutant),
     /// In the replica.
     #[cfg(feature = "mutants")]
     Replica(archon_replica::Mutant),
@@ -59,16 +58,18 @@ impl Mutant {
     /// All there are, of all rooms.
     pub fn all() -> impl Iterator<Item = Self> {
         let shells = ShellMutant::ALL.iter().map(|mutant| Self::Shell(*mutant));
+        let hosts = archon_host::Mutant::ALL.iter().map(|mutant| Self::Host(*mutant));
         let replicas = archon_replica::Mutant::ALL.iter().map(|mutant| Self::Replica(*mutant));
         let cores = archon_coordinator_core::Mutant::ALL.iter().map(|mutant| Self::Core(*mutant));
         let kvs = archon_kv::Mutant::ALL.iter().map(|mutant| Self::Kv(*mutant));
-        shells.chain(replicas).chain(cores).chain(kvs)
+        shells.chain(hosts).chain(replicas).chain(cores).chain(kvs)
     }
 
     /// The number of the rule it takes away; 0 if it is no rule of its own.
     pub const fn rule(self) -> u8 {
         match self {
             Self::Shell(mutant) => mutant.rule(),
+            Self::Host(mutant) => mutant.rule(),
             Self::Replica(mutant) => mutant.rule(),
             Self::Core(mutant) => mutant.rule(),
             Self::Kv(mutant) => mutant.rule(),
@@ -79,6 +80,7 @@ impl Mutant {
     pub fn name(self) -> String {
         match self {
             Self::Shell(mutant) => format!("{mutant:?}"),
+            Self::Host(mutant) => format!("{mutant:?}"),
             Self::Replica(mutant) => format!("{mutant:?}"),
             Self::Core(mutant) => format!("{mutant:?}"),
             Self::Kv(mutant) => format!("{mutant:?}"),
@@ -89,9 +91,20 @@ impl Mutant {
     pub const fn room(self) -> &'static str {
         match self {
             Self::Shell(_) => "shell",
+            Self::Host(_) => "host",
             Self::Replica(_) => "replica",
             Self::Core(_) => "core",
             Self::Kv(_) => "kv",
         }
     }
+}
+
+/// What of the rooms around replicas a mutant breaks.
+pub(crate) fn broken_host(mutant: Option<Mutant>) -> archon_host::Broken {
+    #[cfg(feature = "mutants")]
+    if let Some(Mutant::Host(broken)) = mutant {
+        return archon_host::Broken::by(Some(broken));
+    }
+    let _ = mutant;
+    archon_host::Broken::default()
 }

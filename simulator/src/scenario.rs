@@ -53,6 +53,8 @@ pub struct Scenario {
     pub slow_ms: u64,
     /// How much a partition remembers of its clients.
     pub dedup: DedupLimits,
+    /// Bytes of log that are kept for a copy that is away; mostly none, so that copies are pulled.
+    pub lagging_bytes_max: u64,
     /// What it is after.
     pub theme: Theme,
     /// Whether copies hear of leaderships that nobody granted.
@@ -144,6 +146,8 @@ impl Scenario {
             slow_ms: if rough == 0 { unit * 40 } else { unit * 4 },
             // Without the feature there is nothing left to take from the default.
             #[allow(clippy::needless_update)]
+            // Of the seed itself: what is drawn stays what it was.
+            lagging_bytes_max: if seed % 8 == 3 { 600 } else { 0 },
             dedup: DedupLimits {
                 outcomes_max: 64,
                 clients_max: random.pick(&[2, 3, 100]).unwrap_or(3),

@@ -2,10 +2,10 @@
 
 use super::refuse;
 use crate::holdings::Holdings;
-use crate::reconcile::{Action, Held, HeldState, reconcile};
 use crate::shard::{ShardMessage, Shards};
 use crate::shared::Shared;
 use crate::tables::News;
+use archon_host::{Action, Broken, Held, HeldState, reconcile};
 use archon_proto::convert::control::{Push, Pushed};
 use archon_proto::convert::ids::boot_id;
 use archon_proto::v1::control_server::Control;
@@ -88,7 +88,7 @@ impl Inner {
             return Ok(Pushed { version: obeyed.version, gap, refused: Vec::new() });
         };
         let held = self.holdings.all();
-        let found = reconcile(push.node, &held, &duties);
+        let found = reconcile(push.node, &held, &duties, Broken::default());
         self.carry_out(push.incarnation, found.actions, &held).await?;
         obeyed.version = push.version;
         obeyed.term = push.term;

@@ -192,9 +192,9 @@ impl Sender<'_> {
                 if stopping {
                     self.shared.leaving_heard().cancel();
                 }
-                self.life.grants.take(number, sent, answer.lease_ms, answer.withdrawn.iter().copied());
-                if !answer.withdrawn.is_empty() {
-                    (self.session.withdraw)(answer.withdrawn);
+                let withdrawn = self.life.grants.take(number, sent, answer.lease_ms, answer.withdrawn);
+                if let Some(withdrawn) = withdrawn.filter(|withdrawn| !withdrawn.is_empty()) {
+                    (self.session.withdraw)(withdrawn);
                 }
                 Attempt::Granted
             }

@@ -1,10 +1,11 @@
 //! Carrying out what replicas want, and taking in what the flusher tells.
 
-use super::slot::{Pending, Slot, Told};
+use super::slot::Slot;
 use super::{Env, Shard};
 use crate::flusher::{FlushEvent, FlusherError};
 use crate::reply::{Outcome, ReplyTo};
 use crate::store;
+use archon_host::{Answer, Ended, HeldState, RetentionLimits};
 use archon_kv::{Effect, Footing, PartitionView, Reader, View, row};
 use archon_replica::{Input, Output, Position, Record};
 use archon_types::{ErrorDetail, ErrorKind, Fact, PartitionId, PlacementId, Report, Seq};
@@ -24,12 +25,6 @@ const GATHER_LOG_BYTES: u64 = 256 * 1024 * 1024;
 /// began together, as after a start, would all come to the engine at the same moment, again and again, and let clients wait
 /// for the disk.
 const GATHER_STEPS: u64 = 32;
-/// Bytes of log that copies may keep from being forgotten; beyond, a copy begins anew.
-const PINNED_BYTES_MAX: u64 = 1024 * 1024 * 1024;
-/// Bytes of log that the node keeps for copies that are away, all partitions together: some minutes of small writes.
-const LAGGING_BYTES_MAX: u64 = 256 * 1024 * 1024;
-/// The share of one partition in that.
-const LAGGING_SHARE: std::ops::RangeInclusive<u64> = 1024 * 1024..=32 * 1024 * 1024;
 
 /// Lists of outputs that are kept to be used again: as many as carrying one out leads to further ones, and some.
 const SPARE_OUTPUTS_MAX: usize = 8;
@@ -49,9 +44,8 @@ impl Env {
                 }
                 Output::Abandon { tickets } => {
                     let why = "the leadership ended before the write was committed; its outcome is unknown";
-                    let unknown = ErrorDetail::new(ErrorKind::DeadlineExceeded, why);
-                    let abandoned = |pending: &Pending| pending.ticket.is_some_and(|ticket| tickets.contains(&ticket));
-                    self.fail_pending(slot, &unknown, abandoned);
+                    let ended = slot.waiting.abandon(&tickets);
+                    self.tell_ended(slot, ended, why, &changing());
                 }
                 Output::ReadLog { read, reader, from, upto, bytes_max } => {
                     let entries = self.read_log(slot, from, upto, bytes_max);
@@ -98,7 +92,7 @@ impl Env {
                     self.journal.has_data = true;
                     for entry in &entries {
                         store::put_entry(&mut self.journal.batch, placement, entry);
-                        slot.logged_bytes += entry.bytes.len() as u64 + 64;
+                        slot.retention.logged(entry.bytes.len() as u64 + 64);
                         // A leader's own effects are in the window since they were accepted.
                         if entry.at.seq > slot.recent.last()
                             && let Err(why) = take_in(slot, entry.at.seq, &entry.bytes)
@@ -123,7 +117,7 @@ impl Env {
                     slot.restart(base, self.context.budget.clone());
                     if base == Position::ZERO {
                         // It may have counted in between, and is emptied once more.
-                        slot.emptied_told = None;
+                        slot.emptied.again();
                         self.report_emptied(slot);
                     }
                 }
@@ -137,29 +131,26 @@ impl Env {
         slot.recent.commit(upto);
         slot.gathering_since.get_or_insert(self.now);
         self.context.shared.metrics.commits.add(upto.get().saturating_sub(before.get()));
-        while let Some(pending) = slot.pending.pop_front_if(|pending| pending.seq <= upto) {
-            slot.applied = slot.applied.max(pending.at);
-            if let Some(reply) = pending.reply {
-                self.answer_write(slot, reply, pending.outcome);
-            }
+        while let Some(answer) = slot.waiting.committed(upto) {
+            self.answer_write(slot, answer);
         }
     }
 
     /// Gives the answer to something committed, or keeps it while no lease covers it. Where followers hold the write as
     /// well it rests on no clock.
-    pub(super) fn answer_write(&mut self, slot: &mut Slot, reply: ReplyTo, outcome: Outcome) {
+    pub(super) fn answer_write(&mut self, slot: &mut Slot, answer: Answer<ReplyTo, Outcome>) {
         if self.footing(slot).holds() {
-            self.replies.add(reply, slot.applied, outcome);
+            self.replies.add(answer.reply, slot.waiting.log_time(), answer.outcome);
         } else {
             self.context.shared.metrics.replies_held.add(1);
-            slot.held.push((reply, outcome));
+            slot.waiting.hold(answer);
         }
     }
 
     /// Where this leader stands, now.
     pub(super) fn footing(&self, slot: &Slot) -> Footing<impl FnOnce() -> bool> {
         let settled = slot.replica.commit() >= slot.replica.last().seq;
-        Footing { alone: slot.is_alone(), leased: move || self.may_answer(slot), settled }
+        Footing { alone: slot.copy().is_alone(), leased: move || self.may_answer(slot), settled }
     }
 
     /// Whether this replica serves under a lease that covers its leadership, now.
@@ -170,41 +161,32 @@ impl Env {
 
     /// Gives the answers that waited for a lease, if there is one again.
     pub(super) fn release_held(&mut self, slot: &mut Slot) {
-        if slot.held.is_empty() || !self.may_answer(slot) {
+        if slot.waiting.held() == 0 || !self.may_answer(slot) {
             return;
         }
-        let log_time = slot.applied;
-        self.context.shared.metrics.replies_held.subtract(slot.held.len() as u64);
-        for (reply, outcome) in slot.held.drain(..) {
-            self.replies.add(reply, log_time, outcome);
+        let log_time = slot.waiting.log_time();
+        self.context.shared.metrics.replies_held.subtract(slot.waiting.held() as u64);
+        for answer in slot.waiting.release() {
+            self.replies.add(answer.reply, log_time, answer.outcome);
         }
     }
 
-    fn fail_pending(&mut self, slot: &mut Slot, detail: &ErrorDetail, which: impl Fn(&Pending) -> bool) {
-        let log_time = slot.applied;
-        for mut pending in std::mem::take(&mut slot.pending) {
-            if !which(&pending) {
-                slot.pending.push_back(pending);
-            } else if let Some(reply) = pending.reply.take() {
-                self.replies.add(reply, log_time, Err(detail.clone()));
-            }
+    /// Tells those who waited for nothing why: `unknown` where the outcome is unknown, `nothing` where nothing was changed.
+    fn tell_ended(&mut self, slot: &Slot, ended: Vec<(ReplyTo, Ended)>, unknown: &str, nothing: &ErrorDetail) {
+        for (reply, ended) in ended {
+            let detail = match ended {
+                Ended::Unknown => ErrorDetail::new(ErrorKind::DeadlineExceeded, unknown),
+                Ended::ChangedNothing => nothing.clone(),
+            };
+            self.replies.add(reply, slot.waiting.log_time(), Err(detail));
         }
     }
 
-    /// Answers everything that waits by an error: whoever waited cannot know the outcome.
+    /// Answers everything that waits by an error: whoever waited for a write cannot know the outcome.
     pub(super) fn fail_waiting(&mut self, slot: &mut Slot, why: &ErrorDetail) {
-        let unknown = ErrorDetail::new(ErrorKind::DeadlineExceeded, format!("the outcome is unknown: {}", why.message));
-        self.fail_pending(slot, &unknown, |_| true);
-        for (_, request) in std::mem::take(&mut slot.confirms) {
-            self.replies.add(request.reply, slot.applied, Err(why.clone()));
-        }
-        for request in std::mem::take(&mut slot.parked) {
-            self.replies.add(request.reply, slot.applied, Err(why.clone()));
-        }
-        self.context.shared.metrics.replies_held.subtract(slot.held.len() as u64);
-        for (reply, _) in std::mem::take(&mut slot.held) {
-            self.replies.add(reply, slot.applied, Err(unknown.clone()));
-        }
+        self.context.shared.metrics.replies_held.subtract(slot.waiting.held() as u64);
+        let ended = slot.waiting.end(|request| request.reply);
+        self.tell_ended(slot, ended, &format!("the outcome is unknown: {}", why.message), why);
     }
 
     fn serve(&mut self, slot: &mut Slot) {
@@ -215,7 +197,7 @@ impl Env {
                 self.begin_reading(slot);
                 stamp.into_iter().for_each(|stamp| slot.log_time.observe(stamp));
                 // A leader serves only once its whole log is committed.
-                slot.applied = slot.log_time.last();
+                slot.waiting.serve(slot.log_time.last());
                 if !slot.serving {
                     self.context.shared.metrics.partitions_led.add(1);
                 }
@@ -235,15 +217,10 @@ impl Env {
         slot.serving = false;
         // Nobody reads here any more, while what follows is still written.
         slot.cache.clear();
-        // What is committed and waits for a lease will not get one; what is uncommitted is abandoned by the replica.
         let why = "the leadership ended while the answer waited for a lease; the outcome is unknown";
-        let unknown = ErrorDetail::new(ErrorKind::DeadlineExceeded, why);
-        self.context.shared.metrics.replies_held.subtract(slot.held.len() as u64);
-        for (reply, _) in std::mem::take(&mut slot.held) {
-            self.replies.add(reply, slot.applied, Err(unknown.clone()));
-        }
-        let changed_nothing = ErrorDetail::new(ErrorKind::Unavailable, "the leadership of the partition is changing");
-        self.fail_pending(slot, &changed_nothing, |pending| pending.ticket.is_none());
+        self.context.shared.metrics.replies_held.subtract(slot.waiting.held() as u64);
+        let ended = slot.waiting.rest();
+        self.tell_ended(slot, ended, why, &changing());
     }
 
     /// Queues a report. Returns whether there was room for it.
@@ -255,19 +232,16 @@ impl Env {
         taken
     }
 
-    /// The copy has thrown its data away: nobody may take it for what it was when it counted. Said once per registration
-    /// of the node, for what was not heard in one is forgotten with it; and again when the row has changed, for the
-    /// coordinator believes nothing that was said before the copy ceased to count.
+    /// The copy has thrown its data away: nobody may take it for what it was when it counted.
     pub(super) fn report_emptied(&self, slot: &mut Slot) {
         let Some(life) = self.context.shared.life() else { return };
         let (partition, placement) = (slot.partition, slot.placement);
         let (epoch, version) = (slot.replica.epoch(), slot.replica.version());
-        let told = slot.emptied_told.filter(|told| told.incarnation == life.member.incarnation);
-        if told.is_some_and(|told| told.version.is_none_or(|before| before >= version)) {
-            return;
-        }
-        if self.report(Report { partition, placement, epoch, version, fact: Fact::Emptied }) {
-            slot.emptied_told = Some(Told { incarnation: life.member.incarnation, version: Some(version) });
+        let incarnation = life.member.incarnation;
+        if slot.emptied.is_due(incarnation, version)
+            && self.report(Report { partition, placement, epoch, version, fact: Fact::Emptied })
+        {
+            slot.emptied.said(incarnation, version);
         }
     }
 
@@ -322,7 +296,7 @@ impl Env {
         let few = slot.recent.rows_bytes() <= GATHER_FEW_BYTES;
         self.now.since(since) >= if few { GATHER_MIN_MS } else { staggered(GATHER_MS, step) }
             || slot.recent.rows_bytes() >= GATHER_ROWS_BYTES
-            || slot.logged_bytes - slot.gathered_from >= log_bytes_max
+            || slot.retention.logged_bytes() - slot.gathered_from >= log_bytes_max
             || self.context.budget.is_half_full()
             // What the engine holds frees the log.
             || self.journal.is_refused()
@@ -330,24 +304,21 @@ impl Env {
 
     fn synced(&mut self, slot: &mut Slot, upto: Seq) {
         let Some(complete) = slot.replica.position_at(upto.min(slot.recent.committed())) else { return };
-        if complete.seq <= slot.complete.seq {
-            return;
-        }
-        slot.complete = complete;
-        slot.mark(slot.replica.last().seq);
+        let limits = RetentionLimits::of_node(self.context.holdings.len());
+        let noted = slot.retention.completed(slot.placement, &slot.replica, complete, limits);
+        let Some(base) = noted else { return };
         store::put_position(&mut self.journal.batch, slot.placement, store::META_COMPLETE, complete);
-        let share = LAGGING_BYTES_MAX / u64::try_from(self.context.holdings.len().max(1)).unwrap_or(u64::MAX);
-        let share = share.clamp(*LAGGING_SHARE.start(), *LAGGING_SHARE.end());
-        let floor = slot.trim_floor(PINNED_BYTES_MAX, share);
-        if floor > slot.trimmed
-            && let Some(base) = slot.replica.position_at(floor)
-        {
+        if let Some(base) = base {
             // The mark is durable before anything is forgotten, so that recovery knows where the log begins.
-            slot.trimmed = floor;
             store::put_position(&mut self.journal.batch, slot.placement, store::META_BASE, base);
-            self.journal.completes.trims.push((slot.placement, floor));
+            self.journal.completes.trims.push((slot.placement, base.seq));
         }
     }
+}
+
+/// What those are told who may ask again.
+fn changing() -> ErrorDetail {
+    ErrorDetail::new(ErrorKind::Unavailable, "the leadership of the partition is changing")
 }
 
 /// The whole of it for step 0, down to about half for the last, which is [`GATHER_STEPS`]` - 1`.
@@ -407,7 +378,7 @@ impl Shard {
         env.rest(&mut slot);
         env.fail_waiting(&mut slot, &ErrorDetail::new(ErrorKind::Unavailable, "the replica is damaged"));
         env.context.copies.stop(placement);
-        env.context.holdings.set(placement, slot.partition, crate::reconcile::HeldState::Damaged);
+        env.context.holdings.set(placement, slot.partition, HeldState::Damaged);
         self.active.retain(|_, active| *active != placement);
         let report = Report {
             partition: slot.partition,

@@ -1,14 +1,15 @@
 //! Copies: the leader's pins, and the loader's pages on their way to the engine.
 
 use super::pull::Pull;
-use super::slot::{Pin, Slot};
+use super::slot::Slot;
 use super::{CopyAsk, CopyChunk, CopyStart, Env, Shard};
 use crate::copy::CopyJob;
 use crate::engine::Change;
 use crate::flusher::FlusherError;
+use archon_host::Pin;
 use archon_kv::Recent;
 use archon_replica::{Input, Position, ReplicaAddress};
-use archon_types::{Epoch, ErrorDetail, ErrorKind, PlacementId, ReplicaState, Seq, Version};
+use archon_types::{Epoch, ErrorDetail, ErrorKind, PlacementId, Seq, Version};
 use tokio_util::sync::CancellationToken;
 
 impl Shard {
@@ -16,29 +17,27 @@ impl Shard {
     pub(super) fn copy_asked(&mut self, ask: CopyAsk) -> Result<CopyStart, ErrorDetail> {
         let slot = self.slots.get_mut(&ask.source).filter(|slot| slot.partition == ask.partition);
         let Some(slot) = slot else { return Err(self.env.not_here(ask)) };
-        if !slot.gives_copies() || slot.replica.epoch() != ask.epoch {
+        if slot.copy().gives_copies() != Some(ask.epoch) {
             return Err(self.env.not_here(ask));
         }
-        let row = slot.replica.configuration().map(|configuration| &configuration.row);
-        let loads = row.and_then(|row| row.placement(ask.loader)).is_some_and(|row| row.state == ReplicaState::Load);
-        if !loads {
+        if !slot.copy().loads(ask.loader) {
             let why = format!(
                 "placement {} is not loading partition {} as far as its leader knows",
                 ask.loader, ask.partition
             );
             return Err(ErrorDetail::new(ErrorKind::Unavailable, why));
         }
-        let pinned = slot.pins.get(&ask.loader).map(|pin| pin.seq);
+        let pinned = slot.retention.pinned(ask.loader);
         let resumed = ask.resume > Seq::ZERO && pinned == Some(ask.resume);
-        let seq = if resumed { ask.resume } else { slot.complete.seq };
+        let seq = if resumed { ask.resume } else { slot.retention.complete().seq };
         let Some(at) = slot.replica.position_at(seq) else {
             let why = format!("the log of partition {} does not reach back to {seq}", ask.partition);
             return Err(ErrorDetail::new(ErrorKind::Unavailable, why));
         };
         let spoilt = CancellationToken::new();
         // In place of an earlier one, whose pages nobody wants any more.
-        let pin = Pin { seq, epoch: ask.epoch, _reading: spoilt.clone().drop_guard() };
-        slot.pins.insert(ask.loader, pin);
+        let pin = Pin { seq, epoch: ask.epoch, guard: spoilt.clone().drop_guard() };
+        slot.retention.pin(ask.loader, pin);
         Ok(CopyStart { at, version: slot.replica.version(), source: ask.source, resumed, spoilt })
     }
 
@@ -86,7 +85,7 @@ impl Env {
         slot.gathering_since = None;
         slot.cache.clear();
         slot.flushing = Seq::ZERO;
-        slot.complete = Position::ZERO;
+        slot.retention.empty();
         self.context.copies.stop(slot.placement);
         slot.pull = Some(Pull::new(copy, leader, epoch, self.clear(slot.placement)));
     }

@@ -1,9 +1,9 @@
 //! Duties: opening, configuring, setting aside and deleting placements; registrations; the end.
 
-use super::slot::{Found, Slot, Told};
+use super::slot::{Found, Slot};
 use super::{Env, Shard};
-use crate::reconcile::{Action, HeldState};
 use crate::store;
+use archon_host::{Action, Emptied, HeldState};
 use archon_kv::LogTime;
 use archon_kv::Recent;
 use archon_proto::convert::session::Member;
@@ -75,8 +75,7 @@ impl Shard {
         match Replica::new(identity, found.recovered.clone(), Limits::default()) {
             Ok(replica) => {
                 let mut slot = Slot::new(placement, found, replica);
-                // What never held anything was not emptied.
-                slot.emptied_told = fresh.then_some(Told { incarnation: life.incarnation, version: None });
+                slot.emptied = if fresh { Emptied::default().never_held(life.incarnation) } else { Emptied::default() };
                 self.slots.insert(placement, slot);
                 self.active.insert(partition.id, placement);
                 self.configure(&partition, placement);
@@ -95,10 +94,7 @@ impl Shard {
 
     fn configure(&mut self, partition: &Partition, placement: PlacementId) {
         let epoch = partition.epoch;
-        if self.env.releasing
-            && partition.leader == Some(placement)
-            && self.slots.get(&placement).is_some_and(|slot| slot.replica.epoch() < epoch)
-        {
+        if self.env.releasing && self.slots.get(&placement).is_some_and(|slot| slot.copy().would_take_up(partition)) {
             // The coordinator has named this node again before it heard that it leaves: taking the leadership up only
             // to give it up would go round and round.
             return;
@@ -111,7 +107,7 @@ impl Shard {
         }
         // Perhaps the node, or this registration of it, ended before anybody heard of it.
         if let Some(slot) = self.slots.get_mut(&placement)
-            && slot.is_emptied()
+            && slot.copy().is_emptied()
         {
             self.env.report_emptied(slot);
         }

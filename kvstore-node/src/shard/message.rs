@@ -3,9 +3,9 @@
 use super::Gathered;
 use crate::flusher::FlushEvent;
 use crate::inbox::Weigh;
-use crate::reconcile::Action;
 use crate::reply::ReplyTo;
 use crate::wire;
+use archon_host::Action;
 use archon_kv::Growth;
 use archon_replica::{Message, Position};
 use archon_types::{Epoch, ErrorDetail, Incarnation, Millis, Op, OpId, PartitionId, PlacementId, Seq, Version};

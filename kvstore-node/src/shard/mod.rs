@@ -383,7 +383,7 @@ impl Shard {
                 let _ = answer.send(leading);
             }
             ShardMessage::Counted(answer) => {
-                let counted = self.slots.values().filter(|slot| !slot.aside && slot.is_spare()).count();
+                let counted = self.slots.values().filter(|slot| !slot.aside && slot.copy().is_spare()).count();
                 let _ = answer.send(counted);
             }
             ShardMessage::Gathered { placement, from, answer } => {
@@ -485,7 +485,7 @@ impl Shard {
             self.env.hand_to_flusher(slot);
             self.env.release_held(slot);
             self.env.unpark(slot);
-            held += slot.held.len();
+            held += slot.waiting.held();
         }
         if held > 0 {
             tracing::debug!(held, "answers wait for a lease");

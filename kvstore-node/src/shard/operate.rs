@@ -1,9 +1,10 @@
 //! Clients' operations: evaluated once, answered after commit and under the lease.
 
 use super::cache::CACHE_BYTES;
-use super::slot::{Pending, Slot};
+use super::slot::Slot;
 use super::{Budget, Env, OpRequest, Shard};
 use crate::reply::Outcome;
+use archon_host::{Answer as Told, Pending};
 use archon_kv::{PartitionView, Reader, Reading, Request, ViewError, evaluate, row};
 use archon_replica::{Input, Output, Standing};
 use archon_types::{Answer, ErrorDetail, ErrorKind, Millis, Op, PartitionId, Revision, Seq};
@@ -60,7 +61,7 @@ impl Shard {
         match self.env.admit(slot, &request) {
             Ok(()) if request.op.is_read() => self.env.read(slot, request),
             Ok(()) => self.env.write(slot, request),
-            Err(detail) => self.env.replies.add(request.reply, slot.applied, Err(detail)),
+            Err(detail) => self.env.replies.add(request.reply, slot.waiting.log_time(), Err(detail)),
         }
     }
 }
@@ -84,7 +85,7 @@ impl Env {
         }
         if slot.aside || !slot.serving {
             let mine = matches!(slot.replica.standing(), Standing::TakingOver | Standing::Released);
-            if mine && !slot.aside && self.is_unsettled(slot) {
+            if mine && !slot.aside && slot.copy().is_unsettled() {
                 let why = format!("the leadership of partition {} is changing", self.named(slot));
                 return Err(ErrorDetail::new(ErrorKind::Unavailable, why).with_retry_after_ms(5));
             }
@@ -143,16 +144,16 @@ impl Env {
 
     fn read(&mut self, slot: &mut Slot, request: OpRequest) {
         if let Err(detail) = request.reply.room() {
-            return self.replies.add(request.reply, slot.applied, Err(detail));
+            return self.replies.add(request.reply, slot.waiting.log_time(), Err(detail));
         }
-        let confirmed = request.confirmed == Some(slot.replica.epoch()) && !slot.is_alone();
+        let confirmed = request.confirmed == Some(slot.replica.epoch()) && !slot.copy().is_alone();
         if !confirmed && self.footing(slot).reading() == Reading::Confirmed {
             slot.tickets += 1;
             let ticket = slot.tickets;
-            slot.confirms.insert(ticket, request);
+            slot.waiting.confirm_first(ticket, request);
             return self.step(slot, Input::Confirm { ticket });
         }
-        let log_time = slot.applied;
+        let log_time = slot.waiting.log_time();
         let found = match &request.op {
             Op::Get { key } => self.value(slot, key).map(|found| Ok(Answer::Value(found))),
             op => {
@@ -198,7 +199,7 @@ impl Env {
     /// Reads whose leadership was confirmed after they arrived, or not.
     pub(super) fn confirmed(&mut self, slot: &mut Slot, tickets: &[u64], ok: bool) {
         for ticket in tickets {
-            let Some(request) = slot.confirms.remove(ticket) else { continue };
+            let Some(request) = slot.waiting.confirmed(*ticket) else { continue };
             if ok {
                 // Read when its turn comes: whatever this leader shows then is no older than what was confirmed, as long
                 // as the epoch is the same.
@@ -208,19 +209,19 @@ impl Env {
             // A read that changed nothing may as well be answered by whoever leads next.
             let Some(request) = self.park(slot, request) else { continue };
             let detail = if slot.serving { self.no_lease(slot) } else { self.elsewhere(slot.partition) };
-            self.replies.add(request.reply, slot.applied, Err(detail));
+            self.replies.add(request.reply, slot.waiting.log_time(), Err(detail));
         }
     }
 
     fn write(&mut self, slot: &mut Slot, request: OpRequest) {
         if let Err(kind) = self.room(slot) {
             let detail = self.no_writes(slot, kind);
-            return self.replies.add(request.reply, slot.applied, Err(detail));
+            return self.replies.add(request.reply, slot.waiting.log_time(), Err(detail));
         }
         let Some(request) = self.remember(slot, request) else { return };
         let Some(next) = slot.replica.next_position() else {
             let detail = self.elsewhere(slot.partition);
-            return self.replies.add(request.reply, slot.applied, Err(detail));
+            return self.replies.add(request.reply, slot.waiting.log_time(), Err(detail));
         };
         let at = slot.log_time.stamp(self.context.shared.wall.now());
         let view = PartitionView::new(&slot.recent, &*self.context.engine, slot.placement, Reader::Newest);
@@ -229,7 +230,7 @@ impl Env {
             Ok(evaluation) => evaluation,
             Err(error) => {
                 let detail = self.unreadable(slot, &error);
-                return self.replies.add(request.reply, slot.applied, Err(detail));
+                return self.replies.add(request.reply, slot.waiting.log_time(), Err(detail));
             }
         };
         let recorded = evaluation.effect.is_some();
@@ -247,11 +248,11 @@ impl Env {
                             slot.clients.touch(id.client, at, &self.context.dedup);
                         }
                         let (reply, outcome) = (Some(request.reply), evaluation.answer);
-                        slot.pending.push_back(Pending { seq, at, ticket: Some(ticket), reply, outcome });
+                        slot.waiting.commit_first(Pending { seq, at, ticket: Some(ticket), reply, outcome });
                     }
                     Err(kind) => {
                         let detail = self.no_writes(slot, kind);
-                        self.replies.add(request.reply, slot.applied, Err(detail));
+                        self.replies.add(request.reply, slot.waiting.log_time(), Err(detail));
                     }
                 }
             }
@@ -261,9 +262,9 @@ impl Env {
     /// An answer without an effect rests on what was seen, which may be uncommitted: it waits for that.
     fn answer_after(&mut self, slot: &mut Slot, seq: Seq, request: OpRequest, outcome: Outcome) {
         if slot.replica.commit() >= seq {
-            self.answer_write(slot, request.reply, outcome);
+            self.answer_write(slot, Told { reply: request.reply, outcome });
         } else {
-            slot.pending.push_back(Pending {
+            slot.waiting.commit_first(Pending {
                 seq,
                 at: Millis::ZERO,
                 ticket: None,

@@ -4,7 +4,6 @@
 use super::slot::Slot;
 use super::{Env, OpRequest};
 use archon_replica::Standing;
-use archon_types::PlacementId;
 
 /// Most operations that wait for one partition's leadership; more are refused, retryably.
 pub(super) const PARKED_MAX: usize = 1_024;
@@ -22,7 +21,7 @@ impl Env {
             Standing::TakingOver => PARKED_MS_MAX,
             Standing::HandingOver if !request.op.is_read() => PARKED_MS_MAX,
             // The row is an older one than the release, or nobody has been named yet.
-            Standing::Released if self.is_unsettled(slot) => PARKED_MS_MAX,
+            Standing::Released if slot.copy().is_unsettled() => PARKED_MS_MAX,
             // The client followed a newer table to this node than the node has been told.
             Standing::Following if request.known > self.context.shared.tables.version() => BEHIND_MS_MAX,
             Standing::Following
@@ -31,22 +30,16 @@ impl Env {
             | Standing::HandingOver
             | Standing::Released => 0,
         };
-        if waited_ms >= patience_ms || slot.parked.len() >= PARKED_MAX {
+        if waited_ms >= patience_ms || slot.waiting.parked() >= PARKED_MAX {
             return Some(request);
         }
         request.parked_at.get_or_insert(self.now);
-        slot.parked.push(request);
+        slot.waiting.park(request);
         None
     }
 
     /// Looks again, in the next turn, at the operations that wait.
     pub(super) fn unpark(&mut self, slot: &mut Slot) {
-        self.unparked.append(&mut slot.parked);
-    }
-
-    /// Whether the row names nobody else as leader.
-    pub(super) fn is_unsettled(&self, slot: &Slot) -> bool {
-        let leader = slot.replica.configuration().and_then(|configuration| configuration.row.leader);
-        leader.is_none_or(|leader: PlacementId| leader == slot.placement)
+        self.unparked.extend(slot.waiting.unpark());
     }
 }

@@ -2,8 +2,9 @@
 
 use super::budget::Budget;
 use super::park::PARKED_MAX;
-use super::slot::{Pending, Slot};
+use super::slot::Slot;
 use super::{Env, OpRequest, Shard};
+use archon_host::Pending;
 use archon_kv::{ClientIndex, Effect, Forgetting, PartitionView, Reader, Room};
 use archon_types::{Answer, ErrorKind};
 use std::time::Instant;
@@ -61,15 +62,15 @@ impl Env {
             },
             Ok(Room::Unknown(detail)) => {
                 let since = *request.parked_at.get_or_insert(self.now);
-                if self.now.since(since) < READING_MS_MAX && slot.parked.len() < PARKED_MAX {
-                    slot.parked.push(request);
+                if self.now.since(since) < READING_MS_MAX && slot.waiting.parked() < PARKED_MAX {
+                    slot.waiting.park(request);
                     return None;
                 }
                 detail
             }
             Err(error) => self.unreadable(slot, &error),
         };
-        self.replies.add(request.reply, slot.applied, Err(refusal));
+        self.replies.add(request.reply, slot.waiting.log_time(), Err(refusal));
         None
     }
 
@@ -104,7 +105,7 @@ impl Env {
                 self.damaged.push((slot.placement, error.to_string()));
             }
             let outcome = Ok(Answer::NotANumber);
-            slot.pending.push_back(Pending { seq, at, ticket: Some(ticket), reply: None, outcome });
+            slot.waiting.commit_first(Pending { seq, at, ticket: Some(ticket), reply: None, outcome });
         }
         slot.clients.remove(&forgetting.clients);
         self.context.shared.metrics.clients_forgotten.add(forgetting.clients.len() as u64);

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 impl World {
     pub(super) fn check_one_leader(&mut self) -> Result<(), Violation> {
         let truth = self.truth;
-        self.shadows.retain(|shadow| shadow.process.grants.lease.is_valid(shadow.clock.at(truth)));
+        self.shadows.retain(|shadow| shadow.process.grants.is_valid(shadow.clock.at(truth)));
         let live = self.hosts.iter().filter_map(|host| Some((host.number, host.clock, host.process.as_ref()?)));
         let hanging = self.shadows.iter().map(|shadow| (shadow.number, shadow.clock, &shadow.process));
         // A lease that was granted at the last moment, on a slow clock, and the answer that was just about to leave.

@@ -2,13 +2,14 @@
 
 use super::disk::Write;
 use super::process::Process;
-use super::slot::{Outcome, Pending, Slot};
+use super::slot::{Outcome, Slot};
 use super::start::take_in;
 use crate::check::Violation;
 use crate::client::ReplyTo;
 use crate::event::{Event, Sideways};
 use crate::network::End;
 use crate::world::World;
+use archon_host::{Answer, Ended, RetentionLimits};
 use archon_kv::{ClientIndex, PartitionView, Reader, View, row};
 use archon_replica::{Body, Input, Message, Output, Position, Record};
 use archon_types::{ErrorKind, Fact, PlacementId, Report, Seq};
@@ -26,9 +27,8 @@ impl World {
                 Output::Report(report) => self.queue_report(host, report),
                 Output::Abandon { tickets } => {
                     self.coverage.abandoned += tickets.len() as u64;
-                    self.fail_pending(host, placement, ErrorKind::DeadlineExceeded, |pending| {
-                        pending.ticket.is_some_and(|ticket| tickets.contains(&ticket))
-                    });
+                    let ended = self.slot_mut(host, placement).map(|slot| slot.waiting.abandon(&tickets));
+                    self.tell_ended(host, placement, ended, ErrorKind::Unavailable);
                 }
                 Output::ReadLog { read, reader, from, upto, .. } => {
                     let stream = self.hosts[host].disk.streams.get(&placement);
@@ -85,6 +85,7 @@ impl World {
                         } else {
                             slot.log.push_back(entry.clone());
                         }
+                        slot.retention.logged(entry.bytes.len() as u64);
                     }
                 }
                 Record::Cut { after } => {
@@ -100,7 +101,7 @@ impl World {
                     slot.restart(*base);
                     if *base == Position::ZERO {
                         // It may have counted in between, and is emptied once more.
-                        slot.emptied_told = None;
+                        slot.emptied.again();
                         emptied = true;
                     }
                 }
@@ -133,31 +134,24 @@ impl World {
         }
         let Some(process) = &mut self.hosts[host].process else { return };
         let Some(slot) = process.slots.get_mut(&placement) else { return };
-        let mut answers = Vec::new();
-        while slot.pending.front().is_some_and(|pending| pending.seq <= upto) {
-            let Some(Pending { at, reply, outcome, seq, .. }) = slot.pending.pop_front() else { break };
-            slot.applied = slot.applied.max(at);
-            if let Some(reply) = reply {
-                answers.push((reply, outcome, seq));
-            }
-        }
-        for (reply, outcome, _) in answers {
-            self.answer_write(host, placement, reply, outcome);
+        let answers: Vec<_> = std::iter::from_fn(|| slot.waiting.committed(upto)).collect();
+        for answer in answers {
+            self.answer_write(host, placement, answer);
         }
     }
 
     /// Gives the answer to something committed, or keeps it while no lease covers it. Where followers hold the write as
     /// well it rests on no clock.
-    pub(crate) fn answer_write(&mut self, host: usize, placement: PlacementId, reply: ReplyTo, outcome: Outcome) {
+    pub(crate) fn answer_write(&mut self, host: usize, placement: PlacementId, answer: Answer<ReplyTo, Outcome>) {
         let Some(slot) = self.slot(host, placement) else { return };
         if self.footing(host, slot).holds() {
             self.coverage.writes += 1;
             self.acknowledge(host, placement);
-            self.reply(host, placement, reply, outcome);
+            self.reply(host, placement, answer.reply, answer.outcome);
         } else {
             self.coverage.answers_held += 1;
             let Some(slot) = self.slot_mut(host, placement) else { return };
-            slot.held.push((reply, outcome));
+            slot.waiting.hold(answer);
         }
     }
 
@@ -187,7 +181,7 @@ impl World {
     pub(crate) fn reply(&mut self, host: usize, placement: PlacementId, to: ReplyTo, outcome: Outcome) {
         let Some(process) = &self.hosts[host].process else { return };
         let Some(slot) = process.slots.get(&placement) else { return };
-        let (log_time, client) = (slot.applied, to.client);
+        let (log_time, client) = (slot.waiting.log_time(), to.client);
         let epoch = slot.replica.epoch();
         let event = Event::Reply { client, to, log_time, outcome: Box::new(outcome), leader: Some(host), epoch };
         self.send(End::Host(host), End::Client(client), event);
@@ -195,47 +189,43 @@ impl World {
 
     /// Gives the answers that waited for a lease, if there is one again.
     pub(crate) fn release_held(&mut self, host: usize, placement: PlacementId) {
-        let waits = |process: &Process| process.slots.get(&placement).is_some_and(|slot| !slot.held.is_empty());
+        let waits = |process: &Process| process.slots.get(&placement).is_some_and(|slot| slot.waiting.held() > 0);
         if !self.hosts[host].process.as_ref().is_some_and(waits) || !self.may_answer(host, placement) {
             return;
         }
         let Some(process) = &mut self.hosts[host].process else { return };
         let Some(slot) = process.slots.get_mut(&placement) else { return };
-        for (reply, outcome) in std::mem::take(&mut slot.held) {
+        for Answer { reply, outcome } in slot.waiting.release() {
             self.acknowledge(host, placement);
             self.reply(host, placement, reply, outcome);
         }
     }
 
-    fn fail_pending(&mut self, host: usize, placement: PlacementId, kind: ErrorKind, which: impl Fn(&Pending) -> bool) {
-        let Some(process) = &mut self.hosts[host].process else { return };
-        let Some(slot) = process.slots.get_mut(&placement) else { return };
-        let mut replies = Vec::new();
-        for mut pending in std::mem::take(&mut slot.pending) {
-            if !which(&pending) {
-                slot.pending.push_back(pending);
-            } else if let Some(reply) = pending.reply.take() {
-                replies.push(reply);
-            }
-        }
-        for reply in replies {
+    /// Tells those who waited for nothing why: `nothing` where nothing was changed.
+    fn tell_ended(
+        &mut self,
+        host: usize,
+        placement: PlacementId,
+        ended: Option<Vec<(ReplyTo, Ended)>>,
+        nothing: ErrorKind,
+    ) {
+        for (reply, ended) in ended.into_iter().flatten() {
+            let kind = match ended {
+                Ended::Unknown => ErrorKind::DeadlineExceeded,
+                Ended::ChangedNothing => nothing,
+            };
             self.reply(host, placement, reply, Err(kind));
         }
     }
 
-    /// Answers everything that waits by an error: whoever waited cannot know the outcome.
+    /// Answers everything that waits by an error: whoever waited for a write cannot know the outcome.
     pub(crate) fn fail_waiting(&mut self, host: usize, placement: PlacementId) {
-        self.fail_pending(host, placement, ErrorKind::DeadlineExceeded, |_| true);
         let Some(process) = &mut self.hosts[host].process else { return };
         let Some(slot) = process.slots.get_mut(&placement) else { return };
-        let held = std::mem::take(&mut slot.held).into_iter().map(|(reply, _)| (reply, ErrorKind::DeadlineExceeded));
         let gone =
             if process.tables.lacks(slot.partition.table) { ErrorKind::NotFound } else { ErrorKind::Unavailable };
-        let reads = std::mem::take(&mut slot.confirms).into_values();
-        let reads = reads.map(|request| (request.reply, gone));
-        for (reply, kind) in held.chain(reads).collect::<Vec<_>>() {
-            self.reply(host, placement, reply, Err(kind));
-        }
+        let ended = slot.waiting.end(|request| request.reply);
+        self.tell_ended(host, placement, Some(ended), gone);
     }
 
     fn serve(&mut self, host: usize, placement: PlacementId) {
@@ -246,7 +236,7 @@ impl World {
         let stamp = view.get(row::LOG_TIME_KEY).ok().flatten().and_then(|stamp| row::decode_millis(&stamp).ok());
         slot.clients = ClientIndex::unread();
         stamp.into_iter().for_each(|stamp| slot.log_time.observe(stamp));
-        slot.applied = slot.log_time.last();
+        slot.waiting.serve(slot.log_time.last());
         slot.serving = true;
         self.coverage.take_overs += 1;
         self.checks.leases_changed = true;
@@ -259,11 +249,8 @@ impl World {
         let Some(process) = &mut self.hosts[host].process else { return };
         let Some(slot) = process.slots.get_mut(&placement) else { return };
         slot.serving = false;
-        let held = std::mem::take(&mut slot.held);
-        for (reply, _) in held {
-            self.reply(host, placement, reply, Err(ErrorKind::DeadlineExceeded));
-        }
-        self.fail_pending(host, placement, ErrorKind::Unavailable, |pending| pending.ticket.is_none());
+        let ended = slot.waiting.rest();
+        self.tell_ended(host, placement, Some(ended), ErrorKind::Unavailable);
     }
 
     pub(crate) fn queue_report(&mut self, host: usize, report: Report) {
@@ -286,16 +273,14 @@ impl World {
         self.send_report(host, report);
     }
 
-    /// The copy has thrown its data away: said once per life, and again when the row has changed, for nothing is believed that
-    /// was said before the copy ceased to count.
+    /// The copy has thrown its data away.
     pub(crate) fn report_emptied(&mut self, host: usize, placement: PlacementId) {
         let Some(process) = &mut self.hosts[host].process else { return };
         let Some(life) = process.life else { return };
         let Some(slot) = process.slots.get_mut(&placement) else { return };
         let (partition, epoch, version) = (slot.partition, slot.replica.epoch(), slot.replica.version());
-        let told = slot.emptied_told.filter(|(incarnation, _)| *incarnation == life.incarnation);
-        if told.is_none_or(|(_, told)| told.is_some_and(|before| before < version)) {
-            slot.emptied_told = Some((life.incarnation, Some(version)));
+        if slot.emptied.is_due(life.incarnation, version) {
+            slot.emptied.said(life.incarnation, version);
             self.coverage.emptied += 1;
             self.queue_report(host, Report { partition, placement, epoch, version, fact: Fact::Emptied });
         }
@@ -303,21 +288,16 @@ impl World {
 
     /// Where the engine is complete on the disk, as the log is to remember it.
     pub(crate) fn complete_at(&mut self, host: usize, placement: PlacementId, complete: Position) {
+        let limits = RetentionLimits { pinned_bytes_max: u64::MAX, lagging_bytes_max: self.plan.lagging_bytes_max };
         let Some(process) = &mut self.hosts[host].process else { return };
         let Some(slot) = process.slots.get_mut(&placement) else { return };
-        if complete.seq <= slot.complete.seq {
-            return;
-        }
-        slot.complete = complete;
+        let noted = slot.retention.completed(placement, &slot.replica, complete, limits);
+        let Some(base) = noted else { return };
         let gathered = &mut process.journal.gathered;
         gathered.writes.push(Write::Complete(placement, complete));
-        let floor = slot.trim_floor();
-        if floor > slot.trimmed
-            && let Some(base) = slot.replica.position_at(floor)
-        {
-            slot.trimmed = floor;
+        if let Some(base) = base {
             gathered.writes.push(Write::Base(placement, base));
-            gathered.trims.push((placement, floor));
+            gathered.trims.push((placement, base.seq));
         }
     }
 }

@@ -6,11 +6,12 @@ use crate::event::{Event, Sideways};
 use crate::mutant::ShellMutant;
 use crate::network::End;
 use crate::world::World;
+use archon_host::Pin;
 use archon_kv::Recent;
 use archon_kv::RecentBudget;
 use archon_kv::engine::{Change, Engine, PageLimit, Row};
-use archon_replica::{Input, Position, ReplicaAddress, Standing};
-use archon_types::{Epoch, PartitionId, PlacementId, ReplicaState, Seq, Version};
+use archon_replica::{Input, Position, ReplicaAddress};
+use archon_types::{Epoch, PartitionId, PlacementId, Seq, Version};
 use bytes::Bytes;
 use std::ops::Bound;
 
@@ -34,7 +35,7 @@ impl World {
         slot.recent.set_engine_ahead(super::slot::UNKNOWN);
         slot.log.clear();
         slot.written = Seq::ZERO;
-        slot.complete = Position::ZERO;
+        slot.retention.empty();
         let pull = Pull {
             copy,
             leader,
@@ -119,22 +120,18 @@ impl World {
             return;
         }
         let Some(slot) = process.slots.get_mut(&source.placement) else { return };
-        let leads = matches!(slot.replica.standing(), Standing::TakingOver | Standing::Serving | Standing::HandingOver);
-        let row = slot.replica.configuration().map(|known| &known.row);
-        let loads =
-            row.and_then(|row| row.placement(loader.placement)).is_some_and(|row| row.state == ReplicaState::Load);
-        let gives = !slot.aside && leads && loads && slot.replica.epoch() == epoch;
+        let gives = slot.copy().gives_copies() == Some(epoch) && slot.copy().loads(loader.placement);
         if slot.partition != partition || !(gives || unchecked) {
             return;
         }
         let pinned = match start {
             Some(start) if unchecked => Some(start.seq),
-            _ => slot.pins.get(&loader.placement).copied(),
+            _ => slot.retention.pinned(loader.placement),
         };
         let resumed = start.filter(|start| pinned == Some(start.seq)).map(|start| start.seq);
-        let known = slot.replica.position_at(resumed.unwrap_or(slot.complete.seq));
+        let known = slot.replica.position_at(resumed.unwrap_or(slot.retention.complete().seq));
         let Some(at) = start.filter(|_| unchecked).or(known) else { return };
-        slot.pins.insert(loader.placement, at.seq);
+        slot.retention.pin(loader.placement, Pin { seq: at.seq, epoch, guard: () });
         let from = match resumed.is_some() && !after.is_empty() {
             true => Bound::Excluded(&after[..]),
             false => Bound::Unbounded,

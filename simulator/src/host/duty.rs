@@ -4,12 +4,13 @@ use super::disk::Write;
 use super::slot::Slot;
 use super::start::new_replica;
 use crate::event::{Downward, Event, Push, Upward};
-use crate::mutant::ShellMutant;
+use crate::mutant::{ShellMutant, broken_host};
 use crate::network::End;
 use crate::world::World;
+use archon_host::{Action, Emptied, Waiting, reconcile};
 use archon_replica::{Configuration, Identity, Input, Peer, Position, Recovered, Timing};
 use archon_types::{Duty, Epoch, Fact, NodeId, Partition, PartitionId, PlacementId, Report, Version};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 impl World {
     pub(crate) fn on_downward(&mut self, host: usize, message: Downward) {
@@ -50,59 +51,42 @@ impl World {
         if news {
             self.peers_changed(host);
         }
-        self.reconcile(host, life.node, &push.duties);
+        self.obey(host, life.node, &push.duties);
     }
 
-    /// Duties against what is held. Nothing is deleted because a list lacks it (rule 22).
-    fn reconcile(&mut self, host: usize, node: NodeId, duties: &[Duty]) {
-        let mut named: BTreeSet<PlacementId> = BTreeSet::new();
-        for duty in duties {
-            named.insert(duty.placement());
-            match duty {
-                Duty::Unload { partition, placement } => self.unload(host, *partition, *placement),
-                Duty::Host { partition, placement } => {
-                    self.host_placement(host, node, partition, *placement);
-                    let releasing = self.hosts[host].process.as_ref().is_some_and(|process| process.stopping.is_some());
-                    let epoch = partition.epoch;
-                    let input = match releasing {
-                        true => Input::HandOver { epoch, to: *placement },
-                        false => Input::KeepLeading { epoch },
-                    };
-                    self.step(host, *placement, input);
-                }
-                Duty::HandOver { partition, placement, to } => {
-                    self.host_placement(host, node, partition, *placement);
-                    self.step(host, *placement, Input::HandOver { epoch: partition.epoch, to: *to });
-                }
+    fn obey(&mut self, host: usize, node: NodeId, duties: &[Duty]) {
+        let Some(process) = &self.hosts[host].process else { return };
+        let broken = broken_host(self.mutant);
+        for action in reconcile(node, &process.held(), duties, broken).actions {
+            self.act(host, action);
+        }
+    }
+
+    fn act(&mut self, host: usize, action: Action) {
+        match action {
+            Action::Open { partition, placement, .. } => self.open(host, &partition, placement),
+            Action::Configure { partition, placement } => self.configure(host, &partition, placement),
+            Action::HandOver { partition, placement, to } => {
+                let epoch = partition.epoch;
+                self.tell_row(host, placement, partition);
+                self.step(host, placement, Input::HandOver { epoch, to });
+            }
+            Action::SetAside { placement, .. } => self.set_aside(host, placement),
+            Action::Unload { partition, placement } => self.unload(host, partition, placement),
+            Action::ReportDamaged { partition, placement } => {
+                let fact = Fact::Damaged { why: "the copy did not pass the checks when the node started".to_owned() };
+                let (epoch, version) = (partition.epoch, partition.version);
+                self.queue_report(host, Report { partition: partition.id, placement, epoch, version, fact });
             }
         }
-        let Some(process) = &self.hosts[host].process else { return };
-        let unnamed: Vec<PlacementId> = process
-            .slots
-            .iter()
-            .filter(|(placement, slot)| !slot.aside && !named.contains(placement))
-            .map(|(placement, _)| *placement)
-            .collect();
-        for placement in unnamed {
-            self.set_aside(host, placement);
-        }
     }
 
-    fn host_placement(&mut self, host: usize, node: NodeId, row: &Partition, placement: PlacementId) {
+    fn open(&mut self, host: usize, row: &Partition, placement: PlacementId) {
         let mutant = self.mutant;
         let Some(process) = &mut self.hosts[host].process else { return };
         let Some(life) = process.life else { return };
-        let deleting = process.unloading.contains_key(&placement) || process.emptied.contains_key(&placement);
-        if deleting || row.placement(placement).is_none_or(|own| own.node != node) {
-            return;
-        }
-        if process.damaged.contains(&placement) {
-            let fact = Fact::Damaged { why: "the copy did not pass the checks when the node started".to_owned() };
-            let (partition, epoch, version) = (row.id, row.epoch, row.version);
-            return self.queue_report(host, Report { partition, placement, epoch, version, fact });
-        }
         if !process.slots.contains_key(&placement) {
-            let identity = Identity { partition: row.id, placement, node, incarnation: life.incarnation };
+            let identity = Identity { partition: row.id, placement, node: life.node, incarnation: life.incarnation };
             let dormant = process.dormant.remove(&placement);
             let (recovered, fresh) = match self.hosts[host].disk.readable().get(&placement) {
                 Some(stream) if dormant.is_some() => (stream.recovered(), false),
@@ -112,11 +96,12 @@ impl World {
             let checked = self.checks.opens(placement);
             self.judge(checked);
             let Some(process) = &mut self.hosts[host].process else { return };
+            let (emptied, waiting) = (Emptied::new(broken_host(mutant)), Waiting::new(broken_host(mutant)));
             let slot = match dormant {
-                Some(found) => Slot { replica, ..found },
-                // What never held anything was not emptied.
+                Some(found) => Slot { replica, emptied, waiting, ..found },
                 None => Slot {
-                    emptied_told: Some((life.incarnation, None)),
+                    emptied: emptied.never_held(life.incarnation),
+                    waiting,
                     ..Slot::new(row.id, placement, replica, Position::ZERO)
                 },
             };
@@ -129,13 +114,22 @@ impl World {
         process.active.insert(row.id, placement);
         let Some(slot) = process.slots.get_mut(&placement) else { return };
         slot.aside = false;
-        let takes_up = row.leader == Some(placement) && slot.replica.epoch() < row.epoch;
-        if process.stopping.is_some() && takes_up {
+        self.configure(host, row, placement);
+    }
+
+    fn configure(&mut self, host: usize, row: &Partition, placement: PlacementId) {
+        let Some(process) = &self.hosts[host].process else { return };
+        let Some(slot) = process.slots.get(&placement) else { return };
+        let releasing = process.stopping.is_some();
+        if releasing && slot.copy().would_take_up(row) {
             return;
         }
         self.tell_row(host, placement, row.clone());
+        let epoch = row.epoch;
+        let input = if releasing { Input::HandOver { epoch, to: placement } } else { Input::KeepLeading { epoch } };
+        self.step(host, placement, input);
         // Perhaps the node, or this registration of it, ended before anybody heard of it.
-        if self.slot(host, placement).is_some_and(Slot::is_emptied) {
+        if self.slot(host, placement).is_some_and(|slot| slot.copy().is_emptied()) {
             self.report_emptied(host, placement);
         }
     }
@@ -185,6 +179,7 @@ impl World {
         let Some(process) = &mut self.hosts[host].process else { return };
         let Some(slot) = process.slots.get_mut(&placement) else { return };
         slot.aside = true;
+        slot.end_spoilt_copies();
         let partition = slot.partition;
         if process.active.get(&partition) == Some(&placement) {
             process.active.remove(&partition);

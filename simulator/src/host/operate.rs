@@ -1,10 +1,11 @@
 //! Clients' operations: evaluated once by the leader, answered after commit and under the lease.
 
-use super::slot::{Outcome, Pending, Request, Slot};
+use super::slot::{Outcome, Request, Slot};
 use crate::event::Event;
 use crate::mutant::ShellMutant;
 use crate::network::End;
 use crate::world::World;
+use archon_host::{Answer as Told, Pending};
 use archon_kv::{Footing, Forgetting, PartitionView, Reader, Reading, Request as Asked, Room, evaluate};
 use archon_replica::{Input, Output, Standing};
 use archon_types::{Answer, ClientId, Epoch, ErrorKind, Millis, PlacementId, Revision, Seq};
@@ -50,7 +51,7 @@ impl World {
     /// Where this leader stands, now.
     pub(crate) fn footing(&self, host: usize, slot: &Slot) -> Footing<impl FnOnce() -> bool> {
         let placement = slot.placement;
-        let alone = slot.is_alone() && !self.breaks(ShellMutant::AloneWithoutLease);
+        let alone = slot.copy().is_alone() && !self.breaks(ShellMutant::AloneWithoutLease);
         let settled = slot.replica.commit() >= slot.replica.last().seq;
         Footing { alone, leased: move || self.may_answer(host, placement), settled }
     }
@@ -58,7 +59,7 @@ impl World {
     fn refuse(&mut self, host: usize, request: Request, kind: ErrorKind) {
         let Some(process) = &self.hosts[host].process else { return };
         let slot = process.active.get(&request.partition).and_then(|placement| process.slots.get(placement));
-        let log_time = slot.map_or(Millis::ZERO, |slot| slot.applied);
+        let log_time = slot.map_or(Millis::ZERO, |slot| slot.waiting.log_time());
         let row = slot.and_then(|slot| slot.replica.configuration()).map(|known| &known.row);
         let leader = row.and_then(|row| row.leader_placement()).map(|leader| leader.node);
         let address = leader.and_then(|node| self.quorum.state.node(node)).map(|row| row.node.address.clone());
@@ -77,7 +78,7 @@ impl World {
         if self.footing(host, slot).reading() == Reading::Confirmed {
             let Some(slot) = self.slot_mut(host, placement) else { return };
             let ticket = slot.next_ticket();
-            slot.confirms.insert(ticket, request);
+            slot.waiting.confirm_first(ticket, request);
             return self.step(host, placement, Input::Confirm { ticket });
         }
         if self.breaks(ShellMutant::LeaseCheckedFirst) && !self.may_answer(host, placement) {
@@ -97,9 +98,9 @@ impl World {
         let slot = machine.process.as_ref()?.slots.get(&placement)?;
         let view = PartitionView::new(&slot.recent, &machine.disk.engine, placement, Reader::Committed);
         let asked = Asked { op: &request.op, id: None };
-        let found = evaluate(asked, &view, slot.applied, Revision::ZERO, &self.plan.dedup);
+        let found = evaluate(asked, &view, slot.waiting.log_time(), Revision::ZERO, &self.plan.dedup);
         Some((
-            slot.applied,
+            slot.waiting.log_time(),
             found.map_or(Err(ErrorKind::Unavailable), |found| found.answer.map_err(|error| error.kind)),
         ))
     }
@@ -130,7 +131,7 @@ impl World {
         for ticket in tickets {
             let Some(process) = &mut self.hosts[host].process else { return };
             let Some(slot) = process.slots.get_mut(&placement) else { return };
-            let Some(request) = slot.confirms.remove(ticket) else { continue };
+            let Some(request) = slot.waiting.confirmed(*ticket) else { continue };
             let outcome = match ok {
                 true => self.look(host, placement, &request).map_or(Err(ErrorKind::Unavailable), |(_, found)| found),
                 false => Err(ErrorKind::NoLease),
@@ -191,7 +192,6 @@ impl World {
         let Some((ticket, seq)) = self.propose_entry(host, placement, effect.encode()) else {
             return self.refuse(host, request, ErrorKind::Unavailable);
         };
-        let early = self.breaks(ShellMutant::AnswerBeforeCommit);
         let Some(process) = &mut self.hosts[host].process else { return };
         let Some(slot) = process.slots.get_mut(&placement) else { return };
         if let Some(id) = request.id.as_ref().filter(|_| !without) {
@@ -199,11 +199,7 @@ impl World {
         }
         let pushed = slot.recent.push(seq, effect);
         debug_assert!(pushed.is_ok(), "the position was just given out");
-        if early {
-            self.coverage.writes += 1;
-            return self.reply(host, placement, request.reply, outcome);
-        }
-        slot.pending.push_back(Pending { seq, at, ticket: Some(ticket), reply: Some(request.reply), outcome });
+        slot.waiting.commit_first(Pending { seq, at, ticket: Some(ticket), reply: Some(request.reply), outcome });
     }
 
     /// An answer without an effect rests on what was seen, which may be uncommitted: it waits for that.
@@ -212,10 +208,10 @@ impl World {
         let Some(slot) = process.slots.get_mut(&placement) else { return };
         let seq = slot.replica.last().seq;
         if slot.replica.commit() >= seq {
-            return self.answer_write(host, placement, request.reply, outcome);
+            return self.answer_write(host, placement, Told { reply: request.reply, outcome });
         }
         let reply = Some(request.reply);
-        slot.pending.push_back(Pending { seq, at: Millis::ZERO, ticket: None, reply, outcome });
+        slot.waiting.commit_first(Pending { seq, at: Millis::ZERO, ticket: None, reply, outcome });
     }
 
     /// Proposes an entry; gives its ticket and place.
@@ -299,7 +295,7 @@ impl World {
             let pushed = slot.recent.push(seq, effect);
             debug_assert!(pushed.is_ok(), "the position was just given out");
             let outcome = Ok(Answer::NotANumber);
-            slot.pending.push_back(Pending { seq, at, ticket: Some(ticket), reply: None, outcome });
+            slot.waiting.commit_first(Pending { seq, at, ticket: Some(ticket), reply: None, outcome });
         }
         slot.clients.remove(&forgetting.clients);
         Ok(())

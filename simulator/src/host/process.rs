@@ -3,10 +3,9 @@
 use super::disk::{Batch, Disk};
 use super::slot::Slot;
 use crate::clock::Clock;
+use archon_host::{Grants, Held, HeldState, UNKNOWN};
 use archon_replica::Input;
-use archon_types::{
-    BootId, Epoch, Incarnation, Lease, Millis, NodeId, PartitionId, PlacementId, Report, TableList, Version,
-};
+use archon_types::{BootId, Incarnation, Millis, NodeId, PartitionId, PlacementId, Report, TableList, Version};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// A machine: a clock, a disk, and perhaps a process.
@@ -41,20 +40,6 @@ pub(crate) struct Shadow {
 pub(crate) struct Life {
     pub(crate) node: NodeId,
     pub(crate) incarnation: Incarnation,
-}
-
-/// The lease, and the leaderships that it does not cover.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Grants {
-    pub(crate) lease: Lease,
-    pub(crate) withdrawn: BTreeMap<PartitionId, Epoch>,
-    pub(crate) newest: u64,
-}
-
-impl Grants {
-    pub(crate) fn covers(&self, partition: PartitionId, epoch: Epoch, now: Millis) -> bool {
-        self.lease.is_valid(now) && self.withdrawn.get(&partition).is_none_or(|withdrawn| *withdrawn < epoch)
-    }
 }
 
 /// The newest push obeyed.
@@ -140,5 +125,19 @@ impl Process {
             touched: BTreeSet::new(),
             followups: VecDeque::new(),
         }
+    }
+
+    /// What it knows of the placements in its data directory.
+    pub(crate) fn held(&self) -> BTreeMap<PlacementId, Held> {
+        let held = |partition, state| Held { partition, state };
+        let slots = self.slots.values().map(|slot| {
+            let state = if slot.aside { HeldState::Aside } else { HeldState::Active };
+            (slot.placement, held(slot.partition, state))
+        });
+        let dormant = self.dormant.values().map(|slot| (slot.placement, held(slot.partition, HeldState::Aside)));
+        let damaged = self.damaged.iter().map(|placement| (*placement, held(UNKNOWN, HeldState::Damaged)));
+        let deleting = self.unloading.iter().chain(&self.emptied);
+        let deleting = deleting.map(|(placement, partition)| (*placement, held(*partition, HeldState::Unloading)));
+        slots.chain(dormant).chain(damaged).chain(deleting).collect()
     }
 }

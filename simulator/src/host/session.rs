@@ -1,12 +1,13 @@
 //! The session with the leading coordinator: registration, heartbeats, reports, farewell.
 
-use super::process::{Grants, Life};
+use super::process::Life;
 use super::start::held;
 use crate::event::{Downward, Event, Upward};
-use crate::mutant::ShellMutant;
+use crate::mutant::{ShellMutant, broken_host};
 use crate::network::End;
 use crate::world::World;
 use archon_coordinator_core::Register;
+use archon_host::Grants;
 use archon_replica::Input;
 use archon_types::{Epoch, Incarnation, NodeId, PlacementId, Report};
 
@@ -82,7 +83,7 @@ impl World {
 
     pub(super) fn on_session(&mut self, host: usize, message: Downward) {
         let now = self.local(host);
-        let (late, wide) = (self.breaks(ShellMutant::LeaseFromReceipt), self.breaks(ShellMutant::NodeWideLease));
+        let late = self.breaks(ShellMutant::LeaseFromReceipt);
         let Some(process) = &mut self.hosts[host].process else { return };
         match message {
             Downward::Registered { boot, node, incarnation } => {
@@ -105,17 +106,13 @@ impl World {
                     return;
                 }
                 process.answered = true;
-                if number <= process.grants.newest {
-                    return;
-                }
-                let mut lease = process.grants.lease;
-                lease.extend(if late { now } else { sent }, answer.lease_ms);
-                let withdrawn = if wide { Vec::new() } else { answer.withdrawn };
+                let sent = if late { now } else { sent };
+                let taken = process.grants.take(number, sent, answer.lease_ms, answer.withdrawn);
+                let Some(withdrawn) = taken else { return };
                 let ended: Vec<(PlacementId, Epoch)> = withdrawn
                     .iter()
                     .filter_map(|(partition, epoch)| Some((*process.active.get(partition)?, *epoch)))
                     .collect();
-                process.grants = Grants { lease, withdrawn: withdrawn.into_iter().collect(), newest: number };
                 self.checks.leases_changed = true;
                 self.tell_leases(host);
                 for (placement, epoch) in ended {
@@ -152,7 +149,7 @@ impl World {
         machine.disk.incarnation = Some(incarnation);
         let Some(process) = &mut machine.process else { return };
         process.life = Some(Life { node, incarnation });
-        process.grants = Grants::default();
+        process.grants = Grants::new(broken_host(self.mutant));
         process.reports.clear();
         let placements: Vec<PlacementId> = process.slots.keys().copied().collect();
         for placement in placements {

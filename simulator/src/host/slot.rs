@@ -1,13 +1,12 @@
 //! One placement in a process: its replica, and what the shell keeps around it.
 
 use crate::client::ReplyTo;
+use archon_host::{Copy, Emptied, Retention, Waiting};
 use archon_kv::{ClientIndex, LogTime, Recent, RecentBudget};
 use archon_replica::{Entry, Position, Replica, ReplicaAddress};
-use archon_types::{
-    Answer, Epoch, ErrorKind, Incarnation, Millis, Op, OpId, PartitionId, PlacementId, ReplicaState, Seq, Version,
-};
+use archon_types::{Answer, Epoch, ErrorKind, Millis, Op, OpId, PartitionId, PlacementId, Seq, Version};
 use bytes::Bytes;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 
 /// Any position may be in the engine.
 pub(super) const UNKNOWN: Seq = Seq::new(u64::MAX);
@@ -22,16 +21,6 @@ pub(crate) struct Request {
     pub(crate) op: Op,
     pub(crate) id: Option<OpId>,
     pub(crate) reply: ReplyTo,
-}
-
-/// An answer that waits for a position to be committed.
-#[derive(Debug)]
-pub(crate) struct Pending {
-    pub(crate) seq: Seq,
-    pub(crate) at: Millis,
-    pub(crate) ticket: Option<u64>,
-    pub(crate) reply: Option<ReplyTo>,
-    pub(crate) outcome: Outcome,
 }
 
 /// A copy being pulled.
@@ -62,24 +51,17 @@ pub(crate) struct Slot {
     /// The entries after what the engine is complete to, as handed to the disk.
     pub(crate) log: VecDeque<Entry>,
     pub(crate) log_time: LogTime,
-    pub(crate) applied: Millis,
     pub(crate) serving: bool,
     pub(crate) aside: bool,
     pub(crate) clients: ClientIndex,
     pub(crate) tickets: u64,
-    pub(crate) pending: VecDeque<Pending>,
-    pub(crate) held: Vec<(ReplyTo, Outcome)>,
-    pub(crate) confirms: BTreeMap<u64, Request>,
+    pub(crate) waiting: Waiting<Request, ReplyTo, Outcome>,
     pub(crate) covered: bool,
     /// Up to here the engine was written.
     pub(crate) written: Seq,
-    /// Up to here the engine is complete on the disk.
-    pub(crate) complete: Position,
-    pub(crate) trimmed: Seq,
-    pub(crate) pins: BTreeMap<PlacementId, Seq>,
+    pub(crate) retention: Retention<()>,
     pub(crate) pull: Option<Pull>,
-    /// In which life it was last said that nothing is held any more, of the row at which version if any.
-    pub(crate) emptied_told: Option<(Incarnation, Option<Version>)>,
+    pub(crate) emptied: Emptied,
 }
 
 impl Slot {
@@ -87,33 +69,32 @@ impl Slot {
         Self {
             partition,
             placement,
-            trimmed: replica.base().seq,
+            retention: Retention::new(complete, replica.base().seq),
             replica,
             recent: Recent::new(complete.seq, RecentBudget::default()),
             log: VecDeque::new(),
             log_time: LogTime::default(),
-            applied: Millis::ZERO,
             serving: false,
             aside: false,
             clients: ClientIndex::default(),
             tickets: 0,
-            pending: VecDeque::new(),
-            held: Vec::new(),
-            confirms: BTreeMap::new(),
+            waiting: Waiting::default(),
             covered: false,
             written: complete.seq,
-            complete,
-            pins: BTreeMap::new(),
             pull: None,
-            emptied_told: None,
+            emptied: Emptied::default(),
         }
     }
 
-    /// Whether this copy does not count and holds nothing at all.
-    pub(crate) fn is_emptied(&self) -> bool {
-        let row = self.replica.configuration().map(|known| &known.row);
-        let state = row.and_then(|row| row.placement(self.placement)).map(|own| own.state);
-        state == Some(ReplicaState::Load) && self.replica.last() == Position::ZERO
+    /// What it is to its node.
+    pub(crate) fn copy(&self) -> Copy<'_> {
+        Copy { placement: self.placement, replica: &self.replica, aside: self.aside }
+    }
+
+    /// Ends the copies given in a leadership that is over.
+    pub(crate) fn end_spoilt_copies(&mut self) {
+        let gives = self.copy().gives_copies();
+        self.retention.end_spoilt(gives);
     }
 
     /// The window begins anew after `base`.
@@ -122,14 +103,7 @@ impl Slot {
         self.recent.set_engine_ahead(UNKNOWN);
         self.log.clear();
         self.written = base.seq;
-        self.complete = base;
-        self.trimmed = base.seq;
-        self.pins.clear();
-    }
-
-    /// Whether this replica is the only Live one, so that every operation needs the lease.
-    pub(crate) fn is_alone(&self) -> bool {
-        self.replica.configuration().is_none_or(|known| known.row.live().count() <= 1)
+        self.retention.restart(base);
     }
 
     pub(crate) fn entry(&self, seq: Seq) -> Option<&Entry> {
@@ -140,16 +114,5 @@ impl Slot {
     pub(crate) fn next_ticket(&mut self) -> u64 {
         self.tickets += 1;
         self.tickets
-    }
-
-    /// The last position up to which the log may be forgotten: what the engine has, except what a copy or a follower
-    /// still needs. Loaders that lag are not waited for, so that copies happen.
-    pub(crate) fn trim_floor(&self) -> Seq {
-        let Some(known) = self.replica.configuration() else { return self.trimmed };
-        let loads = |id: &PlacementId| known.row.placement(*id).is_some_and(|row| row.state == ReplicaState::Load);
-        let pins = self.pins.iter().filter(|(id, _)| loads(id)).map(|(_, seq)| *seq);
-        let live = known.row.live().filter(|live| live.id != self.placement);
-        let held = live.filter_map(|live| self.replica.held_by(live.id));
-        pins.chain(held).fold(self.complete.seq, Seq::min)
     }
 }

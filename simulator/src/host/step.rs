@@ -16,6 +16,7 @@ impl World {
         self.trace.note(self.truth, || format!("host {host} {placement:?} <- {input:?}"));
         let mut out = Vec::new();
         slot.replica.step(now, input, &mut out);
+        slot.end_spoilt_copies();
         process.touched.insert(placement);
         self.carry_out(host, placement, out);
     }
@@ -33,6 +34,7 @@ impl World {
             let Some(slot) = process.slots.get_mut(&placement) else { continue };
             let mut out: Vec<Output> = Vec::new();
             slot.replica.flush(now, &mut out);
+            slot.end_spoilt_copies();
             self.carry_out(host, placement, out);
         }
         self.submit(host);

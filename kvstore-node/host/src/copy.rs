@@ -1,0 +1,62 @@
+//! What one copy is to its node, as its row and its replica say.
+
+use archon_replica::{Position, Replica, Standing};
+use archon_types::{Epoch, Partition, PlacementId, ReplicaState};
+
+/// One copy.
+#[derive(Clone, Copy, Debug)]
+pub struct Copy<'a> {
+    /// Its placement.
+    pub placement: PlacementId,
+    /// Its replica.
+    pub replica: &'a Replica,
+    /// No duty names it: nothing is answered here.
+    pub aside: bool,
+}
+
+impl<'a> Copy<'a> {
+    fn row(self) -> Option<&'a Partition> {
+        self.replica.configuration().map(|configuration| &configuration.row)
+    }
+
+    fn state(self) -> Option<ReplicaState> {
+        self.row().and_then(|row| row.placement(self.placement)).map(|own| own.state)
+    }
+
+    /// Whether this is the only Live one, so that every operation needs the lease.
+    pub fn is_alone(self) -> bool {
+        self.row().is_none_or(|row| row.live().count() <= 1)
+    }
+
+    /// Whether whoever leads counts this copy and need not, for enough others are Live.
+    pub fn is_spare(self) -> bool {
+        let enough = |row: &Partition| row.live().count() > usize::from(row.min_in_sync);
+        self.state() == Some(ReplicaState::Live) && self.row().is_some_and(enough)
+    }
+
+    /// Whether this copy does not count and holds nothing at all.
+    pub fn is_emptied(self) -> bool {
+        self.state() == Some(ReplicaState::Load) && self.replica.last() == Position::ZERO
+    }
+
+    /// Whether the row names nobody else as leader.
+    pub fn is_unsettled(self) -> bool {
+        self.row().and_then(|row| row.leader).is_none_or(|leader| leader == self.placement)
+    }
+
+    /// The leadership in which copies may be pulled from here, if it leads.
+    pub fn gives_copies(self) -> Option<Epoch> {
+        let leads = matches!(self.replica.standing(), Standing::TakingOver | Standing::Serving | Standing::HandingOver);
+        (leads && !self.aside).then(|| self.replica.epoch())
+    }
+
+    /// Whether the row says that another copy loads.
+    pub fn loads(self, other: PlacementId) -> bool {
+        self.row().and_then(|row| row.placement(other)).is_some_and(|other| other.state == ReplicaState::Load)
+    }
+
+    /// Whether taking in `row` would have this copy take up a leadership that it has not led.
+    pub fn would_take_up(self, row: &Partition) -> bool {
+        row.leader == Some(self.placement) && self.replica.epoch() < row.epoch
+    }
+}

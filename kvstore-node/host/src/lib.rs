@@ -1,0 +1,32 @@
+//! One node's partitions: what surrounds a replica, without clocks, disks, sockets or threads.
+//!
+//! A replica decides what one copy of a partition does. A node has many copies, a lease, duties from its coordinator, clients
+//! that wait and a log that it may forget. What follows from these is decided here, by values; the node's shards and the
+//! simulator's machines drive the same code. Each rule can be taken away by a [`Broken`], in tests alone.
+//!
+//! | Module | What it decides |
+//! |---|---|
+//! | `copy` | what one copy is to its node |
+//! | `emptied` | when it is said that a copy has thrown its data away |
+//! | `grants` | what the node's lease covers |
+//! | `reconcile` | what follows from duties, given what is held |
+//! | `retention` | how much of a copy's log is kept, and for whom |
+//! | `waiting` | who is answered when, and with what if a leadership ends |
+
+mod copy;
+mod emptied;
+mod grants;
+mod mutant;
+mod reconcile;
+mod retention;
+mod waiting;
+
+pub use copy::Copy;
+pub use emptied::Emptied;
+pub use grants::Grants;
+pub use mutant::Broken;
+#[cfg(any(test, feature = "mutants"))]
+pub use mutant::Mutant;
+pub use reconcile::{Action, Held, HeldState, Reconciled, UNKNOWN, reconcile};
+pub use retention::{Pin, Retention, RetentionLimits};
+pub use waiting::{Answer, Ended, Pending, Waiting};

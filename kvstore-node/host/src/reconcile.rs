@@ -1,0 +1,310 @@
+//! Duties against what is held: a pure function from a push to what the shards should do.
+//!
+//! Nothing is ever deleted because a list lacks it (PROTOCOL rule 22): what no duty names is set aside.
+
+use crate::mutant::{Broken, Mutant};
+use archon_types::{Duty, ErrorDetail, ErrorKind, NodeId, Partition, PartitionId, PlacementId, TableId};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The partition of damaged data that does not say whose copy it is. No table has the number zero.
+pub const UNKNOWN: PartitionId = PartitionId::new(TableId::ZERO, 0);
+
+/// What this node knows of a placement in its data directory.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Held {
+    /// The partition it is a copy of.
+    pub partition: PartitionId,
+    /// What is being done with it.
+    pub state: HeldState,
+}
+
+/// What is being done with a placement.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum HeldState {
+    /// Found at start-up or set aside: nobody serves it.
+    Aside,
+    /// A replica runs on it.
+    Active,
+    /// It is being deleted.
+    Unloading,
+    /// It did not pass its checks and must not be served.
+    Damaged,
+}
+
+/// What a shard should do.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Action {
+    /// Run a replica on the placement (an empty one if `fresh`) and configure it.
+    Open {
+        /// The partition's row.
+        partition: Partition,
+        /// The copy on this node.
+        placement: PlacementId,
+        /// Nothing is held of it yet.
+        fresh: bool,
+    },
+    /// Tell the replica its row.
+    Configure {
+        /// The partition's row.
+        partition: Partition,
+        /// The copy on this node.
+        placement: PlacementId,
+    },
+    /// Tell the replica its row, then to give up its leadership to `to`.
+    HandOver {
+        /// The partition's row.
+        partition: Partition,
+        /// The copy on this node.
+        placement: PlacementId,
+        /// Who is to lead next.
+        to: PlacementId,
+    },
+    /// Delete the copy and report it.
+    Unload {
+        /// The partition.
+        partition: PartitionId,
+        /// The copy on this node.
+        placement: PlacementId,
+    },
+    /// Stop the replica and keep its data.
+    SetAside {
+        /// The partition.
+        partition: PartitionId,
+        /// The copy on this node.
+        placement: PlacementId,
+    },
+    /// Say (again) that the copy is damaged.
+    ReportDamaged {
+        /// The partition's row.
+        partition: Partition,
+        /// The copy on this node.
+        placement: PlacementId,
+    },
+}
+
+/// What follows from a push.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Reconciled {
+    /// What to do, in order of placement.
+    pub actions: Vec<Action>,
+    /// Duties that make no sense, with why.
+    pub refused: Vec<(PlacementId, ErrorDetail)>,
+}
+
+/// Derives what to do about `duties`, the full list for `node`, given what it holds.
+pub fn reconcile(node: NodeId, held: &BTreeMap<PlacementId, Held>, duties: &[Duty], broken: Broken) -> Reconciled {
+    let mut result = Reconciled::default();
+    let mut by_placement: BTreeMap<PlacementId, &Duty> = BTreeMap::new();
+    let mut named: BTreeSet<PlacementId> = BTreeSet::new();
+    for duty in duties {
+        let placement = duty.placement();
+        if let Err(why) = check(node, held, duty) {
+            // A refused duty still names its data, which is therefore left as it is.
+            named.insert(placement);
+            result.refused.push((placement, why));
+        } else if !named.insert(placement) {
+            result.refused.push((placement, refusal("two duties name this placement")));
+        } else {
+            by_placement.insert(placement, duty);
+        }
+    }
+    for (placement, duty) in by_placement {
+        result.actions.extend(action(placement, duty, held.get(&placement)));
+    }
+    for (placement, what) in held {
+        if what.state == HeldState::Active && !named.contains(placement) {
+            let (partition, placement) = (what.partition, *placement);
+            result.actions.push(match broken.breaks(Mutant::UnnamedDeleted) {
+                true => Action::Unload { partition, placement },
+                false => Action::SetAside { partition, placement },
+            });
+        }
+    }
+    result
+}
+
+fn action(placement: PlacementId, duty: &Duty, held: Option<&Held>) -> Vec<Action> {
+    let state = held.map(|held| held.state);
+    match duty {
+        Duty::Unload { partition, .. } => match state {
+            Some(HeldState::Unloading) => vec![],
+            _ => vec![Action::Unload { partition: *partition, placement }],
+        },
+        Duty::Host { partition, .. } => host(partition, placement, state),
+        Duty::HandOver { partition, to, .. } => {
+            let mut actions = match state {
+                Some(HeldState::Active) => vec![],
+                other => host(partition, placement, other),
+            };
+            if !matches!(state, Some(HeldState::Damaged | HeldState::Unloading)) {
+                actions.push(Action::HandOver { partition: partition.clone(), placement, to: *to });
+            }
+            actions
+        }
+    }
+}
+
+fn host(partition: &Partition, placement: PlacementId, state: Option<HeldState>) -> Vec<Action> {
+    let partition = partition.clone();
+    match state {
+        None => vec![Action::Open { partition, placement, fresh: true }],
+        Some(HeldState::Aside) => vec![Action::Open { partition, placement, fresh: false }],
+        Some(HeldState::Active) => vec![Action::Configure { partition, placement }],
+        Some(HeldState::Damaged) => vec![Action::ReportDamaged { partition, placement }],
+        // An unload is final; the row that still names the copy is an older one.
+        Some(HeldState::Unloading) => vec![],
+    }
+}
+
+fn check(node: NodeId, held: &BTreeMap<PlacementId, Held>, duty: &Duty) -> Result<(), ErrorDetail> {
+    let placement = duty.placement();
+    if let Some(held) = held.get(&placement)
+        && held.partition != duty.partition()
+        && held.partition != UNKNOWN
+    {
+        return Err(refusal(format!(
+            "placement {placement} is held as a copy of partition {}, not of {}",
+            held.partition,
+            duty.partition()
+        )));
+    }
+    match duty {
+        Duty::Unload { .. } => Ok(()),
+        Duty::Host { partition, .. } | Duty::HandOver { partition, .. } => match partition.placement(placement) {
+            Some(row) if row.node == node => Ok(()),
+            Some(row) => Err(refusal(format!("placement {placement} is on node {}, this is node {node}", row.node))),
+            None => Err(refusal(format!("partition {} has no placement {placement}", partition.id))),
+        },
+    }
+}
+
+fn refusal(why: impl Into<String>) -> ErrorDetail {
+    ErrorDetail::new(ErrorKind::InvalidArgument, why)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use archon_types::{Epoch, PartitionStatus, Placement, ReplicaState, TableId, Version};
+
+    fn id(index: u16) -> PartitionId {
+        PartitionId::new(TableId::new(1), index)
+    }
+
+    fn placement(number: u64) -> PlacementId {
+        PlacementId::new(number)
+    }
+
+    fn row(index: u16, number: u64, node: u64) -> Partition {
+        Partition {
+            id: id(index),
+            epoch: Epoch::new(1),
+            version: Version::new(1),
+            leader: Some(placement(number)),
+            placements: vec![Placement { id: placement(number), node: NodeId::new(node), state: ReplicaState::Live }],
+            status: PartitionStatus::Assigned,
+            min_in_sync: 1,
+        }
+    }
+
+    fn host(index: u16, number: u64) -> Duty {
+        Duty::Host { partition: row(index, number, 1), placement: placement(number) }
+    }
+
+    fn held(entries: &[(u64, u16, HeldState)]) -> BTreeMap<PlacementId, Held> {
+        entries
+            .iter()
+            .map(|(number, index, state)| (placement(*number), Held { partition: id(*index), state: *state }))
+            .collect()
+    }
+
+    const NODE: NodeId = NodeId::new(1);
+
+    fn reconcile(node: NodeId, held: &BTreeMap<PlacementId, Held>, duties: &[Duty]) -> Reconciled {
+        super::reconcile(node, held, duties, Broken::default())
+    }
+
+    #[test]
+    fn what_is_new_is_opened_and_what_runs_is_configured() {
+        let held = held(&[(2, 2, HeldState::Active), (3, 3, HeldState::Aside)]);
+        let found = reconcile(NODE, &held, &[host(1, 1), host(2, 2), host(3, 3)]);
+        assert_eq!(
+            found.actions,
+            [
+                Action::Open { partition: row(1, 1, 1), placement: placement(1), fresh: true },
+                Action::Configure { partition: row(2, 2, 1), placement: placement(2) },
+                Action::Open { partition: row(3, 3, 1), placement: placement(3), fresh: false },
+            ]
+        );
+        assert!(found.refused.is_empty());
+    }
+
+    fn what_no_duty_names_is_not_deleted(mutant: Option<Mutant>) -> bool {
+        let held = held(&[(2, 2, HeldState::Active)]);
+        let found = super::reconcile(NODE, &held, &[], Broken::by(mutant));
+        found.actions == [Action::SetAside { partition: id(2), placement: placement(2) }]
+    }
+
+    archon_types::shown_by! {
+        UnnamedDeleted => what_no_duty_names_is_not_deleted,
+    }
+
+    #[test]
+    fn what_no_duty_names_is_set_aside_and_never_deleted() {
+        let held = held(&[(2, 2, HeldState::Active), (3, 3, HeldState::Aside), (4, 4, HeldState::Unloading)]);
+        let found = reconcile(NODE, &held, &[]);
+        assert_eq!(found.actions, [Action::SetAside { partition: id(2), placement: placement(2) }]);
+    }
+
+    #[test]
+    fn only_an_unload_duty_deletes_and_only_once() {
+        let unload = |number| Duty::Unload { partition: id(2), placement: placement(number) };
+        let found = reconcile(NODE, &held(&[(2, 2, HeldState::Active)]), &[unload(2)]);
+        assert_eq!(found.actions, [Action::Unload { partition: id(2), placement: placement(2) }]);
+        assert!(reconcile(NODE, &held(&[(2, 2, HeldState::Unloading)]), &[unload(2)]).actions.is_empty());
+        // Gone already: the report was lost, so it is made again.
+        assert_eq!(reconcile(NODE, &held(&[]), &[unload(2)]).actions.len(), 1);
+    }
+
+    #[test]
+    fn a_hand_over_configures_what_is_not_running_first() {
+        let duty = Duty::HandOver { partition: row(2, 2, 1), placement: placement(2), to: placement(9) };
+        let expected = Action::HandOver { partition: row(2, 2, 1), placement: placement(2), to: placement(9) };
+        assert_eq!(
+            reconcile(NODE, &held(&[(2, 2, HeldState::Active)]), std::slice::from_ref(&duty)).actions,
+            std::slice::from_ref(&expected)
+        );
+        let opened = reconcile(NODE, &held(&[(2, 2, HeldState::Aside)]), &[duty]).actions;
+        assert!(matches!(opened[..], [Action::Open { fresh: false, .. }, Action::HandOver { .. }]));
+    }
+
+    #[test]
+    fn damaged_data_is_reported_and_not_served() {
+        let found = reconcile(NODE, &held(&[(2, 2, HeldState::Damaged)]), &[host(2, 2)]);
+        assert_eq!(found.actions, [Action::ReportDamaged { partition: row(2, 2, 1), placement: placement(2) }]);
+    }
+
+    #[test]
+    fn damaged_data_that_does_not_say_whose_it_is_is_not_opened_as_new_and_can_be_unloaded() {
+        let nameless = Held { partition: UNKNOWN, state: HeldState::Damaged };
+        let held = BTreeMap::from([(placement(2), nameless)]);
+        let found = reconcile(NODE, &held, &[host(2, 2)]);
+        assert_eq!(found.actions, [Action::ReportDamaged { partition: row(2, 2, 1), placement: placement(2) }]);
+        let unload = Duty::Unload { partition: id(2), placement: placement(2) };
+        let expected = Action::Unload { partition: id(2), placement: placement(2) };
+        assert_eq!(reconcile(NODE, &held, &[unload]).actions, [expected]);
+    }
+
+    #[test]
+    fn duties_that_make_no_sense_are_refused_and_their_data_left_alone() {
+        let held = held(&[(2, 2, HeldState::Active)]);
+        let elsewhere = Duty::Host { partition: row(2, 2, 7), placement: placement(2) };
+        let found = reconcile(NODE, &held, &[elsewhere]);
+        assert!(found.actions.is_empty());
+        assert_eq!(found.refused.len(), 1);
+        let another = reconcile(NODE, &held, &[host(5, 2)]);
+        assert!(another.actions.is_empty() && another.refused[0].1.message.contains("held as a copy of partition 1/2"));
+        let twice = reconcile(NODE, &held, &[host(2, 2), host(2, 2)]);
+        assert_eq!((twice.actions.len(), twice.refused.len()), (1, 1));
+    }
+}
