@@ -61,8 +61,9 @@ pub(crate) async fn serve(
     let (shared, tasks) = (Arc::clone(&services.shared), services.tasks.clone());
     let streams = streams(&services);
     let routes = routes(services, &streams);
-    // What is half here counts together, however it comes.
-    let half = HalfBodies::new(streams.half_of_clients.clone(), streams.half_of_peers.clone(), "/archon.v1.Control/");
+    // What is half here of clients counts together, however it comes. Replication has a budget that no stranger reaches.
+    let pushes = HalfFrames::new(HALF_BYTES_MAX);
+    let half = HalfBodies::new(streams.half_of_clients.clone(), pushes, "/archon.v1.Control/");
     let mut servers = JoinSet::new();
     let mut ways = Vec::new();
     for runtime in &runtimes {

@@ -16,8 +16,14 @@ use tower_layer::Layer;
 /// What stands before each message: whether it is compressed, and how long it is.
 const HEAD_BYTES: usize = 5;
 
-/// Bounds what a gRPC server holds of requests of which the rest is still to come, and how long it waits for that. Members of
-/// the cluster and all others have a budget each, so that neither takes the other's room.
+/// Calls whose requests are streams: each of their messages counts until it is whole. Of all others the request counts until it
+/// has ended, since until then nobody is handed its message.
+const STREAMING: [&str; 3] =
+    ["/archon.v1.Raft/Append", "/archon.v1.Raft/Snapshot", "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo"];
+
+/// Bounds what a gRPC server holds of requests of which the rest is still to come, and how long it waits for that. The calls that
+/// members of the cluster make have a budget apart from all others'. Who calls is not known here: whoever takes all of the
+/// members' budget holds up calls of members, and nothing else.
 #[derive(Clone, Debug)]
 pub struct HalfBodies {
     others: HalfFrames,
@@ -58,17 +64,21 @@ impl<S: Service<http::Request<Body>>> Service<http::Request<Body>> for Bounded<S
     }
 
     fn call(&mut self, request: http::Request<Body>) -> S::Future {
-        let ours = request.uri().path().starts_with(self.bodies.members_call);
+        let path = request.uri().path();
+        let ours = path.starts_with(self.bodies.members_call);
         let budget = if ours { &self.bodies.members } else { &self.bodies.others };
-        self.inner.call(request.map(|body| Body::new(HalfBody::new(body, budget.clone()))))
+        let streams = STREAMING.contains(&path);
+        self.inner.call(request.map(|body| Body::new(HalfBody::new(body, streams, budget.clone()))))
     }
 }
 
 /// A request's body, which ends with an error if too much is half here, or does not go on.
 struct HalfBody {
     body: Body,
+    /// The request is a stream of messages.
+    streams: bool,
     half: Half,
-    /// What came of the message that is not whole.
+    /// What came of the message that is not whole, or of a request that has not ended.
     received: usize,
     head: [u8; HEAD_BYTES],
     /// Runs while one is not whole.
@@ -76,12 +86,16 @@ struct HalfBody {
 }
 
 impl HalfBody {
-    fn new(body: Body, budget: HalfFrames) -> Self {
-        Self { body, half: Half::new(budget), received: 0, head: [0; HEAD_BYTES], patience: None }
+    fn new(body: Body, streams: bool, budget: HalfFrames) -> Self {
+        Self { body, streams, half: Half::new(budget), received: 0, head: [0; HEAD_BYTES], patience: None }
     }
 
     /// Takes note of bytes that came, which may end one message and begin others.
     fn note(&mut self, mut data: &[u8]) -> Result<(), FrameError> {
+        if !self.streams {
+            self.received = self.received.saturating_add(data.len());
+            data = &[];
+        }
         while !data.is_empty() {
             if self.received < HEAD_BYTES {
                 let taken = data.len().min(HEAD_BYTES - self.received);
@@ -179,9 +193,9 @@ mod tests {
         }
     }
 
-    fn body(budget: &HalfFrames, chunks: &[&[u8]]) -> HalfBody {
+    fn body(budget: &HalfFrames, streams: bool, chunks: &[&[u8]]) -> HalfBody {
         let chunks = chunks.iter().map(|chunk| Bytes::copy_from_slice(chunk)).collect();
-        HalfBody::new(Body::new(Stuck(chunks)), budget.clone())
+        HalfBody::new(Body::new(Stuck(chunks)), streams, budget.clone())
     }
 
     async fn next(body: &mut HalfBody) -> Result<Bytes, Status> {
@@ -192,12 +206,25 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_body_that_did_not_go_on_was_waited_for_without_end() {
         let budget = HalfFrames::new(1 << 20);
-        let mut half = body(&budget, &[&[0, 0, 0], &[0, 9], &[1, 2]]);
+        let mut half = body(&budget, true, &[&[0, 0, 0], &[0, 9], &[1, 2]]);
         for bytes in [3, 2, 2] {
             assert_eq!(next(&mut half).await.map(|data| data.len()).ok(), Some(bytes));
         }
         let error = next(&mut half).await.unwrap_err();
         assert!(error.message().contains("5 s") || error.message().contains("whole"), "{error}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_whole_message_of_a_request_that_never_ended_counted_for_nothing_and_was_waited_for_without_end() {
+        let budget = HalfFrames::new(1 << 20);
+        let large = vec![7; 200 * 1024];
+        let wire = [&[0][..], &u32::try_from(large.len()).unwrap().to_be_bytes(), &large].concat();
+        let mut whole = body(&budget, false, &[&wire]);
+        next(&mut whole).await.unwrap();
+        assert!(budget.used() > 100 * 1024, "{}", budget.used());
+        let error = next(&mut whole).await.unwrap_err();
+        assert!(error.message().contains("5 s") || error.message().contains("whole"), "{error}");
+        assert_eq!(budget.used(), 0);
     }
 
     #[tokio::test(start_paused = true)]
@@ -207,7 +234,7 @@ mod tests {
         // Two messages in five parts: the second one begins in the middle of the third.
         let head = |length: usize| [&[0][..], &u32::try_from(length).unwrap().to_be_bytes()].concat();
         let wire = [head(large.len()), large.clone(), head(large.len()), large].concat();
-        let mut whole = body(&budget, &wire.chunks(wire.len().div_ceil(5)).collect::<Vec<_>>());
+        let mut whole = body(&budget, true, &wire.chunks(wire.len().div_ceil(5)).collect::<Vec<_>>());
         let mut held = Vec::new();
         for _ in 0..5 {
             next(&mut whole).await.unwrap();
