@@ -319,7 +319,7 @@ mod tests {
                 }
                 if seq == flush_at {
                     let frozen = recent.frozen().cloned().unwrap();
-                    write(&engine, &frozen.rows());
+                    write(&engine, frozen.rows());
                     recent.flushed(frozen.upto);
                 }
             }

@@ -17,9 +17,9 @@ use archon_types::{Millis, Seq};
 use bytes::Bytes;
 use std::cell::OnceCell;
 use std::collections::VecDeque;
-use std::ops::Bound;
-use std::sync::Arc;
+use std::ops::{Bound, RangeBounds};
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 
 /// Bytes that all windows of a node may hold together.
 pub const RECENT_BYTES_MAX: usize = 256 * 1024 * 1024;
@@ -123,6 +123,8 @@ pub struct Frozen {
     pub upto: Seq,
     /// As they were found by key before: whoever froze them did nothing about them.
     rows: Arc<RowMap<Held>>,
+    /// The same in order of key, once the flusher has made that.
+    sorted: Arc<OnceLock<Box<[RowChange]>>>,
     /// What they count against the budget.
     bytes: usize,
 }
@@ -133,10 +135,10 @@ impl Frozen {
         self.bytes
     }
 
-    /// All rows, in order of key. There may be a million to be sorted: nothing for a thread that others wait for.
-    pub fn rows(&self) -> Vec<RowChange> {
+    /// All rows, in order of key. There may be a million to be sorted, once: nothing for a thread that others wait for.
+    pub fn rows(&self) -> &[RowChange] {
         let change = |(key, held): (&Bytes, &Held)| RowChange { key: key.clone(), value: held.value.clone() };
-        self.rows.rows().into_iter().map(change).collect()
+        self.sorted.get_or_init(|| self.rows.rows().into_iter().map(change).collect())
     }
 
     /// Users' rows, in no order.
@@ -148,8 +150,16 @@ impl Frozen {
         self.rows.get(key).map(|held| held.value.as_ref())
     }
 
+    /// As they lie in order where that is there already; from the map until then.
     fn range(&self, from: Bound<&[u8]>, to: Bound<&[u8]>) -> impl Iterator<Item = (&Bytes, Option<&Bytes>)> {
-        self.rows.range(from, to).map(|(key, held)| (key, held.value.as_ref()))
+        let sorted = self.sorted.get().map(|rows| {
+            let within = |bounds, row: &RowChange| RangeBounds::<[u8]>::contains(&bounds, &row.key[..]);
+            let start = rows.partition_point(|row| !within((from, Bound::Unbounded), row));
+            let within = move |row: &&RowChange| within((Bound::Unbounded, to), row);
+            rows[start..].iter().take_while(within).map(|row| (&row.key, row.value.as_ref()))
+        });
+        let found = sorted.is_none().then(|| self.rows.range(from, to).map(|(key, held)| (key, held.value.as_ref())));
+        sorted.into_iter().flatten().chain(found.into_iter().flatten())
     }
 }
 
@@ -325,7 +335,8 @@ impl Recent {
     pub fn freeze(&mut self) -> Option<Frozen> {
         if self.frozen.is_none() && !self.rows.is_empty() {
             let rows = Arc::new(std::mem::take(&mut self.rows));
-            self.frozen = Some(Frozen { upto: self.commit, rows, bytes: std::mem::take(&mut self.rows_bytes) });
+            let bytes = std::mem::take(&mut self.rows_bytes);
+            self.frozen = Some(Frozen { upto: self.commit, rows, sorted: Arc::default(), bytes });
         }
         self.frozen.clone()
     }

@@ -49,8 +49,7 @@ fn three_readers_see_what_is_theirs() {
     recent.truncate(seq(6)).unwrap();
     assert_eq!(value(recent.get(&key(1), Reader::Newest)), Some(Some(&b"20"[..])));
     let frozen = recent.freeze().unwrap();
-    let frozen_rows = frozen.rows();
-    let rows: Vec<&[u8]> = frozen_rows.iter().map(|row| &row.key[..]).collect();
+    let rows: Vec<&[u8]> = frozen.rows().iter().map(|row| &row.key[..]).collect();
     assert_eq!((frozen.upto, rows), (seq(6), vec![&[1, 1][..], &[1, 2], row::LOG_TIME_KEY]), "one version of each row");
     recent.flushed(seq(5));
     assert_eq!(value(recent.get(&key(1), Reader::Committed)), Some(Some(&b"20"[..])));
@@ -124,7 +123,8 @@ fn an_outcome_that_is_on_its_way_to_the_engine_is_removed_there() {
     recent.commit(seq(6));
     assert_eq!(recent.get(&outcome(1), Reader::Newest), Some(None));
     recent.flushed(on_its_way.upto);
-    let rows = recent.freeze().unwrap().rows();
+    let frozen = recent.freeze().unwrap();
+    let rows = frozen.rows();
     assert!(rows.iter().any(|row| row.key == outcome(1) && row.value.is_none()));
 }
 
@@ -216,7 +216,7 @@ proptest! {
                 Step::Flush(by) => {
                     // As the flusher does: take what is frozen, write it, and only then let go.
                     if let Some(frozen) = recent.freeze() {
-                        for RowChange { key, value } in frozen.rows() {
+                        for RowChange { key, value } in frozen.rows().iter().cloned() {
                             engine.write(&[Change { space: SPACE, key, value }]).unwrap();
                         }
                         if by != 1 {

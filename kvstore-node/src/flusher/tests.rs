@@ -180,7 +180,7 @@ fn the_rows_of_a_window_arrive_in_order_and_their_position_after_them() {
     }
     recent.commit(Seq::new(200));
     let frozen = recent.freeze().unwrap();
-    let rows = frozen.rows();
+    let rows = frozen.rows().to_vec();
     assert!(rows.len() >= 400 && rows.is_sorted_by_key(|row| row.key.clone()), "{} rows", rows.len());
     flusher.handle().apply(space(1), frozen.upto, frozen).unwrap();
     rig.wait_for("the write", |state| state.journal.contains(&Note::Written(1, 200)));

@@ -257,8 +257,8 @@ fn changes_of(space: PlacementId, rows: FlushRows) -> Vec<Change> {
     match rows {
         FlushRows::Changes(changes) => changes,
         FlushRows::Frozen(frozen) => {
-            let change = |RowChange { key, value }| Change { space, key, value };
-            frozen.rows().into_iter().map(change).collect()
+            let change = |row: &RowChange| Change { space, key: row.key.clone(), value: row.value.clone() };
+            frozen.rows().iter().map(change).collect()
         }
     }
 }

@@ -18,8 +18,8 @@ impl World {
             }
             let Some(frozen) = slot.recent.freeze() else { continue };
             let space = slot.placement;
-            let change = |row: RowChange| Change { space, key: row.key, value: row.value };
-            let changes: Vec<Change> = frozen.rows().into_iter().map(change).collect();
+            let change = |row: &RowChange| Change { space, key: row.key.clone(), value: row.value.clone() };
+            let changes: Vec<Change> = frozen.rows().iter().map(change).collect();
             slot.written = frozen.upto;
             if machine.disk.engine.write(&changes).is_err() {
                 return;
