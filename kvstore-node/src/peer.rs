@@ -114,8 +114,9 @@ impl Peers {
             }
             if self.shared.tables.is_removed(node) {
                 self.links.lock().remove(&node);
-                self.drop_queued(link);
+                // First: nothing is queued any more that nobody would take out.
                 link.queue.lock().ended = true;
+                self.drop_queued(link);
                 return;
             }
             if link.queue.lock().parts.is_empty() {
@@ -123,6 +124,7 @@ impl Peers {
             }
             let ended = tokio::select! {
                 ended = self.stream(node, link, &mut backoff) => ended,
+                Ok(_) = removals.wait_for(|_| self.shared.tables.is_removed(node)) => continue,
                 () = self.stop.cancelled() => return,
             };
             if let Err(detail) = ended {

@@ -177,7 +177,10 @@ impl Tables {
     pub(crate) fn unknown(&self, name: &str) -> ErrorDetail {
         let state = self.state.read();
         let asked = if name.is_empty() { DEFAULT_TABLE } else { name };
-        if state.dropped_names.contains_key(asked) {
+        // A table of that name may have been made since, and not be known here yet: only if all that there are known are here
+        // is it gone for good, as of that list.
+        let all_known = state.list.tables.iter().all(|table| state.tables.contains_key(table));
+        if all_known && state.dropped_names.contains_key(asked) {
             let why = format!("table {asked:?} was dropped, with all that was in it");
             return ErrorDetail::new(ErrorKind::NotFound, why).with_table_version(state.list.version);
         }
@@ -229,9 +232,11 @@ impl State {
         for (id, table) in self.tables.extract_if(.., |table, _| list.lacks(*table)) {
             self.dropped_names.insert(table.table().name.clone(), id);
         }
-        while self.dropped_names.len() > DROPPED_NAMES_MAX {
-            let oldest = self.dropped_names.iter().min_by_key(|(_, table)| **table).map(|(name, _)| name.clone());
-            oldest.and_then(|name| self.dropped_names.remove(&name));
+        if let Some(more) = self.dropped_names.len().checked_sub(DROPPED_NAMES_MAX).filter(|more| *more > 0) {
+            let mut numbers: Vec<TableId> = self.dropped_names.values().copied().collect();
+            let (.., kept, _) = numbers.select_nth_unstable(more);
+            let kept = *kept;
+            self.dropped_names.retain(|_, table| *table >= kept);
         }
         self.arriving.take_if(|begun| list.lacks(begun.table()));
         self.list = list;

@@ -95,10 +95,12 @@ impl Journal {
     }
 
     /// The engine holds nothing of the copy any more; it is deleted once the log has forgotten it as well, on the disk. A log
-    /// that refuses data refuses this behind it, and a node that is started again would find the copy in it.
+    /// that refuses data refuses this behind it, and a node that is started again would find the copy in it. Like an epoch it
+    /// does not wait for space behind the little data before it: a deletion is what makes room.
     pub(super) fn delete(&mut self, partition: PartitionId, placement: PlacementId) {
         self.batch.drop_stream(store::stream(placement));
         self.completes.deletions.push((partition, placement));
+        self.has_epoch = true;
     }
 
     /// Hands what the turn gathered to the log. `here` says that the shard has nothing better to do than to write and sync it
