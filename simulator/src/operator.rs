@@ -3,12 +3,15 @@
 
 use crate::coordinator::{COORDINATORS, host_of};
 use crate::event::{Event, Proposal};
+use crate::host::disk::Stream;
 use crate::network::{Cut, End};
 use crate::random::Random;
 use crate::world::World;
-use archon_coordinator_core::{Command, check_loss};
-use archon_types::{NodeId, Partition, PartitionId, PartitionStatus};
+use archon_coordinator_core::{Command, Forced, check_loss};
+use archon_kv::engine::{Engine, PageLimit};
+use archon_types::{NodeId, Partition, PartitionId, PartitionStatus, Seq};
 use std::collections::BTreeMap;
+use std::ops::Bound;
 
 /// What an operator has in mind.
 #[derive(Debug)]
@@ -50,11 +53,24 @@ impl World {
         let late = |partition: &&PartitionId| self.truth >= *since.entry(**partition).or_insert(self.truth) + patience;
         let late: Vec<PartitionId> = stuck.iter().filter(late).copied().collect();
         let forced = late.into_iter().filter_map(|id| check_loss(state, &session.liveness, now, id, None).ok());
-        let commands: Vec<Command> = forced.map(|forced| forced.command).collect();
+        let commands: Vec<Command> =
+            forced.map(|forced| forced.command).filter(|command| !self.leads_with_half_a_copy(command)).collect();
         let term = session.term;
         for command in commands {
             self.propose(leader, Proposal { term, commands: vec![command], reply: None });
         }
+    }
+
+    /// Whether this would have a copy lead whose directory was set back into the middle of pulling it. Then it leads with what
+    /// it holds, and no history says what that is.
+    fn leads_with_half_a_copy(&self, command: &Command) -> bool {
+        let Command::AcceptLoss { outcome: Forced::Lead { placement, .. }, .. } = command else { return false };
+        let every = PageLimit { rows_max: 1, bytes_max: usize::MAX };
+        self.hosts.iter().any(|host| {
+            let empty = |stream: &Stream| stream.recovered().last == Seq::ZERO;
+            let rows = || host.disk.engine.page(*placement, (Bound::Unbounded, Bound::Unbounded), every);
+            host.disk.readable().get(placement).is_some_and(empty) && rows().is_ok_and(|page| !page.rows.is_empty())
+        })
     }
 
     /// A follower is away until it does not count any more. Then it comes back, and all that count go, or are cut off with

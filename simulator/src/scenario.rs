@@ -55,6 +55,8 @@ pub struct Scenario {
     pub dedup: DedupLimits,
     /// Bytes of log that are kept for a copy that is away; mostly none, so that copies are pulled.
     pub lagging_bytes_max: u64,
+    /// Bytes of log that one copy being pulled keeps, at most.
+    pub pinned_bytes_max: u64,
     /// What it is after.
     pub theme: Theme,
     /// Whether copies hear of leaderships that nobody granted.
@@ -146,8 +148,6 @@ impl Scenario {
             slow_ms: if rough == 0 { unit * 40 } else { unit * 4 },
             // Without the feature there is nothing left to take from the default.
             #[allow(clippy::needless_update)]
-            // Of the seed itself: what is drawn stays what it was.
-            lagging_bytes_max: if seed % 8 == 3 { 600 } else { 0 },
             dedup: DedupLimits {
                 outcomes_max: 64,
                 clients_max: random.pick(&[2, 3, 100]).unwrap_or(3),
@@ -155,6 +155,9 @@ impl Scenario {
                 read_rows_max: 1,
                 ..DedupLimits::default()
             },
+            // Of the seed itself: what is drawn stays what it was.
+            lagging_bytes_max: if seed % 8 == 3 { 600 } else { 0 },
+            pinned_bytes_max: if seed % 4 == 1 { 300 } else { u64::MAX },
             zones: random.pick(&[0, 0, 2, 3]).unwrap_or(0),
             placements_max: (random.below(4) == 0).then(|| placements_max(nodes, partitions, replication)).flatten(),
             destroys: matches!(theme, Theme::Disks | Theme::Young | Theme::Alone)

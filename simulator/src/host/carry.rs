@@ -288,7 +288,10 @@ impl World {
 
     /// Where the engine is complete on the disk, as the log is to remember it.
     pub(crate) fn complete_at(&mut self, host: usize, placement: PlacementId, complete: Position) {
-        let limits = RetentionLimits { pinned_bytes_max: u64::MAX, lagging_bytes_max: self.plan.lagging_bytes_max };
+        let limits = RetentionLimits {
+            pinned_bytes_max: self.plan.pinned_bytes_max,
+            lagging_bytes_max: self.plan.lagging_bytes_max,
+        };
         let Some(process) = &mut self.hosts[host].process else { return };
         let Some(slot) = process.slots.get_mut(&placement) else { return };
         let noted = slot.retention.completed(placement, &slot.replica, complete, limits);

@@ -111,7 +111,12 @@ impl World {
                 let Some(withdrawn) = taken else { return };
                 let ended: Vec<(PlacementId, Epoch)> = withdrawn
                     .iter()
-                    .filter_map(|(partition, epoch)| Some((*process.active.get(partition)?, *epoch)))
+                    .filter_map(|(partition, epoch)| {
+                        // One that was set aside leads nothing, and has to say so as well.
+                        let aside = || process.slots.values().find(|slot| slot.partition == *partition);
+                        let active = process.active.get(partition).copied();
+                        Some((active.or_else(|| aside().map(|slot| slot.placement))?, *epoch))
+                    })
                     .collect();
                 self.checks.leases_changed = true;
                 self.tell_leases(host);

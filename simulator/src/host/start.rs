@@ -142,6 +142,9 @@ fn recover(machine: &Host, process: &mut Process, mutant: Option<crate::Mutant>)
             false => drop(process.damaged.insert(placement)),
         }
     }
+    // Rows whose log is gone are nobody's: they are not to be found again by a copy that is opened as new.
+    let spaces = machine.disk.engine.spaces().unwrap_or_default();
+    process.damaged.extend(spaces.into_iter().filter(|space| !process.dormant.contains_key(space)));
 }
 
 pub(super) fn new_replica(
