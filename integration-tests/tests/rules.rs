@@ -20,7 +20,7 @@ const MAY_DEPEND_ON: &[(&str, &str, &[&str])] = &[
     (
         "coordinator",
         "archon-coordinator",
-        &["archon-coordinator-core", "archon-durable", "archon-proto", "archon-types", "archon-wal"],
+        &["archon-coordinator-core", "archon-durable", "archon-frames", "archon-proto", "archon-types", "archon-wal"],
     ),
     ("kvstore-node/kv", "archon-kv", &["archon-types"]),
     ("kvstore-node/replica", "archon-replica", &["archon-types"]),

@@ -86,7 +86,7 @@ fn panic_line(format: LogFormat, thread: &str, panic: &str, backtrace: Option<&s
         }
         LogFormat::Json => {
             let line = serde_json::json!({
-                "timestamp": at, "level": "ERROR", "message": panic, "thread": thread, "backtrace": backtrace,
+                "timestamp": at, "level": "ERROR", "message": panic, "target": "panic", "thread": thread, "backtrace": backtrace,
             });
             format!("{line}\n")
         }

@@ -67,7 +67,7 @@ impl LogQueue {
         self.await_written(&mut state, upto, patience);
     }
 
-    /// Queues what is no log line, and waits for a moment until it is written.
+    /// Queues a text that did not come by way of `tracing`, and waits for a moment until it is written.
     pub(super) fn tell(&self, text: &str) {
         self.push(text.as_bytes(), Some(ERROR_PATIENCE));
     }

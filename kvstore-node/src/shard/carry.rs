@@ -277,7 +277,6 @@ impl Env {
         if slot.flushing >= frozen.upto {
             return; // it is on its way
         }
-        // Asked first: the list would be made anew with every tick, by every partition, as long as there is none.
         if !self.context.flusher.has_room(frozen.bytes()) {
             return;
         }
