@@ -43,16 +43,16 @@ impl Service {
         self.0.increment(format!("attempts/{counter}"), 1).await?;
         let key = format!("counter/{counter}");
         loop {
-            let (mut counter, revision) = match self.0.get(&key).await? {
+            let (mut stored, revision) = match self.0.get(&key).await? {
                 Some(found) => (serde_json::from_slice(&found.value)?, found.revision),
                 None => (Counter::default(), Revision::ZERO),
             };
-            if counter.last.get(&user) >= Some(&request) {
+            if stored.last.get(&user).is_some_and(|last| *last >= request) {
                 return Ok(request);
             }
-            counter.count += 1;
-            counter.last.insert(user, request);
-            match self.0.compare_and_set(&key, revision, serde_json::to_vec(&counter)?).await {
+            stored.count += 1;
+            stored.last.insert(user, request);
+            match self.0.compare_and_set(&key, revision, serde_json::to_vec(&stored)?).await {
                 Ok(_) => return Ok(request),
                 // Another request was faster, or nobody can tell whether this one was taken: what is stored says it.
                 Err(Error::ConditionFailed { .. }) => {}

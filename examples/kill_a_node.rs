@@ -36,9 +36,8 @@ async fn kill_a_node() -> Result {
     }
     sleep(BEFORE).await;
     // As `kill -9` does: the node tells nobody. It led a third of the partitions and held a copy of all others, and a
-    // write waits for every copy that counts. So all writers wait until the coordinators are sure that the node serves
-    // no more, which is when its lease has run out, name other leaders, and let the copies of this node no longer
-    // count.
+    // write waits for every copy that counts. So all writers wait until the node's lease has run out, when the coordinators can be
+    // sure that it serves no more. Then they name other leaders, and its copies no longer count.
     let killed = began.elapsed();
     cluster.kill_node("byzantium")?;
     sleep(AFTER).await;

@@ -38,7 +38,7 @@ async fn quickstart() -> archon_examples::Result {
     let first = client.put("quickstart/athens", "owl").await?;
     println!("put              athens = owl           revision {first}");
 
-    // A get finds the latest value, whoever wrote it; one from a stale cache it never finds.
+    // A get is linearizable: it finds the latest value, never one from a stale cache.
     let found = client.get("quickstart/athens").await?.ok_or("the key that was just written is absent")?;
     println!("get              athens = {}           revision {}", text(&found.value), found.revision);
 
@@ -64,7 +64,7 @@ async fn quickstart() -> archon_examples::Result {
         Err(error) => return Err(error.into()),
     }
 
-    // Of calls that do not wait for each other, many ride in one message.
+    // Calls that do not wait for each other share messages, if they go to the same node.
     tokio::try_join!(client.put("quickstart/cyrene", "silphium"), client.put("quickstart/delphi", "tripod"))?;
 
     // A scan lists the keys with a prefix in order, all partitions together, page by page: after the last key of the

@@ -1,5 +1,6 @@
 //! A cluster of real processes on this machine: three coordinators and three nodes on free ports of loopback, in a
-//! temporary directory. Processes and directory are gone with the [`Cluster`], however its owner ends.
+//! temporary directory. Its processes end with their owner, however that ends; the directory goes when the [`Cluster`] is dropped,
+//! unless it is kept.
 
 mod child;
 mod cluster;

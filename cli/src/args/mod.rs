@@ -61,7 +61,7 @@ pub(crate) struct Cli {
 #[derive(clap::Args, Clone, Debug)]
 #[command(next_help_heading = "Options of every verb")]
 pub(crate) struct Connection {
-    /// Coordinators (any reachable one is enough; the leader is found), as H:P separated by commas.
+    /// Coordinators or nodes (one that answers is enough; the leader is found), as H:P separated by commas.
     #[arg(long, global = true, env = "ARCHON_COORDINATORS", value_name = "H:P,…", value_delimiter = ',')]
     #[arg(value_parser = address, hide_env_values = true)]
     pub(crate) coordinators: Vec<String>,
@@ -142,7 +142,7 @@ Examples:
   archon status -o json | jq .nodes_live")]
     Status(WatchArgs),
 
-    /// Look at tables (named keyspaces) or create one.
+    /// Look at tables (named keyspaces), create or drop one.
     #[command(
         subcommand,
         after_help = "\

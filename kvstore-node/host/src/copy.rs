@@ -23,12 +23,12 @@ impl<'a> Copy<'a> {
         self.row().and_then(|row| row.placement(self.placement)).map(|own| own.state)
     }
 
-    /// Whether this is the only Live one, so that every operation needs the lease.
+    /// Whether its row counts at most one Live copy, or it knows no row: every operation needs the lease.
     pub fn is_alone(self) -> bool {
         self.row().is_none_or(|row| row.live().count() <= 1)
     }
 
-    /// Whether whoever leads counts this copy and need not, for enough others are Live.
+    /// Whether it is Live, and `min_in_sync` others would remain Live without it.
     pub fn is_spare(self) -> bool {
         let enough = |row: &Partition| row.live().count() > usize::from(row.min_in_sync);
         self.state() == Some(ReplicaState::Live) && self.row().is_some_and(enough)
@@ -39,12 +39,12 @@ impl<'a> Copy<'a> {
         self.state() == Some(ReplicaState::Load) && self.replica.last() == Position::ZERO
     }
 
-    /// Whether the row names nobody else as leader.
+    /// Whether the row names this copy or nobody as leader, or it knows no row: the leadership may still come here.
     pub fn is_unsettled(self) -> bool {
         self.row().and_then(|row| row.leader).is_none_or(|leader| leader == self.placement)
     }
 
-    /// The leadership in which copies may be pulled from here, if it leads.
+    /// The epoch that it leads, if copies may be pulled from it now.
     pub fn gives_copies(self) -> Option<Epoch> {
         let leads = matches!(self.replica.standing(), Standing::TakingOver | Standing::Serving | Standing::HandingOver);
         (leads && !self.aside).then(|| self.replica.epoch())
@@ -55,7 +55,7 @@ impl<'a> Copy<'a> {
         self.row().and_then(|row| row.placement(other)).is_some_and(|other| other.state == ReplicaState::Load)
     }
 
-    /// Whether taking in `row` would have this copy take up a leadership that it has not led.
+    /// Whether `row` makes this copy leader in an epoch higher than any that it knows.
     pub fn would_take_up(self, row: &Partition) -> bool {
         row.leader == Some(self.placement) && self.replica.epoch() < row.epoch
     }

@@ -1,8 +1,9 @@
 //! One node's partitions: what surrounds a replica, without clocks, disks, sockets or threads.
 //!
 //! A replica decides what one copy of a partition does. A node has many copies, a lease, duties from its coordinator, clients
-//! that wait and a log that it may forget. What follows from these is decided here, by values; the node's shards and the
-//! simulator's machines drive the same code. Each rule can be taken away by a [`Broken`], in tests alone.
+//! that wait and a log that it may forget. What follows from these is decided here and returned as values; the node's shards
+//! and the simulator's machines (`simulator/src/host`) drive the same code. A [`Broken`] takes one of the rules in `mutant.rs` away, in
+//! tests alone.
 //!
 //! | Module | What it decides |
 //! |---|---|

@@ -18,14 +18,14 @@ pub struct RetentionLimits {
 }
 
 impl RetentionLimits {
-    /// Bytes of log that copies being pulled may keep.
+    /// Bytes of log that one copy being pulled may keep.
     const PINNED_BYTES_MAX: u64 = 1024 * 1024 * 1024;
     /// Bytes of log that a node keeps for copies that are away, all partitions together: some minutes of small writes.
     const LAGGING_BYTES_MAX: u64 = 256 * 1024 * 1024;
     /// The share of one partition in that.
     const LAGGING_SHARE: std::ops::RangeInclusive<u64> = 1024 * 1024..=32 * 1024 * 1024;
 
-    /// Of each of the copies that a node holds.
+    /// The limits of each copy on a node that holds `placements` copies.
     pub fn of_node(placements: usize) -> Self {
         let placements = u64::try_from(placements.max(1)).unwrap_or(u64::MAX);
         let share = Self::LAGGING_BYTES_MAX / placements;
@@ -112,8 +112,8 @@ impl<G> Retention<G> {
         self.pins.retain(|_, pin| gives == Some(pin.epoch));
     }
 
-    /// Takes in that the engine is complete up to `complete` on the disk. Returns whether that is news, and then where the log
-    /// may begin from now on, if it may forget anything: to be noted durably before it does.
+    /// Takes in that the engine is complete up to `complete` on the disk. `None`: that is no news. `Some(None)`: it is, and the log
+    /// may forget nothing. `Some(Some(base))`: the log may begin after `base`, which is to be durable before anything is forgotten.
     pub fn completed(
         &mut self,
         placement: PlacementId,

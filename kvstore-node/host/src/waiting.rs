@@ -31,10 +31,10 @@ pub struct Answer<R, O> {
     pub outcome: O,
 }
 
-/// What those are told who waited for nothing.
+/// What those are told who waited in vain.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Ended {
-    /// A write may have taken effect, or will.
+    /// A write may have taken effect, or may still.
     Unknown,
     /// Nothing was changed: it may be asked again, of whoever leads next.
     ChangedNothing,
@@ -80,7 +80,7 @@ impl<Q, R, O> Waiting<Q, R, O> {
         self.log_time
     }
 
-    /// A leader serves: its whole log is committed, up to this log time.
+    /// Sets the log time that clients are told: a leader serves only once its whole log is committed.
     pub const fn serve(&mut self, log_time: Millis) {
         self.log_time = log_time;
     }

@@ -171,7 +171,7 @@ impl Env {
         }
     }
 
-    /// Tells those who waited for nothing why: `unknown` where the outcome is unknown, `nothing` where nothing was changed.
+    /// Tells those who waited in vain why: `unknown` where the outcome is unknown, `nothing` where nothing was changed.
     fn tell_ended(&mut self, slot: &Slot, ended: Vec<(ReplyTo, Ended)>, unknown: &str, nothing: &ErrorDetail) {
         for (reply, ended) in ended {
             let detail = match ended {

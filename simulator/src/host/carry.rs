@@ -201,7 +201,7 @@ impl World {
         }
     }
 
-    /// Tells those who waited for nothing why: `nothing` where nothing was changed.
+    /// Tells those who waited in vain why: `nothing` where nothing was changed.
     fn tell_ended(
         &mut self,
         host: usize,
