@@ -176,10 +176,13 @@ fn whoever_named_a_dropped_table_was_told_to_try_again_for_ever() {
     let answer = |name| tables.unknown(name).kind;
     assert!(tables.merge(News { complete: Some(Version::new(5)), ..table(delta(0, 5)) }));
     assert!(tables.merge(News { complete: Some(Version::new(7)), ..list(7, 2, &[2]) }));
+    assert_eq!(answer("default"), ErrorKind::Unavailable, "table 2, which is not known here yet, may have that name now");
+    let orders = Table { id: TableId::new(2), name: "orders".to_owned(), ..delta(0, 7).table };
+    assert!(tables.merge(table(TableDelta { table: orders, ..delta(0, 7) })));
     for name in ["", "default"] {
         assert_eq!((answer(name), tables.unknown(name).table_version), (ErrorKind::NotFound, Some(Version::new(7))));
     }
-    assert_eq!(answer("orders"), ErrorKind::Unavailable, "it may have been made just now");
+    assert_eq!(answer("invoices"), ErrorKind::Unavailable, "it may have been made just now");
     // Another table has the name now, and is dropped in its turn.
     let again = || TableDelta { table: Table { id: TableId::new(3), ..delta(0, 8).table }, ..delta(0, 8) };
     assert!(tables.merge(table(again())));
