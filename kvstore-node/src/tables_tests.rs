@@ -176,7 +176,11 @@ fn whoever_named_a_dropped_table_was_told_to_try_again_for_ever() {
     let answer = |name| tables.unknown(name).kind;
     assert!(tables.merge(News { complete: Some(Version::new(5)), ..table(delta(0, 5)) }));
     assert!(tables.merge(News { complete: Some(Version::new(7)), ..list(7, 2, &[2]) }));
-    assert_eq!(answer("default"), ErrorKind::Unavailable, "table 2, which is not known here yet, may have that name now");
+    assert_eq!(
+        answer("default"),
+        ErrorKind::Unavailable,
+        "table 2, which is not known here yet, may have that name now"
+    );
     let orders = Table { id: TableId::new(2), name: "orders".to_owned(), ..delta(0, 7).table };
     assert!(tables.merge(table(TableDelta { table: orders, ..delta(0, 7) })));
     for name in ["", "default"] {

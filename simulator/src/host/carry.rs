@@ -289,7 +289,8 @@ impl World {
     /// Where the engine is complete on the disk, as the log is to remember it.
     pub(crate) fn complete_at(&mut self, host: usize, placement: PlacementId, complete: Position) {
         let limits = RetentionLimits {
-            pinned_bytes_max: self.plan.pinned_bytes_max,
+            // Once faults have ceased a copy must come to its end, however slow its pages are beside the writes.
+            pinned_bytes_max: if self.healing { u64::MAX } else { self.plan.pinned_bytes_max },
             lagging_bytes_max: self.plan.lagging_bytes_max,
         };
         let Some(process) = &mut self.hosts[host].process else { return };
