@@ -61,15 +61,18 @@ impl World {
         }
     }
 
-    /// Whether this would have a copy lead whose directory was set back into the middle of pulling it. Then it leads with what
-    /// it holds, and no history says what that is.
+    /// Whether this would have a copy lead that is being pulled anew, of which the coordinators have not heard yet, or whose
+    /// directory was set back into the middle of that. It would lead with the pages it has, and no history says what they are.
     fn leads_with_half_a_copy(&self, command: &Command) -> bool {
         let Command::AcceptLoss { outcome: Forced::Lead { placement, .. }, .. } = command else { return false };
         let every = PageLimit { rows_max: 1, bytes_max: usize::MAX };
         self.hosts.iter().any(|host| {
+            let slot = host.process.as_ref().and_then(|process| process.slots.get(placement));
+            let pulls = slot.is_some_and(|slot| slot.pull.is_some() || slot.copy().is_emptied());
             let empty = |stream: &Stream| stream.recovered().last == Seq::ZERO;
             let rows = || host.disk.engine.page(*placement, (Bound::Unbounded, Bound::Unbounded), every);
-            host.disk.readable().get(placement).is_some_and(empty) && rows().is_ok_and(|page| !page.rows.is_empty())
+            let begun = host.disk.readable().get(placement).is_some_and(empty);
+            pulls || (begun && rows().is_ok_and(|page| !page.rows.is_empty()))
         })
     }
 
