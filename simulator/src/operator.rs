@@ -10,7 +10,7 @@ use crate::world::World;
 use archon_coordinator_core::{Command, Forced, check_loss};
 use archon_kv::engine::{Engine, PageLimit};
 use archon_types::{NodeId, Partition, PartitionId, PartitionStatus, Seq};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 
 /// What an operator has in mind.
@@ -20,13 +20,20 @@ pub(crate) struct Operator {
     random: Random,
     /// Since when nobody can lead these.
     since: BTreeMap<PartitionId, u64>,
+    /// Those of which the best copy is a half one: he leaves them as they are.
+    declined: BTreeSet<PartitionId>,
     /// Until then the situation brought about last goes on.
     until: u64,
 }
 
 impl Operator {
     pub(crate) fn new(seed: u64) -> Self {
-        Self { random: Random::new(seed ^ 0xACCE), since: BTreeMap::new(), until: 0 }
+        Self { random: Random::new(seed ^ 0xACCE), since: BTreeMap::new(), declined: BTreeSet::new(), until: 0 }
+    }
+
+    /// Whether he left this partition as it is.
+    pub(crate) fn declined(&self, partition: PartitionId) -> bool {
+        self.declined.contains(&partition)
     }
 }
 
@@ -53,9 +60,18 @@ impl World {
         let late = |partition: &&PartitionId| self.truth >= *since.entry(**partition).or_insert(self.truth) + patience;
         let late: Vec<PartitionId> = stuck.iter().filter(late).copied().collect();
         let forced = late.into_iter().filter_map(|id| check_loss(state, &session.liveness, now, id, None).ok());
-        let commands: Vec<Command> =
-            forced.map(|forced| forced.command).filter(|command| !self.leads_with_half_a_copy(command)).collect();
+        let commands = forced.map(|forced| forced.command);
+        let (half, commands): (Vec<Command>, Vec<Command>) =
+            commands.partition(|command| self.leads_with_half_a_copy(command));
         let term = session.term;
+        let partition = |command: &Command| match command {
+            Command::AcceptLoss { partition, .. } => Some(*partition),
+            _ => None,
+        };
+        self.operator.declined.extend(half.iter().filter_map(partition));
+        for forced in commands.iter().filter_map(partition) {
+            self.operator.declined.remove(&forced);
+        }
         for command in commands {
             self.propose(leader, Proposal { term, commands: vec![command], reply: None });
         }

@@ -52,9 +52,11 @@ impl World {
     }
 
     /// Whether faults destroyed every copy of this partition that counts: only an operator can say then what becomes of it, and
-    /// in this world nobody does.
+    /// in most worlds nobody does, and in the others he leaves a half copy as it is.
     fn is_gone(&self, row: &Partition) -> bool {
-        !self.plan.accepts_loss && self.checks.harm.reached(row.id) && row.live().next().is_none()
+        let left =
+            if self.plan.accepts_loss { self.operator.declined(row.id) } else { self.checks.harm.reached(row.id) };
+        left && row.live().next().is_none()
     }
 
     /// What the nodes still lack, once the coordinator's state is as it should be.
