@@ -7,7 +7,7 @@ mod support;
 use archon_kv::row as rows;
 use archon_proto::v1;
 use archon_proto::v1::replication_server::{Replication, ReplicationServer};
-use archon_types::{BootId, Incarnation, Partition, ReplicaState, Revision};
+use archon_types::{BootId, ErrorKind, Fact, Incarnation, Partition, ReplicaState, Revision};
 use bytes::{BufMut, Bytes, BytesMut};
 use futures::stream::{self, BoxStream, StreamExt};
 use parking_lot::Mutex;
@@ -128,5 +128,25 @@ async fn a_copy_that_begins_anew_brings_no_row_of_the_attempt_before() {
     for (key, expected) in [("deleted", None), ("first", Some("value")), ("kept", Some("value"))] {
         assert_eq!(kv.get(key).await.unwrap().as_deref(), expected, "{key}");
     }
+    node.stop().await.unwrap();
+}
+
+/// An operator named the copy, and it was emptied to be copied anew before the coordinators heard of that. What it has is
+/// neither the data nor nothing.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_part_of_a_copy_was_served_as_the_whole() {
+    let directory = tempfile::tempdir().unwrap();
+    let fake = Fake::start().await;
+    let node = fake.node("athens", directory.path()).await;
+    let source = leader(&fake).await;
+    let broken = Err(Status::unavailable("as the test wants it"));
+    *source.script.lock() = VecDeque::from([vec![page(10, "first", false), broken]]);
+    fake.host("athens", &led(&fake, LOAD)).await;
+    tell_behind(&fake).await;
+    wait_for("a page is pulled", || source.script.lock().len(), |left| *left == 0).await;
+    fake.host("athens", &row(2, 2, 1, &[(1, fake.id("athens"), LIVE)])).await;
+    fake.reported("that the copy is no whole one", |report| matches!(report.fact, Fact::Damaged { .. })).await;
+    let refusal = fake.kv("athens").await.get("first").await.unwrap_err();
+    assert_eq!(refusal.kind, ErrorKind::NotPartitionLeader, "{refusal:?}");
     node.stop().await.unwrap();
 }

@@ -3,15 +3,12 @@
 
 use crate::coordinator::{COORDINATORS, host_of};
 use crate::event::{Event, Proposal};
-use crate::host::disk::Stream;
 use crate::network::{Cut, End};
 use crate::random::Random;
 use crate::world::World;
-use archon_coordinator_core::{Command, Forced, check_loss};
-use archon_kv::engine::{Engine, PageLimit};
-use archon_types::{NodeId, Partition, PartitionId, PartitionStatus, Seq};
-use std::collections::{BTreeMap, BTreeSet};
-use std::ops::Bound;
+use archon_coordinator_core::{Command, check_loss};
+use archon_types::{NodeId, Partition, PartitionId, PartitionStatus};
+use std::collections::BTreeMap;
 
 /// What an operator has in mind.
 #[derive(Debug)]
@@ -20,20 +17,13 @@ pub(crate) struct Operator {
     random: Random,
     /// Since when nobody can lead these.
     since: BTreeMap<PartitionId, u64>,
-    /// Those of which the best copy is a half one: he leaves them as they are.
-    declined: BTreeSet<PartitionId>,
     /// Until then the situation brought about last goes on.
     until: u64,
 }
 
 impl Operator {
     pub(crate) fn new(seed: u64) -> Self {
-        Self { random: Random::new(seed ^ 0xACCE), since: BTreeMap::new(), declined: BTreeSet::new(), until: 0 }
-    }
-
-    /// Whether he left this partition as it is.
-    pub(crate) fn declined(&self, partition: PartitionId) -> bool {
-        self.declined.contains(&partition)
+        Self { random: Random::new(seed ^ 0xACCE), since: BTreeMap::new(), until: 0 }
     }
 }
 
@@ -60,36 +50,11 @@ impl World {
         let late = |partition: &&PartitionId| self.truth >= *since.entry(**partition).or_insert(self.truth) + patience;
         let late: Vec<PartitionId> = stuck.iter().filter(late).copied().collect();
         let forced = late.into_iter().filter_map(|id| check_loss(state, &session.liveness, now, id, None).ok());
-        let commands = forced.map(|forced| forced.command);
-        let (half, commands): (Vec<Command>, Vec<Command>) =
-            commands.partition(|command| self.leads_with_half_a_copy(command));
+        let commands: Vec<Command> = forced.map(|forced| forced.command).collect();
         let term = session.term;
-        let partition = |command: &Command| match command {
-            Command::AcceptLoss { partition, .. } => Some(*partition),
-            _ => None,
-        };
-        self.operator.declined.extend(half.iter().filter_map(partition));
-        for forced in commands.iter().filter_map(partition) {
-            self.operator.declined.remove(&forced);
-        }
         for command in commands {
             self.propose(leader, Proposal { term, commands: vec![command], reply: None });
         }
-    }
-
-    /// Whether this would have a copy lead that is being pulled anew, of which the coordinators have not heard yet, or whose
-    /// directory was set back into the middle of that. It would lead with the pages it has, and no history says what they are.
-    fn leads_with_half_a_copy(&self, command: &Command) -> bool {
-        let Command::AcceptLoss { outcome: Forced::Lead { placement, .. }, .. } = command else { return false };
-        let every = PageLimit { rows_max: 1, bytes_max: usize::MAX };
-        self.hosts.iter().any(|host| {
-            let slot = host.process.as_ref().and_then(|process| process.slots.get(placement));
-            let pulls = slot.is_some_and(|slot| slot.pull.is_some() || slot.copy().is_emptied());
-            let empty = |stream: &Stream| stream.recovered().last == Seq::ZERO;
-            let rows = || host.disk.engine.page(*placement, (Bound::Unbounded, Bound::Unbounded), every);
-            let begun = host.disk.readable().get(placement).is_some_and(empty);
-            pulls || (begun && rows().is_ok_and(|page| !page.rows.is_empty()))
-        })
     }
 
     /// A follower is away until it does not count any more. Then it comes back, and all that count go, or are cut off with

@@ -1,13 +1,17 @@
 //! Whether the coordinators were told that a copy has thrown its data away: nobody may take it for what it was when it
 //! counted (PROTOCOL rule 19).
 
+use crate::copy::Copy;
 use crate::mutant::{Broken, Mutant};
-use archon_types::{Incarnation, Version};
+use archon_replica::Position;
+use archon_types::{Incarnation, Partition, Version};
 
 /// When that was last said of one copy.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Emptied {
     told: Option<Told>,
+    /// It was emptied, or a copy began to be pulled, and none has come to its end since.
+    is_part: bool,
     broken: Broken,
 }
 
@@ -30,9 +34,19 @@ impl Emptied {
         Self { told: Some(Told { incarnation, version: None }), ..self }
     }
 
-    /// It is emptied once more: it may have counted in between.
-    pub const fn again(&mut self) {
-        self.told = None;
+    /// Its log begins anew after `base`. Returns whether it is emptied by that, perhaps once more: it may have counted in
+    /// between.
+    pub fn begins_after(&mut self, base: Position) -> bool {
+        self.is_part = base == Position::ZERO;
+        if self.is_part {
+            self.told = None;
+        }
+        self.is_part
+    }
+
+    /// Pages of a copy come from here on; its end is a log that begins after it.
+    pub const fn is_pulled(&mut self) {
+        self.is_part = true;
     }
 
     /// Whether it is to be said in this registration, under this version of the row. It is said once per registration of the
@@ -44,6 +58,24 @@ impl Emptied {
         due && !self.broken.breaks(Mutant::EmptiedUntold)
     }
 
+    /// Whether `row` has a copy lead that holds a part of its partition at most: it was emptied, or what it pulls first has
+    /// not come to its end (PROTOCOL rule 27). `has_rows`: whether the engine holds anything of it; asked only where that decides.
+    ///
+    /// # Errors
+    /// That of `has_rows`.
+    pub fn leads_a_part<E>(
+        &self,
+        copy: Copy<'_>,
+        row: &Partition,
+        has_rows: impl FnOnce() -> Result<bool, E>,
+    ) -> Result<bool, E> {
+        if !copy.would_lead_without_log(row) || self.broken.breaks(Mutant::PartLeads) {
+            return Ok(false);
+        }
+        // Rows without a log were pulled. Where there are none either, nothing was ever written to the partition.
+        Ok(self.is_part || has_rows()?)
+    }
+
     /// Takes in that it was said.
     pub const fn said(&mut self, incarnation: Incarnation, version: Version) {
         self.told = Some(Told { incarnation, version: Some(version) });
@@ -53,6 +85,10 @@ impl Emptied {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use archon_replica::{Identity, Limits, Recovered, Replica, Run};
+    use archon_types::{
+        Epoch, NodeId, PartitionId, PartitionStatus, Placement, PlacementId, ReplicaState, Seq, TableId,
+    };
 
     #[test]
     fn an_emptied_copy_is_told_of_once_per_registration_and_again_when_the_row_has_changed() {
@@ -63,15 +99,60 @@ mod tests {
         emptied.said(first, one);
         assert!(!emptied.is_due(first, one));
         assert!(emptied.is_due(first, two) && emptied.is_due(next, one));
-        emptied.again();
+        assert!(emptied.begins_after(Position::ZERO));
         assert!(emptied.is_due(first, one));
+        emptied.said(first, one);
+        assert!(!emptied.begins_after(Position::new(Epoch::new(1), Seq::new(5))), "a copy has filled it");
+        assert!(!emptied.is_due(first, one));
     }
 
     fn a_copy_that_was_emptied_is_told_of(mutant: Option<Mutant>) -> bool {
         Emptied::new(Broken::by(mutant)).is_due(Incarnation::new(1), Version::new(1))
     }
 
+    /// Whether a copy whose log ends at `last` is refused the leadership that its row gives it.
+    fn is_refused(emptied: &Emptied, last: u64, has_rows: bool) -> bool {
+        let (partition, placement) = (PartitionId::new(TableId::new(1), 0), PlacementId::new(1));
+        let (node, incarnation) = (NodeId::new(1), Incarnation::new(1));
+        let identity = Identity { partition, placement, node, incarnation };
+        let run = Run { epoch: Epoch::new(1), first: Seq::new(1) };
+        let runs = if last > 0 { vec![run] } else { Vec::new() };
+        let recovered =
+            Recovered { epoch: Epoch::new(1), runs, last: Seq::new(last), commit: Seq::ZERO, base: Position::ZERO };
+        let replica = Replica::new(identity, recovered, Limits::default()).unwrap();
+        let row = Partition {
+            id: partition,
+            epoch: Epoch::new(2),
+            version: Version::new(2),
+            leader: Some(placement),
+            placements: vec![Placement { id: placement, node, state: ReplicaState::Live }],
+            status: PartitionStatus::Online,
+            min_in_sync: 1,
+        };
+        let copy = Copy { placement, replica: &replica, aside: false };
+        emptied.leads_a_part(copy, &row, || Ok::<_, ()>(has_rows)).unwrap()
+    }
+
+    #[test]
+    fn a_copy_that_was_emptied_while_an_operator_named_it_does_not_lead() {
+        let mut emptied = Emptied::default();
+        assert!(!is_refused(&emptied, 0, false), "nothing was ever written");
+        assert!(is_refused(&emptied, 0, true), "pages of a copy that did not come to its end in an earlier life");
+        assert!(!is_refused(&emptied, 7, true), "whole");
+        emptied.is_pulled();
+        assert!(is_refused(&emptied, 0, false));
+        emptied.begins_after(Position::new(Epoch::new(1), Seq::new(5)));
+        assert!(!is_refused(&emptied, 0, false));
+        emptied.begins_after(Position::ZERO);
+        assert!(is_refused(&emptied, 0, false));
+    }
+
+    fn a_part_does_not_lead(mutant: Option<Mutant>) -> bool {
+        is_refused(&Emptied::new(Broken::by(mutant)), 0, true)
+    }
+
     archon_types::shown_by! {
+        PartLeads => a_part_does_not_lead,
         EmptiedUntold => a_copy_that_was_emptied_is_told_of,
     }
 

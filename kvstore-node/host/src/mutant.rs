@@ -11,6 +11,8 @@ archon_types::mutants! {
     UnnamedDeleted = 22,
     /// A write that was abandoned is said to have changed nothing.
     AbandonedChangedNothing = 24,
+    /// A copy leads that holds a part of its partition.
+    PartLeads = 27,
 }
 
 /// The rule that is taken away. In a product build there is none, and nothing is asked.

@@ -7,7 +7,7 @@ use crate::reply::{Outcome, ReplyTo};
 use crate::store;
 use archon_host::{Answer, Ended, HeldState, RetentionLimits};
 use archon_kv::{Effect, Footing, PartitionView, Reader, View, row};
-use archon_replica::{Input, Output, Position, Record};
+use archon_replica::{Input, Output, Record};
 use archon_types::{ErrorDetail, ErrorKind, Fact, PartitionId, PlacementId, Report, Seq};
 
 /// How long committed rows gather at most before they are given to the flusher: whatever is overwritten meanwhile costs the
@@ -115,9 +115,7 @@ impl Env {
                     store::put_position(batch, placement, store::META_BASE, base);
                     store::put_position(batch, placement, store::META_COMPLETE, base);
                     slot.restart(base, self.context.budget.clone());
-                    if base == Position::ZERO {
-                        // It may have counted in between, and is emptied once more.
-                        slot.emptied.again();
+                    if slot.emptied.begins_after(base) {
                         self.report_emptied(slot);
                     }
                 }

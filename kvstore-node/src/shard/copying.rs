@@ -86,6 +86,7 @@ impl Env {
         slot.cache.clear();
         slot.flushing = Seq::ZERO;
         slot.retention.empty();
+        slot.emptied.is_pulled();
         self.context.copies.stop(slot.placement);
         slot.pull = Some(Pull::new(copy, leader, epoch, self.clear(slot.placement)));
     }

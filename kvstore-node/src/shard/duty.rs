@@ -2,6 +2,7 @@
 
 use super::slot::{Found, Slot};
 use super::{Env, Shard};
+use crate::engine::{EngineError, PageLimit};
 use crate::store;
 use archon_host::{Action, Emptied, HeldState};
 use archon_kv::LogTime;
@@ -13,6 +14,7 @@ use archon_types::{
     Version,
 };
 use std::collections::BTreeMap;
+use std::ops::Bound;
 
 impl Shard {
     /// Carries out what follows from a push to `incarnation`. Returns whether that is the node's present life; nothing is
@@ -228,6 +230,15 @@ impl Env {
     }
 
     fn tell_row(&mut self, slot: &mut Slot, row: Partition) {
+        match slot.emptied.leads_a_part(slot.copy(), &row, || self.has_rows(slot.placement)) {
+            Ok(false) => {}
+            Ok(true) => {
+                let why =
+                    "it was made leader and holds a part of the data at most: it was being copied anew".to_owned();
+                return self.damaged.push((slot.placement, why));
+            }
+            Err(error) => return self.unusable(slot, &error.into()),
+        }
         let shared = &self.context.shared;
         let peers: BTreeMap<PlacementId, Peer> = row
             .placements
@@ -248,6 +259,13 @@ impl Env {
         // A leadership just taken up is covered by the lease at once, if there is one.
         self.lease(slot);
         self.unpark(slot);
+    }
+
+    /// Whether the engine holds any row of a placement.
+    fn has_rows(&self, placement: PlacementId) -> Result<bool, EngineError> {
+        let any = PageLimit { rows_max: 1, bytes_max: usize::MAX };
+        let page = self.context.engine.page(placement, (Bound::Unbounded, Bound::Unbounded), any)?;
+        Ok(!page.rows.is_empty())
     }
 }
 

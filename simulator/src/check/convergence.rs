@@ -52,10 +52,9 @@ impl World {
     }
 
     /// Whether faults destroyed every copy of this partition that counts: only an operator can say then what becomes of it, and
-    /// in most worlds nobody does, and in the others he leaves a half copy as it is.
+    /// in most worlds nobody does.
     fn is_gone(&self, row: &Partition) -> bool {
-        let left =
-            if self.plan.accepts_loss { self.operator.declined(row.id) } else { self.checks.harm.reached(row.id) };
+        let left = !self.plan.accepts_loss && self.checks.harm.reached(row.id);
         left && row.live().next().is_none()
     }
 

@@ -99,11 +99,7 @@ impl World {
                 }
                 Record::Reset { base } => {
                     slot.restart(*base);
-                    if *base == Position::ZERO {
-                        // It may have counted in between, and is emptied once more.
-                        slot.emptied.again();
-                        emptied = true;
-                    }
+                    emptied |= slot.emptied.begins_after(*base);
                 }
             }
             writes.push(Write::Record(placement, record));

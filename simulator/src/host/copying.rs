@@ -36,6 +36,7 @@ impl World {
         slot.log.clear();
         slot.written = Seq::ZERO;
         slot.retention.empty();
+        slot.emptied.is_pulled();
         let pull = Pull {
             copy,
             leader,

@@ -8,9 +8,11 @@ use crate::mutant::{ShellMutant, broken_host};
 use crate::network::End;
 use crate::world::World;
 use archon_host::{Action, Emptied, Waiting, reconcile};
+use archon_kv::engine::{Engine, PageLimit};
 use archon_replica::{Configuration, Identity, Input, Peer, Position, Recovered, Timing};
 use archon_types::{Duty, Epoch, Fact, NodeId, Partition, PartitionId, PlacementId, Report, Version};
 use std::collections::BTreeMap;
+use std::ops::Bound;
 
 impl World {
     pub(crate) fn on_downward(&mut self, host: usize, message: Downward) {
@@ -135,7 +137,15 @@ impl World {
     }
 
     fn tell_row(&mut self, host: usize, placement: PlacementId, row: Partition) {
-        let Some(process) = &self.hosts[host].process else { return };
+        let machine = &self.hosts[host];
+        let Some(process) = &machine.process else { return };
+        let Some(slot) = process.slots.get(&placement) else { return };
+        let any = PageLimit { rows_max: 1, bytes_max: usize::MAX };
+        let page = || machine.disk.engine.page(placement, (Bound::Unbounded, Bound::Unbounded), any);
+        let part = slot.emptied.leads_a_part(slot.copy(), &row, || page().map(|page| !page.rows.is_empty()));
+        if part.is_ok_and(|part| part) {
+            return self.damage(host, placement);
+        }
         let others = row.placements.iter().filter(|other| other.id != placement);
         let peers: BTreeMap<PlacementId, Peer> = others
             .filter_map(|other| {
@@ -173,6 +183,20 @@ impl World {
         for (placement, row) in rows {
             self.tell_row(host, placement, row);
         }
+    }
+
+    /// A placement's data cannot be trusted: it is not served any more, and the coordinator hears of it.
+    fn damage(&mut self, host: usize, placement: PlacementId) {
+        self.coverage.damaged += 1;
+        self.rest(host, placement);
+        self.fail_waiting(host, placement);
+        let Some(process) = &mut self.hosts[host].process else { return };
+        let Some(slot) = process.slots.remove(&placement) else { return };
+        process.damaged.insert(placement);
+        process.active.retain(|_, active| *active != placement);
+        let (partition, epoch, version) = (slot.partition, slot.replica.epoch(), slot.replica.version());
+        let fact = Fact::Damaged { why: "it holds a part of the data at most".to_owned() };
+        self.queue_report(host, Report { partition, placement, epoch, version, fact });
     }
 
     fn set_aside(&mut self, host: usize, placement: PlacementId) {
