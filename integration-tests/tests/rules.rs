@@ -24,7 +24,7 @@ const MAY_DEPEND_ON: &[(&str, &str, &[&str])] = &[
     ),
     ("kvstore-node/kv", "archon-kv", &["archon-types"]),
     ("kvstore-node/replica", "archon-replica", &["archon-types"]),
-    ("kvstore-node/host", "archon-host", &["archon-replica", "archon-types"]),
+    ("kvstore-node/host", "archon-host", &["archon-kv", "archon-replica", "archon-types"]),
     (
         "kvstore-node",
         "archon-kvstore-node",

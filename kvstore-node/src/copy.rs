@@ -3,16 +3,17 @@
 use crate::flusher::FlusherHandle;
 use crate::link::endpoint;
 use crate::pages;
-use crate::shard::{CopyChunk, ShardMessage, Shards};
+use crate::shard::{PageRows, ShardMessage, Shards};
 use crate::shared::Shared;
 use crate::wire;
+use archon_host::{CopyJob, CopyPage};
 use archon_proto::convert::error::detail_of;
 use archon_proto::convert::load::CopyProgress;
 use archon_proto::v1;
 use archon_proto::v1::replication_client::ReplicationClient;
-use archon_replica::{Position, ReplicaAddress};
+use archon_replica::Position;
 use archon_types::limits::MESSAGE_BYTES_MAX;
-use archon_types::{Backoff, Epoch, ErrorDetail, ErrorKind, PartitionId, PlacementId, Version};
+use archon_types::{Backoff, ErrorDetail, ErrorKind, PlacementId, Version};
 use bytes::Bytes;
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, VecDeque};
@@ -27,17 +28,6 @@ use tokio_util::task::TaskTracker;
 const PAGES_UNDER_WAY: usize = 4;
 /// How long the next page is waited for.
 const PAGE_TIMEOUT: Duration = Duration::from_secs(10);
-
-/// One copy to pull into an empty space.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct CopyJob {
-    pub(crate) partition: PartitionId,
-    pub(crate) placement: PlacementId,
-    /// The clearing that emptied the space: whatever this job brings bears its number.
-    pub(crate) attempt: u64,
-    pub(crate) leader: ReplicaAddress,
-    pub(crate) epoch: Epoch,
-}
 
 /// Runs copies.
 pub(crate) struct CopyRunner {
@@ -198,8 +188,9 @@ impl CopyRunner {
             if !rows.is_empty() {
                 let (taken, wait) = oneshot::channel();
                 let CopyJob { partition, placement, attempt, .. } = job;
-                let chunk = CopyChunk { placement, attempt, stream: progress.stream, rows, taken };
-                let pushed = self.shards.of(partition).push(ShardMessage::CopyRows(chunk)).await;
+                let content = PageRows { rows, taken };
+                let rows = CopyPage { placement, attempt, stream: progress.stream, content };
+                let pushed = self.shards.of(partition).push(ShardMessage::CopyRows(rows)).await;
                 pushed.map_err(|_| gone())?;
                 under_way.push_back(UnderWay { taken: wait, last_key: page.last_key });
             }

@@ -18,7 +18,6 @@ use crate::shard::{Context, ShardMessage, ShardRuntime, Shards};
 use crate::shared::Shared;
 use crate::stats::Stats;
 use archon_kv::{DedupLimits, RecentBudget};
-use archon_types::PartitionId;
 use archon_wal::{Wal, WalConfig, WalError};
 use parking_lot::Mutex;
 use std::net::SocketAddr;
@@ -392,24 +391,16 @@ fn open(config: &NodeConfig) -> Result<Opened, NodeError> {
 
 /// Brings what the flusher tells to the shard that owns the placement.
 fn route_event(shards: &Shards, holdings: &Holdings, event: FlushEvent) {
-    let space = match &event {
+    match event {
         FlushEvent::Written { space, .. } | FlushEvent::Synced { space, .. } | FlushEvent::Cleared { space, .. } => {
-            *space
+            if let Some(partition) = holdings.partition_of(space) {
+                shards.of(partition).complete(ShardMessage::Flushed(event));
+            }
         }
-        FlushEvent::Room => {
-            let partition = PartitionId::new(archon_types::TableId::ZERO, 0);
-            shards.tell_all(|| ShardMessage::Flushed { partition, event: FlushEvent::Room });
-            return;
-        }
+        FlushEvent::Room => shards.tell_all(|| ShardMessage::Flushed(FlushEvent::Room)),
         FlushEvent::Failed(error) => {
-            let error = Arc::clone(error);
-            let partition = PartitionId::new(archon_types::TableId::ZERO, 0);
-            shards.tell_all(|| ShardMessage::Flushed { partition, event: FlushEvent::Failed(Arc::clone(&error)) });
-            return;
+            shards.tell_all(|| ShardMessage::Flushed(FlushEvent::Failed(Arc::clone(&error))));
         }
-    };
-    if let Some(partition) = holdings.partition_of(space) {
-        shards.of(partition).complete(ShardMessage::Flushed { partition, event });
     }
 }
 

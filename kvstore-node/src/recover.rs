@@ -2,9 +2,8 @@
 
 use crate::engine::{Engine, EngineError};
 use crate::node::NodeError;
-use crate::shard::{ENGINE_AHEAD_UNKNOWN, Found};
 use crate::store;
-use archon_host::{Held, HeldState, UNKNOWN};
+use archon_host::{ENGINE_AHEAD_UNKNOWN, Found, Held, HeldState, UNKNOWN};
 use archon_kv::LogTime;
 use archon_kv::{Effect, Recent, RecentBudget, ViewError, row};
 use archon_replica::{Position, Recovered as ReplicaState, Run};

@@ -49,6 +49,8 @@ coverage! {
     repairs_done,
     /// Copies that threw their data away, to be copied anew.
     emptied,
+    /// Operations that waited for a leadership to settle.
+    parked,
     /// Copies that were made to lead and hold a part of their partition at most.
     damaged,
     /// Copies that were not needed any more.

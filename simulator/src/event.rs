@@ -1,8 +1,8 @@
 //! What can happen.
 
-use crate::client::ReplyTo;
-use crate::host::slot::{Outcome, Request};
+use crate::client::{Outcome, ReplyTo};
 use archon_coordinator_core::{Command, HeartbeatAnswer, Register};
+use archon_host::Request;
 use archon_kv::engine::Row;
 use archon_replica::{Message, Position, ReplicaAddress};
 use archon_types::{
@@ -52,7 +52,7 @@ pub(crate) enum Sideways {
     CopyAsk {
         partition: PartitionId,
         loader: ReplicaAddress,
-        copy: u64,
+        attempt: u64,
         ask: u64,
         source: ReplicaAddress,
         epoch: Epoch,
@@ -61,7 +61,7 @@ pub(crate) enum Sideways {
     },
     CopyPage {
         placement: PlacementId,
-        copy: u64,
+        attempt: u64,
         ask: u64,
         start: Position,
         /// Of the row under which the copy is given.
@@ -146,7 +146,7 @@ pub(crate) enum Event {
     /// What a client sent at once.
     Requests {
         host: usize,
-        requests: Vec<Request>,
+        requests: Vec<Request<ReplyTo>>,
     },
     Reply {
         client: usize,
@@ -168,13 +168,6 @@ pub(crate) enum Event {
     Synced {
         host: usize,
         boot: u64,
-    },
-    ReadDone {
-        host: usize,
-        boot: u64,
-        request: Box<Request>,
-        log_time: Millis,
-        outcome: Box<Outcome>,
     },
     Restart {
         host: usize,
@@ -222,8 +215,7 @@ impl Event {
             | Self::Requests { host, .. }
             | Self::Tick { host, .. }
             | Self::Flush { host, .. }
-            | Self::Synced { host, .. }
-            | Self::ReadDone { host, .. } => Some(*host),
+            | Self::Synced { host, .. } => Some(*host),
             _ => None,
         }
     }

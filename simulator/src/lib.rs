@@ -1,7 +1,7 @@
 //! Both planes of Archon in one deterministic world.
 //!
 //! The real pure code runs here: `archon-coordinator-core` (state, guarded apply, liveness, control turns, duties,
-//! migrations), `archon-replica` (replication) and `archon-kv` (evaluation, exactly once). Around it stand simulated
+//! migrations), `archon-host` (a node's partitions), `archon-replica` (replication) and `archon-kv` (evaluation, exactly once). Around it stand simulated
 //! machines with disks that forget, clocks that drift, processes that are killed and paused, a lossy network that is cut
 //! here and there, a quorum with changing leaders, and clients that retry. Everything is drawn from one seed, so a run is
 //! repeated exactly by its number. See `docs/SIMULATION.md`.
@@ -11,7 +11,7 @@
 //! | `scenario` | what a seed stands for |
 //! | `world`, `event`, `network`, `clock`, `random` | the course of time |
 //! | `coordinator/` | the quorum's log and terms; what a leading coordinator does around the core |
-//! | `host/` | a node: disk, engine, process; what a node's shell does around its replicas |
+//! | `host/` | a node: disk, engine, process; what drives its partitions, and its session |
 //! | `client`, `faults`, `themes`, `heal` | who uses it, what goes wrong by chance and on purpose, and the end of that |
 //! | `strays`, `drops`, `operator` | what only some seeds have: leaderships that nobody granted, tables that are dropped, losses that are accepted |
 //! | `check/` | what must hold, one property per file |

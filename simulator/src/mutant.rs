@@ -2,16 +2,10 @@
 
 mod shell {
     archon_types::mutants! {
-        /// A process that registered anew keeps its leaderships.
-        KeepsLeading = 8,
         /// A coordinator grants without a quorum round.
         NoQuorumRound = 13,
         /// The lease counts from the receipt of the answer.
         LeaseFromReceipt = 14,
-        /// The lease is checked first, the value read after.
-        LeaseCheckedFirst = 17,
-        /// A sole copy answers writes without a lease.
-        AloneWithoutLease = 17,
         /// What is read at the start is reported as durable without a sync.
         UnsyncedTail = 20,
         /// A write is acknowledged before the disk has it.
@@ -26,8 +20,6 @@ mod shell {
         RetryRenumbered = 24,
         /// A retry is stamped anew.
         RetryRestamped = 24,
-        /// Pages are given by a copy that leads no more, and may be emptied meanwhile.
-        CopyUnchecked = 0,
     }
 }
 

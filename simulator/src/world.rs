@@ -182,9 +182,6 @@ impl World {
             Event::Tick { host, boot } => self.tick(host, boot),
             Event::Flush { host, boot } => self.flush_engine(host, boot),
             Event::Synced { host, boot } => self.synced(host, boot),
-            Event::ReadDone { host, boot, request, log_time, outcome } => {
-                self.read_done(host, boot, *request, log_time, *outcome);
-            }
             Event::Restart { host } => self.restart(host),
             Event::LosePlacement { host } if !self.healing => self.lose_placement(host),
             Event::LosePlacement { .. } => {}

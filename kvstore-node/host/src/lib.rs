@@ -1,33 +1,66 @@
 //! One node's partitions: what surrounds a replica, without clocks, disks, sockets or threads.
 //!
 //! A replica decides what one copy of a partition does. A node has many copies, a lease, duties from its coordinator, clients
-//! that wait and a log that it may forget. What follows from these is decided here and returned as values; the node's shards
-//! and the simulator's machines (`simulator/src/host`) drive the same code. A [`Broken`] takes one of the rules in `mutant.rs` away, in
-//! tests alone.
+//! that wait and a log that it may forget. What follows from these is decided here. [`Partitions`] has the copies; whatever it
+//! needs of the world it calls for through [`Shell`], of which there are two: a shard of the node
+//! (`kvstore-node/src/shard/shell.rs`) and a machine of the simulator (`simulator/src/host/shell.rs`). A [`Broken`] takes
+//! one of the rules in `mutant.rs` away, in tests alone.
 //!
 //! | Module | What it decides |
 //! |---|---|
+//! | `partitions` | what a node's thread has, and everything that can be done with it |
+//! | `duty` | how copies are opened, configured, set aside and deleted |
+//! | `operate` | how clients' operations are evaluated and answered |
+//! | `park` | which operations wait for a leadership to settle |
+//! | `remember` | whom a partition remembers |
+//! | `turn` | how what a replica wants is carried out |
+//! | `persist` | what is written to the log |
+//! | `copying`, `pull` | how copies are given and pulled |
 //! | `copy` | what one copy is to its node |
-//! | `emptied` | when it is said that a copy has thrown its data away |
+//! | `emptied` | when it is said that a copy has thrown its data away, and that it may not lead |
 //! | `grants` | what the node's lease covers |
 //! | `reconcile` | what follows from duties, given what is held |
 //! | `retention` | how much of a copy's log is kept, and for whom |
 //! | `waiting` | who is answered when, and with what if a leadership ends |
 
 mod copy;
+mod copying;
+mod duty;
 mod emptied;
 mod grants;
+mod log_write;
 mod mutant;
+mod operate;
+mod park;
+mod partitions;
+mod persist;
+mod pull;
 mod reconcile;
+mod refusal;
+mod remember;
+mod request;
 mod retention;
+mod shell;
+mod slot;
+#[cfg(test)]
+mod test_shell;
+mod turn;
 mod waiting;
 
 pub use copy::Copy;
+pub use copying::{CopyAsk, CopyJob, CopyPage, CopyStart, Offered};
 pub use emptied::Emptied;
 pub use grants::Grants;
+pub use log_write::LogWrite;
 pub use mutant::Broken;
 #[cfg(any(test, feature = "mutants"))]
 pub use mutant::Mutant;
+pub use park::Patience;
+pub use partitions::{Completes, Partitions};
 pub use reconcile::{Action, Held, HeldState, Reconciled, UNKNOWN, reconcile};
+pub use refusal::{Cause, CopyRefusal, Refusal};
+pub use request::{Reply, Request};
 pub use retention::{Pin, Retention, RetentionLimits};
+pub use shell::{At, Life, Observed, Shell};
+pub use slot::{ENGINE_AHEAD_UNKNOWN, Found, Outcome, Slot};
 pub use waiting::{Answer, Ended, Pending, Waiting};

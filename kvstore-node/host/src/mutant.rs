@@ -3,8 +3,16 @@
 archon_types::mutants! {
     /// An answer leaves with the next commit, whatever that covers.
     AnswerUncommitted = 0,
+    /// Pages are given by a copy that leads no more, and may be emptied meanwhile.
+    CopyUnchecked = 0,
+    /// A node that registered anew keeps its leaderships.
+    KeepsLeading = 8,
     /// The lease covers every leadership, withdrawn ones too.
     NodeWideLease = 15,
+    /// The lease is checked first, the value read after.
+    LeaseCheckedFirst = 17,
+    /// A sole copy answers without a lease.
+    AloneWithoutLease = 17,
     /// It is not said that a copy has thrown its data away.
     EmptiedUntold = 19,
     /// What no duty names is deleted.

@@ -16,10 +16,8 @@ pub struct Pending<R, O> {
     pub at: Millis,
     /// The proposal, to find it when the replica abandons it; none if the answer rests on what others wrote.
     pub ticket: Option<u64>,
-    /// Who is answered; nobody, where the node wrote for itself.
-    pub reply: Option<R>,
-    /// The answer.
-    pub outcome: O,
+    /// Who is answered, and with what; nobody, where the node wrote for itself.
+    pub answer: Option<Answer<R, O>>,
 }
 
 /// An answer that may leave.
@@ -96,8 +94,8 @@ impl<Q, R, O> Waiting<Q, R, O> {
         let any = self.broken.breaks(Mutant::AnswerUncommitted);
         while let Some(pending) = self.pending.pop_front_if(|pending| any || pending.seq <= upto) {
             self.log_time = self.log_time.max(pending.at);
-            if let Some(reply) = pending.reply {
-                return Some(Answer { reply, outcome: pending.outcome });
+            if pending.answer.is_some() {
+                return pending.answer;
             }
         }
         None
@@ -177,7 +175,7 @@ impl<Q, R, O> Waiting<Q, R, O> {
         let (gone, kept) = std::mem::take(&mut self.pending).into_iter().partition(|pending| which(pending.ticket));
         self.pending = kept;
         let gone: VecDeque<Pending<R, O>> = gone;
-        gone.into_iter().filter_map(|pending| Some((pending.reply?, ended))).collect()
+        gone.into_iter().filter_map(|pending| Some((pending.answer?.reply, ended))).collect()
     }
 }
 
@@ -188,13 +186,13 @@ mod tests {
     type Names = Waiting<&'static str, &'static str, u32>;
 
     fn pending(seq: u64, ticket: Option<u64>, reply: &'static str) -> Pending<&'static str, u32> {
-        Pending { seq: Seq::new(seq), at: Millis::new(seq * 10), ticket, reply: Some(reply), outcome: 7 }
+        Pending { seq: Seq::new(seq), at: Millis::new(seq * 10), ticket, answer: Some(Answer { reply, outcome: 7 }) }
     }
 
     fn waiting() -> Names {
         let mut waiting = Names::default();
         waiting.commit_first(pending(1, Some(1), "first"));
-        waiting.commit_first(Pending { reply: None, ..pending(2, Some(2), "nobody") });
+        waiting.commit_first(Pending { answer: None, ..pending(2, Some(2), "nobody") });
         waiting.commit_first(Pending { at: Millis::ZERO, ..pending(2, None, "saw it") });
         waiting.commit_first(pending(3, Some(3), "third"));
         waiting

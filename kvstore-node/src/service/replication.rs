@@ -3,10 +3,11 @@
 use super::refuse;
 use crate::engine::{Engine, PageLimit};
 use crate::pages;
-use crate::shard::{CopyAsk, CopyStart, ShardMessage, Shards};
+use crate::shard::{CopyStart, ShardMessage, Shards};
 use crate::shared::Shared;
 use crate::wire;
 use archon_frames::{Beat, FrameError, FrameReader, FrameWriter};
+use archon_host::CopyAsk;
 use archon_proto::convert::session::Member;
 use archon_proto::convert::{ConvertError, ids, required};
 use archon_proto::v1;

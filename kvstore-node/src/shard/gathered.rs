@@ -1,8 +1,6 @@
 //! What of a placement is committed but not in the engine yet, told to whoever counts what is stored.
 
-use super::Shard;
-use archon_kv::{Growth, Reader, Recent};
-use archon_types::PlacementId;
+use archon_kv::{Reader, Recent};
 use bytes::Bytes;
 use std::ops::Bound;
 
@@ -19,30 +17,15 @@ pub(crate) struct Gathered {
 }
 
 impl Gathered {
+    /// Committed rows of a window from `from` on, as many as are told at once.
+    pub(crate) fn from_key(recent: &Recent, from: Bound<&[u8]>) -> Self {
+        Self::of(recent, from, ROWS_MAX)
+    }
+
     /// Committed rows of `recent` from `from` on, at most `rows_max`.
     pub(crate) fn of(recent: &Recent, from: Bound<&[u8]>, rows_max: usize) -> Self {
         let mut found = recent.range(from, Bound::Unbounded, Reader::Committed);
         let rows = found.by_ref().take(rows_max).map(|(key, value)| (key.clone(), value.map(Bytes::len))).collect();
         Self { rows, more: found.next().is_some() }
-    }
-}
-
-impl Shard {
-    /// A placement's window, whether it is served or not.
-    pub(super) fn window(&mut self, placement: PlacementId) -> Option<&mut Recent> {
-        let active = self.slots.get_mut(&placement).map(|slot| &mut slot.recent);
-        active.or_else(|| self.dormant.get_mut(&placement).map(|found| &mut found.recent))
-    }
-
-    /// How much each placement has grown since it was counted.
-    pub(super) fn grown(&self) -> Vec<(PlacementId, Growth)> {
-        self.slots.iter().map(|(placement, slot)| (*placement, slot.recent.grown())).collect()
-    }
-
-    /// What a placement's window holds from `from` on; `None` if it is not here (any more).
-    pub(super) fn gathered(&self, placement: PlacementId, from: Bound<&[u8]>) -> Option<Gathered> {
-        let active = self.slots.get(&placement).map(|slot| &slot.recent);
-        let recent = active.or_else(|| self.dormant.get(&placement).map(|found| &found.recent))?;
-        Some(Gathered::of(recent, from, ROWS_MAX))
     }
 }

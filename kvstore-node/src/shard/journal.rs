@@ -1,7 +1,8 @@
 //! A shard's way into the write-ahead log: one batch per turn, completions in order, refused batches again in order.
 
 use crate::store;
-use archon_types::{PartitionId, PlacementId, Seq};
+use archon_host::{Completes, LogWrite};
+use archon_types::{PartitionId, PlacementId};
 use archon_wal::{Wal, WalBatch, WalError, WalFull};
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -35,17 +36,6 @@ struct Entry {
     has_epoch: bool,
 }
 
-/// What is completed once a batch is durable.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Completes {
-    /// Writes of replicas.
-    pub(super) tokens: Vec<(PlacementId, u64)>,
-    /// Entries that the log may forget then.
-    pub(super) trims: Vec<(PlacementId, Seq)>,
-    /// Copies of which nothing is left then.
-    pub(super) deletions: Vec<(PartitionId, PlacementId)>,
-}
-
 /// How a batch is told to be done: its number comes back with the log's verdict.
 pub(super) type Notify = std::sync::Arc<dyn Fn(u64, Result<(), WalError>) + Send + Sync>;
 
@@ -56,7 +46,7 @@ pub(super) struct Journal {
     producer: u32,
     notify: Notify,
     /// What this turn gathers.
-    pub(super) batch: WalBatch,
+    batch: WalBatch,
     pub(super) completes: Completes,
     /// True if the turn gathered entries, which must not use the space held in reserve.
     pub(super) has_data: bool,
@@ -92,6 +82,37 @@ impl Journal {
     /// Whether the turn gathered anything.
     pub(super) fn has_gathered(&self) -> bool {
         !self.batch.is_empty()
+    }
+
+    /// Writes what a copy wants written, with everything else of this turn.
+    pub(super) fn write(&mut self, placement: PlacementId, write: LogWrite) {
+        let batch = &mut self.batch;
+        match write {
+            LogWrite::Open(partition) => store::put_partition(batch, placement, partition),
+            LogWrite::Epoch(epoch) => {
+                self.has_epoch = true;
+                store::put_epoch(batch, placement, epoch);
+            }
+            LogWrite::Entries(entries) => {
+                self.has_data = true;
+                entries.iter().for_each(|entry| store::put_entry(batch, placement, entry));
+            }
+            LogWrite::Cut { after } => {
+                batch.cut(store::stream(placement), after.get());
+            }
+            LogWrite::Begin { partition, epoch, base } => {
+                batch.drop_stream(store::stream(placement));
+                store::put_partition(batch, placement, partition);
+                store::put_epoch(batch, placement, epoch);
+                store::put_position(batch, placement, store::META_BASE, base);
+                store::put_position(batch, placement, store::META_COMPLETE, base);
+            }
+            LogWrite::Complete(at) => store::put_position(batch, placement, store::META_COMPLETE, at),
+            LogWrite::Base(at) => store::put_position(batch, placement, store::META_BASE, at),
+            LogWrite::Drop => {
+                batch.drop_stream(store::stream(placement));
+            }
+        }
     }
 
     /// The engine holds nothing of the copy any more; it is deleted once the log has forgotten it as well, on the disk. A log

@@ -5,10 +5,10 @@ use crate::flusher::FlushEvent;
 use crate::inbox::Weigh;
 use crate::reply::ReplyTo;
 use crate::wire;
-use archon_host::Action;
+use archon_host::{Action, CopyAsk, CopyPage};
 use archon_kv::Growth;
 use archon_replica::{Message, Position};
-use archon_types::{Epoch, ErrorDetail, Incarnation, Millis, Op, OpId, PartitionId, PlacementId, Seq, Version};
+use archon_types::{Epoch, ErrorDetail, Incarnation, PartitionId, PlacementId, Version};
 use archon_wal::WalError;
 use bytes::Bytes;
 use std::ops::Bound;
@@ -16,21 +16,7 @@ use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
 /// One admitted operation.
-pub(crate) struct OpRequest {
-    pub(crate) partition: PartitionId,
-    /// Whose turn it takes: that of a stream, or of the plain calls from one address.
-    pub(crate) client: u64,
-    pub(crate) op: Op,
-    pub(crate) id: Option<OpId>,
-    /// The table version by which the client came here; zero if it did not say.
-    pub(crate) known: Version,
-    /// Since when it has waited for the partition's leadership to settle, on the local clock.
-    pub(crate) parked_at: Option<Millis>,
-    /// The epoch whose leadership was confirmed by a round that began after this read had arrived.
-    pub(crate) confirmed: Option<Epoch>,
-    /// Who waits for the answer.
-    pub(crate) reply: ReplyTo,
-}
+pub(crate) type OpRequest = archon_host::Request<ReplyTo>;
 
 /// Where a copy begins.
 #[derive(Clone, Debug)]
@@ -48,25 +34,8 @@ pub(crate) struct CopyStart {
     pub(crate) spoilt: CancellationToken,
 }
 
-/// A loader that asks to copy.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct CopyAsk {
-    pub(crate) partition: PartitionId,
-    pub(crate) loader: PlacementId,
-    pub(crate) source: PlacementId,
-    /// The epoch in which the loader obeys the source.
-    pub(crate) epoch: Epoch,
-    /// Position at which a copy that is to be resumed began; zero for a new one.
-    pub(crate) resume: Seq,
-}
-
-/// What arrived of a copy that this node pulls.
-pub(crate) struct CopyChunk {
-    pub(crate) placement: PlacementId,
-    /// The clearing after which it was pulled; pages of a former one are dropped.
-    pub(crate) attempt: u64,
-    /// The number of the stream that brought it, within the attempt.
-    pub(crate) stream: u64,
+/// Rows of a copy that this node pulls.
+pub(crate) struct PageRows {
     pub(crate) rows: Vec<(Bytes, Bytes)>,
     /// Answered once the rows are on their way to the engine; dropped if they are not wanted any more.
     pub(crate) taken: oneshot::Sender<()>,
@@ -84,11 +53,11 @@ pub(crate) enum ShardMessage {
     /// A batch handed to the log is durable, or was refused.
     Logged { batch: u64, result: Result<(), WalError> },
     /// The flusher tells something.
-    Flushed { partition: PartitionId, event: FlushEvent },
+    Flushed(FlushEvent),
     /// A loader elsewhere asks this leader for a copy.
     CopyAsked { ask: CopyAsk, answer: oneshot::Sender<Result<CopyStart, ErrorDetail>> },
     /// Rows of a copy that this node pulls.
-    CopyRows(CopyChunk),
+    CopyRows(CopyPage<PageRows>),
     /// All rows of a copy are in, and on the disk.
     CopyDone { placement: PlacementId, attempt: u64, at: Position, version: Version },
     /// A copy must begin anew: what it resumed is gone.
@@ -123,7 +92,7 @@ impl Weigh for ShardMessage {
         match self {
             Self::Operations(operations) => operations.iter().map(|request| request.op.bytes()).sum(),
             Self::Replication(messages) => messages.iter().map(wire::weight).sum(),
-            Self::CopyRows(chunk) => chunk.rows.iter().map(|(key, value)| key.len() + value.len()).sum(),
+            Self::CopyRows(page) => page.content.rows.iter().map(|(key, value)| key.len() + value.len()).sum(),
             _ => 0,
         }
     }

@@ -1,8 +1,10 @@
 //! V: once faults stop, everything comes together. What is still missing is said in words.
 
 use crate::coordinator::host_of;
+use crate::host::shell::MachineShell;
 use crate::world::World;
 use archon_coordinator_core::waiting_for;
+use archon_host::Slot;
 use archon_kv::engine::PageLimit;
 use archon_kv::{Effect, PartitionView, Reader, View};
 use archon_types::{NodeStatus, Partition, PartitionStatus, PlacementId, ReplicaState};
@@ -78,9 +80,9 @@ impl World {
         None
     }
 
-    fn slot_of(&self, node: archon_types::NodeId, placement: PlacementId) -> Option<&crate::host::slot::Slot> {
+    fn slot_of(&self, node: archon_types::NodeId, placement: PlacementId) -> Option<&Slot<MachineShell>> {
         let address = &self.quorum.state.node(node)?.node.address;
-        self.hosts.get(host_of(address)?)?.process.as_ref()?.slots.get(&placement)
+        self.hosts.get(host_of(address)?)?.process.as_ref()?.partitions.slots().get(&placement)
     }
 
     /// Whether every Live replica holds exactly the rows that the committed log makes.

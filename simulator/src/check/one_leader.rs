@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 impl World {
     pub(super) fn check_one_leader(&mut self) -> Result<(), Violation> {
         let truth = self.truth;
-        self.shadows.retain(|shadow| shadow.process.grants.is_valid(shadow.clock.at(truth)));
+        self.shadows.retain(|shadow| shadow.process.partitions.shell().grants.is_valid(shadow.clock.at(truth)));
         let live = self.hosts.iter().filter_map(|host| Some((host.number, host.clock, host.process.as_ref()?)));
         let hanging = self.shadows.iter().map(|shadow| (shadow.number, shadow.clock, &shadow.process));
         // A lease that was granted at the last moment, on a slow clock, and the answer that was just about to leave.
@@ -18,7 +18,7 @@ impl World {
         let mut serving: BTreeMap<PartitionId, usize> = BTreeMap::new();
         for (number, clock, process) in live.chain(hanging) {
             let now = clock.at(truth);
-            for slot in process.slots.values().filter(|slot| covers(process, slot, now)) {
+            for slot in process.partitions.slots().values().filter(|slot| covers(process, slot, now)) {
                 if self.checks.dropped.get(&slot.partition.table).is_some_and(|at| truth > at + patience) {
                     let detail =
                         format!("host {number} still serves {} under a lease, and it is dropped", slot.partition);

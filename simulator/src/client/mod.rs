@@ -7,17 +7,20 @@ mod draw;
 pub(crate) use draw::COUNTED;
 
 use crate::event::Event;
-use crate::host::slot::{Outcome, Request};
 use crate::mutant::ShellMutant;
 use crate::network::End;
 use crate::world::World;
-use archon_types::{ClientId, Epoch, ErrorKind, Millis, Op, OpId, PartitionId, Revision, TableId};
+use archon_host::Request;
+use archon_types::{Answer, ClientId, Epoch, ErrorKind, Millis, Op, OpId, PartitionId, Revision, TableId, Version};
 use bytes::Bytes;
 use std::collections::{BTreeMap, BTreeSet};
 use uuid::Uuid;
 
 /// Operations that a client has under way at once.
 const LANES: usize = 3;
+
+/// What a client is told.
+pub(crate) type Outcome = Result<Answer, ErrorKind>;
 
 /// Where an answer goes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -139,7 +142,7 @@ impl World {
             *guess = random;
         }
         let host = *guess;
-        let requests: Vec<Request> = lanes.iter().filter_map(|lane| self.request(client, *lane)).collect();
+        let requests: Vec<Request<ReplyTo>> = lanes.iter().filter_map(|lane| self.request(client, *lane)).collect();
         // A connection delivers a request once or not at all; late is possible.
         let (from, to) = (End::Client(client), End::Host(host));
         let delays = self.network.delays(self.truth, from, to, &mut self.random, &self.plan);
@@ -149,7 +152,7 @@ impl World {
     }
 
     /// The next attempt of what a lane has under way, and the timer that ends it.
-    fn request(&mut self, client: usize, lane: usize) -> Option<Request> {
+    fn request(&mut self, client: usize, lane: usize) -> Option<Request<ReplyTo>> {
         let (renumber, restamp) = (self.breaks(ShellMutant::RetryRenumbered), self.breaks(ShellMutant::RetryRestamped));
         let patience = self.random.between(self.plan.unit_ms(), self.plan.unit_ms() * 5);
         let own = &mut self.clients[client];
@@ -174,7 +177,16 @@ impl World {
             self.checks.of(call.partition).sent_unnamed(&call.op);
         }
         let reply = ReplyTo { client, lane, call: call.number };
-        let request = Request { partition: call.partition, op: call.op.clone(), id: call.id, reply };
+        let request = Request {
+            partition: call.partition,
+            client: client as u64,
+            op: call.op.clone(),
+            id: call.id,
+            known: Version::ZERO,
+            parked_at: None,
+            confirmed: None,
+            reply,
+        };
         let token = call.timer;
         self.after(patience, Event::Client { client, lane, token });
         Some(request)

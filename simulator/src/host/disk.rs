@@ -3,7 +3,8 @@
 
 use super::engine::SimEngine;
 use crate::random::Random;
-use archon_replica::{Entry, Position, Record, Recovered, Run};
+use archon_host::{Completes, LogWrite};
+use archon_replica::{Entry, Position, Recovered, Run};
 use archon_types::{Epoch, Incarnation, PartitionId, PlacementId, Seq, StorageId};
 use std::collections::{BTreeMap, VecDeque};
 use uuid::Uuid;
@@ -59,28 +60,21 @@ impl Stream {
 
 /// One write to the log.
 #[derive(Clone, Debug)]
-pub(crate) enum Write {
-    Open(PlacementId, PartitionId),
-    Record(PlacementId, Record),
-    Complete(PlacementId, Position),
-    Base(PlacementId, Position),
-    Drop(PlacementId),
+pub(crate) struct Write {
+    pub(crate) placement: PlacementId,
+    pub(crate) write: LogWrite,
 }
 
 /// What one turn of a process wrote: durable as a whole or not at all.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Batch {
     pub(crate) writes: Vec<Write>,
-    pub(crate) tokens: Vec<(PlacementId, u64)>,
-    /// The log may be forgotten up to here once this batch is durable.
-    pub(crate) trims: Vec<(PlacementId, Seq)>,
-    /// Copies of which nothing is left once this batch is durable.
-    pub(crate) deletions: Vec<(PlacementId, PartitionId)>,
+    pub(crate) completes: Completes,
 }
 
 impl Batch {
     pub(crate) fn is_empty(&self) -> bool {
-        self.writes.is_empty() && self.tokens.is_empty()
+        self.writes.is_empty() && self.completes.tokens.is_empty()
     }
 }
 
@@ -148,58 +142,48 @@ impl Disk {
 }
 
 fn write_to(streams: &mut BTreeMap<PlacementId, Stream>, batch: &Batch) {
-    for write in &batch.writes {
+    for Write { placement, write } in &batch.writes {
         match write {
-            Write::Open(placement, partition) => {
+            LogWrite::Open(partition) => {
                 streams.entry(*placement).or_insert_with(|| Stream::new(*partition));
             }
-            Write::Drop(placement) => {
+            LogWrite::Drop => {
                 streams.remove(placement);
             }
-            Write::Record(placement, record) => {
+            write => {
                 if let Some(stream) = streams.get_mut(placement) {
-                    store_record(stream, record);
-                }
-            }
-            Write::Complete(placement, at) => {
-                if let Some(stream) = streams.get_mut(placement) {
-                    stream.complete = stream.complete.max(*at);
-                }
-            }
-            Write::Base(placement, at) => {
-                if let Some(stream) = streams.get_mut(placement)
-                    && at.seq > stream.base.seq
-                {
-                    while stream.entries.front().is_some_and(|entry| entry.at.seq <= at.seq) {
-                        stream.entries.pop_front();
-                    }
-                    stream.base = *at;
+                    store(stream, write);
                 }
             }
         }
     }
 }
 
-fn store_record(stream: &mut Stream, record: &Record) {
-    match record {
-        Record::Epoch(epoch) => stream.epoch = *epoch,
-        Record::Entries(entries) => {
+fn store(stream: &mut Stream, write: &LogWrite) {
+    match write {
+        LogWrite::Epoch(epoch) => stream.epoch = *epoch,
+        LogWrite::Entries(entries) => {
             for entry in entries {
                 assert_eq!(stream.last().next(), Some(entry.at.seq), "the log takes contiguous entries only");
                 stream.entries.push_back(entry.clone());
             }
         }
-        Record::Cut { after } => {
-            while stream.entries.back().is_some_and(|entry| entry.at.seq > *after) {
-                stream.entries.pop_back();
-            }
+        LogWrite::Cut { after } => {
+            while stream.entries.pop_back_if(|entry| entry.at.seq > *after).is_some() {}
             stream.revision += 1;
         }
-        Record::Reset { base } => {
+        LogWrite::Begin { partition, epoch, base } => {
+            (stream.partition, stream.epoch) = (*partition, *epoch);
             stream.entries.clear();
             stream.base = *base;
             stream.complete = *base;
             stream.revision += 1;
         }
+        LogWrite::Complete(at) => stream.complete = stream.complete.max(*at),
+        LogWrite::Base(at) if at.seq > stream.base.seq => {
+            while stream.entries.pop_front_if(|entry| entry.at.seq <= at.seq).is_some() {}
+            stream.base = *at;
+        }
+        LogWrite::Base(_) | LogWrite::Open(_) | LogWrite::Drop => {}
     }
 }

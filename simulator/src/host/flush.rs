@@ -1,34 +1,21 @@
-//! Applied effects on their way to the engine.
+//! Applied effects on their way to the engine, and spaces that are emptied.
 
-use super::slot::UNKNOWN;
+use super::shell::MachineShell;
 use crate::event::Event;
+use crate::mutant::ShellMutant;
 use crate::world::World;
+use archon_host::{Completes, Slot};
 use archon_kv::RowChange;
 use archon_kv::engine::{Change, Engine};
-use archon_types::PlacementId;
+use archon_types::{PlacementId, Seq};
 
 impl World {
     /// Writes what was committed to the engine, and now and then brings it to the disk.
     pub(crate) fn flush_engine(&mut self, host: usize, boot: u64) {
-        let machine = &mut self.hosts[host];
-        let Some(process) = machine.process.as_mut().filter(|process| process.boot == boot) else { return };
-        for slot in process.slots.values_mut().filter(|slot| slot.pull.is_none()) {
-            if slot.recent.engine_ahead() == UNKNOWN && slot.replica.counts() {
-                slot.recent.set_engine_ahead(slot.replica.last().seq);
-            }
-            let Some(frozen) = slot.recent.freeze() else { continue };
-            let space = slot.placement;
-            let change = |row: &RowChange| Change { space, key: row.key.clone(), value: row.value.clone() };
-            let changes: Vec<Change> = frozen.rows().iter().map(change).collect();
-            slot.written = frozen.upto;
-            if machine.disk.engine.write(&changes).is_err() {
-                return;
-            }
-            slot.recent.flushed(slot.written);
-            while slot.log.front().is_some_and(|entry| entry.at.seq <= slot.written) {
-                slot.log.pop_front();
-            }
+        if self.hosts[host].process.as_ref().is_none_or(|process| process.boot != boot) {
+            return;
         }
+        self.drive(host, |partitions| partitions.each(flush));
         let sync = self.random.permille(350);
         let delay = self.random.between(10, self.plan.unit_ms());
         self.after(delay, Event::Flush { host, boot });
@@ -40,23 +27,59 @@ impl World {
     }
 
     fn sync_engine(&mut self, host: usize) {
-        let machine = &mut self.hosts[host];
+        let machine = &self.hosts[host];
         if machine.disk.engine.sync().is_err() {
             return;
         }
-        let Some(process) = &machine.process else { return };
-        let placements: Vec<PlacementId> = process.slots.keys().copied().collect();
-        for placement in placements {
-            let Some(slot) = self.hosts[host].process.as_ref().and_then(|process| process.slots.get(&placement)) else {
-                continue;
-            };
-            if slot.pull.as_ref().is_some_and(|pull| pull.whole) {
-                self.copy_done(host, placement);
-            } else if slot.pull.is_none()
-                && let Some(complete) = slot.replica.position_at(slot.written.min(slot.recent.committed()))
-            {
-                self.complete_at(host, placement, complete);
-            }
-        }
+        self.copies_synced(host);
+        self.drive(host, |partitions| {
+            let slots = partitions.slots().values().filter(|slot| !slot.is_pulling());
+            let given: Vec<(PlacementId, Seq)> = slots.map(|slot| (slot.placement, slot.flushing)).collect();
+            given.into_iter().for_each(|(placement, upto)| partitions.synced(placement, upto));
+        });
     }
+
+    /// Empties spaces that are to be copied into or deleted, on the disk.
+    fn clear_spaces(&mut self, host: usize) {
+        let unsynced = self.breaks(ShellMutant::DeletedUnsynced);
+        let machine = &mut self.hosts[host];
+        let Some(process) = &mut machine.process else { return };
+        let clearing = std::mem::take(&mut process.partitions.shell_mut().clearing);
+        if clearing.is_empty() {
+            return;
+        }
+        for placement in clearing.keys() {
+            let cleared = machine.disk.engine.clear(*placement, usize::MAX);
+            debug_assert!(cleared.is_ok(), "a simulated engine is always emptied");
+        }
+        if !unsynced {
+            let synced = machine.disk.engine.sync();
+            debug_assert!(synced.is_ok(), "a simulated engine is always synced");
+        }
+        self.drive(host, |partitions| {
+            clearing.into_iter().for_each(|(placement, clear)| partitions.cleared(placement, clear));
+            let early: Completes = std::mem::take(&mut partitions.shell_mut().early);
+            partitions.durable(early);
+        });
+        self.keep_pulling(host);
+    }
+}
+
+/// Gives the engine what a copy has committed since the last time.
+fn flush(shell: &mut MachineShell, slot: &mut Slot<MachineShell>) {
+    if slot.is_pulling() {
+        return;
+    }
+    slot.learn_engine_ahead();
+    slot.freeze();
+    let Some(frozen) = slot.recent.frozen() else { return };
+    let (space, upto) = (slot.placement, frozen.upto);
+    let change = |row: &RowChange| Change { space, key: row.key.clone(), value: row.value.clone() };
+    let changes: Vec<Change> = frozen.rows().iter().map(change).collect();
+    if shell.disk.engine.write(&changes).is_err() {
+        return;
+    }
+    slot.flushing = upto;
+    slot.recent.flushed(upto);
+    shell.given_to_engine(space, upto);
 }

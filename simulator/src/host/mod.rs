@@ -1,17 +1,16 @@
-//! Machines: disks that forget, processes that are killed and paused, and the shell around the replicas.
+//! Machines: disks that forget, processes that are killed and paused, and what drives the partitions of a node.
 
 pub(crate) mod disk;
 pub(crate) mod engine;
 pub(crate) mod process;
-pub(crate) mod slot;
+pub(crate) mod shell;
 
-mod carry;
 mod copying;
-mod duty;
+mod drive;
 mod flush;
-mod operate;
+mod push;
 mod session;
 mod start;
 mod step;
 
-pub(crate) use carry::covers;
+pub(crate) use drive::covers;

@@ -1,12 +1,11 @@
 //! A node's process, and the machine it runs on.
 
 use super::disk::{Batch, Disk};
-use super::slot::Slot;
+use super::shell::MachineShell;
 use crate::clock::Clock;
-use archon_host::{Grants, Held, HeldState, UNKNOWN};
-use archon_replica::Input;
-use archon_types::{BootId, Incarnation, Millis, NodeId, PartitionId, PlacementId, Report, TableList, Version};
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use archon_host::{Held, HeldState, Partitions, UNKNOWN};
+use archon_types::{BootId, Incarnation, Millis, PlacementId, Report, Version};
+use std::collections::{BTreeMap, VecDeque};
 
 /// A machine: a clock, a disk, and perhaps a process.
 #[derive(Debug)]
@@ -35,13 +34,6 @@ pub(crate) struct Shadow {
     pub(crate) process: Process,
 }
 
-/// A registration that the process acts under.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Life {
-    pub(crate) node: NodeId,
-    pub(crate) incarnation: Incarnation,
-}
-
 /// The newest push obeyed.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Obeyed {
@@ -53,7 +45,6 @@ pub(crate) struct Obeyed {
 /// Writes on their way to the disk.
 #[derive(Debug, Default)]
 pub(crate) struct Journal {
-    pub(crate) gathered: Batch,
     pub(crate) waiting: VecDeque<Batch>,
     pub(crate) in_flight: Vec<Batch>,
 }
@@ -63,10 +54,8 @@ pub(crate) struct Process {
     pub(crate) boot: u64,
     /// Names this attempt to register.
     pub(crate) boot_id: BootId,
-    pub(crate) life: Option<Life>,
     /// The registration of its directory that a refusal named.
     pub(crate) expects: Option<Incarnation>,
-    pub(crate) grants: Grants,
     pub(crate) heartbeats: u64,
     /// The last heartbeat was answered.
     pub(crate) answered: bool,
@@ -75,69 +64,48 @@ pub(crate) struct Process {
     pub(crate) next_reports: Millis,
     /// The coordinator that probably leads.
     pub(crate) guess: usize,
-    pub(crate) slots: BTreeMap<PlacementId, Slot>,
-    /// Found at the start, not named by a duty yet.
-    pub(crate) dormant: BTreeMap<PlacementId, Slot>,
-    pub(crate) active: BTreeMap<PartitionId, PlacementId>,
-    pub(crate) unloading: BTreeMap<PlacementId, PartitionId>,
-    /// Emptied, and not known to be gone from the disk.
-    pub(crate) emptied: BTreeMap<PlacementId, PartitionId>,
-    pub(crate) damaged: BTreeSet<PlacementId>,
-    /// The newest known registrations of all nodes, and whether they count as failed.
-    pub(crate) peers: BTreeMap<NodeId, (Incarnation, bool)>,
-    /// Which tables there are, as of the last drop that was told of.
-    pub(crate) tables: TableList,
+    pub(crate) partitions: Partitions<MachineShell>,
     pub(crate) obeyed: Obeyed,
     pub(crate) journal: Journal,
     pub(crate) reports: BTreeMap<(PlacementId, u8), Report>,
     /// It was told to stop: since then it gives up its leaderships.
     pub(crate) stopping: Option<Millis>,
-    pub(crate) touched: BTreeSet<PlacementId>,
-    pub(crate) followups: VecDeque<(PlacementId, Input)>,
 }
 
 impl Process {
-    pub(crate) fn new(boot: u64, boot_id: BootId) -> Self {
+    pub(crate) fn new(boot: u64, boot_id: BootId, partitions: Partitions<MachineShell>) -> Self {
         Self {
             boot,
             boot_id,
-            life: None,
             expects: None,
-            grants: Grants::default(),
             heartbeats: 0,
             answered: true,
             next_heartbeat: Millis::ZERO,
             next_register: Millis::ZERO,
             next_reports: Millis::ZERO,
             guess: 0,
-            slots: BTreeMap::new(),
-            dormant: BTreeMap::new(),
-            active: BTreeMap::new(),
-            unloading: BTreeMap::new(),
-            emptied: BTreeMap::new(),
-            damaged: BTreeSet::new(),
-            peers: BTreeMap::new(),
-            tables: TableList::default(),
+            partitions,
             obeyed: Obeyed::default(),
             journal: Journal::default(),
             reports: BTreeMap::new(),
             stopping: None,
-            touched: BTreeSet::new(),
-            followups: VecDeque::new(),
         }
     }
 
     /// What it knows of the placements in its data directory.
     pub(crate) fn held(&self) -> BTreeMap<PlacementId, Held> {
         let held = |partition, state| Held { partition, state };
-        let slots = self.slots.values().map(|slot| {
+        let shell = self.partitions.shell();
+        let slots = self.partitions.slots().values().map(|slot| {
             let state = if slot.aside { HeldState::Aside } else { HeldState::Active };
             (slot.placement, held(slot.partition, state))
         });
-        let dormant = self.dormant.values().map(|slot| (slot.placement, held(slot.partition, HeldState::Aside)));
-        let damaged = self.damaged.iter().map(|placement| (*placement, held(UNKNOWN, HeldState::Damaged)));
-        let deleting = self.unloading.iter().chain(&self.emptied);
-        let deleting = deleting.map(|(placement, partition)| (*placement, held(*partition, HeldState::Unloading)));
+        let dormant = self.partitions.dormant();
+        let dormant = dormant.map(|(placement, partition)| (placement, held(partition, HeldState::Aside)));
+        let damaged = shell.damaged.iter().map(|placement| (*placement, held(UNKNOWN, HeldState::Damaged)));
+        let deleting = shell.deleting.iter().map(|(placement, partition)| (*placement, *partition));
+        let deleting = self.partitions.unloading().chain(deleting);
+        let deleting = deleting.map(|(placement, partition)| (placement, held(partition, HeldState::Unloading)));
         slots.chain(dormant).chain(damaged).chain(deleting).collect()
     }
 }

@@ -1,15 +1,13 @@
 //! The session with the leading coordinator: registration, heartbeats, reports, farewell.
 
-use super::process::Life;
 use super::start::held;
 use crate::event::{Downward, Event, Upward};
 use crate::mutant::{ShellMutant, broken_host};
 use crate::network::End;
 use crate::world::World;
 use archon_coordinator_core::Register;
-use archon_host::Grants;
-use archon_replica::Input;
-use archon_types::{Epoch, Incarnation, NodeId, PlacementId, Report};
+use archon_host::{Grants, Life};
+use archon_types::{Incarnation, NodeId, Report};
 
 /// How long a stopping process waits for its leaderships to be taken, in heartbeats.
 const STOPPING_HEARTBEATS: u64 = 10;
@@ -22,7 +20,7 @@ impl World {
         let (number, storage, last) = (machine.number, machine.disk.storage, machine.disk.incarnation);
         let Some(process) = &mut machine.process else { return };
         let guess = process.guess;
-        let Some(life) = process.life else {
+        let Some(life) = process.partitions.shell().life else {
             if process.stopping.is_some() {
                 return self.exit(host);
             }
@@ -77,7 +75,7 @@ impl World {
 
     pub(crate) fn send_report(&mut self, host: usize, report: Report) {
         let Some(process) = &self.hosts[host].process else { return };
-        let Some(Life { node, incarnation }) = process.life else { return };
+        let Some(Life { node, incarnation }) = process.partitions.shell().life else { return };
         self.send_up(host, process.guess, false, &Upward::Report { node, incarnation, report });
     }
 
@@ -87,14 +85,15 @@ impl World {
         let Some(process) = &mut self.hosts[host].process else { return };
         match message {
             Downward::Registered { boot, node, incarnation } => {
-                if process.boot_id == boot && process.life.is_none() {
+                if process.boot_id == boot && process.partitions.shell().life.is_none() {
                     process.answered = true;
                     self.coverage.registrations += 1;
                     self.begin_life(host, node, incarnation);
                 }
             }
             Downward::Overtaken { boot, have } => {
-                if process.boot_id == boot && process.life.is_none() && process.expects != Some(have) {
+                if process.boot_id == boot && process.partitions.shell().life.is_none() && process.expects != Some(have)
+                {
                     self.coverage.overtaken += 1;
                     process.expects = Some(have);
                     process.next_register = now;
@@ -102,33 +101,26 @@ impl World {
                 }
             }
             Downward::Lease { incarnation, number, sent, answer } => {
-                if process.life.is_none_or(|life| life.incarnation != incarnation) {
+                let shell = process.partitions.shell_mut();
+                if shell.life.is_none_or(|life| life.incarnation != incarnation) {
                     return;
                 }
                 process.answered = true;
                 let sent = if late { now } else { sent };
-                let taken = process.grants.take(number, sent, answer.lease_ms, answer.withdrawn);
+                let taken = shell.grants.take(number, sent, answer.lease_ms, answer.withdrawn);
                 let Some(withdrawn) = taken else { return };
-                let ended: Vec<(PlacementId, Epoch)> = withdrawn
-                    .iter()
-                    .filter_map(|(partition, epoch)| {
-                        // One that was set aside leads nothing, and has to say so as well.
-                        let aside = || process.slots.values().find(|slot| slot.partition == *partition);
-                        let active = process.active.get(partition).copied();
-                        Some((active.or_else(|| aside().map(|slot| slot.placement))?, *epoch))
-                    })
-                    .collect();
                 self.checks.leases_changed = true;
-                self.tell_leases(host);
-                for (placement, epoch) in ended {
-                    self.step(host, placement, Input::Withdrawn { epoch });
-                }
+                self.drive(host, |partitions| {
+                    partitions.lease_changed();
+                    partitions.withdrawn(withdrawn);
+                });
                 self.settle(host);
             }
             Downward::Stale { incarnation } => {
-                if process.life.is_some_and(|life| life.incarnation == incarnation) {
-                    process.life = None;
-                    process.grants = Grants::default();
+                let shell = process.partitions.shell_mut();
+                if shell.life.is_some_and(|life| life.incarnation == incarnation) {
+                    shell.life = None;
+                    shell.grants = Grants::default();
                     process.reports.clear();
                     process.answered = true;
                     let boot_id = self.new_boot_id();
@@ -136,7 +128,7 @@ impl World {
                         process.boot_id = boot_id;
                         process.expects = None;
                     }
-                    self.tell_leases(host);
+                    self.drive(host, archon_host::Partitions::lease_changed);
                 }
             }
             Downward::NotLeader { leader } => {
@@ -149,29 +141,18 @@ impl World {
 
     /// A new registration: stored first, then every replica forgets that it led (rule 8), then it counts.
     fn begin_life(&mut self, host: usize, node: NodeId, incarnation: Incarnation) {
-        let keeps = self.breaks(ShellMutant::KeepsLeading);
+        let broken = broken_host(self.mutant);
         let machine = &mut self.hosts[host];
         machine.disk.incarnation = Some(incarnation);
         let Some(process) = &mut machine.process else { return };
-        process.life = Some(Life { node, incarnation });
-        process.grants = Grants::new(broken_host(self.mutant));
         process.reports.clear();
-        let placements: Vec<PlacementId> = process.slots.keys().copied().collect();
-        for placement in placements {
-            if keeps {
-                continue;
-            }
-            self.step(host, placement, Input::Renew { incarnation });
-            self.rest(host, placement);
-        }
-        self.tell_leases(host);
-    }
-
-    fn tell_leases(&mut self, host: usize) {
-        let Some(process) = &self.hosts[host].process else { return };
-        for placement in process.slots.keys().copied().collect::<Vec<_>>() {
-            self.tell_lease(host, placement);
-        }
+        let shell = process.partitions.shell_mut();
+        shell.life = Some(Life { node, incarnation });
+        shell.grants = Grants::new(broken);
+        self.drive(host, |partitions| {
+            partitions.renew(incarnation);
+            partitions.lease_changed();
+        });
     }
 
     /// The node was told to stop: it gives up whatever it leads, then says farewell.
@@ -182,14 +163,7 @@ impl World {
             return;
         }
         process.stopping = Some(now);
-        let led: Vec<(PlacementId, Epoch)> = process
-            .slots
-            .iter()
-            .filter_map(|(placement, slot)| Some((*placement, slot.replica.configuration()?.row.epoch)))
-            .collect();
-        for (placement, epoch) in led {
-            self.step(host, placement, Input::HandOver { epoch, to: placement });
-        }
+        self.drive(host, archon_host::Partitions::release);
         self.settle(host);
     }
 
@@ -197,7 +171,7 @@ impl World {
         let (now, unit) = (self.local(host), self.plan.unit_ms());
         let Some(process) = &self.hosts[host].process else { return };
         let Some(since) = process.stopping else { return };
-        let leads = process.slots.values().any(|slot| slot.serving);
+        let leads = process.partitions.leading() > 0;
         let waits = !process.reports.is_empty();
         if now.since(since) < unit * STOPPING_HEARTBEATS && (leads || waits) {
             return;

@@ -2,15 +2,18 @@
 
 use super::disk::Disk;
 use super::process::{Host, Journal, Process, Shadow};
-use super::slot::Slot;
+use super::shell::{MachineShell, Settings, new_log_time};
 use crate::clock::Clock;
 use crate::event::Event;
-use crate::mutant::ShellMutant;
+use crate::mutant::{Mutant, ShellMutant, broken_host};
+use crate::scenario::Scenario;
 use crate::world::World;
+use archon_host::{ENGINE_AHEAD_UNKNOWN, Found, Partitions, Patience, RetentionLimits};
 use archon_kv::engine::Engine;
-use archon_kv::{Effect, row};
-use archon_replica::{Identity, Limits, Replica};
-use archon_types::{BootId, Incarnation, Millis, NodeId, PlacementId};
+use archon_kv::{Effect, Recent, RecentBudget, row};
+use archon_replica::{Entry, Identity, Limits, Replica, Timing};
+use archon_types::{BootId, Millis, PlacementId};
+use std::collections::BTreeMap;
 use uuid::Uuid;
 
 /// How often a process looks at its clocks, in milliseconds.
@@ -65,7 +68,7 @@ impl World {
     pub(crate) fn end_process(&mut self, host: usize) -> Option<Process> {
         let machine = &mut self.hosts[host];
         let mut process = machine.process.take()?;
-        let Journal { in_flight, waiting, .. } = std::mem::take(&mut process.journal);
+        let Journal { in_flight, waiting } = std::mem::take(&mut process.journal);
         machine.disk.killed(in_flight.into_iter().chain(waiting), &mut self.random);
         machine.paused_until = 0;
         self.checks.disks_changed = true;
@@ -100,9 +103,11 @@ impl World {
             // Rule 20: what only the kernel knows is brought to the disk before any position is reported.
             machine.disk.sync();
         }
-        let mut process = Process::new(machine.boots, boot_id);
+        let settings = settings(&self.plan, self.mutant);
+        let patience = patience(&self.plan);
+        let partitions = recover(machine, settings, patience, self.trace.is_on());
+        let mut process = Process::new(machine.boots, boot_id, partitions);
         process.guess = self.random.index(crate::coordinator::COORDINATORS);
-        recover(machine, &mut process, self.mutant);
         machine.process = Some(process);
         self.checks.disks_changed = true;
         let boot = machine.boots;
@@ -117,34 +122,59 @@ impl World {
     }
 }
 
+/// What the plan fixes for every machine.
+fn settings(plan: &Scenario, mutant: Option<Mutant>) -> Settings {
+    let replication_timeout_ms = plan.settings.replication_timeout_ms;
+    Settings {
+        timing: Timing { replication_timeout_ms, keep_alive_ms: replication_timeout_ms },
+        dedup: plan.dedup.clone(),
+        retention: RetentionLimits {
+            pinned_bytes_max: plan.pinned_bytes_max,
+            lagging_bytes_max: plan.lagging_bytes_max,
+        },
+        mutant,
+        traced: false,
+    }
+}
+
+/// Operations wait for about as long as their clients do.
+fn patience(plan: &Scenario) -> Patience {
+    let unit_ms = plan.unit_ms();
+    Patience { settle_ms: unit_ms * 3, behind_ms: unit_ms, reading_ms: unit_ms * 3, parked_max: 8 }
+}
+
 /// From what the log and the engine hold to placements that may be opened.
-fn recover(machine: &Host, process: &mut Process, mutant: Option<crate::Mutant>) {
+fn recover(machine: &Host, settings: Settings, patience: Patience, traced: bool) -> Partitions<MachineShell> {
+    let mutant = settings.mutant;
+    let mut shell = MachineShell::new(Settings { traced, ..settings });
+    let mut dormant = BTreeMap::new();
     for (placement, stream) in machine.disk.readable() {
-        let recovered = stream.recovered();
         let complete = stream.complete.max(stream.base);
-        let identity =
-            Identity { partition: stream.partition, placement, node: NodeId::ZERO, incarnation: Incarnation::ZERO };
-        let Ok(replica) = new_replica(identity, recovered, mutant) else {
-            process.damaged.insert(placement);
-            continue;
-        };
-        let mut slot = Slot::new(stream.partition, placement, replica, complete);
         let stamp = machine.disk.engine.get(placement, row::LOG_TIME_KEY).ok().flatten();
-        stamp.and_then(|stamp| row::decode_millis(&stamp).ok()).into_iter().for_each(|at| slot.log_time.observe(at));
-        let mut whole = true;
-        for entry in stream.entries.iter().filter(|entry| entry.at.seq > complete.seq) {
-            whole &= take_in(&mut slot, entry).is_ok();
-        }
+        let mut log_time = new_log_time(mutant);
+        stamp.and_then(|stamp| row::decode_millis(&stamp).ok()).into_iter().for_each(|at| log_time.observe(at));
+        let mut recent = Recent::new(complete.seq, RecentBudget::default());
+        let after: Vec<&Entry> = stream.entries.iter().filter(|entry| entry.at.seq > complete.seq).collect();
+        let taken = after.iter().try_for_each(|entry| {
+            let effect = Effect::decode(&entry.bytes).map_err(|error| error.to_string())?;
+            log_time.observe(effect.at);
+            recent.push(entry.at.seq, effect).map_err(|error| error.to_string())
+        });
         // What an interrupted copy brought is above the log's end.
-        slot.recent.set_engine_ahead(super::slot::UNKNOWN);
-        match whole {
-            true => drop(process.dormant.insert(placement, slot)),
-            false => drop(process.damaged.insert(placement)),
+        recent.set_engine_ahead(ENGINE_AHEAD_UNKNOWN);
+        let (partition, recovered) = (stream.partition, stream.recovered());
+        match taken {
+            Ok(()) => {
+                shell.entries.insert(placement, after.into_iter().cloned().collect());
+                dormant.insert(placement, Found { partition, recovered, complete, recent, log_time });
+            }
+            Err(_) => drop(shell.damaged.insert(placement)),
         }
     }
     // Rows whose log is gone are nobody's: they are not to be found again by a copy that is opened as new.
     let spaces = machine.disk.engine.spaces().unwrap_or_default();
-    process.damaged.extend(spaces.into_iter().filter(|space| !process.dormant.contains_key(space)));
+    shell.damaged.extend(spaces.into_iter().filter(|space| !dormant.contains_key(space)));
+    Partitions::new(shell, dormant, patience, broken_host(mutant))
 }
 
 pub(super) fn new_replica(
@@ -163,17 +193,10 @@ pub(super) fn new_replica(
     Ok(replica)
 }
 
-/// Puts an entry into the window of effects to apply.
-pub(super) fn take_in(slot: &mut Slot, entry: &archon_replica::Entry) -> Result<(), String> {
-    let effect = Effect::decode(&entry.bytes).map_err(|error| error.to_string())?;
-    slot.log_time.observe(effect.at);
-    slot.log.push_back(entry.clone());
-    slot.recent.push(entry.at.seq, effect).map_err(|error| error.to_string())
-}
-
 /// What a registration lists as held whole.
 pub(super) fn held(process: &Process) -> Vec<PlacementId> {
-    let mut held: Vec<PlacementId> = process.slots.keys().chain(process.dormant.keys()).copied().collect();
+    let dormant = process.partitions.dormant().map(|(placement, _)| placement);
+    let mut held: Vec<PlacementId> = process.partitions.slots().keys().copied().chain(dormant).collect();
     held.sort_unstable();
     held
 }

@@ -1,53 +1,39 @@
-//! A process's turns: inputs to replicas, what follows, the log's writes.
+//! A process's turns: what clients and the disk bring, and the log's writes.
 
 use super::disk::Batch;
+use super::shell::MachineShell;
+use crate::client::ReplyTo;
 use crate::event::Event;
 use crate::mutant::ShellMutant;
 use crate::world::World;
-use archon_replica::{Input, Output};
-use archon_types::PlacementId;
+use archon_host::{Completes, Partitions, Request};
+
+/// Entries that only forget clients which one tick proposes at most.
+const FORGETTINGS_MAX: usize = 2;
 
 impl World {
-    /// Gives a replica an input and carries out what follows; the turn ends with [`World::settle`].
-    pub(crate) fn step(&mut self, host: usize, placement: PlacementId, input: Input) {
-        let now = self.local(host);
-        let Some(process) = &mut self.hosts[host].process else { return };
-        let Some(slot) = process.slots.get_mut(&placement) else { return };
-        self.trace.note(self.truth, || format!("host {host} {placement:?} <- {input:?}"));
-        let mut out = Vec::new();
-        slot.replica.step(now, input, &mut out);
-        slot.end_spoilt_copies();
-        process.touched.insert(placement);
-        self.carry_out(host, placement, out);
+    pub(crate) fn on_requests(&mut self, host: usize, requests: Vec<Request<ReplyTo>>) {
+        self.drive(host, |partitions| requests.into_iter().for_each(|request| partitions.operate(request)));
+        self.settle(host);
     }
 
     /// Ends a turn: flushes every replica that was stepped, until nothing more follows, and hands the log its writes.
     pub(crate) fn settle(&mut self, host: usize) {
-        let now = self.local(host);
-        loop {
-            let Some(process) = &mut self.hosts[host].process else { return };
-            if let Some((placement, input)) = process.followups.pop_front() {
-                self.step(host, placement, input);
-                continue;
-            }
-            let Some(placement) = process.touched.pop_first() else { break };
-            let Some(slot) = process.slots.get_mut(&placement) else { continue };
-            let mut out: Vec<Output> = Vec::new();
-            slot.replica.flush(now, &mut out);
-            slot.end_spoilt_copies();
-            self.carry_out(host, placement, out);
-        }
+        self.drive(host, settle);
         self.submit(host);
     }
 
     fn submit(&mut self, host: usize) {
         let early = self.breaks(ShellMutant::AckBeforeSync);
         let Some(process) = &mut self.hosts[host].process else { return };
-        if !process.journal.gathered.is_empty() {
-            let batch = std::mem::take(&mut process.journal.gathered);
-            let tokens = if early { batch.tokens.clone() } else { Vec::new() };
+        let gathered = &mut process.partitions.shell_mut().gathered;
+        let mut tokens = Vec::new();
+        if !gathered.is_empty() {
+            let batch = std::mem::take(gathered);
+            if early {
+                tokens.clone_from(&batch.completes.tokens);
+            }
             process.journal.waiting.push_back(batch);
-            process.followups.extend(tokens.into_iter().map(|(id, token)| (id, Input::Persisted { token })));
         }
         if process.journal.in_flight.is_empty() && !process.journal.waiting.is_empty() {
             // One write and one sync for everything that waits.
@@ -59,7 +45,8 @@ impl World {
             };
             self.after(delay, Event::Synced { host, boot });
         }
-        if early && self.hosts[host].process.as_ref().is_some_and(|process| !process.followups.is_empty()) {
+        if !tokens.is_empty() {
+            self.drive(host, |partitions| partitions.durable(Completes { tokens, ..Completes::default() }));
             self.settle(host);
         }
     }
@@ -74,40 +61,35 @@ impl World {
             machine.disk.store(batch);
         }
         self.checks.disks_changed = true;
-        for Batch { tokens, trims, deletions, .. } in batches {
-            for (placement, token) in tokens {
-                self.step(host, placement, Input::Persisted { token });
-            }
-            for (placement, upto) in trims {
-                self.step(host, placement, Input::Trimmed { upto });
-            }
-            for (placement, partition) in deletions {
-                self.unloaded(host, placement, partition);
-            }
-        }
+        self.drive(host, |partitions| batches.into_iter().for_each(|batch| partitions.durable(batch.completes)));
         self.settle(host);
     }
 
     pub(crate) fn tick(&mut self, host: usize, boot: u64) {
-        let Some(process) = self.hosts[host].process.as_ref().filter(|process| process.boot == boot) else { return };
-        let placements: Vec<PlacementId> = process.slots.keys().copied().collect();
+        if self.hosts[host].process.as_ref().is_none_or(|process| process.boot != boot) {
+            return;
+        }
         self.next_tick(host, boot);
         self.keep_session(host);
-        for placement in placements {
-            self.tell_lease(host, placement);
-            let Some(process) = &self.hosts[host].process else { return };
-            let Some(slot) = process.slots.get(&placement) else { continue };
-            let (ticks, serving) = (slot.replica.wants_ticks(), slot.serving);
-            if ticks {
-                self.step(host, placement, Input::Tick);
-            }
-            if serving {
-                self.read_clients(host, placement);
-                self.forget_clients(host, placement);
-            }
-            self.release_held(host, placement);
-            self.keep_pulling(host, placement);
-        }
+        self.drive(host, |partitions| {
+            partitions.tick(false, FORGETTINGS_MAX);
+            (0..partitions.clients_to_read()).for_each(|_| partitions.read_clients());
+        });
+        self.keep_pulling(host);
         self.settle(host);
+    }
+}
+
+/// What follows, and the operations that need not wait any more.
+fn settle(partitions: &mut Partitions<MachineShell>) {
+    loop {
+        partitions.settle();
+        let mut again: Vec<_> = std::iter::from_fn(|| partitions.pop_unparked()).collect();
+        if again.is_empty() {
+            return;
+        }
+        while let Some(request) = again.pop() {
+            partitions.operate(request);
+        }
     }
 }

@@ -1,0 +1,198 @@
+//! Duties: opening, configuring, setting aside and deleting copies.
+
+use crate::log_write::LogWrite;
+use crate::partitions::Partitions;
+use crate::reconcile::Action;
+use crate::refusal::Cause;
+use crate::shell::{At, Life, Observed, Shell};
+use crate::slot::{Found, Slot};
+use crate::turn::Turn;
+use archon_kv::Recent;
+use archon_kv::engine::PageLimit;
+use archon_replica::{Configuration, Identity, Input, Peer, Position, Recovered};
+use archon_types::{Fact, Incarnation, Partition, PartitionId, PlacementId, Report, Seq};
+use std::collections::BTreeMap;
+use std::ops::Bound;
+
+impl<S: Shell> Partitions<S> {
+    /// Carries out what follows from a push to `incarnation`. Returns whether that is the node's present life; nothing is
+    /// done otherwise: what was meant for one life must not be obeyed by the next, which holds and leads something else.
+    pub fn duties(&mut self, incarnation: Incarnation, actions: Vec<Action>) -> bool {
+        let life = self.turn.shell.life();
+        let Some(life) = life.filter(|life| life.incarnation == incarnation) else { return false };
+        for action in actions {
+            self.act(life, action);
+        }
+        true
+    }
+
+    fn act(&mut self, life: Life, action: Action) {
+        match action {
+            Action::Open { partition, placement, fresh } => self.open(life, partition, placement, fresh),
+            Action::Configure { partition, placement } => self.configure(&partition, placement),
+            Action::HandOver { partition, placement, to } => {
+                let epoch = partition.epoch;
+                self.tell_row(partition, placement);
+                self.step(placement, Input::HandOver { epoch, to });
+            }
+            Action::SetAside { placement, .. } => self.set_aside(placement),
+            Action::Unload { partition, placement } => self.unload(partition, placement),
+            Action::ReportDamaged { partition, placement } => {
+                self.report_damaged(&partition, placement, "the copy did not pass the checks when the node started");
+            }
+        }
+    }
+
+    fn open(&mut self, life: Life, partition: Partition, placement: PlacementId, fresh: bool) {
+        if let Some(slot) = self.slots.get_mut(&placement) {
+            // It was set aside and is wanted again.
+            slot.aside = false;
+            self.active.insert(partition.id, placement);
+            return self.configure(&partition, placement);
+        }
+        let found = match self.dormant.remove(&placement) {
+            Some(found) => found,
+            None if fresh => {
+                self.turn.shell.log(placement, LogWrite::Open(partition.id));
+                Found {
+                    partition: partition.id,
+                    recovered: Recovered::default(),
+                    complete: Position::ZERO,
+                    recent: Recent::new(Seq::ZERO, self.turn.shell.budget()),
+                    log_time: self.turn.shell.log_time(),
+                }
+            }
+            None => return self.refuse(&partition, placement, "what the node took for held is not here"),
+        };
+        let identity = Identity { partition: partition.id, placement, node: life.node, incarnation: life.incarnation };
+        match self.turn.shell.replica(identity, found.recovered.clone()) {
+            Ok(replica) => {
+                let emptied = if fresh { self.emptied().never_held(life.incarnation) } else { self.emptied() };
+                let slot = Slot::new(placement, found, replica, emptied, self.turn.broken);
+                self.turn.shell.observe(slot.at(), Observed::Opened { fresh });
+                self.slots.insert(placement, slot);
+                self.active.insert(partition.id, placement);
+                self.configure(&partition, placement);
+            }
+            Err(error) => self.refuse(&partition, placement, &error.to_string()),
+        }
+    }
+
+    /// A copy that cannot be opened: the coordinator hears of it.
+    fn refuse(&mut self, partition: &Partition, placement: PlacementId, why: &str) {
+        let at = At { partition: partition.id, placement, epoch: partition.epoch, commit: Seq::ZERO };
+        self.turn.shell.observe(at, Observed::Damaged(why));
+        self.report_damaged(partition, placement, why);
+    }
+
+    fn report_damaged(&mut self, partition: &Partition, placement: PlacementId, why: &str) {
+        let (epoch, version) = (partition.epoch, partition.version);
+        let fact = Fact::Damaged { why: why.to_owned() };
+        self.turn.shell.report(Report { partition: partition.id, placement, epoch, version, fact });
+    }
+
+    fn configure(&mut self, partition: &Partition, placement: PlacementId) {
+        let epoch = partition.epoch;
+        let releasing = self.turn.releasing;
+        if releasing && self.slots.get(&placement).is_some_and(|slot| slot.copy().would_take_up(partition)) {
+            // The coordinator has named this node again before it heard that it leaves: taking the leadership up only
+            // to give it up would go round and round.
+            return;
+        }
+        self.tell_row(partition.clone(), placement);
+        let input = if releasing { Input::HandOver { epoch, to: placement } } else { Input::KeepLeading { epoch } };
+        self.step(placement, input);
+        // Perhaps the node, or this registration of it, ended before anybody heard of it.
+        if let Some(slot) = self.slots.get_mut(&placement)
+            && slot.copy().is_emptied()
+        {
+            self.turn.report_emptied(slot);
+        }
+    }
+
+    fn tell_row(&mut self, row: Partition, placement: PlacementId) {
+        if let Some(slot) = self.slots.get_mut(&placement) {
+            self.turn.tell_row(slot, row);
+        }
+    }
+
+    /// Other nodes' registrations have changed, or whether they count as failed: replicas hear of it.
+    pub fn peers_changed(&mut self) {
+        for slot in self.slots.values_mut().filter(|slot| !slot.aside) {
+            let Some(configuration) = slot.replica.configuration() else { continue };
+            if configuration.row.placements.len() > 1 {
+                let row = configuration.row.clone();
+                self.turn.tell_row(slot, row);
+            }
+        }
+    }
+
+    fn set_aside(&mut self, placement: PlacementId) {
+        let Some(slot) = self.slots.get_mut(&placement) else { return };
+        self.turn.shell.observe(slot.at(), Observed::SetAside);
+        slot.aside = true;
+        slot.end_spoilt_copies();
+        self.turn.lease(slot);
+        // Nothing is answered from here, so whoever leads next need not wait.
+        let epoch = slot.replica.epoch();
+        self.turn.step(slot, Input::Withdrawn { epoch });
+        self.turn.fail_waiting(slot, Cause::SetAside);
+        let partition = slot.partition;
+        self.forget_active(partition, placement);
+    }
+
+    fn unload(&mut self, partition: PartitionId, placement: PlacementId) {
+        self.turn.shell.stop_copy(placement);
+        self.dormant.remove(&placement);
+        if let Some(mut slot) = self.slots.remove(&placement) {
+            self.turn.rest(&mut slot);
+            self.turn.fail_waiting(&mut slot, Cause::Unloaded);
+        }
+        self.forget_active(partition, placement);
+        self.turn.shell.log(placement, LogWrite::Drop);
+        let at = At { partition, placement, epoch: archon_types::Epoch::ZERO, commit: Seq::ZERO };
+        self.turn.shell.observe(at, Observed::Unloading);
+        // Where nothing is cleared any more, the copy is at the next start.
+        let clear = self.turn.shell.clear(placement);
+        self.unloading.insert(placement, (partition, clear));
+    }
+
+    fn forget_active(&mut self, partition: PartitionId, placement: PlacementId) {
+        if self.active.get(&partition) == Some(&placement) {
+            self.active.remove(&partition);
+        }
+    }
+}
+
+impl<S: Shell> Turn<S> {
+    fn tell_row(&mut self, slot: &mut Slot<S>, row: Partition) {
+        match slot.emptied.leads_a_part(slot.copy(), &row, || self.has_rows(slot.placement)) {
+            Ok(false) => {}
+            Ok(true) => {
+                let why =
+                    "it was made leader and holds a part of the data at most: it was being copied anew".to_owned();
+                return self.damaged.push((slot.placement, why));
+            }
+            Err(error) => return self.unusable(slot, &error),
+        }
+        let others = row.placements.iter().filter(|other| other.id != slot.placement);
+        let peers: BTreeMap<PlacementId, Peer> = others
+            .filter_map(|other| {
+                let (incarnation, failed) = self.shell.peer(other.node)?;
+                Some((other.id, Peer { node: other.node, incarnation, failed }))
+            })
+            .collect();
+        let timing = self.shell.timing();
+        self.step(slot, Input::Configure(Configuration { row, peers, timing }));
+        // A leadership just taken up is covered by the lease at once, if there is one.
+        self.lease(slot);
+        self.unpark(slot);
+    }
+
+    /// Whether the engine holds any row of a copy.
+    fn has_rows(&self, placement: PlacementId) -> Result<bool, archon_kv::ViewError> {
+        let any = PageLimit { rows_max: 1, bytes_max: usize::MAX };
+        let page = self.shell.engine().page(placement, (Bound::Unbounded, Bound::Unbounded), any)?;
+        Ok(!page.rows.is_empty())
+    }
+}

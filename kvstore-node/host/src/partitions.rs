@@ -1,0 +1,358 @@
+//! The copies that one thread of a node has, and all that is done with them.
+
+use crate::copying::{CopyAsk, CopyPage, CopyStart};
+use crate::emptied::Emptied;
+use crate::mutant::{Broken, Mutant};
+use crate::park::Patience;
+use crate::refusal::{Cause, CopyRefusal, Refusal};
+use crate::request::Request;
+use crate::shell::{At, Observed, Shell};
+use crate::slot::{Found, Slot};
+use crate::turn::Turn;
+use archon_kv::Recent;
+use archon_replica::{Input, Position};
+use archon_types::{Epoch, Fact, Incarnation, Millis, PartitionId, PlacementId, Report, Seq, Version};
+use std::collections::BTreeMap;
+
+/// What is completed once writes of a turn are durable.
+#[derive(Clone, Debug, Default)]
+pub struct Completes {
+    /// Writes of replicas.
+    pub tokens: Vec<(PlacementId, u64)>,
+    /// Entries that the log may forget then.
+    pub trims: Vec<(PlacementId, Seq)>,
+    /// Copies of which nothing is left then.
+    pub deletions: Vec<(PartitionId, PlacementId)>,
+}
+
+/// Some of a node's partitions. A shell brings inputs, each with [`Partitions::begin`] before, and ends what they lead to with
+/// [`Partitions::settle`].
+pub struct Partitions<S: Shell> {
+    /// Found at start-up, not named by a duty yet.
+    pub(crate) dormant: BTreeMap<PlacementId, Found>,
+    pub(crate) slots: BTreeMap<PlacementId, Slot<S>>,
+    /// The copy that answers for a partition.
+    pub(crate) active: BTreeMap<PartitionId, PlacementId>,
+    /// Being deleted, by the clearing whose end is the end of them.
+    pub(crate) unloading: BTreeMap<PlacementId, (PartitionId, Option<u64>)>,
+    pub(crate) turn: Turn<S>,
+}
+
+impl<S: Shell> std::fmt::Debug for Partitions<S> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Partitions").field("active", &self.active).finish_non_exhaustive()
+    }
+}
+
+impl<S: Shell> Partitions<S> {
+    /// What recovery found, driven by this shell.
+    pub const fn new(shell: S, dormant: BTreeMap<PlacementId, Found>, patience: Patience, broken: Broken) -> Self {
+        Self {
+            dormant,
+            slots: BTreeMap::new(),
+            active: BTreeMap::new(),
+            unloading: BTreeMap::new(),
+            turn: Turn::new(shell, patience, broken),
+        }
+    }
+
+    /// A turn begins at this instant of the local clock.
+    pub const fn begin(&mut self, now: Millis) {
+        self.turn.now = now;
+    }
+
+    /// The shell.
+    pub const fn shell(&self) -> &S {
+        &self.turn.shell
+    }
+
+    /// The shell.
+    pub const fn shell_mut(&mut self) -> &mut S {
+        &mut self.turn.shell
+    }
+
+    /// The copies with a replica, in order of placement.
+    pub const fn slots(&self) -> &BTreeMap<PlacementId, Slot<S>> {
+        &self.slots
+    }
+
+    /// Each copy with a replica, and the shell.
+    pub fn each(&mut self, mut work: impl FnMut(&mut S, &mut Slot<S>)) {
+        self.slots.values_mut().for_each(|slot| work(&mut self.turn.shell, slot));
+    }
+
+    /// A copy with its shell.
+    pub fn of(&mut self, placement: PlacementId) -> Option<(&mut S, &mut Slot<S>)> {
+        self.slots.get_mut(&placement).map(|slot| (&mut self.turn.shell, slot))
+    }
+
+    /// Copies that no duty has named yet, with the partition of each.
+    pub fn dormant(&self) -> impl Iterator<Item = (PlacementId, PartitionId)> {
+        self.dormant.iter().map(|(placement, found)| (*placement, found.partition))
+    }
+
+    /// Copies that are being deleted and whose space is not empty yet, with the partition of each.
+    pub fn unloading(&self) -> impl Iterator<Item = (PlacementId, PartitionId)> {
+        self.unloading.iter().map(|(placement, (partition, _))| (*placement, *partition))
+    }
+
+    /// The copy that answers for a partition.
+    pub fn active(&self, partition: PartitionId) -> Option<PlacementId> {
+        self.active.get(&partition).copied()
+    }
+
+    /// A copy's window, whether it is served or not.
+    pub fn window(&self, placement: PlacementId) -> Option<&Recent> {
+        let active = self.slots.get(&placement).map(|slot| &slot.recent);
+        active.or_else(|| self.dormant.get(&placement).map(|found| &found.recent))
+    }
+
+    /// A copy's window, whether it is served or not.
+    pub fn window_mut(&mut self, placement: PlacementId) -> Option<&mut Recent> {
+        let active = self.slots.get_mut(&placement).map(|slot| &mut slot.recent);
+        active.or_else(|| self.dormant.get_mut(&placement).map(|found| &mut found.recent))
+    }
+
+    /// Evaluates an operation, or has it wait, or refuses it.
+    pub fn operate(&mut self, request: Request<S::Reply>) {
+        let slot = self.active.get(&request.partition).and_then(|placement| self.slots.get_mut(placement));
+        match slot {
+            Some(slot) => self.turn.operate(slot, request),
+            None => {
+                let dropped = self.turn.shell.is_dropped(request.partition);
+                let refusal = if dropped { Refusal::Dropped } else { Refusal::Elsewhere };
+                self.turn.shell.refuse(request.partition, request.reply, Millis::ZERO, refusal);
+            }
+        }
+    }
+
+    /// Operations that are to be looked at again, before everything that waits of their clients; the last one first.
+    pub fn pop_unparked(&mut self) -> Option<Request<S::Reply>> {
+        self.turn.unparked.pop()
+    }
+
+    /// Gives a replica an input and carries out what follows.
+    pub fn step(&mut self, placement: PlacementId, input: Input) {
+        if let Some(slot) = self.slots.get_mut(&placement) {
+            self.turn.step(slot, input);
+        }
+    }
+
+    /// Ends a turn: flushes every replica that was stepped, until nothing more follows.
+    pub fn settle(&mut self) {
+        loop {
+            while let Some((placement, input)) = self.turn.followups.pop_front() {
+                self.step(placement, input);
+            }
+            if self.turn.touched.is_empty() {
+                break;
+            }
+            for placement in std::mem::take(&mut self.turn.touched) {
+                if let Some(slot) = self.slots.get_mut(&placement) {
+                    self.turn.flush(slot);
+                }
+            }
+        }
+        for (placement, why) in std::mem::take(&mut self.turn.damaged) {
+            self.damage(placement, &why);
+        }
+    }
+
+    /// Time passes: `refused` says that no write is taken here now, `forgettings_max` how many entries that only forget clients
+    /// may be proposed, for all partitions together.
+    pub fn tick(&mut self, refused: bool, forgettings_max: usize) {
+        let mut forgettings = forgettings_max;
+        for slot in self.slots.values_mut() {
+            self.turn.lease(slot);
+            if slot.replica.wants_ticks() {
+                self.turn.step(slot, Input::Tick);
+            }
+            if slot.serving {
+                self.turn.step(slot, Input::ReadOnly(refused));
+                if forgettings > 0 && self.turn.forget_clients(slot) {
+                    forgettings -= 1;
+                }
+            }
+            slot.learn_engine_ahead();
+            self.turn.shell.ticked(slot, self.turn.now);
+            self.turn.release_held(slot);
+            self.turn.unpark(slot);
+        }
+    }
+
+    /// How many copies that were taken over have not read all clients that their partitions remember.
+    pub fn clients_to_read(&self) -> usize {
+        self.turn.reading.len()
+    }
+
+    /// Reads some of the clients that a partition remembers which was taken over.
+    pub fn read_clients(&mut self) {
+        let Some(placement) = self.turn.reading.pop_front() else { return };
+        if let Some(slot) = self.slots.get_mut(&placement) {
+            self.turn.read_clients(slot);
+        }
+    }
+
+    /// Writes are durable.
+    pub fn durable(&mut self, done: Completes) {
+        for (placement, token) in done.tokens {
+            self.step(placement, Input::Persisted { token });
+        }
+        for (placement, upto) in done.trims {
+            self.turn.shell.trim(placement, upto);
+            self.step(placement, Input::Trimmed { upto });
+        }
+        for (partition, placement) in done.deletions {
+            self.deleted(partition, placement);
+        }
+    }
+
+    /// The engine holds everything of a copy up to `upto`, on its disk.
+    pub fn synced(&mut self, placement: PlacementId, upto: Seq) {
+        if let Some(slot) = self.slots.get_mut(&placement) {
+            self.turn.synced(slot, upto);
+        }
+    }
+
+    /// The engine has room again: rows of copies that waited for it go on.
+    pub fn offer_rows(&mut self) {
+        self.slots.values_mut().for_each(|slot| self.turn.offer_rows(slot));
+    }
+
+    /// The engine holds nothing of this copy any more, unless something was written after this clearing.
+    pub fn cleared(&mut self, placement: PlacementId, clear: u64) {
+        let unloading = self.unloading.get(&placement).filter(|(_, own)| *own == Some(clear));
+        if let Some((partition, _)) = unloading.copied() {
+            self.unloading.remove(&placement);
+            self.turn.shell.delete(partition, placement);
+        } else if let Some(slot) = self.slots.get_mut(&placement) {
+            self.turn.pull(slot, clear);
+        }
+    }
+
+    /// Nothing is left of this copy, on the disk too. Whoever is told so never names it again.
+    fn deleted(&mut self, partition: PartitionId, placement: PlacementId) {
+        let (epoch, version, commit) = (Epoch::ZERO, Version::ZERO, Seq::ZERO);
+        self.turn.shell.observe(At { partition, placement, epoch, commit }, Observed::Deleted);
+        self.turn.shell.report(Report { partition, placement, epoch, version, fact: Fact::Unloaded });
+    }
+
+    /// A loader elsewhere wants a copy: the log is kept for it from here on, until `guard` is dropped.
+    ///
+    /// # Errors
+    /// Why it gets none.
+    pub fn copy_asked(&mut self, ask: CopyAsk, guard: S::Guard) -> Result<CopyStart, CopyRefusal> {
+        let slot = self.slots.get_mut(&ask.source).filter(|slot| slot.partition == ask.partition);
+        slot.map_or(Err(CopyRefusal::NotHere), |slot| self.turn.copy_asked(slot, ask, guard))
+    }
+
+    /// A page of a copy has come.
+    pub fn copy_page(&mut self, page: CopyPage<S::Page>) {
+        if let Some(slot) = self.slots.get_mut(&page.placement) {
+            self.turn.copy_page(slot, page);
+        }
+    }
+
+    /// All rows of a copy are in, on the engine's disk: it is complete at `at`, and was given under this version of the row.
+    pub fn copy_done(&mut self, placement: PlacementId, attempt: u64, at: Position, version: Version) {
+        if let Some(slot) = self.slots.get_mut(&placement) {
+            self.turn.copy_done(slot, attempt, at, version);
+        }
+    }
+
+    /// The leader no longer keeps the log from where the copy began: it begins anew.
+    pub fn copy_again(&mut self, placement: PlacementId, attempt: u64) {
+        if let Some(slot) = self.slots.get_mut(&placement) {
+            self.turn.copy_again(slot, attempt);
+        }
+    }
+
+    /// The node registered anew: it leads nothing any more (PROTOCOL rule 8).
+    pub fn renew(&mut self, incarnation: Incarnation) {
+        if self.turn.broken.breaks(Mutant::KeepsLeading) {
+            return;
+        }
+        for slot in self.slots.values_mut() {
+            self.turn.step(slot, Input::Renew { incarnation });
+            self.turn.rest(slot);
+        }
+    }
+
+    /// The lease has changed: replicas hear whether it covers them.
+    pub fn lease_changed(&mut self) {
+        self.slots.values_mut().for_each(|slot| self.turn.lease(slot));
+    }
+
+    /// The coordinator is about to give these leaderships to somebody else; it need not wait for the lease to run out if
+    /// they are released.
+    pub fn withdrawn(&mut self, leaderships: Vec<(PartitionId, Epoch)>) {
+        for (partition, epoch) in leaderships {
+            let slot = match self.active.get(&partition) {
+                Some(placement) => self.slots.get_mut(placement),
+                // One that was set aside leads nothing, and has to say so as well.
+                None => self.slots.values_mut().find(|slot| slot.partition == partition),
+            };
+            let Some(slot) = slot else { continue };
+            self.turn.lease(slot);
+            self.turn.step(slot, Input::Withdrawn { epoch });
+        }
+    }
+
+    /// The node is stopping: gives up whatever it leads.
+    pub fn release(&mut self) {
+        self.turn.releasing = true;
+        for slot in self.slots.values_mut() {
+            let Some(epoch) = slot.replica.configuration().map(|configuration| configuration.row.epoch) else {
+                continue;
+            };
+            let to = slot.placement;
+            self.turn.step(slot, Input::HandOver { epoch, to });
+        }
+    }
+
+    /// Nobody is answered here any more.
+    pub fn stop(&mut self) {
+        self.slots.values_mut().for_each(|slot| self.turn.fail_waiting(slot, Cause::Stopping));
+    }
+
+    /// How many leaderships are not given up yet.
+    pub fn leading(&self) -> usize {
+        self.slots.values().filter(|slot| slot.serving).count()
+    }
+
+    /// How many copies here other nodes' leaders wait for, although they could do without.
+    pub fn counted(&self) -> usize {
+        self.slots.values().filter(|slot| !slot.aside && slot.copy().is_spare()).count()
+    }
+
+    /// How many answers wait for a lease.
+    pub fn held(&self) -> usize {
+        self.slots.values().map(|slot| slot.waiting.held()).sum()
+    }
+
+    /// A copy's data cannot be trusted: it is not served any more, and the coordinator hears of it.
+    pub fn damage(&mut self, placement: PlacementId, why: &str) {
+        let Some(mut slot) = self.slots.remove(&placement) else { return };
+        self.turn.rest(&mut slot);
+        self.turn.fail_waiting(&mut slot, Cause::Damaged);
+        self.turn.shell.stop_copy(placement);
+        self.active.retain(|_, active| *active != placement);
+        self.turn.shell.observe(slot.at(), Observed::Damaged(why));
+        let report = Report {
+            partition: slot.partition,
+            placement,
+            epoch: slot.replica.epoch(),
+            version: slot.replica.version(),
+            fact: Fact::Damaged { why: why.to_owned() },
+        };
+        self.turn.shell.report(report);
+    }
+
+    pub(crate) fn emptied(&self) -> Emptied {
+        Emptied::new(self.turn.broken)
+    }
+}
+
+#[cfg(test)]
+#[path = "partitions_tests.rs"]
+mod tests;

@@ -1,0 +1,129 @@
+use super::*;
+use crate::test_shell::{LIFE, OTHER, OWN, PARTITION, get, put, request, row, serving, settle};
+use archon_types::{Answer, ErrorDetail, ErrorKind, Op, ReplicaState};
+use bytes::Bytes;
+
+fn refused(partitions: &Partitions<crate::test_shell::TestShell>) -> Vec<&Refusal> {
+    partitions.shell().refusals.iter().map(|(_, refusal)| refusal).collect()
+}
+
+fn answered(partitions: &Partitions<crate::test_shell::TestShell>) -> Vec<&'static str> {
+    partitions.shell().answers.iter().map(|(to, _)| *to).collect()
+}
+
+fn another_registration_leads_nothing(mutant: Option<Mutant>) -> bool {
+    let mut partitions = serving(Broken::by(mutant), row(1, &[]));
+    partitions.renew(Incarnation::new(2));
+    settle(&mut partitions);
+    partitions.leading() == 0
+}
+
+/// The look takes until the lease is over.
+fn a_read_that_outlasts_the_lease_is_not_answered(mutant: Option<Mutant>) -> bool {
+    let mut partitions = serving(Broken::by(mutant), row(1, &[]));
+    partitions.shell_mut().look_ms = 9_000;
+    partitions.operate(request(get("key"), "read"));
+    refused(&partitions) == [&Refusal::NoLease]
+}
+
+fn a_sole_copy_takes_nothing_without_a_lease(mutant: Option<Mutant>) -> bool {
+    let mut partitions = serving(Broken::by(mutant), row(1, &[]));
+    partitions.shell_mut().lease_until = Millis::ZERO;
+    partitions.operate(request(put("key"), "write"));
+    settle(&mut partitions);
+    refused(&partitions) == [&Refusal::NoLease]
+}
+
+fn whoever_leads_no_more_gives_no_copies(mutant: Option<Mutant>) -> bool {
+    let mut partitions = serving(Broken::by(mutant), row(1, &[(OTHER, ReplicaState::Load)]));
+    let (source, epoch) = (OWN, Epoch::new(1));
+    let ask = CopyAsk { partition: PARTITION, loader: OTHER, source, epoch, resume: Seq::new(1) };
+    partitions.renew(Incarnation::new(2));
+    partitions.copy_asked(ask, ()) == Err(CopyRefusal::NotHere)
+}
+
+archon_types::shown_by! {
+    KeepsLeading => another_registration_leads_nothing,
+    LeaseCheckedFirst => a_read_that_outlasts_the_lease_is_not_answered,
+    AloneWithoutLease => a_sole_copy_takes_nothing_without_a_lease,
+    CopyUnchecked => whoever_leads_no_more_gives_no_copies,
+}
+
+#[test]
+fn a_write_is_answered_once_the_disk_has_it_and_is_read_after() {
+    let mut partitions = serving(Broken::default(), row(1, &[]));
+    partitions.operate(request(put("key"), "write"));
+    partitions.settle();
+    assert_eq!(answered(&partitions), [""; 0], "the disk does not have it yet");
+    settle(&mut partitions);
+    partitions.operate(request(get("key"), "read"));
+    let answers = &partitions.shell().answers;
+    assert!(matches!(&answers[..], [("write", Ok(_)), ("read", Ok(Answer::Value(Some(_))))]), "{answers:?}");
+}
+
+#[test]
+fn an_operation_that_comes_before_the_leader_serves_waits_for_that() {
+    let action = |version| crate::Action::Open { partition: row(version, &[]), placement: OWN, fresh: true };
+    let mut partitions = crate::test_shell::partitions(Broken::default());
+    partitions.duties(LIFE.incarnation, vec![action(1)]);
+    partitions.operate(request(put("key"), "early"));
+    assert_eq!((refused(&partitions).len(), answered(&partitions).len()), (0, 0));
+    settle(&mut partitions);
+    assert_eq!(answered(&partitions), ["early"]);
+}
+
+#[test]
+fn operations_on_what_is_not_here_are_sent_elsewhere() {
+    let mut partitions = crate::test_shell::partitions(Broken::default());
+    partitions.operate(request(get("key"), "read"));
+    assert_eq!(refused(&partitions), [&Refusal::Elsewhere]);
+}
+
+#[test]
+fn duties_of_another_life_are_not_obeyed() {
+    let mut partitions = crate::test_shell::partitions(Broken::default());
+    let open = crate::Action::Open { partition: row(1, &[]), placement: OWN, fresh: true };
+    assert!(!partitions.duties(Incarnation::new(7), vec![open]));
+    assert!(partitions.slots().is_empty());
+}
+
+#[test]
+fn an_answer_that_waits_for_a_lease_leaves_with_the_next_one() {
+    let mut partitions = serving(Broken::default(), row(1, &[]));
+    partitions.operate(request(put("key"), "write"));
+    partitions.shell_mut().lease_until = Millis::ZERO;
+    settle(&mut partitions);
+    assert_eq!((answered(&partitions).len(), partitions.held()), (0, 1));
+    partitions.shell_mut().lease_until = Millis::new(10_000);
+    partitions.tick(false, 1);
+    assert_eq!((answered(&partitions), partitions.held()), (vec!["write"], 0));
+}
+
+#[test]
+fn at_the_end_everybody_is_told_that_the_outcome_is_unknown() {
+    let mut partitions = serving(Broken::default(), row(1, &[]));
+    partitions.operate(request(put("key"), "write"));
+    partitions.stop();
+    assert_eq!(refused(&partitions), [&Refusal::Ended(crate::Ended::Unknown, Cause::Stopping)]);
+}
+
+#[test]
+fn a_copy_is_deleted_by_the_clearing_that_it_waits_for() {
+    let mut partitions = serving(Broken::default(), row(1, &[]));
+    partitions.duties(LIFE.incarnation, vec![crate::Action::Unload { partition: PARTITION, placement: OWN }]);
+    partitions.cleared(OWN, 7);
+    assert!(partitions.shell().gathered.deletions.is_empty(), "of an earlier one");
+    partitions.cleared(OWN, 1);
+    assert_eq!(partitions.shell().gathered.deletions, [(PARTITION, OWN)]);
+    settle(&mut partitions);
+    let facts: Vec<&Fact> = partitions.shell().reports.iter().map(|report| &report.fact).collect();
+    assert!(facts.contains(&&Fact::Unloaded), "{facts:?}");
+}
+
+#[test]
+fn a_scan_is_refused_by_its_client_before_any_row_is_read() {
+    let mut partitions = serving(Broken::default(), row(1, &[]));
+    let scan = Op::Scan { prefix: Bytes::new(), after: Bytes::new(), limit: 10 };
+    partitions.operate(request(scan, "takes nothing"));
+    assert_eq!(refused(&partitions), [&Refusal::Told(ErrorDetail::new(ErrorKind::Overloaded, "no room"))]);
+}

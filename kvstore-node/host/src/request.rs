@@ -1,0 +1,34 @@
+//! An operation of a client on its way through a node.
+
+use archon_types::{Epoch, ErrorDetail, Millis, Op, OpId, PartitionId, Version};
+
+/// To whom an answer goes.
+pub trait Reply {
+    /// Whether there is room for what a read may find. Asked before anything is read: otherwise a client that takes no answers
+    /// has rows read for nothing.
+    ///
+    /// # Errors
+    /// What the client is told, with a time to wait.
+    fn room(&self) -> Result<(), ErrorDetail>;
+}
+
+/// One admitted operation.
+#[derive(Clone, Debug)]
+pub struct Request<R> {
+    /// The partition that it is for.
+    pub partition: PartitionId,
+    /// Whose turn it takes: that of a stream, or of the plain calls from one address.
+    pub client: u64,
+    /// The operation.
+    pub op: Op,
+    /// Its name, if it is to take effect once however often it is sent.
+    pub id: Option<OpId>,
+    /// The table version by which the client came here; zero if it did not say.
+    pub known: Version,
+    /// Since when it has waited for the partition's leadership to settle, on the local clock.
+    pub parked_at: Option<Millis>,
+    /// The epoch whose leadership was confirmed by a round that began after this read had arrived.
+    pub confirmed: Option<Epoch>,
+    /// Who waits for the answer.
+    pub reply: R,
+}

@@ -1,0 +1,218 @@
+//! What drives a node's partitions: clocks, disks and the network, as the rules of this room see them.
+//!
+//! Two shells drive the same rules: a shard of the node (`kvstore-node/src/shard/shell.rs`) and a machine of the simulator
+//! (`simulator/src/host/shell.rs`). The form follows omicron's `NodeHandlerCtx`: the rules own no I/O and call for it.
+
+use crate::copying::{CopyJob, Offered};
+use crate::log_write::LogWrite;
+use crate::refusal::Refusal;
+use crate::request::Reply;
+use crate::retention::RetentionLimits;
+use crate::slot::Slot;
+use archon_kv::{DedupLimits, Engine, LogTime, RecentBudget, ViewError};
+use archon_replica::{
+    Alarm, Entry, Identity, Input, Message, Output, Recovered, RecoveredError, Replica, ReplicaAddress, Timing,
+};
+use archon_types::{
+    Answer, Epoch, ErrorDetail, ErrorKind, Incarnation, Millis, NodeId, PartitionId, PlacementId, Report, Seq, Version,
+};
+use bytes::Bytes;
+
+/// A registration of the node.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Life {
+    /// The node.
+    pub node: NodeId,
+    /// Which of its registrations.
+    pub incarnation: Incarnation,
+}
+
+/// Where a copy stands when something is said of it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct At {
+    /// The partition.
+    pub partition: PartitionId,
+    /// The copy.
+    pub placement: PlacementId,
+    /// The epoch that it obeys.
+    pub epoch: Epoch,
+    /// Up to where it knows everything to be committed.
+    pub commit: Seq,
+}
+
+/// What happened to a copy, for those who count, log or judge. Nothing follows from it.
+#[derive(Debug)]
+pub enum Observed<'a> {
+    /// It is opened.
+    Opened {
+        /// Nothing was held of it.
+        fresh: bool,
+    },
+    /// It serves: what was committed before is known.
+    Serving,
+    /// It serves no longer.
+    Resting,
+    /// These positions are committed.
+    Committed {
+        /// What was committed before.
+        after: Seq,
+    },
+    /// A read was answered after its leadership was confirmed, or under the lease.
+    Read {
+        /// By a round of confirmations.
+        confirmed: bool,
+    },
+    /// A round of confirmations failed; its read is answered otherwise.
+    NotConfirmed,
+    /// A write was evaluated.
+    Evaluated {
+        /// It has an effect to be recorded.
+        effect: bool,
+        /// An empty effect is committed before the answer, to prove the leadership.
+        proved: bool,
+        /// It carried a name.
+        named: bool,
+        /// The answer.
+        answer: &'a Result<Answer, ErrorDetail>,
+    },
+    /// An operation waits for the leadership to settle.
+    Parked,
+    /// An answer waits for a lease.
+    Held,
+    /// So many answers wait for a lease no more.
+    Unheld(usize),
+    /// So many writes were abandoned.
+    Abandoned(usize),
+    /// So many clients were forgotten.
+    Forgotten(usize),
+    /// Uncommitted entries were cut off.
+    Cut,
+    /// It has thrown its data away, and that is reported.
+    Emptied,
+    /// It is set aside.
+    SetAside,
+    /// Its deletion begins.
+    Unloading,
+    /// Nothing is left of it.
+    Deleted,
+    /// Its data cannot be trusted, for this reason.
+    Damaged(&'a str),
+    /// A copy is to be pulled from this leader.
+    Pulling(ReplicaAddress),
+    /// The copy under way begins anew.
+    PullingAgain,
+    /// A copy was pulled to its end; the log is followed from here on.
+    Copied(Seq),
+    /// The copy under way is of no use any more.
+    CopyStopped,
+    /// Two copies disagree about what is committed.
+    Alarm(&'a Alarm),
+}
+
+/// A clock, a log, an engine, peers and clients.
+pub trait Shell: Sized {
+    /// To whom an answer goes.
+    type Reply: Reply;
+    /// Ends a copy that is given to a loader, when it is dropped.
+    type Guard;
+    /// Rows of a copy that is pulled, on their way to the engine.
+    type Page;
+    /// What the shell keeps with each copy.
+    type Own: Default;
+
+    /// The local clock at this very moment (PROTOCOL rule 17).
+    fn clock(&self) -> Millis;
+    /// The wall clock.
+    fn wall(&self) -> Millis;
+    /// The registration that the node acts under.
+    fn life(&self) -> Option<Life>;
+    /// Whether the lease covers a leadership at this moment.
+    fn covers(&self, partition: PartitionId, epoch: Epoch, now: Millis) -> bool;
+    /// The registration of another node that is known here, and whether it counts as failed.
+    fn peer(&self, node: NodeId) -> Option<(Incarnation, bool)>;
+    /// The intervals of replication.
+    fn timing(&self) -> Timing;
+    /// Whether the node is stopping, and takes no operations.
+    fn is_stopping(&self) -> bool;
+    /// Whether the partition's table was dropped.
+    fn is_dropped(&self, partition: PartitionId) -> bool;
+    /// Whether the key belongs to another partition.
+    fn is_misrouted(&self, partition: PartitionId, key: &[u8]) -> bool;
+    /// The version of the tables known here.
+    fn tables_version(&self) -> Version;
+    /// How whom a partition remembers is bounded.
+    fn dedup(&self) -> &DedupLimits;
+    /// The memory for rows that the engine does not have yet.
+    fn budget(&self) -> RecentBudget;
+    /// How much log is kept for copies that are behind.
+    fn retention_limits(&self) -> RetentionLimits;
+    /// The log time of a copy that holds nothing.
+    fn log_time(&self) -> LogTime {
+        LogTime::default()
+    }
+    /// A replica of these bounds.
+    ///
+    /// # Errors
+    /// If what was recovered contradicts itself.
+    fn replica(&self, identity: Identity, recovered: Recovered) -> Result<Replica, RecoveredError>;
+
+    /// The engine, to be read.
+    fn engine(&self) -> &dyn Engine;
+    /// One row of the engine; the shell may have kept it with the copy.
+    ///
+    /// # Errors
+    /// If it cannot be read.
+    fn row(&self, own: &mut Self::Own, placement: PlacementId, key: Bytes) -> Result<Option<Bytes>, ViewError>;
+    /// The engine's rows are replaced, or nobody reads here any more: none that was kept is good.
+    fn forget_rows(&self, own: &mut Self::Own);
+    /// Entries of the log, as many as come to `bytes_max`; fewer or none if they are no longer there.
+    fn read_log(&self, placement: PlacementId, from: Seq, upto: Seq, bytes_max: usize) -> Vec<Entry>;
+
+    /// Whether the log and the memory have room for another write.
+    ///
+    /// # Errors
+    /// Of which kind the lack is; every kind is retryable.
+    fn room(&self) -> Result<(), ErrorKind>;
+    /// What an entry takes in the log, in bytes, about.
+    fn logged_bytes(&self, entry: &Entry) -> u64;
+    /// Writes to the log, with everything else of this turn.
+    fn log(&mut self, placement: PlacementId, write: LogWrite);
+    /// Once this turn's writes are durable, [`crate::Completes`] is to bring this token.
+    fn log_token(&mut self, placement: PlacementId, token: u64);
+    /// Once this turn's writes are durable, [`crate::Completes`] is to say that the log may forget the entries up to here.
+    fn log_trim(&mut self, placement: PlacementId, upto: Seq);
+    /// The log forgets the entries up to here.
+    fn trim(&mut self, placement: PlacementId, upto: Seq);
+    /// Has the log forget a copy of which the engine holds nothing any more; [`crate::Completes`] brings it once it has.
+    fn delete(&mut self, partition: PartitionId, placement: PlacementId);
+
+    /// Sends a message to another replica.
+    fn send(&mut self, message: Message);
+    /// Answers a client.
+    fn answer(&mut self, at: At, to: Self::Reply, log_time: Millis, outcome: Result<Answer, ErrorDetail>);
+    /// Tells a client why it gets no answer; `log_time` is zero if no copy is here.
+    fn refuse(&mut self, partition: PartitionId, to: Self::Reply, log_time: Millis, refusal: Refusal);
+    /// Queues a report for the coordinators. Returns whether there was room for it.
+    fn report(&mut self, report: Report) -> bool;
+
+    /// Empties a copy's space of the engine; gives the number that the end of it will bear, or `None` if nothing is taken any
+    /// more. A second request while the first is under way is the same clearing.
+    fn clear(&mut self, placement: PlacementId) -> Option<u64>;
+    /// Pulls pages of a copy, in place of any other for the same placement.
+    fn start_copy(&mut self, job: CopyJob);
+    /// Pulls no more pages for this placement.
+    fn stop_copy(&mut self, placement: PlacementId);
+    /// Gives rows of a copy to the engine.
+    fn offer(&mut self, placement: PlacementId, page: Self::Page) -> Offered<Self::Page>;
+
+    /// Rows cannot be read although nothing is damaged: the disk refuses, and the node ends.
+    fn fail(&mut self, at: At, error: &ViewError);
+    /// Time has passed for this copy; what else the shell does for it from time to time.
+    fn ticked(&mut self, slot: &mut Slot<Self>, now: Millis);
+    /// A replica is given this, for who traces it.
+    fn stepped(&mut self, _: PlacementId, _: &Input) {}
+    /// A replica wants this done, for who traces it.
+    fn wants(&mut self, _: PlacementId, _: &Output) {}
+    /// Something happened.
+    fn observe(&mut self, at: At, observed: Observed<'_>);
+}

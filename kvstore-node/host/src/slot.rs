@@ -1,0 +1,175 @@
+//! One copy on its node: its replica and what is kept around it.
+
+use crate::copy::Copy;
+use crate::emptied::Emptied;
+use crate::mutant::Broken;
+use crate::pull::Pull;
+use crate::request::Request;
+use crate::retention::Retention;
+use crate::shell::{At, Shell};
+use crate::waiting::Waiting;
+use archon_kv::{ClientIndex, LogTime, Recent, RecentBudget};
+use archon_replica::{Position, Recovered, Replica};
+use archon_types::{Answer, ErrorDetail, Millis, PartitionId, PlacementId, Seq};
+
+/// Rows of any position may be in the engine.
+pub const ENGINE_AHEAD_UNKNOWN: Seq = Seq::new(u64::MAX);
+
+/// What clients are told of an operation that was carried out.
+pub type Outcome = Result<Answer, ErrorDetail>;
+
+/// A copy as recovery found it.
+#[derive(Debug)]
+pub struct Found {
+    /// Whose copy it is.
+    pub partition: PartitionId,
+    /// What its replica begins with.
+    pub recovered: Recovered,
+    /// Up to here the engine is complete.
+    pub complete: Position,
+    /// The effects after that, in order.
+    pub recent: Recent,
+    /// The log time of the last of them.
+    pub log_time: LogTime,
+}
+
+/// A copy with a replica.
+#[derive(Debug)]
+pub struct Slot<S: Shell> {
+    /// Whose copy it is.
+    pub partition: PartitionId,
+    /// Its placement.
+    pub placement: PlacementId,
+    /// Its replica.
+    pub replica: Replica,
+    /// Effects that the engine may not have yet.
+    pub recent: Recent,
+    /// What the shell keeps with it.
+    pub own: S::Own,
+    /// The replica may evaluate and answer.
+    pub serving: bool,
+    /// No duty names it: nothing is answered.
+    pub aside: bool,
+    /// Since when committed rows gather that the engine was not given yet.
+    pub gathering_since: Option<Millis>,
+    /// Bytes logged when they began to.
+    pub gathered_from: u64,
+    /// Up to here the engine was given everything.
+    pub flushing: Seq,
+    /// How much of the log is kept.
+    pub retention: Retention<S::Guard>,
+    /// Log time of the newest effect, committed or not.
+    pub(crate) log_time: LogTime,
+    /// Whom the partition remembers.
+    pub(crate) clients: ClientIndex,
+    pub(crate) tickets: u64,
+    /// Clients that wait.
+    pub(crate) waiting: Waiting<Request<S::Reply>, S::Reply, Outcome>,
+    /// The lease as last told to the replica.
+    pub(crate) covered: bool,
+    /// The copy that it pulls.
+    pub(crate) pull: Option<Pull<S::Page>>,
+    /// It was stepped since its last flush.
+    pub(crate) touched: bool,
+    pub(crate) emptied: Emptied,
+}
+
+impl<S: Shell> Slot<S> {
+    pub(crate) fn new(
+        placement: PlacementId,
+        found: Found,
+        replica: Replica,
+        emptied: Emptied,
+        broken: Broken,
+    ) -> Self {
+        Self {
+            partition: found.partition,
+            placement,
+            retention: Retention::new(found.complete, replica.base().seq),
+            replica,
+            flushing: found.complete.seq,
+            recent: found.recent,
+            own: S::Own::default(),
+            log_time: found.log_time,
+            serving: false,
+            aside: false,
+            clients: ClientIndex::default(),
+            tickets: 0,
+            waiting: Waiting::new(broken),
+            covered: false,
+            gathering_since: None,
+            gathered_from: 0,
+            pull: None,
+            touched: false,
+            emptied,
+        }
+    }
+
+    /// The window begins anew after `base`: a copy has taken the place of what was there.
+    pub(crate) fn restart(&mut self, base: Position, budget: RecentBudget) {
+        self.begin_window(base.seq, budget);
+        self.gathered_from = self.retention.logged_bytes();
+        self.retention.restart(base);
+    }
+
+    /// Rows of a copy are to come in place of what was there.
+    pub(crate) fn begin_pull(&mut self, budget: RecentBudget) {
+        self.begin_window(Seq::ZERO, budget);
+        self.retention.empty();
+        self.emptied.is_pulled();
+    }
+
+    fn begin_window(&mut self, after: Seq, budget: RecentBudget) {
+        self.recent = Recent::new(after, budget);
+        self.recent.set_engine_ahead(ENGINE_AHEAD_UNKNOWN);
+        self.gathering_since = None;
+        self.flushing = after;
+    }
+
+    /// Freezes the committed rows that have gathered, for the engine; what is committed from now on gathers anew.
+    pub fn freeze(&mut self) {
+        self.gathered_from = self.retention.logged_bytes();
+        self.gathering_since = None;
+        self.recent.freeze();
+    }
+
+    /// What it is to its node.
+    pub fn copy(&self) -> Copy<'_> {
+        Copy { placement: self.placement, replica: &self.replica, aside: self.aside }
+    }
+
+    /// Whether it pulls a copy.
+    pub const fn is_pulling(&self) -> bool {
+        self.pull.is_some()
+    }
+
+    /// Where it stands.
+    pub fn at(&self) -> At {
+        let (epoch, commit) = (self.replica.epoch(), self.replica.commit());
+        At { partition: self.partition, placement: self.placement, epoch, commit }
+    }
+
+    /// Ends the copies given in a leadership that is over: nobody keeps the log for them any more, and the space may be
+    /// emptied next. To be called before anything that a replica wants done is carried out.
+    pub(crate) fn end_spoilt_copies(&mut self) {
+        let gives = self.copy().gives_copies();
+        self.retention.end_spoilt(gives);
+    }
+
+    /// What a copy brought, perhaps before the node was started, is of unknown positions, but none is above what this
+    /// replica held when it came to count.
+    pub fn learn_engine_ahead(&mut self) {
+        if self.recent.engine_ahead() == ENGINE_AHEAD_UNKNOWN && self.pull.is_none() && self.replica.counts() {
+            self.recent.set_engine_ahead(self.replica.last().seq);
+        }
+    }
+
+    pub(crate) const fn next_ticket(&mut self) -> u64 {
+        self.tickets += 1;
+        self.tickets
+    }
+}
+
+#[cfg(test)]
+#[path = "slot_tests.rs"]
+mod tests;

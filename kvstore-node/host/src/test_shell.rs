@@ -1,0 +1,247 @@
+//! A shell for tests: an engine in memory, a clock that a test sets, and lists of what was wanted.
+
+use crate::{
+    Action, At, Broken, Completes, CopyJob, Found, Life, LogWrite, Observed, Offered, Outcome, Partitions, Patience,
+    Refusal, Reply, Request, RetentionLimits, Shell, Slot,
+};
+use archon_kv::{DedupLimits, Engine, MemoryEngine, RecentBudget, ViewError};
+use archon_replica::{Entry, Identity, Limits, Message, Recovered, RecoveredError, Replica, Timing};
+use archon_types::{
+    Epoch, ErrorDetail, ErrorKind, Incarnation, Millis, NodeId, Op, Partition, PartitionId, PartitionStatus, Placement,
+    PlacementId, ReplicaState, Report, Seq, TableId, Version,
+};
+use bytes::Bytes;
+use std::cell::Cell;
+use std::collections::BTreeMap;
+
+pub(crate) const PARTITION: PartitionId = PartitionId::new(TableId::new(1), 0);
+pub(crate) const OWN: PlacementId = PlacementId::new(1);
+pub(crate) const OTHER: PlacementId = PlacementId::new(2);
+pub(crate) const LIFE: Life = Life { node: NodeId::new(1), incarnation: Incarnation::new(1) };
+
+impl Reply for &'static str {
+    fn room(&self) -> Result<(), ErrorDetail> {
+        match *self {
+            "takes nothing" => Err(ErrorDetail::new(ErrorKind::Overloaded, "no room")),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// See above.
+pub(crate) struct TestShell {
+    pub(crate) now: Cell<Millis>,
+    /// How long each look into the engine takes, in milliseconds.
+    pub(crate) look_ms: u64,
+    pub(crate) lease_until: Millis,
+    pub(crate) engine: MemoryEngine,
+    pub(crate) dedup: DedupLimits,
+    pub(crate) gathered: Completes,
+    pub(crate) writes: Vec<LogWrite>,
+    pub(crate) answers: Vec<(&'static str, Outcome)>,
+    pub(crate) refusals: Vec<(&'static str, Refusal)>,
+    pub(crate) reports: Vec<Report>,
+}
+
+impl Default for TestShell {
+    fn default() -> Self {
+        Self {
+            now: Cell::new(Millis::new(1_000)),
+            look_ms: 0,
+            lease_until: Millis::new(10_000),
+            engine: MemoryEngine::default(),
+            dedup: DedupLimits::default(),
+            gathered: Completes::default(),
+            writes: Vec::new(),
+            answers: Vec::new(),
+            refusals: Vec::new(),
+            reports: Vec::new(),
+        }
+    }
+}
+
+impl TestShell {
+    fn looked(&self) {
+        self.now.set(self.now.get().plus(self.look_ms));
+    }
+}
+
+impl Shell for TestShell {
+    type Reply = &'static str;
+    type Guard = ();
+    type Page = ();
+    type Own = ();
+
+    fn clock(&self) -> Millis {
+        self.now.get()
+    }
+    fn wall(&self) -> Millis {
+        self.now.get()
+    }
+    fn life(&self) -> Option<Life> {
+        Some(LIFE)
+    }
+    fn covers(&self, _: PartitionId, _: Epoch, now: Millis) -> bool {
+        now < self.lease_until
+    }
+    fn peer(&self, _: NodeId) -> Option<(Incarnation, bool)> {
+        Some((Incarnation::new(1), false))
+    }
+    fn timing(&self) -> Timing {
+        Timing::default()
+    }
+    fn is_stopping(&self) -> bool {
+        false
+    }
+    fn is_dropped(&self, _: PartitionId) -> bool {
+        false
+    }
+    fn is_misrouted(&self, _: PartitionId, _: &[u8]) -> bool {
+        false
+    }
+    fn tables_version(&self) -> Version {
+        Version::ZERO
+    }
+    fn dedup(&self) -> &DedupLimits {
+        &self.dedup
+    }
+    fn budget(&self) -> RecentBudget {
+        RecentBudget::default()
+    }
+    fn retention_limits(&self) -> RetentionLimits {
+        RetentionLimits::of_node(1)
+    }
+    fn replica(&self, identity: Identity, recovered: Recovered) -> Result<Replica, RecoveredError> {
+        Replica::new(identity, recovered, Limits::default())
+    }
+    fn engine(&self) -> &dyn Engine {
+        self.looked();
+        &self.engine
+    }
+    fn row(&self, (): &mut (), placement: PlacementId, key: Bytes) -> Result<Option<Bytes>, ViewError> {
+        self.looked();
+        Ok(self.engine.get(placement, &key)?)
+    }
+    fn forget_rows(&self, (): &mut ()) {}
+    fn read_log(&self, _: PlacementId, _: Seq, _: Seq, _: usize) -> Vec<Entry> {
+        Vec::new()
+    }
+    fn room(&self) -> Result<(), ErrorKind> {
+        Ok(())
+    }
+    fn logged_bytes(&self, entry: &Entry) -> u64 {
+        entry.bytes.len() as u64
+    }
+    fn log(&mut self, _: PlacementId, write: LogWrite) {
+        self.writes.push(write);
+    }
+    fn log_token(&mut self, placement: PlacementId, token: u64) {
+        self.gathered.tokens.push((placement, token));
+    }
+    fn log_trim(&mut self, placement: PlacementId, upto: Seq) {
+        self.gathered.trims.push((placement, upto));
+    }
+    fn trim(&mut self, _: PlacementId, _: Seq) {}
+    fn delete(&mut self, partition: PartitionId, placement: PlacementId) {
+        self.gathered.deletions.push((partition, placement));
+    }
+    fn send(&mut self, _: Message) {}
+    fn answer(&mut self, _: At, to: &'static str, _: Millis, outcome: Outcome) {
+        self.answers.push((to, outcome));
+    }
+    fn refuse(&mut self, _: PartitionId, to: &'static str, _: Millis, refusal: Refusal) {
+        self.refusals.push((to, refusal));
+    }
+    fn report(&mut self, report: Report) -> bool {
+        self.reports.push(report);
+        true
+    }
+    fn clear(&mut self, _: PlacementId) -> Option<u64> {
+        Some(1)
+    }
+    fn start_copy(&mut self, _: CopyJob) {}
+    fn stop_copy(&mut self, _: PlacementId) {}
+    fn offer(&mut self, _: PlacementId, (): ()) -> Offered<()> {
+        Offered::Taken
+    }
+    fn fail(&mut self, at: At, error: &ViewError) {
+        panic!("{at:?}: {error}");
+    }
+    fn ticked(&mut self, _: &mut Slot<Self>, _: Millis) {}
+    fn observe(&mut self, _: At, _: Observed<'_>) {}
+}
+
+/// A row in which the copy here leads, alone or with others.
+pub(crate) fn row(version: u64, others: &[(PlacementId, ReplicaState)]) -> Partition {
+    let own = [(OWN, ReplicaState::Live)];
+    let placed =
+        own.iter().chain(others).map(|(id, state)| Placement { id: *id, node: NodeId::new(id.get()), state: *state });
+    Partition {
+        id: PARTITION,
+        epoch: Epoch::new(1),
+        version: Version::new(version),
+        leader: Some(OWN),
+        placements: placed.collect(),
+        status: PartitionStatus::Online,
+        min_in_sync: 1,
+    }
+}
+
+pub(crate) fn partitions(broken: Broken) -> Partitions<TestShell> {
+    let mut partitions = Partitions::new(TestShell::default(), BTreeMap::new(), Patience::default(), broken);
+    partitions.begin(Millis::new(1_000));
+    partitions
+}
+
+/// Ends the turn, and has the disk say that it has everything.
+pub(crate) fn settle(partitions: &mut Partitions<TestShell>) {
+    loop {
+        partitions.settle();
+        while let Some(request) = partitions.pop_unparked() {
+            partitions.operate(request);
+            partitions.settle();
+        }
+        let done = std::mem::take(&mut partitions.shell_mut().gathered);
+        if done.tokens.is_empty() && done.trims.is_empty() && done.deletions.is_empty() {
+            return;
+        }
+        partitions.durable(done);
+    }
+}
+
+/// A partition that the copy here leads and serves.
+pub(crate) fn serving(broken: Broken, row: Partition) -> Partitions<TestShell> {
+    let mut partitions = partitions(broken);
+    assert!(partitions.duties(LIFE.incarnation, vec![Action::Open { partition: row, placement: OWN, fresh: true }]));
+    settle(&mut partitions);
+    assert_eq!(partitions.leading(), 1, "{:?}", partitions.shell().reports);
+    partitions
+}
+
+pub(crate) fn request(op: Op, reply: &'static str) -> Request<&'static str> {
+    let (client, known) = (1, Version::ZERO);
+    Request { partition: PARTITION, client, op, id: None, known, parked_at: None, confirmed: None, reply }
+}
+
+pub(crate) fn put(key: &'static str) -> Op {
+    Op::Put { key: Bytes::from_static(key.as_bytes()), value: Bytes::from_static(b"value") }
+}
+
+pub(crate) fn get(key: &'static str) -> Op {
+    Op::Get { key: Bytes::from_static(key.as_bytes()) }
+}
+
+/// A copy whose log and engine hold ten entries.
+pub(crate) fn held(partition: PartitionId) -> Found {
+    let (first, seq) = (Epoch::new(1), Seq::new(10));
+    let recovered = Recovered {
+        epoch: first,
+        base: archon_replica::Position::ZERO,
+        runs: vec![archon_replica::Run { epoch: first, first: Seq::new(1) }],
+        last: seq,
+        commit: seq,
+    };
+    let recent = archon_kv::Recent::new(seq, RecentBudget::default());
+    let complete = archon_replica::Position::new(first, seq);
+    Found { partition, recovered, complete, recent, log_time: archon_kv::LogTime::default() }
+}

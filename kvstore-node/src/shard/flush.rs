@@ -1,0 +1,90 @@
+//! When committed rows go to the flusher, and what it tells.
+
+use super::Shard;
+use super::shell::ShardShell;
+use crate::flusher::{FlushEvent, FlusherError};
+use archon_host::Slot;
+use archon_types::Millis;
+
+/// How long committed rows gather at most before they are given to the flusher: whatever is overwritten meanwhile costs the
+/// engine nothing. A restart replays about as much of the log.
+const GATHER_MS: u64 = 15_000;
+/// How long they gather if they are few.
+const GATHER_MIN_MS: u64 = 2_000;
+/// Bytes of a partition's committed rows up to which they gather no longer than that: so few cost little.
+const GATHER_FEW_BYTES: usize = 64 * 1024;
+/// Bytes of a partition's committed rows after which they do not wait any longer.
+const GATHER_ROWS_BYTES: usize = 8 * 1024 * 1024;
+/// Bytes of log whose effects gather at most, all partitions of the node together.
+const GATHER_LOG_BYTES: u64 = 256 * 1024 * 1024;
+/// Steps by which partitions differ in how long they gather, from the whole time down to about half: otherwise those that
+/// began together, as after a start, would all come to the engine at the same moment, again and again, and let clients wait
+/// for the disk.
+const GATHER_STEPS: u64 = 32;
+
+/// Gives the flusher the rows that were committed since the last time, if they have gathered for long enough, one such
+/// list at a time and as far as it has room.
+pub(super) fn hand_to_flusher(shell: &ShardShell, slot: &mut Slot<ShardShell>, now: Millis) {
+    if slot.recent.frozen().is_none() && has_gathered(shell, slot, now) {
+        slot.freeze();
+    }
+    let Some(frozen) = slot.recent.frozen() else { return };
+    if slot.flushing >= frozen.upto {
+        return; // it is on its way
+    }
+    if !shell.context.flusher.has_room(frozen.bytes()) {
+        return;
+    }
+    match shell.context.flusher.apply(slot.placement, frozen.upto, frozen.clone()) {
+        Ok(()) => slot.flushing = frozen.upto,
+        Err((FlusherError::Full { .. } | FlusherError::Clearing { .. }, _)) => {}
+        Err((error, _)) => tracing::debug!(%error, "nothing more is flushed"),
+    }
+}
+
+fn has_gathered(shell: &ShardShell, slot: &Slot<ShardShell>, now: Millis) -> bool {
+    let Some(since) = slot.gathering_since else { return false };
+    let partitions = u64::try_from(shell.context.holdings.len().max(1)).unwrap_or(u64::MAX);
+    let step = slot.placement.get() % GATHER_STEPS;
+    let log_bytes_max = staggered(GATHER_LOG_BYTES / partitions, step).max(64 * 1024);
+    let few = slot.recent.rows_bytes() <= GATHER_FEW_BYTES;
+    now.since(since) >= if few { GATHER_MIN_MS } else { staggered(GATHER_MS, step) }
+        || slot.recent.rows_bytes() >= GATHER_ROWS_BYTES
+        || slot.retention.logged_bytes() - slot.gathered_from >= log_bytes_max
+        || shell.context.budget.is_half_full()
+        // What the engine holds frees the log.
+        || shell.journal.is_refused()
+}
+
+/// The whole of it for step 0, down to about half for the last, which is [`GATHER_STEPS`]` - 1`.
+const fn staggered(whole: u64, step: u64) -> u64 {
+    whole - whole / (2 * GATHER_STEPS) * step
+}
+
+impl Shard {
+    pub(super) fn flushed(&mut self, event: FlushEvent) {
+        let now = self.now;
+        match event {
+            FlushEvent::Written { space, upto } => {
+                let Some((shell, slot)) = self.partitions.of(space) else { return };
+                if let Some(frozen) = slot.recent.frozen().filter(|frozen| frozen.upto <= upto) {
+                    slot.own.written(frozen.values(), shell.cache_bytes_max());
+                }
+                if let Some(frozen) = slot.recent.flushed(upto) {
+                    shell.context.flusher.let_go(frozen);
+                }
+                hand_to_flusher(shell, slot, now);
+            }
+            FlushEvent::Synced { space, upto } => self.partitions.synced(space, upto),
+            FlushEvent::Room => {
+                self.partitions.offer_rows();
+                self.partitions.each(|shell, slot| hand_to_flusher(shell, slot, now));
+            }
+            FlushEvent::Cleared { space, clear } => self.partitions.cleared(space, clear),
+            FlushEvent::Failed(error) => {
+                tracing::error!(%error, "the engine has failed; the node stops and recovers from the log at its next start");
+                self.context.shared.fail();
+            }
+        }
+    }
+}

@@ -1,0 +1,58 @@
+//! Clients' operations, as far as their clients' turns go.
+
+use super::{Budget, OpRequest, Shard};
+use archon_types::Op;
+use std::time::Instant;
+
+impl Shard {
+    /// Evaluates what a message brought, as far as its client's turn goes; the rest waits.
+    pub(super) fn arrived(&mut self, operations: Vec<OpRequest>, budget: &mut Budget) {
+        self.context.shared.metrics.operations.add(operations.len() as u64);
+        let mut operations = operations.into_iter();
+        if self.backlog.is_empty() {
+            budget.next_client();
+            while !budget.is_slice_spent()
+                && let Some(request) = operations.next()
+            {
+                self.operation(request, budget);
+            }
+        }
+        for request in operations {
+            self.backlog.push(request.client, request);
+        }
+    }
+
+    /// Evaluates operations that wait, those of each client in turn, until the turn's time is spent.
+    pub(super) fn go_on(&mut self, budget: &mut Budget) {
+        while !self.backlog.is_empty() && !budget.is_spent() {
+            budget.next_client();
+            while !budget.is_slice_spent()
+                && let Some(request) = self.backlog.pop()
+            {
+                // Nobody waits for what a stream asked that has ended; a write is carried out all the same.
+                if !(request.op.is_read() && request.reply.is_gone()) {
+                    self.operation(request, budget);
+                }
+            }
+            self.backlog.rotate();
+        }
+        self.context.shared.metrics.turns_cut.add(u64::from(!self.backlog.is_empty()));
+    }
+
+    fn operation(&mut self, request: OpRequest, budget: &mut Budget) {
+        let scan = matches!(request.op, Op::Scan { .. });
+        self.partitions.operate(request);
+        budget.spend(scan, Instant::now);
+    }
+
+    /// Reads on whom partitions remember that were just taken over, while there is time, and once at least.
+    pub(super) fn read_clients(&mut self, budget: &mut Budget) {
+        while self.partitions.clients_to_read() > 0 {
+            self.partitions.read_clients();
+            budget.spend(true, Instant::now);
+            if budget.is_spent() {
+                break;
+            }
+        }
+    }
+}

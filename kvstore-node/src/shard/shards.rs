@@ -1,0 +1,168 @@
+//! The ways into all shards.
+
+use super::backlog::Backlog;
+use super::journal::{Journal, Notify};
+use super::shell::ShardShell;
+use super::{Context, Shard, ShardMessage, ShardRuntime};
+use crate::health::Pulse;
+use crate::inbox::{INBOX_BYTES_MAX, INBOX_MESSAGES_MAX, Inbox};
+use crate::reply::Replies;
+use archon_host::{Broken, Found, Partitions, Patience};
+use archon_kv::Growth;
+use archon_types::{Epoch, Incarnation, Millis, PartitionId, PlacementId};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use tokio::sync::oneshot;
+
+/// The ways into all shards.
+#[derive(Clone)]
+pub(crate) struct Shards {
+    inboxes: Arc<[Arc<Inbox<ShardMessage>>]>,
+}
+
+impl Shards {
+    /// Inboxes for `count` shards; [`Shards::start`] gives them threads.
+    pub(crate) fn new(count: usize) -> Self {
+        Self { inboxes: (0..count.max(1)).map(|_| Arc::new(Inbox::new(INBOX_MESSAGES_MAX, INBOX_BYTES_MAX))).collect() }
+    }
+
+    /// The inbox of the shard that owns `partition`.
+    pub(crate) fn of(&self, partition: PartitionId) -> &Arc<Inbox<ShardMessage>> {
+        &self.inboxes[self.number_of(partition)]
+    }
+
+    /// The number of the shard that owns `partition`.
+    pub(crate) fn number_of(&self, partition: PartitionId) -> usize {
+        // Neighbouring partitions go to different shards; tables are spread against each other.
+        let mixed =
+            partition.table.get().wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(17) ^ u64::from(partition.index);
+        usize::try_from(mixed % self.inboxes.len() as u64).unwrap_or(0)
+    }
+
+    /// How many there are.
+    pub(crate) fn count(&self) -> usize {
+        self.inboxes.len()
+    }
+
+    /// The inbox of shard `number`.
+    pub(crate) fn inbox(&self, number: usize) -> Option<&Arc<Inbox<ShardMessage>>> {
+        self.inboxes.get(number)
+    }
+
+    /// Queues one message for every shard.
+    pub(crate) fn tell_all(&self, mut message: impl FnMut() -> ShardMessage) {
+        for inbox in self.inboxes.iter() {
+            inbox.complete(message());
+        }
+    }
+
+    /// Tells every shard of a new registration; returns once all have taken it in.
+    pub(crate) async fn renew(&self, incarnation: Incarnation) {
+        let mut waiting = Vec::new();
+        self.tell_all(|| {
+            let (done, wait) = oneshot::channel();
+            waiting.push(wait);
+            ShardMessage::Renew { incarnation, done }
+        });
+        for wait in waiting {
+            // A shard that is gone leads nothing.
+            let _ = wait.await;
+        }
+    }
+
+    /// Has leaderships given up that no lease covers any more.
+    pub(crate) fn withdraw(&self, leaderships: impl IntoIterator<Item = (PartitionId, Epoch)>) {
+        let mut per_shard: BTreeMap<usize, Vec<(PartitionId, Epoch)>> = BTreeMap::new();
+        for (partition, epoch) in leaderships {
+            per_shard.entry(self.number_of(partition)).or_default().push((partition, epoch));
+        }
+        for (number, leaderships) in per_shard {
+            self.inboxes[number].complete(ShardMessage::Withdrawn(leaderships));
+        }
+    }
+
+    /// How many leaderships the shards have not yet given up.
+    pub(crate) async fn leading(&self) -> usize {
+        self.sum(ShardMessage::Leading).await
+    }
+
+    /// How many copies here other nodes' leaders wait for, although they could do without.
+    pub(crate) async fn counted(&self) -> usize {
+        self.sum(ShardMessage::Counted).await
+    }
+
+    /// How much each placement has grown since the census counted it.
+    pub(crate) async fn grown(&self) -> Vec<(PlacementId, Growth)> {
+        let mut all = Vec::new();
+        for inbox in self.inboxes.iter() {
+            let (answer, wait) = oneshot::channel();
+            // A shard that has ended has nothing that grows.
+            if inbox.push(ShardMessage::Grown(answer)).await.is_ok() {
+                all.extend(wait.await.unwrap_or_default());
+            }
+        }
+        all
+    }
+
+    async fn sum(&self, ask: impl Fn(oneshot::Sender<usize>) -> ShardMessage) -> usize {
+        let mut waiting = Vec::new();
+        self.tell_all(|| {
+            let (answer, wait) = oneshot::channel();
+            waiting.push(wait);
+            ask(answer)
+        });
+        let mut sum = 0;
+        for wait in waiting {
+            sum += wait.await.unwrap_or(0);
+        }
+        sum
+    }
+
+    /// Starts the threads, one for each of `runtimes`, of which there is one per shard. `found` are the placements that
+    /// recovery found.
+    ///
+    /// # Errors
+    /// If the system gives no thread.
+    pub(crate) fn start(
+        &self,
+        context: &Arc<Context>,
+        pulses: &[Arc<Pulse>],
+        found: BTreeMap<PlacementId, Found>,
+        runtimes: Vec<ShardRuntime>,
+    ) -> std::io::Result<Vec<JoinHandle<()>>> {
+        let mut dormant: Vec<BTreeMap<PlacementId, Found>> = (0..self.count()).map(|_| BTreeMap::new()).collect();
+        for (placement, found) in found {
+            let number = self.number_of(found.partition);
+            dormant[number].insert(placement, found);
+        }
+        let mut threads = Vec::new();
+        for ((number, dormant), runtime) in dormant.into_iter().enumerate().zip(runtimes) {
+            let inbox = Arc::clone(&self.inboxes[number]);
+            let notify: Notify = Arc::new({
+                let inbox = Arc::clone(&inbox);
+                move |batch, result| inbox.complete(ShardMessage::Logged { batch, result })
+            });
+            let shell = ShardShell {
+                context: Arc::clone(context),
+                grants: context.shared.grants(),
+                journal: Journal::new(context.wal.clone(), u32::try_from(number).unwrap_or(u32::MAX), notify),
+                replies: Replies::default(),
+                outgoing: BTreeMap::new(),
+            };
+            let shard = Shard {
+                inbox,
+                pulse: Arc::clone(&pulses[number]),
+                context: Arc::clone(context),
+                partitions: Partitions::new(shell, dormant, Patience::default(), Broken::default()),
+                backlog: Backlog::default(),
+                now: Millis::ZERO,
+                stopping: false,
+            };
+            let thread =
+                std::thread::Builder::new().name(format!("shard-{number}")).spawn(move || runtime.run(shard.run()))?;
+            threads.push(thread);
+        }
+        Ok(threads)
+    }
+}

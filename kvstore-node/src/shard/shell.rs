@@ -1,0 +1,332 @@
+//! What a node's partitions need of the world, as a shard has it: the node's clocks, its log, engine, peers and clients.
+
+use super::cache::{CACHE_BYTES, RowCache};
+use super::flush::hand_to_flusher;
+use super::journal::Journal;
+use super::{Context, PageRows};
+use crate::engine::Change;
+use crate::flusher::FlusherError;
+use crate::grants::Grants;
+use crate::reply::{Outcome, Replies, ReplyTo};
+use crate::store;
+use crate::wire::PartPacker;
+use archon_host::{At, CopyJob, HeldState, Life, LogWrite, Observed, Offered, Refusal, RetentionLimits, Shell, Slot};
+use archon_kv::{DedupLimits, Engine, RecentBudget, ViewError};
+use archon_replica::{Entry, Identity, Limits, Message, Recovered, RecoveredError, Replica, Timing};
+use archon_types::{
+    Epoch, ErrorKind, Incarnation, Millis, NodeId, NodeStatus, PartitionId, PlacementId, Report, Seq, Version,
+};
+use bytes::Bytes;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use tokio_util::sync::DropGuard;
+
+/// What a record of the log takes besides its entry, in bytes, about.
+const RECORD_OVERHEAD_BYTES: u64 = 64;
+
+/// A shard's way to everything outside.
+pub(super) struct ShardShell {
+    pub(super) context: Arc<Context>,
+    /// The lease, as of the beginning of the turn or newer.
+    pub(super) grants: Arc<Grants>,
+    pub(super) journal: Journal,
+    pub(super) replies: Replies,
+    /// What goes to other nodes at the end of the turn.
+    pub(super) outgoing: BTreeMap<NodeId, PartPacker>,
+}
+
+impl ShardShell {
+    /// Bytes of rows that one partition's cache may hold.
+    pub(super) fn cache_bytes_max(&self) -> usize {
+        CACHE_BYTES / self.context.holdings.len().max(1)
+    }
+
+    /// Gives messages and answers to their connections. Returns whether there were any.
+    pub(super) fn hand_over(&mut self) -> bool {
+        let mut sent = false;
+        for (node, packer) in &mut self.outgoing {
+            let parts = packer.finish();
+            if !parts.is_empty() {
+                sent = true;
+                self.context.peers.send(*node, parts);
+            }
+        }
+        sent |= self.replies.has_streamed();
+        self.context.shared.metrics.operations_refused.add(self.replies.send());
+        sent
+    }
+
+    /// A log that refuses a batch for good has a state that this node does not understand: going on would mean to promise
+    /// what is not stored.
+    pub(super) fn look_at_journal(&mut self) {
+        if let Some(error) = self.journal.take_failure() {
+            tracing::error!(%error, "the write-ahead log refuses what this node wrote; the node stops and recovers from what is stored");
+            self.context.shared.fail();
+        }
+    }
+}
+
+impl archon_host::Reply for ReplyTo {
+    fn room(&self) -> Result<(), archon_types::ErrorDetail> {
+        Self::room(self)
+    }
+}
+
+impl Shell for ShardShell {
+    type Reply = ReplyTo;
+    type Guard = DropGuard;
+    type Page = PageRows;
+    type Own = RowCache;
+
+    fn clock(&self) -> Millis {
+        self.context.shared.clock.now()
+    }
+
+    fn wall(&self) -> Millis {
+        self.context.shared.wall.now()
+    }
+
+    fn life(&self) -> Option<Life> {
+        let life = self.context.shared.life()?;
+        Some(Life { node: life.member.node, incarnation: life.member.incarnation })
+    }
+
+    fn covers(&self, partition: PartitionId, epoch: Epoch, now: Millis) -> bool {
+        self.grants.covers(partition, epoch, now)
+    }
+
+    fn peer(&self, node: NodeId) -> Option<(Incarnation, bool)> {
+        let node = self.context.shared.tables.node(node)?;
+        Some((node.incarnation, node.status != NodeStatus::Live))
+    }
+
+    fn timing(&self) -> Timing {
+        let timeout_ms = self.context.shared.life().map(|life| life.settings.replication_timeout_ms);
+        timeout_ms.map_or_else(Timing::default, |replication_timeout_ms| Timing {
+            replication_timeout_ms,
+            keep_alive_ms: keep_alive_ms(replication_timeout_ms, self.context.holdings.len()),
+        })
+    }
+
+    fn is_stopping(&self) -> bool {
+        self.context.shared.is_stopping()
+    }
+
+    fn is_dropped(&self, partition: PartitionId) -> bool {
+        self.context.shared.tables.dropped(partition).is_some()
+    }
+
+    fn is_misrouted(&self, partition: PartitionId, key: &[u8]) -> bool {
+        self.context.shared.tables.partition_of(partition.table, key).is_some_and(|right| right != partition)
+    }
+
+    fn tables_version(&self) -> Version {
+        self.context.shared.tables.version()
+    }
+
+    fn dedup(&self) -> &DedupLimits {
+        &self.context.dedup
+    }
+
+    fn budget(&self) -> RecentBudget {
+        self.context.budget.clone()
+    }
+
+    fn retention_limits(&self) -> RetentionLimits {
+        RetentionLimits::of_node(self.context.holdings.len())
+    }
+
+    fn replica(&self, identity: Identity, recovered: Recovered) -> Result<Replica, RecoveredError> {
+        Replica::new(identity, recovered, Limits::default())
+    }
+
+    fn engine(&self) -> &dyn Engine {
+        &*self.context.engine
+    }
+
+    fn row(&self, cache: &mut RowCache, placement: PlacementId, key: Bytes) -> Result<Option<Bytes>, ViewError> {
+        let bytes_max = self.cache_bytes_max();
+        if let Some(found) = cache.get(&key, bytes_max) {
+            return Ok(found);
+        }
+        let found = self.context.engine.get(placement, &key)?;
+        cache.put(key, found.as_deref(), bytes_max);
+        Ok(found)
+    }
+
+    fn forget_rows(&self, cache: &mut RowCache) {
+        cache.clear();
+    }
+
+    fn read_log(&self, placement: PlacementId, from: Seq, upto: Seq, bytes_max: usize) -> Vec<Entry> {
+        let records = match self.context.wal.read(store::stream(placement), from.get(), bytes_max) {
+            Ok(records) => records,
+            Err(error) => {
+                tracing::debug!(%placement, %from, %error, "log entries are no longer there");
+                return Vec::new();
+            }
+        };
+        let wanted = records.into_iter().take_while(|record| record.seq <= upto.get());
+        // A malformed record ends the list: the reader then falls back to a copy.
+        wanted.map_while(|record| store::read_entry(record.seq, &record.data).ok()).collect()
+    }
+
+    fn room(&self) -> Result<(), ErrorKind> {
+        match self.journal.is_full() || self.context.budget.is_full() {
+            true => Err(ErrorKind::Overloaded),
+            false => Ok(()),
+        }
+    }
+
+    fn logged_bytes(&self, entry: &Entry) -> u64 {
+        entry.bytes.len() as u64 + RECORD_OVERHEAD_BYTES
+    }
+
+    fn log(&mut self, placement: PlacementId, write: LogWrite) {
+        self.journal.write(placement, write);
+    }
+
+    fn log_token(&mut self, placement: PlacementId, token: u64) {
+        self.journal.completes.tokens.push((placement, token));
+    }
+
+    fn log_trim(&mut self, placement: PlacementId, upto: Seq) {
+        self.journal.completes.trims.push((placement, upto));
+    }
+
+    fn trim(&mut self, placement: PlacementId, upto: Seq) {
+        self.context.wal.trim(store::stream(placement), upto.get());
+        self.context.shared.metrics.trims.add(1);
+    }
+
+    fn delete(&mut self, partition: PartitionId, placement: PlacementId) {
+        self.journal.delete(partition, placement);
+    }
+
+    fn send(&mut self, message: Message) {
+        self.outgoing.entry(message.to.node).or_default().push(&message);
+    }
+
+    fn answer(&mut self, _: At, to: ReplyTo, log_time: Millis, outcome: Outcome) {
+        self.replies.add(to, log_time, outcome);
+    }
+
+    fn refuse(&mut self, partition: PartitionId, to: ReplyTo, log_time: Millis, refusal: Refusal) {
+        let detail = self.words(partition, refusal);
+        self.replies.add(to, log_time, Err(detail));
+    }
+
+    fn report(&mut self, report: Report) -> bool {
+        let taken = self.context.shared.reports.put(report);
+        if !taken {
+            tracing::debug!("too many reports wait; what matters is repeated");
+        }
+        taken
+    }
+
+    fn clear(&mut self, placement: PlacementId) -> Option<u64> {
+        let clear = self.context.flusher.clear(placement);
+        clear
+            .inspect_err(
+                |error| tracing::warn!(%placement, %error, "the placement's data is cleared at the next start"),
+            )
+            .ok()
+    }
+
+    fn start_copy(&mut self, job: CopyJob) {
+        self.context.copies.start(job);
+    }
+
+    fn stop_copy(&mut self, placement: PlacementId) {
+        self.context.copies.stop(placement);
+    }
+
+    fn offer(&mut self, space: PlacementId, page: PageRows) -> Offered<PageRows> {
+        let change = |(key, value): &(Bytes, Bytes)| Change { space, key: key.clone(), value: Some(value.clone()) };
+        match self.context.flusher.apply(space, Seq::ZERO, page.rows.iter().map(change).collect::<Vec<_>>()) {
+            Ok(()) => {
+                // A task that was stopped does not wait any more.
+                let _ = page.taken.send(());
+                Offered::Taken
+            }
+            // A space that is being cleared is pulled into anew when that is done.
+            Err((FlusherError::Full { .. } | FlusherError::Clearing { .. }, _)) => Offered::Wait(page),
+            Err((error, _)) => {
+                tracing::debug!(%error, "rows of a copy are dropped");
+                Offered::Taken
+            }
+        }
+    }
+
+    fn fail(&mut self, at: At, error: &ViewError) {
+        tracing::error!(partition = %at.partition, placement = %at.placement, %error, "the engine cannot be read; the node stops and its data is left as it is");
+        self.context.shared.fail();
+    }
+
+    fn ticked(&mut self, slot: &mut Slot<Self>, now: Millis) {
+        hand_to_flusher(self, slot, now);
+    }
+
+    fn observe(&mut self, at: At, observed: Observed<'_>) {
+        let At { partition, placement, epoch, commit } = at;
+        let shared = &self.context.shared;
+        let metrics = &shared.metrics;
+        match observed {
+            Observed::Committed { after } => metrics.commits.add(commit.get().saturating_sub(after.get())),
+            Observed::Held => metrics.replies_held.add(1),
+            Observed::Unheld(answers) => metrics.replies_held.subtract(answers as u64),
+            Observed::Forgotten(clients) => metrics.clients_forgotten.add(clients as u64),
+            Observed::Serving => {
+                metrics.partitions_led.add(1);
+                tracing::info!(%partition, %placement, %epoch, "serving");
+            }
+            Observed::Resting => {
+                metrics.partitions_led.subtract(1);
+                tracing::info!(%partition, %placement, %epoch, "no longer serving");
+            }
+            Observed::SetAside => {
+                tracing::warn!(%partition, %placement, "set aside: no duty names this placement; its data is kept");
+            }
+            Observed::Deleted => {
+                tracing::info!(%partition, %placement, "unloaded");
+                shared.load.forget(placement);
+                self.context.holdings.remove(placement);
+            }
+            Observed::Damaged(why) => {
+                tracing::error!(%partition, %placement, why, "placement damaged");
+                metrics.alarms.add(1);
+                self.context.holdings.set(placement, partition, HeldState::Damaged);
+            }
+            Observed::Pulling(leader) => {
+                tracing::info!(%partition, %placement, leader = %leader.node, "pulling a copy");
+            }
+            Observed::PullingAgain => metrics.copies_restarted.add(1),
+            Observed::Copied(seq) => {
+                tracing::info!(%partition, %placement, %seq, "copied; following the log");
+                shared.load.copy(placement, None);
+            }
+            Observed::CopyStopped => shared.load.copy(placement, None),
+            Observed::Alarm(alarm) => {
+                metrics.alarms.add(1);
+                tracing::error!(%partition, %placement, %alarm, "alarm");
+            }
+            Observed::Opened { .. }
+            | Observed::Read { .. }
+            | Observed::NotConfirmed
+            | Observed::Evaluated { .. }
+            | Observed::Parked
+            | Observed::Abandoned(_)
+            | Observed::Cut
+            | Observed::Emptied
+            | Observed::Unloading => {}
+        }
+    }
+}
+
+/// How long a follower is left in peace: the replication time-out, and longer where so many copies are held here that
+/// asking after each of them every second would be work.
+fn keep_alive_ms(replication_timeout_ms: u64, placements: usize) -> u64 {
+    const PLACEMENTS_PER_TIMEOUT: u64 = 1_024;
+    let placements = u64::try_from(placements).unwrap_or(u64::MAX);
+    replication_timeout_ms.saturating_mul(1 + placements / PLACEMENTS_PER_TIMEOUT)
+}

@@ -1,0 +1,126 @@
+//! What clients read where they get no answer.
+
+use super::shell::ShardShell;
+use archon_host::{Cause, CopyAsk, CopyRefusal, Ended, Refusal};
+use archon_types::{ErrorDetail, ErrorKind, PartitionId};
+
+impl ShardShell {
+    /// A refusal in words.
+    pub(super) fn words(&self, partition: PartitionId, refusal: Refusal) -> ErrorDetail {
+        let tables = &self.context.shared.tables;
+        match refusal {
+            Refusal::Stopping => crate::shared::shutting_down(),
+            Refusal::Dropped => tables.dropped(partition).unwrap_or_else(|| self.elsewhere(partition)),
+            Refusal::Misrouted => {
+                let partition = tables.partition_name(partition);
+                let why = format!("the key does not belong to partition {partition}; fetch the table again");
+                ErrorDetail::new(ErrorKind::InvalidArgument, why).with_table_version(tables.version())
+            }
+            Refusal::Elsewhere => self.elsewhere(partition),
+            Refusal::Changing => {
+                let why = format!("the leadership of partition {} is changing", tables.partition_name(partition));
+                ErrorDetail::new(ErrorKind::Unavailable, why).with_retry_after_ms(5)
+            }
+            Refusal::NoLease => {
+                let why = format!("this node holds no valid lease for partition {}", tables.partition_name(partition));
+                ErrorDetail::new(ErrorKind::NoLease, why).with_retry_after_ms(50).with_table_version(tables.version())
+            }
+            Refusal::NoWrites(kind) => self.no_writes(partition, kind),
+            Refusal::Unreadable(error) => {
+                let partition = tables.partition_name(partition);
+                let why = format!("partition {partition} cannot be read on this node: {error}");
+                ErrorDetail::new(ErrorKind::Unavailable, why)
+            }
+            Refusal::Ended(ended, cause) => self.ended(partition, ended, cause),
+            Refusal::Told(detail) => detail,
+        }
+    }
+
+    /// Why a write is refused before anything is done about it.
+    fn no_writes(&self, partition: PartitionId, kind: ErrorKind) -> ErrorDetail {
+        let (partition, node) =
+            (self.context.shared.tables.partition_name(partition), &self.context.shared.config.name);
+        let why = match (kind, self.context.flusher.no_room()) {
+            (ErrorKind::ReadOnly, Some(lack)) => {
+                format!(
+                    "partition {partition} takes no writes now: the disk of its leader, node {node}, is full ({lack})"
+                )
+            }
+            (ErrorKind::ReadOnly, None) => {
+                format!("partition {partition} takes no writes now: the log of its leader, node {node}, has no room")
+            }
+            _ => format!("partition {partition} takes no writes now on node {node}"),
+        };
+        ErrorDetail::new(kind, why).with_retry_after_ms(20)
+    }
+
+    fn elsewhere(&self, partition: PartitionId) -> ErrorDetail {
+        let tables = &self.context.shared.tables;
+        if let Some(dropped) = tables.dropped(partition) {
+            return dropped;
+        }
+        let leader = tables.leader_address(partition);
+        let partition = tables.partition_name(partition);
+        let why = match &leader {
+            Some(address) => {
+                format!("this node does not lead partition {partition}; {address} does, as far as it knows")
+            }
+            None => format!("this node does not lead partition {partition}"),
+        };
+        ErrorDetail::new(ErrorKind::NotPartitionLeader, why).with_leader(leader).with_table_version(tables.version())
+    }
+
+    /// What those are told who waited in vain.
+    fn ended(&self, partition: PartitionId, ended: Ended, cause: Cause) -> ErrorDetail {
+        let gone = |why: &str| {
+            let dropped = self.context.shared.tables.dropped(partition);
+            dropped.unwrap_or_else(|| ErrorDetail::new(ErrorKind::Unavailable, why))
+        };
+        let nothing = match cause {
+            Cause::Abandoned | Cause::LeaseLost => {
+                ErrorDetail::new(ErrorKind::Unavailable, "the leadership of the partition is changing")
+            }
+            Cause::SetAside => gone("the node no longer hosts the partition"),
+            Cause::Unloaded => gone("the partition has moved away"),
+            Cause::Damaged => ErrorDetail::new(ErrorKind::Unavailable, "the replica is damaged"),
+            Cause::Stopping => crate::shared::shutting_down(),
+        };
+        if ended == Ended::ChangedNothing {
+            return nothing;
+        }
+        let why = match cause {
+            Cause::Abandoned => {
+                "the leadership ended before the write was committed; its outcome is unknown".to_owned()
+            }
+            Cause::LeaseLost => {
+                "the leadership ended while the answer waited for a lease; the outcome is unknown".to_owned()
+            }
+            Cause::SetAside | Cause::Unloaded | Cause::Damaged | Cause::Stopping => {
+                format!("the outcome is unknown: {}", nothing.message)
+            }
+        };
+        ErrorDetail::new(ErrorKind::DeadlineExceeded, why)
+    }
+
+    /// Why a loader gets no copy, in words.
+    pub(super) fn copy_words(&self, ask: CopyAsk, refusal: CopyRefusal) -> ErrorDetail {
+        let CopyAsk { partition, loader, source, epoch, .. } = ask;
+        match refusal {
+            CopyRefusal::NotHere => {
+                let tables = &self.context.shared.tables;
+                let why = format!("placement {source} does not lead epoch {epoch} of partition {partition} here");
+                ErrorDetail::new(ErrorKind::NotPartitionLeader, why)
+                    .with_leader(tables.leader_address(partition))
+                    .with_table_version(tables.version())
+            }
+            CopyRefusal::NotLoading => {
+                let why = format!("placement {loader} is not loading partition {partition} as far as its leader knows");
+                ErrorDetail::new(ErrorKind::Unavailable, why)
+            }
+            CopyRefusal::LogTooShort(seq) => {
+                let why = format!("the log of partition {partition} does not reach back to {seq}");
+                ErrorDetail::new(ErrorKind::Unavailable, why)
+            }
+        }
+    }
+}

@@ -1,0 +1,187 @@
+//! A process is driven: its partitions get what has arrived, and what they want done reaches the world.
+
+use super::process::Process;
+use super::shell::{Effect, MachineShell, Seen};
+use crate::check::Violation;
+use crate::client::ReplyTo;
+use crate::event::{Event, Sideways};
+use crate::network::End;
+use crate::world::World;
+use archon_host::{At, Cause, Ended, Outcome, Partitions, Refusal, RetentionLimits, Slot};
+use archon_replica::{Body, Input, Message};
+use archon_types::{Epoch, ErrorKind, Fact, Millis, PartitionId, PlacementId, Report};
+
+impl World {
+    /// Drives the partitions of a machine's process, if one runs there, and carries out what they want.
+    pub(crate) fn drive<T>(&mut self, host: usize, work: impl FnOnce(&mut Partitions<MachineShell>) -> T) -> Option<T> {
+        let now = self.local(host);
+        let wall = Millis::new(self.truth + self.hosts[host].wall_off);
+        // Once faults have ceased a copy must come to its end, however slow its pages are beside the writes.
+        let pinned_bytes_max = if self.healing { u64::MAX } else { self.plan.pinned_bytes_max };
+        let machine = &mut self.hosts[host];
+        let process = machine.process.as_mut()?;
+        process.partitions.begin(now);
+        let shell = process.partitions.shell_mut();
+        (shell.now, shell.wall) = (now, wall);
+        shell.settings.retention = RetentionLimits { pinned_bytes_max, ..shell.settings.retention };
+        std::mem::swap(&mut shell.disk, &mut machine.disk);
+        let result = work(&mut process.partitions);
+        let shell = process.partitions.shell_mut();
+        std::mem::swap(&mut shell.disk, &mut machine.disk);
+        let (effects, seen) = (std::mem::take(&mut shell.effects), std::mem::take(&mut shell.seen));
+        self.cover(seen);
+        for effect in effects {
+            self.carry_out(host, effect);
+        }
+        Some(result)
+    }
+
+    /// Gives a replica an input and carries out what follows; the turn ends with [`World::settle`].
+    pub(crate) fn step(&mut self, host: usize, placement: PlacementId, input: Input) {
+        self.drive(host, |partitions| partitions.step(placement, input));
+    }
+
+    fn cover(&mut self, seen: Seen) {
+        let coverage = &mut self.coverage;
+        coverage.abandoned += seen.abandoned;
+        coverage.answers_held += seen.answers_held;
+        coverage.clients_forgotten += seen.clients_forgotten;
+        coverage.copies += seen.copies;
+        coverage.copies_done += seen.copies_done;
+        coverage.cuts += seen.cuts;
+        coverage.damaged += seen.damaged;
+        coverage.emptied += seen.emptied;
+        coverage.parked += seen.parked;
+        coverage.repeats += seen.repeats;
+        coverage.unconfirmed_reads += seen.unconfirmed_reads;
+        coverage.confirm_reads += seen.confirm_reads;
+        coverage.lease_reads += seen.lease_reads;
+        coverage.unproven += seen.unproven;
+        coverage.conditions_failed += seen.conditions_failed;
+        coverage.maybe_applied += seen.maybe_applied;
+    }
+
+    fn carry_out(&mut self, host: usize, effect: Effect) {
+        match effect {
+            Effect::Send(message) => self.send_replica(host, message),
+            Effect::Answer { at, to, log_time, outcome, read } => {
+                self.coverage.writes += u64::from(!read);
+                // Whoever hears of an answer has heard of everything up to the commit position.
+                self.checks.acknowledge(at.partition, at.epoch, at.commit);
+                self.reply(host, to, log_time, outcome, at.epoch);
+            }
+            Effect::Refuse { partition, to, log_time, refusal } => self.refuse(host, partition, to, log_time, &refusal),
+            Effect::Report(report) => self.queue_report(host, report),
+            Effect::Opened(placement) => {
+                let checked = self.checks.opens(placement);
+                self.judge(checked);
+            }
+            Effect::Serving(At { partition, placement, epoch, commit }) => {
+                self.coverage.take_overs += 1;
+                self.checks.leases_changed = true;
+                let checked = self.checks.serves(partition, placement, epoch, commit);
+                self.judge(checked);
+            }
+            Effect::Committed(at, entries) => {
+                let judged = |entry| self.checks.commit(at.partition, at.epoch, at.placement, entry);
+                let checked = entries.iter().try_for_each(judged);
+                self.judge(checked);
+            }
+            Effect::Deleted(placement) => {
+                self.checks.deleted.insert(placement);
+            }
+            Effect::Alarm(partition, detail) => {
+                // Only lost storage may make two copies disagree about what is committed.
+                if !self.checks.harm.reached(partition) {
+                    self.judge(Err(Violation::Prefix { detail }));
+                }
+            }
+            Effect::Note(line) => self.note(|| format!("host {host} {line}")),
+        }
+    }
+
+    fn send_replica(&mut self, host: usize, message: Message) {
+        if matches!(message.body, Body::Ack { .. } | Body::Adopted { .. }) {
+            let checked = self.checks.epochs(message.partition).persisted(message.from.placement, message.epoch);
+            self.judge(checked.map_err(Violation::from));
+        }
+        self.send_to_node(host, message.to.node, Sideways::Replica(message));
+    }
+
+    pub(super) fn send_to_node(&mut self, host: usize, node: archon_types::NodeId, message: Sideways) {
+        let address = self.quorum.state.node(node).map(|row| row.node.address.clone());
+        let Some(to) = address.and_then(|address| crate::coordinator::host_of(&address)) else { return };
+        self.send(End::Host(host), End::Host(to), Event::Sideways { host: to, message: Box::new(message) });
+    }
+
+    fn reply(&mut self, host: usize, to: ReplyTo, log_time: Millis, outcome: Outcome, epoch: Epoch) {
+        let (client, leader) = (to.client, Some(host));
+        let outcome = Box::new(outcome.map_err(|error| error.kind));
+        let event = Event::Reply { client, to, log_time, outcome, leader, epoch };
+        self.send(End::Host(host), End::Client(client), event);
+    }
+
+    fn refuse(&mut self, host: usize, partition: PartitionId, to: ReplyTo, log_time: Millis, refusal: &Refusal) {
+        let Some(process) = &self.hosts[host].process else { return };
+        let kind = kind_of(process, partition, refusal);
+        let active = process.partitions.active(partition);
+        let slot = active.and_then(|placement| process.partitions.slots().get(&placement));
+        let row = slot.and_then(|slot| slot.replica.configuration()).map(|known| &known.row);
+        let leader = row.and_then(|row| row.leader_placement()).map(|leader| leader.node);
+        let address = leader.and_then(|node| self.quorum.state.node(node)).map(|row| row.node.address.clone());
+        let leader = address.and_then(|address| crate::coordinator::host_of(&address));
+        if kind == ErrorKind::NotEnoughReplicas {
+            self.coverage.not_enough_replicas += 1;
+        }
+        let client = to.client;
+        let (outcome, epoch) = (Box::new(Err(kind)), Epoch::ZERO);
+        self.send(End::Host(host), End::Client(client), Event::Reply { client, to, log_time, outcome, leader, epoch });
+    }
+
+    fn queue_report(&mut self, host: usize, report: Report) {
+        let fact = match report.fact {
+            Fact::Online => 0,
+            Fact::CaughtUp { .. } => 1,
+            Fact::Silent { .. } => 2,
+            Fact::Released => {
+                self.coverage.releases += 1;
+                3
+            }
+            Fact::Unloaded => 4,
+            Fact::Overtaken { .. } => 6,
+            Fact::Emptied => 7,
+            _ => 5,
+        };
+        if let Some(process) = &mut self.hosts[host].process {
+            process.reports.insert((report.placement, fact), report.clone());
+        }
+        self.send_report(host, report);
+    }
+}
+
+/// What a client is told of a refusal.
+fn kind_of(process: &Process, partition: PartitionId, refusal: &Refusal) -> ErrorKind {
+    let gone = match process.partitions.shell().tables.lacks(partition.table) {
+        true => ErrorKind::NotFound,
+        false => ErrorKind::Unavailable,
+    };
+    match refusal {
+        Refusal::Stopping => ErrorKind::ShuttingDown,
+        Refusal::Dropped => ErrorKind::NotFound,
+        Refusal::Misrouted => ErrorKind::InvalidArgument,
+        Refusal::Elsewhere if gone == ErrorKind::NotFound => gone,
+        Refusal::Elsewhere => ErrorKind::NotPartitionLeader,
+        Refusal::NoLease => ErrorKind::NoLease,
+        Refusal::NoWrites(kind) => *kind,
+        Refusal::Ended(Ended::Unknown, _) => ErrorKind::DeadlineExceeded,
+        Refusal::Ended(Ended::ChangedNothing, Cause::SetAside | Cause::Unloaded) => gone,
+        Refusal::Ended(Ended::ChangedNothing, Cause::Stopping) => ErrorKind::ShuttingDown,
+        Refusal::Ended(Ended::ChangedNothing, _) | Refusal::Changing | Refusal::Unreadable(_) => ErrorKind::Unavailable,
+        Refusal::Told(detail) => detail.kind,
+    }
+}
+
+/// Whether the process may answer for a copy under its lease.
+pub(crate) fn covers(process: &Process, slot: &Slot<MachineShell>, now: Millis) -> bool {
+    slot.serving && !slot.aside && process.partitions.shell().grants.covers(slot.partition, slot.replica.epoch(), now)
+}

@@ -1,0 +1,427 @@
+//! What a node's partitions need of the world, as a simulated machine has it. What leaves the machine is gathered as
+//! [`Effect`]s, since the world, which delays and loses and judges it, cannot be reached from within.
+
+use super::disk::{Batch, Disk, Write};
+use super::start::new_replica;
+use crate::client::ReplyTo;
+use crate::mutant::{Mutant, ShellMutant};
+use archon_host::{
+    At, Completes, CopyJob, Grants, Life, LogWrite, Observed, Offered, Outcome, Refusal, Reply, RetentionLimits, Shell,
+    Slot,
+};
+use archon_kv::engine::{Change, Engine, Row};
+use archon_kv::{DedupLimits, LogTime, RecentBudget, ViewError};
+use archon_replica::{Entry, Identity, Input, Message, Output, Position, Recovered, RecoveredError, Replica, Timing};
+use archon_types::{
+    Answer, Epoch, ErrorDetail, ErrorKind, Incarnation, Millis, NodeId, PartitionId, PlacementId, Report, Seq,
+    TableList, Version,
+};
+use bytes::Bytes;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+/// What leaves a machine, or is to be judged.
+#[derive(Debug)]
+pub(super) enum Effect {
+    Send(Message),
+    /// An answer, and whether it is that of a read.
+    Answer {
+        at: At,
+        to: ReplyTo,
+        log_time: Millis,
+        outcome: Outcome,
+        read: bool,
+    },
+    Refuse {
+        partition: PartitionId,
+        to: ReplyTo,
+        log_time: Millis,
+        refusal: Refusal,
+    },
+    Report(Report),
+    Opened(PlacementId),
+    Serving(At),
+    /// These entries are committed.
+    Committed(At, Vec<Entry>),
+    Deleted(PlacementId),
+    /// Two copies disagree about what is committed, or one cannot take in what it should.
+    Alarm(PartitionId, String),
+    /// A line of the trace.
+    Note(String),
+}
+
+/// What the machine came across while it was driven.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Seen {
+    pub(super) abandoned: u64,
+    pub(super) answers_held: u64,
+    pub(super) clients_forgotten: u64,
+    pub(super) copies: u64,
+    pub(super) copies_done: u64,
+    pub(super) cuts: u64,
+    pub(super) damaged: u64,
+    pub(super) emptied: u64,
+    pub(super) parked: u64,
+    pub(super) repeats: u64,
+    pub(super) unconfirmed_reads: u64,
+    pub(super) confirm_reads: u64,
+    pub(super) lease_reads: u64,
+    pub(super) unproven: u64,
+    pub(super) conditions_failed: u64,
+    pub(super) maybe_applied: u64,
+}
+
+/// A copy whose pages this machine asks for.
+#[derive(Clone, Debug)]
+pub(super) struct Puller {
+    pub(super) job: CopyJob,
+    pub(super) start: Option<Position>,
+    /// Of the row under which the last page was given.
+    pub(super) version: Version,
+    pub(super) after: Bytes,
+    /// Counts requests for pages: only the answer to the newest is taken, as on a stream.
+    pub(super) asks: u64,
+    /// When the next page was asked for, on the local clock.
+    pub(super) asked: Option<Millis>,
+    /// All pages are in; they wait for the engine's sync.
+    pub(super) whole: bool,
+}
+
+/// What the plan of the world fixes for a machine.
+#[derive(Clone, Debug)]
+pub(super) struct Settings {
+    pub(super) timing: Timing,
+    pub(super) dedup: DedupLimits,
+    pub(super) retention: RetentionLimits,
+    pub(super) mutant: Option<Mutant>,
+    pub(super) traced: bool,
+}
+
+/// A process's way to its machine.
+#[derive(Debug)]
+pub(crate) struct MachineShell {
+    pub(super) settings: Settings,
+    /// The local clock.
+    pub(super) now: Millis,
+    pub(super) wall: Millis,
+    pub(super) life: Option<Life>,
+    pub(crate) grants: Grants,
+    /// The newest known registrations of all nodes, and whether they count as failed.
+    pub(super) peers: BTreeMap<NodeId, (Incarnation, bool)>,
+    /// Which tables there are, as of the last drop that was told of.
+    pub(super) tables: TableList,
+    /// The machine's, while the process is driven.
+    pub(super) disk: Disk,
+    /// What this turn has written to the log.
+    pub(super) gathered: Batch,
+    /// The entries after what the engine was given, as handed to the disk.
+    pub(super) entries: BTreeMap<PlacementId, VecDeque<Entry>>,
+    clears: u64,
+    /// Spaces that are to be emptied, by the number of their clearing.
+    pub(super) clearing: BTreeMap<PlacementId, u64>,
+    pub(super) pulls: BTreeMap<PlacementId, Puller>,
+    /// Emptied, and not known to be gone from the disk.
+    pub(super) deleting: BTreeMap<PlacementId, PartitionId>,
+    pub(super) damaged: BTreeSet<PlacementId>,
+    pub(super) effects: Vec<Effect>,
+    pub(super) seen: Seen,
+    /// Said to be done before the disk has it, by a mutant.
+    pub(super) early: Completes,
+    /// The next answer is that of a read.
+    answers_read: bool,
+}
+
+impl MachineShell {
+    pub(super) fn new(settings: Settings) -> Self {
+        Self {
+            settings,
+            now: Millis::ZERO,
+            wall: Millis::ZERO,
+            life: None,
+            grants: Grants::default(),
+            peers: BTreeMap::new(),
+            tables: TableList::default(),
+            disk: Disk::new(0),
+            gathered: Batch::default(),
+            entries: BTreeMap::new(),
+            clears: 0,
+            clearing: BTreeMap::new(),
+            pulls: BTreeMap::new(),
+            deleting: BTreeMap::new(),
+            damaged: BTreeSet::new(),
+            effects: Vec::new(),
+            seen: Seen::default(),
+            early: Completes::default(),
+            answers_read: false,
+        }
+    }
+
+    fn breaks(&self, mutant: ShellMutant) -> bool {
+        self.settings.mutant == Some(Mutant::Shell(mutant))
+    }
+
+    /// The entries that were given to the engine are not needed any more.
+    pub(super) fn given_to_engine(&mut self, placement: PlacementId, upto: Seq) {
+        let Some(entries) = self.entries.get_mut(&placement) else { return };
+        while entries.pop_front_if(|entry| entry.at.seq <= upto).is_some() {}
+    }
+
+    fn note_entries(&mut self, placement: PlacementId, write: &LogWrite) {
+        let known = self.entries.entry(placement).or_default();
+        match write {
+            LogWrite::Entries(entries) => known.extend(entries.iter().cloned()),
+            LogWrite::Cut { after } => while known.pop_back_if(|entry| entry.at.seq > *after).is_some() {},
+            LogWrite::Begin { .. } | LogWrite::Drop => known.clear(),
+            LogWrite::Open(_) | LogWrite::Epoch(_) | LogWrite::Complete(_) | LogWrite::Base(_) => {}
+        }
+    }
+
+    fn note(&mut self, line: impl FnOnce() -> String) {
+        if self.settings.traced {
+            self.effects.push(Effect::Note(line()));
+        }
+    }
+}
+
+/// The log time of a copy that holds nothing.
+pub(super) fn new_log_time(mutant: Option<Mutant>) -> LogTime {
+    #[cfg_attr(not(feature = "mutants"), allow(unused_mut))]
+    let mut log_time = LogTime::default();
+    #[cfg(feature = "mutants")]
+    if let Some(Mutant::Kv(broken)) = mutant {
+        log_time.set_mutant(Some(broken));
+    }
+    let _ = mutant;
+    log_time
+}
+
+impl Reply for ReplyTo {
+    fn room(&self) -> Result<(), ErrorDetail> {
+        Ok(())
+    }
+}
+
+impl Shell for MachineShell {
+    type Reply = ReplyTo;
+    type Guard = ();
+    type Page = Vec<Row>;
+    type Own = ();
+
+    fn clock(&self) -> Millis {
+        self.now
+    }
+
+    fn wall(&self) -> Millis {
+        self.wall
+    }
+
+    fn life(&self) -> Option<Life> {
+        self.life
+    }
+
+    fn covers(&self, partition: PartitionId, epoch: Epoch, now: Millis) -> bool {
+        self.grants.covers(partition, epoch, now)
+    }
+
+    fn peer(&self, node: NodeId) -> Option<(Incarnation, bool)> {
+        self.peers.get(&node).copied()
+    }
+
+    fn timing(&self) -> Timing {
+        self.settings.timing
+    }
+
+    /// A process that stops serves until it has given up what it leads, and then ends.
+    fn is_stopping(&self) -> bool {
+        false
+    }
+
+    fn is_dropped(&self, partition: PartitionId) -> bool {
+        self.tables.lacks(partition.table)
+    }
+
+    fn is_misrouted(&self, _: PartitionId, _: &[u8]) -> bool {
+        false
+    }
+
+    fn tables_version(&self) -> Version {
+        Version::ZERO
+    }
+
+    fn dedup(&self) -> &DedupLimits {
+        &self.settings.dedup
+    }
+
+    fn budget(&self) -> RecentBudget {
+        RecentBudget::default()
+    }
+
+    fn retention_limits(&self) -> RetentionLimits {
+        self.settings.retention
+    }
+
+    fn log_time(&self) -> LogTime {
+        new_log_time(self.settings.mutant)
+    }
+
+    fn replica(&self, identity: Identity, recovered: Recovered) -> Result<Replica, RecoveredError> {
+        new_replica(identity, recovered, self.settings.mutant)
+    }
+
+    fn engine(&self) -> &dyn Engine {
+        &self.disk.engine
+    }
+
+    fn row(&self, (): &mut (), placement: PlacementId, key: Bytes) -> Result<Option<Bytes>, ViewError> {
+        Ok(self.disk.engine.get(placement, &key)?)
+    }
+
+    fn forget_rows(&self, (): &mut ()) {}
+
+    fn read_log(&self, placement: PlacementId, from: Seq, upto: Seq, _: usize) -> Vec<Entry> {
+        let Some(stream) = self.disk.streams.get(&placement) else { return Vec::new() };
+        (from.get()..=upto.get()).take(3).map_while(|seq| stream.entry(Seq::new(seq)).cloned()).collect()
+    }
+
+    fn room(&self) -> Result<(), ErrorKind> {
+        Ok(())
+    }
+
+    fn logged_bytes(&self, entry: &Entry) -> u64 {
+        entry.bytes.len() as u64
+    }
+
+    fn log(&mut self, placement: PlacementId, write: LogWrite) {
+        self.note_entries(placement, &write);
+        self.gathered.writes.push(Write { placement, write });
+    }
+
+    fn log_token(&mut self, placement: PlacementId, token: u64) {
+        self.gathered.completes.tokens.push((placement, token));
+    }
+
+    fn log_trim(&mut self, placement: PlacementId, upto: Seq) {
+        self.gathered.completes.trims.push((placement, upto));
+    }
+
+    /// The disk has forgotten it with the base that was written before.
+    fn trim(&mut self, _: PlacementId, _: Seq) {}
+
+    fn delete(&mut self, partition: PartitionId, placement: PlacementId) {
+        self.log(placement, LogWrite::Drop);
+        self.deleting.insert(placement, partition);
+        if self.breaks(ShellMutant::DeletedUnsynced) {
+            self.early.deletions.push((partition, placement));
+        } else {
+            self.gathered.completes.deletions.push((partition, placement));
+        }
+    }
+
+    fn send(&mut self, message: Message) {
+        self.effects.push(Effect::Send(message));
+    }
+
+    fn answer(&mut self, at: At, to: ReplyTo, log_time: Millis, outcome: Outcome) {
+        let read = std::mem::take(&mut self.answers_read);
+        self.effects.push(Effect::Answer { at, to, log_time, outcome, read });
+    }
+
+    fn refuse(&mut self, partition: PartitionId, to: ReplyTo, log_time: Millis, refusal: Refusal) {
+        self.effects.push(Effect::Refuse { partition, to, log_time, refusal });
+    }
+
+    fn report(&mut self, report: Report) -> bool {
+        self.effects.push(Effect::Report(report));
+        true
+    }
+
+    fn clear(&mut self, placement: PlacementId) -> Option<u64> {
+        self.clears += 1;
+        Some(*self.clearing.entry(placement).or_insert(self.clears))
+    }
+
+    fn start_copy(&mut self, job: CopyJob) {
+        let (version, after) = (Version::ZERO, Bytes::new());
+        let puller = Puller { job, start: None, version, after, asks: 0, asked: None, whole: false };
+        self.pulls.insert(job.placement, puller);
+    }
+
+    fn stop_copy(&mut self, placement: PlacementId) {
+        self.pulls.remove(&placement);
+    }
+
+    fn offer(&mut self, space: PlacementId, rows: Vec<Row>) -> Offered<Vec<Row>> {
+        let change = |row: &Row| Change { space, key: row.key.clone(), value: Some(row.value.clone()) };
+        match self.disk.engine.write(&rows.iter().map(change).collect::<Vec<_>>()) {
+            Ok(()) => Offered::Taken,
+            Err(_) => Offered::Wait(rows),
+        }
+    }
+
+    fn fail(&mut self, at: At, error: &ViewError) {
+        self.effects.push(Effect::Alarm(at.partition, error.to_string()));
+    }
+
+    fn ticked(&mut self, _: &mut Slot<Self>, _: Millis) {}
+
+    fn stepped(&mut self, placement: PlacementId, input: &Input) {
+        self.note(|| format!("{placement:?} <- {input:?}"));
+    }
+
+    fn wants(&mut self, placement: PlacementId, output: &Output) {
+        self.note(|| format!("{placement:?}   -> {output:?}"));
+    }
+
+    fn observe(&mut self, at: At, observed: Observed<'_>) {
+        let seen = &mut self.seen;
+        match observed {
+            Observed::Opened { .. } => self.effects.push(Effect::Opened(at.placement)),
+            Observed::Serving => self.effects.push(Effect::Serving(at)),
+            Observed::Committed { after } => {
+                let entries = self.entries.get(&at.placement).into_iter().flatten();
+                let fresh = entries.filter(|entry| entry.at.seq > after && entry.at.seq <= at.commit);
+                let fresh = fresh.cloned().collect();
+                self.effects.push(Effect::Committed(at, fresh));
+            }
+            Observed::Read { confirmed } => {
+                self.answers_read = true;
+                seen.confirm_reads += u64::from(confirmed);
+                seen.lease_reads += u64::from(!confirmed);
+            }
+            Observed::NotConfirmed => seen.unconfirmed_reads += 1,
+            Observed::Evaluated { effect, proved, named, answer } => {
+                seen.unproven += u64::from(proved);
+                seen.repeats += u64::from(!effect && named && answer.is_ok());
+                match answer {
+                    Ok(Answer::ConditionFailed { .. }) => seen.conditions_failed += 1,
+                    Err(error) if error.kind == ErrorKind::MaybeApplied => seen.maybe_applied += 1,
+                    _ => {}
+                }
+            }
+            Observed::Parked => seen.parked += 1,
+            Observed::Held => seen.answers_held += 1,
+            Observed::Abandoned(writes) => seen.abandoned += writes as u64,
+            Observed::Forgotten(clients) => seen.clients_forgotten += clients as u64,
+            Observed::Cut => seen.cuts += 1,
+            Observed::Emptied => seen.emptied += 1,
+            Observed::Unloading => {
+                self.damaged.remove(&at.placement);
+            }
+            Observed::Deleted => {
+                self.deleting.remove(&at.placement);
+                self.effects.push(Effect::Deleted(at.placement));
+            }
+            Observed::Damaged(_) => {
+                seen.damaged += 1;
+                self.damaged.insert(at.placement);
+            }
+            Observed::Pulling(_) => seen.copies += 1,
+            Observed::Copied(_) => seen.copies_done += 1,
+            Observed::Alarm(alarm) => self.effects.push(Effect::Alarm(at.partition, alarm.to_string())),
+            Observed::Resting
+            | Observed::Unheld(_)
+            | Observed::SetAside
+            | Observed::PullingAgain
+            | Observed::CopyStopped => {}
+        }
+    }
+}
