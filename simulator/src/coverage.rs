@@ -51,8 +51,6 @@ coverage! {
     emptied,
     /// Operations that waited for a leadership to settle.
     parked,
-    /// Copies that were made to lead and hold a part of their partition at most.
-    damaged,
     /// Copies that were not needed any more.
     copies_retired,
     /// Placements deleted.

@@ -49,7 +49,6 @@ impl World {
         coverage.copies += seen.copies;
         coverage.copies_done += seen.copies_done;
         coverage.cuts += seen.cuts;
-        coverage.damaged += seen.damaged;
         coverage.emptied += seen.emptied;
         coverage.parked += seen.parked;
         coverage.repeats += seen.repeats;

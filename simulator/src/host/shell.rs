@@ -58,7 +58,6 @@ pub(super) struct Seen {
     pub(super) copies: u64,
     pub(super) copies_done: u64,
     pub(super) cuts: u64,
-    pub(super) damaged: u64,
     pub(super) emptied: u64,
     pub(super) parked: u64,
     pub(super) repeats: u64,
@@ -411,7 +410,6 @@ impl Shell for MachineShell {
                 self.effects.push(Effect::Deleted(at.placement));
             }
             Observed::Damaged(_) => {
-                seen.damaged += 1;
                 self.damaged.insert(at.placement);
             }
             Observed::Pulling(_) => seen.copies += 1,
