@@ -6,6 +6,7 @@ use crate::mutant::Broken;
 use crate::pull::Pull;
 use crate::request::Request;
 use crate::retention::Retention;
+use crate::share::Shares;
 use crate::shell::{At, Shell};
 use crate::waiting::Waiting;
 use archon_kv::{ClientIndex, LogTime, Recent, RecentBudget};
@@ -80,7 +81,7 @@ impl<S: Shell> Slot<S> {
         found: Found,
         replica: Replica,
         emptied: Emptied,
-        broken: Broken,
+        (shares, broken): (Shares, Broken),
     ) -> Self {
         Self {
             partition: found.partition,
@@ -95,7 +96,7 @@ impl<S: Shell> Slot<S> {
             aside: false,
             clients: ClientIndex::default(),
             tickets: 0,
-            waiting: Waiting::new(broken),
+            waiting: Waiting::new(shares, broken),
             covered: false,
             gathering_since: None,
             gathered_from: 0,

@@ -120,6 +120,7 @@ impl KvService {
             known: archon_types::Version::ZERO,
             parked_at: None,
             confirmed: None,
+            queued: false,
             reply: ReplyTo::Call { sender, permit },
         };
         match self.shards.of(partition).try_push(ShardMessage::Operations(vec![request])) {

@@ -143,6 +143,7 @@ impl KvService {
                         known,
                         parked_at: None,
                         confirmed: None,
+                        queued: false,
                         reply,
                     });
                 }

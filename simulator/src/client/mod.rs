@@ -185,6 +185,7 @@ impl World {
             known: Version::ZERO,
             parked_at: None,
             confirmed: None,
+            queued: false,
             reply,
         };
         let token = call.timer;
