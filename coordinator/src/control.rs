@@ -8,7 +8,7 @@ use crate::push;
 use crate::raft::Quorum;
 use crate::session::{Leading, Session};
 use crate::watchdog;
-use archon_coordinator_core::{Actor, Command, turn};
+use archon_coordinator_core::{Actor, Command};
 use archon_types::{ClusterId, Millis, NodeStatus, Settings};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -155,7 +155,7 @@ impl Control {
                 () = session.work.notified() => {}
                 () = tokio::time::sleep(pause) => {}
             }
-            if self.quorum.leading_term() != Some(session.term()) {
+            if self.quorum.leading_term() != Some(session.number()) {
                 return End::SteppedDown;
             }
             let now = boot_now();
@@ -164,19 +164,17 @@ impl Control {
             }
             session.note_turn(now);
             applied.borrow_and_update();
-            let mut commands = session.take_activations();
             let turned = {
-                let mut liveness = session.liveness().lock();
+                let mut term = session.term().lock();
                 state.read(|state| {
                     chronicle.tell(state);
-                    turn(state, &mut liveness, now)
+                    term.turn(state, now)
                 })
             };
-            commands.extend(turned.commands);
             // What cannot be written now is decided again once it can be; that it cannot was said when it began.
             let read_only = self.quorum.read_only().is_some();
-            if !commands.is_empty() && !read_only {
-                self.commit(session, commands).await;
+            if !turned.commands.is_empty() && !read_only {
+                self.commit(session, turned.commands).await;
             }
             if now.since(forgot_at) > FORGET_INTERVAL_MS {
                 forgot_at = now;

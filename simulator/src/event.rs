@@ -2,6 +2,7 @@
 
 use crate::client::ReplyTo;
 use crate::host::slot::{Outcome, Request};
+use archon_coordinator_core::term::{Confirmed, Unconfirmed};
 use archon_coordinator_core::{Command, HeartbeatAnswer, Register};
 use archon_kv::engine::Row;
 use archon_replica::{Message, Position, ReplicaAddress};
@@ -43,6 +44,15 @@ pub(crate) struct Push {
     pub(crate) nodes: Vec<(NodeId, Incarnation, bool)>,
     /// Which tables there are.
     pub(crate) tables: TableList,
+}
+
+/// Who sent a heartbeat, and when by its own clock.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Asked {
+    pub(crate) host: usize,
+    pub(crate) incarnation: Incarnation,
+    pub(crate) number: u64,
+    pub(crate) sent: Millis,
 }
 
 /// Between nodes.
@@ -109,21 +119,15 @@ pub(crate) enum Event {
     RoundDone {
         coordinator: usize,
         term: u64,
-        host: usize,
-        node: NodeId,
-        incarnation: Incarnation,
-        number: u64,
-        sent: Millis,
+        heartbeat: Unconfirmed,
+        asked: Asked,
     },
     /// Its answer is worked out and leaves.
     Answer {
         coordinator: usize,
         term: u64,
-        host: usize,
-        node: NodeId,
-        incarnation: Incarnation,
-        number: u64,
-        sent: Millis,
+        heartbeat: Confirmed,
+        asked: Asked,
     },
     Elect,
     /// A deposed coordinator hears of the newer term.

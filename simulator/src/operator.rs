@@ -59,11 +59,11 @@ impl World {
         let patience = self.plan.settings.timing.failure_timeout_ms * 2 + unit * 10;
         let late = |partition: &&PartitionId| self.truth >= *since.entry(**partition).or_insert(self.truth) + patience;
         let late: Vec<PartitionId> = stuck.iter().filter(late).copied().collect();
-        let forced = late.into_iter().filter_map(|id| check_loss(state, &session.liveness, now, id, None).ok());
+        let forced = late.into_iter().filter_map(|id| check_loss(state, session.term.liveness(), now, id, None).ok());
         let commands = forced.map(|forced| forced.command);
         let (half, commands): (Vec<Command>, Vec<Command>) =
             commands.partition(|command| self.leads_with_half_a_copy(command));
-        let term = session.term;
+        let term = session.term.number();
         let partition = |command: &Command| match command {
             Command::AcceptLoss { partition, .. } => Some(*partition),
             _ => None,

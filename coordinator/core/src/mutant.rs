@@ -25,6 +25,8 @@ archon_types::mutants! {
     ElectAnyone = 9,
     /// A release counts for whatever epoch the reporter leads by now.
     StaleRelease = 12,
+    /// A coordinator grants without a quorum round.
+    NoQuorumRound = 13,
     /// A new coordinator does not wait for leases that an earlier one granted.
     CoordinatorForgets = 13,
     /// A heartbeat is answered without the list of withdrawn leaderships.

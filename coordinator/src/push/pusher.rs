@@ -281,7 +281,7 @@ impl Pusher {
             let push = Push {
                 cluster: state.cluster,
                 coordinator: self.session.quorum().id(),
-                term: self.session.term(),
+                term: self.session.number(),
                 node: self.node,
                 incarnation: self.target.incarnation,
                 version: unchanged.map_or(Version::new(state.applied), |(_, version)| version),

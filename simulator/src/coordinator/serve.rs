@@ -1,12 +1,12 @@
 //! What a leading coordinator does: control turns, pushes, answers to heartbeats, registrations and reports.
 
 use super::session::Pushed;
-use crate::event::{Downward, Event, Proposal, ProposalReply, Push, Upward};
-use crate::mutant::ShellMutant;
+use crate::event::{Asked, Downward, Event, Proposal, ProposalReply, Push, Upward};
 use crate::network::End;
 use crate::world::World;
-use archon_coordinator_core::{Command, NodeRow, duties, on_report, on_stopping, turn};
-use archon_types::{ErrorKind, Incarnation, Millis, NodeId, NodeStatus, Version};
+use archon_coordinator_core::term::{Confirmed, Unconfirmed};
+use archon_coordinator_core::{Command, NodeRow, duties};
+use archon_types::{ErrorKind, Incarnation, NodeId, NodeStatus, Version};
 
 /// Longest pause between two control turns, in milliseconds.
 const TURN_MS: u64 = 50;
@@ -18,7 +18,7 @@ impl World {
     pub(super) fn wake_session(&mut self, coordinator: usize) {
         let truth = self.truth;
         let Some(session) = &mut self.quorum.coordinators[coordinator].session else { return };
-        let term = session.term;
+        let term = session.term.number();
         if session.turn_at > truth + 1 {
             session.turn_at = truth + 1;
             self.after(1, Event::Turn { coordinator, term });
@@ -33,26 +33,23 @@ impl World {
     pub(crate) fn turn(&mut self, coordinator: usize, term: u64) {
         let (truth, now) = (self.truth, self.coordinator_now(coordinator));
         let own = &mut self.quorum.coordinators[coordinator];
-        let Some(session) = own.session.as_mut().filter(|session| session.term == term) else { return };
+        let Some(session) = own.session.as_mut().filter(|session| session.term.number() == term) else { return };
         if truth < session.turn_at {
             return;
         }
-        let activate = |(node, incarnation)| Command::Activate { node, incarnation };
-        let mut commands: Vec<Command> = std::mem::take(&mut session.activations).into_iter().map(activate).collect();
-        let turned = turn(&own.state, &mut session.liveness, now);
-        commands.extend(turned.commands);
+        let turned = session.term.turn(&own.state, now);
         let wake = own.clock.truth_of(turned.wake_at, truth).min(truth + TURN_MS);
         session.turn_at = wake;
         self.after(wake - truth, Event::Turn { coordinator, term });
-        if !commands.is_empty() {
-            self.propose(coordinator, Proposal { term, commands, reply: None });
+        if !turned.commands.is_empty() {
+            self.propose(coordinator, Proposal { term, commands: turned.commands, reply: None });
         }
     }
 
     pub(crate) fn push_round(&mut self, coordinator: usize, term: u64) {
         let truth = self.truth;
         let own = &mut self.quorum.coordinators[coordinator];
-        let Some(session) = own.session.as_mut().filter(|session| session.term == term) else { return };
+        let Some(session) = own.session.as_mut().filter(|session| session.term.number() == term) else { return };
         if truth < session.push_at {
             return;
         }
@@ -95,27 +92,21 @@ impl World {
             let message = Downward::NotLeader { leader };
             return self.send(End::Coordinator(coordinator), End::Host(host), Event::Downward { host, message });
         };
-        let term = session.term;
+        let term = session.term.number();
         match message {
             Upward::Register(register) => {
                 let reply = Some(ProposalReply::Registration { host, boot: register.boot });
                 self.propose(coordinator, Proposal { term, commands: vec![Command::Register(register)], reply });
             }
             Upward::Heartbeat { node, incarnation, number, sent, stopping } => {
-                match session.liveness.heard(&own.state, node, incarnation, now) {
-                    Ok(()) => {
-                        if stopping {
-                            session.liveness.note_stopping(node, incarnation);
-                        }
-                        if own.state.node(node).is_some_and(|row| row.activated != Some(incarnation)) {
-                            session.activations.insert(node, incarnation);
-                        }
+                match session.term.heartbeat(&own.state, node, incarnation, stopping, now) {
+                    Ok(heartbeat) => {
                         // Now and then a quorum round takes longer than a failure time-out.
                         let slow = self.plan.settings.timing.failure_timeout_ms * 2;
                         let most = if self.random.permille(40) && !self.healing { slow } else { 6 };
                         let delay = self.random.between(1, most);
-                        let done = Event::RoundDone { coordinator, term, host, node, incarnation, number, sent };
-                        self.after(delay, done);
+                        let asked = Asked { host, incarnation, number, sent };
+                        self.after(delay, Event::RoundDone { coordinator, term, heartbeat, asked });
                     }
                     Err(error) if error.kind == ErrorKind::StaleIncarnation => {
                         self.stale(coordinator, host, incarnation);
@@ -124,25 +115,26 @@ impl World {
                 }
             }
             Upward::Report { node, incarnation, report } => {
-                match on_report(&own.state, &mut session.liveness, now, node, incarnation, &report) {
-                    Ok(commands) if !commands.is_empty() => {
+                let reports = std::slice::from_ref(&report);
+                let reported = session.term.reports(&own.state, now, node, incarnation, reports);
+                let refused = reported.refused.first().and_then(Option::as_ref).map(|error| error.kind);
+                match refused {
+                    Some(ErrorKind::StaleIncarnation) => self.stale(coordinator, host, incarnation),
+                    Some(ErrorKind::Unavailable) => {}
+                    _ if !reported.needs_round() => {
+                        let commands = reported.commands.into_iter().map(|(_, command)| command).collect();
                         let reply = Some(ProposalReply::Report { host, report });
                         self.propose(coordinator, Proposal { term, commands, reply });
                     }
-                    Err(error) if error.kind == ErrorKind::StaleIncarnation => {
-                        self.stale(coordinator, host, incarnation);
-                    }
-                    Err(error) if error.kind == ErrorKind::Unavailable => {}
-                    // Nothing is committed that would prove the leadership: a round does.
-                    Ok(_) | Err(_) if !self.quorum.commits(coordinator, self.truth) || self.quorum.term != term => {}
-                    Ok(_) | Err(_) => {
+                    _ if self.led(coordinator) != Some(term) => {}
+                    _ => {
                         let message = Downward::Reported { report };
                         self.send(End::Coordinator(coordinator), End::Host(host), Event::Downward { host, message });
                     }
                 }
             }
             Upward::Leave { node, incarnation } => {
-                if let Ok(commands) = on_stopping(&own.state, &session.liveness, node, incarnation) {
+                if let Ok(commands) = session.term.farewell(&own.state, node, incarnation) {
                     self.propose(coordinator, Proposal { term, commands, reply: None });
                 }
             }
@@ -159,37 +151,29 @@ impl World {
         self.send(End::Coordinator(coordinator), End::Host(host), Event::Downward { host, message });
     }
 
-    /// Only a coordinator that leads and reaches a majority at this instant goes on to grant (rule 13).
-    pub(crate) fn round_done(
-        &mut self,
-        coordinator: usize,
-        term: u64,
-        host: usize,
-        (node, incarnation): (NodeId, Incarnation),
-        (number, sent): (u64, Millis),
-    ) {
-        let confirmed = self.quorum.commits(coordinator, self.truth) && self.quorum.term == term;
-        if !confirmed && !self.breaks(ShellMutant::NoQuorumRound) {
-            return;
-        }
+    /// The term in which a majority confirms at this instant that the coordinator leads.
+    fn led(&self, coordinator: usize) -> Option<u64> {
+        self.quorum.commits(coordinator, self.truth).then_some(self.quorum.term)
+    }
+
+    /// The quorum round for a heartbeat is over.
+    pub(crate) fn round_done(&mut self, coordinator: usize, term: u64, heartbeat: Unconfirmed, asked: Asked) {
+        let led = self.led(coordinator);
+        let own = &self.quorum.coordinators[coordinator];
+        let Some(session) = own.session.as_ref().filter(|session| session.term.number() == term) else { return };
+        let Some(heartbeat) = session.term.confirmed(&own.state, heartbeat, led) else { return };
         // The state then holds every change that was committed before.
         self.apply_committed(coordinator);
         let delay = self.random.between(0, 1);
-        self.after(delay, Event::Answer { coordinator, term, host, node, incarnation, number, sent });
+        self.after(delay, Event::Answer { coordinator, term, heartbeat, asked });
     }
 
-    pub(crate) fn answer_heartbeat(
-        &mut self,
-        coordinator: usize,
-        term: u64,
-        host: usize,
-        (node, incarnation): (NodeId, Incarnation),
-        (number, sent): (u64, Millis),
-    ) {
+    pub(crate) fn answer_heartbeat(&mut self, coordinator: usize, term: u64, heartbeat: Confirmed, asked: Asked) {
         let now = self.coordinator_now(coordinator);
         let own = &mut self.quorum.coordinators[coordinator];
-        let Some(session) = own.session.as_mut().filter(|session| session.term == term) else { return };
-        let Some(answer) = session.liveness.answer(&own.state, node, incarnation, now) else {
+        let Some(session) = own.session.as_mut().filter(|session| session.term.number() == term) else { return };
+        let Asked { host, incarnation, number, sent } = asked;
+        let Ok(answer) = session.term.answer(&own.state, heartbeat, now) else {
             return self.stale(coordinator, host, incarnation);
         };
         self.coverage.leases += 1;

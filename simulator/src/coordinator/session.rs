@@ -1,6 +1,6 @@
 //! What a coordinator keeps in memory while it leads, as far as it knows.
 
-use archon_coordinator_core::Liveness;
+use archon_coordinator_core::Term;
 use archon_types::{Incarnation, Millis, NodeId, Version};
 use std::collections::BTreeMap;
 
@@ -15,9 +15,7 @@ pub(crate) struct Pushed {
 
 #[derive(Debug)]
 pub(crate) struct Session {
-    pub(crate) term: u64,
-    pub(crate) liveness: Liveness,
-    pub(crate) activations: BTreeMap<NodeId, Incarnation>,
+    pub(crate) term: Term,
     pub(crate) pushed: BTreeMap<NodeId, Pushed>,
     /// When the next control turn and the next round of pushes are due, in true time.
     pub(crate) turn_at: u64,
@@ -26,13 +24,6 @@ pub(crate) struct Session {
 
 impl Session {
     pub(crate) fn new(term: u64, now: Millis) -> Self {
-        Self {
-            term,
-            liveness: Liveness::new(now),
-            activations: BTreeMap::new(),
-            pushed: BTreeMap::new(),
-            turn_at: u64::MAX,
-            push_at: u64::MAX,
-        }
+        Self { term: Term::new(term, now), pushed: BTreeMap::new(), turn_at: u64::MAX, push_at: u64::MAX }
     }
 }

@@ -19,6 +19,7 @@ archon_types::shown_by! {
     LeadershipSurvives => registration_ends_leaderships,
     ElectAnyone => only_a_live_copy_is_elected,
     StaleRelease => a_release_is_for_its_epoch,
+    NoQuorumRound => nothing_is_granted_without_a_round_in_its_term,
     CoordinatorForgets => a_new_coordinator_waits_for_earlier_leases,
     NodeWideLease => an_answer_lists_what_is_withdrawn,
     GrantWhileDeciding => a_life_being_failed_is_not_answered,
@@ -304,6 +305,17 @@ fn the_former_holder_is_remembered(mutant: Option<Mutant>) -> bool {
     bed.rejoin(leader, 500);
     bed.beat_all();
     !bed.state.formers.is_empty() && !elects(&bed.turn())
+}
+
+fn nothing_is_granted_without_a_round_in_its_term(mutant: Option<Mutant>) -> bool {
+    let bed = running(2, mutant);
+    let (leader, _) = leads(&bed);
+    let mut term = Term::new(7, bed.now);
+    let heartbeat = term.heartbeat(&bed.state, leader, bed.incarnation(leader), false, bed.now).expect("it is heard");
+    let unproven = [None, Some(6), Some(8)].map(|led| term.confirmed(&bed.state, heartbeat, led));
+    let confirmed = term.confirmed(&bed.state, heartbeat, Some(7)).expect("a majority says that it leads in this term");
+    assert!(term.answer(&bed.state, confirmed, bed.now).is_ok());
+    unproven.iter().all(Option::is_none)
 }
 
 fn a_failure_waits_for_the_last_answer(mutant: Option<Mutant>) -> bool {
