@@ -15,10 +15,28 @@ use bytes::Bytes;
 #[derive(Clone, Debug)]
 pub(crate) enum Upward {
     Register(Box<Register>),
-    Heartbeat { node: NodeId, incarnation: Incarnation, number: u64, sent: Millis, stopping: bool },
-    Report { node: NodeId, incarnation: Incarnation, report: Report },
-    Leave { node: NodeId, incarnation: Incarnation },
-    Pushed { node: NodeId, incarnation: Incarnation, version: Version },
+    Heartbeat {
+        node: NodeId,
+        incarnation: Incarnation,
+        number: u64,
+        sent: Millis,
+        stopping: bool,
+    },
+    Report {
+        node: NodeId,
+        incarnation: Incarnation,
+        report: Report,
+    },
+    Leave {
+        node: NodeId,
+        incarnation: Incarnation,
+    },
+    /// The answer to a push, by its number: from which version the duties are that it obeys.
+    Pushed {
+        node: NodeId,
+        number: u64,
+        version: Version,
+    },
 }
 
 /// From a coordinator to a node.
@@ -33,17 +51,25 @@ pub(crate) enum Downward {
     Reported { report: Report },
 }
 
-/// A node's duties, with the registrations of all nodes and whether they count as failed.
+/// What a node is pushed, as far as the world knows of it.
 #[derive(Clone, Debug)]
 pub(crate) struct Push {
     pub(crate) coordinator: usize,
     pub(crate) term: u64,
+    pub(crate) number: u64,
     pub(crate) incarnation: Incarnation,
     pub(crate) version: Version,
-    pub(crate) duties: Vec<Duty>,
-    pub(crate) nodes: Vec<(NodeId, Incarnation, bool)>,
+    pub(crate) duties: Option<Vec<Duty>>,
+    pub(crate) nodes: Option<Registrations>,
     /// Which tables there are.
-    pub(crate) tables: TableList,
+    pub(crate) tables: Option<TableList>,
+}
+
+/// The registrations of all nodes, and whether they count as failed.
+#[derive(Clone, Debug)]
+pub(crate) struct Registrations {
+    pub(crate) version: Version,
+    pub(crate) nodes: Vec<(NodeId, Incarnation, bool)>,
 }
 
 /// Who sent a heartbeat, and when by its own clock.

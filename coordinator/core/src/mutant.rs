@@ -9,6 +9,8 @@ archon_types::mutants! {
     DropBelowMin = 2,
     /// A request that is refused leaves the version as it is.
     RefusalKeepsVersion = 3,
+    /// A node that acknowledged its duties once is not told others.
+    DutiesSaidOnce = 4,
     /// An addition does not look at the joiner's incarnation.
     ExpandUnchecked = 5,
     /// A drop does not look at the follower's incarnation.

@@ -10,6 +10,7 @@
 //! | `copy` | what one copy is to its node |
 //! | `emptied` | when it is said that a copy has thrown its data away |
 //! | `grants` | what the node's lease covers |
+//! | `obeyed` | which pushes are obeyed |
 //! | `reconcile` | what follows from duties, given what is held |
 //! | `retention` | how much of a copy's log is kept, and for whom |
 //! | `waiting` | who is answered when, and with what if a leadership ends |
@@ -18,6 +19,7 @@ mod copy;
 mod emptied;
 mod grants;
 mod mutant;
+mod obeyed;
 mod reconcile;
 mod retention;
 mod waiting;
@@ -28,6 +30,7 @@ pub use grants::Grants;
 pub use mutant::Broken;
 #[cfg(any(test, feature = "mutants"))]
 pub use mutant::Mutant;
+pub use obeyed::{Obeyed, Pushed};
 pub use reconcile::{Action, Held, HeldState, Reconciled, UNKNOWN, reconcile};
 pub use retention::{Pin, Retention, RetentionLimits};
 pub use waiting::{Answer, Ended, Pending, Waiting};

@@ -1,12 +1,12 @@
 //! What a leading coordinator does: control turns, pushes, answers to heartbeats, registrations and reports.
 
-use super::session::Pushed;
+use super::session::{Pushed, UnderWay, Whole};
 use crate::event::{Asked, Downward, Event, Proposal, ProposalReply, Push, Upward};
 use crate::network::End;
 use crate::world::World;
-use archon_coordinator_core::term::{Confirmed, Unconfirmed};
-use archon_coordinator_core::{Command, NodeRow, duties};
-use archon_types::{ErrorKind, Incarnation, NodeId, NodeStatus, Version};
+use archon_coordinator_core::Command;
+use archon_coordinator_core::term::{self, Confirmed, Unconfirmed};
+use archon_types::{ErrorKind, Incarnation};
 
 /// Longest pause between two control turns, in milliseconds.
 const TURN_MS: u64 = 50;
@@ -23,7 +23,14 @@ impl World {
             session.turn_at = truth + 1;
             self.after(1, Event::Turn { coordinator, term });
         }
+        self.push_soon(coordinator);
+    }
+
+    /// A round of pushes follows at once.
+    fn push_soon(&mut self, coordinator: usize) {
+        let truth = self.truth;
         let Some(session) = &mut self.quorum.coordinators[coordinator].session else { return };
+        let term = session.term.number();
         if session.push_at > truth + 2 {
             session.push_at = truth + 2;
             self.after(2, Event::PushRound { coordinator, term });
@@ -54,26 +61,24 @@ impl World {
             return;
         }
         session.push_at = truth + PUSH_MS;
-        let version = Version::new(own.state.applied);
-        let life = |row: &NodeRow| (row.node.id, row.node.incarnation, row.node.status != NodeStatus::Live);
-        let nodes: Vec<(NodeId, Incarnation, bool)> = own.state.nodes.values().map(life).collect();
-        let tables = own.state.table_list();
+        let state = &own.state;
         let mut pushes = Vec::new();
-        for row in own.state.nodes.values().map(|row| &row.node) {
-            let Some(duties) = duties(&own.state, row.id) else { continue };
-            let fresh =
-                Pushed { incarnation: row.incarnation, acknowledged: Version::ZERO, sent: 0, version: Version::ZERO };
-            let pushed = session.pushed.entry(row.id).or_insert(fresh);
+        for row in state.nodes.values().map(|row| &row.node) {
+            let pushed = session.pushed.entry(row.id).or_insert_with(|| Pushed::nothing(row.incarnation));
             if pushed.incarnation != row.incarnation {
-                *pushed = fresh;
+                *pushed = Pushed::nothing(row.incarnation);
             }
-            let due = pushed.version < version || truth - pushed.sent >= PUSH_MS;
-            if pushed.acknowledged < version && due {
-                (pushed.sent, pushed.version) = (truth, version);
-                let (incarnation, nodes, tables) = (row.incarnation, nodes.clone(), tables.clone());
-                let push = Push { coordinator, term, incarnation, version, duties, nodes, tables };
-                pushes.push((row.address.clone(), push));
+            let waits = pushed.under_way.as_ref().is_some_and(|under_way| truth - under_way.sent < PUSH_MS);
+            if waits || pushed.acknowledged.due(state, row.id).is_none() {
+                continue;
             }
+            let Some((push, promise)) = pushed.acknowledged.next(state, row.id, &Whole) else { continue };
+            session.pushes += 1;
+            let (number, incarnation) = (session.pushes, row.incarnation);
+            pushed.under_way = Some(UnderWay { number, promise, sent: truth });
+            let term::Push { version, duties, nodes, tables, .. } = push;
+            let push = Push { coordinator, term, number, incarnation, version, duties, nodes, tables };
+            pushes.push((row.address.clone(), push));
         }
         for (address, push) in pushes {
             if let Some(host) = host_of(&address) {
@@ -138,9 +143,14 @@ impl World {
                     self.propose(coordinator, Proposal { term, commands, reply: None });
                 }
             }
-            Upward::Pushed { node, incarnation, version } => {
-                if let Some(pushed) = session.pushed.get_mut(&node).filter(|pushed| pushed.incarnation == incarnation) {
-                    pushed.acknowledged = pushed.acknowledged.max(version);
+            Upward::Pushed { node, number, version } => {
+                let Some(pushed) = session.pushed.get_mut(&node) else { return };
+                // An answer that came after the push was given up for lost is nobody's.
+                let answered = pushed.under_way.take_if(|under_way| under_way.number == number);
+                let Some(answered) = answered else { return };
+                pushed.acknowledged.take(answered.promise, version, false, now);
+                if pushed.acknowledged.due(&own.state, node).is_some() {
+                    self.push_soon(coordinator);
                 }
             }
         }

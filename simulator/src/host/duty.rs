@@ -7,9 +7,9 @@ use crate::event::{Downward, Event, Push, Upward};
 use crate::mutant::{ShellMutant, broken_host};
 use crate::network::End;
 use crate::world::World;
-use archon_host::{Action, Emptied, Waiting, reconcile};
+use archon_host::{Action, Emptied, Pushed, Waiting, reconcile};
 use archon_replica::{Configuration, Identity, Input, Peer, Position, Recovered, Timing};
-use archon_types::{Duty, Epoch, Fact, NodeId, Partition, PartitionId, PlacementId, Report, Version};
+use archon_types::{Duty, Epoch, Fact, NodeId, Partition, PartitionId, PlacementId, Report, TableList, Version};
 use std::collections::BTreeMap;
 
 impl World {
@@ -26,32 +26,36 @@ impl World {
         let untold = self.breaks(ShellMutant::DropUntold);
         let Some(process) = &mut self.hosts[host].process else { return };
         let Some(life) = process.life.filter(|life| life.incarnation == push.incarnation) else { return };
-        if process.obeyed.incarnation != push.incarnation {
-            process.obeyed = super::process::Obeyed { incarnation: push.incarnation, ..Default::default() };
-        }
-        if push.term < process.obeyed.term {
+        let taken = process.obeyed.take(push.incarnation, push.term, push.version, push.duties.is_some());
+        if matches!(taken, Pushed::Succeeded { .. }) {
             return;
         }
         let mut news = false;
-        if push.version < process.obeyed.version {
-            return;
+        if let Some(registrations) = push.nodes.filter(|nodes| nodes.version >= process.peers_version) {
+            process.peers_version = registrations.version;
+            for (node, incarnation, failed) in registrations.nodes {
+                let known = process.peers.insert(node, (incarnation, failed));
+                news |= known != Some((incarnation, failed));
+            }
         }
-        for (node, incarnation, failed) in &push.nodes {
-            let known = process.peers.insert(*node, (*incarnation, *failed));
-            news |= known != Some((*incarnation, *failed));
+        let newer = |list: &TableList| (list.version, list.last) > (process.tables.version, process.tables.last);
+        if let Some(list) = push.tables.filter(newer).filter(|_| !untold) {
+            process.tables = list;
         }
-        (process.obeyed.version, process.obeyed.term) = (push.version, push.term);
-        let newer = (push.tables.version, push.tables.last) > (process.tables.version, process.tables.last);
-        if newer && !untold {
-            process.tables = push.tables;
+        let duties = push.duties.filter(|_| taken == Pushed::Duties);
+        if duties.is_some() {
+            process.obeyed.obey(push.term, push.version);
         }
-        let answer = Upward::Pushed { node: life.node, incarnation: push.incarnation, version: push.version };
+        let version = process.obeyed.version();
+        let answer = Upward::Pushed { node: life.node, number: push.number, version };
         let coordinator = push.coordinator;
         self.send(End::Host(host), End::Coordinator(coordinator), Event::Upward { coordinator, host, message: answer });
         if news {
             self.peers_changed(host);
         }
-        self.obey(host, life.node, &push.duties);
+        if let Some(duties) = duties {
+            self.obey(host, life.node, &duties);
+        }
     }
 
     fn obey(&mut self, host: usize, node: NodeId, duties: &[Duty]) {

@@ -3,7 +3,7 @@
 use super::disk::{Batch, Disk};
 use super::slot::Slot;
 use crate::clock::Clock;
-use archon_host::{Grants, Held, HeldState, UNKNOWN};
+use archon_host::{Grants, Held, HeldState, Obeyed, UNKNOWN};
 use archon_replica::Input;
 use archon_types::{BootId, Incarnation, Millis, NodeId, PartitionId, PlacementId, Report, TableList, Version};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -42,14 +42,6 @@ pub(crate) struct Life {
     pub(crate) incarnation: Incarnation,
 }
 
-/// The newest push obeyed.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Obeyed {
-    pub(crate) incarnation: Incarnation,
-    pub(crate) version: Version,
-    pub(crate) term: u64,
-}
-
 /// Writes on their way to the disk.
 #[derive(Debug, Default)]
 pub(crate) struct Journal {
@@ -85,6 +77,7 @@ pub(crate) struct Process {
     pub(crate) damaged: BTreeSet<PlacementId>,
     /// The newest known registrations of all nodes, and whether they count as failed.
     pub(crate) peers: BTreeMap<NodeId, (Incarnation, bool)>,
+    pub(crate) peers_version: Version,
     /// Which tables there are, as of the last drop that was told of.
     pub(crate) tables: TableList,
     pub(crate) obeyed: Obeyed,
@@ -117,6 +110,7 @@ impl Process {
             emptied: BTreeMap::new(),
             damaged: BTreeSet::new(),
             peers: BTreeMap::new(),
+            peers_version: Version::ZERO,
             tables: TableList::default(),
             obeyed: Obeyed::default(),
             journal: Journal::default(),

@@ -7,11 +7,14 @@
 //! | `mod` | who leads in it since when; control turns |
 //! | `lease` | heartbeats, quorum rounds, leases |
 //! | `reports` | what nodes report, and what proves the answer |
+//! | `pushes` | what a node acknowledged, what it lacks, what its answers mean |
 
 mod lease;
+mod pushes;
 mod reports;
 
 pub use lease::{Confirmed, Unconfirmed};
+pub use pushes::{Acknowledged, Due, Piece, Pieces, Promise, Push};
 pub use reports::Reported;
 
 use crate::command::Command;

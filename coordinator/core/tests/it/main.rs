@@ -14,6 +14,7 @@ mod mutants;
 mod names;
 mod operate;
 mod planning;
+mod pushes;
 mod random;
 mod removed;
 mod repair;

@@ -11,6 +11,7 @@ archon_types::shown_by! {
     AnyoneAsks => only_the_leader_may_ask,
     DropBelowMin => no_drop_goes_below_the_minimum,
     RefusalKeepsVersion => a_refusal_consumes_the_version,
+    DutiesSaidOnce => a_node_is_told_when_its_duties_change,
     ExpandUnchecked => another_life_of_the_joiner_is_not_added,
     DropUnchecked => another_life_of_the_follower_is_not_dropped,
     CleanupBelowMin => no_copy_goes_while_too_few_are_left,
@@ -117,6 +118,33 @@ fn a_refusal_consumes_the_version(mutant: Option<Mutant>) -> bool {
     let before = bed.row(0).version;
     bed.report(leader, &bed.fact(0, own, Fact::Silent { followers: others(&bed) })).expect("an answer");
     bed.row(0).version > before
+}
+
+/// Rows of nothing.
+struct Nothing;
+
+impl term::Pieces for Nothing {
+    type Rows = ();
+    type Nodes = ();
+
+    fn rows(&self, state: &ClusterState, table: TableId, _: Version, _: u64) -> Option<term::Piece<()>> {
+        Some(term::Piece { content: (), bytes: 0, version: state.rows_version_of(table), next: None })
+    }
+
+    fn nodes(&self, state: &ClusterState, _: Version) -> Option<term::Piece<()>> {
+        Some(term::Piece { content: (), bytes: 0, version: state.nodes_version, next: None })
+    }
+}
+
+fn a_node_is_told_when_its_duties_change(mutant: Option<Mutant>) -> bool {
+    let mut bed = running(3, mutant);
+    let (leader, _) = leads(&bed);
+    let mut acknowledged = term::Acknowledged::default();
+    let (push, promise) = acknowledged.next(&bed.state, leader, &Nothing).expect("it was told nothing yet");
+    assert!(acknowledged.take(promise, push.version, false, bed.now));
+    dropped(&mut bed);
+    let next = acknowledged.next(&bed.state, leader, &Nothing);
+    next.is_some_and(|(push, _)| push.duties == duties(&bed.state, leader))
 }
 
 fn another_life_of_the_joiner_is_not_added(mutant: Option<Mutant>) -> bool {
