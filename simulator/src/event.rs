@@ -4,10 +4,12 @@ use crate::client::ReplyTo;
 use crate::host::slot::{Outcome, Request};
 use archon_coordinator_core::term::{Confirmed, Unconfirmed};
 use archon_coordinator_core::{Command, HeartbeatAnswer, Register};
+use archon_host::Beat;
 use archon_kv::engine::Row;
 use archon_replica::{Message, Position, ReplicaAddress};
 use archon_types::{
-    BootId, Duty, Epoch, Incarnation, Millis, NodeId, PartitionId, PlacementId, Report, TableId, TableList, Version,
+    BootId, Duty, Epoch, ErrorDetail, ErrorKind, Incarnation, Millis, NodeId, PartitionId, PlacementId, Report,
+    TableId, TableList, Version,
 };
 use bytes::Bytes;
 
@@ -17,9 +19,7 @@ pub(crate) enum Upward {
     Register(Box<Register>),
     Heartbeat {
         node: NodeId,
-        incarnation: Incarnation,
-        number: u64,
-        sent: Millis,
+        beat: Beat,
         stopping: bool,
     },
     Report {
@@ -42,13 +42,31 @@ pub(crate) enum Upward {
 /// From a coordinator to a node.
 #[derive(Clone, Debug)]
 pub(crate) enum Downward {
-    Registered { boot: BootId, node: NodeId, incarnation: Incarnation },
-    Overtaken { boot: BootId, have: Incarnation },
-    Lease { incarnation: Incarnation, number: u64, sent: Millis, answer: HeartbeatAnswer },
-    Stale { incarnation: Incarnation },
-    NotLeader { leader: Option<usize> },
+    Registered {
+        boot: BootId,
+        node: NodeId,
+        incarnation: Incarnation,
+    },
+    NotRegistered {
+        boot: BootId,
+        error: ErrorDetail,
+    },
+    Lease {
+        beat: Beat,
+        answer: HeartbeatAnswer,
+    },
+    Stale {
+        incarnation: Incarnation,
+    },
+    NotLeader {
+        leader: Option<usize>,
+    },
     Push(Box<Push>),
-    Reported { report: Report },
+    /// The answer to a report: why it is refused, if it is.
+    Reported {
+        report: Report,
+        refused: Option<ErrorKind>,
+    },
 }
 
 /// What a node is pushed, as far as the world knows of it.
@@ -72,13 +90,11 @@ pub(crate) struct Registrations {
     pub(crate) nodes: Vec<(NodeId, Incarnation, bool)>,
 }
 
-/// Who sent a heartbeat, and when by its own clock.
+/// Who sent which heartbeat.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Asked {
     pub(crate) host: usize,
-    pub(crate) incarnation: Incarnation,
-    pub(crate) number: u64,
-    pub(crate) sent: Millis,
+    pub(crate) beat: Beat,
 }
 
 /// Between nodes.

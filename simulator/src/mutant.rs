@@ -4,8 +4,6 @@ mod shell {
     archon_types::mutants! {
         /// A process that registered anew keeps its leaderships.
         KeepsLeading = 8,
-        /// The lease counts from the receipt of the answer.
-        LeaseFromReceipt = 14,
         /// The lease is checked first, the value read after.
         LeaseCheckedFirst = 17,
         /// A sole copy answers writes without a lease.

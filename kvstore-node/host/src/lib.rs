@@ -13,6 +13,7 @@
 //! | `obeyed` | which pushes are obeyed |
 //! | `reconcile` | what follows from duties, given what is held |
 //! | `retention` | how much of a copy's log is kept, and for whom |
+//! | `session/` | registering, heartbeats and reports: which answers count, and what is said again |
 //! | `waiting` | who is answered when, and with what if a leadership ends |
 
 mod copy;
@@ -22,15 +23,17 @@ mod mutant;
 mod obeyed;
 mod reconcile;
 mod retention;
+mod session;
 mod waiting;
 
 pub use copy::Copy;
 pub use emptied::Emptied;
-pub use grants::Grants;
+pub use grants::{Grants, Taken};
 pub use mutant::Broken;
 #[cfg(any(test, feature = "mutants"))]
 pub use mutant::Mutant;
 pub use obeyed::{Obeyed, Pushed};
 pub use reconcile::{Action, Held, HeldState, Reconciled, UNKNOWN, reconcile};
 pub use retention::{Pin, Retention, RetentionLimits};
+pub use session::{Again, Beat, Beats, Grant, Registering, Reports};
 pub use waiting::{Answer, Ended, Pending, Waiting};

@@ -3,6 +3,8 @@
 archon_types::mutants! {
     /// An answer leaves with the next commit, whatever that covers.
     AnswerUncommitted = 0,
+    /// The lease counts from the receipt of the answer.
+    LeaseFromReceipt = 14,
     /// The lease covers every leadership, withdrawn ones too.
     NodeWideLease = 15,
     /// It is not said that a copy has thrown its data away.

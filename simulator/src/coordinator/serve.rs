@@ -103,14 +103,15 @@ impl World {
                 let reply = Some(ProposalReply::Registration { host, boot: register.boot });
                 self.propose(coordinator, Proposal { term, commands: vec![Command::Register(register)], reply });
             }
-            Upward::Heartbeat { node, incarnation, number, sent, stopping } => {
+            Upward::Heartbeat { node, beat, stopping } => {
+                let incarnation = beat.incarnation();
                 match session.term.heartbeat(&own.state, node, incarnation, stopping, now) {
                     Ok(heartbeat) => {
                         // Now and then a quorum round takes longer than a failure time-out.
                         let slow = self.plan.settings.timing.failure_timeout_ms * 2;
                         let most = if self.random.permille(40) && !self.healing { slow } else { 6 };
                         let delay = self.random.between(1, most);
-                        let asked = Asked { host, incarnation, number, sent };
+                        let asked = Asked { host, beat };
                         self.after(delay, Event::RoundDone { coordinator, term, heartbeat, asked });
                     }
                     Err(error) if error.kind == ErrorKind::StaleIncarnation => {
@@ -125,7 +126,6 @@ impl World {
                 let refused = reported.refused.first().and_then(Option::as_ref).map(|error| error.kind);
                 match refused {
                     Some(ErrorKind::StaleIncarnation) => self.stale(coordinator, host, incarnation),
-                    Some(ErrorKind::Unavailable) => {}
                     _ if !reported.needs_round() => {
                         let commands = reported.commands.into_iter().map(|(_, command)| command).collect();
                         let reply = Some(ProposalReply::Report { host, report });
@@ -133,7 +133,7 @@ impl World {
                     }
                     _ if self.led(coordinator) != Some(term) => {}
                     _ => {
-                        let message = Downward::Reported { report };
+                        let message = Downward::Reported { report, refused };
                         self.send(End::Coordinator(coordinator), End::Host(host), Event::Downward { host, message });
                     }
                 }
@@ -182,13 +182,13 @@ impl World {
         let now = self.coordinator_now(coordinator);
         let own = &mut self.quorum.coordinators[coordinator];
         let Some(session) = own.session.as_mut().filter(|session| session.term.number() == term) else { return };
-        let Asked { host, incarnation, number, sent } = asked;
+        let Asked { host, beat } = asked;
         let Ok(answer) = session.term.answer(&own.state, heartbeat, now) else {
-            return self.stale(coordinator, host, incarnation);
+            return self.stale(coordinator, host, beat.incarnation());
         };
         self.coverage.leases += 1;
         self.coverage.withdrawn += answer.withdrawn.len() as u64;
-        let message = Downward::Lease { incarnation, number, sent, answer };
+        let message = Downward::Lease { beat, answer };
         self.send(End::Coordinator(coordinator), End::Host(host), Event::Downward { host, message });
     }
 }

@@ -3,9 +3,9 @@
 use super::disk::{Batch, Disk};
 use super::slot::Slot;
 use crate::clock::Clock;
-use archon_host::{Grants, Held, HeldState, Obeyed, UNKNOWN};
+use archon_host::{Beats, Grants, Held, HeldState, Obeyed, Registering, Reports, UNKNOWN};
 use archon_replica::Input;
-use archon_types::{BootId, Incarnation, Millis, NodeId, PartitionId, PlacementId, Report, TableList, Version};
+use archon_types::{BootId, Incarnation, Millis, NodeId, PartitionId, PlacementId, TableList, Version};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// A machine: a clock, a disk, and perhaps a process.
@@ -56,10 +56,10 @@ pub(crate) struct Process {
     /// Names this attempt to register.
     pub(crate) boot_id: BootId,
     pub(crate) life: Option<Life>,
-    /// The registration of its directory that a refusal named.
-    pub(crate) expects: Option<Incarnation>,
+    /// Its attempts to begin a life.
+    pub(crate) registering: Registering,
     pub(crate) grants: Grants,
-    pub(crate) heartbeats: u64,
+    pub(crate) beats: Beats,
     /// The last heartbeat was answered.
     pub(crate) answered: bool,
     pub(crate) next_heartbeat: Millis,
@@ -82,7 +82,7 @@ pub(crate) struct Process {
     pub(crate) tables: TableList,
     pub(crate) obeyed: Obeyed,
     pub(crate) journal: Journal,
-    pub(crate) reports: BTreeMap<(PlacementId, u8), Report>,
+    pub(crate) reports: Reports,
     /// It was told to stop: since then it gives up its leaderships.
     pub(crate) stopping: Option<Millis>,
     pub(crate) touched: BTreeSet<PlacementId>,
@@ -90,14 +90,15 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    pub(crate) fn new(boot: u64, boot_id: BootId) -> Self {
+    /// One that begins on a disk that knows of this last registration, if of any.
+    pub(crate) fn new(boot: u64, boot_id: BootId, last: Option<Incarnation>) -> Self {
         Self {
             boot,
             boot_id,
             life: None,
-            expects: None,
+            registering: Registering::new(last),
             grants: Grants::default(),
-            heartbeats: 0,
+            beats: Beats::default(),
             answered: true,
             next_heartbeat: Millis::ZERO,
             next_register: Millis::ZERO,
@@ -114,7 +115,7 @@ impl Process {
             tables: TableList::default(),
             obeyed: Obeyed::default(),
             journal: Journal::default(),
-            reports: BTreeMap::new(),
+            reports: Reports::default(),
             stopping: None,
             touched: BTreeSet::new(),
             followups: VecDeque::new(),

@@ -6,8 +6,8 @@ use crate::event::{Downward, Event, Upward};
 use crate::mutant::{ShellMutant, broken_host};
 use crate::network::End;
 use crate::world::World;
-use archon_coordinator_core::Register;
-use archon_host::Grants;
+use archon_coordinator_core::{HeartbeatAnswer, Register};
+use archon_host::{Again, Beats, Grant, Grants, Registering, Taken};
 use archon_replica::Input;
 use archon_types::{Epoch, Incarnation, NodeId, PlacementId, Report};
 
@@ -31,7 +31,7 @@ impl World {
                 let register = Register {
                     held: held(process),
                     last_incarnation: last,
-                    expects: process.expects.or(last),
+                    expects: process.registering.expects(),
                     zone: (self.plan.zones > 0).then(|| format!("z{}", number % self.plan.zones)),
                     partitions_max: self.plan.placements_max,
                     ..Register::new(format!("n{number}"), format!("n{number}:7000"), storage, process.boot_id)
@@ -43,14 +43,8 @@ impl World {
         };
         if now >= process.next_heartbeat {
             process.next_heartbeat = now.plus(unit);
-            process.heartbeats += 1;
-            let message = Upward::Heartbeat {
-                node: life.node,
-                incarnation: life.incarnation,
-                number: process.heartbeats,
-                sent: now,
-                stopping: process.stopping.is_some(),
-            };
+            let stopping = process.stopping.is_some();
+            let message = Upward::Heartbeat { node: life.node, beat: process.beats.send(now), stopping };
             // The lease is running: a heartbeat without an answer goes to every coordinator.
             let others = !std::mem::replace(&mut process.answered, false);
             self.send_up(host, guess, others, &message);
@@ -58,8 +52,7 @@ impl World {
         let Some(process) = &mut self.hosts[host].process else { return };
         if now >= process.next_reports && !process.reports.is_empty() {
             process.next_reports = now.plus(unit * 2);
-            let reports: Vec<Report> = process.reports.values().cloned().collect();
-            for report in reports {
+            for report in process.reports.peek(usize::MAX) {
                 self.send_report(host, report);
             }
         }
@@ -83,7 +76,6 @@ impl World {
 
     pub(super) fn on_session(&mut self, host: usize, message: Downward) {
         let now = self.local(host);
-        let late = self.breaks(ShellMutant::LeaseFromReceipt);
         let Some(process) = &mut self.hosts[host].process else { return };
         match message {
             Downward::Registered { boot, node, incarnation } => {
@@ -93,22 +85,23 @@ impl World {
                     self.begin_life(host, node, incarnation);
                 }
             }
-            Downward::Overtaken { boot, have } => {
-                if process.boot_id == boot && process.life.is_none() && process.expects != Some(have) {
+            Downward::NotRegistered { boot, error } => {
+                let asks = process.boot_id == boot && process.life.is_none();
+                if asks && process.registering.refused(&error, now) == Again::AtOnce {
                     self.coverage.overtaken += 1;
-                    process.expects = Some(have);
                     process.next_register = now;
                     process.answered = true;
                 }
             }
-            Downward::Lease { incarnation, number, sent, answer } => {
-                if process.life.is_none_or(|life| life.incarnation != incarnation) {
+            Downward::Lease { beat, answer } => {
+                if process.life.is_none_or(|life| life.incarnation != beat.incarnation()) {
                     return;
                 }
                 process.answered = true;
-                let sent = if late { now } else { sent };
-                let taken = process.grants.take(number, sent, answer.lease_ms, answer.withdrawn);
-                let Some(withdrawn) = taken else { return };
+                let (incarnation, number) = (beat.incarnation(), beat.number());
+                let HeartbeatAnswer { lease_ms, withdrawn } = answer;
+                let grant = Grant { incarnation, number, lease_ms, withdrawn };
+                let Taken::Granted { withdrawn, .. } = process.grants.take(beat, grant, now) else { return };
                 let ended: Vec<(PlacementId, Epoch)> = withdrawn
                     .iter()
                     .filter_map(|(partition, epoch)| {
@@ -131,10 +124,10 @@ impl World {
                     process.grants = Grants::default();
                     process.reports.clear();
                     process.answered = true;
-                    let boot_id = self.new_boot_id();
+                    let (boot_id, last) = (self.new_boot_id(), self.hosts[host].disk.incarnation);
                     if let Some(process) = &mut self.hosts[host].process {
                         process.boot_id = boot_id;
-                        process.expects = None;
+                        process.registering = Registering::new(last);
                     }
                     self.tell_leases(host);
                 }
@@ -142,7 +135,7 @@ impl World {
             Downward::NotLeader { leader } => {
                 process.guess = leader.unwrap_or((process.guess + 1) % crate::coordinator::COORDINATORS);
             }
-            Downward::Reported { report } => process.reports.retain(|_, known| *known != report),
+            Downward::Reported { report, refused } => drop(process.reports.answered(&report, refused)),
             Downward::Push(_) => {}
         }
     }
@@ -155,6 +148,7 @@ impl World {
         let Some(process) = &mut machine.process else { return };
         process.life = Some(Life { node, incarnation });
         process.grants = Grants::new(broken_host(self.mutant));
+        process.beats = Beats::new(incarnation);
         process.reports.clear();
         let placements: Vec<PlacementId> = process.slots.keys().copied().collect();
         for placement in placements {

@@ -100,7 +100,7 @@ impl World {
             // Rule 20: what only the kernel knows is brought to the disk before any position is reported.
             machine.disk.sync();
         }
-        let mut process = Process::new(machine.boots, boot_id);
+        let mut process = Process::new(machine.boots, boot_id, machine.disk.incarnation);
         process.guess = self.random.index(crate::coordinator::COORDINATORS);
         recover(machine, &mut process, self.mutant);
         machine.process = Some(process);
