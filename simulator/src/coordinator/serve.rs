@@ -8,8 +8,6 @@ use archon_coordinator_core::Command;
 use archon_coordinator_core::term::{self, Confirmed, Unconfirmed};
 use archon_types::{ErrorKind, Incarnation};
 
-/// Longest pause between two control turns, in milliseconds.
-const TURN_MS: u64 = 50;
 /// Pause before a push that was not acknowledged is repeated, in milliseconds.
 const PUSH_MS: u64 = 50;
 
@@ -45,7 +43,7 @@ impl World {
             return;
         }
         let turned = session.term.turn(&own.state, now);
-        let wake = own.clock.truth_of(turned.wake_at, truth).min(truth + TURN_MS);
+        let wake = own.clock.truth_of(turned.wake_at, truth);
         session.turn_at = wake;
         self.after(wake - truth, Event::Turn { coordinator, term });
         if !turned.commands.is_empty() {

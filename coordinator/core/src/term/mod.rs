@@ -8,14 +8,17 @@
 //! | `lease` | heartbeats, quorum rounds, leases |
 //! | `reports` | what nodes report, and what proves the answer |
 //! | `pushes` | what a node acknowledged, what it lacks, what its answers mean |
+//! | `stall` | whether this coordinator can keep its word |
 
 mod lease;
 mod pushes;
 mod reports;
+mod stall;
 
 pub use lease::{Confirmed, Unconfirmed};
-pub use pushes::{Acknowledged, Due, Piece, Pieces, Promise, Push};
+pub use pushes::{Acknowledged, Due, Piece, Pieces, Promise, Promised, Push};
 pub use reports::Reported;
+pub use stall::Stall;
 
 use crate::command::Command;
 use crate::liveness::Liveness;
@@ -24,6 +27,8 @@ use crate::turn::{Turn, turn};
 use archon_types::{Incarnation, Millis, NodeId};
 use std::collections::BTreeMap;
 
+/// Longest pause between two control turns, in milliseconds.
+pub const PAUSE_MAX_MS: u64 = 50;
 /// Most activations that wait for the next control turn.
 const ACTIVATIONS_MAX: usize = 20_000;
 
@@ -60,7 +65,7 @@ impl Term {
             heard.into_iter().map(|(node, incarnation)| Command::Activate { node, incarnation }).collect();
         let turned = turn(state, &mut self.liveness, now);
         commands.extend(turned.commands);
-        Turn { commands, wake_at: turned.wake_at }
+        Turn { commands, wake_at: turned.wake_at.min(now.plus(PAUSE_MAX_MS)) }
     }
 
     /// A node was heard in this life: the next turn commits that it acts in it. Returns whether that is news.

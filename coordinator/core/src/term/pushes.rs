@@ -81,6 +81,9 @@ pub struct Promise {
     partial: bool,
 }
 
+/// A push from these pieces, and what the node will hold once it took it.
+pub type Promised<P> = (Push<<P as Pieces>::Rows, <P as Pieces>::Nodes>, Promise);
+
 impl Promise {
     /// Whether more is to follow: it did not fit.
     pub const fn is_partial(&self) -> bool {
@@ -140,12 +143,7 @@ impl Acknowledged {
     }
 
     /// What `node` lacks, and what it holds once it took that; `None` if it lacks nothing.
-    pub fn next<P: Pieces>(
-        &self,
-        state: &ClusterState,
-        node: NodeId,
-        pieces: &P,
-    ) -> Option<(Push<P::Rows, P::Nodes>, Promise)> {
+    pub fn next<P: Pieces>(&self, state: &ClusterState, node: NodeId, pieces: &P) -> Option<Promised<P>> {
         let mark = duties_mark(state, node)?;
         let nodes = if state.nodes_version > self.nodes { pieces.nodes(state, self.nodes) } else { None };
         let unchanged = self.duties_of(state, mark);

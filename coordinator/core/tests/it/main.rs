@@ -19,5 +19,6 @@ mod random;
 mod removed;
 mod repair;
 mod stuck;
+mod term;
 mod world;
 mod zones;

@@ -1,7 +1,7 @@
 //! What a node is pushed, and what its answers mean.
 
 use crate::bed::{Bed, TABLE, settings};
-use archon_coordinator_core::term::{Acknowledged, Due, Piece, Pieces, Promise, Push};
+use archon_coordinator_core::term::{Acknowledged, Due, Piece, Pieces, Promised};
 use archon_coordinator_core::*;
 use archon_types::*;
 
@@ -21,8 +21,6 @@ impl Pieces for Whole {
     }
 }
 
-type Pushed = (Push<(TableId, Version), Version>, Promise);
-
 fn bed() -> (Bed, NodeId) {
     let mut bed = Bed::running(settings(1, 3, 3), &["athens", "byzantium", "cyrene"]);
     bed.beat_all();
@@ -31,7 +29,7 @@ fn bed() -> (Bed, NodeId) {
 }
 
 #[track_caller]
-fn next(bed: &Bed, node: NodeId, acknowledged: &Acknowledged) -> Pushed {
+fn next(bed: &Bed, node: NodeId, acknowledged: &Acknowledged) -> Promised<Whole> {
     acknowledged.next(&bed.state, node, &Whole).expect("it lacks something")
 }
 
