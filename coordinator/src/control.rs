@@ -8,8 +8,9 @@ use crate::push;
 use crate::raft::Quorum;
 use crate::session::{Leading, Session};
 use crate::watchdog;
-use archon_coordinator_core::{Actor, Command, turn};
-use archon_types::{ClusterId, Millis, NodeStatus, Settings};
+use archon_coordinator_core::term::{PAUSE_MAX_MS, Stall};
+use archon_coordinator_core::{Actor, Command};
+use archon_types::{ClusterId, NodeStatus, Settings};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -20,14 +21,12 @@ use uuid::Uuid;
 
 /// How often leadership is looked at when no signal comes.
 const LOOK_INTERVAL: Duration = Duration::from_millis(25);
-/// Longest pause between two turns.
-const TURN_INTERVAL_MAX: Duration = Duration::from_millis(50);
+/// The pause between two turns while nothing can be committed.
+const READ_ONLY_PAUSE: Duration = Duration::from_millis(PAUSE_MAX_MS);
 /// How long stepping up may wait for its first quorum round.
 const STEP_UP_DEADLINE: Duration = Duration::from_secs(2);
 /// A turn's proposal; shorter than the time after which the loop counts as stalled.
 const PROPOSE_DEADLINE: Duration = Duration::from_millis(700);
-/// A loop that did not turn for this long stalled: what it remembers of silences is worth nothing.
-pub(crate) const STALL: Duration = Duration::from_secs(1);
 /// Most commands in one log entry.
 const COMMANDS_MAX: usize = 512;
 /// How often memory of departed nodes and copies is dropped.
@@ -155,35 +154,33 @@ impl Control {
                 () = session.work.notified() => {}
                 () = tokio::time::sleep(pause) => {}
             }
-            if self.quorum.leading_term() != Some(session.term()) {
+            if self.quorum.leading_term() != Some(session.number()) {
                 return End::SteppedDown;
             }
             let now = boot_now();
-            if now.since(session.turned_at()) > millis(STALL) {
+            if Stall::of(session.turned_at(), None, now).is_some() {
                 return End::Stalled;
             }
             session.note_turn(now);
             applied.borrow_and_update();
-            let mut commands = session.take_activations();
             let turned = {
-                let mut liveness = session.liveness().lock();
+                let mut term = session.term().lock();
                 state.read(|state| {
                     chronicle.tell(state);
-                    turn(state, &mut liveness, now)
+                    term.turn(state, now)
                 })
             };
-            commands.extend(turned.commands);
             // What cannot be written now is decided again once it can be; that it cannot was said when it began.
             let read_only = self.quorum.read_only().is_some();
-            if !commands.is_empty() && !read_only {
-                self.commit(session, commands).await;
+            if !turned.commands.is_empty() && !read_only {
+                self.commit(session, turned.commands).await;
             }
             if now.since(forgot_at) > FORGET_INTERVAL_MS {
                 forgot_at = now;
                 self.forget(session);
             }
             let due = Duration::from_millis(turned.wake_at.since(boot_now()));
-            pause = if read_only { TURN_INTERVAL_MAX } else { due.clamp(Duration::from_millis(1), TURN_INTERVAL_MAX) };
+            pause = if read_only { READ_ONLY_PAUSE } else { due.max(Duration::from_millis(1)) };
         }
     }
 
@@ -244,11 +241,6 @@ fn counted(commands: &[Command]) -> String {
 /// A duration in whole milliseconds.
 pub(crate) fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
-}
-
-/// How long ago an instant of the boot clock was.
-pub(crate) fn ago(instant: Millis) -> Duration {
-    Duration::from_millis(boot_now().since(instant))
 }
 
 #[cfg(test)]

@@ -18,16 +18,13 @@ pub(crate) async fn answer(session: &Session, heartbeat: Heartbeat) -> Result<He
     let (node, incarnation) = (heartbeat.member.node, heartbeat.member.incarnation);
     let state = session.quorum().replicated();
     let now = boot_now();
-    let activated = {
-        let mut liveness = session.liveness().lock();
-        state.read(|state| {
-            liveness.heard(state, node, incarnation, now)?;
-            if heartbeat.stopping && liveness.note_stopping(node, incarnation) {
-                session.work.notify_one();
-            }
-            Ok::<_, ErrorDetail>(state.node(node).and_then(|row| row.activated))
-        })?
+    let unconfirmed = {
+        let mut term = session.term().lock();
+        state.read(|state| term.heartbeat(state, node, incarnation, heartbeat.stopping, now))?
     };
+    if unconfirmed.turn_due() {
+        session.work.notify_one();
+    }
     let (table_version, key) = (heartbeat.table_version, heartbeat.push_key);
     session.note_heard(node, Heard { incarnation, at: now, table_version, key });
     let turned = session.loads().lock().note(node, &heartbeat.load);
@@ -38,25 +35,19 @@ pub(crate) async fn answer(session: &Session, heartbeat: Heartbeat) -> Result<He
             None => tracing::info!(node = name, "a node's disk has room for writes"),
         }
     }
-    if activated != Some(incarnation) {
-        // A node heartbeats only once its incarnation is on its disk.
-        session.activate(node, incarnation);
-    }
     if !session.is_granting() {
         let message = "this coordinator stalls and gives leadership away";
         return Err(ErrorDetail::new(ErrorKind::NoQuorum, message).with_retry_after_ms(50));
     }
-    session.confirm(ANSWER_DEADLINE).await?;
-    let mut liveness = session.liveness().lock();
+    let led = session.led(ANSWER_DEADLINE).await?;
+    let mut term = session.term().lock();
     let answered = state.read(|state| {
-        let answer = liveness.answer(state, node, incarnation, boot_now())?;
-        Some((answer, state.table_version()))
+        let Some(confirmed) = term.confirmed(state, unconfirmed, Some(led)) else { return Ok(None) };
+        let answer = term.answer(state, confirmed, boot_now())?;
+        Ok::<_, ErrorDetail>(Some((answer, state.table_version())))
     });
-    drop(liveness);
-    let Some((answer, table_version)) = answered else {
-        let message = format!("incarnation {incarnation} of node {node} is over; register again");
-        return Err(ErrorDetail::new(ErrorKind::StaleIncarnation, message));
-    };
+    drop(term);
+    let Some((answer, table_version)) = answered? else { return Err(session.quorum().not_leading()) };
     Ok(HeartbeatAnswer {
         number: heartbeat.number,
         incarnation,

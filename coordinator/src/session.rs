@@ -4,7 +4,7 @@ use crate::load::Loads;
 use crate::raft::{Proposal, Quorum};
 use crate::service::rebalance::Planned;
 use crate::shared::Shared;
-use archon_coordinator_core::{Actor, Command, Liveness, Response};
+use archon_coordinator_core::{Actor, Command, Response, Term};
 use archon_types::{ErrorDetail, Incarnation, Millis, NodeId, PushKey, RequestId, Version};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
@@ -13,9 +13,6 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
-
-/// Most activations that wait for the next control turn.
-const ACTIVATIONS_MAX: usize = 20_000;
 
 /// What one node's heartbeats told, for the pusher and for people.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,13 +33,12 @@ pub(crate) type Plans = Shared<(Version, Version), Planned>;
 /// A term in which this coordinator leads. Everything in it dies with it.
 pub(crate) struct Session {
     quorum: Quorum,
-    term: u64,
+    number: u64,
     stop: CancellationToken,
-    liveness: Mutex<Liveness>,
+    term: Mutex<Term>,
     heard: Mutex<BTreeMap<NodeId, Heard>>,
     /// Pushers that cannot push before their node was heard. Locked after `heard`, never before.
     awaited: Mutex<BTreeMap<NodeId, Arc<Notify>>>,
-    activations: Mutex<BTreeMap<NodeId, Incarnation>>,
     loads: Mutex<Loads>,
     plans: Plans,
     /// Rung when the control loop has something to do before its timer.
@@ -58,12 +54,11 @@ impl Session {
     pub(crate) fn new(quorum: Quorum, term: u64, stop: CancellationToken, now: Millis) -> Arc<Self> {
         Arc::new(Self {
             quorum,
-            term,
+            number: term,
             stop,
-            liveness: Mutex::new(Liveness::new(now)),
+            term: Mutex::new(Term::new(term, now)),
             heard: Mutex::default(),
             awaited: Mutex::default(),
-            activations: Mutex::default(),
             loads: Mutex::default(),
             plans: Plans::default(),
             work: Notify::new(),
@@ -73,9 +68,9 @@ impl Session {
         })
     }
 
-    /// The term.
-    pub(crate) const fn term(&self) -> u64 {
-        self.term
+    /// The term's number.
+    pub(crate) const fn number(&self) -> u64 {
+        self.number
     }
 
     /// Cancelled when this coordinator does not lead in this term any more.
@@ -88,9 +83,9 @@ impl Session {
         &self.quorum
     }
 
-    /// The leader's memory of leases. Locked for one synchronous step at a time; lock it before the state, never after.
-    pub(crate) const fn liveness(&self) -> &Mutex<Liveness> {
-        &self.liveness
+    /// What decides in this term. Locked for one synchronous step at a time; lock it before the state, never after.
+    pub(crate) const fn term(&self) -> &Mutex<Term> {
+        &self.term
     }
 
     /// What nodes carry.
@@ -133,20 +128,6 @@ impl Session {
         known.map(|heard| heard.key)
     }
 
-    /// A node said that it acts in this life: the next control turn commits it.
-    pub(crate) fn activate(&self, node: NodeId, incarnation: Incarnation) {
-        let mut waiting = self.activations.lock();
-        if waiting.len() < ACTIVATIONS_MAX && waiting.insert(node, incarnation) != Some(incarnation) {
-            self.work.notify_one();
-        }
-    }
-
-    /// The activations to commit now.
-    pub(crate) fn take_activations(&self) -> Vec<Command> {
-        let waiting = std::mem::take(&mut *self.activations.lock());
-        waiting.into_iter().map(|(node, incarnation)| Command::Activate { node, incarnation }).collect()
-    }
-
     /// Forgets loads and heartbeats of nodes that the state does not know as live any more.
     pub(crate) fn forget_nodes(&self, keep: impl Fn(NodeId) -> bool) {
         self.heard.lock().retain(|node, _| keep(*node));
@@ -185,7 +166,7 @@ impl Session {
         commands: Vec<Command>,
         within: Duration,
     ) -> Result<Vec<Response>, ErrorDetail> {
-        let proposal = Proposal { term: self.term, request, who, commands };
+        let proposal = Proposal { term: self.number, request, who, commands };
         self.quorum.propose(proposal, within).await
     }
 
@@ -194,8 +175,16 @@ impl Session {
     /// # Errors
     /// As [`Quorum::confirm`]; `NotCoordinatorLeader` also when another term leads.
     pub(crate) async fn confirm(&self, within: Duration) -> Result<(), ErrorDetail> {
+        if self.led(within).await? == self.number { Ok(()) } else { Err(self.quorum.not_leading()) }
+    }
+
+    /// The term in which a majority says, in a round that begins now, that this coordinator leads.
+    ///
+    /// # Errors
+    /// As [`Quorum::confirm`]; `NotCoordinatorLeader` also when this session is over.
+    pub(crate) async fn led(&self, within: Duration) -> Result<u64, ErrorDetail> {
         let term = self.quorum.confirm(within).await?;
-        if term == self.term && !self.stop.is_cancelled() { Ok(()) } else { Err(self.quorum.not_leading()) }
+        if self.stop.is_cancelled() { Err(self.quorum.not_leading()) } else { Ok(term) }
     }
 }
 

@@ -1,14 +1,14 @@
 //! Watches this coordinator itself: a leader whose disk or loop stalls gives leadership away, for while it stalls no
 //! node is failed over and no lease is sure.
 
-use crate::control::{STALL, ago};
+use crate::clock::boot_now;
+use crate::control::millis;
 use crate::metrics::{Metrics, count};
 use crate::session::Session;
+use archon_coordinator_core::term::Stall;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// An fsync that takes longer than this is a stalled disk.
-const FSYNC_STALL: Duration = Duration::from_millis(500);
 const LOOK_INTERVAL: Duration = Duration::from_millis(100);
 /// Giving leadership away is tried again after this while the stall goes on.
 const RETRY_INTERVAL: Duration = Duration::from_secs(2);
@@ -27,7 +27,7 @@ pub(crate) async fn run(session: Arc<Session>, metrics: Arc<Metrics>) {
         // Heartbeats go unanswered from here, so that nodes look for a coordinator that can keep its word.
         session.set_granting(false);
         count(&metrics.stalls);
-        tracing::warn!(why, "this coordinator stalls; giving leadership away");
+        tracing::warn!(%why, "this coordinator stalls; giving leadership away");
         tokio::select! {
             () = session.stop().cancelled() => return,
             given = session.quorum().give_way() => {
@@ -43,10 +43,7 @@ pub(crate) async fn run(session: Arc<Session>, metrics: Arc<Metrics>) {
     }
 }
 
-fn stall(session: &Session) -> Option<&'static str> {
-    let fsync = session.quorum().wal().progress().outstanding_since;
-    if fsync.is_some_and(|since| since.elapsed() > FSYNC_STALL) {
-        return Some("fsync outstanding");
-    }
-    (ago(session.turned_at()) > STALL).then_some("control loop not turning")
+fn stall(session: &Session) -> Option<Stall> {
+    let syncing = session.quorum().wal().progress().outstanding_since;
+    Stall::of(session.turned_at(), syncing.map(|since| millis(since.elapsed())), boot_now())
 }

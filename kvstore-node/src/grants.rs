@@ -1,6 +1,7 @@
 //! What the coordinator has granted this incarnation, for all threads.
 
 use arc_swap::ArcSwap;
+use archon_host::{Beat, Grant, Taken};
 use archon_types::{Epoch, Millis, PartitionId};
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -20,14 +21,8 @@ impl Grants {
     }
 
     /// Takes in the answer to a heartbeat, as [`archon_host::Grants::take`] does.
-    pub(crate) fn take(
-        &self,
-        number: u64,
-        sent: Millis,
-        lease_ms: u64,
-        withdrawn: Vec<(PartitionId, Epoch)>,
-    ) -> Option<Vec<(PartitionId, Epoch)>> {
-        self.change(|grants| grants.take(number, sent, lease_ms, withdrawn))
+    pub(crate) fn take(&self, beat: Beat, grant: Grant, now: Millis) -> Taken {
+        self.change(|grants| grants.take(beat, grant, now))
     }
 
     /// Ends the lease for good: this incarnation is over.

@@ -67,7 +67,7 @@ impl World {
     fn operator_says(&mut self, command: Command) {
         let Some(leader) = self.quorum.leader else { return };
         let Some(session) = &self.quorum.coordinators[leader].session else { return };
-        let term = session.term;
+        let term = session.term.number();
         self.propose(leader, Proposal { term, commands: vec![command], reply: None });
     }
 

@@ -1,12 +1,14 @@
 //! What can happen.
 
 use crate::client::{Outcome, ReplyTo};
+use archon_coordinator_core::term::{Confirmed, Unconfirmed};
 use archon_coordinator_core::{Command, HeartbeatAnswer, Register};
-use archon_host::Request;
+use archon_host::{Beat, Request};
 use archon_kv::engine::Row;
 use archon_replica::{Message, Position, ReplicaAddress};
 use archon_types::{
-    BootId, Duty, Epoch, Incarnation, Millis, NodeId, PartitionId, PlacementId, Report, TableId, TableList, Version,
+    BootId, Duty, Epoch, ErrorDetail, ErrorKind, Incarnation, Millis, NodeId, PartitionId, PlacementId, Report,
+    TableId, TableList, Version,
 };
 use bytes::Bytes;
 
@@ -14,35 +16,84 @@ use bytes::Bytes;
 #[derive(Clone, Debug)]
 pub(crate) enum Upward {
     Register(Box<Register>),
-    Heartbeat { node: NodeId, incarnation: Incarnation, number: u64, sent: Millis, stopping: bool },
-    Report { node: NodeId, incarnation: Incarnation, report: Report },
-    Leave { node: NodeId, incarnation: Incarnation },
-    Pushed { node: NodeId, incarnation: Incarnation, version: Version },
+    Heartbeat {
+        node: NodeId,
+        beat: Beat,
+        stopping: bool,
+    },
+    Report {
+        node: NodeId,
+        incarnation: Incarnation,
+        report: Report,
+    },
+    Leave {
+        node: NodeId,
+        incarnation: Incarnation,
+    },
+    /// The answer to a push, by its number: from which version the duties are that it obeys.
+    Pushed {
+        node: NodeId,
+        number: u64,
+        version: Version,
+    },
 }
 
 /// From a coordinator to a node.
 #[derive(Clone, Debug)]
 pub(crate) enum Downward {
-    Registered { boot: BootId, node: NodeId, incarnation: Incarnation },
-    Overtaken { boot: BootId, have: Incarnation },
-    Lease { incarnation: Incarnation, number: u64, sent: Millis, answer: HeartbeatAnswer },
-    Stale { incarnation: Incarnation },
-    NotLeader { leader: Option<usize> },
+    Registered {
+        boot: BootId,
+        node: NodeId,
+        incarnation: Incarnation,
+    },
+    NotRegistered {
+        boot: BootId,
+        error: ErrorDetail,
+    },
+    Lease {
+        beat: Beat,
+        answer: HeartbeatAnswer,
+    },
+    Stale {
+        incarnation: Incarnation,
+    },
+    NotLeader {
+        leader: Option<usize>,
+    },
     Push(Box<Push>),
-    Reported { report: Report },
+    /// The answer to a report: why it is refused, if it is.
+    Reported {
+        report: Report,
+        refused: Option<ErrorKind>,
+    },
 }
 
-/// A node's duties, with the registrations of all nodes and whether they count as failed.
+/// What a node is pushed, as far as the world knows of it.
 #[derive(Clone, Debug)]
 pub(crate) struct Push {
     pub(crate) coordinator: usize,
     pub(crate) term: u64,
+    pub(crate) number: u64,
     pub(crate) incarnation: Incarnation,
     pub(crate) version: Version,
-    pub(crate) duties: Vec<Duty>,
-    pub(crate) nodes: Vec<(NodeId, Incarnation, bool)>,
+    pub(crate) duties: Option<Vec<Duty>>,
+    pub(crate) nodes: Option<Registrations>,
     /// Which tables there are.
-    pub(crate) tables: TableList,
+    pub(crate) tables: Option<TableList>,
+}
+
+/// The registrations of all nodes, and whether they count as failed.
+#[derive(Clone, Debug)]
+pub(crate) struct Registrations {
+    pub(crate) version: Version,
+    pub(crate) nodes: Vec<(NodeId, Incarnation, bool)>,
+}
+
+/// Who sent which heartbeat.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Asked {
+    pub(crate) host: usize,
+    pub(crate) beat: Beat,
 }
 
 /// Between nodes.
@@ -109,21 +160,15 @@ pub(crate) enum Event {
     RoundDone {
         coordinator: usize,
         term: u64,
-        host: usize,
-        node: NodeId,
-        incarnation: Incarnation,
-        number: u64,
-        sent: Millis,
+        heartbeat: Unconfirmed,
+        asked: Asked,
     },
     /// Its answer is worked out and leaves.
     Answer {
         coordinator: usize,
         term: u64,
-        host: usize,
-        node: NodeId,
-        incarnation: Incarnation,
-        number: u64,
-        sent: Millis,
+        heartbeat: Confirmed,
+        asked: Asked,
     },
     Elect,
     /// A deposed coordinator hears of the newer term.

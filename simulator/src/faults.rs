@@ -133,7 +133,7 @@ impl World {
         let Some(leader) = self.quorum.leader else { return };
         let coordinator = &self.quorum.coordinators[leader];
         let Some(session) = &coordinator.session else { return };
-        let term = session.term;
+        let term = session.term.number();
         let nodes: Vec<_> = coordinator.state.nodes.keys().copied().collect();
         let command = match self.random.below(12) {
             0 => Command::CancelPlan,

@@ -73,7 +73,7 @@ impl World {
         let Some(leader) = self.quorum.leader else { return };
         let coordinator = &self.quorum.coordinators[leader];
         let Some(session) = &coordinator.session else { return };
-        let term = session.term;
+        let term = session.term.number();
         let other = |goal: NodeGoal| goal != NodeGoal::Serve;
         let nodes: Vec<_> =
             coordinator.state.nodes.values().filter(|row| other(row.node.goal)).map(|row| row.node.id).collect();

@@ -2,10 +2,6 @@
 
 mod shell {
     archon_types::mutants! {
-        /// A coordinator grants without a quorum round.
-        NoQuorumRound = 13,
-        /// The lease counts from the receipt of the answer.
-        LeaseFromReceipt = 14,
         /// What is read at the start is reported as durable without a sync.
         UnsyncedTail = 20,
         /// A write is acknowledged before the disk has it.

@@ -49,9 +49,9 @@ impl World {
         let patience = self.plan.settings.timing.failure_timeout_ms * 2 + unit * 10;
         let late = |partition: &&PartitionId| self.truth >= *since.entry(**partition).or_insert(self.truth) + patience;
         let late: Vec<PartitionId> = stuck.iter().filter(late).copied().collect();
-        let forced = late.into_iter().filter_map(|id| check_loss(state, &session.liveness, now, id, None).ok());
+        let forced = late.into_iter().filter_map(|id| check_loss(state, session.term.liveness(), now, id, None).ok());
         let commands: Vec<Command> = forced.map(|forced| forced.command).collect();
-        let term = session.term;
+        let term = session.term.number();
         for command in commands {
             self.propose(leader, Proposal { term, commands: vec![command], reply: None });
         }

@@ -168,7 +168,7 @@ impl World {
             && let Some(session) = &self.quorum.coordinators[chosen].session
             && let Some(node) = self.quorum.state.node_by_storage(self.hosts[leader].disk.storage)
         {
-            let (term, node) = (session.term, node.node.id);
+            let (term, node) = (session.term.number(), node.node.id);
             let command = Command::SetNode { node, goal: NodeGoal::Drain, if_nodes: None };
             self.propose(chosen, Proposal { term, commands: vec![command], reply: None });
         }

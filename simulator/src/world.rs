@@ -164,11 +164,11 @@ impl World {
             Event::Apply { coordinator } => self.apply_committed(coordinator),
             Event::Turn { coordinator, term } => self.turn(coordinator, term),
             Event::PushRound { coordinator, term } => self.push_round(coordinator, term),
-            Event::RoundDone { coordinator, term, host, node, incarnation, number, sent } => {
-                self.round_done(coordinator, term, host, (node, incarnation), (number, sent));
+            Event::RoundDone { coordinator, term, heartbeat, asked } => {
+                self.round_done(coordinator, term, heartbeat, asked);
             }
-            Event::Answer { coordinator, term, host, node, incarnation, number, sent } => {
-                self.answer_heartbeat(coordinator, term, host, (node, incarnation), (number, sent));
+            Event::Answer { coordinator, term, heartbeat, asked } => {
+                self.answer_heartbeat(coordinator, term, heartbeat, asked);
             }
             Event::Elect => self.elect_coordinator(),
             Event::Depose { coordinator } => self.depose(coordinator),

@@ -1,6 +1,6 @@
 //! What the coordinator decides, and nothing else: no clock, no randomness, no I/O, no hash order.
 //!
-//! The flow is one way. A shell tells [`Liveness`] of heartbeats and hands reports to [`on_report`]; [`turn()`] looks at
+//! The flow is one way. A shell tells a [`Term`] of heartbeats and reports, and asks it for a turn, which looks at
 //! the [`ClusterState`] and names what should change as [`Command`]s; the shell commits them as a [`CommandBatch`]
 //! through Raft; [`apply()`] changes the state under guards, without deciding anything; [`duties()`] and [`table_piece()`]
 //! derive from the new state what each node is pushed. [`plan()`] answers the operator.
@@ -17,6 +17,7 @@
 //! | `operate` | what an operator may do, judged beforehand |
 //! | `migrate`, `lanes`, `tally` | the next step of a move, and its phase; what moves wait for; how a plan's moves stand |
 //! | `turn`, `report` | one control turn; facts that nodes tell |
+//! | `term/` | what a coordinator does while it leads: turns, leases after quorum rounds, answers to reports |
 //! | `duties`, `explain`, `remembered`, `events` | what a node should do; why something is not served; what happened |
 //! | `invariants/` | one property per file, shared by every test |
 
@@ -52,6 +53,7 @@ pub mod state;
 mod stuck;
 mod takers;
 mod tally;
+pub mod term;
 pub mod turn;
 
 pub use apply::{apply, skip};
@@ -84,4 +86,5 @@ pub use remembered::Remembered;
 pub use report::{on_report, on_reports, on_stopping};
 pub use state::{ClusterState, Image, NodeRow};
 pub use tally::PlanSummary;
+pub use term::Term;
 pub use turn::{Turn, turn};

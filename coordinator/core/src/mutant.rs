@@ -9,6 +9,8 @@ archon_types::mutants! {
     DropBelowMin = 2,
     /// A request that is refused leaves the version as it is.
     RefusalKeepsVersion = 3,
+    /// A node that acknowledged its duties once is not told others.
+    DutiesSaidOnce = 4,
     /// An addition does not look at the joiner's incarnation.
     ExpandUnchecked = 5,
     /// A drop does not look at the follower's incarnation.
@@ -25,6 +27,8 @@ archon_types::mutants! {
     ElectAnyone = 9,
     /// A release counts for whatever epoch the reporter leads by now.
     StaleRelease = 12,
+    /// A coordinator grants without a quorum round.
+    NoQuorumRound = 13,
     /// A new coordinator does not wait for leases that an earlier one granted.
     CoordinatorForgets = 13,
     /// A heartbeat is answered without the list of withdrawn leaderships.

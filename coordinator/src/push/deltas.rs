@@ -1,6 +1,7 @@
 //! What tables and nodes lack, encoded once and shared by all who lack the same. Nearly all nodes hold the same version
 //! at any time, so what differs between their pushes are the duties alone.
 
+use archon_coordinator_core::term::Piece;
 use archon_coordinator_core::{ClusterState, nodes_delta, rows_piece};
 use archon_proto::convert::control::{encode_nodes, encode_table};
 use archon_types::limits::PIECE_BYTES_MAX;
@@ -14,15 +15,7 @@ use std::time::{Duration, Instant};
 const KEPT_BYTES_MAX: usize = 128 * 1024 * 1024;
 
 /// An encoded delta.
-#[derive(Clone, Debug)]
-pub(super) struct Encoded {
-    /// The message.
-    pub(super) bytes: Bytes,
-    /// Whoever takes it in holds this version.
-    pub(super) version: Version,
-    /// Where to go on, of what was left out for want of room: a position of the table, or the nodes newer than `version`.
-    pub(super) next: Option<u64>,
-}
+type Encoded = Piece<Bytes>;
 
 /// Of a table, or of the nodes; since when; and from which position.
 type Key = (Option<TableId>, Version, u64);
@@ -60,7 +53,7 @@ impl Deltas {
         self.get((Some(table), since, from), state.rows_version_of(table), stale_max, || {
             let piece = rows_piece(state, table, since, from)?;
             let (version, next) = (piece.delta.version, piece.next);
-            Some(Encoded { bytes: encode_table(piece), version, next })
+            Some(encoded(encode_table(piece), version, next))
         })
     }
 
@@ -70,7 +63,7 @@ impl Deltas {
             let delta = nodes_delta(state, since, PIECE_BYTES_MAX);
             let version = delta.version;
             let next = (version < state.nodes_version).then_some(0);
-            Some(Encoded { bytes: encode_nodes(delta), version, next })
+            Some(encoded(encode_nodes(delta), version, next))
         })
     }
 
@@ -118,10 +111,14 @@ impl Store {
     }
 }
 
+fn encoded(content: Bytes, version: Version, next: Option<u64>) -> Encoded {
+    Piece { bytes: content.len(), content, version, next }
+}
+
 /// What one takes in memory, its places in the store included.
 fn weight(encoded: &Encoded) -> usize {
     const PLACES: usize = 256;
-    encoded.bytes.len() + PLACES
+    encoded.bytes + PLACES
 }
 
 #[cfg(test)]
@@ -155,10 +152,10 @@ mod tests {
         let first = deltas.table(&state, table, Version::ZERO, 0, Duration::ZERO).unwrap();
         for _ in 0..1_000 {
             let again = deltas.table(&state, table, Version::ZERO, 0, Duration::ZERO).unwrap();
-            assert_eq!(again.bytes.as_ptr(), first.bytes.as_ptr(), "shared, not copied");
+            assert_eq!(again.content.as_ptr(), first.content.as_ptr(), "shared, not copied");
         }
         assert_eq!(deltas.made(), 1);
-        let rows = v1::TableDelta::decode(&first.bytes[..]).unwrap();
+        let rows = v1::TableDelta::decode(&first.content[..]).unwrap();
         assert_eq!((rows.partitions.len(), rows.version), (100, state.version_of(table).get()));
         assert!(deltas.table(&state, TableId::new(9), Version::ZERO, 0, Duration::ZERO).is_none());
     }
@@ -166,7 +163,7 @@ mod tests {
     #[test]
     fn what_is_kept_is_bounded_by_bytes_and_the_oldest_go_first() {
         let mut store = Store::default();
-        let encoded = |bytes| Encoded { bytes: vec![0; bytes].into(), version: Version::new(1), next: None };
+        let encoded = |bytes| encoded(vec![0; bytes].into(), Version::new(1), None);
         let quarter = KEPT_BYTES_MAX / 4 - weight(&encoded(0));
         for table in 1..=5 {
             store.keep((Some(TableId::new(table)), Version::ZERO, 0), encoded(quarter));
@@ -202,6 +199,6 @@ mod tests {
         assert_eq!((late.version, deltas.made()), (one.version, 2));
         let two = deltas.nodes(&state, Version::ZERO, Duration::ZERO).unwrap();
         assert_eq!((two.version, two.next, deltas.made()), (state.nodes_version, None, 3));
-        assert_eq!(v1::NodeDelta::decode(&two.bytes[..]).unwrap().nodes.len(), 2);
+        assert_eq!(v1::NodeDelta::decode(&two.content[..]).unwrap().nodes.len(), 2);
     }
 }

@@ -1,5 +1,5 @@
-//! One node's pusher: it derives the node's duties and what its table lacks from the state, and pushes them until the node
-//! acknowledged that version. Nothing is remembered that a new leader would need.
+//! One node's pusher: it pushes what the node lacks until it has acknowledged that. What it lacks, and what its answers mean, is
+//! decided in `core`.
 
 use super::Target;
 use super::deltas::Deltas;
@@ -7,14 +7,14 @@ use crate::clock::boot_now;
 use crate::metrics::{Metrics, count};
 use crate::raft::connect;
 use crate::session::Session;
-use archon_coordinator_core::{DutiesMark, duties, duties_mark};
+use archon_coordinator_core::ClusterState;
+use archon_coordinator_core::term::{Acknowledged, Due, Piece, Pieces, Promise};
 use archon_proto::convert::control::{Push, Pushed};
 use archon_proto::convert::error::detail_of;
 use archon_proto::v1::control_client::ControlClient;
-use archon_types::limits::{MESSAGE_BYTES_MAX, PIECE_BYTES_MAX};
-use archon_types::{Backoff, ErrorDetail, ErrorKind, Millis, NodeId, PushKey, TableId, Version};
+use archon_types::limits::MESSAGE_BYTES_MAX;
+use archon_types::{Backoff, ErrorDetail, ErrorKind, NodeId, PushKey, TableId, Version};
 use bytes::Bytes;
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -37,51 +37,33 @@ const URGENT_MAX: usize = 8;
 const TABLE_ONLY_MAX: usize = 2;
 /// A push that takes longer waits for its node and no longer for us, so others may go.
 const TURN_MAX: Duration = Duration::from_millis(50);
-/// What a duty takes in a message at most, roughly: a row with its copies.
-const DUTY_BYTES: usize = 128;
 /// Rounds that are further apart than this are long enough for the deltas made in one to be shared.
 const SHARED_FROM: Duration = Duration::from_millis(20);
-/// A heartbeat older than this after an acknowledgement may have been sent before it.
-const HEARD_SETTLES_MS: u64 = 1_000;
 
-/// What the node is known to hold.
-#[derive(Default)]
-struct Acked {
-    /// What its duties followed from, and the version with which they were pushed.
-    duties: Option<(DutiesMark, Version)>,
-    tables: BTreeMap<TableId, Version>,
-    /// A table of which it has the first pieces.
-    arriving: Option<Arriving>,
-    nodes: Version,
-    /// The last drop of a table that it was told of.
-    dropped: Version,
-    /// It was told that it holds everything up to here.
-    complete: Version,
-    at: Option<Millis>,
-}
-
-/// How much of a table a node has.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Arriving {
-    table: TableId,
-    since: Version,
-    /// Where to go on.
-    from: u64,
-    /// That of the oldest piece.
-    version: Version,
-}
-
-/// A push with what the node will hold once it took it.
-#[derive(Clone)]
-struct Prepared {
+/// A push as it is sent.
+struct Message {
     push: Push,
-    mark: DutiesMark,
-    nodes: Option<(Bytes, Version)>,
-    deltas: Vec<(TableId, Bytes, Version)>,
-    /// The table of which the node will have the first pieces only.
-    arriving: Option<Arriving>,
-    /// More is to follow: it did not fit.
-    partial: bool,
+    nodes: Bytes,
+    rows: Vec<Bytes>,
+}
+
+/// What is encoded already, or was so a moment ago.
+struct Recent<'a> {
+    deltas: &'a Deltas,
+    stale_max: Duration,
+}
+
+impl Pieces for Recent<'_> {
+    type Rows = Bytes;
+    type Nodes = Bytes;
+
+    fn rows(&self, state: &ClusterState, table: TableId, since: Version, from: u64) -> Option<Piece<Bytes>> {
+        self.deltas.table(state, table, since, from, self.stale_max)
+    }
+
+    fn nodes(&self, state: &ClusterState, since: Version) -> Option<Piece<Bytes>> {
+        self.deltas.nodes(state, since, self.stale_max)
+    }
 }
 
 /// What all pushers share: how many pushes may be under way, and what is encoded already.
@@ -122,7 +104,7 @@ pub(super) struct Pusher {
     target: Target,
     /// Given a sign whenever there may be something to push.
     wake: Arc<Notify>,
-    acked: Acked,
+    acknowledged: Acknowledged,
 }
 
 impl Pusher {
@@ -141,7 +123,7 @@ impl Pusher {
             node,
             target: target.clone(),
             wake,
-            acked: Acked::default(),
+            acknowledged: Acknowledged::default(),
         }
     }
 
@@ -164,15 +146,15 @@ impl Pusher {
                     permit = lane.acquire() => permit,
                 };
                 // Derived only now, so that it holds everything that gathered while it waited.
-                let Some(prepared) = self.next(key) else { continue };
+                let Some((message, promise)) = self.next(key) else { continue };
                 let pushed = tokio::select! {
                     () = stop.cancelled() => return,
-                    pushed = Self::send_in_turn(&mut client, prepared.clone(), permit.ok()) => pushed,
+                    pushed = Self::send_in_turn(&mut client, message, permit.ok()) => pushed,
                 };
                 match pushed {
                     Ok(answer) => {
-                        let partial = prepared.partial;
-                        if self.take_answer(prepared, answer) {
+                        let partial = promise.is_partial();
+                        if self.take_answer(promise, answer) {
                             count(&self.metrics.pushes);
                             backoff.reset();
                             let stale_max = self.lanes.stale_max();
@@ -212,100 +194,46 @@ impl Pusher {
 
     /// The lane for what the node lacks, or `None` if it lacks nothing.
     fn lane(&self) -> Option<&Semaphore> {
-        self.session.quorum().replicated().read(|state| {
-            let mark = duties_mark(state, self.node)?;
-            if self.acked.duties.is_none_or(|(acked, _)| acked != mark) {
-                return Some(&self.lanes.urgent);
-            }
-            let behind = |table: &TableId| state.rows_version_of(*table) > self.held(*table);
-            let lacks = state.nodes_version > self.acked.nodes
-                || state.dropped_version > self.acked.dropped
-                || state.tables.keys().any(behind);
-            lacks.then_some(&self.lanes.table_only)
+        let due = self.session.quorum().replicated().read(|state| self.acknowledged.due(state, self.node))?;
+        Some(match due {
+            Due::Duties => &self.lanes.urgent,
+            Due::Table => &self.lanes.table_only,
         })
     }
 
-    /// The version of a table that the node acknowledged.
-    fn held(&self, table: TableId) -> Version {
-        self.acked.tables.get(&table).copied().unwrap_or(Version::ZERO)
-    }
-
     /// What the node lacks, or nothing. `key`: what it said in its heartbeats.
-    fn next(&self, key: PushKey) -> Option<Prepared> {
-        let stale_max = self.lanes.stale_max();
+    fn next(&self, key: PushKey) -> Option<(Message, Promise)> {
+        let pieces = Recent { deltas: &self.lanes.deltas, stale_max: self.lanes.stale_max() };
         self.session.quorum().replicated().read(|state| {
-            let mark = duties_mark(state, self.node)?;
-            let nodes = if state.nodes_version > self.acked.nodes {
-                self.lanes.deltas.nodes(state, self.acked.nodes, stale_max)
-            } else {
-                None
-            };
-            let unchanged = self.acked.duties.filter(|(acked, _)| *acked == mark);
-            let duties = if unchanged.is_some() { None } else { Some(duties(state, self.node)?) };
-            let mut bytes = nodes.as_ref().map_or(0, |nodes| nodes.bytes.len());
-            bytes += duties.as_ref().map_or(0, |duties| duties.len() * DUTY_BYTES);
-            let tables = (state.dropped_version > self.acked.dropped).then(|| state.table_list());
-            bytes += tables.as_ref().map_or(0, |list| list.tables.len() * size_of::<TableId>());
-            // Rows name nodes, so the nodes come first.
-            let mut partial = nodes.as_ref().is_some_and(|nodes| nodes.next.is_some());
-            let stale = nodes.as_ref().filter(|nodes| nodes.version < state.nodes_version);
-            let mut complete = stale.map_or(state.table_version(), |nodes| nodes.version);
-            let arriving = self.acked.arriving.filter(|begun| state.tables.contains_key(&begun.table));
-            let (mut deltas, mut arriving) = (Vec::new(), arriving);
-            for table in state.tables.keys().filter(|table| state.rows_version_of(**table) > self.held(**table)) {
-                if partial || bytes >= PIECE_BYTES_MAX {
-                    partial = true;
-                    break;
-                }
-                let begun = arriving.filter(|begun| begun.table == *table);
-                let since = begun.map_or(self.held(*table), |begun| begun.since);
-                let from = begun.map_or(0, |begun| begun.from);
-                let Some(piece) = self.lanes.deltas.table(state, *table, since, from, stale_max) else { continue };
-                let version = begun.map_or(piece.version, |begun| begun.version.min(piece.version));
-                bytes += piece.bytes.len();
-                deltas.push((*table, piece.bytes, version));
-                if begun.is_some() {
-                    arriving = None;
-                }
-                if let Some(from) = piece.next {
-                    arriving = Some(Arriving { table: *table, since, from, version });
-                    partial = true;
-                }
-                if version < state.rows_version_of(*table) {
-                    complete = complete.min(version);
-                }
-            }
-            if unchanged.is_some() && deltas.is_empty() && nodes.is_none() && tables.is_none() {
-                return None;
-            }
+            let (push, promise) = self.acknowledged.next(state, self.node, &pieces)?;
+            let (nodes, rows) = (push.nodes.unwrap_or_default(), push.rows);
             let push = Push {
                 cluster: state.cluster,
                 coordinator: self.session.quorum().id(),
-                term: self.session.term(),
+                term: self.session.number(),
                 node: self.node,
                 incarnation: self.target.incarnation,
-                version: unchanged.map_or(Version::new(state.applied), |(_, version)| version),
-                duties,
+                version: push.version,
+                duties: push.duties,
                 deltas: Vec::new(),
                 nodes: None,
-                tables,
-                complete: (!partial).then_some(complete),
+                tables: push.tables,
+                complete: push.complete,
                 coordinators: self.session.quorum().peers().values().cloned().collect(),
                 key,
-                newest: Version::new(state.applied),
+                newest: push.newest,
             };
-            let nodes = nodes.map(|nodes| (nodes.bytes, nodes.version));
-            Some(Prepared { push, mark, nodes, deltas, arriving, partial })
+            Some((Message { push, nodes, rows }, promise))
         })
     }
 
     /// Sends, and gives the turn back when the answer comes or after [`TURN_MAX`].
     async fn send_in_turn(
         client: &mut ControlClient<Channel>,
-        prepared: Prepared,
+        message: Message,
         mut turn: Option<SemaphorePermit<'_>>,
     ) -> Result<Pushed, ErrorDetail> {
-        let sending = Self::send(client, prepared);
+        let sending = Self::send(client, message);
         tokio::pin!(sending);
         loop {
             tokio::select! {
@@ -315,10 +243,8 @@ impl Pusher {
         }
     }
 
-    async fn send(client: &mut ControlClient<Channel>, prepared: Prepared) -> Result<Pushed, ErrorDetail> {
-        let deltas = prepared.deltas.into_iter().map(|(_, bytes, _)| bytes).collect();
-        let nodes = prepared.nodes.map(|(bytes, _)| bytes).unwrap_or_default();
-        let mut request = tonic::Request::new(prepared.push.with_encoded(deltas, nodes));
+    async fn send(client: &mut ControlClient<Channel>, message: Message) -> Result<Pushed, ErrorDetail> {
+        let mut request = tonic::Request::new(message.push.with_encoded(message.rows, message.nodes));
         request.set_timeout(PUSH_DEADLINE);
         let answer = tokio::time::timeout(PUSH_DEADLINE, client.push(request)).await;
         let answer = answer.map_err(|_| ErrorDetail::new(ErrorKind::DeadlineExceeded, "the node did not answer"))?;
@@ -327,56 +253,20 @@ impl Pusher {
     }
 
     /// Takes note of what the node now holds. Returns whether it obeys what was pushed.
-    fn take_answer(&mut self, prepared: Prepared, answer: Pushed) -> bool {
-        let Prepared { push, mark, nodes, deltas, arriving, .. } = prepared;
+    fn take_answer(&mut self, promise: Promise, answer: Pushed) -> bool {
         for (placement, error) in &answer.refused {
             tracing::warn!(node = %self.node, %placement, %error, "a duty could not be taken up");
         }
-        if answer.version < push.version {
-            // It obeys an older state than this one: it did not take the push. Say it again.
-            self.acked = Acked::default();
-            return false;
-        }
-        if answer.version > push.version {
-            // It obeys other duties than those: ones whose acknowledgement was lost. Marks come back when a drain or a move
-            // is undone, so only the version tells. Say the duties.
-            self.acked.duties = None;
-            return false;
-        }
-        let duties = Some((mark, push.version));
-        if answer.gap {
-            // It obeys, and needs everything from the start; not at once, in case it says so again.
-            self.acked = Acked { duties, ..Acked::default() };
-            return false;
-        }
-        for (table, _, version) in deltas {
-            if arriving.is_none_or(|arriving| arriving.table != table) {
-                self.acked.tables.insert(table, version);
-            }
-        }
-        self.acked.arriving = arriving;
-        if let Some(list) = push.tables {
-            self.acked.tables.retain(|table, _| !list.lacks(*table));
-            self.acked.dropped = list.version;
-        }
-        if let Some(complete) = push.complete {
-            self.acked.complete = self.acked.complete.max(complete);
-        }
-        if let Some((_, version)) = nodes {
-            self.acked.nodes = version;
-        }
-        self.acked.duties = duties;
-        self.acked.at = Some(boot_now());
-        true
+        self.acknowledged.take(promise, answer.version, answer.gap, boot_now())
     }
 
     /// A node that says it holds less than it acknowledged gets everything again.
     fn look_at_heartbeat(&mut self) {
-        let (Some(heard), Some(acked_at)) = (self.session.heard(self.node), self.acked.at) else { return };
-        let settled = heard.incarnation == self.target.incarnation && heard.at.since(acked_at) > HEARD_SETTLES_MS;
-        if settled && heard.table_version < self.acked.complete {
+        let heard = self.session.heard(self.node).filter(|heard| heard.incarnation == self.target.incarnation);
+        if let Some(heard) = heard
+            && self.acknowledged.look_at_heartbeat(heard.at, heard.table_version)
+        {
             tracing::info!(node = %self.node, holds = %heard.table_version, "the node lost its table; pushing it whole");
-            self.acked = Acked::default();
         }
     }
 }

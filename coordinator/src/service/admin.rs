@@ -80,12 +80,12 @@ impl Admins {
     ) -> Result<(Arc<Session>, Answer)> {
         let session = self.context.confirmed(within).await?;
         let decided = {
-            let liveness = session.liveness().lock();
+            let term = session.term().lock();
             session.quorum().replicated().read(|state| {
                 check_named(cluster, state)?;
                 match answered_before(state, request) {
                     Some(responses) => Ok(Err(responses)),
-                    None => decide(state, &liveness).map(Ok),
+                    None => decide(state, term.liveness()).map(Ok),
                 }
             })?
         };
@@ -136,8 +136,8 @@ impl Admins {
 
 /// What the leader remembers and the state does not show.
 fn remembered(session: &Session) -> Remembered {
-    let liveness = session.liveness().lock();
-    session.quorum().replicated().read(|state| Remembered::new(state, &liveness, boot_now()))
+    let term = session.term().lock();
+    session.quorum().replicated().read(|state| Remembered::new(state, term.liveness(), boot_now()))
 }
 
 /// The nodes that refuse writes for want of room; heartbeats need the lock, so it is let go at once.

@@ -101,10 +101,10 @@ impl Admins {
         let cluster = request.cluster.clone();
         let name = PartitionName::try_from(request)?;
         let session = self.context().confirmed(within).await?;
-        let liveness = session.liveness().lock();
+        let term = session.term().lock();
         session.quorum().replicated().read(|state| {
             check_named(cluster.as_ref(), state)?;
-            describe(&session, state, &liveness, partition_of(state, &name)?)
+            describe(&session, state, term.liveness(), partition_of(state, &name)?)
         })
     }
 

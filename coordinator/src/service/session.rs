@@ -6,10 +6,8 @@ use crate::confirm::Confirmations;
 use crate::lease;
 use crate::metrics::count;
 use crate::session::Session;
-use archon_coordinator_core::{
-    Actor, ClusterState, Command, Liveness, Register, Response as Answer, check_confirmed, on_reports, on_stopping,
-    to_confirm,
-};
+use archon_coordinator_core::term::Reported;
+use archon_coordinator_core::{Actor, Command, Register, Response as Answer, check_confirmed, to_confirm};
 use archon_proto::convert::report::{Outcomes, Reports};
 use archon_proto::convert::session::{Heartbeat, Member, Registered, Registration};
 use archon_proto::v1;
@@ -92,33 +90,17 @@ impl Sessions {
         let Reports { member, reports } = Reports::try_from(request)?;
         let session = self.context.leader(within).await?;
         let state = session.quorum().replicated();
-        let decide = |state: &ClusterState, liveness: &mut Liveness| {
-            check_member(cluster.as_ref(), state)?;
-            let mut outcomes = Vec::with_capacity(reports.len());
-            let mut commands = Vec::new();
-            let now = boot_now();
-            let taken = on_reports(state, liveness, now, member.node, member.incarnation, &reports);
-            for (place, taken) in taken.into_iter().enumerate() {
-                match taken {
-                    Ok(asked) => {
-                        outcomes.push(None);
-                        commands.extend(asked.into_iter().map(|command| (place, command)));
-                    }
-                    Err(error) => outcomes.push(Some(error)),
-                }
-            }
-            Ok::<_, ErrorDetail>((outcomes, commands))
+        let reported = {
+            let mut term = session.term().lock();
+            state.read(|state| {
+                check_member(cluster.as_ref(), state)?;
+                Ok::<_, ErrorDetail>(term.reports(state, boot_now(), member.node, member.incarnation, &reports))
+            })?
         };
-        let (mut outcomes, commands) = {
-            let mut liveness = session.liveness().lock();
-            state.read(|state| decide(state, &mut liveness))?
-        };
-        // A node forgets a report that was answered. A commit proves that this coordinator leads; where there is none, a
-        // round does: one that was succeeded and does not know it would refuse what is true by now, and nobody would
-        // hear of it again.
-        if commands.is_empty() {
+        if reported.needs_round() {
             session.confirm(within).await?;
         }
+        let Reported { refused: mut outcomes, commands } = reported;
         self.commit_reports(&session, member, commands, &mut outcomes, within).await?;
         let table_version = state.read(archon_coordinator_core::ClusterState::table_version);
         Ok(Outcomes { outcomes, table_version })
@@ -151,10 +133,10 @@ impl Sessions {
         let member = Member::try_from(request)?;
         let session = self.context.leader(within).await?;
         let commands = {
-            let liveness = session.liveness().lock();
+            let term = session.term().lock();
             session.quorum().replicated().read(|state| {
                 check_member(cluster.as_ref(), state)?;
-                on_stopping(state, &liveness, member.node, member.incarnation)
+                term.farewell(state, member.node, member.incarnation)
             })?
         };
         for response in session.propose(None, Actor::Node(member.node), commands, within).await? {

@@ -2,8 +2,26 @@
 //! (PROTOCOL rules 14 and 15).
 
 use crate::mutant::{Broken, Mutant};
+use crate::session::{Beat, Grant};
 use archon_types::{Epoch, Lease, Millis, PartitionId};
 use std::collections::BTreeMap;
+
+/// What the answer to a heartbeat came to.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Taken {
+    /// It answers another heartbeat, or another life's: it counts for nothing.
+    Foreign,
+    /// It was overtaken by the answer to a later heartbeat, or came after the registration's end: it could only bring back a
+    /// leadership that was withdrawn since.
+    Overtaken,
+    /// The lease is extended.
+    Granted {
+        /// For how long there was none, in milliseconds; zero if the last one had not run out.
+        lapsed_ms: u64,
+        /// Leaderships that it does not cover, to be given up.
+        withdrawn: Vec<(PartitionId, Epoch)>,
+    },
+}
 
 /// What one registration was granted. It begins with no lease, and ends for good.
 #[derive(Clone, Debug, Default)]
@@ -22,28 +40,25 @@ impl Grants {
         Self { broken, ..Self::default() }
     }
 
-    /// Takes in the answer to heartbeat `number`, which was sent at `sent` on the local clock. Returns the leaderships that it
-    /// withdraws, to be given up; `None` if it does not count: one that was overtaken by a later one could only bring back a
-    /// leadership that was withdrawn since.
-    pub fn take(
-        &mut self,
-        number: u64,
-        sent: Millis,
-        lease_ms: u64,
-        withdrawn: Vec<(PartitionId, Epoch)>,
-    ) -> Option<Vec<(PartitionId, Epoch)>> {
-        if number <= self.newest {
-            return None;
+    /// Takes in the answer to a heartbeat, which arrived at `now` on the local clock.
+    pub fn take(&mut self, beat: Beat, grant: Grant, now: Millis) -> Taken {
+        if !beat.is_answered_by(&grant) {
+            return Taken::Foreign; // rule 14
         }
-        let withdrawn = if self.broken.breaks(Mutant::NodeWideLease) { Vec::new() } else { withdrawn };
-        self.newest = number;
-        self.lease.extend(sent, lease_ms);
+        if grant.number <= self.newest {
+            return Taken::Overtaken;
+        }
+        let withdrawn = if self.broken.breaks(Mutant::NodeWideLease) { Vec::new() } else { grant.withdrawn };
+        let from = if self.broken.breaks(Mutant::LeaseFromReceipt) { now } else { beat.sent() }; // rule 14
+        let lapsed_ms = self.lease.until().map_or(0, |until| now.since(until));
+        self.newest = grant.number;
+        self.lease.extend(from, grant.lease_ms);
         self.withdrawn.clear();
         for (partition, epoch) in &withdrawn {
             let held = self.withdrawn.entry(*partition).or_insert(*epoch);
             *held = (*held).max(*epoch);
         }
-        Some(withdrawn)
+        Taken::Granted { lapsed_ms, withdrawn }
     }
 
     /// Ends the lease for good: the registration is over, and no answer to it counts any more.
@@ -70,36 +85,72 @@ impl Grants {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use archon_types::TableId;
+    use crate::session::Beats;
+    use archon_types::{Incarnation, TableId};
+
+    const LIFE: Incarnation = Incarnation::new(3);
 
     fn partition(index: u16) -> PartitionId {
         PartitionId::new(TableId::new(1), index)
     }
 
+    fn answer(beat: Beat, withdrawn: Vec<(PartitionId, Epoch)>) -> Grant {
+        Grant { incarnation: beat.incarnation(), number: beat.number(), lease_ms: 1_000, withdrawn }
+    }
+
+    fn granted(lapsed_ms: u64, withdrawn: Vec<(PartitionId, Epoch)>) -> Taken {
+        Taken::Granted { lapsed_ms, withdrawn }
+    }
+
     #[test]
     fn the_lease_counts_from_sending_and_ends() {
-        let mut grants = Grants::default();
+        let (mut beats, mut grants) = (Beats::new(LIFE), Grants::default());
         assert!(!grants.is_valid(Millis::new(0)));
-        assert!(grants.take(1, Millis::new(100), 1_000, vec![]).is_some());
+        let beat = beats.send(Millis::new(100));
+        assert_eq!(grants.take(beat, answer(beat, vec![]), Millis::new(120)), granted(0, vec![]));
         assert!(grants.is_valid(Millis::new(1_099)));
         assert!(!grants.is_valid(Millis::new(1_100)));
+        let late = beats.send(Millis::new(1_200));
+        assert_eq!(grants.take(late, answer(late, vec![]), Millis::new(1_300)), granted(200, vec![]));
+    }
+
+    #[test]
+    fn an_answer_to_another_heartbeat_or_life_grants_nothing() {
+        let (mut beats, mut grants) = (Beats::new(LIFE), Grants::default());
+        let (first, second) = (beats.send(Millis::new(100)), beats.send(Millis::new(600)));
+        assert_eq!(grants.take(second, answer(first, vec![]), Millis::new(700)), Taken::Foreign);
+        let other = Grant { incarnation: Incarnation::new(2), ..answer(second, vec![]) };
+        assert_eq!(grants.take(second, other, Millis::new(700)), Taken::Foreign);
+        assert_eq!(grants.until(), None);
+    }
+
+    fn a_lease_does_not_outlive_its_length_after_sending(mutant: Option<Mutant>) -> bool {
+        let (mut beats, mut grants) = (Beats::new(LIFE), Grants::new(Broken::by(mutant)));
+        let beat = beats.send(Millis::new(100));
+        grants.take(beat, answer(beat, vec![]), Millis::new(900));
+        !grants.is_valid(Millis::new(1_100))
     }
 
     fn what_is_withdrawn_is_not_covered(mutant: Option<Mutant>) -> bool {
-        let mut grants = Grants::new(Broken::by(mutant));
-        grants.take(1, Millis::new(100), 1_000, vec![(partition(1), Epoch::new(4))]);
+        let (mut beats, mut grants) = (Beats::new(LIFE), Grants::new(Broken::by(mutant)));
+        let beat = beats.send(Millis::new(100));
+        grants.take(beat, answer(beat, vec![(partition(1), Epoch::new(4))]), Millis::new(100));
         !grants.covers(partition(1), Epoch::new(4), Millis::new(200))
     }
 
     archon_types::shown_by! {
+        LeaseFromReceipt => a_lease_does_not_outlive_its_length_after_sending,
         NodeWideLease => what_is_withdrawn_is_not_covered,
     }
 
     #[test]
     fn a_withdrawn_leadership_is_not_covered_and_a_late_answer_does_not_bring_it_back() {
-        let mut grants = Grants::default();
-        assert!(grants.take(2, Millis::new(100), 1_000, vec![(partition(1), Epoch::new(4))]).is_some());
-        assert_eq!(grants.take(1, Millis::new(50), 1_000, vec![]), None);
+        let (mut beats, mut grants) = (Beats::new(LIFE), Grants::default());
+        let (first, second) = (beats.send(Millis::new(50)), beats.send(Millis::new(100)));
+        let withdrawn = vec![(partition(1), Epoch::new(4))];
+        let taken = grants.take(second, answer(second, withdrawn.clone()), Millis::new(110));
+        assert_eq!(taken, granted(0, withdrawn));
+        assert_eq!(grants.take(first, answer(first, vec![]), Millis::new(120)), Taken::Overtaken);
         let now = Millis::new(200);
         assert!(!grants.covers(partition(1), Epoch::new(4), now));
         assert!(grants.covers(partition(1), Epoch::new(5), now));
@@ -108,10 +159,11 @@ mod tests {
 
     #[test]
     fn after_the_end_no_answer_counts() {
-        let mut grants = Grants::default();
-        assert!(grants.take(1, Millis::new(100), 1_000, vec![]).is_some());
+        let (mut beats, mut grants) = (Beats::new(LIFE), Grants::default());
+        let (first, second) = (beats.send(Millis::new(100)), beats.send(Millis::new(100)));
+        assert_eq!(grants.take(first, answer(first, vec![]), Millis::new(100)), granted(0, vec![]));
         grants.end();
-        assert_eq!(grants.take(7, Millis::new(100), 1_000, vec![]), None);
+        assert_eq!(grants.take(second, answer(second, vec![]), Millis::new(100)), Taken::Overtaken);
         assert!(!grants.is_valid(Millis::new(101)));
     }
 }

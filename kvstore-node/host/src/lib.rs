@@ -20,8 +20,10 @@
 //! | `copy` | what one copy is to its node |
 //! | `emptied` | when it is said that a copy has thrown its data away, and that it may not lead |
 //! | `grants` | what the node's lease covers |
+//! | `obeyed` | which pushes are obeyed |
 //! | `reconcile` | what follows from duties, given what is held |
 //! | `retention` | how much of a copy's log is kept, and for whom |
+//! | `session/` | registering, heartbeats and reports: which answers count, and what is said again |
 //! | `waiting` | who is answered when, and with what if a leadership ends |
 
 mod copy;
@@ -31,6 +33,7 @@ mod emptied;
 mod grants;
 mod log_write;
 mod mutant;
+mod obeyed;
 mod operate;
 mod park;
 mod partitions;
@@ -41,6 +44,7 @@ mod refusal;
 mod remember;
 mod request;
 mod retention;
+mod session;
 mod share;
 mod shell;
 mod slot;
@@ -52,17 +56,19 @@ mod waiting;
 pub use copy::Copy;
 pub use copying::{CopyAsk, CopyJob, CopyPage, CopyStart, Offered};
 pub use emptied::Emptied;
-pub use grants::Grants;
+pub use grants::{Grants, Taken};
 pub use log_write::LogWrite;
 pub use mutant::Broken;
 #[cfg(any(test, feature = "mutants"))]
 pub use mutant::Mutant;
+pub use obeyed::{Obeyed, Pushed};
 pub use park::Patience;
 pub use partitions::{Completes, Partitions};
 pub use reconcile::{Action, Held, HeldState, Reconciled, UNKNOWN, reconcile};
 pub use refusal::{Cause, CopyRefusal, Refusal};
 pub use request::{Reply, Request};
 pub use retention::{Pin, Retention, RetentionLimits};
+pub use session::{Again, Beat, Beats, Grant, Registering, Reports};
 pub use share::Shares;
 pub use shell::{At, Life, Observed, Shell};
 pub use slot::{ENGINE_AHEAD_UNKNOWN, Found, Outcome, Slot};

@@ -7,6 +7,8 @@ archon_types::mutants! {
     CopyUnchecked = 0,
     /// A node that registered anew keeps its leaderships.
     KeepsLeading = 8,
+    /// The lease counts from the receipt of the answer.
+    LeaseFromReceipt = 14,
     /// The lease covers every leadership, withdrawn ones too.
     NodeWideLease = 15,
     /// The lease is checked first, the value read after.

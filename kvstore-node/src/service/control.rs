@@ -5,24 +5,16 @@ use crate::holdings::Holdings;
 use crate::shard::{ShardMessage, Shards};
 use crate::shared::Shared;
 use crate::tables::News;
-use archon_host::{Action, Broken, Held, HeldState, reconcile};
+use archon_host::{Action, Broken, Held, HeldState, Obeyed, reconcile};
 use archon_proto::convert::control::{Push, Pushed};
 use archon_proto::convert::ids::boot_id;
 use archon_proto::v1::control_server::Control;
 use archon_proto::v1::{ConfirmBootRequest, ConfirmBootResponse, PushRequest, PushResponse};
-use archon_types::{ErrorDetail, ErrorKind, Incarnation, PlacementId, Version};
+use archon_types::{ErrorDetail, ErrorKind, Incarnation, PlacementId};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use tokio::sync::{Mutex, oneshot};
 use tonic::{Request, Response, Status};
-
-/// The newest push obeyed, per incarnation.
-#[derive(Default)]
-struct Obeyed {
-    incarnation: Incarnation,
-    version: Version,
-    term: u64,
-}
 
 /// The service.
 #[derive(Clone)]
@@ -55,15 +47,11 @@ impl Inner {
             );
             return Err(ErrorDetail::new(ErrorKind::Refused, why));
         }
-        if obeyed.incarnation != push.incarnation {
-            *obeyed = Obeyed { incarnation: push.incarnation, ..Obeyed::default() };
-        }
-        if push.term < obeyed.term {
-            let why = format!(
-                "coordinator {} pushes in term {}, but term {} was obeyed",
-                push.coordinator, push.term, obeyed.term
-            );
-            return Err(ErrorDetail::new(ErrorKind::StaleVersion, why).with_have_need(obeyed.term, push.term));
+        let taken = obeyed.take(push.incarnation, push.term, push.version, push.duties.is_some());
+        if let archon_host::Pushed::Succeeded { obeyed } = taken {
+            let why =
+                format!("coordinator {} pushes in term {}, but term {obeyed} was obeyed", push.coordinator, push.term);
+            return Err(ErrorDetail::new(ErrorKind::StaleVersion, why).with_have_need(obeyed, push.term));
         }
         let news = News {
             pieces: push.deltas,
@@ -78,20 +66,19 @@ impl Inner {
         if any {
             self.shards.tell_all(|| ShardMessage::Peers);
         }
-        if push.version < obeyed.version {
+        if taken == archon_host::Pushed::Older {
             shared.metrics.pushes_refused.add(1);
-            return Ok(Pushed { version: obeyed.version, gap, refused: Vec::new() });
+            return Ok(Pushed { version: obeyed.version(), gap, refused: Vec::new() });
         }
         let Some(duties) = push.duties else {
             // Whether these are the duties that it obeys is seen by the coordinator, from the version.
             shared.metrics.pushes.add(1);
-            return Ok(Pushed { version: obeyed.version, gap, refused: Vec::new() });
+            return Ok(Pushed { version: obeyed.version(), gap, refused: Vec::new() });
         };
         let held = self.holdings.all();
         let found = reconcile(push.node, &held, &duties, Broken::default());
         self.carry_out(push.incarnation, found.actions, &held).await?;
-        obeyed.version = push.version;
-        obeyed.term = push.term;
+        obeyed.obey(push.term, push.version);
         shared.metrics.pushes.add(1);
         shared.metrics.placements.set(self.holdings.len() as u64);
         Ok(Pushed { version: push.version, gap, refused: found.refused })

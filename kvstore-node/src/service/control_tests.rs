@@ -12,7 +12,8 @@ use crate::shared::Life;
 use archon_kv::{DedupLimits, MemoryEngine, RecentBudget};
 use archon_proto::convert::session::Member;
 use archon_types::{
-    ClusterId, Duty, Epoch, NodeId, Partition, PartitionId, PartitionStatus, Placement, ReplicaState, Settings, TableId,
+    ClusterId, Duty, Epoch, NodeId, Partition, PartitionId, PartitionStatus, Placement, ReplicaState, Settings,
+    TableId, Version,
 };
 use archon_wal::{Wal, WalConfig};
 use std::ops::Bound;

@@ -3,6 +3,7 @@
 use super::leader::Coordinators;
 use super::{LifeEnd, Session};
 use crate::shared::{Life, Shared};
+use archon_host::{Beats, Grant, Taken};
 use archon_proto::convert::error::detail_of;
 use archon_proto::convert::load::Load;
 use archon_proto::convert::session::{Heartbeat, HeartbeatAnswer};
@@ -11,7 +12,6 @@ use archon_types::{Backoff, ErrorKind};
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
 use parking_lot::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -32,8 +32,8 @@ enum Attempt {
 pub(super) async fn heartbeats(session: &Session, coordinators: &Coordinators, life: &Life) -> LifeEnd {
     let shared = &session.shared;
     let every = Duration::from_millis(life.settings.timing.heartbeat_ms);
-    let sender =
-        Sender { session, shared, coordinators, life, number: AtomicU64::new(0), granted_by: Mutex::default() };
+    let beats = Beats::new(life.member.incarnation);
+    let sender = Sender { session, shared, coordinators, life, beats: Mutex::new(beats), granted_by: Mutex::default() };
     let mut backoff = Backoff::new(Duration::from_millis(20), every.min(Duration::from_millis(40)));
     let mut withheld = false;
     let mut taken = Instant::now();
@@ -110,7 +110,7 @@ struct Sender<'a> {
     shared: &'a Shared,
     coordinators: &'a Coordinators,
     life: &'a Life,
-    number: AtomicU64,
+    beats: Mutex<Beats>,
     /// Who answered the last heartbeat, if it was answered.
     granted_by: Mutex<Option<String>>,
 }
@@ -143,23 +143,14 @@ impl Sender<'_> {
         Attempt::Failed(None)
     }
 
-    /// A grant came after the last one had run out: for a while nothing could be served.
-    fn note_lapse(&self) {
-        let Some(until) = self.life.grants.until() else { return };
-        let lapsed_ms = self.shared.clock.now().since(until);
-        if lapsed_ms > 0 {
-            self.shared.metrics.leases_lapsed.add(1);
-            tracing::warn!(lapsed_ms, "lease lapsed before the next grant came");
-        }
-    }
-
     async fn attempt(&self, address: &str, load: Load) -> Attempt {
         let Some(mut client) = self.coordinators.urgent(address) else { return Attempt::Failed(None) };
-        let number = self.number.fetch_add(1, Ordering::Relaxed) + 1;
         let stopping = self.shared.leaving().is_cancelled();
+        self.shared.metrics.heartbeats.add(1);
+        let beat = self.beats.lock().send(self.shared.clock.now());
         let heartbeat = v1::HeartbeatRequest::from(Heartbeat {
             member: self.life.member,
-            number,
+            number: beat.number(),
             table_version: self.shared.tables.version(),
             load,
             stopping,
@@ -167,9 +158,6 @@ impl Sender<'_> {
         });
         let mut request = tonic::Request::new(heartbeat);
         request.set_timeout(DEADLINE);
-        self.shared.metrics.heartbeats.add(1);
-        // The lease counts from here: before the request can have left.
-        let sent = self.shared.clock.now();
         let answer = match tokio::time::timeout(DEADLINE, client.heartbeat(request)).await {
             Ok(Ok(answer)) => HeartbeatAnswer::try_from(answer.into_inner()),
             Ok(Err(status)) => {
@@ -181,32 +169,38 @@ impl Sender<'_> {
             }
             Err(_) => return Attempt::Failed(None),
         };
-        match answer {
-            Ok(answer) if answer.number == number && answer.incarnation == self.life.member.incarnation => {
-                self.coordinators.leads(address);
-                if self.granted_by.lock().replace(address.to_owned()).as_deref() != Some(address) {
-                    // It knows nothing of what another coordinator was told, nor of what it was told in an earlier term.
-                    self.shared.load.tell_all();
-                }
-                self.note_lapse();
-                if stopping {
-                    self.shared.leaving_heard().cancel();
-                }
-                let withdrawn = self.life.grants.take(number, sent, answer.lease_ms, answer.withdrawn);
-                if let Some(withdrawn) = withdrawn.filter(|withdrawn| !withdrawn.is_empty()) {
-                    (self.session.withdraw)(withdrawn);
-                }
-                Attempt::Granted
-            }
-            Ok(answer) => {
-                tracing::warn!(number, answered = answer.number, incarnation = %answer.incarnation, "discarded an answer to another heartbeat");
-                Attempt::Failed(None)
-            }
+        let answer = match answer {
+            Ok(answer) => answer,
             Err(error) => {
                 tracing::warn!(%error, address, "discarded a malformed answer to a heartbeat");
-                Attempt::Failed(None)
+                return Attempt::Failed(None);
+            }
+        };
+        let HeartbeatAnswer { number, incarnation, lease_ms, withdrawn, .. } = answer;
+        let grant = Grant { incarnation, number, lease_ms, withdrawn };
+        let taken = self.life.grants.take(beat, grant, self.shared.clock.now());
+        if taken == Taken::Foreign {
+            tracing::warn!(number = beat.number(), answered = number, %incarnation, "discarded an answer to another heartbeat");
+            return Attempt::Failed(None);
+        }
+        self.coordinators.leads(address);
+        if self.granted_by.lock().replace(address.to_owned()).as_deref() != Some(address) {
+            // It knows nothing of what another coordinator was told, nor of what it was told in an earlier term.
+            self.shared.load.tell_all();
+        }
+        if stopping {
+            self.shared.leaving_heard().cancel();
+        }
+        if let Taken::Granted { lapsed_ms, withdrawn } = taken {
+            if lapsed_ms > 0 {
+                self.shared.metrics.leases_lapsed.add(1);
+                tracing::warn!(lapsed_ms, "lease lapsed before the next grant came");
+            }
+            if !withdrawn.is_empty() {
+                (self.session.withdraw)(withdrawn);
             }
         }
+        Attempt::Granted
     }
 }
 

@@ -9,6 +9,7 @@ mod report;
 use crate::grants::Grants;
 use crate::health::Health;
 use crate::shared::{Life, Shared};
+use archon_host::{Again, Registering};
 use archon_proto::convert::session::{Member, Registered, Registration};
 use archon_proto::v1;
 use archon_types::{
@@ -17,7 +18,7 @@ use archon_types::{
 use leader::Coordinators;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
@@ -25,10 +26,6 @@ use uuid::Uuid;
 const PROTOCOL: std::ops::RangeInclusive<u32> = 1..=1;
 const REGISTER_DEADLINE: Duration = Duration::from_secs(2);
 const LEAVE_DEADLINE: Duration = Duration::from_secs(1);
-/// How long another claimant of this node's name may keep it from registering: a predecessor that died is failed
-/// within the failure time-out, so whoever still holds the name after this is alive.
-const NAME_TAKEN_PATIENCE: Duration = Duration::from_secs(10);
-
 /// The node's durable self, as registration needs it.
 pub(crate) trait Home: Send {
     /// The data directory's id.
@@ -132,8 +129,8 @@ impl Session {
         self.shared.register_as(boot);
         let config = &self.shared.config;
         let mut backoff = Backoff::new(Duration::from_millis(50), Duration::from_secs(1));
-        let mut name_taken: Option<Instant> = None;
-        let mut expects = self.home.last_incarnation();
+        let last = self.home.last_incarnation();
+        let mut registering = Registering::new(Some(last).filter(|last| *last != Incarnation::ZERO));
         let mut told: Option<ErrorKind> = None;
         loop {
             let request = v1::RegisterRequest::from(Registration {
@@ -149,7 +146,7 @@ impl Session {
                 protocol_max: *PROTOCOL.end(),
                 held: self.home.held(),
                 last_incarnation: self.home.last_incarnation(),
-                expects,
+                expects: registering.expects().unwrap_or(Incarnation::ZERO),
             });
             let attempt = coordinators.call(REGISTER_DEADLINE, async |mut client, patience| {
                 let mut request = tonic::Request::new(request.clone());
@@ -170,26 +167,10 @@ impl Session {
                 }
                 Err(detail) => detail,
             };
-            let patient = match detail.kind {
-                ErrorKind::NameTaken => name_taken.get_or_insert_with(Instant::now).elapsed() < NAME_TAKEN_PATIENCE,
-                ErrorKind::WrongCluster
-                | ErrorKind::ProtocolMismatch
-                | ErrorKind::InvalidArgument
-                | ErrorKind::Refused
-                | ErrorKind::DataLoss => false,
-                _ => true,
-            };
-            if !patient {
-                return Err(SessionError::Refused { name: config.name.clone(), detail });
-            }
-            if detail.kind == ErrorKind::StaleVersion
-                && let Some(have) = detail.have
-                && have != expects.get()
-            {
-                // Another registration of this directory is on record: one of ours whose answer was lost, or one by
-                // another process. What this one says is said knowing of it.
-                expects = Incarnation::new(have);
-                continue;
+            match registering.refused(&detail, self.shared.clock.now()) {
+                Again::Never => return Err(SessionError::Refused { name: config.name.clone(), detail }),
+                Again::AtOnce => continue,
+                Again::Later => {}
             }
             if told != Some(detail.kind) {
                 tracing::info!(kind = %detail.kind, message = %detail.message, "not registered yet");

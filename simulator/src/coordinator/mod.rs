@@ -18,7 +18,7 @@ use crate::world::World;
 use archon_coordinator_core::{
     Actor, ClusterState, Command, CommandBatch, Response, apply, check, check_lost, check_step, skip,
 };
-use archon_types::{ClusterId, ErrorKind, Incarnation, Millis};
+use archon_types::{ClusterId, ErrorKind, Millis};
 use std::collections::VecDeque;
 use uuid::Uuid;
 
@@ -189,7 +189,7 @@ impl World {
             (Some(ProposalReply::Registration { host, boot }), [Response::Refused(error)])
                 if error.kind == ErrorKind::StaleVersion =>
             {
-                let message = Downward::Overtaken { boot, have: Incarnation::new(error.have.unwrap_or(0)) };
+                let message = Downward::NotRegistered { boot, error: error.clone() };
                 self.send(End::Coordinator(coordinator), End::Host(host), Event::Downward { host, message });
             }
             (Some(ProposalReply::Registration { .. }), [Response::Refused(error)])
@@ -198,7 +198,8 @@ impl World {
                 self.give_up(coordinator, term, claimed.as_deref());
             }
             (Some(ProposalReply::Report { host, report }), _) => {
-                let message = Downward::Reported { report };
+                let refused = responses.iter().find_map(Response::refusal).map(|error| error.kind);
+                let message = Downward::Reported { report, refused };
                 self.send(End::Coordinator(coordinator), End::Host(host), Event::Downward { host, message });
             }
             _ => {}

@@ -1,15 +1,13 @@
 //! What a leading coordinator does: control turns, pushes, answers to heartbeats, registrations and reports.
 
-use super::session::Pushed;
-use crate::event::{Downward, Event, Proposal, ProposalReply, Push, Upward};
-use crate::mutant::ShellMutant;
+use super::session::{Pushed, UnderWay, Whole};
+use crate::event::{Asked, Downward, Event, Proposal, ProposalReply, Push, Upward};
 use crate::network::End;
 use crate::world::World;
-use archon_coordinator_core::{Command, NodeRow, duties, on_report, on_stopping, turn};
-use archon_types::{ErrorKind, Incarnation, Millis, NodeId, NodeStatus, Version};
+use archon_coordinator_core::Command;
+use archon_coordinator_core::term::{self, Confirmed, Unconfirmed};
+use archon_types::{ErrorKind, Incarnation};
 
-/// Longest pause between two control turns, in milliseconds.
-const TURN_MS: u64 = 50;
 /// Pause before a push that was not acknowledged is repeated, in milliseconds.
 const PUSH_MS: u64 = 50;
 
@@ -18,12 +16,19 @@ impl World {
     pub(super) fn wake_session(&mut self, coordinator: usize) {
         let truth = self.truth;
         let Some(session) = &mut self.quorum.coordinators[coordinator].session else { return };
-        let term = session.term;
+        let term = session.term.number();
         if session.turn_at > truth + 1 {
             session.turn_at = truth + 1;
             self.after(1, Event::Turn { coordinator, term });
         }
+        self.push_soon(coordinator);
+    }
+
+    /// A round of pushes follows at once.
+    fn push_soon(&mut self, coordinator: usize) {
+        let truth = self.truth;
         let Some(session) = &mut self.quorum.coordinators[coordinator].session else { return };
+        let term = session.term.number();
         if session.push_at > truth + 2 {
             session.push_at = truth + 2;
             self.after(2, Event::PushRound { coordinator, term });
@@ -33,50 +38,45 @@ impl World {
     pub(crate) fn turn(&mut self, coordinator: usize, term: u64) {
         let (truth, now) = (self.truth, self.coordinator_now(coordinator));
         let own = &mut self.quorum.coordinators[coordinator];
-        let Some(session) = own.session.as_mut().filter(|session| session.term == term) else { return };
+        let Some(session) = own.session.as_mut().filter(|session| session.term.number() == term) else { return };
         if truth < session.turn_at {
             return;
         }
-        let activate = |(node, incarnation)| Command::Activate { node, incarnation };
-        let mut commands: Vec<Command> = std::mem::take(&mut session.activations).into_iter().map(activate).collect();
-        let turned = turn(&own.state, &mut session.liveness, now);
-        commands.extend(turned.commands);
-        let wake = own.clock.truth_of(turned.wake_at, truth).min(truth + TURN_MS);
+        let turned = session.term.turn(&own.state, now);
+        let wake = own.clock.truth_of(turned.wake_at, truth);
         session.turn_at = wake;
         self.after(wake - truth, Event::Turn { coordinator, term });
-        if !commands.is_empty() {
-            self.propose(coordinator, Proposal { term, commands, reply: None });
+        if !turned.commands.is_empty() {
+            self.propose(coordinator, Proposal { term, commands: turned.commands, reply: None });
         }
     }
 
     pub(crate) fn push_round(&mut self, coordinator: usize, term: u64) {
         let truth = self.truth;
         let own = &mut self.quorum.coordinators[coordinator];
-        let Some(session) = own.session.as_mut().filter(|session| session.term == term) else { return };
+        let Some(session) = own.session.as_mut().filter(|session| session.term.number() == term) else { return };
         if truth < session.push_at {
             return;
         }
         session.push_at = truth + PUSH_MS;
-        let version = Version::new(own.state.applied);
-        let life = |row: &NodeRow| (row.node.id, row.node.incarnation, row.node.status != NodeStatus::Live);
-        let nodes: Vec<(NodeId, Incarnation, bool)> = own.state.nodes.values().map(life).collect();
-        let tables = own.state.table_list();
+        let state = &own.state;
         let mut pushes = Vec::new();
-        for row in own.state.nodes.values().map(|row| &row.node) {
-            let Some(duties) = duties(&own.state, row.id) else { continue };
-            let fresh =
-                Pushed { incarnation: row.incarnation, acknowledged: Version::ZERO, sent: 0, version: Version::ZERO };
-            let pushed = session.pushed.entry(row.id).or_insert(fresh);
+        for row in state.nodes.values().map(|row| &row.node) {
+            let pushed = session.pushed.entry(row.id).or_insert_with(|| Pushed::nothing(row.incarnation));
             if pushed.incarnation != row.incarnation {
-                *pushed = fresh;
+                *pushed = Pushed::nothing(row.incarnation);
             }
-            let due = pushed.version < version || truth - pushed.sent >= PUSH_MS;
-            if pushed.acknowledged < version && due {
-                (pushed.sent, pushed.version) = (truth, version);
-                let (incarnation, nodes, tables) = (row.incarnation, nodes.clone(), tables.clone());
-                let push = Push { coordinator, term, incarnation, version, duties, nodes, tables };
-                pushes.push((row.address.clone(), push));
+            let waits = pushed.under_way.as_ref().is_some_and(|under_way| truth - under_way.sent < PUSH_MS);
+            if waits || pushed.acknowledged.due(state, row.id).is_none() {
+                continue;
             }
+            let Some((push, promise)) = pushed.acknowledged.next(state, row.id, &Whole) else { continue };
+            session.pushes += 1;
+            let (number, incarnation) = (session.pushes, row.incarnation);
+            pushed.under_way = Some(UnderWay { number, promise, sent: truth });
+            let term::Push { version, duties, nodes, tables, .. } = push;
+            let push = Push { coordinator, term, number, incarnation, version, duties, nodes, tables };
+            pushes.push((row.address.clone(), push));
         }
         for (address, push) in pushes {
             if let Some(host) = host_of(&address) {
@@ -95,27 +95,22 @@ impl World {
             let message = Downward::NotLeader { leader };
             return self.send(End::Coordinator(coordinator), End::Host(host), Event::Downward { host, message });
         };
-        let term = session.term;
+        let term = session.term.number();
         match message {
             Upward::Register(register) => {
                 let reply = Some(ProposalReply::Registration { host, boot: register.boot });
                 self.propose(coordinator, Proposal { term, commands: vec![Command::Register(register)], reply });
             }
-            Upward::Heartbeat { node, incarnation, number, sent, stopping } => {
-                match session.liveness.heard(&own.state, node, incarnation, now) {
-                    Ok(()) => {
-                        if stopping {
-                            session.liveness.note_stopping(node, incarnation);
-                        }
-                        if own.state.node(node).is_some_and(|row| row.activated != Some(incarnation)) {
-                            session.activations.insert(node, incarnation);
-                        }
+            Upward::Heartbeat { node, beat, stopping } => {
+                let incarnation = beat.incarnation();
+                match session.term.heartbeat(&own.state, node, incarnation, stopping, now) {
+                    Ok(heartbeat) => {
                         // Now and then a quorum round takes longer than a failure time-out.
                         let slow = self.plan.settings.timing.failure_timeout_ms * 2;
                         let most = if self.random.permille(40) && !self.healing { slow } else { 6 };
                         let delay = self.random.between(1, most);
-                        let done = Event::RoundDone { coordinator, term, host, node, incarnation, number, sent };
-                        self.after(delay, done);
+                        let asked = Asked { host, beat };
+                        self.after(delay, Event::RoundDone { coordinator, term, heartbeat, asked });
                     }
                     Err(error) if error.kind == ErrorKind::StaleIncarnation => {
                         self.stale(coordinator, host, incarnation);
@@ -124,31 +119,36 @@ impl World {
                 }
             }
             Upward::Report { node, incarnation, report } => {
-                match on_report(&own.state, &mut session.liveness, now, node, incarnation, &report) {
-                    Ok(commands) if !commands.is_empty() => {
+                let reports = std::slice::from_ref(&report);
+                let reported = session.term.reports(&own.state, now, node, incarnation, reports);
+                let refused = reported.refused.first().and_then(Option::as_ref).map(|error| error.kind);
+                match refused {
+                    Some(ErrorKind::StaleIncarnation) => self.stale(coordinator, host, incarnation),
+                    _ if !reported.needs_round() => {
+                        let commands = reported.commands.into_iter().map(|(_, command)| command).collect();
                         let reply = Some(ProposalReply::Report { host, report });
                         self.propose(coordinator, Proposal { term, commands, reply });
                     }
-                    Err(error) if error.kind == ErrorKind::StaleIncarnation => {
-                        self.stale(coordinator, host, incarnation);
-                    }
-                    Err(error) if error.kind == ErrorKind::Unavailable => {}
-                    // Nothing is committed that would prove the leadership: a round does.
-                    Ok(_) | Err(_) if !self.quorum.commits(coordinator, self.truth) || self.quorum.term != term => {}
-                    Ok(_) | Err(_) => {
-                        let message = Downward::Reported { report };
+                    _ if self.led(coordinator) != Some(term) => {}
+                    _ => {
+                        let message = Downward::Reported { report, refused };
                         self.send(End::Coordinator(coordinator), End::Host(host), Event::Downward { host, message });
                     }
                 }
             }
             Upward::Leave { node, incarnation } => {
-                if let Ok(commands) = on_stopping(&own.state, &session.liveness, node, incarnation) {
+                if let Ok(commands) = session.term.farewell(&own.state, node, incarnation) {
                     self.propose(coordinator, Proposal { term, commands, reply: None });
                 }
             }
-            Upward::Pushed { node, incarnation, version } => {
-                if let Some(pushed) = session.pushed.get_mut(&node).filter(|pushed| pushed.incarnation == incarnation) {
-                    pushed.acknowledged = pushed.acknowledged.max(version);
+            Upward::Pushed { node, number, version } => {
+                let Some(pushed) = session.pushed.get_mut(&node) else { return };
+                // An answer that came after the push was given up for lost is nobody's.
+                let answered = pushed.under_way.take_if(|under_way| under_way.number == number);
+                let Some(answered) = answered else { return };
+                pushed.acknowledged.take(answered.promise, version, false, now);
+                if pushed.acknowledged.due(&own.state, node).is_some() {
+                    self.push_soon(coordinator);
                 }
             }
         }
@@ -159,42 +159,34 @@ impl World {
         self.send(End::Coordinator(coordinator), End::Host(host), Event::Downward { host, message });
     }
 
-    /// Only a coordinator that leads and reaches a majority at this instant goes on to grant (rule 13).
-    pub(crate) fn round_done(
-        &mut self,
-        coordinator: usize,
-        term: u64,
-        host: usize,
-        (node, incarnation): (NodeId, Incarnation),
-        (number, sent): (u64, Millis),
-    ) {
-        let confirmed = self.quorum.commits(coordinator, self.truth) && self.quorum.term == term;
-        if !confirmed && !self.breaks(ShellMutant::NoQuorumRound) {
-            return;
-        }
+    /// The term in which a majority confirms at this instant that the coordinator leads.
+    fn led(&self, coordinator: usize) -> Option<u64> {
+        self.quorum.commits(coordinator, self.truth).then_some(self.quorum.term)
+    }
+
+    /// The quorum round for a heartbeat is over.
+    pub(crate) fn round_done(&mut self, coordinator: usize, term: u64, heartbeat: Unconfirmed, asked: Asked) {
+        let led = self.led(coordinator);
+        let own = &self.quorum.coordinators[coordinator];
+        let Some(session) = own.session.as_ref().filter(|session| session.term.number() == term) else { return };
+        let Some(heartbeat) = session.term.confirmed(&own.state, heartbeat, led) else { return };
         // The state then holds every change that was committed before.
         self.apply_committed(coordinator);
         let delay = self.random.between(0, 1);
-        self.after(delay, Event::Answer { coordinator, term, host, node, incarnation, number, sent });
+        self.after(delay, Event::Answer { coordinator, term, heartbeat, asked });
     }
 
-    pub(crate) fn answer_heartbeat(
-        &mut self,
-        coordinator: usize,
-        term: u64,
-        host: usize,
-        (node, incarnation): (NodeId, Incarnation),
-        (number, sent): (u64, Millis),
-    ) {
+    pub(crate) fn answer_heartbeat(&mut self, coordinator: usize, term: u64, heartbeat: Confirmed, asked: Asked) {
         let now = self.coordinator_now(coordinator);
         let own = &mut self.quorum.coordinators[coordinator];
-        let Some(session) = own.session.as_mut().filter(|session| session.term == term) else { return };
-        let Some(answer) = session.liveness.answer(&own.state, node, incarnation, now) else {
-            return self.stale(coordinator, host, incarnation);
+        let Some(session) = own.session.as_mut().filter(|session| session.term.number() == term) else { return };
+        let Asked { host, beat } = asked;
+        let Ok(answer) = session.term.answer(&own.state, heartbeat, now) else {
+            return self.stale(coordinator, host, beat.incarnation());
         };
         self.coverage.leases += 1;
         self.coverage.withdrawn += answer.withdrawn.len() as u64;
-        let message = Downward::Lease { incarnation, number, sent, answer };
+        let message = Downward::Lease { beat, answer };
         self.send(End::Coordinator(coordinator), End::Host(host), Event::Downward { host, message });
     }
 }

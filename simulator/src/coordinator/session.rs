@@ -1,24 +1,59 @@
 //! What a coordinator keeps in memory while it leads, as far as it knows.
 
-use archon_coordinator_core::Liveness;
-use archon_types::{Incarnation, Millis, NodeId, Version};
+use crate::event::Registrations;
+use archon_coordinator_core::term::{Acknowledged, Piece, Pieces, Promise};
+use archon_coordinator_core::{ClusterState, NodeRow, Term};
+use archon_types::{Incarnation, Millis, NodeId, NodeStatus, TableId, Version};
 use std::collections::BTreeMap;
 
-/// A push under way to one life of a node.
-#[derive(Clone, Copy, Debug)]
+/// What one life of a node was pushed.
+#[derive(Clone, Debug)]
 pub(crate) struct Pushed {
     pub(crate) incarnation: Incarnation,
-    pub(crate) acknowledged: Version,
+    pub(crate) acknowledged: Acknowledged,
+    pub(crate) under_way: Option<UnderWay>,
+}
+
+impl Pushed {
+    /// A life that was told nothing yet.
+    pub(crate) fn nothing(incarnation: Incarnation) -> Self {
+        Self { incarnation, acknowledged: Acknowledged::default(), under_way: None }
+    }
+}
+
+/// A push whose answer is waited for.
+#[derive(Clone, Debug)]
+pub(crate) struct UnderWay {
+    pub(crate) number: u64,
+    pub(crate) promise: Promise,
     pub(crate) sent: u64,
-    pub(crate) version: Version,
+}
+
+/// What is pushed of tables and nodes: rows of nothing, since no machine keeps tables, and nodes all at once.
+pub(crate) struct Whole;
+
+impl Pieces for Whole {
+    type Rows = ();
+    type Nodes = Registrations;
+
+    fn rows(&self, state: &ClusterState, table: TableId, _: Version, _: u64) -> Option<Piece<()>> {
+        Some(Piece { content: (), bytes: 0, version: state.rows_version_of(table), next: None })
+    }
+
+    fn nodes(&self, state: &ClusterState, _: Version) -> Option<Piece<Registrations>> {
+        let version = state.nodes_version;
+        let life = |row: &NodeRow| (row.node.id, row.node.incarnation, row.node.status != NodeStatus::Live);
+        let content = Registrations { version, nodes: state.nodes.values().map(life).collect() };
+        Some(Piece { content, bytes: 0, version, next: None })
+    }
 }
 
 #[derive(Debug)]
 pub(crate) struct Session {
-    pub(crate) term: u64,
-    pub(crate) liveness: Liveness,
-    pub(crate) activations: BTreeMap<NodeId, Incarnation>,
+    pub(crate) term: Term,
     pub(crate) pushed: BTreeMap<NodeId, Pushed>,
+    /// Counts pushes.
+    pub(crate) pushes: u64,
     /// When the next control turn and the next round of pushes are due, in true time.
     pub(crate) turn_at: u64,
     pub(crate) push_at: u64,
@@ -26,13 +61,6 @@ pub(crate) struct Session {
 
 impl Session {
     pub(crate) fn new(term: u64, now: Millis) -> Self {
-        Self {
-            term,
-            liveness: Liveness::new(now),
-            activations: BTreeMap::new(),
-            pushed: BTreeMap::new(),
-            turn_at: u64::MAX,
-            push_at: u64::MAX,
-        }
+        Self { term: Term::new(term, now), pushed: BTreeMap::new(), pushes: 0, turn_at: u64::MAX, push_at: u64::MAX }
     }
 }

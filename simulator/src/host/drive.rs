@@ -139,21 +139,9 @@ impl World {
     }
 
     fn queue_report(&mut self, host: usize, report: Report) {
-        let fact = match report.fact {
-            Fact::Online => 0,
-            Fact::CaughtUp { .. } => 1,
-            Fact::Silent { .. } => 2,
-            Fact::Released => {
-                self.coverage.releases += 1;
-                3
-            }
-            Fact::Unloaded => 4,
-            Fact::Overtaken { .. } => 6,
-            Fact::Emptied => 7,
-            _ => 5,
-        };
+        self.coverage.releases += u64::from(report.fact == Fact::Released);
         if let Some(process) = &mut self.hosts[host].process {
-            process.reports.insert((report.placement, fact), report.clone());
+            process.reports.put(report.clone());
         }
         self.send_report(host, report);
     }

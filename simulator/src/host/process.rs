@@ -3,8 +3,8 @@
 use super::disk::{Batch, Disk};
 use super::shell::MachineShell;
 use crate::clock::Clock;
-use archon_host::{Held, HeldState, Partitions, UNKNOWN};
-use archon_types::{BootId, Incarnation, Millis, PlacementId, Report, Version};
+use archon_host::{Beats, Held, HeldState, Obeyed, Partitions, Registering, Reports, UNKNOWN};
+use archon_types::{BootId, Incarnation, Millis, PlacementId, Version};
 use std::collections::{BTreeMap, VecDeque};
 
 /// A machine: a clock, a disk, and perhaps a process.
@@ -34,14 +34,6 @@ pub(crate) struct Shadow {
     pub(crate) process: Process,
 }
 
-/// The newest push obeyed.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Obeyed {
-    pub(crate) incarnation: Incarnation,
-    pub(crate) version: Version,
-    pub(crate) term: u64,
-}
-
 /// Writes on their way to the disk.
 #[derive(Debug, Default)]
 pub(crate) struct Journal {
@@ -54,9 +46,9 @@ pub(crate) struct Process {
     pub(crate) boot: u64,
     /// Names this attempt to register.
     pub(crate) boot_id: BootId,
-    /// The registration of its directory that a refusal named.
-    pub(crate) expects: Option<Incarnation>,
-    pub(crate) heartbeats: u64,
+    /// Its attempts to begin a life.
+    pub(crate) registering: Registering,
+    pub(crate) beats: Beats,
     /// The last heartbeat was answered.
     pub(crate) answered: bool,
     pub(crate) next_heartbeat: Millis,
@@ -65,29 +57,38 @@ pub(crate) struct Process {
     /// The coordinator that probably leads.
     pub(crate) guess: usize,
     pub(crate) partitions: Partitions<MachineShell>,
+    /// Up to where the registrations of other nodes are known.
+    pub(crate) peers_version: Version,
     pub(crate) obeyed: Obeyed,
     pub(crate) journal: Journal,
-    pub(crate) reports: BTreeMap<(PlacementId, u8), Report>,
+    pub(crate) reports: Reports,
     /// It was told to stop: since then it gives up its leaderships.
     pub(crate) stopping: Option<Millis>,
 }
 
 impl Process {
-    pub(crate) fn new(boot: u64, boot_id: BootId, partitions: Partitions<MachineShell>) -> Self {
+    /// One that begins on a disk that knows of this last registration, if of any.
+    pub(crate) fn new(
+        boot: u64,
+        boot_id: BootId,
+        last: Option<Incarnation>,
+        partitions: Partitions<MachineShell>,
+    ) -> Self {
         Self {
             boot,
             boot_id,
-            expects: None,
-            heartbeats: 0,
+            registering: Registering::new(last),
+            beats: Beats::default(),
             answered: true,
             next_heartbeat: Millis::ZERO,
             next_register: Millis::ZERO,
             next_reports: Millis::ZERO,
             guess: 0,
             partitions,
+            peers_version: Version::ZERO,
             obeyed: Obeyed::default(),
             journal: Journal::default(),
-            reports: BTreeMap::new(),
+            reports: Reports::default(),
             stopping: None,
         }
     }

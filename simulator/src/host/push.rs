@@ -1,11 +1,11 @@
 //! Pushes: what the coordinator has a node do.
 
-use super::process::Obeyed;
 use crate::event::{Downward, Event, Push, Upward};
 use crate::mutant::{ShellMutant, broken_host};
 use crate::network::End;
 use crate::world::World;
-use archon_host::reconcile;
+use archon_host::{Pushed, reconcile};
+use archon_types::TableList;
 
 impl World {
     pub(crate) fn on_downward(&mut self, host: usize, message: Downward) {
@@ -22,36 +22,41 @@ impl World {
         let Some(process) = &mut self.hosts[host].process else { return };
         let shell = process.partitions.shell_mut();
         let Some(life) = shell.life.filter(|life| life.incarnation == push.incarnation) else { return };
-        if process.obeyed.incarnation != push.incarnation {
-            process.obeyed = Obeyed { incarnation: push.incarnation, ..Default::default() };
-        }
-        if push.term < process.obeyed.term {
+        let taken = process.obeyed.take(push.incarnation, push.term, push.version, push.duties.is_some());
+        if matches!(taken, Pushed::Succeeded { .. }) {
             return;
         }
         let mut news = false;
-        if push.version < process.obeyed.version {
-            return;
+        if let Some(registrations) = push.nodes.filter(|nodes| nodes.version >= process.peers_version) {
+            process.peers_version = registrations.version;
+            for (node, incarnation, failed) in registrations.nodes {
+                let known = shell.peers.insert(node, (incarnation, failed));
+                news |= known != Some((incarnation, failed));
+            }
         }
-        for (node, incarnation, failed) in &push.nodes {
-            let known = shell.peers.insert(*node, (*incarnation, *failed));
-            news |= known != Some((*incarnation, *failed));
+        let newer = |list: &TableList| (list.version, list.last) > (shell.tables.version, shell.tables.last);
+        if let Some(list) = push.tables.filter(newer).filter(|_| !untold) {
+            shell.tables = list;
         }
-        (process.obeyed.version, process.obeyed.term) = (push.version, push.term);
-        let newer = (push.tables.version, push.tables.last) > (shell.tables.version, shell.tables.last);
-        if newer && !untold {
-            shell.tables = push.tables;
+        let duties = push.duties.filter(|_| taken == Pushed::Duties);
+        if duties.is_some() {
+            process.obeyed.obey(push.term, push.version);
         }
-        let answer = Upward::Pushed { node: life.node, incarnation: push.incarnation, version: push.version };
+        let version = process.obeyed.version();
+        let answer = Upward::Pushed { node: life.node, number: push.number, version };
         let coordinator = push.coordinator;
         self.send(End::Host(host), End::Coordinator(coordinator), Event::Upward { coordinator, host, message: answer });
         let Some(process) = &self.hosts[host].process else { return };
-        let actions = reconcile(life.node, &process.held(), &push.duties, broken_host(self.mutant)).actions;
+        let broken = broken_host(self.mutant);
+        let actions = duties.map(|duties| reconcile(life.node, &process.held(), &duties, broken).actions);
         self.checks.leases_changed = true;
         self.drive(host, |partitions| {
             if news {
                 partitions.peers_changed();
             }
-            partitions.duties(push.incarnation, actions)
+            if let Some(actions) = actions {
+                partitions.duties(push.incarnation, actions);
+            }
         });
     }
 }

@@ -5,8 +5,8 @@ use crate::event::{Downward, Event, Upward};
 use crate::mutant::{ShellMutant, broken_host};
 use crate::network::End;
 use crate::world::World;
-use archon_coordinator_core::Register;
-use archon_host::{Grants, Life};
+use archon_coordinator_core::{HeartbeatAnswer, Register};
+use archon_host::{Again, Beats, Grant, Grants, Life, Registering, Taken};
 use archon_types::{Incarnation, NodeId, Report};
 
 /// How long a stopping process waits for its leaderships to be taken, in heartbeats.
@@ -29,7 +29,7 @@ impl World {
                 let register = Register {
                     held: held(process),
                     last_incarnation: last,
-                    expects: process.expects.or(last),
+                    expects: process.registering.expects(),
                     zone: (self.plan.zones > 0).then(|| format!("z{}", number % self.plan.zones)),
                     partitions_max: self.plan.placements_max,
                     ..Register::new(format!("n{number}"), format!("n{number}:7000"), storage, process.boot_id)
@@ -41,14 +41,8 @@ impl World {
         };
         if now >= process.next_heartbeat {
             process.next_heartbeat = now.plus(unit);
-            process.heartbeats += 1;
-            let message = Upward::Heartbeat {
-                node: life.node,
-                incarnation: life.incarnation,
-                number: process.heartbeats,
-                sent: now,
-                stopping: process.stopping.is_some(),
-            };
+            let stopping = process.stopping.is_some();
+            let message = Upward::Heartbeat { node: life.node, beat: process.beats.send(now), stopping };
             // The lease is running: a heartbeat without an answer goes to every coordinator.
             let others = !std::mem::replace(&mut process.answered, false);
             self.send_up(host, guess, others, &message);
@@ -56,8 +50,7 @@ impl World {
         let Some(process) = &mut self.hosts[host].process else { return };
         if now >= process.next_reports && !process.reports.is_empty() {
             process.next_reports = now.plus(unit * 2);
-            let reports: Vec<Report> = process.reports.values().cloned().collect();
-            for report in reports {
+            for report in process.reports.peek(usize::MAX) {
                 self.send_report(host, report);
             }
         }
@@ -81,7 +74,6 @@ impl World {
 
     pub(super) fn on_session(&mut self, host: usize, message: Downward) {
         let now = self.local(host);
-        let late = self.breaks(ShellMutant::LeaseFromReceipt);
         let Some(process) = &mut self.hosts[host].process else { return };
         match message {
             Downward::Registered { boot, node, incarnation } => {
@@ -91,24 +83,24 @@ impl World {
                     self.begin_life(host, node, incarnation);
                 }
             }
-            Downward::Overtaken { boot, have } => {
-                if process.boot_id == boot && process.partitions.shell().life.is_none() && process.expects != Some(have)
-                {
+            Downward::NotRegistered { boot, error } => {
+                let asks = process.boot_id == boot && process.partitions.shell().life.is_none();
+                if asks && process.registering.refused(&error, now) == Again::AtOnce {
                     self.coverage.overtaken += 1;
-                    process.expects = Some(have);
                     process.next_register = now;
                     process.answered = true;
                 }
             }
-            Downward::Lease { incarnation, number, sent, answer } => {
+            Downward::Lease { beat, answer } => {
                 let shell = process.partitions.shell_mut();
-                if shell.life.is_none_or(|life| life.incarnation != incarnation) {
+                if shell.life.is_none_or(|life| life.incarnation != beat.incarnation()) {
                     return;
                 }
                 process.answered = true;
-                let sent = if late { now } else { sent };
-                let taken = shell.grants.take(number, sent, answer.lease_ms, answer.withdrawn);
-                let Some(withdrawn) = taken else { return };
+                let (incarnation, number) = (beat.incarnation(), beat.number());
+                let HeartbeatAnswer { lease_ms, withdrawn } = answer;
+                let grant = Grant { incarnation, number, lease_ms, withdrawn };
+                let Taken::Granted { withdrawn, .. } = shell.grants.take(beat, grant, now) else { return };
                 self.checks.leases_changed = true;
                 self.drive(host, |partitions| {
                     partitions.lease_changed();
@@ -123,10 +115,10 @@ impl World {
                     shell.grants = Grants::default();
                     process.reports.clear();
                     process.answered = true;
-                    let boot_id = self.new_boot_id();
+                    let (boot_id, last) = (self.new_boot_id(), self.hosts[host].disk.incarnation);
                     if let Some(process) = &mut self.hosts[host].process {
                         process.boot_id = boot_id;
-                        process.expects = None;
+                        process.registering = Registering::new(last);
                     }
                     self.drive(host, archon_host::Partitions::lease_changed);
                 }
@@ -134,7 +126,7 @@ impl World {
             Downward::NotLeader { leader } => {
                 process.guess = leader.unwrap_or((process.guess + 1) % crate::coordinator::COORDINATORS);
             }
-            Downward::Reported { report } => process.reports.retain(|_, known| *known != report),
+            Downward::Reported { report, refused } => drop(process.reports.answered(&report, refused)),
             Downward::Push(_) => {}
         }
     }
@@ -145,6 +137,7 @@ impl World {
         let machine = &mut self.hosts[host];
         machine.disk.incarnation = Some(incarnation);
         let Some(process) = &mut machine.process else { return };
+        process.beats = Beats::new(incarnation);
         process.reports.clear();
         let shell = process.partitions.shell_mut();
         shell.life = Some(Life { node, incarnation });

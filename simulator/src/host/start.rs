@@ -106,7 +106,7 @@ impl World {
         let settings = settings(&self.plan, self.mutant);
         let patience = patience(&self.plan);
         let partitions = recover(machine, settings, patience, self.trace.is_on());
-        let mut process = Process::new(machine.boots, boot_id, partitions);
+        let mut process = Process::new(machine.boots, boot_id, machine.disk.incarnation, partitions);
         process.guess = self.random.index(crate::coordinator::COORDINATORS);
         machine.process = Some(process);
         self.checks.disks_changed = true;

@@ -11,6 +11,7 @@ archon_types::shown_by! {
     AnyoneAsks => only_the_leader_may_ask,
     DropBelowMin => no_drop_goes_below_the_minimum,
     RefusalKeepsVersion => a_refusal_consumes_the_version,
+    DutiesSaidOnce => a_node_is_told_when_its_duties_change,
     ExpandUnchecked => another_life_of_the_joiner_is_not_added,
     DropUnchecked => another_life_of_the_follower_is_not_dropped,
     CleanupBelowMin => no_copy_goes_while_too_few_are_left,
@@ -19,6 +20,7 @@ archon_types::shown_by! {
     LeadershipSurvives => registration_ends_leaderships,
     ElectAnyone => only_a_live_copy_is_elected,
     StaleRelease => a_release_is_for_its_epoch,
+    NoQuorumRound => nothing_is_granted_without_a_round_in_its_term,
     CoordinatorForgets => a_new_coordinator_waits_for_earlier_leases,
     NodeWideLease => an_answer_lists_what_is_withdrawn,
     GrantWhileDeciding => a_life_being_failed_is_not_answered,
@@ -116,6 +118,33 @@ fn a_refusal_consumes_the_version(mutant: Option<Mutant>) -> bool {
     let before = bed.row(0).version;
     bed.report(leader, &bed.fact(0, own, Fact::Silent { followers: others(&bed) })).expect("an answer");
     bed.row(0).version > before
+}
+
+/// Rows of nothing.
+struct Nothing;
+
+impl term::Pieces for Nothing {
+    type Rows = ();
+    type Nodes = ();
+
+    fn rows(&self, state: &ClusterState, table: TableId, _: Version, _: u64) -> Option<term::Piece<()>> {
+        Some(term::Piece { content: (), bytes: 0, version: state.rows_version_of(table), next: None })
+    }
+
+    fn nodes(&self, state: &ClusterState, _: Version) -> Option<term::Piece<()>> {
+        Some(term::Piece { content: (), bytes: 0, version: state.nodes_version, next: None })
+    }
+}
+
+fn a_node_is_told_when_its_duties_change(mutant: Option<Mutant>) -> bool {
+    let mut bed = running(3, mutant);
+    let (leader, _) = leads(&bed);
+    let mut acknowledged = term::Acknowledged::default();
+    let (push, promise) = acknowledged.next(&bed.state, leader, &Nothing).expect("it was told nothing yet");
+    assert!(acknowledged.take(promise, push.version, false, bed.now));
+    dropped(&mut bed);
+    let next = acknowledged.next(&bed.state, leader, &Nothing);
+    next.is_some_and(|(push, _)| push.duties == duties(&bed.state, leader))
 }
 
 fn another_life_of_the_joiner_is_not_added(mutant: Option<Mutant>) -> bool {
@@ -304,6 +333,17 @@ fn the_former_holder_is_remembered(mutant: Option<Mutant>) -> bool {
     bed.rejoin(leader, 500);
     bed.beat_all();
     !bed.state.formers.is_empty() && !elects(&bed.turn())
+}
+
+fn nothing_is_granted_without_a_round_in_its_term(mutant: Option<Mutant>) -> bool {
+    let bed = running(2, mutant);
+    let (leader, _) = leads(&bed);
+    let mut term = Term::new(7, bed.now);
+    let heartbeat = term.heartbeat(&bed.state, leader, bed.incarnation(leader), false, bed.now).expect("it is heard");
+    let unproven = [None, Some(6), Some(8)].map(|led| term.confirmed(&bed.state, heartbeat, led));
+    let confirmed = term.confirmed(&bed.state, heartbeat, Some(7)).expect("a majority says that it leads in this term");
+    assert!(term.answer(&bed.state, confirmed, bed.now).is_ok());
+    unproven.iter().all(Option::is_none)
 }
 
 fn a_failure_waits_for_the_last_answer(mutant: Option<Mutant>) -> bool {

@@ -1,0 +1,75 @@
+//! One term of a coordinator: what it remembers while, and only while, it leads, and what it does with that. The coordinator's
+//! process and the simulator's coordinators drive the same code: they bring heartbeats, reports and the time, ask the quorum for
+//! rounds, and commit, push and answer what comes out.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `mod` | who leads in it since when; control turns |
+//! | `lease` | heartbeats, quorum rounds, leases |
+//! | `reports` | what nodes report, and what proves the answer |
+//! | `pushes` | what a node acknowledged, what it lacks, what its answers mean |
+//! | `stall` | whether this coordinator can keep its word |
+
+mod lease;
+mod pushes;
+mod reports;
+mod stall;
+
+pub use lease::{Confirmed, Unconfirmed};
+pub use pushes::{Acknowledged, Due, Piece, Pieces, Promise, Promised, Push};
+pub use reports::Reported;
+pub use stall::Stall;
+
+use crate::command::Command;
+use crate::liveness::Liveness;
+use crate::state::ClusterState;
+use crate::turn::{Turn, turn};
+use archon_types::{Incarnation, Millis, NodeId};
+use std::collections::BTreeMap;
+
+/// Longest pause between two control turns, in milliseconds.
+pub const PAUSE_MAX_MS: u64 = 50;
+/// Most activations that wait for the next control turn.
+const ACTIVATIONS_MAX: usize = 20_000;
+
+/// A term in which a coordinator leads. A new term remembers nothing of the one before.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Term {
+    number: u64,
+    liveness: Liveness,
+    /// Lives that were heard and are not on record as active yet.
+    activations: BTreeMap<NodeId, Incarnation>,
+}
+
+impl Term {
+    /// The coordinator began to lead in term `number` at `now`: every timer begins at zero.
+    pub fn new(number: u64, now: Millis) -> Self {
+        Self { number, liveness: Liveness::new(now), activations: BTreeMap::new() }
+    }
+
+    /// Its number in Raft.
+    pub const fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// What is remembered of lives and leases.
+    pub const fn liveness(&self) -> &Liveness {
+        &self.liveness
+    }
+
+    /// One control turn: what should be committed now, each command under its own guard, and when the next turn is due if
+    /// the state does not change before.
+    pub fn turn(&mut self, state: &ClusterState, now: Millis) -> Turn {
+        let heard = std::mem::take(&mut self.activations);
+        let mut commands: Vec<Command> =
+            heard.into_iter().map(|(node, incarnation)| Command::Activate { node, incarnation }).collect();
+        let turned = turn(state, &mut self.liveness, now);
+        commands.extend(turned.commands);
+        Turn { commands, wake_at: turned.wake_at.min(now.plus(PAUSE_MAX_MS)) }
+    }
+
+    /// A node was heard in this life: the next turn commits that it acts in it. Returns whether that is news.
+    fn activate(&mut self, node: NodeId, incarnation: Incarnation) -> bool {
+        self.activations.len() < ACTIVATIONS_MAX && self.activations.insert(node, incarnation) != Some(incarnation)
+    }
+}

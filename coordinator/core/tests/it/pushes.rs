@@ -1,0 +1,103 @@
+//! What a node is pushed, and what its answers mean.
+
+use crate::bed::{Bed, TABLE, settings};
+use archon_coordinator_core::term::{Acknowledged, Due, Piece, Pieces, Promised};
+use archon_coordinator_core::*;
+use archon_types::*;
+
+/// Whole tables, each as the versions that it is newer than and made of.
+struct Whole;
+
+impl Pieces for Whole {
+    type Rows = (TableId, Version);
+    type Nodes = Version;
+
+    fn rows(&self, state: &ClusterState, table: TableId, since: Version, _: u64) -> Option<Piece<(TableId, Version)>> {
+        Some(Piece { content: (table, since), bytes: 100, version: state.rows_version_of(table), next: None })
+    }
+
+    fn nodes(&self, state: &ClusterState, since: Version) -> Option<Piece<Version>> {
+        Some(Piece { content: since, bytes: 100, version: state.nodes_version, next: None })
+    }
+}
+
+fn bed() -> (Bed, NodeId) {
+    let mut bed = Bed::running(settings(1, 3, 3), &["athens", "byzantium", "cyrene"]);
+    bed.beat_all();
+    let node = bed.node("athens");
+    (bed, node)
+}
+
+#[track_caller]
+fn next(bed: &Bed, node: NodeId, acknowledged: &Acknowledged) -> Promised<Whole> {
+    acknowledged.next(&bed.state, node, &Whole).expect("it lacks something")
+}
+
+/// A node that has taken everything.
+fn all_taken() -> (Bed, NodeId, Acknowledged) {
+    let (bed, node) = bed();
+    let mut acknowledged = Acknowledged::default();
+    assert_eq!(acknowledged.due(&bed.state, node), Some(Due::Duties));
+    let (push, promise) = next(&bed, node, &acknowledged);
+    assert!(push.duties.is_some_and(|duties| duties.len() == 1) && push.complete == Some(bed.state.table_version()));
+    assert!(acknowledged.take(promise, push.version, false, bed.now));
+    assert_eq!(acknowledged.due(&bed.state, node), None);
+    assert!(acknowledged.next(&bed.state, node, &Whole).is_none());
+    (bed, node, acknowledged)
+}
+
+#[test]
+fn a_node_that_took_everything_lacks_only_what_came_after() {
+    let (mut bed, node, acknowledged) = all_taken();
+    let before = bed.state.rows_version_of(TABLE);
+    bed.ok(Command::CreateTable { name: "other".into(), partitions: 1, replication: 1 });
+    assert_eq!(acknowledged.due(&bed.state, node), Some(Due::Table), "it has no copy of that");
+    let (push, _) = next(&bed, node, &acknowledged);
+    assert!(push.duties.is_none() && push.nodes.is_none());
+    assert_eq!(push.rows, [(TableId::new(2), Version::ZERO)]);
+    bed.join("delphi", 40);
+    let (push, _) = next(&bed, node, &acknowledged);
+    assert!(push.nodes.is_some() && push.rows.iter().all(|(table, since)| *table != TABLE || *since == before));
+}
+
+#[test]
+fn a_node_that_obeys_an_older_state_is_told_everything_again() {
+    let (bed, node) = bed();
+    let mut acknowledged = Acknowledged::default();
+    let (push, promise) = next(&bed, node, &acknowledged);
+    assert!(!acknowledged.take(promise, Version::new(push.version.get() - 1), false, bed.now));
+    assert_eq!(next(&bed, node, &acknowledged).0, push);
+}
+
+#[test]
+fn a_node_that_obeys_other_duties_is_told_them_again() {
+    let (mut bed, node, mut acknowledged) = all_taken();
+    bed.ok(Command::CreateTable { name: "other".into(), partitions: 1, replication: 1 });
+    let (push, promise) = next(&bed, node, &acknowledged);
+    assert!(push.duties.is_none());
+    // Newer ones were pushed meanwhile, and their acknowledgement was lost.
+    assert!(!acknowledged.take(promise, push.newest, false, bed.now));
+    assert_eq!(acknowledged.due(&bed.state, node), Some(Due::Duties));
+    assert!(next(&bed, node, &acknowledged).0.duties.is_some());
+}
+
+#[test]
+fn a_node_with_a_gap_obeys_and_gets_the_tables_from_the_start() {
+    let (bed, node) = bed();
+    let mut acknowledged = Acknowledged::default();
+    let (push, promise) = next(&bed, node, &acknowledged);
+    assert!(!acknowledged.take(promise, push.version, true, bed.now));
+    let again = next(&bed, node, &acknowledged).0;
+    assert!(again.duties.is_none() && again.rows == [(TABLE, Version::ZERO)] && again.nodes == Some(Version::ZERO));
+}
+
+#[test]
+fn a_node_that_lost_its_tables_gets_them_again_once_its_word_is_newer_than_its_answer() {
+    let (bed, node, mut acknowledged) = all_taken();
+    let holds = bed.state.table_version();
+    assert!(!acknowledged.look_at_heartbeat(bed.now.plus(500), Version::ZERO), "perhaps sent before the answer");
+    assert!(!acknowledged.look_at_heartbeat(bed.now.plus(5_000), holds));
+    assert_eq!(acknowledged.due(&bed.state, node), None);
+    assert!(acknowledged.look_at_heartbeat(bed.now.plus(5_000), Version::ZERO));
+    assert!(next(&bed, node, &acknowledged).0.duties.is_some());
+}
