@@ -10,6 +10,7 @@ mod bench;
 mod completion;
 mod connect;
 mod demo;
+mod documents;
 mod exit;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
@@ -17,7 +18,6 @@ mod kv;
 mod lifeline;
 mod output;
 mod serve;
-mod view;
 
 use args::{Cli, Connection, KvArgs, KvVerb, NodeVerb, PartitionVerb, RebalanceVerb, TableVerb, Verb};
 use exit::{Exit, Failure};

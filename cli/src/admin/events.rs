@@ -24,9 +24,9 @@ pub(crate) async fn run(args: &EventsArgs, admin: &Admin, output: &Output) -> Re
         vec![
             event.index.to_string(),
             ago_text(event.at_ms),
-            event.who.clone(),
-            event.subject.clone(),
-            event.what.clone(),
+            event.by.to_string(),
+            event.subject.to_string(),
+            event.message.clone(),
         ]
     });
     output.rows(&columns, rows.collect(), "nothing has happened yet")?;

@@ -9,7 +9,7 @@ use std::time::Duration;
 #[derive(Subcommand, Clone, Debug)]
 pub(crate) enum NodeVerb {
     /// List the nodes of the cluster.
-    #[command(after_help = "Examples:\n  archon node list\n  archon node list -o json | jq -r '.[].name'")]
+    #[command(after_help = "Examples:\n  archon node list\n  archon node list -o json | jq -r '.[].node'")]
     List(WatchArgs),
     /// Say everything about one node and what it hosts.
     #[command(after_help = "Examples:\n  archon node describe athens")]

@@ -1,16 +1,17 @@
 //! One error vocabulary for every boundary: what kind it is, what was wrong, and what a caller may do about it.
 
 use crate::ids::Version;
+use crate::word::Vocabulary;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
 macro_rules! kinds {
-    ($($(#[$doc:meta])* $name:ident = $code:literal, $word:literal,)*) => {
+    ($($(#[doc = $doc:literal])+ $name:ident = $code:literal, $word:literal,)*) => {
         /// What went wrong, as a closed list that survives the wire by number. Numbers are never reused.
         #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
         #[repr(u32)]
         #[non_exhaustive]
-        pub enum ErrorKind { $($(#[$doc])* $name = $code,)* }
+        pub enum ErrorKind { $($(#[doc = $doc])+ $name = $code,)* }
 
         impl ErrorKind {
             /// Every kind, for tests and tables.
@@ -32,6 +33,24 @@ macro_rules! kinds {
             /// Its name, as logs and the command line show it: `StalePlan`.
             pub const fn name(self) -> &'static str {
                 match self { $(Self::$name => stringify!($name),)* }
+            }
+        }
+
+        impl Vocabulary for ErrorKind {
+            const TYPE: &'static str = "ErrorKind";
+            const WHAT: &'static str = "kind of error";
+            const ALL: &'static [Self] = Self::ALL;
+
+            fn word(self) -> &'static str {
+                self.as_str()
+            }
+
+            fn shown(self) -> &'static str {
+                self.name()
+            }
+
+            fn meaning(self) -> &'static str {
+                match self { $(Self::$name => concat!($($doc,)+).trim_ascii(),)* }
             }
         }
     };

@@ -44,14 +44,12 @@ pub use moves::{MoveCode, MoveKind, MovePhase, UnmetCode};
 pub use node::{Node, NodeGoal, NodeStatus};
 pub use op::{Answer, Op, OpId};
 pub use piece::{Assembled, Assembly, TablePiece};
-pub use plan::{Move, Plan, Unmet};
 pub use reason::ReasonCode;
 pub use removed::RemovedNodes;
 pub use role::CoordinatorRole;
 pub use room::NoRoom;
 pub use settings::Settings;
 pub use slot::{SLOTS, partition_of, slot_of, tag_of};
-pub use subject::{Cause, NodeName, Subject};
 pub use table::{
     DEFAULT_TABLE, NodeDelta, Partition, PartitionStatus, PartitionTable, Placement, ReplicaState, Route, Table,
     TableDelta, TableList,
