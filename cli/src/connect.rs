@@ -62,6 +62,7 @@ mod tests {
         Connection {
             coordinators: coordinators.iter().map(|text| (*text).to_owned()).collect(),
             output: Format::Table,
+            json: false,
             timeout: Duration::from_secs(1),
             insecure: false,
         }

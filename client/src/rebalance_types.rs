@@ -1,4 +1,4 @@
-//! How a rebalance stands. Plans themselves are [`archon_types::Plan`].
+//! How a rebalance stands. Plans themselves are [`Plan`](archon_types::plan::Plan).
 
 use crate::admin::incomplete;
 use crate::error::Error;

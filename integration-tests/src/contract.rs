@@ -53,8 +53,12 @@ fn against(schema: &Value, found: &Value) -> Result<(), Wrong> {
             }
             "type" => check_type(wanted, found)?,
             "const" if wanted != found => return Err(wrong(format!("{found} is not {wanted}"))),
-            "minimum" if found.as_f64() < wanted.as_f64() => return Err(wrong(format!("{found} is below {wanted}"))),
-            "maximum" if found.as_f64() > wanted.as_f64() => return Err(wrong(format!("{found} is above {wanted}"))),
+            "minimum" if found.is_number() && found.as_f64() < wanted.as_f64() => {
+                return Err(wrong(format!("{found} is below {wanted}")));
+            }
+            "maximum" if found.is_number() && found.as_f64() > wanted.as_f64() => {
+                return Err(wrong(format!("{found} is above {wanted}")));
+            }
             "anyOf" | "oneOf" => one_of(wanted, found)?,
             "items" => {
                 for (place, item) in found.as_array().into_iter().flatten().enumerate() {
@@ -63,7 +67,8 @@ fn against(schema: &Value, found: &Value) -> Result<(), Wrong> {
             }
             "properties" => {
                 for (key, value) in found.as_object().into_iter().flatten() {
-                    let property = wanted.get(key).ok_or_else(|| wrong(format!("the key {key:?} is not documented")))?;
+                    let property =
+                        wanted.get(key).ok_or_else(|| wrong(format!("the key {key:?} is not documented")))?;
                     against(property, value).map_err(within(key))?;
                 }
             }
@@ -73,7 +78,14 @@ fn against(schema: &Value, found: &Value) -> Result<(), Wrong> {
                     return Err(wrong(format!("the key {key:?} is missing")));
                 }
             }
-            "const" | "minimum" | "maximum" | "description" | "title" | "format" | "default" | "additionalProperties" => {}
+            "const"
+            | "minimum"
+            | "maximum"
+            | "description"
+            | "title"
+            | "format"
+            | "default"
+            | "additionalProperties" => {}
             other => return Err(wrong(format!("the schema says {other:?}, which is not known here"))),
         }
     }

@@ -164,11 +164,11 @@ fn every_operation_works_from_the_command_line() {
     assert_eq!(done(&cluster, &["kv", "get", "leader"]), "carol");
     // Counters.
     assert_eq!(done(&cluster, &["kv", "incr", "n"]), "1\n");
-    assert_eq!(done(&cluster, &["kv", "incr", "n", "--by", "-5"]), "-4\n");
-    assert_eq!(cluster.json(&["kv", "incr", "n", "--by", "44"]).expect("incr")["value"], "40");
+    assert_eq!(done(&cluster, &["kv", "incr", "n", "-5"]), "-4\n");
+    assert_eq!(cluster.json(&["kv", "incr", "n", "44"]).expect("incr")["value"], "40");
     assert!(refused(&cluster, &["kv", "incr", "leader"]).contains("decimal integer"));
     let largest = i64::MAX.to_string();
-    assert!(refused(&cluster, &["kv", "incr", "n", "--by", &largest]).contains("nothing was changed"));
+    assert!(refused(&cluster, &["kv", "incr", "n", &largest]).contains("nothing was changed"));
     assert_eq!(done(&cluster, &["kv", "get", "n"]), "40");
     // A batch: each on its own, in the order of the lines, and the first failure is the exit code.
     let file = cluster.directory().join("batch.txt");

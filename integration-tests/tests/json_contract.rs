@@ -38,6 +38,8 @@ fn every_verb_prints_what_is_documented() {
     cluster.wait_whole(3);
     let mut seen = Seen { cluster: &cluster, verbs: BTreeSet::new() };
 
+    assert!(seen.done(&["version"])["version"].is_string());
+
     // Keys, those that are absent and values that are no text included.
     seen.done(&["kv", "put", "k", "v"]);
     let found = seen.done(&["kv", "get", "k"]);
@@ -50,10 +52,12 @@ fn every_verb_prints_what_is_documented() {
     assert_eq!(seen.run(&["kv", "get", "nothing"], 3), json!({"key": "nothing", "existed": false}));
     assert_eq!(seen.done(&["kv", "del", "k"]), json!({"key": "k", "existed": true}));
     assert_eq!(seen.run(&["kv", "del", "k"], 3), json!({"key": "k", "existed": false}));
+    // A batch has no order: what it reads is there before.
+    seen.done(&["kv", "put", "b", "1"]);
     seen.done(&["kv", "scan"]);
     let directory = tempfile::tempdir().expect("a directory");
     let lines = directory.path().join("lines");
-    std::fs::write(&lines, "put a 1\nget a\nget absent\nincr n 2\ndel a\ncas n 1 x\nput t text\nincr t\n").expect("written");
+    std::fs::write(&lines, "put a 1\nget b\nget absent\nincr n 2\ndel c\ncas b 1 x\n").expect("written");
     let outcomes = seen.run(&["kv", "batch", lines.to_str().expect("UTF-8")], 4);
     let of = |line: usize, key: &str| outcomes[line][key].clone();
     assert_eq!([of(1, "value"), of(2, "existed"), of(3, "value")], [json!("1"), json!(false), json!("3")]);
@@ -66,8 +70,14 @@ fn every_verb_prints_what_is_documented() {
     let names = nodes.as_array().expect("a list").iter().map(|node| node["node"].as_str().expect("a name").to_owned());
     let name = names.into_iter().next().expect("a node");
     let described = seen.done(&["node", "describe", &name]);
-    assert_eq!(described["copies"].as_array().map(Vec::len), described["copies_held"].as_u64().map(|held| held as usize));
-    assert_eq!(seen.done(&["node", "cordon", &name])["goal"], "cordon");
+    assert_eq!(
+        described["copies"].as_array().map(Vec::len),
+        described["copies_held"].as_u64().map(|held| held as usize)
+    );
+    // Its number names it as well.
+    let number = described["node_id"].to_string();
+    assert_eq!(seen.done(&["node", "describe", &number])["node"], described["node"]);
+    assert_eq!(seen.done(&["node", "cordon", &number])["node"], described["node"]);
     assert_eq!(seen.done(&["node", "uncordon", &name])["goal"], "serve");
     seen.run(&["node", "drain", &name], 4);
     assert_eq!(seen.done(&["node", "undrain", &name])["goal"], "serve");
@@ -89,7 +99,7 @@ fn every_verb_prints_what_is_documented() {
     assert_eq!(seen.run(&["rebalance", "cancel"], 4)["error"]["kind"], "nothing_running");
     let dropped = seen.done(&["table", "drop", "orders", "--yes"]);
     assert_eq!((&dropped["table"], &dropped["copies_deleted"]), (&json!("orders"), &json!(4)));
-    drop(seen.done(&["events"]));
+    seen.done(&["events"]);
     let mut verbs = seen.verbs;
 
     // A fourth node, to which something can move: a plan, its file, and what became of it.
@@ -102,6 +112,8 @@ fn every_verb_prints_what_is_documented() {
     let written: Value = serde_json::from_str(&std::fs::read_to_string(file).expect("a file")).expect("JSON");
     contract::check("plan file", &written).unwrap_or_else(|error| panic!("{error}"));
     assert!(plan["moves"].as_array().is_some_and(|moves| !moves.is_empty()), "{plan}");
+    let dry = seen.done(&["rebalance", "apply", file, "--dry-run"]);
+    assert_eq!((&dry["moves_started"], &dry["table_version"]), (&json!(0), &plan["table_version"]), "{dry}");
     let applied = seen.done(&["rebalance", "apply", "--wait"]);
     assert_eq!(applied["result"]["summary"]["moves_total"], applied["moves_started"], "{applied}");
     assert!(applied["result"]["moves"][0]["phase"].is_string(), "{applied}");
@@ -119,7 +131,9 @@ fn every_verb_prints_what_is_documented() {
     // What is given up, and what of it can be forced to lead.
     let lost: Vec<String> = ["athens", "byzantium"].map(str::to_owned).into();
     lost.iter().for_each(|name| cluster.take_node(name).kill());
-    lost.iter().for_each(|name| drop(cluster.wait_node(name, "failed")));
+    for name in &lost {
+        cluster.wait_node(name, "failed");
+    }
     let mut seen = Seen { cluster: &cluster, verbs: BTreeSet::new() };
     for name in &lost {
         let gone = seen.done(&["node", "lost", name, "--accept-data-loss"]);

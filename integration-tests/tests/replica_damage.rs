@@ -46,7 +46,7 @@ fn wait_progress(load: &Load, count: u64) {
 
 /// The events as text.
 fn events(cluster: &Cluster) -> Vec<String> {
-    let list = cluster.json(&["events", "--most", "10000", "--timeout", "20s"]).expect("events");
+    let list = cluster.json(&["events", "--limit", "10000", "--timeout", "20s"]).expect("events");
     list.as_array().into_iter().flatten().map(Value::to_string).collect()
 }
 

@@ -1,6 +1,7 @@
 //! The verbs that look at a cluster or change it, one file per noun.
 
 pub(crate) mod events;
+pub(crate) mod moves;
 pub(crate) mod node;
 pub(crate) mod operate;
 pub(crate) mod partition;

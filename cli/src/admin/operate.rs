@@ -16,19 +16,19 @@ const ATTEMPTS_MAX: usize = 5;
 /// Gives a node nothing new.
 pub(crate) async fn cordon(args: &NodeNameArgs, admin: &Admin, output: &Output) -> Result<Exit, Failure> {
     let node = look(&args.name, admin).await?;
+    let name = &node.name;
     if node.goal == NodeGoal::Drain {
-        let remedy =
-            format!("to keep it as it is: `archon node undrain {0}`, then `archon node cordon {0}`", args.name);
-        return Err(Failure::new(Exit::Refused, format!("{} is being emptied", args.name)).with_remedy(remedy));
+        let remedy = format!("to keep it as it is: `archon node undrain {name}`, then `archon node cordon {name}`");
+        return Err(Failure::new(Exit::Refused, format!("{name} is being emptied")).with_remedy(remedy));
     }
-    admin.set_node(&args.name, NodeGoal::Cordon).await?;
+    admin.set_node(name, NodeGoal::Cordon).await?;
     if output.is_json() {
         let (goal, copies_held) = (Some(NodeGoal::Cordon.into()), Some(node.copies_held));
         output.json(&NodeChanged { goal, copies_held, ..NodeChanged::new(&node) })?;
         return Ok(Exit::Done);
     }
-    output.line(format!("{} is cordoned: it keeps {} and gets nothing new", args.name, copies(node.copies_held)))?;
-    output.talk(format!("undo: archon node uncordon {}", args.name));
+    output.line(format!("{name} is cordoned: it keeps {} and gets nothing new", copies(node.copies_held)))?;
+    output.talk(format!("undo: archon node uncordon {name}"));
     Ok(Exit::Done)
 }
 
@@ -68,10 +68,10 @@ async fn serve(node: &Node, admin: &Admin, output: &Output) -> Result<Exit, Fail
 
 /// Empties a node, and waits for it if asked to.
 pub(crate) async fn drain(args: &DrainArgs, admin: &Admin, output: &Output) -> Result<Exit, Failure> {
-    let name = &args.name;
     let mut attempt = 1;
     let (node, drain) = loop {
-        let found = check(name, admin).await?;
+        let found = check(&args.name, admin).await?;
+        let name = &found.node.name;
         let already = found.node.goal == NodeGoal::Drain;
         if !found.drain.obstacles.is_empty() && (args.dry_run || !already) {
             return Err(refused(&format!("{name} cannot be drained"), &found.drain.obstacles));
@@ -85,6 +85,7 @@ pub(crate) async fn drain(args: &DrainArgs, admin: &Admin, output: &Output) -> R
             Err(error) => return Err(error.into()),
         }
     };
+    let name = &node.name;
     if !output.is_json() {
         output.line(drain_text(name, &drain, args.dry_run))?;
         if drain.zones_doubled > 0 {
@@ -214,8 +215,8 @@ async fn wait_until_empty(
 
 /// Forgets a node.
 pub(crate) async fn remove(args: &NodeNameArgs, admin: &Admin, output: &Output) -> Result<Exit, Failure> {
-    let name = &args.name;
-    let found = check(name, admin).await?;
+    let found = check(&args.name, admin).await?;
+    let name = &found.node.name;
     if !found.remove.obstacles.is_empty() {
         return Err(refused(&format!("{name} cannot be removed"), &found.remove.obstacles));
     }
@@ -241,8 +242,8 @@ fn removed_text(name: &str, copies: u32) -> String {
 
 /// Declares a node's data lost.
 pub(crate) async fn lost(args: &LostArgs, admin: &Admin, output: &Output) -> Result<Exit, Failure> {
-    let name = &args.name;
-    let found = check(name, admin).await?;
+    let found = check(&args.name, admin).await?;
+    let name = &found.node.name;
     if !found.lost.obstacles.is_empty() {
         return Err(refused(&format!("{name} cannot be declared lost"), &found.lost.obstacles));
     }

@@ -1,14 +1,14 @@
-//! `archon rebalance plan | apply | status | cancel`.
+//! `archon rebalance plan | apply | cancel`.
 
+use super::moves::under_way;
 use super::plan_file::PlanFile;
 use super::progress::Progress;
 use super::wait::{Waited, Watched, wait};
-use super::watch;
-use crate::args::{ApplyArgs, PlanArgs, WatchArgs};
+use crate::args::{ApplyArgs, PlanArgs};
 use crate::documents::{Applied, Plan, Rebalance};
 use crate::exit::{Exit, Failure};
 use crate::output::{Column, Output, bytes_text, count_text};
-use archon_client::{Admin, MovePhase};
+use archon_client::Admin;
 use archon_types::{ErrorDetail, ErrorKind};
 use std::time::Duration;
 
@@ -39,6 +39,9 @@ pub(crate) async fn plan(args: &PlanArgs, admin: &Admin, output: &Output) -> Res
 
 /// Carries out a plan, and waits for it if asked to.
 pub(crate) async fn apply(args: &ApplyArgs, admin: &Admin, output: &Output) -> Result<Exit, Failure> {
+    if args.dry_run {
+        return dry_run(args, admin, output).await;
+    }
     let (plan, moves) = match &args.file {
         Some(path) => {
             let plan = PlanFile::of_cluster(path, admin).await?;
@@ -89,6 +92,27 @@ pub(crate) async fn apply(args: &ApplyArgs, admin: &Admin, output: &Output) -> R
         return Err(Failure::failed(format!("{} did not reach the target", count_text(undone, "move", "moves")))
             .with_remedy("`archon rebalance status` says why; then plan anew: `archon rebalance plan`"));
     }
+    Ok(Exit::Done)
+}
+
+/// Says what would be moved.
+async fn dry_run(args: &ApplyArgs, admin: &Admin, output: &Output) -> Result<Exit, Failure> {
+    let plan = match &args.file {
+        Some(path) => PlanFile::of_cluster(path, admin).await?,
+        None => admin.plan().await?,
+    };
+    let now = admin.status().await?.table_version;
+    if plan.table_version.get() != now {
+        let detail = ErrorDetail::new(ErrorKind::StalePlan, "the table changed since this plan was made");
+        let stale = archon_client::Error::from(detail.with_have_need(now, plan.table_version.get()));
+        return Err(explain_stale(stale.into(), &plan));
+    }
+    if output.is_json() {
+        output.json(&applied(&plan, 0, None))?;
+        return Ok(Exit::Done);
+    }
+    print_plan(&plan, output)?;
+    output.talk("nothing was changed; to do it, say the same without --dry-run");
     Ok(Exit::Done)
 }
 
@@ -190,72 +214,6 @@ async fn wait_for_moves(
     }
 }
 
-/// Shows what is being moved.
-pub(crate) async fn status(args: &WatchArgs, admin: &Admin, output: &Output) -> Result<Exit, Failure> {
-    watch::show(args.watch, output, async |output: &Output| {
-        let rebalance = admin.rebalance_status().await?;
-        if output.is_json() { output.json_text(&rebalance) } else { Ok(status_rows(&rebalance, output)) }
-    })
-    .await
-}
-
-fn status_rows(rebalance: &Rebalance, output: &Output) -> String {
-    let columns = [
-        Column::text("PARTITION"),
-        Column::text("FROM"),
-        Column::text("TO"),
-        Column::text("PHASE"),
-        Column::number("%"),
-        Column::number("DONE"),
-        Column::number("OF"),
-        Column::text("WHY"),
-    ];
-    let rows = rebalance.moves.iter().map(|moving| {
-        let phase = moving.phase.to_string();
-        vec![
-            moving.partition_name(),
-            moving.from.clone(),
-            moving.to.clone(),
-            // One that lost its point is no failure.
-            match moving.is_undone() && moving.phase != MovePhase::Superseded {
-                true => output.bad(&phase),
-                false => phase,
-            },
-            moving.percent.to_string(),
-            // What was copied for a move that was undone has been thrown away.
-            if moving.is_undone() { "-".to_owned() } else { bytes_text(moving.bytes_done) },
-            bytes_text(moving.bytes_total),
-            moving.message.clone(),
-        ]
-    });
-    let none = rebalance.moves.is_empty();
-    let mut text = output.rows_text(&columns, rows.collect(), "nothing is being moved, and nothing was");
-    if !none {
-        text.push('\n');
-        text.push_str(&match under_way(rebalance) {
-            0 => "not running".to_owned(),
-            moves => format!("{} under way; {}", count_text(moves, "move", "moves"), way_out(rebalance)),
-        });
-    }
-    text
-}
-
-/// What can be done about moves under way: those that have handed over are past stopping.
-fn way_out(rebalance: &Rebalance) -> &'static str {
-    let summary = &rebalance.summary;
-    let stop = summary.queued + summary.copying + summary.in_sync;
-    match stop > 0 || summary.hand_off + summary.cleanup == 0 {
-        true => "stop with: archon rebalance cancel",
-        false => "handed over already, and about to end",
-    }
-}
-
-/// How many moves have not ended.
-fn under_way(rebalance: &Rebalance) -> usize {
-    let open = (rebalance.summary.moves_total - rebalance.summary.over()) as usize;
-    if rebalance.running { open.max(1) } else { 0 }
-}
-
 /// A plan made while moves are under way counts them as done, so an empty one may be misread.
 async fn say_what_runs(admin: &Admin, output: &Output) {
     if let Ok(rebalance) = admin.rebalance_progress(0).await
@@ -340,7 +298,8 @@ fn explain_stale(failure: Failure, plan: &Plan) -> Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use archon_client::{RebalanceSummary, Version};
+    use crate::admin::moves::way_out;
+    use archon_client::{MovePhase, RebalanceSummary, Version};
 
     fn plan() -> Plan {
         Plan { table_version: Version::new(37), moves_version: Version::new(5), moves: vec![], unmet: vec![] }

@@ -1,7 +1,7 @@
 //! Makes `docs/json.schema.json` and the generated part of `docs/JSON.md` of the types, and holds them to these files.
 
 use super::{Applied, Counted, Entry, ErrorDocument, Key, Node, NodeChanged, NodeDescription, Outcome, Partition};
-use super::{Rebalance, Status, Written};
+use super::{Rebalance, Status, Version, Written};
 use crate::admin::plan_file::PlanFile;
 use archon_client::{
     Cancelled, ErrorKind, Event, Forced, Located, PartitionDescription, TableCheck, TableSummary, Word,
@@ -25,7 +25,7 @@ fn verbs(generator: &mut SchemaGenerator) -> Vec<(&'static str, Value)> {
     fn list<T: JsonSchema>(generator: &mut SchemaGenerator) -> Value {
         json!({ "type": "array", "items": one::<T>(generator) })
     }
-    let all: [(&'static str, fn(&mut SchemaGenerator) -> Value); 31] = [
+    let all: [(&'static str, fn(&mut SchemaGenerator) -> Value); 32] = [
         ("status", one::<Status>),
         ("events", list::<Event>),
         ("node list", list::<Node>),
@@ -54,6 +54,7 @@ fn verbs(generator: &mut SchemaGenerator) -> Vec<(&'static str, Value)> {
         ("kv incr", one::<Counted>),
         ("kv scan", list::<Entry>),
         ("kv batch", list::<Outcome>),
+        ("version", one::<Version>),
         // Of any verb that fails before it prints another one.
         ("error", one::<ErrorDocument>),
         // The words of its `kind`, which is no `Word` because it may also be `failed`.

@@ -8,6 +8,7 @@ mod error;
 mod kv;
 #[cfg(test)]
 pub(crate) mod testing;
+mod version;
 
 pub(crate) use admin::{Applied, HostedCopy, NodeChanged, NodeDescription};
 pub(crate) use archon_client::{
@@ -15,3 +16,4 @@ pub(crate) use archon_client::{
 };
 pub(crate) use error::{ErrorBody, ErrorDocument};
 pub(crate) use kv::{Counted, Entry, Key, Outcome, Written};
+pub(crate) use version::Version;

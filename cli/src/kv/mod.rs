@@ -122,9 +122,9 @@ pub(crate) async fn scan(args: &ScanArgs, client: &Client, output: &Output) -> R
 /// # Errors
 /// What is wrong with it.
 pub(crate) fn check_scan(args: &ScanArgs) -> Result<(), Failure> {
-    for (flag, text) in [("--prefix", &args.prefix), ("--after", &args.after)] {
+    for (what, text) in [("the prefix", args.prefix()), ("the key after --after", args.after.as_str())] {
         if text.len() > limits::KEY_BYTES_MAX {
-            let message = format!("the text after {flag} has {} bytes; keys have at most 4096", text.len());
+            let message = format!("{what} has {} bytes; keys have at most 4096", text.len());
             return Err(Failure::usage(message, "give a shorter one"));
         }
     }
@@ -138,7 +138,7 @@ async fn pull(args: &ScanArgs, client: &Client) -> Result<(Vec<archon_client::En
     loop {
         let wanted = (args.limit - found.len() as u32).min(PAGE_KEYS_MAX);
         let after = found.last().map_or_else(|| Bytes::copy_from_slice(args.after.as_bytes()), |one| one.key.clone());
-        let page = client.scan(&args.prefix, after, wanted).await?;
+        let page = client.scan(args.prefix(), after, wanted).await?;
         let ended = !page.more || page.entries.is_empty();
         bytes += page.entries.iter().map(|one| one.key.len() + one.value.len()).sum::<usize>();
         found.extend(page.entries);

@@ -41,7 +41,7 @@ impl Admins {
         let cluster = request.cluster.clone();
         let SetNode { request, name, goal } = SetNode::try_from(request)?;
         let decide = |state: &ClusterState, _: &Liveness| {
-            let node = state.node_by_name(&name).map(|row| row.node.id).ok_or_else(|| no_node(&name))?;
+            let node = settable(state, &name)?;
             match goal {
                 NodeGoal::Drain => match check_drain(state, node) {
                     Ok(drain) => Ok(drain.command),
@@ -51,8 +51,10 @@ impl Admins {
             }
         };
         let (session, _) = self.change(cluster.as_ref(), request, within, decide).await?;
-        let node = session.quorum().replicated().read(|state| state.node_by_name(&name).map(|row| row.node.clone()));
-        Ok(v1::SetNodeResponse { node: Some(node.ok_or_else(|| no_node(&name))?.into()) })
+        session.quorum().replicated().read(|state| {
+            let node = state.node(settable(state, &name)?).map(|row| row.node.clone().into());
+            Ok(v1::SetNodeResponse { node })
+        })
     }
 
     /// Forgets a node.
@@ -144,10 +146,12 @@ pub(super) fn shown_nodes(state: &ClusterState) -> impl Iterator<Item = &NodeRow
     state.nodes.values().filter(|row| named_node(state, &row.node.name).is_some_and(|id| id == row.node.id))
 }
 
-/// The node that goes by this name; of those that lost their data the last one, if nobody took the name over.
+/// The node that goes by this name; of those that lost their data the last one, if nobody took the name over. Where
+/// nobody goes by it, it may be a node's number.
 fn named_node(state: &ClusterState, name: &str) -> Option<NodeId> {
     let lost = || state.nodes.named(name).next_back();
-    state.node_by_name(name).or_else(lost).map(|row| row.node.id)
+    let numbered = || name.parse().ok().and_then(|number| state.node(NodeId::new(number)));
+    state.node_by_name(name).or_else(lost).or_else(numbered).map(|row| row.node.id)
 }
 
 /// A node with what it holds, as people read it.
@@ -334,6 +338,13 @@ fn returning(state: &ClusterState, nodes: &[NodeId]) -> String {
 
 fn node_of(state: &ClusterState, name: &str) -> Result<NodeId> {
     named_node(state, name).ok_or_else(|| no_node(name))
+}
+
+/// A node of which something can be wanted: one whose data is lost is not.
+fn settable(state: &ClusterState, name: &str) -> Result<NodeId> {
+    let id = node_of(state, name)?;
+    let there = state.node(id).is_some_and(|row| row.node.status != NodeStatus::Lost);
+    if there { Ok(id) } else { Err(no_node(name)) }
 }
 
 fn no_node(name: &str) -> ErrorDetail {
