@@ -22,7 +22,7 @@ pub(crate) fn admin(connection: &Connection) -> Result<Admin, Failure> {
 /// Whatever stands in the way of finding the leader within `timeout`.
 pub(crate) async fn leading(admin: &Admin, timeout: Duration) -> Result<Admin, Failure> {
     let status = admin.status().await?;
-    let leader = status.coordinators.into_iter().find(|coordinator| Some(coordinator.id) == status.leader);
+    let leader = status.coordinators.into_iter().find(|coordinator| Some(coordinator.id) == status.leader_id);
     match leader {
         Some(leader) => Ok(admin.told(leader.address, timeout)?),
         None => Ok(admin.clone()),
@@ -62,6 +62,7 @@ mod tests {
         Connection {
             coordinators: coordinators.iter().map(|text| (*text).to_owned()).collect(),
             output: Format::Table,
+            json: false,
             timeout: Duration::from_secs(1),
             insecure: false,
         }

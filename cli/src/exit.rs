@@ -1,5 +1,6 @@
 //! How a command ends: one exit code per kind of ending, so that a script can tell "think" from "retry".
 
+use crate::documents::{ErrorBody, ErrorDocument};
 use archon_client::ErrorKind;
 use std::fmt;
 use std::process::ExitCode;
@@ -29,13 +30,13 @@ impl Exit {
     /// The kind of an error that ends so and that is not the cluster's.
     const fn kind(self) -> &'static str {
         match self {
-            Self::Done | Self::PlanHasMoves => "Done",
-            Self::Failed => "Failed",
-            Self::Usage => "InvalidArgument",
-            Self::NotFound => "NotFound",
-            Self::Refused => "Refused",
-            Self::Unreachable => "Unreachable",
-            Self::TimedOut => "DeadlineExceeded",
+            Self::Done | Self::PlanHasMoves => "done",
+            Self::Failed => "failed",
+            Self::Usage => ErrorKind::InvalidArgument.as_str(),
+            Self::NotFound => ErrorKind::NotFound.as_str(),
+            Self::Refused => ErrorKind::Refused.as_str(),
+            Self::Unreachable => ErrorKind::Unreachable.as_str(),
+            Self::TimedOut => ErrorKind::DeadlineExceeded.as_str(),
         }
     }
 
@@ -117,12 +118,14 @@ impl Failure {
     }
 
     /// As programs are told it.
-    pub(crate) fn document(&self) -> serde_json::Value {
-        let mut error = serde_json::json!({ "kind": self.kind, "message": self.message, "exit_code": self.exit as u8 });
-        if let Some(remedy) = &self.remedy {
-            error["remedy"] = remedy.as_str().into();
-        }
-        serde_json::json!({ "error": error })
+    pub(crate) fn document(&self) -> ErrorDocument {
+        ErrorDocument { error: self.body() }
+    }
+
+    /// As a part of another document.
+    pub(crate) fn body(&self) -> ErrorBody {
+        let (message, remedy) = (self.message.clone(), self.remedy.clone());
+        ErrorBody { kind: self.kind, message, remedy, exit_code: self.exit as u8 }
     }
 
     /// Adds what to do next.
@@ -137,7 +140,7 @@ impl Failure {
 impl From<archon_client::Error> for Failure {
     fn from(error: archon_client::Error) -> Self {
         let exit = Exit::of(error.kind());
-        let failure = Self { kind: error.kind().name(), ..Self::new(exit, error.to_string()) };
+        let failure = Self { kind: error.kind().as_str(), ..Self::new(exit, error.to_string()) };
         let remedy = match error.kind() {
             ErrorKind::DeadlineExceeded if !error.outcome_unknown() => Some("try again, or give a longer --timeout"),
             kind => remedy_for(kind),
@@ -270,13 +273,11 @@ mod tests {
     #[test]
     fn programs_are_told_kind_message_and_remedy() {
         let detail = ErrorDetail::new(ErrorKind::StalePlan, "the table moved on");
-        let document = Failure::from(Error::from(detail)).document();
-        assert_eq!((&document["error"]["kind"], &document["error"]["exit_code"]), (&"StalePlan".into(), &4.into()));
-        let text = document["error"]["remedy"].as_str().unwrap();
-        assert!(text.contains("archon rebalance plan"), "{document}");
-        let plain = Failure::new(Exit::TimedOut, "still under way").document();
-        assert_eq!(plain["error"]["kind"], "DeadlineExceeded");
-        assert!(plain["error"].get("remedy").is_none());
+        let error = Failure::from(Error::from(detail)).document().error;
+        assert_eq!((error.kind, error.exit_code), ("stale_plan", 4));
+        assert!(error.remedy.unwrap().contains("archon rebalance plan"));
+        let plain = Failure::new(Exit::TimedOut, "still under way").document().error;
+        assert_eq!((plain.kind, plain.remedy), ("deadline_exceeded", None));
     }
 
     #[test]

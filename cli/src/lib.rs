@@ -10,6 +10,7 @@ mod bench;
 mod completion;
 mod connect;
 mod demo;
+mod documents;
 mod exit;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
@@ -17,7 +18,7 @@ mod kv;
 mod lifeline;
 mod output;
 mod serve;
-mod view;
+mod version;
 
 use args::{Cli, Connection, KvArgs, KvVerb, NodeVerb, PartitionVerb, RebalanceVerb, TableVerb, Verb};
 use exit::{Exit, Failure};
@@ -33,7 +34,7 @@ use std::process::ExitCode;
 pub fn main_with(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let args: Vec<OsString> = args.into_iter().collect();
     let asks_json = args.windows(2).any(|pair| (pair[0] == "-o" || pair[0] == "--output") && pair[1] == "json")
-        || args.iter().any(|word| word == "-ojson" || word == "--output=json");
+        || args.iter().any(|word| word == "-ojson" || word == "--output=json" || word == "--json");
     let cli = match args::parse(args) {
         Ok(cli) => cli,
         Err(error) => {
@@ -61,6 +62,7 @@ fn run(cli: Cli) -> Result<Exit, Failure> {
     let Cli { connection, verb } = cli;
     match verb {
         Verb::Completion { shell } => completion::run(shell),
+        Verb::Version => version::run(&Output::new(connection.output)),
         Verb::Coordinator(args) => serve::coordinator(&args, &connection),
         Verb::Node(args) if args.verb.is_none() => serve::node(&args, &connection),
         Verb::Demo(args) => demo::run(&args, &connection),
@@ -120,11 +122,14 @@ async fn admin_verb(verb: Verb, connection: &Connection) -> Result<Exit, Failure
         Verb::Partition(PartitionVerb::ForceLeader(args)) => admin::partition::force(&args, &admin, &output).await,
         Verb::Rebalance(RebalanceVerb::Plan(args)) => admin::rebalance::plan(&args, &admin, &output).await,
         Verb::Rebalance(RebalanceVerb::Apply(args)) => admin::rebalance::apply(&args, &admin, &output).await,
-        Verb::Rebalance(RebalanceVerb::Status(args)) => admin::rebalance::status(&args, &admin, &output).await,
+        Verb::Rebalance(RebalanceVerb::Status(args)) => admin::moves::status(&args, &admin, &output).await,
         Verb::Rebalance(RebalanceVerb::Cancel) => admin::rebalance::cancel(&admin, &output).await,
-        Verb::Bench(_) | Verb::Completion { .. } | Verb::Coordinator(_) | Verb::Demo(_) | Verb::Kv(_) => {
-            Err(Failure::failed("this verb does not ask the quorum"))
-        }
+        Verb::Bench(_)
+        | Verb::Completion { .. }
+        | Verb::Coordinator(_)
+        | Verb::Demo(_)
+        | Verb::Kv(_)
+        | Verb::Version => Err(Failure::failed("this verb does not ask the quorum")),
     }
 }
 

@@ -48,6 +48,9 @@ fn an_unknown_flag_or_verb_is_a_usage_error() {
         &["bench", "failover", "--pid", "1", "--local"],
         &["bench", "put", "--threads", "2", "--coordinators", "127.0.0.1:1"],
         &["kv", "cas", "k", "v"],
+        &["kv", "scan", "x", "--prefix", "y"],
+        &["rebalance", "apply", "--dry-run", "--wait"],
+        &["status", "--json", "-o", "table"],
         &["node", "drain"],
         &["node", "drain", "athens", "--dry-run", "--wait"],
         &["node", "drain", "athens", "--wait-timeout", "5s"],
@@ -55,8 +58,8 @@ fn an_unknown_flag_or_verb_is_a_usage_error() {
         &["partition", "describe", "16384"],
         &["partition", "force-leader", "-1"],
         &["kv", "cas", "k", "v", "--revision", "-1"],
-        &["kv", "incr", "n", "--by", "1.5"],
-        &["kv", "incr", "n", "--by", "9223372036854775808"],
+        &["kv", "incr", "n", "1.5"],
+        &["kv", "incr", "n", "9223372036854775808"],
         &["kv", "batch", "/no/such/file", "--coordinators", "127.0.0.1:1"],
         &["table", "create", "orders", "--partitions", "0", "--replication", "1"],
         &["table", "drop"],
@@ -70,6 +73,47 @@ fn an_unknown_flag_or_verb_is_a_usage_error() {
         assert!(output.stdout.is_empty(), "{line:?} wrote to standard output");
     }
     assert!(stderr(&archon(&["statu"])).contains("status"), "a near verb is suggested");
+}
+
+#[test]
+fn verbs_of_other_programs_are_answered_with_those_of_this_one() {
+    for (verb, here) in [
+        ("health", "archon status"),
+        ("members", "archon node list"),
+        ("nodes", "archon node list"),
+        ("get", "archon kv get KEY"),
+        ("put", "archon kv put KEY VALUE"),
+    ] {
+        let output = archon(&[verb, "x"]);
+        assert_eq!(code(&output), 2, "{verb}: {output:?}");
+        assert!(stderr(&output).contains(here), "{verb}: {}", stderr(&output));
+    }
+    let listed = archon(&["kv", "ls"]);
+    assert!(code(&listed) == 2 && stderr(&listed).contains("archon kv scan PREFIX"), "{listed:?}");
+}
+
+#[test]
+fn what_the_environment_says_is_not_in_the_usage_line() {
+    let mut command = Command::cargo_bin("archon").expect("the binary is built");
+    command.env("ARCHON_COORDINATORS", "127.0.0.1:1").args(["kv", "put", "a"]).timeout(HANG);
+    let output = command.output().expect("the binary runs");
+    let said = stderr(&output);
+    assert_eq!(code(&output), 2, "{said}");
+    assert!(said.contains("archon kv put") && said.contains("<VALUE>") && !said.contains("--coordinators"), "{said}");
+}
+
+#[test]
+fn the_version_is_said_to_people_and_programs() {
+    let version = env!("CARGO_PKG_VERSION");
+    assert_eq!(String::from_utf8_lossy(&archon(&["version"]).stdout), format!("archon {version}\n"));
+    let json = archon(&["version", "--json"]);
+    assert_eq!(String::from_utf8_lossy(&json.stdout), format!("{{\"version\":\"{version}\"}}\n"));
+}
+
+#[test]
+fn endpoints_are_another_word_for_coordinators() {
+    let output = archon(&["status", "--endpoints", &nobody(), "--timeout", "300ms"]);
+    assert!(matches!(code(&output), 5 | 6), "{output:?}");
 }
 
 #[test]
@@ -124,8 +168,9 @@ fn unreachable_coordinators_end_within_the_time_out() {
         &["kv", "get", "k"],
         &["kv", "put", "k", "v"],
         &["kv", "cas", "k", "v", "--revision", "0"],
-        &["kv", "incr", "n", "--by", "-3"],
+        &["kv", "incr", "n", "-3"],
         &["kv", "scan", "--prefix", "-x"],
+        &["kv", "scan", "x"],
         &["bench", "put"],
         &["bench", "get"],
     ] {
@@ -243,6 +288,7 @@ fn every_help_ends_well_and_mentions_an_example() {
         &["bench", "rebalance"],
         &["events"],
         &["completion"],
+        &["version"],
         &[],
     ] {
         let output = archon(&[verb, &["--help"]].concat());

@@ -2,20 +2,20 @@
 
 use crate::admin_call::{Effect, Quorums};
 use crate::admin_types::{
-    Event, Located, NodeSummary, PartitionSummary, Quorum, Reason, Status, TableSummary, node_goal, node_status,
-    partition_summary,
+    Event, Located, NodeSummary, PartitionSummary, Quorum, Reason, Status, TableSummary, partition_summary,
 };
 use crate::error::Error;
 use crate::link::{beyond, check_endpoints};
-use crate::rebalance_types::{Cancelled, Migration, Plan, RebalanceStatus};
+use crate::rebalance_types::{Cancelled, MoveStatus, RebalanceStatus};
 use crate::table::PIECES_MAX;
-use archon_proto::convert::admin::{ApplyPlan, CreateTable, SetNode};
+use archon_proto::convert::admin::{ApplyPlan, CreateTable, SetNode, check_kinds};
 use archon_proto::convert::ids::cluster_id;
+use archon_proto::convert::words::enum_word;
 use archon_proto::v1::{self, admin_client::AdminClient, table_client::TableClient};
 use archon_types::limits::{MESSAGE_BYTES_MAX, REPLICAS_MAX, check_key, check_name};
-use archon_types::text::into_plain;
+use archon_types::plan::Plan;
 use archon_types::{
-    Assembled, Assembly, ErrorDetail, ErrorKind, NodeGoal, PartitionTable, RequestId, SLOTS, TablePiece, slot_of,
+    Assembled, Assembly, ErrorDetail, ErrorKind, NodeGoal, PartitionTable, RequestId, SLOTS, TablePiece, Word, slot_of,
 };
 use std::sync::Arc;
 use std::time::Duration;
@@ -80,17 +80,17 @@ impl Admin {
         let wire: v1::StatusResponse = self.0.call(Effect::Reads, request, call).await?;
         Ok(Status {
             cluster_id: cluster_text(wire.cluster.as_ref())?,
-            leader: wire.leader,
+            leader_id: wire.leader,
             term: wire.term,
             coordinators: wire.coordinators.into_iter().map(Into::into).collect(),
             table_version: wire.table_version,
             nodes_live: wire.nodes_live,
             nodes_failed: wire.nodes_failed,
-            partitions: wire.partitions,
+            partitions_total: wire.partitions,
             partitions_online: wire.partitions_online,
             partitions_under_replicated: wire.partitions_under_replicated,
             copies_condemned: wire.copies_condemned,
-            migrations_running: wire.migrations_running,
+            moves_running: wire.moves_running,
             nodes_min: wire.nodes_min,
             reasons: wire.reasons.into_iter().map(Into::into).collect(),
         })
@@ -158,7 +158,7 @@ impl Admin {
         let call = |channel, request| async move { client(channel).plan_rebalance(request).await };
         let wire: v1::PlanRebalanceResponse = self.0.call(Effect::Reads, request, call).await?;
         let plan = wire.plan.ok_or_else(|| incomplete("PlanRebalanceResponse.plan"))?;
-        Ok(archon_proto::convert::admin::Plan::try_from(plan).map_err(|error| incomplete(&error.to_string()))?.into())
+        Plan::try_from(plan).map_err(|error| incomplete(&error.to_string()))
     }
 
     /// Carries out exactly this plan, and returns how many moves that began.
@@ -168,12 +168,13 @@ impl Admin {
     /// `AssignmentInProgress` while another one runs; otherwise see [`Error`].
     pub async fn apply(&self, plan: &Plan) -> Result<u32, Error> {
         // Checked as the server would, so that a damaged plan file is refused before anything is sent.
-        let plan = archon_proto::convert::admin::Plan::try_from(v1::Plan::from(plan.clone()))
+        let plan = Plan::try_from(v1::Plan::from(plan.clone()))
+            .and_then(|plan| check_kinds(&plan).map(|()| plan))
             .map_err(|error| Error::invalid(format!("the plan cannot be used ({error}); make a new one")))?;
         let request = v1::ApplyPlanRequest::from(ApplyPlan { request: request_id(), plan });
         let call = |channel, request| async move { client(channel).apply_plan(request).await };
         let wire: v1::ApplyPlanResponse = self.0.call(Effect::Writes, request, call).await?;
-        Ok(wire.migrations)
+        Ok(wire.moves)
     }
 
     /// How the present or last rebalance stands, with every move; of a large one that is a lot. See
@@ -182,21 +183,21 @@ impl Admin {
     /// # Errors
     /// See [`Error`].
     pub async fn rebalance_status(&self) -> Result<RebalanceStatus, Error> {
-        let mut held: Vec<Migration> = Vec::new();
+        let mut held: Vec<MoveStatus> = Vec::new();
         let mut plan = None;
         loop {
             let after = held.last().map_or(0, |last| last.id);
             let (page, more) = self.rebalance_page(MOVES_PER_ANSWER, after).await?;
             // Another plan has begun since the page before: what came of the former one is of no use any more.
-            if plan.is_some_and(|plan| plan != page.summary.plan) {
+            if plan.is_some_and(|plan| plan != page.summary.plan_id) {
                 (held, plan) = (Vec::new(), None);
                 continue;
             }
-            plan = Some(page.summary.plan);
-            let ended = !more || page.migrations.is_empty();
-            held.extend(page.migrations);
+            plan = Some(page.summary.plan_id);
+            let ended = !more || page.moves.is_empty();
+            held.extend(page.moves);
             if ended {
-                return Ok(RebalanceStatus { migrations: held, ..page });
+                return Ok(RebalanceStatus { moves: held, ..page });
             }
         }
     }
@@ -215,12 +216,12 @@ impl Admin {
         let request = v1::RebalanceStatusRequest { cluster: None, most, after };
         let call = |channel, request| async move { client(channel).rebalance_status(request).await };
         let wire: v1::RebalanceStatusResponse = self.0.call(Effect::Reads, request, call).await?;
-        let migrations: Vec<Migration> = wire.migrations.into_iter().map(migration).collect::<Result<_, _>>()?;
-        if migrations.first().is_some_and(|first| first.id <= after) {
-            return Err(incomplete("RebalanceStatusResponse.migrations repeats what was given"));
+        let moves: Vec<MoveStatus> = wire.moves.into_iter().map(MoveStatus::try_from).collect::<Result<_, _>>()?;
+        if moves.first().is_some_and(|first| first.id <= after) {
+            return Err(incomplete("RebalanceStatusResponse.moves repeats what was given"));
         }
         let summary = wire.summary.ok_or_else(|| incomplete("RebalanceStatusResponse.summary"))?.into();
-        Ok((RebalanceStatus { running: wire.running, summary, migrations }, wire.more))
+        Ok((RebalanceStatus { running: wire.running, summary, moves }, wire.more))
     }
 
     /// Cancels the running rebalance: what is not yet past the point of return is undone.
@@ -232,7 +233,7 @@ impl Admin {
         let request = v1::CancelRebalanceRequest { cluster: None, request_id };
         let call = |channel, request| async move { client(channel).cancel_rebalance(request).await };
         let wire: v1::CancelRebalanceResponse = self.0.call(Effect::Writes, request, call).await?;
-        Ok(Cancelled { cancelled: wire.cancelled, too_late: wire.too_late })
+        Ok(Cancelled { moves_cancelled: wire.cancelled, moves_too_late: wire.too_late })
     }
 
     /// Why partitions and nodes are as they are, at most `most` reasons, most urgent first.
@@ -256,13 +257,13 @@ impl Admin {
         let wire: v1::QuorumResponse = self.0.call(Effect::Reads, request, call).await?;
         Ok(Quorum {
             id: wire.id,
-            role: wire.role,
-            leader: wire.leader,
+            role: Word::read(&wire.role),
+            leader_id: wire.leader,
             leader_address: wire.leader_address,
             term: wire.term,
             last_log_index: wire.last_log_index,
             applied_index: wire.applied_index,
-            voters: wire.voters.into_iter().map(Into::into).collect(),
+            coordinators: wire.voters.into_iter().map(Into::into).collect(),
             cluster_id: cluster_text(wire.cluster.as_ref())?,
         })
     }
@@ -352,36 +353,19 @@ pub(crate) fn node_summary(wire: v1::NodeSummary) -> Result<NodeSummary, Error> 
         id: node.id,
         name: node.name,
         address: node.address,
-        status: node_status(node.status),
+        status: enum_word::<v1::NodeStatus, _>(node.status),
+        status_changed_at_ms: node.since_ms,
         incarnation: node.incarnation,
-        partitions: wire.partitions,
-        leaders: wire.leaders,
+        copies_held: wire.copies,
+        partitions_led: wire.leaderships,
         zone: node.zone,
-        goal: node_goal(node.goal),
+        goal: enum_word::<v1::NodeGoal, _>(node.goal),
         weight: node.weight,
         partitions_max: node.partitions_max,
         bytes_stored: wire.bytes_stored,
-        keys: wire.keys,
+        keys_stored: wire.keys,
         operations_per_second: wire.operations_per_second,
-        silent_ms: wire.silent_ms,
+        silent_for_ms: wire.silent_for_ms,
         disk_full: wire.no_room.is_some(),
-        since_ms: node.since_ms,
-    })
-}
-
-pub(crate) fn migration(wire: v1::Migration) -> Result<Migration, Error> {
-    let partition = wire.partition.ok_or_else(|| incomplete("Migration.partition"))?;
-    Ok(Migration {
-        partition: u16::try_from(partition.index).map_err(|_| incomplete("Migration.partition"))?,
-        from: wire.from_name,
-        to: wire.to_name,
-        phase: wire.phase,
-        percent: wire.percent.min(100),
-        why: into_plain(wire.why),
-        id: wire.id,
-        table_id: partition.table,
-        bytes_done: wire.bytes_done,
-        bytes_total: wire.bytes_total,
-        leadership: wire.leadership,
     })
 }

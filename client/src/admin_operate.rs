@@ -1,9 +1,10 @@
 //! Administration of nodes and partitions: draining, removing, giving up, forcing a leader.
 
-use crate::admin::{Admin, client, incomplete, migration, node_summary, request_id};
+use crate::admin::{Admin, client, incomplete, node_summary, request_id};
 use crate::admin_call::Effect;
 use crate::error::Error;
-use crate::operate_types::{Forced, NodeCheck, NodeLoss, PartitionDescription};
+use crate::operate_types::{Forced, NodeCheck, NodeLoss, PartitionCopy, PartitionDescription};
+use crate::rebalance_types::MoveStatus;
 use archon_proto::convert::operate::{ForceLeader, LoseNode, PartitionName, RemoveNode};
 use archon_proto::v1;
 use archon_types::limits::check_name;
@@ -19,13 +20,11 @@ impl Admin {
         let request = v1::CheckNodeRequest { cluster: None, name: name.to_owned() };
         let call = |channel, request| async move { client(channel).check_node(request).await };
         let wire: v1::CheckNodeResponse = self.quorums().call(Effect::Reads, request, call).await?;
-        let remove = wire.remove.ok_or_else(|| incomplete("CheckNodeResponse.remove"))?;
         Ok(NodeCheck {
             node: node_summary(wire.node.ok_or_else(|| incomplete("CheckNodeResponse.node"))?)?,
             drain: wire.drain.ok_or_else(|| incomplete("CheckNodeResponse.drain"))?.into(),
-            remove_obstacles: remove.obstacles,
-            remove_placements: remove.placements,
-            loss: wire.loss.ok_or_else(|| incomplete("CheckNodeResponse.loss"))?.into(),
+            remove: wire.remove.ok_or_else(|| incomplete("CheckNodeResponse.remove"))?.into(),
+            lost: wire.loss.ok_or_else(|| incomplete("CheckNodeResponse.loss"))?.into(),
         })
     }
 
@@ -39,7 +38,7 @@ impl Admin {
         let request = v1::RemoveNodeRequest::from(RemoveNode { request: request_id(), name: name.to_owned() });
         let call = |channel, request| async move { client(channel).remove_node(request).await };
         let wire: v1::RemoveNodeResponse = self.quorums().call(Effect::Writes, request, call).await?;
-        Ok(wire.placements)
+        Ok(wire.copies)
     }
 
     /// Declares that a failed node's data is lost: its copies count no more and are replaced at once.
@@ -53,7 +52,11 @@ impl Admin {
         let call = |channel, request| async move { client(channel).lose_node(request).await };
         let request = v1::LoseNodeRequest::from(lose);
         let wire: v1::LoseNodeResponse = self.quorums().call(Effect::Writes, request, call).await?;
-        Ok(NodeLoss { placements: wire.placements, counting: wire.counting, last_copies: wire.last_copies })
+        Ok(NodeLoss {
+            copies_lost: wire.copies,
+            counting_copies_lost: wire.counting,
+            last_copies_lost: wire.last_copies,
+        })
     }
 
     /// Everything about one partition.
@@ -69,19 +72,23 @@ impl Admin {
         let table = wire.table.ok_or_else(|| incomplete("DescribePartitionResponse.table"))?;
         let row = wire.partition.ok_or_else(|| incomplete("DescribePartitionResponse.partition"))?;
         let row = Partition::try_from(row).map_err(|error| incomplete(&error.to_string()))?;
+        let copies: Vec<PartitionCopy> = wire.copies.into_iter().map(Into::into).collect();
+        let leader = copies.iter().find(|copy| copy.leads);
         Ok(PartitionDescription {
+            table_id: table.id,
             table: table.name,
             id: row.id.index,
             epoch: row.epoch.get(),
             version: row.version.get(),
-            status: row.status.to_string(),
-            leader: wire.copies.iter().find(|copy| copy.leads).map(|copy| copy.node.clone()),
+            status: row.status.into(),
+            leader_id: leader.map(|copy| copy.node_id),
+            leader: leader.map(|copy| copy.node.clone()),
             replication: table.replication,
             min_in_sync: u32::from(row.min_in_sync),
-            copies: wire.copies.into_iter().map(Into::into).collect(),
+            copies,
             reasons: wire.reasons.into_iter().map(Into::into).collect(),
-            migration: wire.migration.map(migration).transpose()?,
-            forced: wire.forced.ok_or_else(|| incomplete("DescribePartitionResponse.forced"))?.into(),
+            running_move: wire.r#move.map(MoveStatus::try_from).transpose()?,
+            force_leader: wire.forced.ok_or_else(|| incomplete("DescribePartitionResponse.forced"))?.into(),
         })
     }
 
@@ -103,11 +110,12 @@ impl Admin {
             check_name("node", node)?;
         }
         let partition = PartitionName { table: table.to_owned(), index: partition };
-        let force = ForceLeader { request: request_id(), partition, node: node.map(str::to_owned), accept_data_loss };
+        let (name, node) = (partition.clone(), node.map(str::to_owned));
+        let force = ForceLeader { request: request_id(), partition, node, accept_data_loss };
         let request = v1::ForceLeaderRequest::from(force);
         let call = |channel, request| async move { client(channel).force_leader(request).await };
         let wire: v1::ForceLeaderResponse = self.quorums().call(Effect::Writes, request, call).await?;
-        Ok(Forced { leader: wire.leader, epoch: wire.epoch })
+        Ok(Forced::new(name, wire))
     }
 }
 

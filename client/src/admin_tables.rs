@@ -21,10 +21,10 @@ impl Admin {
         let wire: v1::CheckTableResponse = self.quorums().call(Effect::Reads, request, call).await?;
         Ok(TableCheck {
             table: wire.table.ok_or_else(|| incomplete("CheckTableResponse.table"))?.into(),
-            copies: wire.copies,
-            bytes: wire.bytes,
-            nodes: wire.nodes,
-            nodes_away: wire.nodes_away,
+            copies_deleted: wire.copies,
+            bytes_deleted: wire.bytes,
+            nodes_holding: wire.nodes,
+            nodes_away: wire.nodes_away.into_iter().map(Into::into).collect(),
         })
     }
 

@@ -42,16 +42,21 @@ mod table;
 
 pub use admin::Admin;
 pub use admin_types::{
-    CoordinatorStatus, Event, Located, NodeSummary, PartitionSummary, Quorum, Reason, ReplicaSummary, Status,
-    TableSummary,
+    CoordinatorStatus, CopySummary, Event, Located, NodeSummary, PartitionSummary, Quorum, Reason, Status, TableSummary,
 };
-pub use archon_types::{Answer, ErrorDetail, ErrorKind, NodeGoal, Op, Revision, Version};
+pub use archon_types::plan::{Move, Plan, Unmet};
+pub use archon_types::subject::{Cause, NodeName, Subject};
+pub use archon_types::{
+    Answer, Condition, CoordinatorRole, ErrorDetail, ErrorKind, EventCode, MoveCode, MoveKind, MovePhase, NodeGoal,
+    NodeStatus, Op, PartitionStatus, ReasonCode, ReplicaState, Revision, UnmetCode, Version, Word,
+};
 pub use builder::ClientBuilder;
 pub use error::{Error, Outcome};
 pub use kv::{Client, Counter, Value};
 pub use operate_types::{
-    Copy, DrainCheck, Forced, ForcedCheck, LossCheck, NodeCheck, NodeGain, NodeLoss, PartitionDescription, TableCheck,
+    DrainCheck, Forced, ForcedCheck, LossCheck, NodeCheck, NodeGain, NodeLoss, PartitionCopy, PartitionDescription,
+    RemoveCheck, TableCheck,
 };
-pub use rebalance_types::{Cancelled, Migration, Move, Plan, RebalanceStatus, RebalanceSummary, Unmet};
+pub use rebalance_types::{Cancelled, MoveStatus, RebalanceStatus, RebalanceSummary};
 pub use scan::{Entry, Page};
 pub use stats::NodeStats;

@@ -1,20 +1,24 @@
-//! What the administration of nodes and partitions shows. As in `admin_types`, fields are only ever added.
+//! What the administration of nodes and partitions shows. As in `admin_types`, the names in JSON are a contract.
 
 use crate::admin_types::{NodeSummary, Reason, TableSummary};
-use crate::rebalance_types::Migration;
+use crate::rebalance_types::MoveStatus;
+use archon_proto::convert::operate::PartitionName;
+use archon_proto::convert::words::enum_word;
 use archon_proto::v1;
-use archon_types::ReplicaState;
+use archon_types::subject::NodeName;
+use archon_types::{Condition, NodeStatus, PartitionStatus, ReplicaState, Word};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// What draining a node would come to.
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct DrainCheck {
     /// Why it cannot be done; empty if it can.
     pub obstacles: Vec<String>,
     /// Leaderships that go to other nodes.
-    pub leaderships: u32,
+    pub leaderships_moved: u32,
     /// Copies that go to other nodes.
-    pub placements: u32,
+    pub copies_moved: u32,
     /// Who gets how many of them.
     pub gains: Vec<NodeGain>,
     /// Partitions of which two copies will stand in one zone, and do not now.
@@ -22,70 +26,94 @@ pub struct DrainCheck {
 }
 
 /// What dropping a table would delete.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct TableCheck {
     /// The table.
+    #[serde(flatten)]
     pub table: TableSummary,
     /// Its copies on all nodes.
-    pub copies: u32,
+    pub copies_deleted: u32,
     /// Bytes of all copies, as far as the nodes said.
-    pub bytes: u64,
+    pub bytes_deleted: u64,
     /// Nodes that hold copies.
-    pub nodes: u32,
+    pub nodes_holding: u32,
     /// Of these, the ones that are not alive, at most 20: they delete theirs when they return.
-    pub nodes_away: Vec<String>,
+    pub nodes_away: Vec<NodeName>,
 }
 
 /// How many copies a node would get.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct NodeGain {
+    /// The node's number.
+    pub node_id: u64,
     /// The node's name.
     pub node: String,
-    /// How many.
-    pub placements: u32,
+    /// How many copies.
+    pub copies_gained: u32,
+}
+
+/// What removing a node would come to.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
+pub struct RemoveCheck {
+    /// Why it cannot be done; empty if it can.
+    pub obstacles: Vec<String>,
+    /// Copies that would go with it; none of them counts.
+    pub copies_removed: u32,
 }
 
 /// What declaring a node's data lost would come to.
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct LossCheck {
     /// Why it cannot be done; empty if it can.
     pub obstacles: Vec<String>,
-    /// Copies that would be given up, those that do not count now included.
-    pub placements: u32,
-    /// Of these, copies that count now and would count no more.
-    pub counting: u32,
-    /// Partitions that would lose their last copy that counts, and acknowledged writes with it.
-    pub last_copies: u32,
+    /// Copies that would be given up.
+    #[serde(flatten)]
+    pub loss: NodeLoss,
+}
+
+/// What declaring a node's data lost comes to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
+pub struct NodeLoss {
+    /// Copies that are given up, those that do not count included.
+    pub copies_lost: u32,
+    /// Of these, copies that counted.
+    pub counting_copies_lost: u32,
+    /// Partitions that lose their last copy that counts, and acknowledged writes with it.
+    pub last_copies_lost: u32,
 }
 
 /// What an operator could do to a node.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct NodeCheck {
     /// The node.
+    #[serde(flatten)]
     pub node: NodeSummary,
     /// What draining it would come to.
     pub drain: DrainCheck,
-    /// Why it cannot be removed; empty if it can.
-    pub remove_obstacles: Vec<String>,
-    /// Copies that would go with it if it were removed; none of them counts.
-    pub remove_placements: u32,
+    /// What removing it would come to.
+    pub remove: RemoveCheck,
     /// What declaring its data lost would come to.
-    pub loss: LossCheck,
+    pub lost: LossCheck,
 }
 
 /// Everything about one partition.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct PartitionDescription {
+    /// The table's number.
+    pub table_id: u64,
     /// The table's name.
     pub table: String,
-    /// Its number.
+    /// The partition's number within its table.
+    #[serde(rename = "partition")]
     pub id: u16,
     /// Generation of its leadership.
     pub epoch: u64,
     /// Log index of its row's last change.
     pub version: u64,
-    /// `Unassigned`, `Assigned`, `Online` or `Unavailable`.
-    pub status: String,
+    /// Where it stands.
+    pub status: Word<PartitionStatus>,
+    /// The leading node's number, if one leads.
+    pub leader_id: Option<u64>,
     /// The leading node's name, if one leads.
     pub leader: Option<String>,
     /// Copies wanted.
@@ -93,124 +121,143 @@ pub struct PartitionDescription {
     /// Below this number of copies that count, no new write is admitted.
     pub min_in_sync: u32,
     /// Its copies.
-    pub copies: Vec<Copy>,
+    pub copies: Vec<PartitionCopy>,
     /// Why it is not served, or not as it should be.
     pub reasons: Vec<Reason>,
     /// The move under way, if there is one.
-    pub migration: Option<Migration>,
+    #[serde(rename = "move")]
+    pub running_move: Option<MoveStatus>,
     /// What forcing a leader would come to.
-    pub forced: ForcedCheck,
+    pub force_leader: ForcedCheck,
 }
 
 /// One copy of a described partition.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Copy {
-    /// The placement's number.
-    pub placement: u64,
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct PartitionCopy {
+    /// The copy's number.
+    pub placement_id: u64,
+    /// The node's number.
+    pub node_id: u64,
     /// The node's name.
     pub node: String,
-    /// The node's status: `Live`, `Failed` or `Lost`.
-    pub node_status: String,
-    /// `Load`, `Live` or `Unload`.
-    pub state: String,
+    /// What the coordinators believe of the node.
+    pub node_status: Word<NodeStatus>,
+    /// What it is to its partition.
+    pub state: Word<ReplicaState>,
     /// Whether it leads.
     pub leads: bool,
-    /// Bytes stored, as far as is known.
-    pub bytes: u64,
-}
-
-/// What declaring a node's data lost came to.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct NodeLoss {
-    /// Copies that were given up, those that did not count included.
-    pub placements: u32,
-    /// Of these, copies that counted.
-    pub counting: u32,
-    /// Partitions that lost their last copy that counted.
-    pub last_copies: u32,
+    /// Bytes it stores, as far as is known.
+    pub bytes_stored: u64,
 }
 
 /// What forcing a leader would come to.
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct ForcedCheck {
     /// Why it cannot be done, or need not; empty if it can.
     pub obstacles: Vec<String>,
-    /// The node that would lead; `None`: the partition would begin empty.
+    /// The number of the node that would lead; null: the partition would begin empty.
+    pub leader_id: Option<u64>,
+    /// The name of the node that would lead.
     pub leader: Option<String>,
-    /// What its copy holds: `Whole` (everything up to the moment it ceased to count), `Older` (an unknown earlier state),
-    /// `Partial` (it never counted) or `Gone` (damaged, or emptied to be copied anew).
-    pub condition: Option<String>,
+    /// What its copy holds.
+    pub condition: Option<Word<Condition>>,
     /// Nodes of which starting one again would lose nothing.
-    pub lose_nothing: Vec<String>,
+    pub lose_nothing: Vec<NodeName>,
     /// Nodes that are not alive and hold a better copy: starting one of them first would lose less.
-    pub lose_less: Vec<String>,
+    pub lose_less: Vec<NodeName>,
     /// Where none would lead: nodes that are alive and hold a part of the data.
-    pub could_be_named: Vec<String>,
+    pub could_be_named: Vec<NodeName>,
     /// Nodes whose copies would be deleted.
-    pub retired: Vec<String>,
+    pub retired: Vec<NodeName>,
 }
 
 /// What forcing a leader came to.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Forced {
-    /// The node that leads; `None`: the partition begins empty.
+    /// The table's number.
+    pub table_id: u64,
+    /// The table's name.
+    pub table: String,
+    /// The partition's number within its table.
+    pub partition: u16,
+    /// The number of the node that leads; null: the partition begins empty.
+    pub leader_id: Option<u64>,
+    /// The name of the node that leads.
     pub leader: Option<String>,
     /// Its epoch.
     pub epoch: u64,
 }
 
-fn replica_state(state: i32) -> String {
-    let known = v1::ReplicaState::try_from(state).ok().and_then(|wire| ReplicaState::try_from(wire).ok());
-    known.map_or_else(|| format!("Unknown({state})"), |state| state.to_string())
-}
-
 impl From<v1::DrainCheck> for DrainCheck {
     fn from(wire: v1::DrainCheck) -> Self {
-        let gains = wire.gains.into_iter().map(|gain| NodeGain { node: gain.node, placements: gain.placements });
+        let gain = |gain: v1::NodeGain| {
+            let NodeName { node_id, node } = gain.node.unwrap_or_default().into();
+            NodeGain { node_id, node, copies_gained: gain.copies }
+        };
         Self {
             obstacles: wire.obstacles,
-            leaderships: wire.leaderships,
-            placements: wire.placements,
-            gains: gains.collect(),
+            leaderships_moved: wire.leaderships,
+            copies_moved: wire.copies,
+            gains: wire.gains.into_iter().map(gain).collect(),
             zones_doubled: wire.zones_doubled,
         }
     }
 }
 
+impl From<v1::RemoveCheck> for RemoveCheck {
+    fn from(wire: v1::RemoveCheck) -> Self {
+        Self { obstacles: wire.obstacles, copies_removed: wire.copies }
+    }
+}
+
 impl From<v1::LossCheck> for LossCheck {
     fn from(wire: v1::LossCheck) -> Self {
-        Self {
-            obstacles: wire.obstacles,
-            placements: wire.placements,
-            counting: wire.counting,
-            last_copies: wire.last_copies,
-        }
+        let (copies_lost, counting_copies_lost, last_copies_lost) = (wire.copies, wire.counting, wire.last_copies);
+        Self { obstacles: wire.obstacles, loss: NodeLoss { copies_lost, counting_copies_lost, last_copies_lost } }
     }
 }
 
 impl From<v1::ForcedCheck> for ForcedCheck {
     fn from(wire: v1::ForcedCheck) -> Self {
+        let names = |nodes: Vec<v1::NodeName>| nodes.into_iter().map(Into::into).collect();
+        let (leader_id, leader) = number_and_name(wire.leader);
         Self {
             obstacles: wire.obstacles,
-            leader: wire.leader,
-            condition: wire.condition,
-            lose_nothing: wire.lose_nothing,
-            lose_less: wire.lose_less,
-            could_be_named: wire.could_be_named,
-            retired: wire.retired,
+            leader_id,
+            leader,
+            condition: wire.condition.map(|condition| Word::read(&condition)),
+            lose_nothing: names(wire.lose_nothing),
+            lose_less: names(wire.lose_less),
+            could_be_named: names(wire.could_be_named),
+            retired: names(wire.retired),
         }
     }
 }
 
-impl From<v1::Copy> for Copy {
+impl Forced {
+    /// Of the partition that was asked for.
+    pub(crate) fn new(name: PartitionName, wire: v1::ForceLeaderResponse) -> Self {
+        let (leader_id, leader) = number_and_name(wire.leader);
+        let table_id = wire.partition.map_or(0, |partition| partition.table);
+        Self { table_id, table: name.table, partition: name.index, leader_id, leader, epoch: wire.epoch }
+    }
+}
+
+fn number_and_name(node: Option<v1::NodeName>) -> (Option<u64>, Option<String>) {
+    node.map(|node| NodeName::from(node)).map(|node| (node.node_id, node.node)).unzip()
+}
+
+impl From<v1::Copy> for PartitionCopy {
     fn from(wire: v1::Copy) -> Self {
+        let NodeName { node_id, node } = wire.node.unwrap_or_default().into();
         Self {
-            placement: wire.placement,
-            node: wire.node,
-            node_status: wire.node_status,
-            state: replica_state(wire.state),
+            placement_id: wire.placement,
+            node_id,
+            node,
+            node_status: enum_word::<v1::NodeStatus, _>(wire.node_status),
+            state: enum_word::<v1::ReplicaState, _>(wire.state),
             leads: wire.leads,
-            bytes: wire.bytes,
+            bytes_stored: wire.bytes,
         }
     }
 }

@@ -1,77 +1,32 @@
-//! What a rebalance looks like to callers: plans, their moves, and how they stand.
+//! How a rebalance stands. Plans themselves are [`Plan`](archon_types::plan::Plan).
 
+use crate::admin::incomplete;
+use crate::error::Error;
 use archon_proto::v1;
+use archon_types::subject::NodeName;
 use archon_types::text::into_plain;
+use archon_types::{MoveKind, MovePhase, Word};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// A list of moves, valid for one table version and one version of the moves' records.
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-pub struct Plan {
-    /// The version it was made for.
-    pub table_version: u64,
-    /// The version of the moves' records it was made for: what was under way is reckoned with as if it were done.
-    pub moves_version: u64,
-    /// What moves where, and why.
-    pub moves: Vec<Move>,
-    /// What it cannot meet.
-    #[serde(default)]
-    pub unmet: Vec<Unmet>,
-}
-
-/// One copy's move.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Move {
-    /// The partition's number within its table.
-    pub partition: u16,
-    /// The name of the node that holds the copy.
-    pub from: String,
-    /// The name of the node that is to hold it.
-    pub to: String,
-    /// Bytes to copy, an estimate.
-    pub bytes: u64,
-    /// Why it moves.
-    pub reason: String,
-    /// The table's number.
-    pub table_id: u64,
-    /// The number of the node that holds the copy.
-    pub from_id: u64,
-    /// The number of the node that is to hold it.
-    pub to_id: u64,
-    /// Only the leadership moves, to a copy that counts already: nothing is copied.
-    pub leadership: bool,
-}
-
-/// A goal that a plan cannot meet.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Unmet {
-    /// What kind of goal.
-    pub code: String,
-    /// Of what.
-    pub subject: String,
-    /// Why not.
-    pub message: String,
-}
-
 /// How a rebalance stands.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct RebalanceStatus {
     /// Whether anything is still moving.
     pub running: bool,
     /// All moves together.
     pub summary: RebalanceSummary,
     /// The moves of the present or last plan.
-    pub migrations: Vec<Migration>,
+    pub moves: Vec<MoveStatus>,
 }
 
 /// The moves of the present or last plan, counted by phase.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct RebalanceSummary {
     /// Tells plans apart; zero if there was none.
-    pub plan: u64,
+    pub plan_id: u64,
     /// All moves of the plan.
-    pub moves: u32,
+    pub moves_total: u32,
     /// Those that wait for a lane.
     pub queued: u32,
     /// Those whose copy is being made.
@@ -108,8 +63,8 @@ impl RebalanceSummary {
 impl From<v1::RebalanceSummary> for RebalanceSummary {
     fn from(wire: v1::RebalanceSummary) -> Self {
         Self {
-            plan: wire.plan,
-            moves: wire.moves,
+            plan_id: wire.plan,
+            moves_total: wire.moves,
             queued: wire.queued,
             copying: wire.copying,
             in_sync: wire.in_sync,
@@ -126,87 +81,88 @@ impl From<v1::RebalanceSummary> for RebalanceSummary {
     }
 }
 
-/// One move under way.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Migration {
-    /// The partition's number within its table.
-    pub partition: u16,
-    /// The name of the node it leaves.
-    pub from: String,
-    /// The name of the node it goes to.
-    pub to: String,
-    /// `Queued`, `Copying`, `InSync`, `HandOff`, `Cleanup`, `Done`, `Cancelled`, `Superseded` or `Failed`.
-    pub phase: String,
-    /// How much is done, `0..=100`.
-    pub percent: u32,
-    /// Why it waits, was given up or failed; empty if neither.
-    pub why: String,
-    /// Its number.
+/// One move as it goes on.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct MoveStatus {
+    /// The move's number.
+    #[serde(rename = "move_id")]
     pub id: u64,
+    /// What is moved.
+    pub kind: Word<MoveKind>,
     /// The table's number.
     pub table_id: u64,
+    /// The table's name.
+    pub table: String,
+    /// The partition's number within its table.
+    pub partition: u16,
+    /// The number of the node it leaves.
+    pub from_id: u64,
+    /// The name of the node it leaves.
+    pub from: String,
+    /// The number of the node it goes to.
+    pub to_id: u64,
+    /// The name of the node it goes to.
+    pub to: String,
+    /// How far it is.
+    pub phase: Word<MovePhase>,
+    /// How much is done, `0..=100`.
+    pub percent: u32,
     /// Bytes copied.
     pub bytes_done: u64,
     /// Bytes to copy, an estimate.
     pub bytes_total: u64,
-    /// Only the leadership moves.
-    pub leadership: bool,
+    /// Why it is made or waits, or why it was given up or failed, in a sentence.
+    pub message: String,
 }
 
-/// What cancelling a rebalance did.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Cancelled {
-    /// Moves undone.
-    pub cancelled: u32,
-    /// Moves past the point of return, which go on.
-    pub too_late: u32,
-}
+impl MoveStatus {
+    /// Whether it has ended, well or not. A phase that this program does not know has not.
+    pub fn is_over(&self) -> bool {
+        self.phase.known().is_some_and(MovePhase::is_over)
+    }
 
-impl From<Plan> for v1::Plan {
-    fn from(plan: Plan) -> Self {
-        let moves = plan.moves.into_iter().map(|step| v1::Move {
-            partition: Some(v1::PartitionId { table: step.table_id, index: u32::from(step.partition) }),
-            from: step.from_id,
-            to: step.to_id,
-            bytes: step.bytes,
-            reason: into_plain(step.reason),
-            from_name: step.from,
-            to_name: step.to,
-            leadership: step.leadership,
-        });
-        let unmet = plan.unmet.into_iter().map(|unmet| v1::Unmet {
-            code: unmet.code,
-            subject: unmet.subject,
-            message: into_plain(unmet.message),
-        });
-        let (table_version, moves_version) = (plan.table_version, plan.moves_version);
-        Self { table_version, moves: moves.collect(), unmet: unmet.collect(), moves_version }
+    /// Whether it has ended without reaching its goal.
+    pub fn is_undone(&self) -> bool {
+        self.phase.known().is_some_and(MovePhase::is_undone)
+    }
+
+    /// The partition as people name it: `orders/7`.
+    pub fn partition_name(&self) -> String {
+        format!("{}/{}", self.table, self.partition)
     }
 }
 
-impl From<archon_proto::convert::admin::Plan> for Plan {
-    fn from(plan: archon_proto::convert::admin::Plan) -> Self {
-        let moves = plan.moves.into_iter().map(|step| Move {
-            partition: step.partition.index,
-            from: step.from_name,
-            to: step.to_name,
-            bytes: step.bytes,
-            reason: into_plain(step.reason),
-            table_id: step.partition.table.get(),
-            from_id: step.from.get(),
-            to_id: step.to.get(),
-            leadership: step.leadership,
-        });
-        let unmet = plan.unmet.into_iter().map(|unmet| Unmet {
-            code: unmet.code,
-            subject: unmet.subject,
-            message: into_plain(unmet.message),
-        });
-        Self {
-            table_version: plan.table_version.get(),
-            moves_version: plan.moves_version.get(),
-            moves: moves.collect(),
-            unmet: unmet.collect(),
-        }
+/// What cancelling a rebalance did.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct Cancelled {
+    /// Moves undone.
+    pub moves_cancelled: u32,
+    /// Moves past the point of return, which go on.
+    pub moves_too_late: u32,
+}
+
+impl TryFrom<v1::MoveStatus> for MoveStatus {
+    type Error = Error;
+
+    fn try_from(wire: v1::MoveStatus) -> Result<Self, Error> {
+        let partition = wire.partition.ok_or_else(|| incomplete("MoveStatus.partition"))?;
+        let (from, to): (NodeName, NodeName) =
+            (wire.from.unwrap_or_default().into(), wire.to.unwrap_or_default().into());
+        Ok(Self {
+            id: wire.id,
+            kind: Word::read(&wire.kind),
+            table_id: partition.table,
+            table: into_plain(wire.table_name),
+            partition: u16::try_from(partition.index).map_err(|_| incomplete("MoveStatus.partition"))?,
+            from_id: from.node_id,
+            from: from.node,
+            to_id: to.node_id,
+            to: to.node,
+            phase: Word::read(&wire.phase),
+            percent: wire.percent.min(100),
+            bytes_done: wire.bytes_done,
+            bytes_total: wire.bytes_total,
+            message: into_plain(wire.message),
+        })
     }
 }

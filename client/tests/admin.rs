@@ -3,9 +3,12 @@
 
 mod support;
 
-use archon_client::{Admin, Error, ErrorDetail, ErrorKind, Move, Plan};
+use archon_client::{
+    Admin, Error, ErrorDetail, ErrorKind, Move, MoveCode, MoveKind, NodeGoal, NodeStatus, Plan, Subject, Version, Word,
+};
 use archon_proto::convert::error::status_of;
 use archon_proto::v1::{self, admin_server};
+use archon_types::{NodeId, TableId};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -93,13 +96,13 @@ struct Service(Arc<State>);
 fn plan() -> v1::Plan {
     let step = v1::Move {
         partition: Some(v1::PartitionId { table: 1, index: 4 }),
-        from: 1,
-        to: 4,
+        from: Some(v1::NodeName { id: 1, name: "athens".into() }),
+        to: Some(v1::NodeName { id: 4, name: "ephesus".into() }),
         bytes: 100,
-        reason: "athens has 3, ephesus 0".into(),
-        from_name: "athens".into(),
-        to_name: "ephesus".into(),
-        leadership: false,
+        table_name: "default".into(),
+        kind: "copy".into(),
+        code: "balance".into(),
+        message: "athens has 3, ephesus 0".into(),
     };
     v1::Plan { table_version: 41, moves_version: 40, moves: vec![step], unmet: vec![] }
 }
@@ -111,11 +114,27 @@ macro_rules! empty {
             async fn status(&self, _: Request<v1::StatusRequest>) -> Result<Response<v1::StatusResponse>, Status> {
                 self.0.begin(b"").await?;
                 let coordinators = vec![v1::CoordinatorStatus {
-                    id: 1, address: "a:1".into(), role: "leader".into(), entries_behind: Some(0), lack: None,
+                    id: 1, address: "a:1".into(), role: "witness".into(), entries_behind: Some(0), lack: None,
                 }];
+                let about = v1::subject::About::Group("regions".into());
+                let reasons = vec![v1::Reason {
+                    code: "region_away".into(), subject: Some(v1::Subject { about: Some(about) }),
+                    message: "a region is away".into(), ..Default::default()
+                }];
+                let cluster = Some(CLUSTER.into());
                 Ok(Response::new(v1::StatusResponse {
-                    cluster: Some(CLUSTER.into()), leader: Some(1), term: 7, coordinators, ..Default::default()
+                    cluster, leader: Some(1), term: 7, coordinators, reasons, ..Default::default()
                 }))
+            }
+
+            async fn list_nodes(
+                &self, _: Request<v1::ListNodesRequest>,
+            ) -> Result<Response<v1::ListNodesResponse>, Status> {
+                self.0.begin(b"").await?;
+                // As one that has learnt more states of nodes would say it.
+                let node = v1::Node { id: 1, name: "athens".into(), status: 9, goal: 3, ..Default::default() };
+                let node = v1::NodeSummary { node: Some(node), ..Default::default() };
+                Ok(Response::new(v1::ListNodesResponse { nodes: vec![node], table_version: 1 }))
             }
 
             async fn plan_rebalance(
@@ -131,7 +150,7 @@ macro_rules! empty {
                 let request = request.into_inner();
                 assert_eq!(request.plan, Some(plan()));
                 self.0.begin(&request.request_id).await?;
-                Ok(Response::new(v1::ApplyPlanResponse { migrations: 1 }))
+                Ok(Response::new(v1::ApplyPlanResponse { moves: 1 }))
             }
 
             async fn force_leader(
@@ -142,14 +161,14 @@ macro_rules! empty {
                 if !request.accept_data_loss {
                     return Err(status_of(&ErrorDetail::new(ErrorKind::DataLoss, "what would be lost")));
                 }
-                Ok(Response::new(v1::ForceLeaderResponse { leader: request.node, epoch: 7 }))
+                Ok(Response::new(v1::ForceLeaderResponse { leader: request.node.map(|name| v1::NodeName { id: 1, name }), epoch: 7, partition: None }))
             }
 
             async fn lose_node(
                 &self, request: Request<v1::LoseNodeRequest>,
             ) -> Result<Response<v1::LoseNodeResponse>, Status> {
                 self.0.begin(&request.get_ref().request_id).await?;
-                Ok(Response::new(v1::LoseNodeResponse { placements: 3, counting: 2, last_copies: 1 }))
+                Ok(Response::new(v1::LoseNodeResponse { copies: 3, counting: 2, last_copies: 1 }))
             }
 
             $(async fn $method(&self, _: Request<v1::$request>) -> Result<Response<v1::$response>, Status> {
@@ -161,7 +180,6 @@ macro_rules! empty {
 }
 
 empty! {
-    list_nodes(ListNodesRequest) -> ListNodesResponse;
     set_node(SetNodeRequest) -> SetNodeResponse;
     check_node(CheckNodeRequest) -> CheckNodeResponse;
     check_table(CheckTableRequest) -> CheckTableResponse;
@@ -192,9 +210,23 @@ async fn a_hint_leads_to_the_leader_who_is_then_asked_first() {
     // Only the follower is known to the caller.
     let admin = admin(&[&follower.address], 5_000);
     let status = admin.status().await.unwrap();
-    assert_eq!((status.leader, status.term, status.cluster_id), (Some(1), 7, CLUSTER.to_string()));
+    assert_eq!((status.leader_id, status.term, status.cluster_id), (Some(1), 7, CLUSTER.to_string()));
     admin.status().await.unwrap();
     assert_eq!((follower.asked(), leader.asked()), (1, 2));
+}
+
+#[tokio::test]
+async fn what_a_newer_coordinator_says_is_shown_as_it_said_it() {
+    let leader = FakeCoordinator::start(Role::Leads);
+    let admin = admin(&[&leader.address], 5_000);
+    let status = admin.status().await.unwrap();
+    assert_eq!(status.coordinators[0].role, Word::Unknown("witness".to_owned()));
+    assert_eq!((status.reasons[0].code.as_str(), &status.reasons[0].subject), ("region_away", &Subject::Unknown));
+    let json = serde_json::to_value(&status.reasons[0]).unwrap();
+    assert_eq!((&json["code"], &json["subject"]["kind"]), (&"region_away".into(), &"unknown".into()));
+    let node = &admin.list_nodes().await.unwrap()[0];
+    assert_eq!((node.status.to_string(), node.status.known()), ("unknown_9".to_owned(), None));
+    assert!(node.goal == NodeGoal::Drain && node.status != NodeStatus::Live);
 }
 
 #[tokio::test]
@@ -257,17 +289,20 @@ async fn a_plan_is_applied_as_it_was_shown_and_a_retry_carries_the_same_request(
     let admin = admin(&[&leader.address], 5_000);
     let plan = admin.plan().await.unwrap();
     let step = Move {
+        kind: MoveKind::Copy.into(),
+        table_id: TableId::new(1),
+        table: "default".into(),
         partition: 4,
+        from_id: NodeId::new(1),
         from: "athens".into(),
+        to_id: NodeId::new(4),
         to: "ephesus".into(),
-        bytes: 100,
-        reason: "athens has 3, ephesus 0".into(),
-        table_id: 1,
-        from_id: 1,
-        to_id: 4,
-        leadership: false,
+        bytes_total: 100,
+        code: MoveCode::Balance.into(),
+        message: "athens has 3, ephesus 0".into(),
     };
-    assert_eq!(plan, Plan { table_version: 41, moves_version: 40, moves: vec![step], unmet: vec![] });
+    let (table_version, moves_version) = (Version::new(41), Version::new(40));
+    assert_eq!(plan, Plan { table_version, moves_version, moves: vec![step], unmet: vec![] });
     // By way of a file, as the command line does it.
     let text = serde_json::to_string(&plan).unwrap();
     let plan: Plan = serde_json::from_str(&text).unwrap();
@@ -277,9 +312,13 @@ async fn a_plan_is_applied_as_it_was_shown_and_a_retry_carries_the_same_request(
     let (last, before) = (&requests[requests.len() - 1], &requests[requests.len() - 2]);
     assert!(last.len() == 16 && last == before, "{requests:?}");
     // A damaged plan is refused before anything is sent.
-    let mut damaged = plan;
+    let mut damaged = plan.clone();
     damaged.moves[0].to_id = damaged.moves[0].from_id;
     let asked = leader.asked();
+    // And one that says more than this program knows.
+    let mut newer = plan;
+    newer.moves[0].kind = Word::read("witness");
+    assert!(matches!(admin.apply(&newer).await, Err(Error::InvalidArgument { .. })));
     assert!(matches!(admin.apply(&damaged).await, Err(Error::InvalidArgument { .. })));
     assert!(matches!(admin.create_table("a b", 1, 1).await, Err(Error::InvalidArgument { .. })));
     assert!(matches!(admin.create_table("a", 0, 1).await, Err(Error::InvalidArgument { .. })));
@@ -297,7 +336,7 @@ async fn data_is_given_up_only_by_word_and_a_retry_carries_the_same_request() {
     assert_eq!((forced.leader.as_deref(), forced.epoch), (Some("athens"), 7));
     leader.set(Role::LosesAnswer);
     let lost = admin.lose_node("athens", true).await.unwrap();
-    assert_eq!((lost.placements, lost.counting, lost.last_copies), (3, 2, 1));
+    assert_eq!((lost.copies_lost, lost.counting_copies_lost, lost.last_copies_lost), (3, 2, 1));
     let requests = leader.state.requests.lock().unwrap().clone();
     let [first, forced, again, lost, lost_again] = &requests[..] else { panic!("{requests:?}") };
     assert!(forced == again && lost == lost_again && first != forced && forced != lost, "{requests:?}");
@@ -326,11 +365,11 @@ async fn any_node_leads_to_the_coordinators_and_shows_the_table() {
     assert_eq!(partitions.len(), 9);
     assert_eq!((partitions[4].id, partitions[4].leader.as_deref()), (4, Some("node-2")));
     let json = serde_json::to_value(&partitions[4]).unwrap();
-    let replicas = serde_json::json!([{"node": "node-2", "placement": 5, "state": "Live"}]);
+    let copies = serde_json::json!([{"placement_id": 5, "node_id": 2, "node": "node-2", "state": "live"}]);
     assert_eq!(
         json,
-        serde_json::json!({"table": "default", "id": 4, "epoch": 5, "version": 5, "status": "Online",
-                           "leader": "node-2", "replicas": replicas})
+        serde_json::json!({"table_id": 1, "table": "default", "partition": 4, "epoch": 5, "version": 5,
+                           "status": "online", "leader_id": 2, "leader": "node-2", "copies": copies})
     );
     let located = admin.locate("default", "123456789").await.unwrap();
     assert_eq!(located.slot, 0x31C3);

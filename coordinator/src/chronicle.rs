@@ -1,8 +1,9 @@
 //! Tells in the leader's log what the quorum committed about nodes and losses, so that it can be read where the events
 //! themselves, which need a quorum, cannot.
 
-use crate::service::describe;
+use crate::service::events;
 use archon_coordinator_core::{ClusterState, Event, EventKind};
+use archon_proto::convert::subject::{cause_of, subject_of};
 
 /// Most events told of one turn: a node's loss may concern every partition.
 const AT_ONCE_MAX: usize = 32;
@@ -35,11 +36,11 @@ impl Chronicle {
                 tracing::warn!("more happened at once than is told here; see `archon events`");
                 break;
             }
-            let said = describe::event(state, event);
-            let (subject, who, index, what) = (said.subject, said.who, said.index, said.what);
+            let said = events::event(state, event);
+            let (subject, by, index, message) = (subject_of(said.subject), cause_of(said.by), said.index, said.message);
             match weight {
-                Weight::Alarm => tracing::warn!(%subject, who, index, "{what}"),
-                Weight::News => tracing::info!(%subject, who, index, "{what}"),
+                Weight::Alarm => tracing::warn!(%subject, %by, index, "{message}"),
+                Weight::News => tracing::info!(%subject, %by, index, "{message}"),
             }
         }
         self.told = state.applied;

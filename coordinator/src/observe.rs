@@ -2,7 +2,7 @@
 //! not hear. Each change once, and only what lasts.
 
 use crate::raft::{Lack, Quorum, QuorumView, VoterView, read_only};
-use archon_types::Settings;
+use archon_types::{CoordinatorRole, Settings};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use tokio::time::Instant;
@@ -108,7 +108,7 @@ impl Observer {
                 }
             }
         }
-        if view.role == "leader" {
+        if view.role == CoordinatorRole::Leader {
             self.look_at_voters(&view.voters, now, &mut notes);
         } else {
             // Only a leader knows whom it hears.
@@ -120,7 +120,7 @@ impl Observer {
     }
 
     fn look_at_room(&mut self, view: &QuorumView, notes: &mut Vec<Note>) {
-        let leads = view.role == "leader";
+        let leads = view.role == CoordinatorRole::Leader;
         // Of the others only a leader knows.
         self.lacking.retain(|id| leads || *id == view.id);
         for voter in &view.voters {
@@ -225,11 +225,11 @@ fn differences(given: &Settings, cluster: &Settings) -> Vec<String> {
 mod tests {
     use super::*;
 
-    fn view(role: &'static str, leader: Option<u64>, away: &[u64]) -> QuorumView {
+    fn view(role: CoordinatorRole, leader: Option<u64>, away: &[u64]) -> QuorumView {
         let voter = |id: u64| VoterView {
             id,
             address: format!("127.0.0.1:{id}"),
-            role: if away.contains(&id) { "unreachable" } else { "follower" },
+            role: if away.contains(&id) { CoordinatorRole::Unreachable } else { CoordinatorRole::Follower },
             entries_behind: None,
             lack: None,
             snapshot_waits: false,
@@ -243,7 +243,7 @@ mod tests {
         let begun = Instant::now();
         let mut observer = Observer::new(begun);
         let lacks = |role, of: &[u64]| {
-            let mut view = view(role, Some(if role == "leader" { 1 } else { 2 }), &[]);
+            let mut view = view(role, Some(if role == CoordinatorRole::Leader { 1 } else { 2 }), &[]);
             for voter in &mut view.voters {
                 voter.lack = of.contains(&voter.id).then_some(Lack::Fails);
             }
@@ -256,34 +256,34 @@ mod tests {
         };
         let told = |id: u64| Note::Lacks { voter: format!("coordinator {id} at 127.0.0.1:{id}"), lack: Lack::Fails };
         let room = |id: u64| Note::Room { voter: format!("coordinator {id} at 127.0.0.1:{id}") };
-        assert_eq!(look(lacks("leader", &[2])), [told(2)]);
-        assert_eq!(look(lacks("leader", &[2])), []);
-        let both = look(lacks("leader", &[2, 3]));
+        assert_eq!(look(lacks(CoordinatorRole::Leader, &[2])), [told(2)]);
+        assert_eq!(look(lacks(CoordinatorRole::Leader, &[2])), []);
+        let both = look(lacks(CoordinatorRole::Leader, &[2, 3]));
         assert!(
             matches!(&both[..], [lacks, Note::ReadOnly { why }] if *lacks == told(3) && why.contains("3 at")),
             "{both:?}"
         );
-        assert_eq!(look(lacks("leader", &[2, 3])), []);
-        assert_eq!(look(lacks("leader", &[3])), [room(2), Note::TakesChanges]);
+        assert_eq!(look(lacks(CoordinatorRole::Leader, &[2, 3])), []);
+        assert_eq!(look(lacks(CoordinatorRole::Leader, &[3])), [room(2), Note::TakesChanges]);
         // A follower knows of itself only, and says nothing of the others.
-        assert_eq!(look(lacks("follower", &[1])), [told(1)]);
-        assert_eq!(look(lacks("follower", &[])), [room(1)]);
+        assert_eq!(look(lacks(CoordinatorRole::Follower, &[1])), [told(1)]);
+        assert_eq!(look(lacks(CoordinatorRole::Follower, &[])), [room(1)]);
     }
 
     #[test]
     fn a_leader_that_lost_its_peers_said_nothing() {
         let begun = Instant::now();
         let mut observer = Observer::new(begun);
-        let whole = view("leader", Some(1), &[]);
+        let whole = view(CoordinatorRole::Leader, Some(1), &[]);
         assert_eq!(observer.look(&whole, begun), [Note::Leads { leader: 1, term: 4 }]);
-        let (alone, late) = (view("leader", Some(1), &[2, 3]), begun + PATIENCE);
+        let (alone, late) = (view(CoordinatorRole::Leader, Some(1), &[2, 3]), begun + PATIENCE);
         assert_eq!(observer.look(&alone, begun), [], "a moment's silence is none");
         let told = observer.look(&alone, late);
         assert!(
             matches!(&told[..], [Note::Away { .. }, Note::Away { .. }, Note::MajorityLost { away }] if away.len() == 2)
         );
         assert_eq!(observer.look(&alone, late + PATIENCE), [], "once is enough");
-        let back = observer.look(&view("leader", Some(1), &[3]), late + PATIENCE);
+        let back = observer.look(&view(CoordinatorRole::Leader, Some(1), &[3]), late + PATIENCE);
         assert_eq!(back, [Note::Back { voter: "coordinator 2 at 127.0.0.1:2".into() }, Note::MajorityBack]);
     }
 
@@ -291,11 +291,11 @@ mod tests {
     fn a_quorum_without_a_leader_is_told_once_and_every_new_leader() {
         let begun = Instant::now();
         let mut observer = Observer::new(begun);
-        let nobody = view("candidate", None, &[]);
+        let nobody = view(CoordinatorRole::Candidate, None, &[]);
         assert_eq!(observer.look(&nobody, begun), []);
         assert_eq!(observer.look(&nobody, begun + PATIENCE), [Note::NobodyLeads]);
         assert_eq!(observer.look(&nobody, begun + PATIENCE * 2), []);
-        let led = view("follower", Some(2), &[]);
+        let led = view(CoordinatorRole::Follower, Some(2), &[]);
         assert_eq!(observer.look(&led, begun + PATIENCE * 2), [Note::Leads { leader: 2, term: 4 }]);
         assert_eq!(observer.look(&led, begun + PATIENCE * 3), []);
     }

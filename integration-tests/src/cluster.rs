@@ -1,5 +1,6 @@
 //! A cluster of real processes: coordinators and nodes on free loopback ports, in a directory that goes away with it.
 
+use crate::contract;
 use crate::image::DiskImage;
 use crate::network::{Links, Place};
 use crate::options::Options;
@@ -311,6 +312,9 @@ impl Cluster {
     ///
     /// # Errors
     /// What it said, if it failed or printed something else.
+    ///
+    /// # Panics
+    /// If what it printed is not as `docs/json.schema.json` has it.
     pub fn json(&self, arguments: &[&str]) -> Result<Value, String> {
         let mut all = arguments.to_vec();
         all.extend(["-o", "json"]);
@@ -318,24 +322,29 @@ impl Cluster {
         if ran.code != 0 {
             return Err(format!("{arguments:?} exited with {}: {}", ran.code, ran.stderr));
         }
-        serde_json::from_str(&ran.stdout).map_err(|error| format!("{arguments:?} printed {:?}: {error}", ran.stdout))
+        let document = serde_json::from_str(&ran.stdout)
+            .map_err(|error| format!("{arguments:?} printed {:?}: {error}", ran.stdout))?;
+        if let Some(verb) = contract::verb_of(arguments) {
+            contract::check(verb, &document).unwrap_or_else(|error| panic!("{error}\n{document:#}"));
+        }
+        Ok(document)
     }
 
     /// Waits until a coordinator leads; returns its index (from 0) and how long it took.
     pub fn wait_leader(&self) -> (usize, Duration) {
         let (status, took) = wait_for("a leading coordinator", PATIENCE, || {
             let status = self.json(&["status", "--timeout", "2s"])?;
-            check(status["leader"].is_u64(), || status.to_string())?;
+            check(status["leader_id"].is_u64(), || status.to_string())?;
             Ok::<_, String>(status)
         });
-        (usize::try_from(status["leader"].as_u64().expect("checked above")).expect("a small number") - 1, took)
+        (usize::try_from(status["leader_id"].as_u64().expect("checked above")).expect("a small number") - 1, took)
     }
 
     /// Waits until every partition is `Online`; returns how long it took.
     pub fn wait_online(&self) -> Duration {
         wait_for("every partition to be Online", PATIENCE, || {
             let status = self.json(&["status", "--timeout", "2s"])?;
-            let (all, online) = (&status["partitions"], &status["partitions_online"]);
+            let (all, online) = (&status["partitions_total"], &status["partitions_online"]);
             check(all.as_u64() > Some(0) && all == online, || status.to_string())
         })
         .1
@@ -353,11 +362,11 @@ impl Cluster {
     /// Waits until every partition is `Online` with `copies` Live copies; returns how long it took.
     pub fn wait_whole(&self, copies: usize) -> Duration {
         let live = |row: &Value| {
-            let replicas = row["replicas"].as_array().into_iter().flatten();
-            replicas.filter(|replica| replica["state"].as_str().is_some_and(|s| s.eq_ignore_ascii_case("live"))).count()
+            let copies = row["copies"].as_array().into_iter().flatten();
+            copies.filter(|copy| copy["state"] == "live").count()
         };
         self.wait_partitions(&format!("every partition to have {copies} Live copies"), |rows| {
-            rows.iter().all(|row| live(row) == copies && row["status"] == "Online")
+            rows.iter().all(|row| live(row) == copies && row["status"] == "online")
         })
     }
 
@@ -381,9 +390,8 @@ impl Cluster {
     pub fn wait_node(&self, name: &str, status: &str) -> Duration {
         wait_for(&format!("{name} to be {status}"), PATIENCE, || {
             let list = self.json(&["node", "list", "--timeout", "2s"])?;
-            let found = list.as_array().into_iter().flatten().any(|node| {
-                node["name"] == name && node["status"].as_str().is_some_and(|found| found.eq_ignore_ascii_case(status))
-            });
+            let found =
+                list.as_array().into_iter().flatten().any(|node| node["node"] == name && node["status"] == status);
             check(found, || list.to_string())
         })
         .1
@@ -398,7 +406,7 @@ impl Cluster {
         let nodes = list.as_array().expect("node list is an array");
         nodes
             .iter()
-            .map(|node| (node["name"].as_str().unwrap_or("?").to_owned(), node["partitions"].as_u64().unwrap_or(0)))
+            .map(|node| (node["node"].as_str().unwrap_or("?").to_owned(), node["copies_held"].as_u64().unwrap_or(0)))
             .collect()
     }
 
@@ -423,7 +431,7 @@ impl Cluster {
     /// If the cluster does not answer.
     pub fn leader_of(&self, key: &str) -> String {
         let found = self.json(&["partition", "locate", key]).expect("partition locate");
-        found["partition"]["leader"].as_str().unwrap_or_else(|| panic!("{key} has no leader: {found}")).to_owned()
+        found["leader"].as_str().unwrap_or_else(|| panic!("{key} has no leader: {found}")).to_owned()
     }
 }
 

@@ -5,6 +5,7 @@
 //! failure time-outs, and two clusters on two cores would make each other late.
 
 pub mod cluster;
+pub mod contract;
 pub mod dice;
 pub mod disk;
 pub mod history;

@@ -10,8 +10,8 @@ const EXE: &str = env!("CARGO_BIN_EXE_archon-under-test");
 #[test]
 fn too_few_nodes_are_told_with_have_and_need() {
     let mut cluster = Cluster::start(EXE, &Options { nodes: vec!["athens", "byzantium"], ..Options::default() });
-    cluster.wait_node("athens", "Live");
-    cluster.wait_node("byzantium", "Live");
+    cluster.wait_node("athens", "live");
+    cluster.wait_node("byzantium", "live");
     let put = cluster.archon(&["kv", "put", "k", "v", "--timeout", "2s"]);
     assert_ne!(put.code, 0);
     assert!(put.stderr.contains("NotEnoughNodes") || put.stderr.contains("have 2"), "{}", put.stderr);
@@ -24,7 +24,7 @@ fn too_few_nodes_are_told_with_have_and_need() {
 fn a_stale_plan_and_a_second_plan_are_refused() {
     let mut cluster = Cluster::start(EXE, &Options::default());
     cluster.start_node("ephesus");
-    cluster.wait_node("ephesus", "Live");
+    cluster.wait_node("ephesus", "live");
     let file = cluster.directory().join("plan.json").display().to_string();
     assert_eq!(cluster.archon(&["rebalance", "plan", "--out", &file]).code, 0);
     // Another table moves the table version on.

@@ -114,7 +114,7 @@ async fn a_paused_leading_coordinator_grants_nothing_when_it_wakes() {
     let new_leader = || {
         let ran = cluster.archon_at(&others.join(","), &["status", "-o", "json", "--timeout", "2s"]);
         let status: serde_json::Value = serde_json::from_str(&ran.stdout).unwrap_or_default();
-        match status["leader"].as_u64() {
+        match status["leader_id"].as_u64() {
             Some(id) if id != old as u64 + 1 => Ok(id),
             leader => Err(format!("leader {leader:?}: {}", ran.stderr)),
         }
@@ -131,7 +131,7 @@ async fn a_paused_leading_coordinator_grants_nothing_when_it_wakes() {
             let address = &cluster.coordinator_addresses()[old];
             let ran = cluster.archon_at(address, &["status", "-o", "json", "--timeout", "2s"]);
             let status: serde_json::Value = serde_json::from_str(&ran.stdout).unwrap_or_default();
-            check(status["leader"].as_u64() == Some(new), || format!("{status} {}", ran.stderr))
+            check(status["leader_id"].as_u64() == Some(new), || format!("{status} {}", ran.stderr))
         });
         cluster.wait_online();
     });

@@ -65,7 +65,7 @@ async fn read_all(client: &Client, written: &Written) -> usize {
 /// The life of a node, as the coordinator knows it.
 fn incarnation(cluster: &Cluster, name: &str) -> Result<u64, String> {
     let list = cluster.json(&["node", "list", "--timeout", "2s"])?;
-    let node = list.as_array().into_iter().flatten().rfind(|node| node["name"] == name).cloned();
+    let node = list.as_array().into_iter().flatten().rfind(|node| node["node"] == name).cloned();
     node.and_then(|node| node["incarnation"].as_u64()).ok_or_else(|| list.to_string())
 }
 
@@ -111,26 +111,27 @@ async fn settle(cluster: &Cluster, client: &Client, before: u64) -> usize {
         let now = incarnation(cluster, NODE)?;
         check(now > before, || format!("incarnation {now}"))
     });
-    cluster.wait_node(NODE, "Live");
+    cluster.wait_node(NODE, "live");
     let (online, _) = wait_for("each partition to be Online or to have no copy left", Duration::from_secs(30), || {
         let list = cluster.json(&["partition", "list", "--timeout", "2s"])?;
         let rows = list.as_array().cloned().unwrap_or_default();
         let lives = |row: &serde_json::Value| {
-            row["replicas"].as_array().is_some_and(|all| all.iter().any(|replica| replica["state"] == "Live"))
+            row["copies"].as_array().is_some_and(|all| all.iter().any(|copy| copy["state"] == "live"))
         };
-        check(!rows.is_empty() && rows.iter().all(|row| row["status"] == "Online" || !lives(row)), || {
+        check(!rows.is_empty() && rows.iter().all(|row| row["status"] == "online" || !lives(row)), || {
             list.to_string()
         })?;
-        Ok::<_, String>(rows.iter().filter(|row| row["status"] == "Online").count())
+        Ok::<_, String>(rows.iter().filter(|row| row["status"] == "online").count())
     });
     let list = cluster.json(&["partition", "list"]).expect("partition list");
-    for row in list.as_array().into_iter().flatten().filter(|row| row["status"] == "Online") {
+    for row in list.as_array().into_iter().flatten().filter(|row| row["status"] == "online") {
         let found = (0..10_000).map(|number| format!("probe-{number}")).find(|key| {
-            partition_of(slot_of(key.as_bytes()), 8) == u16::try_from(row["id"].as_u64().unwrap_or(0)).unwrap_or(0)
+            partition_of(slot_of(key.as_bytes()), 8)
+                == u16::try_from(row["partition"].as_u64().unwrap_or(0)).unwrap_or(0)
         });
         let key = found.expect("a key of each partition");
         let put = client.put(key.into_bytes(), b"probe".to_vec()).await;
-        assert!(put.is_ok(), "partition {} is Online but takes no write: {put:?}", row["id"]);
+        assert!(put.is_ok(), "partition {} is Online but takes no write: {put:?}", row["partition"]);
     }
     // Nor may it keep the node from taking new partitions.
     let created = cluster.archon(&["table", "create", "later", "--partitions", "4", "--replication", "1"]);
@@ -138,7 +139,7 @@ async fn settle(cluster: &Cluster, client: &Client, before: u64) -> usize {
     wait_for("a new table to be Online", Duration::from_secs(20), || {
         let list = cluster.json(&["partition", "list", "--table", "later", "--timeout", "2s"])?;
         let rows = list.as_array().cloned().unwrap_or_default();
-        check(rows.len() == 4 && rows.iter().all(|row| row["status"] == "Online"), || list.to_string())
+        check(rows.len() == 4 && rows.iter().all(|row| row["status"] == "online"), || list.to_string())
     });
     online
 }
@@ -217,7 +218,7 @@ async fn a_lost_log_directory_is_never_served_as_empty() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_wiped_node_under_the_same_name_loses_its_copies_and_serves_nothing_of_them() {
     let (cluster, _, written, online, served) = after(true, |data, cluster| {
-        cluster.wait_node(NODE, "Failed");
+        cluster.wait_node(NODE, "failed");
         fs::remove_dir_all(data).expect("removed");
         // Its copies were the last that counted: a wrong path must not give them up.
         let listen = cluster.node_address(NODE).to_owned();
@@ -227,11 +228,11 @@ async fn a_wiped_node_under_the_same_name_loses_its_copies_and_serves_nothing_of
         for part in ["last copy that counts", "(default/", "archon node lost athens --accept-data-loss"] {
             assert!(log.contains(part), "{part:?} is not in {log}");
         }
-        cluster.wait_node(NODE, "Failed");
+        cluster.wait_node(NODE, "failed");
         // The way that the refusal names works.
         let lost = cluster.json(&["node", "lost", NODE, "--accept-data-loss"]).expect("node lost");
-        assert!(lost["placements_lost"].as_u64() > Some(0), "{lost}");
-        assert_eq!(lost["placements_lost"], lost["last_copies_lost"], "{lost}");
+        assert!(lost["loss"]["copies_lost"].as_u64() > Some(0), "{lost}");
+        assert_eq!(lost["loss"]["copies_lost"], lost["loss"]["last_copies_lost"], "{lost}");
     })
     .await;
     println!("wiped: {online} of 8 Online, {served} of {} keys", written.len());

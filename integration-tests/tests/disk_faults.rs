@@ -96,7 +96,7 @@ async fn a_failed_fsync_ends_the_process_and_a_restart_has_every_acknowledged_wr
         assert_eq!(status.signal(), Some(SIGABRT), "{status}: {}", process.log_tail(20));
         drop(injection);
         cluster.start_node(NODE);
-        cluster.wait_node(NODE, "Live");
+        cluster.wait_node(NODE, "live");
         let before = load.operations();
         wait_for("the load to go on", Duration::from_secs(30), || {
             let now = load.operations();
@@ -123,7 +123,7 @@ async fn a_leading_coordinator_with_a_slow_disk_gives_leadership_away_and_no_nod
     let _ = cluster.archon(&["table", "create", "slow", "--partitions", "3", "--replication", "1", "--timeout", "2s"]);
     let (_, took) = wait_for("another coordinator to lead", Duration::from_secs(30), || {
         let status = cluster.json(&["status", "--timeout", "2s"])?;
-        let leads = status["leader"].as_u64();
+        let leads = status["leader_id"].as_u64();
         check(leads.is_some_and(|id| id != leader as u64 + 1), || status.to_string())
     });
     println!("leadership moved after {took:?}");
@@ -134,5 +134,5 @@ async fn a_leading_coordinator_with_a_slow_disk_gives_leadership_away_and_no_nod
     println!("longest gap {:?}", report.longest_gap);
     assert_eq!(report.missing(&client).await, Vec::<String>::new());
     let events = cluster.json(&["events"]).expect("events");
-    assert!(!events.to_string().contains("NodeFailed"), "{events}");
+    assert!(!events.to_string().contains("node_failed"), "{events}");
 }

@@ -26,7 +26,7 @@ fn refused(cluster: &Cluster, arguments: &[&str], code: i32) -> String {
 /// The bytes that each node says it stores.
 fn stored(cluster: &Cluster) -> Result<Vec<(String, Option<u64>)>, String> {
     let nodes = cluster.json(&["node", "list"])?;
-    let node = |node: &Value| (node["name"].as_str().unwrap_or("").to_owned(), node["bytes_stored"].as_u64());
+    let node = |node: &Value| (node["node"].as_str().unwrap_or("").to_owned(), node["bytes_stored"].as_u64());
     Ok(nodes.as_array().map(|nodes| nodes.iter().map(node).collect()).unwrap_or_default())
 }
 
@@ -54,7 +54,7 @@ fn a_dropped_table_is_deleted_on_every_node_and_its_name_is_free() {
     let mut cluster = Cluster::start(EXE, &options);
     let create = ["table", "create", "orders", "--partitions", "4", "--replication", "3"];
     for name in NODES {
-        cluster.wait_node(name, "Live");
+        cluster.wait_node(name, "live");
     }
     done(&cluster, &create);
     wait_for("the table to be served", PATIENCE, || {
@@ -77,13 +77,13 @@ fn a_dropped_table_is_deleted_on_every_node_and_its_name_is_free() {
 
     // One node is away when the table is dropped.
     cluster.take_node("athens").kill();
-    cluster.wait_node("athens", "Failed");
+    cluster.wait_node("athens", "failed");
     let told = done(&cluster, &["table", "drop", "orders", "--yes"]);
     assert!(told.contains("dropped table orders") && told.contains("12 copies"), "{told}");
     refused(&cluster, &["kv", "get", "--table", "orders", "order/0"], 3);
     let status = wait_condemned(&cluster, 4);
     let reason = status["reasons"].as_array().and_then(|reasons| {
-        reasons.iter().find(|reason| reason["code"] == "CopiesCondemned").map(|reason| reason["message"].to_string())
+        reasons.iter().find(|reason| reason["code"] == "copies_condemned").map(|reason| reason["message"].to_string())
     });
     assert!(reason.as_ref().is_some_and(|reason| reason.contains("4 on athens, which is not alive")), "{status}");
 
@@ -100,7 +100,7 @@ fn a_dropped_table_is_deleted_on_every_node_and_its_name_is_free() {
 
     // The one that was away deletes its copies when it is back.
     cluster.start_node("athens");
-    cluster.wait_node("athens", "Live");
+    cluster.wait_node("athens", "live");
     wait_condemned(&cluster, 0);
     let small = |_: &str, bytes: u64| bytes < VALUE_BYTES as u64;
     wait_stored(&cluster, "nothing of it to be left", small);

@@ -1,7 +1,7 @@
 //! Clients that take more than their share: of scans, of answers that they do not read, of messages that they do not
 //! finish, of connections, of names. No node fails for it, and everybody else is answered.
 
-use archon_client::{Admin, Client};
+use archon_client::{Admin, Client, NodeStatus};
 use archon_integration_tests::wait::check;
 use archon_integration_tests::{Cluster, Options, wait_for};
 use archon_load::attack::{Attack, Attackers, Target};
@@ -48,7 +48,8 @@ impl Scene {
     /// The sum of what the nodes that run count under a name.
     async fn counted(&self, name: &str) -> u64 {
         let mut sum = 0;
-        for node in self.admin.list_nodes().await.expect("a list").iter().filter(|node| node.status == "Live") {
+        for node in self.admin.list_nodes().await.expect("a list").iter().filter(|node| node.status == NodeStatus::Live)
+        {
             sum += self.admin.node_stats(&node.address).await.expect("the node says what it counts").get(name);
         }
         sum

@@ -15,7 +15,7 @@ fn load(seed: u64) -> WorkloadOptions {
 
 fn join_and_apply(scene: &mut Scene, name: &str) {
     scene.cluster.start_node(name);
-    scene.cluster.wait_node(name, "Live");
+    scene.cluster.wait_node(name, "live");
     let applied = scene.cluster.archon(&["rebalance", "apply", "--timeout", "20s"]);
     assert_eq!(applied.code, 0, "{}", applied.stderr);
     scene.say(&format!("{name} joined, and a rebalance began"));
@@ -50,7 +50,7 @@ fn a_rebalance_while_its_parts_die() {
 fn a_node_that_dies_while_it_is_drained() {
     Scene::play(EXE, "drain", &three_copies(), &load(58), |scene| {
         scene.cluster.start_node("delos");
-        scene.cluster.wait_node("delos", "Live");
+        scene.cluster.wait_node("delos", "live");
         let drained = scene.cluster.archon(&["node", "drain", "byzantium", "--timeout", "20s"]);
         assert_eq!(drained.code, 0, "{}", drained.stderr);
         scene.last(Duration::from_millis(300));
@@ -60,8 +60,8 @@ fn a_node_that_dies_while_it_is_drained() {
         scene.everyone_is_served();
         let rows = |rows: &[serde_json::Value]| {
             rows.iter().all(|row| {
-                let replicas = row["replicas"].as_array().into_iter().flatten();
-                replicas.filter(|replica| replica["node"] == "byzantium").count() == 0
+                let copies = row["copies"].as_array().into_iter().flatten();
+                copies.filter(|copy| copy["node"] == "byzantium").count() == 0
             })
         };
         scene.cluster.wait_partitions("the drained node to hold nothing", rows);

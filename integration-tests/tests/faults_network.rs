@@ -38,7 +38,7 @@ fn a_node_cut_off_from_everyone_is_succeeded() {
             for other in everyone.chain([CLIENTS.to_owned()]) {
                 scene.cluster.links().cut_both(victim, &other);
             }
-            scene.cluster.wait_node(victim, "Failed");
+            scene.cluster.wait_node(victim, "failed");
             let served = scene.everyone_is_served();
             scene.say(&format!("everyone is served after another {served:?}"));
             scene.heal();
@@ -59,7 +59,7 @@ fn a_node_that_hears_nothing_and_one_that_nobody_hears() {
                     false => scene.cluster.links().cut(victim, other),
                 }
             }
-            scene.cluster.wait_node(victim, "Failed");
+            scene.cluster.wait_node(victim, "failed");
             scene.everyone_is_served();
             scene.heal();
         }
@@ -75,7 +75,7 @@ fn a_client_that_knows_only_a_deposed_leader_reads_nothing_stale() {
         for other in coordinators().iter().map(String::as_str).chain(others(victim)) {
             scene.cluster.links().cut_both(victim, other);
         }
-        scene.cluster.wait_node(victim, "Failed");
+        scene.cluster.wait_node(victim, "failed");
         scene.everyone_is_served();
         for coordinator in coordinators() {
             scene.cluster.links().cut_both(CLIENTS, &coordinator);
@@ -92,7 +92,7 @@ fn a_node_cut_off_from_the_quorum_only() {
         for coordinator in coordinators() {
             scene.cluster.links().cut_both(NODES[1], &coordinator);
         }
-        scene.cluster.wait_node(NODES[1], "Failed");
+        scene.cluster.wait_node(NODES[1], "failed");
         scene.everyone_is_served();
         // What it led has been led by others for a while now, and it still reaches clients and peers.
         scene.last(LONG);
@@ -107,8 +107,8 @@ fn cut_from_followers(scene: &mut Scene, name: &str) {
 
 /// How many copies of a listed partition are Live.
 fn live_copies(row: &Value) -> usize {
-    let replicas = row["replicas"].as_array().into_iter().flatten();
-    replicas.filter(|replica| replica["state"].as_str().is_some_and(|state| state.eq_ignore_ascii_case("live"))).count()
+    let copies = row["copies"].as_array().into_iter().flatten();
+    copies.filter(|copy| copy["state"] == "live").count()
 }
 
 /// 23: it reaches coordinators and clients, but not the other nodes: the Live sets stay at two or more, nothing wrong is
@@ -231,10 +231,10 @@ fn a_node_behind_a_slow_link() {
         scene.cluster.links().slow(NODES[1], Some(250_000));
         scene.progress(200);
         scene.cluster.take_node(NODES[1]).kill();
-        scene.cluster.wait_node(NODES[1], "Failed");
+        scene.cluster.wait_node(NODES[1], "failed");
         scene.progress(400);
         scene.cluster.start_node(NODES[1]);
-        scene.cluster.wait_node(NODES[1], "Live");
+        scene.cluster.wait_node(NODES[1], "live");
         scene.everyone_is_served();
     });
 }

@@ -23,7 +23,7 @@ async fn an_interrupt_while_waiting_leaves_the_work_going_on() {
         client.put(format!("large-{number}"), vec![7; 256 * 1024]).await.expect("a put");
     }
     cluster.start_node("ephesus");
-    cluster.wait_node("ephesus", "Live");
+    cluster.wait_node("ephesus", "live");
     // A target that stands still keeps every move under way for as long as somebody waits.
     cluster.node("ephesus").pause();
     let list = cluster.coordinator_list();
@@ -48,7 +48,7 @@ async fn an_interrupt_while_waiting_leaves_the_work_going_on() {
     assert_eq!(cluster.json(&["rebalance", "status"]).expect("status")["running"], true, "as before: {status}");
     cluster.node("ephesus").resume();
     let done = cluster.wait_rebalanced();
-    let moved = done["migrations"].as_array().is_some_and(|all| !all.is_empty());
+    let moved = done["moves"].as_array().is_some_and(|all| !all.is_empty());
     assert!(moved && cluster.partitions_per_node()["ephesus"] > 0, "{done}");
     for number in 0..100_usize {
         let found = client.get(format!("large-{number}")).await.expect("a get");

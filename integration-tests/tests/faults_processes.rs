@@ -109,7 +109,7 @@ fn leading_coordinators_killed_paused_and_ended() {
         scene.cluster.wait_leader();
         assert_eq!(scene.failed(), 0, "the data plane does not feel it");
         let events = scene.cluster.json(&["events"]).expect("events").to_string();
-        assert!(!events.contains("NodeFailed"), "{events}");
+        assert!(!events.contains("node_failed"), "{events}");
     });
 }
 

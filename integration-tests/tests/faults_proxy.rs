@@ -33,7 +33,7 @@ fn messages_that_arrive_after_a_change_of_epoch_are_refused() {
             for other in everyone_but(victim) {
                 scene.cluster.links().cut_both(victim, &other);
             }
-            scene.cluster.wait_node(victim, "Failed");
+            scene.cluster.wait_node(victim, "failed");
             scene.everyone_is_served();
             scene.heal();
         }

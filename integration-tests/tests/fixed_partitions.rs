@@ -28,14 +28,14 @@ async fn nine_partitions_over_three_cities_then_ephesus_joins_under_load() {
     let client = client(&cluster).await;
     let load = Load::start(&client, "grow", 8);
     cluster.start_node("ephesus");
-    cluster.wait_node("ephesus", "Live");
+    cluster.wait_node("ephesus", "live");
     let plan = cluster.json(&["rebalance", "plan"]).expect("a plan");
     assert!((1..=2).contains(&moves(&plan)), "at most two moves: {plan}");
     let applied = cluster.archon(&["rebalance", "apply", "--wait", "--timeout", "60s"]);
     assert_eq!(applied.code, 0, "{}", applied.stderr);
     let status = cluster.wait_rebalanced();
-    for migration in status["migrations"].as_array().into_iter().flatten() {
-        assert_eq!(migration["phase"], "Done", "{status}");
+    for migration in status["moves"].as_array().into_iter().flatten() {
+        assert_eq!(migration["phase"], "done", "{status}");
         assert_eq!(migration["percent"], 100, "{status}");
     }
 
@@ -55,7 +55,7 @@ async fn nine_partitions_over_three_cities_then_ephesus_joins_under_load() {
 fn thirty_partitions_on_three_nodes_become_eight_eight_seven_seven_on_four() {
     let mut cluster = Cluster::start(EXE, &Options { partitions: 30, ..Options::default() });
     cluster.start_node("ephesus");
-    cluster.wait_node("ephesus", "Live");
+    cluster.wait_node("ephesus", "live");
     let applied = cluster.archon(&["rebalance", "apply", "--wait", "--timeout", "60s"]);
     assert_eq!(applied.code, 0, "{}", applied.stderr);
     cluster.wait_rebalanced();
@@ -82,29 +82,29 @@ fn the_json_of_the_contract() {
         &status,
         &[
             "cluster_id",
-            "leader",
+            "leader_id",
             "term",
             "coordinators",
             "table_version",
             "nodes_live",
             "nodes_failed",
-            "partitions",
+            "partitions_total",
             "partitions_online",
-            "migrations_running",
+            "moves_running",
         ],
     );
-    has(&status["coordinators"][0], &["id", "address", "role"]);
+    has(&status["coordinators"][0], &["coordinator_id", "address", "role"]);
     let roles = status["coordinators"].as_array().expect("an array").iter().filter(|c| c["role"] == "leader").count();
     assert_eq!(roles, 1, "one leads: {status}");
     let nodes = cluster.json(&["node", "list"]).expect("node list");
-    has(&nodes[0], &["id", "name", "address", "status", "incarnation", "partitions", "leaders", "zone"]);
+    has(&nodes[0], &["node_id", "node", "address", "status", "incarnation", "copies_held", "partitions_led", "zone"]);
     let partitions = cluster.json(&["partition", "list"]).expect("partition list");
-    has(&partitions[0], &["table", "id", "epoch", "version", "status", "leader", "replicas"]);
-    has(&partitions[0]["replicas"][0], &["node", "placement", "state"]);
+    has(&partitions[0], &["table", "partition", "epoch", "version", "status", "leader", "copies"]);
+    has(&partitions[0]["copies"][0], &["node", "placement_id", "state"]);
     let names = ["athens", "byzantium", "cyrene"];
     assert!(partitions[0]["leader"].as_str().is_some_and(|name| names.contains(&name)), "{partitions}");
     has(&cluster.json(&["rebalance", "plan"]).expect("a plan"), &["table_version", "moves", "unmet"]);
-    has(&cluster.json(&["rebalance", "status"]).expect("its status"), &["running", "migrations"]);
+    has(&cluster.json(&["rebalance", "status"]).expect("its status"), &["running", "moves"]);
 }
 
 #[test]

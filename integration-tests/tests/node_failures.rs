@@ -37,9 +37,9 @@ async fn a_killed_node_is_failed_and_comes_back_with_its_data() {
     let client = client(&cluster, Duration::from_secs(30)).await;
     let written = fill(&client, 200).await;
     cluster.take_node("athens").kill();
-    let failed = cluster.wait_node("athens", "Failed");
+    let failed = cluster.wait_node("athens", "failed");
     cluster.wait_partitions("three partitions to be Unavailable", |rows| {
-        rows.iter().filter(|row| row["status"] == "Unavailable").count() == 3
+        rows.iter().filter(|row| row["status"] == "unavailable").count() == 3
     });
     cluster.start_node("athens");
     let online = cluster.wait_online();
@@ -54,7 +54,7 @@ async fn a_node_ended_by_sigterm_releases_and_returns_at_once() {
     let written = fill(&client, 100).await;
     let status = cluster.take_node("byzantium").terminate(Duration::from_secs(20));
     assert!(status.success(), "{status}");
-    cluster.wait_node("byzantium", "Failed");
+    cluster.wait_node("byzantium", "failed");
     cluster.start_node("byzantium");
     cluster.wait_online();
     assert_all(&client, &written).await;
@@ -87,7 +87,7 @@ async fn a_paused_node_does_not_answer_from_an_expired_lease_when_it_wakes() {
     assert_eq!(value.map(|value| value.value.to_vec()), Some(b"before".to_vec()));
 
     cluster.node("athens").pause();
-    cluster.wait_node("athens", "Failed");
+    cluster.wait_node("athens", "failed");
     // Nobody is left to grant a new lease, so whatever it answers when it wakes rests on the old one.
     for index in 0..3 {
         cluster.take_coordinator(index).kill();
@@ -103,7 +103,7 @@ async fn a_paused_node_does_not_answer_from_an_expired_lease_when_it_wakes() {
     for index in 0..3 {
         cluster.start_coordinator(index);
     }
-    cluster.wait_node("athens", "Live");
+    cluster.wait_node("athens", "live");
     cluster.wait_online();
     let found = client.get(key.into_bytes()).await.expect("served in the next leadership");
     assert_eq!(found.map(|found| found.value.to_vec()), Some(b"before".to_vec()));
@@ -149,7 +149,7 @@ fn nodes_stopped_all_at_once_release_what_they_lead_and_leave() {
         assert!(log.contains("left the cluster cleanly"), "{}: {}", node.name(), node.log_tail(10));
     }
     for name in names {
-        cluster.wait_node(name, "Failed");
+        cluster.wait_node(name, "failed");
         cluster.start_node(name);
     }
     println!("Online again after {:?}", cluster.wait_online());

@@ -34,16 +34,19 @@ async fn kill_in_phase(phases: &[&str], victim: Victim) {
         .expect("a client");
     let written = fill(&client, 300).await;
     cluster.start_node("ephesus");
-    cluster.wait_node("ephesus", "Live");
+    cluster.wait_node("ephesus", "live");
     let load = Load::start(&client, "phase", 4);
     let applied = cluster.archon(&["rebalance", "apply"]);
     assert_eq!(applied.code, 0, "{}", applied.stderr);
     // A phase may be over before it is seen; then the kill comes at the next one, which is as good a moment.
     let (moved, _) = wait_for("a move to reach its phase", Duration::from_secs(60), || {
         let status = cluster.json(&["rebalance", "status", "--timeout", "2s"])?;
-        let all = status["migrations"].as_array().cloned().unwrap_or_default();
+        let all = status["moves"].as_array().cloned().unwrap_or_default();
         let rank = |phase: &str| {
-            ["Queued", "Copying", "InSync", "HandOff", "Cleanup", "Done"].iter().position(|p| *p == phase).unwrap_or(9)
+            ["queued", "copying", "in_sync", "hand_off", "cleanup", "done"]
+                .iter()
+                .position(|p| *p == phase)
+                .unwrap_or(9)
         };
         let wanted = phases.iter().map(|phase| rank(phase)).min().unwrap_or(0);
         all.into_iter()
@@ -62,19 +65,19 @@ async fn kill_in_phase(phases: &[&str], victim: Victim) {
         Victim::Source | Victim::Target => {
             let node = name(if matches!(victim, Victim::Source) { "from" } else { "to" });
             cluster.take_node(&node).kill();
-            cluster.wait_node(&node, "Failed");
+            cluster.wait_node(&node, "failed");
             cluster.start_node(&node);
-            cluster.wait_node(&node, "Live");
+            cluster.wait_node(&node, "live");
         }
     }
     cluster.wait_online();
     let status = cluster.wait_rebalanced();
     let report = load.stop().await;
     report.assert_no_failure();
-    for migration in status["migrations"].as_array().into_iter().flatten() {
+    for migration in status["moves"].as_array().into_iter().flatten() {
         let phase = migration["phase"].as_str().unwrap_or("?");
         assert!(
-            ["Done", "Failed", "Superseded", "Cancelled"].contains(&phase),
+            ["done", "failed", "superseded", "cancelled"].contains(&phase),
             "neither finished nor undone: {status}"
         );
     }
@@ -108,14 +111,14 @@ macro_rules! kill_tests {
 }
 
 kill_tests! {
-    the_leading_coordinator_is_killed_while_queued: LeadingCoordinator in "Queued",
-    the_leading_coordinator_is_killed_while_copying: LeadingCoordinator in "Copying",
-    the_leading_coordinator_is_killed_at_the_hand_off: LeadingCoordinator in "InSync" | "HandOff",
-    the_leading_coordinator_is_killed_at_the_cleanup: LeadingCoordinator in "Cleanup",
-    the_source_is_killed_while_copying: Source in "Copying",
-    the_source_is_killed_at_the_hand_off: Source in "InSync" | "HandOff",
-    the_source_is_killed_at_the_cleanup: Source in "Cleanup",
-    the_target_is_killed_while_copying: Target in "Copying",
-    the_target_is_killed_at_the_hand_off: Target in "InSync" | "HandOff",
-    the_target_is_killed_at_the_cleanup: Target in "Cleanup",
+    the_leading_coordinator_is_killed_while_queued: LeadingCoordinator in "queued",
+    the_leading_coordinator_is_killed_while_copying: LeadingCoordinator in "copying",
+    the_leading_coordinator_is_killed_at_the_hand_off: LeadingCoordinator in "in_sync" | "hand_off",
+    the_leading_coordinator_is_killed_at_the_cleanup: LeadingCoordinator in "cleanup",
+    the_source_is_killed_while_copying: Source in "copying",
+    the_source_is_killed_at_the_hand_off: Source in "in_sync" | "hand_off",
+    the_source_is_killed_at_the_cleanup: Source in "cleanup",
+    the_target_is_killed_while_copying: Target in "copying",
+    the_target_is_killed_at_the_hand_off: Target in "in_sync" | "hand_off",
+    the_target_is_killed_at_the_cleanup: Target in "cleanup",
 }

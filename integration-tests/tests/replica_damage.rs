@@ -27,10 +27,10 @@ fn wait_whole(cluster: &Cluster) -> Duration {
         let list = cluster.json(&["partition", "list", "--timeout", "2s"])?;
         let rows = list.as_array().cloned().unwrap_or_default();
         let live = |row: &Value| {
-            let replicas = row["replicas"].as_array().into_iter().flatten();
-            replicas.filter(|replica| replica["state"].as_str().is_some_and(|s| s.eq_ignore_ascii_case("live"))).count()
+            let copies = row["copies"].as_array().into_iter().flatten();
+            copies.filter(|copy| copy["state"] == "live").count()
         };
-        check(!rows.is_empty() && rows.iter().all(|row| live(row) == 3 && row["status"] == "Online"), || {
+        check(!rows.is_empty() && rows.iter().all(|row| live(row) == 3 && row["status"] == "online"), || {
             list.to_string()
         })
     })
@@ -46,7 +46,7 @@ fn wait_progress(load: &Load, count: u64) {
 
 /// The events as text.
 fn events(cluster: &Cluster) -> Vec<String> {
-    let list = cluster.json(&["events", "--most", "10000", "--timeout", "20s"]).expect("events");
+    let list = cluster.json(&["events", "--limit", "10000", "--timeout", "20s"]).expect("events");
     list.as_array().into_iter().flatten().map(Value::to_string).collect()
 }
 
@@ -215,12 +215,12 @@ async fn a_damaged_copy_is_detected_and_loaded_anew_from_its_peers() {
 /// Does the harm, starts the node again and waits until everything is whole and the events say what happened.
 fn come_back(cluster: &mut Cluster, harm: &Harm, data: &Path, load: Load) -> Load {
     if harm.failed_first {
-        cluster.wait_node(NODE, "Failed");
+        cluster.wait_node(NODE, "failed");
     }
     (harm.act)(data);
     let before = events(cluster);
     cluster.start_node(NODE);
-    cluster.wait_node(NODE, "Live");
+    cluster.wait_node(NODE, "live");
     let told = wait_told(cluster, &before, harm.told);
     let whole = wait_whole(cluster);
     println!("{}: whole after {whole:?}; {told}", harm.what);
@@ -231,7 +231,7 @@ fn come_back(cluster: &mut Cluster, harm: &Harm, data: &Path, load: Load) -> Loa
 /// The life in which the coordinators know the node.
 fn incarnation(cluster: &Cluster) -> Value {
     let list = cluster.json(&["node", "list", "--timeout", "20s"]).expect("the nodes");
-    let row = list.as_array().into_iter().flatten().find(|row| row["name"] == NODE);
+    let row = list.as_array().into_iter().flatten().find(|row| row["node"] == NODE);
     row.map(|row| row["incarnation"].clone()).expect("the node is listed")
 }
 
@@ -273,7 +273,7 @@ async fn a_directory_that_is_started_a_second_time_elsewhere_loses_nothing() {
         // When the first one is dead and failed it takes its place. Its copies are of an older life: those that still
         // count are lost, and those that no longer do are brought up by their leaders.
         cluster.take_node(NODE).kill();
-        cluster.wait_node(NODE, "Failed");
+        cluster.wait_node(NODE, "failed");
         let before = events(&cluster);
         let second = cluster.spawn("second", &arguments);
         wait_told(&cluster, &before, &["returned in incarnation"]);

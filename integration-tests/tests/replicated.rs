@@ -18,14 +18,14 @@ async fn client(cluster: &Cluster, timeout: Duration) -> Client {
     Client::builder(cluster.coordinator_addresses()).timeout(timeout).build().await.expect("a client")
 }
 
-fn is_live(replica: &Value) -> bool {
-    replica["state"].as_str().is_some_and(|state| state.eq_ignore_ascii_case("live"))
+fn is_live(copy: &Value) -> bool {
+    copy["state"] == "live"
 }
 
 /// Whether every partition has three Live copies and a leader that serves.
 fn is_whole(rows: &[Value]) -> bool {
-    let live = |row: &Value| row["replicas"].as_array().into_iter().flatten().filter(|copy| is_live(copy)).count();
-    rows.iter().all(|row| live(row) == 3 && row["status"] == "Online")
+    let live = |row: &Value| row["copies"].as_array().into_iter().flatten().filter(|copy| is_live(copy)).count();
+    rows.iter().all(|row| live(row) == 3 && row["status"] == "online")
 }
 
 /// Waits for that.
@@ -66,7 +66,7 @@ async fn a_killed_node_costs_a_pause_and_comes_back_into_every_live_set() {
         tokio::task::block_in_place(|| {
             wait_progress(&load, 200);
             cluster.take_node(name).kill();
-            let failed = cluster.wait_node(name, "Failed");
+            let failed = cluster.wait_node(name, "failed");
             let online = cluster.wait_online();
             println!("{name} failed after {failed:?}, Online after {online:?}");
             wait_progress(&load, 200);
@@ -157,7 +157,7 @@ async fn a_loader_killed_in_mid_copy_begins_anew_by_itself() {
     let client = client(&cluster, Duration::from_secs(30)).await;
     tokio::task::block_in_place(|| {
         cluster.take_node("cyrene").kill();
-        cluster.wait_node("cyrene", "Failed");
+        cluster.wait_node("cyrene", "failed");
     });
     for number in 0..LARGE {
         client.put(format!("large-{number}"), large(number)).await.expect("a put");
@@ -210,8 +210,8 @@ async fn an_idle_cluster_finds_a_dead_follower_before_the_next_write() {
         cluster.take_node(follower).kill();
         // Nobody writes, and still every leader asks for it to be dropped.
         cluster.wait_partitions("the dead node to count nowhere", |rows| {
-            let replicas = rows.iter().flat_map(|row| row["replicas"].as_array().into_iter().flatten());
-            !replicas.into_iter().any(|replica| replica["node"] == follower && is_live(replica))
+            let copies = rows.iter().flat_map(|row| row["copies"].as_array().into_iter().flatten());
+            !copies.into_iter().any(|copy| copy["node"] == follower && is_live(copy))
         });
     });
     let began = Instant::now();

@@ -140,7 +140,7 @@ impl Cluster {
             let elected = wait_for("a leading coordinator", PATIENCE, async || {
                 self.check_alive()?;
                 Ok(match admin.status().await {
-                    Ok(status) if status.leader.is_some() => Look::Yes(status),
+                    Ok(status) if status.leader_id.is_some() => Look::Yes(status),
                     Ok(_) => Look::NotYet("no leader yet".to_owned()),
                     Err(error) => Look::NotYet(error.to_string()),
                 })

@@ -29,12 +29,12 @@ impl std::error::Error for Failure {}
 
 impl From<archon_client::Error> for Failure {
     fn from(error: archon_client::Error) -> Self {
-        Self::new(format!("{:?}", error.kind()), error.to_string())
+        Self::new(error.kind().as_str(), error.to_string())
     }
 }
 
 impl From<std::io::Error> for Failure {
     fn from(error: std::io::Error) -> Self {
-        Self::new("Io", error.to_string())
+        Self::new("io", error.to_string())
     }
 }

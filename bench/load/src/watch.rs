@@ -1,7 +1,9 @@
 //! Waiting for a cluster to be in a state, without loading the machine that is measured.
 
 use crate::failure::Failure;
-use archon_client::{Admin, Error, Migration, NodeSummary, PartitionSummary};
+use archon_client::{
+    Admin, Error, MovePhase, MoveStatus, NodeStatus, NodeSummary, PartitionStatus, PartitionSummary, ReplicaState,
+};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 use tokio::time::sleep;
@@ -25,7 +27,7 @@ pub async fn until<T>(
             Err(state) => state,
         };
         if began.elapsed() >= limit {
-            return Err(Failure::new("TimedOut", format!("waited {limit:?} for {what}; last state: {state}")));
+            return Err(Failure::new("timed_out", format!("waited {limit:?} for {what}; last state: {state}")));
         }
         sleep(POLL).await;
     }
@@ -39,12 +41,12 @@ pub async fn until_whole(admin: &Admin, replication: usize, limit: Duration) -> 
     let look = async || {
         let rows = partitions(admin).await?;
         let whole = |row: &PartitionSummary| {
-            row.status == "Online"
-                && row.replicas.len() == replication
-                && row.replicas.iter().all(|replica| replica.state == "Live")
+            row.status == PartitionStatus::Online
+                && row.copies.len() == replication
+                && row.copies.iter().all(|copy| copy.state == ReplicaState::Live)
         };
         match rows.iter().find(|row| !whole(row)) {
-            Some(row) => Err(format!("partition {}: {}, {:?}", row.id, row.status, row.replicas)),
+            Some(row) => Err(format!("partition {}: {}, {:?}", row.id, row.status, row.copies)),
             None => Ok(()),
         }
     };
@@ -55,7 +57,7 @@ pub async fn until_whole(admin: &Admin, replication: usize, limit: Duration) -> 
 ///
 /// # Errors
 /// After `limit`, with the nodes as they are.
-pub async fn until_node(admin: &Admin, name: &str, status: &str, limit: Duration) -> Result<(), Failure> {
+pub async fn until_node(admin: &Admin, name: &str, status: NodeStatus, limit: Duration) -> Result<(), Failure> {
     let look = async || {
         let nodes = admin.list_nodes().await.map_err(said)?;
         let found = nodes.iter().any(|node| node.name == name && node.status == status);
@@ -88,21 +90,21 @@ pub async fn rebalance(admin: &Admin, limit: Duration) -> Result<usize, Failure>
         let ended = async || {
             let summary = admin.rebalance_progress(0).await.map_err(said)?;
             if summary.running {
-                let open = summary.summary.moves - summary.summary.over();
+                let open = summary.summary.moves_total - summary.summary.over();
                 return Err(format!("{open} moves are not over"));
             }
             admin.rebalance_status().await.map_err(said)
         };
         let (status, _) = until("the rebalance to end", limit, ended).await?;
-        if let Some(undone) = status.migrations.iter().find(|migration| !ended_well(migration)) {
-            return Err(Failure::new("Undone", format!("a move was not carried out: {undone:?}")));
+        if let Some(undone) = status.moves.iter().find(|moving| !ended_well(moving)) {
+            return Err(Failure::new("undone", format!("a move was not carried out: {undone:?}")));
         }
-        moved += status.migrations.iter().filter(|migration| migration.phase == "Done").count();
+        moved += status.moves.iter().filter(|moving| moving.phase == MovePhase::Done).count();
     }
 }
 
-fn ended_well(migration: &Migration) -> bool {
-    matches!(migration.phase.as_str(), "Done" | "Superseded")
+fn ended_well(moving: &MoveStatus) -> bool {
+    matches!(moving.phase.known(), Some(MovePhase::Done | MovePhase::Superseded))
 }
 
 /// The partitions of the default table.

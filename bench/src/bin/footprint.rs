@@ -7,7 +7,7 @@
 
 use anyhow::Context;
 use archon_bench::{ToolArgs, become_archon};
-use archon_client::Admin;
+use archon_client::{Admin, NodeStatus, PartitionStatus, ReplicaState};
 use archon_integration_tests::{Cluster, Options};
 use archon_load::watch::{until, until_whole};
 use archon_load::{Archon, End, KEY_BYTES, Run, Workload};
@@ -190,11 +190,11 @@ async fn incarnation(admin: &Admin) -> anyhow::Result<u64> {
 async fn whole(admin: &Admin) -> anyhow::Result<()> {
     let look = async || {
         let nodes = admin.list_nodes().await.map_err(|error| error.to_string())?;
-        let live = nodes.iter().filter(|node| node.status == "Live").count();
+        let live = nodes.iter().filter(|node| node.status == NodeStatus::Live).count();
         let rows = admin.table("many").await.map_err(|error| error.to_string())?;
         let is_whole = |row: &archon_client::PartitionSummary| {
-            let live = row.replicas.iter().filter(|replica| replica.state == "Live").count();
-            row.status == "Online" && live == usize::from(COPIES)
+            let live = row.copies.iter().filter(|copy| copy.state == ReplicaState::Live).count();
+            row.status == PartitionStatus::Online && live == usize::from(COPIES)
         };
         let missing = rows.iter().filter(|row| !is_whole(row)).count();
         if missing == 0 && live == NODES.len() {

@@ -10,7 +10,7 @@
 
 use anyhow::Context;
 use archon_bench::{TableArgs, ToolArgs, become_archon, spread};
-use archon_client::{Admin, Client, NodeGoal};
+use archon_client::{Admin, Client, NodeGoal, NodeStatus};
 use archon_integration_tests::Cluster;
 use archon_load::watch::{led, partitions, rebalance, until, until_node, until_whole};
 use archon_load::{Probers, Window};
@@ -252,7 +252,7 @@ impl Stage {
             let status = block_in_place(|| process.terminate(limit));
             anyhow::ensure!(status.success(), "{victim} ended with {status}");
         }
-        until_node(&self.admin, victim, "Failed", limit).await?;
+        until_node(&self.admin, victim, NodeStatus::Failed, limit).await?;
         self.moving().await?;
         sleep(CALM).await;
         let seen = self.probers.window();
@@ -274,7 +274,7 @@ impl Stage {
             } else {
                 self.cluster.start_node(FOURTH);
             }
-            until_node(&self.admin, FOURTH, "Live", limit).await?;
+            until_node(&self.admin, FOURTH, NodeStatus::Live, limit).await?;
         } else {
             self.admin.set_node(FOURTH, NodeGoal::Drain).await?;
         }
@@ -284,7 +284,7 @@ impl Stage {
         if !joins {
             let emptied = async || {
                 let nodes = self.admin.list_nodes().await.map_err(|error| error.to_string())?;
-                let held = nodes.iter().find(|node| node.name == FOURTH).map_or(0, |node| node.partitions);
+                let held = nodes.iter().find(|node| node.name == FOURTH).map_or(0, |node| node.copies_held);
                 if held == 0 { Ok(()) } else { Err(format!("{FOURTH} holds {held} copies")) }
             };
             until(&format!("{FOURTH} to be empty"), limit, emptied).await?;
@@ -339,7 +339,7 @@ impl Stage {
 
     async fn leader(&self) -> anyhow::Result<(u64, Duration)> {
         let look = async || match self.admin.status().await {
-            Ok(status) => status.leader.ok_or_else(|| "nobody leads".to_owned()),
+            Ok(status) => status.leader_id.ok_or_else(|| "nobody leads".to_owned()),
             Err(error) => Err(error.to_string()),
         };
         Ok(until("a leading coordinator", self.patience(), look).await?)

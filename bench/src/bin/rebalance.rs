@@ -9,7 +9,7 @@
 
 use archon_bench::traffic::{KindReport, PhaseReport, VALUE_BYTES_MIN};
 use archon_bench::{Keys, TableArgs, ToolArgs, Traffic, become_archon};
-use archon_client::{Admin, Client};
+use archon_client::{Admin, Client, NodeStatus};
 use archon_integration_tests::Cluster;
 use archon_load::cpu_of;
 use archon_load::watch::{partitions, rebalance, until_node, until_whole};
@@ -101,7 +101,7 @@ async fn measure(args: &Args, cluster: &mut Cluster) -> anyhow::Result<Report> {
     let calm = Duration::from_secs(if clients { args.seconds } else { 1 });
     sleep(calm).await;
     cluster.start_node(NODES[3]);
-    until_node(&admin, NODES[3], "Live", patience).await?;
+    until_node(&admin, NODES[3], NodeStatus::Live, patience).await?;
     let cpu_before = cpu(cluster, &measured_processes());
     traffic.next_phase();
     let began = Instant::now();
@@ -150,7 +150,7 @@ fn cpu(cluster: &Cluster, names: &[&str]) -> Vec<(String, Duration)> {
 
 async fn copies_on(admin: &Admin, node: &str) -> anyhow::Result<usize> {
     let rows = partitions(admin).await.map_err(anyhow::Error::msg)?;
-    Ok(rows.iter().filter(|row| row.replicas.iter().any(|replica| replica.node == node)).count())
+    Ok(rows.iter().filter(|row| row.copies.iter().any(|copy| copy.node == node)).count())
 }
 
 fn print(report: &Report) {

@@ -4,14 +4,66 @@ use super::ago_text;
 use crate::args::EventsArgs;
 use crate::exit::{Exit, Failure};
 use crate::output::{Column, Output};
-use archon_client::Admin;
+use archon_client::{Admin, Event};
+use std::time::Duration;
 
-/// Lists what happened, newest last.
+/// Between two looks.
+const EVERY: Duration = Duration::from_secs(1);
+/// Most events asked for while following: more than happen between two looks.
+const FOLLOWED_MAX: u32 = 10_000;
+
+/// Lists what happened, newest last; or goes on doing so.
 pub(crate) async fn run(args: &EventsArgs, admin: &Admin, output: &Output) -> Result<Exit, Failure> {
-    let events = admin.events(args.most).await?;
-    if output.is_json() {
-        output.json(&events)?;
+    let events = admin.events(args.limit).await?;
+    let mut last = events.last().map_or(0, |event| event.index);
+    print(&events, output)?;
+    if !args.follow {
         return Ok(Exit::Done);
+    }
+    let output = Output { watching: true, ..*output };
+    let mut trouble = false;
+    let interrupted = tokio::signal::ctrl_c();
+    tokio::pin!(interrupted);
+    loop {
+        tokio::select! {
+            _ = &mut interrupted => return Ok(Exit::Done),
+            () = tokio::time::sleep(EVERY) => {}
+        }
+        match admin.events(FOLLOWED_MAX).await.map_err(Failure::from) {
+            Ok(events) => {
+                trouble = false;
+                let new = newer(&events, last);
+                last = new.last().map_or(last, |event| event.index);
+                if output.is_json() && !new.is_empty() {
+                    output.json(new)?;
+                } else if !output.is_json() {
+                    new.iter().try_for_each(|event| output.line(line(event)))?;
+                }
+            }
+            Err(failure) if matches!(failure.exit, Exit::Unreachable | Exit::TimedOut) => {
+                if !std::mem::replace(&mut trouble, true) {
+                    output.talk(format!("still following: {}", failure.message));
+                }
+            }
+            Err(failure) => return Err(failure),
+        }
+    }
+}
+
+/// Those that came after the log entry `last`: one entry may have made several.
+fn newer(events: &[Event], last: u64) -> &[Event] {
+    &events[events.partition_point(|event| event.index <= last)..]
+}
+
+/// An event beneath the columns that stand far above.
+fn line(event: &Event) -> String {
+    let Event { index, at_ms, by, subject, message, .. } = event;
+    format!("{index:>5}  {:>7}  {by}  {subject}  {message}", ago_text(*at_ms))
+}
+
+fn print(events: &[Event], output: &Output) -> Result<(), Failure> {
+    if output.is_json() {
+        return output.json(events);
     }
     let columns = [
         Column::number("INDEX"),
@@ -24,11 +76,34 @@ pub(crate) async fn run(args: &EventsArgs, admin: &Admin, output: &Output) -> Re
         vec![
             event.index.to_string(),
             ago_text(event.at_ms),
-            event.who.clone(),
-            event.subject.clone(),
-            event.what.clone(),
+            event.by.to_string(),
+            event.subject.to_string(),
+            event.message.clone(),
         ]
     });
-    output.rows(&columns, rows.collect(), "nothing has happened yet")?;
-    Ok(Exit::Done)
+    output.rows(&columns, rows.collect(), "nothing has happened yet")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use archon_client::{Cause, EventCode, Subject};
+
+    #[test]
+    fn what_was_shown_is_not_shown_again() {
+        let event = |index| Event {
+            index,
+            at_ms: 0,
+            code: EventCode::NodeFailed.into(),
+            by: Cause::Unknown,
+            subject: Subject::Cluster,
+            message: String::new(),
+        };
+        let events = [event(3), event(7), event(7), event(9)];
+        let indexes = |last| newer(&events, last).iter().map(|event| event.index).collect::<Vec<_>>();
+        assert_eq!(
+            [indexes(0), indexes(3), indexes(7), indexes(9)],
+            [vec![3, 7, 7, 9], vec![7, 7, 9], vec![9], vec![]]
+        );
+    }
 }

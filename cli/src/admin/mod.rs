@@ -1,7 +1,7 @@
 //! The verbs that look at a cluster or change it, one file per noun.
 
 pub(crate) mod events;
-mod labels;
+pub(crate) mod moves;
 pub(crate) mod node;
 pub(crate) mod operate;
 pub(crate) mod partition;
@@ -12,8 +12,6 @@ pub(crate) mod status;
 pub(crate) mod table;
 mod wait;
 mod watch;
-
-pub(crate) use labels::Labels;
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 

@@ -3,10 +3,10 @@
 use super::{list_text, short_time, watch};
 use crate::args::{DescribeArgs, WatchArgs};
 use crate::connect::leading;
+use crate::documents::{HostedCopy, Node, NodeDescription};
 use crate::exit::{Exit, Failure};
 use crate::output::{Column, Output, bytes_text, count_text};
-use crate::view::{Hosted, Node, NodeDescription};
-use archon_client::{Admin, ErrorKind, NodeCheck};
+use archon_client::{Admin, ErrorKind, NodeCheck, NodeGoal, NodeStatus, ReplicaState};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -40,12 +40,12 @@ fn list_rows(nodes: &[Node], output: &Output) -> String {
             node.name.clone(),
             node.address.clone(),
             status_text(node, output),
-            node.goal.clone(),
+            node.goal.to_string(),
             node.zone.clone().unwrap_or_else(|| "-".to_owned()),
-            node.partitions.to_string(),
-            node.leaders.to_string(),
+            node.copies_held.to_string(),
+            node.partitions_led.to_string(),
             data_text(node),
-            number_text(node.keys),
+            number_text(node.keys_stored),
             number_text(node.operations_per_second),
             heard_text(node).unwrap_or_else(|| "-".to_owned()),
         ]
@@ -80,9 +80,8 @@ pub(super) async fn check(name: &str, admin: &Admin) -> Result<NodeCheck, Failur
 }
 
 async fn look(name: &str, admin: &Admin) -> Result<NodeDescription, Failure> {
-    let found = check(name, admin).await?;
-    let node = found.node;
-    let mut hosts = Vec::new();
+    let check = check(name, admin).await?;
+    let mut copies = Vec::new();
     for table in admin.list_tables().await? {
         let partitions = match admin.table(&table.name).await {
             Ok(partitions) => partitions,
@@ -91,24 +90,24 @@ async fn look(name: &str, admin: &Admin) -> Result<NodeDescription, Failure> {
             Err(error) => return Err(error.into()),
         };
         for partition in partitions {
-            for replica in partition.replicas.iter().filter(|replica| replica.node == node.name) {
-                hosts.push(Hosted {
+            let leads = partition.leader_id == Some(check.node.id);
+            for copy in partition.copies.into_iter().filter(|copy| copy.node_id == check.node.id) {
+                copies.push(HostedCopy {
+                    table_id: table.id,
                     table: table.name.clone(),
                     partition: partition.id,
-                    placement: replica.placement,
-                    state: replica.state.clone(),
-                    leads: partition.leader.as_deref() == Some(&node.name) && replica.state == "Live",
+                    placement_id: copy.placement_id,
+                    leads: leads && copy.state == ReplicaState::Live,
+                    state: copy.state,
                 });
             }
         }
     }
-    let (drain, loss) = (found.drain, found.loss);
-    let (remove_obstacles, remove_placements) = (found.remove_obstacles, found.remove_placements);
-    Ok(NodeDescription { node, drain, remove_obstacles, remove_placements, loss, hosts })
+    Ok(NodeDescription { check, copies })
 }
 
 fn text(description: &NodeDescription, output: &Output) -> String {
-    let node = &description.node;
+    let NodeCheck { node, drain, remove, .. } = &description.check;
     let mut lines = Vec::new();
     lines.push(format!("name         {}", output.bold(&node.name)));
     lines.push(format!("id           {}", node.id));
@@ -122,18 +121,18 @@ fn text(description: &NodeDescription, output: &Output) -> String {
     lines.push(format!("incarnation  {}", node.incarnation));
     lines.push(format!("zone         {}", node.zone.as_deref().unwrap_or("-")));
     lines.push(format!("weight       {}", node.weight));
-    lines.push(format!("data         {}, {} keys", data_text(node), number_text(node.keys)));
+    lines.push(format!("data         {}, {} keys", data_text(node), number_text(node.keys_stored)));
     lines.push(format!("operations   {} per second", number_text(node.operations_per_second)));
-    lines.push(format!("partitions   {}, leads {}", states_text(&description.hosts), node.leaders));
-    if node.goal != "Drain" {
-        lines.push(format!("drainable    {}", possible(&description.drain.obstacles)));
+    lines.push(format!("partitions   {}, leads {}", states_text(&description.copies), node.partitions_led));
+    if node.goal != NodeGoal::Drain {
+        lines.push(format!("drainable    {}", possible(&drain.obstacles)));
     }
-    let goes = match description.remove_placements {
+    let goes = match remove.copies_removed {
         0 => String::new(),
         gone => format!(", {} not counting would go with it", count_text(gone as usize, "copy", "copies")),
     };
-    lines.push(format!("removable    {}{goes}", possible(&description.remove_obstacles)));
-    if description.hosts.is_empty() {
+    lines.push(format!("removable    {}{goes}", possible(&remove.obstacles)));
+    if description.copies.is_empty() {
         return lines.join("\n");
     }
     lines.push(String::new());
@@ -144,12 +143,12 @@ fn text(description: &NodeDescription, output: &Output) -> String {
         Column::text("STATE"),
         Column::text("LEADS"),
     ];
-    let rows = description.hosts.iter().map(|hosted| {
+    let rows = description.copies.iter().map(|hosted| {
         vec![
             hosted.table.clone(),
             hosted.partition.to_string(),
-            hosted.placement.to_string(),
-            hosted.state.clone(),
+            hosted.placement_id.to_string(),
+            hosted.state.to_string(),
             if hosted.leads { "yes" } else { "-" }.to_owned(),
         ]
     });
@@ -159,18 +158,19 @@ fn text(description: &NodeDescription, output: &Output) -> String {
 
 /// What is wanted of the node, and what that means.
 fn goal_text(node: &Node) -> String {
-    match (node.goal.as_str(), node.partitions) {
-        ("Cordon", _) => "Cordon: it keeps what it has and gets nothing new".to_owned(),
-        ("Drain", 0) => "Drain: it is empty; stop it, then remove it".to_owned(),
-        ("Drain", left) => format!("Drain: {} left", count_text(left as usize, "copy", "copies")),
-        (goal, _) => goal.to_owned(),
-    }
+    let meaning = match (node.goal.known(), node.copies_held) {
+        (Some(NodeGoal::Cordon), _) => ": it keeps what it has and gets nothing new".to_owned(),
+        (Some(NodeGoal::Drain), 0) => ": it is empty; stop it, then remove it".to_owned(),
+        (Some(NodeGoal::Drain), left) => format!(": {} left", count_text(left as usize, "copy", "copies")),
+        (Some(NodeGoal::Serve) | None, _) => String::new(),
+    };
+    format!("{}{meaning}", node.goal)
 }
 
 /// How many copies are in which state: `9 Live, 1 Load`.
-fn states_text(hosts: &[Hosted]) -> String {
-    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
-    hosts.iter().for_each(|hosted| *counts.entry(&hosted.state).or_default() += 1);
+fn states_text(copies: &[HostedCopy]) -> String {
+    let mut counts: BTreeMap<String, usize> = BTreeMap::new();
+    copies.iter().for_each(|copy| *counts.entry(copy.state.to_string()).or_default() += 1);
     let parts: Vec<String> = counts.iter().rev().map(|(state, count)| format!("{count} {state}")).collect();
     if parts.is_empty() { "none".to_owned() } else { parts.join(", ") }
 }
@@ -181,15 +181,16 @@ fn possible(obstacles: &[String]) -> String {
 }
 
 fn status_text(node: &Node, output: &Output) -> String {
-    match (node.status.as_str(), node.disk_full) {
-        ("Live", false) => output.good("Live"),
-        ("Live", true) => output.bad("Live, disk full"),
-        (other, _) => output.bad(other),
+    let status = node.status.to_string();
+    match (node.status == NodeStatus::Live, node.disk_full) {
+        (true, false) => output.good(&status),
+        (true, true) => output.bad(&format!("{status}, disk full")),
+        (false, _) => output.bad(&status),
     }
 }
 
 fn heard_text(node: &Node) -> Option<String> {
-    node.silent_ms.map(|silent| short_time(Duration::from_millis(silent)))
+    node.silent_for_ms.map(|silent| short_time(Duration::from_millis(silent)))
 }
 
 /// A number that the node said, if it did.

@@ -3,79 +3,39 @@
 use super::node::check;
 use super::wait::{Waited, Watched, wait};
 use crate::args::{DrainArgs, LostArgs, NodeNameArgs};
+use crate::documents::{Node, NodeChanged};
 use crate::exit::{Exit, Failure};
 use crate::output::{Output, count_text};
-use crate::view::Node;
 use archon_client::{Admin, DrainCheck, ErrorKind, NodeGoal, NodeLoss};
 use indicatif::{ProgressBar, ProgressStyle};
-use serde::Serialize;
 use std::time::{Duration, Instant};
 
 /// How often a drain is asked for again because other nodes changed between judging and beginning it.
 const ATTEMPTS_MAX: usize = 5;
 
-/// What these verbs print with `-o json`.
-#[derive(Serialize)]
-struct Done<'a> {
-    node: &'a str,
-    /// What is wanted of it now; absent if it is gone.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    goal: Option<&'a str>,
-    /// What a drain comes to.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    drain: Option<&'a DrainCheck>,
-    /// Copies it still holds.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    partitions: Option<u32>,
-    /// Copies that went with it.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    placements_removed: Option<u32>,
-    /// Copies that were given up.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    placements_lost: Option<u32>,
-    /// Of these, copies that counted.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    counting_lost: Option<u32>,
-    /// Partitions that lost their last copy that counted.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    last_copies_lost: Option<u32>,
-}
-
-const fn done(node: &str) -> Done<'_> {
-    Done {
-        node,
-        goal: None,
-        drain: None,
-        partitions: None,
-        placements_removed: None,
-        placements_lost: None,
-        counting_lost: None,
-        last_copies_lost: None,
-    }
-}
-
 /// Gives a node nothing new.
 pub(crate) async fn cordon(args: &NodeNameArgs, admin: &Admin, output: &Output) -> Result<Exit, Failure> {
     let node = look(&args.name, admin).await?;
-    if node.goal == "Drain" {
-        let remedy =
-            format!("to keep it as it is: `archon node undrain {0}`, then `archon node cordon {0}`", args.name);
-        return Err(Failure::new(Exit::Refused, format!("{} is being emptied", args.name)).with_remedy(remedy));
+    let name = &node.name;
+    if node.goal == NodeGoal::Drain {
+        let remedy = format!("to keep it as it is: `archon node undrain {name}`, then `archon node cordon {name}`");
+        return Err(Failure::new(Exit::Refused, format!("{name} is being emptied")).with_remedy(remedy));
     }
-    admin.set_node(&args.name, NodeGoal::Cordon).await?;
+    admin.set_node(name, NodeGoal::Cordon).await?;
     if output.is_json() {
-        output.json(&Done { goal: Some("Cordon"), partitions: Some(node.partitions), ..done(&args.name) })?;
+        let (goal, copies_held) = (Some(NodeGoal::Cordon.into()), Some(node.copies_held));
+        output.json(&NodeChanged { goal, copies_held, ..NodeChanged::new(&node) })?;
         return Ok(Exit::Done);
     }
-    output.line(format!("{} is cordoned: it keeps {} and gets nothing new", args.name, copies(node.partitions)))?;
-    output.talk(format!("undo: archon node uncordon {}", args.name));
+    output.line(format!("{name} is cordoned: it keeps {} and gets nothing new", copies(node.copies_held)))?;
+    output.talk(format!("undo: archon node uncordon {name}"));
     Ok(Exit::Done)
 }
 
 /// Lets a node take copies again.
 pub(crate) async fn uncordon(args: &NodeNameArgs, admin: &Admin, output: &Output) -> Result<Exit, Failure> {
     let node = look(&args.name, admin).await?;
-    if node.goal == "Drain" {
+    if node.goal == NodeGoal::Drain {
         return Err(Failure::new(Exit::Refused, format!("{} is being emptied, not cordoned", args.name))
             .with_remedy(format!("to stop that: `archon node undrain {}`", args.name)));
     }
@@ -85,7 +45,7 @@ pub(crate) async fn uncordon(args: &NodeNameArgs, admin: &Admin, output: &Output
 /// Stops emptying a node.
 pub(crate) async fn undrain(args: &NodeNameArgs, admin: &Admin, output: &Output) -> Result<Exit, Failure> {
     let node = look(&args.name, admin).await?;
-    if node.goal == "Cordon" {
+    if node.goal == NodeGoal::Cordon {
         return Err(Failure::new(Exit::Refused, format!("{} is cordoned, not being emptied", args.name))
             .with_remedy(format!("to let it take copies again: `archon node uncordon {}`", args.name)));
     }
@@ -95,11 +55,12 @@ pub(crate) async fn undrain(args: &NodeNameArgs, admin: &Admin, output: &Output)
 async fn serve(node: &Node, admin: &Admin, output: &Output) -> Result<Exit, Failure> {
     admin.set_node(&node.name, NodeGoal::Serve).await?;
     if output.is_json() {
-        output.json(&Done { goal: Some("Serve"), partitions: Some(node.partitions), ..done(&node.name) })?;
+        let (goal, copies_held) = (Some(NodeGoal::Serve.into()), Some(node.copies_held));
+        output.json(&NodeChanged { goal, copies_held, ..NodeChanged::new(node) })?;
         return Ok(Exit::Done);
     }
-    output.line(format!("{} takes copies again; it holds {}", node.name, copies(node.partitions)))?;
-    if node.goal == "Drain" {
+    output.line(format!("{} takes copies again; it holds {}", node.name, copies(node.copies_held)))?;
+    if node.goal == NodeGoal::Drain {
         output.talk("what has gone elsewhere comes back by a plan: archon rebalance plan");
     }
     Ok(Exit::Done)
@@ -107,23 +68,24 @@ async fn serve(node: &Node, admin: &Admin, output: &Output) -> Result<Exit, Fail
 
 /// Empties a node, and waits for it if asked to.
 pub(crate) async fn drain(args: &DrainArgs, admin: &Admin, output: &Output) -> Result<Exit, Failure> {
-    let name = &args.name;
     let mut attempt = 1;
-    let drain = loop {
-        let found = check(name, admin).await?;
-        let already = found.node.goal == "Drain";
+    let (node, drain) = loop {
+        let found = check(&args.name, admin).await?;
+        let name = &found.node.name;
+        let already = found.node.goal == NodeGoal::Drain;
         if !found.drain.obstacles.is_empty() && (args.dry_run || !already) {
             return Err(refused(&format!("{name} cannot be drained"), &found.drain.obstacles));
         }
         if args.dry_run || already {
-            break found.drain;
+            break (found.node, found.drain);
         }
         match admin.set_node(name, NodeGoal::Drain).await {
-            Ok(()) => break found.drain,
+            Ok(()) => break (found.node, found.drain),
             Err(error) if error.kind() == ErrorKind::StaleVersion && attempt < ATTEMPTS_MAX => attempt += 1,
             Err(error) => return Err(error.into()),
         }
     };
+    let name = &node.name;
     if !output.is_json() {
         output.line(drain_text(name, &drain, args.dry_run))?;
         if drain.zones_doubled > 0 {
@@ -137,11 +99,12 @@ pub(crate) async fn drain(args: &DrainArgs, admin: &Admin, output: &Output) -> R
             None => return Ok(Exit::Done),
         }
     } else {
-        look(name, admin).await?.partitions
+        look(name, admin).await?.copies_held
     };
     if output.is_json() {
-        let goal = if args.dry_run { None } else { Some("Drain") };
-        output.json(&Done { goal, drain: Some(&drain), partitions: Some(left), ..done(name) })?;
+        let goal = if args.dry_run { None } else { Some(NodeGoal::Drain.into()) };
+        let (drain, copies_held) = (Some(drain), Some(left));
+        output.json(&NodeChanged { goal, drain, copies_held, ..NodeChanged::new(&node) })?;
     } else if args.wait {
         output.line(format!("{name} is empty"))?;
         output.talk(format!("next: stop it, then: archon node remove {name}"));
@@ -155,13 +118,13 @@ pub(crate) async fn drain(args: &DrainArgs, admin: &Admin, output: &Output) -> R
 }
 
 fn drain_text(name: &str, drain: &DrainCheck, dry_run: bool) -> String {
-    let gains: Vec<String> = drain.gains.iter().map(|gain| format!("{} {}", gain.node, gain.placements)).collect();
+    let gains: Vec<String> = drain.gains.iter().map(|gain| format!("{} {}", gain.node, gain.copies_gained)).collect();
     let gains = if gains.is_empty() { String::new() } else { format!(" ({})", gains.join(", ")) };
-    let leaderships = count_text(drain.leaderships as usize, "leadership", "leaderships");
+    let leaderships = count_text(drain.leaderships_moved as usize, "leadership", "leaderships");
     let (verb, go) = if dry_run { ("would drain", "would go") } else { ("draining", "go") };
-    match drain.placements {
+    match drain.copies_moved {
         0 => format!("{verb} {name}: it holds nothing"),
-        placements => format!("{verb} {name}: {leaderships} and {} {go} to other nodes{gains}", copies(placements)),
+        moved => format!("{verb} {name}: {leaderships} and {} {go} to other nodes{gains}", copies(moved)),
     }
 }
 
@@ -194,16 +157,16 @@ impl Watched for Emptying<'_> {
 
     async fn look(&mut self) -> Result<Option<u32>, Failure> {
         let node = look(self.name, self.admin).await?;
-        if node.goal != "Drain" {
+        if node.goal != NodeGoal::Drain {
             return Err(Failure::new(Exit::Refused, format!("{} is not being emptied any more", self.name))
                 .with_remedy("somebody took the drain back; `archon events` says when"));
         }
-        self.most = self.most.max(node.partitions);
-        let text = format!("{} left, {} led", copies(node.partitions), node.leaders);
+        self.most = self.most.max(node.copies_held);
+        let text = format!("{} left, {} led", copies(node.copies_held), node.partitions_led);
         match &self.bar {
             Some(bar) => {
                 bar.set_length(u64::from(self.most.max(1)));
-                bar.set_position(u64::from(self.most - node.partitions));
+                bar.set_position(u64::from(self.most - node.copies_held));
                 bar.set_message(text);
             }
             None if self.output.is_json() || self.said.as_ref() == Some(&text) => {}
@@ -212,7 +175,7 @@ impl Watched for Emptying<'_> {
                 self.said = Some(text);
             }
         }
-        Ok((node.partitions == 0).then_some(0))
+        Ok((node.copies_held == 0).then_some(0))
     }
 
     fn say(&self, text: &str) {
@@ -252,23 +215,23 @@ async fn wait_until_empty(
 
 /// Forgets a node.
 pub(crate) async fn remove(args: &NodeNameArgs, admin: &Admin, output: &Output) -> Result<Exit, Failure> {
-    let name = &args.name;
-    let found = check(name, admin).await?;
-    if !found.remove_obstacles.is_empty() {
-        return Err(refused(&format!("{name} cannot be removed"), &found.remove_obstacles));
+    let found = check(&args.name, admin).await?;
+    let name = &found.node.name;
+    if !found.remove.obstacles.is_empty() {
+        return Err(refused(&format!("{name} cannot be removed"), &found.remove.obstacles));
     }
-    let placements = admin.remove_node(name).await?;
+    let copies = admin.remove_node(name).await?;
     if output.is_json() {
-        output.json(&Done { placements_removed: Some(placements), ..done(name) })?;
+        output.json(&NodeChanged { copies_removed: Some(copies), ..NodeChanged::new(&found.node) })?;
         return Ok(Exit::Done);
     }
-    output.line(removed_text(name, placements))?;
+    output.line(removed_text(name, copies))?;
     output.talk("its data directory cannot join again: to use the machine, start a node with an empty --data-dir");
     Ok(Exit::Done)
 }
 
-fn removed_text(name: &str, placements: u32) -> String {
-    match placements {
+fn removed_text(name: &str, copies: u32) -> String {
+    match copies {
         0 => format!("{name} is removed"),
         gone => {
             let what = count_text(gone as usize, "copy that does", "copies that do");
@@ -279,19 +242,14 @@ fn removed_text(name: &str, placements: u32) -> String {
 
 /// Declares a node's data lost.
 pub(crate) async fn lost(args: &LostArgs, admin: &Admin, output: &Output) -> Result<Exit, Failure> {
-    let name = &args.name;
-    let found = check(name, admin).await?;
-    if !found.loss.obstacles.is_empty() {
-        return Err(refused(&format!("{name} cannot be declared lost"), &found.loss.obstacles));
+    let found = check(&args.name, admin).await?;
+    let name = &found.node.name;
+    if !found.lost.obstacles.is_empty() {
+        return Err(refused(&format!("{name} cannot be declared lost"), &found.lost.obstacles));
     }
     let loss = admin.lose_node(name, args.accept_data_loss).await?;
     if output.is_json() {
-        output.json(&Done {
-            placements_lost: Some(loss.placements),
-            counting_lost: Some(loss.counting),
-            last_copies_lost: Some(loss.last_copies),
-            ..done(name)
-        })?;
+        output.json(&NodeChanged { loss: Some(loss), ..NodeChanged::new(&found.node) })?;
         return Ok(Exit::Done);
     }
     output.line(lost_text(name, &loss))?;
@@ -303,13 +261,17 @@ pub(crate) async fn lost(args: &LostArgs, admin: &Admin, output: &Output) -> Res
 }
 
 fn lost_text(name: &str, loss: &NodeLoss) -> String {
-    format!("{name} is lost: {} of it given up, {} of them counted", copies(loss.placements), loss.counting)
+    format!(
+        "{name} is lost: {} of it given up, {} of them counted",
+        copies(loss.copies_lost),
+        loss.counting_copies_lost
+    )
 }
 
 /// What to do about partitions that have no copy any more; `None` if there is none.
 fn last_copies_text(loss: &NodeLoss) -> Option<String> {
-    (loss.last_copies > 0).then(|| {
-        let partitions = count_text(loss.last_copies as usize, "partition", "partitions");
+    (loss.last_copies_lost > 0).then(|| {
+        let partitions = count_text(loss.last_copies_lost as usize, "partition", "partitions");
         format!("{partitions} lost the last copy that counts: `archon partition list` shows them, `archon partition force-leader` lets them go on")
     })
 }
@@ -336,10 +298,10 @@ mod tests {
     #[test]
     fn a_drain_says_what_goes_where() {
         let gains = vec![
-            NodeGain { node: "byzantium".into(), placements: 2 },
-            NodeGain { node: "cyrene".into(), placements: 1 },
+            NodeGain { node_id: 2, node: "byzantium".into(), copies_gained: 2 },
+            NodeGain { node_id: 3, node: "cyrene".into(), copies_gained: 1 },
         ];
-        let drain = DrainCheck { leaderships: 1, placements: 3, gains, ..DrainCheck::default() };
+        let drain = DrainCheck { leaderships_moved: 1, copies_moved: 3, gains, ..DrainCheck::default() };
         assert_eq!(
             drain_text("athens", &drain, false),
             "draining athens: 1 leadership and 3 copies go to other nodes (byzantium 2, cyrene 1)"
@@ -363,10 +325,10 @@ mod tests {
 
     #[test]
     fn a_loss_says_what_was_given_up_and_names_the_way_on_for_partitions_without_a_copy() {
-        let loss = NodeLoss { placements: 3, counting: 2, last_copies: 0 };
+        let loss = NodeLoss { copies_lost: 3, counting_copies_lost: 2, last_copies_lost: 0 };
         assert_eq!(lost_text("athens", &loss), "athens is lost: 3 copies of it given up, 2 of them counted");
         assert_eq!(last_copies_text(&loss), None);
-        let last = last_copies_text(&NodeLoss { last_copies: 1, ..loss }).unwrap();
+        let last = last_copies_text(&NodeLoss { last_copies_lost: 1, ..loss }).unwrap();
         assert!(last.starts_with("1 partition lost the last copy that counts"), "{last}");
         assert!(last.contains("archon partition force-leader"), "{last}");
     }

@@ -3,10 +3,13 @@
 use super::{list_text, short_time, since, watch};
 use crate::args::{DescribePartitionArgs, ForceLeaderArgs, LocateArgs, PartitionListArgs};
 use crate::connect::leading;
+use crate::documents::{Node, Partition};
 use crate::exit::{Exit, Failure};
 use crate::output::{Column, Output, bytes_text};
-use crate::view::{Node, Partition};
-use archon_client::{Admin, ForcedCheck, PartitionDescription};
+use archon_client::{
+    Admin, Condition, ForcedCheck, NodeName, NodeStatus, PartitionDescription, PartitionStatus, ReasonCode,
+    ReplicaState, Word,
+};
 use std::time::Duration;
 
 /// Lists the partitions of a table.
@@ -31,21 +34,25 @@ fn list_rows(partitions: &[Partition], output: &Output) -> String {
         Column::text("LEADER"),
         Column::number("EPOCH"),
         Column::number("VERSION"),
-        Column::text("REPLICAS"),
+        Column::text("COPIES"),
     ];
     let rows = partitions.iter().map(|partition| {
-        let status = &partition.status;
         vec![
             partition.table.clone(),
             partition.id.to_string(),
-            if status == "Online" { output.good(status) } else { output.bad(status) },
+            status_text(&partition.status, output),
             partition.leader.clone().unwrap_or_else(|| "-".to_owned()),
             partition.epoch.to_string(),
             partition.version.to_string(),
-            list_text(partition.replicas.iter().map(|replica| format!("{}:{}", replica.node, replica.state))),
+            list_text(partition.copies.iter().map(|copy| format!("{}:{}", copy.node, copy.state))),
         ]
     });
     output.rows_text(&columns, rows.collect(), "the table has no partitions yet")
+}
+
+fn status_text(status: &Word<PartitionStatus>, output: &Output) -> String {
+    let text = status.to_string();
+    if *status == PartitionStatus::Online { output.good(&text) } else { output.bad(&text) }
 }
 
 /// Says where a key belongs.
@@ -86,28 +93,28 @@ pub(crate) async fn describe(args: &DescribePartitionArgs, admin: &Admin, output
 
 fn description(partition: &PartitionDescription, nodes: &[Node], output: &Output) -> String {
     let mut lines = Vec::new();
-    let status = &partition.status;
-    let status = if status == "Online" { output.good(status) } else { output.bad(status) };
-    let live = partition.copies.iter().filter(|copy| copy.state == "Live").count();
+    let status = status_text(&partition.status, output);
+    let live = partition.copies.iter().filter(|copy| copy.state == ReplicaState::Live).count();
     lines.push(format!("partition  {} of table {}", partition.id, output.bold(&partition.table)));
     lines.push(format!("status     {status}, epoch {}, version {}", partition.epoch, partition.version));
     lines.push(format!("leader     {}", partition.leader.as_deref().unwrap_or("nobody now")));
     lines.push(format!("copies     {live} of {} count; writes need {}", partition.replication, partition.min_in_sync));
     for reason in &partition.reasons {
-        let time = since(reason.since_ms).map_or_else(String::new, |time| format!(", for {}", short_time(time)));
-        lines.push(format!("waiting    {}: {}{time}", output.bad(&reason.code), reason.message));
+        let time =
+            reason.began_at_ms.and_then(since).map_or_else(String::new, |time| format!(", for {}", short_time(time)));
+        lines.push(format!("waiting    {}: {}{time}", output.bad(&reason.code.to_string()), reason.message));
         // Of lost data the remedy is to ask this, and what it answers follows.
-        if !reason.remedy.is_empty() && reason.code != "DataLost" {
-            lines.push(format!("           {}", reason.remedy));
+        if let Some(remedy) = reason.remedy.as_ref().filter(|_| reason.code != ReasonCode::DataLost) {
+            lines.push(format!("           {remedy}"));
         }
     }
-    if let Some(migration) = &partition.migration {
-        let (from, to) = (&migration.from, &migration.to);
-        lines.push(format!("move       {from} -> {to}  {}  {}%", migration.phase, migration.percent));
+    if let Some(moving) = &partition.running_move {
+        let (from, to) = (&moving.from, &moving.to);
+        lines.push(format!("move       {from} -> {to}  {}  {}%", moving.phase, moving.percent));
     }
     // While a copy that counts can serve, nobody needs to know what giving up would cost.
-    if partition.forced.obstacles.is_empty() {
-        lines.push(format!("last hope  {}", forced_text(partition, &partition.forced, nodes)));
+    if partition.force_leader.obstacles.is_empty() {
+        lines.push(format!("last hope  {}", forced_text(partition, &partition.force_leader, nodes)));
     }
     if partition.copies.is_empty() {
         return lines.join("\n");
@@ -122,14 +129,14 @@ fn description(partition: &PartitionDescription, nodes: &[Node], output: &Output
         Column::number("DATA"),
     ];
     let rows = partition.copies.iter().map(|copy| {
-        let is = &copy.node_status;
+        let is = copy.node_status.to_string();
         vec![
-            copy.placement.to_string(),
+            copy.placement_id.to_string(),
             copy.node.clone(),
-            if is == "Live" { output.good(is) } else { output.bad(is) },
-            copy.state.clone(),
+            if copy.node_status == NodeStatus::Live { output.good(&is) } else { output.bad(&is) },
+            copy.state.to_string(),
             if copy.leads { "yes" } else { "-" }.to_owned(),
-            bytes_text(copy.bytes),
+            bytes_text(copy.bytes_stored),
         ]
     });
     lines.push(output.rows_text(&columns, rows.collect(), ""));
@@ -146,11 +153,11 @@ fn forced_text(partition: &PartitionDescription, forced: &ForcedCheck, nodes: &[
         }
     }
     let table = if partition.table == "default" { String::new() } else { format!(" --table {}", partition.table) };
-    let then = match (&forced.leader, forced.condition.as_deref()) {
-        (Some(leader), Some("Whole")) => {
+    let then = match (&forced.leader, forced.condition.as_ref().and_then(Word::known)) {
+        (Some(leader), Some(Condition::Whole)) => {
             format!("the copy on {leader}, without what was written since it ceased to count")
         }
-        (Some(leader), Some("Older")) => format!("the copy on {leader}, which is of an earlier time"),
+        (Some(leader), Some(Condition::Older)) => format!("the copy on {leader}, which is of an earlier time"),
         (Some(leader), _) => format!("the copy on {leader}, of which little may be left"),
         (None, _) if forced.could_be_named.is_empty() => "an empty partition".to_owned(),
         (None, _) => {
@@ -162,10 +169,12 @@ fn forced_text(partition: &PartitionDescription, forced: &ForcedCheck, nodes: &[
 }
 
 /// What has to be done before nodes can be started again whose names other directories have taken over.
-fn ways_back(partition: &PartitionDescription, names: &[String], nodes: &[Node]) -> String {
-    let lost = |name: &str| partition.copies.iter().any(|copy| copy.node == name && copy.node_status == "Lost");
-    let held = |name: &str| nodes.iter().any(|node| node.name == name && node.status != "Lost");
-    let taken = names.iter().filter(|name| lost(name) && held(name));
+fn ways_back(partition: &PartitionDescription, names: &[NodeName], nodes: &[Node]) -> String {
+    let lost =
+        |name: &str| partition.copies.iter().any(|copy| copy.node == name && copy.node_status == NodeStatus::Lost);
+    let held = |name: &str| nodes.iter().any(|node| node.name == name && node.status != NodeStatus::Lost);
+    let names = names.iter().map(|name| &name.node);
+    let taken = names.filter(|name| lost(name) && held(name));
     taken
         .map(|name| {
             format!(
@@ -196,72 +205,60 @@ pub(crate) async fn force(args: &ForceLeaderArgs, admin: &Admin, output: &Output
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::documents::testing::node;
+    use archon_client::PartitionCopy;
 
-    fn node(name: &str, status: &str) -> Node {
-        Node {
-            id: 9,
-            name: name.into(),
-            address: "127.0.0.1:1".into(),
-            status: status.into(),
-            goal: "Serve".into(),
-            incarnation: 1,
-            partitions: 0,
-            leaders: 0,
-            zone: None,
-            weight: 100,
-            bytes_stored: Some(0),
-            keys: Some(0),
-            operations_per_second: Some(0),
-            silent_ms: Some(0),
-            disk_full: false,
-            partitions_max: None,
-            since_ms: 0,
-        }
+    fn named(name: &str) -> Vec<NodeName> {
+        vec![NodeName { node_id: 1, node: name.into() }]
     }
 
     #[test]
     fn the_last_hope_names_the_price_and_the_better_way_even_of_a_node_whose_name_was_taken_over() {
-        let mut forced = ForcedCheck { lose_nothing: vec!["athens".into()], ..ForcedCheck::default() };
+        let mut forced = ForcedCheck { lose_nothing: named("athens"), ..ForcedCheck::default() };
         let partition = PartitionDescription {
+            table_id: 2,
             table: "orders".into(),
             id: 3,
             epoch: 1,
             version: 1,
-            status: "Unavailable".into(),
+            status: PartitionStatus::Unavailable.into(),
+            leader_id: None,
             leader: None,
             replication: 2,
             min_in_sync: 1,
             copies: vec![],
             reasons: vec![],
-            migration: None,
-            forced: ForcedCheck::default(),
+            running_move: None,
+            force_leader: ForcedCheck::default(),
         };
         assert_eq!(
             forced_text(&partition, &forced, &[]),
             "start athens again: nothing is lost then; or, at the price of acknowledged writes, an empty partition: archon \
              partition force-leader 3 --table orders"
         );
-        let copy = archon_client::Copy {
-            placement: 1,
+        let copy = PartitionCopy {
+            placement_id: 1,
+            node_id: 1,
             node: "athens".into(),
-            node_status: "Lost".into(),
-            state: "Unload".into(),
+            node_status: NodeStatus::Lost.into(),
+            state: ReplicaState::Unload.into(),
             leads: false,
-            bytes: 0,
+            bytes_stored: 0,
         };
+        let lost = Node { status: NodeStatus::Lost.into(), ..node(9, "athens", 0) };
         let overtaken = PartitionDescription { copies: vec![copy], ..partition.clone() };
-        let text = forced_text(&overtaken, &forced, &[node("athens", "Live")]);
+        let text = forced_text(&overtaken, &forced, &[node(9, "athens", 0)]);
         let way =
             "another data directory has taken the name athens over: stop that node, `archon node remove athens`, then";
         assert!(text.starts_with(&format!("{way} start athens again: nothing is lost then; or, at")), "{text}");
-        assert!(forced_text(&overtaken, &forced, &[node("athens", "Lost")]).starts_with("start athens again"));
-        forced.could_be_named = vec!["delphi".into()];
+        assert!(forced_text(&overtaken, &forced, &[lost]).starts_with("start athens again"));
+        forced.could_be_named = named("delphi");
         assert!(forced_text(&partition, &forced, &[]).contains("with --node, what is left on one of delphi"));
         forced.leader = Some("cyrene".into());
-        forced.condition = Some("Gone".into());
+        forced.condition = Some(Condition::Gone.into());
         assert!(forced_text(&partition, &forced, &[]).contains("the copy on cyrene, of which little may be left"));
-        forced.condition = Some("Whole".into());
-        forced.lose_less = vec!["byzantium".into()];
+        forced.condition = Some(Condition::Whole.into());
+        forced.lose_less = named("byzantium");
         let text = forced_text(&partition, &forced, &[]);
         assert!(text.contains("without what was written since"), "{text}");
         assert!(

@@ -1,10 +1,10 @@
 //! A plan in a file: `archon rebalance plan --out FILE` writes it, `archon rebalance apply FILE` reads it.
 
-use super::Labels;
+use crate::documents::{Node, Plan, Status};
 use crate::exit::{Exit, Failure};
-use crate::view::{Node, Plan, Status};
-use archon_client::{Admin, Move, Unmet};
+use archon_client::{Admin, Move, TableSummary, Unmet, Version};
 use archon_types::ErrorKind;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 
@@ -13,13 +13,18 @@ const PLAN_BYTES_MAX: u64 = 256 * 1024 * 1024;
 
 /// A plan and the cluster it was made for: what the file holds, and what `rebalance plan -o json` prints. A field that
 /// is not known is refused: it would be obeyed otherwise than it reads.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct PlanFile {
+    /// The cluster that it is for.
     cluster_id: String,
-    table_version: u64,
-    moves_version: u64,
+    /// The table version it was made for.
+    table_version: Version,
+    /// The version of the moves' records it was made for: what was under way is reckoned with as if it were done.
+    moves_version: Version,
+    /// What moves where, and why.
     moves: Vec<Move>,
+    /// What it cannot meet.
     #[serde(default)]
     unmet: Vec<Unmet>,
 }
@@ -67,34 +72,41 @@ impl PlanFile {
     /// As [`PlanFile::read`], a plan for another cluster, and names that do not belong to the numbers beside them.
     pub(super) async fn of_cluster(path: &Path, admin: &Admin) -> Result<Plan, Failure> {
         let file = Self::read(path)?;
-        let (status, nodes) = (admin.status().await?, admin.list_nodes().await?);
-        file.check(path, &status, &nodes, &Labels::fetch(admin).await)?;
+        let (status, nodes, tables) = (admin.status().await?, admin.list_nodes().await?, admin.list_tables().await?);
+        file.check(path, &status, &nodes, &tables)?;
         let Self { table_version, moves_version, moves, unmet, .. } = file;
         Ok(Plan { table_version, moves_version, moves, unmet })
     }
 
     /// The quorum goes by the numbers alone, and people by the names.
-    fn check(&self, path: &Path, status: &Status, nodes: &[Node], labels: &Labels) -> Result<(), Failure> {
+    fn check(&self, path: &Path, status: &Status, nodes: &[Node], tables: &[TableSummary]) -> Result<(), Failure> {
         if self.cluster_id != status.cluster_id {
             let (file, made, here) = (path.display(), &self.cluster_id, &status.cluster_id);
             let message = format!("{file}: this plan was made for cluster {made}, and this is cluster {here}");
-            let refused = Failure { kind: ErrorKind::WrongCluster.name(), ..Failure::new(Exit::Refused, message) };
+            let refused = Failure { kind: ErrorKind::WrongCluster.as_str(), ..Failure::new(Exit::Refused, message) };
             return Err(
                 refused.with_remedy("check --coordinators; for a plan of this cluster: `archon rebalance plan`")
             );
         }
-        if self.table_version != status.table_version {
+        if self.table_version.get() != status.table_version {
             // The quorum refuses it, and says so better. Its nodes may be gone by now.
             return Ok(());
         }
+        let node = |id: u64| nodes.iter().find(|node| node.id == id).map(|node| node.name.as_str());
+        let table = |id: u64| tables.iter().find(|table| table.id == id).map(|table| table.name.as_str());
         for step in &self.moves {
-            for (key, name, id) in [("from", &step.from, step.from_id), ("to", &step.to, step.to_id)] {
-                let is = match nodes.iter().find(|node| node.id == id) {
-                    Some(node) if node.name == *name => continue,
-                    Some(node) => format!("the number of {}", node.name),
-                    None => "no node of this cluster".to_owned(),
+            let named = [
+                ("from", &step.from, step.from_id.get(), node(step.from_id.get()), "node"),
+                ("to", &step.to, step.to_id.get(), node(step.to_id.get()), "node"),
+                ("table", &step.table, step.table_id.get(), table(step.table_id.get()), "table"),
+            ];
+            for (key, name, id, is, what) in named {
+                let is = match is {
+                    Some(is) if is == name => continue,
+                    Some(is) => format!("the number of {is}"),
+                    None => format!("no {what} of this cluster"),
                 };
-                let label = labels.of(step.table_id, step.partition);
+                let label = step.partition_name();
                 let message = format!("the move of {label} has {key} {name:?}, but {key}_id {id}, which is {is}");
                 return Err(unusable(path, &message));
             }
@@ -110,9 +122,11 @@ fn unusable(path: &Path, what: &str) -> Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::documents::testing::{node, status};
 
-    const FILE: &str = r#"{"cluster_id": "6f1e", "table_version": 37, "moves_version": 5, "moves": [{"partition": 7, "table_id": 1,
-        "from": "athens", "from_id": 1, "to": "ephesus", "to_id": 4, "bytes": 9, "reason": "r", "leadership": false}]}"#;
+    const FILE: &str = r#"{"cluster_id": "6f1e", "table_version": 37, "moves_version": 5, "moves": [{"kind": "copy",
+        "partition": 7, "table_id": 1, "table": "default", "from": "athens", "from_id": 1, "to": "ephesus", "to_id": 4,
+        "bytes_total": 9, "code": "balance", "message": "m"}]}"#;
 
     fn read(text: &str) -> Result<PlanFile, Failure> {
         let directory = tempfile::tempdir().unwrap();
@@ -122,43 +136,10 @@ mod tests {
     }
 
     fn check(text: &str) -> Result<(), Failure> {
-        let status = Status {
-            cluster_id: "6f1e".into(),
-            leader: Some(1),
-            term: 1,
-            coordinators: vec![],
-            table_version: 37,
-            nodes_live: 3,
-            nodes_failed: 0,
-            nodes_min: 3,
-            partitions: 9,
-            partitions_online: 9,
-            partitions_under_replicated: 0,
-            copies_condemned: 0,
-            migrations_running: 0,
-            reasons: vec![],
-        };
-        let node = |id, name: &str| Node {
-            id,
-            name: name.into(),
-            address: "127.0.0.1:1".into(),
-            status: "Live".into(),
-            goal: "Serve".into(),
-            incarnation: 1,
-            partitions: 3,
-            leaders: 3,
-            zone: None,
-            weight: 100,
-            bytes_stored: Some(0),
-            keys: Some(0),
-            operations_per_second: Some(0),
-            silent_ms: Some(0),
-            disk_full: false,
-            partitions_max: None,
-            since_ms: 0,
-        };
-        let nodes = [node(1, "athens"), node(2, "byzantium"), node(4, "ephesus")];
-        read(text)?.check(Path::new("plan.json"), &status, &nodes, &Labels::default())
+        let status = Status { table_version: 37, ..status() };
+        let nodes = [node(1, "athens", 3), node(2, "byzantium", 3), node(4, "ephesus", 3)];
+        let table = TableSummary { id: 1, name: "default".into(), partitions_total: 9, replication: 1, version: 1 };
+        read(text)?.check(Path::new("plan.json"), &status, &nodes, &[table])
     }
 
     #[test]
@@ -189,12 +170,15 @@ mod tests {
         check(FILE).unwrap();
         let renamed = check(&FILE.replace("ephesus", "byzantium")).unwrap_err();
         assert_eq!(renamed.exit, Exit::Usage);
-        let text = "the move of 1/7 has to \"byzantium\", but to_id 4, which is the number of ephesus";
+        let text = "the move of default/7 has to \"byzantium\", but to_id 4, which is the number of ephesus";
         assert!(renamed.message.contains(text), "{renamed}");
         let unknown = check(&FILE.replace(r#""to_id": 4"#, r#""to_id": 99"#)).unwrap_err();
         assert!(unknown.message.contains("to_id 99, which is no node of this cluster"), "{unknown}");
+        let other = check(&FILE.replace(r#""table": "default""#, r#""table": "orders""#)).unwrap_err();
+        assert!(other.message.contains("table \"orders\", but table_id 1, which is the number of default"), "{other}");
         for more in [r#""priority": 1, "moves""#, r#""moves""#] {
-            let text = FILE.replace(r#""moves""#, more).replace(r#""bytes": 9"#, r#""bytes": 9, "speed": 1"#);
+            let text =
+                FILE.replace(r#""moves""#, more).replace(r#""bytes_total": 9"#, r#""bytes_total": 9, "speed": 1"#);
             let failure = check(&text).unwrap_err();
             assert!(failure.message.contains("unknown field"), "{failure}");
         }
@@ -203,7 +187,7 @@ mod tests {
     #[test]
     fn a_plan_for_another_cluster_is_refused() {
         let failure = check(&FILE.replace("6f1e", "0000")).unwrap_err();
-        assert_eq!((failure.exit, failure.kind), (Exit::Refused, "WrongCluster"));
+        assert_eq!((failure.exit, failure.kind), (Exit::Refused, "wrong_cluster"));
         assert!(failure.message.contains("made for cluster 0000, and this is cluster 6f1e"), "{failure}");
     }
 

@@ -1,9 +1,8 @@
 //! How far a rebalance is: a bar on a terminal, a line per change elsewhere.
 
-use super::Labels;
+use crate::documents::Rebalance;
 use crate::output::{Output, bytes_text, count_text};
-use crate::view::{Rebalance, is_over};
-use archon_client::RebalanceSummary;
+use archon_client::{MovePhase, RebalanceSummary};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -20,7 +19,6 @@ pub(crate) struct Progress {
     quiet: bool,
     /// Only endings are said: a bar, or the reader's patience, stands for the rest.
     endings_only: bool,
-    labels: Labels,
 }
 
 impl Progress {
@@ -30,7 +28,7 @@ impl Progress {
     }
 
     /// With JSON on standard output nothing is said until the end.
-    pub(crate) fn new(output: &Output, labels: Labels) -> Self {
+    pub(crate) fn new(output: &Output) -> Self {
         let bar = (output.talk_terminal && !output.is_json()).then(|| {
             let bar = ProgressBar::new(100);
             let style = ProgressStyle::with_template("{spinner} [{bar:30}] {percent:>3}%  {elapsed}  {wide_msg}");
@@ -38,13 +36,13 @@ impl Progress {
             bar
         });
         let endings_only = bar.is_some();
-        Self { bar, started: Instant::now(), said: BTreeMap::new(), quiet: output.is_json(), endings_only, labels }
+        Self { bar, started: Instant::now(), said: BTreeMap::new(), quiet: output.is_json(), endings_only }
     }
 
     /// For somebody who prints the endings, as [`Self::changes`] gives them, in a way of their own; times are counted from
     /// `started`.
-    pub(crate) fn endings(started: Instant, labels: Labels) -> Self {
-        Self { bar: None, started, said: BTreeMap::new(), quiet: true, endings_only: true, labels }
+    pub(crate) fn endings(started: Instant) -> Self {
+        Self { bar: None, started, said: BTreeMap::new(), quiet: true, endings_only: true }
     }
 
     /// Says something beside the progress: above the bar, if there is one.
@@ -67,7 +65,7 @@ impl Progress {
         if let Some(bar) = &self.bar {
             bar.set_length(100);
             bar.set_position(u64::from(rebalance.summary.percent));
-            bar.set_message(message(rebalance, &self.labels));
+            bar.set_message(message(rebalance));
         }
     }
 
@@ -82,7 +80,7 @@ impl Progress {
     pub(crate) fn changes(&mut self, rebalance: &Rebalance) -> Vec<String> {
         let mut lines = Vec::new();
         let summary = &rebalance.summary;
-        if rebalance.migrations.is_empty() && summary.moves > 0 {
+        if rebalance.moves.is_empty() && summary.moves_total > 0 {
             // With a bar the percents stand there.
             let state = if self.endings_only { String::new() } else { format!("{}", summary.percent) };
             if !self.endings_only && self.said.get(&0) != Some(&state) {
@@ -93,49 +91,45 @@ impl Progress {
             self.said.insert(0, state);
             return lines;
         }
-        for migration in &rebalance.migrations {
-            if self.endings_only && !is_over(migration) {
+        for moving in &rebalance.moves {
+            if self.endings_only && !moving.is_over() {
                 continue;
             }
             // Tens of percent: a long copy says something about ten times, not hundreds of times.
-            let state = format!("{} {}", migration.phase, migration.percent / 10);
-            if self.said.get(&migration.id) == Some(&state) {
+            let state = format!("{} {}", moving.phase, moving.percent / 10);
+            if self.said.get(&moving.id) == Some(&state) {
                 continue;
             }
-            self.said.insert(migration.id, state);
-            let size = match migration.bytes_total {
-                0 => String::new(),
-                total if migration.phase == "Done" => format!("  {}", bytes_text(total)),
-                total if migration.phase == "Copying" => {
-                    format!("  {} of {}", bytes_text(migration.bytes_done), bytes_text(total))
+            self.said.insert(moving.id, state);
+            let size = match (moving.bytes_total, moving.phase.known()) {
+                (1.., Some(MovePhase::Done)) => format!("  {}", bytes_text(moving.bytes_total)),
+                (1.., Some(MovePhase::Copying)) => {
+                    format!("  {} of {}", bytes_text(moving.bytes_done), bytes_text(moving.bytes_total))
                 }
                 _ => String::new(),
             };
             // That a copy is copying has been said, and what a move that is done was for stood in the plan.
-            let why = &migration.why;
-            let told = why.is_empty() || migration.phase == "Done" || why.starts_with("copying to ");
-            let why = if told { String::new() } else { format!("  ({})", migration.why) };
+            let why = &moving.message;
+            let told = why.is_empty() || moving.phase == MovePhase::Done || why.starts_with("copying to ");
+            let why = if told { String::new() } else { format!("  ({why})") };
             lines.push(format!(
                 "{:>6.1}s  {}  {} -> {}  {}  {}%{size}{why}",
                 self.started.elapsed().as_secs_f64(),
-                self.labels.of(migration.table_id, migration.partition),
-                migration.from,
-                migration.to,
-                migration.phase,
-                migration.percent,
+                moving.partition_name(),
+                moving.from,
+                moving.to,
+                moving.phase,
+                moving.percent,
             ));
         }
         lines
     }
 }
 
-fn message(rebalance: &Rebalance, labels: &Labels) -> String {
+fn message(rebalance: &Rebalance) -> String {
     let counts = counts_text(&rebalance.summary);
-    match rebalance.migrations.iter().find(|migration| !is_over(migration)) {
-        Some(now) => {
-            let partition = labels.of(now.table_id, now.partition);
-            format!("{counts}; {partition} {} -> {}: {}", now.from, now.to, now.phase)
-        }
+    match rebalance.moves.iter().find(|moving| !moving.is_over()) {
+        Some(now) => format!("{counts}; {} {} -> {}: {}", now.partition_name(), now.from, now.to, now.phase),
         None => counts,
     }
 }
@@ -143,7 +137,7 @@ fn message(rebalance: &Rebalance, labels: &Labels) -> String {
 /// How many moves are over and under way, and how many did not reach their goal.
 fn counts_text(summary: &RebalanceSummary) -> String {
     let running = summary.copying + summary.in_sync + summary.hand_off + summary.cleanup;
-    let all = count_text(summary.moves as usize, "move", "moves");
+    let all = count_text(summary.moves_total as usize, "move", "moves");
     let undone = match summary.failed + summary.cancelled {
         0 => String::new(),
         undone => format!(", {undone} undone"),
@@ -155,49 +149,52 @@ fn counts_text(summary: &RebalanceSummary) -> String {
 mod tests {
     use super::*;
     use crate::output::Format;
-    use crate::view::Migration;
+    use archon_client::{MoveKind, MoveStatus};
 
-    fn migration(phase: &str, percent: u32) -> Rebalance {
+    fn moving(phase: MovePhase, percent: u32) -> Rebalance {
         Rebalance {
             running: true,
-            summary: RebalanceSummary { moves: 1, copying: 1, percent, ..Default::default() },
-            migrations: vec![Migration {
+            summary: RebalanceSummary { moves_total: 1, copying: 1, percent, ..Default::default() },
+            moves: vec![MoveStatus {
                 id: 1,
+                kind: MoveKind::Copy.into(),
                 table_id: 1,
+                table: "orders".into(),
                 partition: 7,
+                from_id: 1,
                 from: "athens".into(),
+                to_id: 4,
                 to: "ephesus".into(),
                 phase: phase.into(),
                 percent,
-                why: String::new(),
                 bytes_done: 512,
                 bytes_total: 1024,
-                leadership: false,
+                message: String::new(),
             }],
         }
     }
 
     #[test]
     fn off_a_terminal_each_change_is_one_line() {
-        let mut progress = Progress::new(&Output::plain(Format::Table), Labels::default());
-        assert_eq!(progress.changes(&migration("Copying", 1)).len(), 1);
-        assert_eq!(progress.changes(&migration("Copying", 9)).len(), 0);
-        let lines = progress.changes(&migration("Copying", 50));
-        assert!(lines[0].ends_with("  1/7  athens -> ephesus  Copying  50%  512 B of 1.0 KiB"), "{lines:?}");
-        let mut done = migration("Done", 100);
-        done.migrations[0].why = "the node has 3, its share is 2".into();
+        let mut progress = Progress::new(&Output::plain(Format::Table));
+        assert_eq!(progress.changes(&moving(MovePhase::Copying, 1)).len(), 1);
+        assert_eq!(progress.changes(&moving(MovePhase::Copying, 9)).len(), 0);
+        let lines = progress.changes(&moving(MovePhase::Copying, 50));
+        assert!(lines[0].ends_with("  orders/7  athens -> ephesus  Copying  50%  512 B of 1.0 KiB"), "{lines:?}");
+        let mut done = moving(MovePhase::Done, 100);
+        done.moves[0].message = "the node has 3, its share is 2".into();
         let lines = progress.changes(&done);
         assert!(lines[0].ends_with("Done  100%  1.0 KiB"), "{lines:?}");
     }
 
     #[test]
     fn every_one_of_sixteen_thousand_moves_was_told_of_while_they_went_on() {
-        let mut progress = Progress::new(&Output::plain(Format::Table), Labels::default());
+        let mut progress = Progress::new(&Output::plain(Format::Table));
         assert!(Progress::tells_each(64) && !Progress::tells_each(16_000));
         let stands = |done, percent| Rebalance {
             running: true,
             summary: RebalanceSummary {
-                moves: 16_000,
+                moves_total: 16_000,
                 queued: 15_990 - done,
                 copying: 10,
                 done,
@@ -206,7 +203,7 @@ mod tests {
                 bytes_total: 1024,
                 ..Default::default()
             },
-            migrations: vec![],
+            moves: vec![],
         };
         let lines = progress.changes(&stands(100, 1));
         let [line] = &lines[..] else { panic!("{lines:?}") };

@@ -1,16 +1,15 @@
-//! `archon rebalance plan | apply | status | cancel`.
+//! `archon rebalance plan | apply | cancel`.
 
+use super::moves::under_way;
 use super::plan_file::PlanFile;
 use super::progress::Progress;
 use super::wait::{Waited, Watched, wait};
-use super::{Labels, watch};
-use crate::args::{ApplyArgs, PlanArgs, WatchArgs};
+use crate::args::{ApplyArgs, PlanArgs};
+use crate::documents::{Applied, Plan, Rebalance};
 use crate::exit::{Exit, Failure};
 use crate::output::{Column, Output, bytes_text, count_text};
-use crate::view::{Plan, Rebalance, is_superseded, is_undone};
 use archon_client::Admin;
 use archon_types::{ErrorDetail, ErrorKind};
-use serde::Serialize;
 use std::time::Duration;
 
 /// Shows a plan; changes nothing.
@@ -26,7 +25,7 @@ pub(crate) async fn plan(args: &PlanArgs, admin: &Admin, output: &Output) -> Res
         }
     }
     if !output.is_json() {
-        print_plan(&plan, &Labels::fetch(admin).await, output)?;
+        print_plan(&plan, output)?;
         if plan.moves.is_empty() {
             say_what_runs(admin, output).await;
         } else {
@@ -38,27 +37,20 @@ pub(crate) async fn plan(args: &PlanArgs, admin: &Admin, output: &Output) -> Res
     Ok(if has_moves { Exit::PlanHasMoves } else { Exit::Done })
 }
 
-/// What `apply -o json` prints.
-#[derive(Serialize)]
-struct Applied {
-    table_version: u64,
-    migrations: u32,
-    /// Where things stood at the end, with `--wait`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    result: Option<Rebalance>,
-}
-
 /// Carries out a plan, and waits for it if asked to.
 pub(crate) async fn apply(args: &ApplyArgs, admin: &Admin, output: &Output) -> Result<Exit, Failure> {
-    let (plan, migrations) = match &args.file {
+    if args.dry_run {
+        return dry_run(args, admin, output).await;
+    }
+    let (plan, moves) = match &args.file {
         Some(path) => {
             let plan = PlanFile::of_cluster(path, admin).await?;
-            let migrations = if plan.moves.is_empty() {
+            let moves = if plan.moves.is_empty() {
                 0
             } else {
                 admin.apply(&plan).await.map_err(|error| explain_stale(error.into(), &plan))?
             };
-            (plan, migrations)
+            (plan, moves)
         }
         None => plan_and_apply(admin, output).await?,
     };
@@ -68,18 +60,18 @@ pub(crate) async fn apply(args: &ApplyArgs, admin: &Admin, output: &Output) -> R
             return Err(Failure::from(archon_client::Error::from(already_running(running))));
         }
         if output.is_json() {
-            output.json(&Applied { table_version: plan.table_version, migrations: 0, result: None })?;
+            output.json(&applied(&plan, 0, None))?;
         } else {
-            print_plan(&plan, &Labels::fetch(admin).await, output)?;
+            print_plan(&plan, output)?;
         }
         return Ok(Exit::Done);
     }
     if !output.is_json() {
-        output.talk(format!("applied: {} under way", count_text(migrations as usize, "move is", "moves are")));
+        output.talk(format!("applied: {} under way", count_text(moves as usize, "move is", "moves are")));
     }
     if !args.wait {
         if output.is_json() {
-            output.json(&Applied { table_version: plan.table_version, migrations, result: None })?;
+            output.json(&applied(&plan, moves, None))?;
         } else {
             output.talk("next: archon rebalance status");
         }
@@ -92,7 +84,7 @@ pub(crate) async fn apply(args: &ApplyArgs, admin: &Admin, output: &Output) -> R
     let undone = (result.summary.failed + result.summary.cancelled) as usize;
     let done = done_text(&result);
     if output.is_json() {
-        output.json(&Applied { table_version: plan.table_version, migrations, result: Some(result) })?;
+        output.json(&applied(&plan, moves, Some(result)))?;
     } else if undone == 0 {
         output.line(done)?;
     }
@@ -103,11 +95,36 @@ pub(crate) async fn apply(args: &ApplyArgs, admin: &Admin, output: &Output) -> R
     Ok(Exit::Done)
 }
 
+/// Says what would be moved.
+async fn dry_run(args: &ApplyArgs, admin: &Admin, output: &Output) -> Result<Exit, Failure> {
+    let plan = match &args.file {
+        Some(path) => PlanFile::of_cluster(path, admin).await?,
+        None => admin.plan().await?,
+    };
+    let now = admin.status().await?.table_version;
+    if plan.table_version.get() != now {
+        let detail = ErrorDetail::new(ErrorKind::StalePlan, "the table changed since this plan was made");
+        let stale = archon_client::Error::from(detail.with_have_need(now, plan.table_version.get()));
+        return Err(explain_stale(stale.into(), &plan));
+    }
+    if output.is_json() {
+        output.json(&applied(&plan, 0, None))?;
+        return Ok(Exit::Done);
+    }
+    print_plan(&plan, output)?;
+    output.talk("nothing was changed; to do it, say the same without --dry-run");
+    Ok(Exit::Done)
+}
+
+fn applied(plan: &Plan, moves_started: u32, result: Option<Rebalance>) -> Applied {
+    Applied { table_version: plan.table_version.get(), moves_started, result }
+}
+
 /// What a plan came to of which no move was cancelled or failed. A move that lost its point because a failover changed
 /// more is no failure: whether anything is left to move, the next plan says.
 fn done_text(result: &Rebalance) -> String {
     let superseded = result.summary.superseded;
-    let done = count_text((result.summary.moves - superseded) as usize, "move", "moves");
+    let done = count_text((result.summary.moves_total - superseded) as usize, "move", "moves");
     match superseded {
         0 => format!("done: {done}"),
         _ => format!(
@@ -130,10 +147,10 @@ async fn plan_and_apply(admin: &Admin, output: &Output) -> Result<(Plan, u32), F
             return Ok((plan, 0));
         }
         if !output.is_json() {
-            print_plan(&plan, &Labels::fetch(admin).await, output)?;
+            print_plan(&plan, output)?;
         }
         match admin.apply(&plan).await {
-            Ok(migrations) => return Ok((plan, migrations)),
+            Ok(moves) => return Ok((plan, moves)),
             Err(error) if error.kind() == ErrorKind::StalePlan && attempt < PLANS_MAX => {
                 output.talk("the table moved on meanwhile; planning again");
                 attempt += 1;
@@ -182,7 +199,7 @@ async fn wait_for_moves(
     moves: usize,
     limit: Option<Duration>,
 ) -> Result<Option<Rebalance>, Failure> {
-    let progress = Progress::new(output, Labels::fetch(admin).await);
+    let progress = Progress::new(output);
     let most = if Progress::tells_each(moves) { u32::try_from(moves).unwrap_or(u32::MAX) } else { 0 };
     match wait(&mut Moves { admin, progress, most, whole: output.is_json() }, limit).await? {
         Waited::Over(rebalance) => Ok(Some(rebalance)),
@@ -195,71 +212,6 @@ async fn wait_for_moves(
         Waited::TimedOut => Err(Failure::new(Exit::TimedOut, "the moves are still under way")
             .with_remedy("they go on; watch them with `archon rebalance status`")),
     }
-}
-
-/// Shows what is being moved.
-pub(crate) async fn status(args: &WatchArgs, admin: &Admin, output: &Output) -> Result<Exit, Failure> {
-    let labels = if output.is_json() { Labels::default() } else { Labels::fetch(admin).await };
-    watch::show(args.watch, output, async |output: &Output| {
-        let rebalance = admin.rebalance_status().await?;
-        if output.is_json() { output.json_text(&rebalance) } else { Ok(status_rows(&rebalance, &labels, output)) }
-    })
-    .await
-}
-
-fn status_rows(rebalance: &Rebalance, labels: &Labels, output: &Output) -> String {
-    let columns = [
-        Column::text("PARTITION"),
-        Column::text("FROM"),
-        Column::text("TO"),
-        Column::text("PHASE"),
-        Column::number("%"),
-        Column::number("DONE"),
-        Column::number("OF"),
-        Column::text("WHY"),
-    ];
-    let rows = rebalance.migrations.iter().map(|migration| {
-        vec![
-            labels.of(migration.table_id, migration.partition),
-            migration.from.clone(),
-            migration.to.clone(),
-            match is_undone(migration) && !is_superseded(migration) {
-                true => output.bad(&migration.phase),
-                false => migration.phase.clone(),
-            },
-            migration.percent.to_string(),
-            // What was copied for a move that was undone has been thrown away.
-            if is_undone(migration) { "-".to_owned() } else { bytes_text(migration.bytes_done) },
-            bytes_text(migration.bytes_total),
-            migration.why.clone(),
-        ]
-    });
-    let none = rebalance.migrations.is_empty();
-    let mut text = output.rows_text(&columns, rows.collect(), "nothing is being moved, and nothing was");
-    if !none {
-        text.push('\n');
-        text.push_str(&match under_way(rebalance) {
-            0 => "not running".to_owned(),
-            moves => format!("{} under way; {}", count_text(moves, "move", "moves"), way_out(rebalance)),
-        });
-    }
-    text
-}
-
-/// What can be done about moves under way: those that have handed over are past stopping.
-fn way_out(rebalance: &Rebalance) -> &'static str {
-    let summary = &rebalance.summary;
-    let stop = summary.queued + summary.copying + summary.in_sync;
-    match stop > 0 || summary.hand_off + summary.cleanup == 0 {
-        true => "stop with: archon rebalance cancel",
-        false => "handed over already, and about to end",
-    }
-}
-
-/// How many moves have not ended.
-fn under_way(rebalance: &Rebalance) -> usize {
-    let open = (rebalance.summary.moves - rebalance.summary.over()) as usize;
-    if rebalance.running { open.max(1) } else { 0 }
 }
 
 /// A plan made while moves are under way counts them as done, so an empty one may be misread.
@@ -285,15 +237,15 @@ pub(crate) async fn cancel(admin: &Admin, output: &Output) -> Result<Exit, Failu
         output.json(&cancelled)?;
         return Ok(Exit::Done);
     }
-    output.line(format!("cancelled {}", count_text(cancelled.cancelled as usize, "move", "moves")))?;
-    if cancelled.too_late > 0 {
-        let late = count_text(cancelled.too_late as usize, "move", "moves");
+    output.line(format!("cancelled {}", count_text(cancelled.moves_cancelled as usize, "move", "moves")))?;
+    if cancelled.moves_too_late > 0 {
+        let late = count_text(cancelled.moves_too_late as usize, "move", "moves");
         output.talk(format!("{late} had handed over already and will finish"));
     }
     Ok(Exit::Done)
 }
 
-fn print_plan(plan: &Plan, labels: &Labels, output: &Output) -> Result<(), Failure> {
+fn print_plan(plan: &Plan, output: &Output) -> Result<(), Failure> {
     let columns = [
         Column::text("PARTITION"),
         Column::text("FROM"),
@@ -306,11 +258,11 @@ fn print_plan(plan: &Plan, labels: &Labels, output: &Output) -> Result<(), Failu
         .iter()
         .map(|step| {
             vec![
-                labels.of(step.table_id, step.partition),
+                step.partition_name(),
                 step.from.clone(),
                 step.to.clone(),
-                bytes_text(step.bytes),
-                step.reason.clone(),
+                bytes_text(step.bytes_total),
+                step.message.clone(),
             ]
         })
         .collect();
@@ -318,7 +270,7 @@ fn print_plan(plan: &Plan, labels: &Labels, output: &Output) -> Result<(), Failu
         output.line(format!("nothing to move at table version {}", plan.table_version))?;
     } else {
         output.line(output.grid(&columns, rows))?;
-        let bytes = plan.moves.iter().map(|step| step.bytes).fold(0, u64::saturating_add);
+        let bytes = plan.moves.iter().map(|step| step.bytes_total).fold(0, u64::saturating_add);
         output.line(format!(
             "{}, {} to copy, for table version {}",
             count_text(plan.moves.len(), "move", "moves"),
@@ -346,31 +298,33 @@ fn explain_stale(failure: Failure, plan: &Plan) -> Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use archon_client::RebalanceSummary;
+    use crate::admin::moves::way_out;
+    use archon_client::{MovePhase, RebalanceSummary, Version};
 
     fn plan() -> Plan {
-        Plan { table_version: 37, moves_version: 5, moves: vec![], unmet: vec![] }
+        Plan { table_version: Version::new(37), moves_version: Version::new(5), moves: vec![], unmet: vec![] }
     }
 
     #[test]
     fn a_move_that_lost_its_point_is_no_failure_and_one_that_handed_over_cannot_be_stopped() {
-        let result = |phases: &[&str]| {
-            let many = |name: &str| phases.iter().filter(|phase| **phase == name).count() as u32;
+        use MovePhase::{Done, HandOff, InSync, Superseded};
+        let result = |phases: &[MovePhase]| {
+            let many = |phase: MovePhase| phases.iter().filter(|one| **one == phase).count() as u32;
             let summary = RebalanceSummary {
-                moves: phases.len() as u32,
-                in_sync: many("InSync"),
-                hand_off: many("HandOff"),
-                done: many("Done"),
-                superseded: many("Superseded"),
+                moves_total: phases.len() as u32,
+                in_sync: many(InSync),
+                hand_off: many(HandOff),
+                done: many(Done),
+                superseded: many(Superseded),
                 ..Default::default()
             };
-            Rebalance { running: false, summary, migrations: vec![] }
+            Rebalance { running: false, summary, moves: vec![] }
         };
-        assert_eq!(done_text(&result(&["Done", "Done"])), "done: 2 moves");
-        let running = |phases: &[&str]| Rebalance { running: true, ..result(phases) };
-        assert!(way_out(&running(&["Done", "InSync"])).contains("archon rebalance cancel"));
-        assert!(!way_out(&running(&["Done", "HandOff"])).contains("cancel"));
-        let text = done_text(&result(&["Done", "Superseded"]));
+        assert_eq!(done_text(&result(&[Done, Done])), "done: 2 moves");
+        let running = |phases: &[MovePhase]| Rebalance { running: true, ..result(phases) };
+        assert!(way_out(&running(&[Done, InSync])).contains("archon rebalance cancel"));
+        assert!(!way_out(&running(&[Done, HandOff])).contains("cancel"));
+        let text = done_text(&result(&[Done, Superseded]));
         assert!(text.starts_with("done: 1 move; 1 more lost the point"), "{text}");
     }
 

@@ -2,10 +2,10 @@
 
 use super::{short_time, since, watch};
 use crate::args::WatchArgs;
+use crate::documents::{Node, Status};
 use crate::exit::{Exit, Failure};
 use crate::output::{Output, count_text};
-use crate::view::{Node, Status};
-use archon_client::Admin;
+use archon_client::{Admin, CoordinatorRole, NodeGoal, NodeStatus};
 use next::next_step;
 
 /// Most reasons that are printed; the rest is counted.
@@ -35,10 +35,11 @@ fn screen(status: &Status, nodes: &[Node], output: &Output) -> String {
             Some(0) | None => String::new(),
             Some(entries) => format!(", {} behind", count_text(entries as usize, "entry", "entries")),
         };
-        let role = match coordinator.role.as_str() {
-            "leader" => output.bold("leader"),
-            "unreachable" => output.bad("unreachable"),
-            other => other.to_owned(),
+        let role = coordinator.role.as_str();
+        let role = match coordinator.role.known() {
+            Some(CoordinatorRole::Leader) => output.bold(role),
+            Some(CoordinatorRole::Unreachable) => output.bad(role),
+            _ => role.to_owned(),
         };
         let lack = match coordinator.lack {
             Some(_) => output.bad(", takes nothing new"),
@@ -54,10 +55,16 @@ fn screen(status: &Status, nodes: &[Node], output: &Output) -> String {
     lines.push(format!("table       version {}", status.table_version));
     lines.push(format!("moves       {}", moves_line(status)));
     for reason in status.reasons.iter().take(REASONS_MAX) {
-        let time = since(reason.since_ms).map_or_else(String::new, |time| format!(", for {}", short_time(time)));
-        lines.push(format!("waiting     {}: {} ({}{time})", output.bad(&reason.code), reason.message, reason.subject));
-        if !reason.remedy.is_empty() {
-            lines.push(format!("            {}", reason.remedy));
+        let time =
+            reason.began_at_ms.and_then(since).map_or_else(String::new, |time| format!(", for {}", short_time(time)));
+        lines.push(format!(
+            "waiting     {}: {} ({}{time})",
+            output.bad(&reason.code.to_string()),
+            reason.message,
+            reason.subject
+        ));
+        if let Some(remedy) = &reason.remedy {
+            lines.push(format!("            {remedy}"));
         }
     }
     if status.reasons.len() > REASONS_MAX {
@@ -69,9 +76,10 @@ fn screen(status: &Status, nodes: &[Node], output: &Output) -> String {
 }
 
 fn quorum(status: &Status, output: &Output) -> String {
-    let reachable = status.coordinators.iter().filter(|coordinator| coordinator.role != "unreachable").count();
+    let reachable =
+        status.coordinators.iter().filter(|coordinator| coordinator.role != CoordinatorRole::Unreachable).count();
     let all = status.coordinators.len();
-    let leader = match status.leader {
+    let leader = match status.leader_id {
         Some(id) => format!("coordinator {id} leads in term {}", status.term),
         None => output.bad("no leader"),
     };
@@ -96,7 +104,7 @@ fn names_line(nodes: &[Node]) -> Option<String> {
         return None;
     }
     let mut parts: Vec<String> =
-        nodes.iter().take(NODES_MAX).map(|node| format!("{} {}{}", node.name, node.partitions, aside(node))).collect();
+        nodes.iter().take(NODES_MAX).map(|node| format!("{} {}{}", node.name, node.copies_held, aside(node))).collect();
     if nodes.len() > NODES_MAX {
         parts.push(format!("… and {} more", nodes.len() - NODES_MAX));
     }
@@ -105,20 +113,21 @@ fn names_line(nodes: &[Node]) -> Option<String> {
 
 /// Why a node takes no part in the spread of copies, or serves none, if so.
 fn aside(node: &Node) -> &'static str {
-    match (node.status.as_str(), node.goal.as_str(), node.partitions) {
-        ("Lost", _, _) => " (lost)",
-        ("Failed", "Drain", 0) => " (drained, stopped)",
-        ("Failed", _, _) => " (failed)",
-        (_, "Drain", 0) => " (drained)",
-        (_, "Drain", _) => " (being drained)",
-        (_, "Cordon", _) => " (cordoned)",
+    match (node.status.known(), node.goal.known(), node.copies_held) {
+        (Some(NodeStatus::Lost), _, _) => " (lost)",
+        (Some(NodeStatus::Failed), Some(NodeGoal::Drain), 0) => " (drained, stopped)",
+        (Some(NodeStatus::Failed), _, _) => " (failed)",
+        (_, Some(NodeGoal::Drain), 0) => " (drained)",
+        (_, Some(NodeGoal::Drain), _) => " (being drained)",
+        (_, Some(NodeGoal::Cordon), _) => " (cordoned)",
         _ => "",
     }
 }
 
 fn partitions_line(status: &Status, nodes: &[Node], output: &Output) -> String {
-    let online = format!("{} of {} online", status.partitions_online, status.partitions);
-    let online = if status.partitions_online == status.partitions { output.good(&online) } else { output.bad(&online) };
+    let online = format!("{} of {} online", status.partitions_online, status.partitions_total);
+    let online =
+        if status.partitions_online == status.partitions_total { output.good(&online) } else { output.bad(&online) };
     let online = match status.partitions_under_replicated {
         0 => online,
         short => {
@@ -138,13 +147,13 @@ fn partitions_line(status: &Status, nodes: &[Node], output: &Output) -> String {
 
 /// The fewest and the most partitions on a live node that takes its share: a plan moves nothing to or from others.
 fn skew(nodes: &[Node]) -> Option<(u32, u32)> {
-    let serves = |node: &&Node| node.status == "Live" && node.goal == "Serve";
-    let live = || nodes.iter().filter(serves).map(|node| node.partitions);
+    let serves = |node: &&Node| node.status == NodeStatus::Live && node.goal == NodeGoal::Serve;
+    let live = || nodes.iter().filter(serves).map(|node| node.copies_held);
     Some((live().min()?, live().max()?))
 }
 
 fn moves_line(status: &Status) -> String {
-    match status.migrations_running {
+    match status.moves_running {
         0 => "none running".to_owned(),
         running => format!("{running} running"),
     }

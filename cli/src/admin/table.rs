@@ -5,18 +5,6 @@ use crate::args::{CreateTableArgs, DropTableArgs, WatchArgs};
 use crate::exit::{Exit, Failure};
 use crate::output::{Column, Output, bytes_text, count_text};
 use archon_client::{Admin, ErrorKind, TableCheck, TableSummary};
-use serde::Serialize;
-
-/// What `archon table drop` prints with `-o json`.
-#[derive(Serialize)]
-struct Dropped<'a> {
-    table: &'a str,
-    id: u64,
-    /// Copies that are to be deleted.
-    copies: u32,
-    /// Nodes that delete theirs when they return.
-    nodes_away: &'a [String],
-}
 
 /// Lists the tables.
 pub(crate) async fn list(args: &WatchArgs, admin: &Admin, output: &Output) -> Result<Exit, Failure> {
@@ -39,7 +27,7 @@ fn list_rows(tables: &[TableSummary], output: &Output) -> String {
         vec![
             table.id.to_string(),
             table.name.clone(),
-            table.partitions.to_string(),
+            table.partitions_total.to_string(),
             table.replication.to_string(),
             table.version.to_string(),
         ]
@@ -57,7 +45,7 @@ pub(crate) async fn create(args: &CreateTableArgs, admin: &Admin, output: &Outpu
     output.line(format!(
         "created table {} with {}, {}",
         table.name,
-        count_text(table.partitions as usize, "partition", "partitions"),
+        count_text(table.partitions_total as usize, "partition", "partitions"),
         count_text(table.replication as usize, "copy each", "copies each"),
     ))?;
     output.talk(format!("next: archon partition list --table {}", table.name));
@@ -78,14 +66,13 @@ pub(crate) async fn drop(args: &DropTableArgs, admin: &Admin, output: &Output) -
     }
     let copies = admin.drop_table(name, found.table.id).await?;
     if output.is_json() {
-        let (table, id, nodes_away) = (name, found.table.id, &found.nodes_away);
-        output.json(&Dropped { table, id, copies, nodes_away })?;
+        output.json(&TableCheck { copies_deleted: copies, ..found })?;
         return Ok(Exit::Done);
     }
     output.line(format!(
         "dropped table {name} (number {}) with {}; its nodes delete {}",
         found.table.id,
-        count_text(found.table.partitions as usize, "partition", "partitions"),
+        count_text(found.table.partitions_total as usize, "partition", "partitions"),
         count_text(copies as usize, "copy", "copies"),
     ))?;
     if !found.nodes_away.is_empty() {
@@ -97,7 +84,7 @@ pub(crate) async fn drop(args: &DropTableArgs, admin: &Admin, output: &Output) -
 
 /// What would be deleted, and how to say so.
 fn unconfirmed(found: &TableCheck) -> Failure {
-    let TableSummary { name, id, partitions, .. } = &found.table;
+    let TableSummary { name, id, partitions_total: partitions, .. } = &found.table;
     let away = match found.nodes_away.is_empty() {
         true => String::new(),
         false => format!(" (not alive now: {})", list_text(&found.nodes_away)),
@@ -105,9 +92,9 @@ fn unconfirmed(found: &TableCheck) -> Failure {
     let message = format!(
         "nothing was dropped: this would delete table {name} (number {id}) for good, with {}, {} on {}{away} and {} in them",
         count_text(*partitions as usize, "partition", "partitions"),
-        count_text(found.copies as usize, "copy", "copies"),
-        count_text(found.nodes as usize, "node", "nodes"),
-        bytes_text(found.bytes),
+        count_text(found.copies_deleted as usize, "copy", "copies"),
+        count_text(found.nodes_holding as usize, "node", "nodes"),
+        bytes_text(found.bytes_deleted),
     );
     Failure::new(Exit::Refused, message).with_remedy(format!("to delete it: `archon table drop {name} --yes`"))
 }
@@ -115,18 +102,20 @@ fn unconfirmed(found: &TableCheck) -> Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use archon_client::NodeName;
 
     #[test]
     fn without_yes_it_is_said_what_would_be_deleted_and_refused() {
-        let table = TableSummary { id: 7, name: "orders".into(), partitions: 4, replication: 3, version: 9 };
-        let found = TableCheck { table, copies: 12, bytes: 2_048, nodes: 3, nodes_away: vec![] };
+        let table = TableSummary { id: 7, name: "orders".into(), partitions_total: 4, replication: 3, version: 9 };
+        let found =
+            TableCheck { table, copies_deleted: 12, bytes_deleted: 2_048, nodes_holding: 3, nodes_away: vec![] };
         let failure = unconfirmed(&found);
-        assert_eq!((failure.exit, failure.kind), (Exit::Refused, "Refused"));
+        assert_eq!((failure.exit, failure.kind), (Exit::Refused, "refused"));
         for part in ["nothing was dropped", "table orders (number 7)", "4 partitions", "12 copies on 3 nodes and "] {
             assert!(failure.message.contains(part), "{}", failure.message);
         }
         assert_eq!(failure.remedy.as_deref(), Some("to delete it: `archon table drop orders --yes`"));
-        let away = TableCheck { nodes_away: vec!["athens".into()], ..found };
+        let away = TableCheck { nodes_away: vec![NodeName { node_id: 1, node: "athens".into() }], ..found };
         assert!(unconfirmed(&away).message.contains("3 nodes (not alive now: athens)"));
     }
 }

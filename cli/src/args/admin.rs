@@ -9,7 +9,7 @@ use std::time::Duration;
 #[derive(Subcommand, Clone, Debug)]
 pub(crate) enum NodeVerb {
     /// List the nodes of the cluster.
-    #[command(after_help = "Examples:\n  archon node list\n  archon node list -o json | jq -r '.[].name'")]
+    #[command(after_help = "Examples:\n  archon node list\n  archon node list -o json | jq -r '.[].node'")]
     List(WatchArgs),
     /// Say everything about one node and what it hosts.
     #[command(after_help = "Examples:\n  archon node describe athens")]
@@ -54,7 +54,7 @@ Examples:
 /// Options of a verb that is about one node.
 #[derive(clap::Args, Clone, Debug)]
 pub(crate) struct NodeNameArgs {
-    /// The node's name.
+    /// The node's name, or its number.
     #[arg(value_name = "NAME", id = "node", value_parser = name)]
     pub(crate) name: String,
 }
@@ -62,7 +62,7 @@ pub(crate) struct NodeNameArgs {
 /// Options of `archon node drain`.
 #[derive(clap::Args, Clone, Debug)]
 pub(crate) struct DrainArgs {
-    /// The node's name.
+    /// The node's name, or its number.
     #[arg(value_name = "NAME", id = "node", value_parser = name)]
     pub(crate) name: String,
     /// Only say what would be done, or what stands in the way (exit 4).
@@ -79,7 +79,7 @@ pub(crate) struct DrainArgs {
 /// Options of `archon node lost`.
 #[derive(clap::Args, Clone, Debug)]
 pub(crate) struct LostArgs {
-    /// The node's name.
+    /// The node's name, or its number.
     #[arg(value_name = "NAME", id = "node", value_parser = name)]
     pub(crate) name: String,
     /// Go on although partitions lose their last copy that counts, and acknowledged writes with it.
@@ -98,7 +98,7 @@ pub(crate) struct WatchArgs {
 /// Options of `archon node describe`.
 #[derive(clap::Args, Clone, Debug)]
 pub(crate) struct DescribeArgs {
-    /// The node's name.
+    /// The node's name, or its number.
     #[arg(value_parser = name)]
     pub(crate) name: String,
     /// Whether to go on.
@@ -255,6 +255,7 @@ Examples:
     #[command(after_help = "\
 Examples:
   archon rebalance apply plan.json
+  archon rebalance apply plan.json --dry-run   is it a plan for this cluster, and of now
   archon rebalance apply --wait                plan now, apply, show progress; Ctrl-C detaches")]
     Apply(ApplyArgs),
     /// Show what is being moved and how far it is.
@@ -284,6 +285,9 @@ pub(crate) struct ApplyArgs {
     /// A plan written by `archon rebalance plan --out FILE`; without it a plan is made now.
     #[arg(value_name = "FILE")]
     pub(crate) file: Option<PathBuf>,
+    /// Only say what would be moved; a plan in a file is checked as if it were carried out.
+    #[arg(long, conflicts_with = "wait")]
+    pub(crate) dry_run: bool,
     /// Wait until every move is done, showing progress. Ctrl-C detaches: the moves go on.
     #[arg(long)]
     pub(crate) wait: bool,
@@ -297,5 +301,8 @@ pub(crate) struct ApplyArgs {
 pub(crate) struct EventsArgs {
     /// Show at most this many, the newest.
     #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=10_000))]
-    pub(crate) most: u32,
+    pub(crate) limit: u32,
+    /// Go on showing what happens, until Ctrl-C; with `-o json` one list per line.
+    #[arg(short, long)]
+    pub(crate) follow: bool,
 }

@@ -73,13 +73,14 @@ Examples:
         after_help = "\
 Examples:
   archon kv incr visits
-  archon kv incr stock/7 --by -3"
+  archon kv incr visits 10
+  archon kv incr stock/7 -3"
     )]
     Incr {
         /// The key.
         key: String,
         /// What to add; may be negative.
-        #[arg(long, value_name = "N", default_value_t = 1, allow_hyphen_values = true)]
+        #[arg(value_name = "N", default_value_t = 1, allow_negative_numbers = true)]
         by: i64,
     },
     /// Run several operations in one call, one per line, from a file or standard input.
@@ -108,9 +109,9 @@ Examples:
     /// The list is not a snapshot: each partition is read as of its own moment.
     #[command(after_help = "\
 Examples:
-  archon kv scan --prefix city/
-  archon kv scan --prefix city/ --after city/17 --limit 100 -o json     the next page
-  archon kv scan --prefix --flags                                       a prefix may begin with a dash")]
+  archon kv scan city/
+  archon kv scan city/ --after city/17 --limit 100 -o json     the next page
+  archon kv scan --prefix --flags                              a prefix may begin with a dash")]
     Scan(ScanArgs),
 }
 
@@ -118,12 +119,22 @@ Examples:
 #[derive(clap::Args, Clone, Debug)]
 pub(crate) struct ScanArgs {
     /// Only keys that begin with this.
-    #[arg(long, value_name = "P", default_value = "", allow_hyphen_values = true)]
-    pub(crate) prefix: String,
+    #[arg(value_name = "PREFIX", conflicts_with = "dashed")]
+    prefix: Option<String>,
+    /// The same, also for one that begins with a dash.
+    #[arg(long = "prefix", id = "dashed", value_name = "PREFIX", allow_hyphen_values = true)]
+    dashed: Option<String>,
     /// Only keys after this one.
     #[arg(long, value_name = "K", default_value = "", allow_hyphen_values = true)]
     pub(crate) after: String,
     /// At most this many.
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub(crate) limit: u32,
+}
+
+impl ScanArgs {
+    /// What keys are to begin with; nothing if all are meant.
+    pub(crate) fn prefix(&self) -> &str {
+        self.prefix.as_deref().or(self.dashed.as_deref()).unwrap_or_default()
+    }
 }

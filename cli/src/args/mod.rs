@@ -2,6 +2,7 @@
 
 mod admin;
 mod bench;
+mod hints;
 mod kv;
 mod parse;
 mod serve;
@@ -63,12 +64,15 @@ pub(crate) struct Cli {
 pub(crate) struct Connection {
     /// Coordinators or nodes (one that answers is enough; the leader is found), as H:P separated by commas.
     #[arg(long, global = true, env = "ARCHON_COORDINATORS", value_name = "H:P,…", value_delimiter = ',')]
-    #[arg(value_parser = address, hide_env_values = true)]
+    #[arg(value_parser = address, hide_env_values = true, alias = "endpoints")]
     pub(crate) coordinators: Vec<String>,
     /// Print columns for people, or one JSON document for programs.
     #[arg(short, long, global = true, value_enum, default_value_t, value_name = "FORMAT", hide_possible_values = true)]
     #[arg(help = "Print `table` (columns for people) or `json` (one document)")]
     pub(crate) output: Format,
+    /// The same as `-o json`.
+    #[arg(long, global = true, hide = true, conflicts_with = "output")]
+    pub(crate) json: bool,
     /// How long one request may take, retries included: 500ms, 5s, 1m.
     #[arg(long, global = true, env = "ARCHON_TIMEOUT", value_name = "TIME", default_value = "5s")]
     #[arg(value_parser = duration, hide_env_values = true)]
@@ -180,7 +184,7 @@ Examples:
 Examples:
   archon kv put city/1 athens
   archon kv get city/1
-  archon kv scan --prefix city/")]
+  archon kv scan city/")]
     Kv(KvArgs),
 
     /// Measure how fast a cluster is (writes, reads, both, scans), or how long a dying node or moving data holds it up.
@@ -198,8 +202,13 @@ Examples:
     #[command(after_help = "\
 Examples:
   archon events
-  archon events --most 500 -o json")]
+  archon events --limit 500 -o json
+  archon events --follow")]
     Events(EventsArgs),
+
+    /// Print which version of archon this is.
+    #[command(after_help = "Examples:\n  archon version\n  archon version -o json")]
+    Version,
 
     /// Print the completion script for a shell.
     #[command(after_help = "\
@@ -218,9 +227,13 @@ Examples:
 /// # Errors
 /// What is wrong with it; `--help` and `--version` arrive here too.
 pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Cli, clap::Error> {
-    let matches = Cli::command().try_get_matches_from(args)?;
+    let matches = Cli::command().try_get_matches_from(args).map_err(hints::added)?;
     refuse_idle_flags(&matches)?;
-    Cli::from_arg_matches(&matches)
+    let mut cli = Cli::from_arg_matches(&matches)?;
+    if cli.connection.json {
+        cli.connection.output = Format::Json;
+    }
+    Ok(cli)
 }
 
 /// `archon node` runs a node and has verbs besides. A flag that says how to run one, given together with a verb, would

@@ -5,7 +5,7 @@ use crate::args::{Connection, FailoverArgs, MovesArgs, ProbeArgs};
 use crate::connect;
 use crate::exit::{Exit, Failure};
 use crate::output::{Column, Output};
-use archon_client::{Admin, Client};
+use archon_client::{Admin, Client, NodeStatus};
 use archon_load::{Probers, Window, watch};
 use rustix::process::{Pid, Signal, kill_process};
 use serde::Serialize;
@@ -205,7 +205,7 @@ impl Victim {
 /// The live nodes, each in its incarnation.
 async fn lives(admin: &Admin) -> Result<BTreeMap<String, u64>, Failure> {
     let nodes = admin.list_nodes().await?;
-    let live = nodes.into_iter().filter(|node| node.status == "Live");
+    let live = nodes.into_iter().filter(|node| node.status == NodeStatus::Live);
     Ok(live.map(|node| (node.name, node.incarnation)).collect())
 }
 

@@ -3,7 +3,7 @@
 use crate::args::Connection;
 use crate::exit::Failure;
 use crate::output::Output;
-use archon_client::Admin;
+use archon_client::{Admin, NodeStatus};
 use archon_load::watch;
 use archon_local_cluster::{Cluster, LATE_NODE};
 use std::time::Duration;
@@ -50,7 +50,7 @@ impl Local {
     /// If it does not come up.
     pub(super) async fn another_node(&mut self, admin: &Admin) -> Result<(), Failure> {
         self.cluster.start_node(LATE_NODE)?;
-        let there = watch::until_node(admin, LATE_NODE, "Live", PATIENCE).await;
+        let there = watch::until_node(admin, LATE_NODE, NodeStatus::Live, PATIENCE).await;
         there.map_err(|failure| Failure::failed(failure.to_string()))
     }
 }

@@ -169,7 +169,7 @@ fn settled(measured: &Measured) -> Result<(), Failure> {
 }
 
 fn failed(failure: archon_load::Failure) -> Failure {
-    let kind = ErrorKind::ALL.iter().find(|kind| format!("{kind:?}") == failure.kind);
+    let kind = ErrorKind::ALL.iter().find(|kind| kind.as_str() == failure.kind);
     let exit = kind.map_or(Exit::Failed, |kind| Exit::of(*kind));
     Failure::new(exit, failure.to_string())
 }

@@ -1,6 +1,6 @@
 //! What the nodes spent on a measurement, by their own counters.
 
-use archon_client::{Admin, NodeStats};
+use archon_client::{Admin, NodeStats, NodeStatus};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -44,7 +44,7 @@ impl Counted {
     /// If one does not answer.
     pub(super) async fn now(admin: &Admin) -> Result<Self, archon_client::Error> {
         let mut all = BTreeMap::new();
-        for node in admin.list_nodes().await?.into_iter().filter(|node| node.status == "Live") {
+        for node in admin.list_nodes().await?.into_iter().filter(|node| node.status == NodeStatus::Live) {
             all.insert(node.name, admin.node_stats(&node.address).await?);
         }
         Ok(Self(all))

@@ -1,6 +1,7 @@
 //! The partition table as a picture: a line per node, a column per partition.
 
-use crate::view::Partition;
+use crate::documents::Partition;
+use archon_client::ReplicaState;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Who holds a copy of what, and whether that copy leads: node name → partition → leads.
@@ -10,9 +11,9 @@ pub(super) type Picture = BTreeMap<String, BTreeMap<u16, bool>>;
 pub(super) fn picture(partitions: &[Partition], nodes: &[&str]) -> Picture {
     let mut picture: Picture = nodes.iter().map(|name| ((*name).to_owned(), BTreeMap::new())).collect();
     for partition in partitions {
-        for replica in partition.replicas.iter().filter(|replica| replica.state == "Live") {
-            let leads = partition.leader.as_ref() == Some(&replica.node);
-            picture.entry(replica.node.clone()).or_default().insert(partition.id, leads);
+        for copy in partition.copies.iter().filter(|copy| copy.state == ReplicaState::Live) {
+            let leads = partition.leader_id == Some(copy.node_id);
+            picture.entry(copy.node.clone()).or_default().insert(partition.id, leads);
         }
     }
     picture

@@ -2,9 +2,9 @@
 
 use super::wait::{Look, wait_for};
 use crate::connect::leading;
+use crate::documents::{Partition, Rebalance};
 use crate::exit::Failure;
-use crate::view::{Partition, Rebalance};
-use archon_client::Admin;
+use archon_client::{Admin, NodeStatus, PartitionStatus, ReplicaState};
 use archon_local_cluster::{COPIES, Cluster, PARTITIONS, PATIENCE, REQUEST_LIMIT};
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ pub(super) async fn node_registered(cluster: &mut Cluster, admin: &Admin, name: 
     let (_, took) = wait_for(&format!("{name} to register"), PATIENCE, async || {
         cluster.check_alive()?;
         Ok(match admin.list_nodes().await {
-            Ok(nodes) if nodes.iter().any(|node| node.name == name && node.status == "Live") => Look::Yes(()),
+            Ok(nodes) if nodes.iter().any(|node| node.name == name && node.status == NodeStatus::Live) => Look::Yes(()),
             Ok(nodes) => Look::NotYet(format!("{} have registered", nodes.len())),
             Err(error) => Look::NotYet(error.to_string()),
         })
@@ -38,9 +38,9 @@ pub(super) async fn all_whole(cluster: &mut Cluster, admin: &Admin) -> Result<(V
 pub(super) async fn look_whole(admin: &Admin) -> Result<Look<Vec<Partition>>, Failure> {
     Ok(match table(admin).await {
         Ok(partitions) => {
-            let online = partitions.iter().filter(|partition| partition.status == "Online").count();
+            let online = partitions.iter().filter(|partition| partition.status == PartitionStatus::Online).count();
             let whole = |partition: &Partition| {
-                partition.replicas.len() == COPIES && partition.replicas.iter().all(|replica| replica.state == "Live")
+                partition.copies.len() == COPIES && partition.copies.iter().all(|copy| copy.state == ReplicaState::Live)
             };
             let whole = partitions.iter().filter(|partition| whole(partition)).count();
             if online == usize::from(PARTITIONS) && whole == online {
@@ -60,9 +60,10 @@ pub(super) async fn table(admin: &Admin) -> Result<Vec<Partition>, Failure> {
 
 /// Where the moves are, on one line.
 pub(super) fn phases(rebalance: &Rebalance) -> String {
-    let phases = rebalance.migrations.iter().map(|migration| {
-        format!("partition {} is in {} at {}%", migration.partition, migration.phase, migration.percent)
-    });
+    let phases = rebalance
+        .moves
+        .iter()
+        .map(|moving| format!("partition {} is in {} at {}%", moving.partition, moving.phase, moving.percent));
     phases.collect::<Vec<_>>().join(", ")
 }
 

@@ -4,9 +4,9 @@ use super::looks::{all_whole, table};
 use super::narrator::Narrator;
 use super::wait::{Look, wait_for};
 use super::workload::{Seen, Traffic};
+use crate::documents::Partition;
 use crate::exit::Failure;
-use crate::view::Partition;
-use archon_client::{Admin, Client};
+use archon_client::{Admin, Client, PartitionStatus};
 use archon_local_cluster::{Cluster, FIRST_NODES, PARTITIONS, PATIENCE};
 use std::time::Instant;
 
@@ -61,7 +61,8 @@ async fn node_dies_and_returns(
         cluster.check_alive()?;
         Ok(match table(admin).await {
             Ok(rows) => {
-                let led = |row: &&Partition| row.status == "Online" && row.leader.as_deref() != Some(name);
+                let led =
+                    |row: &&Partition| row.status == PartitionStatus::Online && row.leader.as_deref() != Some(name);
                 let count = rows.iter().filter(led).count();
                 if count == usize::from(PARTITIONS) { Look::Yes(()) } else { Look::NotYet(format!("{count} are")) }
             }

@@ -10,13 +10,12 @@ use super::narrator::Narrator;
 use super::node_dies::node_dies;
 use super::wait::{Look, wait_for};
 use super::workload::{Traffic, fill, verify};
-use crate::admin::Labels;
 use crate::admin::progress::Progress;
 use crate::args::DemoArgs;
+use crate::documents::{Plan, Status};
 use crate::exit::Failure;
 use crate::output::{bytes_text, count_text};
-use crate::view::{Plan, Status};
-use archon_client::{Admin, Client};
+use archon_client::{Admin, Client, CoordinatorRole};
 use archon_local_cluster::{COORDINATORS, Cluster, FIRST_NODES, LATE_NODE, PARTITIONS, PATIENCE, REQUEST_LIMIT};
 use serde::Serialize;
 use std::collections::BTreeSet;
@@ -120,7 +119,7 @@ async fn quorum(cluster: &mut Cluster, say: &Narrator) -> Result<(Status, Durati
         "Three coordinators keep the partition table in a replicated log. Any two of them can decide.",
     );
     let (status, took) = cluster.start_quorum().await?;
-    let leader = status.leader.unwrap_or_default();
+    let leader = status.leader_id.unwrap_or_default();
     for id in 1..=COORDINATORS {
         let role = if id == leader { "leads" } else { "follows" };
         say.show(&format!("coordinator {id}  {}  {role}", cluster.address(id)));
@@ -215,8 +214,8 @@ async fn plan(admin: &Admin, say: &Narrator) -> Result<Plan, Failure> {
             step.partition,
             step.from,
             step.to,
-            bytes_text(step.bytes),
-            step.reason
+            bytes_text(step.bytes_total),
+            step.message
         ));
     }
     let count = plan.moves.len();
@@ -241,7 +240,7 @@ async fn rebalance(
         "Applied, and the leading coordinator is killed (kill -9)",
         "Clients write and read on. The moves are in the replicated log, so whoever leads next carries on.",
     );
-    let leader = admin.status().await?.leader.or(first.leader).unwrap_or(1);
+    let leader = admin.status().await?.leader_id.or(first.leader_id).unwrap_or(1);
     let applied = Instant::now();
     let moves = admin.apply(plan).await?;
     let pid = cluster.kill_coordinator(leader)?;
@@ -256,8 +255,8 @@ async fn rebalance(
     let (status, _) = wait_for("a new leading coordinator", PATIENCE, async || {
         cluster.check_alive()?;
         Ok(match impatient.status().await {
-            Ok(status) if status.leader.is_some_and(|id| id != leader) => Look::Yes(status),
-            Ok(status) => Look::NotYet(format!("the leader is {:?}", status.leader)),
+            Ok(status) if status.leader_id.is_some_and(|id| id != leader) => Look::Yes(status),
+            Ok(status) => Look::NotYet(format!("the leader is {:?}", status.leader_id)),
             Err(error) => Look::NotYet(error.to_string()),
         })
     })
@@ -265,11 +264,11 @@ async fn rebalance(
     let failover_ms = killed.elapsed().as_millis() as u64;
     say.checked(format!(
         "coordinator {} took over in term {} and answered {failover_ms} ms after the kill",
-        status.leader.unwrap_or_default(),
+        status.leader_id.unwrap_or_default(),
         status.term
     ));
 
-    let mut progress = Progress::endings(applied, Labels::fetch(admin).await);
+    let mut progress = Progress::endings(applied);
     wait_for("the moves to be done", PATIENCE, async || {
         cluster.check_alive()?;
         let rebalance = match admin.rebalance_status().await {
@@ -316,7 +315,9 @@ async fn killed_one_returns(cluster: &mut Cluster, admin: &Admin, id: u64, say: 
             Err(error) => return Ok(Look::NotYet(error.to_string())),
         };
         let back = status.coordinators.iter().any(|coordinator| {
-            coordinator.id == id && coordinator.role != "unreachable" && coordinator.entries_behind.unwrap_or(0) == 0
+            coordinator.id == id
+                && coordinator.role != CoordinatorRole::Unreachable
+                && coordinator.entries_behind.unwrap_or(0) == 0
         });
         Ok(if back { Look::Yes(()) } else { Look::NotYet(format!("{:?}", status.coordinators)) })
     })

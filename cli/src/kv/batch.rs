@@ -1,12 +1,12 @@
 //! `archon kv batch`: several operations in one call, one per line.
 
-use super::{check_key, condition_failed, entry, shown};
+use super::{check_key, condition_failed, shown, text_or_hex};
+use crate::documents::Outcome;
 use crate::exit::{Exit, Failure};
 use crate::output::{Column, Output, count_text};
-use archon_client::{Answer, Client, Error, Op, Revision};
+use archon_client::{Answer, Client, Error, ErrorKind, Op, Revision};
 use archon_types::limits::{BATCH_BYTES_MAX, BATCH_OPS_MAX, check_value};
 use bytes::Bytes;
-use serde::Serialize;
 use std::io::Read;
 use std::path::Path;
 
@@ -19,35 +19,6 @@ pub(crate) struct Step {
     line: usize,
     key: String,
     op: Op,
-}
-
-/// What became of it; one element of `-o json`.
-#[derive(Serialize)]
-struct Done<'a> {
-    line: usize,
-    operation: &'static str,
-    key: &'a str,
-    /// Whether it was carried out; a get of a key that is absent was, and `existed` says so.
-    ok: bool,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    revision: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    value: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    value_hex: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    existed: Option<bool>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    error: Option<Wrong>,
-    /// What the table shows.
-    #[serde(skip)]
-    shown: String,
-}
-
-#[derive(Serialize)]
-struct Wrong {
-    kind: &'static str,
-    message: String,
 }
 
 /// Reads the operations from a file, or from standard input.
@@ -181,34 +152,27 @@ fn value(text: &str) -> Result<Bytes, String> {
 pub(crate) async fn run(steps: Vec<Step>, client: &Client, output: &Output) -> Result<Exit, Failure> {
     let results = client.batch(steps.iter().map(|step| step.op.clone()).collect()).await?;
     let mut failures = Vec::new();
-    let mut done = Vec::with_capacity(steps.len());
+    let mut outcomes = Vec::with_capacity(steps.len());
+    let mut rows = Vec::with_capacity(steps.len());
     for (step, result) in steps.iter().zip(results) {
-        match outcome(step, result) {
-            Ok(one) => done.push(one),
+        let (outcome, shown) = match outcome(step, result) {
+            Ok(done) => done,
             Err(failure) => {
-                let (kind, message) = (failure.0, failure.1.message.clone());
-                let shown = format!("{kind}: {message}");
-                done.push(Done { ok: false, error: Some(Wrong { kind, message }), shown, ..blank(step) });
-                failures.push((step.line, failure.1));
+                let (error, shown) = (Some(failure.body()), output.bad(&failure.message));
+                failures.push((step.line, failure));
+                (Outcome { ok: false, error, ..blank(step) }, shown)
             }
-        }
+        };
+        rows.push(row(&outcome, shown));
+        outcomes.push(outcome);
     }
     if output.is_json() {
-        output.json(&done)?;
+        output.json(&outcomes)?;
     } else {
         let columns =
             [Column::number("LINE"), Column::text("OPERATION"), Column::text("KEY"), Column::number("REVISION")];
         let columns = [&columns[..], &[Column::text("RESULT")]].concat();
-        let rows = done.iter().map(|one| {
-            vec![
-                one.line.to_string(),
-                one.operation.to_owned(),
-                shown(one.key.as_bytes()),
-                one.revision.map_or_else(|| "-".to_owned(), |revision| revision.to_string()),
-                if one.ok { one.shown.clone() } else { output.bad(&one.shown) },
-            ]
-        });
-        output.rows(&columns, rows.collect(), "there was nothing to do: no line holds an operation")?;
+        output.rows(&columns, rows, "there was nothing to do: no line holds an operation")?;
     }
     let (count, all) = (failures.len(), count_text(steps.len(), "operation", "operations"));
     match failures.into_iter().next() {
@@ -220,7 +184,18 @@ pub(crate) async fn run(steps: Vec<Step>, client: &Client, output: &Output) -> R
     }
 }
 
-fn blank(step: &Step) -> Done<'_> {
+fn row(outcome: &Outcome, result: String) -> Vec<String> {
+    vec![
+        outcome.line.to_string(),
+        outcome.operation.to_owned(),
+        shown(outcome.key.as_bytes()),
+        outcome.revision.map_or_else(|| "-".to_owned(), |revision| revision.to_string()),
+        result,
+    ]
+}
+
+/// Of an operation, as if nothing came of it.
+fn blank(step: &Step) -> Outcome {
     let operation = match &step.op {
         Op::Get { .. } => "get",
         Op::Put { .. } => "put",
@@ -229,49 +204,42 @@ fn blank(step: &Step) -> Done<'_> {
         Op::Increment { .. } => "incr",
         Op::Scan { .. } => "scan",
     };
-    let (revision, value, value_hex, existed, error) = (None, None, None, None, None);
-    Done {
-        line: step.line,
-        operation,
-        key: &step.key,
-        ok: true,
-        revision,
-        value,
-        value_hex,
-        existed,
-        error,
-        shown: String::new(),
-    }
+    let (line, key) = (step.line, step.key.clone());
+    let (existed, value, value_hex, revision, error) = (None, None, None, None, None);
+    Outcome { line, operation, key, ok: true, existed, value, value_hex, revision, error }
 }
 
-/// What became of one operation, or the name of its error and what it means for the whole command.
-fn outcome(step: &Step, result: Result<Answer, Error>) -> Result<Done<'_>, (&'static str, Failure)> {
+/// What became of one operation, for programs and for people, or why it was not carried out.
+fn outcome(step: &Step, result: Result<Answer, Error>) -> Result<(Outcome, String), Failure> {
     let blank = blank(step);
     match result {
-        Ok(Answer::Value(None)) => Ok(Done { existed: Some(false), shown: "absent".to_owned(), ..blank }),
-        Ok(Answer::Value(Some((value, revision)))) => {
-            let found = entry(step.key.as_bytes(), &value, revision.get());
-            let (revision, text, value_hex) = (Some(found.revision), found.value, found.value_hex);
-            Ok(Done { revision, value: text, value_hex, existed: Some(true), shown: shown(&value), ..blank })
+        Ok(Answer::Value(None)) => Ok((Outcome { existed: Some(false), ..blank }, "absent".to_owned())),
+        Ok(Answer::Value(Some((found, revision)))) => {
+            let (value, value_hex) = text_or_hex(&found);
+            let (existed, revision) = (Some(true), Some(revision.get()));
+            Ok((Outcome { existed, value, value_hex, revision, ..blank }, shown(&found)))
         }
         Ok(Answer::Written { revision }) => {
-            Ok(Done { revision: Some(revision.get()), shown: "written".to_owned(), ..blank })
+            Ok((Outcome { revision: Some(revision.get()), ..blank }, "written".to_owned()))
         }
         Ok(Answer::Deleted { existed }) => {
             let shown = if existed { "removed" } else { "was absent" };
-            Ok(Done { existed: Some(existed), shown: shown.to_owned(), ..blank })
+            Ok((Outcome { existed: Some(existed), ..blank }, shown.to_owned()))
         }
         Ok(Answer::Counter { value, revision }) => {
             let (revision, text) = (Some(revision.get()), value.to_string());
-            Ok(Done { revision, value: Some(text.clone()), shown: text, ..blank })
+            Ok((Outcome { revision, value: Some(text.clone()), ..blank }, text))
         }
         Ok(Answer::ConditionFailed { revision }) => {
             let expected = if let Op::CompareAndSet { expected, .. } = &step.op { expected.get() } else { 0 };
-            Err(("ConditionFailed", condition_failed(&step.key, expected, revision.get())))
+            Err(condition_failed(&step.key, expected, revision.get()))
         }
-        Ok(Answer::NotANumber) => Err(("WrongValueType", Error::NotANumber.into())),
-        Ok(other @ Answer::Page { .. }) => Err(("Internal", Failure::failed(format!("answered with {other:?}")))),
-        Err(error) => Err((error.kind().name(), error.into())),
+        Ok(Answer::NotANumber) => Err(Error::NotANumber.into()),
+        Ok(other @ Answer::Page { .. }) => {
+            let failure = Failure::failed(format!("answered with {other:?}"));
+            Err(Failure { kind: ErrorKind::Internal.as_str(), ..failure })
+        }
+        Err(error) => Err(error.into()),
     }
 }
 

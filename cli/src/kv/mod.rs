@@ -3,13 +3,12 @@
 pub(crate) mod batch;
 
 use crate::args::ScanArgs;
+use crate::documents::{Counted, Entry, Key, Written};
 use crate::exit::{Exit, Failure};
 use crate::output::{Column, Output};
-use crate::view::Entry;
-use archon_client::{Client, Error, ErrorKind, Revision};
+use archon_client::{Client, Error, ErrorKind, Revision, Value};
 use archon_types::limits::{self, VALUE_BYTES_MAX};
 use bytes::Bytes;
-use serde::Serialize;
 use std::io::Read;
 
 /// Longest value that is shown in a table, in characters; `-o json` and `kv get` show all of it.
@@ -20,28 +19,6 @@ const PAGE_KEYS_MAX: u32 = 1_000;
 /// Bytes of keys and values after which a listing ends: it is held in memory until it is printed.
 const LISTED_BYTES_MAX: usize = 64 * 1024 * 1024;
 
-/// What `put -o json` and `cas -o json` print.
-#[derive(Serialize)]
-struct Put<'a> {
-    key: &'a str,
-    revision: u64,
-}
-
-/// What `del -o json` prints.
-#[derive(Serialize)]
-struct Deleted<'a> {
-    key: &'a str,
-    existed: bool,
-}
-
-/// What `incr -o json` prints.
-#[derive(Serialize)]
-struct Counted<'a> {
-    key: &'a str,
-    value: i64,
-    revision: u64,
-}
-
 /// Writes a key. Nothing is printed on success but the revision, on standard error.
 pub(crate) async fn put(key: &str, value: Bytes, client: &Client, output: &Output) -> Result<Exit, Failure> {
     written(key, client.put(key, value).await?, output)
@@ -50,7 +27,7 @@ pub(crate) async fn put(key: &str, value: Bytes, client: &Client, output: &Outpu
 fn written(key: &str, revision: Revision, output: &Output) -> Result<Exit, Failure> {
     let revision = revision.get();
     if output.is_json() {
-        output.json(&Put { key, revision })?;
+        output.json(&Written { key: key.to_owned(), revision })?;
     } else {
         output.talk(format!("revision {revision}"));
     }
@@ -79,7 +56,7 @@ fn condition_failed(key: &str, expected: u64, found: u64) -> Failure {
         (expected, 0) => format!("{key:?} is absent, not at revision {expected}; nothing was changed"),
         (expected, found) => format!("{key:?} has revision {found}, not {expected}; nothing was changed"),
     };
-    let refused = Failure { kind: ErrorKind::ConditionFailed.name(), ..Failure::new(Exit::Refused, message) };
+    let refused = Failure { kind: ErrorKind::ConditionFailed.as_str(), ..Failure::new(Exit::Refused, message) };
     refused.with_remedy("read it again (`archon kv get KEY -o json`) and decide anew")
 }
 
@@ -87,29 +64,36 @@ fn condition_failed(key: &str, expected: u64, found: u64) -> Failure {
 pub(crate) async fn increment(key: &str, by: i64, client: &Client, output: &Output) -> Result<Exit, Failure> {
     let sum = client.increment(key, by).await?;
     if output.is_json() {
-        output.json(&Counted { key, value: sum.value, revision: sum.revision.get() })?;
+        let (key, value, revision) = (key.to_owned(), sum.value.to_string(), sum.revision.get());
+        output.json(&Counted { key, value, revision })?;
     } else {
         output.line(sum.value.to_string())?;
     }
     Ok(Exit::Done)
 }
 
-/// Prints a value, alone.
+/// Prints a value, alone. That there is none is a document like any other, and the exit code says so as well.
 pub(crate) async fn get(key: &str, client: &Client, output: &Output) -> Result<Exit, Failure> {
-    let Some(found) = client.get(key).await? else { return Err(absent(key)) };
+    let found = client.get(key).await?;
     if output.is_json() {
-        output.json(&entry(key.as_bytes(), &found.value, found.revision.get()))?;
-    } else {
+        output.json(&key_document(key, found.as_ref()))?;
+    } else if let Some(found) = &found {
         output.raw(&found.value)?;
     }
-    Ok(Exit::Done)
+    if found.is_some() { Ok(Exit::Done) } else { Err(absent(key)) }
+}
+
+fn key_document(key: &str, found: Option<&Value>) -> Key {
+    let (value, value_hex) = found.map(|found| text_or_hex(&found.value)).unwrap_or_default();
+    let revision = found.map(|found| found.revision.get());
+    Key { key: key.to_owned(), existed: found.is_some(), value, value_hex, revision }
 }
 
 /// Removes a key.
 pub(crate) async fn delete(key: &str, client: &Client, output: &Output) -> Result<Exit, Failure> {
     let existed = client.delete(key).await?;
     if output.is_json() {
-        output.json(&Deleted { key, existed })?;
+        output.json(&Key { existed, ..key_document(key, None) })?;
     }
     if existed { Ok(Exit::Done) } else { Err(absent(key)) }
 }
@@ -138,9 +122,9 @@ pub(crate) async fn scan(args: &ScanArgs, client: &Client, output: &Output) -> R
 /// # Errors
 /// What is wrong with it.
 pub(crate) fn check_scan(args: &ScanArgs) -> Result<(), Failure> {
-    for (flag, text) in [("--prefix", &args.prefix), ("--after", &args.after)] {
+    for (what, text) in [("the prefix", args.prefix()), ("the key after --after", args.after.as_str())] {
         if text.len() > limits::KEY_BYTES_MAX {
-            let message = format!("the text after {flag} has {} bytes; keys have at most 4096", text.len());
+            let message = format!("{what} has {} bytes; keys have at most 4096", text.len());
             return Err(Failure::usage(message, "give a shorter one"));
         }
     }
@@ -154,7 +138,7 @@ async fn pull(args: &ScanArgs, client: &Client) -> Result<(Vec<archon_client::En
     loop {
         let wanted = (args.limit - found.len() as u32).min(PAGE_KEYS_MAX);
         let after = found.last().map_or_else(|| Bytes::copy_from_slice(args.after.as_bytes()), |one| one.key.clone());
-        let page = client.scan(&args.prefix, after, wanted).await?;
+        let page = client.scan(args.prefix(), after, wanted).await?;
         let ended = !page.more || page.entries.is_empty();
         bytes += page.entries.iter().map(|one| one.key.len() + one.value.len()).sum::<usize>();
         found.extend(page.entries);
@@ -204,9 +188,16 @@ fn absent(key: &str) -> Failure {
 }
 
 fn entry(key: &[u8], value: &[u8], revision: u64) -> Entry {
-    let text = std::str::from_utf8(value).ok().map(str::to_owned);
-    let value_hex = if text.is_none() { Some(hex(value)) } else { None };
-    Entry { key: String::from_utf8_lossy(key).into_owned(), value: text, value_hex, revision }
+    let (value, value_hex) = text_or_hex(value);
+    Entry { key: String::from_utf8_lossy(key).into_owned(), value, value_hex, revision }
+}
+
+/// A value as text if it is UTF-8, otherwise in hexadecimal digits.
+fn text_or_hex(value: &[u8]) -> (Option<String>, Option<String>) {
+    match std::str::from_utf8(value) {
+        Ok(text) => (Some(text.to_owned()), None),
+        Err(_) => (None, Some(hex(value))),
+    }
 }
 
 fn hex(bytes: &[u8]) -> String {
@@ -235,7 +226,7 @@ mod tests {
     #[test]
     fn a_failed_condition_is_called_the_same_alone_and_in_a_batch() {
         let failure = condition_failed("k", 17, 18);
-        assert_eq!((failure.kind, failure.exit), ("ConditionFailed", Exit::Refused));
+        assert_eq!((failure.kind, failure.exit), ("condition_failed", Exit::Refused));
     }
 
     #[test]
@@ -251,6 +242,15 @@ mod tests {
         assert_eq!(binary, serde_json::json!({"key": "k", "value_hex": "ff00", "revision": 7}));
         let text = serde_json::to_value(entry(b"k", b"v", 7)).unwrap();
         assert_eq!(text, serde_json::json!({"key": "k", "value": "v", "revision": 7}));
+    }
+
+    #[test]
+    fn an_absent_key_was_an_error_for_one_verb_and_a_document_for_another() {
+        let absent = serde_json::json!({"key": "k", "existed": false});
+        assert_eq!(serde_json::to_value(key_document("k", None)).unwrap(), absent);
+        let found = Value { value: Bytes::from_static(b"v"), revision: Revision::new(7) };
+        let found = serde_json::to_value(key_document("k", Some(&found))).unwrap();
+        assert_eq!(found, serde_json::json!({"key": "k", "existed": true, "value": "v", "revision": 7}));
     }
 
     #[test]

@@ -271,7 +271,8 @@ pub struct Successor {
     pub incarnation: Incarnation,
 }
 
-/// One move of a plan, as the log carries it.
+/// One move of a plan, as the log carries it: a disk format, so what is shown ([`archon_types::plan::Move`]) has a type of its own, and
+/// why it was planned ([`crate::MoveReason`]) is a sentence by now.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct PlannedMove {
     /// What is moved.

@@ -2,21 +2,9 @@
 
 use crate::mutant::Mutant;
 use crate::state::ClusterState;
+pub use archon_types::Condition;
 use archon_types::{Partition, PartitionStatus, Placement, PlacementId, ReplicaState, Version};
 use serde::{Deserialize, Serialize};
-
-/// How much of a partition's data a copy that does not count can hold. Ordered from worst to best.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
-pub enum Condition {
-    /// It counted once, and its data is damaged, missing, or was thrown away to be copied anew.
-    Gone,
-    /// It never counted: a copy under way, with an unknown part of the data.
-    Partial,
-    /// It is from an older or another state of its node's directory: whole once, nobody knows as of when.
-    Older,
-    /// It holds everything up to the moment it ceased to count.
-    Whole,
-}
 
 /// A copy that counted once and does not now. Also kept of one that is to be deleted, as long as its node has not been
 /// told so.

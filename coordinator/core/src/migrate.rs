@@ -22,7 +22,9 @@ use crate::left::{is_lost, may_go};
 use crate::migration::{Migration, MoveKind, Stage};
 use crate::mutant::Mutant;
 use crate::state::ClusterState;
-use archon_types::{NodeGoal, NodeId, NodeStatus, Partition, PartitionStatus, Placement, PlacementId, ReplicaState};
+use archon_types::{
+    MovePhase, NodeGoal, NodeId, NodeStatus, Partition, PartitionStatus, Placement, PlacementId, ReplicaState,
+};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -56,25 +58,25 @@ pub enum Phase {
 }
 
 impl Phase {
-    /// Its name, as JSON and the command line show it.
-    pub const fn name(&self) -> &'static str {
+    /// What it is called where only the word counts.
+    pub const fn word(&self) -> MovePhase {
         match self {
-            Self::Queued => "Queued",
-            Self::Copying => "Copying",
-            Self::InSync => "InSync",
-            Self::HandOff => "HandOff",
-            Self::Cleanup => "Cleanup",
-            Self::Done => "Done",
-            Self::Cancelled => "Cancelled",
-            Self::Superseded { .. } => "Superseded",
-            Self::Failed { .. } => "Failed",
+            Self::Queued => MovePhase::Queued,
+            Self::Copying => MovePhase::Copying,
+            Self::InSync => MovePhase::InSync,
+            Self::HandOff => MovePhase::HandOff,
+            Self::Cleanup => MovePhase::Cleanup,
+            Self::Done => MovePhase::Done,
+            Self::Cancelled => MovePhase::Cancelled,
+            Self::Superseded { .. } => MovePhase::Superseded,
+            Self::Failed { .. } => MovePhase::Failed,
         }
     }
 }
 
 impl fmt::Display for Phase {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
+        self.word().fmt(f)
     }
 }
 

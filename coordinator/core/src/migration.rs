@@ -2,6 +2,7 @@
 //! [`crate::migrate::phase`], so record and row cannot disagree.
 
 use crate::tally::Tally;
+pub use archon_types::MoveKind;
 use archon_types::{Millis, NodeId, PartitionId, PlacementId, TableId};
 use serde::{Deserialize, Serialize, Serializer};
 use std::collections::{BTreeMap, BTreeSet};
@@ -75,16 +76,6 @@ impl Stage {
             Self::Queued | Self::Cancelled | Self::Superseded { .. } | Self::Failed { .. } => None,
         }
     }
-}
-
-/// What a migration moves.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default, Serialize, Deserialize)]
-pub enum MoveKind {
-    /// A copy, and the leadership if that copy leads.
-    #[default]
-    Copy,
-    /// The leadership alone, to a copy that counts already.
-    Leadership,
 }
 
 /// One placement's move from a node to another.

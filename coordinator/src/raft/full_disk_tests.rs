@@ -7,6 +7,7 @@ use super::types::Raft;
 use super::{LOG_DIR, Proposal, SNAPSHOTS_DIR, Storage};
 use crate::{Coordinator, CoordinatorConfig};
 use archon_coordinator_core::{Actor, Command};
+use archon_proto::convert::subject::subject_of;
 use archon_proto::v1;
 use archon_proto::v1::admin_client::AdminClient;
 use archon_types::{ErrorDetail, ErrorKind, Settings};
@@ -173,8 +174,9 @@ async fn changes_again(voters: &Voters) {
     .await;
 }
 
-fn codes(status: &v1::StatusResponse) -> Vec<(&str, &str)> {
-    let shown = status.reasons.iter().map(|reason| (reason.code.as_str(), reason.subject.as_str()));
+fn codes(status: &v1::StatusResponse) -> Vec<(&str, String)> {
+    let subject = |reason: &v1::Reason| subject_of(reason.subject.clone()).to_string();
+    let shown = status.reasons.iter().map(|reason| (reason.code.as_str(), subject(reason)));
     shown.filter(|(_, subject)| subject.starts_with("coordinator")).collect()
 }
 
@@ -189,7 +191,7 @@ async fn a_coordinator_ended_when_its_disk_was_full() {
     // It leads, confirms what heartbeats need, and tells.
     lone.running.quorum().unwrap().confirm(WITHIN).await.unwrap();
     let status = lone.status().await;
-    assert_eq!(codes(&status), [("ReadOnly", "coordinators"), ("DiskFull", "coordinator 1")]);
+    assert_eq!(codes(&status), [("read_only", "coordinators".to_owned()), ("disk_full", "coordinator 1".to_owned())]);
     assert!(status.coordinators[0].lack.as_ref().is_some_and(|lack| lack.contains("MiB are needed")), "{status:?}");
     // However often it is asked.
     for _ in 0..50 {
@@ -245,7 +247,7 @@ async fn a_follower_ended_when_its_disk_was_full() {
     let status = leader.status().await;
     // It may be so far behind by now that a snapshot waits for room as well.
     let told = codes(&status);
-    assert!(told.contains(&("DiskFull", subject.as_str())), "{told:?}");
+    assert!(told.contains(&("disk_full", subject.clone())), "{told:?}");
     assert!(told.iter().all(|(_, of)| *of == subject), "{told:?}");
     assert_eq!(victim.fatal(), None);
     victim.set_full(false);

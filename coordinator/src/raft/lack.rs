@@ -113,10 +113,11 @@ pub(crate) fn read_only(me: u64, voters: &[VoterView]) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use archon_types::CoordinatorRole;
 
     const FULL: Lack = Lack::Full(NoRoom { free_bytes: 0, needed_bytes: 1 << 24 });
 
-    fn voters(of: [(&'static str, Option<Lack>); 3]) -> Vec<VoterView> {
+    fn voters(of: [(CoordinatorRole, Option<Lack>); 3]) -> Vec<VoterView> {
         let ids = [1, 2, 3].into_iter().zip(of);
         let voter = |(id, (role, lack))| {
             let address = format!("127.0.0.1:{id}");
@@ -127,20 +128,30 @@ mod tests {
 
     #[test]
     fn changes_are_taken_as_long_as_the_leader_and_a_majority_have_room() {
-        let roles = |lacks: [Option<Lack>; 3], third: &'static str| {
-            voters([("leader", lacks[0]), ("follower", lacks[1]), (third, lacks[2])])
+        let roles = |lacks: [Option<Lack>; 3], third: CoordinatorRole| {
+            voters([(CoordinatorRole::Leader, lacks[0]), (CoordinatorRole::Follower, lacks[1]), (third, lacks[2])])
         };
-        assert_eq!(read_only(1, &roles([None, None, None], "follower")), None);
-        assert_eq!(read_only(1, &roles([None, Some(FULL), None], "follower")), None);
-        assert_eq!(read_only(1, &roles([None, None, Some(Lack::Fails)], "follower")), None);
+        assert_eq!(read_only(1, &roles([None, None, None], CoordinatorRole::Follower)), None);
+        assert_eq!(read_only(1, &roles([None, Some(FULL), None], CoordinatorRole::Follower)), None);
+        assert_eq!(read_only(1, &roles([None, None, Some(Lack::Fails)], CoordinatorRole::Follower)), None);
         // That nobody is heard is another matter, which the quorum rounds find.
-        assert_eq!(read_only(1, &voters([("leader", None), ("unreachable", None), ("unreachable", None)])), None);
+        assert_eq!(
+            read_only(
+                1,
+                &voters([
+                    (CoordinatorRole::Leader, None),
+                    (CoordinatorRole::Unreachable, None),
+                    (CoordinatorRole::Unreachable, None)
+                ])
+            ),
+            None
+        );
 
-        let own = read_only(1, &roles([Some(FULL), None, None], "follower")).unwrap();
+        let own = read_only(1, &roles([Some(FULL), None, None], CoordinatorRole::Follower)).unwrap();
         assert_eq!(own, "coordinator 1 at 127.0.0.1:1: its disk is full: 0 MiB are free, 16 MiB are needed");
-        let both = read_only(1, &roles([None, Some(FULL), Some(Lack::Fails)], "follower")).unwrap();
+        let both = read_only(1, &roles([None, Some(FULL), Some(Lack::Fails)], CoordinatorRole::Follower)).unwrap();
         assert!(both.contains("coordinator 2 at") && both.contains("coordinator 3 at"), "{both}");
-        let away = read_only(1, &roles([None, Some(FULL), None], "unreachable")).unwrap();
+        let away = read_only(1, &roles([None, Some(FULL), None], CoordinatorRole::Unreachable)).unwrap();
         assert!(
             away.contains("2 at 127.0.0.1:2: its disk is full") && away.contains("3 at 127.0.0.1:3 does not answer"),
             "{away}"

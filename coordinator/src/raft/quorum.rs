@@ -8,7 +8,7 @@ use super::rounds::{Round, Rounds};
 use super::types::{Raft, TypeConfig, Voter};
 use super::wire::Myself;
 use crate::error::CoordinatorError;
-use archon_types::{ErrorDetail, ErrorKind};
+use archon_types::{CoordinatorRole, ErrorDetail, ErrorKind};
 use archon_wal::Wal;
 use openraft::async_runtime::WatchReceiver as _;
 use openraft::errors::{InitializeError, RaftError};
@@ -31,9 +31,6 @@ const TRANSFER_LAG_MAX: u64 = 64;
 /// How often a state that has no signal of its own is looked at.
 const LOOK_INTERVAL: Duration = Duration::from_millis(10);
 
-/// The role of a voter that the leader does not hear.
-const UNREACHABLE: &str = "unreachable";
-
 /// A voter as this coordinator sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct VoterView {
@@ -41,8 +38,8 @@ pub(crate) struct VoterView {
     pub(crate) id: u64,
     /// Its address.
     pub(crate) address: String,
-    /// `leader`, `follower`, `candidate` or `unreachable`.
-    pub(crate) role: &'static str,
+    /// What it is to the quorum.
+    pub(crate) role: CoordinatorRole,
     /// How far its log is behind the leader's, where this coordinator leads.
     pub(crate) entries_behind: Option<u64>,
     /// Why it takes nothing new into its log: of this coordinator itself, and of the others where this one leads.
@@ -54,7 +51,7 @@ pub(crate) struct VoterView {
 impl VoterView {
     /// Whether the leader, if this is its view, has not heard it for a second.
     pub(crate) fn is_away(&self) -> bool {
-        self.role == UNREACHABLE
+        self.role == CoordinatorRole::Unreachable
     }
 }
 
@@ -70,7 +67,7 @@ pub(crate) struct QuorumView {
     /// This coordinator's id.
     pub(crate) id: u64,
     /// `leader`, `follower` or `candidate`.
-    pub(crate) role: &'static str,
+    pub(crate) role: CoordinatorRole,
     /// Who leads, if known.
     pub(crate) leader: Option<u64>,
     /// The present term.
@@ -242,9 +239,9 @@ impl Quorum {
         // The borrow is short: holding it would freeze the core.
         let metrics = self.raft.metrics().borrow_watched().clone();
         let role = |state: ServerState| match state {
-            ServerState::Leader => "leader",
-            ServerState::Candidate => "candidate",
-            _ => "follower",
+            ServerState::Leader => CoordinatorRole::Leader,
+            ServerState::Candidate => CoordinatorRole::Candidate,
+            _ => CoordinatorRole::Follower,
         };
         let last_log_index = metrics.last_log_index.unwrap_or(0);
         let leads = metrics.state == ServerState::Leader;
@@ -255,9 +252,9 @@ impl Quorum {
             let silent = heard.is_none_or(|heard| heard.elapsed() > Duration::from_secs(1));
             let role = match () {
                 () if *id == self.myself.id => role(metrics.state),
-                () if metrics.current_leader == Some(*id) => "leader",
-                () if leads && silent => UNREACHABLE,
-                () => "follower",
+                () if metrics.current_leader == Some(*id) => CoordinatorRole::Leader,
+                () if leads && silent => CoordinatorRole::Unreachable,
+                () => CoordinatorRole::Follower,
             };
             let behind = if *id == self.myself.id { leads.then_some(0) } else { behind };
             let lack = match () {
@@ -315,7 +312,8 @@ impl Quorum {
     pub(crate) async fn give_way(&self) -> bool {
         let Some(term) = self.leading_term() else { return true };
         let view = self.view();
-        let able = view.voters.iter().filter(|voter| voter.id != self.myself.id && voter.role == "follower");
+        let able =
+            view.voters.iter().filter(|voter| voter.id != self.myself.id && voter.role == CoordinatorRole::Follower);
         let able = able.filter_map(|voter| Some((voter.lack.is_some(), voter.entries_behind?, voter.id)));
         let Some((_, _, next)) = able.filter(|(_, behind, _)| *behind <= TRANSFER_LAG_MAX).min() else { return false };
         if let Err(error) = self.raft.trigger().transfer_leader(next).await {

@@ -1,9 +1,9 @@
 //! What people and scripts ask. Reads are confirmed by a quorum round, except `Quorum`; writes carry a request id.
 
-use super::describe;
 use super::operate::{node_summary, shown_nodes};
 use super::voters::{unreachable, voter, without_changes};
 use super::{Context, answered_before, budget, check_named, only, refuse};
+use super::{describe, events};
 use crate::clock::boot_now;
 use crate::session::Session;
 use archon_coordinator_core::{Actor, ClusterState, Command, Liveness, Remembered, Response as Answer, counts};
@@ -115,7 +115,7 @@ impl Admins {
                 nodes_failed: counts.nodes_failed,
                 partitions: counts.partitions,
                 partitions_online: counts.partitions_online,
-                migrations_running: counts.migrations_running,
+                moves_running: counts.migrations_running,
                 nodes_min: state.settings.nodes_min,
                 reasons,
                 partitions_under_replicated: counts.partitions_under_replicated,
@@ -313,7 +313,7 @@ impl Admin for Admins {
         let leader_address = view.leader.and_then(|leader| quorum.peers().get(&leader).cloned());
         Ok(Response::new(v1::QuorumResponse {
             id: quorum.id(),
-            role: view.role.to_owned(),
+            role: view.role.as_str().to_owned(),
             leader: view.leader,
             leader_address,
             term: view.term,
@@ -330,7 +330,7 @@ impl Admin for Admins {
         let most = most(request.most).map_err(refuse)?;
         answer!(self.look(request.cluster.as_ref(), within, |_, state| {
             let skip = state.events.len().saturating_sub(most);
-            let events = state.events.iter().skip(skip).map(|event| describe::event(state, event)).collect();
+            let events = state.events.iter().skip(skip).map(|event| events::event(state, event)).collect();
             Ok(v1::EventsResponse { events })
         }))
     }

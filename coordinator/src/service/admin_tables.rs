@@ -1,6 +1,7 @@
 //! Tables made and dropped.
 
 use super::admin::{Admins, NAMED_MAX, Result, unexpected};
+use super::subjects;
 use archon_coordinator_core::{ClusterState, Command, Liveness, NodeRow, Response as Answer};
 use archon_proto::convert::admin::{CreateTable, DropTable};
 use archon_proto::v1;
@@ -46,7 +47,7 @@ impl Admins {
                 table: Some(table.clone().into()),
                 copies: u32::try_from(copies().count()).unwrap_or(u32::MAX),
                 bytes: copies().map(|copy| loads.bytes(copy.node, copy.id)).sum(),
-                nodes_away: away.map(|node| state.node_name(*node)).collect(),
+                nodes_away: away.map(|node| subjects::node_name(state, *node)).collect(),
                 nodes: u32::try_from(nodes.len()).unwrap_or(u32::MAX),
             })
         })

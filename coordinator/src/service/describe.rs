@@ -1,12 +1,32 @@
-//! State as people read it: reasons and events, named by code and subject.
+//! Why things are as they are: reasons by code and subject.
 
-use archon_coordinator_core::{Actor, ClusterState, Event, EventKind, Explainer, Remembered, Why, Withheld, counts};
+use super::subjects;
+use archon_coordinator_core::{ClusterState, EventKind, Explainer, Remembered, Why, Withheld, counts};
 use archon_proto::v1;
-use archon_types::{DEFAULT_TABLE, Millis, NoRoom, NodeGoal, NodeId, NodeStatus, PartitionId, PartitionStatus};
+use archon_types::subject::Subject;
+use archon_types::{
+    DEFAULT_TABLE, Millis, NoRoom, NodeGoal, NodeId, NodeStatus, PartitionId, PartitionStatus, ReasonCode,
+};
 use std::collections::BTreeSet;
 
 /// Most nodes that the reason about condemned copies names.
 const CONDEMNED_NAMED_MAX: usize = 5;
+
+/// A reason of which nobody knows since when it is so. An empty remedy is none.
+pub(super) fn reason_now(code: ReasonCode, subject: Subject, message: String, remedy: impl Into<String>) -> v1::Reason {
+    v1::Reason {
+        code: code.as_str().to_owned(),
+        subject: Some(subject.into()),
+        message,
+        began_at_ms: None,
+        remedy: Some(remedy.into()).filter(|remedy| !remedy.is_empty()),
+    }
+}
+
+/// A time as the wire has it; zero is none.
+fn at(time: Millis) -> Option<u64> {
+    (time > Millis::ZERO).then_some(time.get())
+}
 
 /// Why things are as they are: failed nodes first, then nodes that refuse writes, then partitions that are not served,
 /// then moves that wait.
@@ -33,8 +53,8 @@ pub(crate) fn reasons(
                 format!("start {} again with its data directory", node.name),
             ),
         };
-        let (code, subject) = ("NodeFailed".to_owned(), format!("node {}", node.name));
-        reasons.push(v1::Reason { code, subject, message, since_ms: node.since.get(), remedy });
+        let failed = reason_now(ReasonCode::NodeFailed, subjects::node(state, node.id), message, remedy);
+        reasons.push(v1::Reason { began_at_ms: at(node.since), ..failed });
     }
     let full = full.iter().filter_map(|(node, lack)| disk_full(state, *node, *lack));
     reasons.extend(full.take(most - reasons.len()));
@@ -91,51 +111,37 @@ fn condemned(state: &ClusterState) -> Option<v1::Reason> {
         true => "start the nodes that are not alive; of one that will never return: `archon node remove NAME`",
         false => "",
     };
-    (copies > 0).then(|| v1::Reason {
-        code: "CopiesCondemned".to_owned(),
-        subject: "copies".to_owned(),
-        message: format!("{copies} copies of dropped tables are not deleted yet: {}{others}", named.join("; ")),
-        since_ms: 0,
-        remedy: remedy.to_owned(),
-    })
+    let message = format!("{copies} copies of dropped tables are not deleted yet: {}{others}", named.join("; "));
+    (copies > 0).then(|| reason_now(ReasonCode::CopiesCondemned, Subject::Copies, message, remedy))
 }
 
 /// A live node that takes no writes for want of room: what it leads is read-only.
 fn disk_full(state: &ClusterState, node: NodeId, lack: NoRoom) -> Option<v1::Reason> {
     let row = state.node(node).filter(|row| row.node.status == NodeStatus::Live)?;
     let name = &row.node.name;
-    Some(v1::Reason {
-        code: "DiskFull".to_owned(),
-        subject: format!("node {name}"),
-        message: format!("{name} takes no writes (`ReadOnly`), its disk is full: {lack}"),
-        since_ms: 0,
-        remedy: format!("free disk space on {name}; writes resume by themselves, reads go on meanwhile"),
-    })
+    let message = format!("{name} takes no writes (`ReadOnly`), its disk is full: {lack}");
+    let remedy = format!("free disk space on {name}; writes resume by themselves, reads go on meanwhile");
+    Some(reason_now(ReasonCode::DiskFull, subjects::node(state, node), message, remedy))
 }
 
 /// One reason stands for all partitions that have fewer copies than are wanted, one for those for which there is no room,
 /// one for those of which the copies of failed nodes are not replaced.
 fn misses_copies(state: &ClusterState, explainer: &Explainer<'_>) -> Vec<v1::Reason> {
     let (counts, shortage) = (counts(state), explainer.shortage());
-    let of_copies = |code: &str, message: String, remedy: String| v1::Reason {
-        code: code.to_owned(),
-        subject: "copies".to_owned(),
-        message,
-        since_ms: 0,
-        remedy,
-    };
+    let of_copies =
+        |code: ReasonCode, message: String, remedy: String| reason_now(code, Subject::Copies, message, remedy);
     let mut reasons = Vec::new();
     if shortage.no_room > 0 {
         let message =
             format!("{} partitions want a copy more, and the nodes that could take it are full", shortage.no_room);
-        reasons.push(of_copies("NoRoom", message, room_remedy(false)));
+        reasons.push(of_copies(ReasonCode::NoRoom, message, room_remedy(false)));
     }
     if let Some((partitions, Withheld { failed, of })) = shortage.withheld {
         let message = format!(
             "{partitions} partitions want a copy in place of one on a failed node, and none is made: {failed} of {of} nodes \
              are failed, more than a third"
         );
-        reasons.push(of_copies("RepairWithheld", message, withheld_remedy()));
+        reasons.push(of_copies(ReasonCode::RepairWithheld, message, withheld_remedy()));
     }
     if counts.partitions_under_replicated == 0 {
         return reasons;
@@ -157,7 +163,7 @@ fn misses_copies(state: &ClusterState, explainer: &Explainer<'_>) -> Vec<v1::Rea
     };
     let (short, all) = (counts.partitions_under_replicated, counts.partitions);
     let message = format!("{short} of {all} partitions have fewer copies that count than are wanted");
-    reasons.push(of_copies("UnderReplicated", message, remedy));
+    reasons.push(of_copies(ReasonCode::UnderReplicated, message, remedy));
     reasons
 }
 
@@ -181,13 +187,13 @@ fn waits_for_nodes(state: &ClusterState, explainer: &Explainer<'_>) -> Option<v1
         EventKind::DataLossAccepted { partition, .. } => *partition == row.id,
         _ => false,
     });
-    let since_ms = made.map_or(0, |event| event.at.get());
+    let began_at_ms = made.and_then(|event| at(event.at));
     // After an accepted loss it is a single partition that waits.
     let waits = |row: &&archon_types::Partition| row.status == PartitionStatus::Unassigned;
     let whole = state.partitions.of_table(table.id).filter(waits).count() == usize::from(table.partitions);
     let single = reason(state, row.id, &why);
-    let subject = if whole { format!("table {}", table.name) } else { single.subject.clone() };
-    Some(v1::Reason { subject, since_ms, ..single })
+    let subject = if whole { Some(subjects::table(state, table.id).into()) } else { single.subject.clone() };
+    Some(v1::Reason { subject, began_at_ms, ..single })
 }
 
 /// The partition as the command line takes it: `7`, or `7 --table orders`.
@@ -198,31 +204,27 @@ fn operand(state: &ClusterState, partition: PartitionId) -> String {
     }
 }
 
-/// `partition orders/7`.
-pub(super) fn label(state: &ClusterState, partition: PartitionId) -> String {
-    format!("partition {}", state.partition_name(partition))
-}
-
+/// Why one partition is as it is.
 pub(super) fn reason(state: &ClusterState, partition: PartitionId, why: &Why) -> v1::Reason {
     let name = |node| state.node_name(node);
     let (code, message, since, remedy) = match why {
         Why::NotEnoughNodes { have, need } => (
-            "NotEnoughNodes",
+            ReasonCode::NotEnoughNodes,
             format!("{have} of {need} nodes have registered"),
             Millis::ZERO,
             format!("start {} more nodes", need.saturating_sub(*have)),
         ),
         Why::AboutToBeAssigned => {
-            ("AboutToBeAssigned", "its nodes are just being chosen".into(), Millis::ZERO, String::new())
+            (ReasonCode::AboutToBeAssigned, "its nodes are just being chosen".into(), Millis::ZERO, String::new())
         }
         Why::NoRoom { full, plan } => (
-            "NoRoom",
+            ReasonCode::NoRoom,
             format!("{full} nodes that could take its copies are at their limits (--partitions-max)"),
             Millis::ZERO,
             room_remedy(*plan),
         ),
         Why::LeaderHearsTooFew { node, hears, need } => (
-            "LeaderHearsTooFew",
+            ReasonCode::LeaderHearsTooFew,
             format!(
                 "{} leads it and takes no writes: it hears {hears} of the {need} copies that must have each write, its own \
                  included",
@@ -232,41 +234,46 @@ pub(super) fn reason(state: &ClusterState, partition: PartitionId, why: &Why) ->
             format!("see whether {} and the nodes of the other copies reach each other", name(*node)),
         ),
         Why::RepairWithheld { failed, of } => (
-            "RepairWithheld",
+            ReasonCode::RepairWithheld,
             format!("{failed} of {of} nodes are failed, more than a third: no copy is made in place of theirs"),
             Millis::ZERO,
             withheld_remedy(),
         ),
-        Why::TakingOver { node } => ("TakingOver", format!("{} takes over", name(*node)), Millis::ZERO, String::new()),
+        Why::TakingOver { node } => {
+            (ReasonCode::TakingOver, format!("{} takes over", name(*node)), Millis::ZERO, String::new())
+        }
         Why::EpochSurpassed { known } => (
-            "EpochSurpassed",
+            ReasonCode::EpochSurpassed,
             format!("a copy knew epoch {known}, which nobody had granted; its leader begins above it"),
             Millis::ZERO,
             "look for a node that runs from an old or copied data directory, or coordinators that were set back".into(),
         ),
-        Why::WaitingForLease { node, .. } => {
-            ("WaitingForLease", format!("the lease of {} may still run", name(*node)), Millis::ZERO, String::new())
-        }
+        Why::WaitingForLease { node, .. } => (
+            ReasonCode::WaitingForLease,
+            format!("the lease of {} may still run", name(*node)),
+            Millis::ZERO,
+            String::new(),
+        ),
         Why::NoLiveReplica { node, since, .. } => (
-            "NoLiveReplica",
+            ReasonCode::NoLiveReplica,
             format!("a copy that counts is on {}, which is not alive", name(*node)),
             *since,
             format!("start {} again with its data directory", name(*node)),
         ),
         Why::HolderRegistering { node } => {
-            ("HolderRegistering", format!("{} is just coming back", name(*node)), Millis::ZERO, String::new())
+            (ReasonCode::HolderRegistering, format!("{} is just coming back", name(*node)), Millis::ZERO, String::new())
         }
         Why::AboutToBeElected => {
-            ("AboutToBeElected", "its leader is just being chosen".into(), Millis::ZERO, String::new())
+            (ReasonCode::AboutToBeElected, "its leader is just being chosen".into(), Millis::ZERO, String::new())
         }
         Why::DataLost => (
-            "DataLost",
+            ReasonCode::DataLost,
             "no copy that counts is left".into(),
             Millis::ZERO,
             format!("see what is left: `archon partition describe {}`", operand(state, partition)),
         ),
         Why::LostCopyKept { node, alive, need } => (
-            "LostCopyKept",
+            ReasonCode::LostCopyKept,
             format!(
                 "the copy on {} was lost or damaged, and is kept as it is: {alive} of {need} others count on live nodes",
                 name(*node)
@@ -275,118 +282,15 @@ pub(super) fn reason(state: &ClusterState, partition: PartitionId, why: &Why) ->
             "start the nodes that hold the others; then it is replaced".into(),
         ),
         Why::UnderReplicated { have, want } => (
-            "UnderReplicated",
+            ReasonCode::UnderReplicated,
             format!("{have} of {want} copies count"),
             Millis::ZERO,
             "add nodes or start failed ones".into(),
         ),
         Why::MoveWaits { migration, why } => {
-            ("MoveWaits", format!("move {migration} waits: {why}"), Millis::ZERO, String::new())
+            (ReasonCode::MoveWaits, format!("move {migration} waits: {why}"), Millis::ZERO, String::new())
         }
     };
-    v1::Reason { code: code.to_owned(), subject: label(state, partition), message, since_ms: since.get(), remedy }
-}
-
-/// An event as people read it.
-pub(crate) fn event(state: &ClusterState, event: &Event) -> v1::Event {
-    let who = match &event.who {
-        Actor::Coordinator(id) => format!("coordinator {id}"),
-        Actor::Node(id) => state.node_name(*id),
-        Actor::Newcomer(name) | Actor::Admin(name) => name.clone(),
-    };
-    let node = |node, name: &str| format!("node {node} {name}");
-    let (what, subject) = match &event.what {
-        EventKind::Bootstrapped => ("bootstrapped".to_owned(), "cluster".to_owned()),
-        EventKind::NodeRegistered { node: id, name, incarnation } => {
-            (format!("registered in incarnation {incarnation}"), node(id, name))
-        }
-        EventKind::NodeReturned { node: id, name, incarnation } => {
-            (format!("returned in incarnation {incarnation}"), node(id, name))
-        }
-        EventKind::NodeFailed { node: id, incarnation, leaderships, handed_on } => (
-            format!("failed in incarnation {incarnation}; {leaderships} leaderships ended, {handed_on} handed on"),
-            node(id, &state.node_name(*id)),
-        ),
-        EventKind::NodeLost { node: id, by: _ } => {
-            ("lost its data: another data directory took over its name".to_owned(), node(id, &state.node_name(*id)))
-        }
-        EventKind::NodeDeclaredLost { node: id, placements, last_copies } => (
-            format!(
-                "declared lost; {placements} copies count no more, {last_copies} of them the last of their partition"
-            ),
-            node(id, &state.node_name(*id)),
-        ),
-        EventKind::NodeRemoved { node: id, name, placements: 0 } => ("removed".to_owned(), node(id, name)),
-        EventKind::NodeRemoved { node: id, name, placements } => {
-            (format!("removed, with {placements} copies that did not count"), node(id, name))
-        }
-        EventKind::NodeDraining { node: id, placements } => {
-            (format!("is being drained of {placements} copies"), node(id, &state.node_name(*id)))
-        }
-        EventKind::NodeDrained { node: id } => {
-            ("drained: it holds nothing any more".to_owned(), node(id, &state.node_name(*id)))
-        }
-        EventKind::CopyDamaged { partition, placement, node, why } => (
-            format!("placement {placement} on {} is damaged and counts no more: {why}", state.node_name(*node)),
-            label(state, *partition),
-        ),
-        EventKind::DataDisputed { partition, placement, node, epoch, leader, leader_node, commit, agreed } => {
-            let on = leader_node.map_or_else(String::new, |id| format!(" on {}", state.node_name(id)));
-            let text = format!(
-                "placement {placement} on {} knows entry {commit} as committed, which placement {leader}{on}, leader of \
-                 epoch {epoch}, does not have (they agree up to {agreed} at most): one of them lost data; keep both \
-                 data directories and compare them",
-                state.node_name(*node)
-            );
-            (text, label(state, *partition))
-        }
-        EventKind::EpochSurpassed { partition, granted, known } => (
-            format!(
-                "a copy knew epoch {known}, though only {granted} had been granted; the next leader begins above it"
-            ),
-            label(state, *partition),
-        ),
-        EventKind::ReplicaLost { partition, placement, node, why } => (
-            format!("placement {placement} on {} is lost and counts no more: {why}", state.node_name(*node)),
-            label(state, *partition),
-        ),
-        EventKind::RepairStarted { partition, placement, node, why } => (
-            format!("placement {placement} is being loaded on {}: {why}", state.node_name(*node)),
-            label(state, *partition),
-        ),
-        EventKind::RepairDone { partition, placement, node } => {
-            (format!("placement {placement} on {} counts now", state.node_name(*node)), label(state, *partition))
-        }
-        EventKind::CopyRetired { partition, placement, node, why } => (
-            format!("placement {placement} on {} is to be deleted: {why}", state.node_name(*node)),
-            label(state, *partition),
-        ),
-        EventKind::GoalChanged { node: id, goal } => {
-            let goal = match goal {
-                NodeGoal::Serve => "is to serve again",
-                NodeGoal::Cordon => "cordoned: it gets nothing new",
-                NodeGoal::Drain => "is to be emptied",
-            };
-            (goal.to_owned(), node(id, &state.node_name(*id)))
-        }
-        EventKind::TableCreated { name, .. } => ("created".to_owned(), format!("table {name}")),
-        EventKind::TableDropped { table, name, partitions, copies, moves } => {
-            let moves = if *moves > 0 { format!("; {moves} moves of them are given up") } else { String::new() };
-            let what = format!("dropped with its {partitions} partitions; {copies} copies are to be deleted{moves}");
-            (what, format!("table {name} (number {table})"))
-        }
-        EventKind::PlanStarted { moves } => (format!("started, {moves} moves"), "rebalance".to_owned()),
-        EventKind::PlanCancelled { moves_left } => {
-            (format!("cancelled, {moves_left} moves left"), "rebalance".to_owned())
-        }
-        EventKind::MigrationOver { migration, partition, outcome } => {
-            (format!("move {migration} is over: {outcome}"), label(state, *partition))
-        }
-        EventKind::DataLossAccepted { partition, leader, retired } => {
-            let then =
-                leader.map_or_else(|| "it begins empty".to_owned(), |id| format!("{} leads", state.node_name(id)));
-            (format!("data loss accepted; {then}, {retired} other copies retired"), label(state, *partition))
-        }
-    };
-    v1::Event { index: event.index, at_ms: event.at.get(), who, what, subject }
+    let subject = subjects::partition(state, partition);
+    v1::Reason { began_at_ms: at(since), ..reason_now(code, subject, message, remedy) }
 }

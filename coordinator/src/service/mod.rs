@@ -3,11 +3,13 @@
 pub(crate) mod admin;
 mod admin_tables;
 pub(crate) mod describe;
+pub(crate) mod events;
 mod operate;
 mod plans;
 pub(crate) mod rebalance;
 pub(crate) mod session;
 pub(crate) mod stats;
+mod subjects;
 pub(crate) mod table;
 mod voters;
 

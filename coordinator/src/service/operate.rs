@@ -2,8 +2,8 @@
 
 use super::admin::{Admins, NAMED_MAX, Result, unexpected};
 use super::admin_tables::table_of;
-use super::describe::{label, reason};
-use super::{check_named, rebalance};
+use super::describe::reason;
+use super::{check_named, rebalance, subjects};
 use crate::clock::boot_now;
 use crate::session::Session;
 use archon_coordinator_core::{
@@ -13,7 +13,7 @@ use archon_coordinator_core::{
 use archon_proto::convert::admin::SetNode;
 use archon_proto::convert::operate::{ForceLeader, LoseNode, PartitionName, RemoveNode};
 use archon_proto::v1;
-use archon_types::{ErrorDetail, ErrorKind, NodeGoal, NodeId, PartitionId, ReplicaState};
+use archon_types::{ErrorDetail, ErrorKind, NodeGoal, NodeId, NodeStatus, PartitionId, ReplicaState};
 use std::time::Duration;
 
 impl Admins {
@@ -41,7 +41,7 @@ impl Admins {
         let cluster = request.cluster.clone();
         let SetNode { request, name, goal } = SetNode::try_from(request)?;
         let decide = |state: &ClusterState, _: &Liveness| {
-            let node = state.node_by_name(&name).map(|row| row.node.id).ok_or_else(|| no_node(&name))?;
+            let node = settable(state, &name)?;
             match goal {
                 NodeGoal::Drain => match check_drain(state, node) {
                     Ok(drain) => Ok(drain.command),
@@ -51,8 +51,10 @@ impl Admins {
             }
         };
         let (session, _) = self.change(cluster.as_ref(), request, within, decide).await?;
-        let node = session.quorum().replicated().read(|state| state.node_by_name(&name).map(|row| row.node.clone()));
-        Ok(v1::SetNodeResponse { node: Some(node.ok_or_else(|| no_node(&name))?.into()) })
+        session.quorum().replicated().read(|state| {
+            let node = state.node(settable(state, &name)?).map(|row| row.node.clone().into());
+            Ok(v1::SetNodeResponse { node })
+        })
     }
 
     /// Forgets a node.
@@ -68,7 +70,7 @@ impl Admins {
             Ok(removal.command)
         };
         match self.change(cluster.as_ref(), request, within, decide).await?.1 {
-            Answer::NodeRemoved { placements } => Ok(v1::RemoveNodeResponse { placements }),
+            Answer::NodeRemoved { placements } => Ok(v1::RemoveNodeResponse { copies: placements }),
             other => Err(unexpected(&other)),
         }
     }
@@ -86,7 +88,7 @@ impl Admins {
         };
         match self.change(cluster.as_ref(), request, within, decide).await?.1 {
             Answer::NodeLost { placements, counting, last_copies } => {
-                Ok(v1::LoseNodeResponse { placements, counting, last_copies })
+                Ok(v1::LoseNodeResponse { copies: placements, counting, last_copies })
             }
             other => Err(unexpected(&other)),
         }
@@ -133,8 +135,8 @@ impl Admins {
         session.quorum().replicated().read(|state| {
             let partition = partition_of(state, &name)?;
             let row = state.partition(partition).ok_or_else(|| no_partition(state, &name))?;
-            let leader = row.leader_placement().map(|leader| state.node_name(leader.node));
-            Ok(v1::ForceLeaderResponse { leader, epoch: row.epoch.get() })
+            let leader = row.leader_placement().map(|leader| subjects::node_name(state, leader.node));
+            Ok(v1::ForceLeaderResponse { leader, epoch: row.epoch.get(), partition: Some(partition.into()) })
         })
     }
 }
@@ -144,10 +146,12 @@ pub(super) fn shown_nodes(state: &ClusterState) -> impl Iterator<Item = &NodeRow
     state.nodes.values().filter(|row| named_node(state, &row.node.name).is_some_and(|id| id == row.node.id))
 }
 
-/// The node that goes by this name; of those that lost their data the last one, if nobody took the name over.
+/// The node that goes by this name; of those that lost their data the last one, if nobody took the name over. Where
+/// nobody goes by it, it may be a node's number.
 fn named_node(state: &ClusterState, name: &str) -> Option<NodeId> {
     let lost = || state.nodes.named(name).next_back();
-    state.node_by_name(name).or_else(lost).map(|row| row.node.id)
+    let numbered = || name.parse().ok().and_then(|number| state.node(NodeId::new(number)));
+    state.node_by_name(name).or_else(lost).or_else(numbered).map(|row| row.node.id)
 }
 
 /// A node with what it holds, as people read it.
@@ -156,12 +160,12 @@ pub(super) fn node_summary(session: &Session, state: &ClusterState, row: &NodeRo
     let loads = session.loads().lock();
     v1::NodeSummary {
         node: Some(row.node.clone().into()),
-        partitions: state.partitions.held_on(id),
-        leaders: state.partitions.leaders_on(id),
+        copies: state.partitions.held_on(id),
+        leaderships: state.partitions.leaders_on(id),
         bytes_stored: loads.bytes_stored(id),
         keys: loads.keys(id),
         operations_per_second: loads.operations_per_second(id),
-        silent_ms: session.heard(id).map(|heard| boot_now().since(heard.at)),
+        silent_for_ms: session.heard(id).map(|heard| boot_now().since(heard.at)),
         no_room: loads.no_room(id).map(Into::into),
     }
 }
@@ -178,8 +182,10 @@ fn describe(
     let loads = session.loads().lock();
     let copies = row.placements.iter().map(|placement| v1::Copy {
         placement: placement.id.get(),
-        node: state.node_name(placement.node),
-        node_status: state.node(placement.node).map_or_else(String::new, |node| node.node.status.to_string()),
+        node: Some(subjects::node_name(state, placement.node)),
+        // One that is forgotten has no data any more, as far as anybody knows.
+        node_status: v1::NodeStatus::from(state.node(placement.node).map_or(NodeStatus::Lost, |node| node.node.status))
+            .into(),
         state: v1::ReplicaState::from(placement.state).into(),
         leads: row.leader == Some(placement.id) && placement.state == ReplicaState::Live,
         bytes: loads.bytes(placement.node, placement.id),
@@ -193,7 +199,7 @@ fn describe(
         partition: Some(row.clone().into()),
         copies: copies.collect(),
         reasons: why.iter().map(|why| reason(state, partition, why)).collect(),
-        migration: migration.map(|migration| rebalance::migration_to_wire(state, &loads, migration)),
+        r#move: migration.map(|migration| rebalance::move_to_wire(state, &loads, migration)),
         forced: Some(forced_check(state, forced)),
     })
 }
@@ -203,11 +209,11 @@ fn drain_check(state: &ClusterState, node: NodeId) -> v1::DrainCheck {
         Ok(drain) => v1::DrainCheck {
             obstacles: Vec::new(),
             leaderships: drain.leaderships,
-            placements: drain.placements,
+            copies: drain.placements,
             gains: drain
                 .gains
                 .iter()
-                .map(|(node, placements)| v1::NodeGain { node: state.node_name(*node), placements: *placements })
+                .map(|(node, copies)| v1::NodeGain { node: Some(subjects::node_name(state, *node)), copies: *copies })
                 .collect(),
             zones_doubled: drain.zones_doubled,
         },
@@ -217,7 +223,7 @@ fn drain_check(state: &ClusterState, node: NodeId) -> v1::DrainCheck {
 
 fn remove_check(judged: Result<RemovalPlan, Vec<Obstacle>>) -> v1::RemoveCheck {
     match judged {
-        Ok(removal) => v1::RemoveCheck { obstacles: Vec::new(), placements: removal.placements },
+        Ok(removal) => v1::RemoveCheck { obstacles: Vec::new(), copies: removal.placements },
         Err(obstacles) => v1::RemoveCheck { obstacles: texts(Some(obstacles)), ..Default::default() },
     }
 }
@@ -226,7 +232,7 @@ fn loss_check(judged: Result<LossPlan, Vec<Obstacle>>) -> v1::LossCheck {
     match judged {
         Ok(loss) => v1::LossCheck {
             obstacles: Vec::new(),
-            placements: loss.placements,
+            copies: loss.placements,
             counting: loss.counting,
             last_copies: u32::try_from(loss.last_copies.len()).unwrap_or(u32::MAX),
             last: loss.last_copies.iter().take(NAMED_MAX).map(|partition| (*partition).into()).collect(),
@@ -236,12 +242,12 @@ fn loss_check(judged: Result<LossPlan, Vec<Obstacle>>) -> v1::LossCheck {
 }
 
 fn forced_check(state: &ClusterState, judged: Result<ForcedElection, Vec<Obstacle>>) -> v1::ForcedCheck {
-    let names = |nodes: &[NodeId]| nodes.iter().map(|node| state.node_name(*node)).collect();
+    let names = |nodes: &[NodeId]| nodes.iter().map(|node| subjects::node_name(state, *node)).collect();
     match judged {
         Ok(forced) => v1::ForcedCheck {
             obstacles: Vec::new(),
-            leader: forced.leader.map(|leader| state.node_name(leader)),
-            condition: forced.condition.map(|condition| format!("{condition:?}")),
+            leader: forced.leader.map(|leader| subjects::node_name(state, leader)),
+            condition: forced.condition.map(|condition| condition.as_str().to_owned()),
             lose_nothing: names(&forced.would_lose_nothing),
             lose_less: names(&forced.would_lose_less),
             could_be_named: names(&forced.could_be_named),
@@ -257,7 +263,8 @@ fn texts(obstacles: Option<Vec<Obstacle>>) -> Vec<String> {
 
 /// What would be lost with a node.
 fn last_copies_text(state: &ClusterState, name: &str, loss: &LossPlan) -> String {
-    let mut named: Vec<String> = loss.last_copies.iter().take(NAMED_MAX).map(|id| label(state, *id)).collect();
+    let mut named: Vec<String> =
+        loss.last_copies.iter().take(NAMED_MAX).map(|id| subjects::partition(state, *id).to_string()).collect();
     if loss.last_copies.len() > NAMED_MAX {
         named.push("…".to_owned());
     }
@@ -271,7 +278,7 @@ fn last_copies_text(state: &ClusterState, name: &str, loss: &LossPlan) -> String
 /// What forcing a leader would cost (PROTOCOL rule 23).
 fn forced_text(state: &ClusterState, partition: PartitionId, forced: &ForcedElection) -> String {
     let names = |nodes: &[NodeId]| nodes.iter().map(|node| state.node_name(*node)).collect::<Vec<_>>().join(", ");
-    let mut text = label(state, partition);
+    let mut text = subjects::partition(state, partition).to_string();
     match forced.leader {
         Some(leader) => {
             let what = match forced.condition.unwrap_or(Condition::Partial) {
@@ -331,6 +338,13 @@ fn returning(state: &ClusterState, nodes: &[NodeId]) -> String {
 
 fn node_of(state: &ClusterState, name: &str) -> Result<NodeId> {
     named_node(state, name).ok_or_else(|| no_node(name))
+}
+
+/// A node of which something can be wanted: one whose data is lost is not.
+fn settable(state: &ClusterState, name: &str) -> Result<NodeId> {
+    let id = node_of(state, name)?;
+    let there = state.node(id).is_some_and(|row| row.node.status != NodeStatus::Lost);
+    if there { Ok(id) } else { Err(no_node(name)) }
 }
 
 fn no_node(name: &str) -> ErrorDetail {

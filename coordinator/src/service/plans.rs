@@ -42,7 +42,7 @@ impl Admins {
         let ApplyPlan { request, plan } = ApplyPlan::try_from(request)?;
         let decide = |state: &ClusterState, _: &Liveness| Ok(rebalance::plan_to_command(state, plan));
         match self.change(cluster.as_ref(), request, within, decide).await?.1 {
-            Answer::PlanStarted { count, .. } => Ok(v1::ApplyPlanResponse { migrations: count }),
+            Answer::PlanStarted { count, .. } => Ok(v1::ApplyPlanResponse { moves: count }),
             other => Err(unexpected(&other)),
         }
     }

@@ -1,14 +1,15 @@
 //! Plans and moves between the core's words and the wire's. What a plan or a page of moves holds is taken from the state in
 //! one short look; sizes are added in another, and words are made of it when nothing is locked.
 
+use super::subjects;
 use crate::load::{Copied, Loads};
 use archon_coordinator_core::{
-    ClusterState, Command, Lanes, Migration, MigrationId, MoveKind, Phase, Plan, PlanSummary, PlannedMove, Subject,
-    phase,
+    ClusterState, Command, Lanes, Migration, MigrationId, MoveReason, Phase, PlanSummary, PlannedMove, Subject,
+    UnmetReason, phase,
 };
-use archon_proto::convert::admin;
 use archon_proto::v1;
-use archon_types::{NodeId, PlacementId};
+use archon_types::plan::{Move, Plan, Unmet};
+use archon_types::{MoveCode, MoveKind, NodeId, PlacementId, UnmetCode};
 use parking_lot::Mutex;
 
 /// Most moves of which the sizes are looked up at once: heartbeats want the same lock.
@@ -16,39 +17,39 @@ const SIZES_AT_ONCE: usize = 256;
 
 /// A plan in the wire's words, but for the bytes, which change without it.
 pub(crate) struct Planned {
-    plan: admin::Plan,
+    plan: Plan,
     /// Of each move that copies, whose size is to be told.
     copies: Vec<Option<(NodeId, PlacementId)>>,
 }
 
 impl Planned {
     /// A plan with the names of what it moves.
-    pub(crate) fn new(state: &ClusterState, plan: &Plan) -> Self {
-        let moves = plan.moves.iter().map(|planned| admin::Move {
-            partition: planned.partition,
-            from: planned.from,
-            to: planned.to,
-            bytes: 0,
-            reason: planned.reason.to_string(),
-            from_name: state.node_name(planned.from),
-            to_name: state.node_name(planned.to),
-            leadership: planned.kind == MoveKind::Leadership,
+    pub(crate) fn new(state: &ClusterState, plan: &archon_coordinator_core::Plan) -> Self {
+        let moves = plan.moves.iter().map(|planned| Move {
+            kind: planned.kind.into(),
+            table_id: planned.partition.table,
+            table: subjects::table_name(state, planned.partition.table),
+            partition: planned.partition.index,
+            from_id: planned.from,
+            from: state.node_name(planned.from),
+            to_id: planned.to,
+            to: state.node_name(planned.to),
+            bytes_total: 0,
+            code: move_code(planned.reason).into(),
+            message: planned.reason.to_string(),
         });
-        let unmet = plan.unmet.iter().map(|unmet| admin::Unmet {
-            code: code(&format!("{:?}", unmet.reason)),
+        let unmet = plan.unmet.iter().map(|unmet| Unmet {
+            code: unmet_code(unmet.reason).into(),
             subject: match unmet.subject {
-                Subject::Node(node) => format!("node {}", state.node_name(node)),
-                Subject::Table(table) => {
-                    let name = state.tables.get(&table).map_or_else(|| table.to_string(), |row| row.name.clone());
-                    format!("table {name}")
-                }
+                Subject::Node(node) => subjects::node(state, node),
+                Subject::Table(table) => subjects::table(state, table),
             },
             message: unmet.reason.to_string(),
         });
         let copied = |kind: MoveKind| kind == MoveKind::Copy;
         Self {
             copies: plan.moves.iter().map(|step| copied(step.kind).then_some((step.from, step.placement))).collect(),
-            plan: admin::Plan {
+            plan: Plan {
                 table_version: plan.table_version,
                 moves_version: plan.moves_version,
                 moves: moves.collect(),
@@ -63,32 +64,46 @@ impl Planned {
         for (moves, copies) in plan.moves.chunks_mut(SIZES_AT_ONCE).zip(self.copies.chunks(SIZES_AT_ONCE)) {
             let loads = loads.lock();
             for (planned, copy) in moves.iter_mut().zip(copies) {
-                planned.bytes = copy.map_or(0, |(node, placement)| loads.bytes(node, placement));
+                planned.bytes_total = copy.map_or(0, |(node, placement)| loads.bytes(node, placement));
             }
         }
         plan.into()
     }
 }
 
-/// The variant's name out of its debug form.
-fn code(debug: &str) -> String {
-    debug.chars().take_while(char::is_ascii_alphanumeric).collect()
+const fn move_code(reason: MoveReason) -> MoveCode {
+    match reason {
+        MoveReason::Balance { .. } => MoveCode::Balance,
+        MoveReason::Lead { .. } => MoveCode::Lead,
+        MoveReason::PassOn { .. } => MoveCode::PassOn,
+    }
+}
+
+const fn unmet_code(reason: UnmetReason) -> UnmetCode {
+    match reason {
+        UnmetReason::NotEmptied { .. } => UnmetCode::NotEmptied,
+        UnmetReason::AboveShare { .. } => UnmetCode::AboveShare,
+        UnmetReason::NotAssigned { .. } => UnmetCode::NotAssigned,
+        UnmetReason::ZonesDoubled { .. } => UnmetCode::ZonesDoubled,
+        UnmetReason::NotAlive { .. } => UnmetCode::NotAlive,
+    }
 }
 
 /// The command that carries out a plan that came from the wire. A move whose source holds nothing keeps placement zero,
 /// which applying refuses after it compared the plan's version.
-pub(crate) fn plan_to_command(state: &ClusterState, plan: admin::Plan) -> Command {
+pub(crate) fn plan_to_command(state: &ClusterState, plan: Plan) -> Command {
     let moves = plan.moves.into_iter().map(|planned| {
-        let row = state.partition(planned.partition);
-        let source = row.and_then(|row| row.placement_on(planned.from));
+        let row = state.partition(planned.partition_id());
+        let source = row.and_then(|row| row.placement_on(planned.from_id));
         PlannedMove {
-            kind: if planned.leadership { MoveKind::Leadership } else { MoveKind::Copy },
-            partition: planned.partition,
+            // A kind that is not known has been refused with the request.
+            kind: planned.kind.known().unwrap_or(MoveKind::Copy),
+            partition: planned.partition_id(),
             placement: source.map_or(PlacementId::ZERO, |source| source.id),
-            from: planned.from,
-            to: planned.to,
-            reason: planned.reason,
-            bytes: planned.bytes,
+            from: planned.from_id,
+            to: planned.to_id,
+            reason: planned.message,
+            bytes: planned.bytes_total,
         }
     });
     let (table_version, moves_version) = (plan.table_version, plan.moves_version);
@@ -100,8 +115,9 @@ pub(crate) struct Shown {
     migration: Migration,
     phase: Phase,
     why: String,
-    from: String,
-    to: String,
+    table: String,
+    from: v1::NodeName,
+    to: v1::NodeName,
 }
 
 impl Shown {
@@ -113,8 +129,9 @@ impl Shown {
             Phase::Done | Phase::Cancelled => migration.reason.clone(),
             _ => lanes.waiting_for(migration).unwrap_or_else(|| migration.reason.clone()),
         };
-        let (from, to) = (state.node_name(migration.from), state.node_name(migration.to));
-        Self { migration: migration.clone(), phase, why, from, to }
+        let (from, to) = (subjects::node_name(state, migration.from), subjects::node_name(state, migration.to));
+        let table = subjects::table_name(state, migration.partition.table);
+        Self { migration: migration.clone(), phase, why, table, from, to }
     }
 
     fn copy(&self) -> Option<(NodeId, PlacementId)> {
@@ -122,8 +139,8 @@ impl Shown {
     }
 
     /// The move as people read it, with what its target's node told of the copy.
-    fn into_wire(self, size: Size) -> v1::Migration {
-        let Self { migration, phase, why, from, to } = self;
+    fn into_wire(self, size: Size) -> v1::MoveStatus {
+        let Self { migration, phase, why, table, from, to } = self;
         // Of a copy that is whole, its node tells the size; until then there is the plan's estimate.
         let bytes_total = match (migration.kind, &phase) {
             (MoveKind::Leadership, _) => 0,
@@ -138,15 +155,16 @@ impl Shown {
             }
             Phase::InSync | Phase::HandOff | Phase::Cleanup | Phase::Done => bytes_total,
         };
-        v1::Migration {
+        v1::MoveStatus {
             id: migration.id.get(),
             partition: Some(migration.partition.into()),
-            from_name: from,
-            to_name: to,
-            leadership: migration.kind == MoveKind::Leadership,
-            phase: phase.name().to_owned(),
+            table_name: table,
+            from: Some(from),
+            to: Some(to),
+            kind: migration.kind.as_str().to_owned(),
+            phase: phase.word().as_str().to_owned(),
             percent: percent(&phase, size.copied),
-            why,
+            message: why,
             bytes_done,
             bytes_total,
         }
@@ -180,7 +198,7 @@ fn percent(phase: &Phase, copied: Copied) -> u32 {
 }
 
 /// One move as people read it.
-pub(crate) fn migration_to_wire(state: &ClusterState, loads: &Loads, migration: &Migration) -> v1::Migration {
+pub(crate) fn move_to_wire(state: &ClusterState, loads: &Loads, migration: &Migration) -> v1::MoveStatus {
     let shown = Shown::new(state, &Lanes::new(state), migration);
     let size = Size::of(loads, shown.copy());
     shown.into_wire(size)
@@ -261,7 +279,7 @@ impl Progress {
         };
         v1::RebalanceStatusResponse {
             running: self.running,
-            migrations: self.page.into_iter().zip(sizes).map(|(shown, size)| shown.into_wire(size)).collect(),
+            moves: self.page.into_iter().zip(sizes).map(|(shown, size)| shown.into_wire(size)).collect(),
             summary: Some(summary),
             more: self.more,
         }

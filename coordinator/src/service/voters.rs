@@ -1,22 +1,23 @@
 //! The coordinators as people are told of them.
 
+use super::describe::reason_now;
 use crate::raft::{Lack, VoterView, read_only};
 use archon_proto::v1;
+use archon_types::ReasonCode;
+use archon_types::subject::Subject;
 
 /// Coordinators that do not answer the leading one: the quorum goes on without them, and bears less.
 pub(super) fn unreachable(voters: &[VoterView]) -> Vec<v1::Reason> {
     let away = |voter: &&VoterView| voter.is_away();
     let majority = voters.len() / 2 + 1;
     let spare = (voters.len() - voters.iter().filter(away).count()).saturating_sub(majority);
-    let reason = |voter: &VoterView| v1::Reason {
-        code: "CoordinatorUnreachable".to_owned(),
-        subject: format!("coordinator {}", voter.id),
-        message: match spare {
+    let reason = |voter: &VoterView| {
+        let message = match spare {
             0 => format!("{} does not answer; if another one fails, nothing can be decided", voter.address),
             spare => format!("{} does not answer; {spare} more may fail", voter.address),
-        },
-        since_ms: 0,
-        remedy: format!("start coordinator {} again with its data directory", voter.id),
+        };
+        let remedy = format!("start coordinator {} again with its data directory", voter.id);
+        reason_now(ReasonCode::CoordinatorUnreachable, subject(voter), message, remedy)
     };
     voters.iter().filter(away).map(reason).collect()
 }
@@ -24,37 +25,37 @@ pub(super) fn unreachable(voters: &[VoterView]) -> Vec<v1::Reason> {
 /// Coordinators that take nothing new into their logs; and before them, if it is so, that no change is taken;
 /// and after them those whose snapshots wait for space.
 pub(super) fn without_changes(me: u64, voters: &[VoterView]) -> Vec<v1::Reason> {
-    let told = read_only(me, voters).map(|why| v1::Reason {
-        code: "ReadOnly".to_owned(),
-        subject: "coordinators".to_owned(),
-        message: format!("no change is taken for want of room on the disks of coordinators: {why}"),
-        since_ms: 0,
-        remedy:
-            "free disk space there, and changes are taken again by themselves; nodes keep their leases meanwhile, and \
-                 keys are read and written, but no node that fails is replaced"
-                .to_owned(),
+    let told = read_only(me, voters).map(|why| {
+        let message = format!("no change is taken for want of room on the disks of coordinators: {why}");
+        let remedy = "free disk space there, and changes are taken again by themselves; nodes keep their leases meanwhile, and \
+                      keys are read and written, but no node that fails is replaced";
+        reason_now(ReasonCode::ReadOnly, Subject::Coordinators, message, remedy)
     });
     let lacking = voters.iter().filter_map(|voter| {
         let lack = voter.lack?;
-        Some(v1::Reason {
-            code: if matches!(lack, Lack::Full(_)) { "DiskFull" } else { "DiskFails" }.to_owned(),
-            subject: format!("coordinator {}", voter.id),
-            message: format!("{voter} takes nothing new into its log, {lack}"),
-            since_ms: 0,
-            remedy: match lack {
-                Lack::Full(_) => format!("free disk space for coordinator {}; it goes on by itself", voter.id),
-                Lack::Fails => format!("see the log of coordinator {}, and its disk; it goes on by itself", voter.id),
-            },
-        })
+        let message = format!("{voter} takes nothing new into its log, {lack}");
+        let (code, remedy) = match lack {
+            Lack::Full(_) => {
+                (ReasonCode::DiskFull, format!("free disk space for coordinator {}; it goes on by itself", voter.id))
+            }
+            Lack::Fails => (
+                ReasonCode::DiskFails,
+                format!("see the log of coordinator {}, and its disk; it goes on by itself", voter.id),
+            ),
+        };
+        Some(reason_now(code, subject(voter), message, remedy))
     });
-    let waiting = voters.iter().filter(|voter| voter.snapshot_waits).map(|voter| v1::Reason {
-        code: "SnapshotWaits".to_owned(),
-        subject: format!("coordinator {}", voter.id),
-        message: format!("{voter} has no space on its disk for a snapshot, and cannot cut its log before it has one"),
-        since_ms: 0,
-        remedy: format!("free disk space for coordinator {}; it tries again every second", voter.id),
+    let waiting = voters.iter().filter(|voter| voter.snapshot_waits).map(|voter| {
+        let message =
+            format!("{voter} has no space on its disk for a snapshot, and cannot cut its log before it has one");
+        let remedy = format!("free disk space for coordinator {}; it tries again every second", voter.id);
+        reason_now(ReasonCode::SnapshotWaits, subject(voter), message, remedy)
     });
     told.into_iter().chain(lacking).chain(waiting).collect()
+}
+
+fn subject(voter: &VoterView) -> Subject {
+    Subject::Coordinator { coordinator_id: voter.id }
 }
 
 /// A voter as the wire has it.
@@ -62,7 +63,7 @@ pub(super) fn voter(voter: VoterView) -> v1::CoordinatorStatus {
     v1::CoordinatorStatus {
         id: voter.id,
         address: voter.address,
-        role: voter.role.to_owned(),
+        role: voter.role.as_str().to_owned(),
         entries_behind: voter.entries_behind,
         lack: voter.lack.map(|lack| lack.to_string()),
     }

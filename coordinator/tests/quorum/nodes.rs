@@ -3,6 +3,7 @@
 use crate::common::{self, FakeNode, Quorum, admin, kind, request_id, status, table, wait_for};
 use crate::{SOON, settings, settle};
 use archon_proto::convert::error::detail_of;
+use archon_proto::convert::subject::subject_of;
 use archon_proto::v1;
 use archon_types::ErrorKind;
 use prost::Message as _;
@@ -150,17 +151,17 @@ async fn a_node_with_a_full_disk_was_invisible_and_one_not_heard_was_heard_just_
         v1::NodeLoad { no_room, bytes_stored: 7, operations_per_second: 9, placements, ..v1::NodeLoad::default() };
     athens.heartbeat_saying(&leader, Some(full)).await.unwrap();
     let reasons = status(&leader).await.unwrap().reasons;
-    let reason = reasons.iter().find(|reason| reason.code == "DiskFull").expect("a reason");
-    assert_eq!(reason.subject, "node athens");
+    let reason = reasons.iter().find(|reason| reason.code == "disk_full").expect("a reason");
+    assert_eq!(subject_of(reason.subject.clone()).to_string(), "node athens");
     assert!(reason.message.contains("5 MiB are free, 64 MiB are needed"), "{reason:?}");
     let listed = admin(&leader).list_nodes(v1::ListNodesRequest::default()).await.unwrap().into_inner().nodes;
     assert_eq!((listed[0].no_room, listed[0].bytes_stored), (no_room, Some(7)));
     assert_eq!((listed[0].keys, listed[0].operations_per_second), (Some(3), Some(9)));
-    assert!(listed[0].silent_ms.is_some() && listed[1].no_room.is_none());
+    assert!(listed[0].silent_for_ms.is_some() && listed[1].no_room.is_none());
     // Room again: nothing is left to say.
     athens.heartbeat(&leader).await.unwrap();
     let reasons = status(&leader).await.unwrap().reasons;
-    assert!(reasons.iter().all(|reason| reason.code != "DiskFull"), "{reasons:?}");
+    assert!(reasons.iter().all(|reason| reason.code != "disk_full"), "{reasons:?}");
 
     // A coordinator that never heard a node does not say that it heard it just now.
     let id = quorum.leader().await;
@@ -169,7 +170,7 @@ async fn a_node_with_a_full_disk_was_invisible_and_one_not_heard_was_heard_just_
     let leader = quorum.leader_address().await;
     let listed = admin(&leader).list_nodes(v1::ListNodesRequest::default()).await.unwrap().into_inner().nodes;
     assert!(
-        listed.iter().all(|node| node.silent_ms.is_none() && node.bytes_stored.is_none() && node.keys.is_none()),
+        listed.iter().all(|node| node.silent_for_ms.is_none() && node.bytes_stored.is_none() && node.keys.is_none()),
         "{listed:?}"
     );
     quorum.stop_all().await;

@@ -34,20 +34,20 @@ async fn one_plan_runs_at_a_time_and_a_stale_one_is_refused() {
     assert_eq!(stale.kind, ErrorKind::StalePlan);
     assert!(stale.have > stale.need, "{stale:?}");
     let id = request_id();
-    assert_eq!(apply(plan.clone(), id.clone()).await.unwrap().into_inner().migrations, 4);
+    assert_eq!(apply(plan.clone(), id.clone()).await.unwrap().into_inner().moves, 4);
     // The same request again has the same answer and no second effect; another one is refused.
-    assert_eq!(apply(plan.clone(), id).await.unwrap().into_inner().migrations, 4);
+    assert_eq!(apply(plan.clone(), id).await.unwrap().into_inner().moves, 4);
     assert_eq!(kind(apply(plan, request_id()).await), ErrorKind::AssignmentInProgress);
     let page = async |most, after| {
         let request = v1::RebalanceStatusRequest { cluster: None, most, after };
         admin(&leader).rebalance_status(request).await.unwrap().into_inner()
     };
     let first = page(3, 0).await;
-    assert!(first.running && first.more && first.migrations.len() == 3, "{first:?}");
-    let second = page(3, first.migrations[2].id).await;
-    assert!(second.running && !second.more && second.migrations.len() == 1, "{second:?}");
+    assert!(first.running && first.more && first.moves.len() == 3, "{first:?}");
+    let second = page(3, first.moves[2].id).await;
+    assert!(second.running && !second.more && second.moves.len() == 1, "{second:?}");
     let (alone, summary) = (page(0, 0).await, first.summary.unwrap());
-    assert!(alone.migrations.is_empty() && summary.moves == 4, "{alone:?}");
+    assert!(alone.moves.is_empty() && summary.moves == 4, "{alone:?}");
     assert_eq!((summary.queued + summary.copying, summary.done, summary.percent), (4, 0, 0));
     let cancel = v1::CancelRebalanceRequest { cluster: None, request_id: request_id() };
     let cancelled = admin(&leader).cancel_rebalance(cancel.clone()).await.unwrap().into_inner();
@@ -131,7 +131,7 @@ async fn a_node_is_told_that_a_table_is_gone_and_to_delete_its_copies_until_it_h
     .await;
     let waits = status(&leader).await.unwrap();
     assert_eq!((waits.copies_condemned, waits.partitions), (4, 0));
-    assert!(waits.reasons.iter().any(|reason| reason.code == "CopiesCondemned" && reason.message.contains("athens")));
+    assert!(waits.reasons.iter().any(|reason| reason.code == "copies_condemned" && reason.message.contains("athens")));
     let report = |unload: v1::DutyUnload| v1::ReplicaReport {
         partition: unload.partition,
         placement: unload.placement,

@@ -309,7 +309,7 @@ pub(super) fn targets() -> Vec<Target> {
         conversion!(CreateTableRequest => admin::CreateTable),
         conversion!(DropTableRequest => admin::DropTable),
         conversion!(ApplyPlanRequest => admin::ApplyPlan),
-        conversion!(Plan => admin::Plan),
+        conversion!(Plan => archon_types::plan::Plan),
         conversion!(RemoveNodeRequest => operate::RemoveNode),
         conversion!(LoseNodeRequest => operate::LoseNode),
         conversion!(ForceLeaderRequest => operate::ForceLeader),

@@ -1,11 +1,15 @@
 //! Requests of the admin plane, checked, and plans.
 
 use super::ids::{non_zero, request_id, uuid_bytes};
+use super::subject::subject_of;
 use super::table::enum_field;
+use super::words::put_word;
 use super::{ConvertError, checked, in_range, required};
 use crate::v1;
 use archon_types::limits::{REPLICAS_MAX, check_name};
-use archon_types::{NodeGoal, NodeId, PartitionId, RequestId, SLOTS, TableId, Version};
+use archon_types::plan::{Move, Plan, Unmet};
+use archon_types::text::into_plain;
+use archon_types::{NodeGoal, NodeId, PartitionId, RequestId, SLOTS, TableId, Version, Word};
 
 /// Most moves in a plan: every partition of several of the largest tables.
 pub const PLAN_MOVES_MAX: usize = 262_144;
@@ -54,51 +58,6 @@ pub struct ApplyPlan {
     pub request: RequestId,
     /// The plan, as it was shown.
     pub plan: Plan,
-}
-
-/// A list of moves, valid for one table version and one version of the moves' records.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Plan {
-    /// The table version it was made for.
-    pub table_version: Version,
-    /// The version of the moves' records it was made for.
-    pub moves_version: Version,
-    /// What moves where, and why.
-    pub moves: Vec<Move>,
-    /// What the plan cannot meet.
-    pub unmet: Vec<Unmet>,
-}
-
-/// One placement's move.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Move {
-    /// The partition.
-    pub partition: PartitionId,
-    /// The node that holds the copy.
-    pub from: NodeId,
-    /// The node that is to hold it.
-    pub to: NodeId,
-    /// Bytes to copy, an estimate.
-    pub bytes: u64,
-    /// Why it moves.
-    pub reason: String,
-    /// The name of `from`, for people; not used to decide.
-    pub from_name: String,
-    /// The name of `to`, for people; not used to decide.
-    pub to_name: String,
-    /// Only the leadership moves, to a copy that counts already.
-    pub leadership: bool,
-}
-
-/// A goal that a plan cannot meet.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Unmet {
-    /// What kind of goal, for scripts.
-    pub code: String,
-    /// Of what.
-    pub subject: String,
-    /// Why not, for people.
-    pub message: String,
 }
 
 impl TryFrom<v1::SetNodeRequest> for SetNode {
@@ -175,16 +134,27 @@ impl TryFrom<v1::ApplyPlanRequest> for ApplyPlan {
     type Error = ConvertError;
 
     fn try_from(wire: v1::ApplyPlanRequest) -> Result<Self, ConvertError> {
-        Ok(Self {
-            request: request_id(&wire.request_id, "ApplyPlanRequest.request_id")?,
-            plan: required(wire.plan, "ApplyPlanRequest.plan")?.try_into()?,
-        })
+        let request = request_id(&wire.request_id, "ApplyPlanRequest.request_id")?;
+        let plan: Plan = required(wire.plan, "ApplyPlanRequest.plan")?.try_into()?;
+        check_kinds(&plan)?;
+        Ok(Self { request, plan })
     }
 }
 
 impl From<ApplyPlan> for v1::ApplyPlanRequest {
     fn from(request: ApplyPlan) -> Self {
         Self { cluster: None, request_id: uuid_bytes(request.request.get()), plan: Some(request.plan.into()) }
+    }
+}
+
+/// A plan may be shown with what this version does not know, but not carried out.
+///
+/// # Errors
+/// [`ConvertError`] naming `Move.kind` and the first kind that is not known.
+pub fn check_kinds(plan: &Plan) -> Result<(), ConvertError> {
+    match plan.moves.iter().find(|step| step.kind.known().is_none()) {
+        Some(step) => Err(ConvertError::new("Move.kind", format!("{:?} is not known", step.kind.as_str()))),
+        None => Ok(()),
     }
 }
 
@@ -220,19 +190,24 @@ impl TryFrom<v1::Move> for Move {
     type Error = ConvertError;
 
     fn try_from(wire: v1::Move) -> Result<Self, ConvertError> {
-        let (from, to) = (non_zero(wire.from, "Move.from")?, non_zero(wire.to, "Move.to")?);
-        if from == to {
-            return Err(ConvertError::new("Move.to", format!("is node {to}, from which it moves")));
+        let (from, to) = (required(wire.from, "Move.from")?, required(wire.to, "Move.to")?);
+        let (from_id, to_id) = (non_zero(from.id, "Move.from")?, non_zero(to.id, "Move.to")?);
+        if from_id == to_id {
+            return Err(ConvertError::new("Move.to", format!("is node {to_id}, from which it moves")));
         }
+        let partition = PartitionId::try_from(required(wire.partition, "Move.partition")?)?;
         Ok(Self {
-            partition: required(wire.partition, "Move.partition")?.try_into()?,
-            from: NodeId::new(from),
-            to: NodeId::new(to),
-            bytes: wire.bytes,
-            reason: wire.reason,
-            from_name: wire.from_name,
-            to_name: wire.to_name,
-            leadership: wire.leadership,
+            kind: Word::read(&wire.kind),
+            table_id: partition.table,
+            table: into_plain(wire.table_name),
+            partition: partition.index,
+            from_id: NodeId::new(from_id),
+            from: into_plain(from.name),
+            to_id: NodeId::new(to_id),
+            to: into_plain(to.name),
+            bytes_total: wire.bytes,
+            code: Word::read(&wire.code),
+            message: into_plain(wire.message),
         })
     }
 }
@@ -240,27 +215,27 @@ impl TryFrom<v1::Move> for Move {
 impl From<Move> for v1::Move {
     fn from(step: Move) -> Self {
         Self {
-            partition: Some(step.partition.into()),
-            from: step.from.get(),
-            to: step.to.get(),
-            bytes: step.bytes,
-            reason: step.reason,
-            from_name: step.from_name,
-            to_name: step.to_name,
-            leadership: step.leadership,
+            partition: Some(step.partition_id().into()),
+            from: Some(v1::NodeName { id: step.from_id.get(), name: step.from }),
+            to: Some(v1::NodeName { id: step.to_id.get(), name: step.to }),
+            bytes: step.bytes_total,
+            table_name: step.table,
+            kind: put_word(&step.kind),
+            code: put_word(&step.code),
+            message: step.message,
         }
     }
 }
 
 impl From<v1::Unmet> for Unmet {
     fn from(wire: v1::Unmet) -> Self {
-        Self { code: wire.code, subject: wire.subject, message: wire.message }
+        Self { code: Word::read(&wire.code), subject: subject_of(wire.subject), message: into_plain(wire.message) }
     }
 }
 
 impl From<Unmet> for v1::Unmet {
     fn from(unmet: Unmet) -> Self {
-        Self { code: unmet.code, subject: unmet.subject, message: unmet.message }
+        Self { code: put_word(&unmet.code), subject: Some(unmet.subject.into()), message: unmet.message }
     }
 }
 
@@ -328,8 +303,9 @@ mod tests {
         assert_eq!(SetNode::try_from(wire.clone()), Ok(set));
         assert_eq!(SetNode::try_from(v1::SetNodeRequest { goal: 0, ..wire }).unwrap_err().field, "SetNodeRequest.goal");
 
-        let step =
-            v1::Move { partition: Some(v1::PartitionId { table: 1, index: 0 }), from: 2, to: 2, ..Default::default() };
+        let node = |id| Some(v1::NodeName { id, name: "n".into() });
+        let partition = Some(v1::PartitionId { table: 1, index: 0 });
+        let step = v1::Move { partition, from: node(2), to: node(2), ..Default::default() };
         assert_eq!(Move::try_from(step).unwrap_err().field, "Move.to");
         assert_eq!(
             ApplyPlan::try_from(v1::ApplyPlanRequest { request_id: uuid_bytes(request.get()), ..Default::default() })
@@ -337,5 +313,19 @@ mod tests {
                 .field,
             "ApplyPlanRequest.plan"
         );
+    }
+
+    #[test]
+    fn a_plan_of_a_newer_coordinator_is_shown_and_not_carried_out() {
+        let node = |id| Some(v1::NodeName { id, name: "n".into() });
+        let partition = Some(v1::PartitionId { table: 1, index: 0 });
+        let (kind, code) = ("witness".to_owned(), "quorum".to_owned());
+        let step = v1::Move { partition, from: node(1), to: node(2), kind, code, ..Default::default() };
+        let plan = v1::Plan { moves: vec![step], ..Default::default() };
+        let shown = Plan::try_from(plan.clone()).unwrap();
+        assert_eq!((shown.moves[0].kind.as_str(), shown.moves[0].code.to_string()), ("witness", "quorum".to_owned()));
+        let request_id = uuid_bytes(Uuid::from_u128(5));
+        let error = ApplyPlan::try_from(v1::ApplyPlanRequest { cluster: None, request_id, plan: Some(plan) });
+        assert_eq!(error.unwrap_err().to_string(), "Move.kind: \"witness\" is not known");
     }
 }

@@ -17,7 +17,9 @@ mod removed;
 pub mod report;
 pub mod session;
 pub mod settings;
+pub mod subject;
 pub mod table;
+pub mod words;
 
 use archon_types::{ErrorDetail, ErrorKind};
 

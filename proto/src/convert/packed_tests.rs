@@ -21,7 +21,7 @@ proptest! {
     #[test]
     fn operations_round_trip(ops in proptest::collection::vec(tagged_op().prop_map(of_client), 0..8)) {
         let read = unpack_ops(pack(&ops)).unwrap();
-        prop_assert_eq!(read.iter().map(|read| read.bytes).sum::<usize>(), ops.iter().map(|op| op.op.bytes()).sum());
+        prop_assert_eq!(read.iter().map(|read| read.bytes).sum::<usize>(), ops.iter().map(|op| op.op.bytes()).sum::<usize>());
         prop_assert_eq!(read.into_iter().map(|read| read.op).collect::<Result<Vec<_>, _>>(), Ok(ops));
     }
 

@@ -1,14 +1,15 @@
 //! Generators for the property tests of this module.
 
-use super::admin::{Move, Plan, Unmet};
 use super::kv::{TaggedOp, TaggedReply};
 use crate::v1;
 use archon_types::op::Entry;
+use archon_types::plan::{Move, Plan, Unmet};
+use archon_types::subject::{Cause, Subject};
 use archon_types::text::into_plain;
 use archon_types::{
-    Answer, ClientId, Epoch, ErrorDetail, ErrorKind, Incarnation, Millis, Node, NodeGoal, NodeId, NodeStatus, Op, OpId,
-    Partition, PartitionId, PartitionStatus, Placement, PlacementId, RemovedNodes, ReplicaState, Revision, Table,
-    TableDelta, TableId, Version,
+    Answer, ClientId, Epoch, ErrorDetail, ErrorKind, Incarnation, Millis, MoveCode, MoveKind, Node, NodeGoal, NodeId,
+    NodeStatus, Op, OpId, Partition, PartitionId, PartitionStatus, Placement, PlacementId, RemovedNodes, ReplicaState,
+    Revision, Table, TableDelta, TableId, UnmetCode, Version, Word,
 };
 use bytes::Bytes;
 use proptest::collection::vec;
@@ -206,21 +207,58 @@ pub(crate) fn garbage_delta() -> impl Strategy<Value = v1::TableDelta> {
     )
 }
 
+/// A sentence for people, as it is after it was read.
+fn text() -> impl Strategy<Value = String> {
+    ".{0,20}".prop_map(into_plain)
+}
+
+pub(crate) fn subject() -> impl Strategy<Value = Subject> {
+    let name = || "[a-z]{1,9}";
+    prop_oneof![
+        select(&[Subject::Cluster, Subject::Coordinators, Subject::Copies, Subject::Rebalance, Subject::Unknown][..]),
+        any::<u64>().prop_map(|coordinator_id| Subject::Coordinator { coordinator_id }),
+        (any::<u64>(), name()).prop_map(|(node_id, node)| Subject::Node { node_id, node }),
+        (any::<u64>(), name()).prop_map(|(table_id, table)| Subject::Table { table_id, table }),
+        (any::<u64>(), name(), any::<u16>()).prop_map(|(table_id, table, partition)| Subject::Partition {
+            table_id,
+            table,
+            partition
+        }),
+    ]
+}
+
+pub(crate) fn cause() -> impl Strategy<Value = Cause> {
+    prop_oneof![
+        any::<u64>().prop_map(|coordinator_id| Cause::Coordinator { coordinator_id }),
+        (option::of(1u64..), "[a-z]{1,9}").prop_map(|(node_id, node)| Cause::Node { node_id, node }),
+        "[a-z]{1,9}".prop_map(|admin| Cause::Admin { admin }),
+        Just(Cause::Unknown),
+    ]
+}
+
 pub(crate) fn plan() -> impl Strategy<Value = Plan> {
     let name = || "[a-z]{1,9}";
-    let step = (partition_id(), 1u64..1_000, 1_000u64.., any::<u64>(), ".{0,20}", name(), name(), any::<bool>())
-        .prop_map(|(partition, from, to, bytes, reason, from_name, to_name, leadership)| Move {
-            partition,
-            from: NodeId::new(from),
-            to: NodeId::new(to),
-            bytes,
-            reason,
-            from_name,
-            to_name,
-            leadership,
+    let names = (name(), name(), name());
+    let code = prop_oneof![select(MoveCode::ALL).prop_map(Word::Known), "newer_[a-z]{1,9}".prop_map(Word::Unknown),];
+    let step = (partition_id(), 1u64..1_000, 1_000u64.., any::<u64>(), select(MoveKind::ALL), code, text(), names)
+        .prop_map(|(partition, from, to, bytes_total, kind, code, message, names)| Move {
+            kind: kind.into(),
+            table_id: partition.table,
+            table: names.0,
+            partition: partition.index,
+            from_id: NodeId::new(from),
+            from: names.1,
+            to_id: NodeId::new(to),
+            to: names.2,
+            bytes_total,
+            code,
+            message,
         });
-    let unmet =
-        ("[A-Z][a-z]{1,9}", ".{0,20}", ".{0,20}").prop_map(|(code, subject, message)| Unmet { code, subject, message });
+    let unmet = (select(UnmetCode::ALL), subject(), text()).prop_map(|(code, subject, message)| Unmet {
+        code: code.into(),
+        subject,
+        message,
+    });
     (any::<u64>(), any::<u64>(), vec(step, 0..8), vec(unmet, 0..3)).prop_map(|(version, placed, moves, unmet)| Plan {
         table_version: Version::new(version),
         moves_version: Version::new(placed),

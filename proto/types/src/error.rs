@@ -1,16 +1,17 @@
 //! One error vocabulary for every boundary: what kind it is, what was wrong, and what a caller may do about it.
 
 use crate::ids::Version;
+use crate::word::Vocabulary;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
 macro_rules! kinds {
-    ($($(#[$doc:meta])* $name:ident = $code:literal,)*) => {
+    ($($(#[doc = $doc:literal])+ $name:ident = $code:literal, $word:literal,)*) => {
         /// What went wrong, as a closed list that survives the wire by number. Numbers are never reused.
         #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
         #[repr(u32)]
         #[non_exhaustive]
-        pub enum ErrorKind { $($(#[$doc])* $name = $code,)* }
+        pub enum ErrorKind { $($(#[doc = $doc])+ $name = $code,)* }
 
         impl ErrorKind {
             /// Every kind, for tests and tables.
@@ -24,9 +25,32 @@ macro_rules! kinds {
             /// Its number on the wire.
             pub const fn code(self) -> u32 { self as u32 }
 
-            /// Its name, as logs, JSON and the command line show it.
+            /// What programs write for it, in JSON: `stale_plan`.
+            pub const fn as_str(self) -> &'static str {
+                match self { $(Self::$name => $word,)* }
+            }
+
+            /// Its name, as logs and the command line show it: `StalePlan`.
             pub const fn name(self) -> &'static str {
                 match self { $(Self::$name => stringify!($name),)* }
+            }
+        }
+
+        impl Vocabulary for ErrorKind {
+            const TYPE: &'static str = "ErrorKind";
+            const WHAT: &'static str = "kind of error";
+            const ALL: &'static [Self] = Self::ALL;
+
+            fn word(self) -> &'static str {
+                self.as_str()
+            }
+
+            fn shown(self) -> &'static str {
+                self.name()
+            }
+
+            fn meaning(self) -> &'static str {
+                match self { $(Self::$name => concat!($($doc,)+).trim_ascii(),)* }
             }
         }
     };
@@ -34,67 +58,67 @@ macro_rules! kinds {
 
 kinds! {
     /// The request itself is wrong: a field missing, too long, malformed.
-    InvalidArgument = 1,
+    InvalidArgument = 1, "invalid_argument",
     /// The named thing does not exist (a node, a table, a plan).
-    NotFound = 2,
+    NotFound = 2, "not_found",
     /// The named thing exists already (a table).
-    AlreadyExists = 3,
+    AlreadyExists = 3, "already_exists",
     /// The request carries another cluster's id.
-    WrongCluster = 4,
+    WrongCluster = 4, "wrong_cluster",
     /// The request is meant for another node.
-    WrongNode = 5,
+    WrongNode = 5, "wrong_node",
     /// The message belongs to an older life of its sender or receiver.
-    StaleIncarnation = 6,
+    StaleIncarnation = 6, "stale_incarnation",
     /// A live node with another storage id holds this name or address.
-    NameTaken = 7,
+    NameTaken = 7, "name_taken",
     /// Sender and receiver share no protocol version.
-    ProtocolMismatch = 8,
+    ProtocolMismatch = 8, "protocol_mismatch",
     /// This coordinator does not lead; `leader` may say who does.
-    NotCoordinatorLeader = 9,
+    NotCoordinatorLeader = 9, "not_coordinator_leader",
     /// No quorum of coordinators answered in time.
-    NoQuorum = 10,
+    NoQuorum = 10, "no_quorum",
     /// Fewer live nodes than the minimum; see `have` and `need`.
-    NotEnoughNodes = 11,
+    NotEnoughNodes = 11, "not_enough_nodes",
     /// A plan is being carried out; only one runs at a time.
-    AssignmentInProgress = 12,
+    AssignmentInProgress = 12, "assignment_in_progress",
     /// The plan was made for another table version; see `have` (now) and `need` (the plan's).
-    StalePlan = 13,
+    StalePlan = 13, "stale_plan",
     /// The guard of an edit did not match the present row.
-    StaleVersion = 14,
+    StaleVersion = 14, "stale_version",
     /// No rebalance is running.
-    NothingRunning = 15,
+    NothingRunning = 15, "nothing_running",
     /// This node does not lead the partition; `leader` may say who does.
-    NotPartitionLeader = 16,
+    NotPartitionLeader = 16, "not_partition_leader",
     /// The partition has no leader now, or its leader is just taking over.
-    Unavailable = 17,
+    Unavailable = 17, "unavailable",
     /// This node's lease has run out, so it may not answer.
-    NoLease = 18,
+    NoLease = 18, "no_lease",
     /// Fewer Live replicas than `min_in_sync`: new writes are refused.
-    NotEnoughReplicas = 19,
+    NotEnoughReplicas = 19, "not_enough_replicas",
     /// The message carries a lower epoch than the receiver has persisted.
-    StaleEpoch = 20,
+    StaleEpoch = 20, "stale_epoch",
     /// A queue is full; try again after `retry_after_ms`.
-    Overloaded = 21,
+    Overloaded = 21, "overloaded",
     /// The disk is full: reads go on, writes are refused.
-    ReadOnly = 22,
+    ReadOnly = 22, "read_only",
     /// The process is stopping.
-    ShuttingDown = 23,
+    ShuttingDown = 23, "shutting_down",
     /// The deadline passed; whether the operation took effect is unknown.
-    DeadlineExceeded = 24,
+    DeadlineExceeded = 24, "deadline_exceeded",
     /// The operation may have taken effect and cannot be told apart any more.
-    MaybeApplied = 25,
+    MaybeApplied = 25, "maybe_applied",
     /// The condition of a compare-and-set did not hold; `have` is the present revision.
-    ConditionFailed = 26,
+    ConditionFailed = 26, "condition_failed",
     /// The stored value is not what the operation needs (an increment of text).
-    WrongValueType = 27,
+    WrongValueType = 27, "wrong_value_type",
     /// A defect on the server's side; the message says where.
-    Internal = 28,
+    Internal = 28, "internal",
     /// Nobody could be reached.
-    Unreachable = 29,
+    Unreachable = 29, "unreachable",
     /// The change would leave the system short of something; the message lists it.
-    Refused = 30,
+    Refused = 30, "refused",
     /// The change would lose acknowledged writes, and whoever asked for it did not say that they accept that.
-    DataLoss = 31,
+    DataLoss = 31, "data_loss",
 }
 
 impl ErrorKind {

@@ -1,6 +1,7 @@
 //! Identifiers and counters. Each is its own type with a private field and no arithmetic beyond a checked `next`, so
 //! that an epoch can never be passed where a version is meant.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use uuid::Uuid;
@@ -8,8 +9,9 @@ use uuid::Uuid;
 macro_rules! counter {
     ($(#[$doc:meta])* $name:ident) => {
         $(#[$doc])*
-        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize, JsonSchema)]
         #[serde(transparent)]
+        #[schemars(inline)]
         pub struct $name(u64);
 
         impl $name {

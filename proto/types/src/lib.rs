@@ -2,38 +2,51 @@
 //! arithmetic.
 //!
 //! Everything here is pure: no clock, no randomness, no I/O, ordered collections only. Every other crate speaks in
-//! these words (DESIGN section 2), so a word has one meaning everywhere.
+//! these words, so a word has one meaning everywhere.
 
 pub mod backoff;
+pub mod condition;
 pub mod duty;
 pub mod error;
+pub mod event;
 pub mod ids;
 pub mod lease;
 pub mod limits;
+pub mod moves;
 pub mod mutant;
 pub mod node;
 pub mod op;
 pub mod piece;
 pub mod plaintext;
+pub mod plan;
+pub mod reason;
 pub mod removed;
+pub mod role;
 mod room;
 pub mod settings;
 pub mod slot;
+pub mod subject;
 pub mod table;
 pub mod text;
+pub mod word;
 
 pub use backoff::Backoff;
+pub use condition::Condition;
 pub use duty::{Duty, Fact, ReplicaName, Report};
 pub use error::{ErrorDetail, ErrorKind};
+pub use event::EventCode;
 pub use ids::{
     BootId, ClientId, ClusterId, Epoch, Incarnation, Millis, NodeId, PartitionId, PlacementId, PushKey, RequestId,
     Revision, Seq, StorageId, TableId, Version,
 };
 pub use lease::{Lease, LeaseTiming, LeaseTimingError};
+pub use moves::{MoveCode, MoveKind, MovePhase, UnmetCode};
 pub use node::{Node, NodeGoal, NodeStatus};
 pub use op::{Answer, Op, OpId};
 pub use piece::{Assembled, Assembly, TablePiece};
+pub use reason::ReasonCode;
 pub use removed::RemovedNodes;
+pub use role::CoordinatorRole;
 pub use room::NoRoom;
 pub use settings::Settings;
 pub use slot::{SLOTS, partition_of, slot_of, tag_of};
@@ -41,3 +54,4 @@ pub use table::{
     DEFAULT_TABLE, NodeDelta, Partition, PartitionStatus, PartitionTable, Placement, ReplicaState, Route, Table,
     TableDelta, TableList,
 };
+pub use word::{UnknownWord, Vocabulary, Word};

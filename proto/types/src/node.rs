@@ -1,40 +1,33 @@
 //! A node's row in the table: who it is, what is believed of it, and what is wanted of it.
 
 use crate::ids::{Incarnation, Millis, NodeId, Version};
+use crate::word::words;
 use serde::{Deserialize, Serialize};
-use std::fmt;
 
-/// What the coordinator believes of a node.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
-pub enum NodeStatus {
-    /// It heartbeats.
-    Live,
-    /// It was silent for the failure time-out.
-    Failed,
-    /// Its data is gone: another storage id took over its name, or an operator said so.
-    Lost,
-}
-
-impl fmt::Display for NodeStatus {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Live => "Live",
-            Self::Failed => "Failed",
-            Self::Lost => "Lost",
-        })
+words! {
+    /// What the coordinator believes of a node.
+    #[derive(Serialize, Deserialize)]
+    pub enum NodeStatus: "node status" {
+        /// It heartbeats.
+        Live = "live",
+        /// It was silent for the failure time-out.
+        Failed = "failed",
+        /// Its data is gone: another storage id took over its name, or an operator said so.
+        Lost = "lost",
     }
 }
 
-/// What the operator wants of a node.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default, Serialize, Deserialize)]
-pub enum NodeGoal {
-    /// Host what it is given.
-    #[default]
-    Serve,
-    /// Keep what it has, get nothing new.
-    Cordon,
-    /// Be emptied.
-    Drain,
+words! {
+    /// What the operator wants of a node.
+    #[derive(Serialize, Deserialize)]
+    pub enum NodeGoal: "goal of a node" {
+        /// Host what it is given.
+        Serve = "serve",
+        /// Keep what it has, get nothing new.
+        Cordon = "cordon",
+        /// Be emptied.
+        Drain = "drain",
+    }
 }
 
 /// A node's row.

@@ -5,31 +5,23 @@ use crate::limits::EPOCHS_AHEAD_MAX;
 use crate::node::Node;
 use crate::removed::RemovedNodes;
 use crate::slot::{partition_of, slot_of};
+use crate::word::words;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::fmt;
 
 /// The table that exists from bootstrap; an empty name stands for it.
 pub const DEFAULT_TABLE: &str = "default";
 
-/// What a replica is to its partition.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
-pub enum ReplicaState {
-    /// Copying; does not count.
-    Load,
-    /// In sync; holds every acknowledged write durably; counts.
-    Live,
-    /// To be deleted.
-    Unload,
-}
-
-impl fmt::Display for ReplicaState {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Load => "Load",
-            Self::Live => "Live",
-            Self::Unload => "Unload",
-        })
+words! {
+    /// What a replica is to its partition.
+    #[derive(Serialize, Deserialize)]
+    pub enum ReplicaState: "state of a copy" {
+        /// Copying; does not count.
+        Load = "load",
+        /// In sync; holds every acknowledged write durably; counts.
+        Live = "live",
+        /// To be deleted.
+        Unload = "unload",
     }
 }
 
@@ -44,27 +36,18 @@ pub struct Placement {
     pub state: ReplicaState,
 }
 
-/// Where a partition stands in its life.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
-pub enum PartitionStatus {
-    /// No placement yet: too few nodes have registered.
-    Unassigned,
-    /// A leader is named and has not yet said that it serves.
-    Assigned,
-    /// The leader serves.
-    Online,
-    /// No leader: no Live replica is reachable.
-    Unavailable,
-}
-
-impl fmt::Display for PartitionStatus {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Unassigned => "Unassigned",
-            Self::Assigned => "Assigned",
-            Self::Online => "Online",
-            Self::Unavailable => "Unavailable",
-        })
+words! {
+    /// Where a partition stands in its life.
+    #[derive(Serialize, Deserialize)]
+    pub enum PartitionStatus: "partition status" {
+        /// No placement yet: too few nodes have registered.
+        Unassigned = "unassigned",
+        /// A leader is named and has not yet said that it serves.
+        Assigned = "assigned",
+        /// The leader serves.
+        Online = "online",
+        /// No leader: no Live replica is reachable.
+        Unavailable = "unavailable",
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::system::{START_LIMIT, Seen, System, drive};
 use archon_bench::own_path;
-use archon_client::Admin;
+use archon_client::{Admin, PartitionStatus, ReplicaState};
 use archon_integration_tests::{Cluster, Options};
 use archon_load::watch::{until, until_whole};
 use archon_load::{Archon, Workload};
@@ -34,7 +34,8 @@ pub(crate) fn start(program: Option<&str>) -> anyhow::Result<Vec<Box<dyn System>
         let whole = async || {
             let rows = admin.table("three").await.map_err(|error| error.to_string())?;
             let live = |row: &archon_client::PartitionSummary| {
-                row.status == "Online" && row.replicas.iter().filter(|replica| replica.state == "Live").count() == 3
+                row.status == PartitionStatus::Online
+                    && row.copies.iter().filter(|copy| copy.state == ReplicaState::Live).count() == 3
             };
             if rows.iter().all(live) { Ok(()) } else { Err("not every partition has three copies".to_owned()) }
         };

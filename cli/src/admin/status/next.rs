@@ -1,54 +1,58 @@
 //! What is to be done next, in one line: the worst first.
 
 use super::{NODES_MAX, skew};
-use crate::view::{Node, Status};
+use crate::documents::{Node, Status};
+use archon_client::{CoordinatorRole, NodeGoal, NodeStatus, ReasonCode};
 
 pub(super) fn next_step(status: &Status, nodes: &[Node]) -> String {
-    if status.leader.is_none() {
+    if status.leader_id.is_none() {
         return "start a majority of the coordinators".to_owned();
     }
     // The worst first: a failed node may have nothing to do with it, and where it has, this says so.
-    if let Some(remedy) = remedy_of(status, "DataLost") {
+    if let Some(remedy) = remedy_of(status, ReasonCode::DataLost) {
         return remedy;
     }
-    let stopped = drained(nodes, "Failed").count();
+    let stopped = drained(nodes, NodeStatus::Failed).count();
     if status.nodes_failed as usize > stopped {
         return failed_step(status, nodes);
     }
     if status.nodes_live < status.nodes_min {
         return "start more nodes: `archon node --help`".to_owned();
     }
-    if let Some(away) = status.coordinators.iter().find(|coordinator| coordinator.role == "unreachable") {
+    if let Some(away) = status.coordinators.iter().find(|coordinator| coordinator.role == CoordinatorRole::Unreachable)
+    {
         return format!("start coordinator {} again with its data directory", away.id);
     }
-    if let Some(full) = status.reasons.iter().find(|reason| reason.code == "DiskFull") {
-        return full.remedy.clone();
-    }
-    if let Some(remedy) = remedy_of(status, "NoRoom").or_else(|| remedy_of(status, "LeaderHearsTooFew")) {
+    if let Some(remedy) = remedy_of(status, ReasonCode::DiskFull) {
         return remedy;
     }
-    if status.migrations_running > 0 {
+    if let Some(remedy) =
+        remedy_of(status, ReasonCode::NoRoom).or_else(|| remedy_of(status, ReasonCode::LeaderHearsTooFew))
+    {
+        return remedy;
+    }
+    if status.moves_running > 0 {
         return "watch the moves: `archon rebalance status`".to_owned();
     }
-    if status.partitions_online < status.partitions {
-        let remedy = status.reasons.iter().map(|reason| reason.remedy.as_str()).find(|remedy| !remedy.is_empty());
+    if status.partitions_online < status.partitions_total {
+        let remedy = status.reasons.iter().find_map(|reason| reason.remedy.as_deref());
         return remedy.unwrap_or("see which partitions wait: `archon partition list`").to_owned();
     }
     if status.partitions_under_replicated > 0 {
-        let remedy = status.reasons.iter().find(|reason| reason.code == "UnderReplicated");
-        let remedy = remedy.map(|reason| reason.remedy.as_str()).filter(|remedy| !remedy.is_empty());
-        return remedy.unwrap_or("nothing to do: copies are being made; see `archon partition list`").to_owned();
+        let remedy = remedy_of(status, ReasonCode::UnderReplicated);
+        return remedy
+            .unwrap_or_else(|| "nothing to do: copies are being made; see `archon partition list`".to_owned());
     }
-    if let Some(remedy) = remedy_of(status, "CopiesCondemned") {
+    if let Some(remedy) = remedy_of(status, ReasonCode::CopiesCondemned) {
         return remedy;
     }
-    if let Some(node) = drained(nodes, "Failed").next() {
+    if let Some(node) = drained(nodes, NodeStatus::Failed).next() {
         return format!("{} was drained and has stopped; forget it: `archon node remove {0}`", node.name);
     }
-    if let Some(node) = nodes.iter().find(|node| node.goal == "Drain" && node.partitions > 0) {
+    if let Some(node) = nodes.iter().find(|node| node.goal == NodeGoal::Drain && node.copies_held > 0) {
         return format!("{} is being drained; watch it: `archon node describe {0}`", node.name);
     }
-    if let Some(node) = drained(nodes, "Live").next() {
+    if let Some(node) = drained(nodes, NodeStatus::Live).next() {
         return format!("{} is drained: stop it, then `archon node remove {0}`", node.name);
     }
     match skew(nodes) {
@@ -58,19 +62,22 @@ pub(super) fn next_step(status: &Status, nodes: &[Node]) -> String {
 }
 
 /// Nodes that were emptied and are still known, in a state.
-fn drained<'a>(nodes: &'a [Node], status: &'a str) -> impl Iterator<Item = &'a Node> {
-    nodes.iter().filter(move |node| node.goal == "Drain" && node.partitions == 0 && node.status == status)
+fn drained(nodes: &[Node], status: NodeStatus) -> impl Iterator<Item = &Node> {
+    nodes.iter().filter(move |node| is_drained(node) && node.status == status)
+}
+
+fn is_drained(node: &Node) -> bool {
+    node.goal == NodeGoal::Drain && node.copies_held == 0
 }
 
 /// What a reason of this kind says is to be done, if there is one and it says so.
-fn remedy_of(status: &Status, code: &str) -> Option<String> {
-    let reasons = status.reasons.iter().filter(|reason| reason.code == code && !reason.remedy.is_empty());
-    reasons.map(|reason| reason.remedy.clone()).next()
+fn remedy_of(status: &Status, code: ReasonCode) -> Option<String> {
+    status.reasons.iter().filter(|reason| reason.code == code).find_map(|reason| reason.remedy.clone())
 }
 
 /// Failed nodes come back with all they have, so that is better than others in their place.
 fn failed_step(status: &Status, nodes: &[Node]) -> String {
-    let failed = |node: &&Node| node.status == "Failed" && !(node.goal == "Drain" && node.partitions == 0);
+    let failed = |node: &&Node| node.status == NodeStatus::Failed && !is_drained(node);
     let names: Vec<&str> = nodes.iter().filter(failed).map(|node| node.name.as_str()).collect();
     let others = if status.nodes_live < status.nodes_min { ", or start others: `archon node --help`" } else { "" };
     match names.as_slice() {

@@ -1,63 +1,20 @@
 //! What is printed of which cluster.
 
 use super::*;
+use crate::documents::testing::{self, status};
 use crate::output::Format;
-use archon_client::{CoordinatorStatus as Coordinator, Reason};
+use archon_client::{Reason, ReasonCode, Subject};
 
 fn output() -> Output {
     Output::plain(Format::Table)
 }
 
-fn status() -> Status {
-    let coordinator = |id: u64, role: &str, entries_behind| Coordinator {
-        id,
-        address: format!("127.0.0.1:710{id}"),
-        role: role.into(),
-        entries_behind,
-        lack: None,
-    };
-    Status {
-        cluster_id: "6f1e".into(),
-        leader: Some(2),
-        term: 4,
-        coordinators: vec![
-            coordinator(1, "follower", Some(3)),
-            coordinator(2, "leader", Some(0)),
-            coordinator(3, "unreachable", None),
-        ],
-        table_version: 41,
-        nodes_live: 2,
-        nodes_failed: 0,
-        nodes_min: 2,
-        partitions: 9,
-        partitions_online: 9,
-        partitions_under_replicated: 0,
-        copies_condemned: 0,
-        migrations_running: 0,
-        reasons: vec![],
-    }
+fn node(name: &str, partitions: u32) -> Node {
+    testing::node(1, name, partitions)
 }
 
-fn node(name: &str, partitions: u32) -> Node {
-    Node {
-        id: 1,
-        name: name.into(),
-        address: "127.0.0.1:1".into(),
-        status: "Live".into(),
-        goal: "Serve".into(),
-        incarnation: 1,
-        partitions,
-        leaders: partitions,
-        zone: None,
-        weight: 100,
-        bytes_stored: Some(0),
-        keys: Some(0),
-        operations_per_second: Some(0),
-        silent_ms: Some(0),
-        disk_full: false,
-        partitions_max: None,
-        since_ms: 0,
-    }
+fn reason(code: ReasonCode, subject: Subject, message: &str, remedy: &str) -> Reason {
+    Reason { code: code.into(), subject, message: message.into(), began_at_ms: None, remedy: Some(remedy.into()) }
 }
 
 #[test]
@@ -88,16 +45,16 @@ next        start coordinator 3 again with its data directory"
 fn a_drained_node_is_called_so_and_no_empty_plan_is_advised() {
     let mut whole = status();
     whole.coordinators.pop();
-    let mut empty = Node { goal: "Drain".into(), ..node("ephesus", 0) };
+    let mut empty = Node { goal: NodeGoal::Drain.into(), ..node("ephesus", 0) };
     let text = screen(&whole, &[node("athens", 9), empty.clone()], &output());
     assert!(text.contains("athens 9 · ephesus 0 (drained)"), "{text}");
     assert!(text.contains("between 9 and 9 per live node"), "{text}");
     assert!(text.ends_with("ephesus is drained: stop it, then `archon node remove ephesus`"), "{text}");
-    empty.status = "Failed".into();
+    empty.status = NodeStatus::Failed.into();
     whole.nodes_failed = 1;
     let text = screen(&whole, &[node("athens", 9), empty.clone()], &output());
     assert!(text.ends_with("was drained and has stopped; forget it: `archon node remove ephesus`"), "{text}");
-    let busy = Node { partitions: 3, status: "Live".into(), ..empty };
+    let busy = Node { copies_held: 3, status: NodeStatus::Live.into(), ..empty };
     whole.nodes_failed = 0;
     let text = screen(&whole, &[node("athens", 9), busy], &output());
     assert!(text.contains("ephesus 3 (being drained)"), "{text}");
@@ -107,8 +64,13 @@ fn a_drained_node_is_called_so_and_no_empty_plan_is_advised() {
 #[test]
 fn failed_nodes_are_marked_and_to_be_started_before_others_in_their_place() {
     let mut fewer = Status { nodes_live: 1, nodes_min: 3, nodes_failed: 2, ..status() };
-    let away = |name: &str, status: &str| Node { status: status.into(), ..node(name, 3) };
-    let nodes = [away("athens", "Failed"), away("byzantium", "Failed"), node("cyrene", 3), away("delphi", "Lost")];
+    let away = |name: &str, status: NodeStatus| Node { status: status.into(), ..node(name, 3) };
+    let nodes = [
+        away("athens", NodeStatus::Failed),
+        away("byzantium", NodeStatus::Failed),
+        node("cyrene", 3),
+        away("delphi", NodeStatus::Lost),
+    ];
     let text = screen(&fewer, &nodes, &output());
     assert!(text.contains("athens 3 (failed) · byzantium 3 (failed) · cyrene 3 · delphi 3 (lost)"), "{text}");
     let step = "next        start athens, byzantium again, each with its data directory, or start others: ";
@@ -122,18 +84,11 @@ fn failed_nodes_are_marked_and_to_be_started_before_others_in_their_place() {
 
 #[test]
 fn lost_data_comes_before_a_failed_node_that_has_nothing_to_do_with_it() {
-    let reason = |code: &str, remedy: &str| Reason {
-        code: code.into(),
-        subject: "s".into(),
-        message: "m".into(),
-        since_ms: 0,
-        remedy: remedy.into(),
-    };
     let reasons = vec![
-        reason("NodeFailed", "start ephesus again with its data directory"),
-        reason("DataLost", "see what is left: `archon partition describe 3`"),
+        reason(ReasonCode::NodeFailed, Subject::Cluster, "m", "start ephesus again with its data directory"),
+        reason(ReasonCode::DataLost, Subject::Cluster, "m", "see what is left: `archon partition describe 3`"),
     ];
-    let empty = Node { status: "Failed".into(), ..node("ephesus", 0) };
+    let empty = Node { status: NodeStatus::Failed.into(), ..node("ephesus", 0) };
     let lost = Status { nodes_failed: 1, partitions_online: 8, reasons, ..status() };
     let text = screen(&lost, &[node("athens", 8), empty], &output());
     assert!(text.ends_with("next        see what is left: `archon partition describe 3`"), "{text}");
@@ -141,13 +96,8 @@ fn lost_data_comes_before_a_failed_node_that_has_nothing_to_do_with_it() {
 
 #[test]
 fn what_it_waits_for_is_said_and_bounded() {
-    let reason = Reason {
-        code: "NotEnoughNodes".into(),
-        subject: "table default".into(),
-        message: "have 1, need 3".into(),
-        since_ms: 0,
-        remedy: "start 2 more nodes".into(),
-    };
+    let table = Subject::Table { table_id: 1, table: "default".into() };
+    let reason = reason(ReasonCode::NotEnoughNodes, table, "have 1, need 3", "start 2 more nodes");
     let status = Status { nodes_live: 1, nodes_min: 3, partitions_online: 0, reasons: vec![reason; 20], ..status() };
     let text = screen(&status, &[], &output());
     assert!(text.contains("waiting     NotEnoughNodes: have 1, need 3 (table default)"), "{text}");
@@ -161,13 +111,8 @@ fn what_it_waits_for_is_said_and_bounded() {
 fn a_full_disk_left_nothing_to_do() {
     let mut whole = status();
     whole.coordinators.pop();
-    let reason = Reason {
-        code: "DiskFull".into(),
-        subject: "node athens".into(),
-        message: "athens takes no writes".into(),
-        since_ms: 0,
-        remedy: "free disk space on athens".into(),
-    };
+    let athens = Subject::Node { node_id: 1, node: "athens".into() };
+    let reason = reason(ReasonCode::DiskFull, athens, "athens takes no writes", "free disk space on athens");
     let text = screen(&Status { reasons: vec![reason], ..whole }, &[node("athens", 9)], &output());
     assert!(text.contains("waiting     DiskFull: athens takes no writes (node athens)"), "{text}");
     assert!(text.ends_with("next        free disk space on athens"), "{text}");
@@ -177,14 +122,8 @@ fn a_full_disk_left_nothing_to_do() {
 fn full_nodes_and_leaders_that_hear_too_few_left_nothing_to_do() {
     let mut whole = status();
     whole.coordinators.pop();
-    for code in ["NoRoom", "LeaderHearsTooFew"] {
-        let reason = Reason {
-            code: code.into(),
-            subject: "copies".into(),
-            message: "why".into(),
-            since_ms: 0,
-            remedy: "what to do".into(),
-        };
+    for code in [ReasonCode::NoRoom, ReasonCode::LeaderHearsTooFew] {
+        let reason = reason(code, Subject::Copies, "why", "what to do");
         let waits = Status { reasons: vec![reason], ..whole.clone() };
         let text = screen(&waits, &[node("athens", 9)], &output());
         assert!(text.ends_with("next        what to do"), "{text}");
@@ -199,26 +138,16 @@ fn missing_copies_are_counted_and_the_next_step_is_theirs() {
     let text = screen(&short, &[node("athens", 9), node("ephesus", 9)], &output());
     assert!(text.contains("9 of 9 online, 4 with fewer copies than wanted, between 9 and 9"), "{text}");
     assert!(text.ends_with("copies are being made; see `archon partition list`"), "{text}");
-    let reason = Reason {
-        code: "UnderReplicated".into(),
-        subject: "copies".into(),
-        message: "4 of 9".into(),
-        since_ms: 0,
-        remedy: "add a node, or uncordon one".into(),
-    };
+    let reason = reason(ReasonCode::UnderReplicated, Subject::Copies, "4 of 9", "add a node, or uncordon one");
     let text = screen(&Status { reasons: vec![reason], ..short }, &[], &output());
     assert!(text.ends_with("next        add a node, or uncordon one"), "{text}");
 }
 
 #[test]
 fn partitions_that_wait_for_something_make_it_the_next_step() {
-    let reason = Reason {
-        code: "NotEnoughNodes".into(),
-        subject: "table orders".into(),
-        message: "3 of 7 nodes have registered".into(),
-        since_ms: 1,
-        remedy: "start 4 more nodes".into(),
-    };
+    let orders = Subject::Table { table_id: 2, table: "orders".into() };
+    let reason = reason(ReasonCode::NotEnoughNodes, orders, "3 of 7 nodes have registered", "start 4 more nodes");
+    let reason = Reason { began_at_ms: Some(1), ..reason };
     let mut whole = status();
     whole.coordinators.pop();
     let waiting = Status { partitions_online: 8, reasons: vec![reason], ..whole.clone() };

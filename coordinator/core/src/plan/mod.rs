@@ -37,7 +37,8 @@ pub struct Plan {
     pub unmet: Vec<Unmet>,
 }
 
-/// One placement's move.
+/// One placement's move, as it was decided: in numbers, with what it rests on. What is shown of it is an
+/// [`archon_types::plan::Move`], what the log holds a [`PlannedMove`].
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Move {
     /// What is moved.

@@ -45,7 +45,7 @@ async fn a_snapshot_that_waited_for_space_was_told_of_in_the_log_alone() {
         let subject = format!("coordinator {}", voter.running.id());
         let told = async |wanted: bool| {
             let status = leader.status().await;
-            let is = codes(&status).contains(&("SnapshotWaits", subject.as_str()));
+            let is = codes(&status).contains(&("snapshot_waits", subject.clone()));
             if is == wanted { Ok(()) } else { Err(format!("{:?}", codes(&status))) }
         };
         until("the leader to tell", async || told(true).await).await;

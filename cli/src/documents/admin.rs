@@ -1,0 +1,76 @@
+//! Documents of the verbs that look at a cluster or change it.
+
+use archon_client::{DrainCheck, NodeCheck, NodeGoal, NodeLoss, NodeSummary, RebalanceStatus, ReplicaState, Word};
+use schemars::JsonSchema;
+use serde::Serialize;
+
+/// What a node is and holds, and what could be done to it.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
+pub(crate) struct NodeDescription {
+    /// The node, and what could be done to it.
+    #[serde(flatten)]
+    pub(crate) check: NodeCheck,
+    /// The copies on it.
+    pub(crate) copies: Vec<HostedCopy>,
+}
+
+/// A copy of a partition on a described node.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
+pub(crate) struct HostedCopy {
+    /// The table's number.
+    pub(crate) table_id: u64,
+    /// The table's name.
+    pub(crate) table: String,
+    /// The partition's number within its table.
+    pub(crate) partition: u16,
+    /// The copy's number.
+    pub(crate) placement_id: u64,
+    /// What it is to its partition.
+    pub(crate) state: Word<ReplicaState>,
+    /// Whether it leads.
+    pub(crate) leads: bool,
+}
+
+/// What was done to a node.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
+pub(crate) struct NodeChanged {
+    /// The node's number.
+    pub(crate) node_id: u64,
+    /// The node's name.
+    pub(crate) node: String,
+    /// What is wanted of it now; absent if nothing was changed, or it is gone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) goal: Option<Word<NodeGoal>>,
+    /// Copies it holds; absent if it is gone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) copies_held: Option<u32>,
+    /// What draining it comes to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) drain: Option<DrainCheck>,
+    /// Copies that went with it when it was removed; none of them counted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) copies_removed: Option<u32>,
+    /// What declaring its data lost came to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) loss: Option<NodeLoss>,
+}
+
+impl NodeChanged {
+    /// About this node, without anything that happened to it.
+    pub(crate) fn new(node: &NodeSummary) -> Self {
+        let (node_id, node) = (node.id, node.name.clone());
+        Self { node_id, node, goal: None, copies_held: None, drain: None, copies_removed: None, loss: None }
+    }
+}
+
+/// What carrying out a plan came to.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
+pub(crate) struct Applied {
+    /// The table version that the plan was made for.
+    pub(crate) table_version: u64,
+    /// Moves that were begun.
+    pub(crate) moves_started: u32,
+    /// Where things stood at the end, with `--wait`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) result: Option<RebalanceStatus>,
+}

@@ -1,0 +1,258 @@
+//! Makes `docs/json.schema.json` and the generated part of `docs/JSON.md` of the types, and holds them to these files.
+
+use super::{Applied, Counted, Entry, ErrorDocument, Key, Node, NodeChanged, NodeDescription, Outcome, Partition};
+use super::{Rebalance, Status, Version, Written};
+use crate::admin::plan_file::PlanFile;
+use archon_client::{
+    Cancelled, ErrorKind, Event, Forced, Located, PartitionDescription, TableCheck, TableSummary, Word,
+};
+use schemars::generate::SchemaSettings;
+use schemars::{JsonSchema, SchemaGenerator};
+use serde_json::{Map, Value, json};
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+
+/// Said to a test, this has the files written anew instead of compared.
+const UPDATE: &str = "ARCHON_UPDATE_DOCS";
+/// What comes after it in `docs/JSON.md` is generated.
+const MARK: &str = "<!-- What follows is generated; CONTRIBUTING.md says how. -->\n";
+
+/// The verbs, and what each prints.
+fn verbs(generator: &mut SchemaGenerator) -> Vec<(&'static str, Value)> {
+    fn one<T: JsonSchema>(generator: &mut SchemaGenerator) -> Value {
+        generator.subschema_for::<T>().into()
+    }
+    fn list<T: JsonSchema>(generator: &mut SchemaGenerator) -> Value {
+        json!({ "type": "array", "items": one::<T>(generator) })
+    }
+    let all: [(&'static str, fn(&mut SchemaGenerator) -> Value); 32] = [
+        ("status", one::<Status>),
+        ("events", list::<Event>),
+        ("node list", list::<Node>),
+        ("node describe", one::<NodeDescription>),
+        ("node cordon", one::<NodeChanged>),
+        ("node uncordon", one::<NodeChanged>),
+        ("node drain", one::<NodeChanged>),
+        ("node undrain", one::<NodeChanged>),
+        ("node remove", one::<NodeChanged>),
+        ("node lost", one::<NodeChanged>),
+        ("table list", list::<TableSummary>),
+        ("table create", one::<TableSummary>),
+        ("table drop", one::<TableCheck>),
+        ("partition list", list::<Partition>),
+        ("partition locate", one::<Located>),
+        ("partition describe", one::<PartitionDescription>),
+        ("partition force-leader", one::<Forced>),
+        ("rebalance plan", one::<PlanFile>),
+        ("rebalance apply", one::<Applied>),
+        ("rebalance status", one::<Rebalance>),
+        ("rebalance cancel", one::<Cancelled>),
+        ("kv put", one::<Written>),
+        ("kv cas", one::<Written>),
+        ("kv get", one::<Key>),
+        ("kv del", one::<Key>),
+        ("kv incr", one::<Counted>),
+        ("kv scan", list::<Entry>),
+        ("kv batch", list::<Outcome>),
+        ("version", one::<Version>),
+        // Of any verb that fails before it prints another one.
+        ("error", one::<ErrorDocument>),
+        // The words of its `kind`, which is no `Word` because it may also be `failed`.
+        ("error kind", one::<Word<ErrorKind>>),
+        // What `rebalance plan --out` writes.
+        ("plan file", one::<PlanFile>),
+    ];
+    all.into_iter().map(|(verb, schema)| (verb, schema(generator))).collect()
+}
+
+/// The schema of every document, and of what they are made of.
+fn schema() -> Value {
+    let mut generator = SchemaSettings::draft2020_12().for_serialize().into_generator();
+    let verbs: Map<String, Value> =
+        verbs(&mut generator).into_iter().map(|(verb, schema)| (verb.to_owned(), schema)).collect();
+    let mut definitions = generator.take_definitions(true);
+    definitions.values_mut().for_each(absent_instead_of_null);
+    json!({
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "What archon prints with -o json",
+        "verbs": verbs,
+        "$defs": definitions,
+    })
+}
+
+/// A key that may be absent is so where there is nothing to say, and never null.
+fn absent_instead_of_null(definition: &mut Value) {
+    let required = definition["required"].as_array().cloned().unwrap_or_default();
+    let Some(properties) = definition.get_mut("properties").and_then(Value::as_object_mut) else { return };
+    for (_, value) in properties.iter_mut().filter(|(key, _)| !required.contains(&json!(key))) {
+        if let Some(types) = value.get_mut("type").and_then(Value::as_array_mut) {
+            types.retain(|kind| kind != "null");
+        }
+        if let Some(any) = value.get_mut("anyOf").and_then(Value::as_array_mut) {
+            any.retain(|kind| kind["type"] != "null");
+        }
+    }
+}
+
+fn text<'a>(value: &'a Value, key: &str) -> &'a str {
+    value[key].as_str().unwrap_or_default()
+}
+
+/// One line for a cell of a table.
+fn cell(text: &str) -> String {
+    text.replace('\n', " ").replace('|', "\\|")
+}
+
+/// `InSync`, as people read the word `in_sync`.
+fn shown(word: &str) -> String {
+    let capital = |part: &str| {
+        let mut letters = part.chars();
+        letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
+    };
+    word.split('_').map(capital).collect()
+}
+
+/// What a value is, in words.
+fn kind(schema: &Value) -> String {
+    if let Some(name) = text(schema, "$ref").strip_prefix("#/$defs/") {
+        return format!("[{name}](#{})", name.to_lowercase());
+    }
+    if let Some(any) = schema["anyOf"].as_array() {
+        return any.iter().map(kind).collect::<Vec<_>>().join(" or ");
+    }
+    if let Some(types) = schema["type"].as_array() {
+        return types.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(" or ");
+    }
+    match text(schema, "type") {
+        "array" => format!("list of {}", kind(&schema["items"])),
+        "" => panic!("a value of no kind: {schema}"),
+        kind => kind.to_owned(),
+    }
+}
+
+/// The keys of an object.
+fn keys(out: &mut String, schema: &Value) {
+    let required = schema["required"].as_array().cloned().unwrap_or_default();
+    out.push_str("| key | value | |\n|---|---|---|\n");
+    for (key, value) in schema["properties"].as_object().into_iter().flatten() {
+        let absent = if required.contains(&json!(key)) { "" } else { ", or absent" };
+        let _ = writeln!(out, "| `{key}` | {}{absent} | {} |", kind(value), cell(text(value, "description")));
+    }
+}
+
+/// What one of several things told apart by `kind` has besides.
+fn variant(out: &mut String, schema: &Value) {
+    let properties = schema["properties"].as_object().into_iter().flatten();
+    let besides: Vec<String> =
+        properties.filter(|(key, _)| *key != "kind").map(|(key, value)| format!("`{key}`: {}", kind(value))).collect();
+    let kind = text(&schema["properties"]["kind"], "const");
+    let _ = writeln!(out, "| `{kind}` | {} | {} |", besides.join(", "), cell(text(schema, "description")));
+}
+
+fn definition(out: &mut String, name: &str, schema: &Value) {
+    let _ = write!(out, "\n### {name}\n\n");
+    if !text(schema, "description").is_empty() {
+        let _ = write!(out, "{}\n\n", cell(text(schema, "description")));
+    }
+    match schema["oneOf"].as_array() {
+        None => keys(out, schema),
+        Some(words) if text(schema, "type") == "string" => {
+            out.push_str("| word | people read | |\n|---|---|---|\n");
+            for word in words {
+                let (word, meaning) = (text(word, "const"), cell(text(word, "description")));
+                let _ = writeln!(out, "| `{word}` | {} | {meaning} |", shown(word));
+            }
+        }
+        Some(variants) => {
+            out.push_str("| `kind` | has | |\n|---|---|---|\n");
+            variants.iter().for_each(|one| variant(out, one));
+        }
+    }
+}
+
+/// The generated part of `docs/JSON.md`.
+fn page(schema: &Value) -> String {
+    let mut out = String::from("\n## Documents\n\n| verb | prints |\n|---|---|\n");
+    for (verb, document) in schema["verbs"].as_object().into_iter().flatten() {
+        let _ = writeln!(out, "| {verb} | {} |", kind(document));
+    }
+    let (words, objects): (Vec<_>, Vec<_>) =
+        schema["$defs"].as_object().into_iter().flatten().partition(|(_, schema)| text(schema, "type") == "string");
+    for (heading, definitions) in [("What they are made of", objects), ("Words", words)] {
+        let _ = write!(out, "\n## {heading}\n");
+        definitions.into_iter().for_each(|(name, schema)| definition(&mut out, name, schema));
+    }
+    out
+}
+
+fn docs(file: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs").join(file)
+}
+
+/// Compares a file with what it should be, or writes it.
+fn hold(file: &str, wanted: &str) {
+    let path = docs(file);
+    if std::env::var_os(UPDATE).is_some() {
+        std::fs::write(&path, wanted).unwrap();
+    }
+    let found = std::fs::read_to_string(&path).unwrap();
+    let differs = found.lines().zip(wanted.lines()).find(|(found, wanted)| found != wanted);
+    assert!(
+        found == wanted,
+        "docs/{file} is not what the types say ({differs:?}); if that is meant, write it anew: \
+         {UPDATE}=1 cargo test -p archon-cli --lib contract, and tell scripts of it in CHANGELOG.md"
+    );
+}
+
+#[test]
+fn the_schema_is_what_the_types_say() {
+    hold("json.schema.json", &format!("{:#}\n", schema()));
+}
+
+#[test]
+fn the_page_is_what_the_types_say() {
+    let path = docs("JSON.md");
+    let page_now = std::fs::read_to_string(path).unwrap();
+    let (head, _) = page_now.split_once(MARK).expect("the mark in docs/JSON.md");
+    hold("JSON.md", &format!("{head}{MARK}{}", page(&schema())));
+}
+
+/// The rules at the head of `docs/JSON.md`, as far as a program can tell.
+#[test]
+fn names_keep_to_the_rules() {
+    let schema = schema();
+    let mut wrong = Vec::new();
+    let mut kinds: std::collections::BTreeMap<String, String> = Default::default();
+    let snake = |text: &str| text.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_');
+    for (name, definition) in schema["$defs"].as_object().into_iter().flatten() {
+        let variants = definition["oneOf"].as_array().cloned().unwrap_or_else(|| vec![definition.clone()]);
+        for variant in variants {
+            if variant["const"].is_string() && !snake(text(&variant, "const")) {
+                wrong.push(format!("{name}: the word {} is not in snake_case", variant["const"]));
+            }
+            for (key, value) in variant["properties"].as_object().into_iter().flatten() {
+                let kind = if value["const"].is_string() { "string".to_owned() } else { kind(value) };
+                let kind = kind.trim_end_matches(" or null").to_owned();
+                let (number, listed) = (kind == "integer", kind.starts_with("list"));
+                if !snake(key) {
+                    wrong.push(format!("{name}.{key} is not in snake_case"));
+                }
+                if key.ends_with("_ms") && !(key.ends_with("_for_ms") || key == "at_ms" || key.ends_with("_at_ms")) {
+                    wrong.push(format!("{name}.{key} says neither instant nor duration"));
+                }
+                if key.ends_with("_id") && key != "cluster_id" && !number {
+                    wrong.push(format!("{name}.{key} is no number"));
+                }
+                if listed && key.contains("_total") {
+                    wrong.push(format!("{name}.{key} is a list"));
+                }
+                // One name for one thing, wherever it stands: what it is says so too.
+                let held = kinds.entry(key.clone()).or_insert_with(|| kind.clone());
+                if *held != kind && !["copies", "code", "kind", "state", "status", "moves"].contains(&key.as_str()) {
+                    wrong.push(format!("{name}.{key} is {kind}, and {held} elsewhere"));
+                }
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}

@@ -1,0 +1,86 @@
+//! Documents of the verbs that read and write keys.
+
+use super::ErrorBody;
+use schemars::JsonSchema;
+use serde::Serialize;
+
+/// A key that was written.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
+pub(crate) struct Written {
+    /// The key.
+    pub(crate) key: String,
+    /// Its revision now.
+    pub(crate) revision: u64,
+}
+
+/// A number that was added to.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
+pub(crate) struct Counted {
+    /// The key.
+    pub(crate) key: String,
+    /// The sum, in decimal: text as every value, since not every reader of JSON has integers of 64 bits.
+    pub(crate) value: String,
+    /// Its revision now.
+    pub(crate) revision: u64,
+}
+
+/// A key that was asked for or removed, whether or not it was there.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
+pub(crate) struct Key {
+    /// The key.
+    pub(crate) key: String,
+    /// Whether it was there.
+    pub(crate) existed: bool,
+    /// The value that was read, if it is UTF-8.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) value: Option<String>,
+    /// The value that was read, if it is not UTF-8: two hexadecimal digits for each byte.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) value_hex: Option<String>,
+    /// The revision of the value that was read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) revision: Option<u64>,
+}
+
+/// A key and its value.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
+pub(crate) struct Entry {
+    /// The key.
+    pub(crate) key: String,
+    /// The value, if it is UTF-8.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) value: Option<String>,
+    /// The value, if it is not UTF-8: two hexadecimal digits for each byte.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) value_hex: Option<String>,
+    /// Its revision.
+    pub(crate) revision: u64,
+}
+
+/// What became of one operation of a batch.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
+pub(crate) struct Outcome {
+    /// The line that asked for it.
+    pub(crate) line: usize,
+    /// `put`, `get`, `del`, `cas` or `incr`.
+    pub(crate) operation: &'static str,
+    /// The key.
+    pub(crate) key: String,
+    /// Whether it was carried out. A `get` of a key that is absent was, and `existed` says so.
+    pub(crate) ok: bool,
+    /// Of `get` and `del`: whether the key was there.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) existed: Option<bool>,
+    /// The value that was read, or the sum; if it is UTF-8.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) value: Option<String>,
+    /// The value that was read, if it is not UTF-8: two hexadecimal digits for each byte.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) value_hex: Option<String>,
+    /// The revision that was read or written.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) revision: Option<u64>,
+    /// Why it was not carried out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) error: Option<ErrorBody>,
+}

@@ -1,0 +1,19 @@
+//! What `-o json` prints. Documents that are answers of the cluster are types of the client library; what a verb makes of
+//! them stands here. `docs/JSON.md` and `docs/json.schema.json` are made of these types, and a test holds them to it.
+
+mod admin;
+#[cfg(test)]
+mod contract;
+mod error;
+mod kv;
+#[cfg(test)]
+pub(crate) mod testing;
+mod version;
+
+pub(crate) use admin::{Applied, HostedCopy, NodeChanged, NodeDescription};
+pub(crate) use archon_client::{
+    NodeSummary as Node, PartitionSummary as Partition, Plan, RebalanceStatus as Rebalance, Status,
+};
+pub(crate) use error::{ErrorBody, ErrorDocument};
+pub(crate) use kv::{Counted, Entry, Key, Outcome, Written};
+pub(crate) use version::Version;

@@ -1,0 +1,16 @@
+//! `archon version`.
+
+use crate::documents::Version;
+use crate::exit::{Exit, Failure};
+use crate::output::Output;
+
+/// Prints which version this is; nobody is asked.
+pub(crate) fn run(output: &Output) -> Result<Exit, Failure> {
+    let version = env!("CARGO_PKG_VERSION");
+    if output.is_json() {
+        output.json(&Version { version: version.to_owned() })?;
+    } else {
+        output.line(format!("archon {version}"))?;
+    }
+    Ok(Exit::Done)
+}

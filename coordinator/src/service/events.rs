@@ -1,0 +1,146 @@
+//! What happened, as people and programs read it: by code, cause and subject.
+
+use super::subjects;
+use archon_coordinator_core::{Actor, ClusterState, Event, EventKind};
+use archon_proto::v1;
+use archon_types::subject::{Cause, Subject};
+use archon_types::{EventCode, NodeGoal, NodeId, PartitionId};
+
+/// An event as people read it.
+pub(crate) fn event(state: &ClusterState, event: &Event) -> v1::Event {
+    let by = match &event.who {
+        Actor::Coordinator(id) => Cause::Coordinator { coordinator_id: *id },
+        Actor::Node(id) => Cause::Node { node_id: Some(id.get()), node: state.node_name(*id) },
+        Actor::Newcomer(name) => Cause::Node { node_id: None, node: name.clone() },
+        Actor::Admin(name) => Cause::Admin { admin: name.clone() },
+    };
+    // By the name that it had then: it may be forgotten by now.
+    let named = |id: &NodeId, name: &str| Subject::Node { node_id: id.get(), node: name.to_owned() };
+    let node = |id: &NodeId| subjects::node(state, *id);
+    let of = |partition: &PartitionId| subjects::partition(state, *partition);
+    let (message, subject) = match &event.what {
+        EventKind::Bootstrapped => ("bootstrapped".to_owned(), Subject::Cluster),
+        EventKind::NodeRegistered { node: id, name, incarnation } => {
+            (format!("registered in incarnation {incarnation}"), named(id, name))
+        }
+        EventKind::NodeReturned { node: id, name, incarnation } => {
+            (format!("returned in incarnation {incarnation}"), named(id, name))
+        }
+        EventKind::NodeFailed { node: id, incarnation, leaderships, handed_on } => (
+            format!("failed in incarnation {incarnation}; {leaderships} leaderships ended, {handed_on} handed on"),
+            node(id),
+        ),
+        EventKind::NodeLost { node: id, by: _ } => {
+            ("lost its data: another data directory took over its name".to_owned(), node(id))
+        }
+        EventKind::NodeDeclaredLost { node: id, placements, last_copies } => (
+            format!(
+                "declared lost; {placements} copies count no more, {last_copies} of them the last of their partition"
+            ),
+            node(id),
+        ),
+        EventKind::NodeRemoved { node: id, name, placements: 0 } => ("removed".to_owned(), named(id, name)),
+        EventKind::NodeRemoved { node: id, name, placements } => {
+            (format!("removed, with {placements} copies that did not count"), named(id, name))
+        }
+        EventKind::NodeDraining { node: id, placements } => {
+            (format!("is being drained of {placements} copies"), node(id))
+        }
+        EventKind::NodeDrained { node: id } => ("drained: it holds nothing any more".to_owned(), node(id)),
+        EventKind::CopyDamaged { partition, placement, node, why } => (
+            format!("placement {placement} on {} is damaged and counts no more: {why}", state.node_name(*node)),
+            of(partition),
+        ),
+        EventKind::DataDisputed { partition, placement, node, epoch, leader, leader_node, commit, agreed } => {
+            let on = leader_node.map_or_else(String::new, |id| format!(" on {}", state.node_name(id)));
+            let text = format!(
+                "placement {placement} on {} knows entry {commit} as committed, which placement {leader}{on}, leader of \
+                 epoch {epoch}, does not have (they agree up to {agreed} at most): one of them lost data; keep both \
+                 data directories and compare them",
+                state.node_name(*node)
+            );
+            (text, of(partition))
+        }
+        EventKind::EpochSurpassed { partition, granted, known } => (
+            format!(
+                "a copy knew epoch {known}, though only {granted} had been granted; the next leader begins above it"
+            ),
+            of(partition),
+        ),
+        EventKind::ReplicaLost { partition, placement, node, why } => (
+            format!("placement {placement} on {} is lost and counts no more: {why}", state.node_name(*node)),
+            of(partition),
+        ),
+        EventKind::RepairStarted { partition, placement, node, why } => {
+            (format!("placement {placement} is being loaded on {}: {why}", state.node_name(*node)), of(partition))
+        }
+        EventKind::RepairDone { partition, placement, node } => {
+            (format!("placement {placement} on {} counts now", state.node_name(*node)), of(partition))
+        }
+        EventKind::CopyRetired { partition, placement, node, why } => {
+            (format!("placement {placement} on {} is to be deleted: {why}", state.node_name(*node)), of(partition))
+        }
+        EventKind::GoalChanged { node: id, goal } => {
+            let goal = match goal {
+                NodeGoal::Serve => "is to serve again",
+                NodeGoal::Cordon => "cordoned: it gets nothing new",
+                NodeGoal::Drain => "is to be emptied",
+            };
+            (goal.to_owned(), node(id))
+        }
+        EventKind::TableCreated { table, name } => {
+            ("created".to_owned(), Subject::Table { table_id: table.get(), table: name.clone() })
+        }
+        EventKind::TableDropped { table, name, partitions, copies, moves } => {
+            let moves = if *moves > 0 { format!("; {moves} moves of them are given up") } else { String::new() };
+            let what = format!("dropped with its {partitions} partitions; {copies} copies are to be deleted{moves}");
+            (what, Subject::Table { table_id: table.get(), table: name.clone() })
+        }
+        EventKind::PlanStarted { moves } => (format!("started, {moves} moves"), Subject::Rebalance),
+        EventKind::PlanCancelled { moves_left } => (format!("cancelled, {moves_left} moves left"), Subject::Rebalance),
+        EventKind::MigrationOver { migration, partition, outcome } => {
+            (format!("move {migration} is over: {outcome}"), of(partition))
+        }
+        EventKind::DataLossAccepted { partition, leader, retired } => {
+            let then =
+                leader.map_or_else(|| "it begins empty".to_owned(), |id| format!("{} leads", state.node_name(id)));
+            (format!("data loss accepted; {then}, {retired} other copies retired"), of(partition))
+        }
+    };
+    v1::Event {
+        index: event.index,
+        at_ms: event.at.get(),
+        by: Some(by.into()),
+        code: code(&event.what).as_str().to_owned(),
+        subject: Some(subject.into()),
+        message,
+    }
+}
+
+const fn code(kind: &EventKind) -> EventCode {
+    match kind {
+        EventKind::Bootstrapped => EventCode::Bootstrapped,
+        EventKind::NodeRegistered { .. } => EventCode::NodeRegistered,
+        EventKind::NodeReturned { .. } => EventCode::NodeReturned,
+        EventKind::NodeFailed { .. } => EventCode::NodeFailed,
+        EventKind::NodeLost { .. } => EventCode::NodeLost,
+        EventKind::NodeDeclaredLost { .. } => EventCode::NodeDeclaredLost,
+        EventKind::NodeRemoved { .. } => EventCode::NodeRemoved,
+        EventKind::NodeDraining { .. } => EventCode::NodeDraining,
+        EventKind::NodeDrained { .. } => EventCode::NodeDrained,
+        EventKind::GoalChanged { .. } => EventCode::GoalChanged,
+        EventKind::CopyDamaged { .. } => EventCode::CopyDamaged,
+        EventKind::DataDisputed { .. } => EventCode::DataDisputed,
+        EventKind::EpochSurpassed { .. } => EventCode::EpochSurpassed,
+        EventKind::ReplicaLost { .. } => EventCode::ReplicaLost,
+        EventKind::RepairStarted { .. } => EventCode::RepairStarted,
+        EventKind::RepairDone { .. } => EventCode::RepairDone,
+        EventKind::CopyRetired { .. } => EventCode::CopyRetired,
+        EventKind::TableCreated { .. } => EventCode::TableCreated,
+        EventKind::TableDropped { .. } => EventCode::TableDropped,
+        EventKind::PlanStarted { .. } => EventCode::PlanStarted,
+        EventKind::PlanCancelled { .. } => EventCode::PlanCancelled,
+        EventKind::MigrationOver { .. } => EventCode::MoveOver,
+        EventKind::DataLossAccepted { .. } => EventCode::DataLossAccepted,
+    }
+}

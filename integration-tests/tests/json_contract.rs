@@ -1,0 +1,154 @@
+//! Every verb with `-o json` on a real cluster, held to `docs/json.schema.json`.
+
+use archon_integration_tests::{Cluster, Options, contract, wait_for};
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+const EXE: &str = env!("CARGO_BIN_EXE_archon-under-test");
+
+/// Runs verbs, and notes which were seen.
+struct Seen<'a> {
+    cluster: &'a Cluster,
+    verbs: BTreeSet<&'static str>,
+}
+
+impl Seen<'_> {
+    /// Runs a verb that ends with `code`, and returns its document, which is as documented.
+    fn run(&mut self, arguments: &[&str], code: i32) -> Value {
+        let verb = contract::verb_of(arguments).unwrap_or_else(|| panic!("{arguments:?} has no document"));
+        let ran = self.cluster.archon(&[arguments, &["-o", "json"]].concat());
+        assert_eq!(ran.code, code, "{arguments:?}: {}", ran.stderr);
+        let document: Value = serde_json::from_str(&ran.stdout).unwrap_or_else(|error| panic!("{error}: {ran:?}"));
+        let name = if document["error"].is_object() { "error" } else { verb };
+        contract::check(name, &document).unwrap_or_else(|error| panic!("{error}\n{document:#}"));
+        self.verbs.insert(name);
+        document
+    }
+
+    fn done(&mut self, arguments: &[&str]) -> Value {
+        self.run(arguments, 0)
+    }
+}
+
+#[test]
+fn every_verb_prints_what_is_documented() {
+    let options = Options { partitions: 8, ..Options::replicated() };
+    let mut cluster = Cluster::start(EXE, &options);
+    cluster.wait_whole(3);
+    let mut seen = Seen { cluster: &cluster, verbs: BTreeSet::new() };
+
+    assert!(seen.done(&["version"])["version"].is_string());
+
+    // Keys, those that are absent and values that are no text included.
+    seen.done(&["kv", "put", "k", "v"]);
+    let found = seen.done(&["kv", "get", "k"]);
+    assert_eq!((&found["existed"], &found["value"]), (&json!(true), &json!("v")));
+    let revision = found["revision"].to_string();
+    seen.done(&["kv", "cas", "k", "w", "--revision", &revision]);
+    let failed = seen.run(&["kv", "cas", "k", "x", "--revision", &revision], 4);
+    assert_eq!(failed["error"]["kind"], "condition_failed");
+    assert_eq!(seen.done(&["kv", "incr", "n"])["value"], "1");
+    assert_eq!(seen.run(&["kv", "get", "nothing"], 3), json!({"key": "nothing", "existed": false}));
+    assert_eq!(seen.done(&["kv", "del", "k"]), json!({"key": "k", "existed": true}));
+    assert_eq!(seen.run(&["kv", "del", "k"], 3), json!({"key": "k", "existed": false}));
+    // A batch has no order: what it reads is there before.
+    seen.done(&["kv", "put", "b", "1"]);
+    seen.done(&["kv", "scan"]);
+    let directory = tempfile::tempdir().expect("a directory");
+    let lines = directory.path().join("lines");
+    std::fs::write(&lines, "put a 1\nget b\nget absent\nincr n 2\ndel c\ncas b 1 x\n").expect("written");
+    let outcomes = seen.run(&["kv", "batch", lines.to_str().expect("UTF-8")], 4);
+    let of = |line: usize, key: &str| outcomes[line][key].clone();
+    assert_eq!([of(1, "value"), of(2, "existed"), of(3, "value")], [json!("1"), json!(false), json!("3")]);
+    assert_eq!(outcomes[5]["error"]["kind"], "condition_failed");
+
+    // What a cluster is and does.
+    let status = seen.done(&["status"]);
+    assert_eq!((&status["nodes_live"], &status["partitions_total"]), (&json!(3), &json!(8)), "{status}");
+    let nodes = seen.done(&["node", "list"]);
+    let names = nodes.as_array().expect("a list").iter().map(|node| node["node"].as_str().expect("a name").to_owned());
+    let name = names.into_iter().next().expect("a node");
+    let described = seen.done(&["node", "describe", &name]);
+    assert_eq!(
+        described["copies"].as_array().map(Vec::len),
+        described["copies_held"].as_u64().map(|held| held as usize)
+    );
+    // Its number names it as well.
+    let number = described["node_id"].to_string();
+    assert_eq!(seen.done(&["node", "describe", &number])["node"], described["node"]);
+    assert_eq!(seen.done(&["node", "cordon", &number])["node"], described["node"]);
+    assert_eq!(seen.done(&["node", "uncordon", &name])["goal"], "serve");
+    seen.run(&["node", "drain", &name], 4);
+    assert_eq!(seen.done(&["node", "undrain", &name])["goal"], "serve");
+    for table in ["orders", "single"] {
+        seen.done(&["table", "create", table, "--partitions", "4", "--replication", "1"]);
+    }
+    wait_for("the new table to be served", Duration::from_secs(30), || {
+        let rows = cluster.json(&["partition", "list", "--table", "single"])?;
+        let online = |row: &Value| row["status"] == "online";
+        if rows.as_array().is_some_and(|rows| rows.iter().all(online)) { Ok(()) } else { Err(rows.to_string()) }
+    });
+    assert_eq!(seen.done(&["table", "list"]).as_array().map(Vec::len), Some(3));
+    seen.done(&["partition", "list", "--table", "single"]);
+    let located = seen.done(&["partition", "locate", "k"]);
+    let partition = located["partition"].to_string();
+    assert_eq!(seen.done(&["partition", "describe", &partition])["leader"], located["leader"]);
+    seen.run(&["partition", "force-leader", &partition, "--accept-data-loss"], 4);
+    seen.done(&["rebalance", "status"]);
+    assert_eq!(seen.run(&["rebalance", "cancel"], 4)["error"]["kind"], "nothing_running");
+    let dropped = seen.done(&["table", "drop", "orders", "--yes"]);
+    assert_eq!((&dropped["table"], &dropped["copies_deleted"]), (&json!("orders"), &json!(4)));
+    seen.done(&["events"]);
+    let mut verbs = seen.verbs;
+
+    // A fourth node, to which something can move: a plan, its file, and what became of it.
+    cluster.start_node("delos");
+    cluster.wait_node("delos", "live");
+    let mut seen = Seen { cluster: &cluster, verbs: BTreeSet::new() };
+    let file = directory.path().join("plan.json");
+    let file = file.to_str().expect("UTF-8");
+    let plan = seen.done(&["rebalance", "plan", "--out", file]);
+    let written: Value = serde_json::from_str(&std::fs::read_to_string(file).expect("a file")).expect("JSON");
+    contract::check("plan file", &written).unwrap_or_else(|error| panic!("{error}"));
+    assert!(plan["moves"].as_array().is_some_and(|moves| !moves.is_empty()), "{plan}");
+    let dry = seen.done(&["rebalance", "apply", file, "--dry-run"]);
+    assert_eq!((&dry["moves_started"], &dry["table_version"]), (&json!(0), &plan["table_version"]), "{dry}");
+    let applied = seen.done(&["rebalance", "apply", "--wait"]);
+    assert_eq!(applied["result"]["summary"]["moves_total"], applied["moves_started"], "{applied}");
+    assert!(applied["result"]["moves"][0]["phase"].is_string(), "{applied}");
+    assert_eq!(seen.done(&["node", "drain", "delos", "--dry-run"])["goal"], Value::Null);
+    let drained = seen.done(&["node", "drain", "delos", "--wait"]);
+    assert_eq!((&drained["goal"], &drained["copies_held"]), (&json!("drain"), &json!(0)), "{drained}");
+    verbs.extend(seen.verbs);
+    assert!(cluster.take_node("delos").terminate(Duration::from_secs(20)).success());
+    cluster.wait_node("delos", "failed");
+    let mut seen = Seen { cluster: &cluster, verbs: BTreeSet::new() };
+    seen.done(&["status"]);
+    assert_eq!(seen.done(&["node", "remove", "delos"])["node"], "delos");
+    verbs.extend(seen.verbs);
+
+    // What is given up, and what of it can be forced to lead.
+    let lost: Vec<String> = ["athens", "byzantium"].map(str::to_owned).into();
+    lost.iter().for_each(|name| cluster.take_node(name).kill());
+    for name in &lost {
+        cluster.wait_node(name, "failed");
+    }
+    let mut seen = Seen { cluster: &cluster, verbs: BTreeSet::new() };
+    for name in &lost {
+        let gone = seen.done(&["node", "lost", name, "--accept-data-loss"]);
+        assert!(gone["loss"]["copies_lost"].as_u64() > Some(0), "{gone}");
+    }
+    let rows = seen.done(&["partition", "list", "--table", "single"]);
+    let without = rows.as_array().into_iter().flatten().find(|row| row["status"] != "online");
+    let without = without.unwrap_or_else(|| panic!("a partition of one copy on two dead nodes: {rows}"));
+    let number = without["partition"].to_string();
+    seen.done(&["partition", "describe", &number, "--table", "single"]);
+    let forced = seen.done(&["partition", "force-leader", &number, "--table", "single", "--accept-data-loss"]);
+    assert_eq!((&forced["table"], &forced["leader"]), (&json!("single"), &Value::Null), "it begins empty: {forced}");
+    verbs.extend(seen.verbs);
+
+    // What no verb prints; and of a rebalance that is over before it can be cancelled only the refusal is to be seen.
+    let unseen: Vec<&str> = contract::names().filter(|name| !verbs.contains(name)).collect();
+    assert_eq!(unseen, ["error kind", "plan file", "rebalance cancel"]);
+}

@@ -1,0 +1,56 @@
+//! What can happen to a cluster.
+
+use crate::word::words;
+
+words! {
+    /// What happened.
+    #[non_exhaustive]
+    pub enum EventCode: "event" {
+        /// The cluster came into being.
+        Bootstrapped = "bootstrapped",
+        /// A node that was never seen before registered.
+        NodeRegistered = "node_registered",
+        /// A known node registered again.
+        NodeReturned = "node_returned",
+        /// A node was silent too long, or stopped.
+        NodeFailed = "node_failed",
+        /// Another data directory took over a node's name: its data is gone.
+        NodeLost = "node_lost",
+        /// An operator declared that a node's data is lost.
+        NodeDeclaredLost = "node_declared_lost",
+        /// An operator had a node forgotten.
+        NodeRemoved = "node_removed",
+        /// A node is being emptied.
+        NodeDraining = "node_draining",
+        /// A node that was being emptied holds nothing any more.
+        NodeDrained = "node_drained",
+        /// An operator wants something else of a node.
+        GoalChanged = "goal_changed",
+        /// A node found its copy damaged; it counts no more.
+        CopyDamaged = "copy_damaged",
+        /// Two copies disagree about what was committed: one of them lost data.
+        DataDisputed = "data_disputed",
+        /// A copy knew an epoch that nobody had granted.
+        EpochSurpassed = "epoch_surpassed",
+        /// A copy that counted counts no more: its data is gone, or is not what the node last stored.
+        ReplicaLost = "replica_lost",
+        /// A new copy is being loaded in place of another one.
+        RepairStarted = "repair_started",
+        /// A copy that was loaded for a repair counts now.
+        RepairDone = "repair_done",
+        /// A copy that is not needed any more is to be deleted.
+        CopyRetired = "copy_retired",
+        /// A table was made.
+        TableCreated = "table_created",
+        /// A table was dropped, with everything in it.
+        TableDropped = "table_dropped",
+        /// A plan is being carried out.
+        PlanStarted = "plan_started",
+        /// An operator wants the running plan undone.
+        PlanCancelled = "plan_cancelled",
+        /// A move is over, well or not.
+        MoveOver = "move_over",
+        /// An operator accepted that acknowledged writes of a partition are lost.
+        DataLossAccepted = "data_loss_accepted",
+    }
+}

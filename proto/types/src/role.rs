@@ -1,0 +1,18 @@
+//! What a coordinator is to the quorum.
+
+use crate::word::words;
+
+words! {
+    /// What a coordinator is to the quorum.
+    #[non_exhaustive]
+    pub enum CoordinatorRole: "role of a coordinator" {
+        /// It leads.
+        Leader = "leader",
+        /// It follows.
+        Follower = "follower",
+        /// It stands for election.
+        Candidate = "candidate",
+        /// The leading coordinator does not hear it.
+        Unreachable = "unreachable",
+    }
+}
