@@ -51,8 +51,6 @@ coverage! {
     emptied,
     /// Operations that waited for a leadership to settle.
     parked,
-    /// Writes that waited until less of their clients was under way.
-    queued,
     /// Copies that were not needed any more.
     copies_retired,
     /// Placements deleted.

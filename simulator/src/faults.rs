@@ -140,7 +140,7 @@ impl World {
             1..=3 => {
                 let Some(node) = self.random.pick(&nodes) else { return };
                 let goals = [NodeGoal::Serve, NodeGoal::Cordon, NodeGoal::Drain];
-                let goal = self.random.pick(&goals).unwrap_or_default();
+                let goal = self.random.pick(&goals).unwrap_or(NodeGoal::Serve);
                 Command::SetNode { node, goal, if_nodes: None }
             }
             4..=6 => plan(&self.quorum.coordinators[leader].state, Goal::default()).start(),

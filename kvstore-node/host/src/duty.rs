@@ -68,7 +68,7 @@ impl<S: Shell> Partitions<S> {
         match self.turn.shell.replica(identity, found.recovered.clone()) {
             Ok(replica) => {
                 let emptied = if fresh { self.emptied().never_held(life.incarnation) } else { self.emptied() };
-                let slot = Slot::new(placement, found, replica, emptied, (self.turn.patience.shares, self.turn.broken));
+                let slot = Slot::new(placement, found, replica, emptied, self.turn.broken);
                 self.turn.shell.observe(slot.at(), Observed::Opened { fresh });
                 self.slots.insert(placement, slot);
                 self.active.insert(partition.id, placement);

@@ -12,7 +12,6 @@
 //! | `duty` | how copies are opened, configured, set aside and deleted |
 //! | `operate` | how clients' operations are evaluated and answered |
 //! | `park` | which operations wait for a leadership to settle |
-//! | `share` | how much of one client may be under way |
 //! | `remember` | whom a partition remembers |
 //! | `turn` | how what a replica wants is carried out |
 //! | `persist` | what is written to the log |
@@ -45,7 +44,6 @@ mod remember;
 mod request;
 mod retention;
 mod session;
-mod share;
 mod shell;
 mod slot;
 #[cfg(test)]
@@ -69,7 +67,6 @@ pub use refusal::{Cause, CopyRefusal, Refusal};
 pub use request::{Reply, Request};
 pub use retention::{Pin, Retention, RetentionLimits};
 pub use session::{Again, Beat, Beats, Grant, Registering, Reports};
-pub use share::Shares;
 pub use shell::{At, Life, Observed, Shell};
 pub use slot::{ENGINE_AHEAD_UNKNOWN, Found, Outcome, Slot};
 pub use waiting::{Answer, Ended, Pending, Waiting};

@@ -106,10 +106,6 @@ impl<S: Shell> Turn<S> {
         if let Err(kind) = self.room(slot) {
             return self.refuse(slot, request.reply, Refusal::NoWrites(kind));
         }
-        if !request.queued && !slot.waiting.has_room(request.client) {
-            self.shell.observe(slot.at(), Observed::Queued);
-            return slot.waiting.queue(request.client, Request { queued: true, ..request });
-        }
         let Some(request) = self.remember(slot, request) else { return };
         let Some(next) = slot.replica.next_position() else {
             return self.refuse(slot, request.reply, Refusal::Elsewhere);
@@ -141,7 +137,7 @@ impl<S: Shell> Turn<S> {
                     slot.clients.touch(id.client, at, self.shell.dedup());
                 }
                 let answer = Some(Told { reply: request.reply, outcome: evaluation.answer });
-                slot.waiting.commit_first(Pending { seq, at, ticket: Some(ticket), client: request.client, answer });
+                slot.waiting.commit_first(Pending { seq, at, ticket: Some(ticket), answer });
             }
             Err(kind) => self.refuse(slot, request.reply, Refusal::NoWrites(kind)),
         }
@@ -149,12 +145,12 @@ impl<S: Shell> Turn<S> {
 
     /// An answer without an effect rests on what was seen, which may be uncommitted: it waits for that.
     fn answer_after(&mut self, slot: &mut Slot<S>, request: Request<S::Reply>, outcome: Outcome) {
-        let (seq, client) = (slot.replica.last().seq, request.client);
+        let seq = slot.replica.last().seq;
         let answer = Told { reply: request.reply, outcome };
         if slot.replica.commit() >= seq {
             self.answer_write(slot, answer);
         } else {
-            slot.waiting.commit_first(Pending { seq, at: Millis::ZERO, ticket: None, client, answer: Some(answer) });
+            slot.waiting.commit_first(Pending { seq, at: Millis::ZERO, ticket: None, answer: Some(answer) });
         }
     }
 

@@ -2,7 +2,6 @@
 //! lead until it serves, at the node that gave the leadership up until it can say who leads now.
 
 use crate::request::Request;
-use crate::share::Shares;
 use crate::shell::{Observed, Shell};
 use crate::slot::Slot;
 use crate::turn::Turn;
@@ -19,13 +18,11 @@ pub struct Patience {
     pub reading_ms: u64,
     /// Most operations that wait for one partition's leadership; more are refused, retryably.
     pub parked_max: usize,
-    /// How many writes of one client may be under way; more wait.
-    pub shares: Shares,
 }
 
 impl Default for Patience {
     fn default() -> Self {
-        Self { settle_ms: 1_000, behind_ms: 200, reading_ms: 1_000, parked_max: 1_024, shares: Shares::default() }
+        Self { settle_ms: 1_000, behind_ms: 200, reading_ms: 1_000, parked_max: 1_024 }
     }
 }
 

@@ -76,7 +76,7 @@ impl<S: Shell> Turn<S> {
             if let Err(error) = slot.recent.push(seq, effect) {
                 self.damaged.push((slot.placement, error.to_string()));
             }
-            slot.waiting.commit_first(Pending { seq, at, ticket: Some(ticket), client: 0, answer: None });
+            slot.waiting.commit_first(Pending { seq, at, ticket: Some(ticket), answer: None });
         }
         slot.clients.remove(&forgetting.clients);
         self.shell.observe(slot.at(), Observed::Forgotten(forgetting.clients.len()));

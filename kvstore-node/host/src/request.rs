@@ -29,8 +29,6 @@ pub struct Request<R> {
     pub parked_at: Option<Millis>,
     /// The epoch whose leadership was confirmed by a round that began after this read had arrived.
     pub confirmed: Option<Epoch>,
-    /// It has waited until less of its client was under way.
-    pub queued: bool,
     /// Who waits for the answer.
     pub reply: R,
 }

@@ -77,8 +77,6 @@ pub enum Observed<'a> {
     },
     /// An operation waits for the leadership to settle.
     Parked,
-    /// A write waits until less of its client is under way.
-    Queued,
     /// An answer waits for a lease.
     Held,
     /// So many answers wait for a lease no more.

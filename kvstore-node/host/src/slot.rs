@@ -6,7 +6,6 @@ use crate::mutant::Broken;
 use crate::pull::Pull;
 use crate::request::Request;
 use crate::retention::Retention;
-use crate::share::Shares;
 use crate::shell::{At, Shell};
 use crate::waiting::Waiting;
 use archon_kv::{ClientIndex, LogTime, Recent, RecentBudget};
@@ -81,7 +80,7 @@ impl<S: Shell> Slot<S> {
         found: Found,
         replica: Replica,
         emptied: Emptied,
-        (shares, broken): (Shares, Broken),
+        broken: Broken,
     ) -> Self {
         Self {
             partition: found.partition,
@@ -96,7 +95,7 @@ impl<S: Shell> Slot<S> {
             aside: false,
             clients: ClientIndex::default(),
             tickets: 0,
-            waiting: Waiting::new(shares, broken),
+            waiting: Waiting::new(broken),
             covered: false,
             gathering_since: None,
             gathered_from: 0,

@@ -13,7 +13,7 @@ fn slot() -> Slot<TestShell> {
     let identity = Identity { partition, placement: OWN, node, incarnation };
     let found = held(partition);
     let replica = Replica::new(identity, found.recovered.clone(), Limits::default()).unwrap();
-    Slot::new(OWN, found, replica, Emptied::default(), (Shares::default(), Broken::default()))
+    Slot::new(OWN, found, replica, Emptied::default(), Broken::default())
 }
 
 fn configure(slot: &mut Slot<TestShell>, own: ReplicaState, version: u64) {

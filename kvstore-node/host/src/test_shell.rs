@@ -220,17 +220,7 @@ pub(crate) fn serving(broken: Broken, row: Partition) -> Partitions<TestShell> {
 
 pub(crate) fn request(op: Op, reply: &'static str) -> Request<&'static str> {
     let (client, known) = (1, Version::ZERO);
-    Request {
-        partition: PARTITION,
-        client,
-        op,
-        id: None,
-        known,
-        parked_at: None,
-        confirmed: None,
-        queued: false,
-        reply,
-    }
+    Request { partition: PARTITION, client, op, id: None, known, parked_at: None, confirmed: None, reply }
 }
 
 pub(crate) fn put(key: &'static str) -> Op {

@@ -131,7 +131,6 @@ impl<S: Shell> Turn<S> {
         while let Some(answer) = slot.waiting.committed(upto) {
             self.answer_write(slot, answer);
         }
-        self.unparked.extend(slot.waiting.resume());
     }
 
     /// Gives the answer to something committed, or keeps it while no lease covers it. Where followers hold the write as
@@ -224,7 +223,6 @@ impl<S: Shell> Turn<S> {
         self.shell.observe(slot.at(), Observed::Unheld(slot.waiting.held()));
         let ended = slot.waiting.rest();
         self.tell_ended(slot, ended, Cause::LeaseLost);
-        self.unparked.extend(slot.waiting.give_back());
     }
 
     /// The copy has thrown its data away: nobody may take it for what it was when it counted.

@@ -4,7 +4,6 @@
 //! Whoever waited when a leadership ends is told what is true: that nothing happened, or that the outcome is unknown.
 
 use crate::mutant::{Broken, Mutant};
-use crate::share::{Shares, UnderWay};
 use archon_types::{Millis, Seq};
 use std::collections::{BTreeMap, VecDeque};
 
@@ -17,8 +16,6 @@ pub struct Pending<R, O> {
     pub at: Millis,
     /// The proposal, to find it when the replica abandons it; none if the answer rests on what others wrote.
     pub ticket: Option<u64>,
-    /// Whose write it is.
-    pub client: u64,
     /// Who is answered, and with what; nobody, where the node wrote for itself.
     pub answer: Option<Answer<R, O>>,
 }
@@ -52,8 +49,6 @@ pub struct Waiting<Q, R, O> {
     confirms: BTreeMap<u64, Q>,
     /// Operations that wait for the leadership to settle, in order of arrival.
     parked: Vec<Q>,
-    /// How much of each client is under way, and what waits for that.
-    under_way: UnderWay<Q>,
     /// Log time of what is committed, as clients are told it.
     log_time: Millis,
     broken: Broken,
@@ -66,7 +61,6 @@ impl<Q, R, O> Default for Waiting<Q, R, O> {
             held: Vec::new(),
             confirms: BTreeMap::new(),
             parked: Vec::new(),
-            under_way: UnderWay::new(Shares::default()),
             log_time: Millis::ZERO,
             broken: Broken::default(),
         }
@@ -75,23 +69,8 @@ impl<Q, R, O> Default for Waiting<Q, R, O> {
 
 impl<Q, R, O> Waiting<Q, R, O> {
     /// Nobody waits yet.
-    pub fn new(shares: Shares, broken: Broken) -> Self {
-        Self { under_way: UnderWay::new(shares), broken, ..Self::default() }
-    }
-
-    /// Whether another write of this client may be under way.
-    pub fn has_room(&self, client: u64) -> bool {
-        self.under_way.has_room(client)
-    }
-
-    /// Has a write wait until less of its client is under way.
-    pub fn queue(&mut self, client: u64, write: Q) {
-        self.under_way.queue(client, write);
-    }
-
-    /// The writes that waited until less of their clients was under way, and need not any more.
-    pub fn resume(&mut self) -> Vec<Q> {
-        self.under_way.resume()
+    pub fn new(broken: Broken) -> Self {
+        Self { broken, ..Self::default() }
     }
 
     /// Log time of what is committed, as clients are told it.
@@ -107,9 +86,6 @@ impl<Q, R, O> Waiting<Q, R, O> {
     /// Has an answer wait for its position; positions of those that wait never fall.
     pub fn commit_first(&mut self, pending: Pending<R, O>) {
         debug_assert!(self.pending.back().is_none_or(|last| last.seq <= pending.seq));
-        if pending.answer.is_some() {
-            self.under_way.begin(pending.client);
-        }
         self.pending.push_back(pending);
     }
 
@@ -119,7 +95,6 @@ impl<Q, R, O> Waiting<Q, R, O> {
         while let Some(pending) = self.pending.pop_front_if(|pending| any || pending.seq <= upto) {
             self.log_time = self.log_time.max(pending.at);
             if pending.answer.is_some() {
-                self.under_way.end(pending.client);
                 return pending.answer;
             }
         }
@@ -166,11 +141,6 @@ impl<Q, R, O> Waiting<Q, R, O> {
         std::mem::take(&mut self.parked)
     }
 
-    /// The writes that waited until less of their clients was under way: what was under way is over.
-    pub fn give_back(&mut self) -> Vec<Q> {
-        self.under_way.give_back()
-    }
-
     /// The replica has abandoned these proposals: whoever made them cannot know the outcome.
     pub fn abandon(&mut self, tickets: &[u64]) -> Vec<(R, Ended)> {
         let ended = match self.broken.breaks(Mutant::AbandonedChangedNothing) {
@@ -193,7 +163,6 @@ impl<Q, R, O> Waiting<Q, R, O> {
         let mut ended = self.end_pending(Ended::Unknown, |_| true);
         ended.extend(self.end_held());
         let operations = std::mem::take(&mut self.confirms).into_values().chain(std::mem::take(&mut self.parked));
-        let operations = operations.chain(self.under_way.give_back());
         ended.extend(operations.map(|operation| (reply_of(operation), Ended::ChangedNothing)));
         ended
     }
@@ -206,9 +175,6 @@ impl<Q, R, O> Waiting<Q, R, O> {
         let (gone, kept) = std::mem::take(&mut self.pending).into_iter().partition(|pending| which(pending.ticket));
         self.pending = kept;
         let gone: VecDeque<Pending<R, O>> = gone;
-        for pending in gone.iter().filter(|pending| pending.answer.is_some()) {
-            self.under_way.end(pending.client);
-        }
         gone.into_iter().filter_map(|pending| Some((pending.answer?.reply, ended))).collect()
     }
 }
@@ -220,13 +186,7 @@ mod tests {
     type Names = Waiting<&'static str, &'static str, u32>;
 
     fn pending(seq: u64, ticket: Option<u64>, reply: &'static str) -> Pending<&'static str, u32> {
-        Pending {
-            client: 1,
-            seq: Seq::new(seq),
-            at: Millis::new(seq * 10),
-            ticket,
-            answer: Some(Answer { reply, outcome: 7 }),
-        }
+        Pending { seq: Seq::new(seq), at: Millis::new(seq * 10), ticket, answer: Some(Answer { reply, outcome: 7 }) }
     }
 
     fn waiting() -> Names {
@@ -239,13 +199,13 @@ mod tests {
     }
 
     fn no_answer_leaves_before_its_entry_is_committed(mutant: Option<Mutant>) -> bool {
-        let mut waiting = Names::new(Shares::default(), Broken::by(mutant));
+        let mut waiting = Names::new(Broken::by(mutant));
         waiting.commit_first(pending(2, Some(1), "second"));
         waiting.committed(Seq::new(1)).is_none()
     }
 
     fn an_abandoned_write_is_not_said_to_have_changed_nothing(mutant: Option<Mutant>) -> bool {
-        let mut waiting = Names::new(Shares::default(), Broken::by(mutant));
+        let mut waiting = Names::new(Broken::by(mutant));
         waiting.commit_first(pending(2, Some(1), "second"));
         waiting.abandon(&[1]) == [("second", Ended::Unknown)]
     }
@@ -281,10 +241,9 @@ mod tests {
         waiting.hold(Answer { reply: "held", outcome: 7 });
         waiting.confirm_first(5, "read");
         waiting.park("parked");
-        waiting.queue(1, "queued");
         let ended = waiting.end(|operation| operation);
         let unknown = ["first", "saw it", "third", "held"].map(|reply| (reply, Ended::Unknown));
-        let nothing = ["read", "parked", "queued"].map(|reply| (reply, Ended::ChangedNothing));
+        let nothing = ["read", "parked"].map(|reply| (reply, Ended::ChangedNothing));
         assert_eq!(ended, [&unknown[..], &nothing].concat());
         assert_eq!((waiting.held(), waiting.parked(), waiting.committed(Seq::new(9))), (0, 0, None));
     }

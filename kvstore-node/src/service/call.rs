@@ -120,7 +120,6 @@ impl KvService {
             known: archon_types::Version::ZERO,
             parked_at: None,
             confirmed: None,
-            queued: false,
             reply: ReplyTo::Call { sender, permit },
         };
         match self.shards.of(partition).try_push(ShardMessage::Operations(vec![request])) {

@@ -143,7 +143,6 @@ impl KvService {
                         known,
                         parked_at: None,
                         confirmed: None,
-                        queued: false,
                         reply,
                     });
                 }

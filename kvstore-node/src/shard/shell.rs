@@ -315,7 +315,6 @@ impl Shell for ShardShell {
             | Observed::NotConfirmed
             | Observed::Evaluated { .. }
             | Observed::Parked
-            | Observed::Queued
             | Observed::Abandoned(_)
             | Observed::Cut
             | Observed::Emptied

@@ -185,7 +185,6 @@ impl World {
             known: Version::ZERO,
             parked_at: None,
             confirmed: None,
-            queued: false,
             reply,
         };
         let token = call.timer;

@@ -51,7 +51,6 @@ impl World {
         coverage.cuts += seen.cuts;
         coverage.emptied += seen.emptied;
         coverage.parked += seen.parked;
-        coverage.queued += seen.queued;
         coverage.repeats += seen.repeats;
         coverage.unconfirmed_reads += seen.unconfirmed_reads;
         coverage.confirm_reads += seen.confirm_reads;

@@ -2,7 +2,7 @@
 
 use super::start::held;
 use crate::event::{Downward, Event, Upward};
-use crate::mutant::{ShellMutant, broken_host};
+use crate::mutant::broken_host;
 use crate::network::End;
 use crate::world::World;
 use archon_coordinator_core::{HeartbeatAnswer, Register};

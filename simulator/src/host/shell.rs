@@ -60,7 +60,6 @@ pub(super) struct Seen {
     pub(super) cuts: u64,
     pub(super) emptied: u64,
     pub(super) parked: u64,
-    pub(super) queued: u64,
     pub(super) repeats: u64,
     pub(super) unconfirmed_reads: u64,
     pub(super) confirm_reads: u64,
@@ -398,7 +397,6 @@ impl Shell for MachineShell {
                 }
             }
             Observed::Parked => seen.parked += 1,
-            Observed::Queued => seen.queued += 1,
             Observed::Held => seen.answers_held += 1,
             Observed::Abandoned(writes) => seen.abandoned += writes as u64,
             Observed::Forgotten(clients) => seen.clients_forgotten += clients as u64,

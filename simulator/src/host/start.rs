@@ -8,7 +8,7 @@ use crate::event::Event;
 use crate::mutant::{Mutant, ShellMutant, broken_host};
 use crate::scenario::Scenario;
 use crate::world::World;
-use archon_host::{ENGINE_AHEAD_UNKNOWN, Found, Partitions, Patience, RetentionLimits, Shares};
+use archon_host::{ENGINE_AHEAD_UNKNOWN, Found, Partitions, Patience, RetentionLimits};
 use archon_kv::engine::Engine;
 use archon_kv::{Effect, Recent, RecentBudget, row};
 use archon_replica::{Entry, Identity, Limits, Replica, Timing};
@@ -140,13 +140,7 @@ fn settings(plan: &Scenario, mutant: Option<Mutant>) -> Settings {
 /// Operations wait for about as long as their clients do.
 fn patience(plan: &Scenario) -> Patience {
     let unit_ms = plan.unit_ms();
-    Patience {
-        settle_ms: unit_ms * 3,
-        behind_ms: unit_ms,
-        reading_ms: unit_ms * 3,
-        parked_max: 8,
-        shares: Shares { together: 3, least: 1 },
-    }
+    Patience { settle_ms: unit_ms * 3, behind_ms: unit_ms, reading_ms: unit_ms * 3, parked_max: 8 }
 }
 
 /// From what the log and the engine hold to placements that may be opened.
