@@ -226,7 +226,7 @@ mod tests {
     use super::*;
     use crate::engine::{Change, MemoryEngine};
     use archon_kv::row::{self, LOG_TIME_KEY, value_key};
-    use archon_kv::{Effect, Recent, RecentBudget, RowChange};
+    use archon_kv::{Effect, Memtable, MemtableBudget, RowChange};
     use archon_types::{Millis, Seq};
     use proptest::prelude::*;
     use std::collections::BTreeMap;
@@ -235,7 +235,7 @@ mod tests {
 
     /// A window in which nothing happens meanwhile, told so many rows at a time.
     struct Still<'a> {
-        recent: &'a Recent,
+        memtable: &'a Memtable,
         rows: usize,
     }
 
@@ -245,7 +245,7 @@ mod tests {
         }
 
         async fn gathered(&self, from: Bound<Bytes>) -> Option<Gathered> {
-            Some(Gathered::of(self.recent, from.as_ref().map(|key| &key[..]), self.rows))
+            Some(Gathered::of(self.memtable, from.as_ref().map(|key| &key[..]), self.rows))
         }
 
         async fn reached(&self, _: Option<Bytes>) {}
@@ -284,8 +284,8 @@ mod tests {
         let keys = [value_key(b"a"), value_key(b"b"), Bytes::from_static(LOG_TIME_KEY)];
         write(&engine, &keys.map(|key| RowChange::set(key, Bytes::from_static(b"value"))));
         let engine: Arc<dyn Engine> = Arc::new(engine);
-        let recent = Recent::new(Seq::ZERO, RecentBudget::default());
-        let window = Still { recent: &recent, rows: 1 };
+        let memtable = Memtable::new(Seq::ZERO, MemtableBudget::default());
+        let window = Still { memtable: &memtable, rows: 1 };
         let (load, _) = count_placement(&engine, PageLimit::bytes(PAGE_BYTES), 0, &window).await.unwrap();
         assert_eq!((load.keys, load.bytes), (2, 3 * 2 + 3 * 5));
     }
@@ -302,7 +302,7 @@ mod tests {
             rows_max in 1..8_usize,
         ) {
             let engine = MemoryEngine::default();
-            let mut recent = Recent::new(Seq::ZERO, RecentBudget::default());
+            let mut memtable = Memtable::new(Seq::ZERO, MemtableBudget::default());
             let mut seen = BTreeMap::from([(Bytes::from_static(LOG_TIME_KEY), row::encode_millis(Millis::ZERO).len())]);
             for (seq, (number, length)) in (1..).zip(changes) {
                 let key = value_key(format!("{number:02}").as_bytes());
@@ -312,20 +312,20 @@ mod tests {
                 }
                 let value = length.map(|length| Bytes::from(vec![7; length]));
                 let effect = Effect { at: Millis::new(seq), changes: vec![RowChange { key, value }] };
-                recent.push(Seq::new(seq), effect).unwrap();
-                recent.commit(Seq::new(seq));
+                memtable.push(Seq::new(seq), effect).unwrap();
+                memtable.commit(Seq::new(seq));
                 if seq == freeze_at || seq == flush_at {
-                    recent.freeze();
+                    memtable.freeze();
                 }
                 if seq == flush_at {
-                    let frozen = recent.frozen().cloned().unwrap();
+                    let frozen = memtable.frozen().cloned().unwrap();
                     write(&engine, frozen.rows());
-                    recent.flushed(frozen.upto);
+                    memtable.flushed(frozen.upto);
                 }
             }
             let engine: Arc<dyn Engine> = Arc::new(engine);
             let limit = PageLimit { rows_max, bytes_max: usize::MAX };
-            let window = Still { recent: &recent, rows: window_rows };
+            let window = Still { memtable: &memtable, rows: window_rows };
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
             let (load, _) = runtime.block_on(count_placement(&engine, limit, 0, &window)).unwrap();
             let bytes: usize = seen.iter().map(|(key, bytes)| key.len() + bytes).sum();

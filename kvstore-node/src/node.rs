@@ -17,7 +17,7 @@ use crate::session::{Session, SessionError};
 use crate::shard::{Context, ShardMessage, ShardRuntime, Shards};
 use crate::shared::Shared;
 use crate::stats::Stats;
-use archon_kv::{DedupLimits, RecentBudget};
+use archon_kv::{DedupLimits, MemtableBudget};
 use archon_wal::{Wal, WalConfig, WalError};
 use parking_lot::Mutex;
 use std::net::SocketAddr;
@@ -122,7 +122,7 @@ struct Opened {
     engine: Arc<dyn Engine>,
     wal: Wal,
     recovery: Recovery,
-    budget: RecentBudget,
+    budget: MemtableBudget,
 }
 
 impl Node {
@@ -383,7 +383,7 @@ fn open(config: &NodeConfig) -> Result<Opened, NodeError> {
     for damage in &recovered.damaged {
         tracing::error!(?damage, "the write-ahead log is damaged");
     }
-    let budget = RecentBudget::default();
+    let budget = MemtableBudget::default();
     let recovery = recover(&wal, &recovered, &*engine, aside.is_some(), &budget)?;
     tracing::info!(placements = recovery.held.len(), usable = recovery.found.len(), "recovered");
     Ok(Opened { directory, engine, wal, recovery, budget })

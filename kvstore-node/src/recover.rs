@@ -5,7 +5,7 @@ use crate::node::NodeError;
 use crate::store;
 use archon_host::{ENGINE_AHEAD_UNKNOWN, Found, Held, HeldState, UNKNOWN};
 use archon_kv::LogTime;
-use archon_kv::{Effect, Recent, RecentBudget, ViewError, row};
+use archon_kv::{Effect, Memtable, MemtableBudget, ViewError, row};
 use archon_replica::{Position, Recovered as ReplicaState, Run};
 use archon_types::{Epoch, PlacementId, Seq};
 use archon_wal::{Recovered, StreamState, Wal, WalError};
@@ -29,7 +29,7 @@ pub(crate) fn recover(
     recovered: &Recovered,
     engine: &dyn Engine,
     engine_is_new: bool,
-    budget: &RecentBudget,
+    budget: &MemtableBudget,
 ) -> Result<Recovery, NodeError> {
     let mut recovery = Recovery { found: BTreeMap::new(), held: BTreeMap::new() };
     for (stream, state) in &recovered.streams {
@@ -47,8 +47,8 @@ pub(crate) fn recover(
             read_placement(wal, placement, state, engine, engine_is_new, budget)
         };
         let state = match read {
-            Ok((recovered, complete, recent, log_time)) => {
-                recovery.found.insert(placement, Found { partition, recovered, complete, recent, log_time });
+            Ok((recovered, complete, memtable, log_time)) => {
+                recovery.found.insert(placement, Found { partition, recovered, complete, memtable, log_time });
                 HeldState::Aside
             }
             // The disk refused: nothing is known of the copy, and it must not be given up for that.
@@ -79,7 +79,7 @@ pub(crate) fn recover(
     Ok(recovery)
 }
 
-type Read = (ReplicaState, Position, Recent, LogTime);
+type Read = (ReplicaState, Position, Memtable, LogTime);
 
 /// Why a placement was not read.
 enum Unusable {
@@ -125,7 +125,7 @@ fn read_placement(
     state: &StreamState,
     engine: &dyn Engine,
     engine_is_new: bool,
-    budget: &RecentBudget,
+    budget: &MemtableBudget,
 ) -> Result<Read, Unusable> {
     let words = |error: store::StoreError| error.to_string();
     let position = |key| match state.metas.get(&key) {
@@ -154,7 +154,7 @@ fn read_placement(
     let stamp = engine.get(placement, row::LOG_TIME_KEY)?;
     let stamp = stamp.map(|stamp| row::decode_millis(&stamp)).transpose().map_err(|error| error.to_string())?;
     let mut log_time = LogTime::starting_at(stamp.unwrap_or_default());
-    let mut recent = Recent::new(complete.seq, budget.clone());
+    let mut memtable = Memtable::new(complete.seq, budget.clone());
     let mut runs: Vec<Run> = Vec::new();
     let mut last = base.seq;
     let end = state.bounds.map_or(0, |bounds| bounds.last);
@@ -173,16 +173,16 @@ fn read_placement(
             if entry.at.seq > complete.seq {
                 let effect = Effect::decode(&entry.bytes).map_err(|error| error.to_string())?;
                 log_time.observe(effect.at);
-                recent.push(entry.at.seq, effect).map_err(|error| error.to_string())?;
+                memtable.push(entry.at.seq, effect).map_err(|error| error.to_string())?;
             }
         }
     }
     // The engine may hold more than this log tells of: a copy that does not count yet was pulled with rows above its end.
-    recent.set_engine_ahead(ENGINE_AHEAD_UNKNOWN);
+    memtable.set_engine_ahead(ENGINE_AHEAD_UNKNOWN);
     // What the engine is complete to was committed; anything after it is the replica's tail, applied only once a leader
     // has committed it anew (PROTOCOL rule 20).
     let recovered = ReplicaState { epoch, base, runs, last, commit: complete.seq };
-    Ok((recovered, complete, recent, log_time))
+    Ok((recovered, complete, memtable, log_time))
 }
 
 #[cfg(test)]
@@ -250,7 +250,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let placement = PlacementId::new(7);
         let (wal, recovered) = log_naming(directory.path(), placement);
-        let budget = RecentBudget::default();
+        let budget = MemtableBudget::default();
         assert!(recover(&wal, &recovered, &Broken { damaged: false }, false, &budget).is_err());
         let damaged = recover(&wal, &recovered, &Broken { damaged: true }, false, &budget).unwrap();
         assert_eq!(damaged.held[&placement].state, HeldState::Damaged);
@@ -266,14 +266,14 @@ mod tests {
         let engine = crate::engine::MemoryEngine::default();
         let outcome = row::client_outcome_key(ClientId::new(uuid::Uuid::from_u128(5)), 1);
         engine.write(&[Change { space: placement, key: outcome.clone(), value: Some(Bytes::new()) }]).unwrap();
-        let mut recovery = recover(&wal, &recovered, &engine, false, &RecentBudget::default()).unwrap();
-        let mut recent = recovery.found.remove(&placement).unwrap().recent;
+        let mut recovery = recover(&wal, &recovered, &engine, false, &MemtableBudget::default()).unwrap();
+        let mut memtable = recovery.found.remove(&placement).unwrap().memtable;
         let changes = [RowChange::set(outcome.clone(), Bytes::new()), RowChange::remove(outcome.clone())];
         for (seq, change) in (1..).zip(changes) {
-            recent.push(Seq::new(seq), Effect { at: Millis::new(seq), changes: vec![change] }).unwrap();
-            recent.commit(Seq::new(seq));
+            memtable.push(Seq::new(seq), Effect { at: Millis::new(seq), changes: vec![change] }).unwrap();
+            memtable.commit(Seq::new(seq));
         }
-        let frozen = recent.freeze().unwrap();
+        let frozen = memtable.freeze().unwrap();
         assert!(frozen.rows().contains(&RowChange::remove(outcome)), "the engine would hold it for ever");
     }
 
@@ -285,7 +285,7 @@ mod tests {
         let space = PlacementId::new(9);
         let (key, value) = (Bytes::from_static(b"key"), Some(Bytes::from_static(b"value")));
         engine.write(&[Change { space, key, value }]).unwrap();
-        let recovery = recover(&wal, &recovered, &engine, false, &RecentBudget::default()).unwrap();
+        let recovery = recover(&wal, &recovered, &engine, false, &MemtableBudget::default()).unwrap();
         assert!(recovery.found.is_empty());
         assert_eq!(recovery.held[&space], Held { partition: UNKNOWN, state: HeldState::Damaged });
         assert_eq!(engine.spaces().unwrap(), [space]);

@@ -3,7 +3,7 @@
 use crate::flusher::FlusherHandle;
 use crate::metrics::{MetricKind, Sample};
 use crate::shared::Shared;
-use archon_kv::RecentBudget;
+use archon_kv::MemtableBudget;
 use archon_wal::Wal;
 use rustix::time::{ClockId, clock_gettime};
 use std::sync::Arc;
@@ -15,7 +15,7 @@ pub(crate) struct Stats {
     pub(crate) wal: Wal,
     pub(crate) flusher: FlusherHandle,
     /// What all windows of the node hold.
-    pub(crate) windows: RecentBudget,
+    pub(crate) windows: MemtableBudget,
 }
 
 impl Stats {

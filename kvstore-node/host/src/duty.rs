@@ -7,7 +7,7 @@ use crate::refusal::Cause;
 use crate::shell::{At, Life, Observed, Shell};
 use crate::slot::{Found, Slot};
 use crate::turn::Turn;
-use archon_kv::Recent;
+use archon_kv::Memtable;
 use archon_kv::engine::PageLimit;
 use archon_replica::{Configuration, Identity, Input, Peer, Position, Recovered};
 use archon_types::{Fact, Incarnation, Partition, PartitionId, PlacementId, Report, Seq};
@@ -58,7 +58,7 @@ impl<S: Shell> Partitions<S> {
                     partition: partition.id,
                     recovered: Recovered::default(),
                     complete: Position::ZERO,
-                    recent: Recent::new(Seq::ZERO, self.turn.shell.budget()),
+                    memtable: Memtable::new(Seq::ZERO, self.turn.shell.budget()),
                     log_time: self.turn.shell.log_time(),
                 }
             }

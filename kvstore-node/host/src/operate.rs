@@ -57,7 +57,7 @@ impl<S: Shell> Turn<S> {
         let found = match &request.op {
             Op::Get { key } => self.value(slot, key).map(|found| Ok(Answer::Value(found))),
             op => {
-                let view = PartitionView::new(&slot.recent, self.shell.engine(), slot.placement, Reader::Committed);
+                let view = PartitionView::new(&slot.memtable, self.shell.engine(), slot.placement, Reader::Committed);
                 let asked = Asked { op, id: None };
                 evaluate(asked, &view, log_time, Revision::ZERO, self.shell.dedup()).map(|found| found.answer)
             }
@@ -77,7 +77,7 @@ impl<S: Shell> Turn<S> {
     /// The committed value of a key: from the window, from what was read before, or from the engine.
     fn value(&self, slot: &mut Slot<S>, key: &[u8]) -> Result<Option<(Bytes, Revision)>, ViewError> {
         let key = row::value_key(key);
-        let row = match slot.recent.get(&key, Reader::Committed) {
+        let row = match slot.memtable.get(&key, Reader::Committed) {
             Some(found) => found.cloned(),
             None => self.shell.row(&mut slot.own, slot.placement, key)?,
         };
@@ -111,7 +111,7 @@ impl<S: Shell> Turn<S> {
             return self.refuse(slot, request.reply, Refusal::Elsewhere);
         };
         let at = slot.log_time.stamp(self.shell.wall());
-        let view = PartitionView::new(&slot.recent, self.shell.engine(), slot.placement, Reader::Newest);
+        let view = PartitionView::new(&slot.memtable, self.shell.engine(), slot.placement, Reader::Newest);
         let asked = Asked { op: &request.op, id: request.id.as_ref() };
         let evaluation = match evaluate(asked, &view, at, Revision::new(next.seq.get()), self.shell.dedup()) {
             Ok(evaluation) => evaluation,
@@ -130,7 +130,7 @@ impl<S: Shell> Turn<S> {
         let (entry, recorded) = entry.into_entry();
         match self.propose(slot, entry) {
             Ok((ticket, seq)) => {
-                if let Err(error) = slot.recent.push(seq, recorded) {
+                if let Err(error) = slot.memtable.push(seq, recorded) {
                     self.damaged.push((slot.placement, error.to_string()));
                 }
                 if let Some(id) = request.id.as_ref().filter(|_| effect) {

@@ -9,7 +9,7 @@ use crate::request::Request;
 use crate::shell::{At, Observed, Shell};
 use crate::slot::{Found, Slot};
 use crate::turn::Turn;
-use archon_kv::Recent;
+use archon_kv::Memtable;
 use archon_replica::{Input, Position};
 use archon_types::{Epoch, Fact, Incarnation, Millis, PartitionId, PlacementId, Report, Seq, Version};
 use std::collections::BTreeMap;
@@ -102,15 +102,15 @@ impl<S: Shell> Partitions<S> {
     }
 
     /// A copy's window, whether it is served or not.
-    pub fn window(&self, placement: PlacementId) -> Option<&Recent> {
-        let active = self.slots.get(&placement).map(|slot| &slot.recent);
-        active.or_else(|| self.dormant.get(&placement).map(|found| &found.recent))
+    pub fn window(&self, placement: PlacementId) -> Option<&Memtable> {
+        let active = self.slots.get(&placement).map(|slot| &slot.memtable);
+        active.or_else(|| self.dormant.get(&placement).map(|found| &found.memtable))
     }
 
     /// A copy's window, whether it is served or not.
-    pub fn window_mut(&mut self, placement: PlacementId) -> Option<&mut Recent> {
-        let active = self.slots.get_mut(&placement).map(|slot| &mut slot.recent);
-        active.or_else(|| self.dormant.get_mut(&placement).map(|found| &mut found.recent))
+    pub fn window_mut(&mut self, placement: PlacementId) -> Option<&mut Memtable> {
+        let active = self.slots.get_mut(&placement).map(|slot| &mut slot.memtable);
+        active.or_else(|| self.dormant.get_mut(&placement).map(|found| &mut found.memtable))
     }
 
     /// Evaluates an operation, or has it wait, or refuses it.

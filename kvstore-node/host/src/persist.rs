@@ -18,7 +18,7 @@ impl<S: Shell> Turn<S> {
                     for entry in &entries {
                         slot.retention.logged(self.shell.logged_bytes(entry));
                         // A leader's own effects are in the window since they were accepted.
-                        if entry.at.seq > slot.recent.last()
+                        if entry.at.seq > slot.memtable.last()
                             && let Err(why) = take_in(slot, entry)
                         {
                             self.damaged.push((slot.placement, why));
@@ -28,7 +28,7 @@ impl<S: Shell> Turn<S> {
                 }
                 Record::Cut { after } => {
                     self.shell.observe(slot.at(), Observed::Cut);
-                    if let Err(error) = slot.recent.truncate(after) {
+                    if let Err(error) = slot.memtable.truncate(after) {
                         self.damaged.push((slot.placement, error.to_string()));
                     }
                     (LogWrite::Cut { after }, None)
@@ -50,7 +50,7 @@ impl<S: Shell> Turn<S> {
 
     /// The engine holds everything up to `upto`, on its disk.
     pub(crate) fn synced(&mut self, slot: &mut Slot<S>, upto: Seq) {
-        let Some(complete) = slot.replica.position_at(upto.min(slot.recent.committed())) else { return };
+        let Some(complete) = slot.replica.position_at(upto.min(slot.memtable.committed())) else { return };
         let limits = self.shell.retention_limits();
         let noted = slot.retention.completed(slot.placement, &slot.replica, complete, limits);
         let Some(base) = noted else { return };
@@ -70,5 +70,5 @@ fn take_in<S: Shell>(slot: &mut Slot<S>, entry: &Entry) -> Result<(), String> {
     let bytes = Bytes::copy_from_slice(&entry.bytes);
     let effect = Effect::decode(&bytes).map_err(|error| error.to_string())?;
     slot.log_time.observe(effect.at);
-    slot.recent.push(entry.at.seq, effect).map_err(|error| error.to_string())
+    slot.memtable.push(entry.at.seq, effect).map_err(|error| error.to_string())
 }

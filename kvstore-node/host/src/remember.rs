@@ -15,7 +15,7 @@ impl<S: Shell> Turn<S> {
         if !slot.serving {
             return;
         }
-        let view = PartitionView::new(&slot.recent, self.shell.engine(), slot.placement, Reader::Newest);
+        let view = PartitionView::new(&slot.memtable, self.shell.engine(), slot.placement, Reader::Newest);
         match slot.clients.read(&view, self.shell.dedup()) {
             Ok(true) => self.reading.push_back(slot.placement),
             Ok(false) => self.unpark(slot),
@@ -30,7 +30,7 @@ impl<S: Shell> Turn<S> {
             return Some(request);
         };
         let at = slot.log_time.stamp(self.shell.wall());
-        let view = PartitionView::new(&slot.recent, self.shell.engine(), slot.placement, Reader::Newest);
+        let view = PartitionView::new(&slot.memtable, self.shell.engine(), slot.placement, Reader::Newest);
         let (request, refusal) = match slot.clients.room_for(client, &view, at, self.shell.dedup()) {
             Ok(Room::Free) => return Some(request),
             Ok(Room::Forget(forgetting)) => match self.forget(slot, forgetting) {
@@ -57,7 +57,7 @@ impl<S: Shell> Turn<S> {
             return false;
         }
         let at = slot.log_time.stamp(wall);
-        let view = PartitionView::new(&slot.recent, self.shell.engine(), slot.placement, Reader::Newest);
+        let view = PartitionView::new(&slot.memtable, self.shell.engine(), slot.placement, Reader::Newest);
         match slot.clients.to_forget(&view, at, self.shell.dedup()) {
             Ok(Some(forgetting)) => self.forget(slot, forgetting).is_ok(),
             Ok(None) => false,
@@ -73,7 +73,7 @@ impl<S: Shell> Turn<S> {
             let at = effect.at;
             let (entry, effect) = Effect::into_entry(effect);
             let (ticket, seq) = self.propose(slot, entry)?;
-            if let Err(error) = slot.recent.push(seq, effect) {
+            if let Err(error) = slot.memtable.push(seq, effect) {
                 self.damaged.push((slot.placement, error.to_string()));
             }
             slot.waiting.commit_first(Pending { seq, at, ticket: Some(ticket), answer: None });

@@ -9,7 +9,7 @@ use crate::refusal::Refusal;
 use crate::request::Reply;
 use crate::retention::RetentionLimits;
 use crate::slot::Slot;
-use archon_kv::{DedupLimits, Engine, LogTime, RecentBudget, ViewError};
+use archon_kv::{DedupLimits, Engine, LogTime, MemtableBudget, ViewError};
 use archon_replica::{
     Alarm, Entry, Identity, Input, Message, Output, Recovered, RecoveredError, Replica, ReplicaAddress, Timing,
 };
@@ -143,7 +143,7 @@ pub trait Shell: Sized {
     /// How whom a partition remembers is bounded.
     fn dedup(&self) -> &DedupLimits;
     /// The memory for rows that the engine does not have yet.
-    fn budget(&self) -> RecentBudget;
+    fn budget(&self) -> MemtableBudget;
     /// How much log is kept for copies that are behind.
     fn retention_limits(&self) -> RetentionLimits;
     /// The log time of a copy that holds nothing.

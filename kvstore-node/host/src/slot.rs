@@ -8,7 +8,7 @@ use crate::request::Request;
 use crate::retention::Retention;
 use crate::shell::{At, Shell};
 use crate::waiting::Waiting;
-use archon_kv::{ClientIndex, LogTime, Recent, RecentBudget};
+use archon_kv::{ClientIndex, LogTime, Memtable, MemtableBudget};
 use archon_replica::{Position, Recovered, Replica};
 use archon_types::{Answer, ErrorDetail, Millis, PartitionId, PlacementId, Seq};
 
@@ -28,7 +28,7 @@ pub struct Found {
     /// Up to here the engine is complete.
     pub complete: Position,
     /// The effects after that, in order.
-    pub recent: Recent,
+    pub memtable: Memtable,
     /// The log time of the last of them.
     pub log_time: LogTime,
 }
@@ -43,7 +43,7 @@ pub struct Slot<S: Shell> {
     /// Its replica.
     pub replica: Replica,
     /// Effects that the engine may not have yet.
-    pub recent: Recent,
+    pub memtable: Memtable,
     /// What the shell keeps with it.
     pub own: S::Own,
     /// The replica may evaluate and answer.
@@ -88,7 +88,7 @@ impl<S: Shell> Slot<S> {
             retention: Retention::new(found.complete, replica.base().seq),
             replica,
             flushing: found.complete.seq,
-            recent: found.recent,
+            memtable: found.memtable,
             own: S::Own::default(),
             log_time: found.log_time,
             serving: false,
@@ -106,22 +106,22 @@ impl<S: Shell> Slot<S> {
     }
 
     /// The window begins anew after `base`: a copy has taken the place of what was there.
-    pub(crate) fn restart(&mut self, base: Position, budget: RecentBudget) {
+    pub(crate) fn restart(&mut self, base: Position, budget: MemtableBudget) {
         self.begin_window(base.seq, budget);
         self.gathered_from = self.retention.logged_bytes();
         self.retention.restart(base);
     }
 
     /// Rows of a copy are to come in place of what was there.
-    pub(crate) fn begin_pull(&mut self, budget: RecentBudget) {
+    pub(crate) fn begin_pull(&mut self, budget: MemtableBudget) {
         self.begin_window(Seq::ZERO, budget);
         self.retention.empty();
         self.emptied.is_pulled();
     }
 
-    fn begin_window(&mut self, after: Seq, budget: RecentBudget) {
-        self.recent = Recent::new(after, budget);
-        self.recent.set_engine_ahead(ENGINE_AHEAD_UNKNOWN);
+    fn begin_window(&mut self, after: Seq, budget: MemtableBudget) {
+        self.memtable = Memtable::new(after, budget);
+        self.memtable.set_engine_ahead(ENGINE_AHEAD_UNKNOWN);
         self.gathering_since = None;
         self.flushing = after;
     }
@@ -130,7 +130,7 @@ impl<S: Shell> Slot<S> {
     pub fn freeze(&mut self) {
         self.gathered_from = self.retention.logged_bytes();
         self.gathering_since = None;
-        self.recent.freeze();
+        self.memtable.freeze();
     }
 
     /// What it is to its node.
@@ -159,8 +159,8 @@ impl<S: Shell> Slot<S> {
     /// What a copy brought, perhaps before the node was started, is of unknown positions, but none is above what this
     /// replica held when it came to count.
     pub fn learn_engine_ahead(&mut self) {
-        if self.recent.engine_ahead() == ENGINE_AHEAD_UNKNOWN && self.pull.is_none() && self.replica.counts() {
-            self.recent.set_engine_ahead(self.replica.last().seq);
+        if self.memtable.engine_ahead() == ENGINE_AHEAD_UNKNOWN && self.pull.is_none() && self.replica.counts() {
+            self.memtable.set_engine_ahead(self.replica.last().seq);
         }
     }
 

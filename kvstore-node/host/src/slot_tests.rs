@@ -28,23 +28,23 @@ fn configure(slot: &mut Slot<TestShell>, own: ReplicaState, version: u64) {
 fn the_first_commit_after_a_pause_gathers_anew() {
     let mut slot = slot();
     let changes = vec![RowChange::set(Bytes::from_static(b"11"), Bytes::new())];
-    slot.recent.push(Seq::new(11), Effect { at: Millis::new(11), changes }).unwrap();
-    slot.recent.commit(Seq::new(11));
+    slot.memtable.push(Seq::new(11), Effect { at: Millis::new(11), changes }).unwrap();
+    slot.memtable.commit(Seq::new(11));
     slot.gathering_since = Some(Millis::new(1));
     slot.freeze();
-    assert!(!slot.recent.is_empty());
+    assert!(!slot.memtable.is_empty());
     assert_eq!(slot.gathering_since, None, "nothing gathers");
 }
 
 #[test]
 fn a_restarted_copy_does_not_know_what_the_engine_holds_until_it_counts() {
     let mut slot = slot();
-    slot.recent.set_engine_ahead(ENGINE_AHEAD_UNKNOWN);
+    slot.memtable.set_engine_ahead(ENGINE_AHEAD_UNKNOWN);
     slot.learn_engine_ahead();
     configure(&mut slot, ReplicaState::Load, 1);
     slot.learn_engine_ahead();
-    assert_eq!(slot.recent.engine_ahead(), ENGINE_AHEAD_UNKNOWN);
+    assert_eq!(slot.memtable.engine_ahead(), ENGINE_AHEAD_UNKNOWN);
     configure(&mut slot, ReplicaState::Live, 2);
     slot.learn_engine_ahead();
-    assert_eq!(slot.recent.engine_ahead(), Seq::new(10));
+    assert_eq!(slot.memtable.engine_ahead(), Seq::new(10));
 }

@@ -4,7 +4,7 @@ use crate::{
     Action, At, Broken, Completes, CopyJob, Found, Life, LogWrite, Observed, Offered, Outcome, Partitions, Patience,
     Refusal, Reply, Request, RetentionLimits, Shell, Slot,
 };
-use archon_kv::{DedupLimits, Engine, MemoryEngine, RecentBudget, ViewError};
+use archon_kv::{DedupLimits, Engine, MemoryEngine, MemtableBudget, ViewError};
 use archon_replica::{Entry, Identity, Limits, Message, Recovered, RecoveredError, Replica, Timing};
 use archon_types::{
     Epoch, ErrorDetail, ErrorKind, Incarnation, Millis, NodeId, Op, Partition, PartitionId, PartitionStatus, Placement,
@@ -105,8 +105,8 @@ impl Shell for TestShell {
     fn dedup(&self) -> &DedupLimits {
         &self.dedup
     }
-    fn budget(&self) -> RecentBudget {
-        RecentBudget::default()
+    fn budget(&self) -> MemtableBudget {
+        MemtableBudget::default()
     }
     fn retention_limits(&self) -> RetentionLimits {
         RetentionLimits::of_node(1)
@@ -241,7 +241,7 @@ pub(crate) fn held(partition: PartitionId) -> Found {
         last: seq,
         commit: seq,
     };
-    let recent = archon_kv::Recent::new(seq, RecentBudget::default());
+    let memtable = archon_kv::Memtable::new(seq, MemtableBudget::default());
     let complete = archon_replica::Position::new(first, seq);
-    Found { partition, recovered, complete, recent, log_time: archon_kv::LogTime::default() }
+    Found { partition, recovered, complete, memtable, log_time: archon_kv::LogTime::default() }
 }

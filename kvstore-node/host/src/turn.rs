@@ -124,8 +124,8 @@ impl<S: Shell> Turn<S> {
     }
 
     fn commit(&mut self, slot: &mut Slot<S>, upto: archon_types::Seq) {
-        let after = slot.recent.committed();
-        slot.recent.commit(upto);
+        let after = slot.memtable.committed();
+        slot.memtable.commit(upto);
         slot.gathering_since.get_or_insert(self.now);
         self.shell.observe(At { commit: upto, ..slot.at() }, Observed::Committed { after });
         while let Some(answer) = slot.waiting.committed(upto) {
@@ -196,7 +196,7 @@ impl<S: Shell> Turn<S> {
     }
 
     fn serve(&mut self, slot: &mut Slot<S>) {
-        let view = PartitionView::new(&slot.recent, self.shell.engine(), slot.placement, Reader::Newest);
+        let view = PartitionView::new(&slot.memtable, self.shell.engine(), slot.placement, Reader::Newest);
         let stamp = view.get(row::LOG_TIME_KEY);
         match stamp.and_then(|stamp| Ok(stamp.map(|row| row::decode_millis(&row)).transpose()?)) {
             Ok(stamp) => {

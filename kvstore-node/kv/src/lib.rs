@@ -11,8 +11,8 @@ pub mod footing;
 mod growth;
 pub mod log_time;
 pub mod memory;
+pub mod memtable;
 mod mutant;
-pub mod recent;
 pub mod row;
 mod row_map;
 #[cfg(test)]
@@ -28,7 +28,7 @@ pub use footing::{Footing, Reading};
 pub use growth::Growth;
 pub use log_time::LogTime;
 pub use memory::MemoryEngine;
+pub use memtable::{Frozen, Memtable, MemtableBudget, MemtableError};
 #[cfg(any(test, feature = "mutants"))]
 pub use mutant::Mutant;
-pub use recent::{Frozen, Recent, RecentBudget, RecentError};
 pub use view::{PartitionView, Reader, View, ViewError};

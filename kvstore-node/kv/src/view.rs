@@ -1,6 +1,6 @@
-//! What an operation sees of a partition: its recent window over its engine space, as one map of rows.
+//! What an operation sees of a partition: its memtable over its engine space, as one map of rows.
 
-use super::recent::Recent;
+use super::memtable::Memtable;
 use super::row::RowError;
 use crate::engine::{Engine, EngineError, Page, PageLimit, Row};
 use archon_types::PlacementId;
@@ -58,7 +58,7 @@ pub trait View {
 
 /// The view of one replica: window over engine.
 pub struct PartitionView<'a> {
-    recent: &'a Recent,
+    memtable: &'a Memtable,
     engine: &'a dyn Engine,
     space: PlacementId,
     reader: Reader,
@@ -75,14 +75,14 @@ impl std::fmt::Debug for PartitionView<'_> {
 
 impl<'a> PartitionView<'a> {
     /// What `reader` sees of `space`.
-    pub fn new(recent: &'a Recent, engine: &'a dyn Engine, space: PlacementId, reader: Reader) -> Self {
-        Self { recent, engine, space, reader }
+    pub fn new(memtable: &'a Memtable, engine: &'a dyn Engine, space: PlacementId, reader: Reader) -> Self {
+        Self { memtable, engine, space, reader }
     }
 }
 
 impl View for PartitionView<'_> {
     fn get(&self, key: &[u8]) -> Result<Option<Bytes>, ViewError> {
-        match self.recent.get(key, self.reader) {
+        match self.memtable.get(key, self.reader) {
             Some(found) => Ok(found.cloned()),
             None => Ok(self.engine.get(self.space, key)?),
         }
@@ -101,7 +101,7 @@ impl View for PartitionView<'_> {
             // Beyond the last row of a partial page the engine may hold rows that the window does not know.
             let last = page.rows.last().filter(|_| page.more).map(|row| row.key.clone());
             let end = last.as_ref().map_or(to, |last| Bound::Included(&last[..]));
-            let overlay = self.recent.range(from.as_ref().map(|key| &key[..]), end, self.reader);
+            let overlay = self.memtable.range(from.as_ref().map(|key| &key[..]), end, self.reader);
             for row in overlaid(page.rows.into_iter(), overlay) {
                 let size = row.key.len() + row.value.len();
                 if limit.is_full(merged.rows.len(), bytes, size) {

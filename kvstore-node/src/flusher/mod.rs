@@ -1,6 +1,6 @@
 //! The sole writer of the engine: one thread that takes committed effects in order, writes them, and syncs now and then.
 //!
-//! Two positions per placement come back through the callback. *Written*: the engine has it, so the recent window may let
+//! Two positions per placement come back through the callback. *Written*: the engine has it, so the memtable may let
 //! go. *Synced*: it is on the disk, so the log need not be replayed before it and may be trimmed. Clearing a space goes in
 //! small steps between other work. An engine error ends the thread: after a failed sync nobody knows what the disk holds,
 //! so the process must end and recover from the log.
@@ -341,7 +341,7 @@ impl std::fmt::Debug for Flusher {
 
 impl Flusher {
     /// Starts the thread. `on_panic` runs should it panic: from then on nothing reaches the engine any more, so that the
-    /// recent window fills for good.
+    /// memtable fills for good.
     ///
     /// # Errors
     /// [`FlusherError::Start`] if the system gives no thread.

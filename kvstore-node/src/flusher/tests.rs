@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::engine::{Cleared, KeyRange, MemoryEngine, Page, PageLimit};
-use archon_kv::{Effect, Recent, RecentBudget, RowChange, row};
+use archon_kv::{Effect, Memtable, MemtableBudget, RowChange, row};
 use archon_types::{ClientId, Millis, NoRoom, PlacementId};
 use bytes::Bytes;
 
@@ -169,17 +169,17 @@ fn effects_arrive_in_order_and_positions_are_reported_after_the_fact() {
 fn the_rows_of_a_window_arrive_in_order_and_their_position_after_them() {
     let rig = Rig::default();
     let flusher = rig.start(lazy());
-    let mut recent = Recent::new(Seq::ZERO, RecentBudget::default());
+    let mut memtable = Memtable::new(Seq::ZERO, MemtableBudget::default());
     for seq in 1..=200 {
         // Users' rows and outcomes of many clients, in no order.
         let client = ClientId::new(uuid::Uuid::from_u128(u128::from(seq * 7_919 % 211)));
         let key = row::value_key(&[(seq * 31 % 199) as u8]);
         let changes = [(key, "row"), (row::client_outcome_key(client, seq), "outcome")];
         let changes = changes.map(|(key, value)| RowChange::set(key, Bytes::from_static(value.as_bytes()))).into();
-        recent.push(Seq::new(seq), Effect { at: Millis::new(seq), changes }).unwrap();
+        memtable.push(Seq::new(seq), Effect { at: Millis::new(seq), changes }).unwrap();
     }
-    recent.commit(Seq::new(200));
-    let frozen = recent.freeze().unwrap();
+    memtable.commit(Seq::new(200));
+    let frozen = memtable.freeze().unwrap();
     let rows = frozen.rows().to_vec();
     assert!(rows.len() >= 400 && rows.is_sorted_by_key(|row| row.key.clone()), "{} rows", rows.len());
     flusher.handle().apply(space(1), frozen.upto, frozen).unwrap();
@@ -187,7 +187,7 @@ fn the_rows_of_a_window_arrive_in_order_and_their_position_after_them() {
     for row in &rows {
         assert_eq!(rig.get(space(1), &row.key).unwrap(), row.value);
     }
-    flusher.handle().let_go(recent.flushed(Seq::new(200)).unwrap());
+    flusher.handle().let_go(memtable.flushed(Seq::new(200)).unwrap());
     flusher.shutdown(PATIENCE).unwrap();
 }
 

@@ -9,7 +9,7 @@ use crate::grants::Grants;
 use crate::peer::Peers;
 use crate::shard::{Context, ShardRuntime};
 use crate::shared::Life;
-use archon_kv::{DedupLimits, MemoryEngine, RecentBudget};
+use archon_kv::{DedupLimits, MemoryEngine, MemtableBudget};
 use archon_proto::convert::session::Member;
 use archon_types::{
     ClusterId, Duty, Epoch, NodeId, Partition, PartitionId, PartitionStatus, Placement, ReplicaState, Settings,
@@ -53,7 +53,7 @@ impl Rig {
             holdings: Arc::clone(&holdings),
             peers: Arc::new(Peers::new(Arc::clone(&shared), vec![runtime.clone()])),
             copies: Arc::new(CopyRunner::new(Arc::clone(&shared), runtime, shards.clone(), flusher.handle())),
-            budget: RecentBudget::default(),
+            budget: MemtableBudget::default(),
             dedup: DedupLimits::default(),
         });
         let control = ControlService::new(shared, holdings, shards.clone());

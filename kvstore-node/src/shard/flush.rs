@@ -8,27 +8,27 @@ use archon_types::Millis;
 
 /// How long committed rows gather at most before they are given to the flusher: whatever is overwritten meanwhile costs the
 /// engine nothing. A restart replays about as much of the log.
-const GATHER_MS: u64 = 15_000;
+const FLUSH_MS: u64 = 15_000;
 /// How long they gather if they are few.
-const GATHER_MIN_MS: u64 = 2_000;
+const FLUSH_MIN_MS: u64 = 2_000;
 /// Bytes of a partition's committed rows up to which they gather no longer than that: so few cost little.
-const GATHER_FEW_BYTES: usize = 64 * 1024;
+const FLUSH_FEW_BYTES: usize = 64 * 1024;
 /// Bytes of a partition's committed rows after which they do not wait any longer.
-const GATHER_ROWS_BYTES: usize = 8 * 1024 * 1024;
+const FLUSH_ROWS_BYTES: usize = 8 * 1024 * 1024;
 /// Bytes of log whose effects gather at most, all partitions of the node together.
-const GATHER_LOG_BYTES: u64 = 256 * 1024 * 1024;
+const FLUSH_LOG_BYTES: u64 = 256 * 1024 * 1024;
 /// Steps by which partitions differ in how long they gather, from the whole time down to about half: otherwise those that
 /// began together, as after a start, would all come to the engine at the same moment, again and again, and let clients wait
 /// for the disk.
-const GATHER_STEPS: u64 = 32;
+const FLUSH_STEPS: u64 = 32;
 
 /// Gives the flusher the rows that were committed since the last time, if they have gathered for long enough, one such
 /// list at a time and as far as it has room.
 pub(super) fn hand_to_flusher(shell: &ShardShell, slot: &mut Slot<ShardShell>, now: Millis) {
-    if slot.recent.frozen().is_none() && has_gathered(shell, slot, now) {
+    if slot.memtable.frozen().is_none() && has_gathered(shell, slot, now) {
         slot.freeze();
     }
-    let Some(frozen) = slot.recent.frozen() else { return };
+    let Some(frozen) = slot.memtable.frozen() else { return };
     if slot.flushing >= frozen.upto {
         return; // it is on its way
     }
@@ -45,20 +45,20 @@ pub(super) fn hand_to_flusher(shell: &ShardShell, slot: &mut Slot<ShardShell>, n
 fn has_gathered(shell: &ShardShell, slot: &Slot<ShardShell>, now: Millis) -> bool {
     let Some(since) = slot.gathering_since else { return false };
     let partitions = u64::try_from(shell.context.holdings.len().max(1)).unwrap_or(u64::MAX);
-    let step = slot.placement.get() % GATHER_STEPS;
-    let log_bytes_max = staggered(GATHER_LOG_BYTES / partitions, step).max(64 * 1024);
-    let few = slot.recent.rows_bytes() <= GATHER_FEW_BYTES;
-    now.since(since) >= if few { GATHER_MIN_MS } else { staggered(GATHER_MS, step) }
-        || slot.recent.rows_bytes() >= GATHER_ROWS_BYTES
+    let step = slot.placement.get() % FLUSH_STEPS;
+    let log_bytes_max = staggered(FLUSH_LOG_BYTES / partitions, step).max(64 * 1024);
+    let few = slot.memtable.rows_bytes() <= FLUSH_FEW_BYTES;
+    now.since(since) >= if few { FLUSH_MIN_MS } else { staggered(FLUSH_MS, step) }
+        || slot.memtable.rows_bytes() >= FLUSH_ROWS_BYTES
         || slot.retention.logged_bytes() - slot.gathered_from >= log_bytes_max
         || shell.context.budget.is_half_full()
         // What the engine holds frees the log.
         || shell.journal.is_refused()
 }
 
-/// The whole of it for step 0, down to about half for the last, which is [`GATHER_STEPS`]` - 1`.
+/// The whole of it for step 0, down to about half for the last, which is [`FLUSH_STEPS`]` - 1`.
 const fn staggered(whole: u64, step: u64) -> u64 {
-    whole - whole / (2 * GATHER_STEPS) * step
+    whole - whole / (2 * FLUSH_STEPS) * step
 }
 
 impl Shard {
@@ -67,10 +67,10 @@ impl Shard {
         match event {
             FlushEvent::Written { space, upto } => {
                 let Some((shell, slot)) = self.partitions.of(space) else { return };
-                if let Some(frozen) = slot.recent.frozen().filter(|frozen| frozen.upto <= upto) {
+                if let Some(frozen) = slot.memtable.frozen().filter(|frozen| frozen.upto <= upto) {
                     slot.own.written(frozen.values(), shell.cache_bytes_max());
                 }
-                if let Some(frozen) = slot.recent.flushed(upto) {
+                if let Some(frozen) = slot.memtable.flushed(upto) {
                     shell.context.flusher.let_go(frozen);
                 }
                 hand_to_flusher(shell, slot, now);

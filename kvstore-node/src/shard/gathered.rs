@@ -1,6 +1,6 @@
 //! What of a placement is committed but not in the engine yet, told to whoever counts what is stored.
 
-use archon_kv::{Reader, Recent};
+use archon_kv::{Memtable, Reader};
 use bytes::Bytes;
 use std::ops::Bound;
 
@@ -18,13 +18,13 @@ pub(crate) struct Gathered {
 
 impl Gathered {
     /// Committed rows of a window from `from` on, as many as are told at once.
-    pub(crate) fn from_key(recent: &Recent, from: Bound<&[u8]>) -> Self {
-        Self::of(recent, from, ROWS_MAX)
+    pub(crate) fn from_key(memtable: &Memtable, from: Bound<&[u8]>) -> Self {
+        Self::of(memtable, from, ROWS_MAX)
     }
 
-    /// Committed rows of `recent` from `from` on, at most `rows_max`.
-    pub(crate) fn of(recent: &Recent, from: Bound<&[u8]>, rows_max: usize) -> Self {
-        let mut found = recent.range(from, Bound::Unbounded, Reader::Committed);
+    /// Committed rows of `memtable` from `from` on, at most `rows_max`.
+    pub(crate) fn of(memtable: &Memtable, from: Bound<&[u8]>, rows_max: usize) -> Self {
+        let mut found = memtable.range(from, Bound::Unbounded, Reader::Committed);
         let rows = found.by_ref().take(rows_max).map(|(key, value)| (key.clone(), value.map(Bytes::len))).collect();
         Self { rows, more: found.next().is_some() }
     }

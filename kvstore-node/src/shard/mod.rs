@@ -35,7 +35,7 @@ use crate::inbox::Inbox;
 use crate::peer::Peers;
 use crate::shared::Shared;
 use archon_host::{CopyAsk, Partitions};
-use archon_kv::{DedupLimits, RecentBudget};
+use archon_kv::{DedupLimits, MemtableBudget};
 use archon_replica::Input;
 use archon_types::{ErrorDetail, Millis};
 use archon_wal::Wal;
@@ -61,7 +61,7 @@ pub(crate) struct Context {
     pub(crate) holdings: Arc<Holdings>,
     pub(crate) peers: Arc<Peers>,
     pub(crate) copies: Arc<CopyRunner>,
-    pub(crate) budget: RecentBudget,
+    pub(crate) budget: MemtableBudget,
     pub(crate) dedup: DedupLimits,
 }
 
@@ -190,19 +190,20 @@ impl Shard {
             }
             ShardMessage::Gathered { placement, from, answer } => {
                 let window = partitions.window(placement);
-                let _ = answer.send(window.map(|recent| Gathered::from_key(recent, from.as_ref().map(|key| &key[..]))));
+                let _ =
+                    answer.send(window.map(|memtable| Gathered::from_key(memtable, from.as_ref().map(|key| &key[..]))));
             }
             ShardMessage::CountReached { placement, key } => {
-                if let Some(recent) = partitions.window_mut(placement) {
-                    recent.count_reached(key);
+                if let Some(memtable) = partitions.window_mut(placement) {
+                    memtable.count_reached(key);
                 }
             }
             ShardMessage::CountEnded { placement, answer } => {
                 let window = partitions.window_mut(placement);
-                let _ = answer.send(window.and_then(|recent| Some((recent.counted()?, recent.grown()))));
+                let _ = answer.send(window.and_then(|memtable| Some((memtable.counted()?, memtable.grown()))));
             }
             ShardMessage::Grown(answer) => {
-                let grown = partitions.slots().iter().map(|(placement, slot)| (*placement, slot.recent.grown()));
+                let grown = partitions.slots().iter().map(|(placement, slot)| (*placement, slot.memtable.grown()));
                 let _ = answer.send(grown.collect());
             }
             ShardMessage::Stop => {

@@ -11,7 +11,7 @@ use crate::reply::{Outcome, Replies, ReplyTo};
 use crate::store;
 use crate::wire::PartPacker;
 use archon_host::{At, CopyJob, HeldState, Life, LogWrite, Observed, Offered, Refusal, RetentionLimits, Shell, Slot};
-use archon_kv::{DedupLimits, Engine, RecentBudget, ViewError};
+use archon_kv::{DedupLimits, Engine, MemtableBudget, ViewError};
 use archon_replica::{Entry, Identity, Limits, Message, Recovered, RecoveredError, Replica, Timing};
 use archon_types::{
     Epoch, ErrorKind, Incarnation, Millis, NodeId, NodeStatus, PartitionId, PlacementId, Report, Seq, Version,
@@ -128,7 +128,7 @@ impl Shell for ShardShell {
         &self.context.dedup
     }
 
-    fn budget(&self) -> RecentBudget {
+    fn budget(&self) -> MemtableBudget {
         self.context.budget.clone()
     }
 

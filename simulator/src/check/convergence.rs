@@ -104,7 +104,7 @@ impl World {
                 let address = self.quorum.state.node(live.node).map(|node| node.node.address.clone());
                 let Some(host) = address.and_then(|address| host_of(&address)) else { continue };
                 let engine = &self.hosts[host].disk.engine;
-                let view = PartitionView::new(&slot.recent, engine, live.id, Reader::Committed);
+                let view = PartitionView::new(&slot.memtable, engine, live.id, Reader::Committed);
                 let all = PageLimit { rows_max: usize::MAX, bytes_max: usize::MAX };
                 let Ok(page) = view.page(Bound::Unbounded, &[0xFF], all) else {
                     return Some(format!("{} of {} cannot be read", live.id, row.id));

@@ -72,7 +72,7 @@ fn flush(shell: &mut MachineShell, slot: &mut Slot<MachineShell>) {
     }
     slot.learn_engine_ahead();
     slot.freeze();
-    let Some(frozen) = slot.recent.frozen() else { return };
+    let Some(frozen) = slot.memtable.frozen() else { return };
     let (space, upto) = (slot.placement, frozen.upto);
     let change = |row: &RowChange| Change { space, key: row.key.clone(), value: row.value.clone() };
     let changes: Vec<Change> = frozen.rows().iter().map(change).collect();
@@ -80,6 +80,6 @@ fn flush(shell: &mut MachineShell, slot: &mut Slot<MachineShell>) {
         return;
     }
     slot.flushing = upto;
-    slot.recent.flushed(upto);
+    slot.memtable.flushed(upto);
     shell.given_to_engine(space, upto);
 }

@@ -10,7 +10,7 @@ use archon_host::{
     Slot,
 };
 use archon_kv::engine::{Change, Engine, Row};
-use archon_kv::{DedupLimits, LogTime, RecentBudget, ViewError};
+use archon_kv::{DedupLimits, LogTime, MemtableBudget, ViewError};
 use archon_replica::{Entry, Identity, Input, Message, Output, Position, Recovered, RecoveredError, Replica, Timing};
 use archon_types::{
     Answer, Epoch, ErrorDetail, ErrorKind, Incarnation, Millis, NodeId, PartitionId, PlacementId, Report, Seq,
@@ -250,8 +250,8 @@ impl Shell for MachineShell {
         &self.settings.dedup
     }
 
-    fn budget(&self) -> RecentBudget {
-        RecentBudget::default()
+    fn budget(&self) -> MemtableBudget {
+        MemtableBudget::default()
     }
 
     fn retention_limits(&self) -> RetentionLimits {

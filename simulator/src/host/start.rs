@@ -10,7 +10,7 @@ use crate::scenario::Scenario;
 use crate::world::World;
 use archon_host::{ENGINE_AHEAD_UNKNOWN, Found, Partitions, Patience, RetentionLimits};
 use archon_kv::engine::Engine;
-use archon_kv::{Effect, Recent, RecentBudget, row};
+use archon_kv::{Effect, Memtable, MemtableBudget, row};
 use archon_replica::{Entry, Identity, Limits, Replica, Timing};
 use archon_types::{BootId, Millis, PlacementId};
 use std::collections::BTreeMap;
@@ -153,20 +153,20 @@ fn recover(machine: &Host, settings: Settings, patience: Patience, traced: bool)
         let stamp = machine.disk.engine.get(placement, row::LOG_TIME_KEY).ok().flatten();
         let mut log_time = new_log_time(mutant);
         stamp.and_then(|stamp| row::decode_millis(&stamp).ok()).into_iter().for_each(|at| log_time.observe(at));
-        let mut recent = Recent::new(complete.seq, RecentBudget::default());
+        let mut memtable = Memtable::new(complete.seq, MemtableBudget::default());
         let after: Vec<&Entry> = stream.entries.iter().filter(|entry| entry.at.seq > complete.seq).collect();
         let taken = after.iter().try_for_each(|entry| {
             let effect = Effect::decode(&entry.bytes).map_err(|error| error.to_string())?;
             log_time.observe(effect.at);
-            recent.push(entry.at.seq, effect).map_err(|error| error.to_string())
+            memtable.push(entry.at.seq, effect).map_err(|error| error.to_string())
         });
         // What an interrupted copy brought is above the log's end.
-        recent.set_engine_ahead(ENGINE_AHEAD_UNKNOWN);
+        memtable.set_engine_ahead(ENGINE_AHEAD_UNKNOWN);
         let (partition, recovered) = (stream.partition, stream.recovered());
         match taken {
             Ok(()) => {
                 shell.entries.insert(placement, after.into_iter().cloned().collect());
-                dormant.insert(placement, Found { partition, recovered, complete, recent, log_time });
+                dormant.insert(placement, Found { partition, recovered, complete, memtable, log_time });
             }
             Err(_) => drop(shell.damaged.insert(placement)),
         }

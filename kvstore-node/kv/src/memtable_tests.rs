@@ -28,8 +28,8 @@ fn seq(number: u64) -> Seq {
     Seq::new(number)
 }
 
-fn push(recent: &mut Recent, at: u64, changes: impl Into<Vec<RowChange>>) -> Result<(), RecentError> {
-    recent.push(seq(at), Effect { at: Millis::new(at), changes: changes.into() })
+fn push(memtable: &mut Memtable, at: u64, changes: impl Into<Vec<RowChange>>) -> Result<(), MemtableError> {
+    memtable.push(seq(at), Effect { at: Millis::new(at), changes: changes.into() })
 }
 
 fn value(found: Option<Option<&Bytes>>) -> Option<Option<&[u8]>> {
@@ -38,49 +38,49 @@ fn value(found: Option<Option<&Bytes>>) -> Option<Option<&[u8]>> {
 
 #[test]
 fn three_readers_see_what_is_theirs() {
-    let mut recent = Recent::new(seq(4), RecentBudget::default());
-    push(&mut recent, 5, [set(1, 10)]).unwrap();
-    push(&mut recent, 6, [set(1, 20), set(2, 1)]).unwrap();
-    push(&mut recent, 7, [RowChange::remove(key(1))]).unwrap();
-    assert_eq!(recent.get(&key(1), Reader::Committed), None, "the engine is asked");
-    recent.commit(seq(6));
-    assert_eq!(value(recent.get(&key(1), Reader::Committed)), Some(Some(&b"20"[..])));
-    assert_eq!(recent.get(&key(1), Reader::Newest), Some(None));
-    recent.truncate(seq(6)).unwrap();
-    assert_eq!(value(recent.get(&key(1), Reader::Newest)), Some(Some(&b"20"[..])));
-    let frozen = recent.freeze().unwrap();
+    let mut memtable = Memtable::new(seq(4), MemtableBudget::default());
+    push(&mut memtable, 5, [set(1, 10)]).unwrap();
+    push(&mut memtable, 6, [set(1, 20), set(2, 1)]).unwrap();
+    push(&mut memtable, 7, [RowChange::remove(key(1))]).unwrap();
+    assert_eq!(memtable.get(&key(1), Reader::Committed), None, "the engine is asked");
+    memtable.commit(seq(6));
+    assert_eq!(value(memtable.get(&key(1), Reader::Committed)), Some(Some(&b"20"[..])));
+    assert_eq!(memtable.get(&key(1), Reader::Newest), Some(None));
+    memtable.truncate(seq(6)).unwrap();
+    assert_eq!(value(memtable.get(&key(1), Reader::Newest)), Some(Some(&b"20"[..])));
+    let frozen = memtable.freeze().unwrap();
     let rows: Vec<&[u8]> = frozen.rows().iter().map(|row| &row.key[..]).collect();
     assert_eq!((frozen.upto, rows), (seq(6), vec![&[1, 1][..], &[1, 2], row::LOG_TIME_KEY]), "one version of each row");
-    recent.flushed(seq(5));
-    assert_eq!(value(recent.get(&key(1), Reader::Committed)), Some(Some(&b"20"[..])));
-    recent.flushed(seq(6));
-    assert_eq!((recent.get(&key(1), Reader::Newest), recent.bytes(), recent.is_empty()), (None, 0, true));
+    memtable.flushed(seq(5));
+    assert_eq!(value(memtable.get(&key(1), Reader::Committed)), Some(Some(&b"20"[..])));
+    memtable.flushed(seq(6));
+    assert_eq!((memtable.get(&key(1), Reader::Newest), memtable.bytes(), memtable.is_empty()), (None, 0, true));
 }
 
 #[test]
 fn positions_rise_and_the_committed_part_stays() {
-    let mut recent = Recent::new(seq(4), RecentBudget::default());
+    let mut memtable = Memtable::new(seq(4), MemtableBudget::default());
     let last = seq(4);
-    assert_eq!(push(&mut recent, 4, []), Err(RecentError::NotNext { found: seq(4), last }));
-    push(&mut recent, 5, [set(1, 1)]).unwrap();
-    push(&mut recent, 6, [set(1, 2)]).unwrap();
-    recent.commit(seq(5));
-    let error = RecentError::CutBelowCommit { after: seq(4), commit: seq(5) };
-    assert_eq!(recent.truncate(seq(4)), Err(error));
-    assert_eq!(recent.last(), seq(6));
-    recent.freeze();
-    recent.flushed(seq(6));
-    assert!(recent.get(&key(1), Reader::Newest).is_some(), "an uncommitted entry does not leave");
-    recent.truncate(seq(5)).unwrap();
-    push(&mut recent, 6, [set(1, 3)]).unwrap();
-    assert_eq!(value(recent.get(&key(1), Reader::Newest)), Some(Some(&b"3"[..])));
+    assert_eq!(push(&mut memtable, 4, []), Err(MemtableError::NotNext { found: seq(4), last }));
+    push(&mut memtable, 5, [set(1, 1)]).unwrap();
+    push(&mut memtable, 6, [set(1, 2)]).unwrap();
+    memtable.commit(seq(5));
+    let error = MemtableError::CutBelowCommit { after: seq(4), commit: seq(5) };
+    assert_eq!(memtable.truncate(seq(4)), Err(error));
+    assert_eq!(memtable.last(), seq(6));
+    memtable.freeze();
+    memtable.flushed(seq(6));
+    assert!(memtable.get(&key(1), Reader::Newest).is_some(), "an uncommitted entry does not leave");
+    memtable.truncate(seq(5)).unwrap();
+    push(&mut memtable, 6, [set(1, 3)]).unwrap();
+    assert_eq!(value(memtable.get(&key(1), Reader::Newest)), Some(Some(&b"3"[..])));
 }
 
 #[test]
 fn the_budget_is_shared_and_given_back() {
-    let budget = RecentBudget::new(600);
-    let mut one = Recent::new(Seq::ZERO, budget.clone());
-    let mut other = Recent::new(Seq::ZERO, budget.clone());
+    let budget = MemtableBudget::new(600);
+    let mut one = Memtable::new(Seq::ZERO, budget.clone());
+    let mut other = Memtable::new(Seq::ZERO, budget.clone());
     push(&mut one, 1, [set(1, 1), set(2, 1)]).unwrap();
     assert!(!budget.is_full());
     push(&mut other, 1, [set(1, 1), set(2, 1), set(3, 1)]).unwrap();
@@ -96,34 +96,34 @@ fn outcome(number: u64) -> Bytes {
 }
 
 /// What the flusher is given after an outcome was recorded and removed.
-fn removals(recent: &mut Recent, at: u64) -> usize {
-    push(recent, at, [RowChange::set(outcome(1), Bytes::new())]).unwrap();
-    push(recent, at + 1, [RowChange::remove(outcome(1))]).unwrap();
-    recent.commit(seq(at + 1));
-    let frozen = recent.freeze().unwrap();
-    recent.flushed(frozen.upto);
+fn removals(memtable: &mut Memtable, at: u64) -> usize {
+    push(memtable, at, [RowChange::set(outcome(1), Bytes::new())]).unwrap();
+    push(memtable, at + 1, [RowChange::remove(outcome(1))]).unwrap();
+    memtable.commit(seq(at + 1));
+    let frozen = memtable.freeze().unwrap();
+    memtable.flushed(frozen.upto);
     frozen.rows().iter().filter(|row| row.value.is_none()).count()
 }
 
 #[test]
 fn an_outcome_that_came_and_went_costs_the_engine_nothing_unless_the_engine_may_hold_it() {
-    let mut recent = Recent::new(seq(4), RecentBudget::default());
-    assert_eq!(removals(&mut recent, 5), 0);
-    recent.set_engine_ahead(seq(8));
-    assert_eq!(removals(&mut recent, 7), 1, "recorded at 7: the engine may hold it from there");
+    let mut memtable = Memtable::new(seq(4), MemtableBudget::default());
+    assert_eq!(removals(&mut memtable, 5), 0);
+    memtable.set_engine_ahead(seq(8));
+    assert_eq!(removals(&mut memtable, 7), 1, "recorded at 7: the engine may hold it from there");
 }
 
 #[test]
 fn an_outcome_that_is_on_its_way_to_the_engine_is_removed_there() {
-    let mut recent = Recent::new(seq(4), RecentBudget::default());
-    push(&mut recent, 5, [RowChange::set(outcome(1), Bytes::new())]).unwrap();
-    recent.commit(seq(5));
-    let on_its_way = recent.freeze().unwrap();
-    push(&mut recent, 6, [RowChange::remove(outcome(1))]).unwrap();
-    recent.commit(seq(6));
-    assert_eq!(recent.get(&outcome(1), Reader::Newest), Some(None));
-    recent.flushed(on_its_way.upto);
-    let frozen = recent.freeze().unwrap();
+    let mut memtable = Memtable::new(seq(4), MemtableBudget::default());
+    push(&mut memtable, 5, [RowChange::set(outcome(1), Bytes::new())]).unwrap();
+    memtable.commit(seq(5));
+    let on_its_way = memtable.freeze().unwrap();
+    push(&mut memtable, 6, [RowChange::remove(outcome(1))]).unwrap();
+    memtable.commit(seq(6));
+    assert_eq!(memtable.get(&outcome(1), Reader::Newest), Some(None));
+    memtable.flushed(on_its_way.upto);
+    let frozen = memtable.freeze().unwrap();
     let rows = frozen.rows();
     assert!(rows.iter().any(|row| row.key == outcome(1) && row.value.is_none()));
 }
@@ -186,8 +186,8 @@ proptest! {
     #[test]
     fn window_over_engine_agrees_with_a_map(steps in proptest::collection::vec(step(), 1..60)) {
         let engine = MemoryEngine::new();
-        let budget = RecentBudget::default();
-        let mut recent = Recent::new(Seq::ZERO, budget.clone());
+        let budget = MemtableBudget::default();
+        let mut memtable = Memtable::new(Seq::ZERO, budget.clone());
         let mut entries: Entries = Vec::new();
         let (mut last, mut commit, mut stamp) = (0, 0, 0);
         for step in steps {
@@ -206,41 +206,41 @@ proptest! {
                         let before = present.insert(key.clone(), value.clone());
                         (before.is_none() || !row::is_outcome_key(&key)).then(|| RowChange::set(key, value))
                     }).collect();
-                    push(&mut recent, last, changes.clone()).unwrap();
+                    push(&mut memtable, last, changes.clone()).unwrap();
                     entries.push((last, changes));
                 }
                 Step::Commit(by) => {
                     commit = (commit + by).min(last);
-                    recent.commit(seq(commit));
+                    memtable.commit(seq(commit));
                 }
                 Step::Flush(by) => {
                     // As the flusher does: take what is frozen, write it, and only then let go.
-                    if let Some(frozen) = recent.freeze() {
+                    if let Some(frozen) = memtable.freeze() {
                         for RowChange { key, value } in frozen.rows().iter().cloned() {
                             engine.write(&[Change { space: SPACE, key, value }]).unwrap();
                         }
                         if by != 1 {
-                            recent.flushed(frozen.upto);
+                            memtable.flushed(frozen.upto);
                         }
                     }
                 }
                 Step::Truncate(by) => {
                     last = last.saturating_sub(by).max(commit);
-                    recent.truncate(seq(last)).unwrap();
+                    memtable.truncate(seq(last)).unwrap();
                     entries.retain(|(at, _)| *at <= last);
                 }
             }
-            let view = |reader| PartitionView::new(&recent, &engine, SPACE, reader);
+            let view = |reader| PartitionView::new(&memtable, &engine, SPACE, reader);
             agrees(&view(Reader::Newest), &state(&entries, last))?;
             agrees(&view(Reader::Committed), &state(&entries, commit))?;
         }
-        prop_assert_eq!(recent.bytes(), budget.bytes_used());
-        recent.truncate(seq(commit)).unwrap();
+        prop_assert_eq!(memtable.bytes(), budget.bytes_used());
+        memtable.truncate(seq(commit)).unwrap();
         for _ in 0..2 {
-            recent.freeze();
-            recent.flushed(seq(commit));
+            memtable.freeze();
+            memtable.flushed(seq(commit));
         }
-        prop_assert_eq!((recent.bytes(), recent.is_empty()), (0, true));
+        prop_assert_eq!((memtable.bytes(), memtable.is_empty()), (0, true));
     }
 }
 
@@ -258,11 +258,11 @@ proptest! {
         meanwhile in proptest::array::uniform4(writes(0..20, 10)),
         after in writes(0..20, 30),
     ) {
-        let mut recent = Recent::new(Seq::ZERO, RecentBudget::default());
+        let mut memtable = Memtable::new(Seq::ZERO, MemtableBudget::default());
         let mut rows: BTreeMap<Bytes, usize> = BTreeMap::new();
         let bytes = |rows: &BTreeMap<Bytes, usize>| rows.iter().map(|(key, value)| key.len() + value).sum::<usize>();
         let mut at = 0;
-        let mut write = |recent: &mut Recent, rows: &mut BTreeMap<Bytes, usize>, writes: Vec<(u8, usize)>| {
+        let mut write = |memtable: &mut Memtable, rows: &mut BTreeMap<Bytes, usize>, writes: Vec<(u8, usize)>| {
             for (number, length) in writes {
                 at += 1;
                 let row = key(number);
@@ -274,31 +274,31 @@ proptest! {
                         RowChange::set(row, Bytes::from(vec![7; length]))
                     }
                 };
-                push(recent, at, [change]).unwrap();
-                recent.commit(seq(at));
+                push(memtable, at, [change]).unwrap();
+                memtable.commit(seq(at));
             }
         };
-        write(&mut recent, &mut rows, before);
+        write(&mut memtable, &mut rows, before);
         // The log time, whose row is there as soon as anything was committed, is no user's row and of one length.
         let (mut found_bytes, mut found_keys) = (0, 0);
         let mut from = Bytes::new();
-        recent.count_reached(None);
+        memtable.count_reached(None);
         for (end, writes) in [10, 25, 40, 255].into_iter().zip(meanwhile) {
-            write(&mut recent, &mut rows, writes);
+            write(&mut memtable, &mut rows, writes);
             let end = key(end);
             let part = rows.range((Bound::Excluded(from), Bound::Included(end.clone())));
             let part: BTreeMap<Bytes, usize> = part.map(|(key, value)| (key.clone(), *value)).collect();
             (found_bytes, found_keys) = (found_bytes + bytes(&part), found_keys + part.len());
-            recent.count_reached(Some(end.clone()));
+            memtable.count_reached(Some(end.clone()));
             from = end;
         }
-        prop_assert!(recent.counted().is_some());
-        write(&mut recent, &mut rows, after);
-        let grown = recent.grown();
+        prop_assert!(memtable.counted().is_some());
+        write(&mut memtable, &mut rows, after);
+        let grown = memtable.grown();
         prop_assert_eq!(found_keys as i64 + grown.keys, rows.len() as i64);
         let log_time = (row::LOG_TIME_KEY.len() + 8) as i64;
         let missed = bytes(&rows) as i64 - found_bytes as i64 - grown.bytes;
         prop_assert!(missed == 0 || missed == -log_time, "{}", missed);
-        prop_assert!(recent.counted().is_none(), "no count is under way");
+        prop_assert!(memtable.counted().is_none(), "no count is under way");
     }
 }

@@ -28,18 +28,18 @@ const ROW_OVERHEAD_BYTES: usize = 128;
 
 /// The bound on all windows of a node together. Clones share it.
 #[derive(Clone, Debug)]
-pub struct RecentBudget {
+pub struct MemtableBudget {
     used: Arc<AtomicUsize>,
     max: usize,
 }
 
-impl Default for RecentBudget {
+impl Default for MemtableBudget {
     fn default() -> Self {
         Self::new(RECENT_BYTES_MAX)
     }
 }
 
-impl RecentBudget {
+impl MemtableBudget {
     /// A budget of `bytes_max` bytes.
     pub fn new(bytes_max: usize) -> Self {
         Self { used: Arc::default(), max: bytes_max }
@@ -64,7 +64,7 @@ impl RecentBudget {
 
 /// Why the window refuses a change to it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-pub enum RecentError {
+pub enum MemtableError {
     /// Positions only rise.
     #[error("position {found} does not come after {last}")]
     NotNext {
@@ -165,7 +165,7 @@ impl Frozen {
 
 /// One partition's window.
 #[derive(Debug)]
-pub struct Recent {
+pub struct Memtable {
     /// What is not committed, oldest first.
     open: VecDeque<Open>,
     /// Of each row that `open` writes the newest version, users' rows and others apart; from the first time on that somebody
@@ -186,13 +186,13 @@ pub struct Recent {
     bytes: usize,
     /// As many of them as the budget knows of.
     told: usize,
-    budget: RecentBudget,
+    budget: MemtableBudget,
     growing: Growing,
 }
 
-impl Recent {
+impl Memtable {
     /// An empty window over an engine that holds everything up to `flushed`.
-    pub fn new(flushed: Seq, budget: RecentBudget) -> Self {
+    pub fn new(flushed: Seq, budget: MemtableBudget) -> Self {
         Self {
             open: VecDeque::new(),
             newest_values: OnceCell::new(),
@@ -225,10 +225,10 @@ impl Recent {
     /// Adds the effect at `seq`.
     ///
     /// # Errors
-    /// [`RecentError::NotNext`] unless `seq` is above every position seen.
-    pub fn push(&mut self, seq: Seq, effect: Effect) -> Result<(), RecentError> {
+    /// [`MemtableError::NotNext`] unless `seq` is above every position seen.
+    pub fn push(&mut self, seq: Seq, effect: Effect) -> Result<(), MemtableError> {
         if seq <= self.last {
-            return Err(RecentError::NotNext { found: seq, last: self.last });
+            return Err(MemtableError::NotNext { found: seq, last: self.last });
         }
         let Effect { at, changes } = effect;
         self.bytes += changes.iter().map(cost).sum::<usize>();
@@ -311,10 +311,10 @@ impl Recent {
     /// Removes every entry after `after`.
     ///
     /// # Errors
-    /// [`RecentError::CutBelowCommit`]; nothing is removed then.
-    pub fn truncate(&mut self, after: Seq) -> Result<(), RecentError> {
+    /// [`MemtableError::CutBelowCommit`]; nothing is removed then.
+    pub fn truncate(&mut self, after: Seq) -> Result<(), MemtableError> {
         if after < self.commit {
-            return Err(RecentError::CutBelowCommit { after, commit: self.commit });
+            return Err(MemtableError::CutBelowCommit { after, commit: self.commit });
         }
         let mut cut = false;
         while let Some(open) = self.open.pop_back_if(|open| open.seq > after) {
@@ -331,7 +331,7 @@ impl Recent {
     }
 
     /// Freezes the committed rows, to be written to the engine; gives those that are frozen already until
-    /// [`Recent::flushed`] says that the engine holds them. `None` if nothing is to be written.
+    /// [`Memtable::flushed`] says that the engine holds them. `None` if nothing is to be written.
     pub fn freeze(&mut self) -> Option<Frozen> {
         if self.frozen.is_none() && !self.rows.is_empty() {
             let rows = Arc::new(std::mem::take(&mut self.rows));
@@ -455,7 +455,7 @@ fn newer<'a>(
     })
 }
 
-impl Drop for Recent {
+impl Drop for Memtable {
     fn drop(&mut self) {
         self.budget.used.fetch_sub(self.told, Ordering::Relaxed);
     }
@@ -484,5 +484,5 @@ fn row_cost(key: &Bytes, value: Option<&Bytes>) -> usize {
 }
 
 #[cfg(test)]
-#[path = "recent_tests.rs"]
+#[path = "memtable_tests.rs"]
 mod tests;
