@@ -2,7 +2,7 @@
 
 use crate::error::WalError;
 use crate::format::{FRAME_HEADER_BYTES, OP_HEADER_BYTES};
-use crate::spare::RESERVE;
+use crate::segment_pool::RESERVE;
 
 /// Smallest segment that is accepted; only tests want segments this small.
 pub const SEGMENT_BYTES_MIN: u64 = 4 * 1024;

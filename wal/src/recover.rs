@@ -14,7 +14,7 @@ use crate::index::{Index, SegmentEntry};
 use crate::mark;
 use crate::replay::{Damage, Replay};
 use crate::segment::{Active, parse_segment_name, parse_spare_name};
-use crate::spare::Spare;
+use crate::segment_pool::Spare;
 
 /// What was found.
 #[derive(Debug)]

@@ -8,7 +8,7 @@ use crate::disk::{BLOCK_ALIGNMENT, Disk, DiskFile, DurableFile, WriteThenSync};
 use crate::error::WalError;
 use crate::format::{FRAME_HEADER_BYTES, Frame, SEGMENT_HEADER_BYTES, SegmentHeader, padded, seal_frame};
 use crate::index::Index;
-use crate::spare::SparePool;
+use crate::segment_pool::SegmentPool;
 
 /// The segment that is being written.
 #[derive(Debug)]
@@ -99,7 +99,7 @@ impl Beginning {
 /// durable before this returns, so before any frame is written.
 pub(crate) fn activate(
     disk: &dyn Disk,
-    pool: &SparePool,
+    pool: &SegmentPool,
     beginning: Beginning,
     generation: u64,
     need: usize,

@@ -23,7 +23,7 @@ use crate::read::{Plan, Record};
 use crate::recover::{Found, recover};
 use crate::report::{Bounds, Pinned, Recovered, StreamState};
 use crate::segment::{ActivateError, Active, Beginning, activate};
-use crate::spare::SparePool;
+use crate::segment_pool::SegmentPool;
 use crate::writer::{self, Shared, Writer};
 
 /// A write-ahead log shared by many streams. Clones are handles to one log; when the last is
@@ -72,7 +72,7 @@ impl Wal {
         config.check()?;
         let mut found = recover(&*disk, &config)?;
         let spares = std::mem::take(&mut found.spares);
-        let pool = SparePool::new(disk.clone(), &config, spares, found.spare_id_next);
+        let pool = SegmentPool::new(disk.clone(), &config, spares, found.spare_id_next);
         let shared = Arc::new(Shared {
             disk,
             pool,
@@ -281,7 +281,7 @@ impl Wal {
     }
 
     /// Removes, soon, the spare files beyond those that are always kept ready: for when somebody else needs the disk.
-    pub fn shed_spares(&self) {
+    pub fn shrink_pool(&self) {
         self.handle.shared.pool.shed();
     }
 

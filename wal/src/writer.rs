@@ -22,7 +22,7 @@ use crate::mark::Mark;
 use crate::progress::Counters;
 use crate::queue::{Item, Queue, Turn};
 use crate::segment::{ActivateError, Active, Beginning, activate};
-use crate::spare::SparePool;
+use crate::segment_pool::SegmentPool;
 use crate::tail::{Refusal, Tail};
 
 /// What the writer shares with callers.
@@ -31,7 +31,7 @@ pub(crate) struct Shared {
     pub(crate) disk: Arc<dyn Disk>,
     pub(crate) index: RwLock<Index>,
     pub(crate) queue: Queue,
-    pub(crate) pool: SparePool,
+    pub(crate) pool: SegmentPool,
     pub(crate) counters: Counters,
     /// What is left of the segment that is being written; at no time more than there is.
     pub(crate) active_left: AtomicU64,

@@ -239,7 +239,7 @@ impl Shard {
         }
         if no_room {
             // They may be what the engine lacks.
-            shell.context.wal.shed_spares();
+            shell.context.wal.shrink_pool();
         }
         let refused = no_room || log_refused || shell.journal.is_full();
         self.partitions.tick(refused, FORGETTINGS_MAX);

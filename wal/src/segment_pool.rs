@@ -32,7 +32,7 @@ pub(crate) struct Spare {
 }
 
 #[derive(Debug)]
-pub(crate) struct SparePool {
+pub(crate) struct SegmentPool {
     disk: Arc<dyn Disk>,
     segment_bytes: u64,
     /// Files made ready, the reserve included.
@@ -76,8 +76,8 @@ enum Task {
     Remove(Spare),
 }
 
-impl SparePool {
-    pub(crate) fn new(disk: Arc<dyn Disk>, config: &WalConfig, ready: VecDeque<Spare>, next_id: u64) -> SparePool {
+impl SegmentPool {
+    pub(crate) fn new(disk: Arc<dyn Disk>, config: &WalConfig, ready: VecDeque<Spare>, next_id: u64) -> SegmentPool {
         let state = State {
             ready,
             retired: VecDeque::new(),
@@ -87,7 +87,7 @@ impl SparePool {
             next_id,
             failed: None,
         };
-        SparePool {
+        SegmentPool {
             disk,
             segment_bytes: config.segment_bytes,
             made_ready: RESERVE + config.spare_segments,
@@ -331,5 +331,5 @@ impl SparePool {
 mod fill;
 mod room;
 #[cfg(test)]
-#[path = "spare_tests.rs"]
+#[path = "segment_pool_tests.rs"]
 mod tests;

@@ -11,7 +11,7 @@ const LIMIT: Duration = Duration::from_secs(20);
 /// A pool that makes two files and keeps four, with its helper; stopped and joined in the end.
 struct Rig {
     disk: MemoryDisk,
-    pool: Arc<SparePool>,
+    pool: Arc<SegmentPool>,
     helper: Option<thread::JoinHandle<()>>,
 }
 
@@ -19,7 +19,7 @@ impl Rig {
     fn stopped(surplus_after: Duration) -> Rig {
         let disk = MemoryDisk::new();
         let config = WalConfig { segment_bytes: BYTES, recycled_segments_max: 3, ..WalConfig::default() };
-        let mut pool = SparePool::new(Arc::new(disk.clone()), &config, VecDeque::new(), 0);
+        let mut pool = SegmentPool::new(Arc::new(disk.clone()), &config, VecDeque::new(), 0);
         pool.surplus_after = surplus_after;
         Rig { disk, pool: Arc::new(pool), helper: None }
     }
@@ -162,7 +162,7 @@ impl tracing::Subscriber for Heard {
 #[test]
 fn no_space_was_blamed_where_descriptors_or_rights_were_wanting() {
     for (number, said) in [(24, "Too many open files"), (13, "Permission denied"), (28, "No space left on device")] {
-        let pool = SparePool::new(Arc::new(MemoryDisk::new()), &WalConfig::default(), VecDeque::new(), 0);
+        let pool = SegmentPool::new(Arc::new(MemoryDisk::new()), &WalConfig::default(), VecDeque::new(), 0);
         let heard = Heard::default();
         tracing::subscriber::with_default(heard.clone(), || pool.fail(&io::Error::from_raw_os_error(number)));
         let lines = heard.0.lock().clone();
@@ -193,7 +193,7 @@ fn a_disk_that_failed_under_a_large_batch_only_had_that_batch_refused() {
         let memory = MemoryDisk::new();
         let disk = FaultDisk::new(Arc::new(memory.clone()));
         disk.arm(Some(FaultPoint { operation: Some(operation), nth: 0, fault }));
-        let pool = SparePool::new(Arc::new(disk), &WalConfig::default(), VecDeque::new(), 0);
+        let pool = SegmentPool::new(Arc::new(disk), &WalConfig::default(), VecDeque::new(), 0);
         let unmade = pool.make_large(BYTES).unwrap_err();
         assert_eq!(matches!(unmade, ActivateError::Fatal(..)), fatal, "{operation:?}, {fault:?}: {unmade:?}");
         assert!(fatal || memory.list().unwrap().is_empty(), "{operation:?}: half a file is left");

@@ -1,9 +1,9 @@
 //! What lies ready, for those who must not be refused.
 
-use super::{RESERVE, SparePool};
+use super::{RESERVE, SegmentPool};
 use crate::shortage::Shortage;
 
-impl SparePool {
+impl SegmentPool {
     /// Why the files that should be ready cannot be made, if none is left but the reserve.
     pub(crate) fn shortage(&self) -> Option<Shortage> {
         let kind = {

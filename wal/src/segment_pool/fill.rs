@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use super::SparePool;
+use super::SegmentPool;
 use crate::disk::DiskFile;
 use crate::shortage::{is_broken, is_full};
 
@@ -58,7 +58,7 @@ impl Step {
     }
 }
 
-impl SparePool {
+impl SegmentPool {
     /// Real zeros, not a reservation: a later write then changes no file metadata and its sync
     /// costs a fraction.
     pub(super) fn fill(&self, name: &str, bytes: u64, haste: Haste) -> Result<Arc<dyn DiskFile>, Unmade> {
