@@ -18,6 +18,7 @@ mod census;
 mod clock;
 mod config;
 mod copy;
+mod demux;
 pub mod engine;
 mod flusher;
 #[cfg(feature = "fuzzing")]
@@ -42,7 +43,6 @@ mod service;
 mod session;
 mod shard;
 mod shared;
-mod sort;
 mod stats;
 mod store;
 mod tables;

@@ -1,6 +1,7 @@
 //! What a node serves on its port: streams of frames, and everything else as gRPC with health and reflection, both on the
 //! threads of the shards.
 
+use crate::demux::{Accepted, Streams, demultiplex, turn_away};
 use crate::engine::Engine;
 use crate::holdings::Holdings;
 use crate::service::control::ControlService;
@@ -10,7 +11,6 @@ use crate::service::stats::StatsService;
 use crate::service::table::TableService;
 use crate::shard::Shards;
 use crate::shared::Shared;
-use crate::sort::{Accepted, Streams, sort, turn_away};
 use crate::stats::Stats;
 use archon_frames::{HALF_BYTES_MAX, HalfBodies, HalfFrames};
 use archon_proto::doors::{Entry, Refusal};
@@ -70,7 +70,7 @@ pub(crate) async fn serve(
         let (way, accepted) = mpsc::channel(ACCEPTED_MAX);
         let (grpc, incoming) = mpsc::channel(ACCEPTED_MAX);
         ways.push(way);
-        runtime.spawn(sort(accepted, streams.clone(), grpc));
+        runtime.spawn(demultiplex(accepted, streams.clone(), grpc));
         let server = tonic::transport::Server::builder()
             .initial_stream_window_size(STREAM_WINDOW_BYTES)
             .initial_connection_window_size(CONNECTION_WINDOW_BYTES)

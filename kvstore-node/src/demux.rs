@@ -40,20 +40,20 @@ pub(crate) struct Streams {
 }
 
 /// Takes the connections of one thread, until there are no more.
-pub(crate) async fn sort(
+pub(crate) async fn demultiplex(
     mut accepted: mpsc::Receiver<Accepted>,
     streams: Streams,
     grpc: mpsc::Sender<io::Result<Guarded>>,
 ) {
     while let Some(Accepted { connection, entry }) = accepted.recv().await {
         match TcpStream::from_std(connection) {
-            Ok(connection) => drop(streams.tasks.spawn(give(connection, entry, streams.clone(), grpc.clone()))),
+            Ok(connection) => drop(streams.tasks.spawn(route(connection, entry, streams.clone(), grpc.clone()))),
             Err(error) => tracing::debug!(%error, "a connection could not be taken"),
         }
     }
 }
 
-async fn give(connection: TcpStream, entry: Entry, streams: Streams, grpc: mpsc::Sender<io::Result<Guarded>>) {
+async fn route(connection: TcpStream, entry: Entry, streams: Streams, grpc: mpsc::Sender<io::Result<Guarded>>) {
     let stream = tokio::select! {
         begun = timeout(SILENCE_MAX, begins_stream(&connection)) => begun,
         () = streams.kv.stop.cancelled() => return,
