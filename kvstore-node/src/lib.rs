@@ -14,7 +14,6 @@
 //! where no follower holds the data as well, only under a valid lease.
 
 mod admit;
-mod census;
 mod clock;
 mod config;
 mod copy;
@@ -43,6 +42,7 @@ mod service;
 mod session;
 mod shard;
 mod shared;
+mod size_scan;
 mod stats;
 mod store;
 mod tables;

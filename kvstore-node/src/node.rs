@@ -104,7 +104,7 @@ pub struct Node {
     services_end: CancellationToken,
     /// Readers of incoming streams and senders of copies.
     service_tasks: TaskTracker,
-    census: tokio::task::JoinHandle<()>,
+    size_scan: tokio::task::JoinHandle<()>,
     server: tokio::task::JoinHandle<Result<(), tonic::transport::Error>>,
     /// Its lock is held until everything else has ended.
     directory: Arc<Mutex<DataDirectory>>,
@@ -201,7 +201,7 @@ impl Node {
             end: services_end.clone(),
             tasks: service_tasks.clone(),
         };
-        let census = runtime.spawn(crate::census::count(
+        let size_scan = runtime.spawn(crate::size_scan::count(
             Arc::clone(&shared),
             Arc::clone(&engine),
             Arc::clone(&holdings),
@@ -251,7 +251,7 @@ impl Node {
             ended,
             services_end,
             service_tasks,
-            census,
+            size_scan,
             server,
             directory,
         })
@@ -300,7 +300,7 @@ impl Node {
         }
         self.copies.stop_all().await;
         // Cancelled with the services; a page under way ends by itself.
-        let _ = tokio::time::timeout(SERVER_DEADLINE, &mut self.census).await;
+        let _ = tokio::time::timeout(SERVER_DEADLINE, &mut self.size_scan).await;
         let (flusher, threads, wal, shards) =
             (self.flusher.take(), std::mem::take(&mut self.threads), self.wal.clone(), self.shards.clone());
         let closed = tokio::task::spawn_blocking(move || {

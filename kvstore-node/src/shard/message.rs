@@ -76,9 +76,9 @@ pub(crate) enum ShardMessage {
     Counted(oneshot::Sender<usize>),
     /// Answered with the committed rows of a placement from a key on that the engine may not have yet.
     Gathered { placement: PlacementId, from: Bound<Bytes>, answer: oneshot::Sender<Option<Gathered>> },
-    /// The census has come up to this key of a placement, or begins to count it (`None`).
+    /// The size scan has come up to this key of a placement, or begins to count it (`None`).
     CountReached { placement: PlacementId, key: Option<Bytes> },
-    /// The census has counted a placement. Answered with what had grown since it was counted before, and since this count
+    /// The size scan has counted a placement. Answered with what had grown since it was counted before, and since this count
     /// went by; `None` if it is not what was counted any more.
     CountEnded { placement: PlacementId, answer: oneshot::Sender<Option<(Growth, Growth)>> },
     /// Answered with how much each placement here has grown since it was counted.

@@ -92,7 +92,7 @@ impl Shards {
         self.sum(ShardMessage::Counted).await
     }
 
-    /// How much each placement has grown since the census counted it.
+    /// How much each placement has grown since the size scan counted it.
     pub(crate) async fn grown(&self) -> Vec<(PlacementId, Growth)> {
         let mut all = Vec::new();
         for inbox in self.inboxes.iter() {

@@ -23,7 +23,7 @@ use tokio_util::sync::CancellationToken;
 
 /// Bytes read at once.
 const PAGE_BYTES: usize = 1024 * 1024;
-/// After each read the census rests this many times as long as it took, so that it costs one part in a hundred.
+/// After each read the size scan rests this many times as long as it took, so that it costs one part in a hundred.
 const REST_FACTOR: u32 = 100;
 const REST_AFTER_PAGE_MAX: Duration = Duration::from_secs(1);
 const REST_AFTER_ROUND: Duration = Duration::from_secs(2);
