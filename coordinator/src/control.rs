@@ -1,8 +1,8 @@
 //! The leader's loop: while this coordinator leads, look at the state, decide, propose. Deciding itself is pure and
 //! lives in `core`.
 
-use crate::chronicle::Chronicle;
 use crate::clock::boot_now;
+use crate::event_log::EventLog;
 use crate::metrics::{Metrics, count};
 use crate::push;
 use crate::raft::Quorum;
@@ -141,7 +141,7 @@ impl Control {
         let state = self.quorum.replicated();
         let mut applied = state.applied();
         let mut forgot_at = boot_now();
-        let mut chronicle = state.read(Chronicle::new);
+        let mut event_log = state.read(EventLog::new);
         let mut pause = Duration::ZERO;
         loop {
             let news = async {
@@ -166,7 +166,7 @@ impl Control {
             let turned = {
                 let mut term = session.term().lock();
                 state.read(|state| {
-                    chronicle.tell(state);
+                    event_log.tell(state);
                     term.turn(state, now)
                 })
             };

@@ -6,7 +6,7 @@ use crate::error::CoordinatorError;
 use crate::identity::{Identity, IdentityError};
 use crate::join::{Join, Waiting, join};
 use crate::metrics::Metrics;
-use crate::observe;
+use crate::quorum_monitor;
 use crate::raft::{self, ELECTION_TIMEOUT_MAX, Myself, Peers, Quorum, Storage, quorum_key};
 use crate::serve::serve;
 use crate::service::Context;
@@ -261,7 +261,7 @@ async fn begin(
     if context.quorum.set(quorum.clone()).is_err() {
         tracing::error!("raft was started twice; the first one stays");
     }
-    let observer = tokio::spawn(observe::run(quorum.clone(), config.settings.clone(), work.clone()));
+    let monitor = tokio::spawn(quorum_monitor::run(quorum.clone(), config.settings.clone(), work.clone()));
     let control = Control {
         quorum: quorum.clone(),
         leading: context.leading.clone(),
@@ -272,7 +272,7 @@ async fn begin(
     let control = watched("control", control, Arc::clone(&failed));
     let of_raft = of_raft.map(|(name, task)| (name, watched(name, task, Arc::clone(&failed))));
     let health = tokio::spawn(watch_health(quorum.clone(), work.clone(), failed));
-    let own = [("control", control), ("raft health", health), ("observer", observer)];
+    let own = [("control", control), ("raft health", health), ("monitor", monitor)];
     let tasks = own.into_iter().chain(of_raft).collect();
     Ok(Running { quorum, tasks, _identity: identity })
 }

@@ -4,20 +4,20 @@
 //! decides lives in `archon-coordinator-core`; here are the log (`raft/`), the leader's loop (`control`), pushes to nodes
 //! (`push`), leases (`lease`) and the services (`service/`). Only `raft/` names the Raft library.
 
-mod chronicle;
 mod clock;
 mod config;
 mod confirm;
 mod control;
 mod coordinator;
 mod error;
+mod event_log;
 mod identity;
 mod join;
 mod lease;
 mod load;
 mod metrics;
-mod observe;
 mod push;
+mod quorum_monitor;
 mod raft;
 mod serve;
 mod service;

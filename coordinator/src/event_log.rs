@@ -9,7 +9,7 @@ use archon_proto::convert::subject::{cause_of, subject_of};
 const AT_ONCE_MAX: usize = 32;
 
 /// Up to which log entry events were told.
-pub(crate) struct Chronicle {
+pub(crate) struct EventLog {
     told: u64,
 }
 
@@ -22,7 +22,7 @@ enum Weight {
     News,
 }
 
-impl Chronicle {
+impl EventLog {
     /// Tells what is committed after what `state` holds.
     pub(crate) const fn new(state: &ClusterState) -> Self {
         Self { told: state.applied }
@@ -100,14 +100,14 @@ mod tests {
         let event = |index| Event { at: Millis::ZERO, index, who: Actor::Coordinator(1), what: failed.clone() };
         state.events.push_back(event(4));
         state.applied = 5;
-        let mut chronicle = Chronicle::new(&state);
-        assert!(chronicle.news(&state).is_empty(), "what another leader told is not told again");
+        let mut event_log = EventLog::new(&state);
+        assert!(event_log.news(&state).is_empty(), "what another leader told is not told again");
         state.events.extend([event(6), event(7)]);
         state.applied = 9;
-        let indexes: Vec<u64> = chronicle.news(&state).iter().map(|event| event.index).collect();
+        let indexes: Vec<u64> = event_log.news(&state).iter().map(|event| event.index).collect();
         assert_eq!(indexes, [6, 7]);
-        chronicle.tell(&state);
-        assert!(chronicle.news(&state).is_empty());
+        event_log.tell(&state);
+        assert!(event_log.news(&state).is_empty());
         assert_eq!(weight(&failed), Some(Weight::Alarm));
     }
 }

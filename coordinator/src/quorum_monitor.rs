@@ -15,10 +15,10 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// Watches and tells until `stop`. `settings`: what this coordinator was started with.
 pub(crate) async fn run(quorum: Quorum, settings: Settings, stop: CancellationToken) {
     let mut leadership = quorum.leadership();
-    let mut observer = Observer::new(Instant::now());
+    let mut monitor = Observer::new(Instant::now());
     let mut compared = false;
     loop {
-        for note in observer.look(&quorum.view(), Instant::now()) {
+        for note in monitor.look(&quorum.view(), Instant::now()) {
             tell(quorum.id(), &note);
         }
         if !compared {
@@ -241,7 +241,7 @@ mod tests {
     #[test]
     fn want_of_room_is_told_once_at_each_change() {
         let begun = Instant::now();
-        let mut observer = Observer::new(begun);
+        let mut monitor = Observer::new(begun);
         let lacks = |role, of: &[u64]| {
             let mut view = view(role, Some(if role == CoordinatorRole::Leader { 1 } else { 2 }), &[]);
             for voter in &mut view.voters {
@@ -250,7 +250,7 @@ mod tests {
             view
         };
         let mut look = |view: QuorumView| {
-            let mut notes = observer.look(&view, begun);
+            let mut notes = monitor.look(&view, begun);
             notes.retain(|note| !matches!(note, Note::Leads { .. }));
             notes
         };
@@ -273,31 +273,31 @@ mod tests {
     #[test]
     fn a_leader_that_lost_its_peers_said_nothing() {
         let begun = Instant::now();
-        let mut observer = Observer::new(begun);
+        let mut monitor = Observer::new(begun);
         let whole = view(CoordinatorRole::Leader, Some(1), &[]);
-        assert_eq!(observer.look(&whole, begun), [Note::Leads { leader: 1, term: 4 }]);
+        assert_eq!(monitor.look(&whole, begun), [Note::Leads { leader: 1, term: 4 }]);
         let (alone, late) = (view(CoordinatorRole::Leader, Some(1), &[2, 3]), begun + PATIENCE);
-        assert_eq!(observer.look(&alone, begun), [], "a moment's silence is none");
-        let told = observer.look(&alone, late);
+        assert_eq!(monitor.look(&alone, begun), [], "a moment's silence is none");
+        let told = monitor.look(&alone, late);
         assert!(
             matches!(&told[..], [Note::Away { .. }, Note::Away { .. }, Note::MajorityLost { away }] if away.len() == 2)
         );
-        assert_eq!(observer.look(&alone, late + PATIENCE), [], "once is enough");
-        let back = observer.look(&view(CoordinatorRole::Leader, Some(1), &[3]), late + PATIENCE);
+        assert_eq!(monitor.look(&alone, late + PATIENCE), [], "once is enough");
+        let back = monitor.look(&view(CoordinatorRole::Leader, Some(1), &[3]), late + PATIENCE);
         assert_eq!(back, [Note::Back { voter: "coordinator 2 at 127.0.0.1:2".into() }, Note::MajorityBack]);
     }
 
     #[test]
     fn a_quorum_without_a_leader_is_told_once_and_every_new_leader() {
         let begun = Instant::now();
-        let mut observer = Observer::new(begun);
+        let mut monitor = Observer::new(begun);
         let nobody = view(CoordinatorRole::Candidate, None, &[]);
-        assert_eq!(observer.look(&nobody, begun), []);
-        assert_eq!(observer.look(&nobody, begun + PATIENCE), [Note::NobodyLeads]);
-        assert_eq!(observer.look(&nobody, begun + PATIENCE * 2), []);
+        assert_eq!(monitor.look(&nobody, begun), []);
+        assert_eq!(monitor.look(&nobody, begun + PATIENCE), [Note::NobodyLeads]);
+        assert_eq!(monitor.look(&nobody, begun + PATIENCE * 2), []);
         let led = view(CoordinatorRole::Follower, Some(2), &[]);
-        assert_eq!(observer.look(&led, begun + PATIENCE * 2), [Note::Leads { leader: 2, term: 4 }]);
-        assert_eq!(observer.look(&led, begun + PATIENCE * 3), []);
+        assert_eq!(monitor.look(&led, begun + PATIENCE * 2), [Note::Leads { leader: 2, term: 4 }]);
+        assert_eq!(monitor.look(&led, begun + PATIENCE * 3), []);
     }
 
     #[test]
