@@ -15,8 +15,8 @@ mod exit;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
 mod kv;
-mod lifeline;
 mod output;
+mod parent_death;
 mod serve;
 mod version;
 

@@ -8,7 +8,7 @@ use archon_local_cluster::PARENT_PID;
 ///
 /// # Errors
 /// A malformed variable, or a parent that has ended already.
-pub(crate) fn hold() -> Result<(), Failure> {
+pub(crate) fn follow() -> Result<(), Failure> {
     let Some(text) = std::env::var_os(PARENT_PID) else { return Ok(()) };
     let text = text.to_string_lossy();
     let parent: i32 = text.parse().map_err(|_| {
