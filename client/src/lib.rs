@@ -8,8 +8,8 @@
 //!     .timeout(Duration::from_secs(5))
 //!     .build()
 //!     .await?;
-//! let revision = client.put("greeting", "hello").await?;
-//! let found = client.get("greeting").await?.expect("just written");
+//! let revision = client.put("handshake", "hello").await?;
+//! let found = client.get("handshake").await?.expect("just written");
 //! assert_eq!(found.revision, revision);
 //! # Ok(())
 //! # }

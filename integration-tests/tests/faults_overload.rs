@@ -273,7 +273,7 @@ fn rapid_resets(stream: &mut TcpStream) {
     }
 }
 
-/// 67: garbage, streams reset as fast as they are opened, and connections that never say more than half a greeting, by the
+/// 67: garbage, streams reset as fast as they are opened, and connections that never say more than half a handshake, by the
 /// hundred and at every port: who is served goes on being served, and memory does not grow with them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn floods_of_garbage_resets_and_half_open_connections() {

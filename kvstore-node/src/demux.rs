@@ -65,7 +65,7 @@ async fn route(connection: TcpStream, entry: Entry, streams: Streams, grpc: mpsc
                 StreamKind::Replicate => streams.half_of_peers.clone(),
             };
             let stop = streams.kv.stop.clone();
-            // What a stream has under way it ends itself; a greeting is not waited for.
+            // What a stream has under way it ends itself; a handshake is not waited for.
             if let Some(accepted) = stop.run_until_cancelled(archon_frames::accept(connection, half)).await {
                 streams.serve(entry.from(), accepted).await;
             }

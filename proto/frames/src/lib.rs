@@ -2,8 +2,8 @@
 //! connection of their own, on the port where everything else is gRPC (ADR 0021).
 //!
 //! ```text
-//! connection = greeting · frame*
-//! greeting   = "ARCHON" · stream u8 · format u8
+//! connection = handshake · frame*
+//! handshake   = "ARCHON" · stream u8 · format u8
 //! frame      = kind u8 · length u32, little-endian · payload
 //! ```
 //!
@@ -16,8 +16,8 @@ mod beat;
 mod bodies;
 mod error;
 mod frame;
-mod greeting;
 mod half;
+mod handshake;
 mod reader;
 mod writer;
 
@@ -25,7 +25,7 @@ pub use beat::Beat;
 pub use bodies::{Bounded, HalfBodies};
 pub use error::FrameError;
 pub use frame::{Frame, FrameKind, HEAD_BYTES, cut};
-pub use greeting::{GREETING_BYTES, StreamKind, accept, begins_stream, connect, turn_away};
 pub use half::{HALF_BYTES_MAX, HalfFrames};
+pub use handshake::{HANDSHAKE_BYTES, StreamKind, accept, begins_stream, connect, turn_away};
 pub use reader::{FrameReader, STRANGER_BYTES_MAX};
 pub use writer::FrameWriter;

@@ -27,9 +27,9 @@ impl FrameWriter {
         Self { to, waiting: BytesMut::new(), said: false }
     }
 
-    pub(crate) fn greeting(to: OwnedWriteHalf, kind: StreamKind) -> Self {
+    pub(crate) fn handshake(to: OwnedWriteHalf, kind: StreamKind) -> Self {
         let mut writer = Self::new(to);
-        writer.waiting.put_slice(&kind.greeting());
+        writer.waiting.put_slice(&kind.handshake());
         writer
     }
 

@@ -131,7 +131,7 @@ async fn whoever_speaks_http_is_told_apart_and_whoever_speaks_nonsense_is_refuse
         assert_eq!(begins_stream(&accepted).await.unwrap(), stream);
         if stream {
             let error = accept(accepted, |_| HalfFrames::new(BYTES_MAX)).await.unwrap_err();
-            assert!(error.to_string().contains("does not begin with a greeting"), "{error}");
+            assert!(error.to_string().contains("does not begin with a handshake"), "{error}");
         }
     }
     drop(TcpStream::connect(address).await.unwrap());
@@ -151,7 +151,7 @@ async fn a_connection_that_cannot_be_made_has_sent_nothing() {
 async fn raw() -> (TcpStream, FrameReader, FrameWriter) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let mut near = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
-    near.write_all(&StreamKind::Exchange.greeting()).await.unwrap();
+    near.write_all(&StreamKind::Exchange.handshake()).await.unwrap();
     let (connection, _) = listener.accept().await.unwrap();
     let (_, reader, writer) = accept(connection, |_| HalfFrames::new(4 * BYTES_MAX)).await.unwrap();
     (near, reader, writer)

@@ -31,7 +31,7 @@ impl RawStream {
         };
         stream.set_nodelay(true)?;
         let mut stream = Self(stream);
-        stream.0.write_all(&StreamKind::Exchange.greeting()).await?;
+        stream.0.write_all(&StreamKind::Exchange.handshake()).await?;
         let first = v1::OpBatch { cluster: Some(target.cluster.into()), node: target.node.get(), ..Default::default() };
         stream.0.write_all(&frame(&first)).await?;
         Ok(stream)

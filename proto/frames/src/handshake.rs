@@ -9,14 +9,14 @@ use tokio::time::timeout;
 
 /// What a connection begins with that carries a stream; gRPC's begins otherwise.
 const FIRST_BYTE: u8 = MAGIC[0];
-/// Length of a greeting.
-pub const GREETING_BYTES: usize = MAGIC.len() + 2;
+/// Length of a handshake.
+pub const HANDSHAKE_BYTES: usize = MAGIC.len() + 2;
 
 const MAGIC: &[u8; 6] = b"ARCHON";
 /// Of the frames. Another one is refused.
 const FORMAT: u8 = 1;
-/// How long the greeting of a connection that was begun may take.
-const GREETING_PATIENCE: Duration = Duration::from_secs(5);
+/// How long the handshake of a connection that was begun may take.
+const HANDSHAKE_PATIENCE: Duration = Duration::from_secs(5);
 
 /// What a stream carries.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -36,18 +36,18 @@ impl StreamKind {
     }
 
     /// What whoever connects says first.
-    pub fn greeting(self) -> [u8; GREETING_BYTES] {
-        let mut greeting = [0; GREETING_BYTES];
-        greeting[..MAGIC.len()].copy_from_slice(MAGIC);
-        greeting[MAGIC.len()] = self.code();
-        greeting[MAGIC.len() + 1] = FORMAT;
-        greeting
+    pub fn handshake(self) -> [u8; HANDSHAKE_BYTES] {
+        let mut handshake = [0; HANDSHAKE_BYTES];
+        handshake[..MAGIC.len()].copy_from_slice(MAGIC);
+        handshake[MAGIC.len()] = self.code();
+        handshake[MAGIC.len() + 1] = FORMAT;
+        handshake
     }
 
-    fn of_greeting(greeting: &[u8; GREETING_BYTES]) -> Result<Self, FrameError> {
+    fn of_greeting(handshake: &[u8; HANDSHAKE_BYTES]) -> Result<Self, FrameError> {
         let unreadable = |problem: String| Err(FrameError::Unreadable(problem));
-        let Some([kind, format]) = greeting.strip_prefix(MAGIC.as_slice()) else {
-            return unreadable("the connection does not begin with a greeting".to_owned());
+        let Some([kind, format]) = handshake.strip_prefix(MAGIC.as_slice()) else {
+            return unreadable("the connection does not begin with a handshake".to_owned());
         };
         if *format != FORMAT {
             return unreadable(format!("frames of format {format}; this version speaks format {FORMAT}"));
@@ -79,7 +79,7 @@ pub async fn connect(
     let stream = connected.map_err(|_| late())?.map_err(failed)?;
     stream.set_nodelay(true).map_err(failed)?;
     let (from, to) = stream.into_split();
-    Ok((FrameReader::new(from, bytes_max), FrameWriter::greeting(to, kind)))
+    Ok((FrameReader::new(from, bytes_max), FrameWriter::handshake(to, kind)))
 }
 
 /// Waits for the first byte of a connection and tells by it whether a stream begins, for [`accept`], or gRPC. It is left to
@@ -95,7 +95,7 @@ pub async fn begins_stream(connection: &TcpStream) -> std::io::Result<bool> {
     }
 }
 
-/// Reads the greeting of a connection with which a stream begins ([`begins_stream`]). What the peer sends counts in the
+/// Reads the handshake of a connection with which a stream begins ([`begins_stream`]). What the peer sends counts in the
 /// budget that `half` gives for such a stream as long as it has not arrived whole, and is small until the reader is told that it is [`known`](FrameReader::known).
 ///
 /// # Errors
@@ -104,10 +104,10 @@ pub async fn accept(
     mut stream: TcpStream,
     half: impl Fn(StreamKind) -> HalfFrames,
 ) -> Result<(StreamKind, FrameReader, FrameWriter), FrameError> {
-    let mut greeting = [0; GREETING_BYTES];
-    let read = timeout(GREETING_PATIENCE, stream.read_exact(&mut greeting)).await;
-    read.map_err(|_| FrameError::Silent(GREETING_PATIENCE))??;
-    let kind = StreamKind::of_greeting(&greeting)?;
+    let mut handshake = [0; HANDSHAKE_BYTES];
+    let read = timeout(HANDSHAKE_PATIENCE, stream.read_exact(&mut handshake)).await;
+    read.map_err(|_| FrameError::Silent(HANDSHAKE_PATIENCE))??;
+    let kind = StreamKind::of_greeting(&handshake)?;
     let (from, to) = stream.into_split();
     Ok((kind, FrameReader::of_stranger(from, half(kind)), FrameWriter::new(to)))
 }
@@ -117,8 +117,8 @@ pub async fn accept(
 /// # Errors
 /// If the connection breaks before.
 pub async fn turn_away(mut stream: TcpStream, why: ErrorDetail) -> Result<(), FrameError> {
-    let mut greeting = [0; GREETING_BYTES];
-    stream.read_exact(&mut greeting).await?;
+    let mut handshake = [0; HANDSHAKE_BYTES];
+    stream.read_exact(&mut handshake).await?;
     let (mut from, to) = stream.into_split();
     let mut writer = FrameWriter::new(to);
     writer.refuse(why);
@@ -135,14 +135,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn greetings_are_told_apart_and_others_refused() {
+    fn handshakes_are_told_apart_and_others_refused() {
         for kind in [StreamKind::Exchange, StreamKind::Replicate] {
-            let greeting = kind.greeting();
-            assert_eq!(StreamKind::of_greeting(&greeting).unwrap(), kind);
+            let handshake = kind.handshake();
+            assert_eq!(StreamKind::of_greeting(&handshake).unwrap(), kind);
         }
-        let problem = |greeting: &[u8; GREETING_BYTES]| StreamKind::of_greeting(greeting).unwrap_err().to_string();
+        let problem = |handshake: &[u8; HANDSHAKE_BYTES]| StreamKind::of_greeting(handshake).unwrap_err().to_string();
         assert!(problem(b"ARCHONx\x02").contains("frames of format 2; this version speaks format 1"));
         assert!(problem(b"ARCHONq\x01").contains("a stream of kind 113"));
-        assert!(problem(b"ABCDEFGH").contains("does not begin with a greeting"));
+        assert!(problem(b"ABCDEFGH").contains("does not begin with a handshake"));
     }
 }
