@@ -1,6 +1,6 @@
 //! Administration: what people and scripts ask of the coordinators.
 
-use crate::admin_call::{Effect, Quorums};
+use crate::admin_call::{CoordinatorClient, Effect};
 use crate::admin_types::{
     Event, Located, NodeSummary, PartitionSummary, Quorum, Reason, Status, TableSummary, partition_summary,
 };
@@ -33,7 +33,7 @@ const MOVES_PER_ANSWER: u32 = 1_024;
 /// if it is sent more than once. If nobody answers in time the error is [`Error::DeadlineExceeded`], whose
 /// [`Error::kind`] says why: `Unreachable`, `NoQuorum` …
 #[derive(Clone, Debug)]
-pub struct Admin(Arc<Quorums>);
+pub struct Admin(Arc<CoordinatorClient>);
 
 impl Admin {
     /// A handle on the cluster that the endpoints (`host:port`, of coordinators or of any nodes) belong to. `timeout`
@@ -54,7 +54,7 @@ impl Admin {
     /// As [`Admin::new`].
     pub fn with_plaintext(endpoints: Vec<String>, timeout: Duration, insecure: bool) -> Result<Self, Error> {
         check_endpoints(&endpoints)?;
-        Ok(Self(Arc::new(Quorums::new(endpoints, timeout.max(Duration::from_millis(1)), insecure))))
+        Ok(Self(Arc::new(CoordinatorClient::new(endpoints, timeout.max(Duration::from_millis(1)), insecure))))
     }
 
     /// A handle on another endpoint, which the cluster told; plaintext may go where it may for this one.
@@ -66,7 +66,7 @@ impl Admin {
     }
 
     /// The way to the coordinators.
-    pub(crate) fn quorums(&self) -> &Quorums {
+    pub(crate) fn coordinator_client(&self) -> &CoordinatorClient {
         &self.0
     }
 

@@ -31,7 +31,7 @@ pub(crate) enum Effect {
 
 /// The way to the leading coordinator.
 #[derive(Debug)]
-pub(crate) struct Quorums {
+pub(crate) struct CoordinatorClient {
     endpoints: Vec<String>,
     timeout: Duration,
     links: Links,
@@ -95,7 +95,7 @@ enum Verdict {
     Final,
 }
 
-impl Quorums {
+impl CoordinatorClient {
     pub(crate) fn new(endpoints: Vec<String>, timeout: Duration, insecure: bool) -> Self {
         let connect_timeout = timeout.min(TRY_FIRST);
         Self {

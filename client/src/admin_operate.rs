@@ -19,7 +19,7 @@ impl Admin {
         check_name("node", name)?;
         let request = v1::CheckNodeRequest { cluster: None, name: name.to_owned() };
         let call = |channel, request| async move { client(channel).check_node(request).await };
-        let wire: v1::CheckNodeResponse = self.quorums().call(Effect::Reads, request, call).await?;
+        let wire: v1::CheckNodeResponse = self.coordinator_client().call(Effect::Reads, request, call).await?;
         Ok(NodeCheck {
             node: node_summary(wire.node.ok_or_else(|| incomplete("CheckNodeResponse.node"))?)?,
             drain: wire.drain.ok_or_else(|| incomplete("CheckNodeResponse.drain"))?.into(),
@@ -37,7 +37,7 @@ impl Admin {
         check_name("node", name)?;
         let request = v1::RemoveNodeRequest::from(RemoveNode { request: request_id(), name: name.to_owned() });
         let call = |channel, request| async move { client(channel).remove_node(request).await };
-        let wire: v1::RemoveNodeResponse = self.quorums().call(Effect::Writes, request, call).await?;
+        let wire: v1::RemoveNodeResponse = self.coordinator_client().call(Effect::Writes, request, call).await?;
         Ok(wire.copies)
     }
 
@@ -51,7 +51,7 @@ impl Admin {
         let lose = LoseNode { request: request_id(), name: name.to_owned(), accept_data_loss };
         let call = |channel, request| async move { client(channel).lose_node(request).await };
         let request = v1::LoseNodeRequest::from(lose);
-        let wire: v1::LoseNodeResponse = self.quorums().call(Effect::Writes, request, call).await?;
+        let wire: v1::LoseNodeResponse = self.coordinator_client().call(Effect::Writes, request, call).await?;
         Ok(NodeLoss {
             copies_lost: wire.copies,
             counting_copies_lost: wire.counting,
@@ -68,7 +68,7 @@ impl Admin {
         let (table, partition) = (table.to_owned(), u32::from(partition));
         let request = v1::DescribePartitionRequest { cluster: None, table, partition };
         let call = |channel, request| async move { client(channel).describe_partition(request).await };
-        let wire: v1::DescribePartitionResponse = self.quorums().call(Effect::Reads, request, call).await?;
+        let wire: v1::DescribePartitionResponse = self.coordinator_client().call(Effect::Reads, request, call).await?;
         let table = wire.table.ok_or_else(|| incomplete("DescribePartitionResponse.table"))?;
         let row = wire.partition.ok_or_else(|| incomplete("DescribePartitionResponse.partition"))?;
         let row = Partition::try_from(row).map_err(|error| incomplete(&error.to_string()))?;
@@ -114,7 +114,7 @@ impl Admin {
         let force = ForceLeader { request: request_id(), partition, node, accept_data_loss };
         let request = v1::ForceLeaderRequest::from(force);
         let call = |channel, request| async move { client(channel).force_leader(request).await };
-        let wire: v1::ForceLeaderResponse = self.quorums().call(Effect::Writes, request, call).await?;
+        let wire: v1::ForceLeaderResponse = self.coordinator_client().call(Effect::Writes, request, call).await?;
         Ok(Forced::new(name, wire))
     }
 }

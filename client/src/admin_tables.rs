@@ -18,7 +18,7 @@ impl Admin {
         check_name("table", name)?;
         let request = v1::CheckTableRequest { cluster: None, name: name.to_owned() };
         let call = |channel, request| async move { client(channel).check_table(request).await };
-        let wire: v1::CheckTableResponse = self.quorums().call(Effect::Reads, request, call).await?;
+        let wire: v1::CheckTableResponse = self.coordinator_client().call(Effect::Reads, request, call).await?;
         Ok(TableCheck {
             table: wire.table.ok_or_else(|| incomplete("CheckTableResponse.table"))?.into(),
             copies_deleted: wire.copies,
@@ -41,7 +41,7 @@ impl Admin {
         let drop = DropTable { request: request_id(), name: name.to_owned(), table: TableId::new(id) };
         let call = |channel, request| async move { client(channel).drop_table(request).await };
         let request = v1::DropTableRequest::from(drop);
-        let wire: v1::DropTableResponse = self.quorums().call(Effect::Writes, request, call).await?;
+        let wire: v1::DropTableResponse = self.coordinator_client().call(Effect::Writes, request, call).await?;
         Ok(wire.copies)
     }
 }

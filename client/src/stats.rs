@@ -35,10 +35,10 @@ impl Admin {
     /// # Errors
     /// [`Error::InvalidArgument`] for what is no address; `Unreachable` if nobody answers within the time-out.
     pub async fn node_stats(&self, address: &str) -> Result<NodeStats, Error> {
-        let quorums = self.quorums();
-        let channel = quorums.links().channel(address)?;
+        let coordinator_client = self.coordinator_client();
+        let channel = coordinator_client.links().channel(address)?;
         let mut client = StatsClient::new(channel);
-        let limit = quorums.timeout();
+        let limit = coordinator_client.timeout();
         let answered = timeout(limit, client.read(v1::ReadStatsRequest { cluster: None })).await;
         let response = match answered {
             Ok(Ok(response)) => response.into_inner(),
