@@ -8,7 +8,7 @@ use crate::output::Output;
 pub(crate) fn run(output: &Output) -> Result<Exit, Failure> {
     let version = env!("CARGO_PKG_VERSION");
     if output.is_json() {
-        output.json(&Version { version: version.to_owned() })?;
+        output.json(&Version { archon_version: version.to_owned() })?;
     } else {
         output.line(format!("archon {version}"))?;
     }

@@ -244,7 +244,7 @@ impl Forced {
 }
 
 fn number_and_name(node: Option<v1::NodeName>) -> (Option<u64>, Option<String>) {
-    node.map(|node| NodeName::from(node)).map(|node| (node.node_id, node.node)).unzip()
+    node.map(NodeName::from).map(|node| (node.node_id, node.node)).unzip()
 }
 
 impl From<v1::Copy> for PartitionCopy {

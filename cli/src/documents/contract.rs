@@ -17,6 +17,9 @@ const UPDATE: &str = "ARCHON_UPDATE_DOCS";
 /// What comes after it in `docs/JSON.md` is generated.
 const MARK: &str = "<!-- What follows is generated; CONTRIBUTING.md says how. -->\n";
 
+/// How a document's schema is made.
+type Schema = fn(&mut SchemaGenerator) -> Value;
+
 /// The verbs, and what each prints.
 fn verbs(generator: &mut SchemaGenerator) -> Vec<(&'static str, Value)> {
     fn one<T: JsonSchema>(generator: &mut SchemaGenerator) -> Value {
@@ -25,7 +28,7 @@ fn verbs(generator: &mut SchemaGenerator) -> Vec<(&'static str, Value)> {
     fn list<T: JsonSchema>(generator: &mut SchemaGenerator) -> Value {
         json!({ "type": "array", "items": one::<T>(generator) })
     }
-    let all: [(&'static str, fn(&mut SchemaGenerator) -> Value); 32] = [
+    let all: [(&'static str, Schema); 32] = [
         ("status", one::<Status>),
         ("events", list::<Event>),
         ("node list", list::<Node>),

@@ -7,5 +7,5 @@ use serde::Serialize;
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
 pub(crate) struct Version {
     /// The version, as `0.1.0`.
-    pub(crate) version: String,
+    pub(crate) archon_version: String,
 }

@@ -21,7 +21,7 @@ pub(super) async fn run(quorum: Quorum, stop: CancellationToken) {
             quorum.raft.runtime_config().elect(may_vote);
         }
         if quorum.replicated().snapshot_waits() {
-            quorum.wal().shed_spares();
+            quorum.wal().shrink_pool();
         }
         if quorum.should_give_way() {
             tracing::warn!("this coordinator has no room for changes; giving leadership to one that has");

@@ -44,7 +44,7 @@ impl StreamKind {
         handshake
     }
 
-    fn of_greeting(handshake: &[u8; HANDSHAKE_BYTES]) -> Result<Self, FrameError> {
+    fn of_handshake(handshake: &[u8; HANDSHAKE_BYTES]) -> Result<Self, FrameError> {
         let unreadable = |problem: String| Err(FrameError::Unreadable(problem));
         let Some([kind, format]) = handshake.strip_prefix(MAGIC.as_slice()) else {
             return unreadable("the connection does not begin with a handshake".to_owned());
@@ -107,7 +107,7 @@ pub async fn accept(
     let mut handshake = [0; HANDSHAKE_BYTES];
     let read = timeout(HANDSHAKE_PATIENCE, stream.read_exact(&mut handshake)).await;
     read.map_err(|_| FrameError::Silent(HANDSHAKE_PATIENCE))??;
-    let kind = StreamKind::of_greeting(&handshake)?;
+    let kind = StreamKind::of_handshake(&handshake)?;
     let (from, to) = stream.into_split();
     Ok((kind, FrameReader::of_stranger(from, half(kind)), FrameWriter::new(to)))
 }
@@ -138,9 +138,9 @@ mod tests {
     fn handshakes_are_told_apart_and_others_refused() {
         for kind in [StreamKind::Exchange, StreamKind::Replicate] {
             let handshake = kind.handshake();
-            assert_eq!(StreamKind::of_greeting(&handshake).unwrap(), kind);
+            assert_eq!(StreamKind::of_handshake(&handshake).unwrap(), kind);
         }
-        let problem = |handshake: &[u8; HANDSHAKE_BYTES]| StreamKind::of_greeting(handshake).unwrap_err().to_string();
+        let problem = |handshake: &[u8; HANDSHAKE_BYTES]| StreamKind::of_handshake(handshake).unwrap_err().to_string();
         assert!(problem(b"ARCHONx\x02").contains("frames of format 2; this version speaks format 1"));
         assert!(problem(b"ARCHONq\x01").contains("a stream of kind 113"));
         assert!(problem(b"ABCDEFGH").contains("does not begin with a handshake"));
