@@ -127,7 +127,7 @@ fn settings(plan: &Scenario, mutant: Option<Mutant>) -> Settings {
     let replication_timeout_ms = plan.settings.replication_timeout_ms;
     Settings {
         timing: Timing { replication_timeout_ms, keep_alive_ms: replication_timeout_ms },
-        dedup: plan.dedup.clone(),
+        dedup: plan.dedup,
         retention: RetentionLimits {
             pinned_bytes_max: plan.pinned_bytes_max,
             lagging_bytes_max: plan.lagging_bytes_max,
