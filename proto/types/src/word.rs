@@ -128,8 +128,10 @@ impl<T: Vocabulary> Word<T> {
         match T::find(word) {
             Some(known) => Self::Known(known),
             None => {
-                let end = word.floor_char_boundary(WORD_BYTES_MAX);
-                Self::Unknown(crate::text::plain(&word[..end]).into_owned())
+                // Cut once more after what disturbs is escaped, so that a word which is handed on stays as it is.
+                let mut kept = crate::text::plain(&word[..word.floor_char_boundary(WORD_BYTES_MAX)]).into_owned();
+                kept.truncate(kept.floor_char_boundary(WORD_BYTES_MAX));
+                Self::Unknown(kept)
             }
         }
     }
@@ -254,6 +256,9 @@ mod tests {
         // It is no way to a terminal, nor to its scrollback.
         let long = format!("\u{1b}[2J{}", "ä".repeat(1_000));
         let Word::Unknown(kept) = Word::<NodeStatus>::read(&long) else { panic!("known") };
+        let disturbing = format!("{}\0\0{}", "x".repeat(40), "x".repeat(40));
+        let handed_on = Word::<NodeStatus>::read(&disturbing);
+        assert_eq!(Word::read(handed_on.as_str()), handed_on, "escaped, it is as long as it may be");
         assert!(kept.starts_with("\\u{1b}[2Jä") && kept.len() < 80, "{kept}");
     }
 
