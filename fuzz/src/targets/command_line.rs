@@ -24,8 +24,8 @@ fn plan(input: &[u8]) -> Verdict {
 
 fn plans() -> Vec<Vec<u8>> {
     vec![
-        br#"{"cluster_id":"6f1e7a52-8a0e-4c7e-9d5f-2f1f0a9c3b11","table_version":7,"moves_version":3,"moves":[{"partition":3,"table_id":1,"from":"athens","from_id":1,"to":"byzantium","to_id":2,"bytes":1024,"reason":"balance","leadership":false}],"unmet":[]}"#.to_vec(),
-        br#"{"cluster_id":"6f1e7a52-8a0e-4c7e-9d5f-2f1f0a9c3b11","table_version":7,"moves_version":3,"moves":[],"unmet":[{"code":"NoRoom","message":"no node has room","subject":"default/3"}]}"#.to_vec(),
+        br#"{"cluster_id":"6f1e7a52-8a0e-4c7e-9d5f-2f1f0a9c3b11","table_version":7,"moves_version":3,"moves":[{"partition":3,"table_id":1,"table":"default","from":"athens","from_id":1,"to":"byzantium","to_id":2,"kind":"copy","bytes_total":1024,"code":"balance","message":"the node has 3, its share is 2"}],"unmet":[]}"#.to_vec(),
+        br#"{"cluster_id":"6f1e7a52-8a0e-4c7e-9d5f-2f1f0a9c3b11","table_version":7,"moves_version":3,"moves":[],"unmet":[{"code":"not_alive","message":"the node is not alive","subject":{"kind":"node","node_id":3,"node":"chalkis"}}]}"#.to_vec(),
     ]
 }
 
