@@ -1,5 +1,6 @@
 //! Few moves to an even spread. Pure and deterministic: it starts from what stands, and planning again after its moves
-//! were made moves nothing.
+//! were made moves nothing, but for copies that a node kept above its share because the only place for them was one that
+//! another copy of their partition was just leaving.
 
 mod board;
 mod leaders;
