@@ -159,9 +159,9 @@ impl<S: Shell> Partitions<S> {
     }
 
     /// Time passes: `refused` says that no write is taken here now, `forgettings_max` how many entries that only forget clients
-    /// may be proposed, for all partitions together.
-    pub fn tick(&mut self, refused: bool, forgettings_max: usize) {
-        let mut forgettings = forgettings_max;
+    /// may be proposed, for all partitions together. Returns how many answers wait for a lease then.
+    pub fn tick(&mut self, refused: bool, forgettings_max: usize) -> usize {
+        let (mut forgettings, mut held) = (forgettings_max, 0);
         for slot in self.slots.values_mut() {
             self.turn.lease(slot);
             if slot.replica.wants_ticks() {
@@ -177,7 +177,9 @@ impl<S: Shell> Partitions<S> {
             self.turn.shell.ticked(slot, self.turn.now);
             self.turn.release_held(slot);
             self.turn.unpark(slot);
+            held += slot.waiting.held();
         }
+        held
     }
 
     /// How many copies that were taken over have not read all clients that their partitions remember.
@@ -323,11 +325,6 @@ impl<S: Shell> Partitions<S> {
     /// How many copies here other nodes' leaders wait for, although they could do without.
     pub fn counted(&self) -> usize {
         self.slots.values().filter(|slot| !slot.aside && slot.copy().is_spare()).count()
-    }
-
-    /// How many answers wait for a lease.
-    pub fn held(&self) -> usize {
-        self.slots.values().map(|slot| slot.waiting.held()).sum()
     }
 
     /// A copy's data cannot be trusted: it is not served any more, and the coordinator hears of it.

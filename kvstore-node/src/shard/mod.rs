@@ -242,8 +242,7 @@ impl Shard {
             shell.context.wal.shrink_pool();
         }
         let refused = no_room || log_refused || shell.journal.is_full();
-        self.partitions.tick(refused, FORGETTINGS_MAX);
-        let held = self.partitions.held();
+        let held = self.partitions.tick(refused, FORGETTINGS_MAX);
         if held > 0 {
             tracing::debug!(held, "answers wait for a lease");
         }

@@ -72,7 +72,7 @@ impl World {
         self.next_tick(host, boot);
         self.keep_session(host);
         self.drive(host, |partitions| {
-            partitions.tick(false, FORGETTINGS_MAX);
+            let _ = partitions.tick(false, FORGETTINGS_MAX);
             (0..partitions.clients_to_read()).for_each(|_| partitions.read_clients());
         });
         self.keep_pulling(host);
