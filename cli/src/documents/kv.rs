@@ -4,6 +4,35 @@ use super::ErrorBody;
 use schemars::JsonSchema;
 use serde::Serialize;
 
+/// A value as JSON can bear it; neither field where there is none.
+#[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, JsonSchema)]
+pub(crate) struct ValueText {
+    /// The value, if it is UTF-8.
+    #[serde(rename = "value", skip_serializing_if = "Option::is_none")]
+    pub(crate) text: Option<String>,
+    /// The value, if it is not UTF-8: two hexadecimal digits for each byte.
+    #[serde(rename = "value_hex", skip_serializing_if = "Option::is_none")]
+    pub(crate) hex: Option<String>,
+}
+
+impl ValueText {
+    /// As text if it is UTF-8, otherwise in hexadecimal digits.
+    pub(crate) fn of(value: &[u8]) -> Self {
+        match std::str::from_utf8(value) {
+            Ok(text) => Self { text: Some(text.to_owned()), hex: None },
+            Err(_) => Self { text: None, hex: Some(hex(value)) },
+        }
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    use std::fmt::Write;
+    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
 /// A key that was written.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
 pub(crate) struct Written {
@@ -31,12 +60,9 @@ pub(crate) struct Key {
     pub(crate) key: String,
     /// Whether it was there.
     pub(crate) existed: bool,
-    /// The value that was read, if it is UTF-8.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) value: Option<String>,
-    /// The value that was read, if it is not UTF-8: two hexadecimal digits for each byte.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) value_hex: Option<String>,
+    /// The value that was read.
+    #[serde(flatten)]
+    pub(crate) value: ValueText,
     /// The revision of the value that was read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) revision: Option<u64>,
@@ -47,12 +73,9 @@ pub(crate) struct Key {
 pub(crate) struct Entry {
     /// The key.
     pub(crate) key: String,
-    /// The value, if it is UTF-8.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) value: Option<String>,
-    /// The value, if it is not UTF-8: two hexadecimal digits for each byte.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) value_hex: Option<String>,
+    /// The value.
+    #[serde(flatten)]
+    pub(crate) value: ValueText,
     /// Its revision.
     pub(crate) revision: u64,
 }
@@ -71,12 +94,9 @@ pub(crate) struct Outcome {
     /// Of `get` and `del`: whether the key was there.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) existed: Option<bool>,
-    /// The value that was read, or the sum; if it is UTF-8.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) value: Option<String>,
-    /// The value that was read, if it is not UTF-8: two hexadecimal digits for each byte.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) value_hex: Option<String>,
+    /// The value that was read, or the sum.
+    #[serde(flatten)]
+    pub(crate) value: ValueText,
     /// The revision that was read or written.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) revision: Option<u64>,

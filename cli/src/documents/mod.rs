@@ -15,5 +15,5 @@ pub(crate) use archon_client::{
     NodeSummary as Node, PartitionSummary as Partition, Plan, RebalanceStatus as Rebalance, Status,
 };
 pub(crate) use error::{ErrorBody, ErrorDocument};
-pub(crate) use kv::{Counted, Entry, Key, Outcome, Written};
+pub(crate) use kv::{Counted, Entry, Key, Outcome, ValueText, Written};
 pub(crate) use version::Version;

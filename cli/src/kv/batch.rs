@@ -1,7 +1,7 @@
 //! `archon kv batch`: several operations in one call, one per line.
 
-use super::{check_key, condition_failed, shown, text_or_hex};
-use crate::documents::Outcome;
+use super::{check_key, condition_failed, shown};
+use crate::documents::{Outcome, ValueText};
 use crate::exit::{Exit, Failure};
 use crate::output::{Column, Output, count_text};
 use archon_client::{Answer, Client, Error, ErrorKind, Op, Revision};
@@ -205,8 +205,7 @@ fn blank(step: &Step) -> Outcome {
         Op::Scan { .. } => "scan",
     };
     let (line, key) = (step.line, step.key.clone());
-    let (existed, value, value_hex, revision, error) = (None, None, None, None, None);
-    Outcome { line, operation, key, ok: true, existed, value, value_hex, revision, error }
+    Outcome { line, operation, key, ok: true, existed: None, value: ValueText::default(), revision: None, error: None }
 }
 
 /// What became of one operation, for programs and for people, or why it was not carried out.
@@ -215,9 +214,8 @@ fn outcome(step: &Step, result: Result<Answer, Error>) -> Result<(Outcome, Strin
     match result {
         Ok(Answer::Value(None)) => Ok((Outcome { existed: Some(false), ..blank }, "absent".to_owned())),
         Ok(Answer::Value(Some((found, revision)))) => {
-            let (value, value_hex) = text_or_hex(&found);
             let (existed, revision) = (Some(true), Some(revision.get()));
-            Ok((Outcome { existed, value, value_hex, revision, ..blank }, shown(&found)))
+            Ok((Outcome { existed, value: ValueText::of(&found), revision, ..blank }, shown(&found)))
         }
         Ok(Answer::Written { revision }) => {
             Ok((Outcome { revision: Some(revision.get()), ..blank }, "written".to_owned()))
@@ -228,7 +226,7 @@ fn outcome(step: &Step, result: Result<Answer, Error>) -> Result<(Outcome, Strin
         }
         Ok(Answer::Counter { value, revision }) => {
             let (revision, text) = (Some(revision.get()), value.to_string());
-            Ok((Outcome { revision, value: Some(text.clone()), ..blank }, text))
+            Ok((Outcome { revision, value: ValueText::of(text.as_bytes()), ..blank }, text))
         }
         Ok(Answer::ConditionFailed { revision }) => {
             let expected = if let Op::CompareAndSet { expected, .. } = &step.op { expected.get() } else { 0 };

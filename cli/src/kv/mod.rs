@@ -3,7 +3,7 @@
 pub(crate) mod batch;
 
 use crate::args::ScanArgs;
-use crate::documents::{Counted, Entry, Key, Written};
+use crate::documents::{Counted, Entry, Key, ValueText, Written};
 use crate::exit::{Exit, Failure};
 use crate::output::{Column, Output};
 use archon_client::{Client, Error, ErrorKind, Revision, Value};
@@ -84,9 +84,9 @@ pub(crate) async fn get(key: &str, client: &Client, output: &Output) -> Result<E
 }
 
 fn key_document(key: &str, found: Option<&Value>) -> Key {
-    let (value, value_hex) = found.map(|found| text_or_hex(&found.value)).unwrap_or_default();
+    let value = found.map(|found| ValueText::of(&found.value)).unwrap_or_default();
     let revision = found.map(|found| found.revision.get());
-    Key { key: key.to_owned(), existed: found.is_some(), value, value_hex, revision }
+    Key { key: key.to_owned(), existed: found.is_some(), value, revision }
 }
 
 /// Removes a key.
@@ -188,24 +188,7 @@ fn absent(key: &str) -> Failure {
 }
 
 fn entry(key: &[u8], value: &[u8], revision: u64) -> Entry {
-    let (value, value_hex) = text_or_hex(value);
-    Entry { key: String::from_utf8_lossy(key).into_owned(), value, value_hex, revision }
-}
-
-/// A value as text if it is UTF-8, otherwise in hexadecimal digits.
-fn text_or_hex(value: &[u8]) -> (Option<String>, Option<String>) {
-    match std::str::from_utf8(value) {
-        Ok(text) => (Some(text.to_owned()), None),
-        Err(_) => (None, Some(hex(value))),
-    }
-}
-
-fn hex(bytes: &[u8]) -> String {
-    use std::fmt::Write;
-    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
+    Entry { key: String::from_utf8_lossy(key).into_owned(), value: ValueText::of(value), revision }
 }
 
 /// A value for a cell: one line, no control characters, not too long.
