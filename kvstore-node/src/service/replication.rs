@@ -3,7 +3,7 @@
 use super::refuse;
 use crate::engine::{Engine, PageLimit};
 use crate::pages;
-use crate::shard::{CopyStart, ShardMessage, Shards};
+use crate::shard::{CopyOffer, ShardMessage, Shards};
 use crate::shared::Shared;
 use crate::wire;
 use archon_frames::{Beat, FrameError, FrameReader, FrameWriter};
@@ -144,15 +144,14 @@ impl ReplicationService {
     /// Sends the pages of a copy until the loader has all or goes away, or the source can no longer vouch for them.
     async fn give(
         self,
-        start: CopyStart,
+        offer: CopyOffer,
         after: Bytes,
         bytes_per_second: u64,
         pages: mpsc::Sender<Result<v1::CopyPage, Status>>,
     ) {
-        let spoilt = start.spoilt.clone();
         let why = tokio::select! {
-            () = self.send_pages(start, after, bytes_per_second, &pages) => return,
-            () = spoilt.cancelled() => {
+            () = self.send_pages(&offer, after, bytes_per_second, &pages) => return,
+            () = offer.spoilt.cancelled() => {
                 ErrorDetail::new(ErrorKind::NotPartitionLeader, "the source of the copy leads no more, or keeps no log for it; ask the leader")
             }
             () = self.stop.cancelled() => crate::shared::shutting_down(),
@@ -163,11 +162,12 @@ impl ReplicationService {
 
     async fn send_pages(
         &self,
-        start: CopyStart,
+        offer: &CopyOffer,
         mut after: Bytes,
         bytes_per_second: u64,
         pages: &mpsc::Sender<Result<v1::CopyPage, Status>>,
     ) {
+        let (start, source) = (offer.start, offer.source);
         let began = Instant::now();
         let mut sent = 0;
         loop {
@@ -175,14 +175,14 @@ impl ReplicationService {
                 let (engine, after) = (Arc::clone(&self.engine), after.clone());
                 move || {
                     let from = if after.is_empty() { Bound::Unbounded } else { Bound::Excluded(&after[..]) };
-                    engine.page(start.source, (from, Bound::Unbounded), PageLimit::bytes(PAGE_BYTES_MAX))
+                    engine.page(source, (from, Bound::Unbounded), PageLimit::bytes(PAGE_BYTES_MAX))
                 }
             });
             let failed = |why: String| Err(refuse(ErrorDetail::new(ErrorKind::Unavailable, why)));
             let page = page.await;
             // Looked at after reading, for it is cancelled before the space is emptied: a page read meanwhile, the last one
             // above all, may lack rows.
-            if start.spoilt.is_cancelled() {
+            if offer.spoilt.is_cancelled() {
                 return std::future::pending().await;
             }
             let page = match page {
@@ -202,7 +202,7 @@ impl ReplicationService {
                 rows,
                 last_key: after.clone(),
                 last,
-                bytes_total: self.shared.load.bytes_of(start.source),
+                bytes_total: self.shared.load.bytes_of(source),
                 start: Some(wire::position(start.at)),
                 version: start.version.get(),
             };
@@ -247,12 +247,12 @@ impl Replication for ReplicationService {
         let (answer, wait) = oneshot::channel();
         let pushed = self.shards.of(ask.partition).push(ShardMessage::CopyAsked { ask, answer }).await;
         pushed.map_err(|_| refuse(crate::shared::shutting_down()))?;
-        let start = wait.await.map_err(|_| refuse(crate::shared::shutting_down()))?.map_err(refuse)?;
+        let offer = wait.await.map_err(|_| refuse(crate::shared::shutting_down()))?.map_err(refuse)?;
         // A copy that cannot go on where it was begins at its first key; the loader sees the other start.
-        let after = if start.resumed { request.after } else { Bytes::new() };
+        let after = if offer.start.resumed { request.after } else { Bytes::new() };
         let (sender, receiver) = mpsc::channel(PAGES_AHEAD);
         let service = self.clone();
-        self.tasks.spawn(service.give(start, after, request.bytes_per_second, sender));
+        self.tasks.spawn(service.give(offer, after, request.bytes_per_second, sender));
         Ok(Response::new(Box::pin(ReceiverStream::new(receiver))))
     }
 }

@@ -5,7 +5,7 @@ use crate::flusher::FlushEvent;
 use crate::inbox::Weigh;
 use crate::reply::ReplyTo;
 use crate::wire;
-use archon_host::{Action, CopyAsk, CopyPage};
+use archon_host::{Action, CopyAsk, CopyPage, CopyStart};
 use archon_kv::Growth;
 use archon_replica::{Message, Position};
 use archon_types::{Epoch, ErrorDetail, Incarnation, PartitionId, PlacementId, Version};
@@ -18,19 +18,15 @@ use tokio_util::sync::CancellationToken;
 /// One admitted operation.
 pub(crate) type OpRequest = archon_host::Request<ReplyTo>;
 
-/// Where a copy begins.
+/// A copy that this leader gives.
 #[derive(Clone, Debug)]
-pub(crate) struct CopyStart {
-    /// The log is kept from the entry after this one on.
-    pub(crate) at: Position,
-    /// The version of the row under which the copy is given: in it the loader does not count.
-    pub(crate) version: Version,
+pub(crate) struct CopyOffer {
+    /// Where it begins.
+    pub(crate) start: CopyStart,
     /// The placement whose space is to be read.
     pub(crate) source: PlacementId,
-    /// It goes on where an earlier attempt ended: what that one read is still good.
-    pub(crate) resumed: bool,
     /// Cancelled before anything happens to the source that would spoil the copy: the end of its leadership, of its log
-    /// from `at` on, of its data. A page is good if this is not cancelled *after* it was read.
+    /// from the copy's start on, of its data. A page is good if this is not cancelled *after* it was read.
     pub(crate) spoilt: CancellationToken,
 }
 
@@ -55,7 +51,7 @@ pub(crate) enum ShardMessage {
     /// The flusher tells something.
     Flushed(FlushEvent),
     /// A loader elsewhere asks this leader for a copy.
-    CopyAsked { ask: CopyAsk, answer: oneshot::Sender<Result<CopyStart, ErrorDetail>> },
+    CopyAsked { ask: CopyAsk, answer: oneshot::Sender<Result<CopyOffer, ErrorDetail>> },
     /// Rows of a copy that this node pulls.
     CopyRows(CopyPage<PageRows>),
     /// All rows of a copy are in, and on the disk.

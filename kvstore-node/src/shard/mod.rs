@@ -22,7 +22,7 @@ mod shell;
 mod words;
 
 pub(crate) use gathered::Gathered;
-pub(crate) use message::{CopyStart, OpRequest, PageRows, ShardMessage};
+pub(crate) use message::{CopyOffer, OpRequest, PageRows, ShardMessage};
 pub(crate) use runtime::ShardRuntime;
 pub(crate) use shards::Shards;
 
@@ -213,11 +213,11 @@ impl Shard {
         }
     }
 
-    fn copy_asked(&mut self, ask: CopyAsk) -> Result<CopyStart, ErrorDetail> {
+    fn copy_asked(&mut self, ask: CopyAsk) -> Result<CopyOffer, ErrorDetail> {
         let spoilt = CancellationToken::new();
         let start = self.partitions.copy_asked(ask, spoilt.clone().drop_guard());
         let start = start.map_err(|refusal| self.partitions.shell().copy_words(ask, refusal))?;
-        Ok(CopyStart { at: start.at, version: start.version, source: ask.source, resumed: start.resumed, spoilt })
+        Ok(CopyOffer { start, source: ask.source, spoilt })
     }
 
     /// Ends the turn's inputs; operations that waited are looked at again in the next turn.
