@@ -136,7 +136,8 @@ impl<S: Shell> Partitions<S> {
         // Nothing is answered from here, so whoever leads next need not wait.
         let epoch = slot.replica.epoch();
         self.turn.step(slot, Input::Withdrawn { epoch });
-        self.turn.fail_waiting(slot, Cause::SetAside);
+        let cause = self.turn.gone(slot.partition, Cause::SetAside);
+        self.turn.fail_waiting(slot, cause);
         let partition = slot.partition;
         self.forget_active(partition, placement);
     }
@@ -146,7 +147,8 @@ impl<S: Shell> Partitions<S> {
         self.dormant.remove(&placement);
         if let Some(mut slot) = self.slots.remove(&placement) {
             self.turn.rest(&mut slot);
-            self.turn.fail_waiting(&mut slot, Cause::Unloaded);
+            let cause = self.turn.gone(partition, Cause::Unloaded);
+            self.turn.fail_waiting(&mut slot, cause);
         }
         self.forget_active(partition, placement);
         self.turn.shell.log(placement, LogWrite::Drop);

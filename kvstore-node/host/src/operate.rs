@@ -97,7 +97,7 @@ impl<S: Shell> Turn<S> {
             self.shell.observe(slot.at(), Observed::NotConfirmed);
             // A read that changed nothing may as well be answered by whoever leads next.
             let Some(request) = self.park(slot, request) else { continue };
-            let refusal = if slot.serving { Refusal::NoLease } else { Refusal::Elsewhere };
+            let refusal = if slot.serving { Refusal::NoLease } else { self.elsewhere(slot.partition) };
             self.refuse(slot, request.reply, refusal);
         }
     }
@@ -108,7 +108,8 @@ impl<S: Shell> Turn<S> {
         }
         let Some(request) = self.remember(slot, request) else { return };
         let Some(next) = slot.replica.next_position() else {
-            return self.refuse(slot, request.reply, Refusal::Elsewhere);
+            let refusal = self.elsewhere(slot.partition);
+            return self.refuse(slot, request.reply, refusal);
         };
         let at = slot.log_time.stamp(self.shell.wall());
         let view = PartitionView::new(&slot.memtable, self.shell.engine(), slot.placement, Reader::Newest);

@@ -4,7 +4,7 @@ use crate::copying::{CopyAsk, CopyPage, CopyStart};
 use crate::emptied::Emptied;
 use crate::mutant::{Broken, Mutant};
 use crate::park::Patience;
-use crate::refusal::{Cause, CopyRefusal, Refusal};
+use crate::refusal::{Cause, CopyRefusal};
 use crate::request::Request;
 use crate::shell::{At, Observed, Shell};
 use crate::slot::{Found, Slot};
@@ -119,8 +119,7 @@ impl<S: Shell> Partitions<S> {
         match slot {
             Some(slot) => self.turn.operate(slot, request),
             None => {
-                let dropped = self.turn.shell.is_dropped(request.partition);
-                let refusal = if dropped { Refusal::Dropped } else { Refusal::Elsewhere };
+                let refusal = self.turn.elsewhere(request.partition);
                 self.turn.shell.refuse(request.partition, request.reply, Millis::ZERO, refusal);
             }
         }

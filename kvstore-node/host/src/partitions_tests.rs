@@ -1,4 +1,5 @@
 use super::*;
+use crate::Refusal;
 use crate::test_shell::{LIFE, OTHER, OWN, PARTITION, get, put, request, row, serving, settle};
 use archon_types::{Answer, ErrorDetail, ErrorKind, Op, ReplicaState};
 use bytes::Bytes;

@@ -35,6 +35,8 @@ pub enum Cause {
     Abandoned,
     /// The leadership ended while the answer waited for a lease.
     LeaseLost,
+    /// The table was dropped.
+    Dropped,
     /// No duty names the copy any more.
     SetAside,
     /// The copy is deleted.

@@ -9,7 +9,7 @@ use crate::slot::{Outcome, Slot};
 use crate::waiting::{Answer, Ended};
 use archon_kv::{ClientIndex, Footing, PartitionView, Reader, View, ViewError, row};
 use archon_replica::{Input, Output};
-use archon_types::{Fact, Millis, PlacementId, Report};
+use archon_types::{Fact, Millis, PartitionId, PlacementId, Report, Seq};
 use std::collections::VecDeque;
 
 /// Lists of outputs that are kept to be used again: as many as carrying one out leads to further ones, and some.
@@ -123,7 +123,7 @@ impl<S: Shell> Turn<S> {
         }
     }
 
-    fn commit(&mut self, slot: &mut Slot<S>, upto: archon_types::Seq) {
+    fn commit(&mut self, slot: &mut Slot<S>, upto: Seq) {
         let after = slot.memtable.committed();
         slot.memtable.commit(upto);
         slot.gathering_since.get_or_insert(self.now);
@@ -175,6 +175,16 @@ impl<S: Shell> Turn<S> {
         for answer in slot.waiting.release() {
             self.shell.answer(at, answer.reply, log_time, answer.outcome);
         }
+    }
+
+    /// Why an operation is not for this node, if it is for any.
+    pub(crate) fn elsewhere(&self, partition: PartitionId) -> Refusal {
+        if self.shell.is_dropped(partition) { Refusal::Dropped } else { Refusal::Elsewhere }
+    }
+
+    /// What ends the wait for a copy that is here no more.
+    pub(crate) fn gone(&self, partition: PartitionId, cause: Cause) -> Cause {
+        if self.shell.is_dropped(partition) { Cause::Dropped } else { cause }
     }
 
     pub(crate) fn refuse(&mut self, slot: &Slot<S>, to: S::Reply, refusal: Refusal) {

@@ -10,7 +10,7 @@ impl ShardShell {
         let tables = &self.context.shared.tables;
         match refusal {
             Refusal::Stopping => crate::shared::shutting_down(),
-            Refusal::Dropped => tables.dropped(partition).unwrap_or_else(|| self.elsewhere(partition)),
+            Refusal::Dropped => self.dropped(partition),
             Refusal::Misrouted => {
                 let partition = tables.partition_name(partition);
                 let why = format!("the key does not belong to partition {partition}; fetch the table again");
@@ -54,11 +54,13 @@ impl ShardShell {
         ErrorDetail::new(kind, why).with_retry_after_ms(20)
     }
 
+    /// The table was dropped, and no number is given out again.
+    fn dropped(&self, partition: PartitionId) -> ErrorDetail {
+        self.context.shared.tables.dropped(partition).unwrap_or_else(|| self.elsewhere(partition))
+    }
+
     fn elsewhere(&self, partition: PartitionId) -> ErrorDetail {
         let tables = &self.context.shared.tables;
-        if let Some(dropped) = tables.dropped(partition) {
-            return dropped;
-        }
         let leader = tables.leader_address(partition);
         let partition = tables.partition_name(partition);
         let why = match &leader {
@@ -72,17 +74,13 @@ impl ShardShell {
 
     /// What those are told who waited in vain.
     fn ended(&self, partition: PartitionId, ended: Ended, cause: Cause) -> ErrorDetail {
-        let gone = |why: &str| {
-            let dropped = self.context.shared.tables.dropped(partition);
-            dropped.unwrap_or_else(|| ErrorDetail::new(ErrorKind::Unavailable, why))
-        };
+        let unavailable = |why: &str| ErrorDetail::new(ErrorKind::Unavailable, why);
         let nothing = match cause {
-            Cause::Abandoned | Cause::LeaseLost => {
-                ErrorDetail::new(ErrorKind::Unavailable, "the leadership of the partition is changing")
-            }
-            Cause::SetAside => gone("the node no longer hosts the partition"),
-            Cause::Unloaded => gone("the partition has moved away"),
-            Cause::Damaged => ErrorDetail::new(ErrorKind::Unavailable, "the replica is damaged"),
+            Cause::Abandoned | Cause::LeaseLost => unavailable("the leadership of the partition is changing"),
+            Cause::Dropped => self.dropped(partition),
+            Cause::SetAside => unavailable("the node no longer hosts the partition"),
+            Cause::Unloaded => unavailable("the partition has moved away"),
+            Cause::Damaged => unavailable("the replica is damaged"),
             Cause::Stopping => crate::shared::shutting_down(),
         };
         if ended == Ended::ChangedNothing {
@@ -95,7 +93,7 @@ impl ShardShell {
             Cause::LeaseLost => {
                 "the leadership ended while the answer waited for a lease; the outcome is unknown".to_owned()
             }
-            Cause::SetAside | Cause::Unloaded | Cause::Damaged | Cause::Stopping => {
+            Cause::Dropped | Cause::SetAside | Cause::Unloaded | Cause::Damaged | Cause::Stopping => {
                 format!("the outcome is unknown: {}", nothing.message)
             }
         };

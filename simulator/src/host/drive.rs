@@ -122,7 +122,7 @@ impl World {
 
     fn refuse(&mut self, host: usize, partition: PartitionId, to: ReplyTo, log_time: Millis, refusal: &Refusal) {
         let Some(process) = &self.hosts[host].process else { return };
-        let kind = kind_of(process, partition, refusal);
+        let kind = kind_of(refusal);
         let active = process.partitions.active(partition);
         let slot = active.and_then(|placement| process.partitions.slots().get(&placement));
         let row = slot.and_then(|slot| slot.replica.configuration()).map(|known| &known.row);
@@ -147,21 +147,15 @@ impl World {
 }
 
 /// What a client is told of a refusal.
-fn kind_of(process: &Process, partition: PartitionId, refusal: &Refusal) -> ErrorKind {
-    let gone = match process.partitions.shell().tables.lacks(partition.table) {
-        true => ErrorKind::NotFound,
-        false => ErrorKind::Unavailable,
-    };
+const fn kind_of(refusal: &Refusal) -> ErrorKind {
     match refusal {
         Refusal::Stopping => ErrorKind::ShuttingDown,
-        Refusal::Dropped => ErrorKind::NotFound,
+        Refusal::Dropped | Refusal::Ended(Ended::ChangedNothing, Cause::Dropped) => ErrorKind::NotFound,
         Refusal::Misrouted => ErrorKind::InvalidArgument,
-        Refusal::Elsewhere if gone == ErrorKind::NotFound => gone,
         Refusal::Elsewhere => ErrorKind::NotPartitionLeader,
         Refusal::NoLease => ErrorKind::NoLease,
         Refusal::NoWrites(kind) => *kind,
         Refusal::Ended(Ended::Unknown, _) => ErrorKind::DeadlineExceeded,
-        Refusal::Ended(Ended::ChangedNothing, Cause::SetAside | Cause::Unloaded) => gone,
         Refusal::Ended(Ended::ChangedNothing, Cause::Stopping) => ErrorKind::ShuttingDown,
         Refusal::Ended(Ended::ChangedNothing, _) | Refusal::Changing | Refusal::Unreadable(_) => ErrorKind::Unavailable,
         Refusal::Told(detail) => detail.kind,
