@@ -1,13 +1,12 @@
 //! Copies, on their way: a loader asks for page after page, and is given each.
 
-use super::shell::Puller;
 use crate::event::Sideways;
 use crate::mutant::ShellMutant;
 use crate::world::World;
-use archon_host::{CopyAsk, CopyPage, CopyStart};
+use archon_host::{CopyAsk, CopyJob, CopyPage, CopyStart};
 use archon_kv::engine::{Engine, PageLimit, Row};
 use archon_replica::{Input, Position, ReplicaAddress};
-use archon_types::{PlacementId, Seq, Version};
+use archon_types::{Millis, PlacementId, Seq, Version};
 use bytes::Bytes;
 use std::ops::Bound;
 
@@ -15,6 +14,22 @@ use std::ops::Bound;
 const PAGE_ROWS: usize = 4;
 /// How long a page is waited for, on the local clock.
 const PAGE_MS: u64 = 60;
+
+/// A copy whose pages this machine asks for.
+#[derive(Clone, Debug)]
+pub(super) struct Puller {
+    pub(super) job: CopyJob,
+    pub(super) start: Option<Position>,
+    /// Of the row under which the last page was given.
+    pub(super) version: Version,
+    pub(super) after: Bytes,
+    /// Counts requests for pages: only the answer to the newest is taken, as on a stream.
+    pub(super) asks: u64,
+    /// When the next page was asked for, on the local clock.
+    pub(super) asked: Option<Millis>,
+    /// All pages are in; they wait for the engine's sync.
+    pub(super) whole: bool,
+}
 
 impl World {
     /// Asks for the pages that are due, or again for those that did not come.

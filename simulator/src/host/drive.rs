@@ -1,7 +1,8 @@
 //! A process is driven: its partitions get what has arrived, and what they want done reaches the world.
 
+use super::effect::Effect;
 use super::process::Process;
-use super::shell::{Effect, MachineShell, Seen};
+use super::shell::MachineShell;
 use crate::check::Violation;
 use crate::client::ReplyTo;
 use crate::event::{Event, Sideways};
@@ -25,12 +26,12 @@ impl World {
         (shell.now, shell.wall) = (now, wall);
         shell.settings.retention = RetentionLimits { pinned_bytes_max, ..shell.settings.retention };
         std::mem::swap(&mut shell.disk, &mut machine.disk);
+        std::mem::swap(&mut shell.coverage, &mut self.coverage);
         let result = work(&mut process.partitions);
         let shell = process.partitions.shell_mut();
         std::mem::swap(&mut shell.disk, &mut machine.disk);
-        let (effects, seen) = (std::mem::take(&mut shell.effects), std::mem::take(&mut shell.seen));
-        self.cover(seen);
-        for effect in effects {
+        std::mem::swap(&mut shell.coverage, &mut self.coverage);
+        for effect in std::mem::take(&mut shell.effects) {
             self.carry_out(host, effect);
         }
         Some(result)
@@ -39,25 +40,6 @@ impl World {
     /// Gives a replica an input and carries out what follows; the turn ends with [`World::settle`].
     pub(crate) fn step(&mut self, host: usize, placement: PlacementId, input: Input) {
         self.drive(host, |partitions| partitions.step(placement, input));
-    }
-
-    fn cover(&mut self, seen: Seen) {
-        let coverage = &mut self.coverage;
-        coverage.abandoned += seen.abandoned;
-        coverage.answers_held += seen.answers_held;
-        coverage.clients_forgotten += seen.clients_forgotten;
-        coverage.copies += seen.copies;
-        coverage.copies_done += seen.copies_done;
-        coverage.cuts += seen.cuts;
-        coverage.emptied += seen.emptied;
-        coverage.parked += seen.parked;
-        coverage.repeats += seen.repeats;
-        coverage.unconfirmed_reads += seen.unconfirmed_reads;
-        coverage.confirm_reads += seen.confirm_reads;
-        coverage.lease_reads += seen.lease_reads;
-        coverage.unproven += seen.unproven;
-        coverage.conditions_failed += seen.conditions_failed;
-        coverage.maybe_applied += seen.maybe_applied;
     }
 
     fn carry_out(&mut self, host: usize, effect: Effect) {

@@ -7,6 +7,7 @@ pub(crate) mod shell;
 
 mod copying;
 mod drive;
+mod effect;
 mod flush;
 mod push;
 mod session;

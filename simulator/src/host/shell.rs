@@ -1,9 +1,12 @@
 //! What a node's partitions need of the world, as a simulated machine has it. What leaves the machine is gathered as
 //! [`Effect`]s, since the world, which delays and loses and judges it, cannot be reached from within.
 
+use super::copying::Puller;
 use super::disk::{Batch, Disk, Write};
+use super::effect::Effect;
 use super::start::new_replica;
 use crate::client::ReplyTo;
+use crate::coverage::Coverage;
 use crate::mutant::{Mutant, ShellMutant};
 use archon_host::{
     At, Completes, CopyJob, Grants, Life, LogWrite, Observed, Offered, Outcome, Refusal, Reply, RetentionLimits, Shell,
@@ -11,79 +14,13 @@ use archon_host::{
 };
 use archon_kv::engine::{Change, Engine, Row};
 use archon_kv::{DedupLimits, LogTime, MemtableBudget, ViewError};
-use archon_replica::{Entry, Identity, Input, Message, Output, Position, Recovered, RecoveredError, Replica, Timing};
+use archon_replica::{Entry, Identity, Input, Message, Output, Recovered, RecoveredError, Replica, Timing};
 use archon_types::{
     Answer, Epoch, ErrorDetail, ErrorKind, Incarnation, Millis, NodeId, PartitionId, PlacementId, Report, Seq,
     TableList, Version,
 };
 use bytes::Bytes;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-
-/// What leaves a machine, or is to be judged.
-#[derive(Debug)]
-pub(super) enum Effect {
-    Send(Message),
-    /// An answer, and whether it is that of a read.
-    Answer {
-        at: At,
-        to: ReplyTo,
-        log_time: Millis,
-        outcome: Outcome,
-        read: bool,
-    },
-    Refuse {
-        partition: PartitionId,
-        to: ReplyTo,
-        log_time: Millis,
-        refusal: Refusal,
-    },
-    Report(Report),
-    Opened(PlacementId),
-    Serving(At),
-    /// These entries are committed.
-    Committed(At, Vec<Entry>),
-    Deleted(PlacementId),
-    /// Two copies disagree about what is committed, or one cannot take in what it should.
-    Alarm(PartitionId, String),
-    /// A line of the trace.
-    Note(String),
-}
-
-/// What the machine came across while it was driven.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Seen {
-    pub(super) abandoned: u64,
-    pub(super) answers_held: u64,
-    pub(super) clients_forgotten: u64,
-    pub(super) copies: u64,
-    pub(super) copies_done: u64,
-    pub(super) cuts: u64,
-    pub(super) emptied: u64,
-    pub(super) parked: u64,
-    pub(super) repeats: u64,
-    pub(super) unconfirmed_reads: u64,
-    pub(super) confirm_reads: u64,
-    pub(super) lease_reads: u64,
-    pub(super) unproven: u64,
-    pub(super) conditions_failed: u64,
-    pub(super) maybe_applied: u64,
-}
-
-/// A copy whose pages this machine asks for.
-#[derive(Clone, Debug)]
-pub(super) struct Puller {
-    pub(super) job: CopyJob,
-    pub(super) start: Option<Position>,
-    /// Of the row under which the last page was given.
-    pub(super) version: Version,
-    pub(super) after: Bytes,
-    /// Counts requests for pages: only the answer to the newest is taken, as on a stream.
-    pub(super) asks: u64,
-    /// When the next page was asked for, on the local clock.
-    pub(super) asked: Option<Millis>,
-    /// All pages are in; they wait for the engine's sync.
-    pub(super) whole: bool,
-}
 
 /// What the plan of the world fixes for a machine.
 #[derive(Clone, Debug)]
@@ -122,7 +59,8 @@ pub(crate) struct MachineShell {
     pub(super) deleting: BTreeMap<PlacementId, PartitionId>,
     pub(super) damaged: BTreeSet<PlacementId>,
     pub(super) effects: Vec<Effect>,
-    pub(super) seen: Seen,
+    /// What was come across; the world's, while the process is driven.
+    pub(super) coverage: Coverage,
     /// Said to be done before the disk has it, by a mutant.
     pub(super) early: Completes,
     /// The next answer is that of a read.
@@ -148,7 +86,7 @@ impl MachineShell {
             deleting: BTreeMap::new(),
             damaged: BTreeSet::new(),
             effects: Vec::new(),
-            seen: Seen::default(),
+            coverage: Coverage::default(),
             early: Completes::default(),
             answers_read: false,
         }
@@ -371,7 +309,7 @@ impl Shell for MachineShell {
     }
 
     fn observe(&mut self, at: At, observed: Observed<'_>) {
-        let seen = &mut self.seen;
+        let seen = &mut self.coverage;
         match observed {
             Observed::Opened { .. } => self.effects.push(Effect::Opened(at.placement)),
             Observed::Serving => self.effects.push(Effect::Serving(at)),

@@ -103,9 +103,9 @@ impl World {
             // Rule 20: what only the kernel knows is brought to the disk before any position is reported.
             machine.disk.sync();
         }
-        let settings = settings(&self.plan, self.mutant);
+        let settings = settings(&self.plan, self.mutant, self.trace.is_on());
         let patience = patience(&self.plan);
-        let partitions = recover(machine, settings, patience, self.trace.is_on());
+        let partitions = recover(machine, settings, patience);
         let mut process = Process::new(machine.boots, boot_id, machine.disk.incarnation, partitions);
         process.guess = self.random.index(crate::coordinator::COORDINATORS);
         machine.process = Some(process);
@@ -123,7 +123,7 @@ impl World {
 }
 
 /// What the plan fixes for every machine.
-fn settings(plan: &Scenario, mutant: Option<Mutant>) -> Settings {
+fn settings(plan: &Scenario, mutant: Option<Mutant>, traced: bool) -> Settings {
     let replication_timeout_ms = plan.settings.replication_timeout_ms;
     Settings {
         timing: Timing { replication_timeout_ms, keep_alive_ms: replication_timeout_ms },
@@ -133,7 +133,7 @@ fn settings(plan: &Scenario, mutant: Option<Mutant>) -> Settings {
             lagging_bytes_max: plan.lagging_bytes_max,
         },
         mutant,
-        traced: false,
+        traced,
     }
 }
 
@@ -144,9 +144,9 @@ fn patience(plan: &Scenario) -> Patience {
 }
 
 /// From what the log and the engine hold to placements that may be opened.
-fn recover(machine: &Host, settings: Settings, patience: Patience, traced: bool) -> Partitions<MachineShell> {
+fn recover(machine: &Host, settings: Settings, patience: Patience) -> Partitions<MachineShell> {
     let mutant = settings.mutant;
-    let mut shell = MachineShell::new(Settings { traced, ..settings });
+    let mut shell = MachineShell::new(settings);
     let mut dormant = BTreeMap::new();
     for (placement, stream) in machine.disk.readable() {
         let complete = stream.complete.max(stream.base);
