@@ -53,7 +53,7 @@ pub fn run(seed: u64, mutant: Option<Mutant>, trace_lines: usize) -> Outcome {
     Outcome {
         seed,
         violation: world.violation.take().or(panicked),
-        coverage: world.coverage,
+        coverage: *world.coverage,
         trace_hash: world.trace.hash(),
         trace: world.trace.into_lines(),
     }

@@ -30,14 +30,16 @@ pub(crate) struct World {
     pub(crate) shadows: Vec<Shadow>,
     pub(crate) clients: Vec<Client>,
     pub(crate) checks: Checks,
-    pub(crate) coverage: Coverage,
+    /// Boxed, for a machine borrows it whenever it is driven.
+    pub(crate) coverage: Box<Coverage>,
     pub(crate) trace: Trace,
     pub(crate) violation: Option<Violation>,
     pub(crate) mutant: Option<Mutant>,
     pub(crate) healing: bool,
     /// Until then the last situation brought about on purpose goes on.
     pub(crate) theme_until: u64,
-    queue: BTreeMap<(u64, u64), Event>,
+    /// What is to happen, by when and in which order it was said. Boxed: an event is large, and the map moves its entries.
+    queue: BTreeMap<(u64, u64), Box<Event>>,
     sequence: u64,
     unique: u128,
 }
@@ -62,7 +64,7 @@ impl World {
             shadows: Vec::new(),
             clients: Vec::new(),
             checks: Checks::default(),
-            coverage: Coverage::default(),
+            coverage: Box::default(),
             trace: Trace::new(trace_lines),
             violation: None,
             mutant,
@@ -115,7 +117,7 @@ impl World {
 
     pub(crate) fn after(&mut self, millis: u64, event: Event) {
         self.sequence += 1;
-        self.queue.insert((self.truth + millis, self.sequence), event);
+        self.queue.insert((self.truth + millis, self.sequence), Box::new(event));
     }
 
     /// Hands something to the network.
@@ -144,7 +146,7 @@ impl World {
                 continue;
             }
             self.coverage.events += 1;
-            self.handle(event);
+            self.handle(*event);
             self.check();
         }
         if self.violation.is_none() {

@@ -60,7 +60,7 @@ pub(crate) struct MachineShell {
     pub(super) damaged: BTreeSet<PlacementId>,
     pub(super) effects: Vec<Effect>,
     /// What was come across; the world's, while the process is driven.
-    pub(super) coverage: Coverage,
+    pub(super) coverage: Box<Coverage>,
     /// Said to be done before the disk has it, by a mutant.
     pub(super) early: Completes,
     /// The next answer is that of a read.
@@ -86,7 +86,7 @@ impl MachineShell {
             deleting: BTreeMap::new(),
             damaged: BTreeSet::new(),
             effects: Vec::new(),
-            coverage: Coverage::default(),
+            coverage: Box::default(),
             early: Completes::default(),
             answers_read: false,
         }
