@@ -26,8 +26,8 @@ pub struct ToolArgs {
 #[derive(clap::Args, Clone, Debug)]
 pub struct TableArgs {
     /// Partitions of the table.
-    #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..=16_384))]
-    pub partitions: u16,
+    #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=16_384))]
+    pub partitions: u32,
     /// Copies of each partition, 1 to 3.
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u8).range(1..=3))]
     pub replication: u8,

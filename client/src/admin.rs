@@ -15,7 +15,8 @@ use archon_proto::v1::{self, admin_client::AdminClient, table_client::TableClien
 use archon_types::limits::{MESSAGE_BYTES_MAX, REPLICAS_MAX, check_key, check_name};
 use archon_types::plan::Plan;
 use archon_types::{
-    Assembled, Assembly, ErrorDetail, ErrorKind, NodeGoal, PartitionTable, RequestId, SLOTS, TablePiece, Word, slot_of,
+    Assembled, Assembly, ErrorDetail, ErrorKind, HASH_PARTITIONS_MAX, NodeGoal, PartitionTable, RequestId, TablePiece,
+    Word, slot_of,
 };
 use std::sync::Arc;
 use std::time::Duration;
@@ -134,10 +135,10 @@ impl Admin {
     ///
     /// # Errors
     /// `AlreadyExists` if the name is taken, `Refused` if there are fewer nodes than copies; otherwise see [`Error`].
-    pub async fn create_table(&self, name: &str, partitions: u16, replication: u8) -> Result<TableSummary, Error> {
+    pub async fn create_table(&self, name: &str, partitions: u32, replication: u8) -> Result<TableSummary, Error> {
         check_name("table", name)?;
-        if !(1..=SLOTS).contains(&partitions) {
-            return Err(Error::invalid(format!("a table has 1 to {SLOTS} partitions, not {partitions}")));
+        if !(1..=HASH_PARTITIONS_MAX).contains(&partitions) {
+            return Err(Error::invalid(format!("a table has 1 to {HASH_PARTITIONS_MAX} partitions, not {partitions}")));
         }
         if !(1..=REPLICAS_MAX).contains(&replication) {
             return Err(Error::invalid(format!("a table has 1 to {REPLICAS_MAX} copies, not {replication}")));

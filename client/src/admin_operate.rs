@@ -7,8 +7,8 @@ use crate::operate_types::{Forced, NodeCheck, NodeLoss, PartitionCopy, Partition
 use crate::rebalance_types::MoveStatus;
 use archon_proto::convert::operate::{ForceLeader, LoseNode, PartitionName, RemoveNode};
 use archon_proto::v1;
+use archon_types::Partition;
 use archon_types::limits::check_name;
-use archon_types::{Partition, SLOTS};
 
 impl Admin {
     /// What draining, removing or giving up a node would come to, or what stands in the way. Changes nothing.
@@ -63,9 +63,9 @@ impl Admin {
     ///
     /// # Errors
     /// `NotFound` if there is no such table or partition; otherwise see [`Error`].
-    pub async fn describe_partition(&self, table: &str, partition: u16) -> Result<PartitionDescription, Error> {
-        check_partition(table, partition)?;
-        let (table, partition) = (table.to_owned(), u32::from(partition));
+    pub async fn describe_partition(&self, table: &str, partition: u32) -> Result<PartitionDescription, Error> {
+        check_name("table", table)?;
+        let (table, partition) = (table.to_owned(), partition);
         let request = v1::DescribePartitionRequest { cluster: None, table, partition };
         let call = |channel, request| async move { client(channel).describe_partition(request).await };
         let wire: v1::DescribePartitionResponse = self.coordinator_client().call(Effect::Reads, request, call).await?;
@@ -101,11 +101,11 @@ impl Admin {
     pub async fn force_leader(
         &self,
         table: &str,
-        partition: u16,
+        partition: u32,
         node: Option<&str>,
         accept_data_loss: bool,
     ) -> Result<Forced, Error> {
-        check_partition(table, partition)?;
+        check_name("table", table)?;
         if let Some(node) = node {
             check_name("node", node)?;
         }
@@ -117,12 +117,4 @@ impl Admin {
         let wire: v1::ForceLeaderResponse = self.coordinator_client().call(Effect::Writes, request, call).await?;
         Ok(Forced::new(name, wire))
     }
-}
-
-fn check_partition(table: &str, partition: u16) -> Result<(), Error> {
-    check_name("table", table)?;
-    if partition >= SLOTS {
-        return Err(Error::invalid(format!("partitions are numbered 0 to {}, not {partition}", SLOTS - 1)));
-    }
-    Ok(())
 }

@@ -141,7 +141,7 @@ pub struct PartitionSummary {
     pub table: String,
     /// The partition's number within its table.
     #[serde(rename = "partition")]
-    pub id: u16,
+    pub id: u32,
     /// Generation of its leadership.
     pub epoch: u64,
     /// Log index of its row's last change.

@@ -105,7 +105,7 @@ pub struct PartitionDescription {
     pub table: String,
     /// The partition's number within its table.
     #[serde(rename = "partition")]
-    pub id: u16,
+    pub id: u32,
     /// Generation of its leadership.
     pub epoch: u64,
     /// Log index of its row's last change.
@@ -179,7 +179,7 @@ pub struct Forced {
     /// The table's name.
     pub table: String,
     /// The partition's number within its table.
-    pub partition: u16,
+    pub partition: u32,
     /// The number of the node that leads; null: the partition begins empty.
     pub leader_id: Option<u64>,
     /// The name of the node that leads.

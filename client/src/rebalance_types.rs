@@ -94,7 +94,7 @@ pub struct MoveStatus {
     /// The table's name.
     pub table: String,
     /// The partition's number within its table.
-    pub partition: u16,
+    pub partition: u32,
     /// The number of the node it leaves.
     pub from_id: u64,
     /// The name of the node it leaves.
@@ -153,7 +153,7 @@ impl TryFrom<v1::MoveStatus> for MoveStatus {
             kind: Word::read(&wire.kind),
             table_id: partition.table,
             table: into_plain(wire.table_name),
-            partition: u16::try_from(partition.index).map_err(|_| incomplete("MoveStatus.partition"))?,
+            partition: partition.index,
             from_id: from.node_id,
             from: from.node,
             to_id: to.node_id,

@@ -152,7 +152,7 @@ mod tests {
         Sequences::new(ClientId::new(Uuid::from_u128(1)))
     }
 
-    fn partition(index: u16) -> PartitionId {
+    fn partition(index: u32) -> PartitionId {
         PartitionId::new(TableId::new(1), index)
     }
 

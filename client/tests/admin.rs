@@ -373,6 +373,6 @@ async fn any_node_leads_to_the_coordinators_and_shows_the_table() {
     );
     let located = admin.locate("default", "123456789").await.unwrap();
     assert_eq!(located.slot, 0x31C3);
-    assert_eq!(located.partition.id, (u32::from(located.slot) * 9 / 16_384) as u16);
+    assert_eq!(located.partition.id, u32::from(located.slot) * 9 / 16_384);
     assert_eq!(admin.table("nowhere").await.unwrap_err().kind(), ErrorKind::NotFound);
 }

@@ -1,7 +1,7 @@
 //! What an operator tells a coordinator.
 
 use archon_types::limits::{REPLICAS_MAX, check_address};
-use archon_types::{LeaseTimingError, SLOTS, Settings};
+use archon_types::{HASH_PARTITIONS_MAX, LeaseTimingError, Settings};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -92,7 +92,7 @@ fn check_settings(settings: &Settings) -> Result<(), ConfigError> {
     let within = |name, found, low, high| {
         if (low..=high).contains(&found) { Ok(()) } else { Err(ConfigError::Range { name, found, low, high }) }
     };
-    within("--partitions", settings.partitions.into(), 1, SLOTS.into())?;
+    within("--partitions", settings.partitions.into(), 1, HASH_PARTITIONS_MAX.into())?;
     within("--replication", settings.replication.into(), 1, REPLICAS_MAX.into())?;
     within("--min-nodes", settings.nodes_min.into(), 1, 10_000)?;
     within("replication_timeout_ms", settings.replication_timeout_ms, 10, 600_000)?;

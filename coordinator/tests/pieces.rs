@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 /// What gRPC libraries take in one message by default.
 const MESSAGE_BYTES: usize = 4 * 1024 * 1024;
-const PARTITIONS: u16 = 16_384;
+const PARTITIONS: u32 = 16_384;
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn settings() -> Settings {
@@ -53,7 +53,7 @@ async fn delivered(quorum: &Quorum, trouble: Option<Trouble>) -> FakeNode {
 fn is_assigned(node: &FakeNode) -> bool {
     let tables = node.pushed.tables.lock().unwrap();
     let led = tables.held.as_ref().map_or(0, |table| table.partitions().filter(|row| row.leader.is_some()).count());
-    tables.complete > 0 && led == usize::from(PARTITIONS)
+    tables.complete > 0 && led == PARTITIONS as usize
 }
 
 /// A whole table as a client fetches it, with the number of pieces.

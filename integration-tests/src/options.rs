@@ -10,7 +10,7 @@ pub struct Options {
     /// Names of the nodes to start with.
     pub nodes: Vec<&'static str>,
     /// Partitions of the default table.
-    pub partitions: u16,
+    pub partitions: u32,
     /// Nodes to wait for before the first assignment.
     pub nodes_min: usize,
     /// Copies of each partition.

@@ -127,7 +127,7 @@ async fn settle(cluster: &Cluster, client: &Client, before: u64) -> usize {
     for row in list.as_array().into_iter().flatten().filter(|row| row["status"] == "online") {
         let found = (0..10_000).map(|number| format!("probe-{number}")).find(|key| {
             partition_of(slot_of(key.as_bytes()), 8)
-                == u16::try_from(row["partition"].as_u64().unwrap_or(0)).unwrap_or(0)
+                == u32::try_from(row["partition"].as_u64().unwrap_or(0)).unwrap_or(0)
         });
         let key = found.expect("a key of each partition");
         let put = client.put(key.into_bytes(), b"probe".to_vec()).await;

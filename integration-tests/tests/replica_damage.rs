@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 const EXE: &str = env!("CARGO_BIN_EXE_archon-under-test");
 const NODE: &str = "athens";
-const PARTITIONS: u16 = 12;
+const PARTITIONS: u32 = 12;
 const PATIENCE: Duration = Duration::from_secs(180);
 
 fn options() -> Options {

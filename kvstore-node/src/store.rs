@@ -47,10 +47,10 @@ pub(crate) fn read_entry(seq: u64, record: &Bytes) -> Result<Entry, StoreError> 
 
 /// Notes whose stream this is. The first thing written to a stream.
 pub(crate) fn put_partition(batch: &mut WalBatch, placement: PlacementId, partition: PartitionId) {
-    let mut value = BytesMut::with_capacity(11);
+    let mut value = BytesMut::with_capacity(13);
     value.put_u8(FORMAT);
     value.put_u64(partition.table.get());
-    value.put_u16(partition.index);
+    value.put_u32(partition.index);
     batch.meta(stream(placement), META_PARTITION, value.freeze());
 }
 
@@ -59,8 +59,8 @@ pub(crate) fn read_partition(value: &[u8]) -> Result<PartitionId, StoreError> {
     let error = StoreError { what: "a partition's name", bytes: value.len() };
     let [FORMAT, rest @ ..] = value else { return Err(error) };
     let Some((table, index)) = rest.split_first_chunk::<8>() else { return Err(error) };
-    let index = <[u8; 2]>::try_from(index).map_err(|_| error)?;
-    Ok(PartitionId::new(TableId::new(u64::from_be_bytes(*table)), u16::from_be_bytes(index)))
+    let index = <[u8; 4]>::try_from(index).map_err(|_| error)?;
+    Ok(PartitionId::new(TableId::new(u64::from_be_bytes(*table)), u32::from_be_bytes(index)))
 }
 
 /// Notes the highest epoch obeyed.

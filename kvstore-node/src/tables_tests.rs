@@ -17,7 +17,7 @@ fn delta(since: u64, version: u64) -> TableDelta {
     }
 }
 
-fn row(index: u16, version: u64) -> Partition {
+fn row(index: u32, version: u64) -> Partition {
     Partition {
         id: PartitionId::new(TABLE, index),
         epoch: Epoch::new(1),
@@ -122,7 +122,7 @@ fn half_a_table_is_no_table_and_half_a_delta_changes_nothing() {
     assert!(!tables.merge(piece(3, None, 5, vec![row(3, 5)])), "row 2 is missing");
     assert!(tables.merge(piece(2, None, 6, vec![row(2, 6), row(3, 5)])));
     let held = |from| tables.newer_than("", Version::ZERO, from).map(|piece| piece.delta.partitions.len());
-    assert_eq!((held(0), held(3)), (Some(4), Some(1)));
+    assert_eq!((held(0), held((1 << 63) | 3)), (Some(4), Some(1)));
     assert_eq!(tables.version(), Version::ZERO, "rows without nodes say nothing about what is known of both");
     assert!(tables.merge(nodes(0, 4, vec![node(1, 4)])));
     assert_eq!(tables.version(), Version::new(4));

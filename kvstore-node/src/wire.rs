@@ -17,7 +17,7 @@ use archon_proto::convert::fields::{FieldReader, put_bytes, put_number};
 use archon_proto::convert::{ConvertError, ids, required};
 use archon_proto::v1;
 use archon_replica::{Body, Entry, Message, Position, ReplicaAddress};
-use archon_types::{Epoch, Incarnation, NodeId, PartitionId, PlacementId, SLOTS, Seq, TableId};
+use archon_types::{Epoch, Incarnation, NodeId, PartitionId, PlacementId, Seq, TableId};
 use bytes::{BufMut, Bytes, BytesMut};
 
 /// Most entries in one message from a peer.
@@ -183,10 +183,9 @@ fn read_message(reader: &mut FieldReader) -> Result<Message, ConvertError> {
 
 fn read_partition(reader: &mut FieldReader) -> Result<PartitionId, ConvertError> {
     let (table, index) = (ids::non_zero(reader.number()?, FIELD)?, reader.number()?);
-    match u16::try_from(index) {
-        Ok(index) if index < SLOTS => Ok(PartitionId::new(TableId::new(table), index)),
-        _ => Err(reader.error(format!("partition {index}; the highest is {}", SLOTS - 1))),
-    }
+    let index =
+        u32::try_from(index).map_err(|_| reader.error(format!("partition {index}; the highest is {}", u32::MAX)))?;
+    Ok(PartitionId::new(TableId::new(table), index))
 }
 
 fn read_address(reader: &mut FieldReader) -> Result<ReplicaAddress, ConvertError> {
@@ -331,7 +330,7 @@ mod tests {
         let one = |bytes: &[u8]| unpack(Bytes::copy_from_slice(bytes)).next().unwrap().unwrap_err().to_string();
         assert!(one(&[9, 1, 4, 1, 1, 1, 2, 2, 2, 3]).contains("of kind 9"));
         assert!(one(&[ACK, 0, 4, 1, 1, 1, 2, 2, 2, 3, 5]).contains("is 0"));
-        assert!(one(&[ACK, 1, 0x80, 0x80, 1, 1, 1, 1, 2, 2, 2, 3, 5]).contains("partition 16384"));
+        assert!(one(&[ACK, 1, 0x80, 0x80, 0x80, 0x80, 0x10, 1, 1, 1, 2, 2, 2, 3, 5]).contains("partition 4294967296"));
         let append = [APPEND, 1, 4, 1, 1, 1, 2, 2, 2, 3, 2, 5, 5, 5];
         assert!(one(&[&append[..], &[0x81, 0x80, 4]].concat()).contains("65537 entries"));
         let end = [&append[..11], &[0xFF; 9], &[1, 5, 5, 1, 3, 0]].concat();

@@ -14,7 +14,7 @@ use std::time::Duration;
 /// How many coordinators there are.
 pub const COORDINATORS: u64 = 3;
 /// How many partitions the table has.
-pub const PARTITIONS: u16 = 9;
+pub const PARTITIONS: u32 = 9;
 /// How many copies each partition has.
 pub const COPIES: usize = 3;
 /// The first nodes, in order of registration.

@@ -58,7 +58,7 @@ impl World {
     /// An operator makes a table by a name that is free, as of one that was dropped.
     pub(crate) fn make_again(&mut self) {
         let Some(room) = self.room_for_partitions().filter(|_| !self.healing) else { return };
-        let partitions = 1 + u16::try_from(self.drops.below(u64::from(room))).unwrap_or(0);
+        let partitions = 1 + u32::try_from(self.drops.below(u64::from(room))).unwrap_or(0);
         let most = u64::from(self.plan.settings.replication);
         let replication = u8::try_from(self.drops.between(1, most)).unwrap_or(1);
         self.operator_says(Command::CreateTable { name: self.free_name(), partitions, replication });
@@ -72,8 +72,8 @@ impl World {
     }
 
     /// How many partitions may be added, if any.
-    pub(crate) fn room_for_partitions(&self) -> Option<u16> {
-        let made: u16 = self.quorum.state.tables.values().map(|table| table.partitions).sum();
+    pub(crate) fn room_for_partitions(&self) -> Option<u32> {
+        let made: u32 = self.quorum.state.tables.values().map(|table| table.partitions).sum();
         (self.plan.settings.partitions + PARTITIONS_ADDED_MAX).checked_sub(made).filter(|room| *room > 0)
     }
 

@@ -162,7 +162,7 @@ impl World {
 
     fn table_to_create(&mut self) -> Option<Command> {
         let room = self.room_for_partitions()?;
-        let partitions = 1 + u16::try_from(self.random.below(u64::from(room))).unwrap_or(0);
+        let partitions = 1 + u32::try_from(self.random.below(u64::from(room))).unwrap_or(0);
         let most = u64::from(self.plan.settings.replication);
         let replication = u8::try_from(self.random.between(1, most)).unwrap_or(1);
         Some(Command::CreateTable { name: self.free_name(), partitions, replication })

@@ -74,12 +74,12 @@ pub struct Scenario {
 }
 
 /// Partitions that operators add, at most.
-pub(crate) const PARTITIONS_ADDED_MAX: u16 = 3;
+pub(crate) const PARTITIONS_ADDED_MAX: u32 = 3;
 
 /// A limit that leaves room for every copy while a node is away, and one more; none where that limits nothing.
-fn placements_max(nodes: usize, partitions: u16, replication: u8) -> Option<u32> {
+fn placements_max(nodes: usize, partitions: u32, replication: u8) -> Option<u32> {
     let (nodes, replication) = (u32::try_from(nodes).ok()?, u32::from(replication));
-    let partitions = u32::from(partitions + PARTITIONS_ADDED_MAX);
+    let partitions = partitions + PARTITIONS_ADDED_MAX;
     let most = (partitions * replication).div_ceil(nodes - 1) + 1;
     (replication < nodes && most < partitions).then_some(most)
 }
@@ -116,7 +116,7 @@ impl Scenario {
             _ => LeaseTiming { heartbeat_ms: 50, lease_ms: 250, failure_timeout_ms: 300, margin_ms: 20 },
         };
         let unit = timing.heartbeat_ms;
-        let partitions = u16::try_from(random.between(1, 3)).unwrap_or(1);
+        let partitions = u32::try_from(random.between(1, 3)).unwrap_or(1);
         let settings = Settings {
             timing,
             nodes_min: u32::try_from(nodes).unwrap_or(3),

@@ -18,7 +18,7 @@ pub struct Window {
     /// The median over the writers of each one's longest gap, in milliseconds.
     pub write_gap_median_ms: f64,
     /// Whose gap was the longest: the partition it writes in.
-    pub partition: u16,
+    pub partition: u32,
     /// When that gap began: UTC, as log lines say it.
     pub since: String,
     /// The same of reads; zero without readers.
@@ -51,13 +51,13 @@ struct Notes {
 #[derive(Debug)]
 struct Prober {
     key: String,
-    partition: u16,
+    partition: u32,
     writes: bool,
     notes: Mutex<Notes>,
 }
 
 impl Prober {
-    fn new(key: String, partition: u16, writes: bool) -> Self {
+    fn new(key: String, partition: u32, writes: bool) -> Self {
         let notes = Notes {
             succeeded: Instant::now(),
             longest: Duration::ZERO,
@@ -124,12 +124,12 @@ pub struct Probers {
 
 impl Probers {
     /// Starts `writers` and `readers` on `client`, spread evenly over the partitions of a table that has `partitions`.
-    pub fn start(client: &Client, writers: u16, readers: u16, partitions: u16) -> Self {
+    pub fn start(client: &Client, writers: u16, readers: u16, partitions: u32) -> Self {
         let stop = CancellationToken::new();
         let (mut probers, mut tasks) = (Vec::new(), JoinSet::new());
         for (count, writes) in [(writers, true), (readers, false)] {
             for number in 0..count {
-                let partition = (u32::from(number) * u32::from(partitions) / u32::from(count)) as u16;
+                let partition = u32::from(number) * partitions / u32::from(count);
                 let key = key_in(partition, partitions, if writes { "write" } else { "read" }, number);
                 let prober = Arc::new(Prober::new(key, partition, writes));
                 tasks.spawn(prober.clone().run(client.clone(), stop.clone()));
@@ -140,7 +140,7 @@ impl Probers {
     }
 
     /// The partitions that are written in.
-    pub fn partitions(&self) -> impl Iterator<Item = u16> {
+    pub fn partitions(&self) -> impl Iterator<Item = u32> {
         self.writers().map(|prober| prober.partition)
     }
 
@@ -230,7 +230,7 @@ impl Probers {
 }
 
 /// A key of this prober in `partition`.
-fn key_in(partition: u16, partitions: u16, kind: &str, number: u16) -> String {
+fn key_in(partition: u32, partitions: u32, kind: &str, number: u16) -> String {
     let keys = (0u64..).map(|salt| format!("gaps/{kind}-{number}-{salt}"));
     // Slots are spread evenly, so one is found after about as many keys as there are partitions.
     keys.into_iter().find(|key| partition_of(slot_of(key.as_bytes()), partitions) == partition).unwrap_or_default()

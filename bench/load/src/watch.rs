@@ -116,8 +116,8 @@ pub async fn partitions(admin: &Admin) -> Result<Vec<PartitionSummary>, String> 
 }
 
 /// Which partitions each node leads.
-pub fn led(rows: &[PartitionSummary]) -> BTreeMap<String, Vec<u16>> {
-    let mut led: BTreeMap<String, Vec<u16>> = BTreeMap::new();
+pub fn led(rows: &[PartitionSummary]) -> BTreeMap<String, Vec<u32>> {
+    let mut led: BTreeMap<String, Vec<u32>> = BTreeMap::new();
     for row in rows {
         if let Some(leader) = &row.leader {
             led.entry(leader.clone()).or_default().push(row.id);

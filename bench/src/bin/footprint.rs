@@ -44,7 +44,7 @@ struct Args {
     value_bytes: u32,
     /// Partitions of the table.
     #[arg(long, default_value_t = 1_024, value_parser = clap::value_parser!(u16).range(1..=16_384))]
-    partitions: u16,
+    partitions: u32,
     #[command(flatten)]
     tool: ToolArgs,
 }
@@ -55,7 +55,7 @@ struct Report {
     keys: u64,
     key_bytes: usize,
     value_bytes: u32,
-    partitions: u16,
+    partitions: u32,
     /// A node without the table.
     node_empty_bytes: f64,
     /// More per idle copy of a partition.

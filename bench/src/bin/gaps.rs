@@ -234,7 +234,7 @@ impl Stage {
 
     async fn node_ends(&mut self, killed: bool) -> anyhow::Result<(String, Window, Option<Window>)> {
         let rows = partitions(&self.admin).await.map_err(anyhow::Error::msg)?;
-        let probed: Vec<u16> = self.probers.partitions().collect();
+        let probed: Vec<u32> = self.probers.partitions().collect();
         let led = led(&rows);
         let victim = led.iter().max_by_key(|(_, led)| led.iter().filter(|id| probed.contains(id)).count());
         let (victim, led) = victim.context("nobody leads anything")?;

@@ -50,7 +50,7 @@ fn main() -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-async fn run(nodes: usize, length: Duration, partitions: u16) -> anyhow::Result<()> {
+async fn run(nodes: usize, length: Duration, partitions: u32) -> anyhow::Result<()> {
     let options = Options { nodes: vec![], partitions, nodes_min: nodes, ..Options::default() };
     let cluster = Cluster::start(&own_path()?, &options);
     let (leader, _) = cluster.wait_leader();

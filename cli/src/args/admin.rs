@@ -144,8 +144,8 @@ pub(crate) struct CreateTableArgs {
     #[arg(value_parser = name)]
     pub(crate) name: String,
     /// How many partitions it is cut into, 1 to 16384.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=16384))]
-    pub(crate) partitions: u16,
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=16384))]
+    pub(crate) partitions: u32,
     /// Copies of each partition, 1 to 7.
     #[arg(long, value_name = "R", value_parser = clap::value_parser!(u8).range(1..=7))]
     pub(crate) replication: u8,
@@ -190,8 +190,8 @@ Examples:
 #[derive(clap::Args, Clone, Debug)]
 pub(crate) struct DescribePartitionArgs {
     /// The partition's number.
-    #[arg(value_name = "ID", value_parser = clap::value_parser!(u16).range(0..=16383))]
-    pub(crate) id: u16,
+    #[arg(value_name = "ID")]
+    pub(crate) id: u32,
     /// The table.
     #[arg(long, value_name = "T", default_value = "default", value_parser = name)]
     pub(crate) table: String,
@@ -204,8 +204,8 @@ pub(crate) struct DescribePartitionArgs {
 #[derive(clap::Args, Clone, Debug)]
 pub(crate) struct ForceLeaderArgs {
     /// The partition's number.
-    #[arg(value_name = "ID", value_parser = clap::value_parser!(u16).range(0..=16383))]
-    pub(crate) id: u16,
+    #[arg(value_name = "ID")]
+    pub(crate) id: u32,
     /// The table.
     #[arg(long, value_name = "T", default_value = "default", value_parser = name)]
     pub(crate) table: String,

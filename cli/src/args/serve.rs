@@ -59,8 +59,8 @@ pub(crate) struct CoordinatorArgs {
 #[command(next_help_heading = "Settings of the cluster (used once, when it is created)")]
 pub(crate) struct BootstrapArgs {
     /// Partitions of the `default` table, 1 to 16384; otherwise 64.
-    #[arg(long, env = "ARCHON_PARTITIONS", hide_env_values = true, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=16384))]
-    pub(crate) partitions: Option<u16>,
+    #[arg(long, env = "ARCHON_PARTITIONS", hide_env_values = true, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=16384))]
+    pub(crate) partitions: Option<u32>,
     /// Copies of each partition of the `default` table, 1 to 7; otherwise 3, or as many as --min-nodes if that is less.
     #[arg(long, env = "ARCHON_REPLICATION", hide_env_values = true, value_name = "R", value_parser = clap::value_parser!(u8).range(1..=7))]
     pub(crate) replication: Option<u8>,

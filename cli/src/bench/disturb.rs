@@ -53,7 +53,7 @@ impl Stage {
     async fn set(connection: &Connection, table: &str, args: &ProbeArgs, output: &Output) -> Result<Self, Failure> {
         let client = connect::client(connection, table).await?;
         let admin = connect::admin(connection)?;
-        let partitions = admin.table(table).await?.len() as u16;
+        let partitions = admin.table(table).await?.len() as u32;
         let probers = Probers::start(&client, args.writers, args.readers, partitions);
         let all_move = async || {
             let still = probers.successes().iter().filter(|successes| **successes < 2).count();

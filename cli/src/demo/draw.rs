@@ -5,7 +5,7 @@ use archon_client::ReplicaState;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Who holds a copy of what, and whether that copy leads: node name → partition → leads.
-pub(super) type Picture = BTreeMap<String, BTreeMap<u16, bool>>;
+pub(super) type Picture = BTreeMap<String, BTreeMap<u32, bool>>;
 
 /// Reads the picture of the copies that count out of a table. Nodes without any are there if they are named in `nodes`.
 pub(super) fn picture(partitions: &[Partition], nodes: &[&str]) -> Picture {
@@ -35,16 +35,16 @@ fn sorted(mut shares: Vec<usize>) -> Vec<usize> {
 }
 
 /// Copies that are in the second picture and not in the first: partition and node.
-pub(super) fn gained(before: &Picture, after: &Picture) -> BTreeSet<(u16, String)> {
-    let had = |name: &String, id: &u16| before.get(name).is_some_and(|held| held.contains_key(id));
+pub(super) fn gained(before: &Picture, after: &Picture) -> BTreeSet<(u32, String)> {
+    let had = |name: &String, id: &u32| before.get(name).is_some_and(|held| held.contains_key(id));
     let gained = after.iter().flat_map(|(name, held)| held.keys().map(move |id| (name, id)));
     gained.filter(|(name, id)| !had(name, id)).map(|(name, id)| (*id, name.clone())).collect()
 }
 
 /// The picture: `[3]` leads, ` 3 ` follows, ` · ` holds no copy; a copy that is in `new` is marked with a star.
-pub(super) fn draw(picture: &Picture, partitions: u16, new: &BTreeSet<(u16, String)>) -> String {
+pub(super) fn draw(picture: &Picture, partitions: u32, new: &BTreeSet<(u32, String)>) -> String {
     let width = picture.keys().map(|name| name.chars().count()).max().unwrap_or(0);
-    let line = |(name, held): (&String, &BTreeMap<u16, bool>)| {
+    let line = |(name, held): (&String, &BTreeMap<u32, bool>)| {
         let cells = (0..partitions).map(|id| {
             let star = if new.contains(&(id, name.clone())) { "*" } else { " " };
             match held.get(&id) {
@@ -62,8 +62,8 @@ pub(super) fn draw(picture: &Picture, partitions: u16, new: &BTreeSet<(u16, Stri
 mod tests {
     use super::*;
 
-    fn picture_of(rows: &[(&str, &[u16], &[u16])]) -> Picture {
-        let held = |leads: &[u16], follows: &[u16]| {
+    fn picture_of(rows: &[(&str, &[u32], &[u32])]) -> Picture {
+        let held = |leads: &[u32], follows: &[u32]| {
             leads.iter().map(|id| (*id, true)).chain(follows.iter().map(|id| (*id, false))).collect()
         };
         rows.iter().map(|(name, leads, follows)| ((*name).to_owned(), held(leads, follows))).collect()

@@ -43,7 +43,7 @@ pub(super) async fn look_whole(admin: &Admin) -> Result<Look<Vec<Partition>>, Fa
                 partition.copies.len() == COPIES && partition.copies.iter().all(|copy| copy.state == ReplicaState::Live)
             };
             let whole = partitions.iter().filter(|partition| whole(partition)).count();
-            if online == usize::from(PARTITIONS) && whole == online {
+            if online == PARTITIONS as usize && whole == online {
                 Look::Yes(partitions)
             } else {
                 Look::NotYet(format!("{online} of {PARTITIONS} are, {whole} of them with three copies"))

@@ -64,7 +64,7 @@ async fn node_dies_and_returns(
                 let led =
                     |row: &&Partition| row.status == PartitionStatus::Online && row.leader.as_deref() != Some(name);
                 let count = rows.iter().filter(led).count();
-                if count == usize::from(PARTITIONS) { Look::Yes(()) } else { Look::NotYet(format!("{count} are")) }
+                if count == PARTITIONS as usize { Look::Yes(()) } else { Look::NotYet(format!("{count} are")) }
             }
             Err(failure) => Look::NotYet(failure.message),
         })

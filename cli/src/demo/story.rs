@@ -291,7 +291,7 @@ async fn outcome(admin: &Admin, before: &Picture, plan: &Plan, say: &Narrator) -
     let after = picture(&partitions, &[&FIRST_NODES[..], &[LATE_NODE]].concat());
     let new = gained(before, &after);
     say.show(&draw(&after, PARTITIONS, &new));
-    let planned: BTreeSet<(u16, String)> = plan.moves.iter().map(|step| (step.partition, step.to.clone())).collect();
+    let planned: BTreeSet<(u32, String)> = plan.moves.iter().map(|step| (step.partition, step.to.clone())).collect();
     ensure(new.is_subset(&planned), "no copy where the plan named none", || format!("{new:?}, planned {planned:?}"))?;
     let shares = copies(&after);
     ensure(shares == [7, 7, 7, 6], "7/7/7/6 copies", || format!("{shares:?}"))?;

@@ -22,7 +22,7 @@ pub(crate) struct HostedCopy {
     /// The table's name.
     pub(crate) table: String,
     /// The partition's number within its table.
-    pub(crate) partition: u16,
+    pub(crate) partition: u32,
     /// The copy's number.
     pub(crate) placement_id: u64,
     /// What it is to its partition.

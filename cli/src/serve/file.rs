@@ -282,7 +282,7 @@ mod tests {
         let file = file("partitions = 20000\n");
         let settings: CoordinatorFile = file.settings(CoordinatorFile::KEYS).unwrap();
         let value = settings.partitions.unwrap();
-        let error = file.within::<u16>("partitions", &value, 1..=16_384).unwrap_err();
+        let error = file.within::<u32>("partitions", &value, 1..=16_384).unwrap_err();
         assert_eq!(error.to_string(), "archon.toml, line 1: partitions: 20000 is not between 1 and 16384");
     }
 

@@ -244,15 +244,15 @@ async fn serve(state: Arc<NodeState>, address: &str) -> (Runtime, String) {
 /// Nodes 1, 2, …; partition p of the table is led by node 1 + p mod n.
 pub(crate) struct FakeCluster {
     pub(crate) nodes: Vec<FakeNode>,
-    pub(crate) partitions: u16,
+    pub(crate) partitions: u32,
 }
 
 impl FakeCluster {
-    pub(crate) async fn start(nodes: u64, partitions: u16) -> Self {
+    pub(crate) async fn start(nodes: u64, partitions: u32) -> Self {
         Self::start_as(CLUSTER, nodes, partitions).await
     }
 
-    pub(crate) async fn start_as(id: ClusterId, nodes: u64, partitions: u16) -> Self {
+    pub(crate) async fn start_as(id: ClusterId, nodes: u64, partitions: u32) -> Self {
         let cluster = id;
         let store = Arc::new(Mutex::new(Store::default()));
         let mut started = Vec::new();
@@ -284,14 +284,14 @@ impl FakeCluster {
     }
 
     /// Gives every node the table of this version.
-    pub(crate) fn set_table(&self, version: u64, leader: impl Fn(u16) -> Option<u64>) {
+    pub(crate) fn set_table(&self, version: u64, leader: impl Fn(u32) -> Option<u64>) {
         let delta = self.table(version, leader);
         for node in &self.nodes {
             node.state.table.send_replace(delta.clone());
         }
     }
 
-    pub(crate) fn table(&self, version: u64, leader: impl Fn(u16) -> Option<u64>) -> TableDelta {
+    pub(crate) fn table(&self, version: u64, leader: impl Fn(u32) -> Option<u64>) -> TableDelta {
         let addresses: Vec<String> = self.nodes.iter().map(|node| node.address.clone()).collect();
         delta(version, self.partitions, &addresses, leader)
     }
@@ -307,13 +307,13 @@ impl FakeCluster {
 
 pub(crate) fn delta(
     version: u64,
-    partitions: u16,
+    partitions: u32,
     addresses: &[String],
-    leader: impl Fn(u16) -> Option<u64>,
+    leader: impl Fn(u32) -> Option<u64>,
 ) -> TableDelta {
     let table = TableId::new(1);
     let version = Version::new(version);
-    let row = |index: u16| {
+    let row = |index: u32| {
         let node = leader(index);
         Partition {
             id: PartitionId::new(table, index),

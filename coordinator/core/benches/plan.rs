@@ -11,7 +11,7 @@ use uuid::Uuid;
 const NODES: u64 = 3_000;
 const JOINING: u64 = 300;
 const TABLES: u64 = 10;
-const PARTITIONS: u16 = 10_000;
+const PARTITIONS: u32 = 10_000;
 
 fn main() {
     for replication in [1, 3] {

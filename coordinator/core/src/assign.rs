@@ -197,7 +197,7 @@ impl<'a> HandOut<'a> {
     fn next_by_turns(&self, row: &Partition, replication: u8) -> Option<Vec<usize>> {
         let mut chosen: Vec<usize> = Vec::with_capacity(usize::from(replication));
         for replica in 0..usize::from(replication) {
-            let start = usize::from(row.id.index) + replica;
+            let start = row.id.index as usize + replica;
             let mut turns = (start..start + self.nodes.len()).map(|turn| turn % self.nodes.len());
             let free =
                 |slot: &usize| !chosen.contains(slot) && row.placement_on(self.nodes[*slot].row.node.id).is_none();
@@ -229,7 +229,7 @@ impl<'a> HandOut<'a> {
             }
         }
         // Who leads first is not always the one of the largest zone.
-        let turn = usize::from(row.id.index) % wanted;
+        let turn = row.id.index as usize % wanted;
         chosen.rotate_left(turn);
         Some(chosen)
     }

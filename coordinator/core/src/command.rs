@@ -119,7 +119,7 @@ pub enum Command {
         /// Its name, unique.
         name: String,
         /// Its number of partitions, `1..=16384`.
-        partitions: u16,
+        partitions: u32,
         /// Copies wanted of each, `1..=7`.
         replication: u8,
     },

@@ -21,10 +21,10 @@ struct World {
 
 impl World {
     /// Nodes with as many partitions each, two copies of every one, all Online.
-    fn new(nodes: u64, partitions_per_node: u16) -> Self {
+    fn new(nodes: u64, partitions_per_node: u32) -> Self {
         let now = Millis::new(1);
         let mut world = Self { state: ClusterState::new(), liveness: Liveness::new(now), now };
-        let partitions = u16::try_from(nodes).unwrap() * partitions_per_node;
+        let partitions = u32::try_from(nodes).unwrap() * partitions_per_node;
         let settings = Settings { partitions, nodes_min: 2, replication: 2, ..Settings::default() };
         world.commit(vec![Command::Bootstrap { cluster: ClusterId::new(Uuid::from_u128(1)), settings }]);
         (1..=nodes).for_each(|number| world.join(number));

@@ -137,7 +137,7 @@ pub fn hands_over(state: &ClusterState, row: &Partition) -> Option<PlacementId> 
     if able.is_empty() {
         able = others(NodeGoal::Cordon);
     }
-    let place = usize::from(row.id.index).checked_rem(able.len())?;
+    let place = (row.id.index as usize).checked_rem(able.len())?;
     able.get(place).copied()
 }
 

@@ -159,7 +159,7 @@ impl Migrations {
     /// Those of a table's partitions that are not over, by partition.
     pub fn active_of(&self, table: TableId) -> impl Iterator<Item = &Migration> {
         let first = (PartitionId::new(table, 0), MigrationId::new(0));
-        let last = (PartitionId::new(table, u16::MAX), MigrationId::new(u64::MAX));
+        let last = (PartitionId::new(table, u32::MAX), MigrationId::new(u64::MAX));
         self.by_partition.range(first..=last).filter_map(|(_, id)| self.rows.get(id))
     }
 

@@ -12,7 +12,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 /// Partition numbers per chunk: what a change copies at most, and what an image does not copy.
-const CHUNK_NUMBERS: u16 = 64;
+const CHUNK_NUMBERS: u32 = 64;
 
 /// Rows of one table with neighbouring numbers, by number; or those that there are.
 type Chunk = Vec<Partition>;
@@ -21,10 +21,10 @@ type Chunk = Vec<Partition>;
 #[derive(Clone, PartialEq, Eq, Debug, Default, Deserialize)]
 #[serde(from = "Vec<Partition>")]
 pub struct Partitions {
-    chunks: BTreeMap<(TableId, u16), Arc<Chunk>>,
+    chunks: BTreeMap<(TableId, u32), Arc<Chunk>>,
     count: usize,
     by_node: BTreeMap<NodeId, BTreeSet<PartitionId>>,
-    by_version: BTreeSet<(TableId, Version, u16)>,
+    by_version: BTreeSet<(TableId, Version, u32)>,
     newest: BTreeMap<TableId, Version>,
     /// By node: changes with every change of a row that has, had or gets a copy there.
     marks: BTreeMap<NodeId, u64>,
@@ -38,7 +38,7 @@ pub struct Partitions {
     /// With a copy that is not Live.
     unsettled: BTreeSet<PartitionId>,
     /// Assigned ones by the number of their copies, whatever the state of these.
-    by_copies: BTreeSet<(TableId, usize, u16)>,
+    by_copies: BTreeSet<(TableId, usize, u32)>,
 }
 
 impl Partitions {
@@ -59,7 +59,7 @@ impl Partitions {
 
     /// The rows of one table, by number.
     pub fn of_table(&self, table: TableId) -> impl Iterator<Item = &Partition> {
-        self.chunks.range((table, 0)..=(table, u16::MAX)).flat_map(|(_, chunk)| {
+        self.chunks.range((table, 0)..=(table, u32::MAX)).flat_map(|(_, chunk)| {
             looked_at(chunk.len());
             chunk.iter()
         })
@@ -107,12 +107,12 @@ impl Partitions {
 
     /// How many partitions of a table wait for their first assignment.
     pub fn unassigned_of(&self, table: TableId) -> usize {
-        self.unassigned.range(PartitionId::new(table, 0)..=PartitionId::new(table, u16::MAX)).count()
+        self.unassigned.range(PartitionId::new(table, 0)..=PartitionId::new(table, u32::MAX)).count()
     }
 
     /// Whether a table waits for the first assignment of some partition.
     pub fn awaits_assignment(&self, table: TableId) -> bool {
-        self.unassigned.range(PartitionId::new(table, 0)..=PartitionId::new(table, u16::MAX)).next().is_some()
+        self.unassigned.range(PartitionId::new(table, 0)..=PartitionId::new(table, u32::MAX)).next().is_some()
     }
 
     /// The assigned rows that nobody leads.
@@ -132,10 +132,10 @@ impl Partitions {
 
     /// A table's rows with more copies than that, whatever their state.
     pub fn with_copies_above(&self, table: TableId, copies: usize) -> impl Iterator<Item = &Partition> {
-        self.with_copies(table, (table, copies.saturating_add(1), 0)..(table, usize::MAX, u16::MAX))
+        self.with_copies(table, (table, copies.saturating_add(1), 0)..(table, usize::MAX, u32::MAX))
     }
 
-    fn with_copies(&self, table: TableId, range: Range<(TableId, usize, u16)>) -> impl Iterator<Item = &Partition> {
+    fn with_copies(&self, table: TableId, range: Range<(TableId, usize, u32)>) -> impl Iterator<Item = &Partition> {
         let ids = self.by_copies.range(range).map(move |(_, _, index)| PartitionId::new(table, *index));
         ids.filter_map(|id| self.get(id))
     }
@@ -148,7 +148,7 @@ impl Partitions {
     /// A table's rows newer than `since`, oldest change first.
     pub fn newer_than(&self, table: TableId, since: Version) -> impl Iterator<Item = &Partition> {
         let after = (table, Version::new(since.get().saturating_add(1)), 0);
-        let last = (table, Version::new(u64::MAX), u16::MAX);
+        let last = (table, Version::new(u64::MAX), u32::MAX);
         // At the very end of the range there is nothing newer, and `after > last` cannot occur.
         self.by_version.range(after..=last).filter_map(|(table, _, index)| self.get(PartitionId::new(*table, *index)))
     }
@@ -182,8 +182,8 @@ impl Partitions {
 
     /// Removes all rows of a table, and gives them by number.
     pub(crate) fn remove_table(&mut self, table: TableId) -> Vec<Partition> {
-        let chunks: Vec<(TableId, u16)> =
-            self.chunks.range((table, 0)..=(table, u16::MAX)).map(|(chunk, _)| *chunk).collect();
+        let chunks: Vec<(TableId, u32)> =
+            self.chunks.range((table, 0)..=(table, u32::MAX)).map(|(chunk, _)| *chunk).collect();
         let mut removed = Vec::new();
         for chunk in chunks.into_iter().filter_map(|chunk| self.chunks.remove(&chunk)) {
             removed.extend(Arc::unwrap_or_clone(chunk));
@@ -311,7 +311,7 @@ fn unloading(row: &Partition) -> impl Iterator<Item = NodeId> {
     row.placements.iter().filter(|copy| copy.state == ReplicaState::Unload).map(|copy| copy.node)
 }
 
-fn chunk_of(id: PartitionId) -> (TableId, u16) {
+fn chunk_of(id: PartitionId) -> (TableId, u32) {
     (id.table, id.index / CHUNK_NUMBERS)
 }
 

@@ -18,7 +18,7 @@ use tonic_health::pb::health_client::HealthClient;
 
 const SOON: Duration = Duration::from_secs(10);
 
-fn settings(nodes_min: u32, partitions: u16) -> Settings {
+fn settings(nodes_min: u32, partitions: u32) -> Settings {
     Settings { nodes_min, partitions, ..Settings::default() }
 }
 

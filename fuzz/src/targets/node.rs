@@ -75,7 +75,7 @@ fn log_record(input: &[u8]) -> Verdict {
 
 fn log_records() -> Vec<Vec<u8>> {
     let mut partition = vec![b'p', 1];
-    partition.extend_from_slice(&[0, 0, 0, 0, 0, 0, 0, 1, 0, 3]);
+    partition.extend_from_slice(&[0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 3]);
     let mut position = vec![b's'];
     position.extend_from_slice(&[0; 16]);
     let mut epoch = vec![b'e'];

@@ -178,7 +178,7 @@ fn generate_operations(_: &str, random: &mut Random) -> Vec<u8> {
         };
         let (number, done_below) = (random.below(9) as u64, random.below(9) as u64);
         let id = OpId { client, number, done_below, stamp: Millis::new(random.number()) };
-        let partition = PartitionId::new(TableId::new(random.below(4) as u64), random.below(20_000) as u16);
+        let partition = PartitionId::new(TableId::new(random.below(4) as u64), random.below(20_000) as u32);
         packer.push(random.number(), partition, (random.below(2) == 0).then_some(&id), &op);
     }
     packer.finish().to_vec()

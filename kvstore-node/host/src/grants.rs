@@ -90,7 +90,7 @@ mod tests {
 
     const LIFE: Incarnation = Incarnation::new(3);
 
-    fn partition(index: u16) -> PartitionId {
+    fn partition(index: u32) -> PartitionId {
         PartitionId::new(TableId::new(1), index)
     }
 

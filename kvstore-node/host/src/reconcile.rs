@@ -187,7 +187,7 @@ mod tests {
     use super::*;
     use archon_types::{Epoch, PartitionStatus, Placement, ReplicaState, TableId, Version};
 
-    fn id(index: u16) -> PartitionId {
+    fn id(index: u32) -> PartitionId {
         PartitionId::new(TableId::new(1), index)
     }
 
@@ -195,7 +195,7 @@ mod tests {
         PlacementId::new(number)
     }
 
-    fn row(index: u16, number: u64, node: u64) -> Partition {
+    fn row(index: u32, number: u64, node: u64) -> Partition {
         Partition {
             id: id(index),
             epoch: Epoch::new(1),
@@ -207,11 +207,11 @@ mod tests {
         }
     }
 
-    fn host(index: u16, number: u64) -> Duty {
+    fn host(index: u32, number: u64) -> Duty {
         Duty::Host { partition: row(index, number, 1), placement: placement(number) }
     }
 
-    fn held(entries: &[(u64, u16, HeldState)]) -> BTreeMap<PlacementId, Held> {
+    fn held(entries: &[(u64, u32, HeldState)]) -> BTreeMap<PlacementId, Held> {
         entries
             .iter()
             .map(|(number, index, state)| (placement(*number), Held { partition: id(*index), state: *state }))

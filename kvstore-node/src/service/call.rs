@@ -51,14 +51,12 @@ impl KvService {
         let v1::ScanRequest { prefix, after, limit, .. } = request;
         let table = self.table(&request.table)?;
         let index = match (request.partition, tag_of(&prefix)) {
-            (Some(asked), _) => match u16::try_from(asked) {
-                Ok(index) if index < table.partitions => index,
-                _ => {
-                    let (name, count) = (&table.name, table.partitions);
-                    let why = format!("table {name} has no partition {asked}; it has 0 to {}", count.saturating_sub(1));
-                    return Err(ErrorDetail::new(ErrorKind::InvalidArgument, why));
-                }
-            },
+            (Some(asked), _) if asked < table.partitions => asked,
+            (Some(asked), _) => {
+                let (name, count) = (&table.name, table.partitions);
+                let why = format!("table {name} has no partition {asked}; it has 0 to {}", count.saturating_sub(1));
+                return Err(ErrorDetail::new(ErrorKind::InvalidArgument, why));
+            }
             (None, Some(_)) => partition_of(slot_of(&prefix), table.partitions),
             (None, None) if table.partitions == 1 => 0,
             (None, None) => {

@@ -9,7 +9,7 @@ use crate::v1;
 use archon_types::limits::{REPLICAS_MAX, check_name};
 use archon_types::plan::{Move, Plan, Unmet};
 use archon_types::text::into_plain;
-use archon_types::{NodeGoal, NodeId, PartitionId, RequestId, SLOTS, TableId, Version, Word};
+use archon_types::{HASH_PARTITIONS_MAX, NodeGoal, NodeId, PartitionId, RequestId, TableId, Version, Word};
 
 /// Most moves in a plan: every partition of several of the largest tables.
 pub const PLAN_MOVES_MAX: usize = 262_144;
@@ -35,7 +35,7 @@ pub struct CreateTable {
     /// The table's name.
     pub name: String,
     /// Number of partitions, `1..=16384`.
-    pub partitions: u16,
+    pub partitions: u32,
     /// Copies of each, `1..=7`.
     pub replication: u8,
 }
@@ -91,7 +91,7 @@ impl TryFrom<v1::CreateTableRequest> for CreateTable {
         checked(check_name("table", &wire.name), "CreateTableRequest.name")?;
         Ok(Self {
             request: request_id(&wire.request_id, "CreateTableRequest.request_id")?,
-            partitions: in_range(wire.partitions, 1, u32::from(SLOTS), "CreateTableRequest.partitions")?,
+            partitions: in_range(wire.partitions, 1, HASH_PARTITIONS_MAX, "CreateTableRequest.partitions")?,
             replication: in_range(wire.replication, 1, u32::from(REPLICAS_MAX), "CreateTableRequest.replication")?,
             name: wire.name,
         })
@@ -104,7 +104,7 @@ impl From<CreateTable> for v1::CreateTableRequest {
             cluster: None,
             request_id: uuid_bytes(request.request.get()),
             name: request.name,
-            partitions: u32::from(request.partitions),
+            partitions: request.partitions,
             replication: u32::from(request.replication),
         }
     }

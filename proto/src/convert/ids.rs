@@ -1,9 +1,9 @@
 //! Identifiers.
 
-use super::{ConvertError, checked, in_range, required};
+use super::{ConvertError, checked, required};
 use crate::v1;
 use archon_types::{
-    BootId, ClientId, ClusterId, ErrorDetail, ErrorKind, Incarnation, NodeId, PartitionId, PushKey, RequestId, SLOTS,
+    BootId, ClientId, ClusterId, ErrorDetail, ErrorKind, Incarnation, NodeId, PartitionId, PushKey, RequestId,
     StorageId, TableId, limits,
 };
 use bytes::Bytes;
@@ -139,7 +139,7 @@ impl From<ClusterId> for v1::ClusterRef {
 
 impl From<PartitionId> for v1::PartitionId {
     fn from(id: PartitionId) -> Self {
-        Self { table: id.table.get(), index: u32::from(id.index) }
+        Self { table: id.table.get(), index: id.index }
     }
 }
 
@@ -147,10 +147,7 @@ impl TryFrom<v1::PartitionId> for PartitionId {
     type Error = ConvertError;
 
     fn try_from(wire: v1::PartitionId) -> Result<Self, ConvertError> {
-        Ok(Self {
-            table: TableId::new(non_zero(wire.table, "PartitionId.table")?),
-            index: in_range(wire.index, 0, u32::from(SLOTS) - 1, "PartitionId.index")?,
-        })
+        Ok(Self { table: TableId::new(non_zero(wire.table, "PartitionId.table")?), index: wire.index })
     }
 }
 
@@ -192,8 +189,7 @@ mod tests {
             match PartitionId::try_from(wire) {
                 Ok(id) => prop_assert_eq!(v1::PartitionId::from(id), wire),
                 Err(error) => {
-                    let refused = table == 0 || index >= u32::from(SLOTS);
-                    prop_assert!(refused, "{}", error);
+                    prop_assert_eq!(table, 0, "{}", error);
                 }
             }
         }

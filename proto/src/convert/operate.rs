@@ -1,10 +1,10 @@
 //! What operators do to nodes and partitions, checked.
 
 use super::ids::{request_id, uuid_bytes};
-use super::{ConvertError, checked, in_range};
+use super::{ConvertError, checked};
 use crate::v1;
 use archon_types::limits::check_name;
-use archon_types::{DEFAULT_TABLE, RequestId, SLOTS};
+use archon_types::{DEFAULT_TABLE, RequestId};
 
 /// A request to forget a node.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -32,7 +32,7 @@ pub struct PartitionName {
     /// The table's name.
     pub table: String,
     /// The partition's number within it.
-    pub index: u16,
+    pub index: u32,
 }
 
 /// A request to make one copy lead at the price of acknowledged writes.
@@ -91,11 +91,11 @@ impl PartitionName {
     /// A name from the wire; an empty table is the default one.
     ///
     /// # Errors
-    /// [`ConvertError`] naming what is wrong, with the field of `request`.
-    fn new(table: String, index: u32, fields: [&'static str; 2]) -> Result<Self, ConvertError> {
+    /// [`ConvertError`] naming what is wrong, with `field`.
+    fn new(table: String, index: u32, field: &'static str) -> Result<Self, ConvertError> {
         let table = if table.is_empty() { DEFAULT_TABLE.to_owned() } else { table };
-        checked(check_name("table", &table), fields[0])?;
-        Ok(Self { table, index: in_range(index, 0, u32::from(SLOTS) - 1, fields[1])? })
+        checked(check_name("table", &table), field)?;
+        Ok(Self { table, index })
     }
 }
 
@@ -103,8 +103,7 @@ impl TryFrom<v1::DescribePartitionRequest> for PartitionName {
     type Error = ConvertError;
 
     fn try_from(wire: v1::DescribePartitionRequest) -> Result<Self, ConvertError> {
-        let fields = ["DescribePartitionRequest.table", "DescribePartitionRequest.partition"];
-        Self::new(wire.table, wire.partition, fields)
+        Self::new(wire.table, wire.partition, "DescribePartitionRequest.table")
     }
 }
 
@@ -115,10 +114,9 @@ impl TryFrom<v1::ForceLeaderRequest> for ForceLeader {
         if let Some(node) = &wire.node {
             checked(check_name("node", node), "ForceLeaderRequest.node")?;
         }
-        let fields = ["ForceLeaderRequest.table", "ForceLeaderRequest.partition"];
         Ok(Self {
             request: request_id(&wire.request_id, "ForceLeaderRequest.request_id")?,
-            partition: PartitionName::new(wire.table, wire.partition, fields)?,
+            partition: PartitionName::new(wire.table, wire.partition, "ForceLeaderRequest.table")?,
             node: wire.node,
             accept_data_loss: wire.accept_data_loss,
         })
@@ -131,7 +129,7 @@ impl From<ForceLeader> for v1::ForceLeaderRequest {
             cluster: None,
             request_id: uuid_bytes(request.request.get()),
             table: request.partition.table,
-            partition: u32::from(request.partition.index),
+            partition: request.partition.index,
             node: request.node,
             accept_data_loss: request.accept_data_loss,
         }
@@ -147,7 +145,7 @@ mod tests {
 
     fn force() -> impl Strategy<Value = ForceLeader> {
         let name = || "[a-z][a-z0-9.-]{0,20}";
-        (1u128.., name(), 0..SLOTS, proptest::option::of(name()), any::<bool>()).prop_map(
+        (1u128.., name(), any::<u32>(), proptest::option::of(name()), any::<bool>()).prop_map(
             |(id, table, index, node, accept_data_loss)| ForceLeader {
                 request: RequestId::new(Uuid::from_u128(id)),
                 partition: PartitionName { table, index },
@@ -194,7 +192,6 @@ mod tests {
         let good = v1::ForceLeaderRequest { request_id, partition: 7, ..Default::default() };
         assert_eq!(ForceLeader::try_from(good.clone()).unwrap().partition.table, DEFAULT_TABLE);
         let field = |wire: v1::ForceLeaderRequest| ForceLeader::try_from(wire).unwrap_err().field;
-        assert_eq!(field(v1::ForceLeaderRequest { partition: 16_384, ..good.clone() }), "ForceLeaderRequest.partition");
         assert_eq!(field(v1::ForceLeaderRequest { table: "-".into(), ..good.clone() }), "ForceLeaderRequest.table");
         assert_eq!(
             field(v1::ForceLeaderRequest { node: Some("a b".into()), ..good.clone() }),

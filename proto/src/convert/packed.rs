@@ -20,7 +20,7 @@ use super::kv::{TaggedOp, TaggedReply, bounded_part};
 use crate::v1;
 use archon_types::limits::{BATCH_BYTES_MAX, BATCH_OPS_MAX, SCAN_LIMIT_MAX, check_key, check_value};
 use archon_types::op::Entry;
-use archon_types::{Answer, ClientId, Millis, Op, OpId, PartitionId, Revision, SLOTS, TableId};
+use archon_types::{Answer, ClientId, Millis, Op, OpId, PartitionId, Revision, TableId};
 use bytes::{BufMut, Bytes, BytesMut};
 use prost::Message;
 use uuid::Uuid;
@@ -184,10 +184,8 @@ fn check(
     op: &Op,
 ) -> Result<(PartitionId, Option<OpId>), ConvertError> {
     let table = TableId::new(super::ids::non_zero(table, "Op.table")?);
-    let index = u16::try_from(index)
-        .ok()
-        .filter(|index| *index < SLOTS)
-        .ok_or_else(|| ConvertError::new("Op.index", format!("{index} is outside 0..={}", SLOTS - 1)))?;
+    let index =
+        u32::try_from(index).map_err(|_| ConvertError::new("Op.index", format!("{index} is above {}", u32::MAX)))?;
     let id = match name {
         None => None,
         Some((number, behind, stamp)) => {

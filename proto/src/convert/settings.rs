@@ -3,7 +3,7 @@
 use super::{ConvertError, in_range, required};
 use crate::v1;
 use archon_types::limits::REPLICAS_MAX;
-use archon_types::{LeaseTiming, SLOTS, Settings};
+use archon_types::{HASH_PARTITIONS_MAX, LeaseTiming, Settings};
 
 impl From<LeaseTiming> for v1::LeaseTiming {
     fn from(timing: LeaseTiming) -> Self {
@@ -35,7 +35,7 @@ impl From<Settings> for v1::Settings {
         Self {
             timing: Some(settings.timing.into()),
             nodes_min: settings.nodes_min,
-            partitions: u32::from(settings.partitions),
+            partitions: settings.partitions,
             replication: u32::from(settings.replication),
             replication_timeout_ms: settings.replication_timeout_ms,
             replace_after_ms: settings.replace_after_ms,
@@ -51,7 +51,7 @@ impl TryFrom<v1::Settings> for Settings {
         Ok(Self {
             timing: required(wire.timing, "Settings.timing")?.try_into()?,
             nodes_min: in_range(wire.nodes_min, 1, u32::MAX, "Settings.nodes_min")?,
-            partitions: in_range(wire.partitions, 1, u32::from(SLOTS), "Settings.partitions")?,
+            partitions: in_range(wire.partitions, 1, HASH_PARTITIONS_MAX, "Settings.partitions")?,
             replication: in_range(wire.replication, 1, u32::from(REPLICAS_MAX), "Settings.replication")?,
             replication_timeout_ms: wire.replication_timeout_ms,
             replace_after_ms: wire.replace_after_ms,

@@ -5,8 +5,9 @@ use super::{ConvertError, checked, in_range, required};
 use crate::v1;
 use archon_types::limits::{REPLICAS_MAX, check_name};
 use archon_types::{
-    Epoch, Incarnation, Millis, Node, NodeDelta, NodeGoal, NodeId, NodeStatus, Partition, PartitionId, PartitionStatus,
-    Placement, PlacementId, RemovedNodes, ReplicaState, SLOTS, Table, TableDelta, TableId, TablePiece, Version,
+    Epoch, HASH_PARTITIONS_MAX, Incarnation, Millis, Node, NodeDelta, NodeGoal, NodeId, NodeStatus, Partition,
+    PartitionId, PartitionStatus, Placement, PlacementId, RemovedNodes, ReplicaState, Table, TableDelta, TableId,
+    TablePiece, Version,
 };
 
 /// Most placements in a partition's row: the replicas, those being loaded and those being deleted.
@@ -171,7 +172,7 @@ impl From<Table> for v1::TableInfo {
         Self {
             id: table.id.get(),
             name: table.name,
-            partitions: u32::from(table.partitions),
+            partitions: table.partitions,
             replication: u32::from(table.replication),
             version: table.version.get(),
         }
@@ -186,7 +187,7 @@ impl TryFrom<v1::TableInfo> for Table {
         Ok(Self {
             id: TableId::new(non_zero(wire.id, "TableInfo.id")?),
             name: wire.name,
-            partitions: in_range(wire.partitions, 1, u32::from(SLOTS), "TableInfo.partitions")?,
+            partitions: in_range(wire.partitions, 1, HASH_PARTITIONS_MAX, "TableInfo.partitions")?,
             replication: in_range(wire.replication, 1, u32::from(REPLICAS_MAX), "TableInfo.replication")?,
             version: Version::new(wire.version),
         })
@@ -249,7 +250,7 @@ impl TryFrom<v1::TableDelta> for TablePiece {
         }
         let table = Table::try_from(required(wire.table, "TableDelta.table")?)?;
         let belongs = |id: PartitionId| id.table == table.id && id.index < table.partitions;
-        let mut partitions = Vec::with_capacity(wire.partitions.len().min(usize::from(table.partitions)));
+        let mut partitions = Vec::with_capacity(wire.partitions.len().min(table.partitions as usize));
         for row in wire.partitions {
             let row = Partition::try_from(row)?;
             if !belongs(row.id) {

@@ -51,7 +51,7 @@ fn op_id() -> impl Strategy<Value = OpId> {
 }
 
 fn partition_id() -> impl Strategy<Value = PartitionId> {
-    (1u64.., 0u16..16_384).prop_map(|(table, index)| PartitionId::new(TableId::new(table), index))
+    (1u64.., any::<u32>()).prop_map(|(table, index)| PartitionId::new(TableId::new(table), index))
 }
 
 pub(crate) fn tagged_op() -> impl Strategy<Value = TaggedOp> {
@@ -125,7 +125,7 @@ fn node() -> impl Strategy<Value = Node> {
 }
 
 /// A row of table 1 with `partitions` partitions.
-fn row(partitions: u16) -> impl Strategy<Value = Partition> {
+fn row(partitions: u32) -> impl Strategy<Value = Partition> {
     let states = select(&[ReplicaState::Load, ReplicaState::Live, ReplicaState::Unload][..]);
     const STATUSES: &[PartitionStatus] = &[
         PartitionStatus::Unassigned,
@@ -162,7 +162,7 @@ fn removed() -> impl Strategy<Value = RemovedNodes> {
 }
 
 pub(crate) fn delta() -> impl Strategy<Value = TableDelta> {
-    (1u16..=16_384, 1u8..=7, any::<u64>(), any::<u64>())
+    (1u32..=16_384, 1u8..=7, any::<u64>(), any::<u64>())
         .prop_flat_map(|(partitions, replication, since, version)| {
             (
                 Just((partitions, replication, since, version)),
@@ -219,7 +219,7 @@ pub(crate) fn subject() -> impl Strategy<Value = Subject> {
         any::<u64>().prop_map(|coordinator_id| Subject::Coordinator { coordinator_id }),
         (any::<u64>(), name()).prop_map(|(node_id, node)| Subject::Node { node_id, node }),
         (any::<u64>(), name()).prop_map(|(table_id, table)| Subject::Table { table_id, table }),
-        (any::<u64>(), name(), any::<u16>()).prop_map(|(table_id, table, partition)| Subject::Partition {
+        (any::<u64>(), name(), any::<u32>()).prop_map(|(table_id, table, partition)| Subject::Partition {
             table_id,
             table,
             partition

@@ -180,12 +180,12 @@ pub struct PartitionId {
     /// The table it is a part of.
     pub table: TableId,
     /// Its number, `0..P`.
-    pub index: u16,
+    pub index: u32,
 }
 
 impl PartitionId {
     /// Partition `index` of `table`.
-    pub const fn new(table: TableId, index: u16) -> Self {
+    pub const fn new(table: TableId, index: u32) -> Self {
         Self { table, index }
     }
 }

@@ -49,7 +49,7 @@ pub use removed::RemovedNodes;
 pub use role::CoordinatorRole;
 pub use room::NoRoom;
 pub use settings::Settings;
-pub use slot::{SLOTS, partition_of, slot_of, tag_of};
+pub use slot::{HASH_PARTITIONS_MAX, SLOTS, partition_of, slot_of, tag_of};
 pub use table::{
     DEFAULT_TABLE, NodeDelta, Partition, PartitionStatus, PartitionTable, Placement, ReplicaState, Route, Table,
     TableDelta, TableList,

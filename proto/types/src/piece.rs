@@ -1,8 +1,8 @@
 //! Deltas of tables in pieces: a whole table, with all nodes, may be larger than one message should be.
 //!
-//! Rows and nodes stand in one line: a row at its partition's number, a node at the number of partitions plus its id.
-//! A piece holds what lies between two positions, and says where to go on. The positions do not change, so a delivery
-//! that was cut goes on where it stopped, at the same or another holder, even if rows changed meanwhile.
+//! Nodes and rows stand in one line: a node at its id, and behind all nodes a row at its partition's number. A piece
+//! holds what lies between two positions, and says where to go on. The positions do not change, so a delivery that was
+//! cut goes on where it stopped, at the same or another holder, even if rows changed or the table grew meanwhile.
 
 use crate::ids::{NodeId, TableId, Version};
 use crate::limits::PIECE_BYTES_MAX;
@@ -11,6 +11,8 @@ use crate::removed::RemovedNodes;
 use crate::table::{Partition, Table, TableDelta};
 use std::collections::BTreeMap;
 
+/// Where rows begin: no node has so high an id.
+const ROWS_FROM: u64 = 1 << 63;
 /// Most nodes that an assembly takes in; more is a defect of the sender.
 const NODES_MAX: usize = 65_536;
 
@@ -31,7 +33,7 @@ impl TablePiece {
         Self { delta, from: 0, next: None }
     }
 
-    /// The piece at `from` of what is newer than `since`: about [`PIECE_BYTES_MAX`] of it, at least one row or node.
+    /// The piece at `from` of what is newer than `since`: about [`PIECE_BYTES_MAX`] of it, at least one node or row.
     /// `rows` and `nodes` are what is newer, in any order; up to `version` they are complete, and so is the list of those who
     /// are gone, which goes with the first piece.
     pub fn cut<'a>(
@@ -43,26 +45,25 @@ impl TablePiece {
         removed: Option<RemovedNodes>,
         from: u64,
     ) -> Self {
-        let partitions = u64::from(table.partitions);
         let removed = removed.filter(|_| from == 0);
         let mut delta = TableDelta { table, since, version, partitions: Vec::new(), nodes: Vec::new(), removed };
         let mut room = Room { bytes: 0 };
-        let mut rows: Vec<_> = rows.filter(|row| u64::from(row.id.index) >= from).collect();
-        rows.sort_unstable_by_key(|row| row.id.index);
-        for row in rows {
-            if !room.takes(row_bytes(row)) {
-                return Self { delta, from, next: Some(row.id.index.into()) };
-            }
-            delta.partitions.push(row.clone());
-        }
-        let position = |node: &Node| partitions.saturating_add(node.id.get());
-        let mut nodes: Vec<_> = nodes.filter(|node| position(node) >= from).collect();
+        let mut nodes: Vec<_> = nodes.filter(|node| node.id.get() >= from).collect();
         nodes.sort_unstable_by_key(|node| node.id);
         for node in nodes {
             if !room.takes(node_bytes(node)) {
-                return Self { delta, from, next: Some(position(node)) };
+                return Self { delta, from, next: Some(node.id.get()) };
             }
             delta.nodes.push(node.clone());
+        }
+        let position = |row: &Partition| ROWS_FROM | u64::from(row.id.index);
+        let mut rows: Vec<_> = rows.filter(|row| position(row) >= from).collect();
+        rows.sort_unstable_by_key(|row| row.id.index);
+        for row in rows {
+            if !room.takes(row_bytes(row)) {
+                return Self { delta, from, next: Some(position(row)) };
+            }
+            delta.partitions.push(row.clone());
         }
         Self { delta, from, next: None }
     }
@@ -101,7 +102,7 @@ pub struct Assembly {
     since: Version,
     /// Of the oldest piece: what is complete up to it in every piece is complete.
     version: Version,
-    rows: BTreeMap<u16, Partition>,
+    rows: BTreeMap<u32, Partition>,
     nodes: BTreeMap<NodeId, Node>,
     removed: RemovedNodes,
     next: u64,
@@ -205,7 +206,7 @@ mod tests {
     use crate::ids::{Epoch, PartitionId, PlacementId};
     use crate::table::{PartitionStatus, PartitionTable, Placement, ReplicaState};
 
-    fn row(index: u16, version: u64) -> Partition {
+    fn row(index: u32, version: u64) -> Partition {
         let placement = |id| Placement { id: PlacementId::new(id), node: NodeId::new(id), state: ReplicaState::Live };
         Partition {
             id: PartitionId::new(TableId::new(1), index),

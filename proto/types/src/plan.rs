@@ -33,7 +33,7 @@ pub struct Move {
     /// The table's name.
     pub table: String,
     /// The partition's number within its table.
-    pub partition: u16,
+    pub partition: u32,
     /// The number of the node that holds the copy, or leads.
     pub from_id: NodeId,
     /// The name of that node.

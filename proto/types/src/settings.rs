@@ -11,7 +11,7 @@ pub struct Settings {
     /// Live nodes that must be registered before the first assignment, at least 1.
     pub nodes_min: u32,
     /// Partitions of the `default` table, `1..=16384`.
-    pub partitions: u16,
+    pub partitions: u32,
     /// Copies of each partition of the `default` table, at least 1.
     pub replication: u8,
     /// How long a follower may leave an append unanswered before its leader asks to drop it, in milliseconds.

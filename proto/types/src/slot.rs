@@ -5,8 +5,11 @@
 
 use crc::{CRC_16_XMODEM, Crc};
 
-/// Number of slots; a power of two, and the greatest number of partitions a table can have.
+/// Number of slots; a power of two.
 pub const SLOTS: u16 = 16_384;
+
+/// Most partitions of a table whose keys are hashed: each has at least one slot.
+pub const HASH_PARTITIONS_MAX: u32 = SLOTS as u32;
 
 const XMODEM: Crc<u16, crc::Table<16>> = Crc::<u16, crc::Table<16>>::new(&CRC_16_XMODEM);
 
@@ -17,10 +20,10 @@ pub fn slot_of(key: &[u8]) -> u16 {
 
 /// The partition that owns `slot` in a table of `partitions` partitions: `slot × P / 16384`.
 ///
-/// `partitions` must be in `1..=SLOTS` and `slot` below [`SLOTS`]; both are checked where they enter the system.
-pub fn partition_of(slot: u16, partitions: u16) -> u16 {
-    debug_assert!(slot < SLOTS && (1..=SLOTS).contains(&partitions));
-    ((u32::from(slot) * u32::from(partitions)) / u32::from(SLOTS)) as u16
+/// `partitions` must be in `1..=HASH_PARTITIONS_MAX` and `slot` below [`SLOTS`]; both are checked where they enter the system.
+pub fn partition_of(slot: u16, partitions: u32) -> u32 {
+    debug_assert!(slot < SLOTS && (1..=HASH_PARTITIONS_MAX).contains(&partitions));
+    u32::from(slot) * partitions / u32::from(SLOTS)
 }
 
 /// What is hashed: the tag, else the whole key.
@@ -68,14 +71,14 @@ mod tests {
 
     #[test]
     fn partitions_own_contiguous_ranges_that_differ_by_at_most_one_slot() {
-        for partitions in [1u16, 2, 3, 9, 30, 1000, 16_383, 16_384] {
-            let mut owned = vec![0u32; usize::from(partitions)];
+        for partitions in [1u32, 2, 3, 9, 30, 1000, 16_383, 16_384] {
+            let mut owned = vec![0u32; partitions as usize];
             let mut last = 0;
             for slot in 0..SLOTS {
                 let partition = partition_of(slot, partitions);
                 assert!(partition == last || partition == last + 1, "a hole at slot {slot}");
                 last = partition;
-                owned[usize::from(partition)] += 1;
+                owned[partition as usize] += 1;
             }
             let (min, max) = (owned.iter().min().unwrap(), owned.iter().max().unwrap());
             assert!(*min > 0 && max - min <= 1, "{partitions}: {min}..{max}");

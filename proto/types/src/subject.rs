@@ -58,7 +58,7 @@ pub enum Subject {
         /// The table's name.
         table: String,
         /// The partition's number within its table.
-        partition: u16,
+        partition: u32,
     },
     /// Something that a newer coordinator knows and this program does not.
     #[serde(other)]

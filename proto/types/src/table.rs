@@ -106,7 +106,7 @@ pub struct Table {
     /// Its name.
     pub name: String,
     /// Number of partitions, fixed at creation, `1..=16384`.
-    pub partitions: u16,
+    pub partitions: u32,
     /// Copies wanted of each partition.
     pub replication: u8,
     /// Log index of its creation or last change.
@@ -177,7 +177,7 @@ pub struct Route {
 pub struct PartitionTable {
     table: Table,
     version: Version,
-    partitions: BTreeMap<u16, Partition>,
+    partitions: BTreeMap<u32, Partition>,
     nodes: BTreeMap<NodeId, Node>,
     removed: RemovedNodes,
 }
@@ -284,7 +284,7 @@ impl PartitionTable {
     }
 
     /// A partition's row.
-    pub fn partition(&self, index: u16) -> Option<&Partition> {
+    pub fn partition(&self, index: u32) -> Option<&Partition> {
         self.partitions.get(&index)
     }
 
@@ -308,7 +308,7 @@ impl PartitionTable {
 mod tests {
     use super::*;
 
-    fn row(index: u16, version: u64, leader: u64) -> Partition {
+    fn row(index: u32, version: u64, leader: u64) -> Partition {
         Partition {
             id: PartitionId::new(TableId::new(1), index),
             epoch: Epoch::new(version),

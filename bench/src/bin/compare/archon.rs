@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 const NODES: [&str; 3] = ["athens", "byzantium", "cyrene"];
-const PARTITIONS: u16 = 64;
+const PARTITIONS: u32 = 64;
 
 struct ArchonSystem {
     name: String,

@@ -26,7 +26,7 @@ pub(crate) fn measure(nodes: usize, partitions: usize, replication: u8) -> anyho
     figures.timed("all nodes register", || (1..=first).try_for_each(|number| world.join(number).map(drop)))?;
     figures.timed("all partitions assigned and Online", || world.settle())?;
     let heavy = *world.state.nodes.keys().next().context("no nodes")?;
-    let led = world.create_table("heavy", u16::try_from(nodes)?, replication)?;
+    let led = world.create_table("heavy", u32::try_from(nodes)?, replication)?;
     world.assign_to(led, heavy, replication)?;
     figures.add("rows", world.state.partitions.len() as f64, "count");
 
@@ -42,8 +42,8 @@ pub(crate) fn measure(nodes: usize, partitions: usize, replication: u8) -> anyho
 fn some_row(state: &ClusterState, number: usize) -> PartitionId {
     let tables: Vec<TableId> = state.tables.keys().copied().collect();
     let table = tables[number % tables.len()];
-    let size = state.tables.get(&table).map_or(1, |table| usize::from(table.partitions));
-    PartitionId::new(table, u16::try_from(number * 7_919 % size).unwrap_or(0))
+    let size = state.tables.get(&table).map_or(1, |table| table.partitions as usize);
+    PartitionId::new(table, u32::try_from(number * 7_919 % size).unwrap_or(0))
 }
 
 /// Says again that a partition is Online: one row changes its version and nothing else.

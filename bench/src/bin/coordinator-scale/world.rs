@@ -5,8 +5,8 @@ use archon_coordinator_core::{
     Actor, ClusterState, Command, CommandBatch, Edit, Liveness, PartitionChange, Register, Response, apply, turn,
 };
 use archon_types::{
-    BootId, ClusterId, Millis, NodeId, Partition, PartitionId, Placement, PlacementId, ReplicaState, SLOTS, Settings,
-    StorageId, TableId, Version,
+    BootId, ClusterId, HASH_PARTITIONS_MAX, Millis, NodeId, Partition, PartitionId, Placement, PlacementId,
+    ReplicaState, Settings, StorageId, TableId, Version,
 };
 use uuid::Uuid;
 
@@ -21,10 +21,10 @@ pub(crate) struct World {
 }
 
 /// The sizes of tables that make so many partitions.
-pub(crate) fn table_sizes(partitions: usize) -> Vec<u16> {
-    let whole = usize::from(SLOTS);
-    let mut sizes = vec![SLOTS; partitions / whole];
-    sizes.extend(u16::try_from(partitions % whole).ok().filter(|rest| *rest > 0));
+pub(crate) fn table_sizes(partitions: usize) -> Vec<u32> {
+    let whole = HASH_PARTITIONS_MAX as usize;
+    let mut sizes = vec![HASH_PARTITIONS_MAX; partitions / whole];
+    sizes.extend(u32::try_from(partitions % whole).ok().filter(|rest| *rest > 0));
     sizes
 }
 
@@ -45,7 +45,7 @@ impl World {
     }
 
     /// Creates a table.
-    pub(crate) fn create_table(&mut self, name: &str, partitions: u16, replication: u8) -> anyhow::Result<TableId> {
+    pub(crate) fn create_table(&mut self, name: &str, partitions: u32, replication: u8) -> anyhow::Result<TableId> {
         let create = Command::CreateTable { name: name.to_owned(), partitions, replication };
         match self.commit(vec![create])?[..] {
             [Response::TableCreated { table }] => Ok(table),

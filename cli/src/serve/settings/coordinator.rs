@@ -193,7 +193,7 @@ pub(crate) struct FromCoordinatorFile {
     peers: Option<Vec<(u64, String)>>,
     data_dir: Option<PathBuf>,
     insecure: bool,
-    partitions: Option<u16>,
+    partitions: Option<u32>,
     replication: Option<u8>,
     min_nodes: Option<u32>,
     heartbeat_ms: Option<u64>,

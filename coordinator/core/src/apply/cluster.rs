@@ -8,8 +8,8 @@ use crate::state::{ClusterState, PARTITIONS_MAX};
 use archon_types::limits::{REPLICAS_MAX, check_name};
 use archon_types::settings::min_in_sync_default;
 use archon_types::{
-    ClusterId, DEFAULT_TABLE, Epoch, ErrorDetail, ErrorKind, Partition, PartitionId, PartitionStatus, SLOTS, Settings,
-    Table, TableId, Version,
+    ClusterId, DEFAULT_TABLE, Epoch, ErrorDetail, ErrorKind, HASH_PARTITIONS_MAX, Partition, PartitionId,
+    PartitionStatus, Settings, Table, TableId, Version,
 };
 
 /// The protocol that a cluster made by this version speaks.
@@ -43,7 +43,7 @@ pub(super) fn create_table(
     state: &mut ClusterState,
     entry: Entry<'_>,
     name: &str,
-    partitions: u16,
+    partitions: u32,
     replication: u8,
 ) -> Result<Response, ErrorDetail> {
     check_name("table", name)?;
@@ -51,7 +51,7 @@ pub(super) fn create_table(
     if state.table_by_name(name).is_some() {
         return Err(ErrorDetail::new(ErrorKind::AlreadyExists, format!("there is a table {name:?} already")));
     }
-    let after = state.partitions.len() + usize::from(partitions);
+    let after = state.partitions.len() + partitions as usize;
     if after > PARTITIONS_MAX {
         return Err(refused(format!("the tables would have {after} partitions; the limit is {PARTITIONS_MAX}")));
     }
@@ -125,9 +125,9 @@ fn check_settings(settings: &Settings) -> Result<(), ErrorDetail> {
     Ok(())
 }
 
-fn check_shape(partitions: u16, replication: u8) -> Result<(), ErrorDetail> {
-    if !(1..=SLOTS).contains(&partitions) {
-        return Err(invalid(format!("a table has 1 to {SLOTS} partitions, not {partitions}")));
+fn check_shape(partitions: u32, replication: u8) -> Result<(), ErrorDetail> {
+    if !(1..=HASH_PARTITIONS_MAX).contains(&partitions) {
+        return Err(invalid(format!("a table has 1 to {HASH_PARTITIONS_MAX} partitions, not {partitions}")));
     }
     if !(1..=REPLICAS_MAX).contains(&replication) {
         return Err(invalid(format!("a partition has 1 to {REPLICAS_MAX} replicas, not {replication}")));

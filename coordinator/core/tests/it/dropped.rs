@@ -16,7 +16,7 @@ impl Bed {
         }
     }
 
-    fn create(&mut self, name: &str, partitions: u16, replication: u8) -> TableId {
+    fn create(&mut self, name: &str, partitions: u32, replication: u8) -> TableId {
         match self.ok(Command::CreateTable { name: name.into(), partitions, replication }) {
             Response::TableCreated { table } => table,
             other => panic!("not created: {other:?}"),
@@ -44,7 +44,7 @@ impl Bed {
     }
 }
 
-fn running(partitions: u16) -> (Bed, [NodeId; 3]) {
+fn running(partitions: u32) -> (Bed, [NodeId; 3]) {
     let bed = Bed::running(settings(partitions, 3, 3), &CITIES);
     let nodes = CITIES.map(|name| bed.node(name));
     (bed, nodes)
@@ -268,7 +268,7 @@ fn a_drained_node_that_held_nothing_else_is_empty() {
 
 #[test]
 fn many_copies_of_dropped_tables_are_ordered_deleted_in_portions() {
-    const PARTITIONS: u16 = 5_000;
+    const PARTITIONS: u32 = 5_000;
     let mut bed = Bed::running(settings(1, 1, 1), &["athens"]);
     let athens = bed.node("athens");
     let orders = bed.create("orders", PARTITIONS, 1);
@@ -276,13 +276,13 @@ fn many_copies_of_dropped_tables_are_ordered_deleted_in_portions() {
         let commands = bed.turn();
         bed.commit(commands);
     }
-    assert_eq!(bed.state.partitions.count_on(athens), u32::from(PARTITIONS) + 1);
+    assert_eq!(bed.state.partitions.count_on(athens), PARTITIONS + 1);
     bed.ok(Command::DropTable { table: orders });
     let first = bed.deletions(athens);
-    assert_eq!((first.len(), bed.state.condemned.len()), (4_096, usize::from(PARTITIONS)));
+    assert_eq!((first.len(), bed.state.condemned.len()), (4_096, PARTITIONS as usize));
     let mark = duties_mark(&bed.state, athens);
     let commands = first.into_iter().map(|placement| Command::Deleted { node: athens, placement }).collect();
     bed.commit(commands);
     assert_ne!(duties_mark(&bed.state, athens), mark, "it is told of the others");
-    assert_eq!(bed.deletions(athens).len(), usize::from(PARTITIONS) - 4_096);
+    assert_eq!(bed.deletions(athens).len(), PARTITIONS as usize - 4_096);
 }

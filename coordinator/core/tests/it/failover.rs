@@ -22,7 +22,7 @@ fn nine_partitions_go_round_robin_over_three_nodes() {
     bed.join("cyrene", 3);
     let commands = bed.turn();
     let expected: Vec<PartitionChange> = (0..9)
-        .map(|p: u16| {
+        .map(|p: u32| {
             let node = NodeId::new(1 + u64::from(p % 3));
             let placement = Placement { id: PlacementId::new(1 + u64::from(p)), node, state: ReplicaState::Live };
             PartitionChange::one(part(p), bed.row(p).version, Edit::Assign(vec![placement]))

@@ -42,7 +42,7 @@ proptest! {
     fn nothing_is_served_twice_or_lost_and_all_converges(
         seed in any::<u64>(),
         nodes in 2usize..5,
-        partitions in 1u16..8,
+        partitions in 1u32..8,
         replication in 1u8..4,
         faults in proptest::collection::vec(fault(), 1..30),
     ) {

@@ -20,7 +20,7 @@ impl Bed {
 
     /// What a leader asks for as soon as a follower is silent: to do without it.
     fn drop_silent(&mut self, node: NodeId) {
-        for index in 0..self.state.partitions.len() as u16 {
+        for index in 0..self.state.partitions.len() as u32 {
             let Some(own) = self.row(index).leader else { continue };
             let leader = self.leader(index).expect("a leader");
             let silent = self.row(index).live().find(|live| live.node == node).copied();

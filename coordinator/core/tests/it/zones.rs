@@ -109,7 +109,7 @@ fn the_first_assignment_gave_one_node_of_a_zone_five_times_as_much_as_the_other(
 #[test]
 fn without_zones_it_goes_round() {
     let bed = Bed::running(settings(7, 3, 2), &["a", "b", "c"]);
-    for index in 0..7u16 {
+    for index in 0..7u32 {
         let nodes: Vec<u64> = bed.row(index).placements.iter().map(|copy| copy.node.get()).collect();
         assert_eq!(nodes, [u64::from(index) % 3 + 1, u64::from(index + 1) % 3 + 1]);
     }
@@ -184,7 +184,7 @@ proptest! {
     /// a second one moves nothing but what the first said that it could not.
     #[test]
     fn plans_neither_unbalance_nor_double_zones(
-        partitions in 1u16..40,
+        partitions in 1u32..40,
         replication in 1u8..4,
         first in proptest::collection::vec(0usize..4, 1..6),
         later in proptest::collection::vec((0usize..4, prop_oneof![Just(100u32), Just(300)]), 0..4),

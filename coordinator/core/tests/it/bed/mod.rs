@@ -14,7 +14,7 @@ pub struct Bed {
     pub now: Millis,
 }
 
-pub fn settings(partitions: u16, nodes_min: u32, replication: u8) -> Settings {
+pub fn settings(partitions: u32, nodes_min: u32, replication: u8) -> Settings {
     Settings { partitions, nodes_min, replication, ..Settings::default() }
 }
 
@@ -27,7 +27,7 @@ pub fn boxed(register: Register) -> Command {
     Command::Register(Box::new(register))
 }
 
-pub fn part(index: u16) -> PartitionId {
+pub fn part(index: u32) -> PartitionId {
     PartitionId::new(TABLE, index)
 }
 
@@ -135,11 +135,11 @@ impl Bed {
         self.state.incarnation(node).expect("a node")
     }
 
-    pub fn row(&self, index: u16) -> &Partition {
+    pub fn row(&self, index: u32) -> &Partition {
         self.state.partition(part(index)).expect("a partition")
     }
 
-    pub fn leader(&self, index: u16) -> Option<NodeId> {
+    pub fn leader(&self, index: u32) -> Option<NodeId> {
         self.row(index).leader_placement().map(|leader| leader.node)
     }
 
@@ -204,7 +204,7 @@ impl Bed {
     }
 
     /// The report of a fact, with the epoch and version of the present row.
-    pub fn fact(&self, index: u16, placement: PlacementId, fact: Fact) -> Report {
+    pub fn fact(&self, index: u32, placement: PlacementId, fact: Fact) -> Report {
         let row = self.row(index);
         Report { partition: row.id, placement, epoch: row.epoch, version: row.version, fact }
     }
