@@ -45,7 +45,7 @@ const MAY_DEPEND_ON: &[(&str, &str, &[&str])] = &[
         "archon-simulator",
         &["archon-coordinator-core", "archon-host", "archon-kv", "archon-replica", "archon-types"],
     ),
-    ("bench/load", "archon-load", &["archon-client", "archon-frames", "archon-proto", "archon-types"]),
+    ("load", "archon-load", &["archon-client", "archon-frames", "archon-proto", "archon-types"]),
     ("local-cluster", "archon-local-cluster", &["archon-client", "archon-load"]),
     ("examples", "archon-examples", &["archon-cli", "archon-client", "archon-local-cluster"]),
     ("bench/regress", "archon-regress", &["archon-kv", "archon-proto", "archon-replica", "archon-types"]),
