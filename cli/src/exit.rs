@@ -152,6 +152,13 @@ impl From<archon_client::Error> for Failure {
     }
 }
 
+/// What a cluster of this command's own did not come to in time.
+impl From<archon_load::Late> for Failure {
+    fn from(late: archon_load::Late) -> Self {
+        Self::failed(late.to_string())
+    }
+}
+
 /// What happened to a cluster of this command's own.
 impl From<archon_local_cluster::Error> for Failure {
     fn from(error: archon_local_cluster::Error) -> Self {

@@ -2,32 +2,26 @@
 
 use crate::contract;
 use crate::image::DiskImage;
-use crate::network::{Links, Place};
+use crate::network::Links;
 use crate::options::Options;
-use crate::process::Process;
+use crate::process::{environment, spawn};
 use crate::wait::{check, wait_for};
+use archon_local_cluster::{Member, Place, Process, node_arguments};
 use serde_json::Value;
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 use tempfile::TempDir;
 
-/// How long a healthy cluster may take for anything on a slow, busy machine.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub use archon_local_cluster::PATIENCE;
 
 /// Size of a member's own disk; its file takes what is written to it.
 const DISK_MEGABYTES: u64 = 1_024;
 
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
-
-#[derive(Debug)]
-struct Member {
-    place: Place,
-    arguments: Vec<String>,
-    process: Option<Process>,
-}
 
 /// What a run of the command line gave.
 #[derive(Clone, Debug)]
@@ -64,48 +58,25 @@ impl Cluster {
         let turn = ONE_AT_A_TIME.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         let directory = tempfile::Builder::new().prefix("archon-test-").tempdir().expect("a temporary directory");
         let mut links = Links::new(options.network);
-        let places: Vec<Place> = (0..options.coordinators).map(|index| links.add(&coordinator_name(index))).collect();
-        let peers: Vec<String> =
-            places.iter().enumerate().map(|(i, p)| format!("{}={}", i + 1, p.reached_at)).collect();
-        let mut disks = BTreeMap::new();
-        let coordinators = places
-            .into_iter()
-            .enumerate()
-            .map(|(i, place)| {
-                let data = data_directory(options, &mut disks, directory.path(), &coordinator_name(i));
-                let mut arguments = [
-                    "coordinator",
-                    "--id",
-                    &(i + 1).to_string(),
-                    "--listen",
-                    &place.listen,
-                    "--peers",
-                    &peers.join(","),
-                    "--data-dir",
-                    &data.display().to_string(),
-                    "--partitions",
-                    &options.partitions.to_string(),
-                    "--min-nodes",
-                    &options.nodes_min.to_string(),
-                    "--replication",
-                    &options.replication.to_string(),
-                ]
-                .map(str::to_owned)
-                .to_vec();
-                arguments.extend(insecure(&links));
-                Member { place, arguments, process: None }
-            })
-            .collect();
+        let names: Vec<String> = (0..options.coordinators).map(coordinator_name).collect();
+        let places: Vec<Place> = names.iter().map(|name| links.add(name)).collect();
         let mut cluster = Self {
             exe: exe.into(),
-            coordinators,
+            coordinators: Vec::new(),
             nodes: BTreeMap::new(),
             links,
             options: options.clone(),
-            disks,
+            disks: BTreeMap::new(),
             directory,
             _turn: turn,
         };
+        let addresses: Vec<String> = places.iter().map(|place| place.reached_at.clone()).collect();
+        for ((id, name), place) in (1..).zip(&names).zip(places) {
+            let data = cluster.data_directory(name);
+            let arguments = options.layout().coordinator(id, &place, &addresses, &data);
+            let member = cluster.member(name, place, arguments);
+            cluster.coordinators.push(member);
+        }
         for index in 0..options.coordinators {
             cluster.start_coordinator(index);
         }
@@ -132,7 +103,7 @@ impl Cluster {
 
     /// The coordinators' addresses.
     pub fn coordinator_addresses(&self) -> Vec<String> {
-        self.coordinators.iter().map(|member| member.place.reached_at.clone()).collect()
+        self.coordinators.iter().map(|member| member.address().to_owned()).collect()
     }
 
     /// The network between the members.
@@ -141,50 +112,52 @@ impl Cluster {
     }
 
     /// Starts (again) coordinator `index`, from 0.
+    ///
+    /// # Panics
+    /// If it cannot be started.
     pub fn start_coordinator(&mut self, index: usize) {
-        let name = coordinator_name(index);
-        let process = self.spawn_at(&name, &self.coordinators[index].arguments);
-        self.coordinators[index].process = Some(process);
+        let process = self.coordinators[index].start(&environment(), self.directory.path());
+        self.links.runs_as(&coordinator_name(index), process.unwrap_or_else(|error| panic!("{error}")).pid());
     }
 
     /// Starts a new node, or a stopped one again at its address on its data.
+    ///
+    /// # Panics
+    /// If it cannot be started.
     pub fn start_node(&mut self, name: &str) {
         if !self.nodes.contains_key(name) {
             let place = self.links.add(name);
-            let root = self.directory.path().to_owned();
-            let data = data_directory(&self.options, &mut self.disks, &root, &format!("node-{name}"));
-            let mut arguments = self.node_arguments(name, &place.listen, &data);
-            if place.reached_at != place.listen {
-                arguments.extend(["--advertise".to_owned(), place.reached_at.clone()]);
-            }
-            arguments.extend(insecure(&self.links));
+            let data = self.data_directory(&format!("node-{name}"));
+            let mut arguments = node_arguments(name, &place, &self.coordinator_addresses(), &data);
             arguments.extend(self.options.engine.into_iter().flat_map(|engine| ["--engine".into(), engine.into()]));
-            self.nodes.insert(name.into(), Member { place, arguments, process: None });
+            let member = self.member(name, place, arguments);
+            self.nodes.insert(name.into(), member);
         }
-        let process = self.spawn_at(name, &self.nodes[name].arguments);
-        self.nodes.get_mut(name).expect("inserted above").process = Some(process);
+        let member = self.nodes.get_mut(name).expect("inserted above");
+        let process = member.start(&environment(), self.directory.path());
+        self.links.runs_as(name, process.unwrap_or_else(|error| panic!("{error}")).pid());
     }
 
-    fn spawn_at(&self, name: &str, arguments: &[String]) -> Process {
-        let mut command = self.links.command(name, &self.exe.display().to_string());
-        command.extend_from_slice(arguments);
-        let program = PathBuf::from(command.remove(0));
-        let process = Process::spawn(&program, name, &command, self.directory.path());
-        self.links.runs_as(name, process.pid());
-        process
+    fn member(&self, name: &str, place: Place, arguments: Vec<OsString>) -> Member {
+        // Plaintext beyond loopback must be asked for.
+        let insecure = self.links.beyond_loopback().then(|| "--insecure".into());
+        let program = [self.exe.clone().into()];
+        let words = self.links.before(name).into_iter().map(OsString::from).chain(program);
+        Member::new(name, place, words.chain(arguments).chain(insecure).collect())
     }
 
     /// The arguments with which a node of this cluster would be started.
+    ///
+    /// # Panics
+    /// If the path of the data is no text.
     pub fn node_arguments(&self, name: &str, listen: &str, data: &Path) -> Vec<String> {
-        let data = data.display().to_string();
-        ["node", "--name", name, "--listen", listen, "--coordinators", &self.coordinator_list(), "--data-dir", &data]
-            .map(str::to_owned)
-            .to_vec()
+        let arguments = node_arguments(name, &listen.to_owned().into(), &self.coordinator_addresses(), data);
+        arguments.into_iter().map(|word| word.into_string().expect("paths of tests are text")).collect()
     }
 
     /// Starts a process of the program under test that is not a member.
     pub fn spawn(&self, name: &str, arguments: &[String]) -> Process {
-        Process::spawn(&self.exe, name, arguments, self.directory.path())
+        spawn(&self.exe, name, arguments, self.directory.path())
     }
 
     /// Takes the process of coordinator `index` out, to be killed or ended.
@@ -192,7 +165,7 @@ impl Cluster {
     /// # Panics
     /// If it does not run.
     pub fn take_coordinator(&mut self, index: usize) -> Process {
-        self.coordinators[index].process.take().expect("the coordinator runs")
+        self.coordinators[index].take().expect("the coordinator runs")
     }
 
     /// Takes the process of a node out, to be killed or ended.
@@ -200,7 +173,7 @@ impl Cluster {
     /// # Panics
     /// If it does not run.
     pub fn take_node(&mut self, name: &str) -> Process {
-        self.nodes.get_mut(name).and_then(|member| member.process.take()).expect("the node runs")
+        self.nodes.get_mut(name).expect("the node was started once").take().expect("the node runs")
     }
 
     /// The process of coordinator `index`.
@@ -208,7 +181,7 @@ impl Cluster {
     /// # Panics
     /// If it does not run.
     pub fn coordinator(&self, index: usize) -> &Process {
-        self.coordinators[index].process.as_ref().expect("the coordinator runs")
+        self.coordinators[index].process().expect("the coordinator runs")
     }
 
     /// The process of a node.
@@ -216,7 +189,7 @@ impl Cluster {
     /// # Panics
     /// If it does not run.
     pub fn node(&self, name: &str) -> &Process {
-        self.nodes.get(name).and_then(|member| member.process.as_ref()).expect("the node runs")
+        self.nodes.get(name).and_then(Member::process).expect("the node runs")
     }
 
     /// A node's address.
@@ -224,7 +197,7 @@ impl Cluster {
     /// # Panics
     /// If there is no such node.
     pub fn node_address(&self, name: &str) -> &str {
-        &self.nodes.get(name).expect("the node was started once").place.reached_at
+        self.nodes.get(name).expect("the node was started once").address()
     }
 
     /// SIGKILL to every process at once.
@@ -264,22 +237,22 @@ impl Cluster {
 
     fn stop_and_kill(&mut self, meanwhile: impl FnOnce()) {
         let members = self.coordinators.iter_mut().chain(self.nodes.values_mut());
-        let processes: Vec<Process> = members.filter_map(|member| member.process.take()).collect();
+        let mut processes: Vec<Process> = members.filter_map(|member| member.take().ok()).collect();
         // Stopped first, so that nobody sees another die.
         processes.iter().for_each(Process::pause);
         meanwhile();
-        processes.into_iter().for_each(Process::kill);
+        processes.iter_mut().for_each(Process::kill);
     }
 
     /// Starts everything that was ever a member and does not run.
     pub fn start_everything(&mut self) {
         for index in 0..self.coordinators.len() {
-            if self.coordinators[index].process.is_none() {
+            if self.coordinators[index].process().is_none() {
                 self.start_coordinator(index);
             }
         }
         let names: Vec<String> =
-            self.nodes.iter().filter(|(_, m)| m.process.is_none()).map(|(n, _)| n.clone()).collect();
+            self.nodes.iter().filter(|(_, m)| m.process().is_none()).map(|(n, _)| n.clone()).collect();
         for name in names {
             self.start_node(&name);
         }
@@ -373,7 +346,7 @@ impl Cluster {
     /// SIGCONT to every process that runs or is paused.
     pub fn resume_everything(&self) {
         let members = self.coordinators.iter().chain(self.nodes.values());
-        members.filter_map(|member| member.process.as_ref()).for_each(Process::resume);
+        members.filter_map(Member::process).for_each(Process::resume);
     }
 
     /// Waits until no rebalance runs; returns its final status.
@@ -410,6 +383,18 @@ impl Cluster {
             .collect()
     }
 
+    /// Where a member keeps its data; on a new disk of its own if there are to be any.
+    fn data_directory(&mut self, member: &str) -> PathBuf {
+        let root = self.directory.path();
+        if !self.options.disks {
+            return root.join(member);
+        }
+        let disk = DiskImage::create(root, member, DISK_MEGABYTES).expect("root may mount a disk");
+        let data = disk.path().join("data");
+        self.disks.insert(member.to_owned(), disk);
+        data
+    }
+
     /// Copies every log to `directory`, for a look at a run that is over.
     fn copy_logs(&self, directory: &Path) {
         let copied = std::fs::create_dir_all(directory).and_then(|()| {
@@ -440,29 +425,13 @@ pub fn coordinator_name(index: usize) -> String {
     format!("coordinator-{}", index + 1)
 }
 
-/// Where a member keeps its data; on a new disk of its own if there are to be any.
-fn data_directory(options: &Options, disks: &mut BTreeMap<String, DiskImage>, root: &Path, member: &str) -> PathBuf {
-    if !options.disks {
-        return root.join(member);
-    }
-    let disk = DiskImage::create(root, member, DISK_MEGABYTES).expect("root may mount a disk");
-    let data = disk.path().join("data");
-    disks.insert(member.to_owned(), disk);
-    data
-}
-
-/// Plaintext beyond loopback must be asked for.
-fn insecure(links: &Links) -> Option<String> {
-    links.beyond_loopback().then(|| "--insecure".to_owned())
-}
-
 impl Drop for Cluster {
     fn drop(&mut self) {
         if let Some(keep) = std::env::var_os("ARCHON_TEST_KEEP_LOGS") {
             self.copy_logs(Path::new(&keep));
         }
         if std::thread::panicking() {
-            let processes = self.coordinators.iter().chain(self.nodes.values()).filter_map(|m| m.process.as_ref());
+            let processes = self.coordinators.iter().chain(self.nodes.values()).filter_map(Member::process);
             for process in processes {
                 eprintln!("--- end of the log of {}\n{}", process.name(), process.log_tail(30));
             }

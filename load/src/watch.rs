@@ -1,12 +1,12 @@
 //! Waiting for a cluster to be in a state, without loading the machine that is measured.
 
 use crate::failure::Failure;
+use crate::wait::{Look, wait_for};
 use archon_client::{
     Admin, Error, MovePhase, MoveStatus, NodeStatus, NodeSummary, PartitionStatus, PartitionSummary, ReplicaState,
 };
 use std::collections::BTreeMap;
-use std::time::{Duration, Instant};
-use tokio::time::sleep;
+use std::time::Duration;
 
 /// Between two looks.
 const POLL: Duration = Duration::from_millis(100);
@@ -20,17 +20,8 @@ pub async fn until<T>(
     limit: Duration,
     mut look: impl AsyncFnMut() -> Result<T, String>,
 ) -> Result<(T, Duration), Failure> {
-    let began = Instant::now();
-    loop {
-        let state = match look().await {
-            Ok(value) => return Ok((value, began.elapsed())),
-            Err(state) => state,
-        };
-        if began.elapsed() >= limit {
-            return Err(Failure::new("timed_out", format!("waited {limit:?} for {what}; last state: {state}")));
-        }
-        sleep(POLL).await;
-    }
+    let look = async || Ok(look().await.map_or_else(Look::NotYet, Look::Yes));
+    wait_for(what, limit, POLL, look).await
 }
 
 /// Waits until every partition of the default table is `Online` and has `replication` copies, all `Live`.

@@ -8,7 +8,7 @@
 use anyhow::Context;
 use archon_bench::{ToolArgs, become_archon};
 use archon_client::{Admin, NodeStatus, PartitionStatus, ReplicaState};
-use archon_integration_tests::{Cluster, Options};
+use archon_integration_tests::{Cluster, Ending, Options};
 use archon_load::watch::{until, until_whole};
 use archon_load::{Archon, End, KEY_BYTES, Run, Workload};
 use clap::Parser;
@@ -129,7 +129,7 @@ async fn measure(args: &Args, cluster: &mut Cluster) -> anyhow::Result<Report> {
         let written = block_in_place(|| written.wait())?;
         anyhow::ensure!(written.failed == 0, "{:?}", written.failures);
         let before = incarnation(&admin).await?;
-        let process = cluster.take_node(NODES[0]);
+        let mut process = cluster.take_node(NODES[0]);
         let address = cluster.node_address(NODES[0]).to_owned();
         let ending = Instant::now();
         if killed {

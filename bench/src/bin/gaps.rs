@@ -11,7 +11,7 @@
 use anyhow::Context;
 use archon_bench::{TableArgs, ToolArgs, become_archon, spread};
 use archon_client::{Admin, Client, NodeGoal, NodeStatus};
-use archon_integration_tests::Cluster;
+use archon_integration_tests::{Cluster, Ending};
 use archon_load::watch::{led, partitions, rebalance, until, until_node, until_whole};
 use archon_load::{Probers, Window};
 use clap::{Parser, ValueEnum};
@@ -244,7 +244,7 @@ impl Stage {
             probed.len(),
             if killed { "killed" } else { "stopped" }
         );
-        let process = self.cluster.take_node(victim);
+        let mut process = self.cluster.take_node(victim);
         let limit = self.patience();
         if killed {
             block_in_place(|| process.kill());
@@ -326,7 +326,7 @@ impl Stage {
         let count = self.cluster.coordinator_addresses().len();
         let processes: Vec<_> = (0..count).map(|index| self.cluster.take_coordinator(index)).collect();
         if killed {
-            processes.into_iter().for_each(|process| block_in_place(|| process.kill()));
+            processes.into_iter().for_each(|mut process| block_in_place(|| process.kill()));
             return Ok(());
         }
         processes.iter().for_each(|process| process.ask_to_end());

@@ -5,7 +5,7 @@ use crate::exit::Failure;
 use crate::output::Output;
 use archon_client::{Admin, NodeStatus};
 use archon_load::watch;
-use archon_local_cluster::{Cluster, LATE_NODE};
+use archon_local_cluster::{Cluster, LATE_NODE, SMALL};
 use std::time::Duration;
 
 /// How long a node may take to start.
@@ -22,7 +22,7 @@ impl Local {
     /// # Errors
     /// If it does not come up.
     pub(super) async fn start(output: &Output) -> Result<Self, Failure> {
-        let cluster = Cluster::start(crate::own_program()?).await?;
+        let cluster = Cluster::start(crate::own_program()?, SMALL).await?;
         output.talk(format!("started a cluster of its own under {}", cluster.directory().display()));
         Ok(Self { cluster })
     }
