@@ -3,7 +3,8 @@
 use crate::failure::Failure;
 use crate::wait::{Look, wait_for};
 use archon_client::{
-    Admin, Error, MovePhase, MoveStatus, NodeStatus, NodeSummary, PartitionStatus, PartitionSummary, ReplicaState,
+    Admin, Error, MoveKind, MovePhase, MoveStatus, NodeStatus, NodeSummary, PartitionStatus, PartitionSummary,
+    ReplicaState,
 };
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -58,13 +59,22 @@ pub async fn until_node(admin: &Admin, name: &str, status: NodeStatus, limit: Du
     Ok(())
 }
 
-/// Plans and applies until there is nothing left to move; returns how many moves were carried out. What lost its point
+/// Moves that were carried out.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Moved {
+    /// How many.
+    pub moves: usize,
+    /// Those of them that made a copy, and did not bring the leadership alone to another one.
+    pub copies: usize,
+}
+
+/// Plans and applies until there is nothing left to move; returns the moves that were carried out. What lost its point
 /// because the cluster changed meanwhile is left to the next plan.
 ///
 /// # Errors
 /// After `limit`, or if a move failed or was cancelled.
-pub async fn rebalance(admin: &Admin, limit: Duration) -> Result<usize, Failure> {
-    let mut moved = 0;
+pub async fn rebalance(admin: &Admin, limit: Duration) -> Result<Moved, Failure> {
+    let mut moved = Moved::default();
     loop {
         let begin = async || {
             let plan = admin.plan().await.map_err(said)?;
@@ -90,7 +100,9 @@ pub async fn rebalance(admin: &Admin, limit: Duration) -> Result<usize, Failure>
         if let Some(undone) = status.moves.iter().find(|moving| !ended_well(moving)) {
             return Err(Failure::new("undone", format!("a move was not carried out: {undone:?}")));
         }
-        moved += status.moves.iter().filter(|moving| moving.phase == MovePhase::Done).count();
+        let done = status.moves.iter().filter(|moving| moving.phase == MovePhase::Done);
+        moved.copies += done.clone().filter(|moving| moving.kind == MoveKind::Copy).count();
+        moved.moves += done.count();
     }
 }
 

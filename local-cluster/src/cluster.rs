@@ -67,16 +67,25 @@ impl Cluster {
     /// What stood in the way.
     pub async fn start(program: impl Into<PathBuf>, layout: Layout) -> Result<Self, Error> {
         let mut cluster = Self::new(program, layout, false)?;
-        cluster.start_quorum().await?;
-        for name in FIRST_NODES {
-            cluster.start_node(name)?;
-        }
-        let admin = cluster.admin()?;
-        tokio::select! {
-            whole = watch::until_whole(&admin, usize::from(layout.replication), PATIENCE) => drop(whole?),
-            ended = cluster.watch() => return Err(ended),
-        }
+        cluster.start_all().await?;
         Ok(cluster)
+    }
+
+    /// The same for a cluster that was made with [`Cluster::new`].
+    ///
+    /// # Errors
+    /// What stood in the way.
+    pub async fn start_all(&mut self) -> Result<(), Error> {
+        self.start_quorum().await?;
+        for name in FIRST_NODES {
+            self.start_node(name)?;
+        }
+        let admin = self.admin()?;
+        tokio::select! {
+            whole = watch::until_whole(&admin, usize::from(self.layout.replication), PATIENCE) => drop(whole?),
+            ended = self.watch() => return Err(ended),
+        }
+        Ok(())
     }
 
     /// An empty cluster with its directory; its processes will run `program`.
@@ -194,17 +203,17 @@ impl Cluster {
         Ok(())
     }
 
-    /// The process id of a node that runs.
-    pub fn node_pid(&self, name: &str) -> Option<u32> {
-        self.nodes.get(name).and_then(Member::process).map(Process::pid)
-    }
-
     /// Kills a coordinator with SIGKILL; says its process id.
     ///
     /// # Errors
     /// When it does not run.
     pub fn kill_coordinator(&mut self, id: u64) -> Result<u32, Error> {
         kill(self.coordinators.get_mut(&id), || format!("coordinator-{id}"))
+    }
+
+    /// Kills all coordinators that run with SIGKILL, at once.
+    pub fn kill_coordinators(&mut self) {
+        self.coordinators.values_mut().filter_map(|member| member.take().ok()).for_each(drop);
     }
 
     /// Kills a node with SIGKILL; says its process id.
