@@ -83,7 +83,18 @@ const ONLY_NAMED_IN: &[(&str, &[&str])] = &[
     ("mimalloc", &["cli/src/main.rs", "bench/src/bin/"]),
     ("fjall", &["kvstore-node/src/engine/fjall.rs"]),
     ("hashbrown", &["kvstore-node/kv/src/row_map.rs", "wal/src/"]),
-    ("crc32c", &["wal/", "kvstore-node/src/pages.rs", "kvstore-node/tests/loaders.rs", "fuzz/"]),
+    (
+        "crc32c",
+        &[
+            "wal/",
+            "coordinator/src/raft/",
+            "coordinator/tests/strangers.rs",
+            "kvstore-node/src/engine/sled.rs",
+            "kvstore-node/src/pages.rs",
+            "kvstore-node/tests/loaders.rs",
+            "fuzz/",
+        ],
+    ),
 ];
 
 /// What a pure room must not depend on.
