@@ -396,18 +396,17 @@ impl Cluster {
     }
 
     /// Copies every log to `directory`, for a look at a run that is over.
-    fn copy_logs(&self, directory: &Path) {
-        let copied = std::fs::create_dir_all(directory).and_then(|()| {
-            for file in std::fs::read_dir(self.directory.path())?.flatten() {
-                if file.path().extension().is_some_and(|extension| extension == "log") {
-                    std::fs::copy(file.path(), directory.join(file.file_name()))?;
-                }
+    ///
+    /// # Errors
+    /// If one cannot be copied.
+    pub fn copy_logs(&self, directory: &Path) -> std::io::Result<()> {
+        std::fs::create_dir_all(directory)?;
+        for file in std::fs::read_dir(self.directory.path())?.flatten() {
+            if file.path().extension().is_some_and(|extension| extension == "log") {
+                std::fs::copy(file.path(), directory.join(file.file_name()))?;
             }
-            Ok(())
-        });
-        if let Err(error) = copied {
-            eprintln!("the logs could not be copied to {}: {error}", directory.display());
         }
+        Ok(())
     }
 
     /// The name of the node that leads `key`.
@@ -427,8 +426,10 @@ pub fn coordinator_name(index: usize) -> String {
 
 impl Drop for Cluster {
     fn drop(&mut self) {
-        if let Some(keep) = std::env::var_os("ARCHON_TEST_KEEP_LOGS") {
-            self.copy_logs(Path::new(&keep));
+        if let Some(keep) = std::env::var_os("ARCHON_TEST_KEEP_LOGS")
+            && let Err(error) = self.copy_logs(Path::new(&keep))
+        {
+            eprintln!("the logs could not be copied to {}: {error}", keep.display());
         }
         if std::thread::panicking() {
             let processes = self.coordinators.iter().chain(self.nodes.values()).filter_map(Member::process);
