@@ -4,7 +4,7 @@ use crate::own_path;
 use anyhow::Context;
 use archon_integration_tests::{Cluster, Options};
 use serde::Serialize;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use tokio::task::block_in_place;
 
 /// Flags of every tool.
@@ -58,7 +58,10 @@ impl ToolArgs {
     /// # Errors
     /// If one cannot be copied.
     pub fn keep_logs(&self, cluster: &Cluster) -> anyhow::Result<()> {
-        self.logs.as_deref().map_or(Ok(()), |to| copy_logs(cluster.directory(), to))
+        match self.logs.as_deref() {
+            Some(to) => cluster.copy_logs(to).with_context(|| format!("copying logs to {}", to.display())),
+            None => Ok(()),
+        }
     }
 
     /// Says how things go on, unless what is printed is JSON.
@@ -85,14 +88,4 @@ impl ToolArgs {
         }
         Ok(report)
     }
-}
-
-fn copy_logs(from: &Path, to: &Path) -> anyhow::Result<()> {
-    std::fs::create_dir_all(to).with_context(|| format!("making {}", to.display()))?;
-    for entry in std::fs::read_dir(from)?.flatten() {
-        if entry.path().extension().is_some_and(|extension| extension == "log") {
-            std::fs::copy(entry.path(), to.join(entry.file_name()))?;
-        }
-    }
-    Ok(())
 }

@@ -152,6 +152,20 @@ impl From<archon_client::Error> for Failure {
     }
 }
 
+impl From<archon_load::Failure> for Failure {
+    fn from(failure: archon_load::Failure) -> Self {
+        let kind = ErrorKind::ALL.iter().find(|kind| kind.as_str() == failure.kind);
+        Self::new(kind.map_or(Exit::Failed, |kind| Exit::of(*kind)), failure.to_string())
+    }
+}
+
+/// What a cluster of this command's own did not come to in time.
+impl From<archon_load::Late> for Failure {
+    fn from(late: archon_load::Late) -> Self {
+        Self::failed(late.to_string())
+    }
+}
+
 /// What happened to a cluster of this command's own.
 impl From<archon_local_cluster::Error> for Failure {
     fn from(error: archon_local_cluster::Error) -> Self {

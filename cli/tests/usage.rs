@@ -46,6 +46,8 @@ fn an_unknown_flag_or_verb_is_a_usage_error() {
         &["bench", "get", "--distribution", "zipfian:2"],
         &["bench", "failover", "--pid", "1", "--coordinators", "127.0.0.1:1"],
         &["bench", "failover", "--pid", "1", "--local"],
+        &["bench", "failover", "--disturb", "stop", "--coordinators", "127.0.0.1:1"],
+        &["bench", "rebalance", "--local", "--clients", "3"],
         &["bench", "put", "--threads", "2", "--coordinators", "127.0.0.1:1"],
         &["kv", "cas", "k", "v"],
         &["kv", "scan", "x", "--prefix", "y"],

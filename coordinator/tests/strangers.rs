@@ -186,7 +186,7 @@ impl Impostor {
 
     async fn snapshot(&self, target: u64, vote: Vote, last: Option<LogId>, body: &[u8]) -> Result<(), Status> {
         let data = Bytes::copy_from_slice(body);
-        let chunk = v1::SnapshotChunk { header: None, crc32: crc32fast::hash(&data), data };
+        let chunk = v1::SnapshotChunk { header: None, crc32c: crc32c::crc32c(&data), data };
         let chunks = tokio_stream::iter([self.header(target, vote, last, body.len() as u64), chunk]);
         self.client(target).snapshot(chunks).await.map(|_| ())
     }

@@ -1,6 +1,6 @@
 //! What the examples share, so that each can be about one thing: where the cluster comes from, and how it ends.
 
-use archon_local_cluster::Cluster;
+use archon_local_cluster::{Cluster, SMALL};
 use std::process::ExitCode;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -46,7 +46,7 @@ pub fn endpoints() -> Option<Vec<String>> {
 /// What stood in the way.
 pub async fn cluster() -> Result<Cluster> {
     println!("Starting a cluster on this machine: three coordinators and three nodes.");
-    let cluster = Cluster::start(std::env::current_exe()?).await?;
+    let cluster = Cluster::start(std::env::current_exe()?, SMALL).await?;
     println!("It runs in {}.\n", cluster.directory().display());
     Ok(cluster)
 }

@@ -2,8 +2,8 @@
 
 use archon_client::Client;
 use archon_integration_tests::wait::{check, wait_for};
-use archon_integration_tests::{Process, cluster::PATIENCE};
-use archon_local_cluster::Cluster;
+use archon_integration_tests::{Ending, Process, cluster::PATIENCE, spawn};
+use archon_local_cluster::{Cluster, SMALL};
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -55,7 +55,7 @@ impl Example {
         // `env` becomes the program it is given, so it is the example that is signalled and awaited.
         let command = [&[temporary.as_str()], variables, &[&program], arguments].concat();
         let command: Vec<String> = command.into_iter().map(str::to_owned).collect();
-        let process = Process::spawn(Path::new("env"), name, &command, directory.path());
+        let process = spawn(Path::new("env"), name, &command, directory.path());
         Self { process: Some(process), directory }
     }
 
@@ -153,7 +153,7 @@ fn the_quickstart_puts_gets_compares_and_scans_on_a_cluster_of_its_own() {
 fn the_quickstart_uses_the_cluster_it_is_given_and_leaves_nothing_in_it() {
     let _turn = turn();
     Runtime::new().expect("a runtime").block_on(async {
-        let cluster = Cluster::start(program("quickstart")).await.expect("a cluster");
+        let cluster = Cluster::start(program("quickstart"), SMALL).await.expect("a cluster");
         let endpoints = cluster.endpoints().join(",");
         let variable = format!("ARCHON_COORDINATORS={endpoints}");
         let client = Client::builder(cluster.endpoints()).build().await.expect("a client");

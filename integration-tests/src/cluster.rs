@@ -1,44 +1,25 @@
 //! A cluster of real processes: coordinators and nodes on free loopback ports, in a directory that goes away with it.
 
-use crate::contract;
+mod asked;
+
 use crate::image::DiskImage;
-use crate::network::{Links, Place};
+use crate::network::Links;
 use crate::options::Options;
-use crate::process::Process;
-use crate::wait::{check, wait_for};
-use serde_json::Value;
+use crate::process::{environment, spawn};
+use archon_local_cluster::{Member, Place, Process, node_arguments};
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::{Mutex, MutexGuard};
-use std::time::Duration;
 use tempfile::TempDir;
 
-/// How long a healthy cluster may take for anything on a slow, busy machine.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub use archon_local_cluster::PATIENCE;
+pub use asked::Ran;
 
 /// Size of a member's own disk; its file takes what is written to it.
 const DISK_MEGABYTES: u64 = 1_024;
 
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
-
-#[derive(Debug)]
-struct Member {
-    place: Place,
-    arguments: Vec<String>,
-    process: Option<Process>,
-}
-
-/// What a run of the command line gave.
-#[derive(Clone, Debug)]
-pub struct Ran {
-    /// Exit code; -1 if a signal ended it.
-    pub code: i32,
-    /// Standard output.
-    pub stdout: String,
-    /// Standard error.
-    pub stderr: String,
-}
 
 /// A running cluster. Dropping it kills every process and removes every file; on panic it prints the ends of the logs.
 #[derive(Debug)]
@@ -64,48 +45,25 @@ impl Cluster {
         let turn = ONE_AT_A_TIME.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         let directory = tempfile::Builder::new().prefix("archon-test-").tempdir().expect("a temporary directory");
         let mut links = Links::new(options.network);
-        let places: Vec<Place> = (0..options.coordinators).map(|index| links.add(&coordinator_name(index))).collect();
-        let peers: Vec<String> =
-            places.iter().enumerate().map(|(i, p)| format!("{}={}", i + 1, p.reached_at)).collect();
-        let mut disks = BTreeMap::new();
-        let coordinators = places
-            .into_iter()
-            .enumerate()
-            .map(|(i, place)| {
-                let data = data_directory(options, &mut disks, directory.path(), &coordinator_name(i));
-                let mut arguments = [
-                    "coordinator",
-                    "--id",
-                    &(i + 1).to_string(),
-                    "--listen",
-                    &place.listen,
-                    "--peers",
-                    &peers.join(","),
-                    "--data-dir",
-                    &data.display().to_string(),
-                    "--partitions",
-                    &options.partitions.to_string(),
-                    "--min-nodes",
-                    &options.nodes_min.to_string(),
-                    "--replication",
-                    &options.replication.to_string(),
-                ]
-                .map(str::to_owned)
-                .to_vec();
-                arguments.extend(insecure(&links));
-                Member { place, arguments, process: None }
-            })
-            .collect();
+        let names: Vec<String> = (0..options.coordinators).map(coordinator_name).collect();
+        let places: Vec<Place> = names.iter().map(|name| links.add(name)).collect();
         let mut cluster = Self {
             exe: exe.into(),
-            coordinators,
+            coordinators: Vec::new(),
             nodes: BTreeMap::new(),
             links,
             options: options.clone(),
-            disks,
+            disks: BTreeMap::new(),
             directory,
             _turn: turn,
         };
+        let addresses: Vec<String> = places.iter().map(|place| place.reached_at.clone()).collect();
+        for ((id, name), place) in (1..).zip(&names).zip(places) {
+            let data = cluster.data_directory(name);
+            let arguments = options.layout().coordinator(id, &place, &addresses, &data);
+            let member = cluster.member(name, place, arguments);
+            cluster.coordinators.push(member);
+        }
         for index in 0..options.coordinators {
             cluster.start_coordinator(index);
         }
@@ -132,7 +90,7 @@ impl Cluster {
 
     /// The coordinators' addresses.
     pub fn coordinator_addresses(&self) -> Vec<String> {
-        self.coordinators.iter().map(|member| member.place.reached_at.clone()).collect()
+        self.coordinators.iter().map(|member| member.address().to_owned()).collect()
     }
 
     /// The network between the members.
@@ -141,50 +99,52 @@ impl Cluster {
     }
 
     /// Starts (again) coordinator `index`, from 0.
+    ///
+    /// # Panics
+    /// If it cannot be started.
     pub fn start_coordinator(&mut self, index: usize) {
-        let name = coordinator_name(index);
-        let process = self.spawn_at(&name, &self.coordinators[index].arguments);
-        self.coordinators[index].process = Some(process);
+        let process = self.coordinators[index].start(&environment(), self.directory.path());
+        self.links.runs_as(&coordinator_name(index), process.unwrap_or_else(|error| panic!("{error}")).pid());
     }
 
     /// Starts a new node, or a stopped one again at its address on its data.
+    ///
+    /// # Panics
+    /// If it cannot be started.
     pub fn start_node(&mut self, name: &str) {
         if !self.nodes.contains_key(name) {
             let place = self.links.add(name);
-            let root = self.directory.path().to_owned();
-            let data = data_directory(&self.options, &mut self.disks, &root, &format!("node-{name}"));
-            let mut arguments = self.node_arguments(name, &place.listen, &data);
-            if place.reached_at != place.listen {
-                arguments.extend(["--advertise".to_owned(), place.reached_at.clone()]);
-            }
-            arguments.extend(insecure(&self.links));
+            let data = self.data_directory(&format!("node-{name}"));
+            let mut arguments = node_arguments(name, &place, &self.coordinator_addresses(), &data);
             arguments.extend(self.options.engine.into_iter().flat_map(|engine| ["--engine".into(), engine.into()]));
-            self.nodes.insert(name.into(), Member { place, arguments, process: None });
+            let member = self.member(name, place, arguments);
+            self.nodes.insert(name.into(), member);
         }
-        let process = self.spawn_at(name, &self.nodes[name].arguments);
-        self.nodes.get_mut(name).expect("inserted above").process = Some(process);
+        let member = self.nodes.get_mut(name).expect("inserted above");
+        let process = member.start(&environment(), self.directory.path());
+        self.links.runs_as(name, process.unwrap_or_else(|error| panic!("{error}")).pid());
     }
 
-    fn spawn_at(&self, name: &str, arguments: &[String]) -> Process {
-        let mut command = self.links.command(name, &self.exe.display().to_string());
-        command.extend_from_slice(arguments);
-        let program = PathBuf::from(command.remove(0));
-        let process = Process::spawn(&program, name, &command, self.directory.path());
-        self.links.runs_as(name, process.pid());
-        process
+    fn member(&self, name: &str, place: Place, arguments: Vec<OsString>) -> Member {
+        // Plaintext beyond loopback must be asked for.
+        let insecure = self.links.beyond_loopback().then(|| "--insecure".into());
+        let program = [self.exe.clone().into()];
+        let words = self.links.before(name).into_iter().map(OsString::from).chain(program);
+        Member::new(name, place, words.chain(arguments).chain(insecure).collect())
     }
 
     /// The arguments with which a node of this cluster would be started.
+    ///
+    /// # Panics
+    /// If the path of the data is no text.
     pub fn node_arguments(&self, name: &str, listen: &str, data: &Path) -> Vec<String> {
-        let data = data.display().to_string();
-        ["node", "--name", name, "--listen", listen, "--coordinators", &self.coordinator_list(), "--data-dir", &data]
-            .map(str::to_owned)
-            .to_vec()
+        let arguments = node_arguments(name, &listen.to_owned().into(), &self.coordinator_addresses(), data);
+        arguments.into_iter().map(|word| word.into_string().expect("paths of tests are text")).collect()
     }
 
     /// Starts a process of the program under test that is not a member.
     pub fn spawn(&self, name: &str, arguments: &[String]) -> Process {
-        Process::spawn(&self.exe, name, arguments, self.directory.path())
+        spawn(&self.exe, name, arguments, self.directory.path())
     }
 
     /// Takes the process of coordinator `index` out, to be killed or ended.
@@ -192,7 +152,7 @@ impl Cluster {
     /// # Panics
     /// If it does not run.
     pub fn take_coordinator(&mut self, index: usize) -> Process {
-        self.coordinators[index].process.take().expect("the coordinator runs")
+        self.coordinators[index].take().expect("the coordinator runs")
     }
 
     /// Takes the process of a node out, to be killed or ended.
@@ -200,7 +160,7 @@ impl Cluster {
     /// # Panics
     /// If it does not run.
     pub fn take_node(&mut self, name: &str) -> Process {
-        self.nodes.get_mut(name).and_then(|member| member.process.take()).expect("the node runs")
+        self.nodes.get_mut(name).expect("the node was started once").take().expect("the node runs")
     }
 
     /// The process of coordinator `index`.
@@ -208,7 +168,7 @@ impl Cluster {
     /// # Panics
     /// If it does not run.
     pub fn coordinator(&self, index: usize) -> &Process {
-        self.coordinators[index].process.as_ref().expect("the coordinator runs")
+        self.coordinators[index].process().expect("the coordinator runs")
     }
 
     /// The process of a node.
@@ -216,7 +176,7 @@ impl Cluster {
     /// # Panics
     /// If it does not run.
     pub fn node(&self, name: &str) -> &Process {
-        self.nodes.get(name).and_then(|member| member.process.as_ref()).expect("the node runs")
+        self.nodes.get(name).and_then(Member::process).expect("the node runs")
     }
 
     /// A node's address.
@@ -224,7 +184,7 @@ impl Cluster {
     /// # Panics
     /// If there is no such node.
     pub fn node_address(&self, name: &str) -> &str {
-        &self.nodes.get(name).expect("the node was started once").place.reached_at
+        self.nodes.get(name).expect("the node was started once").address()
     }
 
     /// SIGKILL to every process at once.
@@ -264,174 +224,57 @@ impl Cluster {
 
     fn stop_and_kill(&mut self, meanwhile: impl FnOnce()) {
         let members = self.coordinators.iter_mut().chain(self.nodes.values_mut());
-        let processes: Vec<Process> = members.filter_map(|member| member.process.take()).collect();
+        let mut processes: Vec<Process> = members.filter_map(|member| member.take().ok()).collect();
         // Stopped first, so that nobody sees another die.
         processes.iter().for_each(Process::pause);
         meanwhile();
-        processes.into_iter().for_each(Process::kill);
+        processes.iter_mut().for_each(Process::kill);
     }
 
     /// Starts everything that was ever a member and does not run.
     pub fn start_everything(&mut self) {
         for index in 0..self.coordinators.len() {
-            if self.coordinators[index].process.is_none() {
+            if self.coordinators[index].process().is_none() {
                 self.start_coordinator(index);
             }
         }
         let names: Vec<String> =
-            self.nodes.iter().filter(|(_, m)| m.process.is_none()).map(|(n, _)| n.clone()).collect();
+            self.nodes.iter().filter(|(_, m)| m.process().is_none()).map(|(n, _)| n.clone()).collect();
         for name in names {
             self.start_node(&name);
         }
     }
 
-    /// Runs the command line against this cluster.
-    pub fn archon(&self, arguments: &[&str]) -> Ran {
-        self.archon_at(&self.coordinator_list(), arguments)
-    }
-
-    /// Runs the command line against the given endpoints.
-    ///
-    /// # Panics
-    /// If the program cannot be started.
-    pub fn archon_at(&self, coordinators: &str, arguments: &[&str]) -> Ran {
-        let output = Command::new(&self.exe)
-            .args(arguments)
-            .env("ARCHON_COORDINATORS", coordinators)
-            .env("ARCHON_INSECURE", self.links.beyond_loopback().to_string())
-            .output()
-            .expect("the program under test starts");
-        Ran {
-            code: output.status.code().unwrap_or(-1),
-            stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
-            stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
-        }
-    }
-
-    /// Runs a verb with `-o json` and parses what it prints.
-    ///
-    /// # Errors
-    /// What it said, if it failed or printed something else.
-    ///
-    /// # Panics
-    /// If what it printed is not as `docs/json.schema.json` has it.
-    pub fn json(&self, arguments: &[&str]) -> Result<Value, String> {
-        let mut all = arguments.to_vec();
-        all.extend(["-o", "json"]);
-        let ran = self.archon(&all);
-        if ran.code != 0 {
-            return Err(format!("{arguments:?} exited with {}: {}", ran.code, ran.stderr));
-        }
-        let document = serde_json::from_str(&ran.stdout)
-            .map_err(|error| format!("{arguments:?} printed {:?}: {error}", ran.stdout))?;
-        if let Some(verb) = contract::verb_of(arguments) {
-            contract::check(verb, &document).unwrap_or_else(|error| panic!("{error}\n{document:#}"));
-        }
-        Ok(document)
-    }
-
-    /// Waits until a coordinator leads; returns its index (from 0) and how long it took.
-    pub fn wait_leader(&self) -> (usize, Duration) {
-        let (status, took) = wait_for("a leading coordinator", PATIENCE, || {
-            let status = self.json(&["status", "--timeout", "2s"])?;
-            check(status["leader_id"].is_u64(), || status.to_string())?;
-            Ok::<_, String>(status)
-        });
-        (usize::try_from(status["leader_id"].as_u64().expect("checked above")).expect("a small number") - 1, took)
-    }
-
-    /// Waits until every partition is `Online`; returns how long it took.
-    pub fn wait_online(&self) -> Duration {
-        wait_for("every partition to be Online", PATIENCE, || {
-            let status = self.json(&["status", "--timeout", "2s"])?;
-            let (all, online) = (&status["partitions_total"], &status["partitions_online"]);
-            check(all.as_u64() > Some(0) && all == online, || status.to_string())
-        })
-        .1
-    }
-
-    /// Waits until `holds` says so of `partition list`.
-    pub fn wait_partitions(&self, what: &str, holds: impl Fn(&[Value]) -> bool) -> Duration {
-        wait_for(what, PATIENCE, || {
-            let list = self.json(&["partition", "list", "--timeout", "2s"])?;
-            check(list.as_array().is_some_and(|rows| holds(rows)), || list.to_string())
-        })
-        .1
-    }
-
-    /// Waits until every partition is `Online` with `copies` Live copies; returns how long it took.
-    pub fn wait_whole(&self, copies: usize) -> Duration {
-        let live = |row: &Value| {
-            let copies = row["copies"].as_array().into_iter().flatten();
-            copies.filter(|copy| copy["state"] == "live").count()
-        };
-        self.wait_partitions(&format!("every partition to have {copies} Live copies"), |rows| {
-            rows.iter().all(|row| live(row) == copies && row["status"] == "online")
-        })
-    }
-
     /// SIGCONT to every process that runs or is paused.
     pub fn resume_everything(&self) {
         let members = self.coordinators.iter().chain(self.nodes.values());
-        members.filter_map(|member| member.process.as_ref()).for_each(Process::resume);
+        members.filter_map(Member::process).for_each(Process::resume);
     }
 
-    /// Waits until no rebalance runs; returns its final status.
-    pub fn wait_rebalanced(&self) -> Value {
-        wait_for("the rebalance to end", PATIENCE, || {
-            let status = self.json(&["rebalance", "status", "--timeout", "2s"])?;
-            check(status["running"] == false, || status.to_string())?;
-            Ok::<_, String>(status)
-        })
-        .0
-    }
-
-    /// Waits until `node list` shows the node with this status.
-    pub fn wait_node(&self, name: &str, status: &str) -> Duration {
-        wait_for(&format!("{name} to be {status}"), PATIENCE, || {
-            let list = self.json(&["node", "list", "--timeout", "2s"])?;
-            let found =
-                list.as_array().into_iter().flatten().any(|node| node["node"] == name && node["status"] == status);
-            check(found, || list.to_string())
-        })
-        .1
-    }
-
-    /// How many partitions each node holds, by name.
-    ///
-    /// # Panics
-    /// If the cluster does not answer.
-    pub fn partitions_per_node(&self) -> BTreeMap<String, u64> {
-        let list = self.json(&["node", "list"]).expect("node list");
-        let nodes = list.as_array().expect("node list is an array");
-        nodes
-            .iter()
-            .map(|node| (node["node"].as_str().unwrap_or("?").to_owned(), node["copies_held"].as_u64().unwrap_or(0)))
-            .collect()
+    /// Where a member keeps its data; on a new disk of its own if there are to be any.
+    fn data_directory(&mut self, member: &str) -> PathBuf {
+        let root = self.directory.path();
+        if !self.options.disks {
+            return root.join(member);
+        }
+        let disk = DiskImage::create(root, member, DISK_MEGABYTES).expect("root may mount a disk");
+        let data = disk.path().join("data");
+        self.disks.insert(member.to_owned(), disk);
+        data
     }
 
     /// Copies every log to `directory`, for a look at a run that is over.
-    fn copy_logs(&self, directory: &Path) {
-        let copied = std::fs::create_dir_all(directory).and_then(|()| {
-            for file in std::fs::read_dir(self.directory.path())?.flatten() {
-                if file.path().extension().is_some_and(|extension| extension == "log") {
-                    std::fs::copy(file.path(), directory.join(file.file_name()))?;
-                }
-            }
-            Ok(())
-        });
-        if let Err(error) = copied {
-            eprintln!("the logs could not be copied to {}: {error}", directory.display());
-        }
-    }
-
-    /// The name of the node that leads `key`.
     ///
-    /// # Panics
-    /// If the cluster does not answer.
-    pub fn leader_of(&self, key: &str) -> String {
-        let found = self.json(&["partition", "locate", key]).expect("partition locate");
-        found["leader"].as_str().unwrap_or_else(|| panic!("{key} has no leader: {found}")).to_owned()
+    /// # Errors
+    /// If one cannot be copied.
+    pub fn copy_logs(&self, directory: &Path) -> std::io::Result<()> {
+        std::fs::create_dir_all(directory)?;
+        for file in std::fs::read_dir(self.directory.path())?.flatten() {
+            if file.path().extension().is_some_and(|extension| extension == "log") {
+                std::fs::copy(file.path(), directory.join(file.file_name()))?;
+            }
+        }
+        Ok(())
     }
 }
 
@@ -440,29 +283,15 @@ pub fn coordinator_name(index: usize) -> String {
     format!("coordinator-{}", index + 1)
 }
 
-/// Where a member keeps its data; on a new disk of its own if there are to be any.
-fn data_directory(options: &Options, disks: &mut BTreeMap<String, DiskImage>, root: &Path, member: &str) -> PathBuf {
-    if !options.disks {
-        return root.join(member);
-    }
-    let disk = DiskImage::create(root, member, DISK_MEGABYTES).expect("root may mount a disk");
-    let data = disk.path().join("data");
-    disks.insert(member.to_owned(), disk);
-    data
-}
-
-/// Plaintext beyond loopback must be asked for.
-fn insecure(links: &Links) -> Option<String> {
-    links.beyond_loopback().then(|| "--insecure".to_owned())
-}
-
 impl Drop for Cluster {
     fn drop(&mut self) {
-        if let Some(keep) = std::env::var_os("ARCHON_TEST_KEEP_LOGS") {
-            self.copy_logs(Path::new(&keep));
+        if let Some(keep) = std::env::var_os("ARCHON_TEST_KEEP_LOGS")
+            && let Err(error) = self.copy_logs(Path::new(&keep))
+        {
+            eprintln!("the logs could not be copied to {}: {error}", keep.display());
         }
         if std::thread::panicking() {
-            let processes = self.coordinators.iter().chain(self.nodes.values()).filter_map(|m| m.process.as_ref());
+            let processes = self.coordinators.iter().chain(self.nodes.values()).filter_map(Member::process);
             for process in processes {
                 eprintln!("--- end of the log of {}\n{}", process.name(), process.log_tail(30));
             }

@@ -19,12 +19,13 @@ pub mod process;
 pub mod scene;
 pub mod wait;
 
+pub use archon_local_cluster::Process;
 pub use cluster::Cluster;
 pub use dice::Dice;
 pub use history::{Workload, WorkloadOptions, WorkloadReport};
 pub use load::{Load, LoadReport};
 pub use network::{CLIENTS, Network};
 pub use options::Options;
-pub use process::Process;
+pub use process::{Ending, spawn};
 pub use scene::Scene;
 pub use wait::wait_for;

@@ -1,6 +1,7 @@
 //! Load with a memory: writers and readers that note what was acknowledged, what failed and how long nothing moved.
 
 use archon_client::Client;
+use futures::future::join_all;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -60,26 +61,6 @@ impl LoadReport {
 /// The beginning of what was found; values may be long.
 fn short(found: &impl std::fmt::Debug) -> String {
     format!("{found:?}").chars().take(200).collect()
-}
-
-async fn join_all<F: Future>(futures: impl IntoIterator<Item = F>) -> Vec<F::Output> {
-    // A batch is small, so one after the other in polling order is enough: the client coalesces them.
-    let mut pinned: Vec<_> = futures.into_iter().map(Box::pin).collect();
-    let mut outputs: Vec<Option<F::Output>> = pinned.iter().map(|_| None).collect();
-    std::future::poll_fn(|context| {
-        let mut pending = false;
-        for (future, output) in pinned.iter_mut().zip(&mut outputs) {
-            if output.is_none() {
-                match future.as_mut().poll(context) {
-                    std::task::Poll::Ready(value) => *output = Some(value),
-                    std::task::Poll::Pending => pending = true,
-                }
-            }
-        }
-        if pending { std::task::Poll::Pending } else { std::task::Poll::Ready(()) }
-    })
-    .await;
-    outputs.into_iter().flatten().collect()
 }
 
 /// Writers that run until stopped; each writes its own keys and reads each back.

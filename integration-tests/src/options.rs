@@ -1,6 +1,7 @@
 //! What kind of cluster to start.
 
 use crate::network::Network;
+use archon_local_cluster::Layout;
 
 /// What to start.
 #[derive(Clone, Debug)]
@@ -41,6 +42,12 @@ impl Default for Options {
 }
 
 impl Options {
+    /// What of it the first start of the quorum decides.
+    pub(crate) const fn layout(&self) -> Layout {
+        let Self { coordinators, nodes_min, partitions, replication, .. } = *self;
+        Layout { coordinators, nodes_min, partitions, replication }
+    }
+
     /// The same with three copies of each of 64 partitions: what a cluster of three nodes is unless told otherwise.
     pub fn replicated() -> Self {
         Self { partitions: 64, replication: 3, ..Self::default() }

@@ -1,10 +1,9 @@
 //! Waiting for a condition; there are no bare sleeps in tests.
 
+use archon_load::Wait;
 use std::fmt::Display;
 use std::thread;
-use std::time::{Duration, Instant};
-
-const POLL: Duration = Duration::from_millis(20);
+use std::time::Duration;
 
 /// Polls `condition` until it gives a value, and returns it with the time it took.
 ///
@@ -15,14 +14,13 @@ pub fn wait_for<T, E: Display>(
     limit: Duration,
     mut condition: impl FnMut() -> Result<T, E>,
 ) -> (T, Duration) {
-    let began = Instant::now();
+    let wait = Wait::begin(what, limit);
     loop {
-        let state = match condition() {
-            Ok(value) => return (value, began.elapsed()),
-            Err(state) => state,
-        };
-        assert!(began.elapsed() < limit, "waited {limit:?} for {what}; last state: {state}");
-        thread::sleep(POLL);
+        match condition() {
+            Ok(value) => return (value, wait.elapsed()),
+            Err(state) => wait.go_on(state).unwrap_or_else(|late| panic!("{late}")),
+        }
+        thread::sleep(Wait::EVERY);
     }
 }
 

@@ -1,7 +1,7 @@
 //! What operators and scripts do by the command line, on real processes: every verb, what it prints and how it ends.
 
 use archon_integration_tests::wait::check;
-use archon_integration_tests::{Cluster, Options, wait_for};
+use archon_integration_tests::{Cluster, Ending, Options, wait_for};
 use serde_json::{Value, json};
 use std::time::Duration;
 

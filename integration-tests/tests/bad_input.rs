@@ -2,7 +2,7 @@
 
 use archon_integration_tests::ports::free_addresses;
 use archon_integration_tests::wait::check;
-use archon_integration_tests::{Cluster, Options, wait_for};
+use archon_integration_tests::{Cluster, Ending, Options, wait_for};
 use std::time::Duration;
 
 const EXE: &str = env!("CARGO_BIN_EXE_archon-under-test");

@@ -3,7 +3,7 @@
 use archon_client::Client;
 use archon_integration_tests::ports::free_addresses;
 use archon_integration_tests::wait::check;
-use archon_integration_tests::{Cluster, Load, Options, wait_for};
+use archon_integration_tests::{Cluster, Ending, Load, Options, wait_for};
 use archon_proto::v1::session_client::SessionClient;
 use archon_proto::v1::{ClusterRef, HeartbeatRequest, RegisterRequest, Sender};
 use std::time::Duration;

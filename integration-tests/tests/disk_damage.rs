@@ -3,7 +3,7 @@
 
 use archon_client::Client;
 use archon_integration_tests::wait::check;
-use archon_integration_tests::{Cluster, Options, wait_for};
+use archon_integration_tests::{Cluster, Ending, Options, wait_for};
 use archon_types::slot::{partition_of, slot_of};
 use std::collections::BTreeMap;
 use std::fs::{self, OpenOptions};

@@ -4,7 +4,7 @@
 use archon_client::Client;
 use archon_integration_tests::disk::{DURABLE_CALLS, Injection, SmallDisk, fill};
 use archon_integration_tests::wait::check;
-use archon_integration_tests::{Cluster, Load, Options, wait_for};
+use archon_integration_tests::{Cluster, Ending, Load, Options, wait_for};
 use archon_skip::skipped;
 use std::collections::BTreeMap;
 use std::fs;

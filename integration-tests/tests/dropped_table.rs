@@ -1,7 +1,7 @@
 //! A table is dropped while one of its nodes is away, on real processes.
 
 use archon_integration_tests::wait::check;
-use archon_integration_tests::{Cluster, Options, wait_for};
+use archon_integration_tests::{Cluster, Ending, Options, wait_for};
 use serde_json::Value;
 use std::time::Duration;
 

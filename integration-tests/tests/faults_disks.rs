@@ -2,7 +2,7 @@
 //! from outside, by a small file system and by `strace`; a machine that allows neither skips these tests and says so.
 
 use archon_integration_tests::disk::{DURABLE_CALLS, Injection, SmallDisk, fill};
-use archon_integration_tests::{Options, Scene, WorkloadOptions};
+use archon_integration_tests::{Ending, Options, Scene, WorkloadOptions};
 use archon_skip::skipped;
 use std::fs;
 use std::os::unix::process::ExitStatusExt;

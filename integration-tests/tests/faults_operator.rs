@@ -3,7 +3,7 @@
 use archon_client::Client;
 use archon_integration_tests::ports::free_addresses;
 use archon_integration_tests::wait::check;
-use archon_integration_tests::{Cluster, Options, wait_for};
+use archon_integration_tests::{Cluster, Ending, Options, wait_for};
 use rustix::process::{Pid, Signal, kill_process};
 use std::time::Duration;
 

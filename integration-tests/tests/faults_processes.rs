@@ -1,7 +1,7 @@
 //! Processes that are killed, paused and ended, with three copies on three nodes, and two on three. The numbers are those
 //! of the fault catalogue in `docs/FAULTS.md`.
 
-use archon_integration_tests::{Dice, Options, Scene, WorkloadOptions};
+use archon_integration_tests::{Dice, Ending, Options, Scene, WorkloadOptions};
 use std::time::Duration;
 
 const EXE: &str = env!("CARGO_BIN_EXE_archon-under-test");

@@ -2,10 +2,13 @@
 
 use archon_integration_tests::{Cluster, Options};
 use serde_json::Value;
+use std::process::Command;
+
+const EXE: &str = env!("CARGO_BIN_EXE_archon-under-test");
 
 fn cluster() -> Cluster {
     let options = Options { partitions: 8, replication: 2, ..Options::default() };
-    Cluster::start(env!("CARGO_BIN_EXE_archon-under-test"), &options)
+    Cluster::start(EXE, &options)
 }
 
 fn measured(cluster: &Cluster, arguments: &[&str]) -> Value {
@@ -60,8 +63,40 @@ fn the_gap_of_a_node_that_is_killed_is_seen_and_nothing_is_missing() {
         ])
         .unwrap_or_else(|error| panic!("{error}"));
     assert_eq!(seen["missing"], Value::Array(vec![]), "{seen}");
-    let gap = |when: &str| seen[when]["write_gap_ms"].as_f64().unwrap_or(0.0);
+    let gap = seen["rounds"][0]["disturbed"]["write_gap_ms"].as_f64();
     // Nobody takes over before the lease of the killed node has run out.
-    assert!(gap("disturbed") > 1_000.0, "{seen}");
+    assert!(gap > Some(1_000.0), "{seen}");
     assert!(seen["calm"]["operations"].as_u64() > Some(16), "{seen}");
+}
+
+/// What is measured on a cluster of its own.
+fn locally(arguments: &[&str]) -> Value {
+    let probes = ["--local", "--calm", "1s", "--writers", "9", "-o", "json"];
+    let ran = Command::new(EXE).arg("bench").args(arguments).args(probes).output().expect("it starts");
+    assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
+    serde_json::from_slice(&ran.stdout).unwrap_or_else(|error| panic!("{error}: {ran:?}"))
+}
+
+#[test]
+fn a_cluster_of_its_own_is_disturbed_as_asked_and_healed() {
+    let seen = locally(&["failover", "--disturb", "stop", "--disturb", "leader", "--duration", "1s"]);
+    let rounds = seen["rounds"].as_array().expect("rounds");
+    let names: Vec<_> = rounds.iter().map(|round| &round["disturbance"]).collect();
+    assert_eq!(names, ["stop", "leader"], "{seen}");
+    for round in rounds {
+        // Every writer was answered in both.
+        let operations = ["disturbed", "healing"].map(|when| round[when]["operations"].as_u64().unwrap_or(0));
+        assert!(operations.iter().all(|operations| *operations > 9), "{seen}");
+    }
+    assert_eq!(seen["missing"], Value::Array(vec![]), "{seen}");
+
+    let seen = locally(&["rebalance", "--keys", "1000", "--value-bytes", "100", "--clients", "2"]);
+    let (copies, load) = (seen["copies"].as_f64().expect("a number"), &seen["load"]);
+    assert!(copies >= 6.0 && load["keys_missing"] == 0, "{seen}");
+    // Nine partitions of a thousand keys of 116 bytes.
+    let megabytes = copies * 116.0 * 1e-3 / 9.0;
+    assert!(load["moved_megabytes"].as_f64().is_some_and(|moved| (moved - megabytes).abs() < 1e-6), "{seen}");
+    for when in ["before", "during", "after"] {
+        assert!(load[when]["put"]["ops"].as_u64() > Some(0) && load[when]["get"]["failed"] == 0, "{when}: {seen}");
+    }
 }

@@ -2,7 +2,7 @@
 
 use archon_client::Client;
 use archon_integration_tests::wait::check;
-use archon_integration_tests::{Cluster, Options, Process, wait_for};
+use archon_integration_tests::{Cluster, Ending, Options, Process, wait_for};
 use archon_proto::v1::kv_client::KvClient;
 use archon_proto::v1::{ClusterRef, GetRequest};
 use std::time::Duration;

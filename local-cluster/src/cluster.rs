@@ -1,26 +1,22 @@
 //! The processes: coordinators and nodes on free ports, in a directory that goes away at the end.
 
-use crate::child::Child;
 use crate::error::Error;
-use crate::wait::{Look, wait_for};
+use crate::member::{Layout, Member, Place, node_arguments};
+use crate::ports::free_addresses;
+use crate::process::Process;
 use archon_client::{Admin, Status};
-use archon_load::watch;
+use archon_load::{Look, Wait, wait_for, watch};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// How many coordinators there are.
-pub const COORDINATORS: u64 = 3;
-/// How many partitions the table has.
-pub const PARTITIONS: u32 = 9;
-/// How many copies each partition has.
-pub const COPIES: usize = 3;
 /// The first nodes, in order of registration.
 pub const FIRST_NODES: [&str; 3] = ["athens", "byzantium", "cyrene"];
 /// The node that joins later.
 pub const LATE_NODE: &str = "ephesus";
+/// Three coordinators, and three copies of each of nine partitions.
+pub const SMALL: Layout = Layout { coordinators: 3, nodes_min: FIRST_NODES.len(), partitions: 9, replication: 3 };
 
 /// How often new ports are tried when somebody else took one between choosing and listening.
 const PORT_ATTEMPTS: u32 = 5;
@@ -30,6 +26,8 @@ pub const PATIENCE: Duration = Duration::from_secs(60);
 const STOP_LIMIT: Duration = Duration::from_secs(15);
 /// How long one request may take while waiting for something.
 pub const REQUEST_LIMIT: Duration = Duration::from_secs(2);
+/// How many lines of a log are told when something went wrong.
+const TAIL_LINES: usize = 12;
 
 /// The running processes. Dropping it kills what still runs and removes the directory.
 ///
@@ -39,12 +37,10 @@ pub const REQUEST_LIMIT: Duration = Duration::from_secs(2);
 pub struct Cluster {
     /// What is started: `archon`, or a program that becomes `archon` where its first argument is a verb of it.
     program: PathBuf,
+    layout: Layout,
     // In this order: processes end before their directory goes.
-    nodes: BTreeMap<String, Child>,
-    coordinators: BTreeMap<u64, Child>,
-    addresses: BTreeMap<u64, String>,
-    /// Where the coordinators keep their data; every attempt to start them has a place of its own.
-    data: PathBuf,
+    nodes: BTreeMap<String, Member>,
+    coordinators: BTreeMap<u64, Member>,
     directory: Directory,
 }
 
@@ -65,44 +61,52 @@ impl Directory {
 }
 
 impl Cluster {
-    /// Starts three coordinators and three nodes and waits until every partition is served with three copies.
+    /// Starts the quorum and three nodes and waits until every partition is served with all its copies.
     ///
     /// # Errors
     /// What stood in the way.
-    pub async fn start(program: impl Into<PathBuf>) -> Result<Self, Error> {
-        let mut cluster = Self::new(program, false)?;
-        cluster.start_quorum().await?;
-        for name in FIRST_NODES {
-            cluster.start_node(name)?;
-        }
-        let admin = cluster.admin()?;
-        tokio::select! {
-            whole = watch::until_whole(&admin, COPIES, PATIENCE) => drop(whole?),
-            ended = cluster.watch() => return Err(ended),
-        }
+    pub async fn start(program: impl Into<PathBuf>, layout: Layout) -> Result<Self, Error> {
+        let mut cluster = Self::new(program, layout, false)?;
+        cluster.start_all().await?;
         Ok(cluster)
+    }
+
+    /// The same for a cluster that was made with [`Cluster::new`].
+    ///
+    /// # Errors
+    /// What stood in the way.
+    pub async fn start_all(&mut self) -> Result<(), Error> {
+        self.start_quorum().await?;
+        for name in FIRST_NODES {
+            self.start_node(name)?;
+        }
+        let admin = self.admin()?;
+        tokio::select! {
+            whole = watch::until_whole(&admin, usize::from(self.layout.replication), PATIENCE) => drop(whole?),
+            ended = self.watch() => return Err(ended),
+        }
+        Ok(())
     }
 
     /// An empty cluster with its directory; its processes will run `program`.
     ///
     /// # Errors
     /// When no temporary directory can be made.
-    pub fn new(program: impl Into<PathBuf>, keep: bool) -> Result<Self, Error> {
+    pub fn new(program: impl Into<PathBuf>, layout: Layout, keep: bool) -> Result<Self, Error> {
         let directory = tempfile::Builder::new().prefix("archon-cluster-").tempdir().map_err(Error::Directory)?;
         let directory = if keep { Directory::Kept(directory.keep()) } else { Directory::Temporary(directory) };
-        let data = directory.path().to_owned();
-        let (nodes, coordinators, addresses) = Default::default();
-        Ok(Self { program: program.into(), nodes, coordinators, addresses, data, directory })
+        let (nodes, coordinators) = Default::default();
+        Ok(Self { program: program.into(), layout, nodes, coordinators, directory })
     }
 
     /// The coordinators' addresses.
     pub fn endpoints(&self) -> Vec<String> {
-        self.addresses.values().cloned().collect()
+        self.coordinators.values().map(|member| member.address().to_owned()).collect()
     }
 
     /// The address of one coordinator.
     pub fn address(&self, id: u64) -> &str {
-        self.addresses.get(&id).map_or("", String::as_str)
+        self.coordinators.get(&id).map_or("", Member::address)
     }
 
     /// Where everything is.
@@ -130,121 +134,122 @@ impl Cluster {
     pub async fn start_quorum(&mut self) -> Result<(Status, Duration), Error> {
         let mut attempt = 1;
         loop {
-            self.coordinators.clear();
-            self.addresses = free_ports(COORDINATORS)?;
-            self.data = self.directory().join(format!("attempt-{attempt}"));
-            for id in 1..=COORDINATORS {
-                self.start_coordinator(id)?;
-            }
-            let admin = self.admin()?;
-            let elected = wait_for("a leading coordinator", PATIENCE, async || {
-                self.check_alive()?;
-                Ok(match admin.status().await {
-                    Ok(status) if status.leader_id.is_some() => Look::Yes(status),
-                    Ok(_) => Look::NotYet("no leader yet".to_owned()),
-                    Err(error) => Look::NotYet(error.to_string()),
-                })
-            });
-            match elected.await {
-                Err(Error::Ended { .. }) if attempt < PORT_ATTEMPTS && self.port_taken() => {
-                    attempt += 1;
-                }
+            self.place_coordinators(attempt)?;
+            self.start_coordinators()?;
+            match self.leader().await {
+                Err(Error::Ended { .. }) if attempt < PORT_ATTEMPTS && self.port_taken() => attempt += 1,
                 outcome => return outcome,
             }
         }
     }
 
-    /// Starts a coordinator again after it was killed, with the data it had.
-    ///
-    /// # Errors
-    /// When it cannot be started.
-    pub fn restart_coordinator(&mut self, id: u64) -> Result<(), Error> {
-        self.start_coordinator(id)
-    }
-
-    fn start_coordinator(&mut self, id: u64) -> Result<(), Error> {
-        let peers: Vec<String> = self.addresses.iter().map(|(id, address)| format!("{id}={address}")).collect();
-        let args: Vec<OsString> = vec![
-            "coordinator".into(),
-            "--id".into(),
-            id.to_string().into(),
-            "--listen".into(),
-            self.address(id).into(),
-            "--peers".into(),
-            peers.join(",").into(),
-            "--data-dir".into(),
-            self.data.join(format!("coordinator-{id}")).into(),
-            "--partitions".into(),
-            PARTITIONS.to_string().into(),
-            "--replication".into(),
-            COPIES.to_string().into(),
-            "--min-nodes".into(),
-            FIRST_NODES.len().to_string().into(),
-        ];
-        let name = format!("coordinator-{id}");
-        let log = self.directory().join(format!("{name}.log"));
-        self.coordinators.insert(id, Child::start(&self.program, &name, args, &log)?);
+    /// Gives the coordinators ports, and a place of this attempt's own for their data.
+    fn place_coordinators(&mut self, attempt: u32) -> Result<(), Error> {
+        let addresses = free_addresses(self.layout.coordinators)?;
+        let data = self.directory().join(format!("attempt-{attempt}"));
+        let member = |(id, address): (u64, &String)| {
+            let (name, place) = (format!("coordinator-{id}"), Place::from(address.clone()));
+            let arguments = self.layout.coordinator(id, &place, &addresses, &data.join(&name));
+            (id, Member::new(&name, place, self.command(arguments)))
+        };
+        self.coordinators = (1..).zip(&addresses).map(member).collect();
         Ok(())
     }
 
-    /// Starts a node on a port that the system chooses.
+    fn command(&self, arguments: Vec<OsString>) -> Vec<OsString> {
+        [vec![self.program.clone().into()], arguments].concat()
+    }
+
+    /// Starts the coordinators that do not run, with the data they have.
+    ///
+    /// # Errors
+    /// When one cannot be started.
+    pub fn start_coordinators(&mut self) -> Result<(), Error> {
+        for member in self.coordinators.values_mut().filter(|member| member.process().is_none()) {
+            member.start(&[], self.directory.path())?;
+        }
+        Ok(())
+    }
+
+    /// Waits until a coordinator leads, which fails as soon as a process ends by itself.
+    ///
+    /// # Errors
+    /// When none does.
+    pub async fn leader(&mut self) -> Result<(Status, Duration), Error> {
+        let admin = self.admin()?;
+        wait_for("a leading coordinator", PATIENCE, Wait::EVERY, async || {
+            self.check_alive()?;
+            Ok(match admin.status().await {
+                Ok(status) if status.leader_id.is_some() => Look::Yes(status),
+                Ok(_) => Look::NotYet("no leader yet".to_owned()),
+                Err(error) => Look::NotYet(error.to_string()),
+            })
+        })
+        .await
+    }
+
+    /// Starts a node: a new one on a free port, or one that has ended again at its address on its data.
     ///
     /// # Errors
     /// When it cannot be started.
     pub fn start_node(&mut self, name: &str) -> Result<(), Error> {
-        self.start_node_at(name, "127.0.0.1:0")
-    }
-
-    /// Starts a node at an address, with the data it had if it ran before.
-    ///
-    /// # Errors
-    /// When it cannot be started.
-    pub fn start_node_at(&mut self, name: &str, listen: &str) -> Result<(), Error> {
-        let args: Vec<OsString> = vec![
-            "node".into(),
-            "--name".into(),
-            name.into(),
-            "--listen".into(),
-            listen.into(),
-            "--coordinators".into(),
-            self.endpoints().join(",").into(),
-            "--data-dir".into(),
-            self.directory().join(name).into(),
-        ];
-        let log = self.directory().join(format!("{name}.log"));
-        self.nodes.insert(name.to_owned(), Child::start(&self.program, name, args, &log)?);
+        if !self.nodes.contains_key(name) {
+            let place = Place::from(free_addresses(1)?.concat());
+            let arguments = node_arguments(name, &place, &self.endpoints(), &self.directory().join(name));
+            self.nodes.insert(name.to_owned(), Member::new(name, place, self.command(arguments)));
+        }
+        let member = self.nodes.get_mut(name).ok_or_else(|| Error::NotRunning(name.to_owned()))?;
+        member.start(&[], self.directory.path())?;
         Ok(())
     }
 
     /// Kills a coordinator with SIGKILL; says its process id.
     ///
     /// # Errors
-    /// When there is no such coordinator.
+    /// When it does not run.
     pub fn kill_coordinator(&mut self, id: u64) -> Result<u32, Error> {
-        let child = self.coordinators.remove(&id);
-        let mut child = child.ok_or_else(|| Error::NotRunning(format!("coordinator {id}")))?;
-        child.kill();
-        Ok(child.pid())
+        kill(self.coordinators.get_mut(&id), || format!("coordinator-{id}"))
+    }
+
+    /// Kills all coordinators that run with SIGKILL, at once.
+    pub fn kill_coordinators(&mut self) {
+        self.coordinators.values_mut().filter_map(|member| member.take().ok()).for_each(drop);
     }
 
     /// Kills a node with SIGKILL; says its process id.
     ///
     /// # Errors
-    /// When there is no such node.
+    /// When it does not run.
     pub fn kill_node(&mut self, name: &str) -> Result<u32, Error> {
-        let mut child = self.nodes.remove(name).ok_or_else(|| Error::NotRunning(format!("node {name}")))?;
-        child.kill();
-        Ok(child.pid())
+        kill(self.nodes.get_mut(name), || name.to_owned())
     }
 
-    /// Fails if a process has ended that nobody stopped.
+    /// Stops a node in order (SIGTERM).
+    ///
+    /// # Errors
+    /// When it does not run, does not stop in time, or does not end with success.
+    pub async fn stop_node(&mut self, name: &str) -> Result<(), Error> {
+        stop(self.nodes.get_mut(name).into_iter()).await
+    }
+
+    /// Stops all coordinators at once, in order (SIGTERM).
+    ///
+    /// # Errors
+    /// When one does not stop in time or does not end with success.
+    pub async fn stop_coordinators(&mut self) -> Result<(), Error> {
+        stop(self.coordinators.values_mut()).await
+    }
+
+    /// Fails if a process has ended that nobody ended.
     ///
     /// # Errors
     /// The name of the process and how it ended.
     pub fn check_alive(&mut self) -> Result<(), Error> {
-        for child in self.coordinators.values_mut().chain(self.nodes.values_mut()) {
-            if let Some(status) = child.ended() {
-                return Err(Error::Ended { name: child.name().to_owned(), status, log: child.tail().1 });
+        let members = self.coordinators.values_mut().chain(self.nodes.values_mut());
+        for process in members.filter_map(Member::process_mut) {
+            if let Some(status) = process.exited() {
+                let log = process.log_tail(TAIL_LINES);
+                return Err(Error::Ended { name: process.name().to_owned(), status, log });
             }
         }
         Ok(())
@@ -265,49 +270,43 @@ impl Cluster {
     /// # Errors
     /// When a process does not stop in time or does not end with success.
     pub async fn stop(&mut self) -> Result<(), Error> {
-        let nodes = stop_all(self.nodes.values_mut()).await;
-        let coordinators = stop_all(self.coordinators.values_mut()).await;
-        nodes.and(coordinators)
+        let nodes = stop(self.nodes.values_mut()).await;
+        nodes.and(self.stop_coordinators().await)
     }
 
     /// The ends of all logs.
-    pub fn tails(&self) -> Vec<(PathBuf, Vec<String>)> {
-        self.coordinators.values().chain(self.nodes.values()).map(Child::tail).collect()
+    pub fn tails(&self) -> Vec<(PathBuf, String)> {
+        let tail = |process: &Process| (process.log_file().to_owned(), process.log_tail(TAIL_LINES));
+        self.coordinators.values().chain(self.nodes.values()).filter_map(Member::process).map(tail).collect()
     }
 
     fn port_taken(&self) -> bool {
-        let taken = |lines: Vec<String>| lines.iter().any(|line| line.to_lowercase().contains("in use"));
-        self.coordinators.values().any(|child| taken(child.tail().1))
+        self.tails().iter().any(|(_, log)| log.to_lowercase().contains("in use"))
     }
 }
 
-/// Asks all to stop, then waits for them; one that overstays is killed when it is dropped.
-async fn stop_all<'a>(children: impl Iterator<Item = &'a mut Child>) -> Result<(), Error> {
-    let mut children: Vec<&mut Child> = children.collect();
-    children.iter_mut().for_each(|child| child.ask_to_stop());
-    wait_for::<_, Error>("all processes to stop when asked", STOP_LIMIT, async || {
-        let running: Vec<&str> = children
-            .iter_mut()
-            .filter_map(|child| if child.ended().is_none() { Some(child.name()) } else { None })
-            .collect();
-        Ok(if running.is_empty() { Look::Yes(()) } else { Look::NotYet(format!("{} still run", running.join(", "))) })
+fn kill(member: Option<&mut Member>, name: impl FnOnce() -> String) -> Result<u32, Error> {
+    let mut process = member.ok_or_else(|| Error::NotRunning(name()))?.take()?;
+    process.kill();
+    Ok(process.pid())
+}
+
+/// Asks all that run to end, then waits for them; one that overstays is killed.
+async fn stop(members: impl Iterator<Item = &mut Member>) -> Result<(), Error> {
+    let mut processes: Vec<Process> = members.filter_map(|member| member.take().ok()).collect();
+    processes.iter().for_each(Process::ask_to_end);
+    wait_for::<_, Error>("all processes to stop when asked", STOP_LIMIT, Wait::EVERY, async || {
+        let still = processes.iter_mut().filter_map(|process| process.exited().is_none().then_some(process.name()));
+        let still: Vec<&str> = still.collect();
+        Ok(if still.is_empty() { Look::Yes(()) } else { Look::NotYet(format!("{} still run", still.join(", "))) })
     })
     .await?;
-    for child in children {
-        if let Some(status) = child.ended().filter(|status| !status.success()) {
-            return Err(Error::Stop { name: child.name().to_owned(), status });
+    for process in &mut processes {
+        if let Some(status) = process.exited().filter(|status| !status.success()) {
+            return Err(Error::Stop { name: process.name().to_owned(), status });
         }
     }
     Ok(())
-}
-
-/// Addresses with ports that were free a moment ago. All are held until all are chosen, so that they differ.
-fn free_ports(count: u64) -> Result<BTreeMap<u64, String>, Error> {
-    let mut listeners = Vec::new();
-    for id in 1..=count {
-        listeners.push((id, TcpListener::bind("127.0.0.1:0").map_err(Error::Port)?));
-    }
-    listeners.iter().map(|(id, listener)| Ok((*id, listener.local_addr().map_err(Error::Port)?.to_string()))).collect()
 }
 
 #[cfg(test)]
@@ -315,20 +314,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ports_differ() {
-        let ports = free_ports(3).unwrap();
-        let distinct: std::collections::BTreeSet<_> = ports.values().collect();
-        assert_eq!(distinct.len(), 3);
-    }
-
-    #[test]
     fn the_directory_goes_unless_kept() {
-        let cluster = Cluster::new("archon", false).unwrap();
+        let cluster = Cluster::new("archon", SMALL, false).unwrap();
         let path = cluster.directory().to_owned();
         assert!(path.is_dir() && !cluster.keeps_directory());
         drop(cluster);
         assert!(!path.exists());
-        let kept = Cluster::new("archon", true).unwrap();
+        let kept = Cluster::new("archon", SMALL, true).unwrap();
         let path = kept.directory().to_owned();
         drop(kept);
         assert!(path.is_dir());

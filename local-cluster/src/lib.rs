@@ -1,13 +1,15 @@
-//! A cluster of real processes on this machine: three coordinators and three nodes on free ports of loopback, in a
-//! temporary directory. Its processes end with their owner, however that ends; the directory goes when the [`Cluster`] is dropped,
-//! unless it is kept.
+//! Clusters of real processes on this machine, on free ports of loopback: [`Cluster`] has all there is to the
+//! demonstration, `archon bench --local` and the examples; tests put networks and disks of their own around its [`Member`]s.
+//! Processes end with the thread that started them, however that ends.
 
-mod child;
 mod cluster;
 mod error;
-mod wait;
+mod member;
+mod ports;
+mod process;
 
-pub use child::PARENT_PID;
-pub use cluster::{COORDINATORS, COPIES, Cluster, FIRST_NODES, LATE_NODE, PARTITIONS, PATIENCE, REQUEST_LIMIT};
+pub use cluster::{Cluster, FIRST_NODES, LATE_NODE, PATIENCE, REQUEST_LIMIT, SMALL};
 pub use error::Error;
-pub use wait::{Look, wait_for};
+pub use member::{Layout, Member, Place, node_arguments};
+pub use ports::free_addresses;
+pub use process::{PARENT_PID, Process};

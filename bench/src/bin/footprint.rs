@@ -8,9 +8,9 @@
 use anyhow::Context;
 use archon_bench::{ToolArgs, become_archon};
 use archon_client::{Admin, NodeStatus, PartitionStatus, ReplicaState};
-use archon_integration_tests::{Cluster, Options};
+use archon_integration_tests::{Cluster, Ending, Options};
 use archon_load::watch::{until, until_whole};
-use archon_load::{Archon, End, KEY_BYTES, Run, Workload};
+use archon_load::{Archon, End, KEY_BYTES, Mix, Run, Workload};
 use clap::Parser;
 use serde::Serialize;
 use std::path::Path;
@@ -112,7 +112,7 @@ async fn measure(args: &Args, cluster: &mut Cluster) -> anyhow::Result<Report> {
         Archon { endpoints: cluster.coordinator_addresses(), table: "many".into(), timeout: Duration::from_secs(60) };
     let archon = Arc::new(archon);
     let workload = Workload { keys: args.keys, value_bytes: args.value_bytes as usize, ..Workload::puts(1) };
-    let loading = Run::start(&archon, &workload.loading(512))?;
+    let loading = Run::start(&archon, &workload.each_key_once(Mix::Load, 512))?;
     let loaded = block_in_place(|| loading.wait())?;
     anyhow::ensure!(loaded.failed == 0, "{:?}", loaded.failures);
     flushed(&admin).await?;
@@ -129,7 +129,7 @@ async fn measure(args: &Args, cluster: &mut Cluster) -> anyhow::Result<Report> {
         let written = block_in_place(|| written.wait())?;
         anyhow::ensure!(written.failed == 0, "{:?}", written.failures);
         let before = incarnation(&admin).await?;
-        let process = cluster.take_node(NODES[0]);
+        let mut process = cluster.take_node(NODES[0]);
         let address = cluster.node_address(NODES[0]).to_owned();
         let ending = Instant::now();
         if killed {

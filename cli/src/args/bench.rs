@@ -4,6 +4,7 @@ use super::parse::{duration, name};
 use archon_load::Distribution;
 use archon_load::attack::Attack;
 use clap::Subcommand;
+use serde::Serialize;
 use std::time::Duration;
 
 /// Options of `archon bench`, and its verbs.
@@ -63,17 +64,20 @@ Examples:
     /// Measure how long writers and readers stand still while a node dies, and whether an acknowledged write is lost.
     ///
     /// With --pid the node is killed at the right moment, with --local it is one of a cluster of its own; otherwise end a
-    /// node yourself when told to. Reported is the longest time between two successes of one prober, over all probers.
+    /// node yourself when told to. To a cluster of its own other things can be done as well, with --disturb. Reported is the
+    /// longest time between two successes of one prober, over all probers.
     #[command(after_help = "\
 Examples:
   archon bench failover --local
   archon bench failover --pid 4711 --duration 10s
-  archon bench failover --duration 60s              then end a node by hand")]
+  archon bench failover --duration 60s              then end a node by hand
+  archon bench failover --local --disturb stop --disturb outage --rounds 4")]
     Failover(FailoverArgs),
     /// Measure how long writers and readers stand still while a rebalance is planned and carried out.
     #[command(after_help = "\
 Examples:
   archon bench rebalance --local
+  archon bench rebalance --local --keys 1000000     what many keys and their clients make of it
   archon bench rebalance --writers 96")]
     Rebalance(MovesArgs),
     /// Measure what greedy clients cost those who take their share only.
@@ -101,9 +105,66 @@ pub(crate) struct AttackArgs {
     /// How long to measure without an attack, and with it.
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = duration)]
     pub(crate) duration: Duration,
+    /// Which cluster.
+    #[command(flatten)]
+    pub(crate) local: LocalArgs,
+}
+
+/// A cluster of the measurement's own.
+#[derive(clap::Args, Clone, Debug)]
+pub(crate) struct LocalArgs {
     /// Use a cluster of its own on this machine, of three coordinators and three nodes, and end it afterwards.
     #[arg(long)]
     pub(crate) local: bool,
+    /// Partitions of that cluster.
+    #[arg(long, value_name = "N", requires = "local", default_value_t = 9)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=16_384))]
+    pub(crate) partitions: u32,
+    /// Copies of each of them.
+    #[arg(long, value_name = "N", requires = "local", default_value_t = 3)]
+    #[arg(value_parser = clap::value_parser!(u8).range(1..=3))]
+    pub(crate) replication: u8,
+    /// Keep its data and logs.
+    #[arg(long, requires = "local")]
+    pub(crate) keep: bool,
+}
+
+/// What is done to a cluster of the measurement's own.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, clap::ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Disturbance {
+    /// Nothing, for comparison.
+    Calm,
+    /// The node that leads most is killed, and started again when the others have taken over.
+    Kill,
+    /// The node that leads most is stopped in order, and started again.
+    Stop,
+    /// A fourth node joins and partitions are moved to it; in the next round it is drained.
+    Move,
+    /// The leading coordinator is killed, and started again.
+    Leader,
+    /// All coordinators are killed at once and started again.
+    QuorumKill,
+    /// All coordinators are stopped at once and started again.
+    QuorumStop,
+    /// All coordinators are down for a while.
+    Outage,
+}
+
+impl Disturbance {
+    /// What people call it.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Calm => "calm",
+            Self::Kill => "kill",
+            Self::Stop => "stop",
+            Self::Move => "move",
+            Self::Leader => "leader",
+            Self::QuorumKill => "quorum-kill",
+            Self::QuorumStop => "quorum-stop",
+            Self::Outage => "outage",
+        }
+    }
 }
 
 /// Who watches how long nothing goes on.
@@ -118,9 +179,9 @@ pub(crate) struct ProbeArgs {
     /// How long nothing happens first, for comparison.
     #[arg(long, value_name = "TIME", default_value = "3s", value_parser = duration)]
     pub(crate) calm: Duration,
-    /// Use a cluster of its own on this machine, of three coordinators and three nodes, and end it afterwards.
-    #[arg(long)]
-    pub(crate) local: bool,
+    /// Which cluster.
+    #[command(flatten)]
+    pub(crate) local: LocalArgs,
 }
 
 /// Options of `archon bench failover`.
@@ -129,7 +190,17 @@ pub(crate) struct FailoverArgs {
     /// The node to kill (SIGKILL): its process id on this machine.
     #[arg(long, value_name = "PID", conflicts_with = "local")]
     pub(crate) pid: Option<u32>,
-    /// How long to watch afterwards.
+    /// What is done to a cluster of its own, one after the other; a node is killed if nothing is named.
+    #[arg(long = "disturb", value_name = "WHAT", requires = "local", value_enum)]
+    pub(crate) disturb: Vec<Disturbance>,
+    /// How often each of these is done.
+    #[arg(long, value_name = "N", requires = "local", default_value_t = 1)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub(crate) rounds: u32,
+    /// How long all coordinators are down in an outage.
+    #[arg(long, value_name = "TIME", requires = "local", default_value = "60s", value_parser = duration)]
+    pub(crate) outage: Duration,
+    /// How long to watch what each disturbance does.
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = duration)]
     pub(crate) duration: Duration,
     /// Everything else.
@@ -140,7 +211,18 @@ pub(crate) struct FailoverArgs {
 /// Options of `archon bench rebalance`.
 #[derive(clap::Args, Clone, Debug)]
 pub(crate) struct MovesArgs {
-    /// Everything.
+    /// Write so many keys first, and read and write them before, while and after partitions move.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1_000..=1_000_000_000))]
+    pub(crate) keys: Option<u64>,
+    /// How large their values are, in bytes.
+    #[arg(long, value_name = "N", requires = "keys", default_value_t = 1_024)]
+    #[arg(value_parser = clap::value_parser!(u32).range(0..=1_048_576))]
+    pub(crate) value_bytes: u32,
+    /// How many clients read them, and how many others write them.
+    #[arg(long, value_name = "N", requires = "keys", default_value_t = 24)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=4_096))]
+    pub(crate) clients: u32,
+    /// Everything else.
     #[command(flatten)]
     pub(crate) probe: ProbeArgs,
 }

@@ -12,7 +12,9 @@ pub(crate) use admin::{
     ForceLeaderArgs, LocateArgs, LostArgs, NodeNameArgs, NodeVerb, PartitionListArgs, PartitionVerb, PlanArgs,
     RebalanceVerb, TableVerb, WatchArgs,
 };
-pub(crate) use bench::{AttackArgs, BenchArgs, BenchVerb, FailoverArgs, LoadArgs, MovesArgs, ProbeArgs, ReadArgs};
+pub(crate) use bench::{
+    AttackArgs, BenchArgs, BenchVerb, Disturbance, FailoverArgs, LoadArgs, LocalArgs, MovesArgs, ProbeArgs, ReadArgs,
+};
 pub(crate) use kv::{KvArgs, KvVerb, ScanArgs};
 pub(crate) use parse::{address, duration, engine, listen, name, peer};
 pub(crate) use serve::{CoordinatorArgs, DemoArgs, LogArgs, LogFormat, NodeArgs, REPLACE_AFTER_MS_MAX, copy_rate};

@@ -1,6 +1,6 @@
 //! `archon bench attack`: what greedy clients cost those who take their share only.
 
-use super::local::Local;
+use super::local;
 use super::report::micros_text;
 use super::{LOADERS, settled, watched};
 use crate::args::{AttackArgs, Connection};
@@ -69,8 +69,8 @@ pub(super) async fn run(
     connection: &Connection,
     output: &Output,
 ) -> Result<Exit, Failure> {
-    let local = if args.local { Some(Local::start(output).await?) } else { None };
-    let connection = Local::connection(local.as_ref(), connection);
+    let local = local::start(&args.local, output).await?;
+    let connection = local::connection(local.as_ref(), connection);
     drop(connect::client(&connection, table).await?);
     let admin = connect::admin(&connection)?;
     let endpoints = connection.coordinators.clone();
@@ -88,7 +88,7 @@ pub(super) async fn run(
         end: End::After(args.duration),
         rate: None,
     };
-    let (loaded, _) = watched("writing the keys", &archon, &workload.loading(LOADERS), output).await?;
+    let (loaded, _) = watched("writing the keys", &archon, &workload.each_key_once(Mix::Load, LOADERS), output).await?;
     settled(&loaded)?;
     let attacks = if args.attacks.is_empty() { &Attack::ALL[..] } else { &args.attacks };
     let (mut lines, mut last) = (Vec::new(), None);
@@ -97,7 +97,7 @@ pub(super) async fn run(
         if stopped {
             break;
         }
-        let target = Target::find(&admin, table, TAG).await.map_err(|failure| Failure::failed(failure.to_string()))?;
+        let target = Target::find(&admin, table, TAG).await?;
         let attackers = Attackers::begin(*attack, &target);
         let (attacked, stopped) = watched(attack.name(), &archon, &workload, output).await?;
         let (connections, sent, refused) = attackers.deeds();

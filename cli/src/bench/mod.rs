@@ -3,14 +3,16 @@
 mod attack;
 mod disturb;
 mod local;
+mod moves;
 mod nodes;
 mod report;
+mod rounds;
+mod victim;
 
 use crate::args::{BenchArgs, BenchVerb, Connection, LoadArgs, ReadArgs};
 use crate::connect;
 use crate::exit::{Exit, Failure};
 use crate::output::Output;
-use archon_client::ErrorKind;
 use archon_load::{Archon, End, Measured, Mix, Run, Workload};
 use indicatif::{ProgressBar, ProgressStyle};
 use nodes::Counted;
@@ -71,7 +73,7 @@ pub(crate) fn run(args: &BenchArgs, connection: &Connection) -> Result<Exit, Fai
         }
         BenchVerb::Rebalance(probe) => {
             let output = Output::new(connection.output);
-            return on_runtime(disturb::rebalance(probe, &args.table, connection, &output));
+            return on_runtime(moves::rebalance(probe, &args.table, connection, &output));
         }
         BenchVerb::Attack(attack) => {
             let output = Output::new(connection.output);
@@ -103,7 +105,7 @@ async fn measure(plan: &Plan, connection: &Connection, output: &Output) -> Resul
     });
     let workload = &plan.workload;
     if plan.load_first {
-        let loading = workload.loading(workload.connections.max(LOADERS));
+        let loading = workload.each_key_once(Mix::Load, workload.connections.max(LOADERS));
         let (loaded, stopped) = watched("writing the keys", &archon, &loading, output).await?;
         if stopped {
             return Err(Failure::failed("interrupted while the keys were written; nothing was measured"));
@@ -138,7 +140,7 @@ async fn watched(
     workload: &Workload,
     output: &Output,
 ) -> Result<(Measured, bool), Failure> {
-    let run = Run::start(archon, workload).map_err(failed)?;
+    let run = Run::start(archon, workload)?;
     let interrupted = tokio::signal::ctrl_c();
     tokio::pin!(interrupted);
     let mut progress = Progress::new(what, output);
@@ -153,25 +155,27 @@ async fn watched(
         }
     }
     progress.finish();
-    Ok((run.wait().map_err(failed)?, stopped))
+    Ok((run.wait()?, stopped))
+}
+
+/// Waits for the end of a run without holding up what goes on beside it.
+async fn over(run: Run) -> Result<Measured, Failure> {
+    while !run.is_over() {
+        tokio::time::sleep(POLL).await;
+    }
+    Ok(run.wait()?)
 }
 
 /// An operation that failed makes the verb fail, with the exit code of its kind.
 fn settled(measured: &Measured) -> Result<(), Failure> {
     let Some((kind, worst)) = measured.failures.iter().max_by_key(|(_, failed)| failed.count) else { return Ok(()) };
     let failure = archon_load::Failure::new(kind.clone(), worst.example.clone());
-    let Failure { exit, kind: told, remedy, .. } = failed(failure);
+    let Failure { exit, kind: told, remedy, .. } = failure.into();
     let message =
         format!("{} operations failed, {} of them by {kind}: {}", measured.failed, worst.count, worst.example);
     // Where most went well, what failed is a finding and not a reason to think that nobody is there.
     let exit = if measured.gave_up || measured.ops == 0 { exit } else { Exit::Failed };
     Err(Failure { exit, kind: told, message, remedy })
-}
-
-fn failed(failure: archon_load::Failure) -> Failure {
-    let kind = ErrorKind::ALL.iter().find(|kind| kind.as_str() == failure.kind);
-    let exit = kind.map_or(Exit::Failed, |kind| Exit::of(*kind));
-    Failure::new(exit, failure.to_string())
 }
 
 /// A line on a terminal that says every second how fast it goes.

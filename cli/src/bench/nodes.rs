@@ -82,6 +82,14 @@ impl Counted {
     }
 }
 
+impl Cost {
+    /// CPU time of each node, in per cent of one core.
+    pub(super) fn cpu_percent(&self, seconds: f64) -> String {
+        let text = |node: &NodeCost| format!("{} {:.0} %", node.node, node.cpu_ms / 10.0 / seconds.max(1e-9));
+        self.nodes.iter().map(text).collect::<Vec<_>>().join(", ")
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

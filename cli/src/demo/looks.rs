@@ -1,19 +1,30 @@
 //! What the story looks at: nodes that register, partitions that are served and whole, moves.
 
-use super::wait::{Look, wait_for};
 use crate::connect::leading;
 use crate::documents::{Partition, Rebalance};
 use crate::exit::Failure;
 use archon_client::{Admin, NodeStatus, PartitionStatus, ReplicaState};
-use archon_local_cluster::{COPIES, Cluster, PARTITIONS, PATIENCE, REQUEST_LIMIT};
+use archon_load::{Look, Wait};
+use archon_local_cluster::{Cluster, PATIENCE, REQUEST_LIMIT, SMALL};
 use std::time::Duration;
 
 /// The table of the story.
 pub(super) const TABLE: &str = "default";
 
+/// Looks until the condition holds, and says how long that took.
+///
+/// # Errors
+/// After a minute: what was waited for and the last state. An error of the look itself ends the waiting at once.
+pub(super) async fn wait_for<T>(
+    what: &str,
+    look: impl AsyncFnMut() -> Result<Look<T>, Failure>,
+) -> Result<(T, Duration), Failure> {
+    archon_load::wait_for(what, PATIENCE, Wait::EVERY, look).await
+}
+
 /// Waits until a node has registered; says how long that took.
 pub(super) async fn node_registered(cluster: &mut Cluster, admin: &Admin, name: &str) -> Result<Duration, Failure> {
-    let (_, took) = wait_for(&format!("{name} to register"), PATIENCE, async || {
+    let (_, took) = wait_for(&format!("{name} to register"), async || {
         cluster.check_alive()?;
         Ok(match admin.list_nodes().await {
             Ok(nodes) if nodes.iter().any(|node| node.name == name && node.status == NodeStatus::Live) => Look::Yes(()),
@@ -27,7 +38,7 @@ pub(super) async fn node_registered(cluster: &mut Cluster, admin: &Admin, name: 
 
 /// Waits until every partition is served with all its copies.
 pub(super) async fn all_whole(cluster: &mut Cluster, admin: &Admin) -> Result<(Vec<Partition>, Duration), Failure> {
-    wait_for("nine partitions online with three copies each", PATIENCE, async || {
+    wait_for("nine partitions online with three copies each", async || {
         cluster.check_alive()?;
         look_whole(admin).await
     })
@@ -40,13 +51,14 @@ pub(super) async fn look_whole(admin: &Admin) -> Result<Look<Vec<Partition>>, Fa
         Ok(partitions) => {
             let online = partitions.iter().filter(|partition| partition.status == PartitionStatus::Online).count();
             let whole = |partition: &Partition| {
-                partition.copies.len() == COPIES && partition.copies.iter().all(|copy| copy.state == ReplicaState::Live)
+                partition.copies.len() == usize::from(SMALL.replication)
+                    && partition.copies.iter().all(|copy| copy.state == ReplicaState::Live)
             };
             let whole = partitions.iter().filter(|partition| whole(partition)).count();
-            if online == PARTITIONS as usize && whole == online {
+            if online == SMALL.partitions as usize && whole == online {
                 Look::Yes(partitions)
             } else {
-                Look::NotYet(format!("{online} of {PARTITIONS} are, {whole} of them with three copies"))
+                Look::NotYet(format!("{online} of {} are, {whole} of them with three copies", SMALL.partitions))
             }
         }
         Err(error) => Look::NotYet(error.to_string()),

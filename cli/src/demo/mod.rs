@@ -5,13 +5,12 @@ mod looks;
 mod narrator;
 mod node_dies;
 mod story;
-mod wait;
 mod workload;
 
 use crate::args::{Connection, DemoArgs};
 use crate::exit::{Exit, Failure};
 use crate::output::Output;
-use archon_local_cluster::Cluster;
+use archon_local_cluster::{Cluster, SMALL};
 use narrator::Narrator;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -30,7 +29,7 @@ async fn tell(args: &DemoArgs, output: &Output) -> Result<Exit, Failure> {
     // A terminal that is closed: without this the directory would stay.
     let mut hangup = install(SignalKind::hangup())?;
     let narrator = Narrator::new(*output);
-    let mut cluster = Cluster::new(crate::own_program()?, args.keep)?;
+    let mut cluster = Cluster::new(crate::own_program()?, SMALL, args.keep)?;
     let told = tokio::select! {
         told = story::tell(args, &mut cluster, &narrator) => told,
         _ = interrupt.recv() => Err(Failure::failed("interrupted")),

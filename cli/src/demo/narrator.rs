@@ -71,10 +71,10 @@ impl Narrator {
     }
 
     /// The ends of the processes' logs, after something went wrong.
-    pub(super) fn tails(&self, tails: &[(PathBuf, Vec<String>)]) {
-        for (path, lines) in tails {
+    pub(super) fn tails(&self, tails: &[(PathBuf, String)]) {
+        for (path, tail) in tails {
             talk(&format!("--- the end of {}", path.display()));
-            lines.iter().for_each(|line| talk(line));
+            talk(tail);
         }
     }
 

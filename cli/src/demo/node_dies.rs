@@ -1,13 +1,13 @@
 //! The chapter in which a node is killed while clients write, and returns.
 
-use super::looks::{all_whole, table};
+use super::looks::{all_whole, table, wait_for};
 use super::narrator::Narrator;
-use super::wait::{Look, wait_for};
 use super::workload::{Seen, Traffic};
 use crate::documents::Partition;
 use crate::exit::Failure;
 use archon_client::{Admin, Client, PartitionStatus};
-use archon_local_cluster::{Cluster, FIRST_NODES, PARTITIONS, PATIENCE};
+use archon_load::Look;
+use archon_local_cluster::{Cluster, FIRST_NODES, SMALL};
 use std::time::Instant;
 
 /// What a node's death and return came to.
@@ -32,10 +32,8 @@ pub(super) async fn node_dies(
         &format!("{} is killed (kill -9)", capital(name)),
         "Clients write and read on. Its partitions are led by other nodes, which hold every acknowledged write.",
     );
-    let address = admin.list_nodes().await?.into_iter().find(|node| node.name == name).map(|node| node.address);
-    let address = address.ok_or_else(|| Failure::failed(format!("expected {name} in the list of nodes")))?;
     let traffic = Traffic::start(client, "kill");
-    let told = node_dies_and_returns(cluster, admin, name, &address, say).await;
+    let told = node_dies_and_returns(cluster, admin, name, say).await;
     // Stopped whatever happened, so that its tasks are awaited.
     let seen = traffic.stop().await?;
     let (failed_ms, returned_ms) = told?;
@@ -52,19 +50,18 @@ async fn node_dies_and_returns(
     cluster: &mut Cluster,
     admin: &Admin,
     name: &str,
-    address: &str,
     say: &Narrator,
 ) -> Result<(u64, u64), Failure> {
     let pid = cluster.kill_node(name)?;
     let killed = Instant::now();
-    wait_for("the other nodes to lead all nine partitions", PATIENCE, async || {
+    wait_for("the other nodes to lead all nine partitions", async || {
         cluster.check_alive()?;
         Ok(match table(admin).await {
             Ok(rows) => {
                 let led =
                     |row: &&Partition| row.status == PartitionStatus::Online && row.leader.as_deref() != Some(name);
                 let count = rows.iter().filter(led).count();
-                if count == PARTITIONS as usize { Look::Yes(()) } else { Look::NotYet(format!("{count} are")) }
+                if count == SMALL.partitions as usize { Look::Yes(()) } else { Look::NotYet(format!("{count} are")) }
             }
             Err(failure) => Look::NotYet(failure.message),
         })
@@ -73,7 +70,7 @@ async fn node_dies_and_returns(
     let failed_ms = killed.elapsed().as_millis() as u64;
     say.checked(format!("process {pid} killed; {failed_ms} ms later the other two nodes led all nine partitions"));
     let returned = Instant::now();
-    cluster.start_node_at(name, address)?;
+    cluster.start_node(name)?;
     all_whole(cluster, admin).await?;
     let returned_ms = returned.elapsed().as_millis() as u64;
     say.checked(format!(

@@ -5,10 +5,9 @@
 //! Every step is checked. What is not as expected ends the story with what was expected.
 
 use super::draw::{Picture, copies, draw, gained, leaders, picture};
-use super::looks::{TABLE, all_whole, ensure, look_whole, node_registered, phases, table};
+use super::looks::{TABLE, all_whole, ensure, look_whole, node_registered, phases, table, wait_for};
 use super::narrator::Narrator;
 use super::node_dies::node_dies;
-use super::wait::{Look, wait_for};
 use super::workload::{Traffic, fill, verify};
 use crate::admin::progress::Progress;
 use crate::args::DemoArgs;
@@ -16,7 +15,8 @@ use crate::documents::{Plan, Status};
 use crate::exit::Failure;
 use crate::output::{bytes_text, count_text};
 use archon_client::{Admin, Client, CoordinatorRole};
-use archon_local_cluster::{COORDINATORS, Cluster, FIRST_NODES, LATE_NODE, PARTITIONS, PATIENCE, REQUEST_LIMIT};
+use archon_load::Look;
+use archon_local_cluster::{Cluster, FIRST_NODES, LATE_NODE, REQUEST_LIMIT, SMALL};
 use serde::Serialize;
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -92,7 +92,11 @@ pub(super) async fn tell(args: &DemoArgs, cluster: &mut Cluster, say: &Narrator)
 
     let seconds = started.elapsed().as_secs_f64();
     say.say("");
-    say.say(format!("The end: {PARTITIONS} partitions on {} nodes, nothing lost, {seconds:.1} s in all.", after.len()));
+    say.say(format!(
+        "The end: {} partitions on {} nodes, nothing lost, {seconds:.1} s in all.",
+        SMALL.partitions,
+        after.len()
+    ));
     Ok(Summary {
         seconds,
         elected_ms: elected.as_millis() as u64,
@@ -120,11 +124,11 @@ async fn quorum(cluster: &mut Cluster, say: &Narrator) -> Result<(Status, Durati
     );
     let (status, took) = cluster.start_quorum().await?;
     let leader = status.leader_id.unwrap_or_default();
-    for id in 1..=COORDINATORS {
+    for id in 1..=SMALL.coordinators as u64 {
         let role = if id == leader { "leads" } else { "follows" };
         say.show(&format!("coordinator {id}  {}  {role}", cluster.address(id)));
     }
-    ensure(status.coordinators.len() == COORDINATORS as usize, "three coordinators", || format!("{status:?}"))?;
+    ensure(status.coordinators.len() == SMALL.coordinators, "three coordinators", || format!("{status:?}"))?;
     say.checked(format!(
         "coordinator {leader} was elected in term {}, {} ms after the start",
         status.term,
@@ -152,7 +156,7 @@ async fn three_cities(cluster: &mut Cluster, admin: &Admin, say: &Narrator) -> R
     }
     let (partitions, took) = all_whole(cluster, admin).await?;
     let picture = picture(&partitions, &FIRST_NODES);
-    say.show(&draw(&picture, PARTITIONS, &BTreeSet::new()));
+    say.show(&draw(&picture, SMALL.partitions, &BTreeSet::new()));
     say.show("[3] leads, 3 follows: it holds every write before the writer is told");
     ensure(copies(&picture) == [9, 9, 9], "nine copies on each node", || format!("{:?}", copies(&picture)))?;
     ensure(leaders(&picture) == [3, 3, 3], "three leaders on each node", || format!("{:?}", leaders(&picture)))?;
@@ -182,7 +186,7 @@ async fn late_node_joins(cluster: &mut Cluster, admin: &Admin, say: &Narrator) -
     cluster.start_node(LATE_NODE)?;
     let took = node_registered(cluster, admin, LATE_NODE).await?;
     let now = picture(&table(admin).await?, &FIRST_NODES);
-    ensure(now == before, "nothing to move by itself", || draw(&now, PARTITIONS, &BTreeSet::new()))?;
+    ensure(now == before, "nothing to move by itself", || draw(&now, SMALL.partitions, &BTreeSet::new()))?;
     say.checked(format!("ephesus registered in {} ms; nothing moved", took.as_millis()));
     Ok(before)
 }
@@ -190,7 +194,7 @@ async fn late_node_joins(cluster: &mut Cluster, admin: &Admin, say: &Narrator) -
 async fn plan(admin: &Admin, say: &Narrator) -> Result<Plan, Failure> {
     say.step("The plan (archon rebalance plan)", "As few moves as will do, each with its reason. Nothing happens yet.");
     // Nodes say how much they hold every now and then; a plan made before that would show moves of no bytes.
-    wait_for("the nodes to say how much they hold", PATIENCE, async || {
+    wait_for("the nodes to say how much they hold", async || {
         Ok(match admin.list_nodes().await {
             Ok(nodes)
                 if nodes
@@ -252,7 +256,7 @@ async fn rebalance(
     ));
 
     let impatient = Admin::new(cluster.endpoints(), FAILOVER_REQUEST_LIMIT)?;
-    let (status, _) = wait_for("a new leading coordinator", PATIENCE, async || {
+    let (status, _) = wait_for("a new leading coordinator", async || {
         cluster.check_alive()?;
         Ok(match impatient.status().await {
             Ok(status) if status.leader_id.is_some_and(|id| id != leader) => Look::Yes(status),
@@ -269,7 +273,7 @@ async fn rebalance(
     ));
 
     let mut progress = Progress::endings(applied);
-    wait_for("the moves to be done", PATIENCE, async || {
+    wait_for("the moves to be done", async || {
         cluster.check_alive()?;
         let rebalance = match admin.rebalance_status().await {
             Ok(rebalance) => rebalance,
@@ -287,10 +291,10 @@ async fn rebalance(
 async fn outcome(admin: &Admin, before: &Picture, plan: &Plan, say: &Narrator) -> Result<Picture, Failure> {
     say.step("Afterwards", "Only what the plan named has moved (*).");
     let (partitions, _) =
-        wait_for("nine partitions online with three copies each", PATIENCE, async || look_whole(admin).await).await?;
+        wait_for("nine partitions online with three copies each", async || look_whole(admin).await).await?;
     let after = picture(&partitions, &[&FIRST_NODES[..], &[LATE_NODE]].concat());
     let new = gained(before, &after);
-    say.show(&draw(&after, PARTITIONS, &new));
+    say.show(&draw(&after, SMALL.partitions, &new));
     let planned: BTreeSet<(u32, String)> = plan.moves.iter().map(|step| (step.partition, step.to.clone())).collect();
     ensure(new.is_subset(&planned), "no copy where the plan named none", || format!("{new:?}, planned {planned:?}"))?;
     let shares = copies(&after);
@@ -307,8 +311,8 @@ async fn killed_one_returns(cluster: &mut Cluster, admin: &Admin, id: u64, say: 
         "The killed coordinator returns",
         "It is started again with its data directory and catches up from the log.",
     );
-    cluster.restart_coordinator(id)?;
-    let (_, took) = wait_for("three coordinators in step", PATIENCE, async || {
+    cluster.start_coordinators()?;
+    let (_, took) = wait_for("three coordinators in step", async || {
         cluster.check_alive()?;
         let status = match admin.status().await {
             Ok(status) => status,
@@ -323,7 +327,7 @@ async fn killed_one_returns(cluster: &mut Cluster, admin: &Admin, id: u64, say: 
     })
     .await?;
     let its_own = Admin::new([cluster.address(id).to_owned()], REQUEST_LIMIT)?;
-    wait_for("the returned coordinator to serve the same table", PATIENCE, async || {
+    wait_for("the returned coordinator to serve the same table", async || {
         let (newest, its) = match (table(admin).await, its_own.table(TABLE).await) {
             (Ok(newest), Ok(its)) => (newest, its),
             (Err(failure), _) => return Ok(Look::NotYet(failure.message)),

@@ -9,6 +9,7 @@ use archon_proto::v1::raft_client::RaftClient;
 use archon_proto::v1::{RaftMessage, SnapshotChunk};
 use archon_types::Backoff as Pauses;
 use archon_types::limits::MESSAGE_BYTES_MAX;
+use crc32c::crc32c;
 use futures::{Stream, StreamExt as _};
 use openraft::base::{BoxFuture, BoxStream};
 use openraft::errors::{NetworkError, RPCError, ReplicationClosed, StreamingError, Timeout, Unreachable};
@@ -341,7 +342,7 @@ impl NetSnapshot<TypeConfig> for Link {
             Some(number) => {
                 let start = number * SNAPSHOT_CHUNK_BYTES;
                 let data = body.slice(start..body.len().min(start + SNAPSHOT_CHUNK_BYTES));
-                SnapshotChunk { header: None, crc32: crc32fast::hash(&data), data }
+                SnapshotChunk { header: None, crc32c: crc32c(&data), data }
             }
         });
         let deadline = option.hard_ttl();

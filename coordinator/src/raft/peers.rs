@@ -350,7 +350,7 @@ impl Raft for Peers {
 async fn receive(chunks: &mut Streaming<SnapshotChunk>, length: u64) -> Result<Bytes, Status> {
     let mut body = BytesMut::new();
     while let Some(chunk) = next_chunk(chunks).await? {
-        if crc32fast::hash(&chunk.data) != chunk.crc32 {
+        if crc32c::crc32c(&chunk.data) != chunk.crc32c {
             return Err(Status::data_loss("a chunk of the snapshot does not match its checksum"));
         }
         if (body.len() + chunk.data.len()) as u64 > length {

@@ -1,11 +1,12 @@
 //! Snapshot files: written aside, synced, renamed, the directory synced; chosen by number, never by name order.
 //!
-//! `magic(8) format(4) header length(4) body length(8) crc32 of header and body(4) header body`, little-endian.
+//! `magic(8) format(4) header length(4) body length(8) crc32c of header and body(4) header body`, little-endian.
 
 use super::codec::{self, FORMAT};
 use super::types::SnapshotMeta;
 use archon_wal::disk::{Disk, RealDisk};
 use bytes::Bytes;
+use crc32c::{crc32c, crc32c_append};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use std::io;
@@ -139,7 +140,7 @@ impl SnapshotDir {
             return Ok(());
         }
         let name = named(order, ".snap");
-        let staged = self.staged.lock().take_if(|staged| *staged == (order, crc32fast::hash(body)));
+        let staged = self.staged.lock().take_if(|staged| *staged == (order, crc32c(body)));
         let aside = match staged {
             Some(_) => named(order, STAGED),
             None => {
@@ -168,7 +169,7 @@ impl SnapshotDir {
             return Ok(());
         }
         self.write(&named(order, STAGED), meta, body)?;
-        *self.staged.lock() = Some((order, crc32fast::hash(body)));
+        *self.staged.lock() = Some((order, crc32c(body)));
         Ok(())
     }
 
@@ -258,7 +259,7 @@ impl SnapshotDir {
         }
         let mut content = vec![0; usize::try_from(length).map_err(|_| damaged("it is too large"))?];
         read(PREFIX_BYTES as u64, &mut content)?;
-        if crc32fast::hash(&content) != crc {
+        if crc32c(&content) != crc {
             return Err(damaged("the checksum does not match"));
         }
         let content = Bytes::from(content);
@@ -276,15 +277,13 @@ impl SnapshotDir {
 }
 
 fn prefix(header: &[u8], body: &[u8]) -> Vec<u8> {
-    let mut crc = crc32fast::Hasher::new();
-    crc.update(header);
-    crc.update(body);
+    let crc = crc32c_append(crc32c(header), body);
     let mut out = Vec::with_capacity(PREFIX_BYTES);
     out.extend_from_slice(MAGIC);
     out.extend_from_slice(&FORMAT.to_le_bytes());
     out.extend_from_slice(&u32::try_from(header.len()).unwrap_or(u32::MAX).to_le_bytes());
     out.extend_from_slice(&(body.len() as u64).to_le_bytes());
-    out.extend_from_slice(&crc.finalize().to_le_bytes());
+    out.extend_from_slice(&crc.to_le_bytes());
     out
 }
 

@@ -42,7 +42,7 @@ fn mend_snapshot(input: &mut [u8]) {
         let header_bytes = u32::from_le_bytes([input[12], input[13], input[14], input[15]]);
         let body_bytes = (input.len() as u64 - 28).saturating_sub(u64::from(header_bytes));
         input[16..24].copy_from_slice(&body_bytes.to_le_bytes());
-        let sum = crc32fast::hash(&input[28..]);
+        let sum = crc32c::crc32c(&input[28..]);
         input[24..28].copy_from_slice(&sum.to_le_bytes());
     }
 }

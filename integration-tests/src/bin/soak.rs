@@ -8,7 +8,7 @@
 //! directory for the logs.
 
 use archon_integration_tests::cluster::coordinator_name;
-use archon_integration_tests::{CLIENTS, Dice, Network, Options, Scene, WorkloadOptions};
+use archon_integration_tests::{CLIENTS, Dice, Ending, Network, Options, Scene, WorkloadOptions};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};

@@ -13,6 +13,7 @@ pub use namespaces::Namespaces;
 pub use proxies::Proxies;
 
 use crate::ports::free_addresses;
+use archon_local_cluster::Place;
 use archon_skip::skipped;
 use std::time::Duration;
 
@@ -42,15 +43,6 @@ impl Network {
     }
 }
 
-/// Where a member listens, and how others reach it.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Place {
-    /// The address it listens on.
-    pub listen: String,
-    /// The address that others are told.
-    pub reached_at: String,
-}
-
 /// The network of one cluster.
 #[derive(Debug)]
 pub enum Links {
@@ -76,23 +68,17 @@ impl Links {
     /// A place for a new member.
     pub fn add(&mut self, name: &str) -> Place {
         match self {
-            Self::Loopback => {
-                let address = free_addresses(1).remove(0);
-                Place { listen: address.clone(), reached_at: address }
-            }
-            Self::Namespaces(namespaces) => {
-                let address = format!("{}:7100", namespaces.add(name));
-                Place { listen: address.clone(), reached_at: address }
-            }
+            Self::Loopback => free_addresses(1).remove(0).into(),
+            Self::Namespaces(namespaces) => format!("{}:7100", namespaces.add(name)).into(),
             Self::Proxies(proxies) => proxies.add(name),
         }
     }
 
-    /// The command that starts a member's program, its own name first.
-    pub fn command(&self, name: &str, exe: &str) -> Vec<String> {
+    /// What stands before the command of a member, so that it runs at its place.
+    pub fn before(&self, name: &str) -> Vec<String> {
         match self {
-            Self::Namespaces(namespaces) => vec!["nsenter".into(), namespaces.net_option(name), exe.into()],
-            Self::Loopback | Self::Proxies(_) => vec![exe.into()],
+            Self::Namespaces(namespaces) => vec!["nsenter".into(), namespaces.net_option(name)],
+            Self::Loopback | Self::Proxies(_) => Vec::new(),
         }
     }
 

@@ -1,9 +1,10 @@
 //! A proxy before every member, which knows who calls and does to each link what it is told.
 
+use super::CLIENTS;
 use super::owner::owner_of;
 use super::pump::{Link, carry, passable, reset};
-use super::{CLIENTS, Place};
 use crate::ports::free_addresses;
+use archon_local_cluster::Place;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 use tokio::net::{TcpListener, TcpStream};

@@ -16,6 +16,7 @@ use super::room::Room;
 use super::{Change, Cleared, Engine, EngineError, KeyRange, Page, PageLimit, Row, check_size, is_empty_range};
 use archon_types::{NoRoom, PlacementId};
 use bytes::{Bytes, BytesMut};
+use crc32c::crc32c;
 use std::ops::Bound;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -166,7 +167,7 @@ impl SledEngine {
             let Some(chunk) = chunk else { return Ok(None) };
             value.extend_from_slice(&chunk);
         }
-        let whole = value.len() == head.length as usize && crc32fast::hash(&value) == head.checksum;
+        let whole = value.len() == head.length as usize && crc32c(&value) == head.checksum;
         Ok(whole.then(|| value.freeze()))
     }
 
@@ -192,7 +193,7 @@ impl SledEngine {
         for (number, chunk) in (0..).zip(value.chunks(CHUNK_BYTES)) {
             self.database.insert(chunk_key(space, key, slot, number), chunk).map_err(self.fail("write a chunk"))?;
         }
-        let head = Head { slot, length, checksum: crc32fast::hash(value) };
+        let head = Head { slot, length, checksum: crc32c(value) };
         // What a torn, longer write may have left behind in this slot.
         self.remove_chunks(space, key, slot, head.chunks())?;
         Ok(head)

@@ -3,8 +3,8 @@
 use crate::Started;
 use crate::system::{Seen, System, drive, now, program, until, version};
 use anyhow::Context;
-use archon_integration_tests::Process;
 use archon_integration_tests::ports::free_addresses;
+use archon_integration_tests::{Process, spawn};
 use archon_load::{Connect, Failure, Store, Workload};
 use bytes::Bytes;
 use std::path::Path;
@@ -101,7 +101,7 @@ pub(crate) fn start(directory: &Path) -> anyhow::Result<Started> {
             ("--log-level", "warn".into()),
         ];
         let arguments: Vec<String> = settings.into_iter().flat_map(|(key, value)| [key.to_owned(), value]).collect();
-        members.push(Process::spawn(&etcd, &name, &arguments, directory));
+        members.push(spawn(&etcd, &name, &arguments, directory));
     }
     let leader = until("etcd to have a leader", || {
         for client in clients {

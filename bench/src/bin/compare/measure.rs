@@ -66,7 +66,7 @@ impl Ladder {
         for system in systems {
             let clients = 256;
             let mut workload = self.workload(Mix::Put, clients, system.as_ref());
-            workload = workload.loading(clients);
+            workload = workload.each_key_once(Mix::Load, clients);
             let seen = system.run(&workload).with_context(|| system.name().to_owned())?;
             let written = seen.ops_with_warm_up;
             eprintln!("{}: {written} times a key was written, {:.0} per second", system.name(), seen.ops_per_second);

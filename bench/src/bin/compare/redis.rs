@@ -6,8 +6,8 @@ use crate::redis_benchmark::RedisBenchmark;
 use crate::resp::{self, Own, Reply, Resp};
 use crate::system::{Seen, System, drive, now, program, until, version};
 use anyhow::Context;
-use archon_integration_tests::Process;
 use archon_integration_tests::ports::free_addresses;
+use archon_integration_tests::{Process, spawn};
 use archon_load::{Connect, Failure, Store, Workload};
 use archon_types::slot_of;
 use bytes::Bytes;
@@ -62,7 +62,7 @@ pub(crate) fn start(directory: &Path) -> anyhow::Result<Started> {
         ];
         let arguments: Vec<String> =
             settings.iter().flat_map(|(key, value)| [(*key).to_owned(), (*value).to_owned()]).collect();
-        servers.push(Process::spawn(&server, &name, &arguments, directory));
+        servers.push(spawn(&server, &name, &arguments, directory));
     }
     for address in addresses {
         until("Redis to answer", || now(async { Ok(Own::open(address).await?.call(&[b"PING"]).await?) }))?;

@@ -4,8 +4,8 @@ use crate::Started;
 use crate::pipe::{Frames, Pipe};
 use crate::system::{Seen, System, drive, now, program, until};
 use anyhow::Context;
-use archon_integration_tests::Process;
 use archon_integration_tests::ports::free_addresses;
+use archon_integration_tests::{Process, spawn};
 use archon_load::{Connect, Failure, Store, Workload};
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use std::path::{Path, PathBuf};
@@ -85,7 +85,7 @@ pub(crate) fn start(directory: &Path) -> anyhow::Result<Started> {
         let classes = format!("{}:{JAR}", log.display());
         let main = "org.apache.zookeeper.server.quorum.QuorumPeerMain";
         let arguments = ["-cp", &classes, main, &file.display().to_string()].map(str::to_owned);
-        servers.push(Process::spawn(&java, &name, &arguments, directory));
+        servers.push(spawn(&java, &name, &arguments, directory));
     }
     let mut order = Vec::new();
     for client in clients {

@@ -119,7 +119,7 @@ async fn count_all(args: &Args, cluster: &Cluster, children: &Children) -> anyho
     let endpoints = cluster.coordinator_addresses();
     let archon = Arc::new(Archon { endpoints, table: "default".into(), timeout: Duration::from_secs(10) });
     let keys = Workload { keys: args.keys, value_bytes: args.value_bytes as usize, ..Workload::puts(LOADERS) };
-    succeeded(block_in_place(|| Run::start(&archon, &keys.loading(LOADERS))?.wait())?)?;
+    succeeded(block_in_place(|| Run::start(&archon, &keys.each_key_once(Mix::Load, LOADERS))?.wait())?)?;
     let operations = match &args.operations[..] {
         [] => &[Operation::Put, Operation::Get],
         named => named,

@@ -1,12 +1,13 @@
 //! Waiting for a cluster to be in a state, without loading the machine that is measured.
 
 use crate::failure::Failure;
+use crate::wait::{Look, wait_for};
 use archon_client::{
-    Admin, Error, MovePhase, MoveStatus, NodeStatus, NodeSummary, PartitionStatus, PartitionSummary, ReplicaState,
+    Admin, Error, MoveKind, MovePhase, MoveStatus, NodeStatus, NodeSummary, PartitionStatus, PartitionSummary,
+    ReplicaState,
 };
 use std::collections::BTreeMap;
-use std::time::{Duration, Instant};
-use tokio::time::sleep;
+use std::time::Duration;
 
 /// Between two looks.
 const POLL: Duration = Duration::from_millis(100);
@@ -20,17 +21,8 @@ pub async fn until<T>(
     limit: Duration,
     mut look: impl AsyncFnMut() -> Result<T, String>,
 ) -> Result<(T, Duration), Failure> {
-    let began = Instant::now();
-    loop {
-        let state = match look().await {
-            Ok(value) => return Ok((value, began.elapsed())),
-            Err(state) => state,
-        };
-        if began.elapsed() >= limit {
-            return Err(Failure::new("timed_out", format!("waited {limit:?} for {what}; last state: {state}")));
-        }
-        sleep(POLL).await;
-    }
+    let look = async || Ok(look().await.map_or_else(Look::NotYet, Look::Yes));
+    wait_for(what, limit, POLL, look).await
 }
 
 /// Waits until every partition of the default table is `Online` and has `replication` copies, all `Live`.
@@ -67,13 +59,22 @@ pub async fn until_node(admin: &Admin, name: &str, status: NodeStatus, limit: Du
     Ok(())
 }
 
-/// Plans and applies until there is nothing left to move; returns how many moves were carried out. What lost its point
+/// Moves that were carried out.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Moved {
+    /// How many.
+    pub moves: usize,
+    /// Those of them that made a copy, and did not bring the leadership alone to another one.
+    pub copies: usize,
+}
+
+/// Plans and applies until there is nothing left to move; returns the moves that were carried out. What lost its point
 /// because the cluster changed meanwhile is left to the next plan.
 ///
 /// # Errors
 /// After `limit`, or if a move failed or was cancelled.
-pub async fn rebalance(admin: &Admin, limit: Duration) -> Result<usize, Failure> {
-    let mut moved = 0;
+pub async fn rebalance(admin: &Admin, limit: Duration) -> Result<Moved, Failure> {
+    let mut moved = Moved::default();
     loop {
         let begin = async || {
             let plan = admin.plan().await.map_err(said)?;
@@ -99,7 +100,9 @@ pub async fn rebalance(admin: &Admin, limit: Duration) -> Result<usize, Failure>
         if let Some(undone) = status.moves.iter().find(|moving| !ended_well(moving)) {
             return Err(Failure::new("undone", format!("a move was not carried out: {undone:?}")));
         }
-        moved += status.moves.iter().filter(|moving| moving.phase == MovePhase::Done).count();
+        let done = status.moves.iter().filter(|moving| moving.phase == MovePhase::Done);
+        moved.copies += done.clone().filter(|moving| moving.kind == MoveKind::Copy).count();
+        moved.moves += done.count();
     }
 }
 

@@ -8,6 +8,8 @@ use std::time::Duration;
 pub enum Mix {
     /// Writes every key once, in order, and ends.
     Load,
+    /// Reads every key once, in order, and ends.
+    ReadBack,
     /// Writes.
     Put,
     /// Reads; the keys must be there.
@@ -82,10 +84,10 @@ impl Workload {
         }
     }
 
-    /// The same keys and values, to be written once each.
+    /// The same keys and values, each once: to be written ([`Mix::Load`]) or read ([`Mix::ReadBack`]).
     #[must_use]
-    pub fn loading(&self, clients: usize) -> Self {
-        Self { mix: Mix::Load, clients, warm_up: Duration::ZERO, rate: None, ..self.clone() }
+    pub fn each_key_once(&self, mix: Mix, clients: usize) -> Self {
+        Self { mix, clients, warm_up: Duration::ZERO, rate: None, ..self.clone() }
     }
 
     /// Checks that it can be done.

@@ -1,6 +1,7 @@
 //! Writers and readers that note how long nothing succeeded: each works on its own key in a closed loop.
 
 use crate::failure::Failure;
+use crate::watch::until;
 use archon_client::Client;
 use archon_types::{partition_of, slot_of};
 use serde::Serialize;
@@ -153,9 +154,19 @@ impl Probers {
         }
     }
 
-    /// How often each prober has succeeded since the start.
-    pub fn successes(&self) -> Vec<u64> {
-        self.probers.iter().map(|prober| prober.notes().successes).collect()
+    /// Waits until every prober has succeeded twice more, so once with an operation that was begun after this call.
+    ///
+    /// # Errors
+    /// After `limit`, with what was seen until then.
+    pub async fn all_succeed(&self, limit: Duration) -> Result<(), Failure> {
+        let successes = || self.probers.iter().map(|prober| prober.notes().successes);
+        let before: Vec<u64> = successes().collect();
+        let look = async || {
+            let still = successes().zip(&before).filter(|(now, before)| *now < **before + 2).count();
+            if still == 0 { Ok(()) } else { Err(format!("{still} of them do not: {:?}", self.window())) }
+        };
+        until("every prober to succeed", limit, look).await?;
+        Ok(())
     }
 
     /// What was noted since the mark.

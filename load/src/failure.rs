@@ -1,5 +1,6 @@
 //! Why an operation did not succeed, as far as a measurement cares.
 
+use crate::wait::Late;
 use std::borrow::Cow;
 use std::fmt;
 
@@ -36,5 +37,11 @@ impl From<archon_client::Error> for Failure {
 impl From<std::io::Error> for Failure {
     fn from(error: std::io::Error) -> Self {
         Self::new("io", error.to_string())
+    }
+}
+
+impl From<Late> for Failure {
+    fn from(late: Late) -> Self {
+        Self::new("timed_out", late.to_string())
     }
 }

@@ -86,7 +86,7 @@ impl<S: Store> Worker<S> {
         let now = Instant::now();
         let measure_from = now + workload.warm_up;
         let (end, left) = match (workload.mix, workload.end) {
-            (Mix::Load, _) => (None, part.share(workload.keys)),
+            (Mix::Load | Mix::ReadBack, _) => (None, part.share(workload.keys)),
             (_, End::Operations(count)) => (None, part.share(count)),
             (_, End::After(length)) => (Some(measure_from + length), u64::MAX),
         };
@@ -190,8 +190,8 @@ impl<S: Store> Worker<S> {
 
     fn key(&self, random: &mut SmallRng) -> u64 {
         match self.workload.mix {
-            // Downwards: `left` is what is still to be written after this one.
-            Mix::Load => self.left.get() * self.part.of as u64 + self.part.number as u64,
+            // Downwards: `left` is what is still to be done after this one.
+            Mix::Load | Mix::ReadBack => self.left.get() * self.part.of as u64 + self.part.number as u64,
             _ => self.chooser.choose(random),
         }
     }
@@ -199,7 +199,7 @@ impl<S: Store> Worker<S> {
     fn verb(&self, random: &mut SmallRng) -> Verb {
         match self.workload.mix {
             Mix::Load | Mix::Put => Verb::Put,
-            Mix::Get => Verb::Get,
+            Mix::Get | Mix::ReadBack => Verb::Get,
             Mix::Mixed { get_percent } => {
                 if random.random_range(0..100) < u32::from(get_percent) {
                     Verb::Get

@@ -80,7 +80,7 @@ fn run(store: &Memory, workload: &Workload) -> archon_load::Measured {
 fn loading_writes_every_key_once_whatever_the_threads() {
     for threads in [1, 3] {
         let store = Memory::default();
-        let load = Workload { connections: threads, threads, ..workload(Mix::Put, 1).loading(7) };
+        let load = Workload { connections: threads, threads, ..workload(Mix::Put, 1).each_key_once(Mix::Load, 7) };
         let seen = run(&store, &load);
         assert_eq!((seen.ops, seen.failed, store.puts.load(Ordering::Relaxed)), (1_000, 0, 1_000));
         let (rows, values) = (store.rows.lock().unwrap(), Values::new(load.value_bytes));
@@ -90,9 +90,21 @@ fn loading_writes_every_key_once_whatever_the_threads() {
 }
 
 #[test]
+fn reading_back_finds_the_one_key_that_is_lost() {
+    let store = Memory::default();
+    let each = |mix| workload(Mix::Put, 1).each_key_once(mix, 4);
+    run(&store, &each(Mix::Load));
+    let seen = run(&store, &each(Mix::ReadBack));
+    assert_eq!((seen.ops, seen.failed, seen.bytes_read), (1_000, 0, 1_000 * 116));
+    store.rows.lock().unwrap().remove(KeyText::new(999).bytes());
+    let seen = run(&store, &each(Mix::ReadBack));
+    assert_eq!((seen.ops, seen.failures["Missing"].count), (999, 1));
+}
+
+#[test]
 fn so_many_operations_are_so_many_and_their_bytes_are_counted() {
     let store = Memory::default();
-    run(&store, &workload(Mix::Put, 1).loading(4));
+    run(&store, &workload(Mix::Put, 1).each_key_once(Mix::Load, 4));
     for mix in [Mix::Put, Mix::Get, Mix::Mixed { get_percent: 50 }] {
         let seen = run(&store, &Workload { distribution: Distribution::Zipfian { theta: 0.9 }, ..workload(mix, 500) });
         assert_eq!((seen.ops, seen.failed), (500, 0), "{mix:?}");
@@ -114,7 +126,7 @@ fn operations_of_the_warm_up_are_not_among_those_asked_for() {
 #[test]
 fn scans_are_checked_to_the_last_entry() {
     let store = Memory::default();
-    run(&store, &workload(Mix::Put, 1).loading(4));
+    run(&store, &workload(Mix::Put, 1).each_key_once(Mix::Load, 4));
     let scans = workload(Mix::Scan { limit: 10 }, 200);
     let seen = run(&store, &scans);
     assert_eq!((seen.ops, seen.failed), (200, 0));
@@ -130,7 +142,7 @@ fn a_read_that_finds_nothing_or_something_else_is_a_failure() {
     let store = Memory::default();
     let seen = run(&store, &workload(Mix::Get, 100));
     assert!(seen.failures["Missing"].count > 0 && seen.ops == 0, "{seen:?}");
-    run(&store, &workload(Mix::Put, 1).loading(4));
+    run(&store, &workload(Mix::Put, 1).each_key_once(Mix::Load, 4));
     store.rows.lock().unwrap().values_mut().for_each(|value| *value = Bytes::from_static(b"other"));
     assert!(run(&store, &workload(Mix::Get, 100)).failures["WrongValue"].count > 0);
 }

@@ -1,0 +1,241 @@
+//! `archon bench rebalance`: what moving partitions costs those who read and write meanwhile, and how fast it goes.
+
+use super::disturb::{PATIENCE, Report, Stage, sleep_or_interrupt};
+use super::nodes::{Cost, Counted};
+use super::report::micros_text;
+use super::rounds::Round;
+use super::{LOADERS, local, over, settled, watched};
+use crate::args::{Connection, MovesArgs};
+use crate::connect;
+use crate::exit::{Exit, Failure};
+use crate::output::{Column, Output};
+use archon_client::NodeStatus;
+use archon_load::watch::Moved;
+use archon_load::{Archon, End, KEY_BYTES, Measured, Mix, Run, Workload, watch};
+use archon_local_cluster::LATE_NODE;
+use serde::Serialize;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// How long moves may take.
+const MOVES_PATIENCE: Duration = Duration::from_secs(24 * 60 * 60);
+/// How long probers go on after the last move, at least.
+const AFTERWARDS: Duration = Duration::from_secs(1);
+
+/// What was seen. The names of these fields are a contract with scripts.
+#[derive(Debug, Serialize)]
+struct Moving {
+    #[serde(flatten)]
+    probed: Report,
+    moves: usize,
+    /// Those that brought data to another node, and not the leadership alone.
+    copies: usize,
+    move_seconds: f64,
+    /// What the nodes spent while partitions moved; nothing if one did not say.
+    cost: Option<Cost>,
+    /// What those saw who read and write many keys.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    load: Option<Loaded>,
+}
+
+#[derive(Debug, Serialize)]
+struct Loaded {
+    keys: u64,
+    value_bytes: usize,
+    /// Keys and values copied, without what stands around them, in megabytes (10^6).
+    moved_megabytes: f64,
+    megabytes_per_second: f64,
+    before: Seen,
+    during: Seen,
+    after: Seen,
+    /// Keys that were not there at the end, or with a value that nobody wrote.
+    keys_missing: u64,
+}
+
+#[derive(Debug, Serialize)]
+struct Seen {
+    get: Measured,
+    put: Measured,
+}
+
+/// Those who read and write many keys.
+struct Load {
+    archon: Arc<Archon>,
+    workload: Workload,
+}
+
+/// Readers and writers under way.
+struct Running {
+    gets: Run,
+    puts: Run,
+}
+
+impl Load {
+    fn new(args: &MovesArgs, table: &str, connection: &Connection) -> Option<Self> {
+        let endpoints = connection.coordinators.clone();
+        let archon = Archon { endpoints, table: table.to_owned(), timeout: connection.timeout };
+        let workload = Workload {
+            keys: args.keys?,
+            value_bytes: args.value_bytes as usize,
+            warm_up: Duration::ZERO,
+            end: End::After(MOVES_PATIENCE),
+            ..Workload::puts(args.clients as usize)
+        };
+        Some(Self { archon: Arc::new(archon), workload })
+    }
+
+    fn begin(&self) -> Result<Running, Failure> {
+        let run = |mix| Run::start(&self.archon, &Workload { mix, ..self.workload.clone() });
+        Ok(Running { gets: run(Mix::Get)?, puts: run(Mix::Put)? })
+    }
+
+    async fn every_key(&self, mix: Mix, what: &str, output: &Output) -> Result<Measured, Failure> {
+        match watched(what, &self.archon, &self.workload.each_key_once(mix, LOADERS), output).await? {
+            (_, true) => Err(Failure::failed(format!("interrupted while {what}"))),
+            (measured, false) => Ok(measured),
+        }
+    }
+
+    fn bytes_each(&self) -> u64 {
+        (KEY_BYTES + self.workload.value_bytes) as u64
+    }
+}
+
+impl Running {
+    async fn end(self) -> Result<Seen, Failure> {
+        self.gets.stop();
+        self.puts.stop();
+        Ok(Seen { get: over(self.gets).await?, put: over(self.puts).await? })
+    }
+}
+
+/// Begins if there is a load, and ends it.
+fn begin(load: Option<&Load>) -> Result<Option<Running>, Failure> {
+    load.map(Load::begin).transpose()
+}
+
+async fn end(running: Option<Running>) -> Result<Option<Seen>, Failure> {
+    match running {
+        Some(running) => running.end().await.map(Some),
+        None => Ok(None),
+    }
+}
+
+/// Measures what a rebalance costs those who use the cluster.
+///
+/// # Errors
+/// Nobody there, nothing to move, a move that failed, or an acknowledged write that is lost.
+pub(super) async fn rebalance(
+    args: &MovesArgs,
+    table: &str,
+    connection: &Connection,
+    output: &Output,
+) -> Result<Exit, Failure> {
+    let mut local = local::start(&args.probe.local, output).await?;
+    let connection = local::connection(local.as_ref(), connection);
+    if local.is_none() && connect::admin(&connection)?.plan().await?.moves.is_empty() {
+        return Err(Failure::new(Exit::Refused, "there is nothing to move, so there is nothing to measure")
+            .with_remedy("start another node, or drain one (`archon node drain`), or say --local"));
+    }
+    let load = Load::new(args, table, &connection);
+    if let Some(load) = &load {
+        settled(&load.every_key(Mix::Load, "writing the keys", output).await?)?;
+    }
+    let running = begin(load.as_ref())?;
+    let mut stage = Stage::set(&connection, table, &args.probe, output).await?;
+    if let Some(cluster) = &mut local {
+        cluster.start_node(LATE_NODE)?;
+        watch::until_node(&stage.admin, LATE_NODE, NodeStatus::Live, PATIENCE).await?;
+        stage.probers.mark();
+    }
+    let before = end(running).await?;
+    let running = begin(load.as_ref())?;
+    let counted = Counted::now(&stage.admin).await;
+    let began = Instant::now();
+    let Moved { moves, copies } = tokio::select! {
+        moved = watch::rebalance(&stage.admin, MOVES_PATIENCE) => moved?,
+        _ = tokio::signal::ctrl_c() => {
+            return Err(Failure::failed("interrupted; the moves go on in the cluster")
+                .with_remedy("`archon rebalance status` watches them, `archon rebalance cancel` stops them"));
+        }
+    };
+    let took = began.elapsed();
+    let now = Counted::now(&stage.admin).await;
+    let during = end(running).await?;
+    let operations = during.as_ref().map_or(0, |seen| seen.get.ops + seen.put.ops);
+    let cost = counted.ok().zip(now.ok()).map(|(before, now)| before.until(&now, operations));
+    let running = begin(load.as_ref())?;
+    stage.interrupted |= sleep_or_interrupt(load.as_ref().map_or(AFTERWARDS, |_| args.probe.calm)).await;
+    let after = end(running).await?;
+    let partitions = stage.admin.table(table).await?.len();
+
+    let what = format!("{moves} moves in {:.1} s", took.as_secs_f64());
+    let round = Round::new(None, what, stage.probers.window(), began);
+    let probed = stage.end(vec![round], &args.probe).await?;
+    let mut loaded = None;
+    if let (Some(load), Some(before), Some(during), Some(after)) = (load, before, during, after) {
+        let read = load.every_key(Mix::ReadBack, "reading every key back", output).await?;
+        let Workload { keys, value_bytes, .. } = load.workload;
+        let moved_megabytes = (copies as u64 * keys * load.bytes_each()) as f64 / partitions.max(1) as f64 / 1e6;
+        let megabytes_per_second = moved_megabytes / took.as_secs_f64();
+        let keys_missing = read.failed;
+        loaded = Some(Loaded {
+            keys,
+            value_bytes,
+            moved_megabytes,
+            megabytes_per_second,
+            before,
+            during,
+            after,
+            keys_missing,
+        });
+    }
+    let moving = Moving { probed, moves, copies, move_seconds: took.as_secs_f64(), cost, load: loaded };
+    match output.is_json() {
+        true => output.json(&moving)?,
+        false => moving.print(output)?,
+    }
+    match &moving.load {
+        Some(load) if load.keys_missing > 0 => Err(Failure::failed(format!(
+            "{} of {} keys are not there or hold what nobody wrote",
+            load.keys_missing, load.keys
+        ))),
+        _ => moving.probed.verdict(),
+    }
+}
+
+impl Moving {
+    fn print(&self, output: &Output) -> Result<(), Failure> {
+        self.probed.print(output)?;
+        if let Some(cost) = &self.cost {
+            output
+                .line(format!("CPU of the nodes while moving, of one core: {}", cost.cpu_percent(self.move_seconds)))?;
+        }
+        let Some(load) = &self.load else { return Ok(()) };
+        let columns = [
+            Column::text("WHEN"),
+            Column::text("OPERATION"),
+            Column::number("PER SECOND"),
+            Column::number("P50"),
+            Column::number("P99"),
+            Column::number("LONGEST"),
+            Column::number("FAILED"),
+        ];
+        let mut rows = Vec::new();
+        for (when, seen) in [("before", &load.before), ("during", &load.during), ("after", &load.after)] {
+            for (name, measured, latency) in [("put", &seen.put, &seen.put.put), ("get", &seen.get, &seen.get.get)] {
+                let Some(latency) = latency else { continue };
+                let times = [latency.p50_us, latency.p99_us, latency.max_us].map(micros_text);
+                let mut row = vec![when.to_owned(), name.to_owned(), format!("{:.0}", measured.ops_per_second)];
+                row.extend(times);
+                row.push(measured.failed.to_string());
+                rows.push(row);
+            }
+        }
+        output.rows(&columns, rows, "")?;
+        output.line(format!(
+            "moved {:.0} MB in {} copies: {:.1} MB/s; {} of {} keys missing",
+            load.moved_megabytes, self.copies, load.megabytes_per_second, load.keys_missing, load.keys
+        ))
+    }
+}

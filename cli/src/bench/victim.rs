@@ -1,0 +1,82 @@
+//! Which node of a cluster that runs already is ended, by its process id or by hand.
+
+use crate::exit::Failure;
+use archon_client::{Admin, NodeStatus};
+use rustix::process::{Pid, Signal, kill_process};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// A process of this machine that runs a node.
+pub(super) struct Victim(Pid);
+
+impl Victim {
+    /// Nothing but a node is killed: a wrong number must not end somebody else's process.
+    pub(super) fn check(pid: u32) -> Result<Self, Failure> {
+        let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        let mut words = line.split(|byte| *byte == 0).skip(1);
+        let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
+        match (pid, words.next()) {
+            (Some(pid), Some(b"node")) => Ok(Self(pid)),
+            _ => Err(Failure::usage(
+                "--pid names no process on this machine that was started as `archon node …`",
+                "find it with `pgrep -f 'archon node'`, or leave --pid away and end the node yourself",
+            )),
+        }
+    }
+
+    pub(super) fn kill(&self) -> Result<String, Failure> {
+        let wrong = |error| Failure::failed(format!("killing process {}: {error}", self.0.as_raw_nonzero()));
+        kill_process(self.0, Signal::KILL).map_err(wrong)?;
+        Ok(format!("the node with process id {} was killed", self.0.as_raw_nonzero()))
+    }
+}
+
+/// The live nodes, each in its incarnation.
+pub(super) async fn lives(admin: &Admin) -> Result<BTreeMap<String, u64>, Failure> {
+    let nodes = admin.list_nodes().await?;
+    let live = nodes.into_iter().filter(|node| node.status == NodeStatus::Live);
+    Ok(live.map(|node| (node.name, node.incarnation)).collect())
+}
+
+/// The nodes whose life ended in between, those that have come back in another one included.
+pub(super) fn ended(before: &BTreeMap<String, u64>, after: &BTreeMap<String, u64>) -> Vec<String> {
+    before.iter().filter(|(name, life)| after.get(*name) != Some(life)).map(|(name, _)| name.clone()).collect()
+}
+
+/// What somebody did meanwhile. Figures of a cluster that nobody disturbed would be taken for those of a failover.
+pub(super) fn by_hand(ended: &[String], watched: Duration) -> Result<String, Failure> {
+    if ended.is_empty() {
+        let message = format!("no node was seen to end within {watched:?}, so there is nothing to report");
+        return Err(Failure::failed(message).with_remedy(
+            "end a node early in a longer --duration (its failure is noticed a second and a half later), name one with \
+             --pid, or say --local",
+        ));
+    }
+    let were = if ended.len() == 1 { "was" } else { "were" };
+    Ok(format!("{} {were} ended by hand", ended.join(" and ")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::exit::Exit;
+
+    #[test]
+    fn a_failover_that_nobody_caused_is_not_reported() {
+        let nodes = |lives: &[(&str, u64)]| lives.iter().map(|(name, life)| ((*name).to_owned(), *life)).collect();
+        let before: BTreeMap<String, u64> = nodes(&[("athens", 5), ("byzantium", 6), ("cyrene", 7)]);
+        let watched = Duration::from_secs(4);
+        let failure = by_hand(&ended(&before, &before), watched).unwrap_err();
+        assert_eq!(failure.exit, Exit::Failed);
+        assert!(failure.message.contains("no node was seen to end within 4s"), "{failure}");
+        let after = nodes(&[("athens", 9), ("cyrene", 7), ("delphi", 8)]);
+        assert_eq!(by_hand(&ended(&before, &after), watched).unwrap(), "athens and byzantium were ended by hand");
+    }
+
+    #[test]
+    fn only_a_node_can_be_named_as_victim() {
+        for pid in [std::process::id(), 1, u32::MAX] {
+            assert!(Victim::check(pid).is_err_and(|failure| failure.exit == Exit::Usage), "{pid}");
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! What the command line says of a cluster, and waiting for it to say something.
+
+use super::{Cluster, PATIENCE};
+use crate::contract;
+use crate::wait::{check, wait_for};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::process::Command;
+use std::time::Duration;
+
+/// What a run of the command line gave.
+#[derive(Clone, Debug)]
+pub struct Ran {
+    /// Exit code; -1 if a signal ended it.
+    pub code: i32,
+    /// Standard output.
+    pub stdout: String,
+    /// Standard error.
+    pub stderr: String,
+}
+
+impl Cluster {
+    /// Runs the command line against this cluster.
+    pub fn archon(&self, arguments: &[&str]) -> Ran {
+        self.archon_at(&self.coordinator_list(), arguments)
+    }
+
+    /// Runs the command line against the given endpoints.
+    ///
+    /// # Panics
+    /// If the program cannot be started.
+    pub fn archon_at(&self, coordinators: &str, arguments: &[&str]) -> Ran {
+        let output = Command::new(&self.exe)
+            .args(arguments)
+            .env("ARCHON_COORDINATORS", coordinators)
+            .env("ARCHON_INSECURE", self.links.beyond_loopback().to_string())
+            .output()
+            .expect("the program under test starts");
+        Ran {
+            code: output.status.code().unwrap_or(-1),
+            stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
+            stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+        }
+    }
+
+    /// Runs a verb with `-o json` and parses what it prints.
+    ///
+    /// # Errors
+    /// What it said, if it failed or printed something else.
+    ///
+    /// # Panics
+    /// If what it printed is not as `docs/json.schema.json` has it.
+    pub fn json(&self, arguments: &[&str]) -> Result<Value, String> {
+        let mut all = arguments.to_vec();
+        all.extend(["-o", "json"]);
+        let ran = self.archon(&all);
+        if ran.code != 0 {
+            return Err(format!("{arguments:?} exited with {}: {}", ran.code, ran.stderr));
+        }
+        let document = serde_json::from_str(&ran.stdout)
+            .map_err(|error| format!("{arguments:?} printed {:?}: {error}", ran.stdout))?;
+        if let Some(verb) = contract::verb_of(arguments) {
+            contract::check(verb, &document).unwrap_or_else(|error| panic!("{error}\n{document:#}"));
+        }
+        Ok(document)
+    }
+
+    /// Waits until a coordinator leads; returns its index (from 0) and how long it took.
+    pub fn wait_leader(&self) -> (usize, Duration) {
+        let (status, took) = wait_for("a leading coordinator", PATIENCE, || {
+            let status = self.json(&["status", "--timeout", "2s"])?;
+            check(status["leader_id"].is_u64(), || status.to_string())?;
+            Ok::<_, String>(status)
+        });
+        (usize::try_from(status["leader_id"].as_u64().expect("checked above")).expect("a small number") - 1, took)
+    }
+
+    /// Waits until every partition is `Online`; returns how long it took.
+    pub fn wait_online(&self) -> Duration {
+        wait_for("every partition to be Online", PATIENCE, || {
+            let status = self.json(&["status", "--timeout", "2s"])?;
+            let (all, online) = (&status["partitions_total"], &status["partitions_online"]);
+            check(all.as_u64() > Some(0) && all == online, || status.to_string())
+        })
+        .1
+    }
+
+    /// Waits until `holds` says so of `partition list`.
+    pub fn wait_partitions(&self, what: &str, holds: impl Fn(&[Value]) -> bool) -> Duration {
+        wait_for(what, PATIENCE, || {
+            let list = self.json(&["partition", "list", "--timeout", "2s"])?;
+            check(list.as_array().is_some_and(|rows| holds(rows)), || list.to_string())
+        })
+        .1
+    }
+
+    /// Waits until every partition is `Online` with `copies` Live copies; returns how long it took.
+    pub fn wait_whole(&self, copies: usize) -> Duration {
+        let live = |row: &Value| {
+            let copies = row["copies"].as_array().into_iter().flatten();
+            copies.filter(|copy| copy["state"] == "live").count()
+        };
+        self.wait_partitions(&format!("every partition to have {copies} Live copies"), |rows| {
+            rows.iter().all(|row| live(row) == copies && row["status"] == "online")
+        })
+    }
+
+    /// Waits until no rebalance runs; returns its final status.
+    pub fn wait_rebalanced(&self) -> Value {
+        wait_for("the rebalance to end", PATIENCE, || {
+            let status = self.json(&["rebalance", "status", "--timeout", "2s"])?;
+            check(status["running"] == false, || status.to_string())?;
+            Ok::<_, String>(status)
+        })
+        .0
+    }
+
+    /// Waits until `node list` shows the node with this status.
+    pub fn wait_node(&self, name: &str, status: &str) -> Duration {
+        wait_for(&format!("{name} to be {status}"), PATIENCE, || {
+            let list = self.json(&["node", "list", "--timeout", "2s"])?;
+            let found =
+                list.as_array().into_iter().flatten().any(|node| node["node"] == name && node["status"] == status);
+            check(found, || list.to_string())
+        })
+        .1
+    }
+
+    /// How many partitions each node holds, by name.
+    ///
+    /// # Panics
+    /// If the cluster does not answer.
+    pub fn partitions_per_node(&self) -> BTreeMap<String, u64> {
+        let list = self.json(&["node", "list"]).expect("node list");
+        let nodes = list.as_array().expect("node list is an array");
+        nodes
+            .iter()
+            .map(|node| (node["node"].as_str().unwrap_or("?").to_owned(), node["copies_held"].as_u64().unwrap_or(0)))
+            .collect()
+    }
+
+    /// The name of the node that leads `key`.
+    ///
+    /// # Panics
+    /// If the cluster does not answer.
+    pub fn leader_of(&self, key: &str) -> String {
+        let found = self.json(&["partition", "locate", key]).expect("partition locate");
+        found["leader"].as_str().unwrap_or_else(|| panic!("{key} has no leader: {found}")).to_owned()
+    }
+}

@@ -1,0 +1,163 @@
+//! One process of a cluster: it cannot outlive the thread that started it.
+
+use crate::error::Error;
+use rustix::process::{Pid, Signal, kill_process};
+use std::ffi::OsStr;
+use std::fs::File;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+
+/// The environment variable that names the process without which a coordinator or a node has no reason to live.
+pub const PARENT_PID: &str = "ARCHON_PARENT_PID";
+
+/// A running child whose output goes to a file. Dropping it kills and awaits it.
+#[derive(Debug)]
+pub struct Process {
+    name: String,
+    child: Child,
+    log: PathBuf,
+    /// How it ended, once it was awaited.
+    status: Option<ExitStatus>,
+}
+
+impl Process {
+    /// Starts a command, its program first; what it prints is appended to `NAME.log` in `directory`. Of the variables
+    /// that begin with `ARCHON_` it sees those of `environment` only.
+    ///
+    /// # Errors
+    /// When the program cannot be started or its log file not be opened.
+    pub fn start(
+        name: &str,
+        command: &[impl AsRef<OsStr>],
+        environment: &[(&str, String)],
+        directory: &Path,
+    ) -> Result<Self, Error> {
+        let wrong = |cause: std::io::Error| Error::Start { name: name.to_owned(), cause };
+        let log = directory.join(format!("{name}.log"));
+        let file = File::options().create(true).append(true).open(&log).map_err(wrong)?;
+        let Some((program, arguments)) = command.split_first() else {
+            return Err(wrong(std::io::ErrorKind::InvalidInput.into()));
+        };
+        let mut command = Command::new(program);
+        command
+            .args(arguments)
+            .stdin(Stdio::null())
+            .stdout(file.try_clone().map_err(wrong)?)
+            .stderr(file)
+            // Ctrl-C in the terminal is for whoever started them, who then ends them in order.
+            .process_group(0);
+        // The reader's own settings are for the reader's own cluster.
+        for (variable, _) in std::env::vars_os() {
+            if variable.to_string_lossy().starts_with("ARCHON_") {
+                command.env_remove(variable);
+            }
+        }
+        command.env(PARENT_PID, std::process::id().to_string()).envs(environment.iter().cloned());
+        let child = command.spawn().map_err(wrong)?;
+        Ok(Self { name: name.to_owned(), child, log, status: None })
+    }
+
+    /// What it is called.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The operating system's number for it.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Whether it has ended, and how.
+    pub fn exited(&mut self) -> Option<ExitStatus> {
+        if self.status.is_none() {
+            self.status = self.child.try_wait().ok().flatten();
+        }
+        self.status
+    }
+
+    /// SIGTERM, without waiting for the end.
+    pub fn ask_to_end(&self) {
+        self.signal(Signal::TERM);
+    }
+
+    /// SIGSTOP: the process keeps its sockets and does nothing.
+    pub fn pause(&self) {
+        self.signal(Signal::STOP);
+    }
+
+    /// SIGCONT.
+    pub fn resume(&self) {
+        self.signal(Signal::CONT);
+    }
+
+    /// SIGKILL, then waits for the end.
+    pub fn kill(&mut self) {
+        if self.exited().is_none() {
+            let _ = self.child.kill();
+            self.status = self.child.wait().ok();
+        }
+    }
+
+    /// The file that holds what it prints.
+    pub fn log_file(&self) -> &Path {
+        &self.log
+    }
+
+    /// What it printed so far.
+    pub fn log(&self) -> String {
+        std::fs::read(&self.log).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default()
+    }
+
+    /// The last `lines` of its log.
+    pub fn log_tail(&self, lines: usize) -> String {
+        tail(&self.log(), lines)
+    }
+
+    fn signal(&self, signal: Signal) {
+        // Once it was awaited, the number may belong to another process.
+        if self.status.is_none() {
+            // It may have ended by itself: then there is nobody to tell.
+            let _ = kill_process(Pid::from_child(&self.child), signal);
+        }
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+fn tail(log: &str, lines: usize) -> String {
+    let all: Vec<&str> = log.lines().collect();
+    all[all.len().saturating_sub(lines)..].join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tail_is_the_end() {
+        let log: String = (0..100).map(|line| format!("line {line}\n")).collect();
+        assert_eq!(tail(&log, 2), "line 98\nline 99");
+        assert_eq!(tail("one", 2), "one");
+    }
+
+    #[test]
+    fn who_has_ended_is_not_signalled_and_what_it_printed_stays() {
+        let directory = tempfile::tempdir().unwrap();
+        let say = ["sh", "-c", "echo $ARCHON_LOG; sleep 60"];
+        let mut process = Process::start("talker", &say, &[("ARCHON_LOG", "off".into())], directory.path()).unwrap();
+        while process.log() != "off\n" {
+            std::thread::yield_now();
+        }
+        process.pause();
+        process.kill();
+        process.resume();
+        assert!(process.exited().is_some_and(|status| !status.success()));
+        let nothing: [&str; 0] = [];
+        assert!(Process::start("nobody", &nothing, &[], directory.path()).is_err());
+    }
+}
