@@ -1,7 +1,7 @@
 //! What a node should do, and what a holder of an older table lacks: both derived from state whenever they are asked
 //! for, so that nothing needs to be remembered in a queue.
 
-use crate::left::{is_lost, is_unordered, may_be_ordered};
+use crate::departed::{is_lost, is_unordered, may_be_ordered};
 use crate::migrate::hands_over;
 use crate::mutant::Mutant;
 use crate::state::ClusterState;

@@ -1,8 +1,8 @@
 //! Why a partition is not served, and how many of everything there are: data, not prose.
 
+use crate::departed;
 use crate::lack::{Lack, Lacks, Withheld};
 use crate::lanes::Lanes;
-use crate::left;
 use crate::migration::MigrationId;
 use crate::remembered::Remembered;
 use crate::state::ClusterState;
@@ -165,10 +165,10 @@ impl<'a> Explainer<'a> {
     }
 
     fn lost_copies_kept(&self, row: &Partition) -> impl Iterator<Item = Why> {
-        let lost = |copy: &&Placement| copy.state == ReplicaState::Load && left::is_lost(self.state, copy.id);
+        let lost = |copy: &&Placement| copy.state == ReplicaState::Load && departed::is_lost(self.state, copy.id);
         let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
         row.placements.iter().filter(lost).filter_map(move |copy| {
-            let (alive, need) = left::may_go(self.state, row, copy.id).err()?;
+            let (alive, need) = departed::may_go(self.state, row, copy.id).err()?;
             Some(Why::LostCopyKept { node: copy.node, alive: count(alive), need: count(need) })
         })
     }

@@ -16,7 +16,7 @@ pub(crate) fn copies_by_node(state: &ClusterState) -> BTreeMap<NodeId, u32> {
         let loading = row.placements.iter().filter(|placement| {
             placement.state == ReplicaState::Load
                 && Some(placement.id) != target
-                && !state.left.contains_key(&placement.id)
+                && !state.departed.contains_key(&placement.id)
         });
         // Without a leader nothing is copied: a partition that lost everything must not hold lanes for ever.
         let Some(leader) = row.leader_placement() else { continue };

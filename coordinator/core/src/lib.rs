@@ -10,7 +10,7 @@
 //! | `state`, `partitions`, `formers`, `condemned`, `migration` | what is |
 //! | `command`, `apply/` | what may change, and how |
 //! | `liveness`, `failover` | silence → failed; who leads next; when a lease is over |
-//! | `left` | what copies that do not count can still hold |
+//! | `departed` | what copies that do not count can still hold |
 //! | `stuck` | leaders that hear too few followers |
 //! | `assign`, `plan`, `score` | first assignment; few moves to an even spread |
 //! | `repair`, `lack` | copies in place of failed, lost and leaving ones; why some are not made |
@@ -26,6 +26,7 @@ pub mod assign;
 pub mod command;
 pub mod condemned;
 pub mod confirm;
+mod departed;
 pub mod duties;
 pub mod events;
 pub mod explain;
@@ -36,7 +37,6 @@ mod growth_tests;
 pub mod invariants;
 mod lack;
 mod lanes;
-mod left;
 pub mod liveness;
 pub mod migrate;
 pub mod migration;
@@ -62,6 +62,7 @@ pub use command::{
 };
 pub use condemned::Condemned;
 pub use confirm::{Confirmation, check_confirmed, to_confirm};
+pub use departed::{Condition, Departed};
 pub use duties::{DutiesMark, duties, duties_mark, nodes_delta, rows_piece, table_piece, table_ready};
 pub use events::{Event, EventKind};
 pub use explain::{Counts, Explainer, Shortage, Why, counts, explain};
@@ -69,7 +70,6 @@ pub use formers::{Former, Formers};
 pub use invariants::{Violation, check, check_step};
 pub use lack::{Withheld, withheld};
 pub use lanes::{Lanes, waiting_for};
-pub use left::{Condition, Left};
 pub use liveness::{HeartbeatAnswer, Liveness};
 pub use migrate::{Phase, phase};
 pub use migration::{Migration, MigrationId, Migrations, MoveKind, Stage};

@@ -18,7 +18,7 @@
 //! goes forward (PROTOCOL rule 7).
 
 use crate::command::{Command, Edit, PartitionChange};
-use crate::left::{is_lost, may_go};
+use crate::departed::{is_lost, may_go};
 use crate::migration::{Migration, MoveKind, Stage};
 use crate::mutant::Mutant;
 use crate::state::ClusterState;
@@ -217,7 +217,7 @@ fn running(state: &ClusterState, migration: &Migration, row: &Partition, id: Pla
         // What becomes of it is not this migration's affair any more.
         ReplicaState::Load if is_lost(state, id) => set(migration, failed("the target's copy was lost"), None),
         ReplicaState::Unload => set(migration, failed("the target's copy was lost"), None),
-        ReplicaState::Load if state.left.contains_key(&id) && may_go(state, row, id).is_err() => {
+        ReplicaState::Load if state.departed.contains_key(&id) && may_go(state, row, id).is_err() => {
             Next::Wait(TOO_FEW.into())
         }
         ReplicaState::Load if migration.cancel => undo(migration, row, target, Stage::Cancelled),

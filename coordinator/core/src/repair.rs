@@ -5,7 +5,7 @@
 //! | a row has | next step | guard |
 //! |---|---|---|
 //! | fewer copies than wanted that stay where they are | `Repair`: one more, as Load, on the node that needs it most | a leader to copy from; free lanes on both nodes; not for failed nodes while more than a third of those that hold copies or live are failed (`lack::withheld`) |
-//! | a copy that was lost or damaged | `Retire`, one at a time | enough others count on live nodes (`left::may_go`): until then it is kept as it is |
+//! | a copy that was lost or damaged | `Retire`, one at a time | enough others count on live nodes (`departed::may_go`): until then it is kept as it is |
 //! | a copy to be deleted whose node was not alive to hear of it | `Unload` once more, when it is back | the same |
 //! | as many Live copies on live nodes as wanted | `Retire`: what leaves, what is still loading, what is too many | never the leader; never below `min_in_sync` (PROTOCOL rule 7) |
 //! | a half-made copy on a node that is not alive | `Retire` | – |
@@ -14,8 +14,8 @@
 //! A copy leaves when its node is lost, drained, or failed for `replace_after`. Failover never waits for any of this.
 
 use crate::command::{Command, Edit, PartitionChange};
+use crate::departed;
 use crate::lack::{Withheld, withheld};
-use crate::left;
 use crate::liveness::Liveness;
 use crate::migration::{Migration, MoveKind};
 use crate::remembered::Remembered;
@@ -118,9 +118,9 @@ impl<'a> Repairs<'a> {
             Step::Change(Command::Change(vec![change]))
         };
         let may_go = |copy: &Placement| {
-            row.status == PartitionStatus::Unassigned || left::may_go(self.state, row, copy.id).is_ok()
+            row.status == PartitionStatus::Unassigned || departed::may_go(self.state, row, copy.id).is_ok()
         };
-        let back = |copy: &&Placement| left::is_unordered(self.state, copy) && self.state.is_active(copy.node);
+        let back = |copy: &&Placement| departed::is_unordered(self.state, copy) && self.state.is_active(copy.node);
         if let Some(copy) = row.placements.iter().filter(back).find(|copy| may_go(copy)) {
             return change(vec![Edit::Unload(copy.id)]);
         }
@@ -199,7 +199,7 @@ impl<'a> View<'a> {
     /// A copy that was never whole, on a node that cannot go on making it.
     fn is_abandoned(&self, placement: &Placement) -> bool {
         placement.state == ReplicaState::Load
-            && !self.repairs.state.left.contains_key(&placement.id)
+            && !self.repairs.state.departed.contains_key(&placement.id)
             && !self.repairs.state.is_live(placement.node)
     }
 
@@ -212,7 +212,7 @@ impl<'a> View<'a> {
     }
 
     fn is_lost(&self, placement: &Placement) -> bool {
-        placement.state == ReplicaState::Load && left::is_lost(self.repairs.state, placement.id)
+        placement.state == ReplicaState::Load && departed::is_lost(self.repairs.state, placement.id)
     }
 
     /// A copy that was lost or damaged and may be deleted by now; not while another copy of the partition is.
@@ -225,7 +225,7 @@ impl<'a> View<'a> {
         // On a node that is lost there is nothing to delete: such a copy is forgotten.
         let gone = |node: NodeId| state.node(node).is_none_or(|row| row.node.status == NodeStatus::Lost);
         let lost = |copy: &&Placement| {
-            self.is_lost(copy) && !gone(copy.node) && left::may_go(state, self.row, copy.id).is_ok()
+            self.is_lost(copy) && !gone(copy.node) && departed::may_go(state, self.row, copy.id).is_ok()
         };
         self.row.placements.iter().find(lost).map(|copy| copy.id)
     }

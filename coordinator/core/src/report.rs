@@ -2,8 +2,8 @@
 //! that is out of date changes nothing.
 
 use crate::command::{Command, Edit, Ending, PartitionChange};
+use crate::departed::{Condition, is_lost};
 use crate::failover;
-use crate::left::{Condition, is_lost};
 use crate::liveness::Liveness;
 use crate::mutant::Mutant;
 use crate::state::ClusterState;
@@ -92,7 +92,7 @@ impl Reports<'_> {
             // One that never counted is deleted, and another one is loaded in its place.
             Fact::Damaged { why }
                 if own.state == ReplicaState::Load
-                    && !state.left.contains_key(&own.id)
+                    && !state.departed.contains_key(&own.id)
                     && row.live().next().is_some() =>
             {
                 change(row, vec![Edit::Retire(own.id, format!("it is damaged: {}", bounded(why)))])
@@ -101,18 +101,20 @@ impl Reports<'_> {
                 let (placement, leader, epoch) = (own.id, *leader, report.epoch);
                 change(row, vec![Edit::Dispute { placement, leader, epoch, commit: *commit, agreed: *agreed }])
             }
-            Fact::Damaged { why } => match state.left.get(&own.id) {
-                Some(left) if own.state == ReplicaState::Load && (left.condition > Condition::Gone || !left.lost) => {
+            Fact::Damaged { why } => match state.departed.get(&own.id) {
+                Some(departed)
+                    if own.state == ReplicaState::Load && (departed.condition > Condition::Gone || !departed.lost) =>
+                {
                     change(row, vec![Edit::Lose(own.id, bounded(why))])
                 }
                 _ => Ok(Vec::new()),
             },
             // A word from before it ceased to count says nothing of now.
-            Fact::Emptied => match state.left.get(&own.id) {
-                Some(left)
+            Fact::Emptied => match state.departed.get(&own.id) {
+                Some(departed)
                     if own.state == ReplicaState::Load
-                        && left.condition > Condition::Gone
-                        && report.version >= left.at =>
+                        && departed.condition > Condition::Gone
+                        && report.version >= departed.at =>
                 {
                     change(row, vec![Edit::Emptied(own.id)])
                 }

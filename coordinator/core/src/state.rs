@@ -2,9 +2,9 @@
 
 use crate::command::Response;
 use crate::condemned::Condemned;
+use crate::departed::Departed;
 use crate::events::{Event, EventKind};
 use crate::formers::Formers;
-use crate::left::Left;
 use crate::migration::{Migration, Migrations};
 use crate::mutant::Mutant;
 use crate::nodes::Nodes;
@@ -104,7 +104,8 @@ pub struct ClusterState {
     pub partitions: Partitions,
     /// Copies that counted once and do not now: when they ceased to, and what they can still hold. Of those that are
     /// whole the one that ceased last has most of the data.
-    pub left: BTreeMap<PlacementId, Left>,
+    #[serde(alias = "left")]
+    pub departed: BTreeMap<PlacementId, Departed>,
     /// Partitions that were assigned and have not been Online since: no copy of theirs needs to exist yet.
     pub untouched: BTreeSet<PartitionId>,
     /// Partitions of which a copy knew this epoch though nobody had granted it, until they serve above it.
@@ -180,7 +181,7 @@ impl ClusterState {
             nodes: Nodes::default(),
             tables: BTreeMap::new(),
             partitions: Partitions::default(),
-            left: BTreeMap::new(),
+            departed: BTreeMap::new(),
             untouched: BTreeSet::new(),
             surpassed: BTreeMap::new(),
             formers: Formers::default(),
@@ -253,7 +254,7 @@ impl ClusterState {
             nodes: self.nodes.clone(),
             tables: self.tables.clone(),
             partitions: self.partitions.image(),
-            left: self.left.clone(),
+            departed: self.departed.clone(),
             untouched: self.untouched.clone(),
             surpassed: self.surpassed.clone(),
             formers: self.formers.clone(),

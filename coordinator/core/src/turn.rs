@@ -2,9 +2,9 @@
 
 use crate::assign;
 use crate::command::{Command, Edit, PartitionChange};
+use crate::departed::may_go;
 use crate::failover::{self, Election};
 use crate::lanes::copies_by_node;
-use crate::left::may_go;
 use crate::liveness::Liveness;
 use crate::migrate::{self, Next, hands_over};
 use crate::migration::{Migration, MigrationId, MoveKind};

@@ -31,7 +31,7 @@ pub(super) fn drop_table(state: &mut ClusterState, entry: Entry<'_>, table: Tabl
         condemn(state, row);
         withdraw(state, row);
         for placement in &row.placements {
-            state.left.remove(&placement.id);
+            state.departed.remove(&placement.id);
         }
         state.untouched.remove(&row.id);
         state.surpassed.remove(&row.id);

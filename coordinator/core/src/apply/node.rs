@@ -4,8 +4,8 @@ use super::dropped::forget_node;
 use super::stage::Staged;
 use super::{Entry, next_epoch, not_found, refused};
 use crate::command::{Response, Successor};
+use crate::departed::{Condition, is_unordered};
 use crate::events::EventKind;
-use crate::left::{Condition, is_unordered};
 use crate::mutant::Mutant;
 use crate::state::{ClusterState, NodeRow};
 use archon_types::{

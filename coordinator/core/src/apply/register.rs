@@ -4,9 +4,9 @@ use super::dropped::forget_node;
 use super::stage::Staged;
 use super::{Entry, invalid, next_epoch, refused};
 use crate::command::{Register, Response};
+use crate::departed::Condition;
 use crate::events::EventKind;
 use crate::formers::Former;
-use crate::left::Condition;
 use crate::mutant::Mutant;
 use crate::state::{ClusterState, NODES_MAX, NodeRow, STRANGERS_MAX};
 use archon_types::limits::{WEIGHT_MAX, check_address, check_name};
@@ -201,7 +201,7 @@ fn end_life(
             (true, false) => Condition::Whole,
         };
         let spoiled = placement.state != ReplicaState::Live
-            && state.left.get(&placement.id).is_some_and(|left| condition < left.condition);
+            && state.departed.get(&placement.id).is_some_and(|departed| condition < departed.condition);
         if !leads && !lost && !spoiled {
             continue;
         }

@@ -2,8 +2,8 @@
 
 use super::Obstacle;
 use crate::command::{Command, Forced};
+use crate::departed::{Condition, condition, is_unordered, rank};
 use crate::formers::Former;
-use crate::left::{Condition, condition, is_unordered, rank};
 use crate::liveness::Liveness;
 use crate::state::ClusterState;
 use archon_types::{Millis, NodeId, Partition, PartitionId, PartitionStatus, Placement, ReplicaState, Version};

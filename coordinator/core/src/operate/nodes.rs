@@ -2,7 +2,7 @@
 
 use super::Obstacle;
 use crate::command::Command;
-use crate::left::is_unordered;
+use crate::departed::is_unordered;
 use crate::state::{ClusterState, NodeRow};
 use crate::takers::Takers;
 use archon_types::{NodeGoal, NodeId, NodeStatus, Partition, PartitionId, PartitionStatus, Placement, ReplicaState};

@@ -79,7 +79,7 @@ fn the_only_copy_on_a_live_node_is_not_deleted_because_its_directory_is_older() 
     bed.settle();
     assert_eq!(bed.copy_on(athens), Placement { state: ReplicaState::Load, ..own });
     assert!(duties(&bed.state, athens).unwrap().is_empty(), "its data is neither deleted nor written over");
-    assert_eq!(bed.state.left[&own.id].condition, Condition::Older);
+    assert_eq!(bed.state.departed[&own.id].condition, Condition::Older);
     let forced = check_loss(&bed.state, &bed.liveness, bed.now, part(0), None).unwrap();
     assert_eq!((forced.leader, forced.condition), (Some(athens), Some(Condition::Older)));
     let kept = Why::LostCopyKept { node: athens, alive: 0, need: 1 };

@@ -1,9 +1,9 @@
 //! What staged edits come to.
 
 use crate::apply::Entry;
+use crate::departed::{Condition, Departed};
 use crate::events::EventKind;
 use crate::formers::Former;
-use crate::left::{Condition, Left};
 use crate::state::ClusterState;
 use archon_types::{Epoch, NodeGoal, Partition, PartitionId, PlacementId, ReplicaState};
 use std::collections::{BTreeMap, BTreeSet};
@@ -47,24 +47,25 @@ impl Effect {
             for placement in before {
                 match row.placement(placement.id).map(|now| now.state) {
                     Some(ReplicaState::Unload) if self.ordered.contains(&placement.id) => {
-                        state.left.remove(&placement.id);
+                        state.departed.remove(&placement.id);
                     }
                     Some(ReplicaState::Load | ReplicaState::Unload) => {
                         let spoiled = self.spoiled.get(&placement.id).copied();
                         if placement.state == ReplicaState::Live {
                             let Spoiled { condition, lost } =
                                 spoiled.unwrap_or(Spoiled { condition: Condition::Whole, lost: false });
-                            state.left.insert(placement.id, Left { at: row.version, condition, lost });
-                        } else if let (Some(spoiled), Some(left)) = (spoiled, state.left.get_mut(&placement.id)) {
-                            left.condition = left.condition.min(spoiled.condition);
-                            left.lost |= spoiled.lost;
+                            state.departed.insert(placement.id, Departed { at: row.version, condition, lost });
+                        } else if let (Some(spoiled), Some(departed)) = (spoiled, state.departed.get_mut(&placement.id))
+                        {
+                            departed.condition = departed.condition.min(spoiled.condition);
+                            departed.lost |= spoiled.lost;
                         }
                     }
                     Some(ReplicaState::Live) => {
-                        state.left.remove(&placement.id);
+                        state.departed.remove(&placement.id);
                     }
                     None => {
-                        state.left.remove(&placement.id);
+                        state.departed.remove(&placement.id);
                         vacated.insert(placement.node);
                     }
                 }

@@ -4,9 +4,9 @@ use super::effect::FormerChange;
 use super::{Staged, in_state, placement, set_state};
 use crate::apply::{next_epoch, refused};
 use crate::command::Ending;
+use crate::departed::is_unordered;
 use crate::events::EventKind;
 use crate::formers::Former;
-use crate::left::is_unordered;
 use crate::mutant::Mutant;
 use archon_types::{
     Epoch, ErrorDetail, ErrorKind, Incarnation, NodeStatus, Partition, PartitionId, PartitionStatus, Placement,

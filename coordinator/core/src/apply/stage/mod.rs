@@ -6,8 +6,8 @@ mod leading;
 
 use super::{Entry, invalid, not_found, refused};
 use crate::command::{Edit, PartitionChange};
+use crate::departed::Condition;
 use crate::events::EventKind;
-use crate::left::Condition;
 use crate::mutant::Mutant;
 use crate::state::ClusterState;
 use archon_types::{

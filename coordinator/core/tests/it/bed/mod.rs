@@ -228,7 +228,7 @@ impl Bed {
                 Duty::HandOver { .. } => add(Fact::Released),
                 Duty::Host { .. } if row.leader == Some(placement) => {
                     // Of one that was lost its node is told nothing, so the leader hears nothing.
-                    let lost = |p: &Placement| self.state.left.get(&p.id).is_some_and(|left| left.lost);
+                    let lost = |p: &Placement| self.state.departed.get(&p.id).is_some_and(|departed| departed.lost);
                     let able =
                         |p: &&Placement| p.state == ReplicaState::Load && self.state.is_active(p.node) && !lost(p);
                     match row.placements.iter().find(able) {
