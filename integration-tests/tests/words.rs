@@ -15,8 +15,12 @@ fn banned(glossary: &str) -> Vec<String> {
     rows.filter_map(|row| row.trim_matches('|').split('|').next()).map(|word| word.trim().to_lowercase()).collect()
 }
 
-/// Whether a line says the word, by itself or within a name: `recent window`, `RecentWindow`, `recent_window`.
+/// Whether a line says the word, by itself or within a name: `recent window`, `RecentWindow`, `recent_window`. The names that
+/// a file on disk may still have are read under the new ones.
 fn says(line: &str, word: &str) -> bool {
+    if line.trim_start().starts_with("#[serde(alias = ") {
+        return false;
+    }
     let line = line.to_lowercase();
     [word.to_owned(), word.replace(' ', "_"), word.replace(' ', "")].iter().any(|form| line.contains(form.as_str()))
 }
@@ -61,5 +65,7 @@ fn a_word_is_found_by_itself_and_within_a_name() {
     for line in ["the recent window", "struct RecentWindow", "let recent_window = 1;"] {
         assert!(says(line, "recent window"), "{line}");
     }
-    assert!(!says("a window of recent rows", "recent window"));
+    for line in ["a window of recent rows", "#[serde(alias = \"recent_window\")]"] {
+        assert!(!says(line, "recent window"), "{line}");
+    }
 }

@@ -147,7 +147,7 @@ impl<'a> Explainer<'a> {
     }
 
     fn without_leader(&self, row: &Partition, why: &mut Vec<Why>) {
-        for former in self.state.formers.of_partition(row.id).filter(|former| !former.lapsed) {
+        for former in self.state.former_leaders.of_partition(row.id).filter(|former| !former.lapsed) {
             why.push(Why::WaitingForLease { node: former.node, incarnation: former.incarnation });
         }
         for placement in row.live() {

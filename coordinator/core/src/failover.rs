@@ -64,7 +64,7 @@ pub(crate) fn elect(
             None => return Election::Nothing,
         }
     }
-    for former in state.formers.of_partition(row.id) {
+    for former in state.former_leaders.of_partition(row.id) {
         over_at = over_at.max(liveness.former_over_at(state, former));
     }
     if row.live().next().is_none() {

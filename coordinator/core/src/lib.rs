@@ -7,7 +7,7 @@
 //!
 //! | file | holds |
 //! |---|---|
-//! | `state`, `partitions`, `formers`, `condemned`, `migration` | what is |
+//! | `state`, `partitions`, `former_leaders`, `condemned`, `migration` | what is |
 //! | `command`, `apply/` | what may change, and how |
 //! | `liveness`, `failover` | silence → failed; who leads next; when a lease is over |
 //! | `departed` | what copies that do not count can still hold |
@@ -31,7 +31,7 @@ pub mod duties;
 pub mod events;
 pub mod explain;
 pub mod failover;
-pub mod formers;
+pub mod former_leaders;
 #[cfg(test)]
 mod growth_tests;
 pub mod invariants;
@@ -66,7 +66,7 @@ pub use departed::{Condition, Departed};
 pub use duties::{DutiesMark, duties, duties_mark, nodes_delta, rows_piece, table_piece, table_ready};
 pub use events::{Event, EventKind};
 pub use explain::{Counts, Explainer, Shortage, Why, counts, explain};
-pub use formers::{Former, Formers};
+pub use former_leaders::{FormerLeader, FormerLeaders};
 pub use invariants::{Violation, check, check_step};
 pub use lack::{Withheld, withheld};
 pub use lanes::{Lanes, waiting_for};

@@ -3,7 +3,7 @@
 //!
 //! All instants are on this coordinator's own monotone clock.
 
-use crate::formers::Former;
+use crate::former_leaders::FormerLeader;
 use crate::mutant::Mutant;
 use crate::state::ClusterState;
 use crate::stuck::StuckLeaders;
@@ -138,7 +138,7 @@ impl Liveness {
         self.stuck.sync(state, now);
         let timeout_ms = state.settings.timing.failure_timeout_ms;
         self.earlier.retain(|_, answered| now.since(*answered) <= timeout_ms);
-        // What the state has ended is listed from there (`formers`) or belongs to a life that gets no answer.
+        // What the state has ended is listed from there (`former_leaders`) or belongs to a life that gets no answer.
         let by_node = &mut self.withdrawn_from;
         self.withdrawn.retain(|partition, withdrawn| {
             let stands = state.partitions.get(*partition).is_some_and(|row| {
@@ -200,7 +200,7 @@ impl Liveness {
             .filter(|(_, withdrawn)| withdrawn.incarnation == incarnation)
             .map(|(partition, withdrawn)| (partition, withdrawn.epoch))
             .collect();
-        withdrawn.extend(state.formers.of_holder(node, incarnation));
+        withdrawn.extend(state.former_leaders.of_holder(node, incarnation));
         withdrawn.sort_unstable();
         withdrawn.dedup();
         if state.breaks(Mutant::NodeWideLease) {
@@ -265,7 +265,7 @@ impl Liveness {
     }
 
     /// From when on no lease can cover this former leadership (rule 16).
-    pub fn former_over_at(&self, state: &ClusterState, former: &Former) -> Millis {
+    pub fn former_over_at(&self, state: &ClusterState, former: &FormerLeader) -> Millis {
         if former.lapsed {
             return Millis::ZERO;
         }

@@ -67,7 +67,7 @@ impl Reports<'_> {
         }
         let Some(row) = state.partitions.get(report.partition) else { return self.of_dropped(report) };
         if let Fact::Released = report.fact
-            && let Some(former) = state.formers.get(row.id, report.epoch)
+            && let Some(former) = state.former_leaders.get(row.id, report.epoch)
             && (former.node, former.incarnation, former.placement) == (node, incarnation, report.placement)
         {
             return change(row, vec![Edit::Settle(report.epoch)]);

@@ -4,7 +4,7 @@ use crate::command::Response;
 use crate::condemned::Condemned;
 use crate::departed::Departed;
 use crate::events::{Event, EventKind};
-use crate::formers::Formers;
+use crate::former_leaders::FormerLeaders;
 use crate::migration::{Migration, Migrations};
 use crate::mutant::Mutant;
 use crate::nodes::Nodes;
@@ -111,7 +111,8 @@ pub struct ClusterState {
     /// Partitions of which a copy knew this epoch though nobody had granted it, until they serve above it.
     pub surpassed: BTreeMap<PartitionId, Epoch>,
     /// Ended leaderships whose holders may not know it yet.
-    pub formers: Formers,
+    #[serde(alias = "formers")]
+    pub former_leaders: FormerLeaders,
     /// Copies of dropped tables that are to be deleted, until their nodes say that they are.
     #[serde(default)]
     pub condemned: Condemned,
@@ -184,7 +185,7 @@ impl ClusterState {
             departed: BTreeMap::new(),
             untouched: BTreeSet::new(),
             surpassed: BTreeMap::new(),
-            formers: Formers::default(),
+            former_leaders: FormerLeaders::default(),
             condemned: Condemned::default(),
             migrations: Migrations::default(),
             answers: VecDeque::new(),
@@ -257,7 +258,7 @@ impl ClusterState {
             departed: self.departed.clone(),
             untouched: self.untouched.clone(),
             surpassed: self.surpassed.clone(),
-            formers: self.formers.clone(),
+            former_leaders: self.former_leaders.clone(),
             condemned: self.condemned.clone(),
             migrations: self.migrations.clone(),
             answers: self.answers.clone(),

@@ -56,7 +56,7 @@ pub(super) fn failed(
         staged.put(row);
     }
     // This life gets no answer any more and its lease is over.
-    for (partition, epoch) in state.formers.of_holder(node, incarnation) {
+    for (partition, epoch) in state.former_leaders.of_holder(node, incarnation) {
         staged.forget_former(partition, epoch);
     }
     let effect = staged.into_effect();

@@ -6,7 +6,7 @@ use super::{Entry, invalid, next_epoch, refused};
 use crate::command::{Register, Response};
 use crate::departed::Condition;
 use crate::events::EventKind;
-use crate::formers::Former;
+use crate::former_leaders::FormerLeader;
 use crate::mutant::Mutant;
 use crate::state::{ClusterState, NODES_MAX, NodeRow, STRANGERS_MAX};
 use archon_types::limits::{WEIGHT_MAX, check_address, check_name};
@@ -207,7 +207,7 @@ fn end_life(
         }
         let mut row = staged.row(row.id)?;
         if leads {
-            staged.remember(Former {
+            staged.remember(FormerLeader {
                 partition: row.id,
                 epoch: row.epoch,
                 placement: placement.id,
@@ -231,8 +231,8 @@ fn end_life(
         staged.put(row);
     }
     // That life gets no answer any more, so it needs not be told again of what had lapsed.
-    for (partition, epoch) in state.formers.of_holder(node, known.node.incarnation) {
-        if state.formers.get(partition, epoch).is_some_and(|former| former.lapsed) {
+    for (partition, epoch) in state.former_leaders.of_holder(node, known.node.incarnation) {
+        if state.former_leaders.get(partition, epoch).is_some_and(|former| former.lapsed) {
             staged.forget_former(partition, epoch);
         }
     }

@@ -64,7 +64,7 @@ pub(super) fn check_step(before: &ClusterState, after: &ClusterState) -> Result<
                 return violated(NAME, format!("nobody is told to delete {} of {}", placement.id, row.id));
             }
         }
-        if row.leader.is_some() && after.formers.get(row.id, row.epoch).is_none() {
+        if row.leader.is_some() && after.former_leaders.get(row.id, row.epoch).is_none() {
             return violated(NAME, format!("the leadership of {} in epoch {} is not withdrawn", row.id, row.epoch));
         }
     }

@@ -23,7 +23,7 @@ pub(super) fn check(state: &ClusterState) -> Result<(), Violation> {
             return violated(NAME, format!("{} is active in a life to come", row.node.name));
         }
     }
-    for former in state.formers.iter() {
+    for former in state.former_leaders.iter() {
         let over = state.partitions.get(former.partition).is_some_and(|row| row.epoch > former.epoch);
         let dropped = state.condemned.contains(former.node, former.placement);
         if !over && !dropped {

@@ -3,7 +3,7 @@
 use super::Obstacle;
 use crate::command::{Command, Forced};
 use crate::departed::{Condition, condition, is_unordered, rank};
-use crate::formers::Former;
+use crate::former_leaders::FormerLeader;
 use crate::liveness::Liveness;
 use crate::state::ClusterState;
 use archon_types::{Millis, NodeId, Partition, PartitionId, PartitionStatus, Placement, ReplicaState, Version};
@@ -54,8 +54,8 @@ pub fn check_loss(
     if let Some(live) = row.live().find(|live| state.is_live(live.node)) {
         return Err(vec![Obstacle::StillCounts { partition: name(), node: state.node_name(live.node) }]);
     }
-    let over = |former: &&Former| liveness.former_over_at(state, former) <= now;
-    if let Some(former) = state.formers.of_partition(partition).find(|former| !over(former)) {
+    let over = |former: &&FormerLeader| liveness.former_over_at(state, former) <= now;
+    if let Some(former) = state.former_leaders.of_partition(partition).find(|former| !over(former)) {
         return Err(vec![Obstacle::LeaseRuns { partition: name(), node: state.node_name(former.node) }]);
     }
     let best = kept(state, row)

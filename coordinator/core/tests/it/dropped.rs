@@ -72,7 +72,7 @@ fn a_dropped_table_is_gone_with_its_rows_and_every_copy_of_it_is_deleted() {
     }
     bed.round_trip();
     bed.settle();
-    assert!(bed.state.condemned.is_empty() && bed.state.formers.is_empty(), "they said that it is deleted");
+    assert!(bed.state.condemned.is_empty() && bed.state.former_leaders.is_empty(), "they said that it is deleted");
     assert_eq!((bed.state.partitions.len(), counts(&bed.state).placements_unloading), (2, 0));
     assert!(bed.state.partitions.of_table(orders).all(|row| row.status == PartitionStatus::Online));
     bed.round_trip();
@@ -144,7 +144,7 @@ fn a_node_that_is_lost_replaced_or_removed_is_waited_for_no_more() {
     assert!(bed.state.condemned.is_empty());
     let (mut bed, node, _) = failed();
     bed.join_with(register("athens", 55, 56));
-    assert!(bed.state.condemned.is_empty() && bed.state.formers.is_empty());
+    assert!(bed.state.condemned.is_empty() && bed.state.former_leaders.is_empty());
     assert_eq!(bed.state.node(node).map(|row| row.node.status), Some(NodeStatus::Lost));
 }
 
@@ -206,12 +206,12 @@ fn a_table_dropped_during_a_failover_elects_nobody() {
     // It comes back in another life before anybody took over: its former leaderships wait for its lease.
     bed.beat_all();
     bed.rejoin(athens, 88);
-    assert!(bed.state.partitions.leaderless().count() > 0 && !bed.state.formers.is_empty());
+    assert!(bed.state.partitions.leaderless().count() > 0 && !bed.state.former_leaders.is_empty());
     bed.drop_table();
     bed.pass(3_000, &[]);
     assert_eq!((bed.state.partitions.len(), bed.online()), (0, 0));
     bed.settle();
-    assert!(bed.state.condemned.is_empty() && bed.state.formers.is_empty());
+    assert!(bed.state.condemned.is_empty() && bed.state.former_leaders.is_empty());
 }
 
 #[test]

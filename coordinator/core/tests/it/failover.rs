@@ -198,11 +198,11 @@ fn a_withdrawn_leadership_moves_after_the_last_answer_that_covered_it() {
     // Its life goes on, and it may not have heard: a new coordinator knows it too, from the state.
     bed.liveness = Liveness::new(bed.now);
     assert_eq!(bed.beat(athens).unwrap().withdrawn, vec![(part(0), epoch)]);
-    let placement = bed.state.formers.get(part(0), epoch).unwrap().placement;
+    let placement = bed.state.former_leaders.get(part(0), epoch).unwrap().placement;
     let report = Report { epoch, ..bed.fact(0, placement, Fact::Released) };
     bed.report(athens, &report).unwrap();
     assert_eq!(bed.beat(athens).unwrap().withdrawn, vec![]);
-    assert!(bed.state.formers.is_empty());
+    assert!(bed.state.former_leaders.is_empty());
 }
 
 #[test]

@@ -16,7 +16,7 @@ fn a_restart_ends_every_leadership_and_waits_for_the_old_lease() {
     assert_eq!((bed.row(0).leader, bed.row(0).epoch), (None, epoch.next().unwrap()));
     assert_eq!(bed.row(0).status, PartitionStatus::Unavailable);
     assert_eq!(bed.leader(1), Some(bed.node("byzantium")));
-    let former = bed.state.formers.of_partition(part(0)).next().copied().unwrap();
+    let former = bed.state.former_leaders.of_partition(part(0)).next().copied().unwrap();
     assert_eq!((former.node, former.incarnation, former.epoch, former.lapsed), (athens, old, epoch, false));
 
     // The lease of the old life may run until a failure time-out after its last answer.
@@ -33,7 +33,7 @@ fn a_restart_ends_every_leadership_and_waits_for_the_old_lease() {
     assert_eq!(elected.len(), 2, "{elected:?}");
     bed.commit(elected);
     assert_eq!(bed.leader(0), Some(athens));
-    assert!(bed.state.formers.is_empty());
+    assert!(bed.state.former_leaders.is_empty());
     bed.settle();
     assert_eq!(bed.online(), 4);
     bed.round_trip();

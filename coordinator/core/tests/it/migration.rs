@@ -118,7 +118,7 @@ fn the_leader_is_told_to_hand_over_only_when_the_target_counts() {
     let lead = Edit::Lead { placement: target, incarnation, ending: Ending::Released };
     assert_eq!(commands, vec![Command::Change(vec![PartitionChange::one(part(0), row.version, lead)])]);
     bed.commit(commands);
-    assert!(bed.state.formers.is_empty());
+    assert!(bed.state.former_leaders.is_empty());
     // The old copy stays until the new leader serves.
     assert_eq!(bed.turn(), vec![]);
     assert_eq!(bed.row(0).live().count(), 2);

@@ -332,7 +332,7 @@ fn the_former_holder_is_remembered(mutant: Option<Mutant>) -> bool {
     let (leader, _) = leads(&bed);
     bed.rejoin(leader, 500);
     bed.beat_all();
-    !bed.state.formers.is_empty() && !elects(&bed.turn())
+    !bed.state.former_leaders.is_empty() && !elects(&bed.turn())
 }
 
 fn nothing_is_granted_without_a_round_in_its_term(mutant: Option<Mutant>) -> bool {

@@ -3,7 +3,7 @@
 use crate::apply::Entry;
 use crate::departed::{Condition, Departed};
 use crate::events::EventKind;
-use crate::formers::Former;
+use crate::former_leaders::FormerLeader;
 use crate::state::ClusterState;
 use archon_types::{Epoch, NodeGoal, Partition, PartitionId, PlacementId, ReplicaState};
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// What [`Staged`] came to: owns no borrow, so it can be committed to the state it was worked out from.
 pub(crate) struct Effect {
     pub(super) rows: BTreeMap<PartitionId, Partition>,
-    pub(super) formers: Vec<FormerChange>,
+    pub(super) former_leaders: Vec<FormerLeaderChange>,
     pub(super) placement_last: PlacementId,
     pub(super) events: Vec<EventKind>,
     /// Partitions that were assigned just now, and those that were just reported Online.
@@ -33,8 +33,8 @@ pub(super) struct Spoiled {
     pub(super) lost: bool,
 }
 
-pub(super) enum FormerChange {
-    Set(Former),
+pub(super) enum FormerLeaderChange {
+    Set(FormerLeader),
     Remove(PartitionId, Epoch),
 }
 
@@ -72,11 +72,11 @@ impl Effect {
             }
             state.partitions.insert(row);
         }
-        for change in self.formers {
+        for change in self.former_leaders {
             match change {
-                FormerChange::Set(former) => state.formers.insert(former),
-                FormerChange::Remove(partition, epoch) => {
-                    state.formers.remove(partition, epoch);
+                FormerLeaderChange::Set(former) => state.former_leaders.insert(former),
+                FormerLeaderChange::Remove(partition, epoch) => {
+                    state.former_leaders.remove(partition, epoch);
                 }
             }
         }
