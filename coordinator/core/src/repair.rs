@@ -15,13 +15,13 @@
 
 use crate::command::{Command, Edit, PartitionChange};
 use crate::departed;
+use crate::eligible_nodes::EligibleNodes;
 use crate::lack::{Withheld, withheld};
 use crate::liveness::Liveness;
 use crate::migration::{Migration, MoveKind};
 use crate::remembered::Remembered;
 use crate::score::Need;
 use crate::state::ClusterState;
-use crate::takers::Takers;
 use archon_types::{
     Millis, NodeId, NodeStatus, Partition, PartitionId, PartitionStatus, Placement, PlacementId, ReplicaState,
 };
@@ -37,7 +37,7 @@ pub(crate) struct Repairs<'a> {
     /// Nodes that are being failed or about to exit: one that is would not get far with a copy.
     barred: BTreeSet<NodeId>,
     /// Nodes that may take a copy now, with a free lane; found out when the first copy is wanted.
-    takers: Option<Takers<'a>>,
+    eligible: Option<EligibleNodes<'a>>,
     /// So many nodes are failed that the copies of failed ones are not replaced.
     withheld: Option<Withheld>,
     copies_max: u32,
@@ -71,7 +71,7 @@ impl<'a> Repairs<'a> {
             leaving,
             failed,
             barred: remembered.barred.clone(),
-            takers: None,
+            eligible: None,
             withheld: withheld(state),
             copies_max: state.settings.copies_per_node_max,
         }
@@ -149,11 +149,11 @@ impl<'a> Repairs<'a> {
             return Step::Nothing;
         }
         let (state, barred) = (self.state, &self.barred);
-        let takers = self.takers.get_or_insert_with(|| {
-            let open = state.nodes.takers().filter(|row| !barred.contains(&row.node.id) && !full(row.node.id));
-            Takers::new(open, |node| state.partitions.count_on(node))
+        let eligible = self.eligible.get_or_insert_with(|| {
+            let open = state.nodes.eligible().filter(|row| !barred.contains(&row.node.id) && !full(row.node.id));
+            EligibleNodes::new(open, |node| state.partitions.count_on(node))
         });
-        match takers.target(state, row, |node| self.leaving.contains(&node)) {
+        match eligible.target(state, row, |node| self.leaving.contains(&node)) {
             Some(target) => Step::Load(target.node, why),
             None => Step::Nothing,
         }
@@ -161,10 +161,10 @@ impl<'a> Repairs<'a> {
 
     /// Takes note that a copy is loaded: counted in `copies`, both ends.
     pub(crate) fn note(&mut self, source: Option<NodeId>, target: NodeId, copies: &BTreeMap<NodeId, u32>) {
-        let Some(takers) = &mut self.takers else { return };
-        takers.note(target);
+        let Some(eligible) = &mut self.eligible else { return };
+        eligible.note(target);
         let full = |node: &NodeId| copies.get(node).copied().unwrap_or(0) >= self.copies_max;
-        source.into_iter().chain([target]).filter(full).for_each(|node| takers.remove(node));
+        source.into_iter().chain([target]).filter(full).for_each(|node| eligible.remove(node));
     }
 }
 

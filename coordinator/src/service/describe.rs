@@ -146,9 +146,9 @@ fn misses_copies(state: &ClusterState, explainer: &Explainer<'_>) -> Vec<v1::Rea
     if counts.partitions_under_replicated == 0 {
         return reasons;
     }
-    let takers = state.nodes.values().filter(|row| row.takes_placements()).count();
+    let eligible = state.nodes.values().filter(|row| row.takes_placements()).count();
     let wanted = state.tables.values().map(|table| usize::from(table.replication)).max().unwrap_or(1);
-    let remedy = match (counts.nodes_failed, wanted.saturating_sub(takers)) {
+    let remedy = match (counts.nodes_failed, wanted.saturating_sub(eligible)) {
         (_, 0) if shortage.withheld.is_some() => "start the failed nodes again".to_owned(),
         (0, 0) if shortage.no_node > 0 => "add a node, or uncordon one".to_owned(),
         (0, 0) => String::new(),
