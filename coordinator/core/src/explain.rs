@@ -75,8 +75,8 @@ impl<'a> Explainer<'a> {
     }
 
     /// The partitions whose leaders are known to admit no write.
-    pub fn stuck(&self) -> impl Iterator<Item = PartitionId> {
-        self.remembered.stuck.keys().copied()
+    pub fn isolated(&self) -> impl Iterator<Item = PartitionId> {
+        self.remembered.isolated.keys().copied()
     }
 
     /// What is wanted and not done about copies, in all partitions together.
@@ -120,7 +120,7 @@ impl<'a> Explainer<'a> {
             }
             PartitionStatus::Unavailable if live == 0 => why.push(Why::DataLost),
             PartitionStatus::Unavailable => self.without_leader(row, &mut why),
-            PartitionStatus::Online => why.extend(self.stuck_leader(row)),
+            PartitionStatus::Online => why.extend(self.isolated_leader(row)),
         }
         if let Some(known) = state.surpassed.get(&partition) {
             why.push(Why::EpochSurpassed { known: *known });
@@ -173,8 +173,8 @@ impl<'a> Explainer<'a> {
         })
     }
 
-    fn stuck_leader(&self, row: &Partition) -> Option<Why> {
-        let (_, hears) = self.remembered.stuck.get(&row.id).filter(|(epoch, _)| *epoch == row.epoch)?;
+    fn isolated_leader(&self, row: &Partition) -> Option<Why> {
+        let (_, hears) = self.remembered.isolated.get(&row.id).filter(|(epoch, _)| *epoch == row.epoch)?;
         let (leader, need) = (row.leader_placement()?, u32::from(row.min_in_sync));
         Some(Why::LeaderHearsTooFew { node: leader.node, hears: *hears, need })
     }

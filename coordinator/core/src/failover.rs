@@ -73,7 +73,7 @@ pub(crate) fn elect(
     if now < over_at {
         return Election::Wait(over_at);
     }
-    let only = liveness.stuck.successor(row, now, |node| state.is_active(node) && liveness.may_lead(node));
+    let only = liveness.isolated.successor(row, now, |node| state.is_active(node) && liveness.may_lead(node));
     let excluded = |node| !liveness.may_lead(node) || only.is_some_and(|only| only != node);
     let Some((placement, incarnation)) = candidate(state, row, extra, excluded) else {
         return Election::Nothing;

@@ -11,7 +11,7 @@
 //! | `command`, `apply/` | what may change, and how |
 //! | `liveness`, `failover` | silence → failed; who leads next; when a lease is over |
 //! | `departed` | what copies that do not count can still hold |
-//! | `stuck` | leaders that hear too few followers |
+//! | `isolated_leaders` | leaders that hear too few followers |
 //! | `assign`, `plan`, `score` | first assignment; few moves to an even spread |
 //! | `repair`, `lack` | copies in place of failed, lost and leaving ones; why some are not made |
 //! | `operate` | what an operator may do, judged beforehand |
@@ -36,6 +36,7 @@ pub mod former_leaders;
 #[cfg(test)]
 mod growth_tests;
 pub mod invariants;
+mod isolated_leaders;
 mod lack;
 mod lanes;
 pub mod liveness;
@@ -51,7 +52,6 @@ pub mod repair;
 pub mod report;
 mod score;
 pub mod state;
-mod stuck;
 mod tally;
 pub mod term;
 pub mod turn;

@@ -4,9 +4,9 @@
 //! All instants are on this coordinator's own monotone clock.
 
 use crate::former_leaders::FormerLeader;
+use crate::isolated_leaders::IsolatedLeaders;
 use crate::mutant::Mutant;
 use crate::state::ClusterState;
-use crate::stuck::StuckLeaders;
 use archon_types::{
     Epoch, ErrorDetail, ErrorKind, Incarnation, Millis, NodeId, NodeStatus, PartitionId, TableId, Version,
 };
@@ -68,7 +68,7 @@ pub struct Liveness {
     /// The applied index and the next instant for which the last full pass was made.
     pub(crate) passed: Option<(u64, Millis)>,
     /// Leaders that hear too few followers (rule 6).
-    pub(crate) stuck: StuckLeaders,
+    pub(crate) isolated: IsolatedLeaders,
     /// Since when each failed node is known to be one.
     failed_since: BTreeMap<NodeId, Millis>,
     /// Every node that is being failed or about to exit is among these.
@@ -92,7 +92,7 @@ impl Liveness {
             proposed: BTreeMap::new(),
             placement_last: 0,
             passed: None,
-            stuck: StuckLeaders::default(),
+            isolated: IsolatedLeaders::default(),
             failed_since: BTreeMap::new(),
             barred: BTreeSet::new(),
             synced: Version::ZERO,
@@ -135,7 +135,7 @@ impl Liveness {
         self.synced = state.nodes_version;
         let lives = &self.lives;
         self.barred.retain(|node| lives.get(node).is_some_and(|life| life.failing.is_some() || life.stopping));
-        self.stuck.sync(state, now);
+        self.isolated.sync(state, now);
         let timeout_ms = state.settings.timing.failure_timeout_ms;
         self.earlier.retain(|_, answered| now.since(*answered) <= timeout_ms);
         // What the state has ended is listed from there (`former_leaders`) or belongs to a life that gets no answer.

@@ -13,7 +13,7 @@ pub struct Remembered {
     /// Nodes that are being failed or about to exit.
     pub(crate) barred: BTreeSet<NodeId>,
     /// Leaders that admit no write since they hear too few followers: their epoch, and how many Live copies they hear.
-    pub(crate) stuck: BTreeMap<PartitionId, (Epoch, u32)>,
+    pub(crate) isolated: BTreeMap<PartitionId, (Epoch, u32)>,
 }
 
 impl Remembered {
@@ -22,7 +22,7 @@ impl Remembered {
         Self {
             failed: liveness.failed_for(state.settings.replace_after_ms, now).collect(),
             barred: liveness.barred().collect(),
-            stuck: liveness.stuck.refused(now).collect(),
+            isolated: liveness.isolated.refused(now).collect(),
         }
     }
 }

@@ -150,7 +150,7 @@ impl Reports<'_> {
             Fact::Silent { followers } => {
                 led_by(state, row, own.id, report)?;
                 of_version(state, row, report)?;
-                self.liveness.stuck.note(row, node, followers, self.now);
+                self.liveness.isolated.note(row, node, followers, self.now);
                 answer(state, row, demotions(state, row, followers))
             }
         }
@@ -191,7 +191,7 @@ impl Reports<'_> {
     fn successor(&mut self, row: &Partition, barred: impl Fn(NodeId) -> bool) -> Edit {
         let (state, liveness) = (self.state, &*self.liveness);
         let able = |other| !barred(other) && state.is_active(other) && liveness.may_lead(other);
-        let only = liveness.stuck.successor(row, self.now, able);
+        let only = liveness.isolated.successor(row, self.now, able);
         let excluded =
             |other: NodeId| barred(other) || !liveness.may_lead(other) || only.is_some_and(|only| only != other);
         match failover::candidate(state, row, &mut self.named, excluded) {

@@ -52,8 +52,8 @@ pub fn turn(state: &ClusterState, liveness: &mut Liveness, now: Millis) -> Turn 
         return Turn { commands, wake_at: wake_at.min(due) };
     }
     let mut pass = Pass { state, liveness, now, due: now.plus(10 * heartbeat_ms), left: EDITS_MAX };
-    pass.stuck_hand_offs();
-    pass.stuck_leaders();
+    pass.overdue_hand_offs();
+    pass.isolated_leaders();
     pass.elections(&mut commands);
     pass.departures(&mut commands);
     let mut copies = copies_by_node(state);
@@ -80,10 +80,10 @@ struct Pass<'a> {
 impl Pass<'_> {
     /// Leaderships that a migration waits for and that are not handed over in time are withdrawn; the election follows
     /// when the lease is over.
-    fn stuck_hand_offs(&mut self) {
+    fn overdue_hand_offs(&mut self) {
         let state = self.state;
         let mut asked = BTreeMap::new();
-        let mut stuck = Vec::new();
+        let mut overdue = Vec::new();
         let moved = state.migrations.all_running().map(|migration| migration.partition);
         let drained = state.nodes.draining().map(|row| row.node.id);
         let led = drained.filter(|node| state.partitions.leaders_on(*node) > 0).flat_map(|node| {
@@ -102,22 +102,22 @@ impl Pass<'_> {
             asked.insert(row.id, (row.epoch, since));
             let over_at = since.plus(HAND_OFF_TIMEOUTS * state.settings.timing.failure_timeout_ms);
             if self.now >= over_at {
-                stuck.push(row.id);
+                overdue.push(row.id);
             } else {
                 self.due = self.due.min(over_at);
             }
         }
         self.liveness.hand_offs = asked;
-        for partition in stuck {
+        for partition in overdue {
             self.liveness.withdraw(self.state, partition);
         }
     }
 
     /// Leaderships of which another copy could make more: withdrawn, so that their holders release them.
-    fn stuck_leaders(&mut self) {
-        let mut stuck = std::mem::take(&mut self.liveness.stuck);
-        let due = stuck.take_due(self.state, self.now, |node| self.liveness.may_lead(node));
-        self.liveness.stuck = stuck;
+    fn isolated_leaders(&mut self) {
+        let mut isolated = std::mem::take(&mut self.liveness.isolated);
+        let due = isolated.take_due(self.state, self.now, |node| self.liveness.may_lead(node));
+        self.liveness.isolated = isolated;
         for partition in due {
             self.liveness.withdraw(self.state, partition);
         }

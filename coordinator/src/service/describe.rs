@@ -64,12 +64,12 @@ pub(crate) fn reasons(
     if let Some(waiting) = waits_for_nodes(state, &explainer) {
         reasons.push(waiting);
     }
-    let stuck: BTreeSet<PartitionId> = explainer.stuck().collect();
+    let isolated: BTreeSet<PartitionId> = explainer.isolated().collect();
     let restless = state.partitions.iter().filter(|row| {
         row.status != PartitionStatus::Unassigned
             && (row.status != PartitionStatus::Online
                 || state.running_migration(row.id).is_some()
-                || stuck.contains(&row.id))
+                || isolated.contains(&row.id))
     });
     for row in restless {
         // That copies are missing, and why, is said once, of all partitions.

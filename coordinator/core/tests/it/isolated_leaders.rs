@@ -97,10 +97,10 @@ fn a_leader_that_admits_no_write_looked_healthy() {
     let why = |bed: &Bed| {
         let remembered = Remembered::new(&bed.state, &bed.liveness, bed.now);
         let explainer = Explainer::new(&bed.state, &remembered);
-        (explainer.stuck().collect::<Vec<_>>(), explainer.explain(part(0)).unwrap())
+        (explainer.isolated().collect::<Vec<_>>(), explainer.explain(part(0)).unwrap())
     };
-    let stuck = Why::LeaderHearsTooFew { node: leader, hears: 1, need: 2 };
-    assert_eq!(why(&bed), (vec![part(0)], vec![stuck]));
+    let isolated = Why::LeaderHearsTooFew { node: leader, hears: 1, need: 2 };
+    assert_eq!(why(&bed), (vec![part(0)], vec![isolated]));
     // It asks again as long as it is so.
     bed.pass(10_000, &[]);
     assert_eq!(why(&bed), (vec![], vec![]));
