@@ -54,7 +54,7 @@ impl<'a> Lacks<'a> {
     /// As of now.
     pub(crate) fn new(state: &'a ClusterState, remembered: &Remembered) -> Self {
         let repairs = Repairs::of(state, remembered);
-        let open = state.nodes.eligible().filter(|row| !remembered.barred.contains(&row.node.id));
+        let open = state.nodes.eligible().filter(|row| !remembered.excluded.contains(&row.node.id));
         let eligible = EligibleNodes::new(open.clone(), |node| state.partitions.count_on(node));
         let full = open.map(|row| &row.node);
         let full =

@@ -72,7 +72,7 @@ pub struct Liveness {
     /// Since when each failed node is known to be one.
     failed_since: BTreeMap<NodeId, Millis>,
     /// Every node that is being failed or about to exit is among these.
-    barred: BTreeSet<NodeId>,
+    excluded: BTreeSet<NodeId>,
     /// Up to which version of the nodes' rows their lives are noted here.
     synced: Version,
     /// Before this nobody's time is up, by the failure time-out that it was reckoned with.
@@ -94,7 +94,7 @@ impl Liveness {
             passed: None,
             isolated: IsolatedLeaders::default(),
             failed_since: BTreeMap::new(),
-            barred: BTreeSet::new(),
+            excluded: BTreeSet::new(),
             synced: Version::ZERO,
             nobody_fails_before: None,
         }
@@ -134,7 +134,7 @@ impl Liveness {
         }
         self.synced = state.nodes_version;
         let lives = &self.lives;
-        self.barred.retain(|node| lives.get(node).is_some_and(|life| life.failing.is_some() || life.stopping));
+        self.excluded.retain(|node| lives.get(node).is_some_and(|life| life.failing.is_some() || life.stopping));
         self.isolated.sync(state, now);
         let timeout_ms = state.settings.timing.failure_timeout_ms;
         self.earlier.retain(|_, answered| now.since(*answered) <= timeout_ms);
@@ -239,14 +239,14 @@ impl Liveness {
         let life = self.lives.get_mut(&node).filter(|life| life.incarnation == incarnation && !life.stopping);
         let Some(life) = life else { return false };
         life.stopping = true;
-        self.barred.insert(node);
+        self.excluded.insert(node);
         self.passed = None;
         true
     }
 
     /// The nodes that are about to exit.
     pub(crate) fn stopping(&self) -> impl Iterator<Item = NodeId> + use<'_> {
-        self.barred.iter().copied().filter(|node| self.lives.get(node).is_some_and(|life| life.stopping))
+        self.excluded.iter().copied().filter(|node| self.lives.get(node).is_some_and(|life| life.stopping))
     }
 
     /// When the next failed node has been one for `replace_after_ms`.
@@ -255,8 +255,8 @@ impl Liveness {
     }
 
     /// The nodes that may not be given a leadership.
-    pub(crate) fn barred(&self) -> impl Iterator<Item = NodeId> + use<'_> {
-        self.barred.iter().copied().filter(|node| !self.may_lead(*node))
+    pub(crate) fn excluded(&self) -> impl Iterator<Item = NodeId> + use<'_> {
+        self.excluded.iter().copied().filter(|node| !self.may_lead(*node))
     }
 
     /// Whether the node may be given a leadership: it is neither being failed nor about to exit.
@@ -318,7 +318,7 @@ impl Liveness {
         let due = life.failing.is_none_or(|when| now.since(when) >= REPEAT_MS);
         if due {
             life.failing = Some(now);
-            self.barred.insert(node);
+            self.excluded.insert(node);
         }
         due
     }

@@ -35,7 +35,7 @@ pub(crate) struct Repairs<'a> {
     /// Of these, the failed ones.
     failed: BTreeSet<NodeId>,
     /// Nodes that are being failed or about to exit: one that is would not get far with a copy.
-    barred: BTreeSet<NodeId>,
+    excluded: BTreeSet<NodeId>,
     /// Nodes that may take a copy now, with a free lane; found out when the first copy is wanted.
     eligible: Option<EligibleNodes<'a>>,
     /// So many nodes are failed that the copies of failed ones are not replaced.
@@ -70,7 +70,7 @@ impl<'a> Repairs<'a> {
             state,
             leaving,
             failed,
-            barred: remembered.barred.clone(),
+            excluded: remembered.excluded.clone(),
             eligible: None,
             withheld: withheld(state),
             copies_max: state.settings.copies_per_node_max,
@@ -148,9 +148,9 @@ impl<'a> Repairs<'a> {
         if full(source.node) {
             return Step::Nothing;
         }
-        let (state, barred) = (self.state, &self.barred);
+        let (state, excluded) = (self.state, &self.excluded);
         let eligible = self.eligible.get_or_insert_with(|| {
-            let open = state.nodes.eligible().filter(|row| !barred.contains(&row.node.id) && !full(row.node.id));
+            let open = state.nodes.eligible().filter(|row| !excluded.contains(&row.node.id) && !full(row.node.id));
             EligibleNodes::new(open, |node| state.partitions.count_on(node))
         });
         match eligible.target(state, row, |node| self.leaving.contains(&node)) {

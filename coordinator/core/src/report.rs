@@ -188,12 +188,12 @@ impl Reports<'_> {
         change(row, vec![Edit::Surpass(by), self.successor(row, |_| false)])
     }
 
-    fn successor(&mut self, row: &Partition, barred: impl Fn(NodeId) -> bool) -> Edit {
+    fn successor(&mut self, row: &Partition, ruled_out: impl Fn(NodeId) -> bool) -> Edit {
         let (state, liveness) = (self.state, &*self.liveness);
-        let able = |other| !barred(other) && state.is_active(other) && liveness.may_lead(other);
+        let able = |other| !ruled_out(other) && state.is_active(other) && liveness.may_lead(other);
         let only = liveness.isolated.successor(row, self.now, able);
         let excluded =
-            |other: NodeId| barred(other) || !liveness.may_lead(other) || only.is_some_and(|only| only != other);
+            |other: NodeId| ruled_out(other) || !liveness.may_lead(other) || only.is_some_and(|only| only != other);
         match failover::candidate(state, row, &mut self.named, excluded) {
             Some((placement, incarnation)) => Edit::Lead { placement, incarnation, ending: Ending::Released },
             None => Edit::Vacate(Ending::Released),
