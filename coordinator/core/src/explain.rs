@@ -2,10 +2,10 @@
 
 use crate::departed;
 use crate::lack::{Lack, Lacks, Withheld};
-use crate::lanes::Lanes;
 use crate::migration::MigrationId;
 use crate::remembered::Remembered;
 use crate::state::ClusterState;
+use crate::waits::Waits;
 use archon_types::{
     Epoch, Incarnation, Millis, NodeId, NodeStatus, Partition, PartitionId, PartitionStatus, Placement, PlacementId,
     ReplicaState,
@@ -53,7 +53,7 @@ pub enum Why {
 pub struct Explainer<'a> {
     state: &'a ClusterState,
     remembered: &'a Remembered,
-    lanes: Lanes<'a>,
+    waits: Waits<'a>,
     lacks: Lacks<'a>,
 }
 
@@ -71,7 +71,7 @@ pub struct Shortage {
 impl<'a> Explainer<'a> {
     /// What is, and what the leading coordinator remembers.
     pub fn new(state: &'a ClusterState, remembered: &'a Remembered) -> Self {
-        Self { state, remembered, lanes: Lanes::new(state), lacks: Lacks::new(state, remembered) }
+        Self { state, remembered, waits: Waits::new(state), lacks: Lacks::new(state, remembered) }
     }
 
     /// The partitions whose leaders are known to admit no write.
@@ -139,7 +139,7 @@ impl<'a> Explainer<'a> {
             Some(Lack::NoNode) | None => {}
         }
         if let Some(migration) = state.migrations.running(partition)
-            && let Some(reason) = self.lanes.waiting_for(migration)
+            && let Some(reason) = self.waits.waiting_for(migration)
         {
             why.push(Why::MoveWaits { migration: migration.id, why: reason });
         }

@@ -42,7 +42,7 @@ pub(crate) enum Lack {
     NoNode,
 }
 
-/// What repair decides about rows, lanes aside: those are free again soon.
+/// What repair decides about rows, the copy limit aside: nodes are below it again soon.
 pub(crate) struct Lacks<'a> {
     state: &'a ClusterState,
     repairs: Repairs<'a>,

@@ -15,7 +15,7 @@
 //! | `assign`, `plan`, `score` | first assignment; few moves to an even spread |
 //! | `repair`, `lack` | copies in place of failed, lost and leaving ones; why some are not made |
 //! | `operate` | what an operator may do, judged beforehand |
-//! | `migrate`, `lanes`, `tally` | the next step of a move, and its phase; what moves wait for; how a plan's moves stand |
+//! | `migrate`, `waits`, `tally` | the next step of a move, and its phase; what moves wait for; how a plan's moves stand |
 //! | `turn`, `report` | one control turn; facts that nodes tell |
 //! | `term/` | what a coordinator does while it leads: turns, leases after quorum rounds, answers to reports |
 //! | `duties`, `explain`, `remembered`, `events` | what a node should do; why something is not served; what happened |
@@ -38,7 +38,6 @@ mod growth_tests;
 pub mod invariants;
 mod isolated_leaders;
 mod lack;
-mod lanes;
 pub mod liveness;
 pub mod migrate;
 pub mod migration;
@@ -55,6 +54,7 @@ pub mod state;
 mod tally;
 pub mod term;
 pub mod turn;
+mod waits;
 
 pub use apply::{apply, skip};
 pub use command::{
@@ -69,7 +69,6 @@ pub use explain::{Counts, Explainer, Shortage, Why, counts, explain};
 pub use former_leaders::{FormerLeader, FormerLeaders};
 pub use invariants::{Violation, check, check_step};
 pub use lack::{Withheld, withheld};
-pub use lanes::{Lanes, waiting_for};
 pub use liveness::{HeartbeatAnswer, Liveness};
 pub use migrate::{Phase, phase};
 pub use migration::{Migration, MigrationId, Migrations, MoveKind, Stage};
@@ -88,3 +87,4 @@ pub use state::{ClusterState, Image, NodeRow};
 pub use tally::PlanSummary;
 pub use term::Term;
 pub use turn::{Turn, turn};
+pub use waits::{Waits, waiting_for};

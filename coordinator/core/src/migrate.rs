@@ -3,7 +3,7 @@
 //!
 //! | phase | seen from | next step |
 //! |---|---|---|
-//! | Queued | record | add the target as Load, when source and target have a free lane |
+//! | Queued | record | add the target as Load, when source and target are below the copy limit |
 //! | Copying | target is Load | the leader reports `CaughtUp`: Promote |
 //! | InSync | target is Live, source leads | the leader is told to hand over; its `Released` moves the leadership in one commit |
 //! | HandOff | target leads (or source never led) | the leader reports Online: source becomes Unload |
@@ -31,7 +31,7 @@ use std::fmt;
 /// How far a migration is.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Phase {
-    /// Waits for a lane.
+    /// Waits until both nodes are below the copy limit.
     Queued,
     /// The target is being loaded.
     Copying,
@@ -148,7 +148,7 @@ const TOO_FEW: &str = "too few copies on live nodes would remain";
 pub(crate) enum Next {
     /// Commit this.
     Step(Command),
-    /// Add the target, when there is a lane and a placement number for it.
+    /// Add the target, when the copy limit allows it and there is a placement number for it.
     Begin,
     /// Commit this, which begins the move of a leadership, when not too many are under way.
     Lead(Command),

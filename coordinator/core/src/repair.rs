@@ -4,7 +4,7 @@
 //!
 //! | a row has | next step | guard |
 //! |---|---|---|
-//! | fewer copies than wanted that stay where they are | `Repair`: one more, as Load, on the node that needs it most | a leader to copy from; free lanes on both nodes; not for failed nodes while more than a third of those that hold copies or live are failed (`lack::withheld`) |
+//! | fewer copies than wanted that stay where they are | `Repair`: one more, as Load, on the node that needs it most | a leader to copy from; both nodes below the copy limit; not for failed nodes while more than a third of those that hold copies or live are failed (`lack::withheld`) |
 //! | a copy that was lost or damaged | `Retire`, one at a time | enough others count on live nodes (`departed::may_go`): until then it is kept as it is |
 //! | a copy to be deleted whose node was not alive to hear of it | `Unload` once more, when it is back | the same |
 //! | as many Live copies on live nodes as wanted | `Retire`: what leaves, what is still loading, what is too many | never the leader; never below `min_in_sync` (PROTOCOL rule 7) |
@@ -36,7 +36,7 @@ pub(crate) struct Repairs<'a> {
     failed: BTreeSet<NodeId>,
     /// Nodes that are being failed or about to exit: one that is would not get far with a copy.
     excluded: BTreeSet<NodeId>,
-    /// Nodes that may take a copy now, with a free lane; found out when the first copy is wanted.
+    /// Nodes below the copy limit that may take a copy now; found out when the first copy is wanted.
     eligible: Option<EligibleNodes<'a>>,
     /// So many nodes are failed that the copies of failed ones are not replaced.
     withheld: Option<Withheld>,

@@ -4,12 +4,12 @@ use crate::assign;
 use crate::command::{Command, Edit, PartitionChange};
 use crate::departed::may_go;
 use crate::failover::{self, Election};
-use crate::lanes::copies_by_node;
 use crate::liveness::Liveness;
 use crate::migrate::{self, Next, hands_over};
 use crate::migration::{Migration, MigrationId, MoveKind};
 use crate::repair::{self, Repairs};
 use crate::state::{ClusterState, STRANGER_AGE_MS};
+use crate::waits::copies_by_node;
 use archon_types::{Millis, NodeId, NodeStatus, Partition, PartitionId, Placement, PlacementId, ReplicaState};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -201,15 +201,15 @@ impl Pass<'_> {
         PlacementId::new(last + 1)
     }
 
-    /// The next step of every migration, and the begin of as many as there are lanes for.
+    /// The next step of every migration, and the begin of as many as the copy limit allows.
     fn migrations(&mut self, commands: &mut Vec<Command>, copies: &mut BTreeMap<NodeId, u32>) {
         let running =
             |migration: &&Migration| migration.kind == MoveKind::Leadership && migration.stage.target().is_some();
         let migrations = &self.state.migrations;
         let mut handing_over = migrations.all_running().filter(running).count();
         let most = self.state.settings.copies_per_node_max;
-        // Of those that wait, only the ones that need not wait for a lane or for others are looked at: there may be tens
-        // of thousands, and this is done for every change of state.
+        // Of those that wait, only the ones that need not wait for the copy limit or for others are looked at: there may be
+        // tens of thousands, and this is done for every change of state.
         let open = |node: NodeId| !self.state.is_live(node) || copies.get(&node).copied().unwrap_or(0) < most;
         let mut due: BTreeSet<MigrationId> = migrations.all_running().map(|migration| migration.id).collect();
         due.extend(migrations.could_begin(open));

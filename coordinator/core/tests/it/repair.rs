@@ -347,7 +347,7 @@ fn a_repair_goes_on_under_another_coordinator() {
 }
 
 #[test]
-fn lanes_are_not_held_for_ever_by_partitions_that_lost_everything() {
+fn the_copy_limit_is_not_used_up_for_ever_by_partitions_that_lost_everything() {
     let mut bed = Bed::running(settings(6, 2, 2), &["athens", "byzantium"]);
     let (athens, byzantium) = (bed.node("athens"), bed.node("byzantium"));
     // Byzantium comes back empty and begins two copies, as many as it may; then athens is lost too, but for one partition
