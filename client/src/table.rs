@@ -156,7 +156,7 @@ impl TableCache {
         }
         if next != *held {
             if let Some(removed) = removed {
-                shared.lanes.forget(&removed);
+                shared.connections.forget(&removed);
             }
             let version = next.version();
             self.current.store(Arc::new(next));

@@ -106,7 +106,7 @@ impl Workload {
     /// If the cluster cannot be found.
     pub async fn start(endpoints: Vec<String>, options: &WorkloadOptions) -> Result<Self, Error> {
         let patient = Client::builder(endpoints.clone()).timeout(options.patience).build().await?;
-        // An instance of its own: its lanes and budget are not those of the patient.
+        // An instance of its own: its connections and budget are not those of the patient.
         let hasty = Client::builder(endpoints).timeout(options.patience).build().await?.with_timeout(options.hasty);
         let count = options.groups * options.clients_per_group;
         let shared = Arc::new(Shared::new(&options.prefix, count));
