@@ -228,7 +228,7 @@ pub(crate) enum Event {
     },
     Client {
         client: usize,
-        lane: usize,
+        worker: usize,
         token: u64,
     },
     Fault,
