@@ -1,7 +1,7 @@
 //! Whether the coordinators were told that a copy has thrown its data away: nobody may take it for what it was when it
 //! counted (PROTOCOL rule 19).
 
-use crate::copy::Copy;
+use crate::copy_view::CopyView;
 use crate::mutant::{Broken, Mutant};
 use archon_replica::Position;
 use archon_types::{Incarnation, Partition, Version};
@@ -65,7 +65,7 @@ impl Emptied {
     /// That of `has_rows`.
     pub fn leads_a_part<E>(
         &self,
-        copy: Copy<'_>,
+        copy: CopyView<'_>,
         row: &Partition,
         has_rows: impl FnOnce() -> Result<bool, E>,
     ) -> Result<bool, E> {
@@ -129,7 +129,7 @@ mod tests {
             status: PartitionStatus::Online,
             min_in_sync: 1,
         };
-        let copy = Copy { placement, replica: &replica, aside: false };
+        let copy = CopyView { placement, replica: &replica, aside: false };
         emptied.leads_a_part(copy, &row, || Ok::<_, ()>(has_rows)).unwrap()
     }
 

@@ -16,7 +16,8 @@
 //! | `turn` | how what a replica wants is carried out |
 //! | `persist` | what is written to the log |
 //! | `copying`, `pull` | how copies are given and pulled |
-//! | `copy` | what one copy is to its node |
+//! | `local_copy` | one copy on its node: its replica and what is kept around it |
+//! | `copy_view` | what the others need to know of it |
 //! | `emptied` | when it is said that a copy has thrown its data away, and that it may not lead |
 //! | `grants` | what the node's lease covers |
 //! | `obeyed` | which pushes are obeyed |
@@ -25,11 +26,12 @@
 //! | `session/` | registering, heartbeats and reports: which answers count, and what is said again |
 //! | `waiting` | who is answered when, and with what if a leadership ends |
 
-mod copy;
+mod copy_view;
 mod copying;
 mod duty;
 mod emptied;
 mod grants;
+mod local_copy;
 mod log_write;
 mod mutant;
 mod obeyed;
@@ -45,16 +47,16 @@ mod request;
 mod retention;
 mod session;
 mod shell;
-mod slot;
 #[cfg(test)]
 mod test_shell;
 mod turn;
 mod waiting;
 
-pub use copy::Copy;
+pub use copy_view::CopyView;
 pub use copying::{CopyAsk, CopyJob, CopyPage, CopyStart, Offered};
 pub use emptied::Emptied;
 pub use grants::{Grants, Taken};
+pub use local_copy::{ENGINE_AHEAD_UNKNOWN, Found, LocalCopy, Outcome};
 pub use log_write::LogWrite;
 pub use mutant::Broken;
 #[cfg(any(test, feature = "mutants"))]
@@ -68,5 +70,4 @@ pub use request::{Reply, Request};
 pub use retention::{Pin, Retention, RetentionLimits};
 pub use session::{Again, Beat, Beats, Grant, Registering, Reports};
 pub use shell::{At, Life, Observed, Shell};
-pub use slot::{ENGINE_AHEAD_UNKNOWN, Found, Outcome, Slot};
 pub use waiting::{Answer, Ended, Pending, Waiting};

@@ -84,7 +84,7 @@ fn duties_of_another_life_are_not_obeyed() {
     let mut partitions = crate::test_shell::partitions(Broken::default());
     let open = crate::Action::Open { partition: row(1, &[]), placement: OWN, fresh: true };
     assert!(!partitions.duties(Incarnation::new(7), vec![open]));
-    assert!(partitions.slots().is_empty());
+    assert!(partitions.copies().is_empty());
 }
 
 #[test]

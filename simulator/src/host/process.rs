@@ -97,9 +97,9 @@ impl Process {
     pub(crate) fn held(&self) -> BTreeMap<PlacementId, Held> {
         let held = |partition, state| Held { partition, state };
         let shell = self.partitions.shell();
-        let slots = self.partitions.slots().values().map(|slot| {
-            let state = if slot.aside { HeldState::Aside } else { HeldState::Active };
-            (slot.placement, held(slot.partition, state))
+        let copies = self.partitions.copies().values().map(|local| {
+            let state = if local.aside { HeldState::Aside } else { HeldState::Active };
+            (local.placement, held(local.partition, state))
         });
         let dormant = self.partitions.dormant();
         let dormant = dormant.map(|(placement, partition)| (placement, held(partition, HeldState::Aside)));
@@ -107,6 +107,6 @@ impl Process {
         let deleting = shell.deleting.iter().map(|(placement, partition)| (*placement, *partition));
         let deleting = self.partitions.unloading().chain(deleting);
         let deleting = deleting.map(|(placement, partition)| (placement, held(partition, HeldState::Unloading)));
-        slots.chain(dormant).chain(damaged).chain(deleting).collect()
+        copies.chain(dormant).chain(damaged).chain(deleting).collect()
     }
 }
