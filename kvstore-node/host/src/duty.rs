@@ -32,7 +32,7 @@ impl<S: Shell> Partitions<S> {
             Action::Configure { partition, placement } => self.configure(&partition, placement),
             Action::HandOver { partition, placement, to } => {
                 let epoch = partition.epoch;
-                self.tell_row(partition, placement);
+                self.pass_row(partition, placement);
                 self.step(placement, Input::HandOver { epoch, to });
             }
             Action::SetAside { placement, .. } => self.set_aside(placement),
@@ -99,7 +99,7 @@ impl<S: Shell> Partitions<S> {
             // to give it up would go round and round.
             return;
         }
-        self.tell_row(partition.clone(), placement);
+        self.pass_row(partition.clone(), placement);
         let input = if releasing { Input::HandOver { epoch, to: placement } } else { Input::KeepLeading { epoch } };
         self.step(placement, input);
         // Perhaps the node, or this registration of it, ended before anybody heard of it.
@@ -110,9 +110,9 @@ impl<S: Shell> Partitions<S> {
         }
     }
 
-    fn tell_row(&mut self, row: Partition, placement: PlacementId) {
+    fn pass_row(&mut self, row: Partition, placement: PlacementId) {
         if let Some(local) = self.copies.get_mut(&placement) {
-            self.turn.tell_row(local, row);
+            self.turn.pass_row(local, row);
         }
     }
 
@@ -122,7 +122,7 @@ impl<S: Shell> Partitions<S> {
             let Some(configuration) = local.replica.configuration() else { continue };
             if configuration.row.placements.len() > 1 {
                 let row = configuration.row.clone();
-                self.turn.tell_row(local, row);
+                self.turn.pass_row(local, row);
             }
         }
     }
@@ -165,7 +165,7 @@ impl<S: Shell> Partitions<S> {
 }
 
 impl<S: Shell> Turn<S> {
-    fn tell_row(&mut self, local: &mut LocalCopy<S>, row: Partition) {
+    fn pass_row(&mut self, local: &mut LocalCopy<S>, row: Partition) {
         match local.emptied.leads_a_part(local.view(), &row, || self.has_rows(local.placement)) {
             Ok(false) => {}
             Ok(true) => {

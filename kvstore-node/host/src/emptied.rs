@@ -9,14 +9,14 @@ use archon_types::{Incarnation, Partition, Version};
 /// When that was last said of one copy.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Emptied {
-    told: Option<Told>,
+    reported: Option<Reported>,
     /// It was emptied, or a copy began to be pulled, and none has come to its end since.
     is_part: bool,
     broken: Broken,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Told {
+struct Reported {
     /// The registration of the node in which it was.
     incarnation: Incarnation,
     /// The row's version that it was said under; `None` if it need not be said again, however the row changes.
@@ -31,7 +31,7 @@ impl Emptied {
 
     /// Of a copy that was made in this registration: what never held anything was not emptied.
     pub const fn never_held(self, incarnation: Incarnation) -> Self {
-        Self { told: Some(Told { incarnation, version: None }), ..self }
+        Self { reported: Some(Reported { incarnation, version: None }), ..self }
     }
 
     /// Its log begins anew after `base`. Returns whether it is emptied by that, perhaps once more: it may have counted in
@@ -39,7 +39,7 @@ impl Emptied {
     pub fn begins_after(&mut self, base: Position) -> bool {
         self.is_part = base == Position::ZERO;
         if self.is_part {
-            self.told = None;
+            self.reported = None;
         }
         self.is_part
     }
@@ -53,9 +53,9 @@ impl Emptied {
     /// node, for what was not heard in one is forgotten with it; and again when the row has changed, for the coordinator believes
     /// nothing that was said before the copy ceased to count.
     pub fn is_due(&self, incarnation: Incarnation, version: Version) -> bool {
-        let told = self.told.filter(|told| told.incarnation == incarnation);
-        let due = told.is_none_or(|told| told.version.is_some_and(|before| before < version));
-        due && !self.broken.breaks(Mutant::EmptiedUntold)
+        let reported = self.reported.filter(|reported| reported.incarnation == incarnation);
+        let due = reported.is_none_or(|reported| reported.version.is_some_and(|before| before < version));
+        due && !self.broken.breaks(Mutant::EmptiedUnreported)
     }
 
     /// Whether `row` has a copy lead that holds a part of its partition at most: it was emptied, or what it pulls first has
@@ -78,7 +78,7 @@ impl Emptied {
 
     /// Takes in that it was said.
     pub const fn said(&mut self, incarnation: Incarnation, version: Version) {
-        self.told = Some(Told { incarnation, version: Some(version) });
+        self.reported = Some(Reported { incarnation, version: Some(version) });
     }
 }
 
@@ -153,7 +153,7 @@ mod tests {
 
     archon_types::shown_by! {
         PartLeads => a_part_does_not_lead,
-        EmptiedUntold => a_copy_that_was_emptied_is_told_of,
+        EmptiedUnreported => a_copy_that_was_emptied_is_told_of,
     }
 
     #[test]

@@ -70,4 +70,4 @@ pub use request::{Reply, Request};
 pub use retention::{Pin, Retention, RetentionLimits};
 pub use session::{Again, Beat, Beats, Grant, Registering, Reports};
 pub use shell::{At, Life, Observed, Shell};
-pub use waiting::{Answer, Ended, Pending, Waiting};
+pub use waiting::{Ended, Pending, ReadyAnswer, Waiting};

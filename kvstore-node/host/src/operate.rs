@@ -6,7 +6,7 @@ use crate::refusal::Refusal;
 use crate::request::{Reply, Request};
 use crate::shell::{Observed, Shell};
 use crate::turn::Turn;
-use crate::waiting::{Answer as Told, Pending};
+use crate::waiting::{Pending, ReadyAnswer};
 use archon_kv::{PartitionView, Reader, Reading, Request as Asked, ViewError, evaluate, row};
 use archon_replica::{Input, Output, Standing};
 use archon_types::{Answer, ErrorKind, Millis, Op, Revision, Seq};
@@ -44,7 +44,7 @@ impl<S: Shell> Turn<S> {
 
     fn read(&mut self, local: &mut LocalCopy<S>, request: Request<S::Reply>) {
         if let Err(detail) = request.reply.room() {
-            return self.refuse(local, request.reply, Refusal::Told(detail));
+            return self.refuse(local, request.reply, Refusal::Detail(detail));
         }
         let confirmed = request.confirmed == Some(local.replica.epoch()) && !local.view().is_alone();
         if !confirmed && self.footing(local).reading() == Reading::Confirmed {
@@ -136,7 +136,7 @@ impl<S: Shell> Turn<S> {
                 if let Some(id) = request.id.as_ref().filter(|_| effect) {
                     local.clients.touch(id.client, at, self.shell.dedup());
                 }
-                let answer = Some(Told { reply: request.reply, outcome: evaluation.answer });
+                let answer = Some(ReadyAnswer { reply: request.reply, outcome: evaluation.answer });
                 local.waiting.commit_first(Pending { seq, at, ticket: Some(ticket), answer });
             }
             Err(kind) => self.refuse(local, request.reply, Refusal::NoWrites(kind)),
@@ -146,7 +146,7 @@ impl<S: Shell> Turn<S> {
     /// An answer without an effect rests on what was seen, which may be uncommitted: it waits for that.
     fn answer_after(&mut self, local: &mut LocalCopy<S>, request: Request<S::Reply>, outcome: Outcome) {
         let seq = local.replica.last().seq;
-        let answer = Told { reply: request.reply, outcome };
+        let answer = ReadyAnswer { reply: request.reply, outcome };
         if local.replica.commit() >= seq {
             self.answer_write(local, answer);
         } else {

@@ -124,5 +124,5 @@ fn a_scan_is_refused_by_its_client_before_any_row_is_read() {
     let mut partitions = serving(Broken::default(), row(1, &[]));
     let scan = Op::Scan { prefix: Bytes::new(), after: Bytes::new(), limit: 10 };
     partitions.operate(request(scan, "takes nothing"));
-    assert_eq!(refused(&partitions), [&Refusal::Told(ErrorDetail::new(ErrorKind::Overloaded, "no room"))]);
+    assert_eq!(refused(&partitions), [&Refusal::Detail(ErrorDetail::new(ErrorKind::Overloaded, "no room"))]);
 }

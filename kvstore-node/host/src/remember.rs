@@ -43,7 +43,7 @@ impl<S: Shell> Turn<S> {
                 Err(kind) => (request, Refusal::NoWrites(kind)),
             },
             Ok(Room::Unknown(detail)) => {
-                (self.park_for(local, request, self.patience.reading_ms)?, Refusal::Told(detail))
+                (self.park_for(local, request, self.patience.reading_ms)?, Refusal::Detail(detail))
             }
             Err(error) => (request, self.unreadable(local, &error)),
         };

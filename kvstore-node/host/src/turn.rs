@@ -6,7 +6,7 @@ use crate::park::Patience;
 use crate::refusal::{Cause, Refusal};
 use crate::request::Request;
 use crate::shell::{At, Observed, Shell};
-use crate::waiting::{Answer, Ended};
+use crate::waiting::{Ended, ReadyAnswer};
 use archon_kv::{ClientIndex, Footing, PartitionView, Reader, View, ViewError, row};
 use archon_replica::{Input, Output};
 use archon_types::{Fact, Millis, PlacementId, Report};
@@ -91,7 +91,7 @@ impl<S: Shell> Turn<S> {
                 Output::Abandon { tickets } => {
                     self.shell.observe(local.at(), Observed::Abandoned(tickets.len()));
                     let ended = local.waiting.abandon(&tickets);
-                    self.tell_ended(local, ended, Cause::Abandoned);
+                    self.notify_ended(local, ended, Cause::Abandoned);
                 }
                 Output::ReadLog { read, reader, from, upto, bytes_max } => {
                     let entries = self.shell.read_log(local.placement, from, upto, bytes_max);
@@ -135,7 +135,7 @@ impl<S: Shell> Turn<S> {
 
     /// Gives the answer to something committed, or keeps it while no lease covers it. Where followers hold the write as
     /// well it rests on no clock.
-    pub(crate) fn answer_write(&mut self, local: &mut LocalCopy<S>, answer: Answer<S::Reply, Outcome>) {
+    pub(crate) fn answer_write(&mut self, local: &mut LocalCopy<S>, answer: ReadyAnswer<S::Reply, Outcome>) {
         if self.footing(local).holds() {
             self.shell.answer(local.at(), answer.reply, local.waiting.log_time(), answer.outcome);
         } else {
@@ -182,7 +182,7 @@ impl<S: Shell> Turn<S> {
     }
 
     /// Tells those who waited in vain why.
-    fn tell_ended(&mut self, local: &LocalCopy<S>, ended: Vec<(S::Reply, Ended)>, cause: Cause) {
+    fn notify_ended(&mut self, local: &LocalCopy<S>, ended: Vec<(S::Reply, Ended)>, cause: Cause) {
         for (reply, ended) in ended {
             self.refuse(local, reply, Refusal::Ended(ended, cause));
         }
@@ -192,7 +192,7 @@ impl<S: Shell> Turn<S> {
     pub(crate) fn fail_waiting(&mut self, local: &mut LocalCopy<S>, cause: Cause) {
         self.shell.observe(local.at(), Observed::Unheld(local.waiting.held()));
         let ended = local.waiting.end(|request| request.reply);
-        self.tell_ended(local, ended, cause);
+        self.notify_ended(local, ended, cause);
     }
 
     fn serve(&mut self, local: &mut LocalCopy<S>) {
@@ -222,7 +222,7 @@ impl<S: Shell> Turn<S> {
         self.shell.forget_rows(&mut local.own);
         self.shell.observe(local.at(), Observed::Unheld(local.waiting.held()));
         let ended = local.waiting.rest();
-        self.tell_ended(local, ended, Cause::LeaseLost);
+        self.notify_ended(local, ended, Cause::LeaseLost);
     }
 
     /// The copy has thrown its data away: nobody may take it for what it was when it counted.

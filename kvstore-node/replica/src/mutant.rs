@@ -55,7 +55,7 @@ archon_types::mutants! {
     /// Whoever was heard first in an epoch is its leader, whatever the row says.
     FirstHeardStays = 25,
     /// A leader that a higher epoch has ended says nothing, and waits for a row that never comes.
-    OvertakenUntold = 25,
+    OvertakenUnreported = 25,
     /// Answers given under another epoch count.
     AckOfOtherEpoch = 11,
     /// Answers given by another life of the same placement count.

@@ -57,7 +57,7 @@ pub(crate) enum Role {
     /// It led `epoch` and gave it up for good (rule 12).
     Released {
         epoch: Epoch,
-        told: Millis,
+        reported: Millis,
     },
 }
 
@@ -250,10 +250,10 @@ impl Replica {
         self.tick_overtaken(now, out);
         match &mut self.role {
             Role::Follow => {}
-            Role::Released { epoch, told } => {
+            Role::Released { epoch, reported } => {
                 let epoch = *epoch;
-                if now.since(*told) >= timeout_ms {
-                    *told = now;
+                if now.since(*reported) >= timeout_ms {
+                    *reported = now;
                     self.report(epoch, Fact::Released, out);
                 }
             }

@@ -164,7 +164,7 @@ fn kind_of(process: &Process, partition: PartitionId, refusal: &Refusal) -> Erro
         Refusal::Ended(Ended::ChangedNothing, Cause::SetAside | Cause::Unloaded) => gone,
         Refusal::Ended(Ended::ChangedNothing, Cause::Stopping) => ErrorKind::ShuttingDown,
         Refusal::Ended(Ended::ChangedNothing, _) | Refusal::Changing | Refusal::Unreadable(_) => ErrorKind::Unavailable,
-        Refusal::Told(detail) => detail.kind,
+        Refusal::Detail(detail) => detail.kind,
     }
 }
 

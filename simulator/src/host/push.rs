@@ -18,7 +18,7 @@ impl World {
     }
 
     fn on_push(&mut self, host: usize, push: Push) {
-        let untold = self.breaks(ShellMutant::DropUntold);
+        let untold = self.breaks(ShellMutant::DropUnreported);
         let Some(process) = &mut self.hosts[host].process else { return };
         let shell = process.partitions.shell_mut();
         let Some(life) = shell.life.filter(|life| life.incarnation == push.incarnation) else { return };

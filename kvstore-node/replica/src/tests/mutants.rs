@@ -24,7 +24,7 @@ archon_types::shown_by! {
     ObeyStranger => whoever_is_no_placement_of_the_row_is_not_obeyed,
     AnyEpochBelieved => an_epoch_that_no_election_reaches_is_not_believed,
     FirstHeardStays => the_row_says_who_leads_an_epoch_not_who_was_heard_first,
-    OvertakenUntold => a_leader_ended_by_an_epoch_unknown_to_its_row_says_so,
+    OvertakenUnreported => a_leader_ended_by_an_epoch_unknown_to_its_row_says_so,
     StaleAddressee => a_message_for_another_placement_is_not_obeyed,
     AckOfOtherEpoch => an_acknowledgement_of_another_epoch_counts_for_nothing,
     AckOfOtherLife => an_acknowledgement_of_another_life_counts_for_nothing,
