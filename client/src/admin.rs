@@ -61,7 +61,7 @@ impl Admin {
     ///
     /// # Errors
     /// As [`Admin::new`].
-    pub fn told(&self, endpoint: String, timeout: Duration) -> Result<Self, Error> {
+    pub fn at_endpoint(&self, endpoint: String, timeout: Duration) -> Result<Self, Error> {
         Self::with_plaintext(vec![endpoint], timeout, self.0.links().is_insecure())
     }
 

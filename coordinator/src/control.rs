@@ -166,7 +166,7 @@ impl Control {
             let turned = {
                 let mut term = session.term().lock();
                 state.read(|state| {
-                    event_log.tell(state);
+                    event_log.log(state);
                     term.turn(state, now)
                 })
             };

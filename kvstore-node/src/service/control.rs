@@ -64,7 +64,7 @@ impl Inner {
         let gap = !shared.tables.merge(news);
         // News count whatever becomes of the duties that came with them.
         if any {
-            self.shards.tell_all(|| ShardMessage::Peers);
+            self.shards.send_all(|| ShardMessage::Peers);
         }
         if taken == archon_host::Pushed::Older {
             shared.metrics.pushes_refused.add(1);

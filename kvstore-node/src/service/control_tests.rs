@@ -118,7 +118,7 @@ impl Rig {
 
     fn end(self, threads: Vec<std::thread::JoinHandle<()>>) {
         let Self { shards, flusher, context, .. } = self;
-        shards.tell_all(|| ShardMessage::Stop);
+        shards.send_all(|| ShardMessage::Stop);
         threads.into_iter().for_each(|thread| thread.join().unwrap());
         flusher.shutdown(Duration::from_secs(5)).unwrap();
         context.wal.clone().close(Duration::from_secs(5)).unwrap();

@@ -71,7 +71,7 @@ pub(super) async fn heartbeats(session: &Session, coordinators: &Coordinators, l
             Attempt::Failed(_) => {
                 silence.goes_on(Duration::from_millis(life.settings.timing.lease_ms));
                 shared.metrics.heartbeats_failed.add(1);
-                shared.load.tell_all();
+                shared.load.report_all();
                 // The lease is running: look for the leading coordinator faster than the usual beat.
                 tokio::time::sleep(backoff.next(rand::random())).await;
             }
@@ -83,22 +83,22 @@ pub(super) async fn heartbeats(session: &Session, coordinators: &Coordinators, l
 #[derive(Default)]
 struct Silence {
     since: Option<Instant>,
-    told: bool,
+    reported: bool,
 }
 
 impl Silence {
     /// Another round came to nothing. Told once, when it has lasted for a lease.
     fn goes_on(&mut self, lease: Duration) {
         let since = *self.since.get_or_insert_with(Instant::now);
-        if !self.told && since.elapsed() >= lease {
-            self.told = true;
+        if !self.reported && since.elapsed() >= lease {
+            self.reported = true;
             tracing::warn!("no coordinator grants a lease: nothing is served here until one does");
         }
     }
 
     /// A coordinator answered.
     fn broken(&mut self) {
-        if let (Some(since), true) = (self.since.take(), std::mem::take(&mut self.told)) {
+        if let (Some(since), true) = (self.since.take(), std::mem::take(&mut self.reported)) {
             let silent_ms = u64::try_from(since.elapsed().as_millis()).unwrap_or(u64::MAX);
             tracing::info!(silent_ms, "a coordinator answers again");
         }
@@ -186,7 +186,7 @@ impl Sender<'_> {
         self.coordinators.leads(address);
         if self.granted_by.lock().replace(address.to_owned()).as_deref() != Some(address) {
             // It knows nothing of what another coordinator was told, nor of what it was told in an earlier term.
-            self.shared.load.tell_all();
+            self.shared.load.report_all();
         }
         if stopping {
             self.shared.leaving_heard().cancel();
@@ -212,10 +212,10 @@ mod tests {
     fn a_minute_without_coordinators_was_not_told() {
         let mut silence = Silence::default();
         silence.goes_on(Duration::from_secs(60));
-        assert!(!silence.told, "a round that came to nothing is no silence yet");
+        assert!(!silence.reported, "a round that came to nothing is no silence yet");
         silence.goes_on(Duration::ZERO);
-        assert!(silence.told);
+        assert!(silence.reported);
         silence.broken();
-        assert!(!silence.told && silence.since.is_none());
+        assert!(!silence.reported && silence.since.is_none());
     }
 }

@@ -102,7 +102,7 @@ impl Session {
             (self.renew)(member.incarnation).await;
             let grants = Arc::new(Grants::new());
             self.shared.begin_life(Life { member, settings: registered.settings, grants });
-            self.shared.load.tell_all();
+            self.shared.load.report_all();
             self.shared.metrics.registrations.add(1);
             tracing::info!(node = %member.node, incarnation = %member.incarnation, cluster = %member.cluster, "registered");
             let Some(life) = self.shared.life() else { break };
@@ -131,7 +131,7 @@ impl Session {
         let mut backoff = Backoff::new(Duration::from_millis(50), Duration::from_secs(1));
         let last = self.home.last_incarnation();
         let mut registering = Registering::new(Some(last).filter(|last| *last != Incarnation::ZERO));
-        let mut told: Option<ErrorKind> = None;
+        let mut reported: Option<ErrorKind> = None;
         loop {
             let request = v1::RegisterRequest::from(Registration {
                 cluster: self.home.cluster(),
@@ -172,9 +172,9 @@ impl Session {
                 Again::AtOnce => continue,
                 Again::Later => {}
             }
-            if told != Some(detail.kind) {
+            if reported != Some(detail.kind) {
                 tracing::info!(kind = %detail.kind, message = %detail.message, "not registered yet");
-                told = Some(detail.kind);
+                reported = Some(detail.kind);
             }
             let pause = detail
                 .retry_after_ms

@@ -30,7 +30,7 @@ impl Checks {
     }
 
     /// A client is told that there is no such table any more.
-    pub(crate) fn told_dropped(&self, state: &ClusterState, partition: PartitionId) -> Result<(), Violation> {
+    pub(crate) fn heard_dropped(&self, state: &ClusterState, partition: PartitionId) -> Result<(), Violation> {
         match state.tables.contains_key(&partition.table) {
             true => {
                 Err(Violation::Deleted { detail: format!("a client is told that the table of {partition} is dropped") })
@@ -68,7 +68,7 @@ impl World {
     }
 
     /// A client that uses a dropped table and does not know; `None` once all have been told.
-    pub(crate) fn untold_client(&self) -> Option<String> {
+    pub(crate) fn uninformed_client(&self) -> Option<String> {
         let tables = &self.quorum.state.tables;
         let mut all =
             self.clients.iter().enumerate().flat_map(|(number, client)| client.held.iter().map(move |id| (number, id)));

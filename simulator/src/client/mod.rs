@@ -68,7 +68,7 @@ pub(crate) struct Client {
     /// Partitions that it used, of tables that it was not told to be dropped.
     pub(crate) held: BTreeSet<PartitionId>,
     /// Tables that it was told to be dropped.
-    told: BTreeSet<TableId>,
+    informed: BTreeSet<TableId>,
     workers: Vec<Option<Call>>,
     calls: u64,
     timers: u64,
@@ -83,7 +83,7 @@ impl World {
             sequences: BTreeMap::new(),
             seen: BTreeMap::new(),
             held: BTreeSet::new(),
-            told: BTreeSet::new(),
+            informed: BTreeSet::new(),
             workers: (0..WORKERS).map(|_| None).collect(),
             calls: 0,
             timers: 0,
@@ -100,8 +100,8 @@ impl World {
             None if token == 0 => self.begin_call(client, worker),
             Some(call) if call.timer == token => {
                 let once = call.id.is_none() && !call.op.is_read();
-                let told = self.clients[client].told.contains(&call.partition.table);
-                if self.truth >= call.deadline || once || told {
+                let informed = self.clients[client].informed.contains(&call.partition.table);
+                if self.truth >= call.deadline || once || informed {
                     self.coverage.unnamed_unknown += u64::from(once);
                     self.end_call(client, worker);
                 } else {
@@ -229,7 +229,7 @@ impl World {
             }
             Err(ErrorKind::MaybeApplied) => self.end_call(client, to.worker),
             Err(ErrorKind::NotFound) => {
-                self.told_dropped(client, partition);
+                self.heard_dropped(client, partition);
                 self.end_call(client, to.worker);
             }
             Err(_) => {
@@ -243,13 +243,13 @@ impl World {
     }
 
     /// A node says that there is no such table any more: whoever holds it lets go of it.
-    fn told_dropped(&mut self, client: usize, partition: PartitionId) {
+    fn heard_dropped(&mut self, client: usize, partition: PartitionId) {
         let table = partition.table;
-        let checked = self.checks.told_dropped(&self.quorum.state, partition);
+        let checked = self.checks.heard_dropped(&self.quorum.state, partition);
         self.judge(checked);
         let own = &mut self.clients[client];
         own.held.retain(|held| held.table != table);
-        self.coverage.told_dropped += u64::from(own.told.insert(table));
+        self.coverage.heard_dropped += u64::from(own.informed.insert(table));
     }
 
     /// The operation is over, as far as its client is concerned.

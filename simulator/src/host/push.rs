@@ -18,7 +18,7 @@ impl World {
     }
 
     fn on_push(&mut self, host: usize, push: Push) {
-        let untold = self.breaks(ShellMutant::DropUnreported);
+        let unreported = self.breaks(ShellMutant::DropUnreported);
         let Some(process) = &mut self.hosts[host].process else { return };
         let shell = process.partitions.shell_mut();
         let Some(life) = shell.life.filter(|life| life.incarnation == push.incarnation) else { return };
@@ -35,7 +35,7 @@ impl World {
             }
         }
         let newer = |list: &TableList| (list.version, list.last) > (shell.tables.version, shell.tables.last);
-        if let Some(list) = push.tables.filter(newer).filter(|_| !untold) {
+        if let Some(list) = push.tables.filter(newer).filter(|_| !unreported) {
             shell.tables = list;
         }
         let duties = push.duties.filter(|_| taken == Pushed::Duties);

@@ -37,7 +37,7 @@ impl Bed {
     }
 
     /// Whether a node is told to delete something.
-    fn told_to_delete(&self, node: NodeId) -> bool {
+    fn is_ordered_to_delete(&self, node: NodeId) -> bool {
         let duties = duties(&self.state, node).unwrap_or_default();
         duties.iter().any(|duty| matches!(duty, Duty::Unload { .. }))
     }
@@ -151,7 +151,7 @@ fn registrations_that_hold_nothing_delete_one_copy_at_most() {
     bed.settle_one_at_a_time();
     let kept = before.iter().filter(|copy| bed.row(0).placement(copy.id).is_some()).count();
     assert_eq!(kept, 2, "the data of two copies is where it was: {:?}", bed.row(0));
-    assert!(nodes.iter().all(|node| !bed.told_to_delete(*node)));
+    assert!(nodes.iter().all(|node| !bed.is_ordered_to_delete(*node)));
 }
 
 #[test]
@@ -214,7 +214,7 @@ fn a_copy_that_was_replaced_while_its_node_was_away_is_kept_when_the_others_died
     bed.fail(corinth);
     bed.rejoin(athens, 900);
     bed.settle();
-    assert!(!bed.told_to_delete(athens), "it is the only one in reach");
+    assert!(!bed.is_ordered_to_delete(athens), "it is the only one in reach");
     let forced = check_loss(&bed.state, &bed.liveness, bed.now, part(0), None).unwrap();
     assert_eq!((forced.leader, forced.condition), (Some(athens), Some(Condition::Whole)));
     assert!(check_remove(&bed.state, byzantium).is_err());
@@ -232,12 +232,12 @@ fn an_order_to_delete_is_withheld_while_nobody_who_counts_is_alive() {
     bed.return_older(byzantium);
     let commands = bed.turn();
     bed.commit(commands);
-    assert!(bed.told_to_delete(byzantium), "{:?}", bed.row(0));
+    assert!(bed.is_ordered_to_delete(byzantium), "{:?}", bed.row(0));
     let mark = duties_mark(&bed.state, byzantium);
     bed.fail(athens);
     bed.fail(corinth);
-    assert!(!bed.told_to_delete(byzantium));
+    assert!(!bed.is_ordered_to_delete(byzantium));
     assert_ne!(duties_mark(&bed.state, byzantium), mark, "or nobody would look at its duties again");
     bed.rejoin(corinth, 900);
-    assert!(bed.told_to_delete(byzantium));
+    assert!(bed.is_ordered_to_delete(byzantium));
 }

@@ -66,13 +66,13 @@ impl Bed {
     }
 
     pub fn commit(&mut self, commands: Vec<Command>) -> Vec<Response> {
-        let commands = commands.into_iter().map(|command| self.told(command)).collect();
+        let commands = commands.into_iter().map(|command| self.with_known_life(command)).collect();
         let batch = self.batch(commands);
         self.commit_batch(&batch)
     }
 
     /// A node that registers asks until it knows which life is on record, unless the test says what it expects.
-    fn told(&self, command: Command) -> Command {
+    fn with_known_life(&self, command: Command) -> Command {
         let Command::Register(mut register) = command else { return command };
         let known = self.state.node_by_storage(register.storage).map(|row| row.node.incarnation);
         register.expects = register.expects.or(known);

@@ -274,7 +274,7 @@ impl World {
                         let (term, delay) = (self.term, 1 + self.below(slow));
                         self.after(delay, Event::Confirmed { term, from, node, incarnation, sent });
                     }
-                    Err(error) if error.kind == ErrorKind::StaleIncarnation => self.nodes[from].told_stale(incarnation),
+                    Err(error) if error.kind == ErrorKind::StaleIncarnation => self.nodes[from].hear_stale(incarnation),
                     Err(_) => {}
                 }
             }
