@@ -3,7 +3,7 @@
 
 use crate::retry::Backoff;
 use crate::shared::Shared;
-use archon_frames::{Beat, FrameError, FrameReader, FrameWriter, StreamKind, connect};
+use archon_frames::{FrameError, FrameReader, FrameWriter, Keepalive, StreamKind, connect};
 use archon_proto::convert::kv::TaggedReply;
 use archon_proto::convert::packed::{OpPacker, unpack_replies};
 use archon_proto::v1;
@@ -276,7 +276,7 @@ impl Task {
         let mut changes: watch::Receiver<u64> = self.shared.changes.subscribe();
         let mut sweep = interval(SWEEP);
         sweep.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let mut beat = Beat::default();
+        let mut keepalive = Keepalive::default();
         loop {
             while let Ok(more) = self.incoming.try_recv() {
                 self.queued.push_back(more);
@@ -296,7 +296,7 @@ impl Task {
                 batch = reader.next::<v1::ReplyBatch>() => self.take(batch?)?,
                 _ = changes.changed() => self.give_up_moved(),
                 _ = sweep.tick() => self.waiting.retain(|_, waiting| !waiting.answer.is_closed()),
-                () = beat.tick() => beat.mark(reader, writer)?,
+                () = keepalive.tick() => keepalive.mark(reader, writer)?,
             }
         }
     }
