@@ -68,6 +68,6 @@ pub use reconcile::{Action, Held, HeldState, Reconciled, UNKNOWN, reconcile};
 pub use refusal::{Cause, CopyRefusal, Refusal};
 pub use request::{Reply, Request};
 pub use retention::{Pin, Retention, RetentionLimits};
-pub use session::{Again, Beat, Beats, Grant, Registering, Reports};
+pub use session::{Again, Grant, Heartbeat, Heartbeats, Registering, Reports};
 pub use shell::{At, Life, Observed, Shell};
 pub use waiting::{Ended, Pending, ReadyAnswer, Waiting};

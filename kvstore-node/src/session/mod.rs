@@ -2,7 +2,7 @@
 //!
 //! It lives on its own thread with its own runtime, so that no amount of data traffic can starve a heartbeat.
 
-mod beat;
+mod heartbeat;
 mod leader;
 mod report;
 
@@ -107,7 +107,7 @@ impl Session {
             tracing::info!(node = %member.node, incarnation = %member.incarnation, cluster = %member.cluster, "registered");
             let Some(life) = self.shared.life() else { break };
             let end = tokio::select! {
-                end = beat::heartbeats(&self, &coordinators, &life) => end,
+                end = heartbeat::heartbeats(&self, &coordinators, &life) => end,
                 () = report::reports(&self.shared, &coordinators, &life) => LifeEnd::Ended,
                 () = self.end.cancelled() => LifeEnd::Ended,
             };

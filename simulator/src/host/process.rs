@@ -3,7 +3,7 @@
 use super::disk::{Batch, Disk};
 use super::shell::MachineShell;
 use crate::clock::Clock;
-use archon_host::{Beats, Held, HeldState, Obeyed, Partitions, Registering, Reports, UNKNOWN};
+use archon_host::{Heartbeats, Held, HeldState, Obeyed, Partitions, Registering, Reports, UNKNOWN};
 use archon_types::{BootId, Incarnation, Millis, PlacementId, Version};
 use std::collections::{BTreeMap, VecDeque};
 
@@ -48,7 +48,7 @@ pub(crate) struct Process {
     pub(crate) boot_id: BootId,
     /// Its attempts to begin a life.
     pub(crate) registering: Registering,
-    pub(crate) beats: Beats,
+    pub(crate) heartbeats: Heartbeats,
     /// The last heartbeat was answered.
     pub(crate) answered: bool,
     pub(crate) next_heartbeat: Millis,
@@ -78,7 +78,7 @@ impl Process {
             boot,
             boot_id,
             registering: Registering::new(last),
-            beats: Beats::default(),
+            heartbeats: Heartbeats::default(),
             answered: true,
             next_heartbeat: Millis::ZERO,
             next_register: Millis::ZERO,

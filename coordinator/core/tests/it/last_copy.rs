@@ -49,7 +49,7 @@ impl Bed {
     /// Turns and reports, with an eye on what is deleted meanwhile: never more than one copy at a time.
     fn settle_one_at_a_time(&mut self) {
         for _ in 0..200 {
-            self.beat_all();
+            self.heartbeat_all();
             self.round(&[]);
             assert!(self.unloading() <= 1, "{:?}", self.row(0));
             self.now = self.now.plus(100);
@@ -119,7 +119,7 @@ fn copies_that_return_from_older_directories_together_are_all_kept() {
     nodes.into_iter().for_each(|node| bed.fail(node));
     for node in nodes {
         bed.return_older(node);
-        bed.beat_all();
+        bed.heartbeat_all();
         bed.round(&[]);
     }
     bed.settle();
@@ -206,7 +206,7 @@ fn a_copy_that_was_replaced_while_its_node_was_away_is_kept_when_the_others_died
     bed.fail(athens);
     bed.settle();
     bed.now = bed.now.plus(REPLACE_MS + 1_000);
-    bed.beat_all();
+    bed.heartbeat_all();
     bed.settle();
     let old = bed.copy_on(athens);
     assert_eq!((old.state, bed.row(0).live().count()), (ReplicaState::Unload, 2));

@@ -10,7 +10,7 @@ fn a_restart_ends_every_leadership_and_waits_for_the_old_lease() {
     let mut bed = Bed::running(settings(4, 2, 1), &["athens", "byzantium"]);
     let athens = bed.node("athens");
     let old = bed.incarnation(athens);
-    bed.beat_all();
+    bed.heartbeat_all();
     let epoch = bed.row(0).epoch;
     bed.rejoin(athens, 77);
     assert_eq!((bed.row(0).leader, bed.row(0).epoch), (None, epoch.next().unwrap()));
@@ -26,7 +26,7 @@ fn a_restart_ends_every_leadership_and_waits_for_the_old_lease() {
         vec![Why::WaitingForLease { node: athens, incarnation: old }]
     );
     bed.now = bed.now.plus(1_249);
-    bed.beat_all();
+    bed.heartbeat_all();
     assert_eq!(bed.turn(), vec![]);
     bed.now = bed.now.plus(1);
     let elected = bed.turn();
@@ -47,7 +47,7 @@ fn a_new_coordinator_waits_a_whole_time_out_before_it_elects() {
     bed.rejoin(athens, 77);
     bed.liveness = Liveness::new(bed.now);
     bed.now = bed.now.plus(1_249);
-    bed.beat_all();
+    bed.heartbeat_all();
     assert_eq!(bed.turn(), vec![]);
     bed.now = bed.now.plus(1);
     assert_eq!(bed.turn().len(), 1);

@@ -41,7 +41,7 @@ impl Bed {
             if self.phase() == wanted {
                 return;
             }
-            self.beat_all();
+            self.heartbeat_all();
             self.step();
         }
         panic!("never {wanted:?}, but {:?}: {:#?}", self.phase(), self.row(0));
@@ -89,7 +89,7 @@ fn every_phase_follows_the_one_before() {
         if seen.last() != Some(&bed.phase()) {
             seen.push(bed.phase());
         }
-        bed.beat_all();
+        bed.heartbeat_all();
         bed.step();
         bed.round_trip();
     }
@@ -196,7 +196,7 @@ fn the_target_fails_in_every_phase() {
 impl Bed {
     fn settle_without(&mut self, deaf: NodeId) {
         for _ in 0..60 {
-            self.beat_all();
+            self.heartbeat_all();
             self.round(&[deaf]);
             self.now = self.now.plus(100);
         }
@@ -234,13 +234,13 @@ fn a_hand_off_that_hangs_is_taken_away_when_the_lease_is_over() {
     let epoch = bed.row(0).epoch;
     let athens = bed.node("athens");
     bed.pass(9_900, &[]);
-    assert_eq!(bed.beat(athens).unwrap().withdrawn, vec![]);
+    assert_eq!(bed.heartbeat(athens).unwrap().withdrawn, vec![]);
     bed.pass(200, &[]);
-    assert_eq!(bed.beat(athens).unwrap().withdrawn, vec![(part(0), epoch)]);
+    assert_eq!(bed.heartbeat(athens).unwrap().withdrawn, vec![(part(0), epoch)]);
     assert_eq!(bed.leader(0), Some(athens));
     bed.pass(1_300, &[]);
     assert_eq!(bed.leader(0), Some(bed.node("byzantium")));
-    assert_eq!(bed.beat(athens).unwrap().withdrawn, vec![(part(0), epoch)]);
+    assert_eq!(bed.heartbeat(athens).unwrap().withdrawn, vec![(part(0), epoch)]);
     bed.settle();
     assert_eq!((bed.phase(), bed.online()), (Phase::Done, 1));
 }

@@ -15,7 +15,7 @@ impl Bed {
     /// Lets this much time pass at once; all nodes but the silent ones are heard.
     fn skip_to(&mut self, millis: u64) {
         self.now = self.now.plus(millis);
-        self.beat_all();
+        self.heartbeat_all();
     }
 
     /// What a leader asks for as soon as a follower is silent: to do without it.
@@ -80,7 +80,7 @@ fn a_node_that_returns_before_its_replacement_is_whole_makes_it_superfluous() {
     bed.settle();
     bed.drop_silent(athens);
     bed.skip_to(REPLACE_MS + 1_000);
-    bed.beat_all();
+    bed.heartbeat_all();
     let begun = bed.turn();
     assert!(!begun.is_empty());
     bed.commit(begun);
@@ -100,7 +100,7 @@ fn only_so_many_replacements_are_under_way_per_node() {
         let commands = bed.turn();
         bed.commit(commands);
         bed.now = bed.now.plus(100);
-        bed.beat_all();
+        bed.heartbeat_all();
     }
     for node in bed.state.nodes.keys() {
         let on = |row: &&Partition| row.placement_on(*node).is_some_and(|copy| copy.state == ReplicaState::Load);
@@ -290,7 +290,7 @@ fn an_undrained_node_keeps_what_is_still_there() {
     let athens = bed.node("athens");
     bed.ok(check_drain(&bed.state, athens).unwrap().command);
     for _ in 0..4 {
-        bed.beat_all();
+        bed.heartbeat_all();
         bed.round(&[]);
     }
     bed.ok(Command::SetNode { node: athens, goal: NodeGoal::Serve, if_nodes: None });
@@ -304,7 +304,7 @@ fn a_node_that_fails_during_its_drain_is_repaired() {
     let mut bed = Bed::running(settings(8, 4, 3), &FOUR);
     let athens = bed.node("athens");
     bed.ok(check_drain(&bed.state, athens).unwrap().command);
-    bed.beat_all();
+    bed.heartbeat_all();
     bed.round(&[]);
     bed.fail(athens);
     // Its operator wants it empty: nobody waits for it.

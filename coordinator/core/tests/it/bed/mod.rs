@@ -147,16 +147,16 @@ impl Bed {
         turn(&self.state, &mut self.liveness, self.now).commands
     }
 
-    pub fn beat(&mut self, node: NodeId) -> Option<HeartbeatAnswer> {
+    pub fn heartbeat(&mut self, node: NodeId) -> Option<HeartbeatAnswer> {
         let incarnation = self.incarnation(node);
         self.liveness.heard(&self.state, node, incarnation, self.now).ok()?;
         self.liveness.answer(&self.state, node, incarnation, self.now)
     }
 
-    pub fn beat_all(&mut self) {
+    pub fn heartbeat_all(&mut self) {
         let live: Vec<NodeId> = self.state.nodes.keys().copied().filter(|node| self.state.is_live(*node)).collect();
         for node in live {
-            self.beat(node);
+            self.heartbeat(node);
         }
     }
 
@@ -168,7 +168,7 @@ impl Bed {
             let live: Vec<NodeId> = self.state.nodes.keys().copied().filter(|node| self.state.is_live(*node)).collect();
             for node in live {
                 if !silent.contains(&node) {
-                    self.beat(node);
+                    self.heartbeat(node);
                 }
             }
             let commands = self.turn();
@@ -180,10 +180,10 @@ impl Bed {
 
     /// Fails a node, and nothing else: the world stands still otherwise.
     pub fn fail(&mut self, node: NodeId) {
-        self.beat_all();
+        self.heartbeat_all();
         self.now = self.now.plus(1_300);
         for other in self.state.nodes.keys().copied().filter(|other| *other != node).collect::<Vec<_>>() {
-            self.beat(other);
+            self.heartbeat(other);
         }
         let commands = self.turn().into_iter().filter(|command| matches!(command, Command::NodeFailed { .. }));
         let commands = commands.collect();
@@ -278,7 +278,7 @@ impl Bed {
     pub fn settle(&mut self) {
         let mut quiet = 0;
         for _ in 0..2_000 {
-            self.beat_all();
+            self.heartbeat_all();
             if self.round(&[]) {
                 quiet = 0;
             } else {

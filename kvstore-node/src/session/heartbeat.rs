@@ -3,7 +3,7 @@
 use super::leader::Coordinators;
 use super::{LifeEnd, Session};
 use crate::shared::{Life, Shared};
-use archon_host::{Beats, Grant, Taken};
+use archon_host::{Grant, Heartbeats, Taken};
 use archon_proto::convert::error::detail_of;
 use archon_proto::convert::load::Load;
 use archon_proto::convert::session::{Heartbeat, HeartbeatAnswer};
@@ -32,8 +32,15 @@ enum Attempt {
 pub(super) async fn heartbeats(session: &Session, coordinators: &Coordinators, life: &Life) -> LifeEnd {
     let shared = &session.shared;
     let every = Duration::from_millis(life.settings.timing.heartbeat_ms);
-    let beats = Beats::new(life.member.incarnation);
-    let sender = Sender { session, shared, coordinators, life, beats: Mutex::new(beats), granted_by: Mutex::default() };
+    let heartbeats = Heartbeats::new(life.member.incarnation);
+    let sender = Sender {
+        session,
+        shared,
+        coordinators,
+        life,
+        heartbeats: Mutex::new(heartbeats),
+        granted_by: Mutex::default(),
+    };
     let mut backoff = Backoff::new(Duration::from_millis(20), every.min(Duration::from_millis(40)));
     let mut withheld = false;
     let mut taken = Instant::now();
@@ -72,7 +79,7 @@ pub(super) async fn heartbeats(session: &Session, coordinators: &Coordinators, l
                 silence.goes_on(Duration::from_millis(life.settings.timing.lease_ms));
                 shared.metrics.heartbeats_failed.add(1);
                 shared.load.report_all();
-                // The lease is running: look for the leading coordinator faster than the usual beat.
+                // The lease is running: look for the leading coordinator faster than the usual heartbeat.
                 tokio::time::sleep(backoff.next(rand::random())).await;
             }
         }
@@ -110,7 +117,7 @@ struct Sender<'a> {
     shared: &'a Shared,
     coordinators: &'a Coordinators,
     life: &'a Life,
-    beats: Mutex<Beats>,
+    heartbeats: Mutex<Heartbeats>,
     /// Who answered the last heartbeat, if it was answered.
     granted_by: Mutex<Option<String>>,
 }
@@ -147,16 +154,16 @@ impl Sender<'_> {
         let Some(mut client) = self.coordinators.urgent(address) else { return Attempt::Failed(None) };
         let stopping = self.shared.leaving().is_cancelled();
         self.shared.metrics.heartbeats.add(1);
-        let beat = self.beats.lock().send(self.shared.clock.now());
-        let heartbeat = v1::HeartbeatRequest::from(Heartbeat {
+        let heartbeat = self.heartbeats.lock().send(self.shared.clock.now());
+        let message = v1::HeartbeatRequest::from(Heartbeat {
             member: self.life.member,
-            number: beat.number(),
+            number: heartbeat.number(),
             table_version: self.shared.tables.version(),
             load,
             stopping,
             push_key: self.shared.push_key,
         });
-        let mut request = tonic::Request::new(heartbeat);
+        let mut request = tonic::Request::new(message);
         request.set_timeout(DEADLINE);
         let answer = match tokio::time::timeout(DEADLINE, client.heartbeat(request)).await {
             Ok(Ok(answer)) => HeartbeatAnswer::try_from(answer.into_inner()),
@@ -178,9 +185,9 @@ impl Sender<'_> {
         };
         let HeartbeatAnswer { number, incarnation, lease_ms, withdrawn, .. } = answer;
         let grant = Grant { incarnation, number, lease_ms, withdrawn };
-        let taken = self.life.grants.take(beat, grant, self.shared.clock.now());
+        let taken = self.life.grants.take(heartbeat, grant, self.shared.clock.now());
         if taken == Taken::Foreign {
-            tracing::warn!(number = beat.number(), answered = number, %incarnation, "discarded an answer to another heartbeat");
+            tracing::warn!(number = heartbeat.number(), answered = number, %incarnation, "discarded an answer to another heartbeat");
             return Attempt::Failed(None);
         }
         self.coordinators.leads(address);
