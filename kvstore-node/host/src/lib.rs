@@ -20,12 +20,13 @@
 //! | `copy_view` | what the others need to know of it |
 //! | `emptied` | when it is said that a copy has thrown its data away, and that it may not lead |
 //! | `grants` | what the node's lease covers |
-//! | `obeyed` | which pushes are obeyed |
+//! | `applied_push` | which pushes are applied |
 //! | `reconcile` | what follows from duties, given what is held |
 //! | `retention` | how much of a copy's log is kept, and for whom |
 //! | `session/` | registering, heartbeats and reports: which answers count, and what is said again |
 //! | `waiting` | who is answered when, and with what if a leadership ends |
 
+mod applied_push;
 mod copy_view;
 mod copying;
 mod duty;
@@ -34,7 +35,6 @@ mod grants;
 mod local_copy;
 mod log_write;
 mod mutant;
-mod obeyed;
 mod operate;
 mod park;
 mod partitions;
@@ -52,6 +52,7 @@ mod test_shell;
 mod turn;
 mod waiting;
 
+pub use applied_push::{AppliedPush, Pushed};
 pub use copy_view::CopyView;
 pub use copying::{CopyAsk, CopyJob, CopyPage, CopyStart, Offered};
 pub use emptied::Emptied;
@@ -61,7 +62,6 @@ pub use log_write::LogWrite;
 pub use mutant::Broken;
 #[cfg(any(test, feature = "mutants"))]
 pub use mutant::Mutant;
-pub use obeyed::{Obeyed, Pushed};
 pub use park::Patience;
 pub use partitions::{Completes, Partitions};
 pub use reconcile::{Action, Held, HeldState, Reconciled, UNKNOWN, reconcile};

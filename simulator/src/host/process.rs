@@ -3,7 +3,7 @@
 use super::disk::{Batch, Disk};
 use super::shell::MachineShell;
 use crate::clock::Clock;
-use archon_host::{Heartbeats, Held, HeldState, Obeyed, Partitions, Registering, Reports, UNKNOWN};
+use archon_host::{AppliedPush, Heartbeats, Held, HeldState, Partitions, Registering, Reports, UNKNOWN};
 use archon_types::{BootId, Incarnation, Millis, PlacementId, Version};
 use std::collections::{BTreeMap, VecDeque};
 
@@ -59,7 +59,7 @@ pub(crate) struct Process {
     pub(crate) partitions: Partitions<MachineShell>,
     /// Up to where the registrations of other nodes are known.
     pub(crate) peers_version: Version,
-    pub(crate) obeyed: Obeyed,
+    pub(crate) applied: AppliedPush,
     pub(crate) journal: Journal,
     pub(crate) reports: Reports,
     /// It was told to stop: since then it gives up its leaderships.
@@ -86,7 +86,7 @@ impl Process {
             guess: 0,
             partitions,
             peers_version: Version::ZERO,
-            obeyed: Obeyed::default(),
+            applied: AppliedPush::default(),
             journal: Journal::default(),
             reports: Reports::default(),
             stopping: None,
