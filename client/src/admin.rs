@@ -84,7 +84,7 @@ impl Admin {
             term: wire.term,
             coordinators: wire.coordinators.into_iter().map(Into::into).collect(),
             table_version: wire.table_version,
-            nodes_live: wire.nodes_live,
+            nodes_alive: wire.nodes_alive,
             nodes_failed: wire.nodes_failed,
             partitions_total: wire.partitions,
             partitions_online: wire.partitions_online,

@@ -217,7 +217,7 @@ impl<'a> Call<'a> {
 /// The node at an address. Where a disk was replaced, the node that was there before still goes by it: whoever is alive is
 /// meant, and of several the newest.
 fn reached_at<'a>(nodes: impl Iterator<Item = &'a Node>, address: &str) -> Option<&'a Node> {
-    nodes.filter(|node| node.address == address).max_by_key(|node| (node.status == NodeStatus::Live, node.id))
+    nodes.filter(|node| node.address == address).max_by_key(|node| (node.status == NodeStatus::Alive, node.id))
 }
 
 /// Whether waiting or going elsewhere may help.
@@ -236,7 +236,7 @@ mod tests {
     fn a_redirect_went_to_the_node_whose_disk_was_replaced_at_that_address() {
         let node = |id: u64, address: &str, status| Node { status, ..Node::new(NodeId::new(id), "athens", address) };
         let lost = node(1, "a:1", NodeStatus::Lost);
-        let nodes = [lost.clone(), node(2, "b:1", NodeStatus::Live), node(4, "a:1", NodeStatus::Live)];
+        let nodes = [lost.clone(), node(2, "b:1", NodeStatus::Alive), node(4, "a:1", NodeStatus::Alive)];
         assert_eq!(reached_at(nodes.iter(), "a:1").map(|node| node.id.get()), Some(4));
         let dead = [lost, node(3, "a:1", NodeStatus::Failed)];
         assert_eq!(reached_at(dead.iter(), "a:1").map(|node| node.id.get()), Some(3), "who was there last");

@@ -274,7 +274,7 @@ impl Stage {
             } else {
                 self.cluster.start_node(FOURTH);
             }
-            until_node(&self.admin, FOURTH, NodeStatus::Live, limit).await?;
+            until_node(&self.admin, FOURTH, NodeStatus::Alive, limit).await?;
         } else {
             self.admin.set_node(FOURTH, NodeGoal::Drain).await?;
         }

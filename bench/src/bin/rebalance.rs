@@ -101,7 +101,7 @@ async fn measure(args: &Args, cluster: &mut Cluster) -> anyhow::Result<Report> {
     let calm = Duration::from_secs(if clients { args.seconds } else { 1 });
     sleep(calm).await;
     cluster.start_node(NODES[3]);
-    until_node(&admin, NODES[3], NodeStatus::Live, patience).await?;
+    until_node(&admin, NODES[3], NodeStatus::Alive, patience).await?;
     let cpu_before = cpu(cluster, &measured_processes());
     traffic.next_phase();
     let began = Instant::now();

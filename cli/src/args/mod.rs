@@ -143,7 +143,7 @@ A file may say:
 Examples:
   archon status
   archon status --watch
-  archon status -o json | jq .nodes_live")]
+  archon status -o json | jq .nodes_alive")]
     Status(WatchArgs),
 
     /// Look at tables (named keyspaces), create or drop one.

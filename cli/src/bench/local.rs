@@ -50,7 +50,7 @@ impl Local {
     /// If it does not come up.
     pub(super) async fn another_node(&mut self, admin: &Admin) -> Result<(), Failure> {
         self.cluster.start_node(LATE_NODE)?;
-        let there = watch::until_node(admin, LATE_NODE, NodeStatus::Live, PATIENCE).await;
+        let there = watch::until_node(admin, LATE_NODE, NodeStatus::Alive, PATIENCE).await;
         there.map_err(|failure| Failure::failed(failure.to_string()))
     }
 }

@@ -1,4 +1,4 @@
-//! First assignment: round robin over the live nodes in order of registration, or by shares where zones or limits do not
+//! First assignment: round robin over the nodes that are alive in order of registration, or by shares where zones or limits do not
 //! let it go round.
 
 use crate::command::{Command, Edit, PartitionChange};

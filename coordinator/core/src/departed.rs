@@ -53,11 +53,11 @@ pub(crate) fn is_unordered(state: &ClusterState, placement: &Placement) -> bool 
 /// How many there are, and how many there must be.
 pub(crate) fn may_go(state: &ClusterState, row: &Partition, id: PlacementId) -> Result<(), (usize, usize)> {
     let others = || row.live().filter(|live| live.id != id);
-    let alive = others().filter(|live| state.is_live(live.node)).count();
+    let alive = others().filter(|live| state.is_alive(live.node)).count();
     let wanted = usize::from(row.min_in_sync).max(1);
     // Another one goes, or another one comes.
     let under_way = |other: &Placement| match other.state {
-        ReplicaState::Unload => state.is_live(other.node) && !is_unordered(state, other),
+        ReplicaState::Unload => state.is_alive(other.node) && !is_unordered(state, other),
         ReplicaState::Load => !state.departed.contains_key(&other.id),
         ReplicaState::Live => false,
     };
@@ -75,6 +75,6 @@ pub(crate) fn may_go(state: &ClusterState, row: &Partition, id: PlacementId) -> 
 /// the case when it was decided. Of a partition that begins empty everything may go.
 pub(crate) fn may_be_ordered(state: &ClusterState, row: &Partition) -> bool {
     row.status == PartitionStatus::Unassigned
-        || row.live().any(|live| state.is_live(live.node))
+        || row.live().any(|live| state.is_alive(live.node))
         || state.breaks(Mutant::LastCopyGoes)
 }

@@ -152,7 +152,7 @@ impl<'a> Explainer<'a> {
         }
         for placement in row.live() {
             let Some(node) = self.state.node(placement.node) else { continue };
-            if node.node.status != NodeStatus::Live {
+            if node.node.status != NodeStatus::Alive {
                 let (node, since) = (placement.node, node.node.since);
                 why.push(Why::NoLiveReplica { node, placement: placement.id, since });
             } else if !node.is_active() {
@@ -189,7 +189,7 @@ pub fn explain(state: &ClusterState, remembered: &Remembered, partition: Partiti
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Counts {
     /// Nodes believed alive.
-    pub nodes_live: u32,
+    pub nodes_alive: u32,
     /// Nodes that were silent too long or stopped.
     pub nodes_failed: u32,
     /// Nodes whose data is gone.
@@ -221,7 +221,7 @@ pub fn counts(state: &ClusterState) -> Counts {
     };
     for row in state.nodes.values() {
         match row.node.status {
-            NodeStatus::Live => counts.nodes_live += 1,
+            NodeStatus::Alive => counts.nodes_alive += 1,
             NodeStatus::Failed => counts.nodes_failed += 1,
             NodeStatus::Lost => counts.nodes_lost += 1,
         }

@@ -114,7 +114,7 @@ impl IsolatedLeaders {
             let candidates = || row.live().filter(|live| Some(live.id) != row.leader);
             let would_do = |live: &Placement, copies: &mut dyn Iterator<Item = &Placement>| {
                 let reached = copies.filter(|other| {
-                    other.id == live.id || state.is_live(other.node) && self.reaches(state, live.node, other.node)
+                    other.id == live.id || state.is_alive(other.node) && self.reaches(state, live.node, other.node)
                 });
                 state.is_active(live.node) && may_lead(live.node) && reached.count() >= usize::from(row.min_in_sync)
             };

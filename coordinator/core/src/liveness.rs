@@ -120,7 +120,7 @@ impl Liveness {
             {
                 self.earlier.insert((row.id, life.incarnation), answered);
             }
-            if row.status != NodeStatus::Live {
+            if row.status != NodeStatus::Alive {
                 if let Some(life) = self.lives.remove(&row.id)
                     && let Some(answered) = life.answered
                 {
@@ -296,7 +296,7 @@ impl Liveness {
         }
         let mut soonest = now.plus(timeout_ms);
         let mut silent = Vec::new();
-        for node in state.nodes.values().map(|row| &row.node).filter(|node| node.status == NodeStatus::Live) {
+        for node in state.nodes.values().map(|row| &row.node).filter(|node| node.status == NodeStatus::Alive) {
             let Some(at) = self.fails_at(state, node.id) else { continue };
             soonest = soonest.min(at);
             if now >= at {

@@ -109,7 +109,7 @@ impl Nodes {
         if row.node.goal == NodeGoal::Drain {
             self.draining.insert(id);
         }
-        if row.node.status != NodeStatus::Live {
+        if row.node.status != NodeStatus::Alive {
             self.down.insert(id);
         }
         if row.takes_placements() {

@@ -5,9 +5,9 @@
 //! | a row has | next step | guard |
 //! |---|---|---|
 //! | fewer copies than wanted that stay where they are | `Repair`: one more, as Load, on the node that needs it most | a leader to copy from; both nodes below the copy limit; not for failed nodes while more than a third of those that hold copies or live are failed (`lack::withheld`) |
-//! | a copy that was lost or damaged | `Retire`, one at a time | enough others count on live nodes (`departed::may_go`): until then it is kept as it is |
+//! | a copy that was lost or damaged | `Retire`, one at a time | enough others count on nodes that are alive (`departed::may_go`): until then it is kept as it is |
 //! | a copy to be deleted whose node was not alive to hear of it | `Unload` once more, when it is back | the same |
-//! | as many Live copies on live nodes as wanted | `Retire`: what leaves, what is still loading, what is too many | never the leader; never below `min_in_sync` (PROTOCOL rule 7) |
+//! | as many Live copies on nodes that are alive as wanted | `Retire`: what leaves, what is still loading, what is too many | never the leader; never below `min_in_sync` (PROTOCOL rule 7) |
 //! | a half-made copy on a node that is not alive | `Retire` | – |
 //! | a leader on a node that is being emptied | it is told to hand over ([`crate::migrate::hands_over`]) | another Live copy on an active node |
 //!
@@ -200,7 +200,7 @@ impl<'a> View<'a> {
     fn is_abandoned(&self, placement: &Placement) -> bool {
         placement.state == ReplicaState::Load
             && !self.repairs.state.departed.contains_key(&placement.id)
-            && !self.repairs.state.is_live(placement.node)
+            && !self.repairs.state.is_alive(placement.node)
     }
 
     fn stays(&self, placement: &Placement) -> bool {
@@ -218,7 +218,7 @@ impl<'a> View<'a> {
     /// A copy that was lost or damaged and may be deleted by now; not while another copy of the partition is.
     fn replaced(&self) -> Option<PlacementId> {
         let state = self.repairs.state;
-        let goes = |copy: &&Placement| copy.state == ReplicaState::Unload && state.is_live(copy.node);
+        let goes = |copy: &&Placement| copy.state == ReplicaState::Unload && state.is_alive(copy.node);
         if self.row.placements.iter().any(|copy| goes(&copy)) {
             return None;
         }
@@ -250,7 +250,7 @@ impl<'a> View<'a> {
             retired.push((placement.id, format!("{} failed before it was whole", name(placement))));
         }
         let settled = |placement: &Placement| {
-            placement.state == ReplicaState::Live && self.stays(placement) && state.is_live(placement.node)
+            placement.state == ReplicaState::Live && self.stays(placement) && state.is_alive(placement.node)
         };
         let mut enough = self.row.placements.iter().filter(|placement| settled(placement)).count();
         let replaced = self.replaced();

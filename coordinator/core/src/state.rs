@@ -62,7 +62,7 @@ pub struct NodeRow {
 impl NodeRow {
     /// Live, and acting in its present life.
     pub fn is_active(&self) -> bool {
-        self.node.status == NodeStatus::Live && self.activated == Some(self.node.incarnation)
+        self.node.status == NodeStatus::Alive && self.activated == Some(self.node.incarnation)
     }
 
     /// Active, and the operator lets it take new placements.
@@ -72,7 +72,7 @@ impl NodeRow {
 
     /// Takes new placements, or will in a moment: a node that has just registered is active once it has heard so.
     pub fn will_take_placements(&self) -> bool {
-        self.node.status == NodeStatus::Live && self.node.goal == NodeGoal::Serve
+        self.node.status == NodeStatus::Alive && self.node.goal == NodeGoal::Serve
     }
 }
 
@@ -342,14 +342,14 @@ impl ClusterState {
         self.migrations.running(partition)
     }
 
-    /// Whether the node is live and acts in its present life.
+    /// Whether the node is alive and acts in its present life.
     pub fn is_active(&self, node: NodeId) -> bool {
         self.nodes.get(&node).is_some_and(NodeRow::is_active)
     }
 
     /// Whether the node is believed alive.
-    pub fn is_live(&self, node: NodeId) -> bool {
-        self.nodes.get(&node).is_some_and(|row| row.node.status == NodeStatus::Live)
+    pub fn is_alive(&self, node: NodeId) -> bool {
+        self.nodes.get(&node).is_some_and(|row| row.node.status == NodeStatus::Alive)
     }
 
     /// Whether the node registered, never said that it acts, and failed, without a copy on it: nothing is lost with it.
@@ -365,7 +365,7 @@ impl ClusterState {
     }
 
     /// Nodes believed alive.
-    pub fn nodes_live(&self) -> usize {
+    pub fn nodes_alive(&self) -> usize {
         self.nodes.len() - self.nodes.down().count()
     }
 
@@ -390,7 +390,7 @@ impl ClusterState {
                 row.node.name
             ));
         }
-        if row.node.status != NodeStatus::Live {
+        if row.node.status != NodeStatus::Alive {
             return stale(format!("{} counts as {}; register again to come back", row.node.name, row.node.status));
         }
         Ok(row)

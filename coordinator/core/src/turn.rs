@@ -153,7 +153,7 @@ impl Pass<'_> {
             for row in state.partitions.on_node(node) {
                 let Some(own) = row.placement_on(node).filter(|own| own.state == ReplicaState::Live) else { continue };
                 let led = row.leader.is_some_and(|leader| leader != own.id);
-                let others = row.live().filter(|copy| copy.id != own.id && state.is_live(copy.node)).count();
+                let others = row.live().filter(|copy| copy.id != own.id && state.is_alive(copy.node)).count();
                 let spare = others >= usize::from(row.min_in_sync);
                 if self.left == 0 || !led || !spare || !self.liveness.may_propose(row.id, row.version, self.now) {
                     continue;
@@ -210,7 +210,7 @@ impl Pass<'_> {
         let most = self.state.settings.copies_per_node_max;
         // Of those that wait, only the ones that need not wait for the copy limit or for others are looked at: there may be
         // tens of thousands, and this is done for every change of state.
-        let open = |node: NodeId| !self.state.is_live(node) || copies.get(&node).copied().unwrap_or(0) < most;
+        let open = |node: NodeId| !self.state.is_alive(node) || copies.get(&node).copied().unwrap_or(0) < most;
         let mut due: BTreeSet<MigrationId> = migrations.all_running().map(|migration| migration.id).collect();
         due.extend(migrations.could_begin(open));
         let first = |id: &MigrationId| {

@@ -1,4 +1,4 @@
-//! Telling nodes what to do: one pusher per live node, woken when the state changed for it.
+//! Telling nodes what to do: one pusher per node that is alive, woken when the state changed for it.
 //!
 //! A change to a partition's row wakes the pushers of the nodes in that row at once, since somebody may be waiting for
 //! it. Everybody else only lacks a newer table and is woken at a pace that allows for how many there are: waking every
@@ -40,7 +40,7 @@ struct Running {
     stop: CancellationToken,
 }
 
-/// Keeps one pusher per live node until the session ends.
+/// Keeps one pusher per node that is alive until the session ends.
 pub(crate) async fn run(session: Arc<Session>, metrics: Arc<Metrics>) {
     let state = session.quorum().replicated();
     let mut applied = state.applied();

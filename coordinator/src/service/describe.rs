@@ -97,7 +97,7 @@ pub(crate) fn reasons(
 fn condemned(state: &ClusterState) -> Option<v1::Reason> {
     let copies = state.condemned.len();
     let on_node = |(node, copies): (NodeId, usize)| {
-        let away = if state.is_live(node) { "" } else { ", which is not alive" };
+        let away = if state.is_alive(node) { "" } else { ", which is not alive" };
         format!("{copies} on {}{away}", state.node_name(node))
     };
     let named = state.condemned.nodes().take(CONDEMNED_NAMED_MAX).map(on_node).collect::<Vec<_>>();
@@ -106,7 +106,7 @@ fn condemned(state: &ClusterState) -> Option<v1::Reason> {
         0 => String::new(),
         others => format!("; the others on {others} more nodes"),
     };
-    let away = state.condemned.nodes().any(|(node, _)| !state.is_live(node));
+    let away = state.condemned.nodes().any(|(node, _)| !state.is_alive(node));
     let remedy = match away {
         true => "start the nodes that are not alive; of one that will never return: `archon node remove NAME`",
         false => "",
@@ -115,9 +115,9 @@ fn condemned(state: &ClusterState) -> Option<v1::Reason> {
     (copies > 0).then(|| reason_now(ReasonCode::CopiesCondemned, Subject::Copies, message, remedy))
 }
 
-/// A live node that takes no writes for want of room: what it leads is read-only.
+/// A node that is alive that takes no writes for want of room: what it leads is read-only.
 fn disk_full(state: &ClusterState, node: NodeId, lack: NoRoom) -> Option<v1::Reason> {
-    let row = state.node(node).filter(|row| row.node.status == NodeStatus::Live)?;
+    let row = state.node(node).filter(|row| row.node.status == NodeStatus::Alive)?;
     let name = &row.node.name;
     let message = format!("{name} takes no writes (`ReadOnly`), its disk is full: {lack}");
     let remedy = format!("free disk space on {name}; writes resume by themselves, reads go on meanwhile");
@@ -275,7 +275,7 @@ pub(super) fn reason(state: &ClusterState, partition: PartitionId, why: &Why) ->
         Why::LostCopyKept { node, alive, need } => (
             ReasonCode::LostCopyKept,
             format!(
-                "the copy on {} was lost or damaged, and is kept as it is: {alive} of {need} others count on live nodes",
+                "the copy on {} was lost or damaged, and is kept as it is: {alive} of {need} others count on nodes that are alive",
                 name(*node)
             ),
             Millis::ZERO,

@@ -73,7 +73,7 @@ impl Sessions {
         }
     }
 
-    /// Has the process at a live node's address confirm that it is the one that registers in the node's name.
+    /// Has the process at an alive node's address confirm that it is the one that registers in the node's name.
     async fn ask_the_process(&self, session: &Session, register: &Register) -> Result<(), ErrorDetail> {
         let state = session.quorum().replicated();
         let Some(known) = state.read(|state| to_confirm(state, register).cloned()) else { return Ok(()) };

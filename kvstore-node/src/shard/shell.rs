@@ -99,7 +99,7 @@ impl Shell for ShardShell {
 
     fn peer(&self, node: NodeId) -> Option<(Incarnation, bool)> {
         let node = self.context.shared.tables.node(node)?;
-        Some((node.incarnation, node.status != NodeStatus::Live))
+        Some((node.incarnation, node.status != NodeStatus::Alive))
     }
 
     fn timing(&self) -> Timing {

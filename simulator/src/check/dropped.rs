@@ -16,7 +16,7 @@ impl Checks {
         self.names_dropped.extend(before.tables.get(&table).map(|row| row.name.clone()));
         for copy in before.partitions.of_table(table).flat_map(|row| &row.placements) {
             let status = before.node(copy.node).map(|node| node.node.status);
-            self.condemned.insert(copy.id, status != Some(NodeStatus::Live));
+            self.condemned.insert(copy.id, status != Some(NodeStatus::Alive));
         }
         self.leases_changed = true;
     }

@@ -118,7 +118,7 @@ fn departed(state: &ClusterState, node: NodeId, if_version: Version) -> Result<&
     if row.node.version != if_version {
         return Err(stale(&row.node.name, row.node.version, if_version));
     }
-    if row.node.status == NodeStatus::Live {
+    if row.node.status == NodeStatus::Alive {
         return Err(refused(format!("{} is alive; stop it first", row.node.name)));
     }
     Ok(row)

@@ -21,7 +21,7 @@ pub(super) fn check_step(before: &ClusterState, after: &ClusterState) -> Result<
         };
         let Some(gone) = row.placements.iter().filter(|copy| ordered(copy)).find(counted) else { continue };
         // An operator's word that it begins empty is the only exception.
-        let alive = row.live().any(|live| before.is_live(live.node) || after.is_live(live.node));
+        let alive = row.live().any(|live| before.is_alive(live.node) || after.is_alive(live.node));
         if !alive && row.status != PartitionStatus::Unassigned {
             return violated(
                 NAME,

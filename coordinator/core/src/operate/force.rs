@@ -51,7 +51,7 @@ pub fn check_loss(
     if row.status == PartitionStatus::Unassigned {
         return Err(vec![Obstacle::NeverAssigned { partition: name() }]);
     }
-    if let Some(live) = row.live().find(|live| state.is_live(live.node)) {
+    if let Some(live) = row.live().find(|live| state.is_alive(live.node)) {
         return Err(vec![Obstacle::StillCounts { partition: name(), node: state.node_name(live.node) }]);
     }
     let over = |former: &&FormerLeader| liveness.former_over_at(state, former) <= now;

@@ -52,7 +52,7 @@ pub fn check_drain(state: &ClusterState, node: NodeId) -> Result<DrainPlan, Vec<
             obstacles.push(Obstacle::TooFewNodes { table, node, have, need });
         }
     }
-    if own.node.status != NodeStatus::Live {
+    if own.node.status != NodeStatus::Alive {
         let only: Vec<&Partition> =
             held.iter().copied().filter(|row| row.live().count() > 0 && row.live().all(|p| p.node == node)).collect();
         if !only.is_empty() {
@@ -106,7 +106,7 @@ pub struct LossPlan {
 /// Why not.
 pub fn check_lost(state: &ClusterState, node: NodeId) -> Result<LossPlan, Vec<Obstacle>> {
     let Some(own) = state.node(node) else { return Err(vec![Obstacle::NoSuchNode { node }]) };
-    if own.node.status == NodeStatus::Live {
+    if own.node.status == NodeStatus::Alive {
         let remedy = "stop it, or wait until it counts as failed, before declaring its data lost";
         return Err(vec![Obstacle::Alive { node: own.node.name.clone(), remedy }]);
     }
@@ -153,7 +153,7 @@ pub fn check_remove(state: &ClusterState, node: NodeId) -> Result<RemovalPlan, V
         let (partitions, named) = names(state, &traces);
         obstacles.push(Obstacle::LastTraces { node: name(), partitions, named });
     }
-    if own.node.status == NodeStatus::Live {
+    if own.node.status == NodeStatus::Alive {
         let remedy = if held.is_empty() { "stop it before removing it" } else { "drain it and stop it first" };
         obstacles.push(Obstacle::Alive { node: name(), remedy });
     }

@@ -88,9 +88,9 @@ impl<'a> Board<'a> {
                 id: row.node.id,
                 role: match (row.node.status, row.node.goal) {
                     (NodeStatus::Failed | NodeStatus::Lost, _) => Role::Dead,
-                    (NodeStatus::Live, NodeGoal::Serve) => Role::Eligible,
-                    (NodeStatus::Live, NodeGoal::Cordon) => Role::Keeper,
-                    (NodeStatus::Live, NodeGoal::Drain) => Role::Leaver,
+                    (NodeStatus::Alive, NodeGoal::Serve) => Role::Eligible,
+                    (NodeStatus::Alive, NodeGoal::Cordon) => Role::Keeper,
+                    (NodeStatus::Alive, NodeGoal::Drain) => Role::Leaver,
                 },
                 weight: row.node.weight.max(1),
                 limit: row.node.partitions_max.unwrap_or(u32::MAX),

@@ -52,7 +52,7 @@ fn a_copy_on_a_failed_node_is_loaded_elsewhere_after_a_while() {
         bed.skip_to(20_000);
         bed.settle();
         // Its data is not deleted behind its back: a duty to unload waits for it.
-        let up = |row: &Partition| row.live().filter(|live| bed.state.is_live(live.node)).count();
+        let up = |row: &Partition| row.live().filter(|live| bed.state.is_alive(live.node)).count();
         let short: Vec<&Partition> = bed.state.partitions.iter().filter(|row| up(row) != 3).collect();
         assert!(short.is_empty(), "{dropped}: {short:#?}\n{:#?}", bed.state.nodes);
         assert_eq!(bed.online(), 8);
@@ -126,7 +126,7 @@ fn nothing_is_replaced_while_more_than_a_third_of_the_nodes_are_failed() {
     bed.rejoin(bed.node("a"), 900);
     bed.settle();
     assert!(events(&bed, |what| matches!(what, EventKind::RepairStarted { .. })) > 0, "one of five is not too many");
-    let up = |row: &Partition| row.live().filter(|live| bed.state.is_live(live.node)).count();
+    let up = |row: &Partition| row.live().filter(|live| bed.state.is_alive(live.node)).count();
     assert!(bed.state.partitions.iter().all(|row| up(row) == 3));
 }
 
@@ -146,7 +146,7 @@ fn nodes_that_were_drained_and_stopped_kept_a_failed_ones_copies_from_being_repl
     assert_eq!(withheld(&bed.state), None, "one of four");
     bed.skip_to(REPLACE_MS + 1_000);
     bed.settle();
-    let up = |row: &Partition| row.live().filter(|live| bed.state.is_live(live.node)).count();
+    let up = |row: &Partition| row.live().filter(|live| bed.state.is_alive(live.node)).count();
     assert!(bed.state.partitions.iter().all(|row| up(row) == 2), "{:?}", bed.spread());
     assert_eq!(bed.state.partitions.held_on(f), 0);
     // Its copies have been replaced: it says nothing more about the others.
@@ -222,7 +222,7 @@ fn a_replacement_whose_node_fails_is_begun_elsewhere_at_once() {
     bed.skip_to(REPLACE_MS + 1_000);
     bed.rejoin(target.node, 902);
     bed.settle();
-    assert_eq!(bed.row(0).live().filter(|live| bed.state.is_live(live.node)).count(), 2);
+    assert_eq!(bed.row(0).live().filter(|live| bed.state.is_alive(live.node)).count(), 2);
 }
 
 #[test]
@@ -309,7 +309,7 @@ fn a_node_that_fails_during_its_drain_is_repaired() {
     bed.fail(athens);
     // Its operator wants it empty: nobody waits for it.
     bed.settle();
-    let up = |row: &Partition| row.live().filter(|live| bed.state.is_live(live.node)).count();
+    let up = |row: &Partition| row.live().filter(|live| bed.state.is_alive(live.node)).count();
     assert!(bed.state.partitions.iter().all(|row| up(row) == 3));
 }
 
@@ -341,7 +341,7 @@ fn a_repair_goes_on_under_another_coordinator() {
     bed.settle();
     bed.skip_to(REPLACE_MS + 10_000);
     bed.settle();
-    let up = |row: &Partition| row.live().filter(|live| bed.state.is_live(live.node)).count();
+    let up = |row: &Partition| row.live().filter(|live| bed.state.is_alive(live.node)).count();
     assert!(bed.state.partitions.iter().all(|row| up(row) == 3));
     assert_eq!(bed.row(0).id, part(0));
 }

@@ -186,12 +186,12 @@ impl Staged<'_> {
             ReplicaState::Load if !self.state.departed.contains_key(&id) => Ok(()),
             ReplicaState::Load => departed::may_go(self.state, row, id),
             ReplicaState::Live => {
-                let left = row.live().filter(|other| other.id != id && self.state.is_live(other.node)).count();
+                let left = row.live().filter(|other| other.id != id && self.state.is_alive(other.node)).count();
                 let wanted = usize::from(row.min_in_sync).max(1);
                 let enough = left >= wanted || self.state.breaks(Mutant::CleanupBelowMin);
                 if enough { Ok(()) } else { Err((left, wanted)) }
             }
-            ReplicaState::Unload if departed::is_unordered(self.state, &own) && self.state.is_live(own.node) => {
+            ReplicaState::Unload if departed::is_unordered(self.state, &own) && self.state.is_alive(own.node) => {
                 match row.status {
                     PartitionStatus::Unassigned => Ok(()),
                     _ => departed::may_go(self.state, row, id),
@@ -204,7 +204,10 @@ impl Staged<'_> {
         guard.map_err(|(left, wanted)| {
             ErrorDetail::new(
                 ErrorKind::NotEnoughReplicas,
-                format!("without placement {id} partition {} has too few Live replicas on live nodes", row.id),
+                format!(
+                    "without placement {id} partition {} has too few Live replicas on nodes that are alive",
+                    row.id
+                ),
             )
             .with_have_need(left as u64, wanted as u64)
         })?;
@@ -215,7 +218,7 @@ impl Staged<'_> {
     /// The copy is to be deleted. A node that is not alive cannot be told: whether its copy may go is judged once more when
     /// it is back.
     pub(super) fn dismiss(&mut self, row: &mut Partition, id: PlacementId) {
-        if row.placement(id).is_some_and(|copy| self.state.is_live(copy.node)) {
+        if row.placement(id).is_some_and(|copy| self.state.is_alive(copy.node)) {
             self.effect.ordered.insert(id);
         }
         set_state(row, id, ReplicaState::Unload);

@@ -74,7 +74,7 @@ impl Staged<'_> {
         }
         // The proposer has seen that all of these are over. Lives that go on must keep hearing of it.
         for former in self.state.former_leaders.of_partition(row.id).filter(|former| !former.lapsed) {
-            if self.state.is_live(former.node) && self.state.incarnation(former.node) == Some(former.incarnation) {
+            if self.state.is_alive(former.node) && self.state.incarnation(former.node) == Some(former.incarnation) {
                 self.effect.former_leaders.push(FormerLeaderChange::Set(FormerLeader { lapsed: true, ..*former }));
             } else {
                 self.effect.former_leaders.push(FormerLeaderChange::Remove(former.partition, former.epoch));

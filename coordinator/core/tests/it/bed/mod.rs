@@ -154,18 +154,19 @@ impl Bed {
     }
 
     pub fn heartbeat_all(&mut self) {
-        let live: Vec<NodeId> = self.state.nodes.keys().copied().filter(|node| self.state.is_live(*node)).collect();
+        let live: Vec<NodeId> = self.state.nodes.keys().copied().filter(|node| self.state.is_alive(*node)).collect();
         for node in live {
             self.heartbeat(node);
         }
     }
 
-    /// Lets time pass in heartbeats; every live node but `silent` is heard. Turns are committed.
+    /// Lets time pass in heartbeats; every node that is alive but `silent` is heard. Turns are committed.
     pub fn pass(&mut self, millis: u64, silent: &[NodeId]) {
         let until = self.now.plus(millis);
         while self.now < until {
             self.now = self.now.plus(100);
-            let live: Vec<NodeId> = self.state.nodes.keys().copied().filter(|node| self.state.is_live(*node)).collect();
+            let live: Vec<NodeId> =
+                self.state.nodes.keys().copied().filter(|node| self.state.is_alive(*node)).collect();
             for node in live {
                 if !silent.contains(&node) {
                     self.heartbeat(node);
@@ -188,7 +189,7 @@ impl Bed {
         let commands = self.turn().into_iter().filter(|command| matches!(command, Command::NodeFailed { .. }));
         let commands = commands.collect();
         self.commit(commands);
-        assert!(!self.state.is_live(node));
+        assert!(!self.state.is_alive(node));
     }
 
     pub fn report(&mut self, node: NodeId, report: &Report) -> Result<Vec<Response>, ErrorDetail> {
@@ -245,7 +246,7 @@ impl Bed {
         reports
     }
 
-    /// One round: a turn, then every live node does its duties, but for the deaf ones.
+    /// One round: a turn, then every node that is alive does its duties, but for the deaf ones.
     pub fn round(&mut self, deaf: &[NodeId]) -> bool {
         let commands = self.turn();
         let mut busy = !commands.is_empty();
@@ -274,7 +275,7 @@ impl Bed {
         busy
     }
 
-    /// Rounds until nothing more happens; time passes as it must, and every live node is heard.
+    /// Rounds until nothing more happens; time passes as it must, and every node that is alive is heard.
     pub fn settle(&mut self) {
         let mut quiet = 0;
         for _ in 0..2_000 {
