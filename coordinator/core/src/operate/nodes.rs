@@ -140,7 +140,17 @@ pub fn check_remove(state: &ClusterState, node: NodeId) -> Result<RemovalPlan, V
     let held = rows_with(state, node, |state| state == ReplicaState::Live);
     if !held.is_empty() {
         let (partitions, named) = names(state, &held);
-        obstacles.push(Obstacle::HoldsCopies { node: name(), partitions, named });
+        let only = held.iter().any(|row| row.live().count() == 1);
+        let remedy = match (own.node.status == NodeStatus::Alive, only) {
+            (true, _) => "drain it first".to_owned(),
+            (false, false) => "drain it first, or declare it lost".to_owned(),
+            // Nobody can copy from it, so it cannot be drained as it is.
+            (false, true) => format!(
+                "start it and drain it; if its data is gone: `archon node lost {} --accept-data-loss`, and then this",
+                own.node.name
+            ),
+        };
+        obstacles.push(Obstacle::HoldsCopies { node: name(), partitions, named, remedy });
     }
     let trace = |row: &&Partition| {
         let data = |copy: &Placement| copy.state == ReplicaState::Load || is_unordered(state, copy);
