@@ -63,7 +63,7 @@ pub enum NodeError {
     #[error(transparent)]
     Flusher(#[from] FlusherError),
     /// The address cannot be listened on.
-    #[error("cannot listen on {address}: {source}; choose another --listen address or stop whoever uses it")]
+    #[error("cannot listen on {address}: {source}")]
     Listen {
         /// The address.
         address: SocketAddr,

@@ -99,7 +99,10 @@ impl Silence {
         let since = *self.since.get_or_insert_with(Instant::now);
         if !self.reported && since.elapsed() >= lease {
             self.reported = true;
-            tracing::warn!("no coordinator grants a lease: nothing is served here until one does");
+            tracing::warn!(
+                "no coordinator grants a lease: partitions with one copy are not served until one does; with more, this \
+                 node goes on while the copies hear each other, but nobody takes over from a node that fails"
+            );
         }
     }
 

@@ -18,7 +18,7 @@ use archon_types::{
 use leader::Coordinators;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
@@ -26,6 +26,8 @@ use uuid::Uuid;
 const PROTOCOL: std::ops::RangeInclusive<u32> = 1..=1;
 const REGISTER_DEADLINE: Duration = Duration::from_secs(2);
 const LEAVE_DEADLINE: Duration = Duration::from_secs(1);
+/// How often the log says why the node is not registered while that stays the same.
+const SAY_AGAIN: Duration = Duration::from_secs(5);
 /// The node's durable self, as registration needs it.
 pub(crate) trait Home: Send {
     /// The data directory's id.
@@ -131,7 +133,7 @@ impl Session {
         let mut backoff = Backoff::new(Duration::from_millis(50), Duration::from_secs(1));
         let last = self.home.last_incarnation();
         let mut registering = Registering::new(Some(last).filter(|last| *last != Incarnation::ZERO));
-        let mut reported: Option<ErrorKind> = None;
+        let mut reported: Option<(ErrorKind, Instant)> = None;
         loop {
             let request = v1::RegisterRequest::from(Registration {
                 cluster: self.home.cluster(),
@@ -172,9 +174,15 @@ impl Session {
                 Again::AtOnce => continue,
                 Again::Later => {}
             }
-            if reported != Some(detail.kind) {
-                tracing::info!(kind = %detail.kind, message = %detail.message, "not registered yet");
-                reported = Some(detail.kind);
+            let known = reported.is_some_and(|(kind, at)| kind == detail.kind && at.elapsed() < SAY_AGAIN);
+            if !known {
+                // Somebody has to do something about the one, and a coordinator alone about the other.
+                if detail.kind == ErrorKind::NameTaken {
+                    tracing::warn!(kind = %detail.kind, "not registered yet: {}", detail.message);
+                } else {
+                    tracing::info!(kind = %detail.kind, "not registered yet: {}", detail.message);
+                }
+                reported = Some((detail.kind, Instant::now()));
             }
             let pause = detail
                 .retry_after_ms
