@@ -9,8 +9,8 @@ mod serve;
 
 pub(crate) use admin::{
     ApplyArgs, CreateTableArgs, DescribeArgs, DescribePartitionArgs, DrainArgs, DropTableArgs, EventsArgs,
-    ForceLeaderArgs, LocateArgs, LostArgs, NodeNameArgs, NodeVerb, PartitionListArgs, PartitionVerb, PlanArgs,
-    RebalanceVerb, TableVerb, WatchArgs,
+    ForceLeaderArgs, LocateArgs, LostArgs, NodeNameArgs, NodeNamesArgs, NodeVerb, PartitionListArgs, PartitionVerb,
+    PlanArgs, RebalanceVerb, RemoveArgs, TableVerb, WatchArgs,
 };
 pub(crate) use bench::{AttackArgs, BenchArgs, BenchVerb, FailoverArgs, LoadArgs, MovesArgs, ProbeArgs, ReadArgs};
 pub(crate) use kv::{KvArgs, KvVerb, ScanArgs};
