@@ -367,5 +367,6 @@ pub(crate) fn node_summary(wire: v1::NodeSummary) -> Result<NodeSummary, Error> 
         operations_per_second: wire.operations_per_second,
         silent_for_ms: wire.silent_for_ms,
         disk_full: wire.no_room.is_some(),
+        stopped: wire.stopped,
     })
 }

@@ -113,6 +113,8 @@ pub struct NodeSummary {
     pub silent_for_ms: Option<u64>,
     /// It takes no writes, for want of room on its disk.
     pub disk_full: bool,
+    /// It is failed since it said itself that it has stopped.
+    pub stopped: bool,
 }
 
 /// One table.

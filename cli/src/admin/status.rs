@@ -116,6 +116,7 @@ fn aside(node: &Node) -> &'static str {
     match (node.status.known(), node.goal.known(), node.copies_held) {
         (Some(NodeStatus::Lost), _, _) => " (lost)",
         (Some(NodeStatus::Failed), Some(NodeGoal::Drain), 0) => " (drained, stopped)",
+        (Some(NodeStatus::Failed), _, _) if node.stopped => " (stopped)",
         (Some(NodeStatus::Failed), _, _) => " (failed)",
         (_, Some(NodeGoal::Drain), 0) => " (drained)",
         (_, Some(NodeGoal::Drain), _) => " (being drained)",

@@ -23,6 +23,7 @@ pub(crate) fn node(id: u64, name: &str, partitions: u32) -> Node {
         operations_per_second: Some(0),
         silent_for_ms: Some(0),
         disk_full: false,
+        stopped: false,
     }
 }
 

@@ -57,6 +57,9 @@ pub struct NodeRow {
     pub protocol_min: u32,
     /// Newest protocol it speaks.
     pub protocol_max: u32,
+    /// It is failed since it said itself that it has stopped.
+    #[serde(default)]
+    pub stopped: bool,
 }
 
 impl NodeRow {

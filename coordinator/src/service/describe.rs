@@ -38,7 +38,8 @@ pub(crate) fn reasons(
 ) -> Vec<v1::Reason> {
     let explainer = Explainer::new(state, remembered);
     let mut reasons = Vec::new();
-    for node in state.nodes.values().map(|row| &row.node).filter(|node| node.status == NodeStatus::Failed) {
+    for row in state.nodes.values().filter(|row| row.node.status == NodeStatus::Failed) {
+        let node = &row.node;
         if reasons.len() >= most {
             return reasons;
         }
@@ -49,7 +50,10 @@ pub(crate) fn reasons(
                 format!("forget it: `archon node remove {}`", node.name),
             ),
             false => (
-                format!("{} at {} was silent for the failure time-out, or stopped", node.name, node.address),
+                match row.stopped {
+                    true => format!("{} at {} has stopped", node.name, node.address),
+                    false => format!("{} at {} was silent for the failure time-out", node.name, node.address),
+                },
                 format!("start {} again with its data directory", node.name),
             ),
         };

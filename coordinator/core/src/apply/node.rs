@@ -3,7 +3,7 @@
 use super::dropped::forget_node;
 use super::stage::Staged;
 use super::{Entry, next_epoch, not_found, refused};
-use crate::command::{Response, Successor};
+use crate::command::{Actor, Response, Successor};
 use crate::departed::{Condition, is_unordered};
 use crate::events::EventKind;
 use crate::mutant::Mutant;
@@ -62,6 +62,8 @@ pub(super) fn failed(
     let effect = staged.into_effect();
     effect.commit(state, entry);
     set_status(state, entry, node, NodeStatus::Failed);
+    let stopped = *entry.who == Actor::Node(node);
+    state.nodes.update(node, |row| row.stopped = stopped);
     entry.note(state, EventKind::NodeFailed { node, incarnation, leaderships, handed_on });
     entry.done()
 }

@@ -116,6 +116,7 @@ pub(super) fn register(
         boot: register.boot,
         protocol_min: register.protocol_min,
         protocol_max: register.protocol_max,
+        stopped: false,
     };
     state.nodes.insert(row);
     state.nodes_version = entry.version();
