@@ -94,7 +94,7 @@ async fn keys(client: &Client) -> Result<BTreeSet<Vec<u8>>> {
     let mut keys = BTreeSet::new();
     let mut after = Vec::new();
     loop {
-        let page = client.scan("writer-", &after, 10_000).await?;
+        let page = client.scan("writer-").after(&after).limit(10_000).page().await?;
         keys.extend(page.entries.iter().map(|entry| entry.key.to_vec()));
         match page.entries.last() {
             Some(last) if page.more => after = last.key.to_vec(),

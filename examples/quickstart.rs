@@ -71,7 +71,7 @@ async fn quickstart() -> archon_examples::Result {
     // page before, at most so many.
     let mut after = Vec::new();
     loop {
-        let page = client.scan("quickstart/", &after, 3).await?;
+        let page = client.scan("quickstart/").after(&after).limit(3).page().await?;
         for entry in &page.entries {
             println!("scan             {} = {}", text(&entry.key), text(&entry.value));
         }

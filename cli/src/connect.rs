@@ -24,7 +24,7 @@ pub(crate) async fn leading(admin: &Admin, timeout: Duration) -> Result<Admin, F
     let status = admin.status().await?;
     let leader = status.coordinators.into_iter().find(|coordinator| Some(coordinator.id) == status.leader_id);
     match leader {
-        Some(leader) => Ok(admin.told(leader.address, timeout)?),
+        Some(leader) => Ok(admin.at_endpoint(leader.address, timeout)?),
         None => Ok(admin.clone()),
     }
 }

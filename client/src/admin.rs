@@ -62,7 +62,7 @@ impl Admin {
     ///
     /// # Errors
     /// As [`Admin::new`].
-    pub fn told(&self, endpoint: String, timeout: Duration) -> Result<Self, Error> {
+    pub fn at_endpoint(&self, endpoint: String, timeout: Duration) -> Result<Self, Error> {
         Self::with_plaintext(vec![endpoint], timeout, self.0.links().is_insecure())
     }
 
@@ -85,7 +85,7 @@ impl Admin {
             term: wire.term,
             coordinators: wire.coordinators.into_iter().map(Into::into).collect(),
             table_version: wire.table_version,
-            nodes_live: wire.nodes_live,
+            nodes_alive: wire.nodes_alive,
             nodes_failed: wire.nodes_failed,
             partitions_total: wire.partitions,
             partitions_online: wire.partitions_online,
@@ -368,5 +368,6 @@ pub(crate) fn node_summary(wire: v1::NodeSummary) -> Result<NodeSummary, Error> 
         operations_per_second: wire.operations_per_second,
         silent_for_ms: wire.silent_for_ms,
         disk_full: wire.no_room.is_some(),
+        stopped: wire.stopped,
     })
 }

@@ -24,10 +24,10 @@ pub struct Status {
     /// The version of the newest row.
     pub table_version: u64,
     /// Nodes that heartbeat.
-    pub nodes_live: u32,
+    pub nodes_alive: u32,
     /// Nodes that fell silent.
     pub nodes_failed: u32,
-    /// Nodes that must be live before the first assignment.
+    /// Nodes that must be alive before the first assignment.
     pub nodes_min: u32,
     /// Partitions of all tables.
     pub partitions_total: u32,
@@ -113,6 +113,8 @@ pub struct NodeSummary {
     pub silent_for_ms: Option<u64>,
     /// It takes no writes, for want of room on its disk.
     pub disk_full: bool,
+    /// It is failed since it said itself that it has stopped.
+    pub stopped: bool,
 }
 
 /// One table.

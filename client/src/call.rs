@@ -1,7 +1,7 @@
 //! One operation, from its first attempt to its answer: routed, redirected, retried, within a deadline.
 
+use crate::connection::{Attempt, Connection};
 use crate::error::{Error, Outcome};
-use crate::lane::{Attempt, Lane};
 use crate::retry::Backoff;
 use crate::sequence::Ticket;
 use crate::shared::Shared;
@@ -36,7 +36,7 @@ pub(crate) struct Call<'a> {
 enum Next {
     Done(Result<Answer, Error>),
     /// At once, at the node a hint named.
-    Follow(Arc<Lane>),
+    Follow(Arc<Connection>),
     /// At once, at the same node, with a new stamp.
     Again,
     /// After a pause.
@@ -70,7 +70,7 @@ impl<'a> Call<'a> {
             false => Some(self.shared.sequences.begin(self.partition).await),
         };
         let mut backoff = Backoff::default();
-        let mut followed: Option<Arc<Lane>> = None;
+        let mut followed: Option<Arc<Connection>> = None;
         let (mut hops, mut restamps) = (0, 0);
         loop {
             if self.shared.stop.is_cancelled() {
@@ -80,11 +80,11 @@ impl<'a> Call<'a> {
             if self.table.is_dropped() {
                 return Err(self.fail(self.table.dropped()));
             }
-            let (lane, row_version) = match followed.take() {
-                Some(lane) => (Some(lane), self.row_version()),
+            let (connection, row_version) = match followed.take() {
+                Some(connection) => (Some(connection), self.row_version()),
                 None => self.route(),
             };
-            let Some(lane) = lane else {
+            let Some(connection) = connection else {
                 self.last = Some(ErrorDetail::new(
                     ErrorKind::Unavailable,
                     format!("partition {} has no leader now; `status` says why", self.partition_name()),
@@ -93,12 +93,12 @@ impl<'a> Call<'a> {
                 continue;
             };
             self.under_way = !self.op.is_read();
-            let attempt = lane.attempt(self.partition, ticket.as_ref().map(Ticket::id), self.op.clone()).await;
+            let attempt = connection.attempt(self.partition, ticket.as_ref().map(Ticket::id), self.op.clone()).await;
             self.under_way = false;
-            match self.judge(attempt, &lane, ticket.as_mut(), &mut hops, &mut restamps) {
+            match self.judge(attempt, &connection, ticket.as_mut(), &mut hops, &mut restamps) {
                 Next::Done(result) => return result,
                 Next::Follow(hinted) => followed = Some(hinted),
-                Next::Again => followed = Some(lane),
+                Next::Again => followed = Some(connection),
                 Next::Wait { asked_ms } => {
                     // A node that answers and says when to come back holds its callers off itself. The budget is for
                     // those that cannot.
@@ -112,12 +112,12 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// The lane to the leader that the cached table names, and the version of the partition's row there.
-    fn route(&self) -> (Option<Arc<Lane>>, Version) {
+    /// The connection to the leader that the cached table names, and the version of the partition's row there.
+    fn route(&self) -> (Option<Arc<Connection>>, Version) {
         let table = self.table.load();
         let leader = table.route_partition(self.partition).leader.and_then(|id| table.node(id));
-        let lane = leader.map(|node| self.shared.lanes.to(self.shared, node));
-        (lane, table.partition(self.partition.index).map_or(Version::ZERO, |row| row.version))
+        let connection = leader.map(|node| self.shared.connections.to(self.shared, node));
+        (connection, table.partition(self.partition.index).map_or(Version::ZERO, |row| row.version))
     }
 
     fn partition_name(&self) -> String {
@@ -131,7 +131,7 @@ impl<'a> Call<'a> {
     fn judge(
         &mut self,
         attempt: Attempt,
-        lane: &Lane,
+        connection: &Connection,
         ticket: Option<&mut Ticket>,
         hops: &mut u32,
         restamps: &mut u32,
@@ -174,12 +174,12 @@ impl<'a> Call<'a> {
         // The node gave up waiting; what becomes of a write it has begun is open.
         self.lost |= detail.kind == ErrorKind::DeadlineExceeded && !self.op.is_read();
         if detail.kind == ErrorKind::NotPartitionLeader && *hops < HOPS_MAX {
-            let hinted = detail.leader.as_ref().filter(|address| **address != lane.address);
+            let hinted = detail.leader.as_ref().filter(|address| **address != connection.address);
             let table = self.table.load();
             if let Some(node) = hinted.and_then(|address| reached_at(table.nodes(), address)) {
                 *hops += 1;
                 self.last = Some(detail);
-                return Next::Follow(self.shared.lanes.to(self.shared, node));
+                return Next::Follow(self.shared.connections.to(self.shared, node));
             }
         }
         if detail.kind == ErrorKind::NotFound {
@@ -217,7 +217,7 @@ impl<'a> Call<'a> {
 /// The node at an address. Where a disk was replaced, the node that was there before still goes by it: whoever is alive is
 /// meant, and of several the newest.
 fn reached_at<'a>(nodes: impl Iterator<Item = &'a Node>, address: &str) -> Option<&'a Node> {
-    nodes.filter(|node| node.address == address).max_by_key(|node| (node.status == NodeStatus::Live, node.id))
+    nodes.filter(|node| node.address == address).max_by_key(|node| (node.status == NodeStatus::Alive, node.id))
 }
 
 /// Whether waiting or going elsewhere may help.
@@ -236,7 +236,7 @@ mod tests {
     fn a_redirect_went_to_the_node_whose_disk_was_replaced_at_that_address() {
         let node = |id: u64, address: &str, status| Node { status, ..Node::new(NodeId::new(id), "athens", address) };
         let lost = node(1, "a:1", NodeStatus::Lost);
-        let nodes = [lost.clone(), node(2, "b:1", NodeStatus::Live), node(4, "a:1", NodeStatus::Live)];
+        let nodes = [lost.clone(), node(2, "b:1", NodeStatus::Alive), node(4, "a:1", NodeStatus::Alive)];
         assert_eq!(reached_at(nodes.iter(), "a:1").map(|node| node.id.get()), Some(4));
         let dead = [lost, node(3, "a:1", NodeStatus::Failed)];
         assert_eq!(reached_at(dead.iter(), "a:1").map(|node| node.id.get()), Some(3), "who was there last");

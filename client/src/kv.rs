@@ -3,7 +3,7 @@
 use crate::builder::ClientBuilder;
 use crate::call::Call;
 use crate::error::Error;
-use crate::scan::{Page, scan};
+use crate::scan::Scan;
 use crate::shared::Shared;
 use crate::table::TableCache;
 use archon_types::limits::{BATCH_BYTES_MAX, BATCH_OPS_MAX};
@@ -123,6 +123,22 @@ impl Client {
         }
     }
 
+    /// Writes a key if it is absent; `None` if it is there.
+    ///
+    /// # Errors
+    /// As [`Client::put`].
+    pub async fn put_if_absent(
+        &self,
+        key: impl AsRef<[u8]>,
+        value: impl Into<Bytes>,
+    ) -> Result<Option<Revision>, Error> {
+        match self.compare_and_set(key, Revision::ZERO, value).await {
+            Ok(revision) => Ok(Some(revision)),
+            Err(Error::ConditionFailed { .. }) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
     /// Adds `by` to a decimal integer; an absent key counts as 0.
     ///
     /// # Errors
@@ -135,16 +151,9 @@ impl Client {
         }
     }
 
-    /// Lists keys that begin with `prefix` and are greater than `after` (empty: from the start), in order of their
-    /// bytes, at most `limit` (1 to 10,000). To go on, pass the last key of the page as `after`.
-    ///
-    /// A page is not a snapshot: each partition is read linearizably, but at its own moment. A page ends early, with
-    /// `more` set, when it holds 4 MiB.
-    ///
-    /// # Errors
-    /// See [`Error`].
-    pub async fn scan(&self, prefix: impl AsRef<[u8]>, after: impl AsRef<[u8]>, limit: u32) -> Result<Page, Error> {
-        scan(self, copied(prefix), copied(after), limit).await
+    /// Lists keys that begin with `prefix`, in order of their bytes: `client.scan("user/").limit(100).page().await`.
+    pub fn scan(&self, prefix: impl AsRef<[u8]>) -> Scan<'_> {
+        Scan::new(self, copied(prefix))
     }
 
     /// Runs operations at the same time, each on its own; results stand in the order of the operations. This is **not a
@@ -204,7 +213,7 @@ impl Client {
     }
 }
 
-fn copied(bytes: impl AsRef<[u8]>) -> Bytes {
+pub(crate) fn copied(bytes: impl AsRef<[u8]>) -> Bytes {
     Bytes::copy_from_slice(bytes.as_ref())
 }
 

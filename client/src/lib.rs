@@ -27,9 +27,9 @@ mod admin_tables;
 mod admin_types;
 mod builder;
 mod call;
+mod connection;
 mod error;
 mod kv;
-mod lane;
 mod link;
 mod operate_types;
 mod rebalance_types;
@@ -51,6 +51,9 @@ pub use archon_types::{
     NodeStatus, Op, PartitionStatus, ReasonCode, ReplicaState, Revision, UnmetCode, Version, Word,
 };
 pub use builder::ClientBuilder;
+/// The library whose [`Bytes`] keys and values are.
+pub use bytes;
+pub use bytes::Bytes;
 pub use error::{Error, Outcome};
 pub use kv::{Client, Counter, Value};
 pub use operate_types::{
@@ -58,5 +61,5 @@ pub use operate_types::{
     RemoveCheck, TableCheck,
 };
 pub use rebalance_types::{Cancelled, MoveStatus, RebalanceStatus, RebalanceSummary};
-pub use scan::{Entry, Page};
+pub use scan::{Entry, Page, Scan};
 pub use stats::NodeStats;

@@ -27,7 +27,7 @@ pub struct RebalanceSummary {
     pub plan_id: u64,
     /// All moves of the plan.
     pub moves_total: u32,
-    /// Those that wait for a lane.
+    /// Those that wait until their nodes copy less.
     pub queued: u32,
     /// Those whose copy is being made.
     pub copying: u32,

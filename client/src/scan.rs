@@ -2,7 +2,7 @@
 //! the page that is asked for.
 
 use crate::error::{Error, Outcome};
-use crate::kv::{Client, unexpected};
+use crate::kv::{Client, copied, unexpected};
 use archon_types::limits::check_scan;
 use archon_types::{Answer, Op, PartitionId, Revision, tag_of};
 use bytes::Bytes;
@@ -37,6 +37,47 @@ pub struct Page {
     pub entries: Vec<Entry>,
     /// Whether there may be more after the last entry.
     pub more: bool,
+}
+
+/// A scan that has not been asked for yet.
+#[derive(Clone, Debug)]
+#[must_use = "nothing is asked before `page`"]
+pub struct Scan<'a> {
+    client: &'a Client,
+    prefix: Bytes,
+    after: Bytes,
+    limit: u32,
+}
+
+impl<'a> Scan<'a> {
+    /// Entries of a page where no limit is given.
+    pub const LIMIT_DEFAULT: u32 = 1_000;
+
+    pub(crate) fn new(client: &'a Client, prefix: Bytes) -> Self {
+        Self { client, prefix, after: Bytes::new(), limit: Self::LIMIT_DEFAULT }
+    }
+
+    /// Only keys that are greater than this one; to go on, the last key of the page before.
+    pub fn after(self, key: impl AsRef<[u8]>) -> Self {
+        Self { after: copied(key), ..self }
+    }
+
+    /// At most so many entries, 1 to 10,000.
+    pub const fn limit(mut self, limit: u32) -> Self {
+        self.limit = limit;
+        self
+    }
+
+    /// The first page of what there is.
+    ///
+    /// A page is not a snapshot: each partition is read linearizably, but at its own moment. A page ends early, with
+    /// `more` set, when it holds 4 MiB.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub async fn page(self) -> Result<Page, Error> {
+        scan(self.client, self.prefix, self.after, self.limit).await
+    }
 }
 
 /// A partition that may have more.
@@ -107,7 +148,7 @@ impl Gathered {
     }
 }
 
-pub(crate) async fn scan(client: &Client, prefix: Bytes, after: Bytes, limit: u32) -> Result<Page, Error> {
+async fn scan(client: &Client, prefix: Bytes, after: Bytes, limit: u32) -> Result<Page, Error> {
     check_scan(&prefix, &after, limit)?;
     let deadline = Instant::now() + client.timeout();
     let timeout_ms = u64::try_from(client.timeout().as_millis()).unwrap_or(u64::MAX);

@@ -1,7 +1,7 @@
 //! What all handles of a client share.
 
+use crate::connection::Connections;
 use crate::error::{Error, Outcome};
-use crate::lane::Lanes;
 use crate::link::Links;
 use crate::retry::Budget;
 use crate::sequence::Sequences;
@@ -32,7 +32,7 @@ pub(crate) struct Shared {
     /// The cluster, once somebody answered; every later answer must come from the same.
     cluster: OnceLock<ClusterId>,
     pub(crate) links: Links,
-    pub(crate) lanes: Lanes,
+    pub(crate) connections: Connections,
     pub(crate) budget: Budget,
     pub(crate) sequences: Sequences,
     /// Stops every background task.
@@ -40,7 +40,7 @@ pub(crate) struct Shared {
     /// Every background task, so that closing can wait for them.
     pub(crate) tasks: TaskTracker,
     tables: Mutex<BTreeMap<String, Arc<TableCache>>>,
-    /// Rises with every change of a table, so that lanes look for operations whose leader moved.
+    /// Rises with every change of a table, so that connections look for operations whose leader moved.
     pub(crate) changes: watch::Sender<u64>,
 }
 
@@ -51,7 +51,7 @@ impl Shared {
             coordinators: ArcSwap::default(),
             cluster: OnceLock::new(),
             links: Links::new(connect_timeout, insecure),
-            lanes: Lanes::default(),
+            connections: Connections::default(),
             budget: Budget::default(),
             sequences: Sequences::new(ClientId::new(Uuid::new_v4())),
             stop: CancellationToken::new(),

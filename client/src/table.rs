@@ -156,7 +156,7 @@ impl TableCache {
         }
         if next != *held {
             if let Some(removed) = removed {
-                shared.lanes.forget(&removed);
+                shared.connections.forget(&removed);
             }
             let version = next.version();
             self.current.store(Arc::new(next));
@@ -166,10 +166,10 @@ impl TableCache {
         true
     }
 
-    /// Whom to ask: the coordinators, live nodes, and the addresses the caller gave.
+    /// Whom to ask: the coordinators, nodes that are alive, and the addresses the caller gave.
     fn sources(&self, shared: &Shared) -> Vec<String> {
         let table = self.load();
-        let nodes = table.nodes().filter(|node| node.status == NodeStatus::Live).map(|node| node.address.clone());
+        let nodes = table.nodes().filter(|node| node.status == NodeStatus::Alive).map(|node| node.address.clone());
         let mut others: Vec<String> = shared.coordinators().iter().cloned().chain(nodes).collect();
         others.sort_unstable();
         others.dedup();

@@ -226,7 +226,7 @@ async fn what_a_newer_coordinator_says_is_shown_as_it_said_it() {
     assert_eq!((&json["code"], &json["subject"]["kind"]), (&"region_away".into(), &"unknown".into()));
     let node = &admin.list_nodes().await.unwrap()[0];
     assert_eq!((node.status.to_string(), node.status.known()), ("unknown_9".to_owned(), None));
-    assert!(node.goal == NodeGoal::Drain && node.status != NodeStatus::Live);
+    assert!(node.goal == NodeGoal::Drain && node.status != NodeStatus::Alive);
 }
 
 #[tokio::test]

@@ -54,7 +54,7 @@ async fn an_operation_on_a_dropped_table_ends_as_not_found_and_so_do_all_later_o
     // Once told it asks nobody.
     let asked = cluster.count(|node| &node.ops);
     assert!(not_found(&client.put("k", "w").await.unwrap_err()));
-    assert!(not_found(&client.scan("", "", 10).await.unwrap_err()));
+    assert!(not_found(&client.scan("").limit(10).page().await.unwrap_err()));
     assert_eq!(cluster.count(|node| &node.ops), asked);
 }
 

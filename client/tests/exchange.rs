@@ -183,8 +183,8 @@ async fn what_is_too_large_never_leaves_the_client() {
         client.get(b"\xff").await.unwrap_err(),
         client.put("k", huge.clone()).await.unwrap_err(),
         client.compare_and_set("k", Revision::ZERO, huge).await.unwrap_err(),
-        client.scan("", "", 0).await.unwrap_err(),
-        client.scan(&long, "", 1).await.unwrap_err(),
+        client.scan("").limit(0).page().await.unwrap_err(),
+        client.scan(&long).limit(1).page().await.unwrap_err(),
         client.batch(vec![Op::Put { key: "k".into(), value: vec![0; 1 << 20].into() }; 5]).await.unwrap_err(),
         client.batch(vec![Op::Get { key: "k".into() }; 4_097]).await.unwrap_err(),
     ];
@@ -360,7 +360,7 @@ async fn a_scan_merges_all_partitions_in_order_page_by_page() {
     client.put("other", "x").await.unwrap();
     let (mut found, mut after, mut pages) = (Vec::new(), Bytes::new(), 0);
     loop {
-        let page = client.scan("user-", &after, 70).await.unwrap();
+        let page = client.scan("user-").after(&after).limit(70).page().await.unwrap();
         pages += 1;
         found.extend(page.entries.iter().map(|entry| String::from_utf8(entry.key.to_vec()).unwrap()));
         assert!(page.entries.iter().all(|entry| entry.key == entry.value));
@@ -370,11 +370,11 @@ async fn a_scan_merges_all_partitions_in_order_page_by_page() {
         }
     }
     assert_eq!((found, pages), (keys, 5));
-    assert_eq!(client.scan("nothing", "", 10).await.unwrap().entries, []);
+    assert_eq!(client.scan("nothing").limit(10).page().await.unwrap().entries, []);
     // A prefix with a closed tag lives in one partition: one operation, not nine.
     client.put("{t}a", "1").await.unwrap();
     let before = cluster.count(|node| &node.ops);
-    assert_eq!(client.scan("{t}", "", 10).await.unwrap().entries.len(), 1);
+    assert_eq!(client.scan("{t}").limit(10).page().await.unwrap().entries.len(), 1);
     assert_eq!(cluster.count(|node| &node.ops) - before, 1);
 }
 

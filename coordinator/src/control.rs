@@ -166,7 +166,7 @@ impl Control {
             let turned = {
                 let mut term = session.term().lock();
                 state.read(|state| {
-                    event_log.tell(state);
+                    event_log.log(state);
                     term.turn(state, now)
                 })
             };
@@ -221,7 +221,7 @@ impl Control {
             session.loads().lock().forget_departed(count, held);
         });
         let live: std::collections::BTreeSet<_> = self.quorum.replicated().read(|state| {
-            let live = state.nodes.values().filter(|row| row.node.status == NodeStatus::Live);
+            let live = state.nodes.values().filter(|row| row.node.status == NodeStatus::Alive);
             live.map(|row| row.node.id).collect()
         });
         session.forget_nodes(|node| live.contains(&node));

@@ -23,7 +23,7 @@ pub enum CoordinatorError {
     #[error(transparent)]
     Snapshot(#[from] SnapshotError),
     /// The address is taken or not of this machine.
-    #[error("cannot listen on {address}: {source}; choose another --listen address or end the process that uses it")]
+    #[error("cannot listen on {address}: {source}")]
     Listen {
         /// The address.
         address: SocketAddr,

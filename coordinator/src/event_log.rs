@@ -10,7 +10,7 @@ const AT_ONCE_MAX: usize = 32;
 
 /// Up to which log entry events were told.
 pub(crate) struct EventLog {
-    told: u64,
+    logged: u64,
 }
 
 /// How loudly an event is told.
@@ -25,11 +25,11 @@ enum Weight {
 impl EventLog {
     /// Tells what is committed after what `state` holds.
     pub(crate) const fn new(state: &ClusterState) -> Self {
-        Self { told: state.applied }
+        Self { logged: state.applied }
     }
 
     /// Tells what happened since.
-    pub(crate) fn tell(&mut self, state: &ClusterState) {
+    pub(crate) fn log(&mut self, state: &ClusterState) {
         let news = self.news(state).into_iter().filter_map(|event| Some((event, weight(&event.what)?)));
         for (place, (event, weight)) in news.enumerate() {
             if place == AT_ONCE_MAX {
@@ -43,11 +43,11 @@ impl EventLog {
                 Weight::News => tracing::info!(%subject, %by, index, "{message}"),
             }
         }
-        self.told = state.applied;
+        self.logged = state.applied;
     }
 
     fn news<'a>(&self, state: &'a ClusterState) -> Vec<&'a Event> {
-        let mut news: Vec<&Event> = state.events.iter().rev().take_while(|event| event.index > self.told).collect();
+        let mut news: Vec<&Event> = state.events.iter().rev().take_while(|event| event.index > self.logged).collect();
         news.reverse();
         news
     }
@@ -106,7 +106,7 @@ mod tests {
         state.applied = 9;
         let indexes: Vec<u64> = event_log.news(&state).iter().map(|event| event.index).collect();
         assert_eq!(indexes, [6, 7]);
-        event_log.tell(&state);
+        event_log.log(&state);
         assert!(event_log.news(&state).is_empty());
         assert_eq!(weight(&failed), Some(Weight::Alarm));
     }

@@ -21,7 +21,7 @@ const ROUND_INTERVAL: Duration = Duration::from_millis(50);
 /// A peer that starts with this one is given this many rounds before it is said to be missing.
 const PATIENCE_ROUNDS: u32 = 20;
 /// How often the waiting is told again while nothing changes.
-const TELL_ROUNDS: u32 = 600;
+const REPORT_ROUNDS: u32 = 600;
 
 /// How this coordinator may take part.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -56,7 +56,7 @@ pub(crate) async fn join(
     peers: &BTreeMap<u64, String>,
     waiting: &Waiting,
 ) -> Result<Join, CoordinatorError> {
-    let mut told: Vec<String> = Vec::new();
+    let mut reported: Vec<String> = Vec::new();
     let mut round = 0;
     loop {
         let answers = ask_all(myself, peers).await;
@@ -65,9 +65,9 @@ pub(crate) async fn join(
         }
         let missing = missing(myself, peers, &answers);
         round += 1;
-        if round >= PATIENCE_ROUNDS && (missing != told || round % TELL_ROUNDS == 0) {
+        if round >= PATIENCE_ROUNDS && (missing != reported || round % REPORT_ROUNDS == 0) {
             tracing::warn!(waiting_for = missing.join(", "), "the quorum is made when all its coordinators run");
-            told.clone_from(&missing);
+            reported.clone_from(&missing);
         }
         *waiting.0.lock() = missing;
         tokio::time::sleep(ROUND_INTERVAL).await;

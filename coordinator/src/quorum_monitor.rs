@@ -19,14 +19,14 @@ pub(crate) async fn run(quorum: Quorum, settings: Settings, stop: CancellationTo
     let mut compared = false;
     loop {
         for note in monitor.look(&quorum.view(), Instant::now()) {
-            tell(quorum.id(), &note);
+            log_note(quorum.id(), &note);
         }
         if !compared {
             let state = quorum.replicated();
             let bootstrapped = state.read(|state| state.is_bootstrapped().then(|| state.settings.clone()));
             if let Some(cluster) = bootstrapped {
                 compared = true;
-                tell_differences(&settings, &cluster);
+                log_differences(&settings, &cluster);
             }
         }
         tokio::select! {
@@ -64,27 +64,27 @@ enum Note {
 
 /// What was seen and told so far.
 struct Observer {
-    told: Option<(u64, u64)>,
+    reported: Option<(u64, u64)>,
     nobody_since: Option<Instant>,
-    nobody_told: bool,
+    nobody_reported: bool,
     /// Voters that this leader does not hear: since when, and whether that was told.
     away: BTreeMap<u64, (Instant, bool)>,
-    minority_told: bool,
+    minority_reported: bool,
     /// Voters of which it was told that they lack room.
     lacking: BTreeSet<u64>,
-    read_only_told: bool,
+    read_only_reported: bool,
 }
 
 impl Observer {
     const fn new(now: Instant) -> Self {
         Self {
-            told: None,
+            reported: None,
             nobody_since: Some(now),
-            nobody_told: false,
+            nobody_reported: false,
             away: BTreeMap::new(),
-            minority_told: false,
+            minority_reported: false,
             lacking: BTreeSet::new(),
-            read_only_told: false,
+            read_only_reported: false,
         }
     }
 
@@ -93,17 +93,17 @@ impl Observer {
         match view.leader {
             Some(leader) => {
                 self.nobody_since = None;
-                self.nobody_told = false;
-                if self.told != Some((leader, view.term)) {
-                    self.told = Some((leader, view.term));
+                self.nobody_reported = false;
+                if self.reported != Some((leader, view.term)) {
+                    self.reported = Some((leader, view.term));
                     notes.push(Note::Leads { leader, term: view.term });
                 }
             }
             None => {
                 let since = *self.nobody_since.get_or_insert(now);
-                if !self.nobody_told && now.duration_since(since) >= PATIENCE {
-                    self.nobody_told = true;
-                    self.told = None;
+                if !self.nobody_reported && now.duration_since(since) >= PATIENCE {
+                    self.nobody_reported = true;
+                    self.reported = None;
                     notes.push(Note::NobodyLeads);
                 }
             }
@@ -113,7 +113,7 @@ impl Observer {
         } else {
             // Only a leader knows whom it hears.
             self.away.clear();
-            self.minority_told = false;
+            self.minority_reported = false;
         }
         self.look_at_room(view, &mut notes);
         notes
@@ -135,8 +135,8 @@ impl Observer {
             }
         }
         let why = if leads { read_only(view.id, &view.voters) } else { None };
-        if why.is_some() != self.read_only_told {
-            self.read_only_told = why.is_some();
+        if why.is_some() != self.read_only_reported {
+            self.read_only_reported = why.is_some();
             match why {
                 Some(why) => notes.push(Note::ReadOnly { why }),
                 None if leads => notes.push(Note::TakesChanges),
@@ -148,26 +148,26 @@ impl Observer {
     fn look_at_voters(&mut self, voters: &[VoterView], now: Instant, notes: &mut Vec<Note>) {
         for voter in voters {
             if voter.is_away() {
-                let (since, told) = self.away.entry(voter.id).or_insert((now, false));
-                if !*told && now.duration_since(*since) >= PATIENCE {
-                    *told = true;
+                let (since, reported) = self.away.entry(voter.id).or_insert((now, false));
+                if !*reported && now.duration_since(*since) >= PATIENCE {
+                    *reported = true;
                     notes.push(Note::Away { voter: voter.to_string() });
                 }
             } else if let Some((_, true)) = self.away.remove(&voter.id) {
                 notes.push(Note::Back { voter: voter.to_string() });
             }
         }
-        let gone = |voter: &&VoterView| self.away.get(&voter.id).is_some_and(|(_, told)| *told);
+        let gone = |voter: &&VoterView| self.away.get(&voter.id).is_some_and(|(_, reported)| *reported);
         let away: Vec<String> = voters.iter().filter(gone).map(ToString::to_string).collect();
         let minority = voters.len() - away.len() < voters.len() / 2 + 1;
-        if minority != self.minority_told {
-            self.minority_told = minority;
+        if minority != self.minority_reported {
+            self.minority_reported = minority;
             notes.push(if minority { Note::MajorityLost { away } } else { Note::MajorityBack });
         }
     }
 }
 
-fn tell(me: u64, note: &Note) {
+fn log_note(me: u64, note: &Note) {
     match note {
         Note::Leads { leader, term } if *leader == me => tracing::info!(term, "this coordinator leads the quorum"),
         Note::Leads { leader, term } => tracing::info!(leader, term, "a coordinator leads the quorum"),
@@ -191,7 +191,7 @@ fn tell(me: u64, note: &Note) {
 }
 
 /// The settings of a cluster are those of the coordinator that bootstrapped it; whoever was given others should know.
-fn tell_differences(given: &Settings, cluster: &Settings) {
+fn log_differences(given: &Settings, cluster: &Settings) {
     let differences = differences(given, cluster);
     if !differences.is_empty() {
         tracing::warn!(
@@ -254,19 +254,20 @@ mod tests {
             notes.retain(|note| !matches!(note, Note::Leads { .. }));
             notes
         };
-        let told = |id: u64| Note::Lacks { voter: format!("coordinator {id} at 127.0.0.1:{id}"), lack: Lack::Fails };
+        let reported =
+            |id: u64| Note::Lacks { voter: format!("coordinator {id} at 127.0.0.1:{id}"), lack: Lack::Fails };
         let room = |id: u64| Note::Room { voter: format!("coordinator {id} at 127.0.0.1:{id}") };
-        assert_eq!(look(lacks(CoordinatorRole::Leader, &[2])), [told(2)]);
+        assert_eq!(look(lacks(CoordinatorRole::Leader, &[2])), [reported(2)]);
         assert_eq!(look(lacks(CoordinatorRole::Leader, &[2])), []);
         let both = look(lacks(CoordinatorRole::Leader, &[2, 3]));
         assert!(
-            matches!(&both[..], [lacks, Note::ReadOnly { why }] if *lacks == told(3) && why.contains("3 at")),
+            matches!(&both[..], [lacks, Note::ReadOnly { why }] if *lacks == reported(3) && why.contains("3 at")),
             "{both:?}"
         );
         assert_eq!(look(lacks(CoordinatorRole::Leader, &[2, 3])), []);
         assert_eq!(look(lacks(CoordinatorRole::Leader, &[3])), [room(2), Note::TakesChanges]);
         // A follower knows of itself only, and says nothing of the others.
-        assert_eq!(look(lacks(CoordinatorRole::Follower, &[1])), [told(1)]);
+        assert_eq!(look(lacks(CoordinatorRole::Follower, &[1])), [reported(1)]);
         assert_eq!(look(lacks(CoordinatorRole::Follower, &[])), [room(1)]);
     }
 
@@ -278,9 +279,9 @@ mod tests {
         assert_eq!(monitor.look(&whole, begun), [Note::Leads { leader: 1, term: 4 }]);
         let (alone, late) = (view(CoordinatorRole::Leader, Some(1), &[2, 3]), begun + PATIENCE);
         assert_eq!(monitor.look(&alone, begun), [], "a moment's silence is none");
-        let told = monitor.look(&alone, late);
+        let reported = monitor.look(&alone, late);
         assert!(
-            matches!(&told[..], [Note::Away { .. }, Note::Away { .. }, Note::MajorityLost { away }] if away.len() == 2)
+            matches!(&reported[..], [Note::Away { .. }, Note::Away { .. }, Note::MajorityLost { away }] if away.len() == 2)
         );
         assert_eq!(monitor.look(&alone, late + PATIENCE), [], "once is enough");
         let back = monitor.look(&view(CoordinatorRole::Leader, Some(1), &[3]), late + PATIENCE);

@@ -166,7 +166,7 @@ fn the_quickstart_uses_the_cluster_it_is_given_and_leaves_nothing_in_it() {
             assert!(!printed.contains("Starting a cluster"), "it started one of its own");
             assert!(number(&printed, "put              athens = owl           revision ") > 0);
         }
-        let left = client.scan("", "", 10).await.expect("a scan");
+        let left = client.scan("").limit(10).page().await.expect("a scan");
         let left: Vec<_> = left.entries.into_iter().map(|entry| (entry.key, entry.revision)).collect();
         assert_eq!(left, [("mine".into(), before)]);
     });

@@ -140,7 +140,7 @@ fn a_partition_without_a_copy_that_counts_is_let_go_only_by_word() {
     }
     // Another node takes the partition over, empty.
     cluster.start_node("byzantium");
-    cluster.wait_node("byzantium", "live");
+    cluster.wait_node("byzantium", "alive");
     done(&cluster, &["partition", "force-leader", &partition, "--accept-data-loss"]);
     wait_for("the empty partition to be served", PATIENCE, || {
         let ran = cluster.archon(&["kv", "get", "k", "--timeout", "2s"]);

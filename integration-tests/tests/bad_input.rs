@@ -10,8 +10,8 @@ const EXE: &str = env!("CARGO_BIN_EXE_archon-under-test");
 #[test]
 fn too_few_nodes_are_told_with_have_and_need() {
     let mut cluster = Cluster::start(EXE, &Options { nodes: vec!["athens", "byzantium"], ..Options::default() });
-    cluster.wait_node("athens", "live");
-    cluster.wait_node("byzantium", "live");
+    cluster.wait_node("athens", "alive");
+    cluster.wait_node("byzantium", "alive");
     let put = cluster.archon(&["kv", "put", "k", "v", "--timeout", "2s"]);
     assert_ne!(put.code, 0);
     assert!(put.stderr.contains("NotEnoughNodes") || put.stderr.contains("have 2"), "{}", put.stderr);
@@ -24,7 +24,7 @@ fn too_few_nodes_are_told_with_have_and_need() {
 fn a_stale_plan_and_a_second_plan_are_refused() {
     let mut cluster = Cluster::start(EXE, &Options::default());
     cluster.start_node("ephesus");
-    cluster.wait_node("ephesus", "live");
+    cluster.wait_node("ephesus", "alive");
     let file = cluster.directory().join("plan.json").display().to_string();
     assert_eq!(cluster.archon(&["rebalance", "plan", "--out", &file]).code, 0);
     // Another table moves the table version on.
@@ -63,7 +63,7 @@ fn a_second_node_with_the_same_name_is_refused() {
         check(ended && impostor.log().contains("NameTaken"), || impostor.log_tail(5))
     });
     assert_eq!(cluster.partitions_per_node().len(), 3);
-    assert_eq!(cluster.json(&["status"]).expect("status")["nodes_live"], 3);
+    assert_eq!(cluster.json(&["status"]).expect("status")["nodes_alive"], 3);
 }
 
 #[test]

@@ -111,7 +111,7 @@ async fn settle(cluster: &Cluster, client: &Client, before: u64) -> usize {
         let now = incarnation(cluster, NODE)?;
         check(now > before, || format!("incarnation {now}"))
     });
-    cluster.wait_node(NODE, "live");
+    cluster.wait_node(NODE, "alive");
     let (online, _) = wait_for("each partition to be Online or to have no copy left", Duration::from_secs(30), || {
         let list = cluster.json(&["partition", "list", "--timeout", "2s"])?;
         let rows = list.as_array().cloned().unwrap_or_default();

@@ -96,7 +96,7 @@ async fn a_failed_fsync_ends_the_process_and_a_restart_has_every_acknowledged_wr
         assert_eq!(status.signal(), Some(SIGABRT), "{status}: {}", process.log_tail(20));
         drop(injection);
         cluster.start_node(NODE);
-        cluster.wait_node(NODE, "live");
+        cluster.wait_node(NODE, "alive");
         let before = load.operations();
         wait_for("the load to go on", Duration::from_secs(30), || {
             let now = load.operations();

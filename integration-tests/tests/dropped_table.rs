@@ -54,7 +54,7 @@ fn a_dropped_table_is_deleted_on_every_node_and_its_name_is_free() {
     let mut cluster = Cluster::start(EXE, &options);
     let create = ["table", "create", "orders", "--partitions", "4", "--replication", "3"];
     for name in NODES {
-        cluster.wait_node(name, "live");
+        cluster.wait_node(name, "alive");
     }
     done(&cluster, &create);
     wait_for("the table to be served", PATIENCE, || {
@@ -100,7 +100,7 @@ fn a_dropped_table_is_deleted_on_every_node_and_its_name_is_free() {
 
     // The one that was away deletes its copies when it is back.
     cluster.start_node("athens");
-    cluster.wait_node("athens", "live");
+    cluster.wait_node("athens", "alive");
     wait_condemned(&cluster, 0);
     let small = |_: &str, bytes: u64| bytes < VALUE_BYTES as u64;
     wait_stored(&cluster, "nothing of it to be left", small);

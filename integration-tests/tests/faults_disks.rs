@@ -68,7 +68,7 @@ fn a_node_whose_disk_is_full() {
             return;
         };
         scene.cluster.start_node(VICTIM);
-        scene.cluster.wait_node(VICTIM, "live");
+        scene.cluster.wait_node(VICTIM, "alive");
         let applied = scene.cluster.archon(&["rebalance", "apply", "--wait", "--timeout", "60s"]);
         assert_eq!(applied.code, 0, "{}", applied.stderr);
         scene.cluster.wait_rebalanced();

@@ -48,7 +48,8 @@ impl Scene {
     /// The sum of what the nodes that run count under a name.
     async fn counted(&self, name: &str) -> u64 {
         let mut sum = 0;
-        for node in self.admin.list_nodes().await.expect("a list").iter().filter(|node| node.status == NodeStatus::Live)
+        for node in
+            self.admin.list_nodes().await.expect("a list").iter().filter(|node| node.status == NodeStatus::Alive)
         {
             sum += self.admin.node_stats(&node.address).await.expect("the node says what it counts").get(name);
         }
@@ -72,7 +73,7 @@ impl Scene {
 
     /// Nobody was failed, no lease has lapsed, and no shard stood still for so long that a heartbeat was withheld.
     async fn nobody_failed(&self) {
-        assert_eq!(self.cluster.json(&["status"]).expect("status")["nodes_live"], 3, "nobody was failed");
+        assert_eq!(self.cluster.json(&["status"]).expect("status")["nodes_alive"], 3, "nobody was failed");
         assert_eq!(self.counted("archon_node_heartbeats_withheld_total").await, 0, "heartbeats withheld");
         assert_eq!(self.counted("archon_node_registrations_total").await, 3, "every node is in its first life");
     }

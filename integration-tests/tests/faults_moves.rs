@@ -15,7 +15,7 @@ fn load(seed: u64) -> WorkloadOptions {
 
 fn join_and_apply(scene: &mut Scene, name: &str) {
     scene.cluster.start_node(name);
-    scene.cluster.wait_node(name, "live");
+    scene.cluster.wait_node(name, "alive");
     let applied = scene.cluster.archon(&["rebalance", "apply", "--timeout", "20s"]);
     assert_eq!(applied.code, 0, "{}", applied.stderr);
     scene.say(&format!("{name} joined, and a rebalance began"));
@@ -50,7 +50,7 @@ fn a_rebalance_while_its_parts_die() {
 fn a_node_that_dies_while_it_is_drained() {
     Scene::play(EXE, "drain", &three_copies(), &load(58), |scene| {
         scene.cluster.start_node("delos");
-        scene.cluster.wait_node("delos", "live");
+        scene.cluster.wait_node("delos", "alive");
         let drained = scene.cluster.archon(&["node", "drain", "byzantium", "--timeout", "20s"]);
         assert_eq!(drained.code, 0, "{}", drained.stderr);
         scene.last(Duration::from_millis(300));

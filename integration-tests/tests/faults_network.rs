@@ -234,7 +234,7 @@ fn a_node_behind_a_slow_link() {
         scene.cluster.wait_node(NODES[1], "failed");
         scene.progress(400);
         scene.cluster.start_node(NODES[1]);
-        scene.cluster.wait_node(NODES[1], "live");
+        scene.cluster.wait_node(NODES[1], "alive");
         scene.everyone_is_served();
     });
 }

@@ -23,7 +23,7 @@ async fn an_interrupt_while_waiting_leaves_the_work_going_on() {
         client.put(format!("large-{number}"), vec![7; 256 * 1024]).await.expect("a put");
     }
     cluster.start_node("ephesus");
-    cluster.wait_node("ephesus", "live");
+    cluster.wait_node("ephesus", "alive");
     // A target that stands still keeps every move under way for as long as somebody waits.
     cluster.node("ephesus").pause();
     let list = cluster.coordinator_list();

@@ -161,7 +161,7 @@ async fn a_node_that_runs_out_of_file_descriptors() {
         check(now >= had + 16, || format!("{now} descriptors, {had} before"))
     });
     is_served(&client, "without descriptors").await;
-    assert_eq!(cluster.json(&["status"]).expect("status")["nodes_live"], 3, "nobody was failed for it");
+    assert_eq!(cluster.json(&["status"]).expect("status")["nodes_alive"], 3, "nobody was failed for it");
     drop(connections);
     wait_for("the node to close what went away", PATIENCE, || {
         let now = descriptors(pid);
@@ -226,7 +226,7 @@ async fn a_log_that_nobody_reads_stops_nothing() {
         is_served(&client, "while nobody reads").await;
     }
     assert!(muted.unread() >= PIPE_BYTES - 4_096, "nobody has read");
-    assert_eq!(cluster.json(&["status"]).expect("status")["nodes_live"], 1);
+    assert_eq!(cluster.json(&["status"]).expect("status")["nodes_alive"], 1);
     let (mut seen, mut part, mut told) = (Vec::new(), vec![0; 64 * 1024], false);
     loop {
         let read = muted.log().read(&mut part).expect("its log");
@@ -309,6 +309,6 @@ async fn floods_of_garbage_resets_and_half_open_connections() {
         let grown = resident_kibibytes(*pid).saturating_sub(before);
         assert!(grown < MORE_KIBIBYTES_MAX, "{address} took {grown} KiB more for 300 connections");
     }
-    assert_eq!(cluster.json(&["status"]).expect("status")["nodes_live"], 3, "nobody was failed for it");
+    assert_eq!(cluster.json(&["status"]).expect("status")["nodes_alive"], 3, "nobody was failed for it");
     is_served(&client, "after").await;
 }

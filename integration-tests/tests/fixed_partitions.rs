@@ -28,7 +28,7 @@ async fn nine_partitions_over_three_cities_then_ephesus_joins_under_load() {
     let client = client(&cluster).await;
     let load = Load::start(&client, "grow", 8);
     cluster.start_node("ephesus");
-    cluster.wait_node("ephesus", "live");
+    cluster.wait_node("ephesus", "alive");
     let plan = cluster.json(&["rebalance", "plan"]).expect("a plan");
     assert!((1..=2).contains(&moves(&plan)), "at most two moves: {plan}");
     let applied = cluster.archon(&["rebalance", "apply", "--wait", "--timeout", "60s"]);
@@ -55,7 +55,7 @@ async fn nine_partitions_over_three_cities_then_ephesus_joins_under_load() {
 fn thirty_partitions_on_three_nodes_become_eight_eight_seven_seven_on_four() {
     let mut cluster = Cluster::start(EXE, &Options { partitions: 30, ..Options::default() });
     cluster.start_node("ephesus");
-    cluster.wait_node("ephesus", "live");
+    cluster.wait_node("ephesus", "alive");
     let applied = cluster.archon(&["rebalance", "apply", "--wait", "--timeout", "60s"]);
     assert_eq!(applied.code, 0, "{}", applied.stderr);
     cluster.wait_rebalanced();
@@ -86,7 +86,7 @@ fn the_json_of_the_contract() {
             "term",
             "coordinators",
             "table_version",
-            "nodes_live",
+            "nodes_alive",
             "nodes_failed",
             "partitions_total",
             "partitions_online",

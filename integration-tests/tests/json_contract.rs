@@ -65,7 +65,7 @@ fn every_verb_prints_what_is_documented() {
 
     // What a cluster is and does.
     let status = seen.done(&["status"]);
-    assert_eq!((&status["nodes_live"], &status["partitions_total"]), (&json!(3), &json!(8)), "{status}");
+    assert_eq!((&status["nodes_alive"], &status["partitions_total"]), (&json!(3), &json!(8)), "{status}");
     let nodes = seen.done(&["node", "list"]);
     let names = nodes.as_array().expect("a list").iter().map(|node| node["node"].as_str().expect("a name").to_owned());
     let name = names.into_iter().next().expect("a node");
@@ -104,7 +104,7 @@ fn every_verb_prints_what_is_documented() {
 
     // A fourth node, to which something can move: a plan, its file, and what became of it.
     cluster.start_node("delos");
-    cluster.wait_node("delos", "live");
+    cluster.wait_node("delos", "alive");
     let mut seen = Seen { cluster: &cluster, verbs: BTreeSet::new() };
     let file = directory.path().join("plan.json");
     let file = file.to_str().expect("UTF-8");

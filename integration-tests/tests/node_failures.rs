@@ -103,7 +103,7 @@ async fn a_paused_node_does_not_answer_from_an_expired_lease_when_it_wakes() {
     for index in 0..3 {
         cluster.start_coordinator(index);
     }
-    cluster.wait_node("athens", "live");
+    cluster.wait_node("athens", "alive");
     cluster.wait_online();
     let found = client.get(key.into_bytes()).await.expect("served in the next leadership");
     assert_eq!(found.map(|found| found.value.to_vec()), Some(b"before".to_vec()));

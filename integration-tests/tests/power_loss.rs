@@ -76,7 +76,7 @@ fn without_syncs_acknowledged_writes_are_lost() {
     cluster.start_everything();
     cluster.wait_leader();
     for name in nodes {
-        cluster.wait_node(name, "live");
+        cluster.wait_node(name, "alive");
     }
     let few: Vec<_> = report.acknowledged.iter().take(50).map(|(key, value)| (key.clone(), value.clone())).collect();
     let few = LoadReport { acknowledged: few.into_iter().collect(), ..Default::default() };

@@ -34,7 +34,7 @@ async fn kill_in_phase(phases: &[&str], victim: Victim) {
         .expect("a client");
     let written = fill(&client, 300).await;
     cluster.start_node("ephesus");
-    cluster.wait_node("ephesus", "live");
+    cluster.wait_node("ephesus", "alive");
     let load = Load::start(&client, "phase", 4);
     let applied = cluster.archon(&["rebalance", "apply"]);
     assert_eq!(applied.code, 0, "{}", applied.stderr);
@@ -67,7 +67,7 @@ async fn kill_in_phase(phases: &[&str], victim: Victim) {
             cluster.take_node(&node).kill();
             cluster.wait_node(&node, "failed");
             cluster.start_node(&node);
-            cluster.wait_node(&node, "live");
+            cluster.wait_node(&node, "alive");
         }
     }
     cluster.wait_online();

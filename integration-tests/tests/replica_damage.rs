@@ -220,7 +220,7 @@ fn come_back(cluster: &mut Cluster, harm: &Harm, data: &Path, load: Load) -> Loa
     (harm.act)(data);
     let before = events(cluster);
     cluster.start_node(NODE);
-    cluster.wait_node(NODE, "live");
+    cluster.wait_node(NODE, "alive");
     let told = wait_told(cluster, &before, harm.told);
     let whole = wait_whole(cluster);
     println!("{}: whole after {whole:?}; {told}", harm.what);
@@ -267,7 +267,7 @@ async fn a_directory_that_is_started_a_second_time_elsewhere_loses_nothing() {
         let life = incarnation(&cluster);
         let mut second = cluster.spawn("second", &arguments);
         assert_eq!(second.wait_exit(PATIENCE).code(), Some(4), "{}", second.log_tail(5));
-        assert!(second.log().contains("in use by the live node"), "{}", second.log_tail(5));
+        assert!(second.log().contains("in use by the node that is alive"), "{}", second.log_tail(5));
         assert_eq!(incarnation(&cluster), life);
         wait_progress(&load, 200);
         // When the first one is dead and failed it takes its place. Its copies are of an older life: those that still

@@ -1,7 +1,7 @@
 //! What the coordinator has granted this incarnation, for all threads.
 
 use arc_swap::ArcSwap;
-use archon_host::{Beat, Grant, Taken};
+use archon_host::{Grant, Heartbeat, Taken};
 use archon_types::{Epoch, Millis, PartitionId};
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -21,8 +21,8 @@ impl Grants {
     }
 
     /// Takes in the answer to a heartbeat, as [`archon_host::Grants::take`] does.
-    pub(crate) fn take(&self, beat: Beat, grant: Grant, now: Millis) -> Taken {
-        self.change(|grants| grants.take(beat, grant, now))
+    pub(crate) fn take(&self, heartbeat: Heartbeat, grant: Grant, now: Millis) -> Taken {
+        self.change(|grants| grants.take(heartbeat, grant, now))
     }
 
     /// Ends the lease for good: this incarnation is over.

@@ -166,7 +166,7 @@ impl DataDirectory {
                 return Err(IdentityError::Missing { directory: path.to_owned() });
             }
         }
-        archon_durable::create_directory(path).map_err(io(path, "create it"))?;
+        archon_durable::create_directory(path).map_err(io(path, "make anything"))?;
         let lock = lock(path)?;
         let identity = match read(path)? {
             Some(identity) => identity,

@@ -60,7 +60,7 @@ impl LoadBoard {
     }
 
     /// Everything is to be told again: a new coordinator may know nothing.
-    pub(crate) fn tell_all(&self) {
+    pub(crate) fn report_all(&self) {
         let mut board = self.board.lock();
         board.changed = board.placements.keys().copied().collect();
     }
@@ -110,7 +110,7 @@ mod tests {
         let told = board.take(200, 500);
         assert!(told.placements.is_empty());
         assert_eq!((told.bytes_stored, told.operations_per_second), (10, 200));
-        board.tell_all();
+        board.report_all();
         assert_eq!(board.take(200, 500).placements, [load(10)]);
         board.forget(PlacementId::new(1));
         assert_eq!(board.bytes_of(PlacementId::new(1)), 0);

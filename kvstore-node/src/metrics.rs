@@ -84,7 +84,7 @@ metrics! {
     leases_lapsed: Counter, "archon_lease_expired_total", "times that the lease ended before the next grant came";
     registrations: Counter, "archon_node_registrations_total", "registrations committed by the coordinator";
     reports: Counter, "archon_node_reports_total", "reports answered by the coordinator";
-    pushes: Counter, "archon_node_pushes_total", "pushes of duties obeyed";
+    pushes: Counter, "archon_node_pushes_total", "pushes of duties applied";
     pushes_refused: Counter, "archon_node_pushes_refused_total", "pushes of duties refused";
     partitions_led: Gauge, "archon_node_partitions_led", "partitions that this node serves now";
     placements: Gauge, "archon_node_placements", "placements that this node holds";

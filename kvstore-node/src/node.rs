@@ -63,7 +63,7 @@ pub enum NodeError {
     #[error(transparent)]
     Flusher(#[from] FlusherError),
     /// The address cannot be listened on.
-    #[error("cannot listen on {address}: {source}; choose another --listen address or stop whoever uses it")]
+    #[error("cannot listen on {address}: {source}")]
     Listen {
         /// The address.
         address: SocketAddr,
@@ -335,7 +335,7 @@ impl Node {
         self.shared.leaving().cancel();
         // Heard of first, or the coordinator would grant this node what it has just released.
         let _ = tokio::time::timeout(LEAVING_HEARD_DEADLINE, self.shared.leaving_heard().cancelled()).await;
-        self.shards.tell_all(|| ShardMessage::Release);
+        self.shards.send_all(|| ShardMessage::Release);
         let done = async {
             while self.shards.leading().await > 0 || !self.shared.reports.is_empty() {
                 tokio::time::sleep(RELEASE_POLL).await;
@@ -397,9 +397,9 @@ fn route_event(shards: &Shards, holdings: &Holdings, event: FlushEvent) {
                 shards.of(partition).complete(ShardMessage::Flushed(event));
             }
         }
-        FlushEvent::Room => shards.tell_all(|| ShardMessage::Flushed(FlushEvent::Room)),
+        FlushEvent::Room => shards.send_all(|| ShardMessage::Flushed(FlushEvent::Room)),
         FlushEvent::Failed(error) => {
-            shards.tell_all(|| ShardMessage::Flushed(FlushEvent::Failed(Arc::clone(&error))));
+            shards.send_all(|| ShardMessage::Flushed(FlushEvent::Failed(Arc::clone(&error))));
         }
     }
 }
@@ -427,7 +427,7 @@ fn end_shards(shards: &Shards, threads: Vec<JoinHandle<()>>) {
             inbox.close();
         }
     }
-    shards.tell_all(|| ShardMessage::Stop);
+    shards.send_all(|| ShardMessage::Stop);
     let (sender, receiver) = std::sync::mpsc::channel();
     std::thread::spawn(move || {
         for thread in threads {

@@ -3,7 +3,7 @@
 
 use crate::shared::Shared;
 use crate::wire::Part;
-use archon_frames::{Beat, FrameError, FrameReader, FrameWriter, StreamKind, connect};
+use archon_frames::{FrameError, FrameReader, FrameWriter, Keepalive, StreamKind, connect};
 use archon_proto::convert::session::Member;
 use archon_proto::v1;
 use archon_types::limits::MESSAGE_BYTES_MAX;
@@ -177,7 +177,7 @@ impl Peers {
         reader: &mut FrameReader,
         writer: &mut FrameWriter,
     ) -> Result<(), FrameError> {
-        let mut beat = Beat::default();
+        let mut keepalive = Keepalive::default();
         loop {
             let waits = !writer.is_empty();
             tokio::select! {
@@ -191,7 +191,7 @@ impl Peers {
                 }
                 // The peer answers over its own stream to us; here only that it is there, or the end, is heard.
                 said = reader.next::<v1::ReplicationBatch>() => drop(said?),
-                () = beat.tick() => beat.mark(reader, writer)?,
+                () = keepalive.tick() => keepalive.mark(reader, writer)?,
             }
         }
     }

@@ -35,7 +35,7 @@ fn node(id: u64, version: u64) -> Node {
         name: format!("n{id}"),
         address: format!("n{id}:{version}"),
         incarnation: archon_types::Incarnation::new(version),
-        status: archon_types::NodeStatus::Live,
+        status: archon_types::NodeStatus::Alive,
         goal: archon_types::NodeGoal::Serve,
         zone: None,
         weight: 100,

@@ -21,7 +21,7 @@ fn only(fake: &Fake) -> Partition {
 }
 
 /// Says that table 1 was dropped, and what the node is to do.
-async fn tell_dropped(fake: &Fake, duties: Vec<Duty>) {
+async fn push_dropped(fake: &Fake, duties: Vec<Duty>) {
     let version = Version::new(1_002);
     let tables = Some(TableList { version, last: TableId::new(1), tables: Vec::new() });
     let push = fake.duties("athens", &only(fake), duties);
@@ -64,7 +64,7 @@ async fn a_condemned_copy_is_deleted_and_its_clients_hear_that_there_is_no_such_
     let directory = tempfile::tempdir().unwrap();
     let fake = Fake::start().await;
     let node = serving(&fake, directory.path()).await;
-    tell_dropped(&fake, vec![Duty::Unload { partition: PARTITION, placement: COPY }]).await;
+    push_dropped(&fake, vec![Duty::Unload { partition: PARTITION, placement: COPY }]).await;
     for op in [Op::Get { key: "key-1".into() }, Op::Put { key: "key-1".into(), value: "late".into() }] {
         let why = ask(&fake, op).await;
         assert_eq!((why.kind, why.table_version), (ErrorKind::NotFound, Some(Version::new(1_002))), "{why}");
@@ -97,7 +97,7 @@ async fn a_copy_of_a_dropped_table_is_not_served_while_its_deletion_waits_for_it
     let directory = tempfile::tempdir().unwrap();
     let fake = Fake::start().await;
     let node = serving(&fake, directory.path()).await;
-    tell_dropped(&fake, Vec::new()).await;
+    push_dropped(&fake, Vec::new()).await;
     assert_eq!(ask(&fake, Op::Get { key: "key-1".into() }).await.kind, ErrorKind::NotFound);
     let stored = || fake.state.lock().loads.get(&COPY).copied();
     wait_for("its size is known", stored, Option::is_some).await;

@@ -85,7 +85,7 @@ async fn leader(fake: &Fake) -> Source {
 }
 
 /// The leader tells athens that its log does not reach back far enough.
-async fn tell_behind(fake: &Fake) {
+async fn push_behind(fake: &Fake) {
     let known = fake.known("athens").unwrap();
     let behind = batch(fake, 1, &[Said::Behind { base: (1, 10) }]);
     let stream = replicate(&known.address).await;
@@ -116,7 +116,7 @@ async fn a_copy_that_begins_anew_brings_no_row_of_the_attempt_before() {
         vec![page(20, "kept", true)],
     ]);
     fake.host("athens", &led(&fake, LOAD)).await;
-    tell_behind(&fake).await;
+    push_behind(&fake).await;
     wait_for("everything is pulled", || source.script.lock().len(), |left| *left == 0).await;
 
     // Whole, as its leader has it counted, it leads.
@@ -142,7 +142,7 @@ async fn a_part_of_a_copy_was_served_as_the_whole() {
     let broken = Err(Status::unavailable("as the test wants it"));
     *source.script.lock() = VecDeque::from([vec![page(10, "first", false), broken]]);
     fake.host("athens", &led(&fake, LOAD)).await;
-    tell_behind(&fake).await;
+    push_behind(&fake).await;
     wait_for("a page is pulled", || source.script.lock().len(), |left| *left == 0).await;
     fake.host("athens", &row(2, 2, 1, &[(1, fake.id("athens"), LIVE)])).await;
     fake.reported("that the copy is no whole one", |report| matches!(report.fact, Fact::Damaged { .. })).await;

@@ -41,7 +41,7 @@ impl Store for ArchonStore {
     }
 
     async fn scan(&self, prefix: &[u8], after: &[u8], limit: u32) -> Result<Scanned, Failure> {
-        let page = self.0.scan(prefix, after, limit).await?;
+        let page = self.0.scan(prefix).after(after).limit(limit).page().await?;
         let bytes = page.entries.iter().map(|entry| entry.key.len() + entry.value.len()).sum();
         Ok(Scanned { entries: page.entries.len(), bytes })
     }

@@ -68,11 +68,11 @@ impl Health for MemberHealth {
         let known = self.knows(&request.into_inner().service);
         let stop = (self.stop)();
         // As the protocol has it, a service that is not known may come to be: the stream stays open.
-        let changes = stream::unfold((self.clone(), None), move |(health, told)| async move {
+        let changes = stream::unfold((self.clone(), None), move |(health, reported)| async move {
             loop {
                 let unknown = || HealthCheckResponse { status: ServingStatus::ServiceUnknown.into() };
                 let now = if known { health.status() } else { unknown() };
-                if told != Some(now.status) {
+                if reported != Some(now.status) {
                     let status = now.status;
                     return Some((Ok(now), (health, Some(status))));
                 }

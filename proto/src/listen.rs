@@ -25,24 +25,24 @@ pub fn bound_segments(listener: &impl AsFd) -> io::Result<()> {
 /// How long a member waits before it tries to accept again, after that failed for want of descriptors above all.
 pub const ACCEPT_AGAIN: Duration = Duration::from_millis(20);
 /// How often failures to accept are told while they go on.
-const TELL_INTERVAL: Duration = Duration::from_secs(10);
+const REPORT_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Failures to accept connections: each is counted by whoever accepts, and told rarely, since many come at once.
 #[derive(Debug, Default)]
 pub struct AcceptFailures {
-    untold: u64,
-    told: Option<Instant>,
+    unreported: u64,
+    reported: Option<Instant>,
 }
 
 impl AcceptFailures {
     /// One more at `now`. Returns how many there were since they were told last, if they should be told now.
     pub fn note(&mut self, now: Instant) -> Option<u64> {
-        self.untold += 1;
-        if self.told.is_some_and(|told| now.saturating_duration_since(told) < TELL_INTERVAL) {
+        self.unreported += 1;
+        if self.reported.is_some_and(|reported| now.saturating_duration_since(reported) < REPORT_INTERVAL) {
             return None;
         }
-        self.told = Some(now);
-        Some(std::mem::take(&mut self.untold))
+        self.reported = Some(now);
+        Some(std::mem::take(&mut self.unreported))
     }
 }
 
@@ -58,8 +58,8 @@ mod tests {
         for millis in (20..10_000).step_by(20) {
             assert_eq!(failures.note(begun + Duration::from_millis(millis)), None);
         }
-        assert_eq!(failures.note(begun + TELL_INTERVAL), Some(500));
-        assert_eq!(failures.note(begun + TELL_INTERVAL), None);
+        assert_eq!(failures.note(begun + REPORT_INTERVAL), Some(500));
+        assert_eq!(failures.note(begun + REPORT_INTERVAL), None);
     }
 
     #[test]

@@ -164,7 +164,7 @@ coverage! {
     /// Answers of dropped tables that clients were given before everybody had heard of it.
     answers_after_drop,
     /// Clients that were told that a table was dropped.
-    told_dropped,
+    heard_dropped,
     /// Nodes that an operator declared lost.
     nodes_declared_lost,
     /// Nodes that an operator removed.

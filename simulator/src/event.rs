@@ -3,7 +3,7 @@
 use crate::client::{Outcome, ReplyTo};
 use archon_coordinator_core::term::{Confirmed, Unconfirmed};
 use archon_coordinator_core::{Command, HeartbeatAnswer, Register};
-use archon_host::{Beat, Request};
+use archon_host::{Heartbeat, Request};
 use archon_kv::engine::Row;
 use archon_replica::{Message, Position, ReplicaAddress};
 use archon_types::{
@@ -18,7 +18,7 @@ pub(crate) enum Upward {
     Register(Box<Register>),
     Heartbeat {
         node: NodeId,
-        beat: Beat,
+        heartbeat: Heartbeat,
         stopping: bool,
     },
     Report {
@@ -51,7 +51,7 @@ pub(crate) enum Downward {
         error: ErrorDetail,
     },
     Lease {
-        beat: Beat,
+        heartbeat: Heartbeat,
         answer: HeartbeatAnswer,
     },
     Stale {
@@ -93,7 +93,7 @@ pub(crate) struct Registrations {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Asked {
     pub(crate) host: usize,
-    pub(crate) beat: Beat,
+    pub(crate) heartbeat: Heartbeat,
 }
 
 /// Between nodes.
@@ -228,7 +228,7 @@ pub(crate) enum Event {
     },
     Client {
         client: usize,
-        lane: usize,
+        worker: usize,
         token: u64,
     },
     Fault,

@@ -37,7 +37,7 @@ impl World {
         });
         self.until("clients of dropped tables", |world| {
             world.serve_again();
-            world.untold_client()
+            world.uninformed_client()
         });
         let before = self.checks.answered.clone();
         self.until("answers of every partition", |world| {

@@ -11,7 +11,7 @@ mod shell {
         /// A copy is said to be deleted before its disk has forgotten it.
         DeletedUnsynced = 22,
         /// A node does not take in which tables there are.
-        DropUntold = 26,
+        DropUnreported = 26,
         /// Every retry carries a new number.
         RetryRenumbered = 24,
         /// A retry is stamped anew.

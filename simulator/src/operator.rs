@@ -41,7 +41,7 @@ impl World {
         let Some(session) = &coordinator.session else { return };
         let (state, now) = (&coordinator.state, coordinator.clock.at(self.truth));
         let stuck = |row: &&Partition| {
-            row.status != PartitionStatus::Unassigned && !row.live().any(|live| state.is_live(live.node))
+            row.status != PartitionStatus::Unassigned && !row.live().any(|live| state.is_alive(live.node))
         };
         let stuck: Vec<PartitionId> = state.partitions.iter().filter(stuck).map(|row| row.id).collect();
         let since = &mut self.operator.since;

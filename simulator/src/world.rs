@@ -189,7 +189,7 @@ impl World {
             Event::LosePlacement { .. } => {}
             Event::Deafen { host, until } if !self.healing => self.hosts[host].deaf_until = until,
             Event::Deafen { .. } => {}
-            Event::Client { client, lane, token } => self.client_turn(client, lane, token),
+            Event::Client { client, worker, token } => self.client_turn(client, worker, token),
             Event::Fault => self.next_fault(),
             Event::Stray => self.stray(),
             Event::Operator => self.operator_looks(),

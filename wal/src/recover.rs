@@ -181,13 +181,13 @@ impl Scan<'_> {
         let generation = self.header.generation;
         let mut at = SEGMENT_HEADER_BYTES;
         let mut end = End { end: at, group: at, ..End::default() };
-        let mut damage_told = false;
+        let mut damage_reported = false;
         replay.index.batch = replay.index.batch.max(self.header.base_batch);
         loop {
             if batch_last == Some(replay.index.batch) && at > SEGMENT_HEADER_BYTES {
                 return end;
             }
-            let chain = (!damage_told).then_some(end.chain);
+            let chain = (!damage_reported).then_some(end.chain);
             let Some((frame, crc)) = self.frame(replay, at, chain) else {
                 let after = self.frames_after(at);
                 let torn = after.iter().all(|(_, frame)| frame.group as usize <= at);
@@ -197,8 +197,8 @@ impl Scan<'_> {
                         replay.damage_snapshot(generation, at as u64);
                     }
                     if let Some(mark) = self.mark.filter(|_| self.owes(replay)) {
-                        if let Some(bytes) = self.tell_last(replay, at) {
-                            damage_told = true;
+                        if let Some(bytes) = self.report_last(replay, at) {
+                            damage_reported = true;
                             at += bytes;
                             continue;
                         }
@@ -208,8 +208,8 @@ impl Scan<'_> {
                     }
                     return self.finish(end, at, &after);
                 };
-                self.tell_damage(replay, at, *next);
-                damage_told = true;
+                self.report_damage(replay, at, *next);
+                damage_reported = true;
                 at = *next;
                 continue;
             };
@@ -218,14 +218,14 @@ impl Scan<'_> {
             if frame.snapshot {
                 replay.snapshot(generation, at, frame, payload);
             } else {
-                if frame.batch != replay.index.batch.saturating_add(1) && !damage_told {
+                if frame.batch != replay.index.batch.saturating_add(1) && !damage_reported {
                     let what =
                         format!("batches {} to {} are missing", replay.index.batch.saturating_add(1), frame.batch - 1);
                     replay.damage_unknown(generation, at as u64, what);
                 }
                 replay.batch(generation, at, frame, payload);
             }
-            damage_told = false;
+            damage_reported = false;
             at += frame.bytes();
             end = End { end: at, group: frame.group as usize, chain: crc, ..End::default() };
         }
@@ -246,7 +246,7 @@ impl Scan<'_> {
     }
 
     /// Tells damage of the last frame, if its header and those of its steps still say what it was; gives its length.
-    fn tell_last(&self, replay: &mut Replay, at: usize) -> Option<usize> {
+    fn report_last(&self, replay: &mut Replay, at: usize) -> Option<usize> {
         let generation = self.header.generation;
         let frame = peek_frame(self.bytes, at, generation)?;
         let payload = at + FRAME_HEADER_BYTES;
@@ -275,7 +275,7 @@ impl Scan<'_> {
         found
     }
 
-    fn tell_damage(&self, replay: &mut Replay, at: usize, next: usize) {
+    fn report_damage(&self, replay: &mut Replay, at: usize, next: usize) {
         let generation = self.header.generation;
         // Trust the broken frame's own length only where the next frame begins just there.
         let frame = peek_frame(self.bytes, at, generation)

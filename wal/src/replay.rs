@@ -54,7 +54,7 @@ impl Replay {
         for stream in self.index.streams.keys() {
             self.doubts.entry(*stream).or_insert(Doubt::Suspect);
         }
-        self.tell(Damage { segment, offset, streams: Vec::new(), streams_known: false, what });
+        self.report(Damage { segment, offset, streams: Vec::new(), streams_known: false, what });
     }
 
     /// Notes that the batches after those replayed, up to and including `upto`, were durable and are gone.
@@ -64,7 +64,7 @@ impl Replay {
         self.index.batch = upto;
     }
 
-    fn tell(&mut self, damage: Damage) {
+    fn report(&mut self, damage: Damage) {
         self.unsettled = true;
         self.damages.push(damage);
     }
@@ -77,7 +77,7 @@ impl Replay {
             return self.damage_unknown(segment, offset, what);
         }
         let (streams, streams_known) = (Vec::new(), true);
-        self.tell(Damage { segment, offset, streams, streams_known, what });
+        self.report(Damage { segment, offset, streams, streams_known, what });
     }
 
     /// Notes damage that took the batch in `payload`, naming its streams where they can be read.
@@ -100,7 +100,7 @@ impl Replay {
         self.index.batch = self.index.batch.max(frame.batch);
         let streams = streams.into_iter().map(StreamId).collect();
         let what = format!("batch {} fails its checksum", frame.batch);
-        self.tell(Damage { segment, offset, streams, streams_known: true, what });
+        self.report(Damage { segment, offset, streams, streams_known: true, what });
     }
 
     /// Takes in a snapshot. It says what every stream was at this point, so it resolves doubt and
@@ -126,8 +126,8 @@ impl Replay {
             let applied = self.index.apply(frame.batch, Change::Drop { stream });
             debug_assert!(applied.is_ok(), "a drop is never refused");
         }
-        for (id, told) in streams {
-            self.adopt(id, told);
+        for (id, found) in streams {
+            self.adopt(id, found);
         }
         self.doubts.clear();
         self.has_base = true;
@@ -135,25 +135,25 @@ impl Replay {
         self.index.batch = self.index.batch.max(frame.batch);
     }
 
-    fn adopt(&mut self, stream: u64, told: StreamIndex) {
+    fn adopt(&mut self, stream: u64, found: StreamIndex) {
         let broken = self.doubts.get(&stream) == Some(&Doubt::Broken);
         if let Some(ours) = self.index.streams.get_mut(&stream) {
-            let frozen = told.tail.frozen;
+            let frozen = found.tail.frozen;
             ours.tail.frozen = frozen;
-            if !broken && ours.touched == told.touched && ours.tail == told.tail {
+            if !broken && ours.touched == found.touched && ours.tail == found.tail {
                 return;
             }
             // A stream given up in an earlier run keeps what was found of it then.
-            if !frozen || ours.tail != told.tail {
-                ours.tail = told.tail;
-                ours.metas = told.metas;
+            if !frozen || ours.tail != found.tail {
+                ours.tail = found.tail;
+                ours.metas = found.metas;
                 self.index.forget_entries(stream);
             }
             if let Some(ours) = self.index.streams.get_mut(&stream) {
-                ours.touched = told.touched;
+                ours.touched = found.touched;
             }
         } else {
-            self.index.streams.insert(stream, told);
+            self.index.streams.insert(stream, found);
         }
     }
 
@@ -176,7 +176,7 @@ impl Replay {
             lost.dedup();
             let what = "records before this batch are missing".to_owned();
             let offset = offset as u64;
-            self.tell(Damage { segment, offset, streams: lost, streams_known: true, what });
+            self.report(Damage { segment, offset, streams: lost, streams_known: true, what });
         }
     }
 

@@ -190,7 +190,7 @@ async fn incarnation(admin: &Admin) -> anyhow::Result<u64> {
 async fn whole(admin: &Admin) -> anyhow::Result<()> {
     let look = async || {
         let nodes = admin.list_nodes().await.map_err(|error| error.to_string())?;
-        let live = nodes.iter().filter(|node| node.status == NodeStatus::Live).count();
+        let live = nodes.iter().filter(|node| node.status == NodeStatus::Alive).count();
         let rows = admin.table("many").await.map_err(|error| error.to_string())?;
         let is_whole = |row: &archon_client::PartitionSummary| {
             let live = row.copies.iter().filter(|copy| copy.state == ReplicaState::Live).count();

@@ -123,7 +123,7 @@ async fn run(nodes: usize, length: Duration, partitions: u32) -> anyhow::Result<
     let status = cluster.json(&["status"]).map_err(anyhow::Error::msg)?;
     println!(
         "nodes live {}, failed {}, partitions {}",
-        status["nodes_live"], status["nodes_failed"], status["partitions_total"]
+        status["nodes_alive"], status["nodes_failed"], status["partitions_total"]
     );
     Ok(())
 }

@@ -181,8 +181,8 @@ fn possible(obstacles: &[String]) -> String {
 }
 
 fn status_text(node: &Node, output: &Output) -> String {
-    let status = node.status.to_string();
-    match (node.status == NodeStatus::Live, node.disk_full) {
+    let status = if node.stopped { "Stopped".to_owned() } else { node.status.to_string() };
+    match (node.status == NodeStatus::Alive, node.disk_full) {
         (true, false) => output.good(&status),
         (true, true) => output.bad(&format!("{status}, disk full")),
         (false, _) => output.bad(&status),

@@ -2,7 +2,7 @@
 
 use super::node::check;
 use super::wait::{Waited, Watched, wait};
-use crate::args::{DrainArgs, LostArgs, NodeNameArgs};
+use crate::args::{DrainArgs, LostArgs, NodeNameArgs, NodeNamesArgs, RemoveArgs};
 use crate::documents::{Node, NodeChanged};
 use crate::exit::{Exit, Failure};
 use crate::output::{Output, count_text};
@@ -13,9 +13,16 @@ use std::time::{Duration, Instant};
 /// How often a drain is asked for again because other nodes changed between judging and beginning it.
 const ATTEMPTS_MAX: usize = 5;
 
-/// Gives a node nothing new.
-pub(crate) async fn cordon(args: &NodeNameArgs, admin: &Admin, output: &Output) -> Result<Exit, Failure> {
-    let node = look(&args.name, admin).await?;
+/// Gives nodes nothing new.
+pub(crate) async fn cordon(args: &NodeNamesArgs, admin: &Admin, output: &Output) -> Result<Exit, Failure> {
+    for name in &args.names {
+        cordon_one(name, admin, output).await?;
+    }
+    Ok(Exit::Done)
+}
+
+async fn cordon_one(name: &str, admin: &Admin, output: &Output) -> Result<Exit, Failure> {
+    let node = look(name, admin).await?;
     let name = &node.name;
     if node.goal == NodeGoal::Drain {
         let remedy = format!("to keep it as it is: `archon node undrain {name}`, then `archon node cordon {name}`");
@@ -32,14 +39,17 @@ pub(crate) async fn cordon(args: &NodeNameArgs, admin: &Admin, output: &Output) 
     Ok(Exit::Done)
 }
 
-/// Lets a node take copies again.
-pub(crate) async fn uncordon(args: &NodeNameArgs, admin: &Admin, output: &Output) -> Result<Exit, Failure> {
-    let node = look(&args.name, admin).await?;
-    if node.goal == NodeGoal::Drain {
-        return Err(Failure::new(Exit::Refused, format!("{} is being emptied, not cordoned", args.name))
-            .with_remedy(format!("to stop that: `archon node undrain {}`", args.name)));
+/// Lets nodes take copies again.
+pub(crate) async fn uncordon(args: &NodeNamesArgs, admin: &Admin, output: &Output) -> Result<Exit, Failure> {
+    for name in &args.names {
+        let node = look(name, admin).await?;
+        if node.goal == NodeGoal::Drain {
+            return Err(Failure::new(Exit::Refused, format!("{name} is being emptied, not cordoned"))
+                .with_remedy(format!("to stop that: `archon node undrain {name}`")));
+        }
+        serve(&node, admin, output).await?;
     }
-    serve(&node, admin, output).await
+    Ok(Exit::Done)
 }
 
 /// Stops emptying a node.
@@ -66,11 +76,38 @@ async fn serve(node: &Node, admin: &Admin, output: &Output) -> Result<Exit, Fail
     Ok(Exit::Done)
 }
 
-/// Empties a node, and waits for it if asked to.
+/// Empties nodes, and waits for it if asked to. All of several begin before any is waited for, so that the copies of none go
+/// to another one of them; one that cannot be drained ends the command, and names those that were begun.
 pub(crate) async fn drain(args: &DrainArgs, admin: &Admin, output: &Output) -> Result<Exit, Failure> {
+    let mut begun: Vec<(Node, DrainCheck)> = Vec::new();
+    for name in &args.nodes.names {
+        match begin_drain(name, args, admin, output).await {
+            Ok(one) => begun.push(one),
+            Err(failure) if begun.is_empty() || args.dry_run => return Err(failure),
+            Err(failure) => {
+                let names: Vec<&str> = begun.iter().map(|(node, _)| node.name.as_str()).collect();
+                let message = format!("{}; {} is being drained", failure.message, names.join(", "));
+                return Err(Failure { message, ..failure });
+            }
+        }
+    }
+    for (node, drain) in begun {
+        if !finish_drain(&node, drain, args, admin, output).await? {
+            return Ok(Exit::Done);
+        }
+    }
+    Ok(Exit::Done)
+}
+
+async fn begin_drain(
+    name: &str,
+    args: &DrainArgs,
+    admin: &Admin,
+    output: &Output,
+) -> Result<(Node, DrainCheck), Failure> {
     let mut attempt = 1;
     let (node, drain) = loop {
-        let found = check(&args.name, admin).await?;
+        let found = check(name, admin).await?;
         let name = &found.node.name;
         let already = found.node.goal == NodeGoal::Drain;
         if !found.drain.obstacles.is_empty() && (args.dry_run || !already) {
@@ -93,10 +130,22 @@ pub(crate) async fn drain(args: &DrainArgs, admin: &Admin, output: &Output) -> R
             output.talk(format!("of {partitions} two copies will stand in one zone: no other zone has room"));
         }
     }
+    Ok((node, drain))
+}
+
+/// Waits for a drain that has begun, and says what comes next. Returns whether the reader still waits.
+async fn finish_drain(
+    node: &Node,
+    drain: DrainCheck,
+    args: &DrainArgs,
+    admin: &Admin,
+    output: &Output,
+) -> Result<bool, Failure> {
+    let name = &node.name;
     let left = if args.wait {
         match wait_until_empty(name, admin, output, args.wait_timeout).await? {
             Some(left) => left,
-            None => return Ok(Exit::Done),
+            None => return Ok(false),
         }
     } else {
         look(name, admin).await?.copies_held
@@ -104,7 +153,7 @@ pub(crate) async fn drain(args: &DrainArgs, admin: &Admin, output: &Output) -> R
     if output.is_json() {
         let goal = if args.dry_run { None } else { Some(NodeGoal::Drain.into()) };
         let (drain, copies_held) = (Some(drain), Some(left));
-        output.json(&NodeChanged { goal, drain, copies_held, ..NodeChanged::new(&node) })?;
+        output.json(&NodeChanged { goal, drain, copies_held, ..NodeChanged::new(node) })?;
     } else if args.wait {
         output.line(format!("{name} is empty"))?;
         output.talk(format!("next: stop it, then: archon node remove {name}"));
@@ -114,7 +163,7 @@ pub(crate) async fn drain(args: &DrainArgs, admin: &Admin, output: &Output) -> R
         output.talk(format!("watch it: archon node describe {name}"));
         output.talk(format!("take it back: archon node undrain {name}"));
     }
-    Ok(Exit::Done)
+    Ok(true)
 }
 
 fn drain_text(name: &str, drain: &DrainCheck, dry_run: bool) -> String {
@@ -214,15 +263,20 @@ async fn wait_until_empty(
 }
 
 /// Forgets a node.
-pub(crate) async fn remove(args: &NodeNameArgs, admin: &Admin, output: &Output) -> Result<Exit, Failure> {
+pub(crate) async fn remove(args: &RemoveArgs, admin: &Admin, output: &Output) -> Result<Exit, Failure> {
     let found = check(&args.name, admin).await?;
     let name = &found.node.name;
     if !found.remove.obstacles.is_empty() {
         return Err(refused(&format!("{name} cannot be removed"), &found.remove.obstacles));
     }
-    let copies = admin.remove_node(name).await?;
+    let copies = if args.dry_run { found.remove.copies_removed } else { admin.remove_node(name).await? };
     if output.is_json() {
         output.json(&NodeChanged { copies_removed: Some(copies), ..NodeChanged::new(&found.node) })?;
+        return Ok(Exit::Done);
+    }
+    if args.dry_run {
+        output.line(removed_text(name, copies).replacen("is removed", "can be removed", 1))?;
+        output.talk(format!("nothing was changed; to do it: archon node remove {name}"));
         return Ok(Exit::Done);
     }
     output.line(removed_text(name, copies))?;
@@ -247,9 +301,14 @@ pub(crate) async fn lost(args: &LostArgs, admin: &Admin, output: &Output) -> Res
     if !found.lost.obstacles.is_empty() {
         return Err(refused(&format!("{name} cannot be declared lost"), &found.lost.obstacles));
     }
-    let loss = admin.lose_node(name, args.accept_data_loss).await?;
+    let loss = if args.dry_run { found.lost.loss } else { admin.lose_node(name, args.accept_data_loss).await? };
     if output.is_json() {
         output.json(&NodeChanged { loss: Some(loss), ..NodeChanged::new(&found.node) })?;
+        return Ok(Exit::Done);
+    }
+    if args.dry_run {
+        output.line(would_lose_text(name, &loss))?;
+        output.talk(format!("nothing was changed; to do it: archon node lost {name}{}", accept(&loss)));
         return Ok(Exit::Done);
     }
     output.line(lost_text(name, &loss))?;
@@ -266,6 +325,23 @@ fn lost_text(name: &str, loss: &NodeLoss) -> String {
         copies(loss.copies_lost),
         loss.counting_copies_lost
     )
+}
+
+fn would_lose_text(name: &str, loss: &NodeLoss) -> String {
+    let last = match loss.last_copies_lost {
+        0 => "no partition would lose its last copy that counts".to_owned(),
+        last => {
+            let partitions = count_text(last as usize, "partition", "partitions");
+            format!("{partitions} would lose the last copy that counts, and acknowledged writes with it")
+        }
+    };
+    let (all, counting) = (copies(loss.copies_lost), loss.counting_copies_lost);
+    format!("declaring {name} lost would give up {all}, {counting} of them count; {last}")
+}
+
+/// What has to be said as well where data would be lost.
+const fn accept(loss: &NodeLoss) -> &'static str {
+    if loss.last_copies_lost > 0 { " --accept-data-loss" } else { "" }
 }
 
 /// What to do about partitions that have no copy any more; `None` if there is none.
@@ -327,6 +403,10 @@ mod tests {
     fn a_loss_says_what_was_given_up_and_names_the_way_on_for_partitions_without_a_copy() {
         let loss = NodeLoss { copies_lost: 3, counting_copies_lost: 2, last_copies_lost: 0 };
         assert_eq!(lost_text("athens", &loss), "athens is lost: 3 copies of it given up, 2 of them counted");
+        assert_eq!(
+            would_lose_text("athens", &loss),
+            "declaring athens lost would give up 3 copies, 2 of them count; no partition would lose its last copy that counts"
+        );
         assert_eq!(last_copies_text(&loss), None);
         let last = last_copies_text(&NodeLoss { last_copies_lost: 1, ..loss }).unwrap();
         assert!(last.starts_with("1 partition lost the last copy that counts"), "{last}");

@@ -133,7 +133,7 @@ fn description(partition: &PartitionDescription, nodes: &[Node], output: &Output
         vec![
             copy.placement_id.to_string(),
             copy.node.clone(),
-            if copy.node_status == NodeStatus::Live { output.good(&is) } else { output.bad(&is) },
+            if copy.node_status == NodeStatus::Alive { output.good(&is) } else { output.bad(&is) },
             copy.state.to_string(),
             if copy.leads { "yes" } else { "-" }.to_owned(),
             bytes_text(copy.bytes_stored),

@@ -63,7 +63,8 @@ impl PlanFile {
             return Err(wrong(format!("it has {size} bytes; a plan has at most {PLAN_BYTES_MAX}")));
         }
         let text = std::fs::read_to_string(path).map_err(|error| wrong(error.to_string()))?;
-        serde_json::from_str(&text).map_err(|error| wrong(format!("this is no plan: {error}")))
+        serde_json::from_str(&text)
+            .map_err(|error| wrong(format!("this is no plan, or one of another version of archon: {error}")))
     }
 
     /// The plan in a file, if it is one for this cluster and means what it reads.
@@ -116,7 +117,7 @@ impl PlanFile {
 }
 
 fn unusable(path: &Path, what: &str) -> Failure {
-    Failure::usage(format!("{}: {what}", path.display()), "make a plan: `archon rebalance plan --out FILE`")
+    Failure::usage(format!("{}: {what}", path.display()), "make a new plan: `archon rebalance plan --out FILE`")
 }
 
 #[cfg(test)]

@@ -91,12 +91,12 @@ fn nodes_line(status: &Status, output: &Output) -> String {
         0 => String::new(),
         failed => output.bad(&format!(", {failed} failed")),
     };
-    let wanted = if status.nodes_live < status.nodes_min {
+    let wanted = if status.nodes_alive < status.nodes_min {
         output.bad(&format!(", at least {} needed", status.nodes_min))
     } else {
         String::new()
     };
-    format!("{} live{failed}{wanted}", status.nodes_live)
+    format!("{} alive{failed}{wanted}", status.nodes_alive)
 }
 
 fn names_line(nodes: &[Node]) -> Option<String> {
@@ -116,6 +116,7 @@ fn aside(node: &Node) -> &'static str {
     match (node.status.known(), node.goal.known(), node.copies_held) {
         (Some(NodeStatus::Lost), _, _) => " (lost)",
         (Some(NodeStatus::Failed), Some(NodeGoal::Drain), 0) => " (drained, stopped)",
+        (Some(NodeStatus::Failed), _, _) if node.stopped => " (stopped)",
         (Some(NodeStatus::Failed), _, _) => " (failed)",
         (_, Some(NodeGoal::Drain), 0) => " (drained)",
         (_, Some(NodeGoal::Drain), _) => " (being drained)",
@@ -140,14 +141,14 @@ fn partitions_line(status: &Status, nodes: &[Node], output: &Output) -> String {
         left => format!("{online}, {} of dropped tables to be deleted", count_text(left as usize, "copy", "copies")),
     };
     match skew(nodes) {
-        Some((least, most)) => format!("{online}, between {least} and {most} per live node"),
+        Some((least, most)) => format!("{online}, between {least} and {most} per node that is alive"),
         None => online,
     }
 }
 
-/// The fewest and the most partitions on a live node that takes its share: a plan moves nothing to or from others.
+/// The fewest and the most partitions on a node that is alive and takes its share: a plan moves nothing to or from others.
 fn skew(nodes: &[Node]) -> Option<(u32, u32)> {
-    let serves = |node: &&Node| node.status == NodeStatus::Live && node.goal == NodeGoal::Serve;
+    let serves = |node: &&Node| node.status == NodeStatus::Alive && node.goal == NodeGoal::Serve;
     let live = || nodes.iter().filter(serves).map(|node| node.copies_held);
     Some((live().min()?, live().max()?))
 }

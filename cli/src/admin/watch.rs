@@ -43,7 +43,9 @@ pub(crate) async fn show(
         match found {
             Ok(text) => {
                 trouble.clear();
-                if text != last {
+                // A terminal shows how time passes; elsewhere that is no news.
+                let news = if redraws(&output) { text != last } else { timeless(&text) != timeless(&last) };
+                if news {
                     if !output.is_json() && !redraws(&output) {
                         output.line(BETWEEN)?;
                     }
@@ -71,6 +73,31 @@ fn redraws(output: &Output) -> bool {
     output.terminal && output.redraw
 }
 
+/// The text without what only time changes: ages in a text (`12s`, `38ms`), and durations (`…_for_ms`) in a document.
+fn timeless(text: &str) -> String {
+    if let Ok(mut document) = serde_json::from_str::<serde_json::Value>(text) {
+        forget_durations(&mut document);
+        return document.to_string();
+    }
+    let is_age = |word: &str| {
+        let word = word.trim_matches(|c: char| !c.is_ascii_alphanumeric());
+        let unit = word.trim_start_matches(|c: char| c.is_ascii_digit());
+        unit.len() < word.len() && ["ms", "s", "m", "h", "d"].contains(&unit)
+    };
+    text.lines().flat_map(|line| line.split_whitespace().filter(|word| !is_age(word)).chain(["\n"])).collect()
+}
+
+fn forget_durations(document: &mut serde_json::Value) {
+    match document {
+        serde_json::Value::Object(fields) => {
+            fields.retain(|name, _| !name.ends_with("_for_ms"));
+            fields.values_mut().for_each(forget_durations);
+        }
+        serde_json::Value::Array(items) => items.iter_mut().for_each(forget_durations),
+        _ => {}
+    }
+}
+
 fn draw(output: &Output, text: &str) -> Result<(), Failure> {
     if output.is_json() || !redraws(output) {
         return print(output, text);
@@ -88,6 +115,18 @@ mod tests {
     #[test]
     fn watching_leaves_the_terminals_scrollback_alone() {
         assert!(CLEAR.ends_with("[2J") && !CLEAR.contains("[3J"));
+    }
+
+    #[test]
+    fn that_time_passes_is_no_news() {
+        let status =
+            |age: &str| format!("waiting  NodeFailed: delos (node delos, for {age})\n         start delos again");
+        assert_eq!(timeless(&status("9s")), timeless(&status("10s")));
+        assert_eq!(timeless("delos  HEARD\n  38ms"), timeless("delos HEARD\n   101ms"));
+        assert_ne!(timeless("3 alive"), timeless("2 alive"));
+        let node = |silent: u64, copies: u64| format!(r#"[{{"silent_for_ms":{silent},"copies_held":{copies}}}]"#);
+        assert_eq!(timeless(&node(1, 3)), timeless(&node(2, 3)));
+        assert_ne!(timeless(&node(1, 3)), timeless(&node(1, 4)));
     }
 
     #[tokio::test]

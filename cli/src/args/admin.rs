@@ -16,10 +16,10 @@ pub(crate) enum NodeVerb {
     Describe(DescribeArgs),
     /// Give a node nothing new: no new copies, no leadership that another can take. It keeps what it has.
     #[command(after_help = "Examples:\n  archon node cordon athens\n  archon node uncordon athens          undoes it")]
-    Cordon(NodeNameArgs),
+    Cordon(NodeNamesArgs),
     /// Let a cordoned node take copies again.
     #[command(after_help = "Examples:\n  archon node uncordon athens")]
-    Uncordon(NodeNameArgs),
+    Uncordon(NodeNamesArgs),
     /// Empty a node: its leaderships go to other nodes first, then every copy is replaced elsewhere.
     ///
     /// Checked beforehand: a drain that cannot end is refused (exit 4) with every reason, and nothing is begun. The node
@@ -29,6 +29,7 @@ pub(crate) enum NodeVerb {
 Examples:
   archon node drain athens --dry-run           what would go where, or why it cannot
   archon node drain athens --wait              show progress; Ctrl-C detaches
+  archon node drain athens byzantium --wait    both: the copies of neither go to the other
   archon node undrain athens                   takes it back")]
     Drain(DrainArgs),
     /// Stop emptying a node: it keeps what it still has and takes copies again.
@@ -40,14 +41,16 @@ Examples:
     /// copies that do not count go with it, and how many is said. A node that is forgotten and started again on an empty
     /// data directory joins as a new one.
     #[command(
-        after_help = "Examples:\n  archon node drain athens --wait     and stop it; then\n  archon node remove athens"
+        after_help = "Examples:\n  archon node drain athens --wait     and stop it; then\n  archon node remove athens --dry-run  what would go with it, or why it cannot be\n  archon node remove athens"
     )]
-    Remove(NodeNameArgs),
+    Remove(RemoveArgs),
     /// Declare that the data of a failed node will not come back: its copies count no more and are made anew elsewhere.
     ///
     /// Say this if its disk is gone for good; while it may come back, wait. If partitions would lose their last copy that
     /// counts, it is refused (exit 4) and they are named, unless --accept-data-loss is given.
-    #[command(after_help = "Examples:\n  archon node lost athens")]
+    #[command(
+        after_help = "Examples:\n  archon node lost athens --dry-run    what would be given up\n  archon node lost athens"
+    )]
     Lost(LostArgs),
 }
 
@@ -59,12 +62,31 @@ pub(crate) struct NodeNameArgs {
     pub(crate) name: String,
 }
 
-/// Options of `archon node drain`.
+/// Options of a verb that is about some nodes.
 #[derive(clap::Args, Clone, Debug)]
-pub(crate) struct DrainArgs {
+pub(crate) struct NodeNamesArgs {
+    /// The nodes' names, or their numbers.
+    #[arg(value_name = "NAME", id = "node", value_parser = name, required = true, num_args = 1..)]
+    pub(crate) names: Vec<String>,
+}
+
+/// Options of `archon node remove`.
+#[derive(clap::Args, Clone, Debug)]
+pub(crate) struct RemoveArgs {
     /// The node's name, or its number.
     #[arg(value_name = "NAME", id = "node", value_parser = name)]
     pub(crate) name: String,
+    /// Only say what would go with it, or what stands in the way (exit 4).
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+}
+
+/// Options of `archon node drain`.
+#[derive(clap::Args, Clone, Debug)]
+pub(crate) struct DrainArgs {
+    /// The nodes.
+    #[command(flatten)]
+    pub(crate) nodes: NodeNamesArgs,
     /// Only say what would be done, or what stands in the way (exit 4).
     #[arg(long, conflicts_with = "wait")]
     pub(crate) dry_run: bool,
@@ -85,6 +107,9 @@ pub(crate) struct LostArgs {
     /// Go on although partitions lose their last copy that counts, and acknowledged writes with it.
     #[arg(long)]
     pub(crate) accept_data_loss: bool,
+    /// Only say what would be given up, or what stands in the way (exit 4).
+    #[arg(long, conflicts_with = "accept_data_loss")]
+    pub(crate) dry_run: bool,
 }
 
 /// Options of a verb whose answer may be watched.

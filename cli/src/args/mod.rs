@@ -9,8 +9,8 @@ mod serve;
 
 pub(crate) use admin::{
     ApplyArgs, CreateTableArgs, DescribeArgs, DescribePartitionArgs, DrainArgs, DropTableArgs, EventsArgs,
-    ForceLeaderArgs, LocateArgs, LostArgs, NodeNameArgs, NodeVerb, PartitionListArgs, PartitionVerb, PlanArgs,
-    RebalanceVerb, TableVerb, WatchArgs,
+    ForceLeaderArgs, LocateArgs, LostArgs, NodeNameArgs, NodeNamesArgs, NodeVerb, PartitionListArgs, PartitionVerb,
+    PlanArgs, RebalanceVerb, RemoveArgs, TableVerb, WatchArgs,
 };
 pub(crate) use bench::{
     AttackArgs, BenchArgs, BenchVerb, Disturbance, FailoverArgs, LoadArgs, LocalArgs, MovesArgs, ProbeArgs, ReadArgs,
@@ -145,7 +145,7 @@ A file may say:
 Examples:
   archon status
   archon status --watch
-  archon status -o json | jq .nodes_live")]
+  archon status -o json | jq .nodes_alive")]
     Status(WatchArgs),
 
     /// Look at tables (named keyspaces), create or drop one.

@@ -145,7 +145,7 @@ pub(super) async fn rebalance(
     let mut stage = Stage::set(&connection, table, &args.probe, output).await?;
     if let Some(cluster) = &mut local {
         cluster.start_node(LATE_NODE)?;
-        watch::until_node(&stage.admin, LATE_NODE, NodeStatus::Live, PATIENCE).await?;
+        watch::until_node(&stage.admin, LATE_NODE, NodeStatus::Alive, PATIENCE).await?;
         stage.probers.mark();
     }
     let before = end(running).await?;

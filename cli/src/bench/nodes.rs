@@ -4,7 +4,7 @@ use archon_client::{Admin, NodeStats, NodeStatus};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// The counters of every live node as of one moment.
+/// The counters of every node that is alive as of one moment.
 pub(super) struct Counted(BTreeMap<String, NodeStats>);
 
 /// What one node spent.
@@ -38,13 +38,13 @@ pub(super) struct Cost {
 }
 
 impl Counted {
-    /// Asks every live node.
+    /// Asks every node that is alive.
     ///
     /// # Errors
     /// If one does not answer.
     pub(super) async fn now(admin: &Admin) -> Result<Self, archon_client::Error> {
         let mut all = BTreeMap::new();
-        for node in admin.list_nodes().await?.into_iter().filter(|node| node.status == NodeStatus::Live) {
+        for node in admin.list_nodes().await?.into_iter().filter(|node| node.status == NodeStatus::Alive) {
             all.insert(node.name, admin.node_stats(&node.address).await?);
         }
         Ok(Self(all))

@@ -159,7 +159,7 @@ impl<'a> Rounds<'a> {
             (false, _) => drop(admin.set_node(LATE_NODE, NodeGoal::Drain).await?),
         }
         if joins {
-            watch::until_node(admin, LATE_NODE, NodeStatus::Live, PATIENCE).await?;
+            watch::until_node(admin, LATE_NODE, NodeStatus::Alive, PATIENCE).await?;
         }
         let moved = watch::rebalance(admin, PATIENCE).await?;
         self.whole().await?;

@@ -34,7 +34,7 @@ impl Victim {
 /// The live nodes, each in its incarnation.
 pub(super) async fn lives(admin: &Admin) -> Result<BTreeMap<String, u64>, Failure> {
     let nodes = admin.list_nodes().await?;
-    let live = nodes.into_iter().filter(|node| node.status == NodeStatus::Live);
+    let live = nodes.into_iter().filter(|node| node.status == NodeStatus::Alive);
     Ok(live.map(|node| (node.name, node.incarnation)).collect())
 }
 

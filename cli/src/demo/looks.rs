@@ -27,7 +27,9 @@ pub(super) async fn node_registered(cluster: &mut Cluster, admin: &Admin, name: 
     let (_, took) = wait_for(&format!("{name} to register"), async || {
         cluster.check_alive()?;
         Ok(match admin.list_nodes().await {
-            Ok(nodes) if nodes.iter().any(|node| node.name == name && node.status == NodeStatus::Live) => Look::Yes(()),
+            Ok(nodes) if nodes.iter().any(|node| node.name == name && node.status == NodeStatus::Alive) => {
+                Look::Yes(())
+            }
             Ok(nodes) => Look::NotYet(format!("{} have registered", nodes.len())),
             Err(error) => Look::NotYet(error.to_string()),
         })

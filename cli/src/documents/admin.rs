@@ -47,10 +47,10 @@ pub(crate) struct NodeChanged {
     /// What draining it comes to.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) drain: Option<DrainCheck>,
-    /// Copies that went with it when it was removed; none of them counted.
+    /// Copies that went with it when it was removed, or would; none of them counts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) copies_removed: Option<u32>,
-    /// What declaring its data lost came to.
+    /// What declaring its data lost came to, or would come to.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) loss: Option<NodeLoss>,
 }

@@ -3,13 +3,13 @@
 use super::{Node, Status};
 use archon_client::{CoordinatorRole, CoordinatorStatus, NodeGoal, NodeStatus};
 
-/// A live node that holds and leads so many partitions.
+/// A node that is alive that holds and leads so many partitions.
 pub(crate) fn node(id: u64, name: &str, partitions: u32) -> Node {
     Node {
         id,
         name: name.into(),
         address: "127.0.0.1:1".into(),
-        status: NodeStatus::Live.into(),
+        status: NodeStatus::Alive.into(),
         status_changed_at_ms: 0,
         goal: NodeGoal::Serve.into(),
         incarnation: 1,
@@ -23,10 +23,11 @@ pub(crate) fn node(id: u64, name: &str, partitions: u32) -> Node {
         operations_per_second: Some(0),
         silent_for_ms: Some(0),
         disk_full: false,
+        stopped: false,
     }
 }
 
-/// A cluster of two live nodes and three coordinators of which the last cannot be reached.
+/// A cluster of two nodes that are alive and three coordinators of which the last cannot be reached.
 pub(crate) fn status() -> Status {
     let coordinator = |id: u64, role: CoordinatorRole, entries_behind| CoordinatorStatus {
         id,
@@ -45,7 +46,7 @@ pub(crate) fn status() -> Status {
             coordinator(3, CoordinatorRole::Unreachable, None),
         ],
         table_version: 41,
-        nodes_live: 2,
+        nodes_alive: 2,
         nodes_failed: 0,
         nodes_min: 2,
         partitions_total: 9,

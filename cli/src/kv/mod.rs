@@ -138,7 +138,7 @@ async fn pull(args: &ScanArgs, client: &Client) -> Result<(Vec<archon_client::En
     loop {
         let wanted = (args.limit - found.len() as u32).min(PAGE_KEYS_MAX);
         let after = found.last().map_or_else(|| Bytes::copy_from_slice(args.after.as_bytes()), |one| one.key.clone());
-        let page = client.scan(args.prefix(), after, wanted).await?;
+        let page = client.scan(args.prefix()).after(after).limit(wanted).page().await?;
         let ended = !page.more || page.entries.is_empty();
         bytes += page.entries.iter().map(|one| one.key.len() + one.value.len()).sum::<usize>();
         found.extend(page.entries);

@@ -70,7 +70,7 @@ impl ConfigFile {
     /// # Errors
     /// Broken TOML, an unknown key (with the nearest known one), or a value of the wrong type.
     pub(crate) fn settings<T: DeserializeOwned>(&self, known: &[&str]) -> Result<T, FileError> {
-        let keys: BTreeMap<Spanned<String>, toml::Value> = toml::from_str(&self.text).map_err(|error| {
+        let keys: BTreeMap<Spanned<String>, Spanned<toml::Value>> = toml::from_str(&self.text).map_err(|error| {
             self.error(
                 error.span().map(|span| span.start),
                 error.message(),
@@ -84,7 +84,13 @@ impl ConfigFile {
             }
         }
         toml::from_str(&self.text).map_err(|error| {
-            self.error(error.span().map(|span| span.start), error.message(), "give the key a value of the right type")
+            let at = error.span().map(|span| span.start);
+            let key = keys.iter().find(|(_, value)| value.span().contains(&at.unwrap_or(usize::MAX)));
+            let message = key.map_or_else(
+                || error.message().to_owned(),
+                |(key, _)| format!("{}: {}", key.get_ref(), error.message()),
+            );
+            self.error(at, &message, "give the key a value of the right type")
         })
     }
 
@@ -274,7 +280,7 @@ mod tests {
         let wrong = file("id = 1\n\npartitions = \"nine\"\n").settings::<CoordinatorFile>(CoordinatorFile::KEYS);
         let wrong = wrong.unwrap_err();
         assert_eq!(wrong.line, Some(3), "{wrong}");
-        assert!(wrong.to_string().contains("invalid type"), "{wrong}");
+        assert!(wrong.to_string().contains("partitions: invalid type"), "{wrong}");
     }
 
     #[test]

@@ -6,14 +6,17 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 /// refused the process goes on with what it has.
 pub(crate) fn raise_limit() {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
-    let (before, most) = (told(current), told(maximum));
+    let (before, most) = (limit_text(current), limit_text(maximum));
+    if before == most {
+        return;
+    }
     match setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }) {
         Ok(()) => tracing::info!(before, now = most, "open files: raised the limit"),
         Err(error) => tracing::warn!(%error, before, most, "open files: the limit stays as it is"),
     }
 }
 
-fn told(limit: Option<u64>) -> String {
+fn limit_text(limit: Option<u64>) -> String {
     limit.map_or_else(|| "unlimited".to_owned(), |limit| limit.to_string())
 }
 

@@ -61,7 +61,8 @@ fn coordinator_failure(error: CoordinatorError) -> Failure {
         }
         _ => Exit::Failed,
     };
-    Failure::new(exit, error.to_string())
+    let failure = Failure::new(exit, error.to_string());
+    if matches!(error, CoordinatorError::Listen { .. }) { failure.with_remedy(OTHER_ADDRESS) } else { failure }
 }
 
 fn node_failure(error: NodeError) -> Failure {
@@ -73,8 +74,12 @@ fn node_failure(error: NodeError) -> Failure {
         }
         _ => Exit::Failed,
     };
-    Failure::new(exit, error.to_string())
+    let failure = Failure::new(exit, error.to_string());
+    if matches!(error, NodeError::Listen { .. }) { failure.with_remedy(OTHER_ADDRESS) } else { failure }
 }
+
+/// What to do where the address cannot be listened on.
+const OTHER_ADDRESS: &str = "choose another --listen address, or stop the process that uses this one";
 
 /// How long after the first signal others are taken for the same wish: `timeout`, a terminal and service managers signal
 /// a process and its group, microseconds apart.

@@ -2,7 +2,7 @@
 //! dropping one is as abrupt as killing a process.
 #![allow(dead_code)]
 
-use archon_frames::{Beat, HalfFrames, StreamKind, accept, begins_stream};
+use archon_frames::{HalfFrames, Keepalive, StreamKind, accept, begins_stream};
 use archon_proto::convert::error::status_of;
 use archon_proto::convert::kv::{TaggedOp, TaggedReply};
 use archon_proto::convert::packed::{ReplyPacker, unpack_ops};
@@ -399,12 +399,12 @@ async fn exchange(state: &NodeState, connection: TcpStream) {
         return;
     }
     writer.push(&v1::ReplyBatch::default());
-    let mut beat = Beat::default();
+    let mut keepalive = Keepalive::default();
     while writer.flush().await.is_ok() {
         let batch = tokio::select! {
             batch = reader.next::<v1::OpBatch>() => batch,
-            () = beat.tick() => {
-                beat.speak(&mut writer);
+            () = keepalive.tick() => {
+                keepalive.speak(&mut writer);
                 continue;
             }
         };

@@ -1,4 +1,4 @@
-//! First assignment: round robin over the live nodes in order of registration, or by shares where zones or limits do not
+//! First assignment: round robin over the nodes that are alive in order of registration, or by shares where zones or limits do not
 //! let it go round.
 
 use crate::command::{Command, Edit, PartitionChange};
@@ -14,7 +14,7 @@ const PARTITIONS_PER_COMMAND: usize = 512;
 
 /// How many nodes there are to assign to, and how many a table of this replication waits for.
 pub fn nodes_needed(state: &ClusterState, replication: u8) -> (u64, u64) {
-    let have = state.nodes.takers_count() as u64;
+    let have = state.nodes.eligible_count() as u64;
     (have, u64::from(state.settings.nodes_min).max(u64::from(replication)))
 }
 
@@ -71,7 +71,7 @@ pub(crate) fn no_room(state: &ClusterState, partition: PartitionId) -> Option<(u
 }
 
 /// A node that takes copies.
-struct Taker<'a> {
+struct EligibleNode<'a> {
     row: &'a NodeRow,
     /// What it has, with what it was given here.
     count: u32,
@@ -80,7 +80,7 @@ struct Taker<'a> {
     zone: usize,
 }
 
-impl Taker<'_> {
+impl EligibleNode<'_> {
     fn room(&self) -> u32 {
         self.row.node.partitions_max.map_or(u32::MAX, |most| most.saturating_sub(self.count))
     }
@@ -104,7 +104,7 @@ struct Zone {
 /// The nodes with what they have and should have.
 struct HandOut<'a> {
     state: &'a ClusterState,
-    nodes: Vec<Taker<'a>>,
+    nodes: Vec<EligibleNode<'a>>,
     /// Whether the copies go round by turns.
     by_turns: bool,
     zones: Vec<Zone>,
@@ -120,13 +120,13 @@ impl<'a> HandOut<'a> {
             zones_count += 1;
             zones_count - 1
         };
-        let mut nodes: Vec<Taker<'a>> = Vec::new();
-        for row in state.nodes.takers() {
+        let mut nodes: Vec<EligibleNode<'a>> = Vec::new();
+        for row in state.nodes.eligible() {
             let zone = match row.node.zone.as_deref() {
                 Some(zone) => *named.entry(zone).or_insert_with(&mut own),
                 None => own(),
             };
-            nodes.push(Taker { row, count: state.partitions.count_on(row.node.id), quota: 0, zone });
+            nodes.push(EligibleNode { row, count: state.partitions.count_on(row.node.id), quota: 0, zone });
         }
         let zones = (0..zones_count).map(|_| Zone::default()).collect();
         let mut this = Self { state, nodes, by_turns: named.is_empty(), zones, order: BTreeSet::new() };

@@ -20,7 +20,7 @@ pub enum Confirmation {
 /// to be asked first. What is refused whoever answers is not worth asking for.
 pub fn to_confirm<'a>(state: &'a ClusterState, register: &Register) -> Option<&'a NodeRow> {
     let known = state.node_by_storage(register.storage)?;
-    let another_life = known.node.status == NodeStatus::Live && known.boot != register.boot;
+    let another_life = known.node.status == NodeStatus::Alive && known.boot != register.boot;
     let at_its_address = known.node.address == register.address && register.expects == Some(known.node.incarnation);
     (another_life && at_its_address).then_some(known)
 }

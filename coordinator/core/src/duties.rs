@@ -1,7 +1,7 @@
 //! What a node should do, and what a holder of an older table lacks: both derived from state whenever they are asked
 //! for, so that nothing needs to be remembered in a queue.
 
-use crate::left::{is_lost, is_unordered, may_be_ordered};
+use crate::departed::{is_lost, is_unordered, may_be_ordered};
 use crate::migrate::hands_over;
 use crate::mutant::Mutant;
 use crate::state::ClusterState;
@@ -15,7 +15,7 @@ use archon_types::{
 /// names is not served either.
 const CONDEMNED_AT_ONCE: usize = 4_096;
 
-/// The full list of a node's duties, by partition and last those about dropped tables, or `None` while the node must be told nothing: it is not live, or has
+/// The full list of a node's duties, by partition and last those about dropped tables, or `None` while the node must be told nothing: it is not alive, or has
 /// not said yet that it stored its present incarnation. An empty list is not the same: it tells a node to host nothing.
 ///
 /// No duty names a copy that was lost or damaged, so its node keeps it as it is: were it hosted, a leader would empty it

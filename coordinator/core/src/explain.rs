@@ -1,11 +1,11 @@
 //! Why a partition is not served, and how many of everything there are: data, not prose.
 
+use crate::departed;
 use crate::lack::{Lack, Lacks, Withheld};
-use crate::lanes::Lanes;
-use crate::left;
 use crate::migration::MigrationId;
 use crate::remembered::Remembered;
 use crate::state::ClusterState;
+use crate::waits::Waits;
 use archon_types::{
     Epoch, Incarnation, Millis, NodeId, NodeStatus, Partition, PartitionId, PartitionStatus, Placement, PlacementId,
     ReplicaState,
@@ -53,7 +53,7 @@ pub enum Why {
 pub struct Explainer<'a> {
     state: &'a ClusterState,
     remembered: &'a Remembered,
-    lanes: Lanes<'a>,
+    waits: Waits<'a>,
     lacks: Lacks<'a>,
 }
 
@@ -71,12 +71,12 @@ pub struct Shortage {
 impl<'a> Explainer<'a> {
     /// What is, and what the leading coordinator remembers.
     pub fn new(state: &'a ClusterState, remembered: &'a Remembered) -> Self {
-        Self { state, remembered, lanes: Lanes::new(state), lacks: Lacks::new(state, remembered) }
+        Self { state, remembered, waits: Waits::new(state), lacks: Lacks::new(state, remembered) }
     }
 
     /// The partitions whose leaders are known to admit no write.
-    pub fn stuck(&self) -> impl Iterator<Item = PartitionId> {
-        self.remembered.stuck.keys().copied()
+    pub fn isolated(&self) -> impl Iterator<Item = PartitionId> {
+        self.remembered.isolated.keys().copied()
     }
 
     /// What is wanted and not done about copies, in all partitions together.
@@ -120,7 +120,7 @@ impl<'a> Explainer<'a> {
             }
             PartitionStatus::Unavailable if live == 0 => why.push(Why::DataLost),
             PartitionStatus::Unavailable => self.without_leader(row, &mut why),
-            PartitionStatus::Online => why.extend(self.stuck_leader(row)),
+            PartitionStatus::Online => why.extend(self.isolated_leader(row)),
         }
         if let Some(known) = state.surpassed.get(&partition) {
             why.push(Why::EpochSurpassed { known: *known });
@@ -139,7 +139,7 @@ impl<'a> Explainer<'a> {
             Some(Lack::NoNode) | None => {}
         }
         if let Some(migration) = state.migrations.running(partition)
-            && let Some(reason) = self.lanes.waiting_for(migration)
+            && let Some(reason) = self.waits.waiting_for(migration)
         {
             why.push(Why::MoveWaits { migration: migration.id, why: reason });
         }
@@ -147,12 +147,12 @@ impl<'a> Explainer<'a> {
     }
 
     fn without_leader(&self, row: &Partition, why: &mut Vec<Why>) {
-        for former in self.state.formers.of_partition(row.id).filter(|former| !former.lapsed) {
+        for former in self.state.former_leaders.of_partition(row.id).filter(|former| !former.lapsed) {
             why.push(Why::WaitingForLease { node: former.node, incarnation: former.incarnation });
         }
         for placement in row.live() {
             let Some(node) = self.state.node(placement.node) else { continue };
-            if node.node.status != NodeStatus::Live {
+            if node.node.status != NodeStatus::Alive {
                 let (node, since) = (placement.node, node.node.since);
                 why.push(Why::NoLiveReplica { node, placement: placement.id, since });
             } else if !node.is_active() {
@@ -165,16 +165,16 @@ impl<'a> Explainer<'a> {
     }
 
     fn lost_copies_kept(&self, row: &Partition) -> impl Iterator<Item = Why> {
-        let lost = |copy: &&Placement| copy.state == ReplicaState::Load && left::is_lost(self.state, copy.id);
+        let lost = |copy: &&Placement| copy.state == ReplicaState::Load && departed::is_lost(self.state, copy.id);
         let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
         row.placements.iter().filter(lost).filter_map(move |copy| {
-            let (alive, need) = left::may_go(self.state, row, copy.id).err()?;
+            let (alive, need) = departed::may_go(self.state, row, copy.id).err()?;
             Some(Why::LostCopyKept { node: copy.node, alive: count(alive), need: count(need) })
         })
     }
 
-    fn stuck_leader(&self, row: &Partition) -> Option<Why> {
-        let (_, hears) = self.remembered.stuck.get(&row.id).filter(|(epoch, _)| *epoch == row.epoch)?;
+    fn isolated_leader(&self, row: &Partition) -> Option<Why> {
+        let (_, hears) = self.remembered.isolated.get(&row.id).filter(|(epoch, _)| *epoch == row.epoch)?;
         let (leader, need) = (row.leader_placement()?, u32::from(row.min_in_sync));
         Some(Why::LeaderHearsTooFew { node: leader.node, hears: *hears, need })
     }
@@ -189,7 +189,7 @@ pub fn explain(state: &ClusterState, remembered: &Remembered, partition: Partiti
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Counts {
     /// Nodes believed alive.
-    pub nodes_live: u32,
+    pub nodes_alive: u32,
     /// Nodes that were silent too long or stopped.
     pub nodes_failed: u32,
     /// Nodes whose data is gone.
@@ -221,7 +221,7 @@ pub fn counts(state: &ClusterState) -> Counts {
     };
     for row in state.nodes.values() {
         match row.node.status {
-            NodeStatus::Live => counts.nodes_live += 1,
+            NodeStatus::Alive => counts.nodes_alive += 1,
             NodeStatus::Failed => counts.nodes_failed += 1,
             NodeStatus::Lost => counts.nodes_lost += 1,
         }

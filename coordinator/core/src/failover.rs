@@ -64,7 +64,7 @@ pub(crate) fn elect(
             None => return Election::Nothing,
         }
     }
-    for former in state.formers.of_partition(row.id) {
+    for former in state.former_leaders.of_partition(row.id) {
         over_at = over_at.max(liveness.former_over_at(state, former));
     }
     if row.live().next().is_none() {
@@ -73,7 +73,7 @@ pub(crate) fn elect(
     if now < over_at {
         return Election::Wait(over_at);
     }
-    let only = liveness.stuck.successor(row, now, |node| state.is_active(node) && liveness.may_lead(node));
+    let only = liveness.isolated.successor(row, now, |node| state.is_active(node) && liveness.may_lead(node));
     let excluded = |node| !liveness.may_lead(node) || only.is_some_and(|only| only != node);
     let Some((placement, incarnation)) = candidate(state, row, extra, excluded) else {
         return Election::Nothing;

@@ -1,11 +1,11 @@
 //! What is done for every change, heartbeat or turn costs as much in a large cluster as in a small one: counted in rows
 //! of partitions that are looked at, which no machine makes faster.
 
-use crate::lanes::copies_by_node;
 use crate::partitions::LOOKED_AT;
+use crate::waits::copies_by_node;
 use crate::{
-    Actor, ClusterState, Command, CommandBatch, Edit, Goal, Lanes, Liveness, MigrationId, PartitionChange, Plan,
-    PlanSummary, Register, Response, apply, duties_mark, nodes_delta, on_stopping, plan, rows_piece, table_piece, turn,
+    Actor, ClusterState, Command, CommandBatch, Edit, Goal, Liveness, MigrationId, PartitionChange, Plan, PlanSummary,
+    Register, Response, Waits, apply, duties_mark, nodes_delta, on_stopping, plan, rows_piece, table_piece, turn,
 };
 use archon_types::{
     BootId, ClusterId, Millis, NodeId, Partition, PartitionId, Placement, PlacementId, ReplicaState, Settings,
@@ -146,9 +146,9 @@ fn a_failover_looks_at_the_rows_of_the_failed_node_alone() {
     assert_eq!((small, large), (80, 80), "each of two copies of forty partitions per node");
 }
 
-/// Moves that wait for lanes are not gone through for every change.
+/// Moves that wait for the copy limit are not gone through for every change.
 #[test]
-fn a_turn_does_not_go_through_the_moves_that_wait_for_lanes() {
+fn a_turn_does_not_go_through_the_moves_that_wait_for_the_copy_limit() {
     let under_way = |world: &mut World| {
         let joined = world.state.nodes.len() as u64 + 1;
         world.join(joined);
@@ -182,9 +182,9 @@ fn a_page_of_a_watched_plan_counted_the_copies_under_way_for_every_move_in_it() 
     let (world, moves) = a_large_plan_under_way();
     let under_way = looks(|| copies_by_node(&world.state));
     let page = |after: MigrationId| {
-        let lanes = Lanes::new(&world.state);
+        let waits = Waits::new(&world.state);
         let page: Vec<_> = world.state.migrations.of_newest_plan(after).take(256).collect();
-        let waiting = page.iter().filter(|migration| lanes.waiting_for(migration).is_some()).count();
+        let waiting = page.iter().filter(|migration| waits.waiting_for(migration).is_some()).count();
         assert_eq!(waiting, page.len(), "none is over or about to be");
         page.last().map(|migration| migration.id)
     };

@@ -1,9 +1,9 @@
 //! Why copies that are wanted are not being made: what repair decided, for people.
 
+use crate::eligible_nodes::EligibleNodes;
 use crate::remembered::Remembered;
 use crate::repair::Repairs;
 use crate::state::ClusterState;
-use crate::takers::Takers;
 use archon_types::{NodeGoal, NodeId, NodeStatus, Partition};
 use serde::{Deserialize, Serialize};
 
@@ -42,11 +42,11 @@ pub(crate) enum Lack {
     NoNode,
 }
 
-/// What repair decides about rows, lanes aside: those are free again soon.
+/// What repair decides about rows, the copy limit aside: nodes are below it again soon.
 pub(crate) struct Lacks<'a> {
     state: &'a ClusterState,
     repairs: Repairs<'a>,
-    takers: Takers<'a>,
+    eligible: EligibleNodes<'a>,
     full: Vec<NodeId>,
 }
 
@@ -54,12 +54,12 @@ impl<'a> Lacks<'a> {
     /// As of now.
     pub(crate) fn new(state: &'a ClusterState, remembered: &Remembered) -> Self {
         let repairs = Repairs::of(state, remembered);
-        let open = state.nodes.takers().filter(|row| !remembered.barred.contains(&row.node.id));
-        let takers = Takers::new(open.clone(), |node| state.partitions.count_on(node));
+        let open = state.nodes.eligible().filter(|row| !remembered.excluded.contains(&row.node.id));
+        let eligible = EligibleNodes::new(open.clone(), |node| state.partitions.count_on(node));
         let full = open.map(|row| &row.node);
         let full =
             full.filter(|node| node.partitions_max.is_some_and(|most| state.partitions.count_on(node.id) >= most));
-        Self { state, repairs, takers, full: full.map(|node| node.id).collect() }
+        Self { state, repairs, eligible, full: full.map(|node| node.id).collect() }
     }
 
     /// The rows that may lack something.
@@ -74,7 +74,7 @@ impl<'a> Lacks<'a> {
         if let Some(withheld) = self.repairs.withheld().filter(|_| because_failed) {
             return Some(Lack::Withheld(withheld));
         }
-        if self.takers.target(self.state, row, |node| self.repairs.is_leaving(node)).is_some() {
+        if self.eligible.target(self.state, row, |node| self.repairs.is_leaving(node)).is_some() {
             return None;
         }
         match self.full.iter().filter(|node| row.placement_on(**node).is_none()).count() {

@@ -7,15 +7,15 @@
 //!
 //! | file | holds |
 //! |---|---|
-//! | `state`, `partitions`, `formers`, `condemned`, `migration` | what is |
+//! | `state`, `partitions`, `former_leaders`, `condemned`, `migration` | what is |
 //! | `command`, `apply/` | what may change, and how |
 //! | `liveness`, `failover` | silence → failed; who leads next; when a lease is over |
-//! | `left` | what copies that do not count can still hold |
-//! | `stuck` | leaders that hear too few followers |
+//! | `departed` | what copies that do not count can still hold |
+//! | `isolated_leaders` | leaders that hear too few followers |
 //! | `assign`, `plan`, `score` | first assignment; few moves to an even spread |
 //! | `repair`, `lack` | copies in place of failed, lost and leaving ones; why some are not made |
 //! | `operate` | what an operator may do, judged beforehand |
-//! | `migrate`, `lanes`, `tally` | the next step of a move, and its phase; what moves wait for; how a plan's moves stand |
+//! | `migrate`, `waits`, `tally` | the next step of a move, and its phase; what moves wait for; how a plan's moves stand |
 //! | `turn`, `report` | one control turn; facts that nodes tell |
 //! | `term/` | what a coordinator does while it leads: turns, leases after quorum rounds, answers to reports |
 //! | `duties`, `explain`, `remembered`, `events` | what a node should do; why something is not served; what happened |
@@ -26,17 +26,18 @@ pub mod assign;
 pub mod command;
 pub mod condemned;
 pub mod confirm;
+mod departed;
 pub mod duties;
+mod eligible_nodes;
 pub mod events;
 pub mod explain;
 pub mod failover;
-pub mod formers;
+pub mod former_leaders;
 #[cfg(test)]
 mod growth_tests;
 pub mod invariants;
+mod isolated_leaders;
 mod lack;
-mod lanes;
-mod left;
 pub mod liveness;
 pub mod migrate;
 pub mod migration;
@@ -50,11 +51,10 @@ pub mod repair;
 pub mod report;
 mod score;
 pub mod state;
-mod stuck;
-mod takers;
 mod tally;
 pub mod term;
 pub mod turn;
+mod waits;
 
 pub use apply::{apply, skip};
 pub use command::{
@@ -62,14 +62,13 @@ pub use command::{
 };
 pub use condemned::Condemned;
 pub use confirm::{Confirmation, check_confirmed, to_confirm};
+pub use departed::{Condition, Departed};
 pub use duties::{DutiesMark, duties, duties_mark, nodes_delta, rows_piece, table_piece, table_ready};
 pub use events::{Event, EventKind};
 pub use explain::{Counts, Explainer, Shortage, Why, counts, explain};
-pub use formers::{Former, Formers};
+pub use former_leaders::{FormerLeader, FormerLeaders};
 pub use invariants::{Violation, check, check_step};
 pub use lack::{Withheld, withheld};
-pub use lanes::{Lanes, waiting_for};
-pub use left::{Condition, Left};
 pub use liveness::{HeartbeatAnswer, Liveness};
 pub use migrate::{Phase, phase};
 pub use migration::{Migration, MigrationId, Migrations, MoveKind, Stage};
@@ -88,3 +87,4 @@ pub use state::{ClusterState, Image, NodeRow};
 pub use tally::PlanSummary;
 pub use term::Term;
 pub use turn::{Turn, turn};
+pub use waits::{Waits, waiting_for};

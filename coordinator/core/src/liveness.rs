@@ -3,10 +3,10 @@
 //!
 //! All instants are on this coordinator's own monotone clock.
 
-use crate::formers::Former;
+use crate::former_leaders::FormerLeader;
+use crate::isolated_leaders::IsolatedLeaders;
 use crate::mutant::Mutant;
 use crate::state::ClusterState;
-use crate::stuck::StuckLeaders;
 use archon_types::{
     Epoch, ErrorDetail, ErrorKind, Incarnation, Millis, NodeId, NodeStatus, PartitionId, TableId, Version,
 };
@@ -68,11 +68,11 @@ pub struct Liveness {
     /// The applied index and the next instant for which the last full pass was made.
     pub(crate) passed: Option<(u64, Millis)>,
     /// Leaders that hear too few followers (rule 6).
-    pub(crate) stuck: StuckLeaders,
+    pub(crate) isolated: IsolatedLeaders,
     /// Since when each failed node is known to be one.
     failed_since: BTreeMap<NodeId, Millis>,
     /// Every node that is being failed or about to exit is among these.
-    barred: BTreeSet<NodeId>,
+    excluded: BTreeSet<NodeId>,
     /// Up to which version of the nodes' rows their lives are noted here.
     synced: Version,
     /// Before this nobody's time is up, by the failure time-out that it was reckoned with.
@@ -92,9 +92,9 @@ impl Liveness {
             proposed: BTreeMap::new(),
             placement_last: 0,
             passed: None,
-            stuck: StuckLeaders::default(),
+            isolated: IsolatedLeaders::default(),
             failed_since: BTreeMap::new(),
-            barred: BTreeSet::new(),
+            excluded: BTreeSet::new(),
             synced: Version::ZERO,
             nobody_fails_before: None,
         }
@@ -120,7 +120,7 @@ impl Liveness {
             {
                 self.earlier.insert((row.id, life.incarnation), answered);
             }
-            if row.status != NodeStatus::Live {
+            if row.status != NodeStatus::Alive {
                 if let Some(life) = self.lives.remove(&row.id)
                     && let Some(answered) = life.answered
                 {
@@ -134,11 +134,11 @@ impl Liveness {
         }
         self.synced = state.nodes_version;
         let lives = &self.lives;
-        self.barred.retain(|node| lives.get(node).is_some_and(|life| life.failing.is_some() || life.stopping));
-        self.stuck.sync(state, now);
+        self.excluded.retain(|node| lives.get(node).is_some_and(|life| life.failing.is_some() || life.stopping));
+        self.isolated.sync(state, now);
         let timeout_ms = state.settings.timing.failure_timeout_ms;
         self.earlier.retain(|_, answered| now.since(*answered) <= timeout_ms);
-        // What the state has ended is listed from there (`formers`) or belongs to a life that gets no answer.
+        // What the state has ended is listed from there (`former_leaders`) or belongs to a life that gets no answer.
         let by_node = &mut self.withdrawn_from;
         self.withdrawn.retain(|partition, withdrawn| {
             let stands = state.partitions.get(*partition).is_some_and(|row| {
@@ -200,7 +200,7 @@ impl Liveness {
             .filter(|(_, withdrawn)| withdrawn.incarnation == incarnation)
             .map(|(partition, withdrawn)| (partition, withdrawn.epoch))
             .collect();
-        withdrawn.extend(state.formers.of_holder(node, incarnation));
+        withdrawn.extend(state.former_leaders.of_holder(node, incarnation));
         withdrawn.sort_unstable();
         withdrawn.dedup();
         if state.breaks(Mutant::NodeWideLease) {
@@ -239,14 +239,14 @@ impl Liveness {
         let life = self.lives.get_mut(&node).filter(|life| life.incarnation == incarnation && !life.stopping);
         let Some(life) = life else { return false };
         life.stopping = true;
-        self.barred.insert(node);
+        self.excluded.insert(node);
         self.passed = None;
         true
     }
 
     /// The nodes that are about to exit.
     pub(crate) fn stopping(&self) -> impl Iterator<Item = NodeId> + use<'_> {
-        self.barred.iter().copied().filter(|node| self.lives.get(node).is_some_and(|life| life.stopping))
+        self.excluded.iter().copied().filter(|node| self.lives.get(node).is_some_and(|life| life.stopping))
     }
 
     /// When the next failed node has been one for `replace_after_ms`.
@@ -255,8 +255,8 @@ impl Liveness {
     }
 
     /// The nodes that may not be given a leadership.
-    pub(crate) fn barred(&self) -> impl Iterator<Item = NodeId> + use<'_> {
-        self.barred.iter().copied().filter(|node| !self.may_lead(*node))
+    pub(crate) fn excluded(&self) -> impl Iterator<Item = NodeId> + use<'_> {
+        self.excluded.iter().copied().filter(|node| !self.may_lead(*node))
     }
 
     /// Whether the node may be given a leadership: it is neither being failed nor about to exit.
@@ -265,7 +265,7 @@ impl Liveness {
     }
 
     /// From when on no lease can cover this former leadership (rule 16).
-    pub fn former_over_at(&self, state: &ClusterState, former: &Former) -> Millis {
+    pub fn former_over_at(&self, state: &ClusterState, former: &FormerLeader) -> Millis {
         if former.lapsed {
             return Millis::ZERO;
         }
@@ -296,7 +296,7 @@ impl Liveness {
         }
         let mut soonest = now.plus(timeout_ms);
         let mut silent = Vec::new();
-        for node in state.nodes.values().map(|row| &row.node).filter(|node| node.status == NodeStatus::Live) {
+        for node in state.nodes.values().map(|row| &row.node).filter(|node| node.status == NodeStatus::Alive) {
             let Some(at) = self.fails_at(state, node.id) else { continue };
             soonest = soonest.min(at);
             if now >= at {
@@ -318,7 +318,7 @@ impl Liveness {
         let due = life.failing.is_none_or(|when| now.since(when) >= REPEAT_MS);
         if due {
             life.failing = Some(now);
-            self.barred.insert(node);
+            self.excluded.insert(node);
         }
         due
     }

@@ -3,7 +3,7 @@
 //!
 //! | phase | seen from | next step |
 //! |---|---|---|
-//! | Queued | record | add the target as Load, when source and target have a free lane |
+//! | Queued | record | add the target as Load, when source and target are below the copy limit |
 //! | Copying | target is Load | the leader reports `CaughtUp`: Promote |
 //! | InSync | target is Live, source leads | the leader is told to hand over; its `Released` moves the leadership in one commit |
 //! | HandOff | target leads (or source never led) | the leader reports Online: source becomes Unload |
@@ -18,7 +18,7 @@
 //! goes forward (PROTOCOL rule 7).
 
 use crate::command::{Command, Edit, PartitionChange};
-use crate::left::{is_lost, may_go};
+use crate::departed::{is_lost, may_go};
 use crate::migration::{Migration, MoveKind, Stage};
 use crate::mutant::Mutant;
 use crate::state::ClusterState;
@@ -31,7 +31,7 @@ use std::fmt;
 /// How far a migration is.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Phase {
-    /// Waits for a lane.
+    /// Waits until both nodes are below the copy limit.
     Queued,
     /// The target is being loaded.
     Copying,
@@ -141,14 +141,14 @@ pub fn hands_over(state: &ClusterState, row: &Partition) -> Option<PlacementId> 
     able.get(place).copied()
 }
 
-const TOO_FEW: &str = "too few copies on live nodes would remain";
+const TOO_FEW: &str = "too few copies on nodes that are alive would remain";
 
 /// What a migration should do next.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Next {
     /// Commit this.
     Step(Command),
-    /// Add the target, when there is a lane and a placement number for it.
+    /// Add the target, when the copy limit allows it and there is a placement number for it.
     Begin,
     /// Commit this, which begins the move of a leadership, when not too many are under way.
     Lead(Command),
@@ -217,11 +217,11 @@ fn running(state: &ClusterState, migration: &Migration, row: &Partition, id: Pla
         // What becomes of it is not this migration's affair any more.
         ReplicaState::Load if is_lost(state, id) => set(migration, failed("the target's copy was lost"), None),
         ReplicaState::Unload => set(migration, failed("the target's copy was lost"), None),
-        ReplicaState::Load if state.left.contains_key(&id) && may_go(state, row, id).is_err() => {
+        ReplicaState::Load if state.departed.contains_key(&id) && may_go(state, row, id).is_err() => {
             Next::Wait(TOO_FEW.into())
         }
         ReplicaState::Load if migration.cancel => undo(migration, row, target, Stage::Cancelled),
-        ReplicaState::Load if target_node != NodeStatus::Live => {
+        ReplicaState::Load if target_node != NodeStatus::Alive => {
             undo(migration, row, target, failed("the target node failed"))
         }
         ReplicaState::Load if is_gone(state, row, migration.source) => {
@@ -310,7 +310,7 @@ fn in_sync(
     };
     if source.state == ReplicaState::Unload {
         return match state.node(source.node).map(|node| node.node.status) {
-            Some(NodeStatus::Live) => Next::Wait(format!("{} is deleting its copy", name(state, source.node))),
+            Some(NodeStatus::Alive) => Next::Wait(format!("{} is deleting its copy", name(state, source.node))),
             // It deletes its copy when it returns; the move need not wait for that.
             Some(NodeStatus::Failed | NodeStatus::Lost) | None => {
                 set(migration, Stage::Done { target: target.id }, None)
@@ -319,8 +319,8 @@ fn in_sync(
     }
     let source_leads = row.leader == Some(source.id);
     if source_leads {
-        let alive = state.is_live(source.node);
-        if target_node != NodeStatus::Live && alive && live_without(state, row, target.id) {
+        let alive = state.is_alive(source.node);
+        if target_node != NodeStatus::Alive && alive && live_without(state, row, target.id) {
             return undo(migration, row, target, failed("the target node failed"));
         }
         if migration.cancel {
@@ -375,7 +375,7 @@ fn superseded(why: &str) -> Stage {
 /// Why nothing can be moved to the target's node, if so.
 fn target_is_down(state: &ClusterState, migration: &Migration) -> Option<&'static str> {
     match state.node(migration.to).map(|node| node.node.status) {
-        Some(NodeStatus::Live) => None,
+        Some(NodeStatus::Alive) => None,
         Some(NodeStatus::Failed) => Some("the target node failed"),
         Some(NodeStatus::Lost) | None => Some("the target node is lost"),
     }
@@ -387,7 +387,7 @@ fn is_gone(state: &ClusterState, row: &Partition, id: PlacementId) -> bool {
 }
 
 fn live_without(state: &ClusterState, row: &Partition, id: PlacementId) -> bool {
-    let left = row.live().filter(|live| live.id != id && state.is_live(live.node)).count();
+    let left = row.live().filter(|live| live.id != id && state.is_alive(live.node)).count();
     left >= usize::from(row.min_in_sync) || state.breaks(Mutant::CleanupBelowMin) // rule 7
 }
 

@@ -15,9 +15,9 @@ archon_types::mutants! {
     ExpandUnchecked = 5,
     /// A drop does not look at the follower's incarnation.
     DropUnchecked = 5,
-    /// A copy is removed although too few Live copies on live nodes are left.
+    /// A copy is removed although too few Live copies on nodes that are alive are left.
     CleanupBelowMin = 7,
-    /// A copy that counted once is deleted although too few Live copies on live nodes are left.
+    /// A copy that counted once is deleted although too few Live copies on nodes that are alive are left.
     LastCopyGoes = 7,
     /// A cancelled migration is undone although the leadership has moved.
     UndoAfterHandOff = 7,

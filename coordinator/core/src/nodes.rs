@@ -21,7 +21,7 @@ pub struct Nodes {
     /// Failed or lost.
     down: BTreeSet<NodeId>,
     /// Those that take placements.
-    takers: BTreeSet<NodeId>,
+    eligible: BTreeSet<NodeId>,
 }
 
 impl Nodes {
@@ -89,13 +89,13 @@ impl Nodes {
     }
 
     /// Those that take placements, in order of registration.
-    pub fn takers(&self) -> impl DoubleEndedIterator<Item = &NodeRow> + Clone {
-        self.takers.iter().filter_map(|id| self.rows.get(id))
+    pub fn eligible(&self) -> impl DoubleEndedIterator<Item = &NodeRow> + Clone {
+        self.eligible.iter().filter_map(|id| self.rows.get(id))
     }
 
     /// How many take placements.
-    pub fn takers_count(&self) -> usize {
-        self.takers.len()
+    pub fn eligible_count(&self) -> usize {
+        self.eligible.len()
     }
 
     /// Adds or replaces a row.
@@ -109,11 +109,11 @@ impl Nodes {
         if row.node.goal == NodeGoal::Drain {
             self.draining.insert(id);
         }
-        if row.node.status != NodeStatus::Live {
+        if row.node.status != NodeStatus::Alive {
             self.down.insert(id);
         }
         if row.takes_placements() {
-            self.takers.insert(id);
+            self.eligible.insert(id);
         }
         self.rows.insert(id, row);
     }
@@ -135,7 +135,7 @@ impl Nodes {
         self.by_version.remove(&(row.node.version, id));
         self.draining.remove(&id);
         self.down.remove(&id);
-        self.takers.remove(&id);
+        self.eligible.remove(&id);
         Some(row)
     }
 }

@@ -11,9 +11,9 @@ pub struct Remembered {
     /// Nodes that have been failed for so long that their copies are replaced.
     pub(crate) failed: BTreeSet<NodeId>,
     /// Nodes that are being failed or about to exit.
-    pub(crate) barred: BTreeSet<NodeId>,
+    pub(crate) excluded: BTreeSet<NodeId>,
     /// Leaders that admit no write since they hear too few followers: their epoch, and how many Live copies they hear.
-    pub(crate) stuck: BTreeMap<PartitionId, (Epoch, u32)>,
+    pub(crate) isolated: BTreeMap<PartitionId, (Epoch, u32)>,
 }
 
 impl Remembered {
@@ -21,8 +21,8 @@ impl Remembered {
     pub fn new(state: &ClusterState, liveness: &Liveness, now: Millis) -> Self {
         Self {
             failed: liveness.failed_for(state.settings.replace_after_ms, now).collect(),
-            barred: liveness.barred().collect(),
-            stuck: liveness.stuck.refused(now).collect(),
+            excluded: liveness.excluded().collect(),
+            isolated: liveness.isolated.refused(now).collect(),
         }
     }
 }

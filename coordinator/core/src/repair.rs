@@ -4,24 +4,24 @@
 //!
 //! | a row has | next step | guard |
 //! |---|---|---|
-//! | fewer copies than wanted that stay where they are | `Repair`: one more, as Load, on the node that needs it most | a leader to copy from; free lanes on both nodes; not for failed nodes while more than a third of those that hold copies or live are failed (`lack::withheld`) |
-//! | a copy that was lost or damaged | `Retire`, one at a time | enough others count on live nodes (`left::may_go`): until then it is kept as it is |
+//! | fewer copies than wanted that stay where they are | `Repair`: one more, as Load, on the node that needs it most | a leader to copy from; both nodes below the copy limit; not for failed nodes while more than a third of those that hold copies or live are failed (`lack::withheld`) |
+//! | a copy that was lost or damaged | `Retire`, one at a time | enough others count on nodes that are alive (`departed::may_go`): until then it is kept as it is |
 //! | a copy to be deleted whose node was not alive to hear of it | `Unload` once more, when it is back | the same |
-//! | as many Live copies on live nodes as wanted | `Retire`: what leaves, what is still loading, what is too many | never the leader; never below `min_in_sync` (PROTOCOL rule 7) |
+//! | as many Live copies on nodes that are alive as wanted | `Retire`: what leaves, what is still loading, what is too many | never the leader; never below `min_in_sync` (PROTOCOL rule 7) |
 //! | a half-made copy on a node that is not alive | `Retire` | – |
 //! | a leader on a node that is being emptied | it is told to hand over ([`crate::migrate::hands_over`]) | another Live copy on an active node |
 //!
 //! A copy leaves when its node is lost, drained, or failed for `replace_after`. Failover never waits for any of this.
 
 use crate::command::{Command, Edit, PartitionChange};
+use crate::departed;
+use crate::eligible_nodes::EligibleNodes;
 use crate::lack::{Withheld, withheld};
-use crate::left;
 use crate::liveness::Liveness;
 use crate::migration::{Migration, MoveKind};
 use crate::remembered::Remembered;
 use crate::score::Need;
 use crate::state::ClusterState;
-use crate::takers::Takers;
 use archon_types::{
     Millis, NodeId, NodeStatus, Partition, PartitionId, PartitionStatus, Placement, PlacementId, ReplicaState,
 };
@@ -35,9 +35,9 @@ pub(crate) struct Repairs<'a> {
     /// Of these, the failed ones.
     failed: BTreeSet<NodeId>,
     /// Nodes that are being failed or about to exit: one that is would not get far with a copy.
-    barred: BTreeSet<NodeId>,
-    /// Nodes that may take a copy now, with a free lane; found out when the first copy is wanted.
-    takers: Option<Takers<'a>>,
+    excluded: BTreeSet<NodeId>,
+    /// Nodes below the copy limit that may take a copy now; found out when the first copy is wanted.
+    eligible: Option<EligibleNodes<'a>>,
     /// So many nodes are failed that the copies of failed ones are not replaced.
     withheld: Option<Withheld>,
     copies_max: u32,
@@ -70,8 +70,8 @@ impl<'a> Repairs<'a> {
             state,
             leaving,
             failed,
-            barred: remembered.barred.clone(),
-            takers: None,
+            excluded: remembered.excluded.clone(),
+            eligible: None,
             withheld: withheld(state),
             copies_max: state.settings.copies_per_node_max,
         }
@@ -118,9 +118,9 @@ impl<'a> Repairs<'a> {
             Step::Change(Command::Change(vec![change]))
         };
         let may_go = |copy: &Placement| {
-            row.status == PartitionStatus::Unassigned || left::may_go(self.state, row, copy.id).is_ok()
+            row.status == PartitionStatus::Unassigned || departed::may_go(self.state, row, copy.id).is_ok()
         };
-        let back = |copy: &&Placement| left::is_unordered(self.state, copy) && self.state.is_active(copy.node);
+        let back = |copy: &&Placement| departed::is_unordered(self.state, copy) && self.state.is_active(copy.node);
         if let Some(copy) = row.placements.iter().filter(back).find(|copy| may_go(copy)) {
             return change(vec![Edit::Unload(copy.id)]);
         }
@@ -148,12 +148,12 @@ impl<'a> Repairs<'a> {
         if full(source.node) {
             return Step::Nothing;
         }
-        let (state, barred) = (self.state, &self.barred);
-        let takers = self.takers.get_or_insert_with(|| {
-            let open = state.nodes.takers().filter(|row| !barred.contains(&row.node.id) && !full(row.node.id));
-            Takers::new(open, |node| state.partitions.count_on(node))
+        let (state, excluded) = (self.state, &self.excluded);
+        let eligible = self.eligible.get_or_insert_with(|| {
+            let open = state.nodes.eligible().filter(|row| !excluded.contains(&row.node.id) && !full(row.node.id));
+            EligibleNodes::new(open, |node| state.partitions.count_on(node))
         });
-        match takers.target(state, row, |node| self.leaving.contains(&node)) {
+        match eligible.target(state, row, |node| self.leaving.contains(&node)) {
             Some(target) => Step::Load(target.node, why),
             None => Step::Nothing,
         }
@@ -161,10 +161,10 @@ impl<'a> Repairs<'a> {
 
     /// Takes note that a copy is loaded: counted in `copies`, both ends.
     pub(crate) fn note(&mut self, source: Option<NodeId>, target: NodeId, copies: &BTreeMap<NodeId, u32>) {
-        let Some(takers) = &mut self.takers else { return };
-        takers.note(target);
+        let Some(eligible) = &mut self.eligible else { return };
+        eligible.note(target);
         let full = |node: &NodeId| copies.get(node).copied().unwrap_or(0) >= self.copies_max;
-        source.into_iter().chain([target]).filter(full).for_each(|node| takers.remove(node));
+        source.into_iter().chain([target]).filter(full).for_each(|node| eligible.remove(node));
     }
 }
 
@@ -199,8 +199,8 @@ impl<'a> View<'a> {
     /// A copy that was never whole, on a node that cannot go on making it.
     fn is_abandoned(&self, placement: &Placement) -> bool {
         placement.state == ReplicaState::Load
-            && !self.repairs.state.left.contains_key(&placement.id)
-            && !self.repairs.state.is_live(placement.node)
+            && !self.repairs.state.departed.contains_key(&placement.id)
+            && !self.repairs.state.is_alive(placement.node)
     }
 
     fn stays(&self, placement: &Placement) -> bool {
@@ -212,20 +212,20 @@ impl<'a> View<'a> {
     }
 
     fn is_lost(&self, placement: &Placement) -> bool {
-        placement.state == ReplicaState::Load && left::is_lost(self.repairs.state, placement.id)
+        placement.state == ReplicaState::Load && departed::is_lost(self.repairs.state, placement.id)
     }
 
     /// A copy that was lost or damaged and may be deleted by now; not while another copy of the partition is.
     fn replaced(&self) -> Option<PlacementId> {
         let state = self.repairs.state;
-        let goes = |copy: &&Placement| copy.state == ReplicaState::Unload && state.is_live(copy.node);
+        let goes = |copy: &&Placement| copy.state == ReplicaState::Unload && state.is_alive(copy.node);
         if self.row.placements.iter().any(|copy| goes(&copy)) {
             return None;
         }
         // On a node that is lost there is nothing to delete: such a copy is forgotten.
         let gone = |node: NodeId| state.node(node).is_none_or(|row| row.node.status == NodeStatus::Lost);
         let lost = |copy: &&Placement| {
-            self.is_lost(copy) && !gone(copy.node) && left::may_go(state, self.row, copy.id).is_ok()
+            self.is_lost(copy) && !gone(copy.node) && departed::may_go(state, self.row, copy.id).is_ok()
         };
         self.row.placements.iter().find(lost).map(|copy| copy.id)
     }
@@ -250,7 +250,7 @@ impl<'a> View<'a> {
             retired.push((placement.id, format!("{} failed before it was whole", name(placement))));
         }
         let settled = |placement: &Placement| {
-            placement.state == ReplicaState::Live && self.stays(placement) && state.is_live(placement.node)
+            placement.state == ReplicaState::Live && self.stays(placement) && state.is_alive(placement.node)
         };
         let mut enough = self.row.placements.iter().filter(|placement| settled(placement)).count();
         let replaced = self.replaced();

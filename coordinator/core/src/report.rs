@@ -2,8 +2,8 @@
 //! that is out of date changes nothing.
 
 use crate::command::{Command, Edit, Ending, PartitionChange};
+use crate::departed::{Condition, is_lost};
 use crate::failover;
-use crate::left::{Condition, is_lost};
 use crate::liveness::Liveness;
 use crate::mutant::Mutant;
 use crate::state::ClusterState;
@@ -67,7 +67,7 @@ impl Reports<'_> {
         }
         let Some(row) = state.partitions.get(report.partition) else { return self.of_dropped(report) };
         if let Fact::Released = report.fact
-            && let Some(former) = state.formers.get(row.id, report.epoch)
+            && let Some(former) = state.former_leaders.get(row.id, report.epoch)
             && (former.node, former.incarnation, former.placement) == (node, incarnation, report.placement)
         {
             return change(row, vec![Edit::Settle(report.epoch)]);
@@ -92,7 +92,7 @@ impl Reports<'_> {
             // One that never counted is deleted, and another one is loaded in its place.
             Fact::Damaged { why }
                 if own.state == ReplicaState::Load
-                    && !state.left.contains_key(&own.id)
+                    && !state.departed.contains_key(&own.id)
                     && row.live().next().is_some() =>
             {
                 change(row, vec![Edit::Retire(own.id, format!("it is damaged: {}", bounded(why)))])
@@ -101,18 +101,20 @@ impl Reports<'_> {
                 let (placement, leader, epoch) = (own.id, *leader, report.epoch);
                 change(row, vec![Edit::Dispute { placement, leader, epoch, commit: *commit, agreed: *agreed }])
             }
-            Fact::Damaged { why } => match state.left.get(&own.id) {
-                Some(left) if own.state == ReplicaState::Load && (left.condition > Condition::Gone || !left.lost) => {
+            Fact::Damaged { why } => match state.departed.get(&own.id) {
+                Some(departed)
+                    if own.state == ReplicaState::Load && (departed.condition > Condition::Gone || !departed.lost) =>
+                {
                     change(row, vec![Edit::Lose(own.id, bounded(why))])
                 }
                 _ => Ok(Vec::new()),
             },
             // A word from before it ceased to count says nothing of now.
-            Fact::Emptied => match state.left.get(&own.id) {
-                Some(left)
+            Fact::Emptied => match state.departed.get(&own.id) {
+                Some(departed)
                     if own.state == ReplicaState::Load
-                        && left.condition > Condition::Gone
-                        && report.version >= left.at =>
+                        && departed.condition > Condition::Gone
+                        && report.version >= departed.at =>
                 {
                     change(row, vec![Edit::Emptied(own.id)])
                 }
@@ -148,7 +150,7 @@ impl Reports<'_> {
             Fact::Silent { followers } => {
                 led_by(state, row, own.id, report)?;
                 of_version(state, row, report)?;
-                self.liveness.stuck.note(row, node, followers, self.now);
+                self.liveness.isolated.note(row, node, followers, self.now);
                 answer(state, row, demotions(state, row, followers))
             }
         }
@@ -186,12 +188,12 @@ impl Reports<'_> {
         change(row, vec![Edit::Surpass(by), self.successor(row, |_| false)])
     }
 
-    fn successor(&mut self, row: &Partition, barred: impl Fn(NodeId) -> bool) -> Edit {
+    fn successor(&mut self, row: &Partition, ruled_out: impl Fn(NodeId) -> bool) -> Edit {
         let (state, liveness) = (self.state, &*self.liveness);
-        let able = |other| !barred(other) && state.is_active(other) && liveness.may_lead(other);
-        let only = liveness.stuck.successor(row, self.now, able);
+        let able = |other| !ruled_out(other) && state.is_active(other) && liveness.may_lead(other);
+        let only = liveness.isolated.successor(row, self.now, able);
         let excluded =
-            |other: NodeId| barred(other) || !liveness.may_lead(other) || only.is_some_and(|only| only != other);
+            |other: NodeId| ruled_out(other) || !liveness.may_lead(other) || only.is_some_and(|only| only != other);
         match failover::candidate(state, row, &mut self.named, excluded) {
             Some((placement, incarnation)) => Edit::Lead { placement, incarnation, ending: Ending::Released },
             None => Edit::Vacate(Ending::Released),

@@ -2,9 +2,9 @@
 
 use crate::command::Response;
 use crate::condemned::Condemned;
+use crate::departed::Departed;
 use crate::events::{Event, EventKind};
-use crate::formers::Formers;
-use crate::left::Left;
+use crate::former_leaders::FormerLeaders;
 use crate::migration::{Migration, Migrations};
 use crate::mutant::Mutant;
 use crate::nodes::Nodes;
@@ -57,12 +57,15 @@ pub struct NodeRow {
     pub protocol_min: u32,
     /// Newest protocol it speaks.
     pub protocol_max: u32,
+    /// It is failed since it said itself that it has stopped.
+    #[serde(default)]
+    pub stopped: bool,
 }
 
 impl NodeRow {
     /// Live, and acting in its present life.
     pub fn is_active(&self) -> bool {
-        self.node.status == NodeStatus::Live && self.activated == Some(self.node.incarnation)
+        self.node.status == NodeStatus::Alive && self.activated == Some(self.node.incarnation)
     }
 
     /// Active, and the operator lets it take new placements.
@@ -72,7 +75,7 @@ impl NodeRow {
 
     /// Takes new placements, or will in a moment: a node that has just registered is active once it has heard so.
     pub fn will_take_placements(&self) -> bool {
-        self.node.status == NodeStatus::Live && self.node.goal == NodeGoal::Serve
+        self.node.status == NodeStatus::Alive && self.node.goal == NodeGoal::Serve
     }
 }
 
@@ -104,13 +107,13 @@ pub struct ClusterState {
     pub partitions: Partitions,
     /// Copies that counted once and do not now: when they ceased to, and what they can still hold. Of those that are
     /// whole the one that ceased last has most of the data.
-    pub left: BTreeMap<PlacementId, Left>,
+    pub departed: BTreeMap<PlacementId, Departed>,
     /// Partitions that were assigned and have not been Online since: no copy of theirs needs to exist yet.
     pub untouched: BTreeSet<PartitionId>,
     /// Partitions of which a copy knew this epoch though nobody had granted it, until they serve above it.
     pub surpassed: BTreeMap<PartitionId, Epoch>,
     /// Ended leaderships whose holders may not know it yet.
-    pub formers: Formers,
+    pub former_leaders: FormerLeaders,
     /// Copies of dropped tables that are to be deleted, until their nodes say that they are.
     #[serde(default)]
     pub condemned: Condemned,
@@ -180,10 +183,10 @@ impl ClusterState {
             nodes: Nodes::default(),
             tables: BTreeMap::new(),
             partitions: Partitions::default(),
-            left: BTreeMap::new(),
+            departed: BTreeMap::new(),
             untouched: BTreeSet::new(),
             surpassed: BTreeMap::new(),
-            formers: Formers::default(),
+            former_leaders: FormerLeaders::default(),
             condemned: Condemned::default(),
             migrations: Migrations::default(),
             answers: VecDeque::new(),
@@ -253,10 +256,10 @@ impl ClusterState {
             nodes: self.nodes.clone(),
             tables: self.tables.clone(),
             partitions: self.partitions.image(),
-            left: self.left.clone(),
+            departed: self.departed.clone(),
             untouched: self.untouched.clone(),
             surpassed: self.surpassed.clone(),
-            formers: self.formers.clone(),
+            former_leaders: self.former_leaders.clone(),
             condemned: self.condemned.clone(),
             migrations: self.migrations.clone(),
             answers: self.answers.clone(),
@@ -340,14 +343,14 @@ impl ClusterState {
         self.migrations.running(partition)
     }
 
-    /// Whether the node is live and acts in its present life.
+    /// Whether the node is alive and acts in its present life.
     pub fn is_active(&self, node: NodeId) -> bool {
         self.nodes.get(&node).is_some_and(NodeRow::is_active)
     }
 
     /// Whether the node is believed alive.
-    pub fn is_live(&self, node: NodeId) -> bool {
-        self.nodes.get(&node).is_some_and(|row| row.node.status == NodeStatus::Live)
+    pub fn is_alive(&self, node: NodeId) -> bool {
+        self.nodes.get(&node).is_some_and(|row| row.node.status == NodeStatus::Alive)
     }
 
     /// Whether the node registered, never said that it acts, and failed, without a copy on it: nothing is lost with it.
@@ -363,7 +366,7 @@ impl ClusterState {
     }
 
     /// Nodes believed alive.
-    pub fn nodes_live(&self) -> usize {
+    pub fn nodes_alive(&self) -> usize {
         self.nodes.len() - self.nodes.down().count()
     }
 
@@ -388,7 +391,7 @@ impl ClusterState {
                 row.node.name
             ));
         }
-        if row.node.status != NodeStatus::Live {
+        if row.node.status != NodeStatus::Alive {
             return stale(format!("{} counts as {}; register again to come back", row.node.name, row.node.status));
         }
         Ok(row)

@@ -71,7 +71,7 @@ fn copied(migration: &Migration) -> u64 {
 pub struct PlanSummary {
     /// Log index of the entry that began the plan; zero if there was none.
     pub plan: u64,
-    /// Moves that wait for a lane.
+    /// Moves that wait until their nodes copy less.
     pub queued: u32,
     /// Moves whose copy is being made.
     pub copying: u32,
@@ -96,7 +96,7 @@ pub struct PlanSummary {
 }
 
 impl PlanSummary {
-    /// How the newest plan stands. Looks at the moves that run, of which there are few: each node has its lanes.
+    /// How the newest plan stands. Looks at the moves that run, of which there are few: each node has a copy limit.
     pub fn of(state: &ClusterState) -> Self {
         let tally = state.migrations.tally();
         let mut summary = Self {

@@ -2,14 +2,14 @@
 
 use crate::assign;
 use crate::command::{Command, Edit, PartitionChange};
+use crate::departed::may_go;
 use crate::failover::{self, Election};
-use crate::lanes::copies_by_node;
-use crate::left::may_go;
 use crate::liveness::Liveness;
 use crate::migrate::{self, Next, hands_over};
 use crate::migration::{Migration, MigrationId, MoveKind};
 use crate::repair::{self, Repairs};
 use crate::state::{ClusterState, STRANGER_AGE_MS};
+use crate::waits::copies_by_node;
 use archon_types::{Millis, NodeId, NodeStatus, Partition, PartitionId, Placement, PlacementId, ReplicaState};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -52,8 +52,8 @@ pub fn turn(state: &ClusterState, liveness: &mut Liveness, now: Millis) -> Turn 
         return Turn { commands, wake_at: wake_at.min(due) };
     }
     let mut pass = Pass { state, liveness, now, due: now.plus(10 * heartbeat_ms), left: EDITS_MAX };
-    pass.stuck_hand_offs();
-    pass.stuck_leaders();
+    pass.overdue_hand_offs();
+    pass.isolated_leaders();
     pass.elections(&mut commands);
     pass.departures(&mut commands);
     let mut copies = copies_by_node(state);
@@ -80,10 +80,10 @@ struct Pass<'a> {
 impl Pass<'_> {
     /// Leaderships that a migration waits for and that are not handed over in time are withdrawn; the election follows
     /// when the lease is over.
-    fn stuck_hand_offs(&mut self) {
+    fn overdue_hand_offs(&mut self) {
         let state = self.state;
         let mut asked = BTreeMap::new();
-        let mut stuck = Vec::new();
+        let mut overdue = Vec::new();
         let moved = state.migrations.all_running().map(|migration| migration.partition);
         let drained = state.nodes.draining().map(|row| row.node.id);
         let led = drained.filter(|node| state.partitions.leaders_on(*node) > 0).flat_map(|node| {
@@ -102,22 +102,22 @@ impl Pass<'_> {
             asked.insert(row.id, (row.epoch, since));
             let over_at = since.plus(HAND_OFF_TIMEOUTS * state.settings.timing.failure_timeout_ms);
             if self.now >= over_at {
-                stuck.push(row.id);
+                overdue.push(row.id);
             } else {
                 self.due = self.due.min(over_at);
             }
         }
         self.liveness.hand_offs = asked;
-        for partition in stuck {
+        for partition in overdue {
             self.liveness.withdraw(self.state, partition);
         }
     }
 
     /// Leaderships of which another copy could make more: withdrawn, so that their holders release them.
-    fn stuck_leaders(&mut self) {
-        let mut stuck = std::mem::take(&mut self.liveness.stuck);
-        let due = stuck.take_due(self.state, self.now, |node| self.liveness.may_lead(node));
-        self.liveness.stuck = stuck;
+    fn isolated_leaders(&mut self) {
+        let mut isolated = std::mem::take(&mut self.liveness.isolated);
+        let due = isolated.take_due(self.state, self.now, |node| self.liveness.may_lead(node));
+        self.liveness.isolated = isolated;
         for partition in due {
             self.liveness.withdraw(self.state, partition);
         }
@@ -153,7 +153,7 @@ impl Pass<'_> {
             for row in state.partitions.on_node(node) {
                 let Some(own) = row.placement_on(node).filter(|own| own.state == ReplicaState::Live) else { continue };
                 let led = row.leader.is_some_and(|leader| leader != own.id);
-                let others = row.live().filter(|copy| copy.id != own.id && state.is_live(copy.node)).count();
+                let others = row.live().filter(|copy| copy.id != own.id && state.is_alive(copy.node)).count();
                 let spare = others >= usize::from(row.min_in_sync);
                 if self.left == 0 || !led || !spare || !self.liveness.may_propose(row.id, row.version, self.now) {
                     continue;
@@ -201,16 +201,16 @@ impl Pass<'_> {
         PlacementId::new(last + 1)
     }
 
-    /// The next step of every migration, and the begin of as many as there are lanes for.
+    /// The next step of every migration, and the begin of as many as the copy limit allows.
     fn migrations(&mut self, commands: &mut Vec<Command>, copies: &mut BTreeMap<NodeId, u32>) {
         let running =
             |migration: &&Migration| migration.kind == MoveKind::Leadership && migration.stage.target().is_some();
         let migrations = &self.state.migrations;
         let mut handing_over = migrations.all_running().filter(running).count();
         let most = self.state.settings.copies_per_node_max;
-        // Of those that wait, only the ones that need not wait for a lane or for others are looked at: there may be tens
-        // of thousands, and this is done for every change of state.
-        let open = |node: NodeId| !self.state.is_live(node) || copies.get(&node).copied().unwrap_or(0) < most;
+        // Of those that wait, only the ones that need not wait for the copy limit or for others are looked at: there may be
+        // tens of thousands, and this is done for every change of state.
+        let open = |node: NodeId| !self.state.is_alive(node) || copies.get(&node).copied().unwrap_or(0) < most;
         let mut due: BTreeSet<MigrationId> = migrations.all_running().map(|migration| migration.id).collect();
         due.extend(migrations.could_begin(open));
         let first = |id: &MigrationId| {

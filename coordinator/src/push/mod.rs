@@ -1,4 +1,4 @@
-//! Telling nodes what to do: one pusher per live node, woken when the state changed for it.
+//! Telling nodes what to do: one pusher per node that is alive, woken when the state changed for it.
 //!
 //! A change to a partition's row wakes the pushers of the nodes in that row at once, since somebody may be waiting for
 //! it. Everybody else only lacks a newer table and is woken at a pace that allows for how many there are: waking every
@@ -12,7 +12,7 @@ use crate::metrics::Metrics;
 use crate::session::Session;
 use archon_coordinator_core::ClusterState;
 use archon_types::{Incarnation, NodeId, Version};
-use pusher::{Lanes, Pusher};
+use pusher::{PushLimits, Pusher};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -40,11 +40,11 @@ struct Running {
     stop: CancellationToken,
 }
 
-/// Keeps one pusher per live node until the session ends.
+/// Keeps one pusher per node that is alive until the session ends.
 pub(crate) async fn run(session: Arc<Session>, metrics: Arc<Metrics>) {
     let state = session.quorum().replicated();
     let mut applied = state.applied();
-    let lanes = Arc::new(Lanes::new());
+    let limits = Arc::new(PushLimits::new());
     let mut running: BTreeMap<NodeId, Running> = BTreeMap::new();
     let mut tasks = JoinSet::new();
     let mut seen = None;
@@ -69,7 +69,7 @@ pub(crate) async fn run(session: Arc<Session>, metrics: Arc<Metrics>) {
                 running.entry(node).or_insert_with(|| {
                     let stop = session.stop().child_token();
                     let wake = Arc::new(Notify::new());
-                    let pusher = Pusher::new(&session, &metrics, &lanes, node, &target, Arc::clone(&wake));
+                    let pusher = Pusher::new(&session, &metrics, &limits, node, &target, Arc::clone(&wake));
                     tasks.spawn(pusher.run(stop.clone()));
                     Running { target, wake, stop }
                 });
@@ -89,7 +89,7 @@ pub(crate) async fn run(session: Arc<Session>, metrics: Arc<Metrics>) {
                     break;
                 }
                 let pace = pace(running.len());
-                lanes.set_pace(pace);
+                limits.set_pace(pace);
                 round_at.get_or_insert(round_last + pace);
             }
             () = session.pushes.notified() => {

@@ -67,7 +67,7 @@ impl Pieces for Recent<'_> {
 }
 
 /// What all pushers share: how many pushes may be under way, and what is encoded already.
-pub(super) struct Lanes {
+pub(super) struct PushLimits {
     deltas: Deltas,
     /// How far behind a delta of a table may be that is taken from what is encoded already, in milliseconds.
     stale_ms_max: AtomicU64,
@@ -75,7 +75,7 @@ pub(super) struct Lanes {
     table_only: Semaphore,
 }
 
-impl Lanes {
+impl PushLimits {
     pub(super) fn new() -> Self {
         Self {
             deltas: Deltas::default(),
@@ -99,7 +99,7 @@ impl Lanes {
 pub(super) struct Pusher {
     session: Arc<Session>,
     metrics: Arc<Metrics>,
-    lanes: Arc<Lanes>,
+    limits: Arc<PushLimits>,
     node: NodeId,
     target: Target,
     /// Given a sign whenever there may be something to push.
@@ -111,7 +111,7 @@ impl Pusher {
     pub(super) fn new(
         session: &Arc<Session>,
         metrics: &Arc<Metrics>,
-        lanes: &Arc<Lanes>,
+        limits: &Arc<PushLimits>,
         node: NodeId,
         target: &Target,
         wake: Arc<Notify>,
@@ -119,7 +119,7 @@ impl Pusher {
         Self {
             session: Arc::clone(session),
             metrics: Arc::clone(metrics),
-            lanes: Arc::clone(lanes),
+            limits: Arc::clone(limits),
             node,
             target: target.clone(),
             wake,
@@ -140,10 +140,10 @@ impl Pusher {
         loop {
             self.look_at_heartbeat();
             let key = self.session.push_key(self.node, self.target.incarnation, &self.wake);
-            if let (Some(key), Some(lane)) = (key, self.lane()) {
+            if let (Some(key), Some(limit)) = (key, self.limit()) {
                 let permit = tokio::select! {
                     () = stop.cancelled() => return,
-                    permit = lane.acquire() => permit,
+                    permit = limit.acquire() => permit,
                 };
                 // Derived only now, so that it holds everything that gathered while it waited.
                 let Some((message, promise)) = self.next(key) else { continue };
@@ -157,8 +157,8 @@ impl Pusher {
                         if self.take_answer(promise, answer) {
                             count(&self.metrics.pushes);
                             backoff.reset();
-                            let stale_max = self.lanes.stale_max();
-                            if !partial && !stale_max.is_zero() && self.lane().is_some() {
+                            let stale_max = self.limits.stale_max();
+                            if !partial && !stale_max.is_zero() && self.limit().is_some() {
                                 // It was given what others get in this round, and lacks what is newer.
                                 tokio::select! {
                                     () = stop.cancelled() => return,
@@ -192,18 +192,18 @@ impl Pusher {
         }
     }
 
-    /// The lane for what the node lacks, or `None` if it lacks nothing.
-    fn lane(&self) -> Option<&Semaphore> {
+    /// The limit that holds for what the node lacks, or `None` if it lacks nothing.
+    fn limit(&self) -> Option<&Semaphore> {
         let due = self.session.quorum().replicated().read(|state| self.acknowledged.due(state, self.node))?;
         Some(match due {
-            Due::Duties => &self.lanes.urgent,
-            Due::Table => &self.lanes.table_only,
+            Due::Duties => &self.limits.urgent,
+            Due::Table => &self.limits.table_only,
         })
     }
 
     /// What the node lacks, or nothing. `key`: what it said in its heartbeats.
     fn next(&self, key: PushKey) -> Option<(Message, Promise)> {
-        let pieces = Recent { deltas: &self.lanes.deltas, stale_max: self.lanes.stale_max() };
+        let pieces = Recent { deltas: &self.limits.deltas, stale_max: self.limits.stale_max() };
         self.session.quorum().replicated().read(|state| {
             let (push, promise) = self.acknowledged.next(state, self.node, &pieces)?;
             let (nodes, rows) = (push.nodes.unwrap_or_default(), push.rows);

@@ -111,7 +111,7 @@ impl Admins {
                 term: view.term,
                 coordinators: view.voters.into_iter().map(voter).collect(),
                 table_version: state.table_version().get(),
-                nodes_live: counts.nodes_live,
+                nodes_alive: counts.nodes_alive,
                 nodes_failed: counts.nodes_failed,
                 partitions: counts.partitions,
                 partitions_online: counts.partitions_online,

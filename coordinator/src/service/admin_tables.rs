@@ -42,7 +42,7 @@ impl Admins {
             let loads = session.loads().lock();
             let copies = || state.partitions.of_table(table.id).flat_map(|row| &row.placements);
             let nodes: BTreeSet<NodeId> = copies().map(|copy| copy.node).collect();
-            let away = nodes.iter().filter(|node| !state.is_live(**node)).take(NAMED_MAX);
+            let away = nodes.iter().filter(|node| !state.is_alive(**node)).take(NAMED_MAX);
             Ok(v1::CheckTableResponse {
                 table: Some(table.clone().into()),
                 copies: u32::try_from(copies().count()).unwrap_or(u32::MAX),

@@ -38,7 +38,8 @@ pub(crate) fn reasons(
 ) -> Vec<v1::Reason> {
     let explainer = Explainer::new(state, remembered);
     let mut reasons = Vec::new();
-    for node in state.nodes.values().map(|row| &row.node).filter(|node| node.status == NodeStatus::Failed) {
+    for row in state.nodes.values().filter(|row| row.node.status == NodeStatus::Failed) {
+        let node = &row.node;
         if reasons.len() >= most {
             return reasons;
         }
@@ -49,7 +50,10 @@ pub(crate) fn reasons(
                 format!("forget it: `archon node remove {}`", node.name),
             ),
             false => (
-                format!("{} at {} was silent for the failure time-out, or stopped", node.name, node.address),
+                match row.stopped {
+                    true => format!("{} at {} has stopped", node.name, node.address),
+                    false => format!("{} at {} was silent for the failure time-out", node.name, node.address),
+                },
                 format!("start {} again with its data directory", node.name),
             ),
         };
@@ -64,12 +68,12 @@ pub(crate) fn reasons(
     if let Some(waiting) = waits_for_nodes(state, &explainer) {
         reasons.push(waiting);
     }
-    let stuck: BTreeSet<PartitionId> = explainer.stuck().collect();
+    let isolated: BTreeSet<PartitionId> = explainer.isolated().collect();
     let restless = state.partitions.iter().filter(|row| {
         row.status != PartitionStatus::Unassigned
             && (row.status != PartitionStatus::Online
                 || state.running_migration(row.id).is_some()
-                || stuck.contains(&row.id))
+                || isolated.contains(&row.id))
     });
     for row in restless {
         // That copies are missing, and why, is said once, of all partitions.
@@ -97,7 +101,7 @@ pub(crate) fn reasons(
 fn condemned(state: &ClusterState) -> Option<v1::Reason> {
     let copies = state.condemned.len();
     let on_node = |(node, copies): (NodeId, usize)| {
-        let away = if state.is_live(node) { "" } else { ", which is not alive" };
+        let away = if state.is_alive(node) { "" } else { ", which is not alive" };
         format!("{copies} on {}{away}", state.node_name(node))
     };
     let named = state.condemned.nodes().take(CONDEMNED_NAMED_MAX).map(on_node).collect::<Vec<_>>();
@@ -106,7 +110,7 @@ fn condemned(state: &ClusterState) -> Option<v1::Reason> {
         0 => String::new(),
         others => format!("; the others on {others} more nodes"),
     };
-    let away = state.condemned.nodes().any(|(node, _)| !state.is_live(node));
+    let away = state.condemned.nodes().any(|(node, _)| !state.is_alive(node));
     let remedy = match away {
         true => "start the nodes that are not alive; of one that will never return: `archon node remove NAME`",
         false => "",
@@ -115,9 +119,9 @@ fn condemned(state: &ClusterState) -> Option<v1::Reason> {
     (copies > 0).then(|| reason_now(ReasonCode::CopiesCondemned, Subject::Copies, message, remedy))
 }
 
-/// A live node that takes no writes for want of room: what it leads is read-only.
+/// A node that is alive that takes no writes for want of room: what it leads is read-only.
 fn disk_full(state: &ClusterState, node: NodeId, lack: NoRoom) -> Option<v1::Reason> {
-    let row = state.node(node).filter(|row| row.node.status == NodeStatus::Live)?;
+    let row = state.node(node).filter(|row| row.node.status == NodeStatus::Alive)?;
     let name = &row.node.name;
     let message = format!("{name} takes no writes (`ReadOnly`), its disk is full: {lack}");
     let remedy = format!("free disk space on {name}; writes resume by themselves, reads go on meanwhile");
@@ -146,9 +150,9 @@ fn misses_copies(state: &ClusterState, explainer: &Explainer<'_>) -> Vec<v1::Rea
     if counts.partitions_under_replicated == 0 {
         return reasons;
     }
-    let takers = state.nodes.values().filter(|row| row.takes_placements()).count();
+    let eligible = state.nodes.values().filter(|row| row.takes_placements()).count();
     let wanted = state.tables.values().map(|table| usize::from(table.replication)).max().unwrap_or(1);
-    let remedy = match (counts.nodes_failed, wanted.saturating_sub(takers)) {
+    let remedy = match (counts.nodes_failed, wanted.saturating_sub(eligible)) {
         (_, 0) if shortage.withheld.is_some() => "start the failed nodes again".to_owned(),
         (0, 0) if shortage.no_node > 0 => "add a node, or uncordon one".to_owned(),
         (0, 0) => String::new(),
@@ -275,7 +279,7 @@ pub(super) fn reason(state: &ClusterState, partition: PartitionId, why: &Why) ->
         Why::LostCopyKept { node, alive, need } => (
             ReasonCode::LostCopyKept,
             format!(
-                "the copy on {} was lost or damaged, and is kept as it is: {alive} of {need} others count on live nodes",
+                "the copy on {} was lost or damaged, and is kept as it is: {alive} of {need} others count on nodes that are alive",
                 name(*node)
             ),
             Millis::ZERO,

@@ -27,7 +27,11 @@ pub(crate) fn event(state: &ClusterState, event: &Event) -> v1::Event {
             (format!("returned in incarnation {incarnation}"), named(id, name))
         }
         EventKind::NodeFailed { node: id, incarnation, leaderships, handed_on } => (
-            format!("failed in incarnation {incarnation}; {leaderships} leaderships ended, {handed_on} handed on"),
+            format!(
+                "{} in incarnation {incarnation}; {leaderships} leaderships ended, {handed_on} handed on",
+                // Who stops says so itself; whom nobody hears any more is failed by a coordinator.
+                if event.who == Actor::Node(*id) { "stopped" } else { "failed" }
+            ),
             node(id),
         ),
         EventKind::NodeLost { node: id, by: _ } => {

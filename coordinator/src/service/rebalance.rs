@@ -4,8 +4,8 @@
 use super::subjects;
 use crate::load::{Copied, Loads};
 use archon_coordinator_core::{
-    ClusterState, Command, Lanes, Migration, MigrationId, MoveReason, Phase, PlanSummary, PlannedMove, Subject,
-    UnmetReason, phase,
+    ClusterState, Command, Migration, MigrationId, MoveReason, Phase, PlanSummary, PlannedMove, Subject, UnmetReason,
+    Waits, phase,
 };
 use archon_proto::v1;
 use archon_types::plan::{Move, Plan, Unmet};
@@ -122,12 +122,12 @@ pub(crate) struct Shown {
 
 impl Shown {
     /// A look at a move.
-    pub(crate) fn new(state: &ClusterState, lanes: &Lanes<'_>, migration: &Migration) -> Self {
+    pub(crate) fn new(state: &ClusterState, waits: &Waits<'_>, migration: &Migration) -> Self {
         let phase = phase(state, migration);
         let why = match &phase {
             Phase::Superseded { why } | Phase::Failed { why } => why.clone(),
             Phase::Done | Phase::Cancelled => migration.reason.clone(),
-            _ => lanes.waiting_for(migration).unwrap_or_else(|| migration.reason.clone()),
+            _ => waits.waiting_for(migration).unwrap_or_else(|| migration.reason.clone()),
         };
         let (from, to) = (subjects::node_name(state, migration.from), subjects::node_name(state, migration.to));
         let table = subjects::table_name(state, migration.partition.table);
@@ -199,7 +199,7 @@ fn percent(phase: &Phase, copied: Copied) -> u32 {
 
 /// One move as people read it.
 pub(crate) fn move_to_wire(state: &ClusterState, loads: &Loads, migration: &Migration) -> v1::MoveStatus {
-    let shown = Shown::new(state, &Lanes::new(state), migration);
+    let shown = Shown::new(state, &Waits::new(state), migration);
     let size = Size::of(loads, shown.copy());
     shown.into_wire(size)
 }
@@ -232,9 +232,9 @@ impl Progress {
             let bytes = if migration.kind == MoveKind::Copy { migration.bytes } else { 0 };
             UnderWay { phase: phase(state, migration), copy, bytes }
         });
-        let lanes = Lanes::new(state);
+        let waits = Waits::new(state);
         let mut moves = state.migrations.of_newest_plan(after);
-        let page = moves.by_ref().take(most).map(|migration| Shown::new(state, &lanes, migration)).collect();
+        let page = moves.by_ref().take(most).map(|migration| Shown::new(state, &waits, migration)).collect();
         Self {
             running: state.migrations.active_count() > 0,
             summary,

@@ -73,7 +73,7 @@ impl Sessions {
         }
     }
 
-    /// Has the process at a live node's address confirm that it is the one that registers in the node's name.
+    /// Has the process at an alive node's address confirm that it is the one that registers in the node's name.
     async fn ask_the_process(&self, session: &Session, register: &Register) -> Result<(), ErrorDetail> {
         let state = session.quorum().replicated();
         let Some(known) = state.read(|state| to_confirm(state, register).cloned()) else { return Ok(()) };
@@ -128,7 +128,7 @@ impl Sessions {
         Ok(())
     }
 
-    async fn let_go(&self, request: v1::LeaveRequest, within: Duration) -> Result<(), ErrorDetail> {
+    async fn leave_node(&self, request: v1::LeaveRequest, within: Duration) -> Result<(), ErrorDetail> {
         let cluster = request.cluster.clone();
         let member = Member::try_from(request)?;
         let session = self.context.leader(within).await?;
@@ -147,7 +147,7 @@ impl Sessions {
         Ok(())
     }
 
-    async fn beat(&self, request: v1::HeartbeatRequest) -> Result<v1::HeartbeatResponse, ErrorDetail> {
+    async fn answer_heartbeat(&self, request: v1::HeartbeatRequest) -> Result<v1::HeartbeatResponse, ErrorDetail> {
         let cluster = request.cluster.clone();
         let heartbeat = Heartbeat::try_from(request)?;
         let session = self.context.leader(HEARTBEAT_LEADER_WAIT).await?;
@@ -173,7 +173,7 @@ impl SessionService for Sessions {
         &self,
         request: Request<v1::HeartbeatRequest>,
     ) -> Result<Response<v1::HeartbeatResponse>, Status> {
-        let answer = self.beat(request.into_inner()).await;
+        let answer = self.answer_heartbeat(request.into_inner()).await;
         count(if answer.is_ok() { &self.context.metrics.heartbeats } else { &self.context.metrics.heartbeats_refused });
         answer.map(Response::new).map_err(refuse)
     }
@@ -186,7 +186,7 @@ impl SessionService for Sessions {
 
     async fn leave(&self, request: Request<v1::LeaveRequest>) -> Result<Response<v1::LeaveResponse>, Status> {
         let within = budget(request.metadata());
-        self.let_go(request.into_inner(), within).await.map_err(refuse)?;
+        self.leave_node(request.into_inner(), within).await.map_err(refuse)?;
         Ok(Response::new(v1::LeaveResponse {}))
     }
 }

@@ -40,7 +40,7 @@ async fn a_leader_is_elected_nodes_join_and_another_takes_over() {
     }
     settle(&quorum, &mut nodes, 9).await;
     let found = status(&leader).await.unwrap();
-    assert_eq!((found.nodes_live, found.partitions, found.partitions_online), (2, 9, 9));
+    assert_eq!((found.nodes_alive, found.partitions, found.partitions_online), (2, 9, 9));
     assert_eq!(found.coordinators.len(), 3);
     for address in quorum.peers.values() {
         assert!(serves(address, "").await && serves(address, "archon.v1.Session").await, "{address} knows a leader");

@@ -48,7 +48,7 @@ async fn strangers_and_impostors_are_refused() {
     athens.register(&leader).await.unwrap();
     athens.heartbeat(&leader).await.unwrap();
 
-    // The name of a live node, from another disk.
+    // The name of a node that is alive, from another disk.
     let mut impostor = FakeNode::new("athens").await;
     assert_eq!(kind(impostor.register(&leader).await), ErrorKind::NameTaken);
     // A node of another cluster.

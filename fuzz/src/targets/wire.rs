@@ -269,7 +269,7 @@ fn deltas() -> Vec<Vec<u8>> {
         name: "athens".into(),
         address: "127.0.0.1:7001".into(),
         incarnation: Incarnation::new(6),
-        status: NodeStatus::Live,
+        status: NodeStatus::Alive,
         goal: NodeGoal::Serve,
         zone: Some("east".into()),
         weight: 100,

@@ -9,7 +9,7 @@ pub struct Register {
     /// The value and its revision; the revision is open as long as nobody was told it.
     present: Option<(Arc<str>, Option<u64>)>,
     /// The greatest revision told so far. Revisions of a key only rise, deletions in between included.
-    told: u64,
+    reported: u64,
 }
 
 impl Register {
@@ -23,7 +23,7 @@ impl Register {
                 (found == value).then(|| self.seen(*revision))?
             }
             (Request::Put(value), Outcome::Written(revision)) => self.written(value.clone(), *revision),
-            (Request::Put(value), Outcome::Unknown) => Some(self.untold(value.clone())),
+            (Request::Put(value), Outcome::Unknown) => Some(self.unreported(value.clone())),
             (Request::Delete, Outcome::Deleted { existed }) => {
                 (self.present.is_some() == *existed).then(|| self.absent())
             }
@@ -32,7 +32,7 @@ impl Register {
                 self.expected(*expected)?.written(value.clone(), *revision)
             }
             (Request::CompareAndSet { expected, value }, Outcome::Unknown) => {
-                Some(self.expected(*expected)?.untold(value.clone()))
+                Some(self.expected(*expected)?.unreported(value.clone()))
             }
             (Request::CompareAndSet { expected, .. }, Outcome::ConditionFailed { found }) => {
                 if expected == found {
@@ -44,7 +44,9 @@ impl Register {
                 let sum = self.sum(*by)?;
                 (sum == *value).then(|| self.written(sum.to_string().into(), *revision))?
             }
-            (Request::Increment(by), Outcome::Unknown) => self.sum(*by).map(|sum| self.untold(sum.to_string().into())),
+            (Request::Increment(by), Outcome::Unknown) => {
+                self.sum(*by).map(|sum| self.unreported(sum.to_string().into()))
+            }
             (Request::Increment(by), Outcome::NotANumber) => self.sum(*by).is_none().then(|| self.clone()),
             // An answer to another question, or a read that was never answered.
             _ => None,
@@ -66,15 +68,15 @@ impl Register {
     }
 
     fn written(&self, value: Arc<str>, revision: u64) -> Option<Self> {
-        (revision > self.told).then_some(Self { present: Some((value, Some(revision))), told: revision })
+        (revision > self.reported).then_some(Self { present: Some((value, Some(revision))), reported: revision })
     }
 
-    fn untold(&self, value: Arc<str>) -> Self {
-        Self { present: Some((value, None)), told: self.told }
+    fn unreported(&self, value: Arc<str>) -> Self {
+        Self { present: Some((value, None)), reported: self.reported }
     }
 
     const fn absent(&self) -> Self {
-        Self { present: None, told: self.told }
+        Self { present: None, reported: self.reported }
     }
 
     fn sum(&self, by: i64) -> Option<i64> {

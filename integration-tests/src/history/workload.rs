@@ -106,7 +106,7 @@ impl Workload {
     /// If the cluster cannot be found.
     pub async fn start(endpoints: Vec<String>, options: &WorkloadOptions) -> Result<Self, Error> {
         let patient = Client::builder(endpoints.clone()).timeout(options.patience).build().await?;
-        // An instance of its own: its lanes and budget are not those of the patient.
+        // An instance of its own: its connections and budget are not those of the patient.
         let hasty = Client::builder(endpoints).timeout(options.patience).build().await?.with_timeout(options.hasty);
         let count = options.groups * options.clients_per_group;
         let shared = Arc::new(Shared::new(&options.prefix, count));
@@ -228,7 +228,7 @@ impl Workload {
         let called_ns = self.shared.now_ns();
         let (mut found, mut after) = (BTreeMap::new(), Vec::new());
         loop {
-            match self.patient.scan(&everything, &after, 10_000).await {
+            match self.patient.scan(&everything).after(&after).limit(10_000).page().await {
                 Ok(page) => {
                     found.extend(page.entries.iter().map(|e| (text(&e.key), (text(&e.value), e.revision.get()))));
                     match page.entries.last() {
@@ -352,7 +352,14 @@ impl Worker {
             Some(before) => self.key(before),
             None => String::new(),
         };
-        let page = match self.client.scan(format!("{}/{}/", self.shared.prefix, self.group), after, 100).await {
+        let page = match self
+            .client
+            .scan(format!("{}/{}/", self.shared.prefix, self.group))
+            .after(after)
+            .limit(100)
+            .page()
+            .await
+        {
             Ok(page) => page,
             Err(error) => {
                 self.shared.fail(format!("scan of group {}: {error}", self.group));

@@ -1,11 +1,11 @@
 //! Duties: opening, configuring, setting aside and deleting copies.
 
+use crate::local_copy::{Found, LocalCopy};
 use crate::log_write::LogWrite;
 use crate::partitions::Partitions;
 use crate::reconcile::Action;
 use crate::refusal::Cause;
 use crate::shell::{At, Life, Observed, Shell};
-use crate::slot::{Found, Slot};
 use crate::turn::Turn;
 use archon_kv::Memtable;
 use archon_kv::engine::PageLimit;
@@ -32,7 +32,7 @@ impl<S: Shell> Partitions<S> {
             Action::Configure { partition, placement } => self.configure(&partition, placement),
             Action::HandOver { partition, placement, to } => {
                 let epoch = partition.epoch;
-                self.tell_row(partition, placement);
+                self.pass_row(partition, placement);
                 self.step(placement, Input::HandOver { epoch, to });
             }
             Action::SetAside { placement, .. } => self.set_aside(placement),
@@ -44,9 +44,9 @@ impl<S: Shell> Partitions<S> {
     }
 
     fn open(&mut self, life: Life, partition: Partition, placement: PlacementId, fresh: bool) {
-        if let Some(slot) = self.slots.get_mut(&placement) {
+        if let Some(local) = self.copies.get_mut(&placement) {
             // It was set aside and is wanted again.
-            slot.aside = false;
+            local.aside = false;
             self.active.insert(partition.id, placement);
             return self.configure(&partition, placement);
         }
@@ -68,9 +68,9 @@ impl<S: Shell> Partitions<S> {
         match self.turn.shell.replica(identity, found.recovered.clone()) {
             Ok(replica) => {
                 let emptied = if fresh { self.emptied().never_held(life.incarnation) } else { self.emptied() };
-                let slot = Slot::new(placement, found, replica, emptied, self.turn.broken);
-                self.turn.shell.observe(slot.at(), Observed::Opened { fresh });
-                self.slots.insert(placement, slot);
+                let local = LocalCopy::new(placement, found, replica, emptied, self.turn.broken);
+                self.turn.shell.observe(local.at(), Observed::Opened { fresh });
+                self.copies.insert(placement, local);
                 self.active.insert(partition.id, placement);
                 self.configure(&partition, placement);
             }
@@ -94,61 +94,61 @@ impl<S: Shell> Partitions<S> {
     fn configure(&mut self, partition: &Partition, placement: PlacementId) {
         let epoch = partition.epoch;
         let releasing = self.turn.releasing;
-        if releasing && self.slots.get(&placement).is_some_and(|slot| slot.copy().would_take_up(partition)) {
+        if releasing && self.copies.get(&placement).is_some_and(|local| local.view().would_take_up(partition)) {
             // The coordinator has named this node again before it heard that it leaves: taking the leadership up only
             // to give it up would go round and round.
             return;
         }
-        self.tell_row(partition.clone(), placement);
+        self.pass_row(partition.clone(), placement);
         let input = if releasing { Input::HandOver { epoch, to: placement } } else { Input::KeepLeading { epoch } };
         self.step(placement, input);
         // Perhaps the node, or this registration of it, ended before anybody heard of it.
-        if let Some(slot) = self.slots.get_mut(&placement)
-            && slot.copy().is_emptied()
+        if let Some(local) = self.copies.get_mut(&placement)
+            && local.view().is_emptied()
         {
-            self.turn.report_emptied(slot);
+            self.turn.report_emptied(local);
         }
     }
 
-    fn tell_row(&mut self, row: Partition, placement: PlacementId) {
-        if let Some(slot) = self.slots.get_mut(&placement) {
-            self.turn.tell_row(slot, row);
+    fn pass_row(&mut self, row: Partition, placement: PlacementId) {
+        if let Some(local) = self.copies.get_mut(&placement) {
+            self.turn.pass_row(local, row);
         }
     }
 
     /// Other nodes' registrations have changed, or whether they count as failed: replicas hear of it.
     pub fn peers_changed(&mut self) {
-        for slot in self.slots.values_mut().filter(|slot| !slot.aside) {
-            let Some(configuration) = slot.replica.configuration() else { continue };
+        for local in self.copies.values_mut().filter(|local| !local.aside) {
+            let Some(configuration) = local.replica.configuration() else { continue };
             if configuration.row.placements.len() > 1 {
                 let row = configuration.row.clone();
-                self.turn.tell_row(slot, row);
+                self.turn.pass_row(local, row);
             }
         }
     }
 
     fn set_aside(&mut self, placement: PlacementId) {
-        let Some(slot) = self.slots.get_mut(&placement) else { return };
-        self.turn.shell.observe(slot.at(), Observed::SetAside);
-        slot.aside = true;
-        slot.end_spoilt_copies();
-        self.turn.lease(slot);
+        let Some(local) = self.copies.get_mut(&placement) else { return };
+        self.turn.shell.observe(local.at(), Observed::SetAside);
+        local.aside = true;
+        local.end_spoilt_copies();
+        self.turn.lease(local);
         // Nothing is answered from here, so whoever leads next need not wait.
-        let epoch = slot.replica.epoch();
-        self.turn.step(slot, Input::Withdrawn { epoch });
-        let cause = self.turn.gone(slot.partition, Cause::SetAside);
-        self.turn.fail_waiting(slot, cause);
-        let partition = slot.partition;
+        let epoch = local.replica.epoch();
+        self.turn.step(local, Input::Withdrawn { epoch });
+        let cause = self.turn.gone(local.partition, Cause::SetAside);
+        self.turn.fail_waiting(local, cause);
+        let partition = local.partition;
         self.forget_active(partition, placement);
     }
 
     fn unload(&mut self, partition: PartitionId, placement: PlacementId) {
         self.turn.shell.stop_copy(placement);
         self.dormant.remove(&placement);
-        if let Some(mut slot) = self.slots.remove(&placement) {
-            self.turn.rest(&mut slot);
+        if let Some(mut local) = self.copies.remove(&placement) {
+            self.turn.rest(&mut local);
             let cause = self.turn.gone(partition, Cause::Unloaded);
-            self.turn.fail_waiting(&mut slot, cause);
+            self.turn.fail_waiting(&mut local, cause);
         }
         self.forget_active(partition, placement);
         self.turn.shell.log(placement, LogWrite::Drop);
@@ -167,17 +167,17 @@ impl<S: Shell> Partitions<S> {
 }
 
 impl<S: Shell> Turn<S> {
-    fn tell_row(&mut self, slot: &mut Slot<S>, row: Partition) {
-        match slot.emptied.leads_a_part(slot.copy(), &row, || self.has_rows(slot.placement)) {
+    fn pass_row(&mut self, local: &mut LocalCopy<S>, row: Partition) {
+        match local.emptied.leads_a_part(local.view(), &row, || self.has_rows(local.placement)) {
             Ok(false) => {}
             Ok(true) => {
                 let why =
                     "it was made leader and holds a part of the data at most: it was being copied anew".to_owned();
-                return self.damaged.push((slot.placement, why));
+                return self.damaged.push((local.placement, why));
             }
-            Err(error) => return self.unusable(slot, &error),
+            Err(error) => return self.unusable(local, &error),
         }
-        let others = row.placements.iter().filter(|other| other.id != slot.placement);
+        let others = row.placements.iter().filter(|other| other.id != local.placement);
         let peers: BTreeMap<PlacementId, Peer> = others
             .filter_map(|other| {
                 let (incarnation, failed) = self.shell.peer(other.node)?;
@@ -185,10 +185,10 @@ impl<S: Shell> Turn<S> {
             })
             .collect();
         let timing = self.shell.timing();
-        self.step(slot, Input::Configure(Configuration { row, peers, timing }));
+        self.step(local, Input::Configure(Configuration { row, peers, timing }));
         // A leadership just taken up is covered by the lease at once, if there is one.
-        self.lease(slot);
-        self.unpark(slot);
+        self.lease(local);
+        self.unpark(local);
     }
 
     /// Whether the engine holds any row of a copy.

@@ -1,7 +1,7 @@
 //! Whether the coordinators were told that a copy has thrown its data away: nobody may take it for what it was when it
 //! counted (PROTOCOL rule 19).
 
-use crate::copy::Copy;
+use crate::copy_view::CopyView;
 use crate::mutant::{Broken, Mutant};
 use archon_replica::Position;
 use archon_types::{Incarnation, Partition, Version};
@@ -9,14 +9,14 @@ use archon_types::{Incarnation, Partition, Version};
 /// When that was last said of one copy.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Emptied {
-    told: Option<Told>,
+    reported: Option<Reported>,
     /// It was emptied, or a copy began to be pulled, and none has come to its end since.
     is_part: bool,
     broken: Broken,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Told {
+struct Reported {
     /// The registration of the node in which it was.
     incarnation: Incarnation,
     /// The row's version that it was said under; `None` if it need not be said again, however the row changes.
@@ -31,7 +31,7 @@ impl Emptied {
 
     /// Of a copy that was made in this registration: what never held anything was not emptied.
     pub const fn never_held(self, incarnation: Incarnation) -> Self {
-        Self { told: Some(Told { incarnation, version: None }), ..self }
+        Self { reported: Some(Reported { incarnation, version: None }), ..self }
     }
 
     /// Its log begins anew after `base`. Returns whether it is emptied by that, perhaps once more: it may have counted in
@@ -39,7 +39,7 @@ impl Emptied {
     pub fn begins_after(&mut self, base: Position) -> bool {
         self.is_part = base == Position::ZERO;
         if self.is_part {
-            self.told = None;
+            self.reported = None;
         }
         self.is_part
     }
@@ -53,9 +53,9 @@ impl Emptied {
     /// node, for what was not heard in one is forgotten with it; and again when the row has changed, for the coordinator believes
     /// nothing that was said before the copy ceased to count.
     pub fn is_due(&self, incarnation: Incarnation, version: Version) -> bool {
-        let told = self.told.filter(|told| told.incarnation == incarnation);
-        let due = told.is_none_or(|told| told.version.is_some_and(|before| before < version));
-        due && !self.broken.breaks(Mutant::EmptiedUntold)
+        let reported = self.reported.filter(|reported| reported.incarnation == incarnation);
+        let due = reported.is_none_or(|reported| reported.version.is_some_and(|before| before < version));
+        due && !self.broken.breaks(Mutant::EmptiedUnreported)
     }
 
     /// Whether `row` has a copy lead that holds a part of its partition at most: it was emptied, or what it pulls first has
@@ -65,7 +65,7 @@ impl Emptied {
     /// That of `has_rows`.
     pub fn leads_a_part<E>(
         &self,
-        copy: Copy<'_>,
+        copy: CopyView<'_>,
         row: &Partition,
         has_rows: impl FnOnce() -> Result<bool, E>,
     ) -> Result<bool, E> {
@@ -78,7 +78,7 @@ impl Emptied {
 
     /// Takes in that it was said.
     pub const fn said(&mut self, incarnation: Incarnation, version: Version) {
-        self.told = Some(Told { incarnation, version: Some(version) });
+        self.reported = Some(Reported { incarnation, version: Some(version) });
     }
 }
 
@@ -129,7 +129,7 @@ mod tests {
             status: PartitionStatus::Online,
             min_in_sync: 1,
         };
-        let copy = Copy { placement, replica: &replica, aside: false };
+        let copy = CopyView { placement, replica: &replica, aside: false };
         emptied.leads_a_part(copy, &row, || Ok::<_, ()>(has_rows)).unwrap()
     }
 
@@ -153,7 +153,7 @@ mod tests {
 
     archon_types::shown_by! {
         PartLeads => a_part_does_not_lead,
-        EmptiedUntold => a_copy_that_was_emptied_is_told_of,
+        EmptiedUnreported => a_copy_that_was_emptied_is_told_of,
     }
 
     #[test]

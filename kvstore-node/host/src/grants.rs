@@ -2,7 +2,7 @@
 //! (PROTOCOL rules 14 and 15).
 
 use crate::mutant::{Broken, Mutant};
-use crate::session::{Beat, Grant};
+use crate::session::{Grant, Heartbeat};
 use archon_types::{Epoch, Lease, Millis, PartitionId};
 use std::collections::BTreeMap;
 
@@ -41,15 +41,15 @@ impl Grants {
     }
 
     /// Takes in the answer to a heartbeat, which arrived at `now` on the local clock.
-    pub fn take(&mut self, beat: Beat, grant: Grant, now: Millis) -> Taken {
-        if !beat.is_answered_by(&grant) {
+    pub fn take(&mut self, heartbeat: Heartbeat, grant: Grant, now: Millis) -> Taken {
+        if !heartbeat.is_answered_by(&grant) {
             return Taken::Foreign; // rule 14
         }
         if grant.number <= self.newest {
             return Taken::Overtaken;
         }
         let withdrawn = if self.broken.breaks(Mutant::NodeWideLease) { Vec::new() } else { grant.withdrawn };
-        let from = if self.broken.breaks(Mutant::LeaseFromReceipt) { now } else { beat.sent() }; // rule 14
+        let from = if self.broken.breaks(Mutant::LeaseFromReceipt) { now } else { heartbeat.sent() }; // rule 14
         let lapsed_ms = self.lease.until().map_or(0, |until| now.since(until));
         self.newest = grant.number;
         self.lease.extend(from, grant.lease_ms);
@@ -85,7 +85,7 @@ impl Grants {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::session::Beats;
+    use crate::session::Heartbeats;
     use archon_types::{Incarnation, TableId};
 
     const LIFE: Incarnation = Incarnation::new(3);
@@ -94,8 +94,8 @@ mod tests {
         PartitionId::new(TableId::new(1), index)
     }
 
-    fn answer(beat: Beat, withdrawn: Vec<(PartitionId, Epoch)>) -> Grant {
-        Grant { incarnation: beat.incarnation(), number: beat.number(), lease_ms: 1_000, withdrawn }
+    fn answer(heartbeat: Heartbeat, withdrawn: Vec<(PartitionId, Epoch)>) -> Grant {
+        Grant { incarnation: heartbeat.incarnation(), number: heartbeat.number(), lease_ms: 1_000, withdrawn }
     }
 
     fn granted(lapsed_ms: u64, withdrawn: Vec<(PartitionId, Epoch)>) -> Taken {
@@ -104,20 +104,20 @@ mod tests {
 
     #[test]
     fn the_lease_counts_from_sending_and_ends() {
-        let (mut beats, mut grants) = (Beats::new(LIFE), Grants::default());
+        let (mut heartbeats, mut grants) = (Heartbeats::new(LIFE), Grants::default());
         assert!(!grants.is_valid(Millis::new(0)));
-        let beat = beats.send(Millis::new(100));
-        assert_eq!(grants.take(beat, answer(beat, vec![]), Millis::new(120)), granted(0, vec![]));
+        let heartbeat = heartbeats.send(Millis::new(100));
+        assert_eq!(grants.take(heartbeat, answer(heartbeat, vec![]), Millis::new(120)), granted(0, vec![]));
         assert!(grants.is_valid(Millis::new(1_099)));
         assert!(!grants.is_valid(Millis::new(1_100)));
-        let late = beats.send(Millis::new(1_200));
+        let late = heartbeats.send(Millis::new(1_200));
         assert_eq!(grants.take(late, answer(late, vec![]), Millis::new(1_300)), granted(200, vec![]));
     }
 
     #[test]
     fn an_answer_to_another_heartbeat_or_life_grants_nothing() {
-        let (mut beats, mut grants) = (Beats::new(LIFE), Grants::default());
-        let (first, second) = (beats.send(Millis::new(100)), beats.send(Millis::new(600)));
+        let (mut heartbeats, mut grants) = (Heartbeats::new(LIFE), Grants::default());
+        let (first, second) = (heartbeats.send(Millis::new(100)), heartbeats.send(Millis::new(600)));
         assert_eq!(grants.take(second, answer(first, vec![]), Millis::new(700)), Taken::Foreign);
         let other = Grant { incarnation: Incarnation::new(2), ..answer(second, vec![]) };
         assert_eq!(grants.take(second, other, Millis::new(700)), Taken::Foreign);
@@ -125,16 +125,16 @@ mod tests {
     }
 
     fn a_lease_does_not_outlive_its_length_after_sending(mutant: Option<Mutant>) -> bool {
-        let (mut beats, mut grants) = (Beats::new(LIFE), Grants::new(Broken::by(mutant)));
-        let beat = beats.send(Millis::new(100));
-        grants.take(beat, answer(beat, vec![]), Millis::new(900));
+        let (mut heartbeats, mut grants) = (Heartbeats::new(LIFE), Grants::new(Broken::by(mutant)));
+        let heartbeat = heartbeats.send(Millis::new(100));
+        grants.take(heartbeat, answer(heartbeat, vec![]), Millis::new(900));
         !grants.is_valid(Millis::new(1_100))
     }
 
     fn what_is_withdrawn_is_not_covered(mutant: Option<Mutant>) -> bool {
-        let (mut beats, mut grants) = (Beats::new(LIFE), Grants::new(Broken::by(mutant)));
-        let beat = beats.send(Millis::new(100));
-        grants.take(beat, answer(beat, vec![(partition(1), Epoch::new(4))]), Millis::new(100));
+        let (mut heartbeats, mut grants) = (Heartbeats::new(LIFE), Grants::new(Broken::by(mutant)));
+        let heartbeat = heartbeats.send(Millis::new(100));
+        grants.take(heartbeat, answer(heartbeat, vec![(partition(1), Epoch::new(4))]), Millis::new(100));
         !grants.covers(partition(1), Epoch::new(4), Millis::new(200))
     }
 
@@ -145,8 +145,8 @@ mod tests {
 
     #[test]
     fn a_withdrawn_leadership_is_not_covered_and_a_late_answer_does_not_bring_it_back() {
-        let (mut beats, mut grants) = (Beats::new(LIFE), Grants::default());
-        let (first, second) = (beats.send(Millis::new(50)), beats.send(Millis::new(100)));
+        let (mut heartbeats, mut grants) = (Heartbeats::new(LIFE), Grants::default());
+        let (first, second) = (heartbeats.send(Millis::new(50)), heartbeats.send(Millis::new(100)));
         let withdrawn = vec![(partition(1), Epoch::new(4))];
         let taken = grants.take(second, answer(second, withdrawn.clone()), Millis::new(110));
         assert_eq!(taken, granted(0, withdrawn));
@@ -159,8 +159,8 @@ mod tests {
 
     #[test]
     fn after_the_end_no_answer_counts() {
-        let (mut beats, mut grants) = (Beats::new(LIFE), Grants::default());
-        let (first, second) = (beats.send(Millis::new(100)), beats.send(Millis::new(100)));
+        let (mut heartbeats, mut grants) = (Heartbeats::new(LIFE), Grants::default());
+        let (first, second) = (heartbeats.send(Millis::new(100)), heartbeats.send(Millis::new(100)));
         assert_eq!(grants.take(first, answer(first, vec![]), Millis::new(100)), granted(0, vec![]));
         grants.end();
         assert_eq!(grants.take(second, answer(second, vec![]), Millis::new(100)), Taken::Overtaken);

@@ -16,23 +16,25 @@
 //! | `turn` | how what a replica wants is carried out |
 //! | `persist` | what is written to the log |
 //! | `copying`, `pull` | how copies are given and pulled |
-//! | `copy` | what one copy is to its node |
+//! | `local_copy` | one copy on its node: its replica and what is kept around it |
+//! | `copy_view` | what the others need to know of it |
 //! | `emptied` | when it is said that a copy has thrown its data away, and that it may not lead |
 //! | `grants` | what the node's lease covers |
-//! | `obeyed` | which pushes are obeyed |
+//! | `applied_push` | which pushes are applied |
 //! | `reconcile` | what follows from duties, given what is held |
 //! | `retention` | how much of a copy's log is kept, and for whom |
 //! | `session/` | registering, heartbeats and reports: which answers count, and what is said again |
 //! | `waiting` | who is answered when, and with what if a leadership ends |
 
-mod copy;
+mod applied_push;
+mod copy_view;
 mod copying;
 mod duty;
 mod emptied;
 mod grants;
+mod local_copy;
 mod log_write;
 mod mutant;
-mod obeyed;
 mod operate;
 mod park;
 mod partitions;
@@ -45,28 +47,27 @@ mod request;
 mod retention;
 mod session;
 mod shell;
-mod slot;
 #[cfg(test)]
 mod test_shell;
 mod turn;
 mod waiting;
 
-pub use copy::Copy;
+pub use applied_push::{AppliedPush, Pushed};
+pub use copy_view::CopyView;
 pub use copying::{CopyAsk, CopyJob, CopyPage, CopyStart, Offered};
 pub use emptied::Emptied;
 pub use grants::{Grants, Taken};
+pub use local_copy::{ENGINE_AHEAD_UNKNOWN, Found, LocalCopy, Outcome};
 pub use log_write::LogWrite;
 pub use mutant::Broken;
 #[cfg(any(test, feature = "mutants"))]
 pub use mutant::Mutant;
-pub use obeyed::{Obeyed, Pushed};
 pub use park::Patience;
 pub use partitions::{Completes, Partitions};
 pub use reconcile::{Action, Held, HeldState, Reconciled, UNKNOWN, reconcile};
 pub use refusal::{Cause, CopyRefusal, Refusal};
 pub use request::{Reply, Request};
 pub use retention::{Pin, Retention, RetentionLimits};
-pub use session::{Again, Beat, Beats, Grant, Registering, Reports};
+pub use session::{Again, Grant, Heartbeat, Heartbeats, Registering, Reports};
 pub use shell::{At, Life, Observed, Shell};
-pub use slot::{ENGINE_AHEAD_UNKNOWN, Found, Outcome, Slot};
-pub use waiting::{Answer, Ended, Pending, Waiting};
+pub use waiting::{Ended, Pending, ReadyAnswer, Waiting};

@@ -16,7 +16,7 @@ archon_types::mutants! {
     /// A sole copy answers without a lease.
     AloneWithoutLease = 17,
     /// It is not said that a copy has thrown its data away.
-    EmptiedUntold = 19,
+    EmptiedUnreported = 19,
     /// What no duty names is deleted.
     UnnamedDeleted = 22,
     /// A write that was abandoned is said to have changed nothing.

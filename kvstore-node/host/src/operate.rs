@@ -1,12 +1,12 @@
 //! Clients' operations: evaluated once, answered after commit and under the lease.
 
+use crate::local_copy::{LocalCopy, Outcome};
 use crate::mutant::Mutant;
 use crate::refusal::Refusal;
 use crate::request::{Reply, Request};
 use crate::shell::{Observed, Shell};
-use crate::slot::{Outcome, Slot};
 use crate::turn::Turn;
-use crate::waiting::{Answer as Told, Pending};
+use crate::waiting::{Pending, ReadyAnswer};
 use archon_kv::{PartitionView, Reader, Reading, Request as Asked, ViewError, evaluate, row};
 use archon_replica::{Input, Output, Standing};
 use archon_types::{Answer, ErrorKind, Millis, Op, Revision, Seq};
@@ -14,17 +14,17 @@ use bytes::Bytes;
 
 impl<S: Shell> Turn<S> {
     /// Evaluates an operation, or has it wait, or refuses it.
-    pub(crate) fn operate(&mut self, slot: &mut Slot<S>, request: Request<S::Reply>) {
-        let Some(request) = self.park(slot, request) else { return };
-        match self.admit(slot, &request) {
-            Ok(()) if request.op.is_read() => self.read(slot, request),
-            Ok(()) => self.write(slot, request),
-            Err(refusal) => self.refuse(slot, request.reply, refusal),
+    pub(crate) fn operate(&mut self, local: &mut LocalCopy<S>, request: Request<S::Reply>) {
+        let Some(request) = self.park(local, request) else { return };
+        match self.admit(local, &request) {
+            Ok(()) if request.op.is_read() => self.read(local, request),
+            Ok(()) => self.write(local, request),
+            Err(refusal) => self.refuse(local, request.reply, refusal),
         }
     }
 
     /// Whether an operation may be evaluated here and now.
-    fn admit(&self, slot: &Slot<S>, request: &Request<S::Reply>) -> Result<(), Refusal> {
+    fn admit(&self, local: &LocalCopy<S>, request: &Request<S::Reply>) -> Result<(), Refusal> {
         if self.shell.is_stopping() {
             return Err(Refusal::Stopping);
         }
@@ -34,133 +34,133 @@ impl<S: Shell> Turn<S> {
         if self.shell.is_dropped(request.partition) {
             return Err(Refusal::Dropped);
         }
-        if slot.aside || !slot.serving {
-            let mine = matches!(slot.replica.standing(), Standing::TakingOver | Standing::Released);
-            let settling = mine && !slot.aside && slot.copy().is_unsettled();
+        if local.aside || !local.serving {
+            let mine = matches!(local.replica.standing(), Standing::TakingOver | Standing::Released);
+            let settling = mine && !local.aside && local.view().is_unsettled();
             return Err(if settling { Refusal::Changing } else { Refusal::Elsewhere });
         }
-        if self.footing(slot).holds() { Ok(()) } else { Err(Refusal::NoLease) }
+        if self.footing(local).holds() { Ok(()) } else { Err(Refusal::NoLease) }
     }
 
-    fn read(&mut self, slot: &mut Slot<S>, request: Request<S::Reply>) {
+    fn read(&mut self, local: &mut LocalCopy<S>, request: Request<S::Reply>) {
         if let Err(detail) = request.reply.room() {
-            return self.refuse(slot, request.reply, Refusal::Told(detail));
+            return self.refuse(local, request.reply, Refusal::Detail(detail));
         }
-        let confirmed = request.confirmed == Some(slot.replica.epoch()) && !slot.copy().is_alone();
-        if !confirmed && self.footing(slot).reading() == Reading::Confirmed {
-            let ticket = slot.next_ticket();
-            slot.waiting.confirm_first(ticket, request);
-            return self.step(slot, Input::Confirm { ticket });
+        let confirmed = request.confirmed == Some(local.replica.epoch()) && !local.view().is_alone();
+        if !confirmed && self.footing(local).reading() == Reading::Confirmed {
+            let ticket = local.next_ticket();
+            local.waiting.confirm_first(ticket, request);
+            return self.step(local, Input::Confirm { ticket });
         }
-        let log_time = slot.waiting.log_time();
-        let too_early = self.broken.breaks(Mutant::LeaseCheckedFirst).then(|| self.may_answer(slot));
+        let log_time = local.waiting.log_time();
+        let too_early = self.broken.breaks(Mutant::LeaseCheckedFirst).then(|| self.may_answer(local));
         let found = match &request.op {
-            Op::Get { key } => self.value(slot, key).map(|found| Ok(Answer::Value(found))),
+            Op::Get { key } => self.value(local, key).map(|found| Ok(Answer::Value(found))),
             op => {
-                let view = PartitionView::new(&slot.memtable, self.shell.engine(), slot.placement, Reader::Committed);
+                let view = PartitionView::new(&local.memtable, self.shell.engine(), local.placement, Reader::Committed);
                 let asked = Asked { op, id: None };
                 evaluate(asked, &view, log_time, Revision::ZERO, self.shell.dedup()).map(|found| found.answer)
             }
         };
         let refusal = match found {
             // The value first, the lease after (PROTOCOL rule 17).
-            Ok(outcome) if confirmed || too_early.unwrap_or_else(|| self.may_answer(slot)) => {
-                self.shell.observe(slot.at(), Observed::Read { confirmed });
-                return self.shell.answer(slot.at(), request.reply, log_time, outcome);
+            Ok(outcome) if confirmed || too_early.unwrap_or_else(|| self.may_answer(local)) => {
+                self.shell.observe(local.at(), Observed::Read { confirmed });
+                return self.shell.answer(local.at(), request.reply, log_time, outcome);
             }
             Ok(_) => Refusal::NoLease,
-            Err(error) => self.unreadable(slot, &error),
+            Err(error) => self.unreadable(local, &error),
         };
-        self.refuse(slot, request.reply, refusal);
+        self.refuse(local, request.reply, refusal);
     }
 
     /// The committed value of a key: from the window, from what was read before, or from the engine.
-    fn value(&self, slot: &mut Slot<S>, key: &[u8]) -> Result<Option<(Bytes, Revision)>, ViewError> {
+    fn value(&self, local: &mut LocalCopy<S>, key: &[u8]) -> Result<Option<(Bytes, Revision)>, ViewError> {
         let key = row::value_key(key);
-        let row = match slot.memtable.get(&key, Reader::Committed) {
+        let row = match local.memtable.get(&key, Reader::Committed) {
             Some(found) => found.cloned(),
-            None => self.shell.row(&mut slot.own, slot.placement, key)?,
+            None => self.shell.row(&mut local.own, local.placement, key)?,
         };
         Ok(row.map(|row| row::decode_value(&row)).transpose()?)
     }
 
     /// Reads whose leadership was confirmed after they arrived, or not.
-    pub(crate) fn confirmed(&mut self, slot: &mut Slot<S>, tickets: &[u64], ok: bool) {
+    pub(crate) fn confirmed(&mut self, local: &mut LocalCopy<S>, tickets: &[u64], ok: bool) {
         for ticket in tickets {
-            let Some(request) = slot.waiting.confirmed(*ticket) else { continue };
+            let Some(request) = local.waiting.confirmed(*ticket) else { continue };
             if ok {
                 // Read when its turn comes: whatever this leader shows then is no older than what was confirmed, as long
                 // as the epoch is the same.
-                self.unparked.push(Request { confirmed: Some(slot.replica.epoch()), ..request });
+                self.unparked.push(Request { confirmed: Some(local.replica.epoch()), ..request });
                 continue;
             }
-            self.shell.observe(slot.at(), Observed::NotConfirmed);
+            self.shell.observe(local.at(), Observed::NotConfirmed);
             // A read that changed nothing may as well be answered by whoever leads next.
-            let Some(request) = self.park(slot, request) else { continue };
-            let refusal = if slot.serving { Refusal::NoLease } else { self.elsewhere(slot.partition) };
-            self.refuse(slot, request.reply, refusal);
+            let Some(request) = self.park(local, request) else { continue };
+            let refusal = if local.serving { Refusal::NoLease } else { self.elsewhere(local.partition) };
+            self.refuse(local, request.reply, refusal);
         }
     }
 
-    fn write(&mut self, slot: &mut Slot<S>, request: Request<S::Reply>) {
-        if let Err(kind) = self.room(slot) {
-            return self.refuse(slot, request.reply, Refusal::NoWrites(kind));
+    fn write(&mut self, local: &mut LocalCopy<S>, request: Request<S::Reply>) {
+        if let Err(kind) = self.room(local) {
+            return self.refuse(local, request.reply, Refusal::NoWrites(kind));
         }
-        let Some(request) = self.remember(slot, request) else { return };
-        let Some(next) = slot.replica.next_position() else {
-            let refusal = self.elsewhere(slot.partition);
-            return self.refuse(slot, request.reply, refusal);
+        let Some(request) = self.remember(local, request) else { return };
+        let Some(next) = local.replica.next_position() else {
+            let refusal = self.elsewhere(local.partition);
+            return self.refuse(local, request.reply, refusal);
         };
-        let at = slot.log_time.stamp(self.shell.wall());
-        let view = PartitionView::new(&slot.memtable, self.shell.engine(), slot.placement, Reader::Newest);
+        let at = local.log_time.stamp(self.shell.wall());
+        let view = PartitionView::new(&local.memtable, self.shell.engine(), local.placement, Reader::Newest);
         let asked = Asked { op: &request.op, id: request.id.as_ref() };
         let evaluation = match evaluate(asked, &view, at, Revision::new(next.seq.get()), self.shell.dedup()) {
             Ok(evaluation) => evaluation,
             Err(error) => {
-                let refusal = self.unreadable(slot, &error);
-                return self.refuse(slot, request.reply, refusal);
+                let refusal = self.unreadable(local, &error);
+                return self.refuse(local, request.reply, refusal);
             }
         };
         let effect = evaluation.effect.is_some();
-        let evaluation = self.footing(slot).prove(evaluation, at, self.shell.dedup());
+        let evaluation = self.footing(local).prove(evaluation, at, self.shell.dedup());
         let (proved, named) = (!effect && evaluation.effect.is_some(), request.id.is_some());
-        self.shell.observe(slot.at(), Observed::Evaluated { effect, proved, named, answer: &evaluation.answer });
+        self.shell.observe(local.at(), Observed::Evaluated { effect, proved, named, answer: &evaluation.answer });
         let Some(entry) = evaluation.effect else {
-            return self.answer_after(slot, request, evaluation.answer);
+            return self.answer_after(local, request, evaluation.answer);
         };
         let (entry, recorded) = entry.into_entry();
-        match self.propose(slot, entry) {
+        match self.propose(local, entry) {
             Ok((ticket, seq)) => {
-                if let Err(error) = slot.memtable.push(seq, recorded) {
-                    self.damaged.push((slot.placement, error.to_string()));
+                if let Err(error) = local.memtable.push(seq, recorded) {
+                    self.damaged.push((local.placement, error.to_string()));
                 }
                 if let Some(id) = request.id.as_ref().filter(|_| effect) {
-                    slot.clients.touch(id.client, at, self.shell.dedup());
+                    local.clients.touch(id.client, at, self.shell.dedup());
                 }
-                let answer = Some(Told { reply: request.reply, outcome: evaluation.answer });
-                slot.waiting.commit_first(Pending { seq, at, ticket: Some(ticket), answer });
+                let answer = Some(ReadyAnswer { reply: request.reply, outcome: evaluation.answer });
+                local.waiting.commit_first(Pending { seq, at, ticket: Some(ticket), answer });
             }
-            Err(kind) => self.refuse(slot, request.reply, Refusal::NoWrites(kind)),
+            Err(kind) => self.refuse(local, request.reply, Refusal::NoWrites(kind)),
         }
     }
 
     /// An answer without an effect rests on what was seen, which may be uncommitted: it waits for that.
-    fn answer_after(&mut self, slot: &mut Slot<S>, request: Request<S::Reply>, outcome: Outcome) {
-        let seq = slot.replica.last().seq;
-        let answer = Told { reply: request.reply, outcome };
-        if slot.replica.commit() >= seq {
-            self.answer_write(slot, answer);
+    fn answer_after(&mut self, local: &mut LocalCopy<S>, request: Request<S::Reply>, outcome: Outcome) {
+        let seq = local.replica.last().seq;
+        let answer = ReadyAnswer { reply: request.reply, outcome };
+        if local.replica.commit() >= seq {
+            self.answer_write(local, answer);
         } else {
-            slot.waiting.commit_first(Pending { seq, at: Millis::ZERO, ticket: None, answer: Some(answer) });
+            local.waiting.commit_first(Pending { seq, at: Millis::ZERO, ticket: None, answer: Some(answer) });
         }
     }
 
     /// Proposes an entry; gives its ticket and place.
-    pub(crate) fn propose(&mut self, slot: &mut Slot<S>, entry: Bytes) -> Result<(u64, Seq), ErrorKind> {
-        let ticket = slot.next_ticket();
+    pub(crate) fn propose(&mut self, local: &mut LocalCopy<S>, entry: Bytes) -> Result<(u64, Seq), ErrorKind> {
+        let ticket = local.next_ticket();
         let mut out = self.outputs();
-        slot.replica.step(self.now, Input::Propose { ticket, entry }, &mut out);
-        self.touch(slot);
+        local.replica.step(self.now, Input::Propose { ticket, entry }, &mut out);
+        self.touch(local);
         let verdict = out.iter().find_map(|output| match output {
             Output::Accepted { ticket: accepted, at } if *accepted == ticket => Some(Ok((ticket, at.seq))),
             Output::Refuse { ticket: refused, kind } if *refused == ticket => Some(Err(*kind)),
@@ -168,17 +168,17 @@ impl<S: Shell> Turn<S> {
         });
         // Nothing is committed by a proposal alone: that takes the disk, and so another turn.
         debug_assert!(!out.iter().any(|output| matches!(output, Output::Commit { .. })));
-        self.carry_out(slot, out);
+        self.carry_out(local, out);
         verdict.unwrap_or(Err(ErrorKind::Internal))
     }
 
-    pub(crate) fn room(&self, slot: &Slot<S>) -> Result<(), ErrorKind> {
+    pub(crate) fn room(&self, local: &LocalCopy<S>) -> Result<(), ErrorKind> {
         self.shell.room()?;
-        slot.replica.admit()
+        local.replica.admit()
     }
 
-    pub(crate) fn unreadable(&mut self, slot: &Slot<S>, error: &ViewError) -> Refusal {
-        self.unusable(slot, error);
+    pub(crate) fn unreadable(&mut self, local: &LocalCopy<S>, error: &ViewError) -> Refusal {
+        self.unusable(local, error);
         Refusal::Unreadable(error.to_string())
     }
 }

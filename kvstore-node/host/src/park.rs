@@ -1,9 +1,9 @@
 //! Operations that wait for a leadership to settle, instead of being sent away to ask again: at the node that is about to
 //! lead until it serves, at the node that gave the leadership up until it can say who leads now.
 
+use crate::local_copy::LocalCopy;
 use crate::request::Request;
 use crate::shell::{Observed, Shell};
-use crate::slot::Slot;
 use crate::turn::Turn;
 use archon_replica::Standing;
 
@@ -28,13 +28,13 @@ impl Default for Patience {
 
 impl<S: Shell> Turn<S> {
     /// Keeps an operation if it will soon be clear who answers it; gives it back if it is to be answered now.
-    pub(crate) fn park(&mut self, slot: &mut Slot<S>, request: Request<S::Reply>) -> Option<Request<S::Reply>> {
-        let patience_ms = match slot.replica.standing() {
-            _ if slot.aside || self.shell.is_stopping() => 0,
+    pub(crate) fn park(&mut self, local: &mut LocalCopy<S>, request: Request<S::Reply>) -> Option<Request<S::Reply>> {
+        let patience_ms = match local.replica.standing() {
+            _ if local.aside || self.shell.is_stopping() => 0,
             Standing::TakingOver => self.patience.settle_ms,
             Standing::HandingOver if !request.op.is_read() => self.patience.settle_ms,
             // The row is an older one than the release, or nobody has been named yet.
-            Standing::Released if slot.copy().is_unsettled() => self.patience.settle_ms,
+            Standing::Released if local.view().is_unsettled() => self.patience.settle_ms,
             // The client followed a newer table to this node than the node has been told.
             Standing::Following if request.known > self.shell.tables_version() => self.patience.behind_ms,
             Standing::Following
@@ -43,28 +43,28 @@ impl<S: Shell> Turn<S> {
             | Standing::HandingOver
             | Standing::Released => 0,
         };
-        self.park_for(slot, request, patience_ms)
+        self.park_for(local, request, patience_ms)
     }
 
     /// Keeps an operation until it has waited for so long in all; gives it back if it has, or if too many wait.
     pub(crate) fn park_for(
         &mut self,
-        slot: &mut Slot<S>,
+        local: &mut LocalCopy<S>,
         mut request: Request<S::Reply>,
         patience_ms: u64,
     ) -> Option<Request<S::Reply>> {
         let waited_ms = request.parked_at.map_or(0, |since| self.now.since(since));
-        if waited_ms >= patience_ms || slot.waiting.parked() >= self.patience.parked_max {
+        if waited_ms >= patience_ms || local.waiting.parked() >= self.patience.parked_max {
             return Some(request);
         }
         request.parked_at.get_or_insert(self.now);
-        self.shell.observe(slot.at(), Observed::Parked);
-        slot.waiting.park(request);
+        self.shell.observe(local.at(), Observed::Parked);
+        local.waiting.park(request);
         None
     }
 
     /// Looks again, in the next turn, at the operations that wait.
-    pub(crate) fn unpark(&mut self, slot: &mut Slot<S>) {
-        self.unparked.extend(slot.waiting.unpark());
+    pub(crate) fn unpark(&mut self, local: &mut LocalCopy<S>) {
+        self.unparked.extend(local.waiting.unpark());
     }
 }

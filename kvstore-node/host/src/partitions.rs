@@ -2,12 +2,12 @@
 
 use crate::copying::{CopyAsk, CopyPage, CopyStart};
 use crate::emptied::Emptied;
+use crate::local_copy::{Found, LocalCopy};
 use crate::mutant::{Broken, Mutant};
 use crate::park::Patience;
 use crate::refusal::{Cause, CopyRefusal};
 use crate::request::Request;
 use crate::shell::{At, Observed, Shell};
-use crate::slot::{Found, Slot};
 use crate::turn::Turn;
 use archon_kv::Memtable;
 use archon_replica::{Input, Position};
@@ -30,7 +30,7 @@ pub struct Completes {
 pub struct Partitions<S: Shell> {
     /// Found at start-up, not named by a duty yet.
     pub(crate) dormant: BTreeMap<PlacementId, Found>,
-    pub(crate) slots: BTreeMap<PlacementId, Slot<S>>,
+    pub(crate) copies: BTreeMap<PlacementId, LocalCopy<S>>,
     /// The copy that answers for a partition.
     pub(crate) active: BTreeMap<PartitionId, PlacementId>,
     /// Being deleted, by the clearing whose end is the end of them.
@@ -49,7 +49,7 @@ impl<S: Shell> Partitions<S> {
     pub const fn new(shell: S, dormant: BTreeMap<PlacementId, Found>, patience: Patience, broken: Broken) -> Self {
         Self {
             dormant,
-            slots: BTreeMap::new(),
+            copies: BTreeMap::new(),
             active: BTreeMap::new(),
             unloading: BTreeMap::new(),
             turn: Turn::new(shell, patience, broken),
@@ -72,18 +72,18 @@ impl<S: Shell> Partitions<S> {
     }
 
     /// The copies with a replica, in order of placement.
-    pub const fn slots(&self) -> &BTreeMap<PlacementId, Slot<S>> {
-        &self.slots
+    pub const fn copies(&self) -> &BTreeMap<PlacementId, LocalCopy<S>> {
+        &self.copies
     }
 
     /// Each copy with a replica, and the shell.
-    pub fn each(&mut self, mut work: impl FnMut(&mut S, &mut Slot<S>)) {
-        self.slots.values_mut().for_each(|slot| work(&mut self.turn.shell, slot));
+    pub fn each(&mut self, mut work: impl FnMut(&mut S, &mut LocalCopy<S>)) {
+        self.copies.values_mut().for_each(|local| work(&mut self.turn.shell, local));
     }
 
     /// A copy with its shell.
-    pub fn of(&mut self, placement: PlacementId) -> Option<(&mut S, &mut Slot<S>)> {
-        self.slots.get_mut(&placement).map(|slot| (&mut self.turn.shell, slot))
+    pub fn of(&mut self, placement: PlacementId) -> Option<(&mut S, &mut LocalCopy<S>)> {
+        self.copies.get_mut(&placement).map(|local| (&mut self.turn.shell, local))
     }
 
     /// Copies that no duty has named yet, with the partition of each.
@@ -103,21 +103,21 @@ impl<S: Shell> Partitions<S> {
 
     /// A copy's window, whether it is served or not.
     pub fn window(&self, placement: PlacementId) -> Option<&Memtable> {
-        let active = self.slots.get(&placement).map(|slot| &slot.memtable);
+        let active = self.copies.get(&placement).map(|local| &local.memtable);
         active.or_else(|| self.dormant.get(&placement).map(|found| &found.memtable))
     }
 
     /// A copy's window, whether it is served or not.
     pub fn window_mut(&mut self, placement: PlacementId) -> Option<&mut Memtable> {
-        let active = self.slots.get_mut(&placement).map(|slot| &mut slot.memtable);
+        let active = self.copies.get_mut(&placement).map(|local| &mut local.memtable);
         active.or_else(|| self.dormant.get_mut(&placement).map(|found| &mut found.memtable))
     }
 
     /// Evaluates an operation, or has it wait, or refuses it.
     pub fn operate(&mut self, request: Request<S::Reply>) {
-        let slot = self.active.get(&request.partition).and_then(|placement| self.slots.get_mut(placement));
-        match slot {
-            Some(slot) => self.turn.operate(slot, request),
+        let local = self.active.get(&request.partition).and_then(|placement| self.copies.get_mut(placement));
+        match local {
+            Some(local) => self.turn.operate(local, request),
             None => {
                 let refusal = self.turn.elsewhere(request.partition);
                 self.turn.shell.refuse(request.partition, request.reply, Millis::ZERO, refusal);
@@ -132,8 +132,8 @@ impl<S: Shell> Partitions<S> {
 
     /// Gives a replica an input and carries out what follows.
     pub fn step(&mut self, placement: PlacementId, input: Input) {
-        if let Some(slot) = self.slots.get_mut(&placement) {
-            self.turn.step(slot, input);
+        if let Some(local) = self.copies.get_mut(&placement) {
+            self.turn.step(local, input);
         }
     }
 
@@ -147,8 +147,8 @@ impl<S: Shell> Partitions<S> {
                 break;
             }
             for placement in std::mem::take(&mut self.turn.touched) {
-                if let Some(slot) = self.slots.get_mut(&placement) {
-                    self.turn.flush(slot);
+                if let Some(local) = self.copies.get_mut(&placement) {
+                    self.turn.flush(local);
                 }
             }
         }
@@ -161,22 +161,22 @@ impl<S: Shell> Partitions<S> {
     /// may be proposed, for all partitions together. Returns how many answers wait for a lease then.
     pub fn tick(&mut self, refused: bool, forgettings_max: usize) -> usize {
         let (mut forgettings, mut held) = (forgettings_max, 0);
-        for slot in self.slots.values_mut() {
-            self.turn.lease(slot);
-            if slot.replica.wants_ticks() {
-                self.turn.step(slot, Input::Tick);
+        for local in self.copies.values_mut() {
+            self.turn.lease(local);
+            if local.replica.wants_ticks() {
+                self.turn.step(local, Input::Tick);
             }
-            if slot.serving {
-                self.turn.step(slot, Input::ReadOnly(refused));
-                if forgettings > 0 && self.turn.forget_clients(slot) {
+            if local.serving {
+                self.turn.step(local, Input::ReadOnly(refused));
+                if forgettings > 0 && self.turn.forget_clients(local) {
                     forgettings -= 1;
                 }
             }
-            slot.learn_engine_ahead();
-            self.turn.shell.ticked(slot, self.turn.now);
-            self.turn.release_held(slot);
-            self.turn.unpark(slot);
-            held += slot.waiting.held();
+            local.learn_engine_ahead();
+            self.turn.shell.ticked(local, self.turn.now);
+            self.turn.release_held(local);
+            self.turn.unpark(local);
+            held += local.waiting.held();
         }
         held
     }
@@ -189,8 +189,8 @@ impl<S: Shell> Partitions<S> {
     /// Reads some of the clients that a partition remembers which was taken over.
     pub fn read_clients(&mut self) {
         let Some(placement) = self.turn.reading.pop_front() else { return };
-        if let Some(slot) = self.slots.get_mut(&placement) {
-            self.turn.read_clients(slot);
+        if let Some(local) = self.copies.get_mut(&placement) {
+            self.turn.read_clients(local);
         }
     }
 
@@ -210,14 +210,14 @@ impl<S: Shell> Partitions<S> {
 
     /// The engine holds everything of a copy up to `upto`, on its disk.
     pub fn synced(&mut self, placement: PlacementId, upto: Seq) {
-        if let Some(slot) = self.slots.get_mut(&placement) {
-            self.turn.synced(slot, upto);
+        if let Some(local) = self.copies.get_mut(&placement) {
+            self.turn.synced(local, upto);
         }
     }
 
     /// The engine has room again: rows of copies that waited for it go on.
     pub fn offer_rows(&mut self) {
-        self.slots.values_mut().for_each(|slot| self.turn.offer_rows(slot));
+        self.copies.values_mut().for_each(|local| self.turn.offer_rows(local));
     }
 
     /// The engine holds nothing of this copy any more, unless something was written after this clearing.
@@ -226,8 +226,8 @@ impl<S: Shell> Partitions<S> {
         if let Some((partition, _)) = unloading.copied() {
             self.unloading.remove(&placement);
             self.turn.shell.delete(partition, placement);
-        } else if let Some(slot) = self.slots.get_mut(&placement) {
-            self.turn.pull(slot, clear);
+        } else if let Some(local) = self.copies.get_mut(&placement) {
+            self.turn.pull(local, clear);
         }
     }
 
@@ -243,28 +243,28 @@ impl<S: Shell> Partitions<S> {
     /// # Errors
     /// Why it gets none.
     pub fn copy_asked(&mut self, ask: CopyAsk, guard: S::Guard) -> Result<CopyStart, CopyRefusal> {
-        let slot = self.slots.get_mut(&ask.source).filter(|slot| slot.partition == ask.partition);
-        slot.map_or(Err(CopyRefusal::NotHere), |slot| self.turn.copy_asked(slot, ask, guard))
+        let local = self.copies.get_mut(&ask.source).filter(|local| local.partition == ask.partition);
+        local.map_or(Err(CopyRefusal::NotHere), |local| self.turn.copy_asked(local, ask, guard))
     }
 
     /// A page of a copy has come.
     pub fn copy_page(&mut self, page: CopyPage<S::Page>) {
-        if let Some(slot) = self.slots.get_mut(&page.placement) {
-            self.turn.copy_page(slot, page);
+        if let Some(local) = self.copies.get_mut(&page.placement) {
+            self.turn.copy_page(local, page);
         }
     }
 
     /// All rows of a copy are in, on the engine's disk: it is complete at `at`, and was given under this version of the row.
     pub fn copy_done(&mut self, placement: PlacementId, attempt: u64, at: Position, version: Version) {
-        if let Some(slot) = self.slots.get_mut(&placement) {
-            self.turn.copy_done(slot, attempt, at, version);
+        if let Some(local) = self.copies.get_mut(&placement) {
+            self.turn.copy_done(local, attempt, at, version);
         }
     }
 
     /// The leader no longer keeps the log from where the copy began: it begins anew.
     pub fn copy_again(&mut self, placement: PlacementId, attempt: u64) {
-        if let Some(slot) = self.slots.get_mut(&placement) {
-            self.turn.copy_again(slot, attempt);
+        if let Some(local) = self.copies.get_mut(&placement) {
+            self.turn.copy_again(local, attempt);
         }
     }
 
@@ -273,72 +273,72 @@ impl<S: Shell> Partitions<S> {
         if self.turn.broken.breaks(Mutant::KeepsLeading) {
             return;
         }
-        for slot in self.slots.values_mut() {
-            self.turn.step(slot, Input::Renew { incarnation });
-            self.turn.rest(slot);
+        for local in self.copies.values_mut() {
+            self.turn.step(local, Input::Renew { incarnation });
+            self.turn.rest(local);
         }
     }
 
     /// The lease has changed: replicas hear whether it covers them.
     pub fn lease_changed(&mut self) {
-        self.slots.values_mut().for_each(|slot| self.turn.lease(slot));
+        self.copies.values_mut().for_each(|local| self.turn.lease(local));
     }
 
     /// The coordinator is about to give these leaderships to somebody else; it need not wait for the lease to run out if
     /// they are released.
     pub fn withdrawn(&mut self, leaderships: Vec<(PartitionId, Epoch)>) {
         for (partition, epoch) in leaderships {
-            let slot = match self.active.get(&partition) {
-                Some(placement) => self.slots.get_mut(placement),
+            let local = match self.active.get(&partition) {
+                Some(placement) => self.copies.get_mut(placement),
                 // One that was set aside leads nothing, and has to say so as well.
-                None => self.slots.values_mut().find(|slot| slot.partition == partition),
+                None => self.copies.values_mut().find(|local| local.partition == partition),
             };
-            let Some(slot) = slot else { continue };
-            self.turn.lease(slot);
-            self.turn.step(slot, Input::Withdrawn { epoch });
+            let Some(local) = local else { continue };
+            self.turn.lease(local);
+            self.turn.step(local, Input::Withdrawn { epoch });
         }
     }
 
     /// The node is stopping: gives up whatever it leads.
     pub fn release(&mut self) {
         self.turn.releasing = true;
-        for slot in self.slots.values_mut() {
-            let Some(epoch) = slot.replica.configuration().map(|configuration| configuration.row.epoch) else {
+        for local in self.copies.values_mut() {
+            let Some(epoch) = local.replica.configuration().map(|configuration| configuration.row.epoch) else {
                 continue;
             };
-            let to = slot.placement;
-            self.turn.step(slot, Input::HandOver { epoch, to });
+            let to = local.placement;
+            self.turn.step(local, Input::HandOver { epoch, to });
         }
     }
 
     /// Nobody is answered here any more.
     pub fn stop(&mut self) {
-        self.slots.values_mut().for_each(|slot| self.turn.fail_waiting(slot, Cause::Stopping));
+        self.copies.values_mut().for_each(|local| self.turn.fail_waiting(local, Cause::Stopping));
     }
 
     /// How many leaderships are not given up yet.
     pub fn leading(&self) -> usize {
-        self.slots.values().filter(|slot| slot.serving).count()
+        self.copies.values().filter(|local| local.serving).count()
     }
 
     /// How many copies here other nodes' leaders wait for, although they could do without.
     pub fn counted(&self) -> usize {
-        self.slots.values().filter(|slot| !slot.aside && slot.copy().is_spare()).count()
+        self.copies.values().filter(|local| !local.aside && local.view().is_spare()).count()
     }
 
     /// A copy's data cannot be trusted: it is not served any more, and the coordinator hears of it.
     pub fn damage(&mut self, placement: PlacementId, why: &str) {
-        let Some(mut slot) = self.slots.remove(&placement) else { return };
-        self.turn.rest(&mut slot);
-        self.turn.fail_waiting(&mut slot, Cause::Damaged);
+        let Some(mut local) = self.copies.remove(&placement) else { return };
+        self.turn.rest(&mut local);
+        self.turn.fail_waiting(&mut local, Cause::Damaged);
         self.turn.shell.stop_copy(placement);
         self.active.retain(|_, active| *active != placement);
-        self.turn.shell.observe(slot.at(), Observed::Damaged(why));
+        self.turn.shell.observe(local.at(), Observed::Damaged(why));
         let report = Report {
-            partition: slot.partition,
+            partition: local.partition,
             placement,
-            epoch: slot.replica.epoch(),
-            version: slot.replica.version(),
+            epoch: local.replica.epoch(),
+            version: local.replica.version(),
             fact: Fact::Damaged { why: why.to_owned() },
         };
         self.turn.shell.report(report);

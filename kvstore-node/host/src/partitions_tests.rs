@@ -85,7 +85,7 @@ fn duties_of_another_life_are_not_obeyed() {
     let mut partitions = crate::test_shell::partitions(Broken::default());
     let open = crate::Action::Open { partition: row(1, &[]), placement: OWN, fresh: true };
     assert!(!partitions.duties(Incarnation::new(7), vec![open]));
-    assert!(partitions.slots().is_empty());
+    assert!(partitions.copies().is_empty());
 }
 
 #[test]
@@ -125,5 +125,5 @@ fn a_scan_is_refused_by_its_client_before_any_row_is_read() {
     let mut partitions = serving(Broken::default(), row(1, &[]));
     let scan = Op::Scan { prefix: Bytes::new(), after: Bytes::new(), limit: 10 };
     partitions.operate(request(scan, "takes nothing"));
-    assert_eq!(refused(&partitions), [&Refusal::Told(ErrorDetail::new(ErrorKind::Overloaded, "no room"))]);
+    assert_eq!(refused(&partitions), [&Refusal::Detail(ErrorDetail::new(ErrorKind::Overloaded, "no room"))]);
 }

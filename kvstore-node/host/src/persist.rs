@@ -1,8 +1,8 @@
 //! What a replica has written, into the log and into the window of effects.
 
+use crate::local_copy::LocalCopy;
 use crate::log_write::LogWrite;
 use crate::shell::{Observed, Shell};
-use crate::slot::Slot;
 use crate::turn::Turn;
 use archon_kv::Effect;
 use archon_replica::{Entry, Record};
@@ -10,65 +10,65 @@ use archon_types::Seq;
 use bytes::Bytes;
 
 impl<S: Shell> Turn<S> {
-    pub(crate) fn persist(&mut self, slot: &mut Slot<S>, token: u64, records: Vec<Record>) {
+    pub(crate) fn persist(&mut self, local: &mut LocalCopy<S>, token: u64, records: Vec<Record>) {
         for record in records {
             let (write, begins) = match record {
                 Record::Epoch(epoch) => (LogWrite::Epoch(epoch), None),
                 Record::Entries(entries) => {
                     for entry in &entries {
-                        slot.retention.logged(self.shell.logged_bytes(entry));
+                        local.retention.logged(self.shell.logged_bytes(entry));
                         // A leader's own effects are in the window since they were accepted.
-                        if entry.at.seq > slot.memtable.last()
-                            && let Err(why) = take_in(slot, entry)
+                        if entry.at.seq > local.memtable.last()
+                            && let Err(why) = take_in(local, entry)
                         {
-                            self.damaged.push((slot.placement, why));
+                            self.damaged.push((local.placement, why));
                         }
                     }
                     (LogWrite::Entries(entries), None)
                 }
                 Record::Cut { after } => {
-                    self.shell.observe(slot.at(), Observed::Cut);
-                    if let Err(error) = slot.memtable.truncate(after) {
-                        self.damaged.push((slot.placement, error.to_string()));
+                    self.shell.observe(local.at(), Observed::Cut);
+                    if let Err(error) = local.memtable.truncate(after) {
+                        self.damaged.push((local.placement, error.to_string()));
                     }
                     (LogWrite::Cut { after }, None)
                 }
                 Record::Reset { base } => {
-                    slot.restart(base, self.shell.budget());
-                    self.shell.forget_rows(&mut slot.own);
-                    let (partition, epoch) = (slot.partition, slot.replica.epoch());
+                    local.restart(base, self.shell.budget());
+                    self.shell.forget_rows(&mut local.own);
+                    let (partition, epoch) = (local.partition, local.replica.epoch());
                     (LogWrite::Begin { partition, epoch, base }, Some(base))
                 }
             };
-            self.shell.log(slot.placement, write);
-            if begins.is_some_and(|base| slot.emptied.begins_after(base)) {
-                self.report_emptied(slot);
+            self.shell.log(local.placement, write);
+            if begins.is_some_and(|base| local.emptied.begins_after(base)) {
+                self.report_emptied(local);
             }
         }
-        self.shell.log_token(slot.placement, token);
+        self.shell.log_token(local.placement, token);
     }
 
     /// The engine holds everything up to `upto`, on its disk.
-    pub(crate) fn synced(&mut self, slot: &mut Slot<S>, upto: Seq) {
-        let Some(complete) = slot.replica.position_at(upto.min(slot.memtable.committed())) else { return };
+    pub(crate) fn synced(&mut self, local: &mut LocalCopy<S>, upto: Seq) {
+        let Some(complete) = local.replica.position_at(upto.min(local.memtable.committed())) else { return };
         let limits = self.shell.retention_limits();
-        let noted = slot.retention.completed(slot.placement, &slot.replica, complete, limits);
+        let noted = local.retention.completed(local.placement, &local.replica, complete, limits);
         let Some(base) = noted else { return };
-        self.shell.log(slot.placement, LogWrite::Complete(complete));
+        self.shell.log(local.placement, LogWrite::Complete(complete));
         if let Some(base) = base {
             // The mark is durable before anything is forgotten, so that recovery knows where the log begins.
-            self.shell.log(slot.placement, LogWrite::Base(base));
-            self.shell.log_trim(slot.placement, base.seq);
+            self.shell.log(local.placement, LogWrite::Base(base));
+            self.shell.log_trim(local.placement, base.seq);
         }
     }
 }
 
 /// Puts a follower's entry into the window of effects to apply.
-fn take_in<S: Shell>(slot: &mut Slot<S>, entry: &Entry) -> Result<(), String> {
+fn take_in<S: Shell>(local: &mut LocalCopy<S>, entry: &Entry) -> Result<(), String> {
     // Its own memory: a row would else keep all that was received with it, other partitions' entries included, as long as
     // the row stays in the window, and no budget would know.
     let bytes = Bytes::copy_from_slice(&entry.bytes);
     let effect = Effect::decode(&bytes).map_err(|error| error.to_string())?;
-    slot.log_time.observe(effect.at);
-    slot.memtable.push(entry.at.seq, effect).map_err(|error| error.to_string())
+    local.log_time.observe(effect.at);
+    local.memtable.push(entry.at.seq, effect).map_err(|error| error.to_string())
 }

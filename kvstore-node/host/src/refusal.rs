@@ -25,7 +25,7 @@ pub enum Refusal {
     /// It waited in vain.
     Ended(Ended, Cause),
     /// What was found says so itself.
-    Told(ErrorDetail),
+    Detail(ErrorDetail),
 }
 
 /// What ended the wait of those who waited.

@@ -4,11 +4,11 @@
 //! (`simulator/src/host/shell.rs`). The form follows omicron's `NodeHandlerCtx`: the rules own no I/O and call for it.
 
 use crate::copying::{CopyJob, Offered};
+use crate::local_copy::LocalCopy;
 use crate::log_write::LogWrite;
 use crate::refusal::Refusal;
 use crate::request::Reply;
 use crate::retention::RetentionLimits;
-use crate::slot::Slot;
 use archon_kv::{DedupLimits, Engine, LogTime, MemtableBudget, ViewError};
 use archon_replica::{
     Alarm, Entry, Identity, Input, Message, Output, Recovered, RecoveredError, Replica, ReplicaAddress, Timing,
@@ -208,7 +208,7 @@ pub trait Shell: Sized {
     /// Rows cannot be read although nothing is damaged: the disk refuses, and the node ends.
     fn fail(&mut self, at: At, error: &ViewError);
     /// Time has passed for this copy; what else the shell does for it from time to time.
-    fn ticked(&mut self, slot: &mut Slot<Self>, now: Millis);
+    fn ticked(&mut self, local: &mut LocalCopy<Self>, now: Millis);
     /// A replica is given this, for who traces it.
     fn stepped(&mut self, _: PlacementId, _: &Input) {}
     /// A replica wants this done, for who traces it.

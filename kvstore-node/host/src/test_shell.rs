@@ -1,8 +1,8 @@
 //! A shell for tests: an engine in memory, a clock that a test sets, and lists of what was wanted.
 
 use crate::{
-    Action, At, Broken, Completes, CopyJob, Found, Life, LogWrite, Observed, Offered, Outcome, Partitions, Patience,
-    Refusal, Reply, Request, RetentionLimits, Shell, Slot,
+    Action, At, Broken, Completes, CopyJob, Found, Life, LocalCopy, LogWrite, Observed, Offered, Outcome, Partitions,
+    Patience, Refusal, Reply, Request, RetentionLimits, Shell,
 };
 use archon_kv::{DedupLimits, Engine, MemoryEngine, MemtableBudget, ViewError};
 use archon_replica::{Entry, Identity, Limits, Message, Recovered, RecoveredError, Replica, Timing};
@@ -167,7 +167,7 @@ impl Shell for TestShell {
     fn fail(&mut self, at: At, error: &ViewError) {
         panic!("{at:?}: {error}");
     }
-    fn ticked(&mut self, _: &mut Slot<Self>, _: Millis) {}
+    fn ticked(&mut self, _: &mut LocalCopy<Self>, _: Millis) {}
     fn observe(&mut self, _: At, _: Observed<'_>) {}
 }
 

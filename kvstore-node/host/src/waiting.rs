@@ -17,12 +17,12 @@ pub struct Pending<R, O> {
     /// The proposal, to find it when the replica abandons it; none if the answer rests on what others wrote.
     pub ticket: Option<u64>,
     /// Who is answered, and with what; nobody, where the node wrote for itself.
-    pub answer: Option<Answer<R, O>>,
+    pub answer: Option<ReadyAnswer<R, O>>,
 }
 
 /// An answer that may leave.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Answer<R, O> {
+pub struct ReadyAnswer<R, O> {
     /// Who is answered.
     pub reply: R,
     /// The answer.
@@ -44,7 +44,7 @@ pub struct Waiting<Q, R, O> {
     /// In order of position.
     pending: VecDeque<Pending<R, O>>,
     /// Committed, but no valid lease covers the answer.
-    held: Vec<Answer<R, O>>,
+    held: Vec<ReadyAnswer<R, O>>,
     /// Reads that wait for a round of confirmations, by its ticket.
     confirms: BTreeMap<u64, Q>,
     /// Operations that wait for the leadership to settle, in order of arrival.
@@ -90,7 +90,7 @@ impl<Q, R, O> Waiting<Q, R, O> {
     }
 
     /// The next answer, with its position, now that everything up to `upto` is committed; `None` once there is no more.
-    pub fn committed(&mut self, upto: Seq) -> Option<Answer<R, O>> {
+    pub fn committed(&mut self, upto: Seq) -> Option<ReadyAnswer<R, O>> {
         let any = self.broken.breaks(Mutant::AnswerUncommitted);
         while let Some(pending) = self.pending.pop_front_if(|pending| any || pending.seq <= upto) {
             self.log_time = self.log_time.max(pending.at);
@@ -102,7 +102,7 @@ impl<Q, R, O> Waiting<Q, R, O> {
     }
 
     /// Keeps an answer to something committed until a lease covers it (PROTOCOL rule 17).
-    pub fn hold(&mut self, answer: Answer<R, O>) {
+    pub fn hold(&mut self, answer: ReadyAnswer<R, O>) {
         self.held.push(answer);
     }
 
@@ -112,7 +112,7 @@ impl<Q, R, O> Waiting<Q, R, O> {
     }
 
     /// The answers that waited for a lease, which there is again.
-    pub fn release(&mut self) -> Vec<Answer<R, O>> {
+    pub fn release(&mut self) -> Vec<ReadyAnswer<R, O>> {
         std::mem::take(&mut self.held)
     }
 
@@ -186,7 +186,12 @@ mod tests {
     type Names = Waiting<&'static str, &'static str, u32>;
 
     fn pending(seq: u64, ticket: Option<u64>, reply: &'static str) -> Pending<&'static str, u32> {
-        Pending { seq: Seq::new(seq), at: Millis::new(seq * 10), ticket, answer: Some(Answer { reply, outcome: 7 }) }
+        Pending {
+            seq: Seq::new(seq),
+            at: Millis::new(seq * 10),
+            ticket,
+            answer: Some(ReadyAnswer { reply, outcome: 7 }),
+        }
     }
 
     fn waiting() -> Names {
@@ -219,7 +224,7 @@ mod tests {
     fn answers_come_in_order_of_position_and_with_the_log_time_of_what_is_committed() {
         let mut waiting = waiting();
         assert_eq!(waiting.committed(Seq::ZERO), None);
-        assert_eq!(waiting.committed(Seq::new(2)), Some(Answer { reply: "first", outcome: 7 }));
+        assert_eq!(waiting.committed(Seq::new(2)), Some(ReadyAnswer { reply: "first", outcome: 7 }));
         assert_eq!(waiting.log_time(), Millis::new(10));
         assert_eq!(waiting.committed(Seq::new(2)).map(|answer| answer.reply), Some("saw it"));
         assert_eq!(waiting.log_time(), Millis::new(20), "an answer without an effect has no time of its own");
@@ -229,7 +234,7 @@ mod tests {
     #[test]
     fn an_abandoned_write_has_an_unknown_outcome_and_what_rests_on_others_changed_nothing() {
         let mut waiting = waiting();
-        waiting.hold(Answer { reply: "held", outcome: 7 });
+        waiting.hold(ReadyAnswer { reply: "held", outcome: 7 });
         assert_eq!(waiting.abandon(&[3, 9]), [("third", Ended::Unknown)]);
         assert_eq!(waiting.rest(), [("held", Ended::Unknown), ("saw it", Ended::ChangedNothing)]);
         assert_eq!(waiting.committed(Seq::new(9)).map(|answer| answer.reply), Some("first"), "what is left goes on");
@@ -238,7 +243,7 @@ mod tests {
     #[test]
     fn at_the_end_everybody_is_told() {
         let mut waiting = waiting();
-        waiting.hold(Answer { reply: "held", outcome: 7 });
+        waiting.hold(ReadyAnswer { reply: "held", outcome: 7 });
         waiting.confirm_first(5, "read");
         waiting.park("parked");
         let ended = waiting.end(|operation| operation);

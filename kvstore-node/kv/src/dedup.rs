@@ -133,8 +133,8 @@ pub(super) fn check(id: &OpId, view: &dyn View, at: Millis, limits: &DedupLimits
             id.stamp, id.number
         ))));
     }
-    let vouched = head.is_some_and(|head| id.stamp >= head.created || limits.breaks(Mutant::AnyRecordVouches));
-    if !vouched
+    let proven = head.is_some_and(|head| id.stamp >= head.created || limits.breaks(Mutant::AnyRecordProves));
+    if !proven
         && !limits.breaks(Mutant::StampIgnored)
         && let Some(forgotten) = forgotten_through(view)?
         && id.stamp <= forgotten

@@ -66,7 +66,7 @@ fn after_forgetting_only_newer_stamps_or_an_unbroken_record_pass() {
     assert_eq!(refused(&run(&mut rows, &id(1, 1, 0, 0), 22)), Some(ErrorKind::MaybeApplied));
     assert_eq!(refused(&run(&mut rows, &id(1, 2, 0, 10), 22)), Some(ErrorKind::MaybeApplied));
     assert_eq!(refused(&run(&mut rows, &id(1, 2, 0, 11), 22)), None);
-    // Begun at 22, the record does not vouch for what was stamped before.
+    // Begun at 22, the record proves nothing of what was stamped before.
     assert_eq!(refused(&run(&mut rows, &id(1, 1, 0, 0), 23)), Some(ErrorKind::MaybeApplied));
     rows.apply(&forget(client(2), None, &rows, Millis::new(24), &LIMITS).unwrap().unwrap());
     rows.apply(&Effect {
@@ -223,11 +223,11 @@ fn what_a_client_is_done_with_is_not_applied_again(mutant: Option<Mutant>) -> bo
     every_history_holds(mutant)
 }
 
-fn an_old_stamp_needs_somebody_to_vouch_for_it(mutant: Option<Mutant>) -> bool {
+fn an_old_stamp_needs_a_record_that_proves_it_new(mutant: Option<Mutant>) -> bool {
     every_history_holds(mutant)
 }
 
-fn a_record_vouches_only_for_what_came_after_it(mutant: Option<Mutant>) -> bool {
+fn a_record_proves_nothing_of_what_came_before_it(mutant: Option<Mutant>) -> bool {
     every_history_holds(mutant)
 }
 
@@ -238,8 +238,8 @@ fn what_is_forgotten_is_not_applied_again(mutant: Option<Mutant>) -> bool {
 archon_types::shown_by! {
     RetryApplied => what_is_recorded_is_not_applied_again,
     DoneMarkIgnored => what_a_client_is_done_with_is_not_applied_again,
-    StampIgnored => an_old_stamp_needs_somebody_to_vouch_for_it,
-    AnyRecordVouches => a_record_vouches_only_for_what_came_after_it,
+    StampIgnored => an_old_stamp_needs_a_record_that_proves_it_new,
+    AnyRecordProves => a_record_proves_nothing_of_what_came_before_it,
     ForgottenNotRaised => what_is_forgotten_is_not_applied_again,
     FutureStampTaken => a_stamp_from_the_future_does_not_outlive_what_is_forgotten,
     FailureUnrecorded => a_condition_that_failed_is_recorded_or_a_late_duplicate_would_find_that_it_holds,

@@ -185,7 +185,7 @@ pub struct Memtable {
     /// Bytes of everything.
     bytes: usize,
     /// As many of them as the budget knows of.
-    told: usize,
+    charged: usize,
     budget: MemtableBudget,
     growing: Growing,
 }
@@ -204,7 +204,7 @@ impl Memtable {
             commit: flushed,
             engine_ahead: Seq::ZERO,
             bytes: 0,
-            told: 0,
+            charged: 0,
             budget,
             growing: Growing::default(),
         }
@@ -232,7 +232,7 @@ impl Memtable {
         }
         let Effect { at, changes } = effect;
         self.bytes += changes.iter().map(cost).sum::<usize>();
-        self.tell();
+        self.charge();
         let open = Open { seq, at, changes };
         for values in [true, false] {
             if let Some(newest) = self.newest_mut(values) {
@@ -260,7 +260,7 @@ impl Memtable {
         }
         if let Some((seq, at)) = time {
             self.settle(seq, RowChange::set(Bytes::from_static(row::LOG_TIME_KEY), row::encode_millis(at)));
-            self.tell();
+            self.charge();
         }
     }
 
@@ -321,7 +321,7 @@ impl Memtable {
             self.bytes -= open.changes.iter().map(cost).sum::<usize>();
             cut = true;
         }
-        self.tell();
+        self.charge();
         if cut {
             self.newest_values.take();
             self.newest_others.take();
@@ -351,7 +351,7 @@ impl Memtable {
     pub fn flushed(&mut self, upto: Seq) -> Option<Frozen> {
         let frozen = self.frozen.take_if(|frozen| frozen.upto <= upto)?;
         self.bytes -= frozen.bytes;
-        self.tell();
+        self.charge();
         Some(frozen)
     }
 
@@ -425,8 +425,8 @@ impl Memtable {
     }
 
     /// Tells the budget what has changed, all at once: it is shared by all threads.
-    fn tell(&mut self) {
-        let before = std::mem::replace(&mut self.told, self.bytes);
+    fn charge(&mut self) {
+        let before = std::mem::replace(&mut self.charged, self.bytes);
         if self.bytes >= before {
             self.budget.used.fetch_add(self.bytes - before, Ordering::Relaxed);
         } else {
@@ -457,7 +457,7 @@ fn newer<'a>(
 
 impl Drop for Memtable {
     fn drop(&mut self) {
-        self.budget.used.fetch_sub(self.told, Ordering::Relaxed);
+        self.budget.used.fetch_sub(self.charged, Ordering::Relaxed);
     }
 }
 

@@ -9,8 +9,8 @@ archon_types::mutants! {
     DoneMarkIgnored = 24,
     /// Stamps are not looked at: what is not recorded is applied.
     StampIgnored = 24,
-    /// Any record of the client vouches for an old stamp, also one begun after it.
-    AnyRecordVouches = 24,
+    /// Any record of the client proves an old stamp new, also one begun after it.
+    AnyRecordProves = 24,
     /// Forgetting a record does not raise `forgotten_through`.
     ForgottenNotRaised = 24,
     /// A stamp after the partition's log time is taken.

@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 #[derive(Debug)]
 struct Round {
     tickets: Vec<u64>,
-    vouched: BTreeSet<PlacementId>,
+    confirmed: BTreeSet<PlacementId>,
     began: Millis,
     asked: Millis,
 }
@@ -41,7 +41,7 @@ impl Confirms {
     /// Another life of this replica has answered nothing.
     pub(crate) fn forget(&mut self, placement: PlacementId) {
         if let Some(round) = &mut self.round {
-            round.vouched.remove(&placement);
+            round.confirmed.remove(&placement);
         }
     }
 }
@@ -76,7 +76,7 @@ impl Replica {
         }
         confirms.number += 1;
         let tickets = std::mem::take(&mut confirms.waiting);
-        confirms.round = Some(Round { tickets, vouched: BTreeSet::new(), began: now, asked: now });
+        confirms.round = Some(Round { tickets, confirmed: BTreeSet::new(), began: now, asked: now });
         self.ask_round(now, out);
     }
 
@@ -97,7 +97,7 @@ impl Replica {
         let Some(round) = &mut lead.confirms.round else { return };
         round.asked = now;
         let mut asked = Vec::new();
-        for placement in counted.into_iter().filter(|placement| !round.vouched.contains(placement)) {
+        for placement in counted.into_iter().filter(|placement| !round.confirmed.contains(placement)) {
             if let Some(progress) = lead.followers.get_mut(&placement) {
                 progress.confirm_since.get_or_insert(now);
                 asked.push(progress.address);
@@ -108,9 +108,9 @@ impl Replica {
         }
     }
 
-    /// A leader asks whether a higher epoch is known here. Copying replicas vouch too: it is about epochs alone.
-    pub(crate) fn vouch(&mut self, from: ReplicaAddress, epoch: Epoch, round: u64, out: &mut Vec<Output>) {
-        if epoch < self.epoch && !self.breaks(Mutant::VouchBlindly) {
+    /// A leader asks whether a higher epoch is known here. Copying replicas answer too: it is about epochs alone.
+    pub(crate) fn answer_confirm(&mut self, from: ReplicaAddress, epoch: Epoch, round: u64, out: &mut Vec<Output>) {
+        if epoch < self.epoch && !self.breaks(Mutant::ConfirmBlindly) {
             self.refuse_epoch(from, out);
         } else {
             self.send(from, epoch, Body::Confirmed { round }, out);
@@ -126,7 +126,7 @@ impl Replica {
             return;
         }
         let Some(round) = &mut lead.confirms.round else { return };
-        round.vouched.insert(from.placement);
+        round.confirmed.insert(from.placement);
         self.finish_round(out);
     }
 
@@ -135,8 +135,8 @@ impl Replica {
         let enough = self.is_enough() || self.breaks(Mutant::NoLeaseBelowMin); // rule 2
         let Role::Lead(lead) = &mut self.role else { return };
         let Some(round) = &lead.confirms.round else { return };
-        let vouched = |placement: &PlacementId| round.vouched.contains(placement);
-        let all = counted.iter().all(vouched) || (any && counted.iter().any(vouched));
+        let confirmed = |placement: &PlacementId| round.confirmed.contains(placement);
+        let all = counted.iter().all(confirmed) || (any && counted.iter().any(confirmed));
         if !enough || !all || counted.is_empty() {
             return;
         }

@@ -33,8 +33,8 @@ impl Following {
 
 impl Replica {
     /// A message by which a leader changes what is stored here.
-    pub(crate) fn obey(&mut self, from: ReplicaAddress, epoch: Epoch, body: Body, out: &mut Vec<Output>) {
-        if epoch < self.epoch && !self.breaks(Mutant::ObeyOldEpoch) {
+    pub(crate) fn follow(&mut self, from: ReplicaAddress, epoch: Epoch, body: Body, out: &mut Vec<Output>) {
+        if epoch < self.epoch && !self.breaks(Mutant::FollowOldEpoch) {
             self.refuse_epoch(from, out);
             return;
         }
@@ -75,8 +75,8 @@ impl Replica {
             return false;
         }
         let leads = row.is_some_and(|row| row.epoch == epoch && row.leader == Some(from.placement));
-        let obeyed = self.following.as_ref().is_some_and(|following| epoch == self.epoch && following.leader == from);
-        if !obeyed && !self.can_lead(from, epoch) {
+        let followed = self.following.as_ref().is_some_and(|following| epoch == self.epoch && following.leader == from);
+        if !followed && !self.can_lead(from, epoch) {
             return false;
         }
         if epoch > self.epoch {
@@ -103,7 +103,7 @@ impl Replica {
             return false; // our own epoch: nobody else leads it
         }
         // Another one was obeyed in an epoch before it was granted: the row says whose it is.
-        if !obeyed && leads && !self.breaks(Mutant::FirstHeardStays) {
+        if !followed && leads && !self.breaks(Mutant::FirstHeardStays) {
             self.stop_copy(out);
             self.following = None;
         }
@@ -116,7 +116,7 @@ impl Replica {
     fn can_lead(&self, from: ReplicaAddress, epoch: Epoch) -> bool {
         let row = self.configuration.as_ref().map(|configuration| &configuration.row);
         let named = row.is_some_and(|row| row.placement(from.placement).is_some_and(|known| known.node == from.node));
-        (named || self.breaks(Mutant::ObeyStranger)) && self.believes(epoch)
+        (named || self.breaks(Mutant::FollowStranger)) && self.believes(epoch)
     }
 
     /// Whether an epoch can be true, by the row known here.

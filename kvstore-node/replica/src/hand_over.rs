@@ -14,8 +14,8 @@ impl Replica {
                 self.advance(now, out);
             }
             // The report may have been lost: say it again.
-            Role::Released { epoch: released, told } if *released == epoch => {
-                *told = now;
+            Role::Released { epoch: released, reported } if *released == epoch => {
+                *reported = now;
                 self.report(epoch, Fact::Released, out);
             }
             Role::Lead(_) | Role::Released { .. } | Role::Follow => {}
@@ -65,7 +65,7 @@ impl Replica {
         }
         let epoch = lead.epoch;
         self.step_down(out);
-        self.role = Role::Released { epoch, told: now };
+        self.role = Role::Released { epoch, reported: now };
         self.report(epoch, Fact::Released, out);
     }
 }

@@ -40,7 +40,7 @@ pub(crate) struct Lead {
     pub(crate) requests: Requests,
     pub(crate) confirms: Confirms,
     pub(crate) reads: u64,
-    pub(crate) online_told: Millis,
+    pub(crate) online_reported: Millis,
 }
 
 impl Lead {
@@ -58,7 +58,7 @@ impl Lead {
             requests: Requests::default(),
             confirms: Confirms::default(),
             reads: 0,
-            online_told: Millis::ZERO,
+            online_reported: Millis::ZERO,
         }
     }
 
@@ -318,7 +318,7 @@ impl Replica {
                 let bytes = entries.iter().map(|entry| entry.bytes.len()).sum();
                 progress.sent(last.at.seq, bytes, commit, now);
             }
-            None => progress.told(commit, now),
+            None => progress.announced(commit, now),
         }
         let to = progress.address;
         self.send(to, epoch, Body::Append { before, entries, start, commit }, out);
@@ -396,8 +396,8 @@ impl Replica {
                     pings.push(*placement);
                 }
             }
-            if (lead.serving || lead.announced) && now.since(lead.online_told) >= timing.replication_timeout_ms {
-                lead.online_told = now;
+            if (lead.serving || lead.announced) && now.since(lead.online_reported) >= timing.replication_timeout_ms {
+                lead.online_reported = now;
                 online = Some(lead.epoch);
             }
         }

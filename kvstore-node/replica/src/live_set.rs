@@ -12,7 +12,7 @@ const BACKOFF_MS_MAX: u64 = 30_000;
 #[derive(Debug)]
 struct Asked {
     request: Request,
-    told: Millis,
+    reported: Millis,
 }
 
 #[derive(Clone, Debug)]
@@ -181,7 +181,7 @@ impl Replica {
         }
         if let Some(joiner) = ask {
             lead.requests.candidate = None;
-            lead.requests.asked = Some(Asked { request: Request::Add(joiner), told: now });
+            lead.requests.asked = Some(Asked { request: Request::Add(joiner), reported: now });
             let epoch = lead.epoch;
             self.report(epoch, Fact::CaughtUp { joiner }, out);
         }
@@ -220,8 +220,8 @@ impl Replica {
         let mut fact = None;
         if let Some(asked) = &mut requests.asked {
             // No answer is no answer: ask the same again, and go on counting.
-            if now.since(asked.told) >= timeout_ms {
-                asked.told = now;
+            if now.since(asked.reported) >= timeout_ms {
+                asked.reported = now;
                 fact = match &asked.request {
                     Request::Add(joiner) => lease.then_some(Fact::CaughtUp { joiner: *joiner }),
                     Request::Drop(silent) => Some(Fact::Silent { followers: silent.clone() }),
@@ -231,7 +231,7 @@ impl Replica {
                 }
             }
         } else if !silent.is_empty() && (now >= requests.drop_backoff.not_before || hasty) {
-            requests.asked = Some(Asked { request: Request::Drop(silent.clone()), told: now });
+            requests.asked = Some(Asked { request: Request::Drop(silent.clone()), reported: now });
             fact = Some(Fact::Silent { followers: silent });
         }
         if let Some(fact) = fact {

@@ -45,17 +45,17 @@ archon_types::mutants! {
     /// A follower cuts entries that it knows to be committed, and says nothing.
     CutCommitted = 10,
     /// A follower obeys a leader of an epoch below the highest it persisted.
-    ObeyOldEpoch = 10,
+    FollowOldEpoch = 10,
     /// A replica obeys messages meant for another placement or another life.
     StaleAddressee = 10,
     /// A follower obeys a higher epoch of whoever names it, a placement of its row or not.
-    ObeyStranger = 25,
+    FollowStranger = 25,
     /// A replica believes in epochs beyond which nobody could lead.
     AnyEpochBelieved = 25,
     /// Whoever was heard first in an epoch is its leader, whatever the row says.
     FirstHeardStays = 25,
     /// A leader that a higher epoch has ended says nothing, and waits for a row that never comes.
-    OvertakenUntold = 25,
+    OvertakenUnreported = 25,
     /// Answers given under another epoch count.
     AckOfOtherEpoch = 11,
     /// Answers given by another life of the same placement count.
@@ -74,8 +74,8 @@ archon_types::mutants! {
     ConfirmOne = 18,
     /// The answer to any round counts for the present one.
     ConfirmAnyRound = 18,
-    /// A follower vouches for a leader although it knows a higher epoch.
-    VouchBlindly = 18,
+    /// A follower confirms a leader although it knows a higher epoch.
+    ConfirmBlindly = 18,
     /// The first leader of a partition serves before the coordinator has taken in that it leads.
     ServeUnheard = 19,
     /// What was sent to the disk counts as durable.

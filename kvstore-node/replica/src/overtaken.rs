@@ -14,24 +14,24 @@ pub(crate) struct Overtaken {
     epoch: Epoch,
     /// The highest epoch known of.
     by: Epoch,
-    told: Millis,
+    reported: Millis,
 }
 
 impl Replica {
     /// Remembers that `epoch`, in which this replica is named leader, is over because of `by`, and tells it. It does not lead
     /// in `epoch` any more, nor will it again in this life.
     pub(crate) fn overtaken_by(&mut self, now: Millis, epoch: Epoch, by: Epoch, out: &mut Vec<Output>) {
-        if self.breaks(Mutant::OvertakenUntold) {
+        if self.breaks(Mutant::OvertakenUnreported) {
             return;
         }
-        self.overtaken = Some(Overtaken { epoch, by, told: now });
+        self.overtaken = Some(Overtaken { epoch, by, reported: now });
         self.report(epoch, Fact::Overtaken { by }, out);
     }
 
     /// As [`Replica::overtaken_by`], where the row will most likely be here before anything has to be told.
     pub(crate) fn overtaken_perhaps(&mut self, epoch: Epoch, by: Epoch) {
-        if !self.breaks(Mutant::OvertakenUntold) {
-            self.overtaken = Some(Overtaken { epoch, by, told: Millis::ZERO });
+        if !self.breaks(Mutant::OvertakenUnreported) {
+            self.overtaken = Some(Overtaken { epoch, by, reported: Millis::ZERO });
         }
     }
 
@@ -51,8 +51,8 @@ impl Replica {
         let timeout_ms = self.timing().replication_timeout_ms;
         let known = self.epoch;
         let Some(overtaken) = &mut self.overtaken else { return };
-        if now.since(overtaken.told) >= timeout_ms {
-            overtaken.told = now;
+        if now.since(overtaken.reported) >= timeout_ms {
+            overtaken.reported = now;
             overtaken.by = overtaken.by.max(known);
             let Overtaken { epoch, by, .. } = *overtaken;
             self.report(epoch, Fact::Overtaken { by }, out);

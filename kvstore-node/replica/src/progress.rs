@@ -67,7 +67,7 @@ pub(crate) struct Progress {
     waiting: VecDeque<(Seq, Millis)>,
     last_sent: Millis,
     /// The commit position it was last told.
-    pub(crate) told_commit: Seq,
+    pub(crate) announced_commit: Seq,
     /// The read from disk under way for it.
     pub(crate) reading: Option<u64>,
     /// Since when a confirmation is owed.
@@ -99,7 +99,7 @@ impl Progress {
             window_bytes: 0,
             waiting: VecDeque::new(),
             last_sent: now,
-            told_commit: Seq::ZERO,
+            announced_commit: Seq::ZERO,
             reading: None,
             confirm_since: None,
             alive_since: None,
@@ -227,12 +227,12 @@ impl Progress {
             self.waiting.push_back((end, now));
         }
         self.next = end.next().unwrap_or(end);
-        self.told(commit, now);
+        self.announced(commit, now);
     }
 
     /// Notes that it is told the commit position.
-    pub(crate) fn told(&mut self, commit: Seq, now: Millis) {
-        self.told_commit = commit;
+    pub(crate) fn announced(&mut self, commit: Seq, now: Millis) {
+        self.announced_commit = commit;
         self.last_sent = now;
     }
 
@@ -242,7 +242,7 @@ impl Progress {
         // An acknowledgement that overtook the answer to the probe was not taken, and without writes no other follows.
         let unheard = self.acked < self.matched_at;
         let owing = !self.waiting.is_empty() || self.alive_since.is_some() || unheard;
-        self.matched && ((owing && quiet_ms >= resend_ms) || (self.told_commit < commit && quiet_ms > 0))
+        self.matched && ((owing && quiet_ms >= resend_ms) || (self.announced_commit < commit && quiet_ms > 0))
     }
 
     /// Asks a replica that counts for a sign of life if nothing was asked of it for long, or if its node is said to be

@@ -57,7 +57,7 @@ pub(crate) enum Role {
     /// It led `epoch` and gave it up for good (rule 12).
     Released {
         epoch: Epoch,
-        told: Millis,
+        reported: Millis,
     },
 }
 
@@ -200,8 +200,8 @@ impl Replica {
         }
         let Message { from, epoch, body, .. } = message;
         match body {
-            Body::Adopt { .. } | Body::Append { .. } | Body::Behind { .. } => self.obey(from, epoch, body, out),
-            Body::Confirm { round } => self.vouch(from, epoch, round, out),
+            Body::Adopt { .. } | Body::Append { .. } | Body::Behind { .. } => self.follow(from, epoch, body, out),
+            Body::Confirm { round } => self.answer_confirm(from, epoch, round, out),
             Body::Adopted { at, held } => self.on_adopted(now, from, epoch, at, held, out),
             Body::Ack { held } => self.on_ack(now, from, epoch, held, out),
             Body::Nack { refused, hint, copying } => self.on_nack(now, from, epoch, (refused, hint, copying), out),
@@ -250,10 +250,10 @@ impl Replica {
         self.tick_overtaken(now, out);
         match &mut self.role {
             Role::Follow => {}
-            Role::Released { epoch, told } => {
+            Role::Released { epoch, reported } => {
                 let epoch = *epoch;
-                if now.since(*told) >= timeout_ms {
-                    *told = now;
+                if now.since(*reported) >= timeout_ms {
+                    *reported = now;
                     self.report(epoch, Fact::Released, out);
                 }
             }

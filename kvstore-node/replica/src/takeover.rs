@@ -40,14 +40,14 @@ impl Replica {
             if let Role::Lead(lead) = &mut self.role
                 && !announced
             {
-                (lead.announced, lead.online_told) = (true, now);
+                (lead.announced, lead.online_reported) = (true, now);
                 self.report(epoch, Fact::Online, out);
             }
             return;
         }
         if let Role::Lead(lead) = &mut self.role {
             lead.serving = true;
-            lead.online_told = now;
+            lead.online_reported = now;
         }
         if start > self.commit {
             self.commit = start;

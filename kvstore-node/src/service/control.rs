@@ -5,7 +5,7 @@ use crate::holdings::Holdings;
 use crate::shard::{ShardMessage, Shards};
 use crate::shared::Shared;
 use crate::tables::News;
-use archon_host::{Action, Broken, Held, HeldState, Obeyed, reconcile};
+use archon_host::{Action, AppliedPush, Broken, Held, HeldState, reconcile};
 use archon_proto::convert::control::{Push, Pushed};
 use archon_proto::convert::ids::boot_id;
 use archon_proto::v1::control_server::Control;
@@ -25,19 +25,19 @@ struct Inner {
     holdings: Arc<Holdings>,
     shards: Shards,
     /// Held while a push is carried out, so that pushes take effect one after the other.
-    obeyed: Mutex<Obeyed>,
+    applied: Mutex<AppliedPush>,
 }
 
 impl ControlService {
     pub(crate) fn new(shared: Arc<Shared>, holdings: Arc<Holdings>, shards: Shards) -> Self {
-        Self(Arc::new(Inner { shared, holdings, shards, obeyed: Mutex::new(Obeyed::default()) }))
+        Self(Arc::new(Inner { shared, holdings, shards, applied: Mutex::new(AppliedPush::default()) }))
     }
 }
 
 impl Inner {
-    async fn obey(&self, push: Push) -> Result<Pushed, ErrorDetail> {
+    async fn apply(&self, push: Push) -> Result<Pushed, ErrorDetail> {
         let shared = &self.shared;
-        let mut obeyed = self.obeyed.lock().await;
+        let mut applied = self.applied.lock().await;
         // Looked at under the lock: a registration may have come while this push waited.
         shared.addressed(push.cluster, push.node, Some(push.incarnation))?;
         if push.key != shared.push_key {
@@ -47,11 +47,13 @@ impl Inner {
             );
             return Err(ErrorDetail::new(ErrorKind::Refused, why));
         }
-        let taken = obeyed.take(push.incarnation, push.term, push.version, push.duties.is_some());
-        if let archon_host::Pushed::Succeeded { obeyed } = taken {
-            let why =
-                format!("coordinator {} pushes in term {}, but term {obeyed} was obeyed", push.coordinator, push.term);
-            return Err(ErrorDetail::new(ErrorKind::StaleVersion, why).with_have_need(obeyed, push.term));
+        let taken = applied.take(push.incarnation, push.term, push.version, push.duties.is_some());
+        if let archon_host::Pushed::Succeeded { applied } = taken {
+            let why = format!(
+                "coordinator {} pushes in term {}, but one of term {applied} was applied",
+                push.coordinator, push.term
+            );
+            return Err(ErrorDetail::new(ErrorKind::StaleVersion, why).with_have_need(applied, push.term));
         }
         let news = News {
             pieces: push.deltas,
@@ -64,21 +66,21 @@ impl Inner {
         let gap = !shared.tables.merge(news);
         // News count whatever becomes of the duties that came with them.
         if any {
-            self.shards.tell_all(|| ShardMessage::Peers);
+            self.shards.send_all(|| ShardMessage::Peers);
         }
         if taken == archon_host::Pushed::Older {
             shared.metrics.pushes_refused.add(1);
-            return Ok(Pushed { version: obeyed.version(), gap, refused: Vec::new() });
+            return Ok(Pushed { version: applied.version(), gap, refused: Vec::new() });
         }
         let Some(duties) = push.duties else {
             // Whether these are the duties that it obeys is seen by the coordinator, from the version.
             shared.metrics.pushes.add(1);
-            return Ok(Pushed { version: obeyed.version(), gap, refused: Vec::new() });
+            return Ok(Pushed { version: applied.version(), gap, refused: Vec::new() });
         };
         let held = self.holdings.all();
         let found = reconcile(push.node, &held, &duties, Broken::default());
         self.carry_out(push.incarnation, found.actions, &held).await?;
-        obeyed.obey(push.term, push.version);
+        applied.note(push.term, push.version);
         shared.metrics.pushes.add(1);
         shared.metrics.placements.set(self.holdings.len() as u64);
         Ok(Pushed { version: push.version, gap, refused: found.refused })
@@ -152,9 +154,9 @@ impl Control for ControlService {
         let push = Push::try_from(request.into_inner())?;
         let inner = Arc::clone(&self.0);
         // A task of its own: a caller that hangs up must not leave a push half carried out.
-        let obeyed = tokio::spawn(async move { inner.obey(push).await }).await;
+        let applied = tokio::spawn(async move { inner.apply(push).await }).await;
         let failed = |_| Err(ErrorDetail::new(ErrorKind::Internal, "carrying out the push failed"));
-        match obeyed.unwrap_or_else(failed) {
+        match applied.unwrap_or_else(failed) {
             Ok(pushed) => Ok(Response::new(pushed.into())),
             Err(detail) => {
                 self.0.shared.metrics.pushes_refused.add(1);

@@ -93,7 +93,7 @@ impl Rig {
             newest: Version::new(incarnation),
         };
         let inner = Arc::clone(&self.control.0);
-        tokio::spawn(async move { inner.obey(push).await })
+        tokio::spawn(async move { inner.apply(push).await })
     }
 
     async fn until_queued(&self) {
@@ -118,7 +118,7 @@ impl Rig {
 
     fn end(self, threads: Vec<std::thread::JoinHandle<()>>) {
         let Self { shards, flusher, context, .. } = self;
-        shards.tell_all(|| ShardMessage::Stop);
+        shards.send_all(|| ShardMessage::Stop);
         threads.into_iter().for_each(|thread| thread.join().unwrap());
         flusher.shutdown(Duration::from_secs(5)).unwrap();
         context.wal.clone().close(Duration::from_secs(5)).unwrap();
@@ -126,7 +126,7 @@ impl Rig {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn duties_of_one_life_were_obeyed_in_the_next() {
+async fn duties_of_one_life_were_applied_in_the_next() {
     let rig = Rig::new();
     rig.begin_life(5);
     let push = rig.push(5);

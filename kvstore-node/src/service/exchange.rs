@@ -7,7 +7,7 @@ use crate::inbox::PushError;
 use crate::reply::{Connection, Delivery, ReplyTo};
 use crate::shard::{OpRequest, ShardMessage};
 use crate::shared::Shared;
-use archon_frames::{Beat, FrameError, FrameReader, FrameWriter};
+use archon_frames::{FrameError, FrameReader, FrameWriter, Keepalive};
 use archon_proto::convert::kv::TaggedOp;
 use archon_proto::convert::packed::{ReplyPacker, Unpacked, unpack_ops};
 use archon_proto::v1;
@@ -80,7 +80,7 @@ impl KvService {
     ) -> Result<(), FrameError> {
         let admission = self.shared.admission.client(from).stream();
         let mut refused = self.take(first, connection, &admission)?;
-        let mut beat = Beat::default();
+        let mut keepalive = Keepalive::default();
         loop {
             if refused > 0 {
                 tokio::time::sleep(REFUSED_PAUSE * std::mem::take(&mut refused)).await;
@@ -95,7 +95,7 @@ impl KvService {
                     // Others on this thread, its shard above all, are not to wait for message after message.
                     tokio::task::consume_budget().await;
                 }
-                () = beat.tick() => beat.listen(reader)?,
+                () = keepalive.tick() => keepalive.listen(reader)?,
                 () = self.stop.cancelled() => return Err(FrameError::Refused(crate::shared::shutting_down())),
             }
         }
@@ -178,13 +178,13 @@ async fn write_stream(
     mut answers: mpsc::UnboundedReceiver<Vec<Delivery>>,
     writer: &mut FrameWriter,
 ) -> Result<(), FrameError> {
-    let mut beat = Beat::default();
+    let mut keepalive = Keepalive::default();
     writer.flush_within(STALLED, ANSWER_PATIENCE).await?;
     loop {
         let mut deliveries = tokio::select! {
             Some(deliveries) = answers.recv() => deliveries,
-            () = beat.tick() => {
-                beat.speak(writer);
+            () = keepalive.tick() => {
+                keepalive.speak(writer);
                 writer.flush_within(STALLED, ANSWER_PATIENCE).await?;
                 continue;
             }

@@ -6,7 +6,7 @@ use crate::pages;
 use crate::shard::{CopyOffer, ShardMessage, Shards};
 use crate::shared::Shared;
 use crate::wire;
-use archon_frames::{Beat, FrameError, FrameReader, FrameWriter};
+use archon_frames::{FrameError, FrameReader, FrameWriter, Keepalive};
 use archon_host::CopyAsk;
 use archon_proto::convert::session::Member;
 use archon_proto::convert::{ConvertError, ids, required};
@@ -89,7 +89,7 @@ impl ReplicationService {
         reader.known(2 * MESSAGE_BYTES_MAX);
         let head = v1::ReplicationBatch { parts: Vec::new(), ..batch.clone() };
         let incarnation = Incarnation::new(head.receiver_incarnation);
-        let mut beat = Beat::default();
+        let mut keepalive = Keepalive::default();
         loop {
             // The registration of either side may have changed since the stream began.
             let peer = self.check(head.cluster.as_ref(), head.sender.as_ref(), head.receiver, Some(incarnation));
@@ -98,8 +98,8 @@ impl ReplicationService {
                 tokio::select! {
                     taken = &mut taken => break taken.map_err(FrameError::Refused)?,
                     // A shard without room holds this stream up; the peer is to know that the node lives.
-                    () = beat.tick() => {
-                        beat.speak(writer);
+                    () = keepalive.tick() => {
+                        keepalive.speak(writer);
                         writer.flush().await?;
                     }
                     () = self.stop.cancelled() => {
@@ -110,8 +110,8 @@ impl ReplicationService {
             batch = loop {
                 tokio::select! {
                     next = reader.next::<v1::ReplicationBatch>() => break next?,
-                    () = beat.tick() => {
-                        beat.mark(reader, writer)?;
+                    () = keepalive.tick() => {
+                        keepalive.mark(reader, writer)?;
                         writer.flush().await?;
                     }
                     () = self.stop.cancelled() => {

@@ -2,7 +2,7 @@
 //!
 //! It lives on its own thread with its own runtime, so that no amount of data traffic can starve a heartbeat.
 
-mod beat;
+mod heartbeat;
 mod leader;
 mod report;
 
@@ -18,7 +18,7 @@ use archon_types::{
 use leader::Coordinators;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
@@ -26,6 +26,8 @@ use uuid::Uuid;
 const PROTOCOL: std::ops::RangeInclusive<u32> = 1..=1;
 const REGISTER_DEADLINE: Duration = Duration::from_secs(2);
 const LEAVE_DEADLINE: Duration = Duration::from_secs(1);
+/// How often the log says why the node is not registered while that stays the same.
+const SAY_AGAIN: Duration = Duration::from_secs(5);
 /// The node's durable self, as registration needs it.
 pub(crate) trait Home: Send {
     /// The data directory's id.
@@ -102,12 +104,12 @@ impl Session {
             (self.renew)(member.incarnation).await;
             let grants = Arc::new(Grants::new());
             self.shared.begin_life(Life { member, settings: registered.settings, grants });
-            self.shared.load.tell_all();
+            self.shared.load.report_all();
             self.shared.metrics.registrations.add(1);
             tracing::info!(node = %member.node, incarnation = %member.incarnation, cluster = %member.cluster, "registered");
             let Some(life) = self.shared.life() else { break };
             let end = tokio::select! {
-                end = beat::heartbeats(&self, &coordinators, &life) => end,
+                end = heartbeat::heartbeats(&self, &coordinators, &life) => end,
                 () = report::reports(&self.shared, &coordinators, &life) => LifeEnd::Ended,
                 () = self.end.cancelled() => LifeEnd::Ended,
             };
@@ -131,7 +133,7 @@ impl Session {
         let mut backoff = Backoff::new(Duration::from_millis(50), Duration::from_secs(1));
         let last = self.home.last_incarnation();
         let mut registering = Registering::new(Some(last).filter(|last| *last != Incarnation::ZERO));
-        let mut told: Option<ErrorKind> = None;
+        let mut reported: Option<(ErrorKind, Instant)> = None;
         loop {
             let request = v1::RegisterRequest::from(Registration {
                 cluster: self.home.cluster(),
@@ -172,9 +174,15 @@ impl Session {
                 Again::AtOnce => continue,
                 Again::Later => {}
             }
-            if told != Some(detail.kind) {
-                tracing::info!(kind = %detail.kind, message = %detail.message, "not registered yet");
-                told = Some(detail.kind);
+            let known = reported.is_some_and(|(kind, at)| kind == detail.kind && at.elapsed() < SAY_AGAIN);
+            if !known {
+                // Somebody has to do something about the one, and a coordinator alone about the other.
+                if detail.kind == ErrorKind::NameTaken {
+                    tracing::warn!(kind = %detail.kind, "not registered yet: {}", detail.message);
+                } else {
+                    tracing::info!(kind = %detail.kind, "not registered yet: {}", detail.message);
+                }
+                reported = Some((detail.kind, Instant::now()));
             }
             let pause = detail
                 .retry_after_ms

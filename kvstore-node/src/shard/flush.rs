@@ -3,7 +3,7 @@
 use super::Shard;
 use super::shell::ShardShell;
 use crate::flusher::{FlushEvent, FlusherError};
-use archon_host::Slot;
+use archon_host::LocalCopy;
 use archon_types::Millis;
 
 /// How long committed rows gather at most before they are given to the flusher: whatever is overwritten meanwhile costs the
@@ -24,33 +24,33 @@ const FLUSH_STEPS: u64 = 32;
 
 /// Gives the flusher the rows that were committed since the last time, if they have gathered for long enough, one such
 /// list at a time and as far as it has room.
-pub(super) fn hand_to_flusher(shell: &ShardShell, slot: &mut Slot<ShardShell>, now: Millis) {
-    if slot.memtable.frozen().is_none() && has_gathered(shell, slot, now) {
-        slot.freeze();
+pub(super) fn hand_to_flusher(shell: &ShardShell, local: &mut LocalCopy<ShardShell>, now: Millis) {
+    if local.memtable.frozen().is_none() && has_gathered(shell, local, now) {
+        local.freeze();
     }
-    let Some(frozen) = slot.memtable.frozen() else { return };
-    if slot.flushing >= frozen.upto {
+    let Some(frozen) = local.memtable.frozen() else { return };
+    if local.flushing >= frozen.upto {
         return; // it is on its way
     }
     if !shell.context.flusher.has_room(frozen.bytes()) {
         return;
     }
-    match shell.context.flusher.apply(slot.placement, frozen.upto, frozen.clone()) {
-        Ok(()) => slot.flushing = frozen.upto,
+    match shell.context.flusher.apply(local.placement, frozen.upto, frozen.clone()) {
+        Ok(()) => local.flushing = frozen.upto,
         Err((FlusherError::Full { .. } | FlusherError::Clearing { .. }, _)) => {}
         Err((error, _)) => tracing::debug!(%error, "nothing more is flushed"),
     }
 }
 
-fn has_gathered(shell: &ShardShell, slot: &Slot<ShardShell>, now: Millis) -> bool {
-    let Some(since) = slot.gathering_since else { return false };
+fn has_gathered(shell: &ShardShell, local: &LocalCopy<ShardShell>, now: Millis) -> bool {
+    let Some(since) = local.gathering_since else { return false };
     let partitions = u64::try_from(shell.context.holdings.len().max(1)).unwrap_or(u64::MAX);
-    let step = slot.placement.get() % FLUSH_STEPS;
+    let step = local.placement.get() % FLUSH_STEPS;
     let log_bytes_max = staggered(FLUSH_LOG_BYTES / partitions, step).max(64 * 1024);
-    let few = slot.memtable.rows_bytes() <= FLUSH_FEW_BYTES;
+    let few = local.memtable.rows_bytes() <= FLUSH_FEW_BYTES;
     now.since(since) >= if few { FLUSH_MIN_MS } else { staggered(FLUSH_MS, step) }
-        || slot.memtable.rows_bytes() >= FLUSH_ROWS_BYTES
-        || slot.retention.logged_bytes() - slot.gathered_from >= log_bytes_max
+        || local.memtable.rows_bytes() >= FLUSH_ROWS_BYTES
+        || local.retention.logged_bytes() - local.gathered_from >= log_bytes_max
         || shell.context.budget.is_half_full()
         // What the engine holds frees the log.
         || shell.journal.is_refused()
@@ -66,19 +66,19 @@ impl Shard {
         let now = self.now;
         match event {
             FlushEvent::Written { space, upto } => {
-                let Some((shell, slot)) = self.partitions.of(space) else { return };
-                if let Some(frozen) = slot.memtable.frozen().filter(|frozen| frozen.upto <= upto) {
-                    slot.own.written(frozen.values(), shell.cache_bytes_max());
+                let Some((shell, local)) = self.partitions.of(space) else { return };
+                if let Some(frozen) = local.memtable.frozen().filter(|frozen| frozen.upto <= upto) {
+                    local.own.written(frozen.values(), shell.cache_bytes_max());
                 }
-                if let Some(frozen) = slot.memtable.flushed(upto) {
+                if let Some(frozen) = local.memtable.flushed(upto) {
                     shell.context.flusher.let_go(frozen);
                 }
-                hand_to_flusher(shell, slot, now);
+                hand_to_flusher(shell, local, now);
             }
             FlushEvent::Synced { space, upto } => self.partitions.synced(space, upto),
             FlushEvent::Room => {
                 self.partitions.offer_rows();
-                self.partitions.each(|shell, slot| hand_to_flusher(shell, slot, now));
+                self.partitions.each(|shell, local| hand_to_flusher(shell, local, now));
             }
             FlushEvent::Cleared { space, clear } => self.partitions.cleared(space, clear),
             FlushEvent::Failed(error) => {

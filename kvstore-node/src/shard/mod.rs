@@ -203,7 +203,7 @@ impl Shard {
                 let _ = answer.send(window.and_then(|memtable| Some((memtable.counted()?, memtable.grown()))));
             }
             ShardMessage::Grown(answer) => {
-                let grown = partitions.slots().iter().map(|(placement, slot)| (*placement, slot.memtable.grown()));
+                let grown = partitions.copies().iter().map(|(placement, local)| (*placement, local.memtable.grown()));
                 let _ = answer.send(grown.collect());
             }
             ShardMessage::Stop => {

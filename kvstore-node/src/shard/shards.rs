@@ -51,7 +51,7 @@ impl Shards {
     }
 
     /// Queues one message for every shard.
-    pub(crate) fn tell_all(&self, mut message: impl FnMut() -> ShardMessage) {
+    pub(crate) fn send_all(&self, mut message: impl FnMut() -> ShardMessage) {
         for inbox in self.inboxes.iter() {
             inbox.complete(message());
         }
@@ -60,7 +60,7 @@ impl Shards {
     /// Tells every shard of a new registration; returns once all have taken it in.
     pub(crate) async fn renew(&self, incarnation: Incarnation) {
         let mut waiting = Vec::new();
-        self.tell_all(|| {
+        self.send_all(|| {
             let (done, wait) = oneshot::channel();
             waiting.push(wait);
             ShardMessage::Renew { incarnation, done }
@@ -107,7 +107,7 @@ impl Shards {
 
     async fn sum(&self, ask: impl Fn(oneshot::Sender<usize>) -> ShardMessage) -> usize {
         let mut waiting = Vec::new();
-        self.tell_all(|| {
+        self.send_all(|| {
             let (answer, wait) = oneshot::channel();
             waiting.push(wait);
             ask(answer)

@@ -10,7 +10,9 @@ use crate::grants::Grants;
 use crate::reply::{Outcome, Replies, ReplyTo};
 use crate::store;
 use crate::wire::PartPacker;
-use archon_host::{At, CopyJob, HeldState, Life, LogWrite, Observed, Offered, Refusal, RetentionLimits, Shell, Slot};
+use archon_host::{
+    At, CopyJob, HeldState, Life, LocalCopy, LogWrite, Observed, Offered, Refusal, RetentionLimits, Shell,
+};
 use archon_kv::{DedupLimits, Engine, MemtableBudget, ViewError};
 use archon_replica::{Entry, Identity, Limits, Message, Recovered, RecoveredError, Replica, Timing};
 use archon_types::{
@@ -97,7 +99,7 @@ impl Shell for ShardShell {
 
     fn peer(&self, node: NodeId) -> Option<(Incarnation, bool)> {
         let node = self.context.shared.tables.node(node)?;
-        Some((node.incarnation, node.status != NodeStatus::Live))
+        Some((node.incarnation, node.status != NodeStatus::Alive))
     }
 
     fn timing(&self) -> Timing {
@@ -263,8 +265,8 @@ impl Shell for ShardShell {
         self.context.shared.fail();
     }
 
-    fn ticked(&mut self, slot: &mut Slot<Self>, now: Millis) {
-        hand_to_flusher(self, slot, now);
+    fn ticked(&mut self, local: &mut LocalCopy<Self>, now: Millis) {
+        hand_to_flusher(self, local, now);
     }
 
     fn observe(&mut self, at: At, observed: Observed<'_>) {

@@ -32,7 +32,7 @@ impl ShardShell {
                 ErrorDetail::new(ErrorKind::Unavailable, why)
             }
             Refusal::Ended(ended, cause) => self.ended(partition, ended, cause),
-            Refusal::Told(detail) => detail,
+            Refusal::Detail(detail) => detail,
         }
     }
 

@@ -1,7 +1,7 @@
 //! Streams of frames, as peers and clients open and take them.
 
 use archon_frames::{
-    Beat, FrameError, FrameReader, FrameWriter, HalfFrames, StreamKind, accept, begins_stream, connect,
+    FrameError, FrameReader, FrameWriter, HalfFrames, Keepalive, StreamKind, accept, begins_stream, connect,
 };
 use archon_proto::v1;
 use prost::Message;
@@ -17,7 +17,7 @@ pub async fn replicate(address: &str) -> mpsc::Sender<v1::ReplicationBatch> {
     let (mut reader, mut writer) = open(address, StreamKind::Replicate).await;
     let (sender, mut batches) = mpsc::channel::<v1::ReplicationBatch>(16);
     tokio::spawn(async move {
-        let mut beat = Beat::default();
+        let mut keepalive = Keepalive::default();
         loop {
             tokio::select! {
                 batch = batches.recv() => match batch {
@@ -25,7 +25,7 @@ pub async fn replicate(address: &str) -> mpsc::Sender<v1::ReplicationBatch> {
                     None => return,
                 },
                 said = reader.next::<v1::ReplicationBatch>() => if said.is_err() { return },
-                () = beat.tick() => if beat.mark(&mut reader, &mut writer).is_err() { return },
+                () = keepalive.tick() => if keepalive.mark(&mut reader, &mut writer).is_err() { return },
             }
             if writer.flush().await.is_err() {
                 return;
@@ -83,12 +83,12 @@ async fn read<M: Message + Default>(
     writer: &mut FrameWriter,
     take: &impl Fn(M),
 ) -> Result<(), FrameError> {
-    let mut beat = Beat::default();
+    let mut keepalive = Keepalive::default();
     loop {
         tokio::select! {
             message = reader.next() => take(message?),
-            () = beat.tick() => {
-                beat.speak(writer);
+            () = keepalive.tick() => {
+                keepalive.speak(writer);
                 writer.flush().await?;
             }
         }

@@ -9,23 +9,23 @@
 //!
 //! A frame is a message (protobuf, of the type that the stream carries in that direction), the error that ends the stream, or
 //! a sign of life without payload. Whoever connects greets; no request of HTTP begins with an `A` in capitals and goes on like
-//! this, so one byte tells a stream from gRPC. Each side says something at least every [`Beat::EVERY`], and gives up a peer
-//! that was silent for [`Beat::PATIENCE`]: that is what a paused process or a cut cable looks like.
+//! this, so one byte tells a stream from gRPC. Each side says something at least every [`Keepalive::EVERY`], and gives up a peer
+//! that was silent for [`Keepalive::PATIENCE`]: that is what a paused process or a cut cable looks like.
 
-mod beat;
 mod bodies;
 mod error;
 mod frame;
 mod half;
 mod handshake;
+mod keepalive;
 mod reader;
 mod writer;
 
-pub use beat::Beat;
 pub use bodies::{Bounded, HalfBodies};
 pub use error::FrameError;
 pub use frame::{Frame, FrameKind, HEAD_BYTES, cut};
 pub use half::{HALF_BYTES_MAX, HalfFrames};
 pub use handshake::{HANDSHAKE_BYTES, StreamKind, accept, begins_stream, connect, turn_away};
+pub use keepalive::Keepalive;
 pub use reader::{FrameReader, STRANGER_BYTES_MAX};
 pub use writer::FrameWriter;

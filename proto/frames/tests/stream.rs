@@ -2,7 +2,7 @@
 #![allow(missing_docs, clippy::unwrap_used)]
 
 use archon_frames::{
-    Beat, FrameError, FrameReader, FrameWriter, HalfFrames, StreamKind, accept, begins_stream, connect, turn_away,
+    FrameError, FrameReader, FrameWriter, HalfFrames, Keepalive, StreamKind, accept, begins_stream, connect, turn_away,
 };
 use archon_proto::v1::OpBatch;
 use archon_types::{ErrorDetail, ErrorKind};
@@ -22,11 +22,11 @@ struct Side {
 impl Side {
     /// Lives on without anything to say, until the stream ends.
     async fn idle(mut self) -> FrameError {
-        let mut beat = Beat::default();
+        let mut keepalive = Keepalive::default();
         loop {
             let ended = tokio::select! {
                 said = self.reader.next::<OpBatch>() => said.map(drop),
-                () = beat.tick() => beat.mark(&mut self.reader, &mut self.writer),
+                () = keepalive.tick() => keepalive.mark(&mut self.reader, &mut self.writer),
             };
             if let Err(error) = ended.and(self.writer.flush().await) {
                 return error;
@@ -107,7 +107,7 @@ async fn a_message_that_is_too_long_ends_the_stream() {
 async fn whoever_is_silent_is_given_up_and_whoever_has_nothing_to_say_is_not() {
     let (near, far) = pair().await;
     let (near, far) = (tokio::spawn(near.idle()), tokio::spawn(far.idle()));
-    tokio::time::sleep(10 * Beat::PATIENCE).await;
+    tokio::time::sleep(10 * Keepalive::PATIENCE).await;
     assert!(!near.is_finished() && !far.is_finished(), "both say that they are there");
     far.abort();
     assert!(matches!(near.await.unwrap(), FrameError::Closed | FrameError::Io(_)));
@@ -115,8 +115,8 @@ async fn whoever_is_silent_is_given_up_and_whoever_has_nothing_to_say_is_not() {
     let (near, far) = pair().await;
     let began = Instant::now();
     let error = near.idle().await;
-    assert!(matches!(error, FrameError::Silent(Beat::PATIENCE)), "{error}");
-    assert!(began.elapsed() >= Beat::PATIENCE, "after {:?}", began.elapsed());
+    assert!(matches!(error, FrameError::Silent(Keepalive::PATIENCE)), "{error}");
+    assert!(began.elapsed() >= Keepalive::PATIENCE, "after {:?}", began.elapsed());
     drop(far);
 }
 

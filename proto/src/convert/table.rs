@@ -36,7 +36,7 @@ macro_rules! wire_enum {
 
 wire_enum!(ReplicaState, v1::ReplicaState, "ReplicaState", Load, Live, Unload);
 wire_enum!(PartitionStatus, v1::PartitionStatus, "PartitionStatus", Unassigned, Assigned, Online, Unavailable);
-wire_enum!(NodeStatus, v1::NodeStatus, "NodeStatus", Live, Failed, Lost);
+wire_enum!(NodeStatus, v1::NodeStatus, "NodeStatus", Alive, Failed, Lost);
 wire_enum!(NodeGoal, v1::NodeGoal, "NodeGoal", Serve, Cordon, Drain);
 
 /// An enum field, checked: `W` is the wire's enum, `T` the vocabulary's.

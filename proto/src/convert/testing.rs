@@ -102,7 +102,7 @@ pub(crate) fn tagged_reply() -> impl Strategy<Value = TaggedReply> {
 fn node() -> impl Strategy<Value = Node> {
     let names = ("[a-z][a-z0-9._-]{0,20}", "[a-z]{1,9}:[1-9][0-9]{1,3}", option::of("[a-z]{1,5}"));
     let states = (
-        select(&[NodeStatus::Live, NodeStatus::Failed, NodeStatus::Lost][..]),
+        select(&[NodeStatus::Alive, NodeStatus::Failed, NodeStatus::Lost][..]),
         select(&[NodeGoal::Serve, NodeGoal::Cordon, NodeGoal::Drain][..]),
     );
     let numbers = (1u64.., any::<u64>(), 1u32.., option::of(any::<u32>()), any::<u64>(), any::<u64>());

@@ -69,7 +69,7 @@ kinds! {
     WrongNode = 5, "wrong_node",
     /// The message belongs to an older life of its sender or receiver.
     StaleIncarnation = 6, "stale_incarnation",
-    /// A live node with another storage id holds this name or address.
+    /// A node that is alive with another storage id holds this name or address.
     NameTaken = 7, "name_taken",
     /// Sender and receiver share no protocol version.
     ProtocolMismatch = 8, "protocol_mismatch",
@@ -77,7 +77,7 @@ kinds! {
     NotCoordinatorLeader = 9, "not_coordinator_leader",
     /// No quorum of coordinators answered in time.
     NoQuorum = 10, "no_quorum",
-    /// Fewer live nodes than the minimum; see `have` and `need`.
+    /// Fewer nodes that are alive than the minimum; see `have` and `need`.
     NotEnoughNodes = 11, "not_enough_nodes",
     /// A plan is being carried out; only one runs at a time.
     AssignmentInProgress = 12, "assignment_in_progress",

@@ -18,7 +18,7 @@ words! {
     /// How far a move is.
     #[non_exhaustive]
     pub enum MovePhase: "phase of a move" {
-        /// It waits for a lane.
+        /// It waits until its nodes copy less.
         Queued = "queued",
         /// The copy is being made.
         Copying = "copying",

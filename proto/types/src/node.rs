@@ -9,7 +9,7 @@ words! {
     #[derive(Serialize, Deserialize)]
     pub enum NodeStatus: "node status" {
         /// It heartbeats.
-        Live = "live",
+        Alive = "alive",
         /// It was silent for the failure time-out.
         Failed = "failed",
         /// Its data is gone: another storage id took over its name, or an operator said so.
@@ -58,14 +58,14 @@ pub struct Node {
 }
 
 impl Node {
-    /// A node in its first life: live, serving, with an ordinary share and no limits.
+    /// A node in its first life: alive, serving, with an ordinary share and no limits.
     pub fn new(id: NodeId, name: impl Into<String>, address: impl Into<String>) -> Self {
         Self {
             id,
             name: name.into(),
             address: address.into(),
             incarnation: Incarnation::new(1),
-            status: NodeStatus::Live,
+            status: NodeStatus::Alive,
             goal: NodeGoal::Serve,
             zone: None,
             weight: 100,

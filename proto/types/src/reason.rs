@@ -32,7 +32,7 @@ words! {
         DataLost = "data_lost",
         /// Fewer copies count than are wanted.
         UnderReplicated = "under_replicated",
-        /// A lost or damaged copy is kept until enough others count on live nodes.
+        /// A lost or damaged copy is kept until enough others count on nodes that are alive.
         LostCopyKept = "lost_copy_kept",
         /// A move waits.
         MoveWaits = "move_waits",

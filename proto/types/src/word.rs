@@ -60,12 +60,12 @@ macro_rules! words {
     (
         $(#[$meta:meta])*
         pub enum $name:ident: $what:literal {
-            $($(#[doc = $doc:literal])+ $variant:ident = $word:literal,)+
+            $($(#[doc = $doc:literal])+ $(#[serde($($serde:tt)*)])? $variant:ident = $word:literal,)+
         }
     ) => {
         $(#[$meta])*
         #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-        pub enum $name { $($(#[doc = $doc])+ $variant,)+ }
+        pub enum $name { $($(#[doc = $doc])+ $(#[serde($($serde)*)])? $variant,)+ }
 
         impl $name {
             /// Every word.
@@ -264,8 +264,8 @@ mod tests {
 
     #[test]
     fn what_a_person_writes_must_be_a_word() {
-        let error = "Live".parse::<NodeStatus>().unwrap_err();
-        assert_eq!(error.to_string(), "\"Live\" is no node status; write live, failed, lost");
-        assert_eq!("live".parse(), Ok(NodeStatus::Live));
+        let error = "Alive".parse::<NodeStatus>().unwrap_err();
+        assert_eq!(error.to_string(), "\"Alive\" is no node status; write alive, failed, lost");
+        assert_eq!("alive".parse(), Ok(NodeStatus::Alive));
     }
 }

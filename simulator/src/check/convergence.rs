@@ -4,7 +4,7 @@ use crate::coordinator::host_of;
 use crate::host::shell::MachineShell;
 use crate::world::World;
 use archon_coordinator_core::waiting_for;
-use archon_host::Slot;
+use archon_host::LocalCopy;
 use archon_kv::engine::PageLimit;
 use archon_kv::{Effect, PartitionView, Reader, View};
 use archon_types::{NodeStatus, Partition, PartitionStatus, PlacementId, ReplicaState};
@@ -64,15 +64,15 @@ impl World {
     pub(crate) fn missing_on_nodes(&self) -> Option<String> {
         for row in self.quorum.state.partitions.iter().filter(|row| !self.is_gone(row)) {
             let Some(leader) = row.leader_placement() else { continue };
-            let end = self.slot_of(leader.node, leader.id).map(|slot| slot.replica.last());
+            let end = self.copy_of(leader.node, leader.id).map(|local| local.replica.last());
             for live in row.live() {
-                let Some(slot) = self.slot_of(live.node, live.id) else {
+                let Some(local) = self.copy_of(live.node, live.id) else {
                     return Some(format!("{} of {} is not open", live.id, row.id));
                 };
-                let behind = Some(slot.replica.last()) != end || slot.replica.commit() != slot.replica.last().seq;
-                if behind || slot.serving != (live.id == leader.id) {
-                    let (last, commit) = (slot.replica.last(), slot.replica.commit());
-                    let standing = slot.replica.standing();
+                let behind = Some(local.replica.last()) != end || local.replica.commit() != local.replica.last().seq;
+                if behind || local.serving != (live.id == leader.id) {
+                    let (last, commit) = (local.replica.last(), local.replica.commit());
+                    let standing = local.replica.standing();
                     return Some(format!("{} of {} is {standing:?} at {last:?}, committed {commit}", live.id, row.id));
                 }
             }
@@ -80,9 +80,9 @@ impl World {
         None
     }
 
-    fn slot_of(&self, node: archon_types::NodeId, placement: PlacementId) -> Option<&Slot<MachineShell>> {
+    fn copy_of(&self, node: archon_types::NodeId, placement: PlacementId) -> Option<&LocalCopy<MachineShell>> {
         let address = &self.quorum.state.node(node)?.node.address;
-        self.hosts.get(host_of(address)?)?.process.as_ref()?.partitions.slots().get(&placement)
+        self.hosts.get(host_of(address)?)?.process.as_ref()?.partitions.copies().get(&placement)
     }
 
     /// Whether every Live replica holds exactly the rows that the committed log makes.
@@ -100,11 +100,11 @@ impl World {
                 }
             }
             for live in row.live() {
-                let Some(slot) = self.slot_of(live.node, live.id) else { continue };
+                let Some(local) = self.copy_of(live.node, live.id) else { continue };
                 let address = self.quorum.state.node(live.node).map(|node| node.node.address.clone());
                 let Some(host) = address.and_then(|address| host_of(&address)) else { continue };
                 let engine = &self.hosts[host].disk.engine;
-                let view = PartitionView::new(&slot.memtable, engine, live.id, Reader::Committed);
+                let view = PartitionView::new(&local.memtable, engine, live.id, Reader::Committed);
                 let all = PageLimit { rows_max: usize::MAX, bytes_max: usize::MAX };
                 let Ok(page) = view.page(Bound::Unbounded, &[0xFF], all) else {
                     return Some(format!("{} of {} cannot be read", live.id, row.id));

@@ -16,7 +16,7 @@ impl Checks {
         self.names_dropped.extend(before.tables.get(&table).map(|row| row.name.clone()));
         for copy in before.partitions.of_table(table).flat_map(|row| &row.placements) {
             let status = before.node(copy.node).map(|node| node.node.status);
-            self.condemned.insert(copy.id, status != Some(NodeStatus::Live));
+            self.condemned.insert(copy.id, status != Some(NodeStatus::Alive));
         }
         self.leases_changed = true;
     }
@@ -30,7 +30,7 @@ impl Checks {
     }
 
     /// A client is told that there is no such table any more.
-    pub(crate) fn told_dropped(&self, state: &ClusterState, partition: PartitionId) -> Result<(), Violation> {
+    pub(crate) fn heard_dropped(&self, state: &ClusterState, partition: PartitionId) -> Result<(), Violation> {
         match state.tables.contains_key(&partition.table) {
             true => {
                 Err(Violation::Deleted { detail: format!("a client is told that the table of {partition} is dropped") })
@@ -68,7 +68,7 @@ impl World {
     }
 
     /// A client that uses a dropped table and does not know; `None` once all have been told.
-    pub(crate) fn untold_client(&self) -> Option<String> {
+    pub(crate) fn uninformed_client(&self) -> Option<String> {
         let tables = &self.quorum.state.tables;
         let mut all =
             self.clients.iter().enumerate().flat_map(|(number, client)| client.held.iter().map(move |id| (number, id)));

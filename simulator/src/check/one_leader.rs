@@ -18,14 +18,14 @@ impl World {
         let mut serving: BTreeMap<PartitionId, usize> = BTreeMap::new();
         for (number, clock, process) in live.chain(hanging) {
             let now = clock.at(truth);
-            for slot in process.partitions.slots().values().filter(|slot| covers(process, slot, now)) {
-                if self.checks.dropped.get(&slot.partition.table).is_some_and(|at| truth > at + patience) {
+            for local in process.partitions.copies().values().filter(|local| covers(process, local, now)) {
+                if self.checks.dropped.get(&local.partition.table).is_some_and(|at| truth > at + patience) {
                     let detail =
-                        format!("host {number} still serves {} under a lease, and it is dropped", slot.partition);
+                        format!("host {number} still serves {} under a lease, and it is dropped", local.partition);
                     return Err(Violation::TwoServe { detail });
                 }
-                if let Some(other) = serving.insert(slot.partition, number) {
-                    let detail = format!("hosts {other} and {number} both serve {} under a lease", slot.partition);
+                if let Some(other) = serving.insert(local.partition, number) {
+                    let detail = format!("hosts {other} and {number} both serve {} under a lease", local.partition);
                     return Err(Violation::TwoServe { detail });
                 }
             }

@@ -11,9 +11,9 @@ const KEYS: u64 = 3;
 pub(crate) const COUNTED: &[u8] = b"count";
 
 impl World {
-    /// Draws the next operation of a client and notes it; `None` if the lane has one under way.
-    pub(super) fn draw_call(&mut self, client: usize, lane: usize, partition: PartitionId) -> Option<()> {
-        if self.clients[client].lanes[lane].is_some() {
+    /// Draws the next operation of a client and notes it; `None` if the worker has one under way.
+    pub(super) fn draw_call(&mut self, client: usize, worker: usize, partition: PartitionId) -> Option<()> {
+        if self.clients[client].workers[worker].is_some() {
             return None;
         }
         let deadline = self.truth + self.random.between(self.plan.unit_ms() * 5, self.plan.unit_ms() * 40);
@@ -33,7 +33,7 @@ impl World {
             let done_below = sequence.done_below();
             OpId { client: own.id, number: sequence.next, done_below, stamp: sequence.log_time }
         });
-        own.lanes[lane] = Some(Call { number, partition, op, id, floors, deadline, attempts: 0, timer: 0 });
+        own.workers[worker] = Some(Call { number, partition, op, id, floors, deadline, attempts: 0, timer: 0 });
         Some(())
     }
 

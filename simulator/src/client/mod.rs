@@ -17,7 +17,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use uuid::Uuid;
 
 /// Operations that a client has under way at once.
-const LANES: usize = 3;
+const WORKERS: usize = 3;
 
 /// What a client is told.
 pub(crate) type Outcome = Result<Answer, ErrorKind>;
@@ -26,7 +26,7 @@ pub(crate) type Outcome = Result<Answer, ErrorKind>;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct ReplyTo {
     pub(crate) client: usize,
-    lane: usize,
+    worker: usize,
     call: u64,
 }
 
@@ -68,8 +68,8 @@ pub(crate) struct Client {
     /// Partitions that it used, of tables that it was not told to be dropped.
     pub(crate) held: BTreeSet<PartitionId>,
     /// Tables that it was told to be dropped.
-    told: BTreeSet<TableId>,
-    lanes: Vec<Option<Call>>,
+    informed: BTreeSet<TableId>,
+    workers: Vec<Option<Call>>,
     calls: u64,
     timers: u64,
 }
@@ -83,40 +83,40 @@ impl World {
             sequences: BTreeMap::new(),
             seen: BTreeMap::new(),
             held: BTreeSet::new(),
-            told: BTreeSet::new(),
-            lanes: (0..LANES).map(|_| None).collect(),
+            informed: BTreeSet::new(),
+            workers: (0..WORKERS).map(|_| None).collect(),
             calls: 0,
             timers: 0,
         });
-        for lane in 0..LANES {
+        for worker in 0..WORKERS {
             let delay = self.random.between(50, 150);
-            self.after(delay, Event::Client { client: number, lane, token: 0 });
+            self.after(delay, Event::Client { client: number, worker, token: 0 });
         }
     }
 
     /// A timer of a client: begin an operation, or try one again.
-    pub(crate) fn client_turn(&mut self, client: usize, lane: usize, token: u64) {
-        match &self.clients[client].lanes[lane] {
-            None if token == 0 => self.begin_call(client, lane),
+    pub(crate) fn client_turn(&mut self, client: usize, worker: usize, token: u64) {
+        match &self.clients[client].workers[worker] {
+            None if token == 0 => self.begin_call(client, worker),
             Some(call) if call.timer == token => {
                 let once = call.id.is_none() && !call.op.is_read();
-                let told = self.clients[client].told.contains(&call.partition.table);
-                if self.truth >= call.deadline || once || told {
+                let informed = self.clients[client].informed.contains(&call.partition.table);
+                if self.truth >= call.deadline || once || informed {
                     self.coverage.unnamed_unknown += u64::from(once);
-                    self.end_call(client, lane);
+                    self.end_call(client, worker);
                 } else {
-                    self.attempt(client, &[lane]);
+                    self.attempt(client, &[worker]);
                 }
             }
             _ => {}
         }
     }
 
-    fn begin_call(&mut self, client: usize, lane: usize) {
+    fn begin_call(&mut self, client: usize, worker: usize) {
         if self.checks.quiet {
             return;
         }
-        if self.random.permille(15) && self.clients[client].lanes.iter().all(Option::is_none) {
+        if self.random.permille(15) && self.clients[client].workers.iter().all(Option::is_none) {
             // Another instance takes its place.
             let id = ClientId::new(Uuid::from_u128(self.unique()));
             let own = &mut self.clients[client];
@@ -125,24 +125,25 @@ impl World {
         }
         let partition = self.draw_partition(client);
         // A batch: whatever else is free begins something as well, and it all travels as one message.
-        let lanes = if self.random.permille(100) { 0..LANES } else { lane..lane + 1 };
-        let begun: Vec<usize> = lanes.filter(|lane| self.draw_call(client, *lane, partition).is_some()).collect();
+        let workers = if self.random.permille(100) { 0..WORKERS } else { worker..worker + 1 };
+        let begun: Vec<usize> = workers.filter(|worker| self.draw_call(client, *worker, partition).is_some()).collect();
         self.coverage.batches += u64::from(begun.len() > 1);
         self.attempt(client, &begun);
     }
 
-    /// Sends what these lanes have under way, all of one partition, in one message.
-    fn attempt(&mut self, client: usize, lanes: &[usize]) {
+    /// Sends what these workers have under way, all of one partition, in one message.
+    fn attempt(&mut self, client: usize, workers: &[usize]) {
         let hosts = self.hosts.len();
         let (wander, random) = (self.random.permille(200), self.random.index(hosts));
         let own = &mut self.clients[client];
-        let Some(first) = lanes.iter().find_map(|lane| own.lanes[*lane].as_ref()) else { return };
+        let Some(first) = workers.iter().find_map(|worker| own.workers[*worker].as_ref()) else { return };
         let guess = own.guess.entry(first.partition).or_insert(random);
         if first.attempts > 0 && wander {
             *guess = random;
         }
         let host = *guess;
-        let requests: Vec<Request<ReplyTo>> = lanes.iter().filter_map(|lane| self.request(client, *lane)).collect();
+        let requests: Vec<Request<ReplyTo>> =
+            workers.iter().filter_map(|worker| self.request(client, *worker)).collect();
         // A connection delivers a request once or not at all; late is possible.
         let (from, to) = (End::Client(client), End::Host(host));
         let delays = self.network.delays(self.truth, from, to, &mut self.random, &self.plan);
@@ -151,12 +152,12 @@ impl World {
         }
     }
 
-    /// The next attempt of what a lane has under way, and the timer that ends it.
-    fn request(&mut self, client: usize, lane: usize) -> Option<Request<ReplyTo>> {
+    /// The next attempt of what a worker has under way, and the timer that ends it.
+    fn request(&mut self, client: usize, worker: usize) -> Option<Request<ReplyTo>> {
         let (renumber, restamp) = (self.breaks(ShellMutant::RetryRenumbered), self.breaks(ShellMutant::RetryRestamped));
         let patience = self.random.between(self.plan.unit_ms(), self.plan.unit_ms() * 5);
         let own = &mut self.clients[client];
-        let call = own.lanes[lane].as_mut()?;
+        let call = own.workers[worker].as_mut()?;
         own.timers += 1;
         call.timer = own.timers;
         call.attempts += 1;
@@ -176,7 +177,7 @@ impl World {
         } else if !call.op.is_read() {
             self.checks.of(call.partition).sent_unnamed(&call.op);
         }
-        let reply = ReplyTo { client, lane, call: call.number };
+        let reply = ReplyTo { client, worker, call: call.number };
         let request = Request {
             partition: call.partition,
             client: client as u64,
@@ -188,7 +189,7 @@ impl World {
             reply,
         };
         let token = call.timer;
-        self.after(patience, Event::Client { client, lane, token });
+        self.after(patience, Event::Client { client, worker, token });
         Some(request)
     }
 
@@ -201,7 +202,7 @@ impl World {
         (leader, epoch): (Option<usize>, Epoch),
     ) {
         let own = &mut self.clients[client];
-        let Some(call) = own.lanes[to.lane].as_mut().filter(|call| call.number == to.call) else { return };
+        let Some(call) = own.workers[to.worker].as_mut().filter(|call| call.number == to.call) else { return };
         let partition = call.partition;
         let sequence = own.sequences.entry(partition).or_default();
         sequence.log_time = sequence.log_time.max(log_time);
@@ -213,7 +214,7 @@ impl World {
                 let call = call.clone();
                 self.trace.note(self.truth, || format!("client {client} {:?} answered {answer:?}", call.op));
                 self.complete(client, &call, &answer, epoch);
-                self.end_call(client, to.lane);
+                self.end_call(client, to.worker);
             }
             Err(ErrorKind::MaybeApplied) if call.attempts == 1 && log_time > Millis::ZERO => {
                 // The first attempt, and the only one: it may be stamped anew (rule 24).
@@ -222,45 +223,45 @@ impl World {
                 {
                     id.stamp = sequence.log_time;
                     self.coverage.restamps += 1;
-                    return self.attempt(client, &[to.lane]);
+                    return self.attempt(client, &[to.worker]);
                 }
-                self.end_call(client, to.lane);
+                self.end_call(client, to.worker);
             }
-            Err(ErrorKind::MaybeApplied) => self.end_call(client, to.lane),
+            Err(ErrorKind::MaybeApplied) => self.end_call(client, to.worker),
             Err(ErrorKind::NotFound) => {
-                self.told_dropped(client, partition);
-                self.end_call(client, to.lane);
+                self.heard_dropped(client, partition);
+                self.end_call(client, to.worker);
             }
             Err(_) => {
                 own.timers += 1;
                 call.timer = own.timers;
                 let token = call.timer;
                 let pause = self.random.between(3, self.plan.unit_ms());
-                self.after(pause, Event::Client { client, lane: to.lane, token });
+                self.after(pause, Event::Client { client, worker: to.worker, token });
             }
         }
     }
 
     /// A node says that there is no such table any more: whoever holds it lets go of it.
-    fn told_dropped(&mut self, client: usize, partition: PartitionId) {
+    fn heard_dropped(&mut self, client: usize, partition: PartitionId) {
         let table = partition.table;
-        let checked = self.checks.told_dropped(&self.quorum.state, partition);
+        let checked = self.checks.heard_dropped(&self.quorum.state, partition);
         self.judge(checked);
         let own = &mut self.clients[client];
         own.held.retain(|held| held.table != table);
-        self.coverage.told_dropped += u64::from(own.told.insert(table));
+        self.coverage.heard_dropped += u64::from(own.informed.insert(table));
     }
 
     /// The operation is over, as far as its client is concerned.
-    fn end_call(&mut self, client: usize, lane: usize) {
+    fn end_call(&mut self, client: usize, worker: usize) {
         let own = &mut self.clients[client];
-        if let Some(call) = own.lanes[lane].take()
+        if let Some(call) = own.workers[worker].take()
             && let Some(id) = call.id
             && let Some(sequence) = own.sequences.get_mut(&call.partition)
         {
             sequence.under_way.remove(&id.number);
         }
         let pause = self.random.between(1, self.plan.unit_ms() / 2);
-        self.after(pause, Event::Client { client, lane, token: 0 });
+        self.after(pause, Event::Client { client, worker, token: 0 });
     }
 }

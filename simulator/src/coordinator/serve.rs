@@ -101,16 +101,16 @@ impl World {
                 let reply = Some(ProposalReply::Registration { host, boot: register.boot });
                 self.propose(coordinator, Proposal { term, commands: vec![Command::Register(register)], reply });
             }
-            Upward::Heartbeat { node, beat, stopping } => {
-                let incarnation = beat.incarnation();
+            Upward::Heartbeat { node, heartbeat, stopping } => {
+                let incarnation = heartbeat.incarnation();
                 match session.term.heartbeat(&own.state, node, incarnation, stopping, now) {
-                    Ok(heartbeat) => {
+                    Ok(unconfirmed) => {
                         // Now and then a quorum round takes longer than a failure time-out.
                         let slow = self.plan.settings.timing.failure_timeout_ms * 2;
                         let most = if self.random.permille(40) && !self.healing { slow } else { 6 };
                         let delay = self.random.between(1, most);
-                        let asked = Asked { host, beat };
-                        self.after(delay, Event::RoundDone { coordinator, term, heartbeat, asked });
+                        let asked = Asked { host, heartbeat };
+                        self.after(delay, Event::RoundDone { coordinator, term, heartbeat: unconfirmed, asked });
                     }
                     Err(error) if error.kind == ErrorKind::StaleIncarnation => {
                         self.stale(coordinator, host, incarnation);
@@ -176,17 +176,17 @@ impl World {
         self.after(delay, Event::Answer { coordinator, term, heartbeat, asked });
     }
 
-    pub(crate) fn answer_heartbeat(&mut self, coordinator: usize, term: u64, heartbeat: Confirmed, asked: Asked) {
+    pub(crate) fn answer_heartbeat(&mut self, coordinator: usize, term: u64, confirmed: Confirmed, asked: Asked) {
         let now = self.coordinator_now(coordinator);
         let own = &mut self.quorum.coordinators[coordinator];
         let Some(session) = own.session.as_mut().filter(|session| session.term.number() == term) else { return };
-        let Asked { host, beat } = asked;
-        let Ok(answer) = session.term.answer(&own.state, heartbeat, now) else {
-            return self.stale(coordinator, host, beat.incarnation());
+        let Asked { host, heartbeat } = asked;
+        let Ok(answer) = session.term.answer(&own.state, confirmed, now) else {
+            return self.stale(coordinator, host, heartbeat.incarnation());
         };
         self.coverage.leases += 1;
         self.coverage.withdrawn += answer.withdrawn.len() as u64;
-        let message = Downward::Lease { beat, answer };
+        let message = Downward::Lease { heartbeat, answer };
         self.send(End::Coordinator(coordinator), End::Host(host), Event::Downward { host, message });
     }
 }

@@ -42,7 +42,7 @@ impl Pieces for Whole {
 
     fn nodes(&self, state: &ClusterState, _: Version) -> Option<Piece<Registrations>> {
         let version = state.nodes_version;
-        let life = |row: &NodeRow| (row.node.id, row.node.incarnation, row.node.status != NodeStatus::Live);
+        let life = |row: &NodeRow| (row.node.id, row.node.incarnation, row.node.status != NodeStatus::Alive);
         let content = Registrations { version, nodes: state.nodes.values().map(life).collect() };
         Some(Piece { content, bytes: 0, version, next: None })
     }

@@ -8,7 +8,7 @@ use crate::client::ReplyTo;
 use crate::event::{Event, Sideways};
 use crate::network::End;
 use crate::world::World;
-use archon_host::{At, Cause, Ended, Outcome, Partitions, Refusal, RetentionLimits, Slot};
+use archon_host::{At, Cause, Ended, LocalCopy, Outcome, Partitions, Refusal, RetentionLimits};
 use archon_replica::{Body, Input, Message};
 use archon_types::{Epoch, ErrorKind, Fact, Millis, PartitionId, PlacementId, Report};
 
@@ -106,8 +106,8 @@ impl World {
         let Some(process) = &self.hosts[host].process else { return };
         let kind = kind_of(refusal);
         let active = process.partitions.active(partition);
-        let slot = active.and_then(|placement| process.partitions.slots().get(&placement));
-        let row = slot.and_then(|slot| slot.replica.configuration()).map(|known| &known.row);
+        let local = active.and_then(|placement| process.partitions.copies().get(&placement));
+        let row = local.and_then(|local| local.replica.configuration()).map(|known| &known.row);
         let leader = row.and_then(|row| row.leader_placement()).map(|leader| leader.node);
         let address = leader.and_then(|node| self.quorum.state.node(node)).map(|row| row.node.address.clone());
         let leader = address.and_then(|address| crate::coordinator::host_of(&address));
@@ -140,11 +140,13 @@ const fn kind_of(refusal: &Refusal) -> ErrorKind {
         Refusal::Ended(Ended::Unknown, _) => ErrorKind::DeadlineExceeded,
         Refusal::Ended(Ended::ChangedNothing, Cause::Stopping) => ErrorKind::ShuttingDown,
         Refusal::Ended(Ended::ChangedNothing, _) | Refusal::Changing | Refusal::Unreadable(_) => ErrorKind::Unavailable,
-        Refusal::Told(detail) => detail.kind,
+        Refusal::Detail(detail) => detail.kind,
     }
 }
 
 /// Whether the process may answer for a copy under its lease.
-pub(crate) fn covers(process: &Process, slot: &Slot<MachineShell>, now: Millis) -> bool {
-    slot.serving && !slot.aside && process.partitions.shell().grants.covers(slot.partition, slot.replica.epoch(), now)
+pub(crate) fn covers(process: &Process, local: &LocalCopy<MachineShell>, now: Millis) -> bool {
+    local.serving
+        && !local.aside
+        && process.partitions.shell().grants.covers(local.partition, local.replica.epoch(), now)
 }

@@ -4,7 +4,7 @@ use super::shell::MachineShell;
 use crate::event::Event;
 use crate::mutant::ShellMutant;
 use crate::world::World;
-use archon_host::{Completes, Slot};
+use archon_host::{Completes, LocalCopy};
 use archon_kv::RowChange;
 use archon_kv::engine::{Change, Engine};
 use archon_types::{PlacementId, Seq};
@@ -33,8 +33,8 @@ impl World {
         }
         self.copies_synced(host);
         self.drive(host, |partitions| {
-            let slots = partitions.slots().values().filter(|slot| !slot.is_pulling());
-            let given: Vec<(PlacementId, Seq)> = slots.map(|slot| (slot.placement, slot.flushing)).collect();
+            let copies = partitions.copies().values().filter(|local| !local.is_pulling());
+            let given: Vec<(PlacementId, Seq)> = copies.map(|local| (local.placement, local.flushing)).collect();
             given.into_iter().for_each(|(placement, upto)| partitions.synced(placement, upto));
         });
     }
@@ -66,20 +66,20 @@ impl World {
 }
 
 /// Gives the engine what a copy has committed since the last time.
-fn flush(shell: &mut MachineShell, slot: &mut Slot<MachineShell>) {
-    if slot.is_pulling() {
+fn flush(shell: &mut MachineShell, local: &mut LocalCopy<MachineShell>) {
+    if local.is_pulling() {
         return;
     }
-    slot.learn_engine_ahead();
-    slot.freeze();
-    let Some(frozen) = slot.memtable.frozen() else { return };
-    let (space, upto) = (slot.placement, frozen.upto);
+    local.learn_engine_ahead();
+    local.freeze();
+    let Some(frozen) = local.memtable.frozen() else { return };
+    let (space, upto) = (local.placement, frozen.upto);
     let change = |row: &RowChange| Change { space, key: row.key.clone(), value: row.value.clone() };
     let changes: Vec<Change> = frozen.rows().iter().map(change).collect();
     if shell.disk.engine.write(&changes).is_err() {
         return;
     }
-    slot.flushing = upto;
-    slot.memtable.flushed(upto);
+    local.flushing = upto;
+    local.memtable.flushed(upto);
     shell.given_to_engine(space, upto);
 }

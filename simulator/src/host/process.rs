@@ -3,7 +3,7 @@
 use super::disk::{Batch, Disk};
 use super::shell::MachineShell;
 use crate::clock::Clock;
-use archon_host::{Beats, Held, HeldState, Obeyed, Partitions, Registering, Reports, UNKNOWN};
+use archon_host::{AppliedPush, Heartbeats, Held, HeldState, Partitions, Registering, Reports, UNKNOWN};
 use archon_types::{BootId, Incarnation, Millis, PlacementId, Version};
 use std::collections::{BTreeMap, VecDeque};
 
@@ -48,7 +48,7 @@ pub(crate) struct Process {
     pub(crate) boot_id: BootId,
     /// Its attempts to begin a life.
     pub(crate) registering: Registering,
-    pub(crate) beats: Beats,
+    pub(crate) heartbeats: Heartbeats,
     /// The last heartbeat was answered.
     pub(crate) answered: bool,
     pub(crate) next_heartbeat: Millis,
@@ -59,7 +59,7 @@ pub(crate) struct Process {
     pub(crate) partitions: Partitions<MachineShell>,
     /// Up to where the registrations of other nodes are known.
     pub(crate) peers_version: Version,
-    pub(crate) obeyed: Obeyed,
+    pub(crate) applied: AppliedPush,
     pub(crate) journal: Journal,
     pub(crate) reports: Reports,
     /// It was told to stop: since then it gives up its leaderships.
@@ -78,7 +78,7 @@ impl Process {
             boot,
             boot_id,
             registering: Registering::new(last),
-            beats: Beats::default(),
+            heartbeats: Heartbeats::default(),
             answered: true,
             next_heartbeat: Millis::ZERO,
             next_register: Millis::ZERO,
@@ -86,7 +86,7 @@ impl Process {
             guess: 0,
             partitions,
             peers_version: Version::ZERO,
-            obeyed: Obeyed::default(),
+            applied: AppliedPush::default(),
             journal: Journal::default(),
             reports: Reports::default(),
             stopping: None,
@@ -97,9 +97,9 @@ impl Process {
     pub(crate) fn held(&self) -> BTreeMap<PlacementId, Held> {
         let held = |partition, state| Held { partition, state };
         let shell = self.partitions.shell();
-        let slots = self.partitions.slots().values().map(|slot| {
-            let state = if slot.aside { HeldState::Aside } else { HeldState::Active };
-            (slot.placement, held(slot.partition, state))
+        let copies = self.partitions.copies().values().map(|local| {
+            let state = if local.aside { HeldState::Aside } else { HeldState::Active };
+            (local.placement, held(local.partition, state))
         });
         let dormant = self.partitions.dormant();
         let dormant = dormant.map(|(placement, partition)| (placement, held(partition, HeldState::Aside)));
@@ -107,6 +107,6 @@ impl Process {
         let deleting = shell.deleting.iter().map(|(placement, partition)| (*placement, *partition));
         let deleting = self.partitions.unloading().chain(deleting);
         let deleting = deleting.map(|(placement, partition)| (placement, held(partition, HeldState::Unloading)));
-        slots.chain(dormant).chain(damaged).chain(deleting).collect()
+        copies.chain(dormant).chain(damaged).chain(deleting).collect()
     }
 }

@@ -18,11 +18,11 @@ impl World {
     }
 
     fn on_push(&mut self, host: usize, push: Push) {
-        let untold = self.breaks(ShellMutant::DropUntold);
+        let unreported = self.breaks(ShellMutant::DropUnreported);
         let Some(process) = &mut self.hosts[host].process else { return };
         let shell = process.partitions.shell_mut();
         let Some(life) = shell.life.filter(|life| life.incarnation == push.incarnation) else { return };
-        let taken = process.obeyed.take(push.incarnation, push.term, push.version, push.duties.is_some());
+        let taken = process.applied.take(push.incarnation, push.term, push.version, push.duties.is_some());
         if matches!(taken, Pushed::Succeeded { .. }) {
             return;
         }
@@ -35,14 +35,14 @@ impl World {
             }
         }
         let newer = |list: &TableList| (list.version, list.last) > (shell.tables.version, shell.tables.last);
-        if let Some(list) = push.tables.filter(newer).filter(|_| !untold) {
+        if let Some(list) = push.tables.filter(newer).filter(|_| !unreported) {
             shell.tables = list;
         }
         let duties = push.duties.filter(|_| taken == Pushed::Duties);
         if duties.is_some() {
-            process.obeyed.obey(push.term, push.version);
+            process.applied.note(push.term, push.version);
         }
-        let version = process.obeyed.version();
+        let version = process.applied.version();
         let answer = Upward::Pushed { node: life.node, number: push.number, version };
         let coordinator = push.coordinator;
         self.send(End::Host(host), End::Coordinator(coordinator), Event::Upward { coordinator, host, message: answer });

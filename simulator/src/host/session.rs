@@ -6,7 +6,7 @@ use crate::mutant::broken_host;
 use crate::network::End;
 use crate::world::World;
 use archon_coordinator_core::{HeartbeatAnswer, Register};
-use archon_host::{Again, Beats, Grant, Grants, Life, Registering, Taken};
+use archon_host::{Again, Grant, Grants, Heartbeats, Life, Registering, Taken};
 use archon_types::{Incarnation, NodeId, Report};
 
 /// How long a stopping process waits for its leaderships to be taken, in heartbeats.
@@ -42,7 +42,7 @@ impl World {
         if now >= process.next_heartbeat {
             process.next_heartbeat = now.plus(unit);
             let stopping = process.stopping.is_some();
-            let message = Upward::Heartbeat { node: life.node, beat: process.beats.send(now), stopping };
+            let message = Upward::Heartbeat { node: life.node, heartbeat: process.heartbeats.send(now), stopping };
             // The lease is running: a heartbeat without an answer goes to every coordinator.
             let others = !std::mem::replace(&mut process.answered, false);
             self.send_up(host, guess, others, &message);
@@ -91,16 +91,16 @@ impl World {
                     process.answered = true;
                 }
             }
-            Downward::Lease { beat, answer } => {
+            Downward::Lease { heartbeat, answer } => {
                 let shell = process.partitions.shell_mut();
-                if shell.life.is_none_or(|life| life.incarnation != beat.incarnation()) {
+                if shell.life.is_none_or(|life| life.incarnation != heartbeat.incarnation()) {
                     return;
                 }
                 process.answered = true;
-                let (incarnation, number) = (beat.incarnation(), beat.number());
+                let (incarnation, number) = (heartbeat.incarnation(), heartbeat.number());
                 let HeartbeatAnswer { lease_ms, withdrawn } = answer;
                 let grant = Grant { incarnation, number, lease_ms, withdrawn };
-                let Taken::Granted { withdrawn, .. } = shell.grants.take(beat, grant, now) else { return };
+                let Taken::Granted { withdrawn, .. } = shell.grants.take(heartbeat, grant, now) else { return };
                 self.checks.leases_changed = true;
                 self.drive(host, |partitions| {
                     partitions.lease_changed();
@@ -137,7 +137,7 @@ impl World {
         let machine = &mut self.hosts[host];
         machine.disk.incarnation = Some(incarnation);
         let Some(process) = &mut machine.process else { return };
-        process.beats = Beats::new(incarnation);
+        process.heartbeats = Heartbeats::new(incarnation);
         process.reports.clear();
         let shell = process.partitions.shell_mut();
         shell.life = Some(Life { node, incarnation });

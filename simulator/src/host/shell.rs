@@ -9,8 +9,8 @@ use crate::client::ReplyTo;
 use crate::coverage::Coverage;
 use crate::mutant::{Mutant, ShellMutant};
 use archon_host::{
-    At, Completes, CopyJob, Grants, Life, LogWrite, Observed, Offered, Outcome, Refusal, Reply, RetentionLimits, Shell,
-    Slot,
+    At, Completes, CopyJob, Grants, Life, LocalCopy, LogWrite, Observed, Offered, Outcome, Refusal, Reply,
+    RetentionLimits, Shell,
 };
 use archon_kv::engine::{Change, Engine, Row};
 use archon_kv::{DedupLimits, LogTime, MemtableBudget, ViewError};
@@ -298,7 +298,7 @@ impl Shell for MachineShell {
         self.effects.push(Effect::Alarm(at.partition, error.to_string()));
     }
 
-    fn ticked(&mut self, _: &mut Slot<Self>, _: Millis) {}
+    fn ticked(&mut self, _: &mut LocalCopy<Self>, _: Millis) {}
 
     fn stepped(&mut self, placement: PlacementId, input: &Input) {
         self.note(|| format!("{placement:?} <- {input:?}"));

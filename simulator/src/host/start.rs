@@ -196,7 +196,7 @@ pub(super) fn new_replica(
 /// What a registration lists as held whole.
 pub(super) fn held(process: &Process) -> Vec<PlacementId> {
     let dormant = process.partitions.dormant().map(|(placement, _)| placement);
-    let mut held: Vec<PlacementId> = process.partitions.slots().keys().copied().chain(dormant).collect();
+    let mut held: Vec<PlacementId> = process.partitions.copies().keys().copied().chain(dormant).collect();
     held.sort_unstable();
     held
 }

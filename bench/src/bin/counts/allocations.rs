@@ -111,7 +111,7 @@ impl Drop for Children {
 }
 
 /// If the parent of this process counts, begins to write what this process allocates. The thread ends with the process.
-pub(crate) fn tell_parent() {
+pub(crate) fn report_to_parent() {
     let Some(parent) = getppid() else { return };
     let directory = directory_of(parent.as_raw_nonzero().get().unsigned_abs());
     let Ok(file) = File::create(directory.join(std::process::id().to_string())) else { return };

@@ -11,7 +11,7 @@
 mod allocations;
 mod syscalls;
 
-use allocations::{Allocations, Children, Counting, tell_parent};
+use allocations::{Allocations, Children, Counting, report_to_parent};
 use archon_bench::{TableArgs, ToolArgs, become_archon};
 use archon_client::Admin;
 use archon_integration_tests::Cluster;
@@ -96,7 +96,7 @@ struct Side {
 }
 
 fn main() -> anyhow::Result<ExitCode> {
-    tell_parent();
+    report_to_parent();
     if let Some(code) = become_archon() {
         return Ok(code);
     }

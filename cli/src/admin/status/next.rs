@@ -16,7 +16,7 @@ pub(super) fn next_step(status: &Status, nodes: &[Node]) -> String {
     if status.nodes_failed as usize > stopped {
         return failed_step(status, nodes);
     }
-    if status.nodes_live < status.nodes_min {
+    if status.nodes_alive < status.nodes_min {
         return "start more nodes: `archon node --help`".to_owned();
     }
     if let Some(away) = status.coordinators.iter().find(|coordinator| coordinator.role == CoordinatorRole::Unreachable)
@@ -52,7 +52,7 @@ pub(super) fn next_step(status: &Status, nodes: &[Node]) -> String {
     if let Some(node) = nodes.iter().find(|node| node.goal == NodeGoal::Drain && node.copies_held > 0) {
         return format!("{} is being drained; watch it: `archon node describe {0}`", node.name);
     }
-    if let Some(node) = drained(nodes, NodeStatus::Live).next() {
+    if let Some(node) = drained(nodes, NodeStatus::Alive).next() {
         return format!("{} is drained: stop it, then `archon node remove {0}`", node.name);
     }
     match skew(nodes) {
@@ -79,7 +79,7 @@ fn remedy_of(status: &Status, code: ReasonCode) -> Option<String> {
 fn failed_step(status: &Status, nodes: &[Node]) -> String {
     let failed = |node: &&Node| node.status == NodeStatus::Failed && !is_drained(node);
     let names: Vec<&str> = nodes.iter().filter(failed).map(|node| node.name.as_str()).collect();
-    let others = if status.nodes_live < status.nodes_min { ", or start others: `archon node --help`" } else { "" };
+    let others = if status.nodes_alive < status.nodes_min { ", or start others: `archon node --help`" } else { "" };
     match names.as_slice() {
         // The list of nodes could not be had.
         [] => format!("see which node failed: `archon node list`; start it again with its data directory{others}"),

@@ -28,9 +28,9 @@ quorum      coordinator 2 leads in term 4, 2 of 3 reachable
             1  127.0.0.1:7101  follower, 3 entries behind
             2  127.0.0.1:7102  leader
             3  127.0.0.1:7103  unreachable
-nodes       2 live
+nodes       2 alive
             athens 9 · ephesus 0
-partitions  9 of 9 online, between 0 and 9 per live node
+partitions  9 of 9 online, between 0 and 9 per node that is alive
 table       version 41
 moves       none running
 next        start coordinator 3 again with its data directory"
@@ -48,13 +48,13 @@ fn a_drained_node_is_called_so_and_no_empty_plan_is_advised() {
     let mut empty = Node { goal: NodeGoal::Drain.into(), ..node("ephesus", 0) };
     let text = screen(&whole, &[node("athens", 9), empty.clone()], &output());
     assert!(text.contains("athens 9 · ephesus 0 (drained)"), "{text}");
-    assert!(text.contains("between 9 and 9 per live node"), "{text}");
+    assert!(text.contains("between 9 and 9 per node that is alive"), "{text}");
     assert!(text.ends_with("ephesus is drained: stop it, then `archon node remove ephesus`"), "{text}");
     empty.status = NodeStatus::Failed.into();
     whole.nodes_failed = 1;
     let text = screen(&whole, &[node("athens", 9), empty.clone()], &output());
     assert!(text.ends_with("was drained and has stopped; forget it: `archon node remove ephesus`"), "{text}");
-    let busy = Node { copies_held: 3, status: NodeStatus::Live.into(), ..empty };
+    let busy = Node { copies_held: 3, status: NodeStatus::Alive.into(), ..empty };
     whole.nodes_failed = 0;
     let text = screen(&whole, &[node("athens", 9), busy], &output());
     assert!(text.contains("ephesus 3 (being drained)"), "{text}");
@@ -63,7 +63,7 @@ fn a_drained_node_is_called_so_and_no_empty_plan_is_advised() {
 
 #[test]
 fn failed_nodes_are_marked_and_to_be_started_before_others_in_their_place() {
-    let mut fewer = Status { nodes_live: 1, nodes_min: 3, nodes_failed: 2, ..status() };
+    let mut fewer = Status { nodes_alive: 1, nodes_min: 3, nodes_failed: 2, ..status() };
     let away = |name: &str, status: NodeStatus| Node { status: status.into(), ..node(name, 3) };
     let nodes = [
         away("athens", NodeStatus::Failed),
@@ -75,7 +75,7 @@ fn failed_nodes_are_marked_and_to_be_started_before_others_in_their_place() {
     assert!(text.contains("athens 3 (failed) · byzantium 3 (failed) · cyrene 3 · delphi 3 (lost)"), "{text}");
     let step = "next        start athens, byzantium again, each with its data directory, or start others: ";
     assert!(text.contains(step), "{text}");
-    fewer = Status { nodes_live: 3, nodes_failed: 1, ..fewer };
+    fewer = Status { nodes_alive: 3, nodes_failed: 1, ..fewer };
     let text = screen(&fewer, &nodes[1..], &output());
     assert!(text.ends_with("next        start byzantium again with its data directory"), "{text}");
     let unknown = screen(&fewer, &[], &output());
@@ -98,11 +98,11 @@ fn lost_data_comes_before_a_failed_node_that_has_nothing_to_do_with_it() {
 fn what_it_waits_for_is_said_and_bounded() {
     let table = Subject::Table { table_id: 1, table: "default".into() };
     let reason = reason(ReasonCode::NotEnoughNodes, table, "have 1, need 3", "start 2 more nodes");
-    let status = Status { nodes_live: 1, nodes_min: 3, partitions_online: 0, reasons: vec![reason; 20], ..status() };
+    let status = Status { nodes_alive: 1, nodes_min: 3, partitions_online: 0, reasons: vec![reason; 20], ..status() };
     let text = screen(&status, &[], &output());
     assert!(text.contains("waiting     NotEnoughNodes: have 1, need 3 (table default)"), "{text}");
     assert!(text.contains("… and 12 more"), "{text}");
-    assert!(text.contains("1 live, at least 3 needed"), "{text}");
+    assert!(text.contains("1 alive, at least 3 needed"), "{text}");
     assert!(text.ends_with("start more nodes: `archon node --help`"), "{text}");
     assert!(text.lines().count() <= 40);
 }

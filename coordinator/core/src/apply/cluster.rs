@@ -93,7 +93,7 @@ pub(super) fn accept_loss(
     if row.status == PartitionStatus::Unassigned {
         return Err(refused(format!("partition {name} was never assigned: there is nothing to lose")));
     }
-    if let Some(live) = row.live().find(|live| state.is_live(live.node)) {
+    if let Some(live) = row.live().find(|live| state.is_alive(live.node)) {
         let node = state.node_name(live.node);
         return Err(refused(format!("{node} is alive and holds a copy of partition {name} that counts")));
     }

@@ -3,7 +3,7 @@
 use super::{Entry, not_found, refused};
 use crate::command::Response;
 use crate::events::EventKind;
-use crate::formers::Former;
+use crate::former_leaders::FormerLeader;
 use crate::migration::{Migration, Stage};
 use crate::mutant::Mutant;
 use crate::state::{CONDEMNED_MAX, ClusterState};
@@ -31,7 +31,7 @@ pub(super) fn drop_table(state: &mut ClusterState, entry: Entry<'_>, table: Tabl
         condemn(state, row);
         withdraw(state, row);
         for placement in &row.placements {
-            state.left.remove(&placement.id);
+            state.departed.remove(&placement.id);
         }
         state.untouched.remove(&row.id);
         state.surpassed.remove(&row.id);
@@ -64,12 +64,12 @@ fn condemn(state: &mut ClusterState, row: &Partition) {
 
 /// No lease covers a leadership of the partition any more, as long as the copy that holds it is not deleted.
 fn withdraw(state: &mut ClusterState, row: &Partition) {
-    let former: Vec<Former> = state.formers.of_partition(row.id).copied().collect();
+    let former: Vec<FormerLeader> = state.former_leaders.of_partition(row.id).copied().collect();
     for former in former {
         if state.condemned.contains(former.node, former.placement) {
-            state.formers.insert(Former { lapsed: true, ..former });
+            state.former_leaders.insert(FormerLeader { lapsed: true, ..former });
         } else {
-            state.formers.remove(former.partition, former.epoch);
+            state.former_leaders.remove(former.partition, former.epoch);
         }
     }
     if state.breaks(Mutant::DroppedStillLed) {
@@ -80,7 +80,7 @@ fn withdraw(state: &mut ClusterState, row: &Partition) {
         && let Some(incarnation) = state.incarnation(leader.node)
     {
         let (partition, epoch, placement, node) = (row.id, row.epoch, leader.id, leader.node);
-        state.formers.insert(Former { partition, epoch, placement, node, incarnation, lapsed: true });
+        state.former_leaders.insert(FormerLeader { partition, epoch, placement, node, incarnation, lapsed: true });
     }
 }
 
@@ -118,9 +118,9 @@ pub(super) fn forget_node(state: &mut ClusterState, node: NodeId) {
 
 fn forget(state: &mut ClusterState, node: NodeId, placement: PlacementId) {
     let Some(partition) = state.condemned.remove(node, placement) else { return };
-    let led = |former: &&Former| former.placement == placement;
-    let ended: Vec<Former> = state.formers.of_partition(partition).filter(led).copied().collect();
+    let led = |former: &&FormerLeader| former.placement == placement;
+    let ended: Vec<FormerLeader> = state.former_leaders.of_partition(partition).filter(led).copied().collect();
     for former in ended {
-        state.formers.remove(former.partition, former.epoch);
+        state.former_leaders.remove(former.partition, former.epoch);
     }
 }

@@ -3,9 +3,9 @@
 use super::dropped::forget_node;
 use super::stage::Staged;
 use super::{Entry, next_epoch, not_found, refused};
-use crate::command::{Response, Successor};
+use crate::command::{Actor, Response, Successor};
+use crate::departed::{Condition, is_unordered};
 use crate::events::EventKind;
-use crate::left::{Condition, is_unordered};
 use crate::mutant::Mutant;
 use crate::state::{ClusterState, NodeRow};
 use archon_types::{
@@ -56,12 +56,14 @@ pub(super) fn failed(
         staged.put(row);
     }
     // This life gets no answer any more and its lease is over.
-    for (partition, epoch) in state.formers.of_holder(node, incarnation) {
+    for (partition, epoch) in state.former_leaders.of_holder(node, incarnation) {
         staged.forget_former(partition, epoch);
     }
     let effect = staged.into_effect();
     effect.commit(state, entry);
     set_status(state, entry, node, NodeStatus::Failed);
+    let stopped = *entry.who == Actor::Node(node);
+    state.nodes.update(node, |row| row.stopped = stopped);
     entry.note(state, EventKind::NodeFailed { node, incarnation, leaderships, handed_on });
     entry.done()
 }
@@ -118,7 +120,7 @@ fn departed(state: &ClusterState, node: NodeId, if_version: Version) -> Result<&
     if row.node.version != if_version {
         return Err(stale(&row.node.name, row.node.version, if_version));
     }
-    if row.node.status == NodeStatus::Live {
+    if row.node.status == NodeStatus::Alive {
         return Err(refused(format!("{} is alive; stop it first", row.node.name)));
     }
     Ok(row)

@@ -4,9 +4,9 @@ use super::dropped::forget_node;
 use super::stage::Staged;
 use super::{Entry, invalid, next_epoch, refused};
 use crate::command::{Register, Response};
+use crate::departed::Condition;
 use crate::events::EventKind;
-use crate::formers::Former;
-use crate::left::Condition;
+use crate::former_leaders::FormerLeader;
 use crate::mutant::Mutant;
 use crate::state::{ClusterState, NODES_MAX, NodeRow, STRANGERS_MAX};
 use archon_types::limits::{WEIGHT_MAX, check_address, check_name};
@@ -26,10 +26,10 @@ pub(super) fn register(
     let known = state.node_by_storage(register.storage).cloned();
     if let Some(known) = &known {
         let same = known.boot == register.boot && !state.breaks(Mutant::BootForgotten); // rule 19
-        if known.node.status == NodeStatus::Live && same {
+        if known.node.status == NodeStatus::Alive && same {
             return Ok(Response::Registered { node: known.node.id, incarnation: known.node.incarnation });
         }
-        if known.node.status == NodeStatus::Live && known.node.address != register.address {
+        if known.node.status == NodeStatus::Alive && known.node.address != register.address {
             return Err(started_twice(known, register, state.settings.timing.failure_timeout_ms));
         }
         if register.expects != Some(known.node.incarnation) {
@@ -101,7 +101,7 @@ pub(super) fn register(
         name: register.name.clone(),
         address: register.address.clone(),
         incarnation,
-        status: NodeStatus::Live,
+        status: NodeStatus::Alive,
         goal: known.as_ref().map_or(NodeGoal::Serve, |known| known.node.goal),
         zone: register.zone.clone(),
         weight: register.weight,
@@ -116,6 +116,7 @@ pub(super) fn register(
         boot: register.boot,
         protocol_min: register.protocol_min,
         protocol_max: register.protocol_max,
+        stopped: false,
     };
     state.nodes.insert(row);
     state.nodes_version = entry.version();
@@ -169,7 +170,7 @@ fn keeps_last_copies(state: &ClusterState, replaced: NodeId) -> Result<(), Error
 fn started_twice(known: &NodeRow, register: &Register, retry_ms: u64) -> ErrorDetail {
     let (name, address) = (&known.node.name, &known.node.address);
     let message = format!(
-        "the data directory of {name} is in use by the live node at {address}, so {} cannot use it or a copy of it; stop \
+        "the data directory of {name} is in use by the node that is alive at {address}, so {} cannot use it or a copy of it; stop \
          that node first, or give this one an empty --data-dir and a --name of its own",
         register.address
     );
@@ -201,13 +202,13 @@ fn end_life(
             (true, false) => Condition::Whole,
         };
         let spoiled = placement.state != ReplicaState::Live
-            && state.left.get(&placement.id).is_some_and(|left| condition < left.condition);
+            && state.departed.get(&placement.id).is_some_and(|departed| condition < departed.condition);
         if !leads && !lost && !spoiled {
             continue;
         }
         let mut row = staged.row(row.id)?;
         if leads {
-            staged.remember(Former {
+            staged.remember(FormerLeader {
                 partition: row.id,
                 epoch: row.epoch,
                 placement: placement.id,
@@ -231,8 +232,8 @@ fn end_life(
         staged.put(row);
     }
     // That life gets no answer any more, so it needs not be told again of what had lapsed.
-    for (partition, epoch) in state.formers.of_holder(node, known.node.incarnation) {
-        if state.formers.get(partition, epoch).is_some_and(|former| former.lapsed) {
+    for (partition, epoch) in state.former_leaders.of_holder(node, known.node.incarnation) {
+        if state.former_leaders.get(partition, epoch).is_some_and(|former| former.lapsed) {
             staged.forget_former(partition, epoch);
         }
     }
@@ -264,7 +265,7 @@ fn claim(state: &ClusterState, register: &Register, known: Option<&NodeRow>) -> 
         .filter(|id| Some(*id) != own)
         .collect();
     for other in alike.into_iter().filter_map(|id| state.node(id)).map(|row| &row.node) {
-        let live = other.status == NodeStatus::Live;
+        let live = other.status == NodeStatus::Alive;
         let same_name = other.name == register.name && other.status != NodeStatus::Lost;
         // The directory of a node whose name another one took over: its copies may be worth more than what took their place.
         let former = known.is_some_and(|known| known.node.name == other.name);
@@ -278,7 +279,7 @@ fn claim(state: &ClusterState, register: &Register, known: Option<&NodeRow>) -> 
                 false => "so choose another --name, or stop that node first".to_owned(),
             };
             let message = format!(
-                "the name {:?} belongs to a live node with another data directory (at {}), {way_out}",
+                "the name {:?} belongs to a node that is alive, with another data directory (at {}), {way_out}",
                 other.name, other.address
             );
             return Err(ErrorDetail::new(ErrorKind::NameTaken, message).with_retry_after_ms(retry_ms));
@@ -299,7 +300,7 @@ fn claim(state: &ClusterState, register: &Register, known: Option<&NodeRow>) -> 
         }
         if live && other.address == register.address {
             let message = format!(
-                "the address {} belongs to the live node {:?}; choose another --listen address, or stop that node first",
+                "the address {} belongs to the node {:?}, which is alive; choose another --listen address, or stop that node first",
                 other.address, other.name
             );
             return Err(ErrorDetail::new(ErrorKind::NameTaken, message).with_retry_after_ms(retry_ms));

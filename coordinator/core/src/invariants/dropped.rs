@@ -21,7 +21,7 @@ pub(super) fn check(state: &ClusterState) -> Result<(), Violation> {
     }
     let placed = || state.partitions.iter().flat_map(|row| row.placements.iter().map(|placement| placement.id));
     let placed: BTreeSet<PlacementId> = placed().collect();
-    if let Some(id) = state.left.keys().find(|id| !placed.contains(id)) {
+    if let Some(id) = state.departed.keys().find(|id| !placed.contains(id)) {
         return violated(NAME, format!("something is known of {id}, which is not there"));
     }
     for (node, placement, partition) in state.condemned.iter() {
@@ -64,7 +64,7 @@ pub(super) fn check_step(before: &ClusterState, after: &ClusterState) -> Result<
                 return violated(NAME, format!("nobody is told to delete {} of {}", placement.id, row.id));
             }
         }
-        if row.leader.is_some() && after.formers.get(row.id, row.epoch).is_none() {
+        if row.leader.is_some() && after.former_leaders.get(row.id, row.epoch).is_none() {
             return violated(NAME, format!("the leadership of {} in epoch {} is not withdrawn", row.id, row.epoch));
         }
     }

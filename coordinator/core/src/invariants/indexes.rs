@@ -2,7 +2,7 @@
 
 use super::{Violation, violated};
 use crate::condemned::Condemned;
-use crate::formers::Formers;
+use crate::former_leaders::FormerLeaders;
 use crate::migration::Migrations;
 use crate::nodes::Nodes;
 use crate::partitions::Partitions;
@@ -14,7 +14,7 @@ pub(super) fn check(state: &ClusterState) -> Result<(), Violation> {
     if Partitions::from(state.partitions.iter().cloned().collect::<Vec<_>>()) != state.partitions {
         return violated(NAME, "of partitions");
     }
-    if Formers::from(state.formers.iter().copied().collect::<Vec<_>>()) != state.formers {
+    if FormerLeaders::from(state.former_leaders.iter().copied().collect::<Vec<_>>()) != state.former_leaders {
         return violated(NAME, "of former holders");
     }
     if Migrations::from(state.migrations.iter().cloned().collect::<Vec<_>>()) != state.migrations {

@@ -1,7 +1,7 @@
 //! Nobody is told to delete a copy that may hold data while no copy that counts is on a node that is alive.
 
 use super::{Violation, violated};
-use crate::left::is_unordered;
+use crate::departed::is_unordered;
 use crate::state::ClusterState;
 use archon_types::{Partition, PartitionStatus, Placement, ReplicaState};
 
@@ -17,11 +17,11 @@ pub(super) fn check_step(before: &ClusterState, after: &ClusterState) -> Result<
         let ordered = |copy: &Placement| copy.state == ReplicaState::Unload && !is_unordered(after, copy);
         let counted = |copy: &&Placement| {
             let known = before.partitions.get(row.id).and_then(|row| row.placement(copy.id));
-            known.is_some_and(|known| known.state == ReplicaState::Live) || before.left.contains_key(&copy.id)
+            known.is_some_and(|known| known.state == ReplicaState::Live) || before.departed.contains_key(&copy.id)
         };
         let Some(gone) = row.placements.iter().filter(|copy| ordered(copy)).find(counted) else { continue };
         // An operator's word that it begins empty is the only exception.
-        let alive = row.live().any(|live| before.is_live(live.node) || after.is_live(live.node));
+        let alive = row.live().any(|live| before.is_alive(live.node) || after.is_alive(live.node));
         if !alive && row.status != PartitionStatus::Unassigned {
             return violated(
                 NAME,

@@ -4,7 +4,7 @@
 mod dropped;
 mod indexes;
 mod last_copy;
-mod leader_is_live;
+mod leader_counts;
 mod live_set;
 mod monotone;
 mod one_copy_per_node;
@@ -35,7 +35,7 @@ impl fmt::Display for Violation {
 /// # Errors
 /// The first violation found.
 pub fn check(state: &ClusterState) -> Result<(), Violation> {
-    leader_is_live::check(state)?;
+    leader_counts::check(state)?;
     one_copy_per_node::check(state)?;
     placement_ids::check(state)?;
     live_set::check(state)?;

@@ -1,4 +1,4 @@
-//! Names and addresses of live nodes are unique; a former holder led in an epoch that is over.
+//! Names and addresses of nodes that are alive are unique; a former holder led in an epoch that is over.
 
 use super::{Violation, violated};
 use crate::state::ClusterState;
@@ -13,8 +13,8 @@ pub(super) fn check(state: &ClusterState) -> Result<(), Violation> {
         if row.node.status != NodeStatus::Lost && !names.insert(&row.node.name) {
             return violated(NAME, format!("two nodes are called {}", row.node.name));
         }
-        if row.node.status == NodeStatus::Live && !addresses.insert(&row.node.address) {
-            return violated(NAME, format!("two live nodes are at {}", row.node.address));
+        if row.node.status == NodeStatus::Alive && !addresses.insert(&row.node.address) {
+            return violated(NAME, format!("two nodes that are alive are at {}", row.node.address));
         }
         if !storages.insert(row.storage) {
             return violated(NAME, format!("two nodes have storage {}", row.storage));
@@ -23,7 +23,7 @@ pub(super) fn check(state: &ClusterState) -> Result<(), Violation> {
             return violated(NAME, format!("{} is active in a life to come", row.node.name));
         }
     }
-    for former in state.formers.iter() {
+    for former in state.former_leaders.iter() {
         let over = state.partitions.get(former.partition).is_some_and(|row| row.epoch > former.epoch);
         let dropped = state.condemned.contains(former.node, former.placement);
         if !over && !dropped {

@@ -2,8 +2,8 @@
 
 use super::Obstacle;
 use crate::command::{Command, Forced};
-use crate::formers::Former;
-use crate::left::{Condition, condition, is_unordered, rank};
+use crate::departed::{Condition, condition, is_unordered, rank};
+use crate::former_leaders::FormerLeader;
 use crate::liveness::Liveness;
 use crate::state::ClusterState;
 use archon_types::{Millis, NodeId, Partition, PartitionId, PartitionStatus, Placement, ReplicaState, Version};
@@ -51,11 +51,11 @@ pub fn check_loss(
     if row.status == PartitionStatus::Unassigned {
         return Err(vec![Obstacle::NeverAssigned { partition: name() }]);
     }
-    if let Some(live) = row.live().find(|live| state.is_live(live.node)) {
+    if let Some(live) = row.live().find(|live| state.is_alive(live.node)) {
         return Err(vec![Obstacle::StillCounts { partition: name(), node: state.node_name(live.node) }]);
     }
-    let over = |former: &&Former| liveness.former_over_at(state, former) <= now;
-    if let Some(former) = state.formers.of_partition(partition).find(|former| !over(former)) {
+    let over = |former: &&FormerLeader| liveness.former_over_at(state, former) <= now;
+    if let Some(former) = state.former_leaders.of_partition(partition).find(|former| !over(former)) {
         return Err(vec![Obstacle::LeaseRuns { partition: name(), node: state.node_name(former.node) }]);
     }
     let best = kept(state, row)

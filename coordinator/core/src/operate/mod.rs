@@ -30,16 +30,16 @@ pub enum Obstacle {
     #[error("{placements} copies have nowhere to go: the other nodes are at their limits, or hold a copy already")]
     NoRoom { placements: u32 },
     /// Nobody can copy from a node that is not alive.
-    #[error("{node} is not alive and holds the only copy of {partitions} partitions ({named}); start it first")]
+    #[error("{node} is not alive and holds the only copy of {} ({named}); start it first", counted(*partitions))]
     OnlyCopies { node: String, partitions: u32, named: String },
     /// The node must have stopped.
     #[error("{node} is alive; {remedy}")]
     Alive { node: String, remedy: &'static str },
     /// It holds what counts.
-    #[error("{node} holds copies of {partitions} partitions that count ({named}); drain it first, or declare it lost")]
-    HoldsCopies { node: String, partitions: u32, named: String },
+    #[error("{node} holds copies of {} that count ({named}); {remedy}", counted(*partitions))]
+    HoldsCopies { node: String, partitions: u32, named: String, remedy: String },
     /// It holds the last traces of partitions that lost everything else.
-    #[error("{node} holds the last trace of {partitions} partitions ({named}); force a leader for them first")]
+    #[error("{node} holds the last trace of {} ({named}); force a leader there first", counted(*partitions))]
     LastTraces { node: String, partitions: u32, named: String },
     /// Nothing is lost.
     #[error("partition {partition} was never assigned: there is nothing to lose")]
@@ -71,4 +71,12 @@ pub fn refusal(obstacles: &[Obstacle]) -> ErrorDetail {
     };
     let reasons: Vec<String> = obstacles.iter().map(ToString::to_string).collect();
     ErrorDetail::new(kind, reasons.join("; "))
+}
+
+/// How many partitions, for people.
+fn counted(partitions: u32) -> String {
+    match partitions {
+        1 => "1 partition".to_owned(),
+        more => format!("{more} partitions"),
+    }
 }

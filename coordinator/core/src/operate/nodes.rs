@@ -2,9 +2,9 @@
 
 use super::Obstacle;
 use crate::command::Command;
-use crate::left::is_unordered;
+use crate::departed::is_unordered;
+use crate::eligible_nodes::EligibleNodes;
 use crate::state::{ClusterState, NodeRow};
-use crate::takers::Takers;
 use archon_types::{NodeGoal, NodeId, NodeStatus, Partition, PartitionId, PartitionStatus, Placement, ReplicaState};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -33,9 +33,9 @@ pub fn check_drain(state: &ClusterState, node: NodeId) -> Result<DrainPlan, Vec<
     let Some(own) = state.node(node) else { return Err(vec![Obstacle::NoSuchNode { node }]) };
     let mut obstacles = Vec::new();
     let others = state.nodes.values().filter(|row| row.will_take_placements() && row.node.id != node);
-    let takers_count = others.clone().count();
+    let eligible_count = others.clone().count();
     let takes = |other: NodeId| other != node && state.node(other).is_some_and(NodeRow::will_take_placements);
-    let mut takers = Takers::new(others, |other| state.partitions.held_on(other));
+    let mut eligible = EligibleNodes::new(others, |other| state.partitions.held_on(other));
     let held: Vec<&Partition> = rows_with(state, node, |state| state != ReplicaState::Unload);
     for table in state.tables.values().filter(|table| held.iter().any(|row| row.id.table == table.id)) {
         // Cordoned nodes keep their copies, so they count for what they hold.
@@ -43,16 +43,16 @@ pub fn check_drain(state: &ClusterState, node: NodeId) -> Result<DrainPlan, Vec<
             let stays =
                 row.placements.iter().filter(|placement| placement.node != node && stays(state, placement.node));
             let holders = row.placements.iter().filter(|placement| takes(placement.node)).count();
-            let free = takers_count.saturating_sub(holders);
+            let free = eligible_count.saturating_sub(holders);
             stays.count() + free < usize::from(table.replication)
         });
         if short {
-            let (have, need) = (takers_count as u64, u64::from(table.replication));
+            let (have, need) = (eligible_count as u64, u64::from(table.replication));
             let (table, node) = (table.name.clone(), own.node.name.clone());
             obstacles.push(Obstacle::TooFewNodes { table, node, have, need });
         }
     }
-    if own.node.status != NodeStatus::Live {
+    if own.node.status != NodeStatus::Alive {
         let only: Vec<&Partition> =
             held.iter().copied().filter(|row| row.live().count() > 0 && row.live().all(|p| p.node == node)).collect();
         if !only.is_empty() {
@@ -66,9 +66,9 @@ pub fn check_drain(state: &ClusterState, node: NodeId) -> Result<DrainPlan, Vec<
     let mut gains: BTreeMap<NodeId, u32> = BTreeMap::new();
     let (mut nowhere, mut zones_doubled) = (0, 0);
     for row in &held {
-        match takers.target(state, row, |other| other == node) {
+        match eligible.target(state, row, |other| other == node) {
             Some(found) => {
-                takers.note(found.node);
+                eligible.note(found.node);
                 *gains.entry(found.node).or_default() += 1;
                 zones_doubled += u32::from(found.zone_doubled);
             }
@@ -106,7 +106,7 @@ pub struct LossPlan {
 /// Why not.
 pub fn check_lost(state: &ClusterState, node: NodeId) -> Result<LossPlan, Vec<Obstacle>> {
     let Some(own) = state.node(node) else { return Err(vec![Obstacle::NoSuchNode { node }]) };
-    if own.node.status == NodeStatus::Live {
+    if own.node.status == NodeStatus::Alive {
         let remedy = "stop it, or wait until it counts as failed, before declaring its data lost";
         return Err(vec![Obstacle::Alive { node: own.node.name.clone(), remedy }]);
     }
@@ -140,7 +140,17 @@ pub fn check_remove(state: &ClusterState, node: NodeId) -> Result<RemovalPlan, V
     let held = rows_with(state, node, |state| state == ReplicaState::Live);
     if !held.is_empty() {
         let (partitions, named) = names(state, &held);
-        obstacles.push(Obstacle::HoldsCopies { node: name(), partitions, named });
+        let only = held.iter().any(|row| row.live().count() == 1);
+        let remedy = match (own.node.status == NodeStatus::Alive, only) {
+            (true, _) => "drain it first".to_owned(),
+            (false, false) => "drain it first, or declare it lost".to_owned(),
+            // Nobody can copy from it, so it cannot be drained as it is.
+            (false, true) => format!(
+                "start it and drain it; if its data is gone: `archon node lost {} --accept-data-loss`, and then this",
+                own.node.name
+            ),
+        };
+        obstacles.push(Obstacle::HoldsCopies { node: name(), partitions, named, remedy });
     }
     let trace = |row: &&Partition| {
         let data = |copy: &Placement| copy.state == ReplicaState::Load || is_unordered(state, copy);
@@ -153,7 +163,7 @@ pub fn check_remove(state: &ClusterState, node: NodeId) -> Result<RemovalPlan, V
         let (partitions, named) = names(state, &traces);
         obstacles.push(Obstacle::LastTraces { node: name(), partitions, named });
     }
-    if own.node.status == NodeStatus::Live {
+    if own.node.status == NodeStatus::Alive {
         let remedy = if held.is_empty() { "stop it before removing it" } else { "drain it and stop it first" };
         obstacles.push(Obstacle::Alive { node: name(), remedy });
     }

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Role {
     /// Takes placements.
-    Taker,
+    Eligible,
     /// Keeps what it has.
     Keeper,
     /// Is to be emptied.
@@ -88,9 +88,9 @@ impl<'a> Board<'a> {
                 id: row.node.id,
                 role: match (row.node.status, row.node.goal) {
                     (NodeStatus::Failed | NodeStatus::Lost, _) => Role::Dead,
-                    (NodeStatus::Live, NodeGoal::Serve) => Role::Taker,
-                    (NodeStatus::Live, NodeGoal::Cordon) => Role::Keeper,
-                    (NodeStatus::Live, NodeGoal::Drain) => Role::Leaver,
+                    (NodeStatus::Alive, NodeGoal::Serve) => Role::Eligible,
+                    (NodeStatus::Alive, NodeGoal::Cordon) => Role::Keeper,
+                    (NodeStatus::Alive, NodeGoal::Drain) => Role::Leaver,
                 },
                 weight: row.node.weight.max(1),
                 limit: row.node.partitions_max.unwrap_or(u32::MAX),
@@ -217,7 +217,7 @@ impl<'a> Board<'a> {
             }
         }
         let mut moved = false;
-        for role in [Role::Leaver, Role::Taker] {
+        for role in [Role::Leaver, Role::Eligible] {
             let gives =
                 |slot: &usize| self.slots[*slot].role == role && self.slots[*slot].count > self.slots[*slot].quota;
             let mut givers: Vec<usize> = (0..self.slots.len()).filter(gives).collect();
@@ -235,12 +235,13 @@ impl<'a> Board<'a> {
     }
 
     fn share_out(&mut self) {
-        let takers: Vec<usize> = (0..self.slots.len()).filter(|slot| self.slots[*slot].role == Role::Taker).collect();
-        let sharing = |slot: &&Slot<'_>| matches!(slot.role, Role::Taker | Role::Leaver);
+        let eligible: Vec<usize> =
+            (0..self.slots.len()).filter(|slot| self.slots[*slot].role == Role::Eligible).collect();
+        let sharing = |slot: &&Slot<'_>| matches!(slot.role, Role::Eligible | Role::Leaver);
         let total = self.slots.iter().filter(sharing).map(|slot| u64::from(slot.count)).sum();
         let leads = self.slots.iter().filter(sharing).map(|slot| u64::from(slot.leads)).sum();
-        let zones = self.zones_of(&takers);
-        let shares = takers.iter().map(|slot| &self.slots[*slot]);
+        let zones = self.zones_of(&eligible);
+        let shares = eligible.iter().map(|slot| &self.slots[*slot]);
         let copies: Vec<Share> = shares
             .clone()
             .map(|slot| Share { weight: slot.weight, limit: slot.limit.min(self.partitions_count), has: slot.count })
@@ -248,16 +249,16 @@ impl<'a> Board<'a> {
         let leaders: Vec<Share> =
             shares.map(|slot| Share { weight: slot.weight, limit: u32::MAX, has: slot.leads }).collect();
         let quota = quotas_by_zone(total, &copies, &zones, self.zone_max(&zones));
-        for ((slot, quota), leads) in takers.iter().zip(quota).zip(quotas(leads, &leaders)) {
+        for ((slot, quota), leads) in eligible.iter().zip(quota).zip(quotas(leads, &leaders)) {
             self.slots[*slot].quota = quota;
             self.slots[*slot].leads_quota = leads;
         }
     }
 
     /// In which zone each of these nodes stands, by number.
-    fn zones_of(&self, takers: &[usize]) -> Vec<usize> {
+    fn zones_of(&self, eligible: &[usize]) -> Vec<usize> {
         let mut named: BTreeMap<&str, usize> = BTreeMap::new();
-        let numbers = takers.iter().enumerate().map(|(number, slot)| match self.slots[*slot].zone {
+        let numbers = eligible.iter().enumerate().map(|(number, slot)| match self.slots[*slot].zone {
             Some(zone) => *named.entry(zone).or_insert(number),
             None => number,
         });
@@ -278,7 +279,7 @@ impl<'a> Board<'a> {
     /// A node that may take more.
     fn open(&self, slot: usize) -> Option<Need> {
         let node = &self.slots[slot];
-        let takes = node.role == Role::Taker && node.count < node.limit;
+        let takes = node.role == Role::Eligible && node.count < node.limit;
         takes.then_some(Need { count: node.count, weight: node.weight, slot })
     }
 
@@ -373,11 +374,11 @@ impl<'a> Board<'a> {
     pub(super) fn unmet(&self) -> Vec<Unmet> {
         let reason = |slot: &Slot<'_>| match slot.role {
             Role::Leaver if slot.count > 0 => Some(UnmetReason::NotEmptied { placements: slot.count }),
-            Role::Taker if slot.count > slot.quota => {
+            Role::Eligible if slot.count > slot.quota => {
                 Some(UnmetReason::AboveShare { has: slot.count, share: slot.quota })
             }
             Role::Dead if slot.count > 0 => Some(UnmetReason::NotAlive { placements: slot.count }),
-            Role::Leaver | Role::Taker | Role::Dead | Role::Keeper => None,
+            Role::Leaver | Role::Eligible | Role::Dead | Role::Keeper => None,
         };
         let nodes =
             self.slots.iter().filter_map(|slot| Some(Unmet { subject: Subject::Node(slot.id), reason: reason(slot)? }));

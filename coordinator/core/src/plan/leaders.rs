@@ -85,7 +85,7 @@ impl Leaders {
             let counts = |piece: &usize| {
                 let placement = row.placement(board.pieces[*piece].placement);
                 placement.is_some_and(|placement| placement.state == ReplicaState::Live)
-                    && board.slots[board.pieces[*piece].at].role == Role::Taker
+                    && board.slots[board.pieces[*piece].at].role == Role::Eligible
             };
             // What moves already counts where it goes, and is left to that move.
             let able: Vec<usize> = if moving.is_some() { vec![first] } else { (from..to).filter(counts).collect() };
@@ -117,8 +117,8 @@ impl Leaders {
             weight: board.slots[slot].weight.max(1),
             slot: place(slot),
         };
-        let takers = (0..slots).filter(|slot| board.slots[*slot].role == Role::Taker);
-        let mut loads: BTreeSet<Need> = takers.map(|slot| load(self, slot)).collect();
+        let eligible = (0..slots).filter(|slot| board.slots[*slot].role == Role::Eligible);
+        let mut loads: BTreeSet<Need> = eligible.map(|slot| load(self, slot)).collect();
         let mut moved = false;
         while let Some(most) = loads.pop_last() {
             let from = place(most.slot);
@@ -153,7 +153,7 @@ impl Leaders {
     /// What a slot would lead with one more, if it could.
     fn need(&self, board: &Board<'_>, slot: usize) -> Option<Need> {
         let load = self.of_slot[slot].len();
-        let open = board.slots[slot].role == Role::Taker && load < self.able[slot];
+        let open = board.slots[slot].role == Role::Eligible && load < self.able[slot];
         let count = u32::try_from(load + 1).unwrap_or(u32::MAX);
         open.then_some(Need { count, weight: board.slots[slot].weight.max(1), slot })
     }

@@ -72,7 +72,7 @@ fn a_dropped_table_is_gone_with_its_rows_and_every_copy_of_it_is_deleted() {
     }
     bed.round_trip();
     bed.settle();
-    assert!(bed.state.condemned.is_empty() && bed.state.formers.is_empty(), "they said that it is deleted");
+    assert!(bed.state.condemned.is_empty() && bed.state.former_leaders.is_empty(), "they said that it is deleted");
     assert_eq!((bed.state.partitions.len(), counts(&bed.state).placements_unloading), (2, 0));
     assert!(bed.state.partitions.of_table(orders).all(|row| row.status == PartitionStatus::Online));
     bed.round_trip();
@@ -144,7 +144,7 @@ fn a_node_that_is_lost_replaced_or_removed_is_waited_for_no_more() {
     assert!(bed.state.condemned.is_empty());
     let (mut bed, node, _) = failed();
     bed.join_with(register("athens", 55, 56));
-    assert!(bed.state.condemned.is_empty() && bed.state.formers.is_empty());
+    assert!(bed.state.condemned.is_empty() && bed.state.former_leaders.is_empty());
     assert_eq!(bed.state.node(node).map(|row| row.node.status), Some(NodeStatus::Lost));
 }
 
@@ -152,7 +152,7 @@ impl Bed {
     /// Everybody else does its duties.
     fn settle_but(&mut self, away: NodeId) {
         for _ in 0..20 {
-            self.beat_all();
+            self.heartbeat_all();
             self.round(&[away]);
         }
     }
@@ -186,9 +186,9 @@ fn a_leader_of_a_dropped_table_is_covered_by_no_lease_until_it_has_deleted_its_c
     let (mut bed, _) = running(1);
     let (leader, epoch) = (bed.leader(0).expect("a leader"), bed.row(0).epoch);
     let placement = bed.row(0).leader.expect("a leader");
-    assert_eq!(bed.beat(leader).map(|answer| answer.withdrawn), Some(vec![]));
+    assert_eq!(bed.heartbeat(leader).map(|answer| answer.withdrawn), Some(vec![]));
     bed.drop_table();
-    let withdrawn = |bed: &mut Bed| bed.beat(leader).expect("an answer").withdrawn;
+    let withdrawn = |bed: &mut Bed| bed.heartbeat(leader).expect("an answer").withdrawn;
     assert_eq!(withdrawn(&mut bed), [(part(0), epoch)]);
     // It says that it stopped, which ends nothing; then that the copy is gone.
     let released = Report { partition: part(0), placement, epoch, version: Version::ZERO, fact: Fact::Released };
@@ -204,14 +204,14 @@ fn a_table_dropped_during_a_failover_elects_nobody() {
     let led = bed.state.partitions.leaders_on(athens);
     assert!(led > 0);
     // It comes back in another life before anybody took over: its former leaderships wait for its lease.
-    bed.beat_all();
+    bed.heartbeat_all();
     bed.rejoin(athens, 88);
-    assert!(bed.state.partitions.leaderless().count() > 0 && !bed.state.formers.is_empty());
+    assert!(bed.state.partitions.leaderless().count() > 0 && !bed.state.former_leaders.is_empty());
     bed.drop_table();
     bed.pass(3_000, &[]);
     assert_eq!((bed.state.partitions.len(), bed.online()), (0, 0));
     bed.settle();
-    assert!(bed.state.condemned.is_empty() && bed.state.formers.is_empty());
+    assert!(bed.state.condemned.is_empty() && bed.state.former_leaders.is_empty());
 }
 
 #[test]

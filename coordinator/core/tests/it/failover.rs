@@ -59,17 +59,17 @@ fn a_silent_node_is_failed_once_and_comes_back_with_its_data() {
     let mut bed = Bed::running(settings(9, 3, 1), &CITIES);
     let athens = bed.node("athens");
     let incarnation = bed.incarnation(athens);
-    bed.beat_all();
+    bed.heartbeat_all();
     bed.now = bed.now.plus(1_249);
     for other in ["byzantium", "cyrene"] {
         let other = bed.node(other);
-        bed.beat(other);
+        bed.heartbeat(other);
     }
     assert_eq!(bed.turn(), vec![]);
     bed.now = bed.now.plus(1);
     assert_eq!(bed.turn(), vec![Command::NodeFailed { node: athens, incarnation, successors: vec![] }]);
     // From here on it gets no answer, even before the entry is committed, and the command is not repeated at once.
-    assert_eq!(bed.beat(athens), None);
+    assert_eq!(bed.heartbeat(athens), None);
     let now = bed.now;
     assert_eq!(bed.liveness.answer(&bed.state, athens, incarnation, now), None, "also when it was heard before");
     assert_eq!(bed.turn(), vec![]);
@@ -98,7 +98,7 @@ fn a_silent_node_is_failed_once_and_comes_back_with_its_data() {
 fn a_late_answer_puts_the_failure_off() {
     let mut bed = Bed::running(settings(2, 2, 2), &["athens", "byzantium"]);
     let (athens, byzantium) = (bed.node("athens"), bed.node("byzantium"));
-    bed.beat_all();
+    bed.heartbeat_all();
     // The quorum round for this heartbeat takes a second; the lease it grants is counted from its sending, the
     // failure from its answer.
     let incarnation = bed.incarnation(athens);
@@ -106,7 +106,7 @@ fn a_late_answer_puts_the_failure_off() {
     let now = bed.now;
     assert!(bed.liveness.answer(&bed.state, athens, incarnation, now).is_some());
     bed.now = bed.now.plus(1_249);
-    bed.beat(byzantium);
+    bed.heartbeat(byzantium);
     assert_eq!(bed.turn(), vec![]);
     bed.now = bed.now.plus(1);
     assert_eq!(bed.turn().len(), 1);
@@ -116,7 +116,7 @@ fn a_late_answer_puts_the_failure_off() {
 fn one_entry_fails_a_node_and_names_every_successor() {
     let mut bed = Bed::running(settings(6, 3, 3), &CITIES);
     let athens = bed.node("athens");
-    bed.beat_all();
+    bed.heartbeat_all();
     bed.pass(1_200, &[athens]);
     bed.now = bed.now.plus(100);
     let commands = bed.turn();
@@ -154,7 +154,7 @@ fn a_successor_that_cannot_lead_any_more_is_left_out() {
 fn a_stopped_node_is_failed_at_once_and_served_again_at_once() {
     let mut bed = Bed::running(settings(3, 1, 1), &["athens"]);
     let athens = bed.node("athens");
-    bed.beat_all();
+    bed.heartbeat_all();
     let commands = on_stopping(&bed.state, &bed.liveness, athens, bed.incarnation(athens)).unwrap();
     bed.commit(commands);
     assert_eq!(bed.state.node(athens).unwrap().node.status, NodeStatus::Failed);
@@ -185,24 +185,24 @@ fn a_withdrawn_leadership_moves_after_the_last_answer_that_covered_it() {
     let (athens, byzantium) = (bed.node("athens"), bed.node("byzantium"));
     let epoch = bed.row(0).epoch;
     assert_eq!(bed.leader(0), Some(athens));
-    bed.beat_all();
+    bed.heartbeat_all();
     assert!(bed.liveness.withdraw(&bed.state, part(0)));
     assert_eq!(bed.turn(), vec![]);
     // The holder goes on being heard: its lease covers the rest.
     bed.pass(1_200, &[]);
     assert_eq!(bed.leader(0), Some(athens));
-    assert_eq!(bed.beat(athens).unwrap().withdrawn, vec![(part(0), epoch)]);
-    assert_eq!(bed.beat(byzantium).unwrap().withdrawn, vec![]);
+    assert_eq!(bed.heartbeat(athens).unwrap().withdrawn, vec![(part(0), epoch)]);
+    assert_eq!(bed.heartbeat(byzantium).unwrap().withdrawn, vec![]);
     bed.pass(100, &[]);
     assert!(bed.row(0).epoch > epoch);
     // Its life goes on, and it may not have heard: a new coordinator knows it too, from the state.
     bed.liveness = Liveness::new(bed.now);
-    assert_eq!(bed.beat(athens).unwrap().withdrawn, vec![(part(0), epoch)]);
-    let placement = bed.state.formers.get(part(0), epoch).unwrap().placement;
+    assert_eq!(bed.heartbeat(athens).unwrap().withdrawn, vec![(part(0), epoch)]);
+    let placement = bed.state.former_leaders.get(part(0), epoch).unwrap().placement;
     let report = Report { epoch, ..bed.fact(0, placement, Fact::Released) };
     bed.report(athens, &report).unwrap();
-    assert_eq!(bed.beat(athens).unwrap().withdrawn, vec![]);
-    assert!(bed.state.formers.is_empty());
+    assert_eq!(bed.heartbeat(athens).unwrap().withdrawn, vec![]);
+    assert!(bed.state.former_leaders.is_empty());
 }
 
 #[test]
@@ -393,7 +393,7 @@ fn a_copy_on_a_stopping_node_counts_on_as_long_as_too_few_others_are_on_live_nod
     bed.fail(others[0]);
     assert_eq!(bed.row(0).live().count(), 3);
     let incarnation = bed.incarnation(others[1]);
-    bed.beat_all();
+    bed.heartbeat_all();
     assert!(bed.liveness.note_stopping(others[1], incarnation));
     bed.pass(300, &[]);
     assert!(bed.row(0).live().any(|live| live.node == others[1]), "a write would rest on the leader alone");

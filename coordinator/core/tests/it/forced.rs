@@ -88,7 +88,7 @@ fn a_copy_that_threw_its_data_away_does_not_count_as_counted_once() {
     let mut scene = scene();
     let before = scene.bed.fact(0, scene.second.id, Fact::Emptied);
     scene.tell(scene.second, Fact::Emptied);
-    assert_eq!(scene.bed.state.left[&scene.second.id].condition, Condition::Gone);
+    assert_eq!(scene.bed.state.departed[&scene.second.id].condition, Condition::Gone);
     // Said again, nothing changes.
     assert_eq!(scene.bed.report(scene.second.node, &before).unwrap(), vec![]);
     scene.bed.fail(scene.last.node);
@@ -113,7 +113,7 @@ fn a_late_word_of_emptying_says_nothing_of_a_copy_that_counted_since() {
     scene.bed.report(node, &silent).unwrap();
     assert_eq!(scene.bed.row(0).placement(scene.second.id).unwrap().state, ReplicaState::Load);
     assert_eq!(scene.bed.report(scene.second.node, &late).unwrap(), vec![], "that was before it counted");
-    assert_eq!(scene.bed.state.left[&scene.second.id].condition, Condition::Whole);
+    assert_eq!(scene.bed.state.departed[&scene.second.id].condition, Condition::Whole);
     assert_ne!(leader.id, scene.second.id);
 }
 
@@ -124,9 +124,9 @@ fn a_node_that_returns_without_a_copy_or_from_an_earlier_time_ranks_below_whole_
     let activated = scene.activated(scene.second.node);
     scene.bed.fail(scene.last.node);
     scene.restart(scene.second.node, vec![], activated);
-    assert_eq!(scene.bed.state.left[&scene.second.id].condition, Condition::Gone);
+    assert_eq!(scene.bed.state.departed[&scene.second.id].condition, Condition::Gone);
     scene.restart(scene.last.node, vec![scene.last.id], Some(Incarnation::new(1)));
-    assert_eq!(scene.bed.state.left[&scene.last.id].condition, Condition::Older);
+    assert_eq!(scene.bed.state.departed[&scene.last.id].condition, Condition::Older);
     let forced = scene.check(None).unwrap();
     assert_eq!((forced.leader, forced.condition), (Some(scene.first.node), Some(Condition::Whole)));
     // With the whole one away, the older copy is the best there is; and it is said what would be better.

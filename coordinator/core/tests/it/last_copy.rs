@@ -37,7 +37,7 @@ impl Bed {
     }
 
     /// Whether a node is told to delete something.
-    fn told_to_delete(&self, node: NodeId) -> bool {
+    fn is_ordered_to_delete(&self, node: NodeId) -> bool {
         let duties = duties(&self.state, node).unwrap_or_default();
         duties.iter().any(|duty| matches!(duty, Duty::Unload { .. }))
     }
@@ -49,7 +49,7 @@ impl Bed {
     /// Turns and reports, with an eye on what is deleted meanwhile: never more than one copy at a time.
     fn settle_one_at_a_time(&mut self) {
         for _ in 0..200 {
-            self.beat_all();
+            self.heartbeat_all();
             self.round(&[]);
             assert!(self.unloading() <= 1, "{:?}", self.row(0));
             self.now = self.now.plus(100);
@@ -79,7 +79,7 @@ fn the_only_copy_on_a_live_node_is_not_deleted_because_its_directory_is_older() 
     bed.settle();
     assert_eq!(bed.copy_on(athens), Placement { state: ReplicaState::Load, ..own });
     assert!(duties(&bed.state, athens).unwrap().is_empty(), "its data is neither deleted nor written over");
-    assert_eq!(bed.state.left[&own.id].condition, Condition::Older);
+    assert_eq!(bed.state.departed[&own.id].condition, Condition::Older);
     let forced = check_loss(&bed.state, &bed.liveness, bed.now, part(0), None).unwrap();
     assert_eq!((forced.leader, forced.condition), (Some(athens), Some(Condition::Older)));
     let kept = Why::LostCopyKept { node: athens, alive: 0, need: 1 };
@@ -119,7 +119,7 @@ fn copies_that_return_from_older_directories_together_are_all_kept() {
     nodes.into_iter().for_each(|node| bed.fail(node));
     for node in nodes {
         bed.return_older(node);
-        bed.beat_all();
+        bed.heartbeat_all();
         bed.round(&[]);
     }
     bed.settle();
@@ -151,7 +151,7 @@ fn registrations_that_hold_nothing_delete_one_copy_at_most() {
     bed.settle_one_at_a_time();
     let kept = before.iter().filter(|copy| bed.row(0).placement(copy.id).is_some()).count();
     assert_eq!(kept, 2, "the data of two copies is where it was: {:?}", bed.row(0));
-    assert!(nodes.iter().all(|node| !bed.told_to_delete(*node)));
+    assert!(nodes.iter().all(|node| !bed.is_ordered_to_delete(*node)));
 }
 
 #[test]
@@ -206,7 +206,7 @@ fn a_copy_that_was_replaced_while_its_node_was_away_is_kept_when_the_others_died
     bed.fail(athens);
     bed.settle();
     bed.now = bed.now.plus(REPLACE_MS + 1_000);
-    bed.beat_all();
+    bed.heartbeat_all();
     bed.settle();
     let old = bed.copy_on(athens);
     assert_eq!((old.state, bed.row(0).live().count()), (ReplicaState::Unload, 2));
@@ -214,7 +214,7 @@ fn a_copy_that_was_replaced_while_its_node_was_away_is_kept_when_the_others_died
     bed.fail(corinth);
     bed.rejoin(athens, 900);
     bed.settle();
-    assert!(!bed.told_to_delete(athens), "it is the only one in reach");
+    assert!(!bed.is_ordered_to_delete(athens), "it is the only one in reach");
     let forced = check_loss(&bed.state, &bed.liveness, bed.now, part(0), None).unwrap();
     assert_eq!((forced.leader, forced.condition), (Some(athens), Some(Condition::Whole)));
     assert!(check_remove(&bed.state, byzantium).is_err());
@@ -232,12 +232,12 @@ fn an_order_to_delete_is_withheld_while_nobody_who_counts_is_alive() {
     bed.return_older(byzantium);
     let commands = bed.turn();
     bed.commit(commands);
-    assert!(bed.told_to_delete(byzantium), "{:?}", bed.row(0));
+    assert!(bed.is_ordered_to_delete(byzantium), "{:?}", bed.row(0));
     let mark = duties_mark(&bed.state, byzantium);
     bed.fail(athens);
     bed.fail(corinth);
-    assert!(!bed.told_to_delete(byzantium));
+    assert!(!bed.is_ordered_to_delete(byzantium));
     assert_ne!(duties_mark(&bed.state, byzantium), mark, "or nobody would look at its duties again");
     bed.rejoin(corinth, 900);
-    assert!(bed.told_to_delete(byzantium));
+    assert!(bed.is_ordered_to_delete(byzantium));
 }

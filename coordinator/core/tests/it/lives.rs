@@ -10,13 +10,13 @@ fn a_restart_ends_every_leadership_and_waits_for_the_old_lease() {
     let mut bed = Bed::running(settings(4, 2, 1), &["athens", "byzantium"]);
     let athens = bed.node("athens");
     let old = bed.incarnation(athens);
-    bed.beat_all();
+    bed.heartbeat_all();
     let epoch = bed.row(0).epoch;
     bed.rejoin(athens, 77);
     assert_eq!((bed.row(0).leader, bed.row(0).epoch), (None, epoch.next().unwrap()));
     assert_eq!(bed.row(0).status, PartitionStatus::Unavailable);
     assert_eq!(bed.leader(1), Some(bed.node("byzantium")));
-    let former = bed.state.formers.of_partition(part(0)).next().copied().unwrap();
+    let former = bed.state.former_leaders.of_partition(part(0)).next().copied().unwrap();
     assert_eq!((former.node, former.incarnation, former.epoch, former.lapsed), (athens, old, epoch, false));
 
     // The lease of the old life may run until a failure time-out after its last answer.
@@ -26,14 +26,14 @@ fn a_restart_ends_every_leadership_and_waits_for_the_old_lease() {
         vec![Why::WaitingForLease { node: athens, incarnation: old }]
     );
     bed.now = bed.now.plus(1_249);
-    bed.beat_all();
+    bed.heartbeat_all();
     assert_eq!(bed.turn(), vec![]);
     bed.now = bed.now.plus(1);
     let elected = bed.turn();
     assert_eq!(elected.len(), 2, "{elected:?}");
     bed.commit(elected);
     assert_eq!(bed.leader(0), Some(athens));
-    assert!(bed.state.formers.is_empty());
+    assert!(bed.state.former_leaders.is_empty());
     bed.settle();
     assert_eq!(bed.online(), 4);
     bed.round_trip();
@@ -47,7 +47,7 @@ fn a_new_coordinator_waits_a_whole_time_out_before_it_elects() {
     bed.rejoin(athens, 77);
     bed.liveness = Liveness::new(bed.now);
     bed.now = bed.now.plus(1_249);
-    bed.beat_all();
+    bed.heartbeat_all();
     assert_eq!(bed.turn(), vec![]);
     bed.now = bed.now.plus(1);
     assert_eq!(bed.turn().len(), 1);

@@ -77,7 +77,7 @@ fn a_stranger_is_forgotten_after_a_while_and_a_node_that_acted_is_not() {
     let age_ms = archon_coordinator_core::state::STRANGER_AGE_MS;
     let late = |bed: &mut Bed, millis: u64| {
         bed.now = bed.now.plus(millis);
-        bed.beat_all();
+        bed.heartbeat_all();
         bed.pass(300, &[athens, stranger]);
     };
     late(&mut bed, age_ms - 10_000);

@@ -41,7 +41,7 @@ impl Bed {
             if self.phase() == wanted {
                 return;
             }
-            self.beat_all();
+            self.heartbeat_all();
             self.step();
         }
         panic!("never {wanted:?}, but {:?}: {:#?}", self.phase(), self.row(0));
@@ -89,7 +89,7 @@ fn every_phase_follows_the_one_before() {
         if seen.last() != Some(&bed.phase()) {
             seen.push(bed.phase());
         }
-        bed.beat_all();
+        bed.heartbeat_all();
         bed.step();
         bed.round_trip();
     }
@@ -118,7 +118,7 @@ fn the_leader_is_told_to_hand_over_only_when_the_target_counts() {
     let lead = Edit::Lead { placement: target, incarnation, ending: Ending::Released };
     assert_eq!(commands, vec![Command::Change(vec![PartitionChange::one(part(0), row.version, lead)])]);
     bed.commit(commands);
-    assert!(bed.state.formers.is_empty());
+    assert!(bed.state.former_leaders.is_empty());
     // The old copy stays until the new leader serves.
     assert_eq!(bed.turn(), vec![]);
     assert_eq!(bed.row(0).live().count(), 2);
@@ -196,7 +196,7 @@ fn the_target_fails_in_every_phase() {
 impl Bed {
     fn settle_without(&mut self, deaf: NodeId) {
         for _ in 0..60 {
-            self.beat_all();
+            self.heartbeat_all();
             self.round(&[deaf]);
             self.now = self.now.plus(100);
         }
@@ -234,13 +234,13 @@ fn a_hand_off_that_hangs_is_taken_away_when_the_lease_is_over() {
     let epoch = bed.row(0).epoch;
     let athens = bed.node("athens");
     bed.pass(9_900, &[]);
-    assert_eq!(bed.beat(athens).unwrap().withdrawn, vec![]);
+    assert_eq!(bed.heartbeat(athens).unwrap().withdrawn, vec![]);
     bed.pass(200, &[]);
-    assert_eq!(bed.beat(athens).unwrap().withdrawn, vec![(part(0), epoch)]);
+    assert_eq!(bed.heartbeat(athens).unwrap().withdrawn, vec![(part(0), epoch)]);
     assert_eq!(bed.leader(0), Some(athens));
     bed.pass(1_300, &[]);
     assert_eq!(bed.leader(0), Some(bed.node("byzantium")));
-    assert_eq!(bed.beat(athens).unwrap().withdrawn, vec![(part(0), epoch)]);
+    assert_eq!(bed.heartbeat(athens).unwrap().withdrawn, vec![(part(0), epoch)]);
     bed.settle();
     assert_eq!((bed.phase(), bed.online()), (Phase::Done, 1));
 }

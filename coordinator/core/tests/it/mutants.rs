@@ -53,7 +53,7 @@ const CITIES: [&str; 3] = ["athens", "byzantium", "cyrene"];
 
 fn running(replication: u8, mutant: Option<Mutant>) -> Bed {
     let mut bed = Bed::running(settings(1, 3, replication), &CITIES);
-    bed.beat_all();
+    bed.heartbeat_all();
     bed.state.mutant = mutant;
     bed
 }
@@ -217,7 +217,7 @@ fn after_the_hand_off_a_migration_is_not_undone(mutant: Option<Mutant>) -> bool 
         if bed.phases()[0] == Phase::HandOff {
             break;
         }
-        bed.beat_all();
+        bed.heartbeat_all();
         bed.round(&[]);
     }
     assert_eq!(bed.phases()[0], Phase::HandOff);
@@ -298,7 +298,7 @@ fn a_new_coordinator_waits_for_earlier_leases(mutant: Option<Mutant>) -> bool {
     bed.liveness = Liveness::new(bed.now);
     let early = elects(&bed.turn());
     bed.now = bed.now.plus(2_000);
-    bed.beat_all();
+    bed.heartbeat_all();
     !early && elects(&bed.turn())
 }
 
@@ -306,7 +306,7 @@ fn an_answer_lists_what_is_withdrawn(mutant: Option<Mutant>) -> bool {
     let mut bed = running(2, mutant);
     let (leader, _) = leads(&bed);
     bed.liveness.withdraw(&bed.state, part(0));
-    bed.beat(leader).expect("an answer").withdrawn == [(part(0), bed.row(0).epoch)]
+    bed.heartbeat(leader).expect("an answer").withdrawn == [(part(0), bed.row(0).epoch)]
 }
 
 fn a_life_being_failed_is_not_answered(mutant: Option<Mutant>) -> bool {
@@ -315,14 +315,14 @@ fn a_life_being_failed_is_not_answered(mutant: Option<Mutant>) -> bool {
     bed.now = bed.now.plus(1_300);
     let commands = bed.turn();
     assert!(commands.iter().any(|command| matches!(command, Command::NodeFailed { node, .. } if *node == leader)));
-    bed.beat(leader).is_none()
+    bed.heartbeat(leader).is_none()
 }
 
 fn an_election_waits_for_the_holders_lease(mutant: Option<Mutant>) -> bool {
     let mut bed = running(2, mutant);
     let node = leads(&bed).0;
     bed.pass(2_000, &[]);
-    bed.beat(node).expect("an answer");
+    bed.heartbeat(node).expect("an answer");
     bed.liveness.withdraw(&bed.state, part(0));
     !elects(&bed.turn())
 }
@@ -331,8 +331,8 @@ fn the_former_holder_is_remembered(mutant: Option<Mutant>) -> bool {
     let mut bed = running(2, mutant);
     let (leader, _) = leads(&bed);
     bed.rejoin(leader, 500);
-    bed.beat_all();
-    !bed.state.formers.is_empty() && !elects(&bed.turn())
+    bed.heartbeat_all();
+    !bed.state.former_leaders.is_empty() && !elects(&bed.turn())
 }
 
 fn nothing_is_granted_without_a_round_in_its_term(mutant: Option<Mutant>) -> bool {
@@ -350,7 +350,7 @@ fn a_failure_waits_for_the_last_answer(mutant: Option<Mutant>) -> bool {
     let mut bed = running(2, mutant);
     bed.pass(2_000, &[]);
     let (leader, _) = leads(&bed);
-    bed.beat_all();
+    bed.heartbeat_all();
     // The quorum round for that heartbeat took a second.
     bed.now = bed.now.plus(1_000);
     let (now, incarnation) = (bed.now, bed.incarnation(leader));
@@ -449,5 +449,5 @@ fn no_lease_covers_what_was_dropped(mutant: Option<Mutant>) -> bool {
     let mut bed = running(3, mutant);
     let (leader, epoch) = (leads(&bed).0, bed.row(0).epoch);
     bed.ok(Command::DropTable { table: TABLE });
-    bed.beat(leader).is_some_and(|answer| answer.withdrawn == [(part(0), epoch)])
+    bed.heartbeat(leader).is_some_and(|answer| answer.withdrawn == [(part(0), epoch)])
 }

@@ -21,7 +21,7 @@ fn a_copied_directory_started_elsewhere_does_not_end_the_life_of_the_first() {
     bed.pass(2_000, &[athens]);
     assert_eq!(bed.state.node(athens).unwrap().node.status, NodeStatus::Failed);
     bed.ok(boxed(Register { held, ..elsewhere }));
-    assert_eq!(bed.state.node(athens).unwrap().node.status, NodeStatus::Live);
+    assert_eq!(bed.state.node(athens).unwrap().node.status, NodeStatus::Alive);
 }
 
 #[test]
@@ -140,7 +140,7 @@ fn a_late_registration_of_a_wiped_directory_does_not_keep_the_name_for_ever() {
 
     assert_eq!(bed.join_with(back), athens);
     let status = |node| bed.state.node(node).unwrap().node.status;
-    assert_eq!((status(athens), status(usurper)), (NodeStatus::Live, NodeStatus::Lost));
+    assert_eq!((status(athens), status(usurper)), (NodeStatus::Alive, NodeStatus::Lost));
     bed.settle();
     assert_eq!(bed.online(), 4);
     assert!((0..4).all(|index| bed.row(index).live().count() == 2), "the copies count again");

@@ -23,7 +23,7 @@ impl Pieces for Whole {
 
 fn bed() -> (Bed, NodeId) {
     let mut bed = Bed::running(settings(1, 3, 3), &["athens", "byzantium", "cyrene"]);
-    bed.beat_all();
+    bed.heartbeat_all();
     let node = bed.node("athens");
     (bed, node)
 }

@@ -15,7 +15,7 @@ impl Bed {
     /// Lets this much time pass at once; all nodes but the silent ones are heard.
     fn skip_to(&mut self, millis: u64) {
         self.now = self.now.plus(millis);
-        self.beat_all();
+        self.heartbeat_all();
     }
 
     /// What a leader asks for as soon as a follower is silent: to do without it.
@@ -52,7 +52,7 @@ fn a_copy_on_a_failed_node_is_loaded_elsewhere_after_a_while() {
         bed.skip_to(20_000);
         bed.settle();
         // Its data is not deleted behind its back: a duty to unload waits for it.
-        let up = |row: &Partition| row.live().filter(|live| bed.state.is_live(live.node)).count();
+        let up = |row: &Partition| row.live().filter(|live| bed.state.is_alive(live.node)).count();
         let short: Vec<&Partition> = bed.state.partitions.iter().filter(|row| up(row) != 3).collect();
         assert!(short.is_empty(), "{dropped}: {short:#?}\n{:#?}", bed.state.nodes);
         assert_eq!(bed.online(), 8);
@@ -80,7 +80,7 @@ fn a_node_that_returns_before_its_replacement_is_whole_makes_it_superfluous() {
     bed.settle();
     bed.drop_silent(athens);
     bed.skip_to(REPLACE_MS + 1_000);
-    bed.beat_all();
+    bed.heartbeat_all();
     let begun = bed.turn();
     assert!(!begun.is_empty());
     bed.commit(begun);
@@ -100,7 +100,7 @@ fn only_so_many_replacements_are_under_way_per_node() {
         let commands = bed.turn();
         bed.commit(commands);
         bed.now = bed.now.plus(100);
-        bed.beat_all();
+        bed.heartbeat_all();
     }
     for node in bed.state.nodes.keys() {
         let on = |row: &&Partition| row.placement_on(*node).is_some_and(|copy| copy.state == ReplicaState::Load);
@@ -126,7 +126,7 @@ fn nothing_is_replaced_while_more_than_a_third_of_the_nodes_are_failed() {
     bed.rejoin(bed.node("a"), 900);
     bed.settle();
     assert!(events(&bed, |what| matches!(what, EventKind::RepairStarted { .. })) > 0, "one of five is not too many");
-    let up = |row: &Partition| row.live().filter(|live| bed.state.is_live(live.node)).count();
+    let up = |row: &Partition| row.live().filter(|live| bed.state.is_alive(live.node)).count();
     assert!(bed.state.partitions.iter().all(|row| up(row) == 3));
 }
 
@@ -146,7 +146,7 @@ fn nodes_that_were_drained_and_stopped_kept_a_failed_ones_copies_from_being_repl
     assert_eq!(withheld(&bed.state), None, "one of four");
     bed.skip_to(REPLACE_MS + 1_000);
     bed.settle();
-    let up = |row: &Partition| row.live().filter(|live| bed.state.is_live(live.node)).count();
+    let up = |row: &Partition| row.live().filter(|live| bed.state.is_alive(live.node)).count();
     assert!(bed.state.partitions.iter().all(|row| up(row) == 2), "{:?}", bed.spread());
     assert_eq!(bed.state.partitions.held_on(f), 0);
     // Its copies have been replaced: it says nothing more about the others.
@@ -222,7 +222,7 @@ fn a_replacement_whose_node_fails_is_begun_elsewhere_at_once() {
     bed.skip_to(REPLACE_MS + 1_000);
     bed.rejoin(target.node, 902);
     bed.settle();
-    assert_eq!(bed.row(0).live().filter(|live| bed.state.is_live(live.node)).count(), 2);
+    assert_eq!(bed.row(0).live().filter(|live| bed.state.is_alive(live.node)).count(), 2);
 }
 
 #[test]
@@ -290,7 +290,7 @@ fn an_undrained_node_keeps_what_is_still_there() {
     let athens = bed.node("athens");
     bed.ok(check_drain(&bed.state, athens).unwrap().command);
     for _ in 0..4 {
-        bed.beat_all();
+        bed.heartbeat_all();
         bed.round(&[]);
     }
     bed.ok(Command::SetNode { node: athens, goal: NodeGoal::Serve, if_nodes: None });
@@ -304,12 +304,12 @@ fn a_node_that_fails_during_its_drain_is_repaired() {
     let mut bed = Bed::running(settings(8, 4, 3), &FOUR);
     let athens = bed.node("athens");
     bed.ok(check_drain(&bed.state, athens).unwrap().command);
-    bed.beat_all();
+    bed.heartbeat_all();
     bed.round(&[]);
     bed.fail(athens);
     // Its operator wants it empty: nobody waits for it.
     bed.settle();
-    let up = |row: &Partition| row.live().filter(|live| bed.state.is_live(live.node)).count();
+    let up = |row: &Partition| row.live().filter(|live| bed.state.is_alive(live.node)).count();
     assert!(bed.state.partitions.iter().all(|row| up(row) == 3));
 }
 
@@ -341,13 +341,13 @@ fn a_repair_goes_on_under_another_coordinator() {
     bed.settle();
     bed.skip_to(REPLACE_MS + 10_000);
     bed.settle();
-    let up = |row: &Partition| row.live().filter(|live| bed.state.is_live(live.node)).count();
+    let up = |row: &Partition| row.live().filter(|live| bed.state.is_alive(live.node)).count();
     assert!(bed.state.partitions.iter().all(|row| up(row) == 3));
     assert_eq!(bed.row(0).id, part(0));
 }
 
 #[test]
-fn lanes_are_not_held_for_ever_by_partitions_that_lost_everything() {
+fn the_copy_limit_is_not_used_up_for_ever_by_partitions_that_lost_everything() {
     let mut bed = Bed::running(settings(6, 2, 2), &["athens", "byzantium"]);
     let (athens, byzantium) = (bed.node("athens"), bed.node("byzantium"));
     // Byzantium comes back empty and begins two copies, as many as it may; then athens is lost too, but for one partition

@@ -3,14 +3,14 @@
 //!
 //! | Module | What it decides |
 //! |---|---|
-//! | `beat` | heartbeats, and which answer belongs to which |
+//! | `heartbeat` | heartbeats, and which answer belongs to which |
 //! | `registering` | what a refused registration comes to |
 //! | `reports` | facts on their way to the coordinator |
 
-mod beat;
+mod heartbeat;
 mod registering;
 mod reports;
 
-pub use beat::{Beat, Beats, Grant};
+pub use heartbeat::{Grant, Heartbeat, Heartbeats};
 pub use registering::{Again, Registering};
 pub use reports::Reports;

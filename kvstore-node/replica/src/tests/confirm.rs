@@ -43,7 +43,7 @@ fn alone_or_unanswered_no_read_is_confirmed() {
 }
 
 #[test]
-fn a_follower_vouches_unless_it_knows_a_higher_epoch() {
+fn a_follower_confirms_unless_it_knows_a_higher_epoch() {
     let mut script = Script::new(2, super::script::recovered(4, &[], 0));
     assert_eq!(script.hear(1, 4, Body::Confirm { round: 7 }), [script.send(1, 4, Body::Confirmed { round: 7 })]);
     let nack = Body::Nack { refused: Position::ZERO, hint: Position::ZERO, copying: false };

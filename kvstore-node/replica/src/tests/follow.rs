@@ -86,7 +86,7 @@ fn what_is_committed_is_never_cut() {
 }
 
 #[test]
-fn older_epochs_other_lives_and_other_leaders_are_not_obeyed() {
+fn older_epochs_other_lives_and_other_leaders_are_not_followed() {
     let mut script = Script::new(2, recovered(4, &[4], 0));
     let out = script.hear(1, 3, append(Position::ZERO, vec![], 0, 0));
     assert_eq!(out, [script.send(1, 4, nack(Position::ZERO, Position::ZERO))]);

@@ -20,12 +20,12 @@ archon_types::shown_by! {
     LeadsInNextLife => a_new_life_leads_nothing,
     TakeoverJoinerShort => during_a_take_over_a_joiner_holds_everything,
     CutCommitted => what_is_committed_is_not_cut,
-    ObeyOldEpoch => an_old_epoch_is_not_obeyed,
-    ObeyStranger => whoever_is_no_placement_of_the_row_is_not_obeyed,
+    FollowOldEpoch => an_old_epoch_is_not_followed,
+    FollowStranger => whoever_is_no_placement_of_the_row_is_not_followed,
     AnyEpochBelieved => an_epoch_that_no_election_reaches_is_not_believed,
     FirstHeardStays => the_row_says_who_leads_an_epoch_not_who_was_heard_first,
-    OvertakenUntold => a_leader_ended_by_an_epoch_unknown_to_its_row_says_so,
-    StaleAddressee => a_message_for_another_placement_is_not_obeyed,
+    OvertakenUnreported => a_leader_ended_by_an_epoch_unknown_to_its_row_says_so,
+    StaleAddressee => a_message_for_another_placement_is_not_followed,
     AckOfOtherEpoch => an_acknowledgement_of_another_epoch_counts_for_nothing,
     AckOfOtherLife => an_acknowledgement_of_another_life_counts_for_nothing,
     ReleaseUndone => a_release_is_final,
@@ -35,7 +35,7 @@ archon_types::shown_by! {
     ConfirmSkipsJoiner => a_joiner_is_asked_to_confirm,
     ConfirmOne => all_followers_are_asked_to_confirm,
     ConfirmAnyRound => an_answer_to_another_round_counts_for_nothing,
-    VouchBlindly => whoever_knows_a_higher_epoch_does_not_vouch,
+    ConfirmBlindly => whoever_knows_a_higher_epoch_does_not_confirm,
     ServeUnheard => the_first_leader_serves_once_it_is_heard_of,
     TailCommitted => a_recovered_tail_is_not_committed,
     CountsByOldRow => a_late_row_does_not_vouch_for_what_was_copied_since,
@@ -176,13 +176,13 @@ fn first(epoch: u64) -> Body {
     Body::Append { before: Position::ZERO, entries: vec![entry(epoch, 1)], start: Seq::ZERO, commit: Seq::ZERO }
 }
 
-fn an_old_epoch_is_not_obeyed(mutant: Option<Mutant>) -> bool {
+fn an_old_epoch_is_not_followed(mutant: Option<Mutant>) -> bool {
     let mut script = starting(2, recovered(4, &[], 0), mutant);
     script.hear(1, 3, first(3));
     script.replica.last() == Position::ZERO
 }
 
-fn whoever_is_no_placement_of_the_row_is_not_obeyed(mutant: Option<Mutant>) -> bool {
+fn whoever_is_no_placement_of_the_row_is_not_followed(mutant: Option<Mutant>) -> bool {
     let mut script = starting(2, Recovered::default(), mutant);
     script.configure((1, 1), 1, &[Live, Live, Live], 2);
     // Placement 99 stands in no row, and placement 3 is on another node than says so.
@@ -246,7 +246,7 @@ fn a_leader_ended_by_an_epoch_unknown_to_its_row_says_so(mutant: Option<Mutant>)
     held & script.configure((1, 1), 1, &[Live, Live], 1).contains(&told(&script, 1))
 }
 
-fn a_message_for_another_placement_is_not_obeyed(mutant: Option<Mutant>) -> bool {
+fn a_message_for_another_placement_is_not_followed(mutant: Option<Mutant>) -> bool {
     let mut script = starting(2, Recovered::default(), mutant);
     let mut lost = message(1, 2, 1, first(1));
     lost.to.placement = PlacementId::new(9);
@@ -322,7 +322,7 @@ fn an_answer_to_another_round_counts_for_nothing(mutant: Option<Mutant>) -> bool
     !confirms(&script.hear(2, 1, Body::Confirmed { round: 1 }), 2)
 }
 
-fn whoever_knows_a_higher_epoch_does_not_vouch(mutant: Option<Mutant>) -> bool {
+fn whoever_knows_a_higher_epoch_does_not_confirm(mutant: Option<Mutant>) -> bool {
     let mut script = starting(2, recovered(4, &[], 0), mutant);
     let out = script.hear(1, 3, Body::Confirm { round: 8 });
     !out.iter().any(|output| matches!(output, Output::Send(sent) if matches!(sent.body, Body::Confirmed { .. })))

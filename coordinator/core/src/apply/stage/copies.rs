@@ -3,8 +3,8 @@
 use super::effect::Spoiled;
 use super::{Staged, in_state, not_leader, placement, set_state};
 use crate::apply::{invalid, next_epoch, not_found, refused};
+use crate::departed::{self, Condition};
 use crate::events::EventKind;
-use crate::left::{self, Condition};
 use crate::mutant::Mutant;
 use archon_types::limits::REPLICAS_MAX;
 use archon_types::{
@@ -140,11 +140,11 @@ impl Staged<'_> {
         if row.leader.is_none() {
             return Err(refused(format!("partition {} has no leader that could ask for an addition", row.id)));
         }
-        if left::is_lost(self.state, id) {
+        if departed::is_lost(self.state, id) {
             return Err(refused(format!("placement {id} of partition {} was lost; it is replaced", row.id)));
         }
         let of_migration = self.state.migrations.running(row.id).and_then(|running| running.stage.target()) == Some(id);
-        if !of_migration && !self.state.left.contains_key(&id) {
+        if !of_migration && !self.state.departed.contains_key(&id) {
             let (partition, placement, node) = (row.id, id, placement.node);
             self.effect.events.push(EventKind::RepairDone { partition, placement, node });
         }
@@ -183,18 +183,18 @@ impl Staged<'_> {
         let own = *placement(row, id)?;
         let guard = match own.state {
             // One that never counted holds nothing that others lack.
-            ReplicaState::Load if !self.state.left.contains_key(&id) => Ok(()),
-            ReplicaState::Load => left::may_go(self.state, row, id),
+            ReplicaState::Load if !self.state.departed.contains_key(&id) => Ok(()),
+            ReplicaState::Load => departed::may_go(self.state, row, id),
             ReplicaState::Live => {
-                let left = row.live().filter(|other| other.id != id && self.state.is_live(other.node)).count();
+                let left = row.live().filter(|other| other.id != id && self.state.is_alive(other.node)).count();
                 let wanted = usize::from(row.min_in_sync).max(1);
                 let enough = left >= wanted || self.state.breaks(Mutant::CleanupBelowMin);
                 if enough { Ok(()) } else { Err((left, wanted)) }
             }
-            ReplicaState::Unload if left::is_unordered(self.state, &own) && self.state.is_live(own.node) => {
+            ReplicaState::Unload if departed::is_unordered(self.state, &own) && self.state.is_alive(own.node) => {
                 match row.status {
                     PartitionStatus::Unassigned => Ok(()),
-                    _ => left::may_go(self.state, row, id),
+                    _ => departed::may_go(self.state, row, id),
                 }
             }
             ReplicaState::Unload => {
@@ -204,7 +204,10 @@ impl Staged<'_> {
         guard.map_err(|(left, wanted)| {
             ErrorDetail::new(
                 ErrorKind::NotEnoughReplicas,
-                format!("without placement {id} partition {} has too few Live replicas on live nodes", row.id),
+                format!(
+                    "without placement {id} partition {} has too few Live replicas on nodes that are alive",
+                    row.id
+                ),
             )
             .with_have_need(left as u64, wanted as u64)
         })?;
@@ -215,7 +218,7 @@ impl Staged<'_> {
     /// The copy is to be deleted. A node that is not alive cannot be told: whether its copy may go is judged once more when
     /// it is back.
     pub(super) fn dismiss(&mut self, row: &mut Partition, id: PlacementId) {
-        if row.placement(id).is_some_and(|copy| self.state.is_live(copy.node)) {
+        if row.placement(id).is_some_and(|copy| self.state.is_alive(copy.node)) {
             self.effect.ordered.insert(id);
         }
         set_state(row, id, ReplicaState::Unload);
@@ -225,7 +228,7 @@ impl Staged<'_> {
         let placement = placement(row, id)?;
         let lost = self.state.node(placement.node).is_none_or(|row| row.node.status == NodeStatus::Lost);
         let deleted = placement.state == ReplicaState::Unload;
-        let gone = placement.state == ReplicaState::Load && lost && left::may_go(self.state, row, id).is_ok();
+        let gone = placement.state == ReplicaState::Load && lost && departed::may_go(self.state, row, id).is_ok();
         if !deleted && !gone {
             return Err(refused(format!(
                 "placement {id} of partition {} is {}; only a deleted one is forgotten",

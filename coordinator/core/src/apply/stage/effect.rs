@@ -1,9 +1,9 @@
 //! What staged edits come to.
 
 use crate::apply::Entry;
+use crate::departed::{Condition, Departed};
 use crate::events::EventKind;
-use crate::formers::Former;
-use crate::left::{Condition, Left};
+use crate::former_leaders::FormerLeader;
 use crate::state::ClusterState;
 use archon_types::{Epoch, NodeGoal, Partition, PartitionId, PlacementId, ReplicaState};
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// What [`Staged`] came to: owns no borrow, so it can be committed to the state it was worked out from.
 pub(crate) struct Effect {
     pub(super) rows: BTreeMap<PartitionId, Partition>,
-    pub(super) formers: Vec<FormerChange>,
+    pub(super) former_leaders: Vec<FormerLeaderChange>,
     pub(super) placement_last: PlacementId,
     pub(super) events: Vec<EventKind>,
     /// Partitions that were assigned just now, and those that were just reported Online.
@@ -33,8 +33,8 @@ pub(super) struct Spoiled {
     pub(super) lost: bool,
 }
 
-pub(super) enum FormerChange {
-    Set(Former),
+pub(super) enum FormerLeaderChange {
+    Set(FormerLeader),
     Remove(PartitionId, Epoch),
 }
 
@@ -47,35 +47,36 @@ impl Effect {
             for placement in before {
                 match row.placement(placement.id).map(|now| now.state) {
                     Some(ReplicaState::Unload) if self.ordered.contains(&placement.id) => {
-                        state.left.remove(&placement.id);
+                        state.departed.remove(&placement.id);
                     }
                     Some(ReplicaState::Load | ReplicaState::Unload) => {
                         let spoiled = self.spoiled.get(&placement.id).copied();
                         if placement.state == ReplicaState::Live {
                             let Spoiled { condition, lost } =
                                 spoiled.unwrap_or(Spoiled { condition: Condition::Whole, lost: false });
-                            state.left.insert(placement.id, Left { at: row.version, condition, lost });
-                        } else if let (Some(spoiled), Some(left)) = (spoiled, state.left.get_mut(&placement.id)) {
-                            left.condition = left.condition.min(spoiled.condition);
-                            left.lost |= spoiled.lost;
+                            state.departed.insert(placement.id, Departed { at: row.version, condition, lost });
+                        } else if let (Some(spoiled), Some(departed)) = (spoiled, state.departed.get_mut(&placement.id))
+                        {
+                            departed.condition = departed.condition.min(spoiled.condition);
+                            departed.lost |= spoiled.lost;
                         }
                     }
                     Some(ReplicaState::Live) => {
-                        state.left.remove(&placement.id);
+                        state.departed.remove(&placement.id);
                     }
                     None => {
-                        state.left.remove(&placement.id);
+                        state.departed.remove(&placement.id);
                         vacated.insert(placement.node);
                     }
                 }
             }
             state.partitions.insert(row);
         }
-        for change in self.formers {
+        for change in self.former_leaders {
             match change {
-                FormerChange::Set(former) => state.formers.insert(former),
-                FormerChange::Remove(partition, epoch) => {
-                    state.formers.remove(partition, epoch);
+                FormerLeaderChange::Set(former) => state.former_leaders.insert(former),
+                FormerLeaderChange::Remove(partition, epoch) => {
+                    state.former_leaders.remove(partition, epoch);
                 }
             }
         }

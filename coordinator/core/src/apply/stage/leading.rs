@@ -1,12 +1,12 @@
 //! Who leads: granted, ended, forced; and who led before and may not know that it ended.
 
-use super::effect::FormerChange;
+use super::effect::FormerLeaderChange;
 use super::{Staged, in_state, placement, set_state};
 use crate::apply::{next_epoch, refused};
 use crate::command::Ending;
+use crate::departed::is_unordered;
 use crate::events::EventKind;
-use crate::formers::Former;
-use crate::left::is_unordered;
+use crate::former_leaders::FormerLeader;
 use crate::mutant::Mutant;
 use archon_types::{
     Epoch, ErrorDetail, ErrorKind, Incarnation, NodeStatus, Partition, PartitionId, PartitionStatus, Placement,
@@ -15,15 +15,15 @@ use archon_types::{
 
 impl Staged<'_> {
     /// Remembers a holder that may not know that its leadership ended.
-    pub(crate) fn remember(&mut self, former: Former) {
+    pub(crate) fn remember(&mut self, former: FormerLeader) {
         if !self.state.breaks(Mutant::FormerForgotten) {
-            self.effect.formers.push(FormerChange::Set(former)); // rule 16
+            self.effect.former_leaders.push(FormerLeaderChange::Set(former)); // rule 16
         }
     }
 
     /// Forgets a former holder.
     pub(crate) fn forget_former(&mut self, partition: PartitionId, epoch: Epoch) {
-        self.effect.formers.push(FormerChange::Remove(partition, epoch));
+        self.effect.former_leaders.push(FormerLeaderChange::Remove(partition, epoch));
     }
 
     /// An operator's word: this copy counts and leads from now on, all others retire (PROTOCOL rule 23). Returns how
@@ -73,11 +73,11 @@ impl Staged<'_> {
             self.remember_leader(row, ending);
         }
         // The proposer has seen that all of these are over. Lives that go on must keep hearing of it.
-        for former in self.state.formers.of_partition(row.id).filter(|former| !former.lapsed) {
-            if self.state.is_live(former.node) && self.state.incarnation(former.node) == Some(former.incarnation) {
-                self.effect.formers.push(FormerChange::Set(Former { lapsed: true, ..*former }));
+        for former in self.state.former_leaders.of_partition(row.id).filter(|former| !former.lapsed) {
+            if self.state.is_alive(former.node) && self.state.incarnation(former.node) == Some(former.incarnation) {
+                self.effect.former_leaders.push(FormerLeaderChange::Set(FormerLeader { lapsed: true, ..*former }));
             } else {
-                self.effect.formers.push(FormerChange::Remove(former.partition, former.epoch));
+                self.effect.former_leaders.push(FormerLeaderChange::Remove(former.partition, former.epoch));
             }
         }
         row.epoch = next_epoch(row.epoch)?;
@@ -117,7 +117,7 @@ impl Staged<'_> {
             && let Some(leader) = row.leader_placement()
             && let Some(incarnation) = self.state.incarnation(leader.node)
         {
-            self.remember(Former {
+            self.remember(FormerLeader {
                 partition: row.id,
                 epoch: row.epoch,
                 placement: leader.id,

@@ -6,8 +6,8 @@ mod leading;
 
 use super::{Entry, invalid, not_found, refused};
 use crate::command::{Edit, PartitionChange};
+use crate::departed::Condition;
 use crate::events::EventKind;
-use crate::left::Condition;
 use crate::mutant::Mutant;
 use crate::state::ClusterState;
 use archon_types::{
@@ -27,7 +27,7 @@ impl<'a> Staged<'a> {
     pub(crate) fn new(state: &'a ClusterState, entry: Entry<'a>) -> Self {
         let effect = Effect {
             rows: BTreeMap::new(),
-            formers: Vec::new(),
+            former_leaders: Vec::new(),
             placement_last: state.placement_last,
             events: Vec::new(),
             untouched: BTreeMap::new(),
@@ -121,7 +121,7 @@ impl<'a> Staged<'a> {
             Edit::Forget(id) => self.forget(row, *id),
             Edit::Online(epoch) => self.online(row, *epoch),
             Edit::Settle(epoch) => {
-                if self.state.formers.get(row.id, *epoch).is_none() {
+                if self.state.former_leaders.get(row.id, *epoch).is_none() {
                     return Err(not_found(format!("nobody is remembered for epoch {epoch} of partition {}", row.id)));
                 }
                 self.forget_former(row.id, *epoch);

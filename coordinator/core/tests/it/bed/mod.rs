@@ -66,13 +66,13 @@ impl Bed {
     }
 
     pub fn commit(&mut self, commands: Vec<Command>) -> Vec<Response> {
-        let commands = commands.into_iter().map(|command| self.told(command)).collect();
+        let commands = commands.into_iter().map(|command| self.with_known_life(command)).collect();
         let batch = self.batch(commands);
         self.commit_batch(&batch)
     }
 
     /// A node that registers asks until it knows which life is on record, unless the test says what it expects.
-    fn told(&self, command: Command) -> Command {
+    fn with_known_life(&self, command: Command) -> Command {
         let Command::Register(mut register) = command else { return command };
         let known = self.state.node_by_storage(register.storage).map(|row| row.node.incarnation);
         register.expects = register.expects.or(known);
@@ -147,28 +147,29 @@ impl Bed {
         turn(&self.state, &mut self.liveness, self.now).commands
     }
 
-    pub fn beat(&mut self, node: NodeId) -> Option<HeartbeatAnswer> {
+    pub fn heartbeat(&mut self, node: NodeId) -> Option<HeartbeatAnswer> {
         let incarnation = self.incarnation(node);
         self.liveness.heard(&self.state, node, incarnation, self.now).ok()?;
         self.liveness.answer(&self.state, node, incarnation, self.now)
     }
 
-    pub fn beat_all(&mut self) {
-        let live: Vec<NodeId> = self.state.nodes.keys().copied().filter(|node| self.state.is_live(*node)).collect();
+    pub fn heartbeat_all(&mut self) {
+        let live: Vec<NodeId> = self.state.nodes.keys().copied().filter(|node| self.state.is_alive(*node)).collect();
         for node in live {
-            self.beat(node);
+            self.heartbeat(node);
         }
     }
 
-    /// Lets time pass in heartbeats; every live node but `silent` is heard. Turns are committed.
+    /// Lets time pass in heartbeats; every node that is alive but `silent` is heard. Turns are committed.
     pub fn pass(&mut self, millis: u64, silent: &[NodeId]) {
         let until = self.now.plus(millis);
         while self.now < until {
             self.now = self.now.plus(100);
-            let live: Vec<NodeId> = self.state.nodes.keys().copied().filter(|node| self.state.is_live(*node)).collect();
+            let live: Vec<NodeId> =
+                self.state.nodes.keys().copied().filter(|node| self.state.is_alive(*node)).collect();
             for node in live {
                 if !silent.contains(&node) {
-                    self.beat(node);
+                    self.heartbeat(node);
                 }
             }
             let commands = self.turn();
@@ -180,15 +181,15 @@ impl Bed {
 
     /// Fails a node, and nothing else: the world stands still otherwise.
     pub fn fail(&mut self, node: NodeId) {
-        self.beat_all();
+        self.heartbeat_all();
         self.now = self.now.plus(1_300);
         for other in self.state.nodes.keys().copied().filter(|other| *other != node).collect::<Vec<_>>() {
-            self.beat(other);
+            self.heartbeat(other);
         }
         let commands = self.turn().into_iter().filter(|command| matches!(command, Command::NodeFailed { .. }));
         let commands = commands.collect();
         self.commit(commands);
-        assert!(!self.state.is_live(node));
+        assert!(!self.state.is_alive(node));
     }
 
     pub fn report(&mut self, node: NodeId, report: &Report) -> Result<Vec<Response>, ErrorDetail> {
@@ -228,7 +229,7 @@ impl Bed {
                 Duty::HandOver { .. } => add(Fact::Released),
                 Duty::Host { .. } if row.leader == Some(placement) => {
                     // Of one that was lost its node is told nothing, so the leader hears nothing.
-                    let lost = |p: &Placement| self.state.left.get(&p.id).is_some_and(|left| left.lost);
+                    let lost = |p: &Placement| self.state.departed.get(&p.id).is_some_and(|departed| departed.lost);
                     let able =
                         |p: &&Placement| p.state == ReplicaState::Load && self.state.is_active(p.node) && !lost(p);
                     match row.placements.iter().find(able) {
@@ -245,7 +246,7 @@ impl Bed {
         reports
     }
 
-    /// One round: a turn, then every live node does its duties, but for the deaf ones.
+    /// One round: a turn, then every node that is alive does its duties, but for the deaf ones.
     pub fn round(&mut self, deaf: &[NodeId]) -> bool {
         let commands = self.turn();
         let mut busy = !commands.is_empty();
@@ -274,11 +275,11 @@ impl Bed {
         busy
     }
 
-    /// Rounds until nothing more happens; time passes as it must, and every live node is heard.
+    /// Rounds until nothing more happens; time passes as it must, and every node that is alive is heard.
     pub fn settle(&mut self) {
         let mut quiet = 0;
         for _ in 0..2_000 {
-            self.beat_all();
+            self.heartbeat_all();
             if self.round(&[]) {
                 quiet = 0;
             } else {

@@ -274,7 +274,7 @@ impl World {
                         let (term, delay) = (self.term, 1 + self.below(slow));
                         self.after(delay, Event::Confirmed { term, from, node, incarnation, sent });
                     }
-                    Err(error) if error.kind == ErrorKind::StaleIncarnation => self.nodes[from].told_stale(incarnation),
+                    Err(error) if error.kind == ErrorKind::StaleIncarnation => self.nodes[from].hear_stale(incarnation),
                     Err(_) => {}
                 }
             }
@@ -434,12 +434,12 @@ impl World {
     /// After disks were wiped, a copy may have to stay until the lost ones are replaced (PROTOCOL rule 7).
     fn must_wait(&self, migration: &Migration) -> bool {
         let why = waiting_for(&self.state, migration);
-        why.as_deref() == Some("too few copies on live nodes would remain")
+        why.as_deref() == Some("too few copies on nodes that are alive would remain")
     }
 
     fn has_converged(&self) -> bool {
         let served = |row: &Partition| row.status == PartitionStatus::Online || row.live().next().is_none();
-        self.state.nodes_live() >= self.nodes.len()
+        self.state.nodes_alive() >= self.nodes.len()
             && self.state.partitions.iter().all(served)
             && self.state.partitions.iter().all(|row| row.status != PartitionStatus::Unassigned)
             && self.state.migrations.active().all(|migration| self.must_wait(migration))

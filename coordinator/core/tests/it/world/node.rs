@@ -102,7 +102,7 @@ impl SimNode {
         process.serving.keys().filter_map(writes).collect()
     }
 
-    pub fn told_stale(&mut self, incarnation: Incarnation) {
+    pub fn hear_stale(&mut self, incarnation: Incarnation) {
         if let Some(process) = &mut self.process
             && process.node.is_some_and(|(_, own)| own == incarnation)
         {

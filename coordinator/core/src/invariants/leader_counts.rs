@@ -1,10 +1,10 @@
-//! Only a Live replica on a live node leads, and the status of a row says whether there is a leader.
+//! Only a Live replica on a node that is alive leads, and the status of a row says whether there is a leader.
 
 use super::{Violation, violated};
 use crate::state::ClusterState;
 use archon_types::{PartitionStatus, ReplicaState};
 
-const NAME: &str = "leader_is_live";
+const NAME: &str = "leader_counts";
 
 pub(super) fn check(state: &ClusterState) -> Result<(), Violation> {
     for row in state.partitions.iter() {
@@ -13,8 +13,8 @@ pub(super) fn check(state: &ClusterState) -> Result<(), Violation> {
             (Some(_), Some(leader)) if leader.state != ReplicaState::Live => {
                 return violated(NAME, format!("{leader:?} leads {}", row.id));
             }
-            (Some(_), Some(leader)) if !state.is_live(leader.node) => {
-                return violated(NAME, format!("{leader:?} on a node that is not live leads {}", row.id));
+            (Some(_), Some(leader)) if !state.is_alive(leader.node) => {
+                return violated(NAME, format!("{leader:?} on a node that is not alive leads {}", row.id));
             }
             _ => {}
         }

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// The former holder of a leadership.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
-pub struct Former {
+pub struct FormerLeader {
     /// The partition it led.
     pub partition: PartitionId,
     /// In which epoch.
@@ -23,22 +23,22 @@ pub struct Former {
     pub lapsed: bool,
 }
 
-/// All former holders that still matter. Serialised as a plain list.
+/// All former leaders that still matter. Serialised as a plain list.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Deserialize)]
-#[serde(from = "Vec<Former>")]
-pub struct Formers {
-    rows: BTreeMap<(PartitionId, Epoch), Former>,
+#[serde(from = "Vec<FormerLeader>")]
+pub struct FormerLeaders {
+    rows: BTreeMap<(PartitionId, Epoch), FormerLeader>,
     by_holder: BTreeSet<(NodeId, Incarnation, PartitionId, Epoch)>,
 }
 
-impl Formers {
+impl FormerLeaders {
     /// Every former holder, by partition and epoch.
-    pub fn iter(&self) -> impl Iterator<Item = &Former> {
+    pub fn iter(&self) -> impl Iterator<Item = &FormerLeader> {
         self.rows.values()
     }
 
     /// The former holders of a partition's leadership, oldest epoch first.
-    pub fn of_partition(&self, partition: PartitionId) -> impl Iterator<Item = &Former> {
+    pub fn of_partition(&self, partition: PartitionId) -> impl Iterator<Item = &FormerLeader> {
         self.rows.range((partition, Epoch::ZERO)..=(partition, Epoch::new(u64::MAX))).map(|(_, former)| former)
     }
 
@@ -56,7 +56,7 @@ impl Formers {
     }
 
     /// The former holder in this epoch.
-    pub fn get(&self, partition: PartitionId, epoch: Epoch) -> Option<&Former> {
+    pub fn get(&self, partition: PartitionId, epoch: Epoch) -> Option<&FormerLeader> {
         self.rows.get(&(partition, epoch))
     }
 
@@ -70,29 +70,29 @@ impl Formers {
         self.rows.is_empty()
     }
 
-    pub(crate) fn insert(&mut self, former: Former) {
+    pub(crate) fn insert(&mut self, former: FormerLeader) {
         self.by_holder.insert((former.node, former.incarnation, former.partition, former.epoch));
         self.rows.insert((former.partition, former.epoch), former);
     }
 
-    pub(crate) fn remove(&mut self, partition: PartitionId, epoch: Epoch) -> Option<Former> {
+    pub(crate) fn remove(&mut self, partition: PartitionId, epoch: Epoch) -> Option<FormerLeader> {
         let former = self.rows.remove(&(partition, epoch))?;
         self.by_holder.remove(&(former.node, former.incarnation, partition, epoch));
         Some(former)
     }
 }
 
-impl From<Vec<Former>> for Formers {
-    fn from(rows: Vec<Former>) -> Self {
-        let mut formers = Self::default();
+impl From<Vec<FormerLeader>> for FormerLeaders {
+    fn from(rows: Vec<FormerLeader>) -> Self {
+        let mut former_leaders = Self::default();
         for former in rows {
-            formers.insert(former);
+            former_leaders.insert(former);
         }
-        formers
+        former_leaders
     }
 }
 
-impl Serialize for Formers {
+impl Serialize for FormerLeaders {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_seq(self.rows.values())
     }

@@ -3,7 +3,7 @@
 use super::leader::Coordinators;
 use super::{LifeEnd, Session};
 use crate::shared::{Life, Shared};
-use archon_host::{Beats, Grant, Taken};
+use archon_host::{Grant, Heartbeats, Taken};
 use archon_proto::convert::error::detail_of;
 use archon_proto::convert::load::Load;
 use archon_proto::convert::session::{Heartbeat, HeartbeatAnswer};
@@ -32,8 +32,15 @@ enum Attempt {
 pub(super) async fn heartbeats(session: &Session, coordinators: &Coordinators, life: &Life) -> LifeEnd {
     let shared = &session.shared;
     let every = Duration::from_millis(life.settings.timing.heartbeat_ms);
-    let beats = Beats::new(life.member.incarnation);
-    let sender = Sender { session, shared, coordinators, life, beats: Mutex::new(beats), granted_by: Mutex::default() };
+    let heartbeats = Heartbeats::new(life.member.incarnation);
+    let sender = Sender {
+        session,
+        shared,
+        coordinators,
+        life,
+        heartbeats: Mutex::new(heartbeats),
+        granted_by: Mutex::default(),
+    };
     let mut backoff = Backoff::new(Duration::from_millis(20), every.min(Duration::from_millis(40)));
     let mut withheld = false;
     let mut taken = Instant::now();
@@ -71,8 +78,8 @@ pub(super) async fn heartbeats(session: &Session, coordinators: &Coordinators, l
             Attempt::Failed(_) => {
                 silence.goes_on(Duration::from_millis(life.settings.timing.lease_ms));
                 shared.metrics.heartbeats_failed.add(1);
-                shared.load.tell_all();
-                // The lease is running: look for the leading coordinator faster than the usual beat.
+                shared.load.report_all();
+                // The lease is running: look for the leading coordinator faster than the usual heartbeat.
                 tokio::time::sleep(backoff.next(rand::random())).await;
             }
         }
@@ -83,22 +90,25 @@ pub(super) async fn heartbeats(session: &Session, coordinators: &Coordinators, l
 #[derive(Default)]
 struct Silence {
     since: Option<Instant>,
-    told: bool,
+    reported: bool,
 }
 
 impl Silence {
     /// Another round came to nothing. Told once, when it has lasted for a lease.
     fn goes_on(&mut self, lease: Duration) {
         let since = *self.since.get_or_insert_with(Instant::now);
-        if !self.told && since.elapsed() >= lease {
-            self.told = true;
-            tracing::warn!("no coordinator grants a lease: nothing is served here until one does");
+        if !self.reported && since.elapsed() >= lease {
+            self.reported = true;
+            tracing::warn!(
+                "no coordinator grants a lease: partitions with one copy are not served until one does; with more, this \
+                 node goes on while the copies hear each other, but nobody takes over from a node that fails"
+            );
         }
     }
 
     /// A coordinator answered.
     fn broken(&mut self) {
-        if let (Some(since), true) = (self.since.take(), std::mem::take(&mut self.told)) {
+        if let (Some(since), true) = (self.since.take(), std::mem::take(&mut self.reported)) {
             let silent_ms = u64::try_from(since.elapsed().as_millis()).unwrap_or(u64::MAX);
             tracing::info!(silent_ms, "a coordinator answers again");
         }
@@ -110,7 +120,7 @@ struct Sender<'a> {
     shared: &'a Shared,
     coordinators: &'a Coordinators,
     life: &'a Life,
-    beats: Mutex<Beats>,
+    heartbeats: Mutex<Heartbeats>,
     /// Who answered the last heartbeat, if it was answered.
     granted_by: Mutex<Option<String>>,
 }
@@ -147,16 +157,16 @@ impl Sender<'_> {
         let Some(mut client) = self.coordinators.urgent(address) else { return Attempt::Failed(None) };
         let stopping = self.shared.leaving().is_cancelled();
         self.shared.metrics.heartbeats.add(1);
-        let beat = self.beats.lock().send(self.shared.clock.now());
-        let heartbeat = v1::HeartbeatRequest::from(Heartbeat {
+        let heartbeat = self.heartbeats.lock().send(self.shared.clock.now());
+        let message = v1::HeartbeatRequest::from(Heartbeat {
             member: self.life.member,
-            number: beat.number(),
+            number: heartbeat.number(),
             table_version: self.shared.tables.version(),
             load,
             stopping,
             push_key: self.shared.push_key,
         });
-        let mut request = tonic::Request::new(heartbeat);
+        let mut request = tonic::Request::new(message);
         request.set_timeout(DEADLINE);
         let answer = match tokio::time::timeout(DEADLINE, client.heartbeat(request)).await {
             Ok(Ok(answer)) => HeartbeatAnswer::try_from(answer.into_inner()),
@@ -178,15 +188,15 @@ impl Sender<'_> {
         };
         let HeartbeatAnswer { number, incarnation, lease_ms, withdrawn, .. } = answer;
         let grant = Grant { incarnation, number, lease_ms, withdrawn };
-        let taken = self.life.grants.take(beat, grant, self.shared.clock.now());
+        let taken = self.life.grants.take(heartbeat, grant, self.shared.clock.now());
         if taken == Taken::Foreign {
-            tracing::warn!(number = beat.number(), answered = number, %incarnation, "discarded an answer to another heartbeat");
+            tracing::warn!(number = heartbeat.number(), answered = number, %incarnation, "discarded an answer to another heartbeat");
             return Attempt::Failed(None);
         }
         self.coordinators.leads(address);
         if self.granted_by.lock().replace(address.to_owned()).as_deref() != Some(address) {
             // It knows nothing of what another coordinator was told, nor of what it was told in an earlier term.
-            self.shared.load.tell_all();
+            self.shared.load.report_all();
         }
         if stopping {
             self.shared.leaving_heard().cancel();
@@ -212,10 +222,10 @@ mod tests {
     fn a_minute_without_coordinators_was_not_told() {
         let mut silence = Silence::default();
         silence.goes_on(Duration::from_secs(60));
-        assert!(!silence.told, "a round that came to nothing is no silence yet");
+        assert!(!silence.reported, "a round that came to nothing is no silence yet");
         silence.goes_on(Duration::ZERO);
-        assert!(silence.told);
+        assert!(silence.reported);
         silence.broken();
-        assert!(!silence.told && silence.since.is_none());
+        assert!(!silence.reported && silence.since.is_none());
     }
 }

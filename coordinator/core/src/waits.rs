@@ -1,4 +1,4 @@
-//! The lanes that copies take: how many are under way at each node, and what moves wait for.
+//! What moves wait for, above all the copy limit: how many copies may be under way at each node.
 
 use crate::migrate::{Next, Phase, next, phase};
 use crate::migration::{Migration, MoveKind};
@@ -16,9 +16,9 @@ pub(crate) fn copies_by_node(state: &ClusterState) -> BTreeMap<NodeId, u32> {
         let loading = row.placements.iter().filter(|placement| {
             placement.state == ReplicaState::Load
                 && Some(placement.id) != target
-                && !state.left.contains_key(&placement.id)
+                && !state.departed.contains_key(&placement.id)
         });
-        // Without a leader nothing is copied: a partition that lost everything must not hold lanes for ever.
+        // Without a leader nothing is copied: a partition that lost everything must not use up the limit for ever.
         let Some(leader) = row.leader_placement() else { continue };
         for placement in loading {
             *copies.entry(placement.node).or_default() += 1;
@@ -35,14 +35,14 @@ pub(crate) fn copies_by_node(state: &ClusterState) -> BTreeMap<NodeId, u32> {
 }
 
 /// What moves wait for, for people. The copies under way are counted once for all moves that are asked about, and only if
-/// one of them may wait for a lane.
-pub struct Lanes<'a> {
+/// one of them may wait for the copy limit.
+pub struct Waits<'a> {
     state: &'a ClusterState,
     copies: OnceCell<BTreeMap<NodeId, u32>>,
 }
 
-impl<'a> Lanes<'a> {
-    /// The lanes as they are taken now.
+impl<'a> Waits<'a> {
+    /// What they wait for now.
     pub const fn new(state: &'a ClusterState) -> Self {
         Self { state, copies: OnceCell::new() }
     }
@@ -67,7 +67,7 @@ impl<'a> Lanes<'a> {
     }
 }
 
-/// Why nothing happens to one move now, for people; `None` when something does. For several see [`Lanes`].
+/// Why nothing happens to one move now, for people; `None` when something does. For several see [`Waits`].
 pub fn waiting_for(state: &ClusterState, migration: &Migration) -> Option<String> {
-    Lanes::new(state).waiting_for(migration)
+    Waits::new(state).waiting_for(migration)
 }

@@ -1,9 +1,9 @@
-//! One `Exchange` stream per node. Operations issued at the same time share messages, without timers: while a message
-//! is on its way the next gathers, and an idle lane sends at once.
+//! The connection to a node: one `Exchange` stream. Operations issued at the same time share messages, without timers:
+//! while a message is on its way the next gathers, and an idle connection sends at once.
 
 use crate::retry::Backoff;
 use crate::shared::Shared;
-use archon_frames::{Beat, FrameError, FrameReader, FrameWriter, StreamKind, connect};
+use archon_frames::{FrameError, FrameReader, FrameWriter, Keepalive, StreamKind, connect};
 use archon_proto::convert::kv::TaggedReply;
 use archon_proto::convert::packed::{OpPacker, unpack_replies};
 use archon_proto::v1;
@@ -18,13 +18,13 @@ use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until, timeout};
 
-/// Bytes of operations under way in one lane, as nodes admit them. Half of what a node takes from one stream, so that
-/// clients wait here, in order, instead of being refused there.
-const LANE_BYTES_MAX: usize = 4 * 1024 * 1024;
+/// Bytes of operations under way in one connection, as nodes admit them. Half of what a node takes from one stream, so
+/// that clients wait here, in order, instead of being refused there.
+const CONNECTION_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// What an operation counts at least, so that at most 4,096 are under way.
-const OP_BYTES_MIN: usize = LANE_BYTES_MAX / LANE_OPS_MAX;
-/// Operations under way in one lane.
-const LANE_OPS_MAX: usize = 4_096;
+const OP_BYTES_MIN: usize = CONNECTION_BYTES_MAX / CONNECTION_OPS_MAX;
+/// Operations under way in one connection.
+const CONNECTION_OPS_MAX: usize = 4_096;
 /// How long a node may take to accept a stream.
 const OPEN_TIMEOUT: Duration = Duration::from_secs(2);
 /// How often operations whose caller gave up are looked for.
@@ -44,7 +44,7 @@ pub(crate) enum Attempt {
     },
 }
 
-/// An operation on its way into a lane. The permit travels along until it is answered or given up.
+/// An operation on its way into a connection. The permit travels along until it is answered or given up.
 #[derive(Debug)]
 struct Pending {
     partition: PartitionId,
@@ -62,43 +62,45 @@ struct Waiting {
     _permit: OwnedSemaphorePermit,
 }
 
-/// The lanes of a client, one per node.
+/// The connections of a client, one per node.
 #[derive(Debug, Default)]
-pub(crate) struct Lanes(RwLock<HashMap<NodeId, Arc<Lane>>>);
+pub(crate) struct Connections(RwLock<HashMap<NodeId, Arc<Connection>>>);
 
-impl Lanes {
-    /// The lane to `node`; a node that moved to another address gets a new one, and so does one whose task has failed.
-    pub(crate) fn to(&self, shared: &Arc<Shared>, node: &Node) -> Arc<Lane> {
-        let usable = |lane: &&Arc<Lane>| lane.address == node.address && !lane.queue.is_closed();
-        if let Some(lane) = self.0.read().get(&node.id).filter(usable) {
-            return Arc::clone(lane);
+impl Connections {
+    /// The connection to `node`; a node that moved to another address gets a new one, and so does one whose task has
+    /// failed.
+    pub(crate) fn to(&self, shared: &Arc<Shared>, node: &Node) -> Arc<Connection> {
+        let usable =
+            |connection: &&Arc<Connection>| connection.address == node.address && !connection.queue.is_closed();
+        if let Some(connection) = self.0.read().get(&node.id).filter(usable) {
+            return Arc::clone(connection);
         }
-        let mut lanes = self.0.write();
-        if let Some(lane) = lanes.get(&node.id).filter(usable) {
-            return Arc::clone(lane);
+        let mut connections = self.0.write();
+        if let Some(connection) = connections.get(&node.id).filter(usable) {
+            return Arc::clone(connection);
         }
-        let lane = Arc::new(Lane::start(shared, node));
-        // The lane replaced ends when its last caller lets go of it.
-        lanes.insert(node.id, Arc::clone(&lane));
-        lane
+        let connection = Arc::new(Connection::start(shared, node));
+        // The connection replaced ends when its last caller lets go of it.
+        connections.insert(node.id, Arc::clone(&connection));
+        connection
     }
 
-    /// Lets go of the lanes to nodes that were removed from the cluster; each ends with its last caller.
+    /// Lets go of the connections to nodes that were removed from the cluster; each ends with its last caller.
     pub(crate) fn forget(&self, removed: &RemovedNodes) {
         self.0.write().retain(|node, _| !removed.contains(*node));
     }
 }
 
-/// The way to one node.
+/// The connection to one node: a stream that is opened when it is needed, and again after it broke.
 #[derive(Debug)]
-pub(crate) struct Lane {
+pub(crate) struct Connection {
     pub(crate) address: String,
     /// Bounded by the permits: each operation in it holds one.
     queue: mpsc::UnboundedSender<Pending>,
     permits: Arc<Semaphore>,
 }
 
-impl Lane {
+impl Connection {
     fn start(shared: &Arc<Shared>, node: &Node) -> Self {
         let (queue, incoming) = mpsc::unbounded_channel();
         let task = Task {
@@ -111,13 +113,13 @@ impl Lane {
             next_tag: 1,
         };
         shared.tasks.spawn(task.run());
-        let permits = Arc::new(Semaphore::new(LANE_BYTES_MAX));
+        let permits = Arc::new(Semaphore::new(CONNECTION_BYTES_MAX));
         Self { address: node.address.clone(), queue, permits }
     }
 
-    /// Sends an operation and waits for what becomes of it. Waits first while the lane is full.
+    /// Sends an operation and waits for what becomes of it. Waits first while the connection is full.
     pub(crate) async fn attempt(&self, partition: PartitionId, id: Option<OpId>, op: Op) -> Attempt {
-        let cost = op.cost().clamp(OP_BYTES_MIN, LANE_BYTES_MAX) as u32;
+        let cost = op.cost().clamp(OP_BYTES_MIN, CONNECTION_BYTES_MAX) as u32;
         // Room is the ordinary case, and waiting for it costs more even if there is nothing to wait for.
         let permit = match Arc::clone(&self.permits).try_acquire_many_owned(cost) {
             Ok(permit) => permit,
@@ -157,8 +159,8 @@ impl Hasher for TagHasher {
     }
 }
 
-/// The background task of a lane: opens the stream when there is something to send, and again after it broke. Ends
-/// when the client stops or the lane was replaced.
+/// The background task of a connection: opens the stream when there is something to send, and again after it broke. Ends
+/// when the client stops or the connection was replaced.
 struct Task {
     shared: Arc<Shared>,
     node: NodeId,
@@ -174,7 +176,7 @@ type Stream = (FrameReader, FrameWriter);
 
 /// Why a stream ended.
 enum End {
-    /// Nobody needs the lane any more.
+    /// Nobody needs the connection any more.
     Done,
     /// It broke.
     Broken(ErrorDetail),
@@ -274,7 +276,7 @@ impl Task {
         let mut changes: watch::Receiver<u64> = self.shared.changes.subscribe();
         let mut sweep = interval(SWEEP);
         sweep.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let mut beat = Beat::default();
+        let mut keepalive = Keepalive::default();
         loop {
             while let Ok(more) = self.incoming.try_recv() {
                 self.queued.push_back(more);
@@ -285,7 +287,7 @@ impl Task {
             let leaves = !writer.is_empty();
             tokio::select! {
                 flushed = writer.flush(), if leaves => flushed?,
-                count = self.incoming.recv_many(&mut taken, LANE_OPS_MAX) => {
+                count = self.incoming.recv_many(&mut taken, CONNECTION_OPS_MAX) => {
                     if count == 0 {
                         return Ok(());
                     }
@@ -294,7 +296,7 @@ impl Task {
                 batch = reader.next::<v1::ReplyBatch>() => self.take(batch?)?,
                 _ = changes.changed() => self.give_up_moved(),
                 _ = sweep.tick() => self.waiting.retain(|_, waiting| !waiting.answer.is_closed()),
-                () = beat.tick() => beat.mark(reader, writer)?,
+                () = keepalive.tick() => keepalive.mark(reader, writer)?,
             }
         }
     }

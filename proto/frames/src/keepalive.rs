@@ -1,4 +1,4 @@
-//! Signs of life.
+//! Keepalives: signs of life on a stream.
 
 use crate::{FrameError, FrameReader, FrameWriter};
 use std::time::Duration;
@@ -6,12 +6,12 @@ use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at};
 
 /// Says that one is there, and notices that a peer no longer is. Both sides of a stream do.
 #[derive(Debug)]
-pub struct Beat {
+pub struct Keepalive {
     every: Interval,
     silent: u32,
 }
 
-impl Default for Beat {
+impl Default for Keepalive {
     fn default() -> Self {
         let mut every = interval_at(Instant::now() + Self::EVERY, Self::EVERY);
         every.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -19,7 +19,7 @@ impl Default for Beat {
     }
 }
 
-impl Beat {
+impl Keepalive {
     /// How often whoever has nothing else to say says so.
     pub const EVERY: Duration = Duration::from_millis(750);
     /// How long a peer may be silent. Shorter than the deadline of an ordinary call, so that the call has time to go
@@ -33,7 +33,7 @@ impl Beat {
         self.every.tick().await;
     }
 
-    /// Queues a sign of life if nothing was said since the last time.
+    /// Queues a keepalive if nothing was said since the last time.
     ///
     /// # Errors
     /// [`FrameError::Silent`] if the peer was silent for too long.

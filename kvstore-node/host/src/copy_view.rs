@@ -3,9 +3,9 @@
 use archon_replica::{Position, Replica, Standing};
 use archon_types::{Epoch, Partition, PlacementId, ReplicaState};
 
-/// One copy.
+/// One copy, as its row and its replica say.
 #[derive(Clone, Copy, Debug)]
-pub struct Copy<'a> {
+pub struct CopyView<'a> {
     /// Its placement.
     pub placement: PlacementId,
     /// Its replica.
@@ -14,7 +14,7 @@ pub struct Copy<'a> {
     pub aside: bool,
 }
 
-impl<'a> Copy<'a> {
+impl<'a> CopyView<'a> {
     fn row(self) -> Option<&'a Partition> {
         self.replica.configuration().map(|configuration| &configuration.row)
     }

@@ -14,24 +14,25 @@ pub(crate) struct Target {
     pub(crate) zone_doubled: bool,
 }
 
-struct Taker<'a> {
+/// One of them.
+struct EligibleNode<'a> {
     row: &'a NodeRow,
     need: Need,
 }
 
 /// The nodes that may still take copies.
-pub(crate) struct Takers<'a> {
-    nodes: BTreeMap<NodeId, Taker<'a>>,
+pub(crate) struct EligibleNodes<'a> {
+    nodes: BTreeMap<NodeId, EligibleNode<'a>>,
     zones: BTreeMap<Option<&'a str>, BTreeSet<(Need, NodeId)>>,
     /// How many nodes were looked at for targets, all searches together.
     #[cfg(test)]
     pub(crate) looked: std::cell::Cell<usize>,
 }
 
-impl<'a> Takers<'a> {
+impl<'a> EligibleNodes<'a> {
     /// These nodes, in order of registration, each with what it has now.
     pub(crate) fn new(nodes: impl Iterator<Item = &'a NodeRow>, has: impl Fn(NodeId) -> u32) -> Self {
-        let mut takers = Self {
+        let mut eligible = Self {
             nodes: BTreeMap::new(),
             zones: BTreeMap::new(),
             #[cfg(test)]
@@ -41,11 +42,11 @@ impl<'a> Takers<'a> {
             let id = row.node.id;
             let need = Need { count: has(id), weight: row.node.weight.max(1), slot };
             if row.node.partitions_max.is_none_or(|most| need.count < most) {
-                takers.zones.entry(row.node.zone.as_deref()).or_default().insert((need, id));
-                takers.nodes.insert(id, Taker { row, need });
+                eligible.zones.entry(row.node.zone.as_deref()).or_default().insert((need, id));
+                eligible.nodes.insert(id, EligibleNode { row, need });
             }
         }
-        takers
+        eligible
     }
 
     /// The node that should take a copy of this partition: one that holds none of it, stands in a zone without one if there
@@ -76,11 +77,11 @@ impl<'a> Takers<'a> {
 
     /// A copy goes to this node.
     pub(crate) fn note(&mut self, node: NodeId) {
-        let Some(mut taker) = self.take(node) else { return };
-        taker.need.count += 1;
-        if taker.row.node.partitions_max.is_none_or(|most| taker.need.count < most) {
-            self.zones.entry(taker.row.node.zone.as_deref()).or_default().insert((taker.need, node));
-            self.nodes.insert(node, taker);
+        let Some(mut eligible) = self.take(node) else { return };
+        eligible.need.count += 1;
+        if eligible.row.node.partitions_max.is_none_or(|most| eligible.need.count < most) {
+            self.zones.entry(eligible.row.node.zone.as_deref()).or_default().insert((eligible.need, node));
+            self.nodes.insert(node, eligible);
         }
     }
 
@@ -89,11 +90,11 @@ impl<'a> Takers<'a> {
         self.take(node);
     }
 
-    fn take(&mut self, node: NodeId) -> Option<Taker<'a>> {
-        let taker = self.nodes.remove(&node)?;
-        if let Some(nodes) = self.zones.get_mut(&taker.row.node.zone.as_deref()) {
-            nodes.remove(&(taker.need, node));
+    fn take(&mut self, node: NodeId) -> Option<EligibleNode<'a>> {
+        let eligible = self.nodes.remove(&node)?;
+        if let Some(nodes) = self.zones.get_mut(&eligible.row.node.zone.as_deref()) {
+            nodes.remove(&(eligible.need, node));
         }
-        Some(taker)
+        Some(eligible)
     }
 }

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 /// A copy that counted once and does not now. Also kept of one that is to be deleted, as long as its node has not been
 /// told so.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Left {
+pub struct Departed {
     /// The row's version at which it ceased to count.
     pub at: Version,
     /// What it holds, never [`Condition::Partial`].
@@ -22,7 +22,10 @@ pub struct Left {
 /// How good a copy that does not count is beside others: by what it can hold, then by when it ceased to count. The
 /// greatest is the best.
 pub(crate) fn rank(state: &ClusterState, placement: &Placement) -> (Condition, Version) {
-    state.left.get(&placement.id).map_or((Condition::Partial, Version::ZERO), |left| (left.condition, left.at))
+    state
+        .departed
+        .get(&placement.id)
+        .map_or((Condition::Partial, Version::ZERO), |departed| (departed.condition, departed.at))
 }
 
 /// What a copy that does not count can hold.
@@ -32,13 +35,13 @@ pub(crate) fn condition(state: &ClusterState, placement: &Placement) -> Conditio
 
 /// Whether the copy counted once, and was lost or damaged since.
 pub(crate) fn is_lost(state: &ClusterState, id: PlacementId) -> bool {
-    state.left.get(&id).is_some_and(|left| left.lost)
+    state.departed.get(&id).is_some_and(|departed| departed.lost)
 }
 
 /// Whether the copy is to be deleted and its node has not been told so: it was not alive when that was decided, and by the
 /// time it returns the others may be gone.
 pub(crate) fn is_unordered(state: &ClusterState, placement: &Placement) -> bool {
-    placement.state == ReplicaState::Unload && state.left.contains_key(&placement.id)
+    placement.state == ReplicaState::Unload && state.departed.contains_key(&placement.id)
 }
 
 /// Whether this copy, which may hold data, may be deleted now (PROTOCOL rule 7): only while as many others count on nodes
@@ -50,12 +53,12 @@ pub(crate) fn is_unordered(state: &ClusterState, placement: &Placement) -> bool 
 /// How many there are, and how many there must be.
 pub(crate) fn may_go(state: &ClusterState, row: &Partition, id: PlacementId) -> Result<(), (usize, usize)> {
     let others = || row.live().filter(|live| live.id != id);
-    let alive = others().filter(|live| state.is_live(live.node)).count();
+    let alive = others().filter(|live| state.is_alive(live.node)).count();
     let wanted = usize::from(row.min_in_sync).max(1);
     // Another one goes, or another one comes.
     let under_way = |other: &Placement| match other.state {
-        ReplicaState::Unload => state.is_live(other.node) && !is_unordered(state, other),
-        ReplicaState::Load => !state.left.contains_key(&other.id),
+        ReplicaState::Unload => state.is_alive(other.node) && !is_unordered(state, other),
+        ReplicaState::Load => !state.departed.contains_key(&other.id),
         ReplicaState::Live => false,
     };
     let alone = || row.placements.iter().filter(|other| other.id != id).all(|other| !under_way(other));
@@ -72,6 +75,6 @@ pub(crate) fn may_go(state: &ClusterState, row: &Partition, id: PlacementId) -> 
 /// the case when it was decided. Of a partition that begins empty everything may go.
 pub(crate) fn may_be_ordered(state: &ClusterState, row: &Partition) -> bool {
     row.status == PartitionStatus::Unassigned
-        || row.live().any(|live| state.is_live(live.node))
+        || row.live().any(|live| state.is_alive(live.node))
         || state.breaks(Mutant::LastCopyGoes)
 }

@@ -4,14 +4,14 @@ use archon_types::{Epoch, Incarnation, Millis, PartitionId};
 
 /// The heartbeats of one life of a node.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Beats {
+pub struct Heartbeats {
     incarnation: Incarnation,
     sent: u64,
 }
 
 /// A heartbeat that was sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Beat {
+pub struct Heartbeat {
     incarnation: Incarnation,
     number: u64,
     at: Millis,
@@ -30,20 +30,20 @@ pub struct Grant {
     pub withdrawn: Vec<(PartitionId, Epoch)>,
 }
 
-impl Beats {
+impl Heartbeats {
     /// No heartbeat of this life was sent yet.
     pub const fn new(incarnation: Incarnation) -> Self {
         Self { incarnation, sent: 0 }
     }
 
     /// A heartbeat is about to be sent. The lease counts from `now`: before it can have left.
-    pub const fn send(&mut self, now: Millis) -> Beat {
+    pub const fn send(&mut self, now: Millis) -> Heartbeat {
         self.sent += 1;
-        Beat { incarnation: self.incarnation, number: self.sent, at: now }
+        Heartbeat { incarnation: self.incarnation, number: self.sent, at: now }
     }
 }
 
-impl Beat {
+impl Heartbeat {
     /// The life that it is a sign of.
     pub const fn incarnation(&self) -> Incarnation {
         self.incarnation

@@ -25,7 +25,7 @@ const WAIT_MS: u64 = 5_000;
 
 /// What a leader said that may not drop its silent followers.
 #[derive(Clone, PartialEq, Eq, Debug)]
-struct Stuck {
+struct Isolated {
     epoch: Epoch,
     /// The Live copies it hears, its own included.
     hears: BTreeSet<PlacementId>,
@@ -51,14 +51,14 @@ impl Moved {
 
 /// What the leading coordinator remembers of it.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub(crate) struct StuckLeaders {
-    stuck: BTreeMap<PartitionId, Stuck>,
+pub(crate) struct IsolatedLeaders {
+    isolated: BTreeMap<PartitionId, Isolated>,
     /// When this node said last that it does not hear that one.
     silent: BTreeMap<(NodeId, NodeId), Millis>,
     moved: BTreeMap<PartitionId, Moved>,
 }
 
-impl StuckLeaders {
+impl IsolatedLeaders {
     /// A leader on `node` asked to drop these followers.
     pub(crate) fn note(&mut self, row: &Partition, node: NodeId, silent: &[ReplicaName], now: Millis) {
         let is_silent = |id: PlacementId| silent.iter().any(|name| name.placement == id);
@@ -67,30 +67,31 @@ impl StuckLeaders {
         }
         let hears: BTreeSet<PlacementId> = row.live().map(|live| live.id).filter(|id| !is_silent(*id)).collect();
         if hears.len() >= usize::from(row.min_in_sync) {
-            self.stuck.remove(&row.id);
+            self.isolated.remove(&row.id);
             return;
         }
-        let before = self.stuck.get(&row.id).filter(|stuck| stuck.epoch == row.epoch);
-        let first = before.map_or(now, |stuck| stuck.first);
-        self.stuck.insert(row.id, Stuck { epoch: row.epoch, hears, first, last: now });
+        let before = self.isolated.get(&row.id).filter(|isolated| isolated.epoch == row.epoch);
+        let first = before.map_or(now, |isolated| isolated.first);
+        self.isolated.insert(row.id, Isolated { epoch: row.epoch, hears, first, last: now });
     }
 
     /// The leaders that were not allowed to go on alone and have said so lately, each with its epoch and how many Live
     /// copies it hears.
     pub(crate) fn refused(&self, now: Millis) -> impl Iterator<Item = (PartitionId, (Epoch, u32))> {
-        let lately = self.stuck.iter().filter(move |(_, stuck)| now.since(stuck.last) < LATELY_MS);
-        lately
-            .map(|(partition, stuck)| (*partition, (stuck.epoch, u32::try_from(stuck.hears.len()).unwrap_or(u32::MAX))))
+        let lately = self.isolated.iter().filter(move |(_, isolated)| now.since(isolated.last) < LATELY_MS);
+        lately.map(|(partition, isolated)| {
+            (*partition, (isolated.epoch, u32::try_from(isolated.hears.len()).unwrap_or(u32::MAX)))
+        })
     }
 
     /// Forgets what is over.
     pub(crate) fn sync(&mut self, state: &ClusterState, now: Millis) {
         self.silent.retain(|_, at| now.since(*at) < SILENT_MS);
         self.moved.retain(|_, moved| now.since(moved.at) < 2 * PAUSE_MS_MAX);
-        self.stuck.retain(|partition, stuck| {
+        self.isolated.retain(|partition, isolated| {
             let row = state.partitions.get(*partition);
-            let present = row.is_some_and(|row| row.epoch == stuck.epoch && row.leader.is_some());
-            present && now.since(stuck.last) < SILENT_MS
+            let present = row.is_some_and(|row| row.epoch == isolated.epoch && row.leader.is_some());
+            present && now.since(isolated.last) < SILENT_MS
         });
     }
 
@@ -102,10 +103,10 @@ impl StuckLeaders {
         may_lead: impl Fn(NodeId) -> bool,
     ) -> Vec<PartitionId> {
         let mut due = Vec::new();
-        for (partition, stuck) in &self.stuck {
+        for (partition, isolated) in &self.isolated {
             let Some(row) = state.partitions.get(*partition) else { continue };
             // The others have a replication time-out to notice the same.
-            let settled = now.since(stuck.first) >= 2 * state.settings.replication_timeout_ms;
+            let settled = now.since(isolated.first) >= 2 * state.settings.replication_timeout_ms;
             let rests = self.moved.get(partition).is_some_and(|moved| now.since(moved.at) < moved.pause_ms());
             if !settled || rests {
                 continue;
@@ -113,7 +114,7 @@ impl StuckLeaders {
             let candidates = || row.live().filter(|live| Some(live.id) != row.leader);
             let would_do = |live: &Placement, copies: &mut dyn Iterator<Item = &Placement>| {
                 let reached = copies.filter(|other| {
-                    other.id == live.id || state.is_live(other.node) && self.reaches(state, live.node, other.node)
+                    other.id == live.id || state.is_alive(other.node) && self.reaches(state, live.node, other.node)
                 });
                 state.is_active(live.node) && may_lead(live.node) && reached.count() >= usize::from(row.min_in_sync)
             };
@@ -123,13 +124,13 @@ impl StuckLeaders {
                 .find(|live| would_do(live, &mut row.live()))
                 .or_else(|| candidates().find(|live| would_do(live, &mut row.placements.iter())));
             if let Some(better) = better {
-                due.push((*partition, better.id, stuck.epoch));
+                due.push((*partition, better.id, isolated.epoch));
             }
         }
         for (partition, to, epoch) in &due {
             let times = self.moved.get(partition).map_or(0, |moved| moved.times + 1);
             self.moved.insert(*partition, Moved { to: *to, epoch: *epoch, at: now, times });
-            self.stuck.remove(partition);
+            self.isolated.remove(partition);
         }
         due.into_iter().map(|(partition, _, _)| partition).collect()
     }

@@ -32,7 +32,7 @@ fn the_leadership_moves_to_a_copy_that_reaches_enough_others() {
     assert_eq!(bed.leader(0), Some(leader), "the others may just be noticing the same");
     bed.pass(200, &[]);
     // Through release: it is told that its lease covers this no more.
-    assert_eq!(bed.beat(leader).expect("an answer").withdrawn, vec![(part(0), epoch)]);
+    assert_eq!(bed.heartbeat(leader).expect("an answer").withdrawn, vec![(part(0), epoch)]);
     assert_eq!(bed.leader(0), Some(leader));
     let own = bed.row(0).leader.expect("a leader");
     let released = bed.fact(0, own, Fact::Released);
@@ -45,7 +45,7 @@ fn the_leadership_moves_to_a_copy_that_reaches_enough_others() {
     assert_eq!(other, successor);
     bed.pass(3_000, &[]);
     assert_eq!(bed.leader(0), Some(successor));
-    assert_eq!(bed.beat(successor).expect("an answer").withdrawn, vec![]);
+    assert_eq!(bed.heartbeat(successor).expect("an answer").withdrawn, vec![]);
     bed.pass(10_000, &[]);
     assert_ne!(bed.leader(0), Some(successor), "after a pause it may be");
 }
@@ -97,10 +97,10 @@ fn a_leader_that_admits_no_write_looked_healthy() {
     let why = |bed: &Bed| {
         let remembered = Remembered::new(&bed.state, &bed.liveness, bed.now);
         let explainer = Explainer::new(&bed.state, &remembered);
-        (explainer.stuck().collect::<Vec<_>>(), explainer.explain(part(0)).unwrap())
+        (explainer.isolated().collect::<Vec<_>>(), explainer.explain(part(0)).unwrap())
     };
-    let stuck = Why::LeaderHearsTooFew { node: leader, hears: 1, need: 2 };
-    assert_eq!(why(&bed), (vec![part(0)], vec![stuck]));
+    let isolated = Why::LeaderHearsTooFew { node: leader, hears: 1, need: 2 };
+    assert_eq!(why(&bed), (vec![part(0)], vec![isolated]));
     // It asks again as long as it is so.
     bed.pass(10_000, &[]);
     assert_eq!(why(&bed), (vec![], vec![]));

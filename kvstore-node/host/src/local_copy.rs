@@ -1,6 +1,6 @@
 //! One copy on its node: its replica and what is kept around it.
 
-use crate::copy::Copy;
+use crate::copy_view::CopyView;
 use crate::emptied::Emptied;
 use crate::mutant::Broken;
 use crate::pull::Pull;
@@ -35,7 +35,7 @@ pub struct Found {
 
 /// A copy with a replica.
 #[derive(Debug)]
-pub struct Slot<S: Shell> {
+pub struct LocalCopy<S: Shell> {
     /// Whose copy it is.
     pub partition: PartitionId,
     /// Its placement.
@@ -74,7 +74,7 @@ pub struct Slot<S: Shell> {
     pub(crate) emptied: Emptied,
 }
 
-impl<S: Shell> Slot<S> {
+impl<S: Shell> LocalCopy<S> {
     pub(crate) fn new(
         placement: PlacementId,
         found: Found,
@@ -134,8 +134,8 @@ impl<S: Shell> Slot<S> {
     }
 
     /// What it is to its node.
-    pub fn copy(&self) -> Copy<'_> {
-        Copy { placement: self.placement, replica: &self.replica, aside: self.aside }
+    pub fn view(&self) -> CopyView<'_> {
+        CopyView { placement: self.placement, replica: &self.replica, aside: self.aside }
     }
 
     /// Whether it pulls a copy.
@@ -152,7 +152,7 @@ impl<S: Shell> Slot<S> {
     /// Ends the copies given in a leadership that is over: nobody keeps the log for them any more, and the space may be
     /// emptied next. To be called before anything that a replica wants done is carried out.
     pub(crate) fn end_spoilt_copies(&mut self) {
-        let gives = self.copy().gives_copies();
+        let gives = self.view().gives_copies();
         self.retention.end_spoilt(gives);
     }
 
@@ -171,5 +171,5 @@ impl<S: Shell> Slot<S> {
 }
 
 #[cfg(test)]
-#[path = "slot_tests.rs"]
+#[path = "local_copy_tests.rs"]
 mod tests;
