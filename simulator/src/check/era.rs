@@ -1,5 +1,5 @@
 //! What is known of one partition, from outside. Where an operator accepts a loss, another history begins: with exactly what the
-//! copy holds that leads then. What a side does that was cut off, and goes on in an earlier epoch, is judged by the history
+//! copy holds that leads then, at the moment when it begins to. What a side does that was cut off, and goes on in an earlier epoch, is judged by the history
 //! before; nothing of it may show in the one after.
 
 use super::exactly_once::Applied;
@@ -18,6 +18,8 @@ pub(crate) struct Era {
     from: Epoch,
     /// The history that it is a beginning of, and up to where.
     parent: Option<(usize, Seq)>,
+    /// The copy that is to lead first, until it does. It goes on until then as whatever it was: what it holds by then counts.
+    awaited: Option<PlacementId>,
     pub(crate) ledger: Ledger,
     /// Somebody outside has heard of everything up to here.
     pub(crate) acknowledged: Seq,
@@ -49,6 +51,7 @@ impl Era {
         let mut era = Self {
             from,
             parent: Some((own, kept)),
+            awaited: None,
             ledger: Ledger::default(),
             acknowledged: self.acknowledged.min(kept),
             compared: BTreeMap::new(),
@@ -109,9 +112,10 @@ impl PartitionCheck {
         self.era_of(epoch) + 1 < self.eras.len()
     }
 
-    /// What an operation that begins now must not fall behind, in each history.
+    /// What an operation that begins now must not fall behind, in each history that has begun.
     pub(crate) fn floors(&self) -> Vec<u64> {
-        self.eras.iter().map(|era| era.history.floor()).collect()
+        let begun = self.eras.iter().take_while(|era| era.awaited.is_none());
+        begun.map(|era| era.history.floor()).collect()
     }
 
     /// What an operation that began at `floors` must not fall behind if it is answered in this epoch.
@@ -144,21 +148,50 @@ impl PartitionCheck {
         }
     }
 
-    /// An operator accepts a loss: from this epoch on counts what the disk of the copy holds that leads, or nothing at all.
-    /// Returns how many acknowledged positions are given up.
+    /// An operator accepts a loss: from this epoch on counts what the disk of the copy holds that leads, once it does, or
+    /// nothing at all. Returns how many acknowledged positions are given up, as it looks now.
     pub(crate) fn accept_loss(
         &mut self,
         from: Epoch,
         leader: Option<(PlacementId, Option<&Stream>)>,
     ) -> Result<u64, Violation> {
+        let era = self.begin(self.eras.len(), from, leader)?;
+        let (_, kept) = era.parent.unwrap_or_default();
+        let given_up = self.latest().acknowledged.get().saturating_sub(kept.get());
+        // Until then nothing is demanded of it: it may be told by a leader of before to begin anew, and say so.
+        self.eras.push(Era { awaited: leader.map(|(copy, _)| copy), acknowledged: Seq::ZERO, ..era });
+        Ok(given_up)
+    }
+
+    /// Whether a history begins with what this copy holds when it comes to lead in this epoch.
+    pub(crate) fn awaits(&self, epoch: Epoch, copy: PlacementId) -> bool {
+        self.eras[self.era_of(epoch)].awaited == Some(copy)
+    }
+
+    /// The copy that was awaited leads, with this on its disk.
+    pub(crate) fn takes_lead(
+        &mut self,
+        epoch: Epoch,
+        copy: PlacementId,
+        held: Option<&Stream>,
+    ) -> Result<(), Violation> {
+        let number = self.era_of(epoch);
+        self.eras[number] = self.begin(number, self.eras[number].from, Some((copy, held)))?;
+        Ok(())
+    }
+
+    /// What goes on of the histories before this one.
+    fn begin(
+        &self,
+        number: usize,
+        from: Epoch,
+        leader: Option<(PlacementId, Option<&Stream>)>,
+    ) -> Result<Era, Violation> {
         let held = |era: &Era| leader.and_then(|(_, stream)| stream).map_or(Seq::ZERO, |stream| era.held_by(stream));
         // A copy that was given up before may hold more of an earlier history than of the last one.
-        let best = (0..self.eras.len()).max_by_key(|number| (held(&self.eras[*number]), *number)).unwrap_or(0);
+        let best = (0..number).max_by_key(|number| (held(&self.eras[*number]), *number)).unwrap_or(0);
         let kept = held(&self.eras[best]);
-        let era = self.eras[best].cut(best, from, leader.map_or(PlacementId::ZERO, |(copy, _)| copy), kept)?;
-        let given_up = self.latest().acknowledged.get().saturating_sub(kept.get());
-        self.eras.push(era);
-        Ok(given_up)
+        self.eras[best].cut(best, from, leader.map_or(PlacementId::ZERO, |(copy, _)| copy), kept)
     }
 }
 

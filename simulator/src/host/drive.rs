@@ -57,13 +57,15 @@ impl World {
                 let checked = self.checks.opens(placement);
                 self.judge(checked);
             }
-            Effect::Serving(At { partition, placement, epoch, commit }) => {
+            Effect::Serving(at @ At { partition, placement, epoch, commit }) => {
+                self.takes_lead(host, at);
                 self.coverage.take_overs += 1;
                 self.checks.leases_changed = true;
                 let checked = self.checks.serves(partition, placement, epoch, commit);
                 self.judge(checked);
             }
             Effect::Committed(at, entries) => {
+                self.takes_lead(host, at);
                 let judged = |entry| self.checks.commit(at.partition, at.epoch, at.placement, entry);
                 let checked = entries.iter().try_for_each(judged);
                 self.judge(checked);
@@ -78,6 +80,16 @@ impl World {
                 }
             }
             Effect::Note(line) => self.note(|| format!("host {host} {line}")),
+        }
+    }
+
+    /// A history that an operator had begin anew does so here, if it is this copy's.
+    fn takes_lead(&mut self, host: usize, at: At) {
+        let known = self.checks.of(at.partition);
+        if known.awaits(at.epoch, at.placement) {
+            let held = self.hosts[host].disk.streams.get(&at.placement);
+            let begun = known.takes_lead(at.epoch, at.placement, held);
+            self.judge(begun);
         }
     }
 

@@ -67,7 +67,8 @@ impl World {
 
 /// Gives the engine what a copy has committed since the last time.
 fn flush(shell: &mut MachineShell, local: &mut LocalCopy<MachineShell>) {
-    if local.is_pulling() {
+    // A space that is being emptied takes nothing.
+    if local.is_pulling() || shell.clearing.contains_key(&local.placement) {
         return;
     }
     local.learn_engine_ahead();
