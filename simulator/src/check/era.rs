@@ -155,7 +155,8 @@ impl PartitionCheck {
         from: Epoch,
         leader: Option<(PlacementId, Option<&Stream>)>,
     ) -> Result<u64, Violation> {
-        let era = self.begin(self.eras.len(), from, leader)?;
+        let (copy, disk) = leader.unwrap_or_default();
+        let era = self.begin(self.eras.len(), from, (copy, &[disk]), Seq::ZERO)?;
         let (_, kept) = era.parent.unwrap_or_default();
         let given_up = self.latest().acknowledged.get().saturating_sub(kept.get());
         // Until then nothing is demanded of it: it may be told by a leader of before to begin anew, and say so.
@@ -163,20 +164,18 @@ impl PartitionCheck {
         Ok(given_up)
     }
 
-    /// Whether a history begins with what this copy holds when it comes to lead in this epoch.
-    pub(crate) fn awaits(&self, epoch: Epoch, copy: PlacementId) -> bool {
-        self.eras[self.era_of(epoch)].awaited == Some(copy)
+    /// The copy with which the history of this epoch begins, if nobody has done anything in it yet.
+    pub(crate) fn awaited(&self, epoch: Epoch) -> Option<PlacementId> {
+        self.eras[self.era_of(epoch)].awaited
     }
 
-    /// The copy that was awaited leads, with this on its disk.
-    pub(crate) fn takes_lead(
-        &mut self,
-        epoch: Epoch,
-        copy: PlacementId,
-        held: Option<&Stream>,
-    ) -> Result<(), Violation> {
+    /// Somebody does something in the history of this epoch for the first time, so the copy that was awaited has begun to lead.
+    /// These are the disks of both, and `known` is what is known to be committed: some of that may still be on its way to a
+    /// disk, and is not demanded of it yet.
+    pub(crate) fn begins(&mut self, epoch: Epoch, disks: [Option<&Stream>; 2], known: Seq) -> Result<(), Violation> {
         let number = self.era_of(epoch);
-        self.eras[number] = self.begin(number, self.eras[number].from, Some((copy, held)))?;
+        let (from, leader) = (self.eras[number].from, self.eras[number].awaited.unwrap_or_default());
+        self.eras[number] = self.begin(number, from, (leader, &disks), known)?;
         Ok(())
     }
 
@@ -185,13 +184,16 @@ impl PartitionCheck {
         &self,
         number: usize,
         from: Epoch,
-        leader: Option<(PlacementId, Option<&Stream>)>,
+        (leader, disks): (PlacementId, &[Option<&Stream>]),
+        known: Seq,
     ) -> Result<Era, Violation> {
-        let held = |era: &Era| leader.and_then(|(_, stream)| stream).map_or(Seq::ZERO, |stream| era.held_by(stream));
+        let held = |era: &Era| disks.iter().flatten().map(|disk| era.held_by(disk)).max().unwrap_or_default();
         // A copy that was given up before may hold more of an earlier history than of the last one.
         let best = (0..number).max_by_key(|number| (held(&self.eras[*number]), *number)).unwrap_or(0);
-        let kept = held(&self.eras[best]);
-        self.eras[best].cut(best, from, leader.map_or(PlacementId::ZERO, |(copy, _)| copy), kept)
+        let held = held(&self.eras[best]);
+        let kept = held.max(known.min(self.eras[best].ledger.last()));
+        let era = self.eras[best].cut(best, from, leader, kept)?;
+        Ok(Era { acknowledged: era.acknowledged.min(held), ..era })
     }
 }
 

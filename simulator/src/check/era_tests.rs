@@ -50,6 +50,9 @@ fn what_the_copy_holds_that_leads_then_is_not_given_up_and_nothing_else_is_kept(
     let (mut known, stream) = scene(&[entry(1, 1), entry(1, 2)]);
     let floors = known.floors();
     assert_eq!(known.accept_loss(FORCED, Some((COPY, Some(&stream)))), Ok(1));
+    assert_eq!(known.latest().acknowledged, Seq::ZERO, "until it leads nothing is demanded");
+    assert_eq!((known.floors(), known.awaited(FORCED)), (vec![3], Some(COPY)));
+    known.begins(FORCED, [Some(&stream), None], Seq::ZERO).expect("it begins");
     assert_eq!((known.latest().acknowledged, known.latest().ledger.last()), (Seq::new(2), Seq::new(2)));
     // Whoever began before must still see what is kept, and an operation that begins now as well.
     assert_eq!((known.floor(&floors, Epoch::new(4)), known.floor(&floors, FORCED)), (3, 2));
@@ -59,6 +62,22 @@ fn what_the_copy_holds_that_leads_then_is_not_given_up_and_nothing_else_is_kept(
     assert!(sees(&mut known, FORCED, 2, 2));
     // A side that was cut off goes on from what it had.
     assert!(sees(&mut known, Epoch::new(4), 3, 3) && known.is_given_up(Epoch::new(4)) && !known.is_given_up(FORCED));
+}
+
+/// It goes on as a follower of a leader that was cut off until it hears that it leads.
+#[test]
+fn what_a_copy_was_sent_between_an_accepted_loss_and_its_leadership_was_taken_for_a_violation() {
+    let (mut known, stream) = scene(&[entry(1, 1)]);
+    known.accept_loss(FORCED, Some((COPY, Some(&stream)))).expect("a loss");
+    let (_, later) = scene(&[entry(1, 1), entry(1, 2)]);
+    known.begins(FORCED, [Some(&later), None], Seq::new(3)).expect("it begins");
+    let latest = known.latest();
+    assert_eq!(
+        (latest.ledger.last(), latest.acknowledged),
+        (Seq::new(3), Seq::new(2)),
+        "the third is on its way to the disk"
+    );
+    assert_eq!(known.awaited(FORCED), None);
 }
 
 #[test]

@@ -5,12 +5,13 @@ use super::process::Process;
 use super::shell::MachineShell;
 use crate::check::Violation;
 use crate::client::ReplyTo;
+use crate::coordinator::host_of;
 use crate::event::{Event, Sideways};
 use crate::network::End;
 use crate::world::World;
 use archon_host::{At, Cause, Ended, LocalCopy, Outcome, Partitions, Refusal, RetentionLimits};
 use archon_replica::{Body, Input, Message};
-use archon_types::{Epoch, ErrorKind, Fact, Millis, PartitionId, PlacementId, Report};
+use archon_types::{Epoch, ErrorKind, Fact, Millis, PartitionId, PlacementId, Report, Seq};
 
 impl World {
     /// Drives the partitions of a machine's process, if one runs there, and carries out what they want.
@@ -58,14 +59,15 @@ impl World {
                 self.judge(checked);
             }
             Effect::Serving(at @ At { partition, placement, epoch, commit }) => {
-                self.takes_lead(host, at);
+                self.begins_anew(host, at, commit);
                 self.coverage.take_overs += 1;
                 self.checks.leases_changed = true;
                 let checked = self.checks.serves(partition, placement, epoch, commit);
                 self.judge(checked);
             }
             Effect::Committed(at, entries) => {
-                self.takes_lead(host, at);
+                let before = entries.first().map_or(Seq::ZERO, |entry| entry.at.seq.previous());
+                self.begins_anew(host, at, before);
                 let judged = |entry| self.checks.commit(at.partition, at.epoch, at.placement, entry);
                 let checked = entries.iter().try_for_each(judged);
                 self.judge(checked);
@@ -83,14 +85,16 @@ impl World {
         }
     }
 
-    /// A history that an operator had begin anew does so here, if it is this copy's.
-    fn takes_lead(&mut self, host: usize, at: At) {
-        let known = self.checks.of(at.partition);
-        if known.awaits(at.epoch, at.placement) {
-            let held = self.hosts[host].disk.streams.get(&at.placement);
-            let begun = known.takes_lead(at.epoch, at.placement, held);
-            self.judge(begun);
-        }
+    /// A history that an operator had begin anew does so at the first that anybody does in it.
+    fn begins_anew(&mut self, host: usize, at: At, known: Seq) {
+        let Some(leader) = self.checks.of(at.partition).awaited(at.epoch) else { return };
+        let row = self.quorum.state.partitions.get(at.partition);
+        let node = row.and_then(|row| row.placement(leader)).and_then(|copy| self.quorum.state.node(copy.node));
+        let leads = node.and_then(|node| host_of(&node.node.address)).and_then(|host| self.hosts.get(host));
+        let disks =
+            [leads.and_then(|host| host.disk.streams.get(&leader)), self.hosts[host].disk.streams.get(&at.placement)];
+        let begun = self.checks.of(at.partition).begins(at.epoch, disks, known);
+        self.judge(begun);
     }
 
     fn send_replica(&mut self, host: usize, message: Message) {
@@ -103,7 +107,7 @@ impl World {
 
     pub(super) fn send_to_node(&mut self, host: usize, node: archon_types::NodeId, message: Sideways) {
         let address = self.quorum.state.node(node).map(|row| row.node.address.clone());
-        let Some(to) = address.and_then(|address| crate::coordinator::host_of(&address)) else { return };
+        let Some(to) = address.and_then(|address| host_of(&address)) else { return };
         self.send(End::Host(host), End::Host(to), Event::Sideways { host: to, message: Box::new(message) });
     }
 
@@ -122,7 +126,7 @@ impl World {
         let row = local.and_then(|local| local.replica.configuration()).map(|known| &known.row);
         let leader = row.and_then(|row| row.leader_placement()).map(|leader| leader.node);
         let address = leader.and_then(|node| self.quorum.state.node(node)).map(|row| row.node.address.clone());
-        let leader = address.and_then(|address| crate::coordinator::host_of(&address));
+        let leader = address.and_then(|address| host_of(&address));
         if kind == ErrorKind::NotEnoughReplicas {
             self.coverage.not_enough_replicas += 1;
         }
