@@ -179,6 +179,7 @@ fn read_placement(
     }
     // The engine may hold more than this log tells of: a copy that does not count yet was pulled with rows above its end.
     memtable.set_engine_ahead(ENGINE_AHEAD_UNKNOWN);
+    memtable.set_engine_position(written.unwrap_or_default());
     // What the engine is complete to was committed; anything after it is the replica's tail, applied only once a leader
     // has committed it anew (PROTOCOL rule 20).
     let recovered = ReplicaState { epoch, base, runs, last, commit: complete.seq };

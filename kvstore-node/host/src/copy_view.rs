@@ -55,12 +55,6 @@ impl<'a> CopyView<'a> {
         self.row().and_then(|row| row.placement(other)).is_some_and(|other| other.state == ReplicaState::Load)
     }
 
-    /// Whether `row` makes this copy leader while its log is empty. Either nothing was ever written to the partition, or the
-    /// copy holds a part of it at most, and must not lead (PROTOCOL rule 27).
-    pub fn would_lead_without_log(self, row: &Partition) -> bool {
-        self.would_take_up(row) && self.replica.last() == Position::ZERO
-    }
-
     /// Whether `row` makes this copy leader in an epoch higher than any that it knows.
     pub fn would_take_up(self, row: &Partition) -> bool {
         row.leader == Some(self.placement) && self.replica.epoch() < row.epoch

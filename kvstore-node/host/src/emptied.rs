@@ -4,7 +4,19 @@
 use crate::copy_view::CopyView;
 use crate::mutant::{Broken, Mutant};
 use archon_replica::Position;
-use archon_types::{Incarnation, Partition, Version};
+use archon_types::{Incarnation, Partition, Seq, Version};
+
+/// What the engine holds of a copy.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum EngineRows {
+    /// Nothing.
+    None,
+    /// Rows of positions up to here, as far as the engine knows.
+    Some {
+        /// The highest position; zero if the engine does not say.
+        upto: Seq,
+    },
+}
 
 /// When that was last said of one copy.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -58,22 +70,27 @@ impl Emptied {
         due && !self.broken.breaks(Mutant::EmptiedUnreported)
     }
 
-    /// Whether `row` has a copy lead that holds a part of its partition at most: it was emptied, or what it pulls first has
-    /// not come to its end (PROTOCOL rule 27). `has_rows`: whether the engine holds anything of it; asked only where that decides.
+    /// Whether `row` has a copy lead that holds a part of its partition at most (PROTOCOL rule 27): it was emptied, or what it
+    /// pulls first has not come to its end, or its log has not come to where the rows that it pulled had come.
     ///
     /// # Errors
-    /// That of `has_rows`.
+    /// That of `rows`, which says what the engine holds of it.
     pub fn leads_a_part<E>(
         &self,
         copy: CopyView<'_>,
         row: &Partition,
-        has_rows: impl FnOnce() -> Result<bool, E>,
+        rows: impl FnOnce() -> Result<EngineRows, E>,
     ) -> Result<bool, E> {
-        if !copy.would_lead_without_log(row) || self.broken.breaks(Mutant::PartLeads) {
+        if !copy.would_take_up(row) || self.broken.breaks(Mutant::PartLeads) {
             return Ok(false);
         }
-        // Rows without a log were pulled. Where there are none either, nothing was ever written to the partition.
-        Ok(self.is_part || has_rows()?)
+        let last = copy.replica.last().seq;
+        Ok(match rows()? {
+            // Where there is no log either, nothing was ever written to the partition.
+            EngineRows::None => self.is_part && last == Seq::ZERO,
+            // Rows without a log were pulled.
+            EngineRows::Some { upto } => last == Seq::ZERO || last < upto,
+        })
     }
 
     /// Takes in that it was said.
@@ -111,7 +128,7 @@ mod tests {
     }
 
     /// Whether a copy whose log ends at `last` is refused the leadership that its row gives it.
-    fn is_refused(emptied: &Emptied, last: u64, has_rows: bool) -> bool {
+    fn is_refused(emptied: &Emptied, last: u64, rows: EngineRows) -> bool {
         let (partition, placement) = (PartitionId::new(TableId::new(1), 0), PlacementId::new(1));
         let (node, incarnation) = (NodeId::new(1), Incarnation::new(1));
         let identity = Identity { partition, placement, node, incarnation };
@@ -130,25 +147,37 @@ mod tests {
             min_in_sync: 1,
         };
         let copy = CopyView { placement, replica: &replica, aside: false };
-        emptied.leads_a_part(copy, &row, || Ok::<_, ()>(has_rows)).unwrap()
+        emptied.leads_a_part(copy, &row, || Ok::<_, ()>(rows)).unwrap()
+    }
+
+    fn upto(position: u64) -> EngineRows {
+        EngineRows::Some { upto: Seq::new(position) }
     }
 
     #[test]
     fn a_copy_that_was_emptied_while_an_operator_named_it_does_not_lead() {
         let mut emptied = Emptied::default();
-        assert!(!is_refused(&emptied, 0, false), "nothing was ever written");
-        assert!(is_refused(&emptied, 0, true), "pages of a copy that did not come to its end in an earlier life");
-        assert!(!is_refused(&emptied, 7, true), "whole");
+        assert!(!is_refused(&emptied, 0, EngineRows::None), "nothing was ever written");
+        assert!(is_refused(&emptied, 0, upto(0)), "pages of a copy that did not come to its end in an earlier life");
+        assert!(!is_refused(&emptied, 7, upto(7)), "whole");
         emptied.is_pulled();
-        assert!(is_refused(&emptied, 0, false));
+        assert!(is_refused(&emptied, 0, EngineRows::None));
         emptied.begins_after(Position::new(Epoch::new(1), Seq::new(5)));
-        assert!(!is_refused(&emptied, 0, false));
+        assert!(!is_refused(&emptied, 0, EngineRows::None));
         emptied.begins_after(Position::ZERO);
-        assert!(is_refused(&emptied, 0, false));
+        assert!(is_refused(&emptied, 0, EngineRows::None));
+    }
+
+    /// Its pages held rows that were written while it was pulled, and of others what was there before.
+    #[test]
+    fn a_copy_whose_log_had_not_come_to_where_its_pages_had_led_with_rows_of_no_position() {
+        let emptied = Emptied::default();
+        assert!(is_refused(&emptied, 7, upto(9)));
+        assert!(!is_refused(&emptied, 9, upto(9)) && !is_refused(&emptied, 9, upto(7)));
     }
 
     fn a_part_does_not_lead(mutant: Option<Mutant>) -> bool {
-        is_refused(&Emptied::new(Broken::by(mutant)), 0, true)
+        is_refused(&Emptied::new(Broken::by(mutant)), 0, upto(0))
     }
 
     archon_types::shown_by! {

@@ -4,8 +4,8 @@ use crate::local_copy::LocalCopy;
 use crate::log_write::LogWrite;
 use crate::shell::{Observed, Shell};
 use crate::turn::Turn;
-use archon_kv::Effect;
-use archon_replica::{Entry, Record};
+use archon_kv::{Effect, row};
+use archon_replica::{Entry, Position, Record};
 use archon_types::Seq;
 use bytes::Bytes;
 
@@ -35,6 +35,9 @@ impl<S: Shell> Turn<S> {
                 }
                 Record::Reset { base } => {
                     local.restart(base, self.shell.budget());
+                    if base != Position::ZERO {
+                        self.note_copied(local);
+                    }
                     self.shell.forget_rows(&mut local.own);
                     let (partition, epoch) = (local.partition, local.replica.epoch());
                     (LogWrite::Begin { partition, epoch, base }, Some(base))
@@ -46,6 +49,14 @@ impl<S: Shell> Turn<S> {
             }
         }
         self.shell.log_token(local.placement, token);
+    }
+
+    /// A copy has come to its end: what is written on top of its rows must not forget up to where they go.
+    fn note_copied(&mut self, local: &mut LocalCopy<S>) {
+        match row::engine_position(self.shell.engine(), local.placement) {
+            Ok(position) => local.memtable.set_engine_position(position.unwrap_or_default()),
+            Err(error) => self.damaged.push((local.placement, error.to_string())),
+        }
     }
 
     /// The engine holds everything up to `upto`, on its disk.

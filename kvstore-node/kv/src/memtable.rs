@@ -182,6 +182,8 @@ pub struct Memtable {
     commit: Seq,
     /// The engine may hold rows of positions up to here that it is not known to hold.
     engine_ahead: Seq,
+    /// The position that the engine's own row names, or will once the frozen rows are written. Never falls.
+    engine_position: Seq,
     /// Bytes of everything.
     bytes: usize,
     /// As many of them as the budget knows of.
@@ -203,6 +205,7 @@ impl Memtable {
             last: flushed,
             commit: flushed,
             engine_ahead: Seq::ZERO,
+            engine_position: flushed,
             bytes: 0,
             charged: 0,
             budget,
@@ -215,6 +218,12 @@ impl Memtable {
     /// from the engine as well, even if this window brought it.
     pub fn set_engine_ahead(&mut self, upto: Seq) {
         self.engine_ahead = upto;
+    }
+
+    /// Notes what the engine says of itself ([`row::engine_position`]): a copy brought rows of positions up to there, which
+    /// must not be forgotten when this window's own rows, of lower ones, are written.
+    pub fn set_engine_position(&mut self, position: Seq) {
+        self.engine_position = self.engine_position.max(position);
     }
 
     /// Up to where the engine may hold rows that it is not known to hold.
@@ -334,11 +343,23 @@ impl Memtable {
     /// [`Memtable::flushed`] says that the engine holds them. `None` if nothing is to be written.
     pub fn freeze(&mut self) -> Option<Frozen> {
         if self.frozen.is_none() && !self.rows.is_empty() {
+            self.note_position();
             let rows = Arc::new(std::mem::take(&mut self.rows));
             let bytes = std::mem::take(&mut self.rows_bytes);
             self.frozen = Some(Frozen { upto: self.commit, rows, sorted: Arc::default(), bytes });
         }
         self.frozen.clone()
+    }
+
+    /// With the committed rows goes the row that says up to where the engine holds them.
+    fn note_position(&mut self) {
+        self.engine_position = self.engine_position.max(self.commit);
+        let change = RowChange::set(Bytes::from_static(row::POSITION_KEY), row::encode_position(self.engine_position));
+        let cost = cost(&change);
+        self.rows.update(change.key, |_, _| Some(Held { value: change.value, fresh: false }));
+        self.rows_bytes += cost;
+        self.bytes += cost;
+        self.charge();
     }
 
     /// The rows that are on their way to the engine.

@@ -6,11 +6,11 @@
 //! | `2 ‖ client` | format, the client's [`ClientHead`] |
 //! | `2 ‖ client ‖ number` | format, the [`Outcome`] of that operation |
 //! | `3 ‖ 't'` | format, the log time of the last applied effect |
-//! | `3 ‖ 'p'` | format, the position up to which the flusher wrote: the node's own, see [`engine_position`] |
+//! | `3 ‖ 'p'` | format, up to which position there are rows: the node's own, see [`engine_position`] |
 //! | `3 ‖ 'f'` | format, the log time up to which clients were forgotten |
 
 use super::view::ViewError;
-use crate::engine::Engine;
+use crate::engine::{Engine, Row};
 use archon_types::{ClientId, Millis, PlacementId, Revision, Seq};
 use bytes::{BufMut, Bytes, BytesMut};
 use uuid::Uuid;
@@ -27,7 +27,7 @@ pub const LOG_TIME_KEY: &[u8] = &[KIND_META, b't'];
 /// Key of the row that holds `forgotten_through`.
 pub const FORGOTTEN_KEY: &[u8] = &[KIND_META, b'f'];
 
-/// Key of the row that holds the position up to which this node's flusher has written.
+/// Key of the row that holds the position up to which there are rows.
 pub const POSITION_KEY: &[u8] = &[KIND_META, b'p'];
 
 /// Bytes of the key of a client's head row.
@@ -105,17 +105,27 @@ pub fn encode_position(position: Seq) -> Bytes {
     encode_millis(Millis::new(position.get()))
 }
 
-/// The position up to which this node's flusher has written `space`, as the engine remembers it; `None` if it has written
-/// no entry.
+/// Up to which position `space` holds rows, as the engine remembers it: written with the rows of each memtable, and copied
+/// with those of a copy; `None` if it holds none of an entry.
 ///
-/// It may be ahead of what the log notes, never behind: an engine that returns a lower one after a restart has lost rows
-/// that it had synced, and its placement is damaged.
+/// It may be ahead of what the log notes as complete, never behind: an engine that returns a lower one after a restart has
+/// lost rows that it had synced, and its placement is damaged. Ahead of the log's end it is only while a copy catches up with
+/// what its pages held already: until then the rows are those of no position at all.
 ///
 /// # Errors
 /// [`ViewError`] if the row cannot be read.
 pub fn engine_position(engine: &dyn Engine, space: PlacementId) -> Result<Option<Seq>, ViewError> {
     let row = engine.get(space, POSITION_KEY)?;
     Ok(row.map(|row| decode_millis(&row)).transpose()?.map(|position| Seq::new(position.get())))
+}
+
+/// The last page of a copy says up to which position any of its pages may hold rows: what was committed when it was read,
+/// whatever the source's engine says of itself, which may be in the midst of a write.
+pub fn note_copied(rows: &mut Vec<Row>, committed: Seq) {
+    rows.retain(|row| row.key != POSITION_KEY);
+    if committed > Seq::ZERO {
+        rows.push(Row { key: Bytes::from_static(POSITION_KEY), value: encode_position(committed) });
+    }
 }
 
 /// The key of a client's head row.

@@ -2,9 +2,8 @@
 
 use super::{Barrier, FlushEvent, FlushRows, ROOM_INTERVAL, Shared, Work, size};
 use crate::engine::{Change, Engine, EngineError};
-use archon_kv::{Frozen, RowChange, row};
+use archon_kv::{Frozen, RowChange};
 use archon_types::{PlacementId, Seq};
-use bytes::Bytes;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -167,18 +166,12 @@ impl Writer {
         let _busy = SetIdle(Arc::clone(&self.shared));
         self.set_busy();
         drop(turn.gone);
-        let mut changes: Vec<Change> =
-            turn.rows.into_iter().flat_map(|(space, rows)| changes_of(space, rows)).collect();
+        let changes: Vec<Change> = turn.rows.into_iter().flat_map(|(space, rows)| changes_of(space, rows)).collect();
         let bytes = changes.iter().map(size).sum::<usize>();
-        // After the rows, so that an engine that has it has them: recovery checks it against what the log notes.
-        for (space, upto) in turn.written.iter().filter(|(_, upto)| **upto > Seq::ZERO) {
-            let key = Bytes::from_static(row::POSITION_KEY);
-            changes.push(Change { space: *space, key, value: Some(row::encode_position(*upto)) });
-        }
         let mut rest = &changes[..];
         while !rest.is_empty() {
             // A frozen list may be longer than all the room there was. One that is torn does no harm: its position comes
-            // last, and until then the window hides its rows, or the log brings them again.
+            // behind its rows, and until then the window hides them, or the log brings them again.
             *self.shared.busy_since.lock() = None;
             if !self.await_room()? {
                 return Ok(false);

@@ -8,6 +8,7 @@ use crate::shared::Shared;
 use crate::wire;
 use archon_frames::{FrameError, FrameReader, FrameWriter, Keepalive};
 use archon_host::CopyAsk;
+use archon_kv::row;
 use archon_proto::convert::session::Member;
 use archon_proto::convert::{ConvertError, ids, required};
 use archon_proto::v1;
@@ -160,6 +161,13 @@ impl ReplicationService {
         let _ = pages.try_send(Err(refuse(why)));
     }
 
+    /// Up to where the source of a copy is committed.
+    async fn committed(&self, partition: PartitionId, placement: PlacementId) -> Option<Seq> {
+        let (answer, wait) = oneshot::channel();
+        self.shards.of(partition).push(ShardMessage::Committed { placement, answer }).await.ok()?;
+        wait.await.ok()?
+    }
+
     async fn send_pages(
         &self,
         offer: &CopyOffer,
@@ -185,16 +193,22 @@ impl ReplicationService {
             if offer.spoilt.is_cancelled() {
                 return std::future::pending().await;
             }
-            let page = match page {
+            let mut page = match page {
                 Ok(Ok(page)) => page,
                 Ok(Err(error)) => return drop(pages.send(failed(error.to_string())).await),
                 Err(_) => return drop(pages.send(failed("reading a page failed".into())).await),
             };
-            let rows = pages::encode(page.rows.iter().map(|row| (&row.key, &row.value)));
             if let Some(last) = page.rows.last() {
                 after = last.key.clone();
             }
             let last = !page.more;
+            if last {
+                let Some(committed) = self.committed(offer.partition, source).await else {
+                    return drop(pages.send(failed("the source is gone".into())).await);
+                };
+                row::note_copied(&mut page.rows, committed);
+            }
+            let rows = pages::encode(page.rows.iter().map(|row| (&row.key, &row.value)));
             let length = rows.len() as u64;
             let message = v1::CopyPage {
                 start_seq: start.at.seq.get(),

@@ -8,7 +8,7 @@ use crate::wire;
 use archon_host::{Action, CopyAsk, CopyPage, CopyStart};
 use archon_kv::Growth;
 use archon_replica::{Message, Position};
-use archon_types::{Epoch, ErrorDetail, Incarnation, PartitionId, PlacementId, Version};
+use archon_types::{Epoch, ErrorDetail, Incarnation, PartitionId, PlacementId, Seq, Version};
 use archon_wal::WalError;
 use bytes::Bytes;
 use std::ops::Bound;
@@ -21,6 +21,8 @@ pub(crate) type OpRequest = archon_host::Request<ReplyTo>;
 /// A copy that this leader gives.
 #[derive(Clone, Debug)]
 pub(crate) struct CopyOffer {
+    /// Of which partition.
+    pub(crate) partition: PartitionId,
     /// Where it begins.
     pub(crate) start: CopyStart,
     /// The placement whose space is to be read.
@@ -72,6 +74,8 @@ pub(crate) enum ShardMessage {
     Counted(oneshot::Sender<usize>),
     /// Answered with the committed rows of a placement from a key on that the engine may not have yet.
     Gathered { placement: PlacementId, from: Bound<Bytes>, answer: oneshot::Sender<Option<Gathered>> },
+    /// Answered with the position up to which a placement's log is committed; `None` if it is not there any more.
+    Committed { placement: PlacementId, answer: oneshot::Sender<Option<Seq>> },
     /// The size scan has come up to this key of a placement, or begins to count it (`None`).
     CountReached { placement: PlacementId, key: Option<Bytes> },
     /// The size scan has counted a placement. Answered with what had grown since it was counted before, and since this count

@@ -193,6 +193,10 @@ impl Shard {
                 let _ =
                     answer.send(window.map(|memtable| Gathered::from_key(memtable, from.as_ref().map(|key| &key[..]))));
             }
+            ShardMessage::Committed { placement, answer } => {
+                let copy = partitions.copies().get(&placement);
+                let _ = answer.send(copy.map(|local| local.replica.commit()));
+            }
             ShardMessage::CountReached { placement, key } => {
                 if let Some(memtable) = partitions.window_mut(placement) {
                     memtable.count_reached(key);
@@ -217,7 +221,7 @@ impl Shard {
         let spoilt = CancellationToken::new();
         let start = self.partitions.copy_asked(ask, spoilt.clone().drop_guard());
         let start = start.map_err(|refusal| self.partitions.shell().copy_words(ask, refusal))?;
-        Ok(CopyOffer { start, source: ask.source, spoilt })
+        Ok(CopyOffer { partition: ask.partition, start, source: ask.source, spoilt })
     }
 
     /// Ends the turn's inputs; operations that waited are looked at again in the next turn.

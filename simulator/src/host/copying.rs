@@ -5,6 +5,7 @@ use crate::mutant::ShellMutant;
 use crate::world::World;
 use archon_host::{CopyAsk, CopyJob, CopyPage, CopyStart};
 use archon_kv::engine::{Engine, PageLimit, Row};
+use archon_kv::row;
 use archon_replica::{Input, Position, ReplicaAddress};
 use archon_types::{Millis, PlacementId, Seq, Version};
 use bytes::Bytes;
@@ -92,8 +93,13 @@ impl World {
             false => Bound::Unbounded,
         };
         let limit = PageLimit { rows_max: PAGE_ROWS, bytes_max: usize::MAX };
-        let Ok(page) = self.hosts[host].disk.engine.page(source, (from, Bound::Unbounded), limit) else { return };
+        let Ok(mut page) = self.hosts[host].disk.engine.page(source, (from, Bound::Unbounded), limit) else { return };
         let after = page.rows.last().map_or(after, |row| row.key.clone());
+        if !page.more {
+            let copies = self.hosts[host].process.as_ref().map(|process| process.partitions.copies());
+            let Some(local) = copies.and_then(|copies| copies.get(&source)) else { return };
+            row::note_copied(&mut page.rows, local.replica.commit());
+        }
         let (placement, last) = (loader.placement, !page.more);
         let (start, version, rows) = (given.at, given.version, page.rows);
         let answer = Sideways::CopyPage { placement, attempt, ask, start, version, after, rows, last };

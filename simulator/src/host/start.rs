@@ -162,6 +162,8 @@ fn recover(machine: &Host, settings: Settings, patience: Patience) -> Partitions
         });
         // What an interrupted copy brought is above the log's end.
         memtable.set_engine_ahead(ENGINE_AHEAD_UNKNOWN);
+        let written = row::engine_position(&machine.disk.engine, placement).ok().flatten();
+        memtable.set_engine_position(written.unwrap_or_default());
         let (partition, recovered) = (stream.partition, stream.recovered());
         match taken {
             Ok(()) => {
