@@ -10,7 +10,7 @@ mod writer;
 use self::writer::Writer;
 use crate::engine::{Change, Engine, EngineError};
 use archon_kv::Frozen;
-use archon_types::{NoRoom, PlacementId, Seq};
+use archon_types::{DiskFull, PlacementId, Seq};
 use parking_lot::{Condvar, Mutex};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// How often a full disk is looked at again.
-const ROOM_INTERVAL: Duration = Duration::from_millis(200);
+const DISK_SPACE_INTERVAL: Duration = Duration::from_millis(200);
 /// What an effect costs in the queue beside its keys and values.
 const WORK_OVERHEAD_BYTES: usize = 256;
 
@@ -189,10 +189,10 @@ struct Shared {
     /// The thread has ended.
     end: Condvar,
     config: FlusherConfig,
-    /// The disk has no room for the engine: what is queued waits.
-    out_of_room: AtomicBool,
+    /// The disk has too little space for the engine: what is queued waits.
+    is_disk_full: AtomicBool,
     /// How much it lacks, as last seen.
-    no_room: Mutex<Option<NoRoom>>,
+    disk_full: Mutex<Option<DiskFull>>,
     /// Since when the engine has been at work for the turn under way.
     busy_since: Mutex<Option<Instant>>,
     /// Syncs of the engine so far.
@@ -301,17 +301,17 @@ impl FlusherHandle {
         Ok(())
     }
 
-    /// Whether everything waits for room on the disk, so that no new data should be taken in.
-    pub(crate) fn is_out_of_room(&self) -> bool {
-        self.shared.out_of_room.load(Ordering::Acquire)
+    /// Whether everything waits for space on the disk, so that no new data should be taken in.
+    pub(crate) fn is_disk_full(&self) -> bool {
+        self.shared.is_disk_full.load(Ordering::Acquire)
     }
 
-    /// How much room the disk lacks, if everything waits for it.
-    pub(crate) fn no_room(&self) -> Option<NoRoom> {
-        *self.shared.no_room.lock()
+    /// How much space the disk lacks, if everything waits for it.
+    pub(crate) fn disk_full(&self) -> Option<DiskFull> {
+        *self.shared.disk_full.lock()
     }
 
-    /// For how long the engine has been at work on one write or sync. Waiting for room on the disk does not count.
+    /// For how long the engine has been at work on one write or sync. Waiting for space on the disk does not count.
     pub(crate) fn busy_for(&self) -> Duration {
         self.shared.busy_since.lock().map_or(Duration::ZERO, |since| since.elapsed())
     }
@@ -356,8 +356,8 @@ impl Flusher {
             wake: Condvar::new(),
             end: Condvar::new(),
             config,
-            out_of_room: AtomicBool::new(false),
-            no_room: Mutex::new(None),
+            is_disk_full: AtomicBool::new(false),
+            disk_full: Mutex::new(None),
             busy_since: Mutex::new(None),
             syncs: AtomicU64::new(0),
         });

@@ -3,7 +3,7 @@
 use super::*;
 use crate::engine::{Cleared, KeyRange, MemoryEngine, Page, PageLimit};
 use archon_kv::{Effect, Memtable, MemtableBudget, RowChange, row};
-use archon_types::{ClientId, Millis, NoRoom, PlacementId};
+use archon_types::{ClientId, DiskFull, Millis, PlacementId};
 use bytes::Bytes;
 
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -77,7 +77,7 @@ impl Rig {
     }
 }
 
-const NO_ROOM: NoRoom = NoRoom { free_bytes: 5, needed_bytes: 9 };
+const DISK_FULL: DiskFull = DiskFull { free_bytes: 5, needed_bytes: 9 };
 
 impl Engine for Rig {
     fn get(&self, space: PlacementId, key: &[u8]) -> Result<Option<Bytes>, EngineError> {
@@ -117,8 +117,8 @@ impl Engine for Rig {
         self.inner.sync()
     }
 
-    fn check_room(&self) -> Result<(), NoRoom> {
-        if self.state.0.lock().full { Err(NO_ROOM) } else { Ok(()) }
+    fn check_disk(&self) -> Result<(), DiskFull> {
+        if self.state.0.lock().full { Err(DISK_FULL) } else { Ok(()) }
     }
 }
 
@@ -355,18 +355,18 @@ fn a_full_disk_holds_writes_back_syncs_what_was_taken_and_does_not_fail_the_engi
     rig.set(|state| state.full = true);
     put(&handle, 1, 2, 0, "during");
     rig.wait_for("what was taken to be synced", |state| state.journal.contains(&Note::Synced(1, 1)));
-    assert!(handle.is_out_of_room());
-    assert_eq!(handle.no_room(), Some(NO_ROOM));
+    assert!(handle.is_disk_full());
+    assert_eq!(handle.disk_full(), Some(DISK_FULL));
     assert_eq!(rig.get(space(1), &[1, 0]).unwrap().unwrap(), "before");
     rig.set(|state| state.full = false);
     rig.wait_for("the second write", |state| state.journal.contains(&Note::Written(1, 2)));
-    assert!(!handle.is_out_of_room() && handle.no_room().is_none());
+    assert!(!handle.is_disk_full() && handle.disk_full().is_none());
     flusher.shutdown(PATIENCE).unwrap();
     assert!(!rig.journal().contains(&Note::Failed));
 }
 
 #[test]
-fn a_flusher_that_waits_for_room_can_be_stopped() {
+fn a_flusher_that_waits_for_disk_space_can_be_stopped() {
     let rig = Rig::default();
     let flusher = rig.start(lazy());
     rig.set(|state| state.full = true);
@@ -376,7 +376,7 @@ fn a_flusher_that_waits_for_room_can_be_stopped() {
 }
 
 #[test]
-fn a_long_list_goes_in_parts_each_of_which_waits_for_room() {
+fn a_long_list_goes_in_parts_each_of_which_waits_for_disk_space() {
     let rig = Rig::default();
     let flusher = rig.start(lazy());
     let handle = flusher.handle();
@@ -391,7 +391,7 @@ fn a_long_list_goes_in_parts_each_of_which_waits_for_room() {
     });
     rig.wait_for("what was taken to be synced", |state| state.journal.contains(&Note::Sync));
     assert_eq!(rig.journal(), [Note::Write(1), Note::Sync]);
-    assert!(handle.is_out_of_room() && handle.busy_for() == Duration::ZERO);
+    assert!(handle.is_disk_full() && handle.busy_for() == Duration::ZERO);
     assert_eq!(rig.get(space(1), &[1, 2]).unwrap(), None, "the list is torn");
     rig.set(|state| state.full = false);
     rig.wait_for("the rest", |state| state.journal.contains(&Note::Written(1, 1)));
@@ -400,7 +400,7 @@ fn a_long_list_goes_in_parts_each_of_which_waits_for_room() {
 }
 
 #[test]
-fn a_flusher_that_waits_for_room_in_the_middle_of_a_list_can_be_stopped() {
+fn a_flusher_that_waits_for_disk_space_in_the_middle_of_a_list_can_be_stopped() {
     let rig = Rig::default();
     let flusher = rig.start(lazy());
     rig.set(|state| state.held = true);

@@ -237,15 +237,15 @@ impl Shard {
         let shell = self.partitions.shell_mut();
         shell.journal.retry();
         shell.look_at_journal();
-        let (no_room, log_refused) = (shell.context.flusher.is_out_of_room(), shell.journal.is_refused());
+        let (disk_full, log_refused) = (shell.context.flusher.is_disk_full(), shell.journal.is_refused());
         if log_refused {
             shell.context.shared.load.log_refused(self.now);
         }
-        if no_room {
+        if disk_full {
             // They may be what the engine lacks.
             shell.context.wal.shrink_pool();
         }
-        let refused = no_room || log_refused || shell.journal.is_full();
+        let refused = disk_full || log_refused || shell.journal.is_full();
         let held = self.partitions.tick(refused, FORGETTINGS_MAX);
         if held > 0 {
             tracing::debug!(held, "answers wait for a lease");

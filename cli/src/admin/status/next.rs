@@ -27,7 +27,7 @@ pub(super) fn next_step(status: &Status, nodes: &[Node]) -> String {
         return remedy;
     }
     if let Some(remedy) =
-        remedy_of(status, ReasonCode::NoRoom).or_else(|| remedy_of(status, ReasonCode::LeaderHearsTooFew))
+        remedy_of(status, ReasonCode::NodesAtLimit).or_else(|| remedy_of(status, ReasonCode::LeaderHearsTooFew))
     {
         return remedy;
     }

@@ -76,7 +76,7 @@ pub fn check_drain(state: &ClusterState, node: NodeId) -> Result<DrainPlan, Vec<
         }
     }
     if nowhere > 0 {
-        return Err(vec![Obstacle::NoRoom { placements: nowhere }]);
+        return Err(vec![Obstacle::NodesAtLimit { placements: nowhere }]);
     }
     Ok(DrainPlan {
         leaderships: state.partitions.leaders_on(node),
