@@ -397,7 +397,7 @@ fn route_event(shards: &Shards, holdings: &Holdings, event: FlushEvent) {
                 shards.of(partition).complete(ShardMessage::Flushed(event));
             }
         }
-        FlushEvent::Room => shards.send_all(|| ShardMessage::Flushed(FlushEvent::Room)),
+        FlushEvent::QueueDrained => shards.send_all(|| ShardMessage::Flushed(FlushEvent::QueueDrained)),
         FlushEvent::Failed(error) => {
             shards.send_all(|| ShardMessage::Flushed(FlushEvent::Failed(Arc::clone(&error))));
         }

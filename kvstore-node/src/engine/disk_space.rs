@@ -1,6 +1,7 @@
 //! Space on the disk for the engine. A write that meets a full disk breaks it for good, and with it the node; so the
 //! disk is asked for free space before the engine is written to, and a reserve is given up to bring what it has taken to
 //! the disk.
+
 use archon_types::DiskFull;
 use parking_lot::Mutex;
 use rustix::fs::{FallocateFlags, fallocate, statvfs};

@@ -68,7 +68,7 @@ pub(crate) enum FlushEvent {
         upto: Seq,
     },
     /// Somebody was told that the queue is full, and half of it is free now: work may be offered again.
-    Room,
+    QueueDrained,
     /// Nothing of this placement is left, on the disk too. More may have been written, and another clearing may have
     /// begun, since.
     Cleared {
@@ -84,7 +84,7 @@ pub(crate) enum FlushEvent {
 /// Why work was not taken.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum FlusherError {
-    /// The queue is full; offer it again when `FlushEvent::Room` came.
+    /// The queue is full; offer it again when `FlushEvent::QueueDrained` came.
     #[error("the flusher's queue is full ({bytes} of {max} bytes); offer it again later")]
     Full {
         /// Bytes waiting.
@@ -169,7 +169,7 @@ struct Queue {
     clearing: BTreeMap<PlacementId, u64>,
     /// Clearings so far.
     clears: u64,
-    /// Work was refused since there was room last.
+    /// Work was refused since the queue was drained last.
     starved: bool,
     stopping: bool,
     ended: bool,
@@ -177,7 +177,7 @@ struct Queue {
 
 impl Queue {
     /// Something larger than the whole queue is taken alone, else it would never be.
-    const fn has_room(&self, bytes: usize, max: usize) -> bool {
+    const fn has_capacity(&self, bytes: usize, max: usize) -> bool {
         self.bytes == 0 || self.bytes + bytes <= max
     }
 }
@@ -233,7 +233,7 @@ impl FlusherHandle {
         if queue.clearing.contains_key(&space) {
             return Err((FlusherError::Clearing { space }, rows));
         }
-        if !queue.has_room(bytes, max) {
+        if !queue.has_capacity(bytes, max) {
             queue.starved = true;
             return Err((FlusherError::Full { bytes: queue.bytes, max }, rows));
         }
@@ -255,12 +255,12 @@ impl FlusherHandle {
         self.shared.wake.notify_one();
     }
 
-    /// Whether about `bytes` more would be taken now. If not, [`FlushEvent::Room`] tells when to ask again.
-    pub(crate) fn has_room(&self, bytes: usize) -> bool {
+    /// Whether about `bytes` more would be taken now. If not, [`FlushEvent::QueueDrained`] tells when to ask again.
+    pub(crate) fn has_capacity(&self, bytes: usize) -> bool {
         let mut queue = self.shared.queue.lock();
-        let room = queue.has_room(bytes, self.shared.config.queue_bytes_max);
-        queue.starved |= !room;
-        room
+        let taken = queue.has_capacity(bytes, self.shared.config.queue_bytes_max);
+        queue.starved |= !taken;
+        taken
     }
 
     /// Queues the removal of every row of a space, after what was queued for it before. From now on nothing more is taken

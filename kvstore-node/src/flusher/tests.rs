@@ -14,7 +14,7 @@ enum Note {
     Sync,
     Written(u64, u64),
     Synced(u64, u64),
-    Room,
+    QueueDrained,
     Cleared(u64, u64),
     Failed,
     Panicked,
@@ -44,7 +44,7 @@ impl Rig {
             rig.note(match event {
                 FlushEvent::Written { space, upto } => Note::Written(space.get(), upto.get()),
                 FlushEvent::Synced { space, upto } => Note::Synced(space.get(), upto.get()),
-                FlushEvent::Room => Note::Room,
+                FlushEvent::QueueDrained => Note::QueueDrained,
                 FlushEvent::Cleared { space, clear } => Note::Cleared(space.get(), clear),
                 FlushEvent::Failed(_) => Note::Failed,
             });
@@ -275,7 +275,7 @@ fn clearing_goes_beside_other_work_and_takes_nothing_more_for_that_space() {
 }
 
 #[test]
-fn whoever_was_refused_is_told_when_there_is_room_and_only_then() {
+fn whoever_was_refused_is_told_when_the_queue_is_drained_and_only_then() {
     let rig = Rig::default();
     let flusher = rig.start(FlusherConfig { queue_bytes_max: 2_000, write_bytes_max: 1, ..lazy() });
     let handle = flusher.handle();
@@ -288,12 +288,12 @@ fn whoever_was_refused_is_told_when_there_is_room_and_only_then() {
         }
     };
     assert!(matches!(refused, FlusherError::Full { .. }), "{refused}");
-    assert!(!rig.journal().contains(&Note::Room));
+    assert!(!rig.journal().contains(&Note::QueueDrained));
     rig.set(|state| state.held = false);
-    rig.wait_for("the word that there is room", |state| state.journal.contains(&Note::Room));
+    rig.wait_for("the word that the queue is drained", |state| state.journal.contains(&Note::QueueDrained));
     handle.apply(space(1), Seq::new(seq), vec![change(1, 0, "x")]).unwrap();
     rig.wait_for("the last effect", |state| state.journal.contains(&Note::Written(1, seq)));
-    assert_eq!(rig.journal().iter().filter(|note| **note == Note::Room).count(), 1, "nobody was refused since");
+    assert_eq!(rig.journal().iter().filter(|note| **note == Note::QueueDrained).count(), 1, "nobody was refused since");
     flusher.shutdown(PATIENCE).unwrap();
 }
 
@@ -418,20 +418,20 @@ fn a_flusher_that_waits_for_disk_space_in_the_middle_of_a_list_can_be_stopped() 
 }
 
 #[test]
-fn whoever_asks_for_room_in_vain_is_told_when_there_is_some() {
+fn whoever_asks_for_capacity_in_vain_is_told_when_there_is_some() {
     let rig = Rig::default();
     let flusher = rig.start(FlusherConfig { queue_bytes_max: 2_000, write_bytes_max: 1, ..lazy() });
     let handle = flusher.handle();
-    assert!(handle.has_room(5_000), "alone, if it is larger than the queue");
+    assert!(handle.has_capacity(5_000), "alone, if it is larger than the queue");
     rig.set(|state| state.held = true);
     put(&handle, 1, 1, 0, "a");
     rig.wait_for("the first write", |state| state.waiting);
     put(&handle, 1, 2, 0, &"x".repeat(1_500));
-    assert!(handle.has_room(200) && !rig.journal().contains(&Note::Room));
-    assert!(!handle.has_room(500));
+    assert!(handle.has_capacity(200) && !rig.journal().contains(&Note::QueueDrained));
+    assert!(!handle.has_capacity(500));
     rig.set(|state| state.held = false);
-    rig.wait_for("the word that there is room", |state| state.journal.contains(&Note::Room));
-    assert!(handle.has_room(500));
+    rig.wait_for("the word that the queue is drained", |state| state.journal.contains(&Note::QueueDrained));
+    assert!(handle.has_capacity(500));
     flusher.shutdown(PATIENCE).unwrap();
 }
 

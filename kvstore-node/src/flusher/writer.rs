@@ -49,7 +49,7 @@ struct Turn {
     /// Freed with the turn.
     gone: Vec<Frozen>,
     /// Those who were refused may try again.
-    room: bool,
+    queue_drained: bool,
     stop: bool,
 }
 
@@ -78,8 +78,8 @@ impl Writer {
         loop {
             let turn = self.next_turn();
             let stop = turn.stop;
-            if turn.room {
-                (self.on_event)(FlushEvent::Room);
+            if turn.queue_drained {
+                (self.on_event)(FlushEvent::QueueDrained);
             }
             match self.take(turn) {
                 Ok(true) if !stop => {}
@@ -125,7 +125,7 @@ impl Writer {
         }
         if queue.starved && queue.bytes <= config.queue_bytes_max / 2 {
             queue.starved = false;
-            turn.room = true;
+            turn.queue_drained = true;
         }
         turn.stop = queue.stopping && queue.work.is_empty();
         turn
