@@ -119,7 +119,7 @@ pub(crate) type Barrier = Box<dyn FnOnce() + Send>;
 pub(crate) enum FlushRows {
     /// As they are.
     Changes(Vec<Change>),
-    /// A window's, which the flusher puts in order: a shard has no time for that.
+    /// A memtable's, which the flusher puts in order: a shard has no time for that.
     Frozen(Frozen),
 }
 
@@ -244,7 +244,7 @@ impl FlusherHandle {
         Ok(())
     }
 
-    /// Frees rows that the window has let go of: there may be a million of them.
+    /// Frees rows that the memtable has let go of: there may be a million of them.
     pub(crate) fn let_go(&self, frozen: Frozen) {
         let mut queue = self.shared.queue.lock();
         if queue.stopping || queue.ended {

@@ -165,7 +165,7 @@ fn effects_arrive_in_order_and_positions_are_reported_after_the_fact() {
 }
 
 #[test]
-fn the_rows_of_a_window_arrive_in_order_and_their_position_after_them() {
+fn the_rows_of_a_memtable_arrive_in_order_and_their_position_after_them() {
     let rig = Rig::default();
     let flusher = rig.start(lazy());
     let mut memtable = Memtable::new(Seq::ZERO, MemtableBudget::default());

@@ -171,7 +171,7 @@ impl Writer {
         let mut rest = &changes[..];
         while !rest.is_empty() {
             // A frozen list may be longer than all the space there was. One that is torn does no harm: its position comes
-            // behind its rows, and until then the window hides them, or the log brings them again.
+            // behind its rows, and until then the memtable hides them, or the log brings them again.
             *self.shared.busy_since.lock() = None;
             if !self.await_disk_space()? {
                 return Ok(false);
@@ -245,7 +245,7 @@ impl Writer {
     }
 }
 
-/// The changes that bring rows to the engine, in order of key as far as they are a window's.
+/// The changes that bring rows to the engine, in order of key as far as they are a memtable's.
 fn changes_of(space: PlacementId, rows: FlushRows) -> Vec<Change> {
     match rows {
         FlushRows::Changes(changes) => changes,
