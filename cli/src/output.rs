@@ -27,7 +27,7 @@ pub(crate) struct Output {
     /// Whether standard output is a terminal.
     pub(crate) terminal: bool,
     /// Whether standard error is a terminal; progress is drawn only there.
-    pub(crate) talk_terminal: bool,
+    pub(crate) stderr_is_terminal: bool,
     /// Whether to use colour: a terminal, and `NO_COLOR` unset.
     pub(crate) color: bool,
     /// Whether the terminal can be cleared and drawn anew.
@@ -46,7 +46,7 @@ impl Output {
         Self {
             format,
             terminal,
-            talk_terminal: std::io::stderr().is_terminal(),
+            stderr_is_terminal: std::io::stderr().is_terminal(),
             color: terminal && !refused,
             redraw: terminal && !dumb,
             watching: false,
@@ -56,7 +56,7 @@ impl Output {
     /// Off a terminal.
     #[cfg(test)]
     pub(crate) const fn plain(format: Format) -> Self {
-        Self { format, terminal: false, talk_terminal: false, color: false, redraw: false, watching: false }
+        Self { format, terminal: false, stderr_is_terminal: false, color: false, redraw: false, watching: false }
     }
 
     /// Whether data goes out as JSON.

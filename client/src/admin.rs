@@ -367,7 +367,7 @@ pub(crate) fn node_summary(wire: v1::NodeSummary) -> Result<NodeSummary, Error> 
         keys_stored: wire.keys,
         operations_per_second: wire.operations_per_second,
         silent_for_ms: wire.silent_for_ms,
-        disk_full: wire.no_room.is_some(),
+        disk_full: wire.disk_full.is_some(),
         stopped: wire.stopped,
     })
 }

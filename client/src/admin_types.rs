@@ -111,7 +111,7 @@ pub struct NodeSummary {
     pub operations_per_second: Option<u64>,
     /// Time since its last heartbeat, as the leading coordinator saw it; null if that heard none.
     pub silent_for_ms: Option<u64>,
-    /// It takes no writes, for want of room on its disk.
+    /// It takes no writes, for its disk is full.
     pub disk_full: bool,
     /// It is failed since it said itself that it has stopped.
     pub stopped: bool,

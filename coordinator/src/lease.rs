@@ -30,9 +30,9 @@ pub(crate) async fn answer(session: &Session, heartbeat: Heartbeat) -> Result<He
     let turned = session.loads().lock().note(node, &heartbeat.load);
     if turned {
         let name = state.read(|state| state.node_name(node));
-        match heartbeat.load.no_room {
+        match heartbeat.load.disk_full {
             Some(lack) => tracing::warn!(node = name, "a node refuses writes, its disk is full: {lack}"),
-            None => tracing::info!(node = name, "a node's disk has room for writes"),
+            None => tracing::info!(node = name, "a node's disk has space for writes"),
         }
     }
     if !session.is_granting() {

@@ -1,7 +1,7 @@
 //! What nodes say that they carry: for plans, progress and people, never for safety. Kept in the leader's memory.
 
 use archon_proto::convert::load::{Load as Said, PlacementLoad};
-use archon_types::{NoRoom, NodeId, PlacementId};
+use archon_types::{DiskFull, NodeId, PlacementId};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Most placements remembered per node; a heartbeat names only those that changed.
@@ -33,7 +33,7 @@ struct Load {
     operations_per_second: u64,
     placements: BTreeMap<PlacementId, PlacementLoad>,
     copies: BTreeMap<PlacementId, Copied>,
-    no_room: Option<NoRoom>,
+    disk_full: Option<DiskFull>,
 }
 
 /// The loads of all nodes.
@@ -43,11 +43,11 @@ pub(crate) struct Loads {
 }
 
 impl Loads {
-    /// Takes in what a heartbeat said. Returns whether its disk has become full, or has room again.
+    /// Takes in what a heartbeat said. Returns whether its disk has become full, or has space again.
     pub(crate) fn note(&mut self, node: NodeId, said: &Said) -> bool {
         let load = self.nodes.entry(node).or_default();
-        let turned = load.no_room.is_some() != said.no_room.is_some();
-        load.no_room = said.no_room;
+        let turned = load.disk_full.is_some() != said.disk_full.is_some();
+        load.disk_full = said.disk_full;
         load.bytes_stored = said.bytes_stored;
         load.operations_per_second = said.operations_per_second;
         for placement in &said.placements {
@@ -62,14 +62,14 @@ impl Loads {
         turned
     }
 
-    /// The nodes that refuse writes for want of room on their disks.
-    pub(crate) fn without_room(&self) -> impl Iterator<Item = (NodeId, NoRoom)> {
-        self.nodes.iter().filter_map(|(node, load)| Some((*node, load.no_room?)))
+    /// The nodes that refuse writes because their disks are full.
+    pub(crate) fn full_disks(&self) -> impl Iterator<Item = (NodeId, DiskFull)> {
+        self.nodes.iter().filter_map(|(node, load)| Some((*node, load.disk_full?)))
     }
 
-    /// How much room a node's disk lacks, if it refuses writes for that.
-    pub(crate) fn no_room(&self, node: NodeId) -> Option<NoRoom> {
-        self.nodes.get(&node)?.no_room
+    /// How much space a node's disk lacks, if it refuses writes for that.
+    pub(crate) fn disk_full(&self, node: NodeId) -> Option<DiskFull> {
+        self.nodes.get(&node)?.disk_full
     }
 
     /// Forgets copies that have left their nodes. `held` tells how many copies stand on a node, and which: what is asked for

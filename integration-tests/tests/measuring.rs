@@ -79,10 +79,10 @@ fn locally(arguments: &[&str]) -> Value {
 
 #[test]
 fn a_cluster_of_its_own_is_disturbed_as_asked_and_healed() {
-    let seen = locally(&["failover", "--disturb", "stop", "--disturb", "leader", "--duration", "1s"]);
+    let seen = locally(&["failover", "--disturb", "stop", "--disturb", "coordinator-leader", "--duration", "1s"]);
     let rounds = seen["rounds"].as_array().expect("rounds");
     let names: Vec<_> = rounds.iter().map(|round| &round["disturbance"]).collect();
-    assert_eq!(names, ["stop", "leader"], "{seen}");
+    assert_eq!(names, ["stop", "coordinator-leader"], "{seen}");
     for round in rounds {
         // Every writer was answered in both.
         let operations = ["disturbed", "healing"].map(|when| round[when]["operations"].as_u64().unwrap_or(0));

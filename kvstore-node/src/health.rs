@@ -4,7 +4,7 @@ use crate::clock::Clock;
 use crate::engine::free_bytes;
 use crate::flusher::FlusherHandle;
 use crate::shared::Shared;
-use archon_types::{Millis, NoRoom};
+use archon_types::{DiskFull, Millis};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -71,10 +71,10 @@ impl Health {
         Self { clock, pulses, wal, flusher }
     }
 
-    /// How much room the disk lacks, if the engine or the log takes nothing new for want of it.
-    pub(crate) fn no_room(&self, shared: &Shared) -> Option<NoRoom> {
-        self.flusher.no_room().or_else(|| {
-            shared.load.is_log_refused(self.clock.now()).then(|| NoRoom {
+    /// How much space the disk lacks, if the engine or the log takes nothing new for want of it.
+    pub(crate) fn disk_full(&self, shared: &Shared) -> Option<DiskFull> {
+        self.flusher.disk_full().or_else(|| {
+            shared.load.is_log_refused(self.clock.now()).then(|| DiskFull {
                 free_bytes: free_bytes(&shared.config.data_dir).unwrap_or(0),
                 needed_bytes: shared.config.wal_segment_bytes,
             })

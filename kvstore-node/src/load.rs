@@ -80,7 +80,7 @@ impl LoadBoard {
             operations_per_second: since.saturating_mul(1_000) / elapsed_ms.max(1),
             placements,
             copies: board.copies.values().copied().collect(),
-            no_room: None,
+            disk_full: None,
         }
     }
 

@@ -175,7 +175,7 @@ impl Node {
         let peers = Arc::new(Peers::new(Arc::clone(&shared), handles.clone()));
         let copies = CopyRunner::new(Arc::clone(&shared), runtime.clone(), shards.clone(), flusher.handle());
         let copies = Arc::new(copies);
-        let windows = budget.clone();
+        let memtables = budget.clone();
         let context = Arc::new(Context {
             shared: Arc::clone(&shared),
             wal: wal.clone(),
@@ -189,7 +189,7 @@ impl Node {
         });
         let pulses: Vec<Arc<Pulse>> = (0..shards.count()).map(|_| Arc::default()).collect();
         let threads = shards.start(&context, &pulses, recovery.found, runtimes).map_err(NodeError::Thread)?;
-        let stats = Stats { shared: Arc::clone(&shared), wal: wal.clone(), flusher: flusher.handle(), windows };
+        let stats = Stats { shared: Arc::clone(&shared), wal: wal.clone(), flusher: flusher.handle(), memtables };
         let services_end = CancellationToken::new();
         let service_tasks = TaskTracker::new();
         let services = Services {
@@ -397,7 +397,7 @@ fn route_event(shards: &Shards, holdings: &Holdings, event: FlushEvent) {
                 shards.of(partition).complete(ShardMessage::Flushed(event));
             }
         }
-        FlushEvent::Room => shards.send_all(|| ShardMessage::Flushed(FlushEvent::Room)),
+        FlushEvent::QueueDrained => shards.send_all(|| ShardMessage::Flushed(FlushEvent::QueueDrained)),
         FlushEvent::Failed(error) => {
             shards.send_all(|| ShardMessage::Flushed(FlushEvent::Failed(Arc::clone(&error))));
         }

@@ -1,7 +1,7 @@
 //! Counting what is stored, slowly and in the background: sizes for plans and for the progress of copies.
 //!
 //! Counted is what a reader would see: the engine's rows, under those that are committed but still gather in a shard's
-//! window. Of each stretch of keys the window is asked first. A row that leaves it meanwhile is in the engine by then, so
+//! memtable. Of each stretch of keys the memtable is asked first. A row that leaves it meanwhile is in the engine by then, so
 //! that none is missed, and none counts twice.
 
 use crate::engine::{Engine, Page, PageLimit};
@@ -38,7 +38,7 @@ const TELLING_BYTES: i64 = 64 * 1024;
 struct Counted {
     load: PlacementLoad,
     /// How much of what seemed to have grown before this count really had, from 0 to 1: the rest replaced rows that had left
-    /// the window.
+    /// the memtable.
     new_part: f64,
 }
 
@@ -81,9 +81,11 @@ pub(crate) async fn count(
         loop {
             for placement in holdings.whole() {
                 let Some(partition) = holdings.partition_of(placement) else { continue };
-                let window = Window { shards: &shards, partition, placement };
+                let memtable = ShardMemtable { shards: &shards, partition, placement };
                 let limit = PageLimit::bytes(PAGE_BYTES);
-                let Some((load, grown)) = count_placement(&engine, limit, REST_FACTOR, &window).await else { continue };
+                let Some((load, grown)) = count_placement(&engine, limit, REST_FACTOR, &memtable).await else {
+                    continue;
+                };
                 if holdings.partition_of(placement).is_none() {
                     known.lock().remove(&placement);
                     continue;
@@ -121,7 +123,7 @@ pub(crate) async fn count(
     }
 }
 
-/// The window over a placement's rows in the engine.
+/// The memtable over a placement's rows in the engine.
 trait Over {
     /// Whose rows they are.
     fn placement(&self) -> PlacementId;
@@ -133,13 +135,13 @@ trait Over {
     async fn counted(&self) -> Option<(Growth, Growth)>;
 }
 
-struct Window<'a> {
+struct ShardMemtable<'a> {
     shards: &'a Shards,
     partition: PartitionId,
     placement: PlacementId,
 }
 
-impl Over for Window<'_> {
+impl Over for ShardMemtable<'_> {
     fn placement(&self) -> PlacementId {
         self.placement
     }
@@ -165,47 +167,47 @@ impl Over for Window<'_> {
     }
 }
 
-/// A whole count of a placement, and what its window said of growth at the end.
+/// A whole count of a placement, and what its memtable said of growth at the end.
 type Count = (PlacementLoad, Option<(Growth, Growth)>);
 
 async fn count_placement(
     engine: &Arc<dyn Engine>,
     limit: PageLimit,
     rest_factor: u32,
-    window: &impl Over,
+    memtable: &impl Over,
 ) -> Option<Count> {
-    let placement = window.placement();
+    let placement = memtable.placement();
     let mut load = PlacementLoad { placement, bytes: 0, keys: 0 };
     let mut from: Bound<Bytes> = Bound::Unbounded;
-    window.reached(None).await;
+    memtable.reached(None).await;
     loop {
         let engine = Arc::clone(engine);
         let began = Instant::now();
-        let gathered = window.gathered(from.clone()).await?;
+        let gathered = memtable.gathered(from.clone()).await?;
         let page = tokio::task::spawn_blocking(move || {
             engine.page(placement, (from.as_ref().map(|key| &key[..]), Bound::Unbounded), limit)
         });
         // Damage is for those to report who serve the placement.
         let page = page.await.ok()?.ok()?;
         let end = add(&mut load, &page, &gathered);
-        let Some(end) = end else { return Some((load, window.counted().await)) };
-        window.reached(Some(end.clone())).await;
+        let Some(end) = end else { return Some((load, memtable.counted().await)) };
+        memtable.reached(Some(end.clone())).await;
         tokio::time::sleep((began.elapsed() * rest_factor).min(REST_AFTER_PAGE_MAX)).await;
         from = Bound::Excluded(end);
     }
 }
 
 /// Counts the rows up to where both lists are whole; says where that is unless it is the end of the placement.
-fn add(load: &mut PlacementLoad, page: &Page, window: &Gathered) -> Option<Bytes> {
+fn add(load: &mut PlacementLoad, page: &Page, memtable: &Gathered) -> Option<Bytes> {
     let page_end = page.rows.last().filter(|_| page.more).map(|row| &row.key);
-    let window_end = window.rows.last().filter(|_| window.more).map(|(key, _)| key);
-    let end = page_end.into_iter().chain(window_end).min();
+    let memtable_end = memtable.rows.last().filter(|_| memtable.more).map(|(key, _)| key);
+    let end = page_end.into_iter().chain(memtable_end).min();
     let within = |key: &Bytes| end.is_none_or(|end| key <= end);
     let mut count = |key: &Bytes, value_bytes: usize| {
         load.bytes += (key.len() + value_bytes) as u64;
         load.keys += u64::from(key.first() == Some(&KIND_VALUE));
     };
-    let mut over = window.rows.iter().take_while(|(key, _)| within(key)).peekable();
+    let mut over = memtable.rows.iter().take_while(|(key, _)| within(key)).peekable();
     for row in page.rows.iter().take_while(|row| within(&row.key)) {
         while let Some((key, value_bytes)) = over.next_if(|(key, _)| *key < row.key) {
             value_bytes.iter().for_each(|bytes| count(key, *bytes));
@@ -233,7 +235,7 @@ mod tests {
 
     const SPACE: PlacementId = PlacementId::new(1);
 
-    /// A window in which nothing happens meanwhile, told so many rows at a time.
+    /// A memtable in which nothing happens meanwhile, told so many rows at a time.
     struct Still<'a> {
         memtable: &'a Memtable,
         rows: usize,
@@ -285,8 +287,8 @@ mod tests {
         write(&engine, &keys.map(|key| RowChange::set(key, Bytes::from_static(b"value"))));
         let engine: Arc<dyn Engine> = Arc::new(engine);
         let memtable = Memtable::new(Seq::ZERO, MemtableBudget::default());
-        let window = Still { memtable: &memtable, rows: 1 };
-        let (load, _) = count_placement(&engine, PageLimit::bytes(PAGE_BYTES), 0, &window).await.unwrap();
+        let still = Still { memtable: &memtable, rows: 1 };
+        let (load, _) = count_placement(&engine, PageLimit::bytes(PAGE_BYTES), 0, &still).await.unwrap();
         assert_eq!((load.keys, load.bytes), (2, 3 * 2 + 3 * 5));
     }
 
@@ -298,7 +300,7 @@ mod tests {
             changes in proptest::collection::vec((0..30_u8, proptest::option::weighted(0.67, 0..20_usize)), 1..61),
             freeze_at in 0..60_u64,
             flush_at in 0..60_u64,
-            window_rows in 1..8_usize,
+            memtable_rows in 1..8_usize,
             rows_max in 1..8_usize,
         ) {
             let engine = MemoryEngine::default();
@@ -326,9 +328,9 @@ mod tests {
             }
             let engine: Arc<dyn Engine> = Arc::new(engine);
             let limit = PageLimit { rows_max, bytes_max: usize::MAX };
-            let window = Still { memtable: &memtable, rows: window_rows };
+            let still = Still { memtable: &memtable, rows: memtable_rows };
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-            let (load, _) = runtime.block_on(count_placement(&engine, limit, 0, &window)).unwrap();
+            let (load, _) = runtime.block_on(count_placement(&engine, limit, 0, &still)).unwrap();
             let bytes: usize = seen.iter().map(|(key, bytes)| key.len() + bytes).sum();
             let keys = seen.keys().filter(|key| key.first() == Some(&KIND_VALUE)).count() as u64;
             prop_assert_eq!((load.keys, load.bytes), (keys, bytes as u64));

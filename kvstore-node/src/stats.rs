@@ -14,8 +14,8 @@ pub(crate) struct Stats {
     pub(crate) shared: Arc<Shared>,
     pub(crate) wal: Wal,
     pub(crate) flusher: FlusherHandle,
-    /// What all windows of the node hold.
-    pub(crate) windows: MemtableBudget,
+    /// What all memtables of the node hold.
+    pub(crate) memtables: MemtableBudget,
 }
 
 impl Stats {
@@ -37,9 +37,9 @@ impl Stats {
                 self.flusher.bytes_waiting() as u64,
             ),
             gauge(
-                "archon_node_window_bytes",
+                "archon_node_memtable_bytes",
                 "bytes of rows that the storage engine is not known to have",
-                self.windows.bytes_used() as u64,
+                self.memtables.bytes_used() as u64,
             ),
             gauge(
                 "archon_node_connections",

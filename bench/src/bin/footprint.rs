@@ -213,7 +213,7 @@ async fn flushed(admin: &Admin) -> anyhow::Result<()> {
         let mut waiting = 0;
         for node in admin.list_nodes().await.map_err(|error| error.to_string())? {
             let stats = admin.node_stats(&node.address).await.map_err(|error| error.to_string())?;
-            waiting += stats.get("archon_engine_queue_bytes") + stats.get("archon_node_window_bytes");
+            waiting += stats.get("archon_engine_queue_bytes") + stats.get("archon_node_memtable_bytes");
         }
         if waiting <= WAITING_FEW_BYTES { Ok(()) } else { Err(format!("{waiting} bytes wait")) }
     };

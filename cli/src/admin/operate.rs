@@ -186,18 +186,18 @@ struct Emptying<'a> {
     bar: Option<ProgressBar>,
     /// The most copies that it was seen to hold.
     most: u32,
-    said: Option<String>,
+    last_reported: Option<String>,
 }
 
 impl<'a> Emptying<'a> {
     fn new(name: &'a str, admin: &'a Admin, output: &'a Output) -> Self {
-        let bar = (output.talk_terminal && !output.is_json()).then(|| {
+        let bar = (output.stderr_is_terminal && !output.is_json()).then(|| {
             let bar = ProgressBar::no_length();
             let style = ProgressStyle::with_template("{spinner} [{bar:30}] {percent:>3}%  {elapsed}  {wide_msg}");
             bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()).progress_chars("=> "));
             bar
         });
-        Self { name, admin, output, started: Instant::now(), bar, most: 0, said: None }
+        Self { name, admin, output, started: Instant::now(), bar, most: 0, last_reported: None }
     }
 }
 
@@ -218,10 +218,10 @@ impl Watched for Emptying<'_> {
                 bar.set_position(u64::from(self.most - node.copies_held));
                 bar.set_message(text);
             }
-            None if self.output.is_json() || self.said.as_ref() == Some(&text) => {}
+            None if self.output.is_json() || self.last_reported.as_ref() == Some(&text) => {}
             None => {
                 self.output.talk(format!("{:>6.1}s  {text}", self.started.elapsed().as_secs_f64()));
-                self.said = Some(text);
+                self.last_reported = Some(text);
             }
         }
         Ok((node.copies_held == 0).then_some(0))

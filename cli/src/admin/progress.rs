@@ -7,42 +7,42 @@ use indicatif::{ProgressBar, ProgressStyle};
 use std::collections::BTreeMap;
 use std::time::Instant;
 
-/// Most moves of which each is told of while they go on; of more, one line tells of all.
+/// Most moves of which each is reported while they go on; of more, one line reports all.
 const EACH_MAX: usize = 64;
 
 /// Shows how moves go on.
 pub(crate) struct Progress {
     bar: Option<ProgressBar>,
     started: Instant,
-    /// What was said of each migration last, so that a line is printed only when something changed.
-    said: BTreeMap<u64, String>,
+    /// What was reported of each migration last, so that a line is printed only when something changed.
+    last_reported: BTreeMap<u64, String>,
     quiet: bool,
-    /// Only endings are said: a bar, or the reader's patience, stands for the rest.
-    endings_only: bool,
+    /// Only completed moves are reported: a bar shows the rest, or nobody wants it.
+    completions_only: bool,
 }
 
 impl Progress {
-    /// Whether `moves` moves are few enough to tell of each.
-    pub(crate) const fn tells_each(moves: usize) -> bool {
+    /// Whether `moves` moves are few enough to report each.
+    pub(crate) const fn reports_each(moves: usize) -> bool {
         moves <= EACH_MAX
     }
 
     /// With JSON on standard output nothing is said until the end.
     pub(crate) fn new(output: &Output) -> Self {
-        let bar = (output.talk_terminal && !output.is_json()).then(|| {
+        let bar = (output.stderr_is_terminal && !output.is_json()).then(|| {
             let bar = ProgressBar::new(100);
             let style = ProgressStyle::with_template("{spinner} [{bar:30}] {percent:>3}%  {elapsed}  {wide_msg}");
             bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()).progress_chars("=> "));
             bar
         });
-        let endings_only = bar.is_some();
-        Self { bar, started: Instant::now(), said: BTreeMap::new(), quiet: output.is_json(), endings_only }
+        let completions_only = bar.is_some();
+        Self { bar, started: Instant::now(), last_reported: BTreeMap::new(), quiet: output.is_json(), completions_only }
     }
 
-    /// For somebody who prints the endings, as [`Self::changes`] gives them, in a way of their own; times are counted from
-    /// `started`.
-    pub(crate) fn endings(started: Instant) -> Self {
-        Self { bar: None, started, said: BTreeMap::new(), quiet: true, endings_only: true }
+    /// For somebody who prints the completed moves, as [`Self::changes`] gives them, in a way of their own; times are counted
+    /// from `started`.
+    pub(crate) fn completions_only(started: Instant) -> Self {
+        Self { bar: None, started, last_reported: BTreeMap::new(), quiet: true, completions_only: true }
     }
 
     /// Says something beside the progress: above the bar, if there is one.
@@ -82,25 +82,25 @@ impl Progress {
         let summary = &rebalance.summary;
         if rebalance.moves.is_empty() && summary.moves_total > 0 {
             // With a bar the percents stand there.
-            let state = if self.endings_only { String::new() } else { format!("{}", summary.percent) };
-            if !self.endings_only && self.said.get(&0) != Some(&state) {
+            let state = if self.completions_only { String::new() } else { format!("{}", summary.percent) };
+            if !self.completions_only && self.last_reported.get(&0) != Some(&state) {
                 let bytes = format!("{} of {}", bytes_text(summary.bytes_done), bytes_text(summary.bytes_total));
                 let elapsed = self.started.elapsed().as_secs_f64();
                 lines.push(format!("{elapsed:>6.1}s  {}  {}%  {bytes}", counts_text(summary), summary.percent));
             }
-            self.said.insert(0, state);
+            self.last_reported.insert(0, state);
             return lines;
         }
         for moving in &rebalance.moves {
-            if self.endings_only && !moving.is_over() {
+            if self.completions_only && !moving.is_over() {
                 continue;
             }
             // Tens of percent: a long copy says something about ten times, not hundreds of times.
             let state = format!("{} {}", moving.phase, moving.percent / 10);
-            if self.said.get(&moving.id) == Some(&state) {
+            if self.last_reported.get(&moving.id) == Some(&state) {
                 continue;
             }
-            self.said.insert(moving.id, state);
+            self.last_reported.insert(moving.id, state);
             let size = match (moving.bytes_total, moving.phase.known()) {
                 (1.., Some(MovePhase::Done)) => format!("  {}", bytes_text(moving.bytes_total)),
                 (1.., Some(MovePhase::Copying)) => {
@@ -138,11 +138,11 @@ fn message(rebalance: &Rebalance) -> String {
 fn counts_text(summary: &RebalanceSummary) -> String {
     let running = summary.copying + summary.in_sync + summary.hand_off + summary.cleanup;
     let all = count_text(summary.moves_total as usize, "move", "moves");
-    let undone = match summary.failed + summary.cancelled {
+    let without = match summary.failed + summary.cancelled {
         0 => String::new(),
-        undone => format!(", {undone} undone"),
+        count => format!(", {count} failed or cancelled"),
     };
-    format!("{} of {all} over{undone}, {running} running", summary.over())
+    format!("{} of {all} over{without}, {running} running", summary.over())
 }
 
 #[cfg(test)]
@@ -190,7 +190,7 @@ mod tests {
     #[test]
     fn every_one_of_sixteen_thousand_moves_was_told_of_while_they_went_on() {
         let mut progress = Progress::new(&Output::plain(Format::Table));
-        assert!(Progress::tells_each(64) && !Progress::tells_each(16_000));
+        assert!(Progress::reports_each(64) && !Progress::reports_each(16_000));
         let stands = |done, percent| Rebalance {
             running: true,
             summary: RebalanceSummary {

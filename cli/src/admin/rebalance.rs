@@ -81,16 +81,19 @@ pub(crate) async fn apply(args: &ApplyArgs, admin: &Admin, output: &Output) -> R
         Some(result) => result,
         None => return Ok(Exit::Done),
     };
-    let undone = (result.summary.failed + result.summary.cancelled) as usize;
+    let failed_or_cancelled = (result.summary.failed + result.summary.cancelled) as usize;
     let done = done_text(&result);
     if output.is_json() {
         output.json(&applied(&plan, moves, Some(result)))?;
-    } else if undone == 0 {
+    } else if failed_or_cancelled == 0 {
         output.line(done)?;
     }
-    if undone > 0 {
-        return Err(Failure::failed(format!("{} did not reach the target", count_text(undone, "move", "moves")))
-            .with_remedy("`archon rebalance status` says why; then plan anew: `archon rebalance plan`"));
+    if failed_or_cancelled > 0 {
+        return Err(Failure::failed(format!(
+            "{} did not reach the target",
+            count_text(failed_or_cancelled, "move", "moves")
+        ))
+        .with_remedy("`archon rebalance status` says why; then plan anew: `archon rebalance plan`"));
     }
     Ok(Exit::Done)
 }
@@ -200,7 +203,7 @@ async fn wait_for_moves(
     limit: Option<Duration>,
 ) -> Result<Option<Rebalance>, Failure> {
     let progress = Progress::new(output);
-    let most = if Progress::tells_each(moves) { u32::try_from(moves).unwrap_or(u32::MAX) } else { 0 };
+    let most = if Progress::reports_each(moves) { u32::try_from(moves).unwrap_or(u32::MAX) } else { 0 };
     match wait(&mut Moves { admin, progress, most, whole: output.is_json() }, limit).await? {
         Waited::Over(rebalance) => Ok(Some(rebalance)),
         Waited::Detached => {

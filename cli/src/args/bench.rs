@@ -80,12 +80,12 @@ Examples:
   archon bench rebalance --local --keys 1000000     what many keys and their clients make of it
   archon bench rebalance --writers 96")]
     Rebalance(MovesArgs),
-    /// Measure what greedy clients cost those who take their share only.
+    /// Measure how much abusive clients slow down ordinary ones.
     ///
-    /// Ordinary clients read and write for a while, and then once more while each of these goes on: `scans`, messages of
-    /// 4,096 of them; `slow-readers`, who ask for much and read no answer; `half-messages`, which never end; `connections`,
-    /// opened as fast as they are let in; `new-clients`, a client id for every write. Printed is the time that 99 of 100
-    /// ordinary operations took at most, without and with each. Not for a cluster that others use.
+    /// `scans`: messages that each hold 4,096 scans. `slow-readers`: ask for large replies and never read them.
+    /// `half-messages`: begin messages and never end them. `connections`: open connections as fast as they are let in.
+    /// `new-clients`: use a new client id for every write. Prints the p99 latency of ordinary operations without and with
+    /// each attack. Not for a cluster that others use.
     #[command(after_help = "\
 Examples:
   archon bench attack --local
@@ -133,16 +133,16 @@ pub(crate) struct LocalArgs {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, clap::ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Disturbance {
-    /// Nothing, for comparison.
+    /// Nothing: a baseline for comparison.
     Calm,
     /// The node that leads most is killed, and started again when the others have taken over.
     Kill,
-    /// The node that leads most is stopped in order, and started again.
+    /// The node that leads most is stopped gracefully, and started again.
     Stop,
     /// A fourth node joins and partitions are moved to it; in the next round it is drained.
     Move,
     /// The leading coordinator is killed, and started again.
-    Leader,
+    CoordinatorLeader,
     /// All coordinators are killed at once and started again.
     QuorumKill,
     /// All coordinators are stopped at once and started again.
@@ -159,7 +159,7 @@ impl Disturbance {
             Self::Kill => "kill",
             Self::Stop => "stop",
             Self::Move => "move",
-            Self::Leader => "leader",
+            Self::CoordinatorLeader => "coordinator-leader",
             Self::QuorumKill => "quorum-kill",
             Self::QuorumStop => "quorum-stop",
             Self::Outage => "outage",
@@ -176,7 +176,7 @@ pub(crate) struct ProbeArgs {
     /// Readers besides, likewise.
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u16).range(..=4_096))]
     pub(crate) readers: u16,
-    /// How long nothing happens first, for comparison.
+    /// How long to measure the undisturbed baseline first.
     #[arg(long, value_name = "TIME", default_value = "3s", value_parser = duration)]
     pub(crate) calm: Duration,
     /// Which cluster.

@@ -187,7 +187,7 @@ struct Progress {
 
 impl Progress {
     fn new(what: &str, output: &Output) -> Self {
-        let bar = output.talk_terminal.then(|| {
+        let bar = output.stderr_is_terminal.then(|| {
             let bar = ProgressBar::new_spinner();
             let style = ProgressStyle::with_template("{spinner} {prefix} {elapsed}  {wide_msg}");
             bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()));

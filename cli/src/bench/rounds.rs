@@ -89,7 +89,7 @@ impl<'a> Rounds<'a> {
             Disturbance::Calm => "nothing happened".to_owned(),
             Disturbance::Kill | Disturbance::Stop => self.node_ends(disturbance == Disturbance::Kill).await?,
             Disturbance::Move => self.moves(number % 2 == 1).await?,
-            Disturbance::Leader => self.leader_dies().await?,
+            Disturbance::CoordinatorLeader => self.leader_dies().await?,
             Disturbance::QuorumKill => self.quorum_restarts(true).await?,
             Disturbance::QuorumStop => self.quorum_restarts(false).await?,
             Disturbance::Outage => {
@@ -104,7 +104,10 @@ impl<'a> Rounds<'a> {
         }
         sleep(self.args.duration.saturating_sub(began.elapsed()).max(CALM)).await;
         let mut round = Round::new(Some(disturbance), what, probers.window(), began);
-        if matches!(disturbance, Disturbance::Kill | Disturbance::Stop | Disturbance::Leader | Disturbance::Outage) {
+        if matches!(
+            disturbance,
+            Disturbance::Kill | Disturbance::Stop | Disturbance::CoordinatorLeader | Disturbance::Outage
+        ) {
             probers.mark();
             self.heal().await?;
             round.healing = Some(probers.window());

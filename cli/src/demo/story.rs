@@ -272,7 +272,7 @@ async fn rebalance(
         status.term
     ));
 
-    let mut progress = Progress::endings(applied);
+    let mut progress = Progress::completions_only(applied);
     wait_for("the moves to be done", async || {
         cluster.check_alive()?;
         let rebalance = match admin.rebalance_status().await {

@@ -58,7 +58,7 @@ pub(crate) fn assign(state: &ClusterState, liveness: &mut Liveness, now: Millis,
 
 /// How many nodes are at their limits, if that is why the first assignment passes over this partition; and whether evening
 /// out the copies that there are would give enough of the others room.
-pub(crate) fn no_room(state: &ClusterState, partition: PartitionId) -> Option<(u32, bool)> {
+pub(crate) fn nodes_at_limit(state: &ClusterState, partition: PartitionId) -> Option<(u32, bool)> {
     let row = state.partitions.get(partition)?;
     let mut hand_out = HandOut::new(state);
     let replication = hand_out.replication(row)?;

@@ -1,4 +1,4 @@
-//! What is known of copies that do not count any more: how much of the data each can still hold.
+//! What is known of copies that do not count any more: how much of the data each may still hold.
 
 use crate::mutant::Mutant;
 use crate::state::ClusterState;
@@ -6,8 +6,7 @@ pub use archon_types::Condition;
 use archon_types::{Partition, PartitionStatus, Placement, PlacementId, ReplicaState, Version};
 use serde::{Deserialize, Serialize};
 
-/// A copy that counted once and does not now. Also kept of one that is to be deleted, as long as its node has not been
-/// told so.
+/// A copy that counted once and does not now. An entry is also kept for an Unload copy until its node was told to delete it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Departed {
     /// The row's version at which it ceased to count.
@@ -19,8 +18,8 @@ pub struct Departed {
     pub lost: bool,
 }
 
-/// How good a copy that does not count is beside others: by what it can hold, then by when it ceased to count. The
-/// greatest is the best.
+/// How good a copy that does not count is beside others: by what it may still hold (Gone < Partial < Older < Whole), then by
+/// when it ceased to count. The greatest is the best.
 pub(crate) fn rank(state: &ClusterState, placement: &Placement) -> (Condition, Version) {
     state
         .departed
@@ -28,7 +27,7 @@ pub(crate) fn rank(state: &ClusterState, placement: &Placement) -> (Condition, V
         .map_or((Condition::Partial, Version::ZERO), |departed| (departed.condition, departed.at))
 }
 
-/// What a copy that does not count can hold.
+/// What a copy that does not count may still hold.
 pub(crate) fn condition(state: &ClusterState, placement: &Placement) -> Condition {
     rank(state, placement).0
 }
@@ -38,42 +37,43 @@ pub(crate) fn is_lost(state: &ClusterState, id: PlacementId) -> bool {
     state.departed.get(&id).is_some_and(|departed| departed.lost)
 }
 
-/// Whether the copy is to be deleted and its node has not been told so: it was not alive when that was decided, and by the
-/// time it returns the others may be gone.
-pub(crate) fn is_unordered(state: &ClusterState, placement: &Placement) -> bool {
+/// Whether the copy is to be deleted and its node has not been told so: the node was not alive when that was decided, and by
+/// the time it returns the other copies may be gone.
+pub(crate) fn delete_not_issued(state: &ClusterState, placement: &Placement) -> bool {
     placement.state == ReplicaState::Unload && state.departed.contains_key(&placement.id)
 }
 
-/// Whether this copy, which may hold data, may be deleted now (PROTOCOL rule 7): only while as many others count on nodes
-/// that are alive as acknowledge a write. Where fewer count at all, since others were lost, those that do suffice if all
-/// of them are on such nodes and one leads, for one copy at a time: the next goes when something counts in the place of the
-/// one before. Otherwise nothing could ever take the place of the lost ones.
+/// Whether this copy may be deleted now (PROTOCOL rule 7). A copy that may hold data can be deleted only if at least
+/// `max(1, min_in_sync)` other Live copies are on nodes that are alive. Exception, where fewer Live copies exist at all: every
+/// remaining Live copy must be on such a node, the partition must have a leader and its full number of placements, and no
+/// other copy may be on its way. So lost copies are replaced one at a time.
 ///
 /// # Errors
-/// How many there are, and how many there must be.
+/// How many other Live copies are on nodes that are alive, and how many must be.
 pub(crate) fn may_go(state: &ClusterState, row: &Partition, id: PlacementId) -> Result<(), (usize, usize)> {
     let others = || row.live().filter(|live| live.id != id);
     let alive = others().filter(|live| state.is_alive(live.node)).count();
     let wanted = usize::from(row.min_in_sync).max(1);
-    // Another one goes, or another one comes.
-    let under_way = |other: &Placement| match other.state {
-        ReplicaState::Unload => state.is_alive(other.node) && !is_unordered(state, other),
+    // It is being deleted, or it is being made.
+    let on_its_way = |other: &Placement| match other.state {
+        ReplicaState::Unload => state.is_alive(other.node) && !delete_not_issued(state, other),
         ReplicaState::Load => !state.departed.contains_key(&other.id),
         ReplicaState::Live => false,
     };
-    let alone = || row.placements.iter().filter(|other| other.id != id).all(|other| !under_way(other));
+    let no_other_change = || row.placements.iter().filter(|other| other.id != id).all(|other| !on_its_way(other));
     let copies = state.tables.get(&row.id.table).map_or(1, |table| usize::from(table.replication));
-    let led = row.leader.is_some() && row.placements.len() >= copies;
-    let all = alive > 0 && alive == others().count() && led && alone();
-    match alive >= wanted || all || state.breaks(Mutant::LastCopyGoes) {
+    let has_leader_and_all_copies = row.leader.is_some() && row.placements.len() >= copies;
+    let every_live_is_alive = alive > 0 && alive == others().count();
+    let exception = every_live_is_alive && has_leader_and_all_copies && no_other_change();
+    match alive >= wanted || exception || state.breaks(Mutant::LastCopyGoes) {
         true => Ok(()),
         false => Err((alive, wanted)),
     }
 }
 
-/// Whether a copy that is to be deleted may be deleted at this moment: not while nobody who counts is alive, whatever was
-/// the case when it was decided. Of a partition that begins empty everything may go.
-pub(crate) fn may_be_ordered(state: &ClusterState, row: &Partition) -> bool {
+/// Whether the order to delete may be given now: only if at least one Live copy is on a node that is alive, for the decision
+/// may be out of date. An Unassigned partition has no data, so anything may go.
+pub(crate) fn may_issue_delete(state: &ClusterState, row: &Partition) -> bool {
     row.status == PartitionStatus::Unassigned
         || row.live().any(|live| state.is_alive(live.node))
         || state.breaks(Mutant::LastCopyGoes)

@@ -1,7 +1,7 @@
 //! What a node should do, and what a holder of an older table lacks: both derived from state whenever they are asked
 //! for, so that nothing needs to be remembered in a queue.
 
-use crate::departed::{is_lost, is_unordered, may_be_ordered};
+use crate::departed::{delete_not_issued, is_lost, may_issue_delete};
 use crate::migrate::hands_over;
 use crate::mutant::Mutant;
 use crate::state::ClusterState;
@@ -27,7 +27,7 @@ pub fn duties(state: &ClusterState, node: NodeId) -> Option<Vec<Duty>> {
     let duties = state.partitions.on_node(node).filter_map(|row| {
         let placement = row.placement_on(node)?;
         let kept = match placement.state {
-            ReplicaState::Unload => is_unordered(state, placement) || !may_be_ordered(state, row),
+            ReplicaState::Unload => delete_not_issued(state, placement) || !may_issue_delete(state, row),
             ReplicaState::Load => is_lost(state, placement.id) && !state.breaks(Mutant::LostCopyHosted),
             ReplicaState::Live => false,
         };

@@ -22,7 +22,7 @@ pub enum Why {
     AboutToBeAssigned,
     /// Its copies have nowhere to go: these many nodes are at their limits. `plan`: evening out the copies that there are
     /// may make room.
-    NoRoom { full: u32, plan: bool },
+    NodesAtLimit { full: u32, plan: bool },
     /// Its leader hears too few Live copies, its own included, and admits no write.
     LeaderHearsTooFew { node: NodeId, hears: u32, need: u32 },
     /// A failed node's copy is not replaced, since so many nodes are failed.
@@ -61,7 +61,7 @@ pub struct Explainer<'a> {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Shortage {
     /// The nodes that could take one are at their limits.
-    pub no_room: u32,
+    pub nodes_at_limit: u32,
     /// No other node takes copies.
     pub no_node: u32,
     /// Too many nodes are failed, and how many.
@@ -84,7 +84,7 @@ impl<'a> Explainer<'a> {
         let mut shortage = Shortage::default();
         for row in self.lacks.candidates() {
             match self.lacks.of(row) {
-                Some(Lack::NoRoom(_)) => shortage.no_room += 1,
+                Some(Lack::NodesAtLimit(_)) => shortage.nodes_at_limit += 1,
                 Some(Lack::NoNode) => shortage.no_node += 1,
                 Some(Lack::Withheld(withheld)) => {
                     let before = shortage.withheld.map_or(0, |(partitions, _)| partitions);
@@ -109,8 +109,8 @@ impl<'a> Explainer<'a> {
                 why.push(if have < need {
                     Why::NotEnoughNodes { have, need }
                 } else {
-                    match crate::assign::no_room(state, partition) {
-                        Some((full, plan)) => Why::NoRoom { full, plan },
+                    match crate::assign::nodes_at_limit(state, partition) {
+                        Some((full, plan)) => Why::NodesAtLimit { full, plan },
                         None => Why::AboutToBeAssigned,
                     }
                 });
@@ -135,7 +135,7 @@ impl<'a> Explainer<'a> {
         }
         match self.lacks.of(row) {
             Some(Lack::Withheld(Withheld { failed, of })) => why.push(Why::RepairWithheld { failed, of }),
-            Some(Lack::NoRoom(full)) => why.push(Why::NoRoom { full, plan: false }),
+            Some(Lack::NodesAtLimit(full)) => why.push(Why::NodesAtLimit { full, plan: false }),
             Some(Lack::NoNode) | None => {}
         }
         if let Some(migration) = state.migrations.running(partition)

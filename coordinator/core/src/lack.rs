@@ -37,7 +37,7 @@ pub(crate) enum Lack {
     /// Too many nodes are failed.
     Withheld(Withheld),
     /// The nodes that could take it are at their limits: these many.
-    NoRoom(u32),
+    NodesAtLimit(u32),
     /// No other node takes copies.
     NoNode,
 }
@@ -79,7 +79,7 @@ impl<'a> Lacks<'a> {
         }
         match self.full.iter().filter(|node| row.placement_on(**node).is_none()).count() {
             0 => Some(Lack::NoNode),
-            full => Some(Lack::NoRoom(u32::try_from(full).unwrap_or(u32::MAX))),
+            full => Some(Lack::NodesAtLimit(u32::try_from(full).unwrap_or(u32::MAX))),
         }
     }
 }

@@ -120,7 +120,7 @@ impl<'a> Repairs<'a> {
         let may_go = |copy: &Placement| {
             row.status == PartitionStatus::Unassigned || departed::may_go(self.state, row, copy.id).is_ok()
         };
-        let back = |copy: &&Placement| departed::is_unordered(self.state, copy) && self.state.is_active(copy.node);
+        let back = |copy: &&Placement| departed::delete_not_issued(self.state, copy) && self.state.is_active(copy.node);
         if let Some(copy) = row.placements.iter().filter(back).find(|copy| may_go(copy)) {
             return change(vec![Edit::Unload(copy.id)]);
         }

@@ -2,7 +2,7 @@
 
 use super::quorum::VoterView;
 use archon_proto::v1;
-use archon_types::NoRoom;
+use archon_types::DiskFull;
 use archon_wal::Shortage;
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,7 +13,7 @@ use std::sync::Arc;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Lack {
     /// Its disk is full.
-    Full(NoRoom),
+    Full(DiskFull),
     /// Its disk or its directory refuses another file for another reason, which its own log tells.
     Fails,
 }
@@ -22,7 +22,7 @@ impl From<Shortage> for Lack {
     fn from(shortage: Shortage) -> Self {
         if shortage.is_full() {
             let (free_bytes, needed_bytes) = (shortage.free_bytes.unwrap_or(0), shortage.needed_bytes);
-            Self::Full(NoRoom { free_bytes, needed_bytes })
+            Self::Full(DiskFull { free_bytes, needed_bytes })
         } else {
             Self::Fails
         }
@@ -115,7 +115,7 @@ mod tests {
     use super::*;
     use archon_types::CoordinatorRole;
 
-    const FULL: Lack = Lack::Full(NoRoom { free_bytes: 0, needed_bytes: 1 << 24 });
+    const FULL: Lack = Lack::Full(DiskFull { free_bytes: 0, needed_bytes: 1 << 24 });
 
     fn voters(of: [(CoordinatorRole, Option<Lack>); 3]) -> Vec<VoterView> {
         let ids = [1, 2, 3].into_iter().zip(of);

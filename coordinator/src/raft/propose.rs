@@ -88,7 +88,7 @@ impl Quorum {
     /// Makes sure of the room that a batch takes in this coordinator's log, before Raft hears of it.
     async fn admit(&self, batch: &CommandBatch, deadline: Instant) -> Result<Admitted, ErrorDetail> {
         if let Some(why) = self.read_only() {
-            return Err(self.no_room(&why));
+            return Err(self.disk_full(&why));
         }
         let bytes = codec::size("log entry", batch);
         let bytes = bytes.map_err(|error| ErrorDetail::new(ErrorKind::Internal, error.to_string()))?;
@@ -97,7 +97,7 @@ impl Quorum {
             Err(refused) => Err(refused),
         };
         admitted.map_err(|refused| match refused {
-            Refused::Lack(lack) => self.no_room(&format!("coordinator {}: {lack}", self.myself.id)),
+            Refused::Lack(lack) => self.disk_full(&format!("coordinator {}: {lack}", self.myself.id)),
             Refused::Busy => {
                 let message = "the coordinator's log is making room; try again";
                 ErrorDetail::new(ErrorKind::Overloaded, message).with_retry_after_ms(100)
@@ -109,7 +109,7 @@ impl Quorum {
         })
     }
 
-    fn no_room(&self, why: &str) -> ErrorDetail {
+    fn disk_full(&self, why: &str) -> ErrorDetail {
         let own = match self.room.lack() {
             Some(_) => format!(" (its log is in {})", self.room.directory().display()),
             None => String::new(),

@@ -209,10 +209,10 @@ pub(super) fn batch_bytes_max(wal: &Wal) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use archon_types::NoRoom;
+    use archon_types::DiskFull;
 
     const SIZES: Sizes = Sizes::of(16_384);
-    const LACK: Lack = Lack::Full(NoRoom { free_bytes: 0, needed_bytes: 16_384 });
+    const LACK: Lack = Lack::Full(DiskFull { free_bytes: 0, needed_bytes: 16_384 });
 
     fn sure(any: u64) -> Sure {
         Sure { any, small: any + 4_096 }

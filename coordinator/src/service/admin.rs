@@ -10,7 +10,7 @@ use archon_coordinator_core::{Actor, ClusterState, Command, Liveness, Remembered
 use archon_proto::convert::admin::LIST_MAX;
 use archon_proto::v1;
 use archon_proto::v1::admin_server::Admin;
-use archon_types::{ErrorDetail, ErrorKind, NoRoom, NodeId, RequestId};
+use archon_types::{DiskFull, ErrorDetail, ErrorKind, NodeId, RequestId};
 use std::sync::Arc;
 use std::time::Duration;
 use tonic::{Request, Response, Status};
@@ -104,7 +104,7 @@ impl Admins {
             let mut reasons = without_changes(view.id, &view.voters);
             reasons.extend(unreachable(&view.voters));
             let most = STATUS_REASONS_MAX.saturating_sub(reasons.len());
-            reasons.extend(describe::reasons(state, remembered, &without_room(session), most));
+            reasons.extend(describe::reasons(state, remembered, &full_disks(session), most));
             Ok(v1::StatusResponse {
                 cluster: Some(state.cluster.into()),
                 leader: view.leader,
@@ -140,9 +140,9 @@ fn remembered(session: &Session) -> Remembered {
     session.quorum().replicated().read(|state| Remembered::new(state, term.liveness(), boot_now()))
 }
 
-/// The nodes that refuse writes for want of room; heartbeats need the lock, so it is let go at once.
-fn without_room(session: &Session) -> Vec<(NodeId, NoRoom)> {
-    session.loads().lock().without_room().collect()
+/// The nodes that refuse writes because their disks are full; heartbeats need the lock, so it is let go at once.
+fn full_disks(session: &Session) -> Vec<(NodeId, DiskFull)> {
+    session.loads().lock().full_disks().collect()
 }
 
 fn admin() -> Actor {
@@ -297,7 +297,7 @@ impl Admin for Admins {
         let request = request.into_inner();
         let most = most(request.most).map_err(refuse)?;
         answer!(self.look_back(request.cluster.as_ref(), within, |session, state, remembered| {
-            let full = without_room(session);
+            let full = full_disks(session);
             Ok(v1::ExplainResponse { reasons: describe::reasons(state, remembered, &full, most) })
         }))
     }

@@ -5,7 +5,7 @@ use archon_coordinator_core::{ClusterState, EventKind, Explainer, Remembered, Wh
 use archon_proto::v1;
 use archon_types::subject::Subject;
 use archon_types::{
-    DEFAULT_TABLE, Millis, NoRoom, NodeGoal, NodeId, NodeStatus, PartitionId, PartitionStatus, ReasonCode,
+    DEFAULT_TABLE, DiskFull, Millis, NodeGoal, NodeId, NodeStatus, PartitionId, PartitionStatus, ReasonCode,
 };
 use std::collections::BTreeSet;
 
@@ -33,7 +33,7 @@ fn at(time: Millis) -> Option<u64> {
 pub(crate) fn reasons(
     state: &ClusterState,
     remembered: &Remembered,
-    full: &[(NodeId, NoRoom)],
+    full: &[(NodeId, DiskFull)],
     most: usize,
 ) -> Vec<v1::Reason> {
     let explainer = Explainer::new(state, remembered);
@@ -77,8 +77,9 @@ pub(crate) fn reasons(
     });
     for row in restless {
         // That copies are missing, and why, is said once, of all partitions.
-        let of_copies =
-            |why: &Why| matches!(why, Why::UnderReplicated { .. } | Why::NoRoom { .. } | Why::RepairWithheld { .. });
+        let of_copies = |why: &Why| {
+            matches!(why, Why::UnderReplicated { .. } | Why::NodesAtLimit { .. } | Why::RepairWithheld { .. })
+        };
         let whys = explainer.explain(row.id).unwrap_or_default();
         for why in whys.into_iter().filter(|why| !of_copies(why)) {
             if reasons.len() >= most {
@@ -119,8 +120,8 @@ fn condemned(state: &ClusterState) -> Option<v1::Reason> {
     (copies > 0).then(|| reason_now(ReasonCode::CopiesCondemned, Subject::Copies, message, remedy))
 }
 
-/// A node that is alive that takes no writes for want of room: what it leads is read-only.
-fn disk_full(state: &ClusterState, node: NodeId, lack: NoRoom) -> Option<v1::Reason> {
+/// A node that is alive that takes no writes because its disk is full: what it leads is read-only.
+fn disk_full(state: &ClusterState, node: NodeId, lack: DiskFull) -> Option<v1::Reason> {
     let row = state.node(node).filter(|row| row.node.status == NodeStatus::Alive)?;
     let name = &row.node.name;
     let message = format!("{name} takes no writes (`ReadOnly`), its disk is full: {lack}");
@@ -128,17 +129,19 @@ fn disk_full(state: &ClusterState, node: NodeId, lack: NoRoom) -> Option<v1::Rea
     Some(reason_now(ReasonCode::DiskFull, subjects::node(state, node), message, remedy))
 }
 
-/// One reason stands for all partitions that have fewer copies than are wanted, one for those for which there is no room,
-/// one for those of which the copies of failed nodes are not replaced.
+/// One reason stands for all partitions that have fewer copies than are wanted, one for those whose copies no node below its
+/// limit could take, one for those of which the copies of failed nodes are not replaced.
 fn misses_copies(state: &ClusterState, explainer: &Explainer<'_>) -> Vec<v1::Reason> {
     let (counts, shortage) = (counts(state), explainer.shortage());
     let of_copies =
         |code: ReasonCode, message: String, remedy: String| reason_now(code, Subject::Copies, message, remedy);
     let mut reasons = Vec::new();
-    if shortage.no_room > 0 {
-        let message =
-            format!("{} partitions want a copy more, and the nodes that could take it are full", shortage.no_room);
-        reasons.push(of_copies(ReasonCode::NoRoom, message, room_remedy(false)));
+    if shortage.nodes_at_limit > 0 {
+        let message = format!(
+            "{} partitions want a copy more, and the nodes that could take it are full",
+            shortage.nodes_at_limit
+        );
+        reasons.push(of_copies(ReasonCode::NodesAtLimit, message, limit_remedy(false)));
     }
     if let Some((partitions, Withheld { failed, of })) = shortage.withheld {
         let message = format!(
@@ -158,7 +161,7 @@ fn misses_copies(state: &ClusterState, explainer: &Explainer<'_>) -> Vec<v1::Rea
         (0, 0) => String::new(),
         (0, 1) => "add a node, or uncordon one".to_owned(),
         (0, missing) => format!("add {missing} nodes"),
-        (_, 0) if shortage.no_room > 0 => "start the failed nodes again, or make room elsewhere".to_owned(),
+        (_, 0) if shortage.nodes_at_limit > 0 => "start the failed nodes again, or make room elsewhere".to_owned(),
         (_, 0) => {
             let minutes = state.settings.replace_after_ms as f64 / 60_000.0;
             format!("start the failed nodes again; copies are made elsewhere after {minutes:.1} minutes without them")
@@ -171,8 +174,8 @@ fn misses_copies(state: &ClusterState, explainer: &Explainer<'_>) -> Vec<v1::Rea
     reasons
 }
 
-/// What makes room for copies.
-fn room_remedy(plan: bool) -> String {
+/// What brings nodes below their limits.
+fn limit_remedy(plan: bool) -> String {
     let more = "add a node, or start nodes with a larger --partitions-max";
     if plan { format!("see what makes room: `archon rebalance plan`; or {more}") } else { more.to_owned() }
 }
@@ -221,11 +224,11 @@ pub(super) fn reason(state: &ClusterState, partition: PartitionId, why: &Why) ->
         Why::AboutToBeAssigned => {
             (ReasonCode::AboutToBeAssigned, "its nodes are just being chosen".into(), Millis::ZERO, String::new())
         }
-        Why::NoRoom { full, plan } => (
-            ReasonCode::NoRoom,
+        Why::NodesAtLimit { full, plan } => (
+            ReasonCode::NodesAtLimit,
             format!("{full} nodes that could take its copies are at their limits (--partitions-max)"),
             Millis::ZERO,
-            room_remedy(*plan),
+            limit_remedy(*plan),
         ),
         Why::LeaderHearsTooFew { node, hears, need } => (
             ReasonCode::LeaderHearsTooFew,

@@ -166,7 +166,7 @@ pub(super) fn node_summary(session: &Session, state: &ClusterState, row: &NodeRo
         keys: loads.keys(id),
         operations_per_second: loads.operations_per_second(id),
         silent_for_ms: session.heard(id).map(|heard| boot_now().since(heard.at)),
-        no_room: loads.no_room(id).map(Into::into),
+        disk_full: loads.disk_full(id).map(Into::into),
         stopped: row.node.status == NodeStatus::Failed && row.stopped,
     }
 }

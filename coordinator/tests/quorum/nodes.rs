@@ -145,19 +145,19 @@ async fn a_node_with_a_full_disk_was_invisible_and_one_not_heard_was_heard_just_
         node.register(&leader).await.unwrap();
         node.heartbeat(&leader).await.unwrap();
     }
-    let no_room = Some(v1::NoRoom { free_bytes: 5 << 20, needed_bytes: 64 << 20 });
+    let disk_full = Some(v1::DiskFull { free_bytes: 5 << 20, needed_bytes: 64 << 20 });
     let placements = vec![v1::PlacementLoad { placement: 1, bytes: 7, keys: 3 }];
     let full =
-        v1::NodeLoad { no_room, bytes_stored: 7, operations_per_second: 9, placements, ..v1::NodeLoad::default() };
+        v1::NodeLoad { disk_full, bytes_stored: 7, operations_per_second: 9, placements, ..v1::NodeLoad::default() };
     athens.heartbeat_saying(&leader, Some(full)).await.unwrap();
     let reasons = status(&leader).await.unwrap().reasons;
     let reason = reasons.iter().find(|reason| reason.code == "disk_full").expect("a reason");
     assert_eq!(subject_of(reason.subject.clone()).to_string(), "node athens");
     assert!(reason.message.contains("5 MiB are free, 64 MiB are needed"), "{reason:?}");
     let listed = admin(&leader).list_nodes(v1::ListNodesRequest::default()).await.unwrap().into_inner().nodes;
-    assert_eq!((listed[0].no_room, listed[0].bytes_stored), (no_room, Some(7)));
+    assert_eq!((listed[0].disk_full, listed[0].bytes_stored), (disk_full, Some(7)));
     assert_eq!((listed[0].keys, listed[0].operations_per_second), (Some(3), Some(9)));
-    assert!(listed[0].silent_for_ms.is_some() && listed[1].no_room.is_none());
+    assert!(listed[0].silent_for_ms.is_some() && listed[1].disk_full.is_none());
     // Room again: nothing is left to say.
     athens.heartbeat(&leader).await.unwrap();
     let reasons = status(&leader).await.unwrap().reasons;

@@ -105,21 +105,21 @@ impl<S: Shell> LocalCopy<S> {
         }
     }
 
-    /// The window begins anew after `base`: a copy has taken the place of what was there.
+    /// The memtable begins anew after `base`: a copy has taken the place of what was there.
     pub(crate) fn restart(&mut self, base: Position, budget: MemtableBudget) {
-        self.begin_window(base.seq, budget);
+        self.begin_memtable(base.seq, budget);
         self.gathered_from = self.retention.logged_bytes();
         self.retention.restart(base);
     }
 
     /// Rows of a copy are to come in place of what was there.
     pub(crate) fn begin_pull(&mut self, budget: MemtableBudget) {
-        self.begin_window(Seq::ZERO, budget);
+        self.begin_memtable(Seq::ZERO, budget);
         self.retention.empty();
         self.emptied.is_pulled();
     }
 
-    fn begin_window(&mut self, after: Seq, budget: MemtableBudget) {
+    fn begin_memtable(&mut self, after: Seq, budget: MemtableBudget) {
         self.memtable = Memtable::new(after, budget);
         self.memtable.set_engine_ahead(ENGINE_AHEAD_UNKNOWN);
         self.gathering_since = None;

@@ -74,7 +74,7 @@ impl<S: Shell> Turn<S> {
         self.refuse(local, request.reply, refusal);
     }
 
-    /// The committed value of a key: from the window, from what was read before, or from the engine.
+    /// The committed value of a key: from the memtable, from what was read before, or from the engine.
     fn value(&self, local: &mut LocalCopy<S>, key: &[u8]) -> Result<Option<(Bytes, Revision)>, ViewError> {
         let key = row::value_key(key);
         let row = match local.memtable.get(&key, Reader::Committed) {

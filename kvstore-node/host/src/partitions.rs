@@ -101,14 +101,14 @@ impl<S: Shell> Partitions<S> {
         self.active.get(&partition).copied()
     }
 
-    /// A copy's window, whether it is served or not.
-    pub fn window(&self, placement: PlacementId) -> Option<&Memtable> {
+    /// A copy's memtable, whether it is served or not.
+    pub fn memtable(&self, placement: PlacementId) -> Option<&Memtable> {
         let active = self.copies.get(&placement).map(|local| &local.memtable);
         active.or_else(|| self.dormant.get(&placement).map(|found| &found.memtable))
     }
 
-    /// A copy's window, whether it is served or not.
-    pub fn window_mut(&mut self, placement: PlacementId) -> Option<&mut Memtable> {
+    /// A copy's memtable, whether it is served or not.
+    pub fn memtable_mut(&mut self, placement: PlacementId) -> Option<&mut Memtable> {
         let active = self.copies.get_mut(&placement).map(|local| &mut local.memtable);
         active.or_else(|| self.dormant.get_mut(&placement).map(|found| &mut found.memtable))
     }

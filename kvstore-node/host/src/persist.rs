@@ -1,4 +1,4 @@
-//! What a replica has written, into the log and into the window of effects.
+//! What a replica has written, into the log and into the memtable.
 
 use crate::local_copy::LocalCopy;
 use crate::log_write::LogWrite;
@@ -17,7 +17,7 @@ impl<S: Shell> Turn<S> {
                 Record::Entries(entries) => {
                     for entry in &entries {
                         local.retention.logged(self.shell.logged_bytes(entry));
-                        // A leader's own effects are in the window since they were accepted.
+                        // A leader's own effects are in the memtable since they were accepted.
                         if entry.at.seq > local.memtable.last()
                             && let Err(why) = take_in(local, entry)
                         {
@@ -74,10 +74,10 @@ impl<S: Shell> Turn<S> {
     }
 }
 
-/// Puts a follower's entry into the window of effects to apply.
+/// Puts a follower's entry into the memtable.
 fn take_in<S: Shell>(local: &mut LocalCopy<S>, entry: &Entry) -> Result<(), String> {
     // Its own memory: a row would else keep all that was received with it, other partitions' entries included, as long as
-    // the row stays in the window, and no budget would know.
+    // the row stays in the memtable, and no budget would know.
     let bytes = Bytes::copy_from_slice(&entry.bytes);
     let effect = Effect::decode(&bytes).map_err(|error| error.to_string())?;
     local.log_time.observe(effect.at);

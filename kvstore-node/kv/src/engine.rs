@@ -4,7 +4,7 @@
 //! holds, or torn by a crash: replaying the log from the known-complete position heals both, since effects are blind.
 //! It may never be *behind* that position, which is why [`Engine::sync`] must reach the disk and not only the kernel.
 
-use archon_types::{NoRoom, PlacementId};
+use archon_types::{DiskFull, PlacementId};
 use bytes::Bytes;
 use std::ops::Bound;
 use std::path::PathBuf;
@@ -134,12 +134,12 @@ pub trait Engine: Send + Sync + 'static {
     /// [`EngineError`]; what was written since the last good sync may be lost, so the process must end and recover.
     fn sync(&self) -> Result<(), EngineError>;
 
-    /// Looks whether there is room on the disk for more writes. If not, space held in reserve was freed, so that a sync
+    /// Looks whether there is space on the disk for more writes. If not, space held in reserve was freed, so that a sync
     /// still brings what was written before to the disk; nothing should be written until this says otherwise.
     ///
     /// # Errors
-    /// [`NoRoom`]: how much is free, and how much is needed.
-    fn check_room(&self) -> Result<(), NoRoom> {
+    /// [`DiskFull`]: how much is free, and how much is needed.
+    fn check_disk(&self) -> Result<(), DiskFull> {
         Ok(())
     }
 }

@@ -3,7 +3,7 @@
 
 use bytes::Bytes;
 
-/// A change of size. What a row replaces is known only where it is still in the window; otherwise it is taken for new, so
+/// A change of size. What a row replaces is known only where it is still in the memtable; otherwise it is taken for new, so
 /// that overwriting looks like growth until the next count.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Growth {
@@ -23,7 +23,7 @@ impl Growth {
 /// What has grown since the last count that came to its end, and behind the one under way.
 #[derive(Debug, Default)]
 pub(crate) struct Growing {
-    /// Since the last count, or since the window began.
+    /// Since the last count, or since the memtable began.
     since: Growth,
     /// The count under way: up to which key it has come, and what has grown there since.
     counting: Option<(Bytes, Growth)>,
@@ -44,13 +44,13 @@ impl Growing {
             // No key is empty: nothing is behind it yet.
             (None, counting) => *counting = Some((Bytes::new(), Growth::default())),
             (Some(key), Some((reached, _))) => *reached = key,
-            // It was begun on another window.
+            // It was begun on another memtable.
             (Some(_), None) => {}
         }
     }
 
     /// The count has come to its end: what it missed is what has grown since. Returns what had grown since the one before;
-    /// `None` if the count was begun on another window, and says nothing of this one.
+    /// `None` if the count was begun on another memtable, and says nothing of this one.
     pub(crate) fn counted(&mut self) -> Option<Growth> {
         let (_, behind) = self.counting.take()?;
         Some(std::mem::replace(&mut self.since, behind))

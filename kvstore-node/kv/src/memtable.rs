@@ -1,4 +1,4 @@
-//! The window of effects not yet known to be in the engine: what is uncommitted, entry by entry, and what is committed,
+//! The memtable holds effects not yet known to be in the engine: what is uncommitted, entry by entry, and what is committed,
 //! row by row.
 //!
 //! Conditions see the newest entry, also what is still uncommitted, since the entry they decide on goes after it. Reads
@@ -21,12 +21,12 @@ use std::ops::{Bound, RangeBounds};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
-/// Bytes that all windows of a node may hold together.
+/// Bytes that all memtables of a node may hold together.
 pub const RECENT_BYTES_MAX: usize = 256 * 1024 * 1024;
 /// What a row costs beside its key and value.
 const ROW_OVERHEAD_BYTES: usize = 128;
 
-/// The bound on all windows of a node together. Clones share it.
+/// The bound on all memtables of a node together. Clones share it.
 #[derive(Clone, Debug)]
 pub struct MemtableBudget {
     used: Arc<AtomicUsize>,
@@ -56,13 +56,13 @@ impl MemtableBudget {
         self.bytes_used() >= self.max / 2
     }
 
-    /// Bytes held by all windows now.
+    /// Bytes held by all memtables now.
     pub fn bytes_used(&self) -> usize {
         self.used.load(Ordering::Relaxed)
     }
 }
 
-/// Why the window refuses a change to it.
+/// Why the memtable refuses a change to it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum MemtableError {
     /// Positions only rise.
@@ -163,13 +163,13 @@ impl Frozen {
     }
 }
 
-/// One partition's window.
+/// One partition's memtable.
 #[derive(Debug)]
 pub struct Memtable {
     /// What is not committed, oldest first.
     open: VecDeque<Open>,
     /// Of each row that `open` writes the newest version, users' rows and others apart; from the first time on that somebody
-    /// asked for such a row, which is only where operations are evaluated: a follower's window has none, and a leader of
+    /// asked for such a row, which is only where operations are evaluated: a follower's memtable has none, and a leader of
     /// plain puts none of users' rows.
     newest_values: OnceCell<RowMap<Newest>>,
     newest_others: OnceCell<RowMap<Newest>>,
@@ -193,7 +193,7 @@ pub struct Memtable {
 }
 
 impl Memtable {
-    /// An empty window over an engine that holds everything up to `flushed`.
+    /// An empty memtable over an engine that holds everything up to `flushed`.
     pub fn new(flushed: Seq, budget: MemtableBudget) -> Self {
         Self {
             open: VecDeque::new(),
@@ -215,13 +215,13 @@ impl Memtable {
 
     /// Notes that the engine may also hold rows of positions up to `upto`: [`Seq::new`]`(u64::MAX)` while a
     /// copy brings rows of unknown positions, and after a restart, which may have ended one. Until then a row that is removed is removed
-    /// from the engine as well, even if this window brought it.
+    /// from the engine as well, even if this memtable brought it.
     pub fn set_engine_ahead(&mut self, upto: Seq) {
         self.engine_ahead = upto;
     }
 
     /// Notes what the engine says of itself ([`row::engine_position`]): a copy brought rows of positions up to there, which
-    /// must not be forgotten when this window's own rows, of lower ones, are written.
+    /// must not be forgotten when this memtable's own rows, of lower ones, are written.
     pub fn set_engine_position(&mut self, position: Seq) {
         self.engine_position = self.engine_position.max(position);
     }
@@ -311,7 +311,7 @@ impl Memtable {
         self.growing.reached(key);
     }
 
-    /// The count has come to its end. Returns what had grown since the one before; `None` if it says nothing of this window,
+    /// The count has come to its end. Returns what had grown since the one before; `None` if it says nothing of this memtable,
     /// which was not there when it began.
     pub fn counted(&mut self) -> Option<Growth> {
         self.growing.counted()
@@ -486,7 +486,7 @@ fn cost(change: &RowChange) -> usize {
     row_cost(&change.key, change.value.as_ref())
 }
 
-/// How much a row grows that has the value `after`. `before` is the one that the window had; `None`: it had no such row.
+/// How much a row grows that has the value `after`. `before` is the one that the memtable had; `None`: it had no such row.
 fn growth(key: &Bytes, before: Option<Option<&Bytes>>, after: Option<&Bytes>) -> Growth {
     let length = |bytes: &Bytes| i64::try_from(bytes.len()).unwrap_or(i64::MAX);
     let size = |value: Option<&Bytes>| value.map_or(0, |value| length(key) + length(value));

@@ -1,4 +1,4 @@
-//! The window against a plain list of entries, and the view over window and engine against a plain map.
+//! The memtable against a plain list of entries, and the view over memtable and engine against a plain map.
 
 use super::*;
 use crate::MemoryEngine;
@@ -201,7 +201,7 @@ fn agrees(view: &PartitionView<'_>, expected: &BTreeMap<Bytes, Bytes>) -> Result
 
 proptest! {
     #[test]
-    fn window_over_engine_agrees_with_a_map(steps in proptest::collection::vec(step(), 1..60)) {
+    fn memtable_over_engine_agrees_with_a_map(steps in proptest::collection::vec(step(), 1..60)) {
         let engine = MemoryEngine::new();
         let budget = MemtableBudget::default();
         let mut memtable = Memtable::new(Seq::ZERO, budget.clone());

@@ -56,7 +56,7 @@ pub trait View {
     fn page(&self, from: Bound<&[u8]>, to: &[u8], limit: PageLimit) -> Result<Page, ViewError>;
 }
 
-/// The view of one replica: window over engine.
+/// The view of one replica: memtable over engine.
 pub struct PartitionView<'a> {
     memtable: &'a Memtable,
     engine: &'a dyn Engine,
@@ -98,7 +98,7 @@ impl View for PartitionView<'_> {
             let ask = PageLimit { rows_max, bytes_max: limit.bytes_max };
             let to = Bound::Excluded(to);
             let page = self.engine.page(self.space, (from.as_ref().map(|key| &key[..]), to), ask)?;
-            // Beyond the last row of a partial page the engine may hold rows that the window does not know.
+            // Beyond the last row of a partial page the engine may hold rows that the memtable does not know.
             let last = page.rows.last().filter(|_| page.more).map(|row| row.key.clone());
             let end = last.as_ref().map_or(to, |last| Bound::Included(&last[..]));
             let overlay = self.memtable.range(from.as_ref().map(|key| &key[..]), end, self.reader);

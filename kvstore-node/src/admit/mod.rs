@@ -205,7 +205,7 @@ impl Permit {
     }
 
     /// What is held from now on is the answer, with `bytes` bytes of keys and values: what the operation brought is in the
-    /// log and in the window by now, and what it did not read is given back.
+    /// log and in the memtable by now, and what it did not read is given back.
     ///
     /// # Errors
     /// [`ErrorKind::Overloaded`] with a time to wait, if a read found more than there is room for; of small answers and those

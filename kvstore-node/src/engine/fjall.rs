@@ -7,11 +7,11 @@
 //! The database lies in a directory of its own inside the engine's. It is made under another name and renamed, because
 //! fjall does not open a database whose creation was interrupted.
 
+use super::disk_space::DiskSpace;
 use super::journal::cut_torn_end;
 use super::open::EngineConfig;
-use super::room::Room;
 use super::{Change, Cleared, Engine, EngineError, KeyRange, Page, PageLimit, Row, check_size, is_empty_range};
-use archon_types::{NoRoom, PlacementId};
+use archon_types::{DiskFull, PlacementId};
 use bytes::Bytes;
 use fjall::{Database, Keyspace, KeyspaceCreateOptions, PersistMode};
 use parking_lot::Mutex;
@@ -45,7 +45,7 @@ pub struct FjallEngine {
     database: Database,
     rows: Keyspace,
     directory: PathBuf,
-    room: Room,
+    disk: DiskSpace,
     /// Up to where each space that is being cleared is known to be empty: a scan from its beginning would pass every
     /// removed row again.
     cleared: Mutex<BTreeMap<PlacementId, Vec<u8>>>,
@@ -66,10 +66,10 @@ impl FjallEngine {
             create(directory, config)?;
         }
         let (database, rows) = open_database(directory, &whole, config)?;
-        let room = Room::new(directory, FREE_BYTES_MIN);
-        let engine = Self { database, rows, directory: directory.to_owned(), room, cleared: Mutex::default() };
+        let disk = DiskSpace::new(directory, FREE_BYTES_MIN);
+        let engine = Self { database, rows, directory: directory.to_owned(), disk, cleared: Mutex::default() };
         // The reserve is taken up while there is space for it; the flusher looks again before it writes.
-        let _ = engine.check_room();
+        let _ = engine.check_disk();
         Ok(engine)
     }
 
@@ -250,8 +250,8 @@ impl Engine for FjallEngine {
         self.database.persist(PersistMode::SyncAll).map_err(self.fail("sync"))
     }
 
-    fn check_room(&self) -> Result<(), NoRoom> {
-        self.room.look()
+    fn check_disk(&self) -> Result<(), DiskFull> {
+        self.disk.look()
     }
 }
 

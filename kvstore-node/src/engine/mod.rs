@@ -1,11 +1,11 @@
 //! Where applied effects live: the engines behind [`archon_kv::engine::Engine`].
 
+mod disk_space;
 mod durable;
 mod fjall;
 mod journal;
 mod kind;
 mod open;
-mod room;
 mod sled;
 
 #[cfg(test)]
@@ -13,10 +13,10 @@ mod conformance;
 #[cfg(test)]
 mod particular;
 
+pub(crate) use self::disk_space::free_bytes;
 pub use self::fjall::FjallEngine;
 pub use self::kind::{EngineKind, UnknownEngine};
 pub use self::open::{EngineConfig, open_or_quarantine};
-pub(crate) use self::room::free_bytes;
 pub use self::sled::SledEngine;
 #[cfg(test)]
 pub(crate) use archon_kv::MemoryEngine;

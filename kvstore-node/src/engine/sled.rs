@@ -10,11 +10,11 @@
 //! reader beside the writer sees either value or notices and looks again. A crash between the steps can leave chunks that
 //! no row names; they cost space only, are overwritten when that key takes the slot again, and go with the space.
 
+use super::disk_space::DiskSpace;
 use super::durable;
 use super::open::EngineConfig;
-use super::room::Room;
 use super::{Change, Cleared, Engine, EngineError, KeyRange, Page, PageLimit, Row, check_size, is_empty_range};
-use archon_types::{NoRoom, PlacementId};
+use archon_types::{DiskFull, PlacementId};
 use bytes::{Bytes, BytesMut};
 use crc32c::crc32c;
 use std::ops::Bound;
@@ -43,7 +43,7 @@ const LOCK_POLL: Duration = Duration::from_millis(5);
 pub struct SledEngine {
     database: sled::Db,
     directory: PathBuf,
-    room: Room,
+    disk: DiskSpace,
 }
 
 impl std::fmt::Debug for SledEngine {
@@ -108,10 +108,11 @@ impl SledEngine {
                 }
             }
         };
-        let engine = Self { database, directory: directory.to_owned(), room: Room::new(directory, FREE_BYTES_MIN) };
+        let engine =
+            Self { database, directory: directory.to_owned(), disk: DiskSpace::new(directory, FREE_BYTES_MIN) };
         engine.check_durable()?;
         // The reserve is taken up while there is space for it; the flusher looks again before it writes.
-        let _ = engine.check_room();
+        let _ = engine.check_disk();
         Ok(engine)
     }
 
@@ -346,8 +347,8 @@ impl Engine for SledEngine {
         Ok(())
     }
 
-    fn check_room(&self) -> Result<(), NoRoom> {
-        self.room.look()
+    fn check_disk(&self) -> Result<(), DiskFull> {
+        self.disk.look()
     }
 }
 

@@ -10,7 +10,7 @@ mod writer;
 use self::writer::Writer;
 use crate::engine::{Change, Engine, EngineError};
 use archon_kv::Frozen;
-use archon_types::{NoRoom, PlacementId, Seq};
+use archon_types::{DiskFull, PlacementId, Seq};
 use parking_lot::{Condvar, Mutex};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// How often a full disk is looked at again.
-const ROOM_INTERVAL: Duration = Duration::from_millis(200);
+const DISK_SPACE_INTERVAL: Duration = Duration::from_millis(200);
 /// What an effect costs in the queue beside its keys and values.
 const WORK_OVERHEAD_BYTES: usize = 256;
 
@@ -68,7 +68,7 @@ pub(crate) enum FlushEvent {
         upto: Seq,
     },
     /// Somebody was told that the queue is full, and half of it is free now: work may be offered again.
-    Room,
+    QueueDrained,
     /// Nothing of this placement is left, on the disk too. More may have been written, and another clearing may have
     /// begun, since.
     Cleared {
@@ -84,7 +84,7 @@ pub(crate) enum FlushEvent {
 /// Why work was not taken.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum FlusherError {
-    /// The queue is full; offer it again when `FlushEvent::Room` came.
+    /// The queue is full; offer it again when `FlushEvent::QueueDrained` came.
     #[error("the flusher's queue is full ({bytes} of {max} bytes); offer it again later")]
     Full {
         /// Bytes waiting.
@@ -119,7 +119,7 @@ pub(crate) type Barrier = Box<dyn FnOnce() + Send>;
 pub(crate) enum FlushRows {
     /// As they are.
     Changes(Vec<Change>),
-    /// A window's, which the flusher puts in order: a shard has no time for that.
+    /// A memtable's, which the flusher puts in order: a shard has no time for that.
     Frozen(Frozen),
 }
 
@@ -169,7 +169,7 @@ struct Queue {
     clearing: BTreeMap<PlacementId, u64>,
     /// Clearings so far.
     clears: u64,
-    /// Work was refused since there was room last.
+    /// Work was refused since the queue was drained last.
     starved: bool,
     stopping: bool,
     ended: bool,
@@ -177,7 +177,7 @@ struct Queue {
 
 impl Queue {
     /// Something larger than the whole queue is taken alone, else it would never be.
-    const fn has_room(&self, bytes: usize, max: usize) -> bool {
+    const fn has_capacity(&self, bytes: usize, max: usize) -> bool {
         self.bytes == 0 || self.bytes + bytes <= max
     }
 }
@@ -189,10 +189,10 @@ struct Shared {
     /// The thread has ended.
     end: Condvar,
     config: FlusherConfig,
-    /// The disk has no room for the engine: what is queued waits.
-    out_of_room: AtomicBool,
+    /// The disk has too little space for the engine: what is queued waits.
+    is_disk_full: AtomicBool,
     /// How much it lacks, as last seen.
-    no_room: Mutex<Option<NoRoom>>,
+    disk_full: Mutex<Option<DiskFull>>,
     /// Since when the engine has been at work for the turn under way.
     busy_since: Mutex<Option<Instant>>,
     /// Syncs of the engine so far.
@@ -233,7 +233,7 @@ impl FlusherHandle {
         if queue.clearing.contains_key(&space) {
             return Err((FlusherError::Clearing { space }, rows));
         }
-        if !queue.has_room(bytes, max) {
+        if !queue.has_capacity(bytes, max) {
             queue.starved = true;
             return Err((FlusherError::Full { bytes: queue.bytes, max }, rows));
         }
@@ -244,7 +244,7 @@ impl FlusherHandle {
         Ok(())
     }
 
-    /// Frees rows that the window has let go of: there may be a million of them.
+    /// Frees rows that the memtable has let go of: there may be a million of them.
     pub(crate) fn let_go(&self, frozen: Frozen) {
         let mut queue = self.shared.queue.lock();
         if queue.stopping || queue.ended {
@@ -255,12 +255,12 @@ impl FlusherHandle {
         self.shared.wake.notify_one();
     }
 
-    /// Whether about `bytes` more would be taken now. If not, [`FlushEvent::Room`] tells when to ask again.
-    pub(crate) fn has_room(&self, bytes: usize) -> bool {
+    /// Whether about `bytes` more would be taken now. If not, [`FlushEvent::QueueDrained`] tells when to ask again.
+    pub(crate) fn has_capacity(&self, bytes: usize) -> bool {
         let mut queue = self.shared.queue.lock();
-        let room = queue.has_room(bytes, self.shared.config.queue_bytes_max);
-        queue.starved |= !room;
-        room
+        let taken = queue.has_capacity(bytes, self.shared.config.queue_bytes_max);
+        queue.starved |= !taken;
+        taken
     }
 
     /// Queues the removal of every row of a space, after what was queued for it before. From now on nothing more is taken
@@ -301,17 +301,17 @@ impl FlusherHandle {
         Ok(())
     }
 
-    /// Whether everything waits for room on the disk, so that no new data should be taken in.
-    pub(crate) fn is_out_of_room(&self) -> bool {
-        self.shared.out_of_room.load(Ordering::Acquire)
+    /// Whether everything waits for space on the disk, so that no new data should be taken in.
+    pub(crate) fn is_disk_full(&self) -> bool {
+        self.shared.is_disk_full.load(Ordering::Acquire)
     }
 
-    /// How much room the disk lacks, if everything waits for it.
-    pub(crate) fn no_room(&self) -> Option<NoRoom> {
-        *self.shared.no_room.lock()
+    /// How much space the disk lacks, if everything waits for it.
+    pub(crate) fn disk_full(&self) -> Option<DiskFull> {
+        *self.shared.disk_full.lock()
     }
 
-    /// For how long the engine has been at work on one write or sync. Waiting for room on the disk does not count.
+    /// For how long the engine has been at work on one write or sync. Waiting for space on the disk does not count.
     pub(crate) fn busy_for(&self) -> Duration {
         self.shared.busy_since.lock().map_or(Duration::ZERO, |since| since.elapsed())
     }
@@ -356,8 +356,8 @@ impl Flusher {
             wake: Condvar::new(),
             end: Condvar::new(),
             config,
-            out_of_room: AtomicBool::new(false),
-            no_room: Mutex::new(None),
+            is_disk_full: AtomicBool::new(false),
+            disk_full: Mutex::new(None),
             busy_since: Mutex::new(None),
             syncs: AtomicU64::new(0),
         });

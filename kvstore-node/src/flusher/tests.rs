@@ -3,7 +3,7 @@
 use super::*;
 use crate::engine::{Cleared, KeyRange, MemoryEngine, Page, PageLimit};
 use archon_kv::{Effect, Memtable, MemtableBudget, RowChange, row};
-use archon_types::{ClientId, Millis, NoRoom, PlacementId};
+use archon_types::{ClientId, DiskFull, Millis, PlacementId};
 use bytes::Bytes;
 
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -14,7 +14,7 @@ enum Note {
     Sync,
     Written(u64, u64),
     Synced(u64, u64),
-    Room,
+    QueueDrained,
     Cleared(u64, u64),
     Failed,
     Panicked,
@@ -44,7 +44,7 @@ impl Rig {
             rig.note(match event {
                 FlushEvent::Written { space, upto } => Note::Written(space.get(), upto.get()),
                 FlushEvent::Synced { space, upto } => Note::Synced(space.get(), upto.get()),
-                FlushEvent::Room => Note::Room,
+                FlushEvent::QueueDrained => Note::QueueDrained,
                 FlushEvent::Cleared { space, clear } => Note::Cleared(space.get(), clear),
                 FlushEvent::Failed(_) => Note::Failed,
             });
@@ -77,7 +77,7 @@ impl Rig {
     }
 }
 
-const NO_ROOM: NoRoom = NoRoom { free_bytes: 5, needed_bytes: 9 };
+const DISK_FULL: DiskFull = DiskFull { free_bytes: 5, needed_bytes: 9 };
 
 impl Engine for Rig {
     fn get(&self, space: PlacementId, key: &[u8]) -> Result<Option<Bytes>, EngineError> {
@@ -117,8 +117,8 @@ impl Engine for Rig {
         self.inner.sync()
     }
 
-    fn check_room(&self) -> Result<(), NoRoom> {
-        if self.state.0.lock().full { Err(NO_ROOM) } else { Ok(()) }
+    fn check_disk(&self) -> Result<(), DiskFull> {
+        if self.state.0.lock().full { Err(DISK_FULL) } else { Ok(()) }
     }
 }
 
@@ -165,7 +165,7 @@ fn effects_arrive_in_order_and_positions_are_reported_after_the_fact() {
 }
 
 #[test]
-fn the_rows_of_a_window_arrive_in_order_and_their_position_after_them() {
+fn the_rows_of_a_memtable_arrive_in_order_and_their_position_after_them() {
     let rig = Rig::default();
     let flusher = rig.start(lazy());
     let mut memtable = Memtable::new(Seq::ZERO, MemtableBudget::default());
@@ -275,7 +275,7 @@ fn clearing_goes_beside_other_work_and_takes_nothing_more_for_that_space() {
 }
 
 #[test]
-fn whoever_was_refused_is_told_when_there_is_room_and_only_then() {
+fn whoever_was_refused_is_told_when_the_queue_is_drained_and_only_then() {
     let rig = Rig::default();
     let flusher = rig.start(FlusherConfig { queue_bytes_max: 2_000, write_bytes_max: 1, ..lazy() });
     let handle = flusher.handle();
@@ -288,12 +288,12 @@ fn whoever_was_refused_is_told_when_there_is_room_and_only_then() {
         }
     };
     assert!(matches!(refused, FlusherError::Full { .. }), "{refused}");
-    assert!(!rig.journal().contains(&Note::Room));
+    assert!(!rig.journal().contains(&Note::QueueDrained));
     rig.set(|state| state.held = false);
-    rig.wait_for("the word that there is room", |state| state.journal.contains(&Note::Room));
+    rig.wait_for("the word that the queue is drained", |state| state.journal.contains(&Note::QueueDrained));
     handle.apply(space(1), Seq::new(seq), vec![change(1, 0, "x")]).unwrap();
     rig.wait_for("the last effect", |state| state.journal.contains(&Note::Written(1, seq)));
-    assert_eq!(rig.journal().iter().filter(|note| **note == Note::Room).count(), 1, "nobody was refused since");
+    assert_eq!(rig.journal().iter().filter(|note| **note == Note::QueueDrained).count(), 1, "nobody was refused since");
     flusher.shutdown(PATIENCE).unwrap();
 }
 
@@ -355,18 +355,18 @@ fn a_full_disk_holds_writes_back_syncs_what_was_taken_and_does_not_fail_the_engi
     rig.set(|state| state.full = true);
     put(&handle, 1, 2, 0, "during");
     rig.wait_for("what was taken to be synced", |state| state.journal.contains(&Note::Synced(1, 1)));
-    assert!(handle.is_out_of_room());
-    assert_eq!(handle.no_room(), Some(NO_ROOM));
+    assert!(handle.is_disk_full());
+    assert_eq!(handle.disk_full(), Some(DISK_FULL));
     assert_eq!(rig.get(space(1), &[1, 0]).unwrap().unwrap(), "before");
     rig.set(|state| state.full = false);
     rig.wait_for("the second write", |state| state.journal.contains(&Note::Written(1, 2)));
-    assert!(!handle.is_out_of_room() && handle.no_room().is_none());
+    assert!(!handle.is_disk_full() && handle.disk_full().is_none());
     flusher.shutdown(PATIENCE).unwrap();
     assert!(!rig.journal().contains(&Note::Failed));
 }
 
 #[test]
-fn a_flusher_that_waits_for_room_can_be_stopped() {
+fn a_flusher_that_waits_for_disk_space_can_be_stopped() {
     let rig = Rig::default();
     let flusher = rig.start(lazy());
     rig.set(|state| state.full = true);
@@ -376,7 +376,7 @@ fn a_flusher_that_waits_for_room_can_be_stopped() {
 }
 
 #[test]
-fn a_long_list_goes_in_parts_each_of_which_waits_for_room() {
+fn a_long_list_goes_in_parts_each_of_which_waits_for_disk_space() {
     let rig = Rig::default();
     let flusher = rig.start(lazy());
     let handle = flusher.handle();
@@ -391,7 +391,7 @@ fn a_long_list_goes_in_parts_each_of_which_waits_for_room() {
     });
     rig.wait_for("what was taken to be synced", |state| state.journal.contains(&Note::Sync));
     assert_eq!(rig.journal(), [Note::Write(1), Note::Sync]);
-    assert!(handle.is_out_of_room() && handle.busy_for() == Duration::ZERO);
+    assert!(handle.is_disk_full() && handle.busy_for() == Duration::ZERO);
     assert_eq!(rig.get(space(1), &[1, 2]).unwrap(), None, "the list is torn");
     rig.set(|state| state.full = false);
     rig.wait_for("the rest", |state| state.journal.contains(&Note::Written(1, 1)));
@@ -400,7 +400,7 @@ fn a_long_list_goes_in_parts_each_of_which_waits_for_room() {
 }
 
 #[test]
-fn a_flusher_that_waits_for_room_in_the_middle_of_a_list_can_be_stopped() {
+fn a_flusher_that_waits_for_disk_space_in_the_middle_of_a_list_can_be_stopped() {
     let rig = Rig::default();
     let flusher = rig.start(lazy());
     rig.set(|state| state.held = true);
@@ -418,20 +418,20 @@ fn a_flusher_that_waits_for_room_in_the_middle_of_a_list_can_be_stopped() {
 }
 
 #[test]
-fn whoever_asks_for_room_in_vain_is_told_when_there_is_some() {
+fn whoever_asks_for_capacity_in_vain_is_told_when_there_is_some() {
     let rig = Rig::default();
     let flusher = rig.start(FlusherConfig { queue_bytes_max: 2_000, write_bytes_max: 1, ..lazy() });
     let handle = flusher.handle();
-    assert!(handle.has_room(5_000), "alone, if it is larger than the queue");
+    assert!(handle.has_capacity(5_000), "alone, if it is larger than the queue");
     rig.set(|state| state.held = true);
     put(&handle, 1, 1, 0, "a");
     rig.wait_for("the first write", |state| state.waiting);
     put(&handle, 1, 2, 0, &"x".repeat(1_500));
-    assert!(handle.has_room(200) && !rig.journal().contains(&Note::Room));
-    assert!(!handle.has_room(500));
+    assert!(handle.has_capacity(200) && !rig.journal().contains(&Note::QueueDrained));
+    assert!(!handle.has_capacity(500));
     rig.set(|state| state.held = false);
-    rig.wait_for("the word that there is room", |state| state.journal.contains(&Note::Room));
-    assert!(handle.has_room(500));
+    rig.wait_for("the word that the queue is drained", |state| state.journal.contains(&Note::QueueDrained));
+    assert!(handle.has_capacity(500));
     flusher.shutdown(PATIENCE).unwrap();
 }
 

@@ -1,6 +1,6 @@
 //! The flusher's loop.
 
-use super::{Barrier, FlushEvent, FlushRows, ROOM_INTERVAL, Shared, Work, size};
+use super::{Barrier, DISK_SPACE_INTERVAL, FlushEvent, FlushRows, Shared, Work, size};
 use crate::engine::{Change, Engine, EngineError};
 use archon_kv::{Frozen, RowChange};
 use archon_types::{PlacementId, Seq};
@@ -11,8 +11,8 @@ use std::time::Instant;
 
 /// Rows given to the engine at once, at most.
 const WRITE_ROWS: usize = 4_096;
-/// Bytes given to the engine at once, at most; a larger row goes alone. Less than the space that is left when there is
-/// said to be room.
+/// Bytes given to the engine at once, at most; a larger row goes alone. Less than what is left when there is said to be
+/// space.
 const WRITE_BYTES: usize = 1024 * 1024;
 
 /// Owns the engine's write side; lives on the flusher's thread.
@@ -49,7 +49,7 @@ struct Turn {
     /// Freed with the turn.
     gone: Vec<Frozen>,
     /// Those who were refused may try again.
-    room: bool,
+    queue_drained: bool,
     stop: bool,
 }
 
@@ -78,8 +78,8 @@ impl Writer {
         loop {
             let turn = self.next_turn();
             let stop = turn.stop;
-            if turn.room {
-                (self.on_event)(FlushEvent::Room);
+            if turn.queue_drained {
+                (self.on_event)(FlushEvent::QueueDrained);
             }
             match self.take(turn) {
                 Ok(true) if !stop => {}
@@ -125,42 +125,42 @@ impl Writer {
         }
         if queue.starved && queue.bytes <= config.queue_bytes_max / 2 {
             queue.starved = false;
-            turn.room = true;
+            turn.queue_drained = true;
         }
         turn.stop = queue.stopping && queue.work.is_empty();
         turn
     }
 
-    /// Waits until the disk has room for the engine: meeting a full disk in the middle of a write would break it for
-    /// good. What it has taken already is brought to the disk at once. Returns whether there is room; without it the
+    /// Waits until the disk has space for the engine: meeting a full disk in the middle of a write would break it for
+    /// good. What it has taken already is brought to the disk at once. Returns whether there is space; without it the
     /// flusher was stopped.
-    fn await_room(&mut self) -> Result<bool, EngineError> {
-        let Err(lack) = self.engine.check_room() else { return Ok(true) };
-        *self.shared.no_room.lock() = Some(lack);
-        self.shared.out_of_room.store(true, Ordering::Release);
+    fn await_disk_space(&mut self) -> Result<bool, EngineError> {
+        let Err(lack) = self.engine.check_disk() else { return Ok(true) };
+        *self.shared.disk_full.lock() = Some(lack);
+        self.shared.is_disk_full.store(true, Ordering::Release);
         let (free_bytes, needed_bytes) = (lack.free_bytes, lack.needed_bytes);
-        tracing::error!(free_bytes, needed_bytes, "the disk is full: no writes are taken until there is room: {lack}");
+        tracing::error!(free_bytes, needed_bytes, "the disk is full: no writes are taken until there is space: {lack}");
         if self.unsynced_since.is_some() {
             self.sync()?;
         }
         let mut queue = self.shared.queue.lock();
-        while let Err(lack) = self.engine.check_room() {
-            *self.shared.no_room.lock() = Some(lack);
+        while let Err(lack) = self.engine.check_disk() {
+            *self.shared.disk_full.lock() = Some(lack);
             if queue.stopping {
                 return Ok(false);
             }
-            self.shared.wake.wait_for(&mut queue, ROOM_INTERVAL);
+            self.shared.wake.wait_for(&mut queue, DISK_SPACE_INTERVAL);
         }
         drop(queue);
-        self.shared.out_of_room.store(false, Ordering::Release);
-        *self.shared.no_room.lock() = None;
-        tracing::info!("the disk has room for the engine again");
+        self.shared.is_disk_full.store(false, Ordering::Release);
+        *self.shared.disk_full.lock() = None;
+        tracing::info!("the disk has space for the engine again");
         Ok(true)
     }
 
-    /// Does a turn's work. Returns whether it did it all: not if the flusher was stopped for want of room.
+    /// Does a turn's work. Returns whether it did it all: not if the flusher was stopped while the disk was full.
     fn take(&mut self, turn: Turn) -> Result<bool, EngineError> {
-        if !self.await_room()? {
+        if !self.await_disk_space()? {
             return Ok(false);
         }
         let _busy = SetIdle(Arc::clone(&self.shared));
@@ -170,10 +170,10 @@ impl Writer {
         let bytes = changes.iter().map(size).sum::<usize>();
         let mut rest = &changes[..];
         while !rest.is_empty() {
-            // A frozen list may be longer than all the room there was. One that is torn does no harm: its position comes
-            // behind its rows, and until then the window hides them, or the log brings them again.
+            // A frozen list may be longer than all the space there was. One that is torn does no harm: its position comes
+            // behind its rows, and until then the memtable hides them, or the log brings them again.
             *self.shared.busy_since.lock() = None;
-            if !self.await_room()? {
+            if !self.await_disk_space()? {
                 return Ok(false);
             }
             // Much work is no sign of an engine that hangs.
@@ -245,7 +245,7 @@ impl Writer {
     }
 }
 
-/// The changes that bring rows to the engine, in order of key as far as they are a window's.
+/// The changes that bring rows to the engine, in order of key as far as they are a memtable's.
 fn changes_of(space: PlacementId, rows: FlushRows) -> Vec<Change> {
     match rows {
         FlushRows::Changes(changes) => changes,

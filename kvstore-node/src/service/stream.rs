@@ -7,13 +7,13 @@ use std::time::Duration;
 use tokio::time::timeout;
 
 /// How long the first message of a stream may take.
-const FIRST_PATIENCE: Duration = Duration::from_secs(5);
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long a peer may take to be told why its stream ends.
-const LAST_PATIENCE: Duration = Duration::from_secs(1);
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The first message of a stream.
 pub(super) async fn first<M: Message + Default>(reader: &mut FrameReader) -> Result<M, FrameError> {
-    timeout(FIRST_PATIENCE, reader.next()).await.unwrap_or(Err(FrameError::Silent(FIRST_PATIENCE)))
+    timeout(HANDSHAKE_TIMEOUT, reader.next()).await.unwrap_or(Err(FrameError::Silent(HANDSHAKE_TIMEOUT)))
 }
 
 /// Tells the peer why its stream ends, unless it is the one that has gone.
@@ -22,7 +22,9 @@ pub(super) async fn end_stream(ended: Result<(), FrameError>, mut writer: FrameW
         Ok(()) | Err(FrameError::Closed | FrameError::Connect { .. }) => return,
         Err(FrameError::Refused(detail)) => detail,
         Err(error @ FrameError::Unreadable(_)) => ErrorDetail::new(ErrorKind::InvalidArgument, error.to_string()),
-        Err(error @ (FrameError::Io(_) | FrameError::Silent(_) | FrameError::Half(_) | FrameError::Stalled(_))) => {
+        Err(
+            error @ (FrameError::Io(_) | FrameError::Silent(_) | FrameError::Incomplete(_) | FrameError::Stalled(_)),
+        ) => {
             tracing::debug!(%error, "a stream broke");
             return;
         }
@@ -30,5 +32,5 @@ pub(super) async fn end_stream(ended: Result<(), FrameError>, mut writer: FrameW
     tracing::debug!(kind = %detail.kind, message = %detail.message, "a stream is refused");
     writer.refuse(detail);
     // A peer that does not listen learns it from the end of the connection.
-    let _ = timeout(LAST_PATIENCE, writer.flush()).await;
+    let _ = timeout(CLOSE_TIMEOUT, writer.flush()).await;
 }

@@ -60,7 +60,7 @@ pub(super) async fn heartbeats(session: &Session, coordinators: &Coordinators, l
         let elapsed_ms = u64::try_from(taken.elapsed().as_millis()).unwrap_or(u64::MAX);
         taken = started;
         let mut load = shared.load.take(shared.metrics.operations.get(), elapsed_ms);
-        load.no_room = session.health.no_room(shared);
+        load.disk_full = session.health.disk_full(shared);
         match sender.round(load).await {
             Attempt::Granted => {
                 backoff.reset();

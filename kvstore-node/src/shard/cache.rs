@@ -12,8 +12,8 @@ const ROW_OVERHEAD_BYTES: usize = 160;
 /// One partition's rows, in two generations: what is used goes to the young one, and when that is full the old one is
 /// let go of as a whole.
 ///
-/// It answers for the engine and never for the window: whoever asks looks into the window first, and every write to the
-/// engine comes out of the window, which hides the row until [`RowCache::written`] has told of it.
+/// It answers for the engine and never for the memtable: whoever asks looks into the memtable first, and every write to the
+/// engine comes out of the memtable, which hides the row until [`RowCache::written`] has told of it.
 #[derive(Debug, Default)]
 pub(super) struct RowCache {
     young: HashMap<Bytes, Option<Bytes>>,

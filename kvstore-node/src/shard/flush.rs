@@ -23,7 +23,7 @@ const FLUSH_LOG_BYTES: u64 = 256 * 1024 * 1024;
 const FLUSH_STEPS: u64 = 32;
 
 /// Gives the flusher the rows that were committed since the last time, if they have gathered for long enough, one such
-/// list at a time and as far as it has room.
+/// list at a time and as far as its queue takes it.
 pub(super) fn hand_to_flusher(shell: &ShardShell, local: &mut LocalCopy<ShardShell>, now: Millis) {
     if local.memtable.frozen().is_none() && has_gathered(shell, local, now) {
         local.freeze();
@@ -32,7 +32,7 @@ pub(super) fn hand_to_flusher(shell: &ShardShell, local: &mut LocalCopy<ShardShe
     if local.flushing >= frozen.upto {
         return; // it is on its way
     }
-    if !shell.context.flusher.has_room(frozen.bytes()) {
+    if !shell.context.flusher.has_capacity(frozen.bytes()) {
         return;
     }
     match shell.context.flusher.apply(local.placement, frozen.upto, frozen.clone()) {
@@ -76,7 +76,7 @@ impl Shard {
                 hand_to_flusher(shell, local, now);
             }
             FlushEvent::Synced { space, upto } => self.partitions.synced(space, upto),
-            FlushEvent::Room => {
+            FlushEvent::QueueDrained => {
                 self.partitions.offer_rows();
                 self.partitions.each(|shell, local| hand_to_flusher(shell, local, now));
             }

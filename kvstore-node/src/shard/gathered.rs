@@ -7,7 +7,7 @@ use std::ops::Bound;
 /// Rows told at once. Walking over them is all that counting costs the shard: less than a tenth of a millisecond.
 const ROWS_MAX: usize = 1_024;
 
-/// Some consecutive rows of a window.
+/// Some consecutive rows of a memtable.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Gathered {
     /// In order of key: how long the value is, `None` where the row is removed.
@@ -17,7 +17,7 @@ pub(crate) struct Gathered {
 }
 
 impl Gathered {
-    /// Committed rows of a window from `from` on, as many as are told at once.
+    /// Committed rows of a memtable from `from` on, as many as are told at once.
     pub(crate) fn from_key(memtable: &Memtable, from: Bound<&[u8]>) -> Self {
         Self::of(memtable, from, ROWS_MAX)
     }

@@ -189,22 +189,22 @@ impl Shard {
                 let _ = answer.send(partitions.counted());
             }
             ShardMessage::Gathered { placement, from, answer } => {
-                let window = partitions.window(placement);
-                let _ =
-                    answer.send(window.map(|memtable| Gathered::from_key(memtable, from.as_ref().map(|key| &key[..]))));
+                let memtable = partitions.memtable(placement);
+                let _ = answer
+                    .send(memtable.map(|memtable| Gathered::from_key(memtable, from.as_ref().map(|key| &key[..]))));
             }
             ShardMessage::Committed { placement, answer } => {
                 let copy = partitions.copies().get(&placement);
                 let _ = answer.send(copy.map(|local| local.replica.commit()));
             }
             ShardMessage::CountReached { placement, key } => {
-                if let Some(memtable) = partitions.window_mut(placement) {
+                if let Some(memtable) = partitions.memtable_mut(placement) {
                     memtable.count_reached(key);
                 }
             }
             ShardMessage::CountEnded { placement, answer } => {
-                let window = partitions.window_mut(placement);
-                let _ = answer.send(window.and_then(|memtable| Some((memtable.counted()?, memtable.grown()))));
+                let memtable = partitions.memtable_mut(placement);
+                let _ = answer.send(memtable.and_then(|memtable| Some((memtable.counted()?, memtable.grown()))));
             }
             ShardMessage::Grown(answer) => {
                 let grown = partitions.copies().iter().map(|(placement, local)| (*placement, local.memtable.grown()));
@@ -237,15 +237,15 @@ impl Shard {
         let shell = self.partitions.shell_mut();
         shell.journal.retry();
         shell.look_at_journal();
-        let (no_room, log_refused) = (shell.context.flusher.is_out_of_room(), shell.journal.is_refused());
+        let (disk_full, log_refused) = (shell.context.flusher.is_disk_full(), shell.journal.is_refused());
         if log_refused {
             shell.context.shared.load.log_refused(self.now);
         }
-        if no_room {
+        if disk_full {
             // They may be what the engine lacks.
             shell.context.wal.shrink_pool();
         }
-        let refused = no_room || log_refused || shell.journal.is_full();
+        let refused = disk_full || log_refused || shell.journal.is_full();
         let held = self.partitions.tick(refused, FORGETTINGS_MAX);
         if held > 0 {
             tracing::debug!(held, "answers wait for a lease");

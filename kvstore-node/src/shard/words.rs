@@ -40,7 +40,7 @@ impl ShardShell {
     fn no_writes(&self, partition: PartitionId, kind: ErrorKind) -> ErrorDetail {
         let (partition, node) =
             (self.context.shared.tables.partition_name(partition), &self.context.shared.config.name);
-        let why = match (kind, self.context.flusher.no_room()) {
+        let why = match (kind, self.context.flusher.disk_full()) {
             (ErrorKind::ReadOnly, Some(lack)) => {
                 format!(
                     "partition {partition} takes no writes now: the disk of its leader, node {node}, is full ({lack})"

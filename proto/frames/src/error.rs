@@ -25,7 +25,7 @@ pub enum FrameError {
     Silent(Duration),
     /// A message did not arrive whole: within this time next to nothing of it came.
     #[error("a message did not arrive whole: next to nothing of it came within {} ms", .0.as_millis())]
-    Half(Duration),
+    Incomplete(Duration),
     /// The peer took nothing of what waits for it for this long.
     #[error("the peer took nothing of what waits for it for {} ms", .0.as_millis())]
     Stalled(Duration),
@@ -43,9 +43,12 @@ impl FrameError {
         match self {
             Self::Refused(detail) => detail,
             Self::Unreadable(_) => ErrorDetail::new(ErrorKind::Internal, self.to_string()),
-            Self::Connect { .. } | Self::Io(_) | Self::Closed | Self::Silent(_) | Self::Half(_) | Self::Stalled(_) => {
-                ErrorDetail::new(ErrorKind::Unreachable, self.to_string())
-            }
+            Self::Connect { .. }
+            | Self::Io(_)
+            | Self::Closed
+            | Self::Silent(_)
+            | Self::Incomplete(_)
+            | Self::Stalled(_) => ErrorDetail::new(ErrorKind::Unreachable, self.to_string()),
         }
     }
 }

@@ -99,7 +99,9 @@ impl Half {
     /// That time has come.
     pub(crate) fn late(&mut self, received: usize) -> Result<(), FrameError> {
         match self.until.take() {
-            Some((_, before)) if received.saturating_sub(before) < STEADY_BYTES => Err(FrameError::Half(PATIENCE)),
+            Some((_, before)) if received.saturating_sub(before) < STEADY_BYTES => {
+                Err(FrameError::Incomplete(PATIENCE))
+            }
             _ => Ok(()),
         }
     }

@@ -182,7 +182,7 @@ async fn one_byte_now_and_then_does_not_keep_half_a_message_alive() {
         }
     });
     let error = reader.next::<OpBatch>().await.unwrap_err();
-    assert!(matches!(error, FrameError::Half(_)), "{error}");
+    assert!(matches!(error, FrameError::Incomplete(_)), "{error}");
     drop(reader);
     trickle.abort();
 }

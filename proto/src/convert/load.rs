@@ -3,7 +3,7 @@
 use super::session::PLACEMENTS_MAX;
 use super::{ConvertError, bounded};
 use crate::v1;
-use archon_types::{NoRoom, PlacementId};
+use archon_types::{DiskFull, PlacementId};
 
 /// Bytes and keys of one placement.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -38,18 +38,18 @@ pub struct Load {
     pub placements: Vec<PlacementLoad>,
     /// Copies under way to this node.
     pub copies: Vec<CopyProgress>,
-    /// Why it takes no writes now, if it is for want of room on its disk.
-    pub no_room: Option<NoRoom>,
+    /// Why it takes no writes now, if its disk is full.
+    pub disk_full: Option<DiskFull>,
 }
 
-impl From<NoRoom> for v1::NoRoom {
-    fn from(lack: NoRoom) -> Self {
+impl From<DiskFull> for v1::DiskFull {
+    fn from(lack: DiskFull) -> Self {
         Self { free_bytes: lack.free_bytes, needed_bytes: lack.needed_bytes }
     }
 }
 
-impl From<v1::NoRoom> for NoRoom {
-    fn from(wire: v1::NoRoom) -> Self {
+impl From<v1::DiskFull> for DiskFull {
+    fn from(wire: v1::DiskFull) -> Self {
         Self { free_bytes: wire.free_bytes, needed_bytes: wire.needed_bytes }
     }
 }
@@ -71,7 +71,7 @@ impl From<Load> for v1::NodeLoad {
             operations_per_second: load.operations_per_second,
             placements: load.placements.into_iter().map(placement).collect(),
             copies: load.copies.into_iter().map(copy).collect(),
-            no_room: load.no_room.map(Into::into),
+            disk_full: load.disk_full.map(Into::into),
         }
     }
 }
@@ -97,7 +97,7 @@ impl TryFrom<v1::NodeLoad> for Load {
             operations_per_second: wire.operations_per_second,
             placements: wire.placements.into_iter().map(placement).collect(),
             copies: wire.copies.into_iter().map(copy).collect(),
-            no_room: wire.no_room.map(Into::into),
+            disk_full: wire.disk_full.map(Into::into),
         })
     }
 }

@@ -344,7 +344,7 @@ mod tests {
                 operations_per_second: 2,
                 placements: vec![PlacementLoad { placement, bytes: 3, keys: 4 }],
                 copies: vec![CopyProgress { placement, bytes_done: 5, bytes_total: 6 }],
-                no_room: Some(archon_types::NoRoom { free_bytes: 7, needed_bytes: 8 }),
+                disk_full: Some(archon_types::DiskFull { free_bytes: 7, needed_bytes: 8 }),
             },
             stopping: true,
             push_key: PushKey::new(Uuid::from_u128(5)),

@@ -1,10 +1,10 @@
-//! What a copy that does not count can still hold.
+//! How much of a partition's data may still be there in a copy that does not count.
 
 use crate::word::words;
 use serde::{Deserialize, Serialize};
 
 words! {
-    /// How much of a partition's data a copy that does not count can hold. Ordered from worst to best.
+    /// How much of the data may still be there in a copy that does not count. Ordered from worst to best.
     #[derive(Serialize, Deserialize)]
     pub enum Condition: "condition of a copy" {
         /// It counted once, and its data is damaged, missing, or was thrown away to be copied anew.

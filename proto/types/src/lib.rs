@@ -6,6 +6,7 @@
 
 pub mod backoff;
 pub mod condition;
+mod disk_full;
 pub mod duty;
 pub mod error;
 pub mod event;
@@ -22,7 +23,6 @@ pub mod plan;
 pub mod reason;
 pub mod removed;
 pub mod role;
-mod room;
 pub mod settings;
 pub mod slot;
 pub mod subject;
@@ -32,6 +32,7 @@ pub mod word;
 
 pub use backoff::Backoff;
 pub use condition::Condition;
+pub use disk_full::DiskFull;
 pub use duty::{Duty, Fact, ReplicaName, Report};
 pub use error::{ErrorDetail, ErrorKind};
 pub use event::EventCode;
@@ -47,7 +48,6 @@ pub use piece::{Assembled, Assembly, TablePiece};
 pub use reason::ReasonCode;
 pub use removed::RemovedNodes;
 pub use role::CoordinatorRole;
-pub use room::NoRoom;
 pub use settings::Settings;
 pub use slot::{HASH_PARTITIONS_MAX, SLOTS, partition_of, slot_of, tag_of};
 pub use table::{

@@ -11,7 +11,7 @@ words! {
         /// The first assignment follows at once.
         AboutToBeAssigned = "about_to_be_assigned",
         /// The nodes that could take a copy are at their limits.
-        NoRoom = "no_room",
+        NodesAtLimit = "nodes_at_limit",
         /// A leader hears too few of the other copies, and takes no writes.
         LeaderHearsTooFew = "leader_hears_too_few",
         /// So many nodes are failed that no copy is made in place of theirs.
@@ -40,7 +40,7 @@ words! {
         CopiesCondemned = "copies_condemned",
         /// A node fell silent or stopped.
         NodeFailed = "node_failed",
-        /// A disk has too little room: a node takes no writes, or a coordinator nothing new into its log.
+        /// A disk has too little space: a node takes no writes, or a coordinator nothing new into its log.
         DiskFull = "disk_full",
         /// A coordinator's disk refuses another file.
         DiskFails = "disk_fails",

@@ -50,15 +50,15 @@ pub(crate) fn start(directory: &Path) -> anyhow::Result<Started> {
         return Ok(None);
     }
     let addresses = free_addresses(3 * SERVERS);
-    let (clients, inner) = addresses.split_at(SERVERS);
-    let (followers, elections) = inner.split_at(SERVERS);
-    let ensemble: Vec<String> = followers
+    let (client_addresses, between_servers) = addresses.split_at(SERVERS);
+    let (quorum_addresses, election_addresses) = between_servers.split_at(SERVERS);
+    let ensemble: Vec<String> = quorum_addresses
         .iter()
-        .zip(elections)
+        .zip(election_addresses)
         .enumerate()
-        .map(|(i, (follower, election))| {
-            let port = election.rsplit(':').next().unwrap_or_default();
-            format!("server.{}={follower}:{port}", i + 1)
+        .map(|(i, (quorum_address, election_address))| {
+            let port = election_address.rsplit(':').next().unwrap_or_default();
+            format!("server.{}={quorum_address}:{port}", i + 1)
         })
         .collect();
     let log = directory.join("zookeeper-log");
@@ -67,12 +67,12 @@ pub(crate) fn start(directory: &Path) -> anyhow::Result<Started> {
                  log4j.appender.out.layout=org.apache.log4j.SimpleLayout\n";
     std::fs::write(log.join("log4j.properties"), quiet)?;
     let mut servers = Vec::new();
-    for (number, client) in clients.iter().enumerate() {
+    for (number, client_address) in client_addresses.iter().enumerate() {
         let name = format!("zookeeper-{number}");
         let data = directory.join(&name);
         std::fs::create_dir_all(&data)?;
         std::fs::write(data.join("myid"), (number + 1).to_string())?;
-        let (host, port) = client.split_once(':').context("an address")?;
+        let (host, port) = client_address.split_once(':').context("an address")?;
         // What Debian's own configuration says, but for addresses and the limit of connections per client machine.
         let settings = format!(
             "tickTime=2000\ninitLimit=10\nsyncLimit=5\ndataDir={}\nclientPort={port}\nclientPortAddress={host}\n\
@@ -88,12 +88,12 @@ pub(crate) fn start(directory: &Path) -> anyhow::Result<Started> {
         servers.push(spawn(&java, &name, &arguments, directory));
     }
     let mut order = Vec::new();
-    for client in clients {
-        let leads = until("ZooKeeper to answer", || now(leads(client)))?;
-        order.push((!leads, client.clone()));
+    for address in client_addresses {
+        let leads = until("ZooKeeper to answer", || now(leads(address)))?;
+        order.push((!leads, address.clone()));
     }
     order.sort();
-    let target = ZooKeeper { servers: order.into_iter().map(|(_, client)| client).collect(), next: 0.into() };
+    let target = ZooKeeper { servers: order.into_iter().map(|(_, address)| address).collect(), next: 0.into() };
     let real = std::fs::canonicalize(JAR).unwrap_or_else(|_| PathBuf::from(JAR));
     let version = real.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default();
     let system = ZooKeeperSystem { target: Arc::new(target), servers };

@@ -8,12 +8,12 @@ pub(super) fn next_step(status: &Status, nodes: &[Node]) -> String {
     if status.leader_id.is_none() {
         return "start a majority of the coordinators".to_owned();
     }
-    // The worst first: a failed node may have nothing to do with it, and where it has, this says so.
+    // Data loss first. Its remedy already names a failed node if one is the cause.
     if let Some(remedy) = remedy_of(status, ReasonCode::DataLost) {
         return remedy;
     }
-    let stopped = drained(nodes, NodeStatus::Failed).count();
-    if status.nodes_failed as usize > stopped {
+    let drained_and_failed = drained(nodes, NodeStatus::Failed).count();
+    if status.nodes_failed as usize > drained_and_failed {
         return failed_step(status, nodes);
     }
     if status.nodes_alive < status.nodes_min {
@@ -27,7 +27,7 @@ pub(super) fn next_step(status: &Status, nodes: &[Node]) -> String {
         return remedy;
     }
     if let Some(remedy) =
-        remedy_of(status, ReasonCode::NoRoom).or_else(|| remedy_of(status, ReasonCode::LeaderHearsTooFew))
+        remedy_of(status, ReasonCode::NodesAtLimit).or_else(|| remedy_of(status, ReasonCode::LeaderHearsTooFew))
     {
         return remedy;
     }
@@ -75,7 +75,7 @@ fn remedy_of(status: &Status, code: ReasonCode) -> Option<String> {
     status.reasons.iter().filter(|reason| reason.code == code).find_map(|reason| reason.remedy.clone())
 }
 
-/// Failed nodes come back with all they have, so that is better than others in their place.
+/// Prefer restarting a failed node over adding a new one: it still has its data.
 fn failed_step(status: &Status, nodes: &[Node]) -> String {
     let failed = |node: &&Node| node.status == NodeStatus::Failed && !is_drained(node);
     let names: Vec<&str> = nodes.iter().filter(failed).map(|node| node.name.as_str()).collect();

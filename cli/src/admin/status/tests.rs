@@ -122,7 +122,7 @@ fn a_full_disk_left_nothing_to_do() {
 fn full_nodes_and_leaders_that_hear_too_few_left_nothing_to_do() {
     let mut whole = status();
     whole.coordinators.pop();
-    for code in [ReasonCode::NoRoom, ReasonCode::LeaderHearsTooFew] {
+    for code in [ReasonCode::NodesAtLimit, ReasonCode::LeaderHearsTooFew] {
         let reason = reason(code, Subject::Copies, "why", "what to do");
         let waits = Status { reasons: vec![reason], ..whole.clone() };
         let text = screen(&waits, &[node("athens", 9)], &output());

@@ -4,7 +4,7 @@ use super::dropped::forget_node;
 use super::stage::Staged;
 use super::{Entry, next_epoch, not_found, refused};
 use crate::command::{Actor, Response, Successor};
-use crate::departed::{Condition, is_unordered};
+use crate::departed::{Condition, delete_not_issued};
 use crate::events::EventKind;
 use crate::mutant::Mutant;
 use crate::state::{ClusterState, NodeRow};
@@ -171,7 +171,7 @@ pub(super) fn remove(
     for row in state.partitions.on_node(node) {
         let Some(placement) = row.placement_on(node) else { continue };
         let (id, partition) = (placement.id, state.partition_name(row.id));
-        let data = placement.state == ReplicaState::Load || is_unordered(state, placement);
+        let data = placement.state == ReplicaState::Load || delete_not_issued(state, placement);
         let last_trace = data && row.live().next().is_none() && row.status != PartitionStatus::Unassigned;
         if placement.state == ReplicaState::Live || last_trace {
             let message =

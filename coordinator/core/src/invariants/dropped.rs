@@ -1,5 +1,5 @@
 //! Of a dropped table nothing is left but orders to delete its copies, one for each node that may hold one; and nobody is
-//! ordered so by anything but the drop of a table.
+//! told to by anything but the drop of a table.
 
 use super::{Violation, violated};
 use crate::duties::duties;
@@ -70,8 +70,8 @@ pub(super) fn check_step(before: &ClusterState, after: &ClusterState) -> Result<
     }
     for (node, placement, partition) in after.condemned.iter() {
         let stood = before.partitions.get(partition).and_then(|row| row.placement(placement));
-        let ordered = stood.is_some_and(|stood| stood.node == node) && dropped(partition.table);
-        if !ordered && !before.condemned.contains(node, placement) {
+        let was_dropped = stood.is_some_and(|stood| stood.node == node) && dropped(partition.table);
+        if !was_dropped && !before.condemned.contains(node, placement) {
             return violated(NAME, format!("{placement} of {partition} is condemned, and no table was dropped"));
         }
     }

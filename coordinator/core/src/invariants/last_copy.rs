@@ -1,7 +1,7 @@
 //! Nobody is told to delete a copy that may hold data while no copy that counts is on a node that is alive.
 
 use super::{Violation, violated};
-use crate::departed::is_unordered;
+use crate::departed::delete_not_issued;
 use crate::state::ClusterState;
 use archon_types::{Partition, PartitionStatus, Placement, ReplicaState};
 
@@ -14,12 +14,12 @@ pub(super) fn check_step(before: &ClusterState, after: &ClusterState) -> Result<
     // Only a change of the row gives an order.
     let changed = |row: &&Partition| before.partitions.get(row.id).is_some_and(|known| known.version != row.version);
     for row in after.partitions.iter().filter(changed) {
-        let ordered = |copy: &Placement| copy.state == ReplicaState::Unload && !is_unordered(after, copy);
+        let delete_issued = |copy: &Placement| copy.state == ReplicaState::Unload && !delete_not_issued(after, copy);
         let counted = |copy: &&Placement| {
             let known = before.partitions.get(row.id).and_then(|row| row.placement(copy.id));
             known.is_some_and(|known| known.state == ReplicaState::Live) || before.departed.contains_key(&copy.id)
         };
-        let Some(gone) = row.placements.iter().filter(|copy| ordered(copy)).find(counted) else { continue };
+        let Some(gone) = row.placements.iter().filter(|copy| delete_issued(copy)).find(counted) else { continue };
         // An operator's word that it begins empty is the only exception.
         let alive = row.live().any(|live| before.is_alive(live.node) || after.is_alive(live.node));
         if !alive && row.status != PartitionStatus::Unassigned {

@@ -2,7 +2,7 @@
 
 use super::Obstacle;
 use crate::command::{Command, Forced};
-use crate::departed::{Condition, condition, is_unordered, rank};
+use crate::departed::{Condition, condition, delete_not_issued, rank};
 use crate::former_leaders::FormerLeader;
 use crate::liveness::Liveness;
 use crate::state::ClusterState;
@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 pub struct ForcedElection {
     /// Who leads then; `None`: the partition begins empty.
     pub leader: Option<NodeId>,
-    /// What that copy can hold.
+    /// What that copy may still hold.
     pub condition: Option<Condition>,
     /// Nodes that are not alive and hold copies that count: starting one of them again would lose nothing.
     pub would_lose_nothing: Vec<NodeId>,
@@ -90,7 +90,7 @@ pub fn check_loss(
 
 /// The copies that do not count and that nobody was told to delete.
 fn kept<'a>(state: &'a ClusterState, row: &'a Partition) -> impl Iterator<Item = &'a Placement> {
-    row.placements.iter().filter(|copy| copy.state == ReplicaState::Load || is_unordered(state, copy))
+    row.placements.iter().filter(|copy| copy.state == ReplicaState::Load || delete_not_issued(state, copy))
 }
 
 /// The copy on the node that an operator named.
@@ -102,7 +102,8 @@ fn named<'a>(
 ) -> Result<&'a Placement, Vec<Obstacle>> {
     let partition = || state.partition_name(row.id);
     let cannot = |why| vec![Obstacle::CannotLead { partition: partition(), node: state.node_name(node), why }];
-    let copy = row.placement_on(node).filter(|copy| copy.state != ReplicaState::Unload || is_unordered(state, copy));
+    let copy =
+        row.placement_on(node).filter(|copy| copy.state != ReplicaState::Unload || delete_not_issued(state, copy));
     let copy = copy.ok_or_else(|| cannot("it holds no copy of it"))?;
     if !state.is_active(node) {
         return Err(cannot("it is not alive; start it first"));

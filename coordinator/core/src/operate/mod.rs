@@ -28,7 +28,7 @@ pub enum Obstacle {
     TooFewNodes { table: String, node: String, have: u64, need: u64 },
     /// The nodes left are full.
     #[error("{placements} copies have nowhere to go: the other nodes are at their limits, or hold a copy already")]
-    NoRoom { placements: u32 },
+    NodesAtLimit { placements: u32 },
     /// Nobody can copy from a node that is not alive.
     #[error("{node} is not alive and holds the only copy of {} ({named}); start it first", counted(*partitions))]
     OnlyCopies { node: String, partitions: u32, named: String },

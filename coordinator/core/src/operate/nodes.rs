@@ -2,7 +2,7 @@
 
 use super::Obstacle;
 use crate::command::Command;
-use crate::departed::is_unordered;
+use crate::departed::delete_not_issued;
 use crate::eligible_nodes::EligibleNodes;
 use crate::state::{ClusterState, NodeRow};
 use archon_types::{NodeGoal, NodeId, NodeStatus, Partition, PartitionId, PartitionStatus, Placement, ReplicaState};
@@ -76,7 +76,7 @@ pub fn check_drain(state: &ClusterState, node: NodeId) -> Result<DrainPlan, Vec<
         }
     }
     if nowhere > 0 {
-        return Err(vec![Obstacle::NoRoom { placements: nowhere }]);
+        return Err(vec![Obstacle::NodesAtLimit { placements: nowhere }]);
     }
     Ok(DrainPlan {
         leaderships: state.partitions.leaders_on(node),
@@ -153,7 +153,7 @@ pub fn check_remove(state: &ClusterState, node: NodeId) -> Result<RemovalPlan, V
         obstacles.push(Obstacle::HoldsCopies { node: name(), partitions, named, remedy });
     }
     let trace = |row: &&Partition| {
-        let data = |copy: &Placement| copy.state == ReplicaState::Load || is_unordered(state, copy);
+        let data = |copy: &Placement| copy.state == ReplicaState::Load || delete_not_issued(state, copy);
         row.status != PartitionStatus::Unassigned
             && row.live().next().is_none()
             && row.placement_on(node).is_some_and(data)

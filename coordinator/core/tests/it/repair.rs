@@ -187,10 +187,10 @@ fn a_copy_that_has_nowhere_to_go_was_promised_for_ever() {
     bed.settle();
     let remembered = Remembered::new(&bed.state, &bed.liveness, bed.now);
     let explainer = Explainer::new(&bed.state, &remembered);
-    assert_eq!(explainer.shortage(), Shortage { no_room: 4, ..Shortage::default() });
+    assert_eq!(explainer.shortage(), Shortage { nodes_at_limit: 4, ..Shortage::default() });
     let short = bed.state.partitions.iter().find(|row| row.live().count() == 1).unwrap();
     let why = explainer.explain(short.id).unwrap();
-    assert_eq!(why, [Why::UnderReplicated { have: 1, want: 2 }, Why::NoRoom { full: 1, plan: false }]);
+    assert_eq!(why, [Why::UnderReplicated { have: 1, want: 2 }, Why::NodesAtLimit { full: 1, plan: false }]);
     // What was said to help does.
     bed.join("d", 9);
     bed.settle();

@@ -136,10 +136,14 @@ fn full_nodes_were_about_to_be_assigned_to_for_ever() {
     bed.settle();
     let waits = PartitionId::new(TableId::new(2), 0);
     let why = |bed: &Bed| explain(&bed.state, &Remembered::default(), waits).unwrap();
-    assert_eq!(why(&bed), [Why::NoRoom { full: 3, plan: false }]);
+    assert_eq!(why(&bed), [Why::NodesAtLimit { full: 3, plan: false }]);
     bed.join("d", 9);
     bed.settle();
-    assert_eq!(why(&bed), [Why::NoRoom { full: 3, plan: true }], "one node has room, and could take from the others");
+    assert_eq!(
+        why(&bed),
+        [Why::NodesAtLimit { full: 3, plan: true }],
+        "one node has room, and could take from the others"
+    );
     // What it says helps, as long as it is said: each plan makes room on some nodes, which is taken at once.
     let second = PartitionId::new(TableId::new(2), 1);
     for _ in 0..2 {

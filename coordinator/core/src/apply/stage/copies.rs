@@ -191,7 +191,7 @@ impl Staged<'_> {
                 let enough = left >= wanted || self.state.breaks(Mutant::CleanupBelowMin);
                 if enough { Ok(()) } else { Err((left, wanted)) }
             }
-            ReplicaState::Unload if departed::is_unordered(self.state, &own) && self.state.is_alive(own.node) => {
+            ReplicaState::Unload if departed::delete_not_issued(self.state, &own) && self.state.is_alive(own.node) => {
                 match row.status {
                     PartitionStatus::Unassigned => Ok(()),
                     _ => departed::may_go(self.state, row, id),
@@ -219,7 +219,7 @@ impl Staged<'_> {
     /// it is back.
     pub(super) fn dismiss(&mut self, row: &mut Partition, id: PlacementId) {
         if row.placement(id).is_some_and(|copy| self.state.is_alive(copy.node)) {
-            self.effect.ordered.insert(id);
+            self.effect.delete_issued.insert(id);
         }
         set_state(row, id, ReplicaState::Unload);
     }

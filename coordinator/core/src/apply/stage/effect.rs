@@ -20,8 +20,8 @@ pub(crate) struct Effect {
     pub(super) surpassed: BTreeMap<PartitionId, Option<Epoch>>,
     /// Copies that hold less than everything up to the moment they ceased to count.
     pub(super) spoiled: BTreeMap<PlacementId, Spoiled>,
-    /// Copies that are to be deleted as soon as their nodes hear of it.
-    pub(super) ordered: BTreeSet<PlacementId>,
+    /// Unload copies whose nodes are alive: the order to delete them is given.
+    pub(super) delete_issued: BTreeSet<PlacementId>,
 }
 
 /// What became of a copy that does not count.
@@ -46,7 +46,7 @@ impl Effect {
             let before = state.partitions.get(row.id).map(|row| row.placements.clone()).unwrap_or_default();
             for placement in before {
                 match row.placement(placement.id).map(|now| now.state) {
-                    Some(ReplicaState::Unload) if self.ordered.contains(&placement.id) => {
+                    Some(ReplicaState::Unload) if self.delete_issued.contains(&placement.id) => {
                         state.departed.remove(&placement.id);
                     }
                     Some(ReplicaState::Load | ReplicaState::Unload) => {

@@ -4,7 +4,7 @@ use super::effect::FormerLeaderChange;
 use super::{Staged, in_state, placement, set_state};
 use crate::apply::{next_epoch, refused};
 use crate::command::Ending;
-use crate::departed::is_unordered;
+use crate::departed::delete_not_issued;
 use crate::events::EventKind;
 use crate::former_leaders::FormerLeader;
 use crate::mutant::Mutant;
@@ -35,7 +35,7 @@ impl Staged<'_> {
         incarnation: Incarnation,
     ) -> Result<u32, ErrorDetail> {
         let chosen = placement(row, id)?;
-        if chosen.state == ReplicaState::Unload && !is_unordered(self.state, chosen) {
+        if chosen.state == ReplicaState::Unload && !delete_not_issued(self.state, chosen) {
             return Err(refused(format!("placement {id} of partition {} is being deleted", row.id)));
         }
         let retired = self.retire_all_but(row, Some(id));

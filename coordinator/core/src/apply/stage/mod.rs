@@ -32,7 +32,7 @@ impl<'a> Staged<'a> {
             events: Vec::new(),
             untouched: BTreeMap::new(),
             spoiled: BTreeMap::new(),
-            ordered: BTreeSet::new(),
+            delete_issued: BTreeSet::new(),
             surpassed: BTreeMap::new(),
         };
         Self { state, entry, effect }

@@ -1,7 +1,8 @@
-//! Room on the disk for the engine. A write that meets a full disk breaks it for good, and with it the node; so the
-//! engine is asked for room before it is written to, and a reserve is given up to bring what it has taken to the disk.
+//! Space on the disk for the engine. A write that meets a full disk breaks it for good, and with it the node; so the
+//! disk is asked for free space before the engine is written to, and a reserve is given up to bring what it has taken to
+//! the disk.
 
-use archon_types::NoRoom;
+use archon_types::DiskFull;
 use parking_lot::Mutex;
 use rustix::fs::{FallocateFlags, fallocate, statvfs};
 use std::fs;
@@ -11,8 +12,8 @@ use std::path::{Path, PathBuf};
 const RESERVE_BYTES: u64 = 32 * 1024 * 1024;
 const RESERVE_FILE: &str = "archon-reserve";
 
-/// The room of one engine's directory.
-pub(super) struct Room {
+/// The disk space of one engine's directory.
+pub(super) struct DiskSpace {
     directory: PathBuf,
     /// With less than this left beside the reserve, in bytes, nothing more is written to the engine.
     free_bytes_min: u64,
@@ -20,20 +21,20 @@ pub(super) struct Room {
     held: Mutex<bool>,
 }
 
-impl Room {
+impl DiskSpace {
     /// Takes up the reserve, if there is space for it.
     pub(super) fn new(directory: &Path, free_bytes_min: u64) -> Self {
-        let room = Self { directory: directory.to_owned(), free_bytes_min, held: Mutex::new(false) };
-        let kept = fs::metadata(room.reserve()).is_ok_and(|reserve| reserve.len() == RESERVE_BYTES);
-        *room.held.lock() = kept;
-        room
+        let space = Self { directory: directory.to_owned(), free_bytes_min, held: Mutex::new(false) };
+        let kept = fs::metadata(space.reserve()).is_ok_and(|reserve| reserve.len() == RESERVE_BYTES);
+        *space.held.lock() = kept;
+        space
     }
 
     /// Looks whether the engine may be written to. If not, the reserve is free now.
     ///
     /// # Errors
-    /// [`NoRoom`]: what is free, and with how much the engine is written to again.
-    pub(super) fn look(&self) -> Result<(), NoRoom> {
+    /// [`DiskFull`]: what is free, and with how much the engine is written to again.
+    pub(super) fn look(&self) -> Result<(), DiskFull> {
         let Some(free) = free_bytes(&self.directory) else { return Ok(()) };
         let needed_bytes = self.free_bytes_min + RESERVE_BYTES;
         let mut held = self.held.lock();
@@ -45,14 +46,14 @@ impl Room {
                 tracing::error!(%error, directory = %self.directory.display(), "the disk is full and the engine's reserve cannot be freed");
             }
             *held = false;
-            return Err(NoRoom { free_bytes: free_bytes(&self.directory).unwrap_or(free), needed_bytes });
+            return Err(DiskFull { free_bytes: free_bytes(&self.directory).unwrap_or(free), needed_bytes });
         }
         if free < needed_bytes {
-            return Err(NoRoom { free_bytes: free, needed_bytes });
+            return Err(DiskFull { free_bytes: free, needed_bytes });
         }
         match self.take_reserve() {
             Ok(()) => *held = true,
-            // A file system that cannot reserve has room all the same.
+            // A file system that cannot reserve has space all the same.
             Err(error) => tracing::debug!(%error, "no space is held in reserve for the engine"),
         }
         Ok(())
@@ -85,20 +86,20 @@ mod tests {
     #[test]
     fn the_reserve_is_taken_up_once_and_found_again() {
         let directory = tempfile::tempdir().unwrap();
-        let room = Room::new(directory.path(), RESERVE_BYTES);
-        assert!(!*room.held.lock());
+        let space = DiskSpace::new(directory.path(), RESERVE_BYTES);
+        assert!(!*space.held.lock());
         // Whether there is space for it is the machine's affair; what is said must fit what is held.
-        let roomy = room.look();
-        assert_eq!(roomy, room.look());
-        assert!(roomy.is_ok() || !room.reserve().exists());
-        assert_eq!(*Room::new(directory.path(), RESERVE_BYTES).held.lock(), room.reserve().exists());
+        let first = space.look();
+        assert_eq!(first, space.look());
+        assert!(first.is_ok() || !space.reserve().exists());
+        assert_eq!(*DiskSpace::new(directory.path(), RESERVE_BYTES).held.lock(), space.reserve().exists());
     }
 
     #[test]
     fn a_full_disk_was_told_without_figures() {
         let directory = tempfile::tempdir().unwrap();
-        let room = Room::new(directory.path(), u64::MAX / 2);
-        let lack = room.look().unwrap_err();
+        let space = DiskSpace::new(directory.path(), u64::MAX / 2);
+        let lack = space.look().unwrap_err();
         assert_eq!(lack.needed_bytes, u64::MAX / 2 + RESERVE_BYTES);
         assert!(lack.free_bytes < lack.needed_bytes, "{lack}");
     }
