@@ -9,7 +9,9 @@
 //! row that is overwritten often costs the engine one write per freezing, and a row that came and went costs it none.
 
 use super::effect::{Effect, RowChange};
+use super::frozen::{Frozen, Held};
 use super::growth::{Growing, Growth};
+use super::memtable_budget::MemtableBudget;
 use super::row;
 use super::row_map::{RowMap, is_value, spans_values};
 use super::view::Reader;
@@ -17,50 +19,10 @@ use archon_types::{Millis, Seq};
 use bytes::Bytes;
 use std::cell::OnceCell;
 use std::collections::VecDeque;
-use std::ops::{Bound, RangeBounds};
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::ops::Bound;
 
-/// Bytes that all memtables of a node may hold together.
-pub const RECENT_BYTES_MAX: usize = 256 * 1024 * 1024;
 /// What a row costs beside its key and value.
 const ROW_OVERHEAD_BYTES: usize = 128;
-
-/// The bound on all memtables of a node together. Clones share it.
-#[derive(Clone, Debug)]
-pub struct MemtableBudget {
-    used: Arc<AtomicUsize>,
-    max: usize,
-}
-
-impl Default for MemtableBudget {
-    fn default() -> Self {
-        Self::new(RECENT_BYTES_MAX)
-    }
-}
-
-impl MemtableBudget {
-    /// A budget of `bytes_max` bytes.
-    pub fn new(bytes_max: usize) -> Self {
-        Self { used: Arc::default(), max: bytes_max }
-    }
-
-    /// Whether new writes must be refused. What is already decided (a follower's entries, a replay) is still taken, so
-    /// the bound can be passed by what was under way.
-    pub fn is_full(&self) -> bool {
-        self.bytes_used() >= self.max
-    }
-
-    /// Whether what is held should leave for the engine without delay.
-    pub fn is_half_full(&self) -> bool {
-        self.bytes_used() >= self.max / 2
-    }
-
-    /// Bytes held by all memtables now.
-    pub fn bytes_used(&self) -> usize {
-        self.used.load(Ordering::Relaxed)
-    }
-}
 
 /// Why the memtable refuses a change to it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
@@ -106,61 +68,6 @@ impl Open {
 struct Newest {
     seq: Seq,
     value: Option<Bytes>,
-}
-
-/// A committed row.
-#[derive(Debug)]
-struct Held {
-    value: Option<Bytes>,
-    /// Nothing below these rows holds it, or the frozen ones remove it: removing it leaves nothing to write.
-    fresh: bool,
-}
-
-/// Committed rows on their way to the engine; a removed row has no value. Clones share the rows.
-#[derive(Clone, Debug)]
-pub struct Frozen {
-    /// The engine is to hold everything up to here.
-    pub upto: Seq,
-    /// As they were found by key before: whoever froze them did nothing about them.
-    rows: Arc<RowMap<Held>>,
-    /// The same in order of key, once the flusher has made that.
-    sorted: Arc<OnceLock<Box<[RowChange]>>>,
-    /// What they count against the budget.
-    bytes: usize,
-}
-
-impl Frozen {
-    /// Bytes of the rows, with what each costs beside its key and value.
-    pub const fn bytes(&self) -> usize {
-        self.bytes
-    }
-
-    /// All rows, in order of key. There may be a million to be sorted, once: nothing for a thread that others wait for.
-    pub fn rows(&self) -> &[RowChange] {
-        let change = |(key, held): (&Bytes, &Held)| RowChange { key: key.clone(), value: held.value.clone() };
-        self.sorted.get_or_init(|| self.rows.rows().into_iter().map(change).collect())
-    }
-
-    /// Users' rows, in no order.
-    pub fn values(&self) -> impl Iterator<Item = (&Bytes, Option<&Bytes>)> {
-        self.rows.values().map(|(key, held)| (key, held.value.as_ref()))
-    }
-
-    fn get(&self, key: &[u8]) -> Option<Option<&Bytes>> {
-        self.rows.get(key).map(|held| held.value.as_ref())
-    }
-
-    /// As they lie in order where that is there already; from the map until then.
-    fn range(&self, from: Bound<&[u8]>, to: Bound<&[u8]>) -> impl Iterator<Item = (&Bytes, Option<&Bytes>)> {
-        let sorted = self.sorted.get().map(|rows| {
-            let within = |bounds, row: &RowChange| RangeBounds::<[u8]>::contains(&bounds, &row.key[..]);
-            let start = rows.partition_point(|row| !within((from, Bound::Unbounded), row));
-            let within = move |row: &&RowChange| within((Bound::Unbounded, to), row);
-            rows[start..].iter().take_while(within).map(|row| (&row.key, row.value.as_ref()))
-        });
-        let found = sorted.is_none().then(|| self.rows.range(from, to).map(|(key, held)| (key, held.value.as_ref())));
-        sorted.into_iter().flatten().chain(found.into_iter().flatten())
-    }
 }
 
 /// One partition's memtable.
@@ -224,6 +131,11 @@ impl Memtable {
     /// must not be forgotten when this memtable's own rows, of lower ones, are written.
     pub fn set_engine_position(&mut self, position: Seq) {
         self.engine_position = self.engine_position.max(position);
+    }
+
+    /// Up to which position the engine holds rows, as it says of itself, or will once the frozen rows are written.
+    pub const fn engine_position(&self) -> Seq {
+        self.engine_position
     }
 
     /// Up to where the engine may hold rows that it is not known to hold.
@@ -344,9 +256,9 @@ impl Memtable {
     pub fn freeze(&mut self) -> Option<Frozen> {
         if self.frozen.is_none() && !self.rows.is_empty() {
             self.note_position();
-            let rows = Arc::new(std::mem::take(&mut self.rows));
+            let rows = std::mem::take(&mut self.rows);
             let bytes = std::mem::take(&mut self.rows_bytes);
-            self.frozen = Some(Frozen { upto: self.commit, rows, sorted: Arc::default(), bytes });
+            self.frozen = Some(Frozen::new(self.commit, rows, bytes));
         }
         self.frozen.clone()
     }
@@ -371,7 +283,7 @@ impl Memtable {
     /// may have a million rows to free.
     pub fn flushed(&mut self, upto: Seq) -> Option<Frozen> {
         let frozen = self.frozen.take_if(|frozen| frozen.upto <= upto)?;
-        self.bytes -= frozen.bytes;
+        self.bytes -= frozen.bytes();
         self.charge();
         Some(frozen)
     }
@@ -449,9 +361,9 @@ impl Memtable {
     fn charge(&mut self) {
         let before = std::mem::replace(&mut self.charged, self.bytes);
         if self.bytes >= before {
-            self.budget.used.fetch_add(self.bytes - before, Ordering::Relaxed);
+            self.budget.charge(self.bytes - before);
         } else {
-            self.budget.used.fetch_sub(before - self.bytes, Ordering::Relaxed);
+            self.budget.release(before - self.bytes);
         }
     }
 }
@@ -478,7 +390,7 @@ fn newer<'a>(
 
 impl Drop for Memtable {
     fn drop(&mut self) {
-        self.budget.used.fetch_sub(self.charged, Ordering::Relaxed);
+        self.budget.release(self.charged);
     }
 }
 

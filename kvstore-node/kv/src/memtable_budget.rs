@@ -1,0 +1,51 @@
+//! The bound on what the memtables of a node hold together.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// Bytes that all memtables of a node may hold together.
+pub const RECENT_BYTES_MAX: usize = 256 * 1024 * 1024;
+
+/// The bound on all memtables of a node together. Clones share it.
+#[derive(Clone, Debug)]
+pub struct MemtableBudget {
+    used: Arc<AtomicUsize>,
+    max: usize,
+}
+
+impl Default for MemtableBudget {
+    fn default() -> Self {
+        Self::new(RECENT_BYTES_MAX)
+    }
+}
+
+impl MemtableBudget {
+    /// A budget of `bytes_max` bytes.
+    pub fn new(bytes_max: usize) -> Self {
+        Self { used: Arc::default(), max: bytes_max }
+    }
+
+    /// Whether new writes must be refused. What is already decided (a follower's entries, a replay) is still taken, so
+    /// the bound can be passed by what was under way.
+    pub fn is_full(&self) -> bool {
+        self.bytes_used() >= self.max
+    }
+
+    /// Whether what is held should leave for the engine without delay.
+    pub fn is_half_full(&self) -> bool {
+        self.bytes_used() >= self.max / 2
+    }
+
+    pub(crate) fn charge(&self, bytes: usize) {
+        self.used.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    pub(crate) fn release(&self, bytes: usize) {
+        self.used.fetch_sub(bytes, Ordering::Relaxed);
+    }
+
+    /// Bytes held by all memtables now.
+    pub fn bytes_used(&self) -> usize {
+        self.used.load(Ordering::Relaxed)
+    }
+}
