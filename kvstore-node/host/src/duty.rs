@@ -1,6 +1,5 @@
 //! Duties: opening, configuring, setting aside and deleting copies.
 
-use crate::emptied::EngineRows;
 use crate::local_copy::{Found, LocalCopy};
 use crate::log_write::LogWrite;
 use crate::partitions::Partitions;
@@ -8,8 +7,8 @@ use crate::reconcile::Action;
 use crate::refusal::Cause;
 use crate::shell::{At, Life, Observed, Shell};
 use crate::turn::Turn;
+use archon_kv::Memtable;
 use archon_kv::engine::PageLimit;
-use archon_kv::{Memtable, row};
 use archon_replica::{Configuration, Identity, Input, Peer, Position, Recovered};
 use archon_types::{Fact, Incarnation, Partition, PartitionId, PlacementId, Report, Seq};
 use std::collections::BTreeMap;
@@ -169,7 +168,8 @@ impl<S: Shell> Partitions<S> {
 
 impl<S: Shell> Turn<S> {
     fn pass_row(&mut self, local: &mut LocalCopy<S>, row: Partition) {
-        match local.emptied.leads_a_part(local.view(), &row, || self.engine_rows(local.placement)) {
+        let position = local.memtable.engine_position();
+        match local.emptied.leads_a_part(local.view(), &row, position, || self.has_rows(local.placement)) {
             Ok(false) => {}
             Ok(true) => {
                 let why =
@@ -192,14 +192,10 @@ impl<S: Shell> Turn<S> {
         self.unpark(local);
     }
 
-    /// What the engine holds of a copy.
-    fn engine_rows(&self, placement: PlacementId) -> Result<EngineRows, archon_kv::ViewError> {
-        let engine = self.shell.engine();
-        if let Some(upto) = row::engine_position(engine, placement)? {
-            return Ok(EngineRows::Some { upto });
-        }
+    /// Whether the engine holds any row of a copy.
+    fn has_rows(&self, placement: PlacementId) -> Result<bool, archon_kv::ViewError> {
         let any = PageLimit { rows_max: 1, bytes_max: usize::MAX };
-        let page = engine.page(placement, (Bound::Unbounded, Bound::Unbounded), any)?;
-        Ok(if page.rows.is_empty() { EngineRows::None } else { EngineRows::Some { upto: Seq::ZERO } })
+        let page = self.shell.engine().page(placement, (Bound::Unbounded, Bound::Unbounded), any)?;
+        Ok(!page.rows.is_empty())
     }
 }

@@ -6,18 +6,6 @@ use crate::mutant::{Broken, Mutant};
 use archon_replica::Position;
 use archon_types::{Incarnation, Partition, Seq, Version};
 
-/// What the engine holds of a copy.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum EngineRows {
-    /// Nothing.
-    None,
-    /// Rows of positions up to here, as far as the engine knows.
-    Some {
-        /// The highest position; zero if the engine does not say.
-        upto: Seq,
-    },
-}
-
 /// When that was last said of one copy.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Emptied {
@@ -71,26 +59,26 @@ impl Emptied {
     }
 
     /// Whether `row` has a copy lead that holds a part of its partition at most (PROTOCOL rule 27): it was emptied, or what it
-    /// pulls first has not come to its end, or its log has not come to where the rows that it pulled had come.
+    /// pulls first has not come to its end, or its log has not come to `engine_position`, where the rows that it pulled had
+    /// come. `has_rows`: whether the engine holds anything of it; asked only where that decides.
     ///
     /// # Errors
-    /// That of `rows`, which says what the engine holds of it.
+    /// That of `has_rows`.
     pub fn leads_a_part<E>(
         &self,
         copy: CopyView<'_>,
         row: &Partition,
-        rows: impl FnOnce() -> Result<EngineRows, E>,
+        engine_position: Seq,
+        has_rows: impl FnOnce() -> Result<bool, E>,
     ) -> Result<bool, E> {
         if !copy.would_take_up(row) || self.broken.breaks(Mutant::PartLeads) {
             return Ok(false);
         }
-        let last = copy.replica.last().seq;
-        Ok(match rows()? {
-            // Where there is no log either, nothing was ever written to the partition.
-            EngineRows::None => self.is_part && last == Seq::ZERO,
-            // Rows without a log were pulled.
-            EngineRows::Some { upto } => last == Seq::ZERO || last < upto,
-        })
+        match copy.replica.last().seq {
+            // Rows without a log were pulled. Where there are none either, nothing was ever written to the partition.
+            Seq::ZERO => Ok(self.is_part || has_rows()?),
+            last => Ok(last < engine_position),
+        }
     }
 
     /// Takes in that it was said.
@@ -127,8 +115,9 @@ mod tests {
         Emptied::new(Broken::by(mutant)).is_due(Incarnation::new(1), Version::new(1))
     }
 
-    /// Whether a copy whose log ends at `last` is refused the leadership that its row gives it.
-    fn is_refused(emptied: &Emptied, last: u64, rows: EngineRows) -> bool {
+    /// Whether a copy whose log ends at `last` is refused the leadership that its row gives it. The engine holds rows of it, of
+    /// positions up to there as far as it says, or none.
+    fn is_refused(emptied: &Emptied, last: u64, engine_position: Option<u64>) -> bool {
         let (partition, placement) = (PartitionId::new(TableId::new(1), 0), PlacementId::new(1));
         let (node, incarnation) = (NodeId::new(1), Incarnation::new(1));
         let identity = Identity { partition, placement, node, incarnation };
@@ -147,37 +136,34 @@ mod tests {
             min_in_sync: 1,
         };
         let copy = CopyView { placement, replica: &replica, aside: false };
-        emptied.leads_a_part(copy, &row, || Ok::<_, ()>(rows)).unwrap()
-    }
-
-    fn upto(position: u64) -> EngineRows {
-        EngineRows::Some { upto: Seq::new(position) }
+        let position = Seq::new(engine_position.unwrap_or_default());
+        emptied.leads_a_part(copy, &row, position, || Ok::<_, ()>(engine_position.is_some())).unwrap()
     }
 
     #[test]
     fn a_copy_that_was_emptied_while_an_operator_named_it_does_not_lead() {
         let mut emptied = Emptied::default();
-        assert!(!is_refused(&emptied, 0, EngineRows::None), "nothing was ever written");
-        assert!(is_refused(&emptied, 0, upto(0)), "pages of a copy that did not come to its end in an earlier life");
-        assert!(!is_refused(&emptied, 7, upto(7)), "whole");
+        assert!(!is_refused(&emptied, 0, None), "nothing was ever written");
+        assert!(is_refused(&emptied, 0, Some(0)), "pages of a copy that did not come to its end in an earlier life");
+        assert!(!is_refused(&emptied, 7, Some(7)), "whole");
         emptied.is_pulled();
-        assert!(is_refused(&emptied, 0, EngineRows::None));
+        assert!(is_refused(&emptied, 0, None));
         emptied.begins_after(Position::new(Epoch::new(1), Seq::new(5)));
-        assert!(!is_refused(&emptied, 0, EngineRows::None));
+        assert!(!is_refused(&emptied, 0, None));
         emptied.begins_after(Position::ZERO);
-        assert!(is_refused(&emptied, 0, EngineRows::None));
+        assert!(is_refused(&emptied, 0, None));
     }
 
     /// Its pages held rows that were written while it was pulled, and of others what was there before.
     #[test]
     fn a_copy_whose_log_had_not_come_to_where_its_pages_had_led_with_rows_of_no_position() {
         let emptied = Emptied::default();
-        assert!(is_refused(&emptied, 7, upto(9)));
-        assert!(!is_refused(&emptied, 9, upto(9)) && !is_refused(&emptied, 9, upto(7)));
+        assert!(is_refused(&emptied, 7, Some(9)));
+        assert!(!is_refused(&emptied, 9, Some(9)) && !is_refused(&emptied, 9, Some(7)));
     }
 
     fn a_part_does_not_lead(mutant: Option<Mutant>) -> bool {
-        is_refused(&Emptied::new(Broken::by(mutant)), 0, upto(0))
+        is_refused(&Emptied::new(Broken::by(mutant)), 0, Some(0))
     }
 
     archon_types::shown_by! {

@@ -55,7 +55,7 @@ mod waiting;
 pub use applied_push::{AppliedPush, Pushed};
 pub use copy_view::CopyView;
 pub use copying::{CopyAsk, CopyJob, CopyPage, CopyStart, Offered};
-pub use emptied::{Emptied, EngineRows};
+pub use emptied::Emptied;
 pub use grants::{Grants, Taken};
 pub use local_copy::{ENGINE_AHEAD_UNKNOWN, Found, LocalCopy, Outcome};
 pub use log_write::LogWrite;

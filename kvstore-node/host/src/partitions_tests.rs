@@ -1,7 +1,9 @@
 use super::*;
 use crate::Refusal;
 use crate::test_shell::{LIFE, OTHER, OWN, PARTITION, get, put, request, row, serving, settle};
-use archon_types::{Answer, ErrorDetail, ErrorKind, Op, ReplicaState};
+use archon_kv::engine::{Change, Row};
+use archon_replica::{Body, Input, Message, Position, ReplicaAddress};
+use archon_types::{Answer, ErrorDetail, ErrorKind, NodeId, Op, Partition, Placement, ReplicaState, Seq};
 use bytes::Bytes;
 
 fn refused(partitions: &Partitions<crate::test_shell::TestShell>) -> Vec<&Refusal> {
@@ -126,4 +128,47 @@ fn a_scan_is_refused_by_its_client_before_any_row_is_read() {
     let scan = Op::Scan { prefix: Bytes::new(), after: Bytes::new(), limit: 10 };
     partitions.operate(request(scan, "takes nothing"));
     assert_eq!(refused(&partitions), [&Refusal::Detail(ErrorDetail::new(ErrorKind::Overloaded, "no room"))]);
+}
+
+/// Its pages were read while the leader went on: some held what was written after the copy began, others what was before.
+#[test]
+fn a_copy_that_had_not_caught_up_with_its_pages_led_with_rows_of_different_moments() {
+    let position = |seq| Position::new(Epoch::new(1), Seq::new(seq));
+    let led_by_other = Partition {
+        leader: Some(OTHER),
+        placements: vec![
+            Placement { id: OWN, node: NodeId::new(OWN.get()), state: ReplicaState::Load },
+            Placement { id: OTHER, node: NodeId::new(OTHER.get()), state: ReplicaState::Live },
+        ],
+        ..row(1, &[])
+    };
+    let forced = Partition { epoch: Epoch::new(2), ..row(2, &[]) };
+    for (pages_upto, whole) in [(12, false), (9, true)] {
+        let mut partitions = crate::test_shell::partitions(Broken::default());
+        let open = crate::Action::Open { partition: led_by_other.clone(), placement: OWN, fresh: true };
+        partitions.duties(LIFE.incarnation, vec![open]);
+        let address = |placement: PlacementId, node| ReplicaAddress { placement, node, incarnation: LIFE.incarnation };
+        let from = address(OTHER, NodeId::new(OTHER.get()));
+        let (to, body) = (address(OWN, LIFE.node), Body::Behind { base: position(9) });
+        partitions.step(OWN, Input::Message(Message { partition: PARTITION, from, to, epoch: Epoch::new(1), body }));
+        settle(&mut partitions);
+        partitions.cleared(OWN, 1);
+        let mut rows = vec![Row { key: Bytes::from_static(b"\x01key"), value: Bytes::from_static(b"value") }];
+        archon_kv::row::note_copied(&mut rows, Seq::new(pages_upto));
+        let change = |Row { key, value }| Change { space: OWN, key, value: Some(value) };
+        let changes: Vec<Change> = rows.into_iter().map(change).collect();
+        partitions.shell().engine().write(&changes).unwrap();
+        partitions.copy_done(OWN, 1, position(9), Version::new(1));
+        settle(&mut partitions);
+        partitions
+            .duties(LIFE.incarnation, vec![crate::Action::Configure { partition: forced.clone(), placement: OWN }]);
+        settle(&mut partitions);
+        let reports = &partitions.shell().reports;
+        let damaged = reports.iter().any(|report| matches!(report.fact, Fact::Damaged { .. }));
+        assert_eq!(
+            (damaged, partitions.leading()),
+            (!whole, usize::from(whole)),
+            "pages up to {pages_upto}: {reports:?}"
+        );
+    }
 }
