@@ -4,10 +4,11 @@
 
 mod support;
 
+use archon_kv::row as rows;
 use archon_proto::convert::error::detail_of;
 use archon_proto::v1;
 use archon_proto::v1::replication_client::ReplicationClient;
-use archon_types::{Duty, Epoch, ErrorDetail, ErrorKind, Fact, NodeId, Partition, PlacementId, ReplicaState};
+use archon_types::{Duty, Epoch, ErrorDetail, ErrorKind, Fact, NodeId, Partition, PlacementId, ReplicaState, Seq};
 use std::time::{Duration, Instant};
 use support::{Fake, PARTITION, row};
 use tonic::Streaming;
@@ -114,6 +115,25 @@ async fn a_copy_whose_source_is_emptied_does_not_end_whole() {
     })
     .await;
     assert_eq!(why.map(|why| why.kind), Some(ErrorKind::NotPartitionLeader));
+    node.stop().await.unwrap();
+}
+
+/// Whoever copies is whole only once its log has come to there (PROTOCOL rule 27).
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_last_page_says_up_to_where_any_of_them_may_hold_rows() {
+    let directory = tempfile::tempdir().unwrap();
+    let fake = Fake::start().await;
+    let node = source(&fake, directory.path()).await;
+    let mut pages = copy(&fake, 1, 0).await.unwrap();
+    let last = loop {
+        let page = pages.message().await.unwrap().unwrap();
+        if page.last {
+            break page;
+        }
+    };
+    let committed = rows::encode_position(Seq::new(KEYS as u64));
+    let noted = [rows::POSITION_KEY, &committed].map(|part| last.rows.windows(part.len()).any(|found| found == part));
+    assert_eq!(noted, [true, true]);
     node.stop().await.unwrap();
 }
 

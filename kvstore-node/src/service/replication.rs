@@ -188,11 +188,6 @@ impl ReplicationService {
             });
             let failed = |why: String| Err(refuse(ErrorDetail::new(ErrorKind::Unavailable, why)));
             let page = page.await;
-            // Looked at after reading, for it is cancelled before the space is emptied: a page read meanwhile, the last one
-            // above all, may lack rows.
-            if offer.spoilt.is_cancelled() {
-                return std::future::pending().await;
-            }
             let mut page = match page {
                 Ok(Ok(page)) => page,
                 Ok(Err(error)) => return drop(pages.send(failed(error.to_string())).await),
@@ -202,11 +197,16 @@ impl ReplicationService {
                 after = last.key.clone();
             }
             let last = !page.more;
-            if last {
-                let Some(committed) = self.committed(offer.partition, source).await else {
-                    return drop(pages.send(failed("the source is gone".into())).await);
-                };
-                row::note_copied(&mut page.rows, committed);
+            let committed = if last { self.committed(offer.partition, source).await } else { None };
+            // Looked at after reading, for it is cancelled before the space is emptied: a page read meanwhile, the last one
+            // above all, may lack rows; and what is committed may be that of another log.
+            if offer.spoilt.is_cancelled() {
+                return std::future::pending().await;
+            }
+            match committed {
+                Some(committed) => row::note_copied(&mut page.rows, committed),
+                None if last => return drop(pages.send(failed("the source is gone".into())).await),
+                None => {}
             }
             let rows = pages::encode(page.rows.iter().map(|row| (&row.key, &row.value)));
             let length = rows.len() as u64;
