@@ -31,11 +31,11 @@ impl Victim {
     }
 }
 
-/// The live nodes, each in its incarnation.
+/// The nodes that are alive, each in its incarnation.
 pub(super) async fn lives(admin: &Admin) -> Result<BTreeMap<String, u64>, Failure> {
     let nodes = admin.list_nodes().await?;
-    let live = nodes.into_iter().filter(|node| node.status == NodeStatus::Alive);
-    Ok(live.map(|node| (node.name, node.incarnation)).collect())
+    let alive = nodes.into_iter().filter(|node| node.status == NodeStatus::Alive);
+    Ok(alive.map(|node| (node.name, node.incarnation)).collect())
 }
 
 /// The nodes whose life ended in between, those that have come back in another one included.
