@@ -26,7 +26,11 @@ fn measure(replication: u8) {
     commit(&mut state, now, vec![Command::Bootstrap { cluster: ClusterId::new(Uuid::from_u128(1)), settings }]);
     for table in 1..TABLES {
         let name = format!("t{table}");
-        commit(&mut state, now, vec![Command::CreateTable { name, partitions: PARTITIONS, replication }]);
+        commit(
+            &mut state,
+            now,
+            vec![Command::CreateTable { name, partitions: PARTITIONS, replication, holds: Holds::Data }],
+        );
     }
     (1..=NODES).for_each(|number| join(&mut state, now, number));
     let mut liveness = Liveness::new(now);

@@ -24,14 +24,15 @@ pub fn nodes_needed(state: &ClusterState, replication: u8) -> (u64, u64) {
 /// So whatever the limits let be placed is placed, and no partition has two copies in a zone that need not be there.
 /// Returns the commands and whether partitions are left for another turn.
 pub(crate) fn assign(state: &ClusterState, liveness: &mut Liveness, now: Millis, limit: usize) -> (Vec<Command>, bool) {
-    if state.partitions.unassigned().next().is_none() {
+    let unassigned = || state.data_tables().flat_map(|table| state.partitions.unassigned_in(table.id));
+    if unassigned().next().is_none() {
         return (Vec::new(), false);
     }
     let mut hand_out = HandOut::new(state);
     let mut placement_last = liveness.placement_last.max(state.placement_last.get());
     let mut changes = Vec::new();
     let mut more = false;
-    for row in state.partitions.unassigned() {
+    for row in unassigned() {
         if !liveness.may_propose(row.id, row.version, now) {
             continue;
         }
@@ -140,7 +141,7 @@ impl<'a> HandOut<'a> {
     /// Works out what each node should have. Returns how many copies are to be handed out.
     fn share_out(&mut self) -> u64 {
         let (mut coming, mut zone_max, mut partitions) = (0, 0, 0);
-        for table in self.state.tables.values() {
+        for table in self.state.data_tables() {
             let first = PartitionId::new(table.id, 0);
             let Some(replication) = self.replication_of(first) else { continue };
             let waiting = self.state.partitions.unassigned_of(table.id) as u64;

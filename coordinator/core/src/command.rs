@@ -16,8 +16,8 @@
 use crate::migration::{MigrationId, MoveKind, Stage};
 use archon_types::limits::WEIGHT_ORDINARY;
 use archon_types::{
-    BootId, ClusterId, Epoch, ErrorDetail, Incarnation, Millis, NodeGoal, NodeId, PartitionId, Placement, PlacementId,
-    RequestId, Seq, Settings, StorageId, TableId, Version,
+    BootId, ClusterId, Epoch, ErrorDetail, Holds, Incarnation, Millis, NodeGoal, NodeId, Participant, PartitionId,
+    Placement, PlacementId, RequestId, Seq, Settings, StorageId, TableId, Version,
 };
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -120,8 +120,10 @@ pub enum Command {
         name: String,
         /// Its number of partitions, `1..=16384`.
         partitions: u32,
-        /// Copies wanted of each, `1..=7`.
+        /// Copies wanted of each, `1..=7`; 1 of leases.
         replication: u8,
+        /// What its partitions are.
+        holds: Holds,
     },
     /// Drops a table, with everything in it. Named by its number: another table may go by the name by then.
     DropTable {
@@ -235,6 +237,9 @@ pub struct Register {
     /// one that a refusal named), `None` if it was never registered. A registration that was overtaken by another of the
     /// same directory says what was true before, and is refused.
     pub expects: Option<Incarnation>,
+    /// It is a participant and no node of the key-value store: what it serves. Its name is its identity, and its storage id as
+    /// new as its process.
+    pub participant: Option<Participant>,
 }
 
 impl Register {
@@ -254,6 +259,7 @@ impl Register {
             held: Vec::new(),
             last_incarnation: None,
             expects: None,
+            participant: None,
         }
     }
 }

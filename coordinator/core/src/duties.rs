@@ -104,8 +104,8 @@ pub fn rows_piece(state: &ClusterState, table: TableId, since: Version, from: u6
 pub fn table_piece(state: &ClusterState, table: TableId, since: Version, from: u64) -> Option<TablePiece> {
     let (row, version) = (state.tables.get(&table)?.clone(), state.version_of(table));
     let rows = state.partitions.newer_than(table, since);
-    let nodes = state.nodes.newer_than(since).map(|row| &row.node);
-    Some(TablePiece::cut(row, since, version, rows, nodes, state.removed_since(since), from))
+    let members = state.members_of(table).newer_than(since).map(|row| &row.node);
+    Some(TablePiece::cut(row, since, version, rows, members, state.removed_of_since(table, since), from))
 }
 
 /// Whether the table has been assigned, so that it can be used at all.
@@ -117,6 +117,9 @@ pub fn table_ready(state: &ClusterState, table: TableId) -> Result<(), ErrorDeta
     let Some(row) = state.tables.get(&table) else {
         return Err(ErrorDetail::new(ErrorKind::NotFound, format!("there is no table {table}")));
     };
+    if row.holds == archon_types::Holds::Lease {
+        return Ok(()); // That nobody owns a partition is what its callers need to know.
+    }
     let assigned = |row: &archon_types::Partition| row.status != PartitionStatus::Unassigned;
     if state.partitions.of_table(table).any(assigned) {
         return Ok(());

@@ -2,13 +2,14 @@
 
 use crate::departed;
 use crate::lack::{Lack, Lacks, Withheld};
+use crate::leases;
 use crate::migration::MigrationId;
 use crate::remembered::Remembered;
 use crate::state::ClusterState;
 use crate::waits::Waits;
 use archon_types::{
-    Epoch, Incarnation, Millis, NodeId, NodeStatus, Partition, PartitionId, PartitionStatus, Placement, PlacementId,
-    ReplicaState,
+    Epoch, Holds, Incarnation, Millis, NodeId, NodeStatus, Partition, PartitionId, PartitionStatus, Placement,
+    PlacementId, ReplicaState, Table,
 };
 use serde::{Deserialize, Serialize};
 
@@ -20,6 +21,8 @@ pub enum Why {
     NotEnoughNodes { have: u64, need: u64 },
     /// The first assignment follows at once.
     AboutToBeAssigned,
+    /// No participant that serves its table takes partitions.
+    NoParticipant { table: String },
     /// Its copies have nowhere to go: these many nodes are at their limits. `plan`: evening out the copies that there are
     /// may make room.
     NodesAtLimit { full: u32, plan: bool },
@@ -104,6 +107,9 @@ impl<'a> Explainer<'a> {
         let mut why = Vec::new();
         let live = row.live().count();
         match row.status {
+            PartitionStatus::Unassigned | PartitionStatus::Unavailable if table.holds == Holds::Lease => {
+                self.not_owned(row, table, &mut why);
+            }
             PartitionStatus::Unassigned => {
                 let (have, need) = crate::assign::nodes_needed(state, table.replication);
                 why.push(if have < need {
@@ -144,6 +150,26 @@ impl<'a> Explainer<'a> {
             why.push(Why::MoveWaits { migration: migration.id, why: reason });
         }
         Some(why)
+    }
+
+    fn not_owned(&self, row: &Partition, table: &Table, why: &mut Vec<Why>) {
+        for former in self.state.former_leaders.of_partition(row.id).filter(|former| !former.lapsed) {
+            why.push(Why::WaitingForLease { node: former.node, incarnation: former.incarnation });
+        }
+        if !why.is_empty() {
+            return;
+        }
+        let serving = || self.state.participants.serving(&table.name).filter(|row| row.takes_placements());
+        let full = serving().filter(|row| {
+            row.node.partitions_max.is_some_and(|most| self.state.partitions.count_on(row.node.id) >= most)
+        });
+        let (all, full) = (leases::takers(self.state, table), full.count());
+        why.push(match all {
+            0 => Why::NoParticipant { table: table.name.clone() },
+            all if all == full => Why::NodesAtLimit { full: u32::try_from(full).unwrap_or(u32::MAX), plan: false },
+            _ if row.status == PartitionStatus::Unassigned => Why::AboutToBeAssigned,
+            _ => Why::AboutToBeElected,
+        });
     }
 
     fn without_leader(&self, row: &Partition, why: &mut Vec<Why>) {

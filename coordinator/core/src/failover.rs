@@ -1,6 +1,7 @@
 //! Who leads next: after a node failed, and wherever a partition has nobody.
 
 use crate::command::{Command, Edit, Ending, PartitionChange, Successor};
+use crate::leases::{self, Owners};
 use crate::liveness::Liveness;
 use crate::mutant::Mutant;
 use crate::score::Need;
@@ -19,6 +20,8 @@ pub(crate) fn node_failed(
     let successors = state
         .partitions
         .on_node(node)
+        // Who owns a lease next is elected in the next turn, among all participants.
+        .filter(|row| !state.is_lease(row.id.table))
         .filter(|row| row.leader_placement().is_some_and(|leader| leader.node == node))
         .filter_map(|row| {
             let (placement, incarnation) = candidate(state, row, &mut extra, &excluded)?;
@@ -56,6 +59,7 @@ pub(crate) fn elect(
     now: Millis,
     row: &Partition,
     extra: &mut BTreeMap<NodeId, u32>,
+    owners: &mut Owners<'_>,
 ) -> Election {
     let mut over_at = Millis::ZERO;
     if row.leader.is_some() {
@@ -72,6 +76,12 @@ pub(crate) fn elect(
     }
     if now < over_at {
         return Election::Wait(over_at);
+    }
+    if state.is_lease(row.id.table) {
+        let Some(next) = owners.next(row, |_| false) else { return Election::Nothing };
+        let edits = leases::take_over(row, next, Ending::Lapsed);
+        let change = PartitionChange { partition: row.id, if_version: row.version, edits };
+        return Election::Elect(Command::Change(vec![change]));
     }
     let only = liveness.isolated.successor(row, now, |node| state.is_active(node) && liveness.may_lead(node));
     let excluded = |node| !liveness.may_lead(node) || only.is_some_and(|only| only != node);

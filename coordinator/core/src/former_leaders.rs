@@ -17,6 +17,8 @@ pub struct FormerLeader {
     pub node: NodeId,
     /// The life of the node to which the leadership belonged.
     pub incarnation: Incarnation,
+    /// The failure time-out of that life, in milliseconds: participants have their own.
+    pub failure_timeout_ms: u64,
     /// Its lease was known to be over when a successor was named. It no longer blocks an election, but as long as that
     /// life goes on, every answer to it must list this leadership as withdrawn (PROTOCOL rule 15), or its next lease
     /// would cover it again.

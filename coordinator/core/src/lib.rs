@@ -11,6 +11,7 @@
 //! | `command`, `apply/` | what may change, and how |
 //! | `liveness`, `failover` | silence → failed; who leads next; when a lease is over |
 //! | `departed` | what copies that do not count can still hold |
+//! | `leases/` | partitions of other services: who owns each, and how they stay evenly spread |
 //! | `isolated_leaders` | leaders that hear too few followers |
 //! | `assign`, `plan`, `score` | first assignment; few moves to an even spread |
 //! | `repair`, `lack` | copies in place of failed, lost and leaving ones; why some are not made |
@@ -38,6 +39,7 @@ mod growth_tests;
 pub mod invariants;
 mod isolated_leaders;
 mod lack;
+mod leases;
 pub mod liveness;
 pub mod migrate;
 pub mod migration;

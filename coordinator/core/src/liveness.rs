@@ -15,6 +15,16 @@ use std::collections::{BTreeMap, BTreeSet};
 /// How long an edit that had no effect yet is not proposed again for the same row version, in milliseconds.
 const REPEAT_MS: u64 = 1_000;
 
+/// How long a participant is not given a partition again that it gave up, in milliseconds.
+const AVOIDED_MS: u64 = 10_000;
+/// Most of these that are remembered.
+const AVOIDED_MAX: usize = 65_536;
+/// How long no participant may come or go before leases are handed out anew and evened out, in milliseconds: those that start
+/// together are there by then.
+const QUIET_MS: u64 = 1_000;
+/// How long that is waited for at most, in milliseconds.
+const QUIET_MS_MAX: u64 = 10_000;
+
 /// What a heartbeat is answered with.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct HeartbeatAnswer {
@@ -37,6 +47,15 @@ struct Life {
     failing: Option<Millis>,
     /// It said that it is about to exit: it is granted nothing any more.
     stopping: bool,
+    /// Its failure time-out, in milliseconds.
+    timeout_ms: u64,
+}
+
+impl Life {
+    fn new(state: &ClusterState, node: NodeId, incarnation: Incarnation, now: Millis) -> Self {
+        let timeout_ms = state.timing_of(node).failure_timeout_ms;
+        Self { incarnation, heard: now, answered: None, failing: None, stopping: false, timeout_ms }
+    }
 }
 
 /// A leadership that the lease does not cover any more, while its holder's life goes on.
@@ -54,8 +73,8 @@ struct Withdrawn {
 pub struct Liveness {
     became_leader_at: Millis,
     lives: BTreeMap<NodeId, Life>,
-    /// The last answers to lives that were replaced, kept for a failure time-out.
-    earlier: BTreeMap<(NodeId, Incarnation), Millis>,
+    /// The last answers to lives that were replaced, each kept for that life's failure time-out, in milliseconds.
+    earlier: BTreeMap<(NodeId, Incarnation), (Millis, u64)>,
     withdrawn: BTreeMap<PartitionId, Withdrawn>,
     /// The same by node: each answer to a heartbeat lists those of its node.
     withdrawn_from: BTreeSet<(NodeId, PartitionId)>,
@@ -73,8 +92,12 @@ pub struct Liveness {
     failed_since: BTreeMap<NodeId, Millis>,
     /// Every node that is being failed or about to exit is among these.
     excluded: BTreeSet<NodeId>,
-    /// Up to which version of the nodes' rows their lives are noted here.
-    synced: Version,
+    /// Up to which version of the rows of nodes and participants their lives are noted here.
+    synced: (Version, Version),
+    /// Participants that gave up a partition and should not be given it again before then.
+    pub(crate) avoided: BTreeMap<(NodeId, PartitionId), Millis>,
+    /// Since when participants have come or gone, and when one did last.
+    unsettled: Option<(Millis, Millis)>,
     /// Before this nobody's time is up, by the failure time-out that it was reckoned with.
     nobody_fails_before: Option<(Millis, u64)>,
 }
@@ -95,7 +118,9 @@ impl Liveness {
             isolated: IsolatedLeaders::default(),
             failed_since: BTreeMap::new(),
             excluded: BTreeSet::new(),
-            synced: Version::ZERO,
+            synced: (Version::ZERO, Version::ZERO),
+            avoided: BTreeMap::new(),
+            unsettled: Some((now, now)),
             nobody_fails_before: None,
         }
     }
@@ -108,7 +133,15 @@ impl Liveness {
     /// Takes note of lives that began or ended in the state.
     pub fn sync(&mut self, state: &ClusterState, now: Millis) {
         self.failed_since.retain(|node, _| state.node(*node).is_some_and(|row| row.node.status == NodeStatus::Failed));
-        for row in state.nodes.newer_than(self.synced).map(|row| &row.node) {
+        self.avoided.retain(|_, until| now < *until);
+        if state.participants_version > self.synced.1 {
+            self.unsettled = Some((self.unsettled.map_or(now, |(since, _)| since), now));
+        }
+        if self.settles_at().is_some_and(|at| now >= at) {
+            self.unsettled = None;
+        }
+        let participants = state.participants.newer_than(self.synced.1);
+        for row in state.nodes.newer_than(self.synced.0).chain(participants).map(|row| &row.node) {
             if row.status == NodeStatus::Failed {
                 self.failed_since.entry(row.id).or_insert(now);
             }
@@ -118,26 +151,27 @@ impl Liveness {
                 && !same
                 && let Some(answered) = life.answered
             {
-                self.earlier.insert((row.id, life.incarnation), answered);
+                self.earlier.insert((row.id, life.incarnation), (answered, life.timeout_ms));
             }
             if row.status != NodeStatus::Alive {
                 if let Some(life) = self.lives.remove(&row.id)
                     && let Some(answered) = life.answered
                 {
-                    self.earlier.insert((row.id, life.incarnation), answered);
+                    self.earlier.insert((row.id, life.incarnation), (answered, life.timeout_ms));
                 }
             } else if !same {
-                let incarnation = row.incarnation;
-                self.lives
-                    .insert(row.id, Life { incarnation, heard: now, answered: None, failing: None, stopping: false });
+                let life = Life::new(state, row.id, row.incarnation, now);
+                self.lives.insert(row.id, life);
+                if let Some((at, _)) = &mut self.nobody_fails_before {
+                    *at = (*at).min(now.plus(life.timeout_ms));
+                }
             }
         }
-        self.synced = state.nodes_version;
+        self.synced = (state.nodes_version, state.participants_version);
         let lives = &self.lives;
         self.excluded.retain(|node| lives.get(node).is_some_and(|life| life.failing.is_some() || life.stopping));
         self.isolated.sync(state, now);
-        let timeout_ms = state.settings.timing.failure_timeout_ms;
-        self.earlier.retain(|_, answered| now.since(*answered) <= timeout_ms);
+        self.earlier.retain(|_, (answered, timeout_ms)| now.since(*answered) <= *timeout_ms);
         // What the state has ended is listed from there (`former_leaders`) or belongs to a life that gets no answer.
         let by_node = &mut self.withdrawn_from;
         self.withdrawn.retain(|partition, withdrawn| {
@@ -169,7 +203,7 @@ impl Liveness {
         now: Millis,
     ) -> Result<(), ErrorDetail> {
         state.check_sender(node, incarnation)?;
-        let life = self.life(node, incarnation, now);
+        let life = self.life(state, node, incarnation, now);
         if life.failing.is_some() && !state.breaks(Mutant::GrantWhileDeciding) {
             let message = format!("{} is being failed; register again", state.node_name(node));
             return Err(ErrorDetail::new(ErrorKind::StaleIncarnation, message));
@@ -188,7 +222,7 @@ impl Liveness {
         now: Millis,
     ) -> Option<HeartbeatAnswer> {
         state.check_sender(node, incarnation).ok()?;
-        let life = self.life(node, incarnation, now);
+        let life = self.life(state, node, incarnation, now);
         if life.failing.is_some() && !state.breaks(Mutant::GrantWhileDeciding) {
             return None; // rule 15
         }
@@ -206,7 +240,7 @@ impl Liveness {
         if state.breaks(Mutant::NodeWideLease) {
             withdrawn.clear(); // rule 15
         }
-        Some(HeartbeatAnswer { lease_ms: state.settings.timing.lease_ms, withdrawn })
+        Some(HeartbeatAnswer { lease_ms: state.timing_of(node).lease_ms, withdrawn })
     }
 
     /// From now on no lease covers the present leadership of `partition`. Returns whether there is one to withdraw.
@@ -269,7 +303,7 @@ impl Liveness {
         if former.lapsed {
             return Millis::ZERO;
         }
-        self.over_at(state, self.last_answer(state, former.node, former.incarnation))
+        self.over_at(state, former.failure_timeout_ms, self.last_answer(state, former.node, former.incarnation))
     }
 
     /// From when on no lease can cover the present leadership of a partition; `None` if it is not withdrawn.
@@ -277,14 +311,15 @@ impl Liveness {
         let withdrawn = self.withdrawn.get(&partition)?;
         let row = state.partitions.get(partition)?;
         let present = row.epoch == withdrawn.epoch && state.incarnation(withdrawn.node) == Some(withdrawn.incarnation);
-        present.then(|| self.over_at(state, withdrawn.answered))
+        let timeout_ms = state.timing_of(withdrawn.node).failure_timeout_ms;
+        present.then(|| self.over_at(state, timeout_ms, withdrawn.answered))
     }
 
     /// From when on the node's life counts as over if nothing more is heard of it.
     pub(crate) fn fails_at(&self, state: &ClusterState, node: NodeId) -> Option<Millis> {
         let life = self.lives.get(&node)?;
         let answered = life.answered.filter(|_| !state.breaks(Mutant::FailFromHeard)); // rule 16
-        Some(self.over_at(state, Some(answered.unwrap_or_default().max(life.heard))))
+        Some(self.over_at(state, life.timeout_ms, Some(answered.unwrap_or_default().max(life.heard))))
     }
 
     /// The lives whose time may be up. Looking through all of them is needed only once in a while: whoever is heard gets
@@ -296,7 +331,7 @@ impl Liveness {
         }
         let mut soonest = now.plus(timeout_ms);
         let mut silent = Vec::new();
-        for node in state.nodes.values().map(|row| &row.node).filter(|node| node.status == NodeStatus::Alive) {
+        for node in state.members().map(|row| &row.node).filter(|node| node.status == NodeStatus::Alive) {
             let Some(at) = self.fails_at(state, node.id) else { continue };
             soonest = soonest.min(at);
             if now >= at {
@@ -305,6 +340,18 @@ impl Liveness {
         }
         self.nobody_fails_before = Some((soonest, timeout_ms));
         silent
+    }
+
+    /// A participant gave up a partition that it owned.
+    pub(crate) fn avoid(&mut self, member: NodeId, partition: PartitionId, now: Millis) {
+        if self.avoided.len() < AVOIDED_MAX {
+            self.avoided.insert((member, partition), now.plus(AVOIDED_MS));
+        }
+    }
+
+    /// When the participants will count as settled, if they do not now.
+    pub(crate) fn settles_at(&self) -> Option<Millis> {
+        self.unsettled.map(|(since, last)| last.plus(QUIET_MS).min(since.plus(QUIET_MS_MAX)))
     }
 
     /// The failed nodes that have been so for this long.
@@ -338,11 +385,11 @@ impl Liveness {
         self.proposed.values().map(|(_, when)| when.plus(REPEAT_MS)).min()
     }
 
-    fn over_at(&self, state: &ClusterState, answered: Option<Millis>) -> Millis {
+    fn over_at(&self, state: &ClusterState, timeout_ms: u64, answered: Option<Millis>) -> Millis {
         let forgets = state.breaks(Mutant::CoordinatorForgets); // rule 13
         let since = if forgets { Millis::ZERO } else { self.became_leader_at };
         let from = answered.unwrap_or_default().max(since);
-        from.plus(state.settings.timing.failure_timeout_ms)
+        from.plus(timeout_ms)
     }
 
     fn last_answer(&self, state: &ClusterState, node: NodeId, incarnation: Incarnation) -> Option<Millis> {
@@ -351,24 +398,18 @@ impl Liveness {
         }
         match self.lives.get(&node) {
             Some(life) if life.incarnation == incarnation => life.answered,
-            _ => self.earlier.get(&(node, incarnation)).copied(),
+            _ => self.earlier.get(&(node, incarnation)).map(|(answered, _)| *answered),
         }
     }
 
     /// The life in memory; one that the state has just begun is entered.
-    fn life(&mut self, node: NodeId, incarnation: Incarnation, now: Millis) -> &mut Life {
-        let life = self.lives.entry(node).or_insert(Life {
-            incarnation,
-            heard: now,
-            answered: None,
-            failing: None,
-            stopping: false,
-        });
+    fn life(&mut self, state: &ClusterState, node: NodeId, incarnation: Incarnation, now: Millis) -> &mut Life {
+        let life = self.lives.entry(node).or_insert_with(|| Life::new(state, node, incarnation, now));
         if life.incarnation != incarnation {
             if let Some(answered) = life.answered {
-                self.earlier.insert((node, life.incarnation), answered);
+                self.earlier.insert((node, life.incarnation), (answered, life.timeout_ms));
             }
-            *life = Life { incarnation, heard: now, answered: None, failing: None, stopping: false };
+            *life = Life::new(state, node, incarnation, now);
         }
         life
     }

@@ -19,6 +19,7 @@
 
 use crate::command::{Command, Edit, PartitionChange};
 use crate::departed::{is_lost, may_go};
+use crate::leases;
 use crate::migration::{Migration, MoveKind, Stage};
 use crate::mutant::Mutant;
 use crate::state::ClusterState;
@@ -111,6 +112,9 @@ pub fn phase(state: &ClusterState, migration: &Migration) -> Phase {
 /// another copy that counts if the leader's node is being emptied.
 pub fn hands_over(state: &ClusterState, row: &Partition) -> Option<PlacementId> {
     let leader = row.leader_placement()?;
+    if state.is_lease(row.id.table) {
+        return leases::hands_over(state, row, leader);
+    }
     if let Some(migration) = state.migrations.running(row.id).filter(|migration| !migration.cancel) {
         let leads = match migration.kind {
             MoveKind::Copy => leader.id == migration.source,

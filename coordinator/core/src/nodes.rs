@@ -22,6 +22,8 @@ pub struct Nodes {
     down: BTreeSet<NodeId>,
     /// Those that take placements.
     eligible: BTreeSet<NodeId>,
+    /// The participants that there are, by the tables that they serve.
+    serving: BTreeMap<String, BTreeSet<NodeId>>,
 }
 
 impl Nodes {
@@ -98,6 +100,11 @@ impl Nodes {
         self.eligible.len()
     }
 
+    /// The participants that serve the table of this name, down or not, in order of registration.
+    pub fn serving(&self, table: &str) -> impl DoubleEndedIterator<Item = &NodeRow> {
+        self.serving.get(table).into_iter().flatten().filter_map(|id| self.rows.get(id))
+    }
+
     /// Adds or replaces a row.
     pub(crate) fn insert(&mut self, row: NodeRow) {
         let id = row.node.id;
@@ -114,6 +121,9 @@ impl Nodes {
         }
         if row.takes_placements() {
             self.eligible.insert(id);
+        }
+        for table in row.participant.iter().flat_map(|participant| &participant.tables) {
+            self.serving.entry(table.clone()).or_default().insert(id);
         }
         self.rows.insert(id, row);
     }
@@ -136,6 +146,9 @@ impl Nodes {
         self.draining.remove(&id);
         self.down.remove(&id);
         self.eligible.remove(&id);
+        for table in row.participant.iter().flat_map(|participant| &participant.tables) {
+            leave(&mut self.serving, table, id);
+        }
         Some(row)
     }
 }

@@ -105,6 +105,12 @@ impl Partitions {
         self.unassigned.iter().filter_map(|id| self.get(*id))
     }
 
+    /// Those of one table, by number.
+    pub fn unassigned_in(&self, table: TableId) -> impl Iterator<Item = &Partition> {
+        let all = PartitionId::new(table, 0)..=PartitionId::new(table, u32::MAX);
+        self.unassigned.range(all).filter_map(|id| self.get(*id))
+    }
+
     /// How many partitions of a table wait for their first assignment.
     pub fn unassigned_of(&self, table: TableId) -> usize {
         self.unassigned.range(PartitionId::new(table, 0)..=PartitionId::new(table, u32::MAX)).count()

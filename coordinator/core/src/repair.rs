@@ -81,12 +81,13 @@ impl<'a> Repairs<'a> {
     pub(crate) fn candidates(&self) -> BTreeSet<PartitionId> {
         let partitions = &self.state.partitions;
         let mut found: BTreeSet<PartitionId> = partitions.unsettled().map(|row| row.id).collect();
-        for table in self.state.tables.values() {
+        for table in self.state.data_tables() {
             let wanted = usize::from(table.replication);
             found.extend(partitions.with_copies_below(table.id, wanted).map(|row| row.id));
             found.extend(partitions.with_copies_above(table.id, wanted).map(|row| row.id));
         }
         found.extend(self.leaving.iter().flat_map(|node| partitions.on_node(*node)).map(|row| row.id));
+        found.retain(|id| !self.state.is_lease(id.table));
         found
     }
 
@@ -103,6 +104,9 @@ impl<'a> Repairs<'a> {
     /// Whether this row should have a copy more, and then, whether because a node failed.
     pub(crate) fn wants(&self, row: &Partition) -> Option<bool> {
         let wanted = usize::from(self.state.tables.get(&row.id.table)?.replication);
+        if self.state.is_lease(row.id.table) {
+            return None;
+        }
         if row.status == PartitionStatus::Unassigned || row.live().next().is_none() {
             return None;
         }

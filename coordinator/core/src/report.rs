@@ -4,6 +4,7 @@
 use crate::command::{Command, Edit, Ending, PartitionChange};
 use crate::departed::{Condition, is_lost};
 use crate::failover;
+use crate::leases::{self, Owners};
 use crate::liveness::Liveness;
 use crate::mutant::Mutant;
 use crate::state::ClusterState;
@@ -29,8 +30,7 @@ pub fn on_report(
     incarnation: Incarnation,
     report: &Report,
 ) -> Result<Vec<Command>, ErrorDetail> {
-    let mut reports = Reports { state, liveness, now, node, incarnation, named: BTreeMap::new() };
-    reports.take(report)
+    on_reports(state, liveness, now, node, incarnation, std::slice::from_ref(report)).remove(0)
 }
 
 /// As [`on_report`], for all that a node tells at once: the leaderships that it releases are spread over the other nodes.
@@ -42,8 +42,11 @@ pub fn on_reports(
     incarnation: Incarnation,
     reports: &[Report],
 ) -> Vec<Result<Vec<Command>, ErrorDetail>> {
-    let mut taken = Reports { state, liveness, now, node, incarnation, named: BTreeMap::new() };
-    reports.iter().map(|report| taken.take(report)).collect()
+    let owners = Owners::new(state, liveness);
+    let mut taken = Reports { state, liveness, now, node, incarnation, named: BTreeMap::new(), owners };
+    let outcomes = reports.iter().map(|report| taken.take(report)).collect();
+    taken.liveness.placement_last = taken.owners.placement_last();
+    outcomes
 }
 
 /// Reports of one node that are taken in together.
@@ -55,6 +58,8 @@ struct Reports<'a> {
     incarnation: Incarnation,
     /// How many leaderships each node was given by these reports, which the state does not know yet.
     named: BTreeMap<NodeId, u32>,
+    /// The same of leases.
+    owners: Owners<'a>,
 }
 
 impl Reports<'_> {
@@ -66,7 +71,8 @@ impl Reports<'_> {
             return Err(ErrorDetail::new(ErrorKind::StaleIncarnation, message));
         }
         let Some(row) = state.partitions.get(report.partition) else { return self.of_dropped(report) };
-        if let Fact::Released = report.fact
+        let released = matches!(report.fact, Fact::Released | Fact::Dropped);
+        if released
             && let Some(former) = state.former_leaders.get(row.id, report.epoch)
             && (former.node, former.incarnation, former.placement) == (node, incarnation, report.placement)
         {
@@ -80,6 +86,11 @@ impl Reports<'_> {
             let message = format!("{name} has no placement {} of partition {}", report.placement, row.id);
             return Err(ErrorDetail::new(ErrorKind::NotFound, message).with_table_version(row.version));
         };
+        let of_leases = matches!(report.fact, Fact::Online | Fact::Released | Fact::Dropped);
+        if state.is_lease(row.id.table) && !of_leases {
+            let message = format!("partition {} is a lease: nothing of the kind can be true of it", row.id);
+            return Err(ErrorDetail::new(ErrorKind::Refused, message));
+        }
         match &report.fact {
             Fact::Unloaded if own.state == ReplicaState::Unload => change(row, vec![Edit::Forget(own.id)]),
             Fact::Unloaded => {
@@ -131,6 +142,11 @@ impl Reports<'_> {
                 led_by(state, row, own.id, report)?;
                 self.released(row)
             }
+            Fact::Dropped => {
+                led_by(state, row, own.id, report)?;
+                self.liveness.avoid(node, row.id, self.now);
+                self.released(row)
+            }
             Fact::Overtaken { by } => {
                 led_by(state, row, own.id, report)?;
                 if *by < row.epoch || !(row.may_reach(*by) || state.breaks(Mutant::AnyEpochGranted)) {
@@ -168,7 +184,7 @@ impl Reports<'_> {
             Fact::Unloaded if state.condemned.contains(node, placement) => {
                 Ok(vec![Command::Deleted { node, placement }])
             }
-            Fact::Unloaded | Fact::Released => Ok(Vec::new()),
+            Fact::Unloaded | Fact::Released | Fact::Dropped => Ok(Vec::new()),
             _ => {
                 let message = format!("the table of partition {} was dropped", report.partition);
                 Err(ErrorDetail::new(ErrorKind::NotFound, message))
@@ -180,6 +196,11 @@ impl Reports<'_> {
     /// that should lead next. Where there is none, the next control turn elects.
     fn released(&mut self, row: &Partition) -> Result<Vec<Command>, ErrorDetail> {
         let own = self.node;
+        if self.state.is_lease(row.id.table) {
+            let next = self.owners.next(row, |other| other == own);
+            let vacate = || vec![Edit::Vacate(Ending::Released)];
+            return change(row, next.map_or_else(vacate, |next| leases::take_over(row, next, Ending::Released)));
+        }
         change(row, vec![self.successor(row, |other| other == own)])
     }
 
@@ -254,7 +275,7 @@ fn demotions(state: &ClusterState, row: &Partition, followers: &[ReplicaName]) -
 }
 
 fn led_by(state: &ClusterState, row: &Partition, own: PlacementId, report: &Report) -> Result<(), ErrorDetail> {
-    let stale_release = report.fact == Fact::Released && state.breaks(Mutant::StaleRelease); // rule 12
+    let stale_release = matches!(report.fact, Fact::Released | Fact::Dropped) && state.breaks(Mutant::StaleRelease); // rule 12
     let asks = matches!(report.fact, Fact::CaughtUp { .. } | Fact::Silent { .. });
     if row.epoch != report.epoch && !stale_release {
         let message = format!("partition {} is in epoch {}, the report in {}", row.id, row.epoch, report.epoch);

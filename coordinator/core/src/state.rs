@@ -10,9 +10,9 @@ use crate::mutant::Mutant;
 use crate::nodes::Nodes;
 use crate::partitions::Partitions;
 use archon_types::{
-    BootId, ClusterId, Epoch, ErrorDetail, ErrorKind, Incarnation, Millis, Node, NodeGoal, NodeId, NodeStatus,
-    Partition, PartitionId, PlacementId, RemovedNodes, RequestId, Settings, StorageId, Table, TableId, TableList,
-    Version,
+    BootId, ClusterId, Epoch, ErrorDetail, ErrorKind, Holds, Incarnation, LeaseTiming, Millis, Node, NodeGoal, NodeId,
+    NodeStatus, Participant, Partition, PartitionId, PlacementId, RemovedNodes, RequestId, Settings, StorageId, Table,
+    TableId, TableList, Version,
 };
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -25,6 +25,8 @@ pub const ANSWERS_MAX: usize = 1_024;
 pub const ANSWER_AGE_MS: u64 = 600_000;
 /// Most nodes known at once, lost ones included.
 pub const NODES_MAX: usize = 20_000;
+/// Most participants known at once, those that are gone and not forgotten yet included.
+pub const PARTICIPANTS_MAX: usize = 20_000;
 /// Most strangers remembered ([`ClusterState::is_stranger`]); the newest of them stay. Far more than nodes that are set up at
 /// once, and far fewer than [`NODES_MAX`], so that nobody can keep new nodes out by registering and going away.
 pub const STRANGERS_MAX: usize = 1_000;
@@ -60,6 +62,9 @@ pub struct NodeRow {
     /// It is failed since it said itself that it has stopped.
     #[serde(default)]
     pub stopped: bool,
+    /// What it serves, if it is a participant and no node of the key-value store.
+    #[serde(default)]
+    pub participant: Option<Participant>,
 }
 
 impl NodeRow {
@@ -101,6 +106,10 @@ pub struct ClusterState {
     pub feature_level: u32,
     /// Every node, lost ones included, in order of registration.
     pub nodes: Nodes,
+    /// Every member that owns partitions of lease tables for a service of its own, in order of registration. Their numbers are
+    /// of the same series as those of nodes.
+    #[serde(default)]
+    pub participants: Nodes,
     /// Every table.
     pub tables: BTreeMap<TableId, Table>,
     /// Every partition.
@@ -133,9 +142,15 @@ pub struct ClusterState {
     pub migration_last: u64,
     /// Version of the newest node row.
     pub nodes_version: Version,
+    /// Version of the newest participant's row.
+    #[serde(default)]
+    pub participants_version: Version,
     /// Log index of the last removal of a node: its row is gone, and nothing else remembers it.
     #[serde(default)]
     pub removed_version: Version,
+    /// The same of participants.
+    #[serde(default)]
+    pub participants_removed_version: Version,
     /// Log index of the last drop of a table: its rows, whose versions were below, are gone.
     #[serde(default)]
     pub dropped_version: Version,
@@ -181,6 +196,7 @@ impl ClusterState {
             settings: Settings::default(),
             feature_level: 0,
             nodes: Nodes::default(),
+            participants: Nodes::default(),
             tables: BTreeMap::new(),
             partitions: Partitions::default(),
             departed: BTreeMap::new(),
@@ -196,7 +212,9 @@ impl ClusterState {
             placement_last: PlacementId::ZERO,
             migration_last: 0,
             nodes_version: Version::ZERO,
+            participants_version: Version::ZERO,
             removed_version: Version::ZERO,
+            participants_removed_version: Version::ZERO,
             dropped_version: Version::ZERO,
             activated_version: Version::ZERO,
             moves_version: Version::ZERO,
@@ -223,10 +241,26 @@ impl ClusterState {
         !self.cluster.is_nil()
     }
 
-    /// The version of the newest row of all tables and nodes, those that are gone included: what a plan is valid for.
+    /// The version of the newest row of all tables that hold data and of all nodes, those that are gone included: what a plan is
+    /// valid for.
     pub fn table_version(&self) -> Version {
-        let newest = self.tables.keys().map(|table| self.version_of(*table)).max().unwrap_or(self.nodes_version);
+        let newest = self.data_tables().map(|table| self.version_of(table.id)).max().unwrap_or(self.nodes_version);
         newest.max(self.dropped_version)
+    }
+
+    /// The tables whose partitions have copies on nodes.
+    pub fn data_tables(&self) -> impl Iterator<Item = &Table> {
+        self.tables.values().filter(|table| table.holds == Holds::Data)
+    }
+
+    /// The tables whose partitions are leases.
+    pub fn lease_tables(&self) -> impl Iterator<Item = &Table> {
+        self.tables.values().filter(|table| table.holds == Holds::Lease)
+    }
+
+    /// Whether the partitions of this table are leases.
+    pub fn is_lease(&self, table: TableId) -> bool {
+        self.tables.get(&table).is_some_and(|table| table.holds == Holds::Lease)
     }
 
     /// Which tables there are.
@@ -235,15 +269,24 @@ impl ClusterState {
         TableList { version: self.dropped_version, last: self.table_last, tables }
     }
 
-    /// Who is gone, if a node was removed after `since`.
+    /// Which nodes are gone, if one was removed after `since`.
     pub fn removed_since(&self, since: Version) -> Option<RemovedNodes> {
         let list = || RemovedNodes::all_but(self.nodes.keys().copied(), self.node_last, self.removed_version);
         (self.removed_version > since).then(list)
     }
 
+    /// Which members of a table are gone, if one was removed after `since`.
+    pub fn removed_of_since(&self, table: TableId, since: Version) -> Option<RemovedNodes> {
+        if !self.is_lease(table) {
+            return self.removed_since(since);
+        }
+        let version = self.participants_removed_version;
+        (version > since).then(|| RemovedNodes::all_but(self.participants.keys().copied(), self.node_last, version))
+    }
+
     /// Rises whenever a node's life begins, acts or ends, or its row changes otherwise.
     pub fn lives_version(&self) -> Version {
-        self.nodes_version.max(self.activated_version)
+        self.nodes_version.max(self.participants_version).max(self.activated_version)
     }
 
     /// What is written down of this state while it goes on changing. Taking it costs little: rows of partitions are
@@ -254,6 +297,7 @@ impl ClusterState {
             settings: self.settings.clone(),
             feature_level: self.feature_level,
             nodes: self.nodes.clone(),
+            participants: self.participants.clone(),
             tables: self.tables.clone(),
             partitions: self.partitions.image(),
             departed: self.departed.clone(),
@@ -269,7 +313,9 @@ impl ClusterState {
             placement_last: self.placement_last,
             migration_last: self.migration_last,
             nodes_version: self.nodes_version,
+            participants_version: self.participants_version,
             removed_version: self.removed_version,
+            participants_removed_version: self.participants_removed_version,
             dropped_version: self.dropped_version,
             activated_version: self.activated_version,
             moves_version: self.moves_version,
@@ -279,9 +325,10 @@ impl ClusterState {
         })
     }
 
-    /// The version of one table's newest row, nodes included.
+    /// The version of one table's newest row, its members included.
     pub fn version_of(&self, table: TableId) -> Version {
-        self.rows_version_of(table).max(self.nodes_version)
+        let members = if self.is_lease(table) { self.participants_version } else { self.nodes_version };
+        self.rows_version_of(table).max(members)
     }
 
     /// The version of one table's newest row, nodes aside.
@@ -290,14 +337,39 @@ impl ClusterState {
         own.max(self.partitions.newest(table))
     }
 
-    /// A node's row.
+    /// The row of a node or a participant.
     pub fn node(&self, id: NodeId) -> Option<&NodeRow> {
-        self.nodes.get(&id)
+        self.nodes.get(&id).or_else(|| self.participants.get(&id))
+    }
+
+    /// The rows of all nodes and participants.
+    pub fn members(&self) -> impl Iterator<Item = &NodeRow> {
+        self.nodes.values().chain(self.participants.values())
+    }
+
+    /// The members of a table: its participants if it is of leases, else all nodes.
+    pub fn members_of(&self, table: TableId) -> &Nodes {
+        if self.is_lease(table) { &self.participants } else { &self.nodes }
+    }
+
+    /// Whether partitions of this table may be placed on this member.
+    pub fn serves(&self, member: NodeId, table: TableId) -> bool {
+        let Some(table) = self.tables.get(&table) else { return false };
+        match self.participants.get(&member).and_then(|row| row.participant.as_ref()) {
+            Some(participant) => table.holds == Holds::Lease && participant.serves(&table.name),
+            None => table.holds == Holds::Data,
+        }
+    }
+
+    /// The heartbeats and leases of one member.
+    pub fn timing_of(&self, member: NodeId) -> LeaseTiming {
+        let own = self.participants.get(&member).and_then(|row| row.participant.as_ref()?.timing);
+        own.unwrap_or(self.settings.timing)
     }
 
     /// A node's name, or its number if it is unknown.
     pub fn node_name(&self, id: NodeId) -> String {
-        self.nodes.get(&id).map_or_else(|| format!("node {id}"), |row| row.node.name.clone())
+        self.node(id).map_or_else(|| format!("node {id}"), |row| row.node.name.clone())
     }
 
     /// A partition as people name it: `orders/7`.
@@ -318,9 +390,10 @@ impl ClusterState {
         named.join(", ")
     }
 
-    /// The node with this name that is not lost.
+    /// The node or participant with this name that is not lost.
     pub fn node_by_name(&self, name: &str) -> Option<&NodeRow> {
-        self.nodes.named(name).find(|row| row.node.status != NodeStatus::Lost)
+        let named = self.nodes.named(name).chain(self.participants.named(name));
+        named.into_iter().find(|row| row.node.status != NodeStatus::Lost)
     }
 
     /// The node with this data directory.
@@ -345,12 +418,12 @@ impl ClusterState {
 
     /// Whether the node is alive and acts in its present life.
     pub fn is_active(&self, node: NodeId) -> bool {
-        self.nodes.get(&node).is_some_and(NodeRow::is_active)
+        self.node(node).is_some_and(NodeRow::is_active)
     }
 
     /// Whether the node is believed alive.
     pub fn is_alive(&self, node: NodeId) -> bool {
-        self.nodes.get(&node).is_some_and(|row| row.node.status == NodeStatus::Alive)
+        self.node(node).is_some_and(|row| row.node.status == NodeStatus::Alive)
     }
 
     /// Whether the node registered, never said that it acts, and failed, without a copy on it: nothing is lost with it.
@@ -362,7 +435,7 @@ impl ClusterState {
 
     /// The present incarnation of a node.
     pub fn incarnation(&self, node: NodeId) -> Option<Incarnation> {
-        self.nodes.get(&node).map(|row| row.node.incarnation)
+        self.node(node).map(|row| row.node.incarnation)
     }
 
     /// Nodes believed alive.
@@ -377,7 +450,7 @@ impl ClusterState {
     /// `Unavailable` (retryable) when its life is newer than this state.
     pub fn check_sender(&self, node: NodeId, incarnation: Incarnation) -> Result<&NodeRow, ErrorDetail> {
         let stale = |why: String| Err(ErrorDetail::new(ErrorKind::StaleIncarnation, why));
-        let Some(row) = self.nodes.get(&node) else {
+        let Some(row) = self.node(node) else {
             return stale(format!("node {node} is not registered here; register first"));
         };
         let known = row.node.incarnation;
@@ -397,8 +470,29 @@ impl ClusterState {
         Ok(row)
     }
 
-    /// Forgets a node. Whoever holds its row learns so by the version.
+    /// Changes the row of a node or a participant. Returns whether there is one. Whoever holds the row learns of it only if the
+    /// change gave it this version.
+    pub(crate) fn update_member(&mut self, id: NodeId, version: Version, change: impl FnOnce(&mut NodeRow)) -> bool {
+        let (members, newest) = match self.participants.get(&id) {
+            Some(_) => (&mut self.participants, &mut self.participants_version),
+            None => (&mut self.nodes, &mut self.nodes_version),
+        };
+        let mut renewed = false;
+        let changed = members.update(id, |row| {
+            change(row);
+            renewed = row.node.version == version;
+        });
+        if renewed {
+            *newest = version;
+        }
+        changed
+    }
+
+    /// Forgets a node or a participant. Whoever holds its row learns so by the version.
     pub(crate) fn remove_node(&mut self, node: NodeId, version: Version) {
+        if self.participants.remove(node).is_some() {
+            (self.participants_version, self.participants_removed_version) = (version, version);
+        }
         if self.nodes.remove(node).is_some() {
             (self.nodes_version, self.removed_version) = (version, version);
         }

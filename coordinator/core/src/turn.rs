@@ -1,16 +1,17 @@
 //! One turn of control: what should be committed now, from the state and the leader's memory alone.
 
 use crate::assign;
-use crate::command::{Command, Edit, PartitionChange};
+use crate::command::{Command, Edit, Ending, PartitionChange};
 use crate::departed::may_go;
 use crate::failover::{self, Election};
+use crate::leases::{self, Owners};
 use crate::liveness::Liveness;
 use crate::migrate::{self, Next, hands_over};
 use crate::migration::{Migration, MigrationId, MoveKind};
 use crate::repair::{self, Repairs};
 use crate::state::{ClusterState, STRANGER_AGE_MS};
 use crate::waits::copies_by_node;
-use archon_types::{Millis, NodeId, NodeStatus, Partition, PartitionId, Placement, PlacementId, ReplicaState};
+use archon_types::{Millis, NodeId, NodeStatus, Partition, PartitionId, Placement, PlacementId, ReplicaState, TableId};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Most rows that one turn edits; more waits for the next, which follows at once.
@@ -18,6 +19,8 @@ const EDITS_MAX: usize = 4_096;
 /// How long a leader may take to hand over before its leadership is withdrawn, in failure time-outs: 10 s by default.
 const HAND_OFF_TIMEOUTS: u64 = 8;
 
+/// First owners of leases named by one command, which is one log entry's worth.
+const FIRST_OWNERS_MAX: usize = 512;
 /// Most queued leaderships that one turn looks at.
 const LEADS_LOOKED_AT_MAX: usize = 1_024;
 /// Most leaderships that a plan moves at once: each is a pause of some milliseconds for its partition, and the more there
@@ -55,6 +58,7 @@ pub fn turn(state: &ClusterState, liveness: &mut Liveness, now: Millis) -> Turn 
     pass.overdue_hand_offs();
     pass.isolated_leaders();
     pass.elections(&mut commands);
+    pass.leases(&mut commands);
     pass.departures(&mut commands);
     let mut copies = copies_by_node(state);
     pass.repairs(&mut commands, &mut copies);
@@ -85,12 +89,13 @@ impl Pass<'_> {
         let mut asked = BTreeMap::new();
         let mut overdue = Vec::new();
         let moved = state.migrations.all_running().map(|migration| migration.partition);
+        let leases = state.lease_tables().flat_map(|table| state.partitions.with_copies_above(table.id, 1));
         let drained = state.nodes.draining().map(|row| row.node.id);
         let led = drained.filter(|node| state.partitions.leaders_on(*node) > 0).flat_map(|node| {
             let leads = move |row: &&Partition| row.leader_placement().is_some_and(|leader| leader.node == node);
             state.partitions.on_node(node).filter(leads).map(|row| row.id)
         });
-        for id in moved.chain(led).collect::<BTreeSet<_>>() {
+        for id in moved.chain(led).chain(leases.map(|row| row.id)).collect::<BTreeSet<_>>() {
             let Some(row) = state.partitions.get(id) else { continue };
             if hands_over(state, row).is_none() {
                 continue;
@@ -100,7 +105,8 @@ impl Pass<'_> {
                 _ => self.now,
             };
             asked.insert(row.id, (row.epoch, since));
-            let over_at = since.plus(HAND_OFF_TIMEOUTS * state.settings.timing.failure_timeout_ms);
+            let owner = row.leader_placement().map_or(NodeId::ZERO, |leader| leader.node);
+            let over_at = since.plus(HAND_OFF_TIMEOUTS * state.timing_of(owner).failure_timeout_ms);
             if self.now >= over_at {
                 overdue.push(row.id);
             } else {
@@ -126,19 +132,72 @@ impl Pass<'_> {
     /// Partitions without a leader, and those whose leadership was withdrawn.
     fn elections(&mut self, commands: &mut Vec<Command>) {
         let mut extra = BTreeMap::new();
+        let mut owners = Owners::new(self.state, self.liveness);
         let withdrawn: Vec<PartitionId> = self.liveness.withdrawn().map(|(partition, _)| partition).collect();
         let withdrawn = withdrawn.iter().filter_map(|id| self.state.partitions.get(*id));
         for row in withdrawn.chain(self.state.partitions.leaderless()) {
             if self.left == 0 {
-                return;
+                break;
             }
             if !self.liveness.may_propose(row.id, row.version, self.now) {
                 continue;
             }
-            match failover::elect(self.state, self.liveness, self.now, row, &mut extra) {
+            match failover::elect(self.state, self.liveness, self.now, row, &mut extra, &mut owners) {
                 Election::Elect(command) => self.propose(commands, row, command),
                 Election::Wait(at) => self.due = self.due.min(at),
                 Election::Nothing => {}
+            }
+        }
+        self.liveness.placement_last = owners.placement_last();
+    }
+
+    /// First owners of leases, and the moves that keep each table of them even.
+    fn leases(&mut self, commands: &mut Vec<Command>) {
+        let state = self.state;
+        let settles_at = self.liveness.settles_at();
+        self.due = self.due.min(settles_at.unwrap_or(self.due));
+        let mut owners = Owners::new(state, self.liveness);
+        for table in state.lease_tables() {
+            let mut first = Vec::new();
+            for row in state.partitions.unassigned_in(table.id).filter(|_| settles_at.is_none()) {
+                if self.left <= first.len() || !self.liveness.may_propose(row.id, row.version, self.now) {
+                    continue;
+                }
+                let Some(next) = owners.next(row, |_| false) else { break };
+                let edits = leases::take_over(row, next, Ending::Lapsed);
+                self.liveness.note_proposed(row.id, row.version, self.now);
+                first.push(PartitionChange { partition: row.id, if_version: row.version, edits });
+            }
+            self.left -= first.len();
+            commands.extend(first.chunks(FIRST_OWNERS_MAX).map(|chunk| Command::Change(chunk.to_vec())));
+            let excluded = |node| !self.liveness.may_lead(node);
+            let avoided = |node, partition| self.liveness.avoided.contains_key(&(node, partition));
+            let moves = leases::evening_out(state, table, settles_at.is_none(), excluded, avoided);
+            for (partition, to) in moves {
+                let Some(row) = state.partitions.get(partition) else { continue };
+                if self.left == 0 || !self.liveness.may_propose(row.id, row.version, self.now) {
+                    continue;
+                }
+                let edit = Edit::Add(owners.place(to));
+                self.propose(commands, row, Command::Change(vec![PartitionChange::one(row.id, row.version, edit)]));
+            }
+            self.stale_targets(table.id, commands);
+        }
+        self.liveness.placement_last = owners.placement_last();
+    }
+
+    /// Moves of leases whose target went away before the owner handed over are taken back.
+    fn stale_targets(&mut self, table: TableId, commands: &mut Vec<Command>) {
+        let state = self.state;
+        for row in state.partitions.with_copies_above(table, 1) {
+            let Some(owner) = row.leader else { continue };
+            let gone = |copy: &&Placement| {
+                copy.id != owner && !(state.is_alive(copy.node) && self.liveness.may_lead(copy.node))
+            };
+            let edits: Vec<Edit> = row.placements.iter().filter(gone).map(|copy| Edit::Forget(copy.id)).collect();
+            if !edits.is_empty() && self.left > 0 && self.liveness.may_propose(row.id, row.version, self.now) {
+                let change = PartitionChange { partition: row.id, if_version: row.version, edits };
+                self.propose(commands, row, Command::Change(vec![change]));
             }
         }
     }
@@ -150,7 +209,7 @@ impl Pass<'_> {
         let leaving: Vec<NodeId> = self.liveness.stopping().collect();
         for node in leaving {
             let Some(incarnation) = state.incarnation(node).filter(|_| state.is_active(node)) else { continue };
-            for row in state.partitions.on_node(node) {
+            for row in state.partitions.on_node(node).filter(|row| !state.is_lease(row.id.table)) {
                 let Some(own) = row.placement_on(node).filter(|own| own.state == ReplicaState::Live) else { continue };
                 let led = row.leader.is_some_and(|leader| leader != own.id);
                 let others = row.live().filter(|copy| copy.id != own.id && state.is_alive(copy.node)).count();
@@ -280,7 +339,10 @@ impl Pass<'_> {
         if let Some(due) = self.liveness.replace_due(STRANGER_AGE_MS, self.now) {
             self.due = self.due.min(due);
         }
-        let gone = self.liveness.failed_for(STRANGER_AGE_MS, self.now).filter(|node| state.is_stranger(*node));
+        let gone = self.liveness.failed_for(STRANGER_AGE_MS, self.now).filter(|node| {
+            let served_nothing = state.participants.get(node).is_some() && state.partitions.count_on(*node) == 0;
+            state.is_stranger(*node) || served_nothing
+        });
         for row in gone.filter_map(|node| state.node(node)).take(self.left) {
             commands.push(Command::RemoveNode { node: row.node.id, if_version: row.node.version });
         }

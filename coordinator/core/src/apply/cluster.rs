@@ -8,7 +8,7 @@ use crate::state::{ClusterState, PARTITIONS_MAX};
 use archon_types::limits::{REPLICAS_MAX, check_name};
 use archon_types::settings::min_in_sync_default;
 use archon_types::{
-    ClusterId, DEFAULT_TABLE, Epoch, ErrorDetail, ErrorKind, HASH_PARTITIONS_MAX, Partition, PartitionId,
+    ClusterId, DEFAULT_TABLE, Epoch, ErrorDetail, ErrorKind, HASH_PARTITIONS_MAX, Holds, Partition, PartitionId,
     PartitionStatus, Settings, Table, TableId, Version,
 };
 
@@ -36,7 +36,7 @@ pub(super) fn bootstrap(
     state.settings = settings.clone();
     state.feature_level = FEATURE_LEVEL_FIRST;
     entry.note(state, EventKind::Bootstrapped);
-    create_table(state, entry, DEFAULT_TABLE, settings.partitions, settings.replication)
+    create_table(state, entry, DEFAULT_TABLE, settings.partitions, settings.replication, Holds::Data)
 }
 
 pub(super) fn create_table(
@@ -45,9 +45,15 @@ pub(super) fn create_table(
     name: &str,
     partitions: u32,
     replication: u8,
+    holds: Holds,
 ) -> Result<Response, ErrorDetail> {
     check_name("table", name)?;
     check_shape(partitions, replication)?;
+    if holds == Holds::Lease && replication != 1 {
+        return Err(invalid(format!(
+            "a lease has one owner and no copies, so its replication is 1, not {replication}"
+        )));
+    }
     if state.table_by_name(name).is_some() {
         return Err(ErrorDetail::new(ErrorKind::AlreadyExists, format!("there is a table {name:?} already")));
     }
@@ -58,11 +64,14 @@ pub(super) fn create_table(
     let id = TableId::new(state.table_last.get() + 1);
     state.table_last = id;
     let version = entry.version();
-    state.tables.insert(id, Table { id, name: name.to_owned(), partitions, replication, version });
+    state.tables.insert(id, Table { id, name: name.to_owned(), partitions, replication, holds, version });
+    // The fencing tokens of a table that goes by the name of a dropped one are above all that were given out for that one: each
+    // of those was a log entry.
+    let epoch = if holds == Holds::Lease { Epoch::new(entry.index) } else { Epoch::ZERO };
     for index in 0..partitions {
         state.partitions.insert(Partition {
             id: PartitionId::new(id, index),
-            epoch: Epoch::ZERO,
+            epoch,
             version,
             leader: None,
             placements: Vec::new(),
@@ -84,6 +93,9 @@ pub(super) fn accept_loss(
     let name = state.partition_name(partition);
     let mut staged = Staged::new(state, entry);
     let mut row = staged.row(partition)?;
+    if state.is_lease(partition.table) {
+        return Err(refused(format!("partition {name} is a lease: it holds no data that could be lost")));
+    }
     if row.version != if_version {
         let message = format!("partition {name} changed meanwhile; look again before accepting a loss");
         return Err(

@@ -80,7 +80,9 @@ fn withdraw(state: &mut ClusterState, row: &Partition) {
         && let Some(incarnation) = state.incarnation(leader.node)
     {
         let (partition, epoch, placement, node) = (row.id, row.epoch, leader.id, leader.node);
-        state.former_leaders.insert(FormerLeader { partition, epoch, placement, node, incarnation, lapsed: true });
+        let failure_timeout_ms = state.timing_of(node).failure_timeout_ms;
+        let former = FormerLeader { partition, epoch, placement, node, incarnation, failure_timeout_ms, lapsed: true };
+        state.former_leaders.insert(former);
     }
 }
 

@@ -83,6 +83,9 @@ fn check_move(state: &ClusterState, planned: &PlannedMove) -> Result<(), ErrorDe
         return Err(not_found(format!("there is no partition {partition}")));
     };
     let name = state.partition_name(*partition);
+    if state.is_lease(partition.table) {
+        return Err(refused(format!("partition {name} is a lease; its table keeps itself even, without a plan")));
+    }
     // Where a leadership will be when its turn comes depends on the moves before it: that is looked at then.
     if planned.kind == MoveKind::Copy {
         let source = row.placement(*placement).filter(|source| source.node == *from);

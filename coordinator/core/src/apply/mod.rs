@@ -6,6 +6,7 @@ mod cluster;
 mod dropped;
 mod migration;
 mod node;
+mod participant;
 mod register;
 mod stage;
 
@@ -80,8 +81,8 @@ fn apply_one(state: &mut ClusterState, entry: Entry<'_>, command: &Command) -> R
         Command::SetNode { node, goal, if_nodes } => node::set_goal(state, entry, *node, *goal, *if_nodes),
         Command::NodeLost { node, if_version } => node::declare_lost(state, entry, *node, *if_version),
         Command::RemoveNode { node, if_version } => node::remove(state, entry, *node, *if_version),
-        Command::CreateTable { name, partitions, replication } => {
-            cluster::create_table(state, entry, name, *partitions, *replication)
+        Command::CreateTable { name, partitions, replication, holds } => {
+            cluster::create_table(state, entry, name, *partitions, *replication, *holds)
         }
         Command::DropTable { table } => dropped::drop_table(state, entry, *table),
         Command::Deleted { node, placement } => dropped::deleted(state, entry, *node, *placement),

@@ -21,7 +21,7 @@ pub(super) fn activate(
     incarnation: Incarnation,
 ) -> Result<Response, ErrorDetail> {
     state.check_sender(node, incarnation)?;
-    state.nodes.update(node, |row| row.activated = Some(incarnation));
+    state.update_member(node, entry.version(), |row| row.activated = Some(incarnation));
     state.activated_version = entry.version();
     entry.done()
 }
@@ -62,8 +62,11 @@ pub(super) fn failed(
     let effect = staged.into_effect();
     effect.commit(state, entry);
     set_status(state, entry, node, NodeStatus::Failed);
+    if state.participants.get(&node).is_some() {
+        forget_node(state, node); // Its lease is over, and it holds nothing else.
+    }
     let stopped = *entry.who == Actor::Node(node);
-    state.nodes.update(node, |row| row.stopped = stopped);
+    state.update_member(node, entry.version(), |row| row.stopped = stopped);
     entry.note(state, EventKind::NodeFailed { node, incarnation, leaderships, handed_on });
     entry.done()
 }
@@ -95,11 +98,10 @@ pub(super) fn set_goal(
         return Err(not_found(format!("there is no node {node}")));
     };
     if row.node.goal != goal {
-        state.nodes.update(node, |row| {
+        state.update_member(node, entry.version(), |row| {
             row.node.goal = goal;
             row.node.version = entry.version();
         });
-        state.nodes_version = entry.version();
         entry.note(state, EventKind::GoalChanged { node, goal });
         if goal == NodeGoal::Drain {
             let placements = state.partitions.count_on(node);
@@ -137,7 +139,12 @@ pub(super) fn declare_lost(
     node: NodeId,
     if_version: Version,
 ) -> Result<Response, ErrorDetail> {
-    if departed(state, node, if_version)?.node.status == NodeStatus::Lost {
+    let row = departed(state, node, if_version)?;
+    if row.participant.is_some() {
+        let name = &row.node.name;
+        return Err(refused(format!("{name} is a participant: it holds no data that could be lost")));
+    }
+    if row.node.status == NodeStatus::Lost {
         return Ok(Response::NodeLost { placements: 0, counting: 0, last_copies: 0 });
     }
     let placements = state.partitions.held_on(node);
@@ -173,7 +180,8 @@ pub(super) fn remove(
         let (id, partition) = (placement.id, state.partition_name(row.id));
         let data = placement.state == ReplicaState::Load || delete_not_issued(state, placement);
         let last_trace = data && row.live().next().is_none() && row.status != PartitionStatus::Unassigned;
-        if placement.state == ReplicaState::Live || last_trace {
+        let counts = placement.state == ReplicaState::Live || last_trace;
+        if counts && !state.is_lease(row.id.table) {
             let message =
                 format!("{name} holds a copy of partition {partition} that counts or is the last trace of it");
             return Err(refused(message));
@@ -190,12 +198,9 @@ pub(super) fn remove(
 }
 
 fn set_status(state: &mut ClusterState, entry: Entry<'_>, node: NodeId, status: NodeStatus) {
-    let changed = state.nodes.update(node, |row| {
+    state.update_member(node, entry.version(), |row| {
         row.node.status = status;
         row.node.version = entry.version();
         row.node.since = entry.at;
     });
-    if changed {
-        state.nodes_version = entry.version();
-    }
 }

@@ -2,7 +2,7 @@
 
 use super::dropped::forget_node;
 use super::stage::Staged;
-use super::{Entry, invalid, next_epoch, refused};
+use super::{Entry, invalid, next_epoch, participant, refused};
 use crate::command::{Register, Response};
 use crate::departed::Condition;
 use crate::events::EventKind;
@@ -21,6 +21,9 @@ pub(super) fn register(
     entry: Entry<'_>,
     register: &Register,
 ) -> Result<Response, ErrorDetail> {
+    if let Some(participant) = &register.participant {
+        return participant::register(state, entry, register, participant);
+    }
     check(state, register)?;
     let incarnation = Incarnation::new(entry.index);
     let known = state.node_by_storage(register.storage).cloned();
@@ -117,6 +120,7 @@ pub(super) fn register(
         protocol_min: register.protocol_min,
         protocol_max: register.protocol_max,
         stopped: false,
+        participant: None,
     };
     state.nodes.insert(row);
     state.nodes_version = entry.version();
@@ -214,6 +218,7 @@ fn end_life(
                 placement: placement.id,
                 node,
                 incarnation: known.node.incarnation,
+                failure_timeout_ms: state.timing_of(node).failure_timeout_ms,
                 lapsed: false,
             });
             row.leader = None;
@@ -257,6 +262,10 @@ fn claim(state: &ClusterState, register: &Register, known: Option<&NodeRow>) -> 
     let own = known.map(|known| known.node.id);
     let retry_ms = state.settings.timing.failure_timeout_ms;
     let mut replaced = None;
+    if let Some(participant) = state.participants.named(&register.name).next() {
+        let message = format!("the name {:?} belongs to a participant; choose another --name", participant.node.name);
+        return Err(ErrorDetail::new(ErrorKind::NameTaken, message));
+    }
     let alike: BTreeSet<NodeId> = state
         .nodes
         .named(&register.name)
@@ -350,7 +359,7 @@ fn make_room(state: &mut ClusterState, version: Version) -> Result<(), ErrorDeta
     Ok(())
 }
 
-fn check(state: &ClusterState, register: &Register) -> Result<(), ErrorDetail> {
+pub(super) fn check(state: &ClusterState, register: &Register) -> Result<(), ErrorDetail> {
     check_name("node", &register.name)?;
     if let Some(zone) = &register.zone {
         check_name("zone", zone)?;

@@ -20,11 +20,18 @@ pub(super) fn check(state: &ClusterState) -> Result<(), Violation> {
     if Migrations::from(state.migrations.iter().cloned().collect::<Vec<_>>()) != state.migrations {
         return violated(NAME, "of migrations");
     }
+    if Nodes::from(state.participants.values().cloned().collect::<Vec<_>>()) != state.participants {
+        return violated(NAME, "of participants");
+    }
     if Nodes::from(state.nodes.values().cloned().collect::<Vec<_>>()) != state.nodes {
         return violated(NAME, "of nodes");
     }
     if Condemned::from_iter(state.condemned.iter()) != state.condemned {
         return violated(NAME, "of condemned copies");
+    }
+    let newest = state.participants.values().map(|row| row.node.version).max().unwrap_or_default();
+    if newest > state.participants_version {
+        return violated(NAME, "of the participants' newest version");
     }
     let newest = state.nodes.values().map(|row| row.node.version).max().unwrap_or_default();
     if newest > state.nodes_version {

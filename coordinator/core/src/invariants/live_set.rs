@@ -4,7 +4,7 @@
 use super::{Violation, violated};
 use crate::events::EventKind;
 use crate::state::ClusterState;
-use archon_types::{PartitionStatus, ReplicaState};
+use archon_types::{Partition, PartitionStatus, ReplicaState};
 
 const NAME: &str = "live_set";
 
@@ -18,7 +18,8 @@ pub(super) fn check(state: &ClusterState) -> Result<(), Violation> {
 }
 
 pub(super) fn check_step(before: &ClusterState, after: &ClusterState) -> Result<(), Violation> {
-    for row in after.partitions.iter().filter(|row| row.status != PartitionStatus::Unassigned) {
+    let holds_data = |row: &&Partition| !after.is_lease(row.id.table);
+    for row in after.partitions.iter().filter(|row| row.status != PartitionStatus::Unassigned).filter(holds_data) {
         let Some(earlier) = before.partitions.get(row.id) else { continue };
         if row.version == earlier.version {
             continue;

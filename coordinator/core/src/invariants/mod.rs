@@ -5,6 +5,7 @@ mod dropped;
 mod indexes;
 mod last_copy;
 mod leader_counts;
+mod leases;
 mod live_set;
 mod monotone;
 mod one_copy_per_node;
@@ -39,6 +40,7 @@ pub fn check(state: &ClusterState) -> Result<(), Violation> {
     one_copy_per_node::check(state)?;
     placement_ids::check(state)?;
     live_set::check(state)?;
+    leases::check(state)?;
     one_plan::check(state)?;
     one_life::check(state)?;
     dropped::check(state)?;

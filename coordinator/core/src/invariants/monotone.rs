@@ -24,8 +24,8 @@ pub(super) fn check(before: &ClusterState, after: &ClusterState) -> Result<(), V
             return violated(NAME, format!("{} changed its leader within epoch {}", row.id, row.epoch));
         }
     }
-    for (id, row) in before.nodes.iter() {
-        let Some(later) = after.nodes.get(id) else { continue };
+    for (id, row) in before.nodes.iter().chain(before.participants.iter()) {
+        let Some(later) = after.node(*id) else { continue };
         if later.node.incarnation < row.node.incarnation || later.node.version < row.node.version {
             return violated(NAME, format!("node {id} went back: {row:?} to {later:?}"));
         }
@@ -44,6 +44,8 @@ pub(super) fn check(before: &ClusterState, after: &ClusterState) -> Result<(), V
             state.applied,
             state.nodes_version.get(),
             state.removed_version.get(),
+            state.participants_version.get(),
+            state.participants_removed_version.get(),
             state.dropped_version.get(),
         ]
     };

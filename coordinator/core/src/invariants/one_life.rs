@@ -1,4 +1,4 @@
-//! Names and addresses of nodes that are alive are unique; a former holder led in an epoch that is over.
+//! Names of nodes and participants are unique, and so are addresses of nodes that are alive; a former holder led in an epoch that is over.
 
 use super::{Violation, violated};
 use crate::state::ClusterState;
@@ -9,11 +9,12 @@ const NAME: &str = "one_life";
 
 pub(super) fn check(state: &ClusterState) -> Result<(), Violation> {
     let (mut names, mut addresses, mut storages) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
-    for row in state.nodes.values() {
+    for row in state.members() {
         if row.node.status != NodeStatus::Lost && !names.insert(&row.node.name) {
             return violated(NAME, format!("two nodes are called {}", row.node.name));
         }
-        if row.node.status == NodeStatus::Alive && !addresses.insert(&row.node.address) {
+        let is_node = row.participant.is_none();
+        if is_node && row.node.status == NodeStatus::Alive && !addresses.insert(&row.node.address) {
             return violated(NAME, format!("two nodes that are alive are at {}", row.node.address));
         }
         if !storages.insert(row.storage) {

@@ -25,12 +25,24 @@ pub struct DrainPlan {
     pub command: Command,
 }
 
+impl DrainPlan {
+    /// A participant holds nothing that would have to be copied. What nobody else takes stays with it.
+    fn of_participant(state: &ClusterState, node: NodeId) -> Self {
+        let leaderships = state.partitions.leaders_on(node);
+        let command = Command::SetNode { node, goal: NodeGoal::Drain, if_nodes: None };
+        Self { leaderships, placements: 0, gains: BTreeMap::new(), zones_doubled: 0, command }
+    }
+}
+
 /// Whether a node can be emptied, and where its copies would go.
 ///
 /// # Errors
 /// Everything that stands in the way, at once.
 pub fn check_drain(state: &ClusterState, node: NodeId) -> Result<DrainPlan, Vec<Obstacle>> {
     let Some(own) = state.node(node) else { return Err(vec![Obstacle::NoSuchNode { node }]) };
+    if own.participant.is_some() {
+        return Ok(DrainPlan::of_participant(state, node));
+    }
     let mut obstacles = Vec::new();
     let others = state.nodes.values().filter(|row| row.will_take_placements() && row.node.id != node);
     let eligible_count = others.clone().count();

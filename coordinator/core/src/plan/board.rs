@@ -108,7 +108,7 @@ impl<'a> Board<'a> {
             slots,
             pieces: Vec::with_capacity(state.partitions.len()),
             blocked: BTreeSet::new(),
-            partitions_count: u32::try_from(state.partitions.len()).unwrap_or(u32::MAX),
+            partitions_count: state.data_tables().map(|table| table.partitions).sum(),
         };
         // A copy on its way counts where it goes. With a leadership no copy comes or goes.
         let copies = || state.migrations.active().filter(|migration| migration.kind == MoveKind::Copy);

@@ -218,7 +218,7 @@ pub fn plan(state: &ClusterState, goal: Goal) -> Plan {
         unmet: board.unmet(),
     };
     plan.moves.extend(leaders::Leaders::new(state, &board).moves(&board));
-    if state.partitions.unassigned().next().is_some() {
+    if state.data_tables().any(|table| state.partitions.awaits_assignment(table.id)) {
         plan.unmet.extend(unassigned(state));
     }
     let max = goal.moves_max.and_then(|max| usize::try_from(max).ok()).unwrap_or(MOVES_MAX);
@@ -229,7 +229,7 @@ pub fn plan(state: &ClusterState, goal: Goal) -> Plan {
 /// The tables that wait for nodes: before the first assignment there is nothing to plan, and that is not "all is well".
 fn unassigned(state: &ClusterState) -> Vec<Unmet> {
     let waits = |table: &&archon_types::Table| state.partitions.awaits_assignment(table.id);
-    let unmet = state.tables.values().filter(waits).map(|table| {
+    let unmet = state.data_tables().filter(waits).map(|table| {
         let (have, need) = crate::assign::nodes_needed(state, table.replication);
         Unmet { subject: Subject::Table(table.id), reason: UnmetReason::NotAssigned { have, need } }
     });

@@ -126,8 +126,9 @@ impl Acknowledged {
             return Some(Due::Duties);
         }
         let behind = |table: &TableId| state.rows_version_of(*table) > self.held(*table);
-        let lacks =
-            state.nodes_version > self.nodes || state.dropped_version > self.dropped || state.tables.keys().any(behind);
+        let lacks = state.nodes_version > self.nodes
+            || state.dropped_version > self.dropped
+            || state.data_tables().any(|table| behind(&table.id));
         lacks.then_some(Due::Table)
     }
 
@@ -158,7 +159,11 @@ impl Acknowledged {
         let mut complete = stale.map_or(state.table_version(), |nodes| nodes.version);
         let mut arriving = self.arriving.filter(|begun| state.tables.contains_key(&begun.table));
         let (mut rows, mut versions) = (Vec::new(), Vec::new());
-        for table in state.tables.keys().filter(|table| state.rows_version_of(**table) > self.held(**table)) {
+        for table in state
+            .data_tables()
+            .map(|table| &table.id)
+            .filter(|table| state.rows_version_of(**table) > self.held(**table))
+        {
             if partial || bytes >= PIECE_BYTES_MAX {
                 partial = true;
                 break;

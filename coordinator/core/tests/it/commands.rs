@@ -38,7 +38,7 @@ fn settings_that_would_break_leases_are_refused() {
 #[test]
 fn a_repeated_request_gets_its_first_answer() {
     let mut bed = Bed::new(settings(1, 1, 1));
-    let create = Command::CreateTable { name: "orders".into(), partitions: 4, replication: 1 };
+    let create = Command::CreateTable { name: "orders".into(), partitions: 4, replication: 1, holds: Holds::Data };
     let request = Some(RequestId::new(Uuid::from_u128(5)));
     let batch = CommandBatch { request, ..bed.batch(vec![create.clone()]) };
     let first = bed.commit_batch(&batch);
@@ -62,8 +62,12 @@ fn a_repeated_request_gets_its_first_answer() {
 #[test]
 fn tables_have_bounds() {
     let mut bed = Bed::new(settings(1, 1, 1));
-    let create =
-        |name: &str, partitions, replication| Command::CreateTable { name: name.into(), partitions, replication };
+    let create = |name: &str, partitions, replication| Command::CreateTable {
+        name: name.into(),
+        partitions,
+        replication,
+        holds: Holds::Data,
+    };
     assert_eq!(bed.refused(create("t", 0, 1)), ErrorKind::InvalidArgument);
     assert_eq!(bed.refused(create("t", 16_385, 1)), ErrorKind::InvalidArgument);
     assert_eq!(bed.refused(create("t", 1, 0)), ErrorKind::InvalidArgument);

@@ -8,6 +8,7 @@ mod failover;
 mod forced;
 mod isolated_leaders;
 mod last_copy;
+mod leases;
 mod lives;
 mod membership;
 mod migration;

@@ -86,7 +86,9 @@ impl Staged<'_> {
         row.epoch = next_epoch(row.epoch)?;
         row.leader = Some(first.id);
         row.status = PartitionStatus::Assigned;
-        self.effect.untouched.insert(row.id, true);
+        if !self.state.is_lease(row.id.table) {
+            self.effect.untouched.insert(row.id, true);
+        }
         Ok(())
     }
 
@@ -94,8 +96,10 @@ impl Staged<'_> {
         if row.status == PartitionStatus::Unassigned {
             return Err(refused(format!("partition {} is not assigned yet", row.id)));
         }
-        if placement.state != ReplicaState::Load {
-            return Err(invalid(format!("placement {} must be added as Load", placement.id)));
+        // A lease has nothing to copy.
+        let begins = if self.state.is_lease(row.id.table) { ReplicaState::Live } else { ReplicaState::Load };
+        if placement.state != begins {
+            return Err(invalid(format!("placement {} must be added as {begins}", placement.id)));
         }
         self.place(row, placement)
     }
@@ -110,6 +114,10 @@ impl Staged<'_> {
         }
         if !self.state.is_active(placement.node) {
             return Err(refused(format!("{} is not active", self.state.node_name(placement.node))));
+        }
+        if !self.state.serves(placement.node, row.id.table) {
+            let (name, partition) = (self.state.node_name(placement.node), self.state.partition_name(row.id));
+            return Err(refused(format!("{name} does not serve the table of partition {partition}")));
         }
         if let Some(other) = row.placement_on(placement.node) {
             return Err(refused(format!(
@@ -164,6 +172,9 @@ impl Staged<'_> {
             return Err(self.other_life(placement, incarnation)); // rule 5
         }
         not_leader(row, id)?;
+        if self.state.is_lease(row.id.table) {
+            return Err(refused(format!("partition {} is a lease: nothing of it is out of sync", row.id)));
+        }
         let left = row.live().count() - 1;
         if left < usize::from(row.min_in_sync) && !self.state.breaks(Mutant::DropBelowMin) {
             return Err(ErrorDetail::new(
@@ -179,6 +190,9 @@ impl Staged<'_> {
     pub(super) fn unload(&mut self, row: &mut Partition, id: PlacementId) -> Result<(), ErrorDetail> {
         if !self.state.breaks(Mutant::UndoAfterHandOff) {
             not_leader(row, id)?; // rule 7
+        }
+        if self.state.is_lease(row.id.table) {
+            return Err(refused(format!("partition {} is a lease: nothing of it is to be deleted", row.id)));
         }
         let own = *placement(row, id)?;
         let guard = match own.state {
@@ -226,6 +240,11 @@ impl Staged<'_> {
 
     pub(super) fn forget(&mut self, row: &mut Partition, id: PlacementId) -> Result<(), ErrorDetail> {
         let placement = placement(row, id)?;
+        if self.state.is_lease(row.id.table) {
+            not_leader(row, id)?;
+            row.placements.retain(|other| other.id != id);
+            return Ok(());
+        }
         let lost = self.state.node(placement.node).is_none_or(|row| row.node.status == NodeStatus::Lost);
         let deleted = placement.state == ReplicaState::Unload;
         let gone = placement.state == ReplicaState::Load && lost && departed::may_go(self.state, row, id).is_ok();

@@ -123,6 +123,7 @@ impl Staged<'_> {
                 placement: leader.id,
                 node: leader.node,
                 incarnation,
+                failure_timeout_ms: self.state.timing_of(leader.node).failure_timeout_ms,
                 lapsed: true,
             });
         }

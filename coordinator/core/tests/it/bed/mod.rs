@@ -153,8 +153,12 @@ impl Bed {
         self.liveness.answer(&self.state, node, incarnation, self.now)
     }
 
+    pub fn alive(&self) -> Vec<NodeId> {
+        self.state.members().map(|row| row.node.id).filter(|node| self.state.is_alive(*node)).collect()
+    }
+
     pub fn heartbeat_all(&mut self) {
-        let live: Vec<NodeId> = self.state.nodes.keys().copied().filter(|node| self.state.is_alive(*node)).collect();
+        let live = self.alive();
         for node in live {
             self.heartbeat(node);
         }
@@ -165,8 +169,7 @@ impl Bed {
         let until = self.now.plus(millis);
         while self.now < until {
             self.now = self.now.plus(100);
-            let live: Vec<NodeId> =
-                self.state.nodes.keys().copied().filter(|node| self.state.is_alive(*node)).collect();
+            let live: Vec<NodeId> = self.alive();
             for node in live {
                 if !silent.contains(&node) {
                     self.heartbeat(node);
@@ -183,7 +186,7 @@ impl Bed {
     pub fn fail(&mut self, node: NodeId) {
         self.heartbeat_all();
         self.now = self.now.plus(1_300);
-        for other in self.state.nodes.keys().copied().filter(|other| *other != node).collect::<Vec<_>>() {
+        for other in self.alive().into_iter().filter(|other| *other != node) {
             self.heartbeat(other);
         }
         let commands = self.turn().into_iter().filter(|command| matches!(command, Command::NodeFailed { .. }));
@@ -253,7 +256,7 @@ impl Bed {
         if busy {
             self.commit(commands);
         }
-        for node in self.state.nodes.keys().copied().collect::<Vec<_>>() {
+        for node in self.state.members().map(|row| row.node.id).collect::<Vec<_>>() {
             if deaf.contains(&node) {
                 continue;
             }

@@ -391,7 +391,7 @@ impl World {
                 let mut commands = vec![Command::DropTable { table: table.id }];
                 if *again {
                     let Table { name, partitions, replication, .. } = table;
-                    commands.push(Command::CreateTable { name, partitions, replication });
+                    commands.push(Command::CreateTable { name, partitions, replication, holds: Holds::Data });
                 }
                 self.propose(None, commands);
             }

@@ -1,0 +1,118 @@
+//! A participant begins a new life. It holds nothing but leases, so nothing can be lost with it: its name is who it is, and a
+//! process that comes under the name of one that is gone takes its place.
+
+use super::dropped::forget_node;
+use super::register::check;
+use super::stage::Staged;
+use super::{Entry, next_epoch};
+use crate::command::{Register, Response};
+use crate::events::EventKind;
+use crate::former_leaders::FormerLeader;
+use crate::state::{ClusterState, NodeRow, PARTICIPANTS_MAX};
+use archon_types::{ErrorDetail, ErrorKind, Incarnation, Node, NodeGoal, NodeId, NodeStatus, Participant};
+
+pub(super) fn register(
+    state: &mut ClusterState,
+    entry: Entry<'_>,
+    register: &Register,
+    participant: &Participant,
+) -> Result<Response, ErrorDetail> {
+    check(state, register)?;
+    participant.check()?;
+    let incarnation = Incarnation::new(entry.index);
+    if let Some(node) = state.nodes.named(&register.name).find(|row| row.node.status != NodeStatus::Lost) {
+        let message = format!("the name {:?} belongs to a node; give this participant another one", node.node.name);
+        return Err(ErrorDetail::new(ErrorKind::NameTaken, message));
+    }
+    let known = state.participants.named(&register.name).next().cloned();
+    if let Some(known) = &known {
+        let alive = known.node.status == NodeStatus::Alive;
+        if alive && known.boot == register.boot {
+            return Ok(Response::Registered { node: known.node.id, incarnation: known.node.incarnation });
+        }
+        // At one address there can be one process only, so a restart there is believed at once. What the former life owned is
+        // given to nobody before its lease is over, whoever registers.
+        if alive && known.node.address != register.address {
+            let message = format!(
+                "the name {:?} belongs to a participant that is alive at {}; choose another name, or stop that one first",
+                register.name, known.node.address
+            );
+            let retry_ms = state.timing_of(known.node.id).failure_timeout_ms;
+            return Err(ErrorDetail::new(ErrorKind::NameTaken, message).with_retry_after_ms(retry_ms));
+        }
+        if known.node.incarnation == incarnation {
+            let message = format!("{} registers twice at once; try again", register.name);
+            return Err(ErrorDetail::new(ErrorKind::Unavailable, message).with_retry_after_ms(50));
+        }
+    } else if state.participants.len() >= PARTICIPANTS_MAX {
+        let message = format!("{} participants are registered, which is the limit", state.participants.len());
+        return Err(ErrorDetail::new(ErrorKind::Refused, message));
+    }
+    if let Some(known) = &known {
+        end_life(state, entry, known)?;
+        forget_node(state, known.node.id);
+    }
+    let id = match &known {
+        Some(known) => known.node.id,
+        None => NodeId::new(state.node_last.get() + 1),
+    };
+    state.node_last = state.node_last.max(id);
+    let name = register.name.clone();
+    let event = match &known {
+        Some(_) => EventKind::NodeReturned { node: id, name, incarnation },
+        None => EventKind::NodeRegistered { node: id, name, incarnation },
+    };
+    entry.note(state, event);
+    let node = Node {
+        id,
+        name: register.name.clone(),
+        address: register.address.clone(),
+        incarnation,
+        status: NodeStatus::Alive,
+        goal: known.as_ref().map_or(NodeGoal::Serve, |known| known.node.goal),
+        zone: register.zone.clone(),
+        weight: register.weight,
+        partitions_max: register.partitions_max,
+        version: entry.version(),
+        since: entry.at,
+    };
+    let row = NodeRow {
+        node,
+        activated: known.as_ref().and_then(|known| known.activated),
+        storage: register.storage,
+        boot: register.boot,
+        protocol_min: register.protocol_min,
+        protocol_max: register.protocol_max,
+        stopped: false,
+        participant: Some(participant.clone()),
+    };
+    state.participants.insert(row);
+    state.participants_version = entry.version();
+    Ok(Response::Registered { node: id, incarnation })
+}
+
+/// Whatever the former life owned is owned by nobody, and it may not know that.
+fn end_life(state: &mut ClusterState, entry: Entry<'_>, known: &NodeRow) -> Result<(), ErrorDetail> {
+    let (node, incarnation) = (known.node.id, known.node.incarnation);
+    let failure_timeout_ms = state.timing_of(node).failure_timeout_ms;
+    let mut staged = Staged::new(state, entry);
+    for row in state.partitions.on_node(node) {
+        let Some(placement) = row.placement_on(node).map(|own| own.id).filter(|own| row.leader == Some(*own)) else {
+            continue;
+        };
+        let mut row = row.clone();
+        let (partition, epoch, lapsed) = (row.id, row.epoch, false);
+        staged.remember(FormerLeader { partition, epoch, placement, node, incarnation, failure_timeout_ms, lapsed });
+        row.leader = None;
+        row.epoch = next_epoch(row.epoch)?;
+        staged.put(row);
+    }
+    // That life gets no answer any more, so it needs not be told again of what had lapsed.
+    for (partition, epoch) in state.former_leaders.of_holder(node, incarnation) {
+        if state.former_leaders.get(partition, epoch).is_some_and(|former| former.lapsed) {
+            staged.forget_former(partition, epoch);
+        }
+    }
+    staged.into_effect().commit(state, entry);
+    Ok(())
+}

@@ -1,0 +1,63 @@
+//! Lease tables: partitions of which there is nothing but who owns each. A lease's only copy stands on its owner and is Live from
+//! the start, for it holds nothing. Epochs, leases, withdrawal, former owners and hand-overs are those of every partition
+//! (PROTOCOL rules 12 to 16). What differs is here:
+//!
+//! - Any participant that serves the table may own a partition next, not only one that has a copy ([`Owners`]).
+//! - A move begins by adding the next owner's placement to the row, at once Live; the present owner is then told to hand over.
+//!   The new leadership and the end of the old placement are one commit ([`take_over`]).
+//! - A table keeps itself even, with few moves, as participants come and go ([`evening_out`]).
+
+mod evening_out;
+mod owners;
+
+pub(crate) use evening_out::evening_out;
+pub(crate) use owners::Owners;
+
+use crate::command::{Edit, Ending};
+use crate::state::ClusterState;
+use archon_types::{Incarnation, NodeId, Partition, PartitionStatus, Placement, PlacementId, ReplicaState, Table};
+
+/// Who owns a partition next.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct NextOwner {
+    /// Its placement: one of the row, or a new one.
+    pub(crate) placement: Placement,
+    /// The life of its member.
+    pub(crate) incarnation: Incarnation,
+}
+
+/// The placement to which the owner of a lease is to hand over, if one was added for that.
+pub(crate) fn hands_over(state: &ClusterState, row: &Partition, owner: &Placement) -> Option<PlacementId> {
+    let able = |other: &&Placement| other.id != owner.id && state.is_active(other.node);
+    row.live().find(able).map(|other| other.id)
+}
+
+/// The edits by which a partition is owned from now on by `next`, and by nobody else.
+pub(crate) fn take_over(row: &Partition, next: NextOwner, ending: Ending) -> Vec<Edit> {
+    let NextOwner { placement, incarnation } = next;
+    if row.status == PartitionStatus::Unassigned {
+        return vec![Edit::Assign(vec![placement])];
+    }
+    let mut edits = Vec::new();
+    if row.placement(placement.id).is_none() {
+        edits.push(Edit::Add(placement));
+    }
+    edits.push(Edit::Lead { placement: placement.id, incarnation, ending });
+    edits.extend(row.placements.iter().filter(|other| other.id != placement.id).map(|other| Edit::Forget(other.id)));
+    edits
+}
+
+/// How many participants take partitions of this table.
+pub(crate) fn takers(state: &ClusterState, table: &Table) -> usize {
+    state.participants.serving(&table.name).filter(|row| row.takes_placements()).count()
+}
+
+/// How many partitions of the table have a placement on this participant.
+fn count_on(state: &ClusterState, table: &Table, member: NodeId) -> u32 {
+    let count = state.partitions.on_node(member).filter(|row| row.id.table == table.id).count();
+    u32::try_from(count).unwrap_or(u32::MAX)
+}
+
+const fn placed(id: PlacementId, node: NodeId) -> Placement {
+    Placement { id, node, state: ReplicaState::Live }
+}

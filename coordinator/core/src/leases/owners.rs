@@ -1,0 +1,85 @@
+//! Who owns a lease next, one partition after another: the state knows of none of them yet.
+
+use super::{NextOwner, count_on, placed};
+use crate::liveness::Liveness;
+use crate::score::Need;
+use crate::state::ClusterState;
+use archon_types::{NodeGoal, NodeId, Partition, Placement, PlacementId, Table, TableId};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The participants of each table, with what they have and were given here.
+pub(crate) struct Owners<'a> {
+    state: &'a ClusterState,
+    /// They are being failed or about to exit.
+    excluded: BTreeSet<NodeId>,
+    avoided: BTreeSet<(NodeId, archon_types::PartitionId)>,
+    takers: BTreeMap<TableId, BTreeSet<(Need, NodeId)>>,
+    placement_last: u64,
+}
+
+impl<'a> Owners<'a> {
+    pub(crate) fn new(state: &'a ClusterState, liveness: &Liveness) -> Self {
+        Self {
+            state,
+            excluded: liveness.excluded().collect(),
+            avoided: liveness.avoided.keys().copied().collect(),
+            takers: BTreeMap::new(),
+            placement_last: liveness.placement_last.max(state.placement_last.get()),
+        }
+    }
+
+    /// The last placement number that was given out here.
+    pub(crate) const fn placement_last(&self) -> u64 {
+        self.placement_last
+    }
+
+    /// Who should own this partition next. The target of a move goes first, then whoever owned it last: nothing moves without
+    /// need. Else it is the participant that has least of the table for its weight, takes partitions and is below its limit.
+    pub(crate) fn next(&mut self, row: &Partition, ruled_out: impl Fn(NodeId) -> bool) -> Option<NextOwner> {
+        let (state, excluded, avoided) = (self.state, &self.excluded, &self.avoided);
+        let table = state.tables.get(&row.id.table)?;
+        let barred = |node: NodeId| ruled_out(node) || excluded.contains(&node) || avoided.contains(&(node, row.id));
+        let stays = |copy: &&Placement| {
+            let goal = state.node(copy.node).map(|row| row.node.goal);
+            state.is_active(copy.node)
+                && state.serves(copy.node, table.id)
+                && goal != Some(NodeGoal::Drain)
+                && !barred(copy.node)
+        };
+        // The newest one is where a move goes.
+        if let Some(copy) = row.placements.iter().rev().find(stays) {
+            return Some(NextOwner { placement: *copy, incarnation: state.incarnation(copy.node)? });
+        }
+        let takers = self.takers.entry(table.id).or_insert_with(|| takers(state, table, excluded));
+        let able = |node: NodeId| !barred(node) && row.placement_on(node).is_none();
+        let chosen = takers.iter().find(|(_, node)| able(*node)).copied()?;
+        takers.remove(&chosen);
+        let (need, node) = chosen;
+        let need = Need { count: need.count + 1, ..need };
+        if has_room(state, node, need.count) {
+            takers.insert((need, node));
+        }
+        let placement = self.place(node);
+        Some(NextOwner { placement, incarnation: state.incarnation(node)? })
+    }
+
+    /// A new placement on this participant.
+    pub(crate) fn place(&mut self, node: NodeId) -> Placement {
+        self.placement_last += 1;
+        placed(PlacementId::new(self.placement_last), node)
+    }
+}
+
+fn takers(state: &ClusterState, table: &Table, excluded: &BTreeSet<NodeId>) -> BTreeSet<(Need, NodeId)> {
+    let serving = state.participants.serving(&table.name).enumerate();
+    let able = serving.filter(|(_, row)| row.takes_placements() && !excluded.contains(&row.node.id));
+    let needs = able.map(|(slot, row)| {
+        let count = count_on(state, table, row.node.id);
+        (Need { count, weight: row.node.weight.max(1), slot }, row.node.id)
+    });
+    needs.filter(|(need, node)| has_room(state, *node, need.count)).collect()
+}
+
+fn has_room(state: &ClusterState, node: NodeId, count: u32) -> bool {
+    state.node(node).is_some_and(|row| row.node.partitions_max.is_none_or(|most| count < most))
+}
