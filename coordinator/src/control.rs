@@ -221,7 +221,7 @@ impl Control {
             session.loads().lock().forget_departed(count, held);
         });
         let live: std::collections::BTreeSet<_> = self.quorum.replicated().read(|state| {
-            let live = state.nodes.values().filter(|row| row.node.status == NodeStatus::Alive);
+            let live = state.members().filter(|row| row.node.status == NodeStatus::Alive);
             live.map(|row| row.node.id).collect()
         });
         session.forget_nodes(|node| live.contains(&node));

@@ -16,6 +16,7 @@ mod join;
 mod lease;
 mod load;
 mod metrics;
+mod polls;
 mod push;
 mod quorum_monitor;
 mod raft;

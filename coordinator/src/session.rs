@@ -1,6 +1,7 @@
 //! One term of leading: what this coordinator remembers while, and only while, it leads.
 
 use crate::load::Loads;
+use crate::polls::Polls;
 use crate::raft::{Proposal, Quorum};
 use crate::service::rebalance::Planned;
 use crate::shared::Shared;
@@ -41,6 +42,7 @@ pub(crate) struct Session {
     awaited: Mutex<BTreeMap<NodeId, Arc<Notify>>>,
     loads: Mutex<Loads>,
     plans: Plans,
+    polls: Polls,
     /// Rung when the control loop has something to do before its timer.
     pub(crate) work: Notify,
     /// Rung when pushers should look again.
@@ -61,6 +63,7 @@ impl Session {
             awaited: Mutex::default(),
             loads: Mutex::default(),
             plans: Plans::default(),
+            polls: Polls::default(),
             work: Notify::new(),
             pushes: Notify::new(),
             granting: AtomicBool::new(true),
@@ -98,6 +101,11 @@ impl Session {
         &self.plans
     }
 
+    /// Participants that wait for their duties.
+    pub(crate) const fn polls(&self) -> &Polls {
+        &self.polls
+    }
+
     /// Takes note of a heartbeat that was accepted. Returns the table version that the node held before.
     pub(crate) fn note_heard(&self, node: NodeId, heard: Heard) {
         let behind = {
@@ -132,6 +140,7 @@ impl Session {
     pub(crate) fn forget_nodes(&self, keep: impl Fn(NodeId) -> bool) {
         self.heard.lock().retain(|node, _| keep(*node));
         self.awaited.lock().retain(|node, _| keep(*node));
+        self.polls.retain(&keep);
         self.loads.lock().retain(keep);
     }
 

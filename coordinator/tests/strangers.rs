@@ -251,6 +251,7 @@ async fn commit(quorum: &Quorum, table: &str) {
         let leader = quorum.leader_address().await;
         let cluster = status(&leader).await.map_err(|error| error.to_string())?.cluster;
         let request = v1::CreateTableRequest {
+            holds: v1::TableHolds::Data.into(),
             cluster,
             request_id: request_id(),
             name: table.to_owned(),

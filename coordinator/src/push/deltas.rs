@@ -180,7 +180,15 @@ mod tests {
         let (mut state, deltas) = (state(), Deltas::default());
         let table = TableId::new(1);
         let before = deltas.table(&state, table, Version::ZERO, 0, Duration::ZERO).unwrap();
-        commit(&mut state, Command::CreateTable { name: "other".into(), partitions: 1, replication: 3 });
+        commit(
+            &mut state,
+            Command::CreateTable {
+                name: "other".into(),
+                partitions: 1,
+                replication: 3,
+                holds: archon_types::Holds::Data,
+            },
+        );
         assert_eq!(deltas.table(&state, table, Version::ZERO, 0, Duration::ZERO).unwrap().version, before.version);
         assert_eq!(deltas.made(), 1, "another table changed, not this one");
         let register = |state: &mut ClusterState| {

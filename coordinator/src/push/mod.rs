@@ -48,7 +48,7 @@ pub(crate) async fn run(session: Arc<Session>, metrics: Arc<Metrics>) {
     let mut running: BTreeMap<NodeId, Running> = BTreeMap::new();
     let mut tasks = JoinSet::new();
     let mut seen = None;
-    let mut looked = state.read(ClusterState::table_version);
+    let mut looked = state.read(|state| Version::new(state.applied));
     // When everybody is to be woken next, if somebody may lack something.
     let mut round_at = None;
     let mut round_last = Instant::now();
@@ -75,8 +75,9 @@ pub(crate) async fn run(session: Arc<Session>, metrics: Arc<Metrics>) {
                 });
             }
         }
-        let (version, touched) = state.read(|state| (state.table_version(), touched(state, looked)));
+        let (version, touched) = state.read(|state| (Version::new(state.applied), touched(state, looked)));
         looked = version;
+        session.polls().wake(touched.iter().copied());
         for node in touched {
             if let Some(pusher) = running.get(&node) {
                 pusher.wake.notify_one();

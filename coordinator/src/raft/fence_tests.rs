@@ -15,7 +15,7 @@ use tokio::net::TcpListener;
 use uuid::Uuid;
 
 fn create(name: &str) -> Command {
-    Command::CreateTable { name: name.to_owned(), partitions: 3, replication: 1 }
+    Command::CreateTable { name: name.to_owned(), partitions: 3, replication: 1, holds: archon_types::Holds::Data }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -64,7 +64,8 @@ impl Voter {
         let quorum = self.running.quorum().unwrap();
         let Some(term) = quorum.leading_term() else { return Err(quorum.not_leading()) };
         let name = "a-table-that-wants-more-copies-than-there-may-be-of-anything".to_owned();
-        let commands = vec![Command::CreateTable { name, partitions: 0, replication: 0 }; 400];
+        let commands =
+            vec![Command::CreateTable { name, partitions: 0, replication: 0, holds: archon_types::Holds::Data }; 400];
         let proposal = Proposal { term, request: None, who: Actor::Admin("test".to_owned()), commands };
         quorum.propose(proposal, WITHIN).await.map(|responses| assert_eq!(responses.len(), 400))
     }

@@ -5,7 +5,7 @@ use super::subjects;
 use archon_coordinator_core::{ClusterState, Command, Liveness, NodeRow, Response as Answer};
 use archon_proto::convert::admin::{CreateTable, DropTable};
 use archon_proto::v1;
-use archon_types::{ErrorDetail, ErrorKind, NodeGoal, NodeId, NodeStatus, Table};
+use archon_types::{ErrorDetail, ErrorKind, Holds, NodeGoal, NodeId, NodeStatus, Table};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -17,10 +17,12 @@ impl Admins {
         within: Duration,
     ) -> Result<v1::CreateTableResponse> {
         let cluster = request.cluster.clone();
-        let CreateTable { request, name, partitions, replication } = CreateTable::try_from(request)?;
+        let CreateTable { request, name, partitions, replication, holds } = CreateTable::try_from(request)?;
         let decide = |state: &ClusterState, _: &Liveness| {
-            enough_nodes(state, &name, replication)?;
-            Ok(Command::CreateTable { name, partitions, replication })
+            if holds == Holds::Data {
+                enough_nodes(state, &name, replication)?;
+            }
+            Ok(Command::CreateTable { name, partitions, replication, holds })
         };
         match self.change(cluster.as_ref(), request, within, decide).await? {
             (session, Answer::TableCreated { table }) => {

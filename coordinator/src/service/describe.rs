@@ -221,6 +221,12 @@ pub(super) fn reason(state: &ClusterState, partition: PartitionId, why: &Why) ->
             Millis::ZERO,
             format!("start {} more nodes", need.saturating_sub(*have)),
         ),
+        Why::NoParticipant { table } => (
+            ReasonCode::NoParticipant,
+            format!("no participant takes partitions of table {table}"),
+            Millis::ZERO,
+            format!("start one that serves {table}, or `archon node undrain` those that do"),
+        ),
         Why::AboutToBeAssigned => {
             (ReasonCode::AboutToBeAssigned, "its nodes are just being chosen".into(), Millis::ZERO, String::new())
         }

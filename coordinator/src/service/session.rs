@@ -5,19 +5,25 @@ use crate::clock::boot_now;
 use crate::confirm::Confirmations;
 use crate::lease;
 use crate::metrics::count;
+use crate::polls::Told;
 use crate::session::Session;
 use archon_coordinator_core::term::Reported;
-use archon_coordinator_core::{Actor, Command, Register, Response as Answer, check_confirmed, to_confirm};
+use archon_coordinator_core::{
+    Actor, Command, NodeRow, Register, Response as Answer, check_confirmed, duties, duties_mark, to_confirm,
+};
+use archon_proto::convert::duties::{Duties, DutiesAsked};
 use archon_proto::convert::report::{Outcomes, Reports};
 use archon_proto::convert::session::{Heartbeat, Member, Registered, Registration};
 use archon_proto::v1;
 use archon_proto::v1::session_server::Session as SessionService;
-use archon_types::{ErrorDetail, ErrorKind, Incarnation};
+use archon_types::{ErrorDetail, ErrorKind, Incarnation, Version};
 use std::time::{Duration, Instant};
 use tonic::{Request, Response, Status};
 
 /// A heartbeat that finds no leader here should try another coordinator at once.
 const HEARTBEAT_LEADER_WAIT: Duration = Duration::from_millis(30);
+/// How often a participant's poll looks whether its life is on record as active.
+const ACTIVATION_LOOK: Duration = Duration::from_millis(20);
 /// Commands of reports in one log entry.
 const COMMANDS_MAX: usize = 512;
 /// The protocol that this version speaks.
@@ -42,7 +48,10 @@ impl Sessions {
         let state = session.quorum().replicated();
         let who = state.read(|state| {
             super::check_named(wire_cluster.as_ref(), state)?;
-            let known = state.node_by_storage(node.storage);
+            let known = match node.participant {
+                Some(_) => state.participants.named(&node.name).next(),
+                None => state.node_by_storage(node.storage),
+            };
             let who = known.map_or_else(|| Actor::Newcomer(node.name.clone()), |row| Actor::Node(row.node.id));
             Ok::<_, ErrorDetail>(who)
         })?;
@@ -59,6 +68,7 @@ impl Sessions {
             held: node.held,
             last_incarnation: Some(node.last_incarnation).filter(|last| *last != Incarnation::ZERO),
             expects: Some(node.expects).filter(|expected| *expected != Incarnation::ZERO),
+            participant: node.participant,
         };
         let asked = Instant::now();
         self.ask_the_process(&session, &register).await?;
@@ -128,6 +138,62 @@ impl Sessions {
         Ok(())
     }
 
+    /// Waits until a participant has other duties than those that it obeys.
+    async fn poll_duties(&self, request: v1::DutiesRequest) -> Result<Duties, ErrorDetail> {
+        let cluster = request.cluster.clone();
+        let asked = DutiesAsked::try_from(request)?;
+        let Member { node, incarnation, .. } = asked.member;
+        let session = self.context.leader(HEARTBEAT_LEADER_WAIT).await?;
+        let deadline = tokio::time::Instant::now() + Duration::from_millis(asked.wait_ms.into());
+        let state = session.quorum().replicated();
+        state.read(|state| {
+            check_member(cluster.as_ref(), state)?;
+            participant_only(state.check_sender(node, incarnation)?)
+        })?;
+        let term = session.number();
+        let coordinators = || session.quorum().peers().values().cloned().collect();
+        let unchanged =
+            || Duties { term: asked.term, version: asked.version, duties: None, coordinators: coordinators() };
+        let (number, wake) = session.polls().begin(node);
+        loop {
+            // Registered before the state is looked at: a change after that look wakes.
+            let woken = wake.notified();
+            tokio::pin!(woken);
+            woken.as_mut().enable();
+            let Some(told) = session.polls().told(node, number) else { return Ok(unchanged()) };
+            let (mark, found) = state.read(|state| {
+                state.check_sender(node, incarnation)?;
+                let mark = duties_mark(state, node);
+                let obeyed = told.filter(|told| {
+                    (asked.term, asked.version) == (term, told.version)
+                        && (Some(told.mark), told.incarnation) == (mark, incarnation)
+                });
+                let news = mark.filter(|_| obeyed.is_none()).and_then(|mark| {
+                    let version = Version::new(state.applied);
+                    Some((Told { incarnation, mark, version }, duties(state, node)?))
+                });
+                Ok::<_, ErrorDetail>((mark, news))
+            })?;
+            if let Some((told, duties)) = found {
+                session.polls().tell(node, told);
+                return Ok(Duties { term, version: told.version, duties: Some(duties), coordinators: coordinators() });
+            }
+            // Nothing wakes a poll when the participant's life is put on record as active.
+            let until =
+                if mark.is_none() { deadline.min(tokio::time::Instant::now() + ACTIVATION_LOOK) } else { deadline };
+            tokio::select! {
+                () = session.stop().cancelled() => return Err(session.quorum().not_leading()),
+                () = self.context.stop.cancelled() => return Ok(unchanged()),
+                () = woken => {}
+                () = tokio::time::sleep_until(until) => {
+                    if until == deadline {
+                        return Ok(unchanged());
+                    }
+                }
+            }
+        }
+    }
+
     async fn leave_node(&self, request: v1::LeaveRequest, within: Duration) -> Result<(), ErrorDetail> {
         let cluster = request.cluster.clone();
         let member = Member::try_from(request)?;
@@ -156,6 +222,15 @@ impl Sessions {
     }
 }
 
+/// Nodes are pushed their duties.
+fn participant_only(row: &NodeRow) -> Result<(), ErrorDetail> {
+    if row.participant.is_some() {
+        return Ok(());
+    }
+    let message = format!("{} is a node of the key-value store: its duties are pushed to it", row.node.name);
+    Err(ErrorDetail::new(ErrorKind::InvalidArgument, message))
+}
+
 fn unexpected(answer: &Answer) -> ErrorDetail {
     ErrorDetail::new(ErrorKind::Internal, format!("the log answered a registration with {answer:?}"))
 }
@@ -182,6 +257,10 @@ impl SessionService for Sessions {
         let within = budget(request.metadata());
         let outcomes = self.take_reports(request.into_inner(), within).await.map_err(refuse)?;
         Ok(Response::new(outcomes.into()))
+    }
+
+    async fn duties(&self, request: Request<v1::DutiesRequest>) -> Result<Response<v1::DutiesResponse>, Status> {
+        self.poll_duties(request.into_inner()).await.map(|duties| Response::new(duties.into())).map_err(refuse)
     }
 
     async fn leave(&self, request: Request<v1::LeaveRequest>) -> Result<Response<v1::LeaveResponse>, Status> {

@@ -139,6 +139,7 @@ async fn state_survives_a_restart_of_the_whole_quorum() {
     let cluster = quorum.cluster().await;
     let leader = quorum.leader_address().await;
     let create = v1::CreateTableRequest {
+        holds: v1::TableHolds::Data.into(),
         cluster: None,
         request_id: request_id(),
         name: "orders".to_owned(),

@@ -6,6 +6,7 @@
 mod common;
 mod elections;
 mod nodes;
+mod participants;
 mod tables;
 mod voters;
 

@@ -63,6 +63,7 @@ async fn a_repeated_drop_takes_no_later_table_of_the_name_with_it() {
     let quorum = Quorum::start(3, settings(1, 4)).await;
     let leader = quorum.leader_address().await;
     let create = || v1::CreateTableRequest {
+        holds: v1::TableHolds::Data.into(),
         request_id: request_id(),
         name: "orders".to_owned(),
         partitions: 7,

@@ -280,7 +280,8 @@ mod tests {
     #[test]
     fn requests_round_trip_and_bad_ones_are_named() {
         let request = RequestId::new(Uuid::from_u128(5));
-        let create = CreateTable { request, name: "orders".into(), partitions: 16_384, replication: 3 };
+        let create =
+            CreateTable { request, name: "orders".into(), partitions: 16_384, replication: 3, holds: Holds::Data };
         let wire = v1::CreateTableRequest::from(create.clone());
         assert_eq!(CreateTable::try_from(wire.clone()), Ok(create));
         let field = |wire: v1::CreateTableRequest| CreateTable::try_from(wire).unwrap_err().field;

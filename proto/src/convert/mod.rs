@@ -6,6 +6,7 @@
 
 pub mod admin;
 pub mod control;
+pub mod duties;
 pub mod error;
 pub mod fields;
 pub mod ids;

@@ -7,9 +7,9 @@ use archon_types::plan::{Move, Plan, Unmet};
 use archon_types::subject::{Cause, Subject};
 use archon_types::text::into_plain;
 use archon_types::{
-    Answer, ClientId, Epoch, ErrorDetail, ErrorKind, Incarnation, Millis, MoveCode, MoveKind, Node, NodeGoal, NodeId,
-    NodeStatus, Op, OpId, Partition, PartitionId, PartitionStatus, Placement, PlacementId, RemovedNodes, ReplicaState,
-    Revision, Table, TableDelta, TableId, UnmetCode, Version, Word,
+    Answer, ClientId, Epoch, ErrorDetail, ErrorKind, Holds, Incarnation, Millis, MoveCode, MoveKind, Node, NodeGoal,
+    NodeId, NodeStatus, Op, OpId, Partition, PartitionId, PartitionStatus, Placement, PlacementId, RemovedNodes,
+    ReplicaState, Revision, Table, TableDelta, TableId, UnmetCode, Version, Word,
 };
 use bytes::Bytes;
 use proptest::collection::vec;

@@ -8,6 +8,8 @@ words! {
     pub enum ReasonCode: "reason" {
         /// Too few nodes have registered for the first assignment.
         NotEnoughNodes = "not_enough_nodes",
+        /// No participant takes partitions of the table.
+        NoParticipant = "no_participant",
         /// The first assignment follows at once.
         AboutToBeAssigned = "about_to_be_assigned",
         /// The nodes that could take a copy are at their limits.

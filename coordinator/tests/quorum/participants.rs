@@ -1,0 +1,219 @@
+//! Participants of other people's services: registered without a port, told their duties in a long poll.
+
+use crate::common::{self, FakeNode, Quorum, admin, request_id};
+use crate::{SOON, settings};
+use archon_proto::convert::error::detail_of;
+use archon_proto::v1;
+use archon_proto::v1::duty::Duty;
+use archon_proto::v1::replica_report::Fact;
+use archon_proto::v1::session_client::SessionClient;
+use archon_types::{ErrorDetail, ErrorKind};
+use std::time::{Duration, Instant};
+
+const PARTITIONS: u32 = 6;
+
+/// A participant as the library is one, call by call.
+#[derive(Clone)]
+struct Worker {
+    cluster: Option<v1::ClusterRef>,
+    sender: Option<v1::Sender>,
+    boot: bytes::Bytes,
+    number: u64,
+    /// Of the duties that it obeys.
+    obeys: (u64, u64),
+}
+
+impl Worker {
+    async fn register(leader: &str, name: &str) -> Result<Self, ErrorDetail> {
+        let boot = request_id();
+        let participant = v1::Participant { tables: vec!["jobs".into()], timing: None };
+        let request = v1::RegisterRequest {
+            name: name.to_owned(),
+            address: format!("{name}.example:80"),
+            storage_id: boot.clone(),
+            boot_id: boot.clone(),
+            weight: 100,
+            protocol_min: 1,
+            protocol_max: 1,
+            participant: Some(participant),
+            ..v1::RegisterRequest::default()
+        };
+        let answer = SessionClient::new(common::channel(leader)).register(request).await;
+        let answer = answer.map_err(|status| detail_of(&status))?.into_inner();
+        let sender = Some(v1::Sender { id: answer.node, incarnation: answer.incarnation });
+        Ok(Self { cluster: answer.cluster, sender, boot, number: 0, obeys: (0, 0) })
+    }
+
+    async fn heartbeat(&mut self, leader: &str) -> v1::HeartbeatResponse {
+        self.number += 1;
+        let request = v1::HeartbeatRequest {
+            cluster: self.cluster.clone(),
+            sender: self.sender,
+            number: self.number,
+            push_key: self.boot.clone(),
+            ..v1::HeartbeatRequest::default()
+        };
+        SessionClient::new(common::channel(leader)).heartbeat(request).await.unwrap().into_inner()
+    }
+
+    async fn poll(&mut self, leader: &str, wait_ms: u32) -> Result<v1::DutiesResponse, ErrorDetail> {
+        let (term, version) = self.obeys;
+        let request = v1::DutiesRequest { cluster: self.cluster.clone(), sender: self.sender, term, version, wait_ms };
+        let answer = SessionClient::new(common::channel(leader)).duties(request).await;
+        let answer = answer.map_err(|status| detail_of(&status))?.into_inner();
+        self.obeys = (answer.term, answer.version);
+        Ok(answer)
+    }
+
+    async fn report(&self, leader: &str, row: &v1::Partition, placement: u64, fact: Fact) {
+        let report = v1::ReplicaReport {
+            partition: row.id,
+            placement,
+            epoch: row.epoch,
+            version: row.version,
+            fact: Some(fact),
+        };
+        let (cluster, sender) = (self.cluster.clone(), self.sender);
+        let request = v1::ReportRequest { cluster, sender, reports: vec![report] };
+        let answer = SessionClient::new(common::channel(leader)).report(request).await.unwrap().into_inner();
+        assert_eq!(answer.outcomes, [v1::ReportOutcome { error: None }]);
+    }
+
+    /// Polls and obeys once: serves what it owns, releases what it is asked for. Returns how many partitions it owns.
+    async fn obey(&mut self, leader: &str) -> Option<usize> {
+        self.heartbeat(leader).await;
+        let answer = self.poll(leader, 0).await.unwrap();
+        if answer.unchanged {
+            return None;
+        }
+        let mut owned = 0;
+        for duty in answer.duties.into_iter().filter_map(|duty| duty.duty) {
+            match duty {
+                Duty::Host(host) => {
+                    let row = host.partition.unwrap();
+                    let owns = row.leader == Some(host.placement);
+                    owned += usize::from(owns);
+                    if owns && row.status() == v1::PartitionStatus::Assigned {
+                        self.report(leader, &row, host.placement, Fact::Online(v1::FactOnline {})).await;
+                    }
+                }
+                Duty::HandOver(over) => {
+                    let row = over.partition.unwrap();
+                    self.report(leader, &row, over.placement, Fact::Released(v1::FactReleased {})).await;
+                }
+                Duty::Unload(_) => panic!("there is nothing to delete"),
+            }
+        }
+        Some(owned)
+    }
+}
+
+async fn quorum_with_jobs() -> (Quorum, String) {
+    let quorum = Quorum::start(1, settings(1, 1)).await;
+    let leader = quorum.leader_address().await;
+    let create = v1::CreateTableRequest {
+        request_id: request_id(),
+        name: "jobs".to_owned(),
+        partitions: PARTITIONS,
+        replication: 1,
+        holds: v1::TableHolds::Lease.into(),
+        ..Default::default()
+    };
+    admin(&leader).create_table(create).await.unwrap();
+    (quorum, leader)
+}
+
+async fn settle(leader: &str, workers: &mut [Worker], wanted: &[usize]) {
+    let mut owned = vec![0; workers.len()];
+    let begun = Instant::now();
+    while owned != wanted {
+        for (worker, owned) in workers.iter_mut().zip(&mut owned) {
+            *owned = worker.obey(leader).await.unwrap_or(*owned);
+        }
+        assert!(begun.elapsed() < SOON, "owned: {owned:?}, wanted: {wanted:?}");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn participants_share_a_lease_table_and_hand_over_to_whoever_joins() {
+    let (quorum, leader) = quorum_with_jobs().await;
+    let mut workers = vec![Worker::register(&leader, "w1").await.unwrap()];
+    settle(&leader, &mut workers, &[6]).await;
+    workers.push(Worker::register(&leader, "w2").await.unwrap());
+    settle(&leader, &mut workers, &[3, 3]).await;
+    workers.push(Worker::register(&leader, "w3").await.unwrap());
+    settle(&leader, &mut workers, &[2, 2, 2]).await;
+    let taken = Worker::register(&leader, "w1").await.map(|_| ());
+    assert!(taken.is_ok(), "a restart at the same address is believed");
+    // Those who call them find the owners in the table.
+    let request = v1::GetTableRequest { table: "jobs".into(), ..Default::default() };
+    let mut tables = v1::table_client::TableClient::new(common::channel(&leader));
+    let delta = tables.get_table(request).await.unwrap().into_inner().delta.unwrap();
+    let names: Vec<&str> = delta.nodes.iter().map(|node| node.address.as_str()).collect();
+    assert_eq!(names, ["w1.example:80", "w2.example:80", "w3.example:80"]);
+    assert_eq!(delta.partitions.len(), PARTITIONS as usize);
+    quorum.stop_all().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_poll_waits_until_duties_change_and_a_newer_one_ends_it() {
+    let (quorum, leader) = quorum_with_jobs().await;
+    let mut worker = Worker::register(&leader, "w1").await.unwrap();
+    settle(&leader, std::slice::from_mut(&mut worker), &[6]).await;
+    // What it reported itself changed the rows.
+    let begun = Instant::now();
+    while worker.obey(&leader).await.is_some() {
+        assert!(begun.elapsed() < SOON, "its duties still change");
+    }
+    let (mut first, address) = (worker.clone(), leader.clone());
+    let waiting = tokio::spawn(async move { first.poll(&address, 30_000).await.unwrap() });
+    let begun = Instant::now();
+    while !waiting.is_finished() {
+        worker.heartbeat(&leader).await;
+        // Another poll of the same participant.
+        let answer = worker.clone().poll(&leader, 100).await.unwrap();
+        assert!(answer.unchanged, "{answer:?}");
+        assert!(begun.elapsed() < SOON, "the first poll still waits");
+    }
+    assert!(waiting.await.unwrap().unchanged);
+    let (mut second, address) = (worker.clone(), leader.clone());
+    let waiting = tokio::spawn(async move { second.poll(&address, 30_000).await.unwrap() });
+    let drain = v1::SetNodeRequest {
+        request_id: request_id(),
+        name: "w1".into(),
+        goal: v1::NodeGoal::Drain.into(),
+        ..Default::default()
+    };
+    let mut other = Worker::register(&leader, "w2").await.unwrap();
+    other.heartbeat(&leader).await;
+    admin(&leader).set_node(drain).await.unwrap();
+    let begun = Instant::now();
+    while !waiting.is_finished() {
+        worker.heartbeat(&leader).await;
+        other.heartbeat(&leader).await;
+        assert!(begun.elapsed() < SOON, "the poll still waits");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    let answer = waiting.await.unwrap();
+    let over = answer.duties.iter().any(|duty| matches!(duty.duty, Some(Duty::HandOver(_))));
+    assert!(over, "{answer:?}");
+    quorum.stop_all().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_is_not_polled_for_and_a_poll_of_a_life_that_is_over_is_refused() {
+    let (quorum, leader) = quorum_with_jobs().await;
+    let mut node = FakeNode::new("athens").await;
+    node.register(&leader).await.unwrap();
+    let mut posing = Worker::register(&leader, "w1").await.unwrap();
+    let own = posing.sender.replace(node.sender().unwrap());
+    let refused = posing.poll(&leader, 0).await.unwrap_err();
+    assert_eq!(refused.kind, ErrorKind::InvalidArgument, "{refused}");
+    posing.sender = own.map(|own| v1::Sender { incarnation: own.incarnation - 1, ..own });
+    assert_eq!(posing.poll(&leader, 0).await.unwrap_err().kind, ErrorKind::StaleIncarnation);
+    posing.sender = own;
+    let refused = posing.poll(&leader, 30_001).await.unwrap_err();
+    assert_eq!(refused.kind, ErrorKind::InvalidArgument, "{refused}");
+    quorum.stop_all().await;
+}

@@ -1,0 +1,112 @@
+//! A participant's long poll for its duties.
+
+use super::session::Member;
+use super::{ConvertError, bounded};
+use crate::v1;
+use archon_types::{Duty, Version};
+
+/// How long a poll may wait at most, in milliseconds.
+pub const WAIT_MS_MAX: u32 = 30_000;
+/// Most duties of one participant: it owns each partition of its tables at most once.
+const DUTIES_MAX: usize = 1_048_576;
+/// Most coordinators named.
+const COORDINATORS_MAX: usize = 16;
+
+/// Asks for other duties than those of a version.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct DutiesAsked {
+    /// Who asks.
+    pub member: Member,
+    /// The term of the answer that it obeys; zero before the first.
+    pub term: u64,
+    /// The version of that answer.
+    pub version: Version,
+    /// How long to wait for others, up to [`WAIT_MS_MAX`].
+    pub wait_ms: u32,
+}
+
+/// The answer.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Duties {
+    /// The term of the coordinator that leads. An answer of an older term, or of an older version of the same, is not obeyed.
+    pub term: u64,
+    /// The version of the state that they follow from.
+    pub version: Version,
+    /// All of them; absent: those that were named stand.
+    pub duties: Option<Vec<Duty>>,
+    /// Where the coordinators are.
+    pub coordinators: Vec<String>,
+}
+
+impl From<DutiesAsked> for v1::DutiesRequest {
+    fn from(asked: DutiesAsked) -> Self {
+        let (cluster, sender) = asked.member.wire();
+        Self { cluster, sender, term: asked.term, version: asked.version.get(), wait_ms: asked.wait_ms }
+    }
+}
+
+impl TryFrom<v1::DutiesRequest> for DutiesAsked {
+    type Error = ConvertError;
+
+    fn try_from(wire: v1::DutiesRequest) -> Result<Self, ConvertError> {
+        if wire.wait_ms > WAIT_MS_MAX {
+            let problem = format!("{} ms is too long; the limit is {WAIT_MS_MAX}", wire.wait_ms);
+            return Err(ConvertError::new("DutiesRequest.wait_ms", problem));
+        }
+        Ok(Self {
+            member: Member::from_wire(wire.cluster.as_ref(), wire.sender.as_ref())?,
+            term: wire.term,
+            version: Version::new(wire.version),
+            wait_ms: wire.wait_ms,
+        })
+    }
+}
+
+impl From<Duties> for v1::DutiesResponse {
+    fn from(answer: Duties) -> Self {
+        Self {
+            term: answer.term,
+            version: answer.version.get(),
+            unchanged: answer.duties.is_none(),
+            duties: answer.duties.into_iter().flatten().map(Into::into).collect(),
+            coordinators: answer.coordinators,
+        }
+    }
+}
+
+impl TryFrom<v1::DutiesResponse> for Duties {
+    type Error = ConvertError;
+
+    fn try_from(wire: v1::DutiesResponse) -> Result<Self, ConvertError> {
+        bounded(wire.duties.len(), DUTIES_MAX, "DutiesResponse.duties")?;
+        bounded(wire.coordinators.len(), COORDINATORS_MAX, "DutiesResponse.coordinators")?;
+        let duties = match wire.unchanged {
+            true => None,
+            false => Some(wire.duties.into_iter().map(Duty::try_from).collect::<Result<_, _>>()?),
+        };
+        Ok(Self { term: wire.term, version: Version::new(wire.version), duties, coordinators: wire.coordinators })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use archon_types::{ClusterId, Incarnation, NodeId, PartitionId, PlacementId, TableId};
+    use uuid::Uuid;
+
+    #[test]
+    fn a_poll_and_its_answers_come_back_as_they_were() {
+        let cluster = ClusterId::new(Uuid::from_u128(1));
+        let member = Member { cluster, node: NodeId::new(2), incarnation: Incarnation::new(3) };
+        let asked = DutiesAsked { member, term: 4, version: Version::new(5), wait_ms: WAIT_MS_MAX };
+        assert_eq!(DutiesAsked::try_from(v1::DutiesRequest::from(asked.clone())), Ok(asked.clone()));
+        let too_long = v1::DutiesRequest { wait_ms: WAIT_MS_MAX + 1, ..asked.into() };
+        assert!(DutiesAsked::try_from(too_long).is_err());
+        let unload = Duty::Unload { partition: PartitionId::new(TableId::new(1), 0), placement: PlacementId::new(9) };
+        for duties in [None, Some(vec![]), Some(vec![unload])] {
+            let coordinators = vec!["127.0.0.1:1".to_owned()];
+            let answer = Duties { term: 4, version: Version::new(6), duties, coordinators };
+            assert_eq!(Duties::try_from(v1::DutiesResponse::from(answer.clone())), Ok(answer));
+        }
+    }
+}
