@@ -15,8 +15,8 @@ use archon_proto::v1::{self, admin_client::AdminClient, table_client::TableClien
 use archon_types::limits::{MESSAGE_BYTES_MAX, REPLICAS_MAX, check_key, check_name};
 use archon_types::plan::Plan;
 use archon_types::{
-    Assembled, Assembly, ErrorDetail, ErrorKind, HASH_PARTITIONS_MAX, NodeGoal, PartitionTable, RequestId, TablePiece,
-    Word, slot_of,
+    Assembled, Assembly, ErrorDetail, ErrorKind, HASH_PARTITIONS_MAX, Holds, NodeGoal, PartitionTable, RequestId,
+    TablePiece, Word, slot_of,
 };
 use std::sync::Arc;
 use std::time::Duration;
@@ -136,6 +136,19 @@ impl Admin {
     /// # Errors
     /// `AlreadyExists` if the name is taken, `Refused` if there are fewer nodes than copies; otherwise see [`Error`].
     pub async fn create_table(&self, name: &str, partitions: u32, replication: u8) -> Result<TableSummary, Error> {
+        self.create(name, partitions, replication, Holds::Data).await
+    }
+
+    /// Creates a table of `partitions` (1 to 16,384) leases: partitions without rows, of which each is owned by one participant of
+    /// another service.
+    ///
+    /// # Errors
+    /// `AlreadyExists` if the name is taken; otherwise see [`Error`].
+    pub async fn create_lease_table(&self, name: &str, partitions: u32) -> Result<TableSummary, Error> {
+        self.create(name, partitions, 1, Holds::Lease).await
+    }
+
+    async fn create(&self, name: &str, partitions: u32, replication: u8, holds: Holds) -> Result<TableSummary, Error> {
         check_name("table", name)?;
         if !(1..=HASH_PARTITIONS_MAX).contains(&partitions) {
             return Err(Error::invalid(format!("a table has 1 to {HASH_PARTITIONS_MAX} partitions, not {partitions}")));
@@ -143,7 +156,7 @@ impl Admin {
         if !(1..=REPLICAS_MAX).contains(&replication) {
             return Err(Error::invalid(format!("a table has 1 to {REPLICAS_MAX} copies, not {replication}")));
         }
-        let create = CreateTable { request: request_id(), name: name.to_owned(), partitions, replication };
+        let create = CreateTable { request: request_id(), name: name.to_owned(), partitions, replication, holds };
         let request = v1::CreateTableRequest::from(create);
         let call = |channel, request| async move { client(channel).create_table(request).await };
         let wire: v1::CreateTableResponse = self.0.call(Effect::Writes, request, call).await?;

@@ -1,11 +1,13 @@
 //! What administration shows. The names of the fields in JSON are a contract with scripts, held to `docs/JSON.md`.
 
 use archon_proto::convert::subject::{cause_of, subject_of};
+use archon_proto::convert::words::enum_word;
 use archon_proto::v1;
 use archon_types::subject::{Cause, Subject};
 use archon_types::text::into_plain;
 use archon_types::{
-    CoordinatorRole, EventCode, NodeGoal, NodeStatus, PartitionStatus, PartitionTable, ReasonCode, ReplicaState, Word,
+    CoordinatorRole, EventCode, Holds, NodeGoal, NodeStatus, PartitionStatus, PartitionTable, ReasonCode, ReplicaState,
+    Word,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -130,6 +132,8 @@ pub struct TableSummary {
     pub partitions_total: u32,
     /// Copies wanted of each.
     pub replication: u32,
+    /// What they are.
+    pub holds: Word<Holds>,
     /// Log index of its last change.
     pub version: u64,
 }
@@ -252,6 +256,7 @@ impl From<v1::TableInfo> for TableSummary {
             name: wire.name,
             partitions_total: wire.partitions,
             replication: wire.replication,
+            holds: enum_word::<v1::TableHolds, Holds>(wire.holds),
             version: wire.version,
         }
     }

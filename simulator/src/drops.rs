@@ -61,7 +61,12 @@ impl World {
         let partitions = 1 + u32::try_from(self.drops.below(u64::from(room))).unwrap_or(0);
         let most = u64::from(self.plan.settings.replication);
         let replication = u8::try_from(self.drops.between(1, most)).unwrap_or(1);
-        self.operator_says(Command::CreateTable { name: self.free_name(), partitions, replication });
+        self.operator_says(Command::CreateTable {
+            name: self.free_name(),
+            partitions,
+            replication,
+            holds: archon_types::Holds::Data,
+        });
     }
 
     fn operator_says(&mut self, command: Command) {

@@ -165,7 +165,7 @@ impl World {
         let partitions = 1 + u32::try_from(self.random.below(u64::from(room))).unwrap_or(0);
         let most = u64::from(self.plan.settings.replication);
         let replication = u8::try_from(self.random.between(1, most)).unwrap_or(1);
-        Some(Command::CreateTable { name: self.free_name(), partitions, replication })
+        Some(Command::CreateTable { name: self.free_name(), partitions, replication, holds: archon_types::Holds::Data })
     }
 
     /// A node whose directory is gone, so that nobody will come back as this node.

@@ -166,6 +166,7 @@ impl Session {
             held: vec![],
             last_incarnation: 0,
             expects: 0,
+            participant: None,
         };
         let sender = Sender { id: 0, incarnation: 0 };
         let mut session = Self { client: SessionClient::new(channel), registration, cluster: None, sender };

@@ -21,6 +21,7 @@ fn list_rows(tables: &[TableSummary], output: &Output) -> String {
         Column::text("NAME"),
         Column::number("PARTITIONS"),
         Column::number("REPLICATION"),
+        Column::text("HOLDS"),
         Column::number("VERSION"),
     ];
     let rows = tables.iter().map(|table| {
@@ -29,6 +30,7 @@ fn list_rows(tables: &[TableSummary], output: &Output) -> String {
             table.name.clone(),
             table.partitions_total.to_string(),
             table.replication.to_string(),
+            table.holds.to_string(),
             table.version.to_string(),
         ]
     });
@@ -37,17 +39,20 @@ fn list_rows(tables: &[TableSummary], output: &Output) -> String {
 
 /// Creates a table.
 pub(crate) async fn create(args: &CreateTableArgs, admin: &Admin, output: &Output) -> Result<Exit, Failure> {
-    let table = admin.create_table(&args.name, args.partitions, args.replication).await?;
+    let table = match args.replication {
+        Some(replication) => admin.create_table(&args.name, args.partitions, replication).await?,
+        None => admin.create_lease_table(&args.name, args.partitions).await?,
+    };
     if output.is_json() {
         output.json(&table)?;
         return Ok(Exit::Done);
     }
-    output.line(format!(
-        "created table {} with {}, {}",
-        table.name,
-        count_text(table.partitions_total as usize, "partition", "partitions"),
-        count_text(table.replication as usize, "copy each", "copies each"),
-    ))?;
+    let each = match args.lease {
+        true => "each a lease".to_owned(),
+        false => count_text(table.replication as usize, "copy each", "copies each"),
+    };
+    let partitions = count_text(table.partitions_total as usize, "partition", "partitions");
+    output.line(format!("created table {} with {partitions}, {each}", table.name))?;
     output.talk(format!("next: archon partition list --table {}", table.name));
     Ok(Exit::Done)
 }

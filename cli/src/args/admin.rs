@@ -138,7 +138,9 @@ pub(crate) enum TableVerb {
     #[command(after_help = "Examples:\n  archon table list\n  archon table list -o json")]
     List(WatchArgs),
     /// Create a table; its number of partitions never changes.
-    #[command(after_help = "Examples:\n  archon table create orders --partitions 64 --replication 1")]
+    #[command(
+        after_help = "Examples:\n  archon table create orders --partitions 64 --replication 3\n  archon table create jobs --partitions 64 --lease"
+    )]
     Create(CreateTableArgs),
     /// Drop a table with everything in it. Nothing brings it back.
     ///
@@ -172,8 +174,17 @@ pub(crate) struct CreateTableArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=16384))]
     pub(crate) partitions: u32,
     /// Copies of each partition, 1 to 7.
-    #[arg(long, value_name = "R", value_parser = clap::value_parser!(u8).range(1..=7))]
-    pub(crate) replication: u8,
+    #[arg(
+        long,
+        value_name = "R",
+        value_parser = clap::value_parser!(u8).range(1..=7),
+        required_unless_present = "lease",
+        conflicts_with = "lease"
+    )]
+    pub(crate) replication: Option<u8>,
+    /// The partitions hold no rows: each is a lease, owned by one participant of a service of yours.
+    #[arg(long)]
+    pub(crate) lease: bool,
 }
 
 /// `archon partition …`

@@ -149,6 +149,7 @@ impl Session {
                 held: self.home.held(),
                 last_incarnation: self.home.last_incarnation(),
                 expects: registering.expects().unwrap_or(Incarnation::ZERO),
+                participant: None,
             });
             let attempt = coordinators.call(REGISTER_DEADLINE, async |mut client, patience| {
                 let mut request = tonic::Request::new(request.clone());

@@ -46,7 +46,8 @@ impl World {
 
     /// Creates a table.
     pub(crate) fn create_table(&mut self, name: &str, partitions: u32, replication: u8) -> anyhow::Result<TableId> {
-        let create = Command::CreateTable { name: name.to_owned(), partitions, replication };
+        let create =
+            Command::CreateTable { name: name.to_owned(), partitions, replication, holds: archon_types::Holds::Data };
         match self.commit(vec![create])?[..] {
             [Response::TableCreated { table }] => Ok(table),
             ref other => anyhow::bail!("a table was answered with {other:?}"),
