@@ -46,8 +46,9 @@ pub(super) fn without_changes(me: u64, voters: &[VoterView]) -> Vec<v1::Reason> 
         Some(reason_now(code, subject(voter), message, remedy))
     });
     let waiting = voters.iter().filter(|voter| voter.snapshot_waits).map(|voter| {
-        let message =
-            format!("{voter} has no space on its disk for a snapshot, and cannot cut its log before it has one");
+        let message = format!(
+            "{voter} has no space on its disk for a snapshot: until it has one, it cannot cut its log or catch up"
+        );
         let remedy = format!("free disk space for coordinator {}; it tries again every second", voter.id);
         reason_now(ReasonCode::SnapshotWaits, subject(voter), message, remedy)
     });
