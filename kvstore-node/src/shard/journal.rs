@@ -10,6 +10,8 @@ use std::time::{Duration, Instant};
 /// Batches that may be under way or waiting; beyond, the shard takes in no new work.
 const BATCHES_MAX: usize = 256;
 const RETRY_AFTER: Duration = Duration::from_millis(200);
+/// How often a log that refuses is told of.
+const TELL_EVERY: Duration = Duration::from_secs(60);
 /// A disk that takes longer for a sync is not waited for on the shard's thread, where reads and other connections would
 /// wait as well.
 const HERE_MAX: Duration = Duration::from_millis(2);
@@ -55,6 +57,7 @@ pub(super) struct Journal {
     waiting: VecDeque<Entry>,
     next: u64,
     retry_at: Option<Instant>,
+    told_at: Option<Instant>,
     /// How many batches still go to the log's own thread, because the disk was slow.
     away: u32,
     /// Why the log will never take what waits: the node cannot go on.
@@ -74,6 +77,7 @@ impl Journal {
             waiting: VecDeque::new(),
             next: 1,
             retry_at: None,
+            told_at: None,
             away: 0,
             failed: None,
         }
@@ -158,7 +162,8 @@ impl Journal {
         match result {
             Ok(()) => entry.state = State::Done,
             Err(error) if behind || matches!(error, WalError::NoSpace { .. }) => {
-                if self.retry_at.is_none() {
+                if self.told_at.is_none_or(|at| at.elapsed() > TELL_EVERY) {
+                    self.told_at = Some(Instant::now());
                     tracing::warn!(%error, "the write-ahead log refused a batch; it is tried again");
                 }
                 entry.state = State::Unsent;
