@@ -166,7 +166,7 @@ impl SegmentPool {
             Err(Unmade::Stopped) => Err(ActivateError::Refused(WalError::Closed)),
             // Only this batch is too much; that is no reason to refuse smaller ones.
             Err(Unmade::Refused(error)) => {
-                // It may find room when it comes again.
+                // It may find space when it comes again.
                 self.shed();
                 Err(ActivateError::Refused(failure(error.kind(), &error.to_string(), bytes)))
             }
@@ -329,7 +329,7 @@ impl SegmentPool {
 }
 
 mod fill;
-mod room;
+mod space;
 #[cfg(test)]
 #[path = "segment_pool_tests.rs"]
 mod tests;

@@ -82,7 +82,7 @@ pub(crate) struct Writer {
     finished: Vec<Finished>,
     batches: u64,
     scratch: HashMap<u64, Option<Tail>>,
-    /// Per producer the first of its ordered batches that was refused for want of space and is to come again.
+    /// Per producer the first of its ordered batches that was refused for lack of space and is to come again.
     owed: HashMap<u32, u64>,
     /// The simulated power went off while a caller wrote.
     halted: bool,

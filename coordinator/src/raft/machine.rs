@@ -32,7 +32,7 @@ pub(crate) struct Replicated {
     snapshots: SnapshotDir,
     /// Building and installing may run side by side; whichever publishes holds this.
     publishing: Mutex<()>,
-    /// A snapshot could not be written for want of space and waits for some.
+    /// A snapshot could not be written for lack of space and waits for some.
     waits: AtomicBool,
     /// Up to where a snapshot of the leader goes for which there was no space, zero if there was; it is wanted as long as
     /// less than that is applied.

@@ -26,7 +26,7 @@ pub(super) fn unreachable(voters: &[VoterView]) -> Vec<v1::Reason> {
 /// and after them those whose snapshots wait for space.
 pub(super) fn without_changes(me: u64, voters: &[VoterView]) -> Vec<v1::Reason> {
     let told = read_only(me, voters).map(|why| {
-        let message = format!("no change is taken for want of room on the disks of coordinators: {why}");
+        let message = format!("no change is taken for lack of space on the disks of coordinators: {why}");
         let remedy = "free disk space there, and changes are taken again by themselves; nodes keep their leases meanwhile, and \
                       keys are read and written, but no node that fails is replaced";
         reason_now(ReasonCode::ReadOnly, Subject::Coordinators, message, remedy)

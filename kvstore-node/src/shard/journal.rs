@@ -278,7 +278,7 @@ mod tests {
         }
         let verdicts: Vec<_> = (0..3).map(|_| receiver.recv().unwrap()).collect();
         assert!(verdicts.iter().all(|(_, result)| result.is_ok()));
-        // As if the first had been refused for want of space and the others had passed.
+        // As if the first had been refused for lack of space and the others had passed.
         let refusal = Err(WalError::NoSpace { bytes: 1 });
         assert!(journal.logged(2, Ok(())).is_empty());
         assert!(journal.logged(1, refusal).is_empty());
@@ -315,7 +315,7 @@ mod tests {
         let verdicts: Vec<_> = (0..2).map(|_| receiver.recv().unwrap()).collect();
         assert!(verdicts.iter().all(|(_, result)| result.is_ok()), "{verdicts:?}");
         assert_eq!(wal.bounds(store::stream(copy)), None);
-        // As if the first had been refused for want of space, and the deletion behind it as well.
+        // As if the first had been refused for lack of space, and the deletion behind it as well.
         let deleted = |done: Vec<Completes>| done.into_iter().flat_map(|done| done.deletions).collect::<Vec<_>>();
         for number in [1, 2] {
             let refusal = Err(WalError::NoSpace { bytes: 1 });
@@ -378,7 +378,7 @@ mod tests {
     }
 
     #[test]
-    fn only_want_of_space_is_waited_for_and_what_follows_from_it() {
+    fn only_lack_of_space_is_waited_for_and_what_follows_from_it() {
         let directory = tempfile::tempdir().unwrap();
         let (wal, _) = Wal::open(directory.path(), WalConfig::default()).unwrap();
         let mut journal = Journal::new(wal, 0, Arc::new(|_, _| ()));

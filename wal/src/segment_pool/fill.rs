@@ -28,7 +28,7 @@ pub(super) enum Haste {
 pub(super) enum Unmade {
     /// The pool is stopped.
     Stopped,
-    /// For want of space, of a descriptor or of a right, or without power: what the disk holds is as known as before.
+    /// For lack of space, of a descriptor or of a right, or without power: what the disk holds is as known as before.
     Refused(io::Error),
     /// The disk failed while this was done: nobody knows what it holds, so the log must end.
     Failed(&'static str, io::Error),

@@ -107,7 +107,7 @@ async fn a_snapshot_from_the_leader_ended_a_voter_without_space_for_it() {
     })
     .await;
     victim.log.set_full(false);
-    // It has room for entries, of which it gets none; the snapshot it cannot take yet.
+    // It has space for entries, of which it gets none; the snapshot it cannot take yet.
     let refused = victim.raft().metrics().borrow_watched().last_applied.map_or(0, |id| id.index);
     leader.change().await.unwrap();
     assert!(refused < last && victim.fatal().is_none());
