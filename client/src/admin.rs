@@ -320,7 +320,7 @@ impl Admin {
         })
     }
 
-    async fn fetch(&self, name: &str) -> Result<PartitionTable, Error> {
+    pub(crate) async fn fetch(&self, name: &str) -> Result<PartitionTable, Error> {
         check_name("table", name)?;
         let call = |channel: Channel, request| async move { TableClient::new(channel).get_table(request).await };
         let (mut held, mut from) = (None, 0);

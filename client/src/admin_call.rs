@@ -112,6 +112,11 @@ impl CoordinatorClient {
         &self.links
     }
 
+    /// The addresses that the caller gave.
+    pub(crate) fn endpoints(&self) -> &[String] {
+        &self.endpoints
+    }
+
     /// How long a call may take.
     pub(crate) fn timeout(&self) -> Duration {
         self.timeout

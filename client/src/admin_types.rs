@@ -171,6 +171,8 @@ pub struct CopySummary {
     pub node_id: u64,
     /// The node's name.
     pub node: String,
+    /// What the coordinators believe of the node.
+    pub node_status: Word<NodeStatus>,
     /// What it is to its partition.
     pub state: Word<ReplicaState>,
 }
@@ -283,6 +285,8 @@ pub(crate) fn partition_summary(table: &PartitionTable, row: &archon_types::Part
         placement_id: placement.id.get(),
         node_id: placement.node.get(),
         node: name(placement.node),
+        // Of one that was forgotten nobody knows any data.
+        node_status: table.node(placement.node).map_or(NodeStatus::Lost, |node| node.status).into(),
         state: placement.state.into(),
     });
     PartitionSummary {

@@ -22,6 +22,7 @@
 
 mod admin;
 mod admin_call;
+mod admin_each;
 mod admin_operate;
 mod admin_tables;
 mod admin_types;

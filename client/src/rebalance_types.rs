@@ -122,8 +122,8 @@ impl MoveStatus {
     }
 
     /// Whether it has ended without reaching its goal.
-    pub fn is_undone(&self) -> bool {
-        self.phase.known().is_some_and(MovePhase::is_undone)
+    pub fn is_aborted(&self) -> bool {
+        self.phase.known().is_some_and(MovePhase::is_aborted)
     }
 
     /// The partition as people name it: `orders/7`.

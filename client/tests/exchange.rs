@@ -59,6 +59,30 @@ async fn every_operation_is_answered_with_its_revision() {
 }
 
 #[tokio::test]
+async fn a_key_is_put_if_it_is_absent_by_one_of_many_and_a_lost_answer_changes_nothing() {
+    let cluster = FakeCluster::start(1, 9).await;
+    let client = client_of(&cluster).await;
+    let puts = join_all((0..20).map(|number| client.put_if_absent("first", format!("caller {number}")))).await;
+    let written: Vec<(usize, Revision)> = puts
+        .into_iter()
+        .enumerate()
+        .filter_map(|(number, put)| put.unwrap().map(|revision| (number, revision)))
+        .collect();
+    let [(number, revision)] = written[..] else { panic!("{} of 20 wrote it: {written:?}", written.len()) };
+    let found = client.get("first").await.unwrap().unwrap();
+    assert_eq!((found.value, found.revision), (Bytes::from(format!("caller {number}")), revision));
+    assert!(client.delete("first").await.unwrap());
+    // It is applied, and its repetition is not told that the key is there.
+    cluster.nodes[0].state.set(Manner::ApplyThenBreak);
+    let again = client.put_if_absent("first", "again").await.unwrap().expect("it was absent");
+    assert!(again > revision, "{again:?} after {revision:?}");
+    assert_eq!(client.put_if_absent("first", "other").await, Ok(None));
+    assert_eq!(client.get("first").await.unwrap().unwrap().value, Bytes::from("again"));
+    let empty = client.put_if_absent("", "value").await.unwrap_err();
+    assert_eq!(empty.kind(), ErrorKind::InvalidArgument, "{empty}");
+}
+
+#[tokio::test]
 async fn concurrent_operations_share_messages() {
     let cluster = FakeCluster::start(1, 9).await;
     let client = client_of(&cluster).await;

@@ -55,8 +55,8 @@ enum Note {
     /// A voter, this one or one that this leader hears, takes nothing new into its log.
     Lacks { voter: String, lack: Lack },
     /// It does again.
-    Room { voter: String },
-    /// For want of room this leader takes no changes.
+    Space { voter: String },
+    /// For lack of space this leader takes no changes.
     ReadOnly { why: String },
     /// It does again.
     TakesChanges,
@@ -70,7 +70,7 @@ struct Observer {
     /// Voters that this leader does not hear: since when, and whether that was told.
     away: BTreeMap<u64, (Instant, bool)>,
     minority_reported: bool,
-    /// Voters of which it was told that they lack room.
+    /// Voters of which it was told that they lack space.
     lacking: BTreeSet<u64>,
     read_only_reported: bool,
 }
@@ -115,11 +115,11 @@ impl Observer {
             self.away.clear();
             self.minority_reported = false;
         }
-        self.look_at_room(view, &mut notes);
+        self.look_at_space(view, &mut notes);
         notes
     }
 
-    fn look_at_room(&mut self, view: &QuorumView, notes: &mut Vec<Note>) {
+    fn look_at_space(&mut self, view: &QuorumView, notes: &mut Vec<Note>) {
         let leads = view.role == CoordinatorRole::Leader;
         // Of the others only a leader knows.
         self.lacking.retain(|id| leads || *id == view.id);
@@ -129,7 +129,7 @@ impl Observer {
                     notes.push(Note::Lacks { voter: voter.to_string(), lack })
                 }
                 None if !voter.is_away() && self.lacking.remove(&voter.id) => {
-                    notes.push(Note::Room { voter: voter.to_string() });
+                    notes.push(Note::Space { voter: voter.to_string() });
                 }
                 _ => {}
             }
@@ -181,9 +181,9 @@ fn log_note(me: u64, note: &Note) {
             "this leader has lost the majority of the coordinators: no lease is granted and nothing is decided"
         ),
         Note::Lacks { voter, lack } => tracing::warn!("{voter} takes nothing new into its log, {lack}"),
-        Note::Room { voter } => tracing::info!("{voter} has room in its log again"),
+        Note::Space { voter } => tracing::info!("{voter} has space in its log again"),
         Note::ReadOnly { why } => tracing::error!(
-            "the coordinators take no changes (`ReadOnly`) for want of room on their disks: {why}; reads and leases go on"
+            "the coordinators take no changes (`ReadOnly`) for lack of space on their disks: {why}; reads and leases go on"
         ),
         Note::TakesChanges => tracing::info!("the coordinators take changes again"),
         Note::MajorityBack => tracing::info!("a majority of the coordinators answers this leader again"),
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn want_of_room_is_told_once_at_each_change() {
+    fn lack_of_space_is_told_once_at_each_change() {
         let begun = Instant::now();
         let mut monitor = Observer::new(begun);
         let lacks = |role, of: &[u64]| {
@@ -256,7 +256,7 @@ mod tests {
         };
         let reported =
             |id: u64| Note::Lacks { voter: format!("coordinator {id} at 127.0.0.1:{id}"), lack: Lack::Fails };
-        let room = |id: u64| Note::Room { voter: format!("coordinator {id} at 127.0.0.1:{id}") };
+        let space = |id: u64| Note::Space { voter: format!("coordinator {id} at 127.0.0.1:{id}") };
         assert_eq!(look(lacks(CoordinatorRole::Leader, &[2])), [reported(2)]);
         assert_eq!(look(lacks(CoordinatorRole::Leader, &[2])), []);
         let both = look(lacks(CoordinatorRole::Leader, &[2, 3]));
@@ -265,10 +265,10 @@ mod tests {
             "{both:?}"
         );
         assert_eq!(look(lacks(CoordinatorRole::Leader, &[2, 3])), []);
-        assert_eq!(look(lacks(CoordinatorRole::Leader, &[3])), [room(2), Note::TakesChanges]);
+        assert_eq!(look(lacks(CoordinatorRole::Leader, &[3])), [space(2), Note::TakesChanges]);
         // A follower knows of itself only, and says nothing of the others.
         assert_eq!(look(lacks(CoordinatorRole::Follower, &[1])), [reported(1)]);
-        assert_eq!(look(lacks(CoordinatorRole::Follower, &[])), [room(1)]);
+        assert_eq!(look(lacks(CoordinatorRole::Follower, &[])), [space(1)]);
     }
 
     #[test]

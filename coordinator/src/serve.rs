@@ -8,7 +8,7 @@ use crate::service::admin::Admins;
 use crate::service::session::Sessions;
 use crate::service::stats::Stats;
 use crate::service::table::Tables;
-use archon_frames::{HALF_BYTES_MAX, HalfBodies, HalfFrames};
+use archon_frames::{PARTIAL_BYTES_MAX, PartialBodies, PartialBudget};
 use archon_proto::guarded::{Guarded, Incoming};
 use archon_proto::health::MemberHealth;
 use archon_proto::listen::{ACCEPT_AGAIN, AcceptFailures};
@@ -75,13 +75,13 @@ pub(crate) fn serve(
         .max_decoding_message_size(MESSAGE_BYTES_MAX)
         .max_encoding_message_size(usize::MAX);
     let tables = TableServer::new(Tables::new(context.clone())).max_encoding_message_size(usize::MAX);
-    let half = HalfFrames::new(HALF_BYTES_MAX);
-    let half = HalfBodies::new(half, HalfFrames::new(HALF_BYTES_MAX), "/archon.v1.Raft/");
+    let partial = PartialBudget::new(PARTIAL_BYTES_MAX);
+    let partial = PartialBodies::new(partial, PartialBudget::new(PARTIAL_BYTES_MAX), "/archon.v1.Raft/");
     let server = Server::builder()
         .max_concurrent_streams(STREAMS_MAX)
         .http2_keepalive_interval(Some(Duration::from_secs(10)))
         .http2_keepalive_timeout(Some(Duration::from_secs(10)))
-        .layer(half)
+        .layer(partial)
         .add_service(health(context).into_service())
         .add_service(reflection)
         .add_service(peers.into_service())

@@ -103,10 +103,10 @@ pub fn run(target: &Target, seed: u64, until: Until) -> Result<Summary, Box<Find
             let other = if kept.is_empty() { Vec::new() } else { random.pick(&kept).clone() };
             mutate(&mut input, &other, &mut random);
         }
-        if let Some(mend) = target.mend
+        if let Some(fix_checksums) = target.fix_checksums
             && !random.once_in(8)
         {
-            mend(&mut input);
+            fix_checksums(&mut input);
         }
         if note(target, &input, &mut summary, &mut seen)? && kept.len() < KEPT_MAX {
             kept.push(input);

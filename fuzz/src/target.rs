@@ -59,7 +59,7 @@ pub struct Target {
     /// Makes an input from nothing, if there is a description to go by.
     pub generate: Option<fn(&str, &mut Random) -> Vec<u8>>,
     /// Puts checksums right again after a mutation.
-    pub mend: Option<fn(&mut [u8])>,
+    pub fix_checksums: Option<fn(&mut [u8])>,
 }
 
 impl std::fmt::Debug for Target {
@@ -71,7 +71,7 @@ impl std::fmt::Debug for Target {
 impl Target {
     /// A target without generator and checksums.
     pub fn new(name: impl Into<String>, run: fn(&[u8]) -> Verdict, seeds: fn() -> Vec<Vec<u8>>) -> Self {
-        Self { name: name.into(), run, seeds, generate: None, mend: None }
+        Self { name: name.into(), run, seeds, generate: None, fix_checksums: None }
     }
 }
 

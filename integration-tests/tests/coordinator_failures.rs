@@ -170,6 +170,32 @@ fn without_a_quorum_every_verb_says_so_within_its_time_out() {
 }
 
 #[test]
+fn a_status_without_a_majority_took_its_whole_time_out_and_asked_nobody_else() {
+    let mut cluster = Cluster::start(EXE, &Options::default());
+    cluster.wait_online();
+    cluster.take_coordinator(0).kill();
+    cluster.take_coordinator(1).kill();
+    let began = std::time::Instant::now();
+    let ran = cluster.archon(&["status", "--timeout", "1m"]);
+    assert!(began.elapsed() < Duration::from_secs(30), "it took {:?}", began.elapsed());
+    assert_eq!(ran.code, 5, "{} {}", ran.stdout, ran.stderr);
+    let addresses = cluster.coordinator_addresses();
+    for line in [
+        "no leader, 1 of 3 answer".to_owned(),
+        format!("1  {}  does not answer", addresses[0]),
+        format!("2  {}  does not answer", addresses[1]),
+    ] {
+        assert!(ran.stdout.contains(&line), "{line:?} is missing: {}", ran.stdout);
+    }
+    assert!(ran.stdout.lines().filter(|line| line.contains("  serves ")).count() == 3, "{}", ran.stdout);
+    assert!(ran.stderr.contains("only one answers (3)"), "{}", ran.stderr);
+
+    let ran = cluster.archon(&["status", "-o", "json", "--timeout", "1m"]);
+    let document: serde_json::Value = serde_json::from_str(&ran.stdout).expect("one document");
+    assert_eq!((ran.code, document["error"]["kind"].as_str()), (5, Some("no_quorum")), "{document}");
+}
+
+#[test]
 fn sigterm_hands_the_leadership_over() {
     let mut cluster = Cluster::start(EXE, &Options::default());
     let (leader, _) = cluster.wait_leader();

@@ -16,7 +16,7 @@ fn done(cluster: &Cluster, arguments: &[&str]) -> String {
     ran.stdout
 }
 
-/// What a verb said when it ended with this code, and how that is called.
+/// Runs a command that must end with this code and print nothing, and returns what it says on standard error.
 fn refused(cluster: &Cluster, arguments: &[&str], code: i32) -> String {
     let ran = cluster.archon(arguments);
     assert_eq!((ran.code, ran.stdout.as_str()), (code, ""), "{arguments:?}: {}", ran.stderr);
@@ -68,7 +68,7 @@ fn a_dropped_table_is_deleted_on_every_node_and_its_name_is_free() {
     done(&cluster, &["kv", "put", "kept", "value"]);
     wait_stored(&cluster, "the sizes to be told", |_, bytes| bytes > 40 * VALUE_BYTES as u64);
 
-    // Without the word for it nothing happens, and it is said what would.
+    // Without --yes nothing is dropped; the refusal says what would be.
     let why = refused(&cluster, &["table", "drop", "orders"], 4);
     for part in ["nothing was dropped", "table orders", "4 partitions", "12 copies on 3 nodes", "--yes"] {
         assert!(why.contains(part), "{part:?} is not in {why}");

@@ -2,7 +2,7 @@
 
 use crate::service::kv::KvService;
 use crate::service::replication::ReplicationService;
-use archon_frames::{FrameError, FrameReader, FrameWriter, HalfFrames, StreamKind, begins_stream};
+use archon_frames::{FrameError, FrameReader, FrameWriter, PartialBudget, StreamKind, begins_stream};
 use archon_proto::doors::{Entry, Refusal};
 use archon_proto::guarded::{Guarded, TURNED_AWAY_PATIENCE};
 use archon_types::{ErrorDetail, ErrorKind};
@@ -33,8 +33,8 @@ pub(crate) struct Streams {
     pub(crate) kv: KvService,
     pub(crate) replication: ReplicationService,
     /// Messages that have not arrived whole, of clients and of peers: neither takes the other's room.
-    pub(crate) half_of_clients: HalfFrames,
-    pub(crate) half_of_peers: HalfFrames,
+    pub(crate) partial_of_clients: PartialBudget,
+    pub(crate) partial_of_peers: PartialBudget,
     /// Owns the streams.
     pub(crate) tasks: TaskTracker,
 }
@@ -60,13 +60,13 @@ async fn route(connection: TcpStream, entry: Entry, streams: Streams, grpc: mpsc
     };
     match stream {
         Ok(Ok(true)) => {
-            let half = |kind| match kind {
-                StreamKind::Exchange => streams.half_of_clients.clone(),
-                StreamKind::Replicate => streams.half_of_peers.clone(),
+            let partial = |kind| match kind {
+                StreamKind::Exchange => streams.partial_of_clients.clone(),
+                StreamKind::Replicate => streams.partial_of_peers.clone(),
             };
             let stop = streams.kv.stop.clone();
             // What a stream has under way it ends itself; a handshake is not waited for.
-            if let Some(accepted) = stop.run_until_cancelled(archon_frames::accept(connection, half)).await {
+            if let Some(accepted) = stop.run_until_cancelled(archon_frames::accept(connection, partial)).await {
                 streams.serve(entry.from(), accepted).await;
             }
         }

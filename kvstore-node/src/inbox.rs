@@ -114,7 +114,7 @@ impl<T: Weigh> Inbox<T> {
         }
     }
 
-    /// Queues a completion: never refused for want of room, and taken even after [`Inbox::close`], because a stopping
+    /// Queues a completion: never refused for lack of space, and taken even after [`Inbox::close`], because a stopping
     /// shard waits for what it started.
     pub(crate) fn complete(&self, message: T) {
         let bytes = message.bytes();

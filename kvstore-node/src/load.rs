@@ -84,7 +84,7 @@ impl LoadBoard {
         }
     }
 
-    /// The write-ahead log refuses what a shard has, for want of room.
+    /// The write-ahead log refuses what a shard has, for lack of space.
     pub(crate) fn log_refused(&self, now: Millis) {
         self.log_refused_at.store(now.get().max(1), Ordering::Relaxed);
     }

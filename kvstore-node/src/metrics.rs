@@ -93,7 +93,7 @@ metrics! {
     copy_bytes_out: Counter, "archon_node_copy_sent_bytes_total", "bytes of copies given to loaders";
     copies_restarted: Counter, "archon_node_copies_restarted_total", "copies begun again from the start";
     streams_stalled: Counter, "archon_node_streams_stalled_total", "streams ended because their client took no answers";
-    messages_half: Counter, "archon_node_messages_half_total", "streams ended because a message did not arrive whole in time";
+    messages_incomplete: Counter, "archon_node_messages_incomplete_total", "streams ended because a message did not arrive whole in time";
     alarms: Counter, "archon_node_alarms_total", "signs of lost or damaged data";
 }
 

@@ -12,7 +12,7 @@ use crate::service::table::TableService;
 use crate::shard::Shards;
 use crate::shared::Shared;
 use crate::stats::Stats;
-use archon_frames::{HALF_BYTES_MAX, HalfBodies, HalfFrames};
+use archon_frames::{PARTIAL_BYTES_MAX, PartialBodies, PartialBudget};
 use archon_proto::doors::{Entry, Refusal};
 use archon_proto::guarded::TURNED_AWAY_MAX;
 use archon_proto::health::MemberHealth;
@@ -61,9 +61,9 @@ pub(crate) async fn serve(
     let (shared, tasks) = (Arc::clone(&services.shared), services.tasks.clone());
     let streams = streams(&services);
     let routes = routes(services, &streams);
-    // What is half here of clients counts together, however it comes. Replication has a budget that no stranger reaches.
-    let pushes = HalfFrames::new(HALF_BYTES_MAX);
-    let half = HalfBodies::new(streams.half_of_clients.clone(), pushes, "/archon.v1.Control/");
+    // What is partly here of clients counts together, however it comes. Replication has a budget that no stranger reaches.
+    let pushes = PartialBudget::new(PARTIAL_BYTES_MAX);
+    let partial = PartialBodies::new(streams.partial_of_clients.clone(), pushes, "/archon.v1.Control/");
     let mut servers = JoinSet::new();
     let mut ways = Vec::new();
     for runtime in &runtimes {
@@ -76,7 +76,7 @@ pub(crate) async fn serve(
             .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
             .http2_keepalive_interval(Some(Duration::from_secs(5)))
             .max_concurrent_streams(STREAMS_MAX)
-            .layer(half.clone())
+            .layer(partial.clone())
             .add_routes(routes.clone());
         let served = server.serve_with_incoming_shutdown(ReceiverStream::new(incoming), end.clone().cancelled_owned());
         servers.spawn_on(served, runtime);
@@ -171,8 +171,8 @@ fn streams(services: &Services) -> Streams {
     Streams {
         kv,
         replication,
-        half_of_clients: HalfFrames::new(HALF_BYTES_MAX),
-        half_of_peers: HalfFrames::new(HALF_BYTES_MAX),
+        partial_of_clients: PartialBudget::new(PARTIAL_BYTES_MAX),
+        partial_of_peers: PartialBudget::new(PARTIAL_BYTES_MAX),
         tasks: tasks.clone(),
     }
 }

@@ -134,7 +134,7 @@ impl WalBatch {
         self
     }
 
-    /// Makes this batch number `number` of `producer`, and rising: when one is refused for want of space, all later ones of
+    /// Makes this batch number `number` of `producer`, and rising: when one is refused for lack of space, all later ones of
     /// that producer are refused likewise, also those that would have fit, until it is appended again. So a batch is
     /// never written before one that was to come first.
     pub fn ordered(&mut self, producer: u32, number: u64) -> &mut WalBatch {

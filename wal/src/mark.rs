@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use crc32c::crc32c;
 
-use crate::disk::{Disk, DiskFile};
+use crate::disk::{Disk, DiskFile, powered_off};
 use crate::error::WalError;
 use crate::format::{u32_at, u64_at};
 use crate::shortage::is_full;
@@ -101,7 +101,7 @@ impl Mark {
 
     fn give_up(&mut self, disk: &dyn Disk, error: &io::Error) {
         self.file = None;
-        if !disk.powered_off() {
+        if !powered_off(disk) {
             tracing::warn!(%error, "the log cannot note what is durable: damage of its very end would look like a torn write");
         }
     }

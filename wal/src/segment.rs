@@ -36,7 +36,7 @@ impl Active {
         u64::from(self.end) + bytes as u64 <= self.header.size
     }
 
-    /// Bytes of frames for which there is room.
+    /// Bytes of frames for which there is space.
     pub(crate) fn left(&self) -> u64 {
         self.header.size.saturating_sub(u64::from(self.end))
     }
@@ -94,7 +94,7 @@ impl Beginning {
     }
 }
 
-/// Puts a segment into use that has room for `need` bytes of frames. Header and snapshot are
+/// Puts a segment into use that has space for `need` bytes of frames. Header and snapshot are
 /// durable before the file gets its name, so a named segment always has both; and the name is
 /// durable before this returns, so before any frame is written.
 pub(crate) fn activate(

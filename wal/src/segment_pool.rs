@@ -12,7 +12,7 @@ use std::time::Duration;
 use parking_lot::{Condvar, Mutex};
 
 use crate::config::WalConfig;
-use crate::disk::{Disk, DiskFile};
+use crate::disk::{Disk, DiskFile, powered_off};
 use crate::error::WalError;
 use crate::index::SegmentEntry;
 use crate::segment::{ActivateError, segment_name, spare_name};
@@ -166,7 +166,7 @@ impl SegmentPool {
             Err(Unmade::Stopped) => Err(ActivateError::Refused(WalError::Closed)),
             // Only this batch is too much; that is no reason to refuse smaller ones.
             Err(Unmade::Refused(error)) => {
-                // It may find room when it comes again.
+                // It may find space when it comes again.
                 self.shed();
                 Err(ActivateError::Refused(failure(error.kind(), &error.to_string(), bytes)))
             }
@@ -244,7 +244,7 @@ impl SegmentPool {
             match task {
                 Task::Retire(generation, segment) => {
                     if let Err(error) = self.retire(generation, segment) {
-                        if self.disk.powered_off() {
+                        if powered_off(&*self.disk) {
                             return self.stop();
                         }
                         // After a failed sync nobody knows which names the directory holds.
@@ -307,7 +307,7 @@ impl SegmentPool {
 
     fn fail(&self, error: &io::Error) {
         let mut state = self.state.lock();
-        if state.failed.is_none() && !self.disk.powered_off() {
+        if state.failed.is_none() && !powered_off(&*self.disk) {
             tracing::warn!(%error, bytes = self.segment_bytes, "cannot make a spare log segment");
         }
         state.failed = Some((error.kind(), error.to_string()));
@@ -321,7 +321,7 @@ impl SegmentPool {
     /// Where no file could be made: from now on only urgent batches are let through.
     fn set_read_only(&self, state: &State) {
         let Some((_, error)) = &state.failed else { return };
-        if !self.read_only.swap(true, Ordering::AcqRel) && !self.disk.powered_off() {
+        if !self.read_only.swap(true, Ordering::AcqRel) && !powered_off(&*self.disk) {
             let bytes = self.segment_bytes;
             tracing::error!(error, bytes, "the log is read-only: another segment cannot be made");
         }
@@ -329,7 +329,7 @@ impl SegmentPool {
 }
 
 mod fill;
-mod room;
+mod space;
 #[cfg(test)]
 #[path = "segment_pool_tests.rs"]
 mod tests;

@@ -18,7 +18,7 @@ pub struct Shortage {
 }
 
 impl Shortage {
-    /// Whether it is for want of space, and not because the system refuses another file for another reason.
+    /// Whether it is for lack of space, and not because the system refuses another file for another reason.
     pub fn is_full(&self) -> bool {
         is_full(self.kind)
     }

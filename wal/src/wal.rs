@@ -141,7 +141,7 @@ impl Wal {
                 }
                 Ok(active)
             }
-            // Without room for a new one, one that lost its snapshot must not be used.
+            // Without space for a new one, one that lost its snapshot must not be used.
             (Err(ActivateError::Refused(error)), Some(active)) if active.end as usize > SEGMENT_HEADER_BYTES => {
                 tracing::warn!(%error, "going on in a damaged log segment");
                 Ok(active)
@@ -274,7 +274,7 @@ impl Wal {
         self.handle.shared.counters.read()
     }
 
-    /// True while the disk has no room and only urgent batches are written. Ends by itself when
+    /// True while the disk has no space and only urgent batches are written. Ends by itself when
     /// space returns, or after enough was trimmed.
     pub fn read_only(&self) -> bool {
         self.handle.shared.pool.read_only()
@@ -378,6 +378,6 @@ impl Drop for Handle {
     }
 }
 
-mod room;
+mod space;
 #[cfg(test)]
 mod tests;

@@ -37,9 +37,25 @@ pub(crate) struct Shared {
     pub(crate) active_left: AtomicU64,
 }
 
-/// The simulated power is off: stop without another word.
+/// Why the writer stops without another word: only the disks of tests give it a reason.
 #[derive(Debug)]
-pub(crate) struct Halt;
+pub(crate) enum Halt {
+    /// The simulated power is off.
+    #[cfg(feature = "testing")]
+    PoweredOff,
+}
+
+impl Halt {
+    #[cfg(feature = "testing")]
+    fn check(disk: &dyn Disk) -> Result<(), Halt> {
+        if crate::disk::powered_off(disk) { Err(Halt::PoweredOff) } else { Ok(()) }
+    }
+
+    #[cfg(not(feature = "testing"))]
+    fn check(_: &dyn Disk) -> Result<(), Halt> {
+        Ok(())
+    }
+}
 
 /// What is accepted of a stream, durable or on the way.
 #[derive(Debug, Clone, Copy, Default)]
@@ -66,7 +82,7 @@ pub(crate) struct Writer {
     finished: Vec<Finished>,
     batches: u64,
     scratch: HashMap<u64, Option<Tail>>,
-    /// Per producer the first of its ordered batches that was refused for want of space and is to come again.
+    /// Per producer the first of its ordered batches that was refused for lack of space and is to come again.
     owed: HashMap<u32, u64>,
     /// The simulated power went off while a caller wrote.
     halted: bool,
@@ -148,13 +164,13 @@ impl Writer {
             let bytes = item.batch.bytes();
             match self.accept(&item.batch) {
                 Ok(result) => self.finished.push(Finished { done: item.done, result, bytes }),
-                Err(Halt) => {
+                Err(halt) => {
                     for item in std::iter::once(item).chain(items) {
                         let bytes = item.batch.bytes();
                         let result = Err(WalError::Closed);
                         self.finished.push(Finished { done: item.done, result, bytes });
                     }
-                    return Err(Halt);
+                    return Err(halt);
                 }
             }
         }
@@ -297,7 +313,7 @@ impl Writer {
             self.shared.counters.begin();
             let Active { out, end, header, .. } = &self.active;
             if let Err(error) = self.blocks.write(&**out, *end, header.size) {
-                return Err(self.fatal("write", &error));
+                return self.fatal("write", &error);
             }
             self.shared.counters.end(bytes, self.batches);
             self.active.end += bytes as u32;
@@ -305,7 +321,7 @@ impl Writer {
             self.shared.active_left.store(self.active.left(), Ordering::Release);
             // Before anybody hears of it.
             if let Err(error) = self.mark.note(&*self.shared.disk, self.next_batch - 1) {
-                return Err(self.fatal("note the end of", &error));
+                return self.fatal("note the end of", &error);
             }
             self.batches = 0;
             self.blocks.shrink_to(2 * self.shared.config.write_bytes_max);
@@ -365,22 +381,20 @@ impl Writer {
                 self.retire_unneeded();
                 Ok(())
             }
-            Err(ActivateError::Refused(_)) if self.shared.disk.powered_off() => return Err(Halt),
             Err(ActivateError::Refused(error)) => {
+                Halt::check(&*self.shared.disk)?;
                 self.shared.counters.end(0, 0);
                 Err(error)
             }
-            Err(ActivateError::Fatal(action, error)) => return Err(self.fatal(action, &error)),
+            Err(ActivateError::Fatal(action, error)) => return self.fatal(action, &error),
         };
         Ok(result)
     }
 
     /// Ends the process: after a failed write or sync nobody knows what the disk holds, and
     /// asking again may be answered "synced" though the pages were dropped.
-    fn fatal(&self, action: &str, error: &io::Error) -> Halt {
-        if self.shared.disk.powered_off() {
-            return Halt;
-        }
+    fn fatal<T>(&self, action: &str, error: &io::Error) -> Result<T, Halt> {
+        Halt::check(&*self.shared.disk)?;
         let segment = self.active.header.generation;
         tracing::error!(%error, action, segment, "the log failed: ending the process");
         std::process::abort()

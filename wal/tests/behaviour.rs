@@ -164,7 +164,7 @@ fn the_queue_is_bounded_and_gives_the_batch_back() {
     assert!(matches!(*full.reason, WalError::QueueFull { max: 4096, .. }), "{full}");
     assert!((10..40).contains(&seq), "{seq}");
     release.send(()).unwrap();
-    wait_for("room again", || put(&wal, 1, seq, b"x").map_err(|error| error.to_string()));
+    wait_for("space again", || put(&wal, 1, seq, b"x").map_err(|error| error.to_string()));
 }
 
 #[test]

@@ -88,15 +88,15 @@ fn what_is_said_to_find_room_on_a_full_disk_finds_it() {
         // So much that the reserve is touched last of all, whatever is left of the segment.
         let mut last = 1;
         let mut taken = 0;
-        while let room = wal.sure_room(largest)
-            && room > 0
+        while let space = wal.sure_space(largest)
+            && space > 0
         {
             last += 1;
             let mut batch = WalBatch::new();
             batch.put(StreamId(1), last, vec![7; size].into()).urgent();
             let bytes = batch.bytes() as u64;
             assert!(bytes <= largest, "{bytes}");
-            wal.append_wait(batch).unwrap_or_else(|error| panic!("{room} bytes were sure, {bytes} refused: {error}"));
+            wal.append_wait(batch).unwrap_or_else(|error| panic!("{space} bytes were sure, {bytes} refused: {error}"));
             taken += bytes;
         }
         // Two files were ready.
@@ -106,8 +106,8 @@ fn what_is_said_to_find_room_on_a_full_disk_finds_it() {
             other => Err(format!("{other:?}")),
         });
         disk.set_full(false);
-        wait_for("the log to have room", || match (wal.shortage(), wal.sure_room(largest)) {
-            (None, room) if room > 0 => Ok(()),
+        wait_for("the log to have space", || match (wal.shortage(), wal.sure_space(largest)) {
+            (None, space) if space > 0 => Ok(()),
             found => Err(format!("{found:?}")),
         });
     }

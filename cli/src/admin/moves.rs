@@ -34,13 +34,13 @@ fn status_rows(rebalance: &Rebalance, output: &Output) -> String {
             moving.from.clone(),
             moving.to.clone(),
             // One that lost its point is no failure.
-            match moving.is_undone() && moving.phase != MovePhase::Superseded {
+            match moving.is_aborted() && moving.phase != MovePhase::Superseded {
                 true => output.bad(&phase),
                 false => phase,
             },
             moving.percent.to_string(),
             // What was copied for a move that was undone has been thrown away.
-            if moving.is_undone() { "-".to_owned() } else { bytes_text(moving.bytes_done) },
+            if moving.is_aborted() { "-".to_owned() } else { bytes_text(moving.bytes_done) },
             bytes_text(moving.bytes_total),
             moving.message.clone(),
         ]

@@ -7,8 +7,8 @@ use crate::documents::{Node, Partition};
 use crate::exit::{Exit, Failure};
 use crate::output::{Column, Output, bytes_text};
 use archon_client::{
-    Admin, Condition, ForcedCheck, NodeName, NodeStatus, PartitionDescription, PartitionStatus, ReasonCode,
-    ReplicaState, Word,
+    Admin, Condition, CopySummary as Copy, ForcedCheck, NodeName, NodeStatus, PartitionDescription, PartitionStatus,
+    ReasonCode, ReplicaState, Word,
 };
 use std::time::Duration;
 
@@ -44,10 +44,18 @@ fn list_rows(partitions: &[Partition], output: &Output) -> String {
             partition.leader.clone().unwrap_or_else(|| "-".to_owned()),
             partition.epoch.to_string(),
             partition.version.to_string(),
-            list_text(partition.copies.iter().map(|copy| format!("{}:{}", copy.node, copy.state))),
+            list_text(partition.copies.iter().map(copy_text)),
         ]
     });
     output.rows_text(&columns, rows.collect(), "the table has no partitions yet")
+}
+
+/// `athens:Live`; where its node is not alive, no copy is read, written or made: `athens:Load(failed)`.
+fn copy_text(copy: &Copy) -> String {
+    match copy.node_status == NodeStatus::Alive {
+        true => format!("{}:{}", copy.node, copy.state),
+        false => format!("{}:{}({})", copy.node, copy.state, copy.node_status.as_str()),
+    }
 }
 
 fn status_text(status: &Word<PartitionStatus>, output: &Output) -> String {
@@ -207,6 +215,17 @@ mod tests {
     use super::*;
     use crate::documents::testing::node;
     use archon_client::PartitionCopy;
+
+    #[test]
+    fn a_copy_on_a_node_that_is_away_looked_as_if_it_were_being_made() {
+        let copy = |node_status: NodeStatus, state: ReplicaState| {
+            let (node_status, state) = (node_status.into(), state.into());
+            copy_text(&Copy { placement_id: 1, node_id: 1, node: "athens".into(), node_status, state })
+        };
+        assert_eq!(copy(NodeStatus::Alive, ReplicaState::Load), "athens:Load");
+        assert_eq!(copy(NodeStatus::Failed, ReplicaState::Load), "athens:Load(failed)");
+        assert_eq!(copy(NodeStatus::Lost, ReplicaState::Live), "athens:Live(lost)");
+    }
 
     fn named(name: &str) -> Vec<NodeName> {
         vec![NodeName { node_id: 1, node: name.into() }]

@@ -25,10 +25,8 @@ pub(crate) async fn plan(args: &PlanArgs, admin: &Admin, output: &Output) -> Res
         }
     }
     if !output.is_json() {
-        print_plan(&plan, output)?;
-        if plan.moves.is_empty() {
-            say_what_runs(admin, output).await;
-        } else {
+        print_plan(&plan, running_beside(&plan, admin).await, output)?;
+        if !plan.moves.is_empty() {
             let file = args.out.as_ref().map(|path| format!(" {}", path.display())).unwrap_or_default();
             output.talk(format!("next: archon rebalance apply{file} --wait"));
         }
@@ -62,7 +60,7 @@ pub(crate) async fn apply(args: &ApplyArgs, admin: &Admin, output: &Output) -> R
         if output.is_json() {
             output.json(&applied(&plan, 0, None))?;
         } else {
-            print_plan(&plan, output)?;
+            print_plan(&plan, 0, output)?;
         }
         return Ok(Exit::Done);
     }
@@ -114,8 +112,10 @@ async fn dry_run(args: &ApplyArgs, admin: &Admin, output: &Output) -> Result<Exi
         output.json(&applied(&plan, 0, None))?;
         return Ok(Exit::Done);
     }
-    print_plan(&plan, output)?;
-    output.talk("nothing was changed; to do it, say the same without --dry-run");
+    print_plan(&plan, running_beside(&plan, admin).await, output)?;
+    if !plan.moves.is_empty() {
+        output.talk("nothing was changed; to do it, say the same without --dry-run");
+    }
     Ok(Exit::Done)
 }
 
@@ -150,7 +150,7 @@ async fn plan_and_apply(admin: &Admin, output: &Output) -> Result<(Plan, u32), F
             return Ok((plan, 0));
         }
         if !output.is_json() {
-            print_plan(&plan, output)?;
+            print_plan(&plan, 0, output)?;
         }
         match admin.apply(&plan).await {
             Ok(moves) => return Ok((plan, moves)),
@@ -217,13 +217,11 @@ async fn wait_for_moves(
     }
 }
 
-/// A plan made while moves are under way counts them as done, so an empty one may be misread.
-async fn say_what_runs(admin: &Admin, output: &Output) {
-    if let Ok(rebalance) = admin.rebalance_progress(0).await
-        && rebalance.running
-    {
-        let moves = count_text(under_way(&rebalance), "move", "moves");
-        output.talk(format!("beyond the {moves} under way: archon rebalance status"));
+/// How many moves are under way beside an empty plan: made while they are, it counts them as done, and would be misread.
+async fn running_beside(plan: &Plan, admin: &Admin) -> usize {
+    match admin.rebalance_progress(0).await {
+        Ok(rebalance) if plan.moves.is_empty() && rebalance.running => under_way(&rebalance),
+        _ => 0,
     }
 }
 
@@ -248,7 +246,8 @@ pub(crate) async fn cancel(admin: &Admin, output: &Output) -> Result<Exit, Failu
     Ok(Exit::Done)
 }
 
-fn print_plan(plan: &Plan, output: &Output) -> Result<(), Failure> {
+/// Prints a plan, which is empty if moves are `running` beside it.
+fn print_plan(plan: &Plan, running: usize, output: &Output) -> Result<(), Failure> {
     let columns = [
         Column::text("PARTITION"),
         Column::text("FROM"),
@@ -269,7 +268,13 @@ fn print_plan(plan: &Plan, output: &Output) -> Result<(), Failure> {
             ]
         })
         .collect();
-    if rows.is_empty() {
+    if running > 0 {
+        let moves = count_text(running, "move that is", "moves that are");
+        output.line(format!(
+            "nothing to move beside the {moves} under way (archon rebalance status), at table version {}",
+            plan.table_version
+        ))?;
+    } else if rows.is_empty() {
         output.line(format!("nothing to move at table version {}", plan.table_version))?;
     } else {
         output.line(output.grid(&columns, rows))?;

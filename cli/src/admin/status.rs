@@ -7,6 +7,7 @@ use crate::exit::{Exit, Failure};
 use crate::output::{Output, count_text};
 use archon_client::{Admin, CoordinatorRole, NodeGoal, NodeStatus};
 use next::next_step;
+use without_majority::asked;
 
 /// Most reasons that are printed; the rest is counted.
 const REASONS_MAX: usize = 8;
@@ -16,7 +17,7 @@ const NODES_MAX: usize = 12;
 /// Asks and prints.
 pub(crate) async fn run(args: &WatchArgs, admin: &Admin, output: &Output) -> Result<Exit, Failure> {
     watch::show(args.watch, output, async |output: &Output| {
-        let status = admin.status().await?;
+        let status = asked(admin, output).await?;
         if output.is_json() {
             return output.json_text(&status);
         }
@@ -163,3 +164,4 @@ fn moves_line(status: &Status) -> String {
 mod next;
 #[cfg(test)]
 mod tests;
+mod without_majority;

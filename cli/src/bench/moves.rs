@@ -33,7 +33,7 @@ struct Moving {
     move_seconds: f64,
     /// What the nodes spent while partitions moved; nothing if one did not say.
     cost: Option<Cost>,
-    /// What those saw who read and write many keys.
+    /// What the readers and writers of many keys measured.
     #[serde(skip_serializing_if = "Option::is_none")]
     load: Option<Loaded>,
 }
@@ -58,7 +58,7 @@ struct Seen {
     put: Measured,
 }
 
-/// Those who read and write many keys.
+/// The readers and writers of many keys.
 struct Load {
     archon: Arc<Archon>,
     workload: Workload,
@@ -109,11 +109,12 @@ impl Running {
     }
 }
 
-/// Begins if there is a load, and ends it.
+/// Starts readers and writers, if a load was asked for.
 fn begin(load: Option<&Load>) -> Result<Option<Running>, Failure> {
     load.map(Load::begin).transpose()
 }
 
+/// Stops them, and says what they measured.
 async fn end(running: Option<Running>) -> Result<Option<Seen>, Failure> {
     match running {
         Some(running) => running.end().await.map(Some),

@@ -2,7 +2,7 @@
 //! dropping one is as abrupt as killing a process.
 #![allow(dead_code)]
 
-use archon_frames::{HalfFrames, Keepalive, StreamKind, accept, begins_stream};
+use archon_frames::{Keepalive, PartialBudget, StreamKind, accept, begins_stream};
 use archon_proto::convert::error::status_of;
 use archon_proto::convert::kv::{TaggedOp, TaggedReply};
 use archon_proto::convert::packed::{ReplyPacker, unpack_ops};
@@ -395,7 +395,7 @@ impl table_server::Table for Service {
 
 /// Serves a stream of operations.
 async fn exchange(state: &NodeState, connection: TcpStream) {
-    let (kind, mut reader, mut writer) = accept(connection, |_| HalfFrames::new(64 << 20)).await.unwrap();
+    let (kind, mut reader, mut writer) = accept(connection, |_| PartialBudget::new(64 << 20)).await.unwrap();
     reader.known(8 << 20);
     assert_eq!(kind, StreamKind::Exchange);
     state.streams.fetch_add(1, Ordering::SeqCst);

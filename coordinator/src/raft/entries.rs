@@ -1,13 +1,13 @@
-//! Entries of a leader on their way into this voter's log: what room they ask for, and how long they hold it.
+//! Entries of a leader on their way into this voter's log: what space they ask for, and how long they hold it.
 
-use super::room::{Admitted, Asks};
+use super::log_space::{Admitted, Asks};
 use super::types::{Entry, Raft, TypeConfig};
 use openraft::EntryPayload;
 use openraft::raft::AppendEntriesRequest;
 use parking_lot::Mutex;
 use std::collections::VecDeque;
 
-/// What a leader's message needs room for.
+/// What a leader's message needs space for.
 pub(super) fn asks(request: &AppendEntriesRequest<TypeConfig>) -> Option<Asks> {
     let blank = |entry: &Entry| matches!(entry.payload, EntryPayload::Blank);
     match &request.entries[..] {
@@ -18,7 +18,7 @@ pub(super) fn asks(request: &AppendEntriesRequest<TypeConfig>) -> Option<Asks> {
     }
 }
 
-/// The room that entries of one stream hold, in their order, until they are answered.
+/// The space that entries of one stream hold, in their order, until they are answered.
 pub(super) struct UnderWay {
     raft: Raft,
     held: Mutex<VecDeque<Option<Admitted>>>,
@@ -64,7 +64,7 @@ mod tests {
     use std::sync::Arc;
 
     #[test]
-    fn the_first_entry_of_a_term_asks_for_the_room_that_is_kept_for_it() {
+    fn the_first_entry_of_a_term_asks_for_the_space_that_is_kept_for_it() {
         let at = |index| LogId { leader_id: 5.into(), index };
         let who = Actor::Coordinator(2);
         let batch = CommandBatch { request: None, at: Millis::ZERO, who, proposer: 2, term: 5, commands: Vec::new() };

@@ -153,7 +153,7 @@ impl Voters {
     }
 }
 
-/// Changes until they are refused for want of room.
+/// Changes until they are refused for lack of space.
 async fn fill(voter: &Voter) -> ErrorDetail {
     for _ in 0..100 {
         match voter.change().await {
@@ -232,7 +232,7 @@ async fn a_follower_ended_when_its_disk_was_full() {
         let of = status.coordinators.iter().find(|one| one.id == victim.running.id());
         of.is_some_and(|one| one.lack.is_some())
     };
-    until("the follower to lack room", async || {
+    until("the follower to lack space", async || {
         leader.change().await.map_err(|error| error.to_string())?;
         if lacks(&leader.status().await) { Ok(()) } else { Err(format!("{} behind", victim.behind(leader))) }
     })
@@ -246,7 +246,7 @@ async fn a_follower_ended_when_its_disk_was_full() {
     .await;
     let subject = format!("coordinator {}", victim.running.id());
     let status = leader.status().await;
-    // It may be so far behind by now that a snapshot waits for room as well.
+    // It may be so far behind by now that a snapshot waits for space as well.
     let told = codes(&status);
     assert!(told.contains(&("disk_full", subject.clone())), "{told:?}");
     assert!(told.iter().all(|(_, of)| *of == subject), "{told:?}");
@@ -257,7 +257,7 @@ async fn a_follower_ended_when_its_disk_was_full() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_leader_without_room_kept_leading_though_others_had_some() {
+async fn a_leader_without_space_kept_leading_though_others_had_some() {
     let voters = Voters::start(3).await;
     let first = voters.leader().await;
     first.set_full(true);
@@ -301,7 +301,7 @@ async fn changes_that_no_majority_could_store_filled_the_leaders_log() {
         assert_eq!(leader.change().await.unwrap_err().kind, ErrorKind::ReadOnly);
     }
     assert_eq!(last(), before, "something was appended nevertheless");
-    // Leases need no entry, and the first entry of another leader is stored by those that have no room for changes.
+    // Leases need no entry, and the first entry of another leader is stored by those that have no space for changes.
     leader.running.quorum().unwrap().confirm(WITHIN).await.unwrap();
     let id = leader.running.id();
     let gone = voters.0.remove(&id).unwrap();

@@ -1,4 +1,4 @@
-//! Want of room on the disks of the voters: why one takes nothing new into its log, and what each has said of itself.
+//! Lack of space on the disks of the voters: why one takes nothing new into its log, and what each has said of itself.
 
 use super::quorum::VoterView;
 use archon_proto::v1;
@@ -53,7 +53,7 @@ impl fmt::Display for Lack {
     }
 }
 
-/// What the voters said of their room with their last answers; clones share it.
+/// What the voters said of their space with their last answers; clones share it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Lacks(Arc<Mutex<Said>>);
 
@@ -94,7 +94,7 @@ impl Lacks {
     }
 }
 
-/// Why the quorum takes no changes, as the leader `me` sees its voters: it has no room itself, or too few others are there
+/// Why the quorum takes no changes, as the leader `me` sees its voters: it has no space itself, or too few others are there
 /// that have. What is proposed then could not be committed, and would fill the leader's own log.
 pub(crate) fn read_only(me: u64, voters: &[VoterView]) -> Option<String> {
     let lacking = |voter: &&VoterView| voter.lack.is_some();
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn changes_are_taken_as_long_as_the_leader_and_a_majority_have_room() {
+    fn changes_are_taken_as_long_as_the_leader_and_a_majority_have_space() {
         let roles = |lacks: [Option<Lack>; 3], third: CoordinatorRole| {
             voters([(CoordinatorRole::Leader, lacks[0]), (CoordinatorRole::Follower, lacks[1]), (third, lacks[2])])
         };
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn a_voter_that_has_room_again_lacks_nothing() {
+    fn a_voter_that_has_space_again_lacks_nothing() {
         let lacks = Lacks::default();
         lacks.note(2, Some(FULL.into()), true);
         lacks.note(3, Some(Lack::Fails.into()), false);

@@ -11,7 +11,7 @@ use openraft::{EntryPayload, OptionalSend};
 use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -32,8 +32,11 @@ pub(crate) struct Replicated {
     snapshots: SnapshotDir,
     /// Building and installing may run side by side; whichever publishes holds this.
     publishing: Mutex<()>,
-    /// A snapshot could not be written for want of space and waits for some.
+    /// A snapshot could not be written for lack of space and waits for some.
     waits: AtomicBool,
+    /// Up to where a snapshot of the leader goes for which there was no space, zero if there was; it is wanted as long as
+    /// less than that is applied.
+    refused: AtomicU64,
     /// Nothing is written any more.
     ended: CancellationToken,
 }
@@ -48,6 +51,7 @@ impl Replicated {
             snapshots,
             publishing: Mutex::default(),
             waits: AtomicBool::default(),
+            refused: AtomicU64::default(),
             ended: CancellationToken::new(),
         })
     }
@@ -84,13 +88,28 @@ impl Replicated {
     /// That the disk is full. Any other failure is found again when it is installed, and ends this coordinator.
     pub(super) fn stage(&self, meta: &SnapshotMeta, body: &[u8]) -> Result<(), SnapshotError> {
         let _one_at_a_time = self.publishing.lock();
-        match self.snapshots.stage(meta, body) {
-            Err(error) if error.is_full() => Err(error),
+        let staged = self.snapshots.stage(meta, body);
+        let index = meta.last_log_id.as_ref().map_or(0, |id| id.index);
+        let refused = if matches!(&staged, Err(error) if error.is_full()) { index } else { 0 };
+        let waited = self.refused.swap(refused, Ordering::Relaxed) > 0;
+        match staged {
+            Err(error) if error.is_full() => {
+                // The leader sends it again about every second.
+                if !waited {
+                    tracing::warn!(%error, "the disk has no space for the leader's snapshot, which is sent until there is some");
+                }
+                Err(error)
+            }
             Err(error) => {
                 tracing::error!(%error, "a snapshot could not be put aside");
                 Ok(())
             }
-            Ok(()) => Ok(()),
+            Ok(()) => {
+                if waited {
+                    tracing::info!("there is space for snapshots again");
+                }
+                Ok(())
+            }
         }
     }
 
@@ -100,9 +119,9 @@ impl Replicated {
         self.snapshots.unstage();
     }
 
-    /// Whether a snapshot waits for space on the disk.
+    /// Whether a snapshot, an own one or one of the leader, waits for space on the disk.
     pub(super) fn snapshot_waits(&self) -> bool {
-        self.waits.load(Ordering::Relaxed)
+        self.waits.load(Ordering::Relaxed) || *self.applied.borrow() < self.refused.load(Ordering::Relaxed)
     }
 
     /// Gives up what waits for space: Raft has ended.

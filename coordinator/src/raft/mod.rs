@@ -10,6 +10,7 @@ mod full_disk_tests;
 pub mod fuzzing;
 mod judge;
 mod lack;
+mod log_space;
 mod machine;
 mod network;
 mod peers;
@@ -17,7 +18,6 @@ mod peers;
 mod power_loss_tests;
 mod propose;
 mod quorum;
-mod room;
 mod rounds;
 mod short;
 mod snapshot;
@@ -44,11 +44,11 @@ use crate::error::CoordinatorError;
 use archon_wal::disk::{Disk, RealDisk};
 use archon_wal::{WalConfig, WalError};
 use lack::Lacks;
+use log_space::LogSpace;
 use machine::Machine;
 use network::Network;
 use openraft::{Config, SnapshotPolicy};
 use peers::{Inside, SNAPSHOT_DEADLINE};
-use room::Room;
 use snapshot::SnapshotDir;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -140,7 +140,7 @@ impl Storage {
     }
 }
 
-/// Starts Raft on opened storage and lets the peers reach it. The returned tasks, quorum rounds, log size and room, end
+/// Starts Raft on opened storage and lets the peers reach it. The returned tasks, quorum rounds, log size and space, end
 /// with `stop`.
 pub(crate) async fn start(
     storage: Storage,
@@ -151,7 +151,7 @@ pub(crate) async fn start(
 ) -> Result<(Quorum, [(&'static str, tokio::task::JoinHandle<()>); 3]), CoordinatorError> {
     let wal = storage.log.wal().clone();
     let size = storage.log.size();
-    let room = Room::new(wal.clone(), storage.directory);
+    let space = LogSpace::new(wal.clone(), storage.directory);
     let replicated = Arc::clone(&storage.replicated);
     let machine = Machine::new(Arc::clone(&replicated));
     let term = storage.log.own_term();
@@ -160,10 +160,10 @@ pub(crate) async fn start(
     let raft = types::Raft::build(myself.id, config()?, network, storage.log, machine)
         .await
         .map_err(|error| CoordinatorError::Raft { what: error.to_string() })?;
-    peers.set(Inside { raft: raft.clone(), term, room: room.clone(), replicated: Arc::clone(&replicated) });
+    peers.set(Inside { raft: raft.clone(), term, space: space.clone(), replicated: Arc::clone(&replicated) });
     raft.run();
-    let size = tokio::spawn(trim::run(raft.clone(), size, room.clone(), stop.clone()));
-    let (quorum, rounds) = Quorum::new(raft, myself, voters, replicated, (wal, room, lacks), stop);
+    let size = tokio::spawn(trim::run(raft.clone(), size, space.clone(), stop.clone()));
+    let (quorum, rounds) = Quorum::new(raft, myself, voters, replicated, (wal, space, lacks), stop);
     let short = tokio::spawn(short::run(quorum.clone(), stop.clone()));
-    Ok((quorum, [("quorum rounds", rounds), ("log size", size), ("room", short)]))
+    Ok((quorum, [("quorum rounds", rounds), ("log size", size), ("space", short)]))
 }

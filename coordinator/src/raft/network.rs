@@ -65,7 +65,7 @@ pub(crate) struct Network {
 }
 
 impl Network {
-    /// A network as `myself`, whose vote is of `term`. What peers say of their room goes to `lacks`.
+    /// A network as `myself`, whose vote is of `term`. What peers say of their space goes to `lacks`.
     pub(crate) fn new(myself: Myself, term: OwnTerm, lacks: Lacks) -> Self {
         Self { myself, term, lacks, channels: BTreeMap::new() }
     }

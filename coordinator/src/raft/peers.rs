@@ -4,9 +4,9 @@
 use super::codec;
 use super::entries::{UnderWay, asks};
 use super::judge::{self, Judged, SnapshotHeader};
+use super::log_space::{Admitted, LogSpace, Refused};
 use super::machine::Replicated;
 use super::network::PEER_MESSAGE_BYTES_MAX;
-use super::room::{Admitted, Refused, Room};
 use super::snapshot::BODY_BYTES_MAX;
 use super::store::OwnTerm;
 use super::types::{Raft as RaftCore, Snapshot, SnapshotMeta, TypeConfig};
@@ -35,7 +35,7 @@ const CHUNK_DEADLINE: Duration = Duration::from_secs(10);
 /// Longest transfer of a whole snapshot, for its sender and for its receiver.
 pub(crate) const SNAPSHOT_DEADLINE: Duration = Duration::from_secs(60);
 /// How long entries wait for a file of the log that is being made; the leader waits longer for its answer.
-const ROOM_DEADLINE: Duration = Duration::from_millis(500);
+const SPACE_DEADLINE: Duration = Duration::from_millis(500);
 /// Snapshots received at once: each may take a GiB of memory.
 const SNAPSHOTS_MAX: usize = 1;
 
@@ -67,8 +67,8 @@ pub(super) struct Inside {
     pub(super) raft: RaftCore,
     /// The term of this voter's vote, by which messages are judged.
     pub(super) term: OwnTerm,
-    /// The room in its log, from which entries get theirs before openraft hears of them.
-    pub(super) room: Room,
+    /// The space in its log, from which entries get theirs before openraft hears of them.
+    pub(super) space: LogSpace,
     /// Where snapshots go.
     pub(super) replicated: Arc<Replicated>,
 }
@@ -138,16 +138,16 @@ impl Peers {
         self.answering(to, what, body).map(Response::new)
     }
 
-    /// An answer, which says whether this voter or its snapshot lacks room.
+    /// An answer, which says whether this voter or its snapshot lacks space.
     fn answering<T: Serialize>(&self, to: u64, what: &'static str, body: &T) -> Result<RaftMessage, Status> {
         let message = self.inner.myself.message(to, what, body);
         let message = message.map_err(|error| Status::internal(error.to_string()))?;
-        let lack = self.inner.raft.get().and_then(|inside| inside.room.lack());
+        let lack = self.inner.raft.get().and_then(|inside| inside.space.lack());
         let snapshot_waits = self.inner.raft.get().is_some_and(|inside| inside.replicated.snapshot_waits());
         Ok(RaftMessage { lack: lack.map(Into::into), snapshot_waits, ..message })
     }
 
-    /// Takes entries out of a message, and makes sure of the room that they take in the log. A message without entries
+    /// Takes entries out of a message, and makes sure of the space that they take in the log. A message without entries
     /// takes none: leaders are heard on a full disk.
     async fn admit(
         &self,
@@ -156,13 +156,13 @@ impl Peers {
         let request: AppendEntriesRequest<TypeConfig> = self.open("append", message)?;
         let Some(asks) = asks(&request) else { return Ok((request, None)) };
         let (entries, bytes) = (request.entries.len(), message.body.len());
-        let deadline = tokio::time::Instant::now() + ROOM_DEADLINE;
-        let admitted = self.inside()?.room.admitted(asks, entries, bytes, deadline).await;
+        let deadline = tokio::time::Instant::now() + SPACE_DEADLINE;
+        let admitted = self.inside()?.space.admitted(asks, entries, bytes, deadline).await;
         let id = self.inner.myself.id;
         let admitted = admitted.map_err(|refused| match refused {
             Refused::Lack(lack) => Status::unavailable(format!("coordinator {id} takes no entries: {lack}")),
             Refused::Busy | Refused::TooLarge { .. } => {
-                Status::unavailable(format!("coordinator {id} takes no entries now: its log is making room"))
+                Status::unavailable(format!("coordinator {id} takes no entries now: its log is making space"))
             }
         })?;
         Ok((request, Some(admitted)))
@@ -186,8 +186,8 @@ impl Peers {
 
     /// Refuses to vote while it must not, or has nowhere to write its vote.
     fn may_vote(&self) -> Result<(), Status> {
-        if !self.inside()?.room.may_vote() {
-            return Err(Status::unavailable(format!("coordinator {} has no room to vote", self.inner.myself.id)));
+        if !self.inside()?.space.may_vote() {
+            return Err(Status::unavailable(format!("coordinator {} has no space to vote", self.inner.myself.id)));
         }
         let left = self.inner.vote_pause.saturating_sub(self.inner.started.elapsed());
         if left.is_zero() {
@@ -346,7 +346,7 @@ impl Raft for Peers {
     }
 }
 
-/// Puts the chunks that follow the header together; room is made by what arrives, never by what is announced.
+/// Puts the chunks that follow the header together; space is made by what arrives, never by what is announced.
 async fn receive(chunks: &mut Streaming<SnapshotChunk>, length: u64) -> Result<Bytes, Status> {
     let mut body = BytesMut::new();
     while let Some(chunk) = next_chunk(chunks).await? {

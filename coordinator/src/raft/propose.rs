@@ -1,8 +1,8 @@
 //! Proposals: decided under one term, written only in that term, voided by `apply` should they land in another.
 
 use super::codec;
+use super::log_space::{Admitted, Asks, Refused};
 use super::quorum::Quorum;
-use super::room::{Admitted, Asks, Refused};
 use super::types::{CommittedLeaderId, Raft, TypeConfig};
 use crate::clock::wall_now;
 use archon_coordinator_core::{Actor, Command, CommandBatch, Response};
@@ -37,7 +37,7 @@ impl Quorum {
     /// # Errors
     /// `NotCoordinatorLeader` or `NoQuorum` when leadership was lost: repeat it with the leader, under the same
     /// request id, since it may have been committed. `DeadlineExceeded`: the outcome is unknown. `Overloaded`. `ReadOnly`:
-    /// there is no room for it on the disk of this coordinator, or of too many others. `InvalidArgument`: it is too large.
+    /// there is no space for it on the disk of this coordinator, or of too many others. `InvalidArgument`: it is too large.
     pub(crate) async fn propose(&self, proposal: Proposal, within: Duration) -> Result<Vec<Response>, ErrorDetail> {
         let deadline = Instant::now() + within;
         let batch = Arc::new(CommandBatch {
@@ -82,24 +82,24 @@ impl Quorum {
     pub(crate) fn fits(&self, commands: &[Command]) -> bool {
         let bytes = codec::size("commands", &commands).unwrap_or(usize::MAX);
         // What surrounds them is less than one more request takes.
-        self.room.check_size(bytes.saturating_add(1_024)).is_ok()
+        self.space.check_size(bytes.saturating_add(1_024)).is_ok()
     }
 
-    /// Makes sure of the room that a batch takes in this coordinator's log, before Raft hears of it.
+    /// Makes sure of the space that a batch takes in this coordinator's log, before Raft hears of it.
     async fn admit(&self, batch: &CommandBatch, deadline: Instant) -> Result<Admitted, ErrorDetail> {
         if let Some(why) = self.read_only() {
             return Err(self.disk_full(&why));
         }
         let bytes = codec::size("log entry", batch);
         let bytes = bytes.map_err(|error| ErrorDetail::new(ErrorKind::Internal, error.to_string()))?;
-        let admitted = match self.room.check_size(bytes) {
-            Ok(()) => self.room.admitted(Asks::Change, 1, bytes, deadline).await,
+        let admitted = match self.space.check_size(bytes) {
+            Ok(()) => self.space.admitted(Asks::Change, 1, bytes, deadline).await,
             Err(refused) => Err(refused),
         };
         admitted.map_err(|refused| match refused {
             Refused::Lack(lack) => self.disk_full(&format!("coordinator {}: {lack}", self.myself.id)),
             Refused::Busy => {
-                let message = "the coordinator's log is making room; try again";
+                let message = "the coordinator's log is making space; try again";
                 ErrorDetail::new(ErrorKind::Overloaded, message).with_retry_after_ms(100)
             }
             Refused::TooLarge { bytes, max } => {
@@ -110,12 +110,12 @@ impl Quorum {
     }
 
     fn disk_full(&self, why: &str) -> ErrorDetail {
-        let own = match self.room.lack() {
-            Some(_) => format!(" (its log is in {})", self.room.directory().display()),
+        let own = match self.space.lack() {
+            Some(_) => format!(" (its log is in {})", self.space.directory().display()),
             None => String::new(),
         };
         let message = format!(
-            "the coordinators take no changes for want of room on their disks: {why}{own}; free disk space there, and \
+            "the coordinators take no changes for lack of space on their disks: {why}{own}; free disk space there, and \
              changes are taken again by themselves. Meanwhile nodes keep their leases, and reads and writes of keys go on"
         );
         ErrorDetail::new(ErrorKind::ReadOnly, message).with_retry_after_ms(1_000)

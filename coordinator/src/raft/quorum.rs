@@ -2,8 +2,8 @@
 //! this folder sees openraft's types.
 
 use super::lack::{self, Lack, Lacks};
+use super::log_space::LogSpace;
 use super::machine::Replicated;
-use super::room::Room;
 use super::rounds::{Round, Rounds};
 use super::types::{Raft, TypeConfig, Voter};
 use super::wire::Myself;
@@ -92,7 +92,7 @@ pub(crate) struct Quorum {
     replicated: Arc<Replicated>,
     rounds: Rounds,
     wal: Wal,
-    pub(super) room: Room,
+    pub(super) space: LogSpace,
     lacks: Lacks,
 }
 
@@ -118,12 +118,12 @@ impl Quorum {
         myself: Myself,
         peers: Arc<BTreeMap<u64, String>>,
         replicated: Arc<Replicated>,
-        (wal, room, lacks): (Wal, Room, Lacks),
+        (wal, space, lacks): (Wal, LogSpace, Lacks),
         stop: &CancellationToken,
     ) -> (Self, tokio::task::JoinHandle<()>) {
         let (rounds, task) = Rounds::start(raft.clone(), stop.clone());
         let proposals = Arc::new(Semaphore::new(PROPOSALS_MAX));
-        (Self { raft, myself, proposals, peers, replicated, rounds, wal, room, lacks }, task)
+        (Self { raft, myself, proposals, peers, replicated, rounds, wal, space, lacks }, task)
     }
 
     /// This coordinator's id.
@@ -258,7 +258,7 @@ impl Quorum {
             };
             let behind = if *id == self.myself.id { leads.then_some(0) } else { behind };
             let lack = match () {
-                () if *id == self.myself.id => self.room.lack(),
+                () if *id == self.myself.id => self.space.lack(),
                 () if leads && !silent => self.lacks.of(*id),
                 () => None,
             };
@@ -288,15 +288,15 @@ impl Quorum {
     /// Why the quorum takes no changes now, as far as this coordinator knows, which leads.
     pub(crate) fn read_only(&self) -> Option<String> {
         // Nearly always, and at once.
-        if self.room.lack().is_none() && self.lacks.is_empty() {
+        if self.space.lack().is_none() && self.lacks.is_empty() {
             return None;
         }
         lack::read_only(self.myself.id, &self.view().voters)
     }
 
-    /// Whether another coordinator that has room could take over from this one, which has none.
+    /// Whether another coordinator that has space could take over from this one, which has none.
     pub(super) fn should_give_way(&self) -> bool {
-        if self.room.lack().is_none() || self.leading_term().is_none() {
+        if self.space.lack().is_none() || self.leading_term().is_none() {
             return false;
         }
         let voters = self.view().voters;
@@ -308,7 +308,7 @@ impl Quorum {
     }
 
     /// Hands leadership to the voter that is nearest to the end of the log, if this coordinator leads and one has it
-    /// all; to one without room on its disk only if no other can have it. Returns whether another one took over within a second.
+    /// all; to one without space on its disk only if no other can have it. Returns whether another one took over within a second.
     pub(crate) async fn give_way(&self) -> bool {
         let Some(term) = self.leading_term() else { return true };
         let view = self.view();

@@ -1,4 +1,4 @@
-//! What a voter does whose log is short of room, beside refusing: another one leads, if it has room, and what can be spared
+//! What a voter does whose log is short of space, beside refusing: another one leads, if it has space, and what can be spared
 //! is given to the disk.
 
 use super::quorum::Quorum;
@@ -15,7 +15,7 @@ pub(super) async fn run(quorum: Quorum, stop: CancellationToken) {
     loop {
         let mut pause = LOOK_INTERVAL;
         // It would vote for itself without asking anybody.
-        let may_vote = quorum.room.may_vote();
+        let may_vote = quorum.space.may_vote();
         if votes != may_vote {
             votes = may_vote;
             quorum.raft.runtime_config().elect(may_vote);
@@ -24,7 +24,7 @@ pub(super) async fn run(quorum: Quorum, stop: CancellationToken) {
             quorum.wal().shrink_pool();
         }
         if quorum.should_give_way() {
-            tracing::warn!("this coordinator has no room for changes; giving leadership to one that has");
+            tracing::warn!("this coordinator has no space for changes; giving leadership to one that has");
             if !quorum.give_way().await {
                 tracing::warn!("no other coordinator took over");
             }

@@ -7,7 +7,7 @@ mod memory;
 mod open;
 
 use super::codec;
-use super::room;
+use super::log_space;
 use super::types::{Entry, LogId, TypeConfig, Vote};
 use archon_wal::disk::Disk;
 use archon_wal::{Done, StreamId, Wal, WalBatch, WalConfig, WalError};
@@ -98,7 +98,7 @@ impl LogStore {
         memory.vote.is_none() && memory.entries.is_empty() && memory.purged.is_none()
     }
 
-    /// Puts a batch on the queue, waiting for room.
+    /// Puts a batch on the queue, waiting for space.
     async fn enqueue(&self, mut batch: WalBatch, mut done: Done) -> io::Result<()> {
         loop {
             match self.wal.append(batch, done) {
@@ -162,7 +162,7 @@ impl RaftLogReader<TypeConfig> for LogStore {
         let memory = self.memory.read();
         let (start, end) = memory.range(&(start..end));
         // No more than a peer that has the same log can take at once.
-        let read_bytes_max = READ_BYTES_MAX.min(room::batch_bytes_max(&self.wal) / 2);
+        let read_bytes_max = READ_BYTES_MAX.min(log_space::batch_bytes_max(&self.wal) / 2);
         let mut bytes = 0;
         let mut entries = Vec::new();
         for stored in memory.entries.range(start..end) {
@@ -219,8 +219,8 @@ impl RaftLogStorage<TypeConfig> for LogStore {
             let bytes = codec::encode("log entry", &entry)?;
             encoded.push((entry, bytes));
         }
-        // The room of what is appended was made sure before openraft heard of it, for batches of this size.
-        let batch_bytes_max = room::batch_bytes_max(&self.wal);
+        // The space of what is appended was made sure before openraft heard of it, for batches of this size.
+        let batch_bytes_max = log_space::batch_bytes_max(&self.wal);
         let mut batches = Vec::new();
         let mut batch = WalBatch::new();
         {

@@ -1,7 +1,7 @@
 //! Keeps the log in memory bounded by bytes. openraft bounds it by entries, and an entry may hold one heartbeat's worth
 //! of news or ten thousand successors.
 
-use super::room::Room;
+use super::log_space::LogSpace;
 use super::store::LogSize;
 use super::types::Raft;
 use openraft::async_runtime::WatchReceiver as _;
@@ -39,7 +39,7 @@ fn step(bytes: u64, most: u64, first: u64, keep_from: u64, snapshot: Option<u64>
 }
 
 /// Looks after the log until `stop`.
-pub(super) async fn run(raft: Raft, log: LogSize, room: Room, stop: CancellationToken) {
+pub(super) async fn run(raft: Raft, log: LogSize, space: LogSpace, stop: CancellationToken) {
     let mut asked = None;
     loop {
         tokio::select! {
@@ -47,7 +47,7 @@ pub(super) async fn run(raft: Raft, log: LogSize, room: Room, stop: Cancellation
             () = tokio::time::sleep(LOOK_INTERVAL) => {}
         }
         // On a full disk the files of what is cut are the only ones that can be had.
-        let (most, kept) = if room.is_freed_by_a_cut() { (0, 0) } else { (BYTES_MAX, BYTES_KEPT) };
+        let (most, kept) = if space.is_freed_by_a_cut() { (0, 0) } else { (BYTES_MAX, BYTES_KEPT) };
         let (bytes, first, keep_from) = log.look(kept);
         let (snapshot, applied) = {
             let metrics = raft.metrics();

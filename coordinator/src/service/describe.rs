@@ -121,7 +121,7 @@ fn condemned(state: &ClusterState) -> Option<v1::Reason> {
 }
 
 /// A node that is alive that takes no writes because its disk is full: what it leads is read-only.
-fn disk_full(state: &ClusterState, node: NodeId, lack: DiskFull) -> Option<v1::Reason> {
+pub(super) fn disk_full(state: &ClusterState, node: NodeId, lack: DiskFull) -> Option<v1::Reason> {
     let row = state.node(node).filter(|row| row.node.status == NodeStatus::Alive)?;
     let name = &row.node.name;
     let message = format!("{name} takes no writes (`ReadOnly`), its disk is full: {lack}");

@@ -2,7 +2,7 @@
 
 use super::admin::{Admins, NAMED_MAX, Result, unexpected};
 use super::admin_tables::table_of;
-use super::describe::reason;
+use super::describe::{disk_full, reason};
 use super::{check_named, rebalance, subjects};
 use crate::clock::boot_now;
 use crate::session::Session;
@@ -193,13 +193,17 @@ fn describe(
     });
     let remembered = Remembered::new(state, liveness, boot_now());
     let why = explain(state, &remembered, partition).unwrap_or_default();
+    // Why writes are refused, or why a copy does not come to count, as nobody else knows it.
+    let full = row.placements.iter().filter(|copy| copy.state != ReplicaState::Unload);
+    let full = full.filter_map(|copy| disk_full(state, copy.node, loads.disk_full(copy.node)?));
+    let reasons = full.chain(why.iter().map(|why| reason(state, partition, why))).collect();
     let forced = check_loss(state, liveness, boot_now(), partition, None);
     let migration = state.running_migration(partition);
     Ok(v1::DescribePartitionResponse {
         table: Some(table.clone().into()),
         partition: Some(row.clone().into()),
         copies: copies.collect(),
-        reasons: why.iter().map(|why| reason(state, partition, why)).collect(),
+        reasons,
         r#move: migration.map(|migration| rebalance::move_to_wire(state, &loads, migration)),
         forced: Some(forced_check(state, forced)),
     })

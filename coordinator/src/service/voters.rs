@@ -26,7 +26,7 @@ pub(super) fn unreachable(voters: &[VoterView]) -> Vec<v1::Reason> {
 /// and after them those whose snapshots wait for space.
 pub(super) fn without_changes(me: u64, voters: &[VoterView]) -> Vec<v1::Reason> {
     let told = read_only(me, voters).map(|why| {
-        let message = format!("no change is taken for want of room on the disks of coordinators: {why}");
+        let message = format!("no change is taken for lack of space on the disks of coordinators: {why}");
         let remedy = "free disk space there, and changes are taken again by themselves; nodes keep their leases meanwhile, and \
                       keys are read and written, but no node that fails is replaced";
         reason_now(ReasonCode::ReadOnly, Subject::Coordinators, message, remedy)
@@ -46,8 +46,9 @@ pub(super) fn without_changes(me: u64, voters: &[VoterView]) -> Vec<v1::Reason> 
         Some(reason_now(code, subject(voter), message, remedy))
     });
     let waiting = voters.iter().filter(|voter| voter.snapshot_waits).map(|voter| {
-        let message =
-            format!("{voter} has no space on its disk for a snapshot, and cannot cut its log before it has one");
+        let message = format!(
+            "{voter} has no space on its disk for a snapshot: until it has one, it cannot cut its log or catch up"
+        );
         let remedy = format!("free disk space for coordinator {}; it tries again every second", voter.id);
         reason_now(ReasonCode::SnapshotWaits, subject(voter), message, remedy)
     });

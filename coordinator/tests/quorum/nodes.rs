@@ -154,6 +154,19 @@ async fn a_node_with_a_full_disk_was_invisible_and_one_not_heard_was_heard_just_
     let reason = reasons.iter().find(|reason| reason.code == "disk_full").expect("a reason");
     assert_eq!(subject_of(reason.subject.clone()).to_string(), "node athens");
     assert!(reason.message.contains("5 MiB are free, 64 MiB are needed"), "{reason:?}");
+    let mut on_athens = 0;
+    for partition in 0..4 {
+        let request = v1::DescribePartitionRequest { partition, ..v1::DescribePartitionRequest::default() };
+        let described = admin(&leader).describe_partition(request).await.unwrap().into_inner();
+        let name = |copy: &v1::Copy| copy.node.as_ref().is_some_and(|node| node.name == "athens");
+        let told = described.reasons.first().is_some_and(|reason| {
+            reason.code == "disk_full"
+                && reason.remedy.as_ref().is_some_and(|remedy| remedy.contains("free disk space on athens"))
+        });
+        assert_eq!(told, described.copies.iter().any(name), "{described:?}");
+        on_athens += u32::from(told);
+    }
+    assert!(on_athens > 0, "it holds no copy");
     let listed = admin(&leader).list_nodes(v1::ListNodesRequest::default()).await.unwrap().into_inner().nodes;
     assert_eq!((listed[0].disk_full, listed[0].bytes_stored), (disk_full, Some(7)));
     assert_eq!((listed[0].keys, listed[0].operations_per_second), (Some(3), Some(9)));

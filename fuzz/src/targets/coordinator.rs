@@ -37,7 +37,7 @@ fn snapshot(input: &[u8]) -> Verdict {
 }
 
 /// The checksum stands at 24 and covers everything from 28 on; lengths stand before it.
-fn mend_snapshot(input: &mut [u8]) {
+fn fix_snapshot_checksums(input: &mut [u8]) {
     if input.len() > 28 {
         let header_bytes = u32::from_le_bytes([input[12], input[13], input[14], input[15]]);
         let body_bytes = (input.len() as u64 - 28).saturating_sub(u64::from(header_bytes));
@@ -55,7 +55,10 @@ pub(super) fn targets() -> Vec<Target> {
     vec![
         Target::new("coordinator/raft-value", value, fuzzing::raft_values),
         Target::new("coordinator/raft-message", message, fuzzing::raft_messages),
-        Target { mend: Some(mend_snapshot), ..Target::new("coordinator/snapshot", snapshot, fuzzing::snapshots) },
+        Target {
+            fix_checksums: Some(fix_snapshot_checksums),
+            ..Target::new("coordinator/snapshot", snapshot, fuzzing::snapshots)
+        },
         Target::new("coordinator/identity", identity, fuzzing::identities),
     ]
 }

@@ -88,7 +88,7 @@ fn segments() -> Vec<Vec<u8>> {
 }
 
 /// Puts the header's checksum right, and that of every frame that can be found from the front.
-fn mend(input: &mut [u8]) {
+fn fix_checksums(input: &mut [u8]) {
     const HEADER: usize = 64;
     const FRAME: usize = 32;
     if input.len() < HEADER + FRAME {
@@ -104,7 +104,7 @@ fn mend(input: &mut [u8]) {
         if input[at..at + 4] == [0; 4] || end > input.len() {
             return;
         }
-        mend_steps(&mut input[at + FRAME..at + FRAME + payload]);
+        fix_steps_checksums(&mut input[at + FRAME..at + FRAME + payload]);
         input[at + 28..at + 32].copy_from_slice(&chain.to_le_bytes());
         let mut sum = crc32c::crc32c(&[&identity[..], &(at as u32).to_le_bytes()[..]].concat());
         sum = crc32c::crc32c_append(sum, &input[at..at + 4]);
@@ -116,7 +116,7 @@ fn mend(input: &mut [u8]) {
 }
 
 /// kind, stream, prev, arg: 28 bytes; data bytes, data checksum, masked header checksum: 4 each; data.
-fn mend_steps(payload: &mut [u8]) {
+fn fix_steps_checksums(payload: &mut [u8]) {
     let mut at = 0;
     while at + 40 <= payload.len() {
         let bytes =
@@ -131,7 +131,7 @@ fn mend_steps(payload: &mut [u8]) {
 }
 
 pub(super) fn targets() -> Vec<Target> {
-    vec![Target { mend: Some(mend), ..Target::new("log/segment", segment, segments) }]
+    vec![Target { fix_checksums: Some(fix_checksums), ..Target::new("log/segment", segment, segments) }]
 }
 
 #[cfg(test)]
@@ -139,20 +139,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn mending_a_sound_segment_changes_nothing() {
+    fn fixing_a_sound_segment_changes_nothing() {
         let (_, bytes) = real();
-        let mut mended = bytes.clone();
-        mend(&mut mended);
-        assert!(mended == bytes, "the layout written here is not that of the log");
+        let mut fixed = bytes.clone();
+        fix_checksums(&mut fixed);
+        assert!(fixed == bytes, "the layout written here is not that of the log");
     }
 
     #[test]
-    fn a_mended_segment_is_read_beyond_its_checksums() {
+    fn a_fixed_segment_is_read_beyond_its_checksums() {
         let (_, mut bytes) = real();
         let at = bytes.windows(5).position(|window| window == b"first").expect("a record");
         bytes[at] = b'F';
         assert!(matches!(segment(&bytes), Verdict::Accepted(text) if text.starts_with("true")), "damage is seen");
-        mend(&mut bytes);
-        assert!(matches!(segment(&bytes), Verdict::Accepted(text) if text.starts_with("false")), "and can be mended");
+        fix_checksums(&mut bytes);
+        assert!(matches!(segment(&bytes), Verdict::Accepted(text) if text.starts_with("false")), "and can be fixed");
     }
 }

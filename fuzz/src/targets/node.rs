@@ -36,7 +36,7 @@ fn page(input: &[u8]) -> Verdict {
     })
 }
 
-fn mend_page(input: &mut [u8]) {
+fn fix_page_checksums(input: &mut [u8]) {
     if let Some((sum, rows)) = input.split_first_chunk_mut::<4>() {
         *sum = crc32c::crc32c(rows).to_be_bytes();
     }
@@ -46,7 +46,7 @@ fn pages() -> Vec<Vec<u8>> {
     let rows = [(Bytes::from_static(b"key"), Bytes::from_static(b"value")), (Bytes::from_static(b"k"), Bytes::new())];
     let mut page = vec![0; 4];
     page.extend_from_slice(&fuzzing::encode_page(&rows));
-    mend_page(&mut page);
+    fix_page_checksums(&mut page);
     vec![page]
 }
 
@@ -155,7 +155,7 @@ fn row_seeds() -> Vec<Vec<u8>> {
 pub(super) fn targets() -> Vec<Target> {
     vec![
         Target::new("node/peer-messages", peer_messages, parts),
-        Target { mend: Some(mend_page), ..Target::new("node/page", page, pages) },
+        Target { fix_checksums: Some(fix_page_checksums), ..Target::new("node/page", page, pages) },
         Target::new("node/identity", identity, identities),
         Target::new("node/log-record", log_record, log_records),
         Target::new("node/effect", effect, effects),

@@ -12,13 +12,13 @@ const CHUNK_BYTES: usize = 16 * 1024;
 /// What is done to what one host sends another.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Link {
-    /// Nothing passes; what is under way stands still, and arrives late if the link is mended.
+    /// Nothing passes. What is under way is held back, and arrives late once the link is whole again.
     pub(super) cut: bool,
     /// Everything arrives this much later.
     pub(super) delay: Duration,
     /// The rate at which bytes pass, if not freely.
     pub(super) bytes_per_second: Option<u64>,
-    /// Connections made before this number rose are broken.
+    /// Raising this number breaks the connections that exist.
     pub(super) resets: u64,
 }
 

@@ -6,7 +6,7 @@ use crate::request::Request;
 use crate::shell::{Observed, Shell};
 use crate::turn::Turn;
 use crate::waiting::Pending;
-use archon_kv::{Effect, Forgetting, PartitionView, Reader, Room};
+use archon_kv::{ClientCapacity, Effect, Forgetting, PartitionView, Reader};
 use archon_types::ErrorKind;
 
 impl<S: Shell> Turn<S> {
@@ -36,13 +36,13 @@ impl<S: Shell> Turn<S> {
         };
         let at = local.log_time.stamp(self.shell.wall());
         let view = PartitionView::new(&local.memtable, self.shell.engine(), local.placement, Reader::Newest);
-        let (request, refusal) = match local.clients.room_for(client, &view, at, self.shell.dedup()) {
-            Ok(Room::Free) => return Some(request),
-            Ok(Room::Forget(forgetting)) => match self.forget(local, forgetting) {
+        let (request, refusal) = match local.clients.capacity_for(client, &view, at, self.shell.dedup()) {
+            Ok(ClientCapacity::Free) => return Some(request),
+            Ok(ClientCapacity::Forget(forgetting)) => match self.forget(local, forgetting) {
                 Ok(()) => return Some(request),
                 Err(kind) => (request, Refusal::NoWrites(kind)),
             },
-            Ok(Room::Unknown(detail)) => {
+            Ok(ClientCapacity::Unknown(detail)) => {
                 (self.park_for(local, request, self.patience.reading_ms)?, Refusal::Detail(detail))
             }
             Err(error) => (request, self.unreadable(local, &error)),

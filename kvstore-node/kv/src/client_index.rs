@@ -43,7 +43,7 @@ pub struct ClientIndex {
 
 /// What must happen before an operation of a client may be evaluated.
 #[derive(Clone, PartialEq, Debug)]
-pub enum Room {
+pub enum ClientCapacity {
     /// Nothing.
     Free,
     /// Others are forgotten first.
@@ -108,31 +108,31 @@ impl ClientIndex {
     ///
     /// # Errors
     /// [`ViewError`] if rows cannot be read.
-    pub fn room_for(
+    pub fn capacity_for(
         &self,
         client: ClientId,
         view: &dyn View,
         at: Millis,
         limits: &DedupLimits,
-    ) -> Result<Room, ViewError> {
+    ) -> Result<ClientCapacity, ViewError> {
         if self.knows(client) {
-            return Ok(Room::Free);
+            return Ok(ClientCapacity::Free);
         }
         if self.is_unread() {
             if view.get(&client_head_bytes(client))?.is_some() {
-                return Ok(Room::Free);
+                return Ok(ClientCapacity::Free);
             }
             let why = "the partition's new leader still reads whom it remembers; it takes new clients once it has";
             let detail = ErrorDetail::new(ErrorKind::Overloaded, why).with_retry_after_ms(RETRY_AFTER_MS);
-            return Ok(Room::Unknown(detail));
+            return Ok(ClientCapacity::Unknown(detail));
         }
         let clients_max = limits.clients_max.max(1);
         if self.last.len() < clients_max {
-            return Ok(Room::Free);
+            return Ok(ClientCapacity::Free);
         }
         // Some more than one, so that not every newcomer costs an entry of its own.
         let least = self.last.len() - clients_max + 1;
-        self.forget_oldest(least + clients_max / FORGET_PART, view, at, limits).map(Room::Forget)
+        self.forget_oldest(least + clients_max / FORGET_PART, view, at, limits).map(ClientCapacity::Forget)
     }
 
     /// Whether there may be somebody [`to forget`](Self::to_forget).

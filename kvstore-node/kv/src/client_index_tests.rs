@@ -51,10 +51,10 @@ impl Leader {
     /// `None` if there was no room.
     fn write(&mut self, id: &OpId, at: u64) -> Option<Evaluation> {
         let at = Millis::new(at);
-        match self.index.room_for(id.client, &self.rows, at, &self.limits).unwrap() {
-            Room::Free => {}
-            Room::Forget(forgetting) => self.carry_out(forgetting),
-            Room::Unknown(_) => return None,
+        match self.index.capacity_for(id.client, &self.rows, at, &self.limits).unwrap() {
+            ClientCapacity::Free => {}
+            ClientCapacity::Forget(forgetting) => self.carry_out(forgetting),
+            ClientCapacity::Unknown(_) => return None,
         }
         let op = Op::Increment { key: Bytes::from(format!("{}-{}", id.client, id.number)), by: 1 };
         let request = Request { op: &op, id: Some(id) };

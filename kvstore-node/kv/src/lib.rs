@@ -21,7 +21,7 @@ mod row_map;
 mod rows;
 pub mod view;
 
-pub use client_index::{ClientIndex, Forgetting, Room};
+pub use client_index::{ClientCapacity, ClientIndex, Forgetting};
 pub use dedup::DedupLimits;
 pub use effect::{Effect, EffectError, RowChange};
 pub use engine::Engine;

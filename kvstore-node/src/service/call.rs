@@ -75,24 +75,24 @@ impl KvService {
         self.check(request.cluster.as_ref(), None)?;
         check_batch(&request.ops, "BatchRequest.ops")?;
         let table = self.table(&request.table)?;
-        let room = Room::default();
-        let replies = stream::iter(request.ops).map(|op| self.one_of_several(from, &table, op, &room));
+        let budget = AnswerBudget::default();
+        let replies = stream::iter(request.ops).map(|op| self.one_of_several(from, &table, op, &budget));
         Ok(replies.buffered(BATCH_CONCURRENT_MAX).collect().await)
     }
 
-    async fn one_of_several(&self, from: IpAddr, table: &Table, op: v1::Op, room: &Room) -> v1::Reply {
+    async fn one_of_several(&self, from: IpAddr, table: &Table, op: v1::Op, budget: &AnswerBudget) -> v1::Reply {
         let tag = op.tag;
-        let (log_time, outcome) = match self.placed(table, op, room) {
+        let (log_time, outcome) = match self.placed(table, op, budget) {
             Ok((partition, op, id)) => self.operate(from, partition, op, id).await,
             Err(detail) => (Millis::ZERO, Err(detail)),
         };
-        TaggedReply { tag, log_time, outcome: outcome.and_then(|answer| room.admit(answer)) }.into()
+        TaggedReply { tag, log_time, outcome: outcome.and_then(|answer| budget.admit(answer)) }.into()
     }
 
-    fn placed(&self, table: &Table, op: v1::Op, room: &Room) -> Result<(PartitionId, Op, Option<OpId>)> {
+    fn placed(&self, table: &Table, op: v1::Op, budget: &AnswerBudget) -> Result<(PartitionId, Op, Option<OpId>)> {
         let KeyedOp { partition, id, op, .. } = op.try_into()?;
         let right = of_key(table, &op)?;
-        if op.is_read() && room.is_full() {
+        if op.is_read() && budget.is_full() {
             return Err(full());
         }
         // One that the client named wrongly is refused by the shard, as in a stream.
@@ -139,9 +139,9 @@ fn of_key(table: &Table, op: &Op) -> Result<PartitionId> {
 
 /// How many bytes of values the answer to one `Batch` holds so far.
 #[derive(Default)]
-struct Room(AtomicUsize);
+struct AnswerBudget(AtomicUsize);
 
-impl Room {
+impl AnswerBudget {
     fn is_full(&self) -> bool {
         self.0.load(Ordering::Relaxed) >= BATCH_ANSWER_BYTES_MAX
     }
@@ -169,12 +169,12 @@ mod tests {
     #[test]
     fn an_answer_with_many_large_values_is_bounded() {
         let value = |bytes: usize| Answer::Value(Some((Bytes::from(vec![0; bytes]), Revision::new(1))));
-        let room = Room::default();
-        assert!(room.admit(value(BATCH_ANSWER_BYTES_MAX - 10)).is_ok() && !room.is_full());
-        assert_eq!(room.admit(value(11)).unwrap_err().kind, ErrorKind::Overloaded);
-        assert!(room.is_full());
+        let budget = AnswerBudget::default();
+        assert!(budget.admit(value(BATCH_ANSWER_BYTES_MAX - 10)).is_ok() && !budget.is_full());
+        assert_eq!(budget.admit(value(11)).unwrap_err().kind, ErrorKind::Overloaded);
+        assert!(budget.is_full());
         // What is small, and what was done, is told all the same.
-        assert!(room.admit(Answer::Value(None)).is_ok());
-        assert!(room.admit(Answer::Written { revision: Revision::new(1) }).is_ok());
+        assert!(budget.admit(Answer::Value(None)).is_ok());
+        assert!(budget.admit(Answer::Written { revision: Revision::new(1) }).is_ok());
     }
 }

@@ -49,7 +49,7 @@ impl KvService {
         let ended = ended.await;
         match ended {
             Err(FrameError::Stalled(_)) => self.shared.metrics.streams_stalled.add(1),
-            Err(FrameError::Incomplete(_)) => self.shared.metrics.messages_half.add(1),
+            Err(FrameError::Incomplete(_)) => self.shared.metrics.messages_incomplete.add(1),
             _ => {}
         }
         super::end_stream(ended, writer).await;

@@ -10,6 +10,8 @@ use std::time::{Duration, Instant};
 /// Batches that may be under way or waiting; beyond, the shard takes in no new work.
 const BATCHES_MAX: usize = 256;
 const RETRY_AFTER: Duration = Duration::from_millis(200);
+/// How often a log that refuses is told of.
+const TELL_EVERY: Duration = Duration::from_secs(60);
 /// A disk that takes longer for a sync is not waited for on the shard's thread, where reads and other connections would
 /// wait as well.
 const HERE_MAX: Duration = Duration::from_millis(2);
@@ -55,6 +57,7 @@ pub(super) struct Journal {
     waiting: VecDeque<Entry>,
     next: u64,
     retry_at: Option<Instant>,
+    told_at: Option<Instant>,
     /// How many batches still go to the log's own thread, because the disk was slow.
     away: u32,
     /// Why the log will never take what waits: the node cannot go on.
@@ -74,6 +77,7 @@ impl Journal {
             waiting: VecDeque::new(),
             next: 1,
             retry_at: None,
+            told_at: None,
             away: 0,
             failed: None,
         }
@@ -158,7 +162,8 @@ impl Journal {
         match result {
             Ok(()) => entry.state = State::Done,
             Err(error) if behind || matches!(error, WalError::NoSpace { .. }) => {
-                if self.retry_at.is_none() {
+                if self.told_at.is_none_or(|at| at.elapsed() > TELL_EVERY) {
+                    self.told_at = Some(Instant::now());
                     tracing::warn!(%error, "the write-ahead log refused a batch; it is tried again");
                 }
                 entry.state = State::Unsent;
@@ -273,7 +278,7 @@ mod tests {
         }
         let verdicts: Vec<_> = (0..3).map(|_| receiver.recv().unwrap()).collect();
         assert!(verdicts.iter().all(|(_, result)| result.is_ok()));
-        // As if the first had been refused for want of space and the others had passed.
+        // As if the first had been refused for lack of space and the others had passed.
         let refusal = Err(WalError::NoSpace { bytes: 1 });
         assert!(journal.logged(2, Ok(())).is_empty());
         assert!(journal.logged(1, refusal).is_empty());
@@ -310,7 +315,7 @@ mod tests {
         let verdicts: Vec<_> = (0..2).map(|_| receiver.recv().unwrap()).collect();
         assert!(verdicts.iter().all(|(_, result)| result.is_ok()), "{verdicts:?}");
         assert_eq!(wal.bounds(store::stream(copy)), None);
-        // As if the first had been refused for want of space, and the deletion behind it as well.
+        // As if the first had been refused for lack of space, and the deletion behind it as well.
         let deleted = |done: Vec<Completes>| done.into_iter().flat_map(|done| done.deletions).collect::<Vec<_>>();
         for number in [1, 2] {
             let refusal = Err(WalError::NoSpace { bytes: 1 });
@@ -373,7 +378,7 @@ mod tests {
     }
 
     #[test]
-    fn only_want_of_space_is_waited_for_and_what_follows_from_it() {
+    fn only_lack_of_space_is_waited_for_and_what_follows_from_it() {
         let directory = tempfile::tempdir().unwrap();
         let (wal, _) = Wal::open(directory.path(), WalConfig::default()).unwrap();
         let mut journal = Journal::new(wal, 0, Arc::new(|_, _| ()));

@@ -1,7 +1,7 @@
 //! Streams of frames, as peers and clients open and take them.
 
 use archon_frames::{
-    FrameError, FrameReader, FrameWriter, HalfFrames, Keepalive, StreamKind, accept, begins_stream, connect,
+    FrameError, FrameReader, FrameWriter, Keepalive, PartialBudget, StreamKind, accept, begins_stream, connect,
 };
 use archon_proto::v1;
 use prost::Message;
@@ -65,7 +65,7 @@ pub fn sorted<M: Message + Default>(
                 match begins_stream(&connection).await {
                     Ok(true) => {
                         let (_, mut reader, mut writer) =
-                            accept(connection, |_| HalfFrames::new(4 * MESSAGE_BYTES_MAX)).await.unwrap();
+                            accept(connection, |_| PartialBudget::new(4 * MESSAGE_BYTES_MAX)).await.unwrap();
                         reader.known(MESSAGE_BYTES_MAX);
                         let _: Result<(), FrameError> = read(&mut reader, &mut writer, &take).await;
                     }

@@ -1,7 +1,7 @@
 //! The bodies of gRPC requests: a message that has not arrived whole is bounded there as it is in streams of frames.
 
-use crate::half::Half;
-use crate::{FrameError, HalfFrames};
+use crate::partial::PartialMessage;
+use crate::{FrameError, PartialBudget};
 use archon_proto::convert::error::status_of;
 use bytes::Bytes;
 use http_body::{Frame, SizeHint};
@@ -25,21 +25,21 @@ const STREAMING: [&str; 3] =
 /// members of the cluster make have a budget apart from all others'. Who calls is not known here: whoever takes all of the
 /// members' budget holds up calls of members, and nothing else.
 #[derive(Clone, Debug)]
-pub struct HalfBodies {
-    others: HalfFrames,
-    members: HalfFrames,
+pub struct PartialBodies {
+    others: PartialBudget,
+    members: PartialBudget,
     /// The beginning of the paths that members call.
     members_call: &'static str,
 }
 
-impl HalfBodies {
+impl PartialBodies {
     /// Of calls whose path begins with `members_call` (`/package.Service/`), `members` is the budget; of all others, `others`.
-    pub const fn new(others: HalfFrames, members: HalfFrames, members_call: &'static str) -> Self {
+    pub const fn new(others: PartialBudget, members: PartialBudget, members_call: &'static str) -> Self {
         Self { others, members, members_call }
     }
 }
 
-impl<S> Layer<S> for HalfBodies {
+impl<S> Layer<S> for PartialBodies {
     type Service = Bounded<S>;
 
     fn layer(&self, inner: S) -> Bounded<S> {
@@ -51,7 +51,7 @@ impl<S> Layer<S> for HalfBodies {
 #[derive(Clone, Debug)]
 pub struct Bounded<S> {
     inner: S,
-    bodies: HalfBodies,
+    bodies: PartialBodies,
 }
 
 impl<S: Service<http::Request<Body>>> Service<http::Request<Body>> for Bounded<S> {
@@ -68,16 +68,16 @@ impl<S: Service<http::Request<Body>>> Service<http::Request<Body>> for Bounded<S
         let ours = path.starts_with(self.bodies.members_call);
         let budget = if ours { &self.bodies.members } else { &self.bodies.others };
         let streams = STREAMING.contains(&path);
-        self.inner.call(request.map(|body| Body::new(HalfBody::new(body, streams, budget.clone()))))
+        self.inner.call(request.map(|body| Body::new(PartialBody::new(body, streams, budget.clone()))))
     }
 }
 
-/// A request's body, which ends with an error if too much is half here, or does not go on.
-struct HalfBody {
+/// A request's body, which ends with an error if too much is partly here, or does not go on.
+struct PartialBody {
     body: Body,
     /// The request is a stream of messages.
     streams: bool,
-    half: Half,
+    partial: PartialMessage,
     /// What came of the message that is not whole, or of a request that has not ended.
     received: usize,
     head: [u8; HEAD_BYTES],
@@ -85,9 +85,9 @@ struct HalfBody {
     patience: Option<Pin<Box<Sleep>>>,
 }
 
-impl HalfBody {
-    fn new(body: Body, streams: bool, budget: HalfFrames) -> Self {
-        Self { body, streams, half: Half::new(budget), received: 0, head: [0; HEAD_BYTES], patience: None }
+impl PartialBody {
+    fn new(body: Body, streams: bool, budget: PartialBudget) -> Self {
+        Self { body, streams, partial: PartialMessage::new(budget), received: 0, head: [0; HEAD_BYTES], patience: None }
     }
 
     /// Takes note of bytes that came, which may end one message and begin others.
@@ -113,34 +113,34 @@ impl HalfBody {
                 self.whole();
             }
         }
-        self.half.hold(self.received)
+        self.partial.hold(self.received)
     }
 
     fn whole(&mut self) {
         (self.received, self.patience) = (0, None);
-        self.half.whole();
+        self.partial.whole();
     }
 
-    /// Ready once what is half here has not gone on for too long.
+    /// Ready once what is partly here has not gone on for too long.
     fn poll_late(&mut self, context: &mut Context<'_>) -> Poll<FrameError> {
         if self.received == 0 {
             return Poll::Pending;
         }
         loop {
-            let until: Instant = self.half.until(self.received);
+            let until: Instant = self.partial.until(self.received);
             let patience = self.patience.get_or_insert_with(|| Box::pin(sleep_until(until)));
             if patience.deadline() != until {
                 patience.as_mut().reset(until);
             }
             ready!(patience.as_mut().poll(context));
-            if let Err(late) = self.half.late(self.received) {
+            if let Err(late) = self.partial.late(self.received) {
                 return Poll::Ready(late);
             }
         }
     }
 }
 
-impl http_body::Body for HalfBody {
+impl http_body::Body for PartialBody {
     type Data = Bytes;
     type Error = Status;
 
@@ -193,30 +193,30 @@ mod tests {
         }
     }
 
-    fn body(budget: &HalfFrames, streams: bool, chunks: &[&[u8]]) -> HalfBody {
+    fn body(budget: &PartialBudget, streams: bool, chunks: &[&[u8]]) -> PartialBody {
         let chunks = chunks.iter().map(|chunk| Bytes::copy_from_slice(chunk)).collect();
-        HalfBody::new(Body::new(Stuck(chunks)), streams, budget.clone())
+        PartialBody::new(Body::new(Stuck(chunks)), streams, budget.clone())
     }
 
-    async fn next(body: &mut HalfBody) -> Result<Bytes, Status> {
+    async fn next(body: &mut PartialBody) -> Result<Bytes, Status> {
         let frame = poll_fn(|context| Pin::new(&mut *body).poll_frame(context)).await.expect("it does not end");
         frame.map(|frame| frame.into_data().unwrap_or_default())
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_body_that_did_not_go_on_was_waited_for_without_end() {
-        let budget = HalfFrames::new(1 << 20);
-        let mut half = body(&budget, true, &[&[0, 0, 0], &[0, 9], &[1, 2]]);
+        let budget = PartialBudget::new(1 << 20);
+        let mut partial = body(&budget, true, &[&[0, 0, 0], &[0, 9], &[1, 2]]);
         for bytes in [3, 2, 2] {
-            assert_eq!(next(&mut half).await.map(|data| data.len()).ok(), Some(bytes));
+            assert_eq!(next(&mut partial).await.map(|data| data.len()).ok(), Some(bytes));
         }
-        let error = next(&mut half).await.unwrap_err();
+        let error = next(&mut partial).await.unwrap_err();
         assert!(error.message().contains("5 s") || error.message().contains("whole"), "{error}");
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_whole_message_of_a_request_that_never_ended_counted_for_nothing_and_was_waited_for_without_end() {
-        let budget = HalfFrames::new(1 << 20);
+        let budget = PartialBudget::new(1 << 20);
         let large = vec![7; 200 * 1024];
         let wire = [&[0][..], &u32::try_from(large.len()).unwrap().to_be_bytes(), &large].concat();
         let mut whole = body(&budget, false, &[&wire]);
@@ -229,7 +229,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn only_what_is_not_whole_counts_wherever_it_is_cut() {
-        let budget = HalfFrames::new(1 << 20);
+        let budget = PartialBudget::new(1 << 20);
         let large = vec![7; 200 * 1024];
         // Two messages in five parts: the second one begins in the middle of the third.
         let head = |length: usize| [&[0][..], &u32::try_from(length).unwrap().to_be_bytes()].concat();

@@ -1,6 +1,6 @@
 //! How a stream begins.
 
-use crate::{FrameError, FrameReader, FrameWriter, HalfFrames};
+use crate::{FrameError, FrameReader, FrameWriter, PartialBudget};
 use archon_types::ErrorDetail;
 use std::time::Duration;
 use tokio::io::AsyncReadExt;
@@ -96,20 +96,21 @@ pub async fn begins_stream(connection: &TcpStream) -> std::io::Result<bool> {
 }
 
 /// Reads the handshake of a connection with which a stream begins ([`begins_stream`]). What the peer sends counts in the
-/// budget that `half` gives for such a stream as long as it has not arrived whole, and is small until the reader is told that it is [`known`](FrameReader::known).
+/// budget that `partial` gives for such a stream as long as it has not arrived whole, and is small until the reader is told
+/// that it is [`known`](FrameReader::known).
 ///
 /// # Errors
 /// If there is none that this version knows, or none in time.
 pub async fn accept(
     mut stream: TcpStream,
-    half: impl Fn(StreamKind) -> HalfFrames,
+    partial: impl Fn(StreamKind) -> PartialBudget,
 ) -> Result<(StreamKind, FrameReader, FrameWriter), FrameError> {
     let mut handshake = [0; HANDSHAKE_BYTES];
     let read = timeout(HANDSHAKE_PATIENCE, stream.read_exact(&mut handshake)).await;
     read.map_err(|_| FrameError::Silent(HANDSHAKE_PATIENCE))??;
     let kind = StreamKind::of_handshake(&handshake)?;
     let (from, to) = stream.into_split();
-    Ok((kind, FrameReader::of_stranger(from, half(kind)), FrameWriter::new(to)))
+    Ok((kind, FrameReader::of_stranger(from, partial(kind)), FrameWriter::new(to)))
 }
 
 /// Tells a connection on which a stream begins why there is none, and ends it.

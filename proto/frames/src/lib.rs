@@ -15,17 +15,17 @@
 mod bodies;
 mod error;
 mod frame;
-mod half;
 mod handshake;
 mod keepalive;
+mod partial;
 mod reader;
 mod writer;
 
-pub use bodies::{Bounded, HalfBodies};
+pub use bodies::{Bounded, PartialBodies};
 pub use error::FrameError;
 pub use frame::{Frame, FrameKind, HEAD_BYTES, cut};
-pub use half::{HALF_BYTES_MAX, HalfFrames};
 pub use handshake::{HANDSHAKE_BYTES, StreamKind, accept, begins_stream, connect, turn_away};
 pub use keepalive::Keepalive;
+pub use partial::{PARTIAL_BYTES_MAX, PartialBudget};
 pub use reader::{FrameReader, STRANGER_BYTES_MAX};
 pub use writer::FrameWriter;

@@ -1,7 +1,7 @@
 //! What arrives.
 
-use crate::half::Half;
-use crate::{FrameError, FrameKind, HalfFrames, cut};
+use crate::partial::PartialMessage;
+use crate::{FrameError, FrameKind, PartialBudget, cut};
 use archon_proto::v1;
 use bytes::BytesMut;
 use prost::Message;
@@ -27,17 +27,17 @@ pub struct FrameReader {
     bytes_max: usize,
     heard: bool,
     /// Of a reader that takes what strangers send.
-    half: Option<Half>,
+    partial: Option<PartialMessage>,
 }
 
 impl FrameReader {
     pub(crate) fn new(from: OwnedReadHalf, bytes_max: usize) -> Self {
-        Self { from, received: BytesMut::new(), bytes_max, heard: false, half: None }
+        Self { from, received: BytesMut::new(), bytes_max, heard: false, partial: None }
     }
 
     /// A reader of what a stranger sends, who may send little until it is [`known`](Self::known).
-    pub(crate) fn of_stranger(from: OwnedReadHalf, half: HalfFrames) -> Self {
-        Self { half: Some(Half::new(half)), ..Self::new(from, STRANGER_BYTES_MAX) }
+    pub(crate) fn of_stranger(from: OwnedReadHalf, partial: PartialBudget) -> Self {
+        Self { partial: Some(PartialMessage::new(partial)), ..Self::new(from, STRANGER_BYTES_MAX) }
     }
 
     /// The sender has said who it is: from now on each of its frames may have `bytes_max` bytes.
@@ -52,7 +52,7 @@ impl FrameReader {
     pub async fn next<M: Message + Default>(&mut self) -> Result<M, FrameError> {
         loop {
             while let Some(frame) = cut(&mut self.received, self.bytes_max)? {
-                self.half.iter_mut().for_each(Half::whole);
+                self.partial.iter_mut().for_each(PartialMessage::whole);
                 if frame.payload.len() > KEPT_BYTES_MAX {
                     // What made room for a large message is not kept for as long as the connection lasts.
                     self.received = BytesMut::from(&self.received[..]);
@@ -72,19 +72,19 @@ impl FrameReader {
             if self.received.capacity() - self.received.len() < ROOM_BYTES_MIN {
                 // In proportion to what has arrived, never to what a frame says that it holds.
                 let more = READ_BYTES.max(self.received.len());
-                if let Some(half) = &mut self.half {
-                    half.hold(self.received.len() + more)?;
+                if let Some(partial) = &mut self.partial {
+                    partial.hold(self.received.len() + more)?;
                 }
                 self.received.reserve(more);
             }
             let received = self.received.len();
             let read = self.from.read_buf(&mut self.received);
-            let read = match &mut self.half {
+            let read = match &mut self.partial {
                 // The rest of a frame is to come in time; the beginning of one may be waited for as long as its sender lives.
-                Some(half) if received > 0 => match timeout_at(half.until(received), read).await {
+                Some(partial) if received > 0 => match timeout_at(partial.until(received), read).await {
                     Ok(read) => read,
                     Err(_) => {
-                        half.late(received)?;
+                        partial.late(received)?;
                         continue;
                     }
                 },

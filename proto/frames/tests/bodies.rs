@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
-use archon_frames::{HalfBodies, HalfFrames};
+use archon_frames::{PartialBodies, PartialBudget};
 use archon_proto::convert::error::detail_of;
 use archon_proto::v1::stats_client::StatsClient;
 use archon_proto::v1::stats_server::{Stats, StatsServer};
@@ -35,9 +35,9 @@ impl Stats for Counted {
 }
 
 /// A message that says it is as long as messages may be, of which only so much comes.
-struct Half(Vec<Bytes>);
+struct Partial(Vec<Bytes>);
 
-impl Half {
+impl Partial {
     fn of(bytes: usize) -> Body {
         let length = u32::try_from(MESSAGE_BYTES_MAX).unwrap().to_be_bytes();
         let head = Bytes::from([&[0][..], &length].concat());
@@ -45,7 +45,7 @@ impl Half {
     }
 }
 
-impl http_body::Body for Half {
+impl http_body::Body for Partial {
     type Data = Bytes;
     type Error = Status;
 
@@ -54,38 +54,38 @@ impl http_body::Body for Half {
     }
 }
 
-async fn send_half(mut channel: Channel, bytes: usize) -> Option<ErrorKind> {
+async fn send_partial(mut channel: Channel, bytes: usize) -> Option<ErrorKind> {
     let request = http::Request::post("http://member/archon.v1.Stats/Read").header("content-type", "application/grpc");
     std::future::poll_fn(|context| channel.poll_ready(context)).await.ok()?;
-    let answer = channel.call(request.body(Half::of(bytes)).unwrap()).await.ok()?;
+    let answer = channel.call(request.body(Partial::of(bytes)).unwrap()).await.ok()?;
     Status::from_header_map(answer.headers()).map(|status| detail_of(&status).kind)
 }
 
 /// Each connection may have a thousand requests under way, and each of these held as much as a message may be long.
 #[tokio::test]
-async fn half_bodies_from_many_connections_filled_the_memory() {
+async fn partial_bodies_from_many_connections_filled_the_memory() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = format!("http://{}", listener.local_addr().unwrap());
-    let (budget, members) = (HalfFrames::new(BUDGET), HalfFrames::new(BUDGET));
+    let (budget, members) = (PartialBudget::new(BUDGET), PartialBudget::new(BUDGET));
     let server = Server::builder()
-        .layer(HalfBodies::new(budget.clone(), members.clone(), "/archon.v1.Raft/"))
+        .layer(PartialBodies::new(budget.clone(), members.clone(), "/archon.v1.Raft/"))
         .add_service(StatsServer::new(Counted).max_decoding_message_size(MESSAGE_BYTES_MAX))
         .serve_with_incoming(TcpListenerStream::new(listener));
     let server = tokio::spawn(server);
 
-    let mut halves = JoinSet::new();
+    let mut partials = JoinSet::new();
     for _ in 0..8 {
         let channel = Endpoint::from_shared(address.clone()).unwrap().connect().await.unwrap();
         for _ in 0..8 {
-            halves.spawn(send_half(channel.clone(), 1024 * 1024));
+            partials.spawn(send_partial(channel.clone(), 1024 * 1024));
         }
     }
     // All of them together would hold sixteen times the budget.
     let mut refused = 0;
     let within = Duration::from_secs(20);
     while refused < 48 {
-        let ended = tokio::time::timeout(within, halves.join_next()).await;
-        let ended = ended.unwrap_or_else(|_| panic!("{refused} refused, {} bytes are half here", budget.used()));
+        let ended = tokio::time::timeout(within, partials.join_next()).await;
+        let ended = ended.unwrap_or_else(|_| panic!("{refused} refused, {} bytes are partly here", budget.used()));
         assert_eq!(ended.expect("some are left").unwrap(), Some(ErrorKind::Overloaded));
         refused += 1;
         assert!(budget.used() <= BUDGET, "{} bytes", budget.used());
@@ -98,8 +98,8 @@ async fn half_bodies_from_many_connections_filled_the_memory() {
     let answer = client.read(ReadStatsRequest { cluster }).await.unwrap().into_inner();
     assert_eq!(answer.node, (200 * 1024).to_string());
 
-    // What was half here is given back with the connections.
-    halves.shutdown().await;
+    // What was partly here is given back with the connections.
+    partials.shutdown().await;
     let given_back = async {
         while budget.used() > 0 {
             tokio::time::sleep(Duration::from_millis(5)).await;

@@ -2,7 +2,8 @@
 #![allow(missing_docs, clippy::unwrap_used)]
 
 use archon_frames::{
-    FrameError, FrameReader, FrameWriter, HalfFrames, Keepalive, StreamKind, accept, begins_stream, connect, turn_away,
+    FrameError, FrameReader, FrameWriter, Keepalive, PartialBudget, StreamKind, accept, begins_stream, connect,
+    turn_away,
 };
 use archon_proto::v1::OpBatch;
 use archon_types::{ErrorDetail, ErrorKind};
@@ -44,7 +45,7 @@ async fn pair() -> (Side, Side) {
     let near = Side { reader, writer };
     let (connection, _) = listener.accept().await.unwrap();
     assert!(begins_stream(&connection).await.unwrap());
-    let (kind, mut reader, writer) = accept(connection, |_| HalfFrames::new(4 * BYTES_MAX)).await.unwrap();
+    let (kind, mut reader, writer) = accept(connection, |_| PartialBudget::new(4 * BYTES_MAX)).await.unwrap();
     reader.known(BYTES_MAX);
     assert_eq!(kind, StreamKind::Exchange);
     (near, Side { reader, writer })
@@ -130,7 +131,7 @@ async fn whoever_speaks_http_is_told_apart_and_whoever_speaks_nonsense_is_refuse
         let (accepted, _) = listener.accept().await.unwrap();
         assert_eq!(begins_stream(&accepted).await.unwrap(), stream);
         if stream {
-            let error = accept(accepted, |_| HalfFrames::new(BYTES_MAX)).await.unwrap_err();
+            let error = accept(accepted, |_| PartialBudget::new(BYTES_MAX)).await.unwrap_err();
             assert!(error.to_string().contains("does not begin with a handshake"), "{error}");
         }
     }
@@ -153,7 +154,7 @@ async fn raw() -> (TcpStream, FrameReader, FrameWriter) {
     let mut near = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
     near.write_all(&StreamKind::Exchange.handshake()).await.unwrap();
     let (connection, _) = listener.accept().await.unwrap();
-    let (_, reader, writer) = accept(connection, |_| HalfFrames::new(4 * BYTES_MAX)).await.unwrap();
+    let (_, reader, writer) = accept(connection, |_| PartialBudget::new(4 * BYTES_MAX)).await.unwrap();
     (near, reader, writer)
 }
 

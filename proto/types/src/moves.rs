@@ -42,11 +42,11 @@ words! {
 impl MovePhase {
     /// Whether the move has ended, well or not.
     pub const fn is_over(self) -> bool {
-        matches!(self, Self::Done) || self.is_undone()
+        matches!(self, Self::Done) || self.is_aborted()
     }
 
-    /// Whether the move has ended without reaching its goal.
-    pub const fn is_undone(self) -> bool {
+    /// Whether the move has ended without reaching its goal: it was cancelled or superseded, or failed.
+    pub const fn is_aborted(self) -> bool {
         matches!(self, Self::Cancelled | Self::Superseded | Self::Failed)
     }
 }

@@ -47,11 +47,11 @@ impl TablePiece {
     ) -> Self {
         let removed = removed.filter(|_| from == 0);
         let mut delta = TableDelta { table, since, version, partitions: Vec::new(), nodes: Vec::new(), removed };
-        let mut room = Room { bytes: 0 };
+        let mut size = PieceSize { bytes: 0 };
         let mut nodes: Vec<_> = nodes.filter(|node| node.id.get() >= from).collect();
         nodes.sort_unstable_by_key(|node| node.id);
         for node in nodes {
-            if !room.takes(node_bytes(node)) {
+            if !size.takes(node_bytes(node)) {
                 return Self { delta, from, next: Some(node.id.get()) };
             }
             delta.nodes.push(node.clone());
@@ -60,7 +60,7 @@ impl TablePiece {
         let mut rows: Vec<_> = rows.filter(|row| position(row) >= from).collect();
         rows.sort_unstable_by_key(|row| row.id.index);
         for row in rows {
-            if !room.takes(row_bytes(row)) {
+            if !size.takes(row_bytes(row)) {
                 return Self { delta, from, next: Some(position(row)) };
             }
             delta.partitions.push(row.clone());
@@ -70,11 +70,11 @@ impl TablePiece {
 }
 
 /// How much is in a piece so far.
-struct Room {
+struct PieceSize {
     bytes: usize,
 }
 
-impl Room {
+impl PieceSize {
     fn takes(&mut self, bytes: usize) -> bool {
         let takes = self.bytes == 0 || self.bytes + bytes <= PIECE_BYTES_MAX;
         self.bytes += bytes;

@@ -46,7 +46,7 @@ words! {
         DiskFull = "disk_full",
         /// A coordinator's disk refuses another file.
         DiskFails = "disk_fails",
-        /// A coordinator has no room for a snapshot, and cannot cut its log.
+        /// A coordinator has no space for a snapshot, and cannot cut its log or catch up.
         SnapshotWaits = "snapshot_waits",
         /// A coordinator does not answer the leading one.
         CoordinatorUnreachable = "coordinator_unreachable",

@@ -55,7 +55,7 @@ impl Era {
             ledger: Ledger::default(),
             acknowledged: self.acknowledged.min(kept),
             compared: BTreeMap::new(),
-            applied: self.applied.anew(),
+            applied: self.applied.without_effects(),
             history: self.history.until(kept),
         };
         let is_kept = |entry: &&Entry| entry.at.seq <= kept;
@@ -130,14 +130,14 @@ impl PartitionCheck {
         floors.get(number).copied().unwrap_or(0).min(most)
     }
 
-    /// A client sends a write without a name, once more.
-    pub(crate) fn sent_unnamed(&mut self, op: &Op) {
-        self.eras.iter_mut().for_each(|era| era.applied.sent(op));
+    /// A client sends a write without a number.
+    pub(crate) fn sent_unnumbered(&mut self, op: &Op) {
+        self.eras.iter_mut().for_each(|era| era.applied.sent_unnumbered(op));
     }
 
-    /// A client sends a write of this name, perhaps once more.
-    pub(crate) fn sent_named(&mut self, id: OpId, op: &Op) {
-        self.eras.iter_mut().for_each(|era| era.applied.sent_named(id, op));
+    /// A client sends a write with this number, for the first time or again.
+    pub(crate) fn sent_numbered(&mut self, id: OpId, op: &Op) {
+        self.eras.iter_mut().for_each(|era| era.applied.sent_numbered(id, op));
     }
 
     /// All copies but the one that leads must never count again.

@@ -30,7 +30,7 @@ fn commit(era: &mut Era, entry: &Entry) -> Result<(), Violation> {
 fn scene(held: &[Entry]) -> (PartitionCheck, Stream) {
     let mut known = PartitionCheck::default();
     for seq in 1..=4 {
-        known.sent_unnamed(&Op::Put { key: Bytes::from_static(b"k"), value: text(seq) });
+        known.sent_unnumbered(&Op::Put { key: Bytes::from_static(b"k"), value: text(seq) });
     }
     let first = known.led_in(Epoch::new(1));
     (1..=3).for_each(|seq| commit(first, &entry(1, seq)).expect("it was sent"));

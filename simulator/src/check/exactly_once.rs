@@ -1,5 +1,5 @@
-//! X: each operation takes effect at most once, and whatever took effect is remembered: by the record of its name, or, where
-//! it has none, because it was sent that often.
+//! Promise X (`docs/ARCHITECTURE.md`): each operation takes effect at most once. One that has a number is recognized by the
+//! record of it that its effect holds; of operations without a number no more may take effect than were sent.
 
 use super::Violation;
 use crate::client::COUNTED;
@@ -12,29 +12,30 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Where each operation took effect.
 #[derive(Debug, Default)]
 pub(super) struct Applied {
-    /// What was sent to this partition under each name.
+    /// What was sent to this partition under each client's number.
     sent: BTreeMap<(ClientId, u64), Change>,
-    named: BTreeMap<(ClientId, u64), Seq>,
+    /// Where these took effect.
+    numbered: BTreeMap<(ClientId, u64), Seq>,
     /// Values that somebody put: each stands for one operation, whatever numbers its attempts had.
     put: BTreeSet<(Bytes, Bytes)>,
-    /// How often a change was sent without a name and has not taken effect.
-    unnamed: BTreeMap<Change, u64>,
-    /// How often it was sent so at all.
-    unnamed_sent: BTreeMap<Change, u64>,
+    /// How often a change without a number was sent and has not taken effect.
+    unnumbered: BTreeMap<Change, u64>,
+    /// How often each of these was sent at all.
+    unnumbered_sent: BTreeMap<Change, u64>,
 }
 
-/// What tells writes without a name from each other.
+/// What a write does to a key.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Change {
     /// A value, which no other operation writes.
     Put(Bytes, Bytes),
-    /// One more; values repeat.
+    /// Adds to a counter; values repeat, so they are not compared.
     Count(Bytes),
     Delete(Bytes),
 }
 
 impl Change {
-    /// What a write does; a read does nothing.
+    /// `None` for a read.
     fn of(op: &Op) -> Option<Self> {
         Some(match op {
             Op::Put { key, value } | Op::CompareAndSet { key, value, .. } => Self::Put(key.clone(), value.clone()),
@@ -44,7 +45,7 @@ impl Change {
         })
     }
 
-    /// Whether a row of this key and value can be what it left.
+    /// Whether it can have left this value under this key.
     fn fits(&self, at: &Bytes, left: Option<&Bytes>) -> bool {
         match self {
             Self::Put(key, value) => key == at && left == Some(value),
@@ -55,33 +56,33 @@ impl Change {
 }
 
 impl Applied {
-    /// A write without a name is sent, once more.
-    pub(super) fn sent(&mut self, op: &Op) {
+    /// A write without a number is sent.
+    pub(super) fn sent_unnumbered(&mut self, op: &Op) {
         if let Some(change) = Change::of(op) {
-            *self.unnamed.entry(change.clone()).or_default() += 1;
-            *self.unnamed_sent.entry(change).or_default() += 1;
+            *self.unnumbered.entry(change.clone()).or_default() += 1;
+            *self.unnumbered_sent.entry(change).or_default() += 1;
         }
     }
 
-    /// Everything was sent, and nothing has taken effect.
-    pub(super) fn anew(&self) -> Self {
-        let (sent, unnamed_sent) = (self.sent.clone(), self.unnamed_sent.clone());
-        Self { sent, unnamed: unnamed_sent.clone(), unnamed_sent, ..Self::default() }
+    /// The same operations sent, of which none has taken effect: for a history that is replayed from its beginning.
+    pub(super) fn without_effects(&self) -> Self {
+        let (sent, unnumbered_sent) = (self.sent.clone(), self.unnumbered_sent.clone());
+        Self { sent, unnumbered: unnumbered_sent.clone(), unnumbered_sent, ..Self::default() }
     }
 
-    /// A write of this name is sent, perhaps once more.
-    pub(super) fn sent_named(&mut self, id: OpId, op: &Op) {
+    /// A write with this number is sent, for the first time or again.
+    pub(super) fn sent_numbered(&mut self, id: OpId, op: &Op) {
         if let Some(change) = Change::of(op) {
             self.sent.insert((id.client, id.number), change);
         }
     }
 
-    /// Where the operation of this name took effect.
+    /// Where the operation with this number took effect.
     pub(super) fn position_of(&self, client: ClientId, number: u64) -> Option<Seq> {
-        self.named.get(&(client, number)).copied()
+        self.numbered.get(&(client, number)).copied()
     }
 
-    /// An effect was committed. Returns whether it says whose it is.
+    /// Checks an effect that was committed. Returns whether it holds the record of an operation's number.
     pub(super) fn take(&mut self, at: Seq, effect: &Effect) -> Result<bool, Violation> {
         let mut remembered = false;
         let mut whose = None;
@@ -96,7 +97,7 @@ impl Applied {
                 let detail = format!("the effect at {at} is operation {number} of {client}, which was not sent here");
                 return Err(Violation::Twice { detail });
             }
-            if let Some(before) = self.named.insert((client, number), at) {
+            if let Some(before) = self.numbered.insert((client, number), at) {
                 let detail = format!("operation {number} of {client} took effect at {before} and again at {at}");
                 return Err(Violation::Twice { detail });
             }
@@ -105,7 +106,7 @@ impl Applied {
             let key = change.key.slice(1..);
             let value = change.value.as_ref().and_then(|row| decode_value(row).ok()).map(|(value, _)| value);
             if !remembered {
-                self.take_unnamed(at, &key, value.as_ref())?;
+                self.take_unnumbered(at, &key, value.as_ref())?;
             } else if whose.as_ref().is_some_and(|change| !change.fits(&key, value.as_ref())) {
                 let detail =
                     format!("the effect at {at} makes {key:?} {value:?}, which is not what was sent: {whose:?}");
@@ -121,13 +122,13 @@ impl Applied {
         Ok(remembered)
     }
 
-    fn take_unnamed(&mut self, at: Seq, key: &Bytes, value: Option<&Bytes>) -> Result<(), Violation> {
+    fn take_unnumbered(&mut self, at: Seq, key: &Bytes, value: Option<&Bytes>) -> Result<(), Violation> {
         let changes = match value {
             None => [Some(Change::Delete(key.clone())), None],
             Some(value) => [Some(Change::Put(key.clone(), value.clone())), Some(Change::Count(key.clone()))],
         };
         for change in changes.into_iter().flatten() {
-            if let Some(left) = self.unnamed.get_mut(&change).filter(|left| **left > 0) {
+            if let Some(left) = self.unnumbered.get_mut(&change).filter(|left| **left > 0) {
                 *left -= 1;
                 return Ok(());
             }
@@ -154,15 +155,15 @@ mod tests {
     }
 
     #[test]
-    fn what_was_sent_once_without_a_name_takes_effect_once() {
+    fn what_was_sent_once_without_a_number_takes_effect_once() {
         let key = Bytes::from_static(COUNTED);
         for (op, value) in [(Op::Increment { key: key.clone(), by: 1 }, Some("7")), (Op::Delete { key }, None)] {
             let (mut applied, effect) = (Applied::default(), effect_on(COUNTED, value));
             assert!(applied.take(Seq::new(1), &effect).is_err(), "{op:?} was not sent");
-            applied.sent(&op);
+            applied.sent_unnumbered(&op);
             assert_eq!(applied.take(Seq::new(1), &effect), Ok(false));
             assert!(applied.take(Seq::new(2), &effect).is_err(), "{op:?} was sent once");
-            applied.sent(&op);
+            applied.sent_unnumbered(&op);
             assert_eq!(applied.take(Seq::new(2), &effect), Ok(false));
         }
     }
@@ -171,7 +172,7 @@ mod tests {
     fn what_one_operation_puts_is_put_once_whatever_its_numbers() {
         let mut applied = Applied::default();
         let put = Op::Put { key: Bytes::from_static(b"k"), value: Bytes::from_static(b"v") };
-        (0..2).for_each(|_| applied.sent(&put));
+        (0..2).for_each(|_| applied.sent_unnumbered(&put));
         assert_eq!(applied.take(Seq::new(1), &effect(Some("v"))), Ok(false));
         assert!(applied.take(Seq::new(2), &effect(Some("v"))).is_err());
     }
@@ -179,7 +180,7 @@ mod tests {
     #[test]
     fn an_effect_that_nobody_sent_shows() {
         let mut applied = Applied::default();
-        applied.sent(&Op::Put { key: Bytes::from_static(b"k"), value: Bytes::from_static(b"v") });
+        applied.sent_unnumbered(&Op::Put { key: Bytes::from_static(b"k"), value: Bytes::from_static(b"v") });
         assert!(applied.take(Seq::new(1), &effect(Some("w"))).is_err());
         assert!(applied.take(Seq::new(1), &effect(None)).is_err());
         assert_eq!(applied.take(Seq::new(1), &Effect { at: Millis::ZERO, changes: vec![] }), Ok(false));

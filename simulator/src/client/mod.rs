@@ -173,9 +173,9 @@ impl World {
                 id.stamp = id.stamp.max(sequence.log_time);
             }
             id.done_below = sequence.done_below();
-            self.checks.of(call.partition).sent_named(*id, &call.op);
+            self.checks.of(call.partition).sent_numbered(*id, &call.op);
         } else if !call.op.is_read() {
-            self.checks.of(call.partition).sent_unnamed(&call.op);
+            self.checks.of(call.partition).sent_unnumbered(&call.op);
         }
         let reply = ReplyTo { client, worker, call: call.number };
         let request = Request {

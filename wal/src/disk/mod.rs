@@ -2,7 +2,9 @@
 //! lose writes.
 
 mod direct;
+#[cfg(feature = "testing")]
 mod fault;
+#[cfg(feature = "testing")]
 mod memory;
 mod real;
 
@@ -10,7 +12,9 @@ use std::fmt::Debug;
 use std::io;
 use std::sync::Arc;
 
+#[cfg(feature = "testing")]
 pub use fault::{Fault, FaultDisk, FaultPoint, Operation};
+#[cfg(feature = "testing")]
 pub use memory::MemoryDisk;
 pub use real::RealDisk;
 
@@ -72,9 +76,22 @@ pub trait Disk: Send + Sync + Debug {
 
     /// True once a simulated machine has lost its power. The log then stops in silence instead of
     /// ending the process. A real disk never says so.
+    #[cfg(feature = "testing")]
     fn powered_off(&self) -> bool {
         false
     }
+}
+
+/// Whether a simulated machine has lost its power.
+#[cfg(feature = "testing")]
+pub(crate) fn powered_off(disk: &dyn Disk) -> bool {
+    disk.powered_off()
+}
+
+/// A product simulates none.
+#[cfg(not(feature = "testing"))]
+pub(crate) fn powered_off(_: &dyn Disk) -> bool {
+    false
 }
 
 /// One open file.

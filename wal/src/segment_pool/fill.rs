@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use super::SegmentPool;
-use crate::disk::DiskFile;
+use crate::disk::{DiskFile, powered_off};
 use crate::shortage::{is_broken, is_full};
 
 /// A file is filled and synced in pieces of so many bytes with a rest after each: a disk that takes all of it at once lets
@@ -28,7 +28,7 @@ pub(super) enum Haste {
 pub(super) enum Unmade {
     /// The pool is stopped.
     Stopped,
-    /// For want of space, of a descriptor or of a right, or without power: what the disk holds is as known as before.
+    /// For lack of space, of a descriptor or of a right, or without power: what the disk holds is as known as before.
     Refused(io::Error),
     /// The disk failed while this was done: nobody knows what it holds, so the log must end.
     Failed(&'static str, io::Error),
@@ -69,7 +69,7 @@ impl SegmentPool {
         let file = self.disk.create(name).map_err(|error| self.judged(Step::Create, error))?;
         let filled = self.write_zeros(&*file, bytes, haste);
         // What a disk that failed holds is left to the next start.
-        if matches!(filled, Err(Unmade::Stopped | Unmade::Refused(_))) && !self.disk.powered_off() {
+        if matches!(filled, Err(Unmade::Stopped | Unmade::Refused(_))) && !powered_off(&*self.disk) {
             // Half a file would keep what little space there is.
             if let Err(error) = self.disk.remove(name) {
                 tracing::warn!(%error, name, "cannot remove an unfinished log segment");
@@ -79,7 +79,7 @@ impl SegmentPool {
     }
 
     fn judged(&self, step: Step, error: io::Error) -> Unmade {
-        if self.disk.powered_off() { Unmade::Refused(error) } else { step.failed(error) }
+        if powered_off(&*self.disk) { Unmade::Refused(error) } else { step.failed(error) }
     }
 
     fn write_zeros(&self, file: &dyn DiskFile, bytes: u64, haste: Haste) -> Result<(), Unmade> {

@@ -30,15 +30,15 @@ pub(crate) fn probe(directory: &Path, length: Duration) -> anyhow::Result<Syncs>
     file.sync_all()?;
     let (mut took, mut number, began) = (Vec::new(), 0, Instant::now());
     while took.is_empty() || began.elapsed() < length {
-        let begun = Instant::now();
+        let started = Instant::now();
         file.write_all_at(&block, number % BLOCKS * BLOCK_BYTES as u64)?;
         file.sync_data()?;
-        took.push(begun.elapsed().as_secs_f64() * 1e6);
+        took.push(started.elapsed().as_secs_f64() * 1e6);
         number += 1;
     }
     drop(file);
     std::fs::remove_file(path)?;
     took.sort_by(f64::total_cmp);
-    let at = |share: f64| took[((took.len() - 1) as f64 * share) as usize];
-    Ok(Syncs { p50_us: at(0.5), p99_us: at(0.99) })
+    let percentile = |share: f64| took[((took.len() - 1) as f64 * share) as usize];
+    Ok(Syncs { p50_us: percentile(0.5), p99_us: percentile(0.99) })
 }

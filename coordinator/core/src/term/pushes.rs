@@ -22,7 +22,7 @@ pub struct Piece<T> {
     pub bytes: usize,
     /// Whoever takes it in holds this version.
     pub version: Version,
-    /// Where to go on, of what was left out for want of room.
+    /// Where to go on, of what was left out for lack of space.
     pub next: Option<u64>,
 }
 

@@ -41,7 +41,7 @@ fn a_node_that_was_removed_stayed_in_every_cache_for_ever() {
 }
 
 #[test]
-fn strangers_that_are_forgotten_for_want_of_room_are_told_of() {
+fn strangers_that_are_forgotten_for_lack_of_space_are_told_of() {
     let mut bed = Bed::running(settings(9, 3, 2), &CITIES);
     let first = NodeId::new(4);
     for number in 0..=STRANGERS_MAX as u128 + 1 {

@@ -107,11 +107,18 @@ async fn a_snapshot_from_the_leader_ended_a_voter_without_space_for_it() {
     })
     .await;
     victim.log.set_full(false);
-    // It has room for entries, of which it gets none; the snapshot it cannot take yet.
+    // It has space for entries, of which it gets none; the snapshot it cannot take yet.
     let refused = victim.raft().metrics().borrow_watched().last_applied.map_or(0, |id| id.index);
     leader.change().await.unwrap();
     assert!(refused < last && victim.fatal().is_none());
     assert_eq!(victim.snapshots.list().unwrap(), []);
+    let told = async |wanted: bool| {
+        let subject = format!("coordinator {}", victim.running.id());
+        let status = leader.status().await;
+        let is = codes(&status).contains(&("snapshot_waits", subject));
+        if is == wanted { Ok(()) } else { Err(format!("{:?}; {:?}", codes(&status), victim.fatal())) }
+    };
+    until("the leader to tell why it does not catch up", async || told(true).await).await;
     victim.snapshots.set_full(false);
     until("the snapshot to be installed", async || match (victim.behind(leader), snapshot_of(victim)) {
         (0, index) if index >= last => Ok(()),
@@ -119,6 +126,7 @@ async fn a_snapshot_from_the_leader_ended_a_voter_without_space_for_it() {
     })
     .await;
     assert!(victim.snapshots.list().unwrap().iter().all(|(name, _)| name.ends_with(".snap")));
+    until("nothing to be told any more", async || told(false).await).await;
     voters.stop().await;
 }
 

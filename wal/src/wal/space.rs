@@ -1,4 +1,4 @@
-//! How much room the log has, for those who must not be refused.
+//! How much space the log has, for those who must not be refused.
 
 use std::sync::atomic::Ordering;
 
@@ -8,7 +8,7 @@ use crate::shortage::Shortage;
 use crate::writer::Shared;
 
 impl Wal {
-    /// Why the log cannot make the files ready that it should, if so: it has little more room than its reserve then, and
+    /// Why the log cannot make the files ready that it should, if so: it has little more space than its reserve then, and
     /// refuses what is not urgent before long. Ends by itself, as [`read_only`](Wal::read_only) does.
     pub fn shortage(&self) -> Option<Shortage> {
         self.handle.shared.pool.shortage()
@@ -19,9 +19,9 @@ impl Wal {
         self.handle.shared.pool.segment_bytes()
     }
 
-    /// Bytes of urgent batches, each of at most `largest`, that are sure to find room beside what is queued, though not one
+    /// Bytes of urgent batches, each of at most `largest`, that are sure to find space beside what is queued, though not one
     /// file more can be made. Never more than that, whatever is being written meanwhile.
-    pub fn sure_room(&self, largest: u64) -> u64 {
+    pub fn sure_space(&self, largest: u64) -> u64 {
         let Shared { queue, pool, active_left, index, .. } = &*self.handle.shared;
         // In this order: what is written or put into use in between is counted as gone, never twice as there.
         let queued = queue.bytes() as u64;
@@ -29,7 +29,7 @@ impl Wal {
         let beginning = Beginning::new(&index.read()).bytes();
         // A batch that does not fit any more leaves the rest of a segment unused, less than its own size.
         let fresh = pool.segment_bytes().saturating_sub(beginning).saturating_sub(largest);
-        let room = left.saturating_sub(largest) + fresh.saturating_mul(pool.ready() as u64);
-        room.saturating_sub(queued)
+        let space = left.saturating_sub(largest) + fresh.saturating_mul(pool.ready() as u64);
+        space.saturating_sub(queued)
     }
 }

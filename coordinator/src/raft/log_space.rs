@@ -1,6 +1,6 @@
-//! Room in this voter's log. openraft ends when its log refuses something, so whatever is to be written is admitted before
-//! openraft hears of it, against room that is there already and that no full disk can take away. What admission cannot
-//! stop is small: a vote, the first entry of a term. A part of the room is kept for it.
+//! Space in this voter's log. openraft ends when its log refuses something, so whatever is to be written is admitted before
+//! openraft hears of it, against space that is there already and that no full disk can take away. What admission cannot
+//! stop is small: a vote, the first entry of a term. A part of the space is kept for it.
 
 use super::lack::Lack;
 use archon_wal::Wal;
@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// How often whoever waits for room looks again.
+/// How often whoever waits for space looks again.
 const LOOK_INTERVAL: Duration = Duration::from_millis(5);
 /// What one request takes beside what it holds, in bytes: headers in the log, and facts that ride along.
 const REQUEST_BYTES: u64 = 512;
@@ -20,7 +20,7 @@ const ENTRY_BYTES: u64 = 64;
 /// Why something is not let into the log now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Refused {
-    /// The log is short of room.
+    /// The log is short of space.
     Lack(Lack),
     /// Its next file is still being made.
     Busy,
@@ -33,15 +33,15 @@ pub(crate) enum Refused {
     },
 }
 
-/// What asks for room.
+/// What asks for space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Asks {
     /// Changes of the state, which nobody has stored yet.
     Change,
-    /// Entries of a leader. It hears that this voter lacks room and stops making changes if others do too; what it made until
+    /// Entries of a leader. It hears that this voter lacks space and stops making changes if others do too; what it made until
     /// then should be on all of them, for another one could not lead without.
     Entries,
-    /// What a quorum needs to have a leader: it may use room that is kept from changes.
+    /// What a quorum needs to have a leader: it may use space that is kept from changes.
     Leading,
 }
 
@@ -53,7 +53,7 @@ struct Given {
     leading: u64,
 }
 
-/// Room that is sure to be there, in bytes.
+/// Space that is sure to be there, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Sure {
     /// For records of any size that is accepted.
@@ -96,16 +96,16 @@ impl Sizes {
     }
 }
 
-/// The room of one log; clones share it.
+/// The space of one log; clones share it.
 #[derive(Clone)]
-pub(crate) struct Room {
+pub(crate) struct LogSpace {
     wal: Wal,
     directory: Arc<Path>,
     sizes: Sizes,
     given: Arc<Mutex<Given>>,
 }
 
-/// Room that is held until what it was given for is in the log.
+/// Space that is held until what it was given for is in the log.
 #[derive(Debug)]
 pub(crate) struct Admitted {
     given: Arc<Mutex<Given>>,
@@ -123,8 +123,8 @@ impl Drop for Admitted {
     }
 }
 
-impl Room {
-    /// The room of the log `wal` in `directory`.
+impl LogSpace {
+    /// The space of the log `wal` in `directory`.
     pub(crate) fn new(wal: Wal, directory: PathBuf) -> Self {
         let sizes = Sizes::of(wal.segment_bytes());
         Self { wal, directory: directory.into(), sizes, given: Arc::default() }
@@ -156,7 +156,7 @@ impl Room {
         Ok(Admitted { given: Arc::clone(&self.given), asks, bytes })
     }
 
-    /// As [`admit`](Room::admit), waiting until `deadline` for a file that is being made.
+    /// As [`admit`](LogSpace::admit), waiting until `deadline` for a file that is being made.
     ///
     /// # Errors
     /// [`Refused`]; `Busy` only after the deadline.
@@ -184,7 +184,7 @@ impl Room {
         if bytes <= max { Ok(()) } else { Err(Refused::TooLarge { bytes, max }) }
     }
 
-    /// Whether there is room for votes. Without it this voter votes for nobody, itself included.
+    /// Whether there is space for votes. Without it this voter votes for nobody, itself included.
     pub(crate) fn may_vote(&self) -> bool {
         let given = *self.given.lock();
         self.sure().small >= given.changes + given.leading + self.sizes.last / 2
@@ -196,7 +196,7 @@ impl Room {
     }
 
     fn sure(&self) -> Sure {
-        Sure { any: self.wal.sure_room(self.sizes.largest), small: self.wal.sure_room(self.sizes.last) }
+        Sure { any: self.wal.sure_space(self.sizes.largest), small: self.wal.sure_space(self.sizes.last) }
     }
 }
 
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_is_let_in_only_where_room_is_sure_beside_all_that_is_under_way() {
+    fn a_change_is_let_in_only_where_space_is_sure_beside_all_that_is_under_way() {
         assert_eq!(SIZES, Sizes { largest: 8_192, kept: 1_024, last: 64 });
         let judge = |bytes, any, given, lack| SIZES.judge(Asks::Change, bytes, sure(any), given, lack);
         let none = Given::default();
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_leader_made_is_stored_while_there_is_room_for_it() {
+    fn what_a_leader_made_is_stored_while_there_is_space_for_it() {
         let judge = |bytes, any, lack| SIZES.judge(Asks::Entries, bytes, sure(any), Given::default(), lack);
         assert_eq!(judge(1_000, 2_024, Some(LACK)), Ok(()));
         assert_eq!(judge(1_000, 2_023, Some(LACK)), Err(Refused::Lack(LACK)));
@@ -244,7 +244,7 @@ mod tests {
         let judge = |bytes, any, given| SIZES.judge(Asks::Leading, bytes, sure(any), given, Some(LACK));
         let none = Given::default();
         assert_eq!(judge(600, 664, none), Ok(()));
-        // Of the last room only what is small may have some, and not what changes were promised.
+        // Of the last space only what is small may have some, and not what changes were promised.
         assert_eq!(judge(600, 663, none), Err(Refused::Lack(LACK)));
         assert_eq!(judge(60, 0, none), Ok(()));
         assert_eq!(judge(60, 0, Given { changes: 1, leading: 0 }), Err(Refused::Lack(LACK)));

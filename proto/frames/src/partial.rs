@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 /// Bytes of messages that have not arrived whole which a member of the cluster keeps, of clients, and as many of other members.
-pub const HALF_BYTES_MAX: usize = 128 * 1024 * 1024;
+pub const PARTIAL_BYTES_MAX: usize = 128 * 1024 * 1024;
 /// Bytes of a message that count for nothing: what arrives with one look at a connection.
 const FREE_BYTES: usize = 64 * 1024;
 /// How long a message may take if it does not arrive steadily.
@@ -24,7 +24,7 @@ const STEADY_BYTES: usize = 256 * 1024;
 /// come. Nobody takes the last of it: a reader that holds some gets more only if as much stays free for others as it holds, and
 /// a quarter is kept for those that hold little.
 #[derive(Clone, Debug)]
-pub struct HalfFrames(Arc<Counts>);
+pub struct PartialBudget(Arc<Counts>);
 
 #[derive(Debug)]
 struct Counts {
@@ -32,7 +32,7 @@ struct Counts {
     max: usize,
 }
 
-impl HalfFrames {
+impl PartialBudget {
     /// A budget of `bytes_max` bytes.
     pub fn new(bytes_max: usize) -> Self {
         Self(Arc::new(Counts { used: AtomicUsize::new(0), max: bytes_max }))
@@ -52,15 +52,15 @@ impl HalfFrames {
 
 /// The message of one reader that has not arrived whole.
 #[derive(Debug)]
-pub(crate) struct Half {
-    budget: HalfFrames,
+pub(crate) struct PartialMessage {
+    budget: PartialBudget,
     held: usize,
     /// When enough must have arrived again, and how much that is counted from.
     until: Option<(Instant, usize)>,
 }
 
-impl Half {
-    pub(crate) const fn new(budget: HalfFrames) -> Self {
+impl PartialMessage {
+    pub(crate) const fn new(budget: PartialBudget) -> Self {
         Self { budget, held: 0, until: None }
     }
 
@@ -82,7 +82,7 @@ impl Half {
         let kept = if wanted <= LITTLE_BYTES { 0 } else { self.budget.0.max / KEPT_PART };
         if !self.budget.try_take(wanted - self.held, self.held.max(kept)) {
             let why = format!(
-                "{} bytes of messages are half here already; this one, of which {bytes} came, finds no room",
+                "{} bytes of messages that have not arrived whole are here already; for this one, of which {bytes} came, there is no room",
                 self.budget.used()
             );
             return Err(FrameError::Refused(ErrorDetail::new(ErrorKind::Overloaded, why).with_retry_after_ms(100)));
@@ -107,7 +107,7 @@ impl Half {
     }
 }
 
-impl Drop for Half {
+impl Drop for PartialMessage {
     fn drop(&mut self) {
         self.whole();
     }
@@ -118,22 +118,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn half_messages_share_one_budget_and_leave_a_part_of_it() {
-        let budget = HalfFrames::new(32 * 1024 * 1024);
-        let mut halves: Vec<_> = (0..20).map(|_| Half::new(budget.clone())).collect();
+    fn partial_messages_share_one_budget_and_leave_a_part_of_it() {
+        let budget = PartialBudget::new(32 * 1024 * 1024);
+        let mut partials: Vec<_> = (0..20).map(|_| PartialMessage::new(budget.clone())).collect();
         let mut refused = 0;
-        for half in &mut halves {
+        for partial in &mut partials {
             let mut bytes = 0;
-            while half.hold(bytes).is_ok() {
+            while partial.hold(bytes).is_ok() {
                 bytes += 16 * 1024;
             }
             refused += 1;
         }
         assert_eq!(refused, 20);
         assert!(budget.used() <= 32 * 1024 * 1024);
-        let mut other = Half::new(budget.clone());
+        let mut other = PartialMessage::new(budget.clone());
         assert!(other.hold(LITTLE_BYTES).is_ok(), "one who has none finds room: {} are used", budget.used());
-        drop((halves, other));
+        drop((partials, other));
         assert_eq!(budget.used(), 0);
     }
 }
