@@ -45,6 +45,7 @@ pub(super) fn check(before: &ClusterState, after: &ClusterState) -> Result<(), V
             state.nodes_version.get(),
             state.removed_version.get(),
             state.dropped_version.get(),
+            state.settings_version.get(),
         ]
     };
     if counters(before).iter().zip(counters(after)).any(|(before, after)| *before > after) {
