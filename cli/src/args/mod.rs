@@ -3,6 +3,7 @@
 mod admin;
 mod bench;
 mod bootstrap;
+mod config;
 mod hints;
 mod kv;
 mod parse;
@@ -17,6 +18,7 @@ pub(crate) use bench::{
     AttackArgs, BenchArgs, BenchVerb, Disturbance, FailoverArgs, LoadArgs, LocalArgs, MovesArgs, ProbeArgs, ReadArgs,
 };
 pub(crate) use bootstrap::{BootstrapArgs, flag_of, variable_of};
+pub(crate) use config::{ConfigVerb, SetArgs};
 pub(crate) use kv::{KvArgs, KvVerb, ScanArgs};
 pub(crate) use parse::{address, duration, engine, listen, name, peer};
 pub(crate) use serve::{CoordinatorArgs, DemoArgs, LogArgs, LogFormat, NodeArgs, copy_rate};
@@ -182,6 +184,16 @@ Examples:
   archon rebalance cancel"
     )]
     Rebalance(RebalanceVerb),
+
+    /// Look at the settings of the cluster, or change them while it runs.
+    #[command(
+        subcommand,
+        after_help = "\
+Examples:
+  archon config show
+  archon config set replace_after_ms=60000"
+    )]
+    Config(ConfigVerb),
 
     /// Read and write keys.
     #[command(after_help = "\

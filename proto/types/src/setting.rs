@@ -160,9 +160,13 @@ impl Setting {
         }
     }
 
-    /// Its value where nobody says another one.
+    /// Its value where nobody says another one. [`Settings::default`] is the least cluster that works; an operator who says
+    /// nothing gets three copies, and waits for as many nodes.
     pub fn default_value(self) -> u64 {
-        self.of(&Settings::default())
+        match self {
+            Self::Replication | Self::MinNodes => 3,
+            other => other.of(&Settings::default()),
+        }
     }
 
     /// Reads a value written as a number, within the range.

@@ -26,9 +26,6 @@ pub(crate) struct CoordinatorSettings {
     pub(crate) insecure: bool,
 }
 
-/// Copies of each partition when nobody says how many and three nodes are there.
-const REPLICATION: u64 = 3;
-
 impl CoordinatorSettings {
     /// Draws together what flags, environment and file say. `insecure` is the flag or its variable.
     ///
@@ -150,7 +147,8 @@ fn cluster_settings(flags: &BootstrapArgs, file: &BTreeMap<Setting, (u64, String
     // Three copies, or as many as fit into the least cluster that was asked for.
     let nodes_wanted = said(Setting::MinNodes);
     if said(Setting::Replication).is_none() {
-        let fitting = nodes_wanted.map_or(REPLICATION, |nodes| nodes.min(REPLICATION));
+        let three = Setting::Replication.default_value();
+        let fitting = nodes_wanted.map_or(three, |nodes| nodes.min(three));
         Setting::Replication.put(&mut settings, fitting);
     }
     if nodes_wanted.is_none() {
