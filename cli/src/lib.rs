@@ -20,7 +20,7 @@ mod parent_death;
 mod serve;
 mod version;
 
-use args::{Cli, Connection, KvArgs, KvVerb, NodeVerb, PartitionVerb, RebalanceVerb, TableVerb, Verb};
+use args::{Cli, ConfigVerb, Connection, KvArgs, KvVerb, NodeVerb, PartitionVerb, RebalanceVerb, TableVerb, Verb};
 use exit::{Exit, Failure};
 use output::{Format, Output};
 use std::ffi::OsString;
@@ -111,6 +111,8 @@ async fn admin_verb(verb: Verb, connection: &Connection) -> Result<Exit, Failure
             Some(NodeVerb::Lost(args)) => admin::operate::lost(&args, &admin, &output).await,
             None => Err(Failure::failed("running a node does not ask the quorum")),
         },
+        Verb::Config(ConfigVerb::Show(args)) => admin::config::show(&args, &admin, &output).await,
+        Verb::Config(ConfigVerb::Set(args)) => admin::config::set(&args, &admin, &output).await,
         Verb::Table(TableVerb::List(args)) => admin::table::list(&args, &admin, &output).await,
         Verb::Table(TableVerb::Drop(args)) => admin::table::drop(&args, &admin, &output).await,
         Verb::Table(TableVerb::Create(args)) => admin::table::create(&args, &admin, &output).await,

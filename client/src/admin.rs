@@ -14,6 +14,7 @@ use archon_proto::convert::words::enum_word;
 use archon_proto::v1::{self, admin_client::AdminClient, table_client::TableClient};
 use archon_types::limits::{MESSAGE_BYTES_MAX, REPLICAS_MAX, check_key, check_name};
 use archon_types::plan::Plan;
+use archon_types::text::into_plain;
 use archon_types::{
     Assembled, Assembly, ErrorDetail, ErrorKind, HASH_PARTITIONS_MAX, Holds, NodeGoal, PartitionTable, RequestId,
     TablePiece, Word, slot_of,
@@ -382,5 +383,6 @@ pub(crate) fn node_summary(wire: v1::NodeSummary) -> Result<NodeSummary, Error> 
         silent_for_ms: wire.silent_for_ms,
         disk_full: wire.disk_full.is_some(),
         stopped: wire.stopped,
+        serves: wire.serves.into_iter().map(into_plain).collect(),
     })
 }

@@ -117,6 +117,8 @@ pub struct NodeSummary {
     pub disk_full: bool,
     /// It is failed since it said itself that it has stopped.
     pub stopped: bool,
+    /// The tables whose leases it takes, if it is a participant; a node of the key-value store serves none.
+    pub serves: Vec<String>,
 }
 
 /// One table.

@@ -64,7 +64,7 @@ impl ClientBuilder {
         check_endpoints(&self.endpoints)?;
         let shared = Arc::new(Shared::new(self.endpoints, self.connect_timeout, self.insecure));
         let guard = Arc::new(shared.stop.clone().drop_guard());
-        let table = shared.table(&self.table, self.timeout).await?;
+        let table = shared.data_table(&self.table, self.timeout).await?;
         Ok(Client::new(shared, guard, table, self.timeout))
     }
 }

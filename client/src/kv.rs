@@ -58,7 +58,7 @@ impl Client {
     /// # Errors
     /// `NotFound` if there is no such table; otherwise as [`ClientBuilder::build`].
     pub async fn table(&self, name: &str) -> Result<Self, Error> {
-        let table = self.shared.table(name, self.timeout).await?;
+        let table = self.shared.data_table(name, self.timeout).await?;
         Ok(Self { table, ..self.clone() })
     }
 

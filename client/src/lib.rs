@@ -22,12 +22,14 @@
 
 mod admin;
 mod admin_call;
+mod admin_config;
 mod admin_each;
 mod admin_operate;
 mod admin_tables;
 mod admin_types;
 mod builder;
 mod call;
+mod config_types;
 mod connection;
 mod error;
 mod kv;
@@ -48,13 +50,15 @@ pub use admin_types::{
 pub use archon_types::plan::{Move, Plan, Unmet};
 pub use archon_types::subject::{Cause, NodeName, Subject};
 pub use archon_types::{
-    Answer, Condition, CoordinatorRole, ErrorDetail, ErrorKind, EventCode, MoveCode, MoveKind, MovePhase, NodeGoal,
-    NodeStatus, Op, PartitionStatus, ReasonCode, ReplicaState, Revision, UnmetCode, Version, Word,
+    Answer, Condition, CoordinatorRole, ErrorDetail, ErrorKind, EventCode, Holds, MoveCode, MoveKind, MovePhase,
+    NodeGoal, NodeStatus, Op, PartitionStatus, ReasonCode, ReplicaState, Revision, Setting, SettingChange, SettingUnit,
+    UnmetCode, Version, Word,
 };
 pub use builder::ClientBuilder;
 /// The library whose [`Bytes`] keys and values are.
 pub use bytes;
 pub use bytes::Bytes;
+pub use config_types::{SettingChanged, SettingSummary, SettingsChanged, SettingsSummary};
 pub use error::{Error, Outcome};
 pub use kv::{Client, Counter, Value};
 pub use operate_types::{

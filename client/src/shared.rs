@@ -8,7 +8,7 @@ use crate::sequence::Sequences;
 use crate::table::TableCache;
 use arc_swap::ArcSwap;
 use archon_proto::v1;
-use archon_types::{ClientId, ClusterId, ErrorDetail, ErrorKind, NodeId, PartitionId, TableId, Version};
+use archon_types::{ClientId, ClusterId, ErrorDetail, ErrorKind, Holds, NodeId, PartitionId, TableId, Version};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
@@ -86,6 +86,19 @@ impl Shared {
         if !addresses.is_empty() && **self.coordinators.load() != addresses {
             self.coordinators.store(Arc::new(addresses));
         }
+    }
+
+    /// As [`Shared::table`], of a table that holds rows.
+    pub(crate) async fn data_table(self: &Arc<Self>, name: &str, timeout: Duration) -> Result<Arc<TableCache>, Error> {
+        let table = self.table(name, timeout).await?;
+        match table.load().table().holds {
+            Holds::Data => {}
+            Holds::Lease => {
+                let why = format!("table {name} holds no rows: its partitions are leases of other services");
+                return Err(Error::invalid(why));
+            }
+        }
+        Ok(table)
     }
 
     /// The cache of the table named `name`, fetched first if this client does not hold it yet.

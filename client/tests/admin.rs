@@ -190,6 +190,8 @@ empty! {
     create_table(CreateTableRequest) -> CreateTableResponse;
     rebalance_status(RebalanceStatusRequest) -> RebalanceStatusResponse;
     cancel_rebalance(CancelRebalanceRequest) -> CancelRebalanceResponse;
+    list_settings(ListSettingsRequest) -> ListSettingsResponse;
+    configure(ConfigureRequest) -> ConfigureResponse;
     explain(ExplainRequest) -> ExplainResponse;
     quorum(QuorumRequest) -> QuorumResponse;
     events(EventsRequest) -> EventsResponse;

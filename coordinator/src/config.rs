@@ -1,7 +1,7 @@
 //! What an operator tells a coordinator.
 
-use archon_types::limits::{REPLICAS_MAX, check_address};
-use archon_types::{HASH_PARTITIONS_MAX, LeaseTimingError, Settings};
+use archon_types::limits::check_address;
+use archon_types::{Settings, SettingsError};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -45,12 +45,9 @@ pub enum ConfigError {
     /// Two coordinators cannot share an address.
     #[error("--peers gives {address} to two coordinators; every one needs its own")]
     AddressTwice { address: String },
-    /// The lease arithmetic does not hold.
+    /// A setting of the cluster is out of its range, or does not fit another one.
     #[error("{0}")]
-    Timing(#[from] LeaseTimingError),
-    /// A number out of its range.
-    #[error("{name} is {found}, it must be between {low} and {high}")]
-    Range { name: &'static str, found: u64, low: u64, high: u64 },
+    Settings(#[from] SettingsError),
     /// The first assignment could never happen.
     #[error(
         "--replication {replication} needs at least as many nodes, but --min-nodes is {nodes_min}; raise --min-nodes to {replication}"
@@ -88,15 +85,7 @@ impl CoordinatorConfig {
 }
 
 fn check_settings(settings: &Settings) -> Result<(), ConfigError> {
-    settings.timing.check()?;
-    let within = |name, found, low, high| {
-        if (low..=high).contains(&found) { Ok(()) } else { Err(ConfigError::Range { name, found, low, high }) }
-    };
-    within("--partitions", settings.partitions.into(), 1, HASH_PARTITIONS_MAX.into())?;
-    within("--replication", settings.replication.into(), 1, REPLICAS_MAX.into())?;
-    within("--min-nodes", settings.nodes_min.into(), 1, 10_000)?;
-    within("replication_timeout_ms", settings.replication_timeout_ms, 10, 600_000)?;
-    within("copies_per_node_max", settings.copies_per_node_max.into(), 1, 1_000)?;
+    settings.check()?;
     if settings.nodes_min < u32::from(settings.replication) {
         let (replication, nodes_min) = (settings.replication, settings.nodes_min);
         return Err(ConfigError::NodesBelowReplication { replication, nodes_min });

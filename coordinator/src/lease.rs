@@ -54,5 +54,6 @@ pub(crate) async fn answer(session: &Session, heartbeat: Heartbeat) -> Result<He
         lease_ms: answer.lease_ms,
         withdrawn: answer.withdrawn,
         table_version,
+        replication_timeout_ms: answer.replication_timeout_ms,
     })
 }

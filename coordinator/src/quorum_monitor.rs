@@ -2,7 +2,7 @@
 //! not hear. Each change once, and only what lasts.
 
 use crate::raft::{Lack, Quorum, QuorumView, VoterView, read_only};
-use archon_types::{CoordinatorRole, Settings};
+use archon_types::{CoordinatorRole, Setting, Settings};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use tokio::time::Instant;
@@ -190,35 +190,24 @@ fn log_note(me: u64, note: &Note) {
     }
 }
 
-/// The settings of a cluster are those of the coordinator that bootstrapped it; whoever was given others should know.
+/// The settings of a cluster are those of the coordinator that bootstrapped it, as they were changed since; whoever was given
+/// others should know.
 fn log_differences(given: &Settings, cluster: &Settings) {
     let differences = differences(given, cluster);
     if !differences.is_empty() {
         tracing::warn!(
             ignored = differences.join(", "),
-            "this coordinator was started with other settings than the cluster has; the cluster's count"
+            "this coordinator was started with other settings than the cluster has; the cluster's count (`archon config show`)"
         );
     }
 }
 
 fn differences(given: &Settings, cluster: &Settings) -> Vec<String> {
-    let pairs = |settings: &Settings| {
-        [
-            ("--partitions", u64::from(settings.partitions)),
-            ("--replication", u64::from(settings.replication)),
-            ("--min-nodes", u64::from(settings.nodes_min)),
-            ("--heartbeat-ms", settings.timing.heartbeat_ms),
-            ("--lease-ms", settings.timing.lease_ms),
-            ("--failure-timeout-ms", settings.timing.failure_timeout_ms),
-            ("--margin-ms", settings.timing.margin_ms),
-            ("replication_timeout_ms", settings.replication_timeout_ms),
-            ("replace_after_ms", settings.replace_after_ms),
-            ("--copies-per-node-max", u64::from(settings.copies_per_node_max)),
-        ]
+    let differ = Setting::ALL.iter().filter(|setting| setting.of(given) != setting.of(cluster));
+    let text = |setting: &Setting| {
+        format!("{} {} (the cluster has {})", setting.as_str(), setting.of(given), setting.of(cluster))
     };
-    let both = pairs(given).into_iter().zip(pairs(cluster));
-    let differ = both.filter(|((_, given), (_, has))| given != has);
-    differ.map(|((name, given), (_, has))| format!("{name} {given} (the cluster has {has})")).collect()
+    differ.map(text).collect()
 }
 
 #[cfg(test)]
@@ -306,6 +295,6 @@ mod tests {
         let cluster = Settings::default();
         assert!(differences(&cluster, &cluster).is_empty());
         let given = Settings { partitions: 20, ..Settings::default() };
-        assert_eq!(differences(&given, &cluster), ["--partitions 20 (the cluster has 64)"]);
+        assert_eq!(differences(&given, &cluster), ["partitions 20 (the cluster has 64)"]);
     }
 }

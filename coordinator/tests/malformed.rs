@@ -64,6 +64,7 @@ const WRITES: &[&str] = &[
     "Admin/DropTable",
     "Admin/ApplyPlan",
     "Admin/CancelRebalance",
+    "Admin/Configure",
     "Raft/Vote",
     "Raft/PreVote",
     "Raft/Transfer",
@@ -71,12 +72,14 @@ const WRITES: &[&str] = &[
     "Raft/Snapshot",
 ];
 const READS: &[&str] = &[
+    "Session/Duties",
     "Admin/Status",
     "Admin/ListNodes",
     "Admin/ListTables",
     "Admin/CheckTable",
     "Admin/PlanRebalance",
     "Admin/RebalanceStatus",
+    "Admin/ListSettings",
     "Admin/Explain",
     "Admin/Quorum",
     "Admin/Events",

@@ -71,6 +71,7 @@ impl Probe {
             held: vec![],
             last_incarnation: 0,
             expects: 0,
+            participant: None,
         };
         let answer = session.register(request).await.expect("the leader registers").into_inner();
         let sender = Sender { id: answer.node, incarnation: answer.incarnation };

@@ -63,6 +63,13 @@ fn every_verb_prints_what_is_documented() {
     assert_eq!([of(1, "value"), of(2, "existed"), of(3, "value")], [json!("1"), json!(false), json!("3")]);
     assert_eq!(outcomes[5]["error"]["kind"], "condition_failed");
 
+    // Its settings.
+    let settings = seen.done(&["config", "show"]);
+    assert_eq!(settings["settings"].as_array().map(Vec::len), Some(10), "{settings}");
+    let changed = seen.done(&["config", "set", "copies_per_node_max=3", "--dry-run"]);
+    assert_eq!(changed["changes"][0]["after"], 3, "{changed}");
+    assert_eq!(seen.run(&["config", "set", "lease_ms=900"], 4)["error"]["kind"], "refused");
+
     // What a cluster is and does.
     let status = seen.done(&["status"]);
     assert_eq!((&status["nodes_alive"], &status["partitions_total"]), (&json!(3), &json!(8)), "{status}");

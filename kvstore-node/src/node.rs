@@ -227,6 +227,10 @@ impl Node {
                 let shards = shards.clone();
                 move |leaderships| shards.withdraw(leaderships)
             }),
+            retime: Box::new({
+                let shards = shards.clone();
+                move || shards.send_all(|| ShardMessage::Peers)
+            }),
             address: advertised,
             end: session_end.clone(),
             released: Arc::clone(&released),

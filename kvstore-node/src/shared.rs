@@ -11,10 +11,10 @@ use crate::tables::Tables;
 use arc_swap::{ArcSwap, ArcSwapOption};
 use archon_proto::convert::session::Member;
 use archon_proto::doors::{Doors, NODE_CONNECTIONS_MAX, connections_for};
-use archon_types::{BootId, ClusterId, ErrorDetail, ErrorKind, Incarnation, NodeId, PushKey, Settings};
+use archon_types::{BootId, ClusterId, ErrorDetail, ErrorKind, Incarnation, LeaseTiming, NodeId, PushKey, Settings};
 use rustix::process::{Resource, getrlimit};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use tokio_util::sync::CancellationToken;
 
 /// One registration of this node.
@@ -22,10 +22,31 @@ use tokio_util::sync::CancellationToken;
 pub(crate) struct Life {
     /// Cluster, node and incarnation.
     pub(crate) member: Member,
-    /// The cluster's settings at registration.
-    pub(crate) settings: Settings,
+    /// Heartbeat and lease of the cluster; they never change.
+    pub(crate) timing: LeaseTiming,
+    /// How long a follower may leave its leader without an answer, as the last answer to a heartbeat said.
+    replication_timeout_ms: AtomicU64,
     /// What the coordinator grants this incarnation.
     pub(crate) grants: Arc<Grants>,
+}
+
+impl Life {
+    /// A registration that was answered with these settings.
+    pub(crate) fn new(member: Member, settings: &Settings, grants: Arc<Grants>) -> Self {
+        let replication_timeout_ms = AtomicU64::new(settings.replication_timeout_ms);
+        Self { member, timing: settings.timing, replication_timeout_ms, grants }
+    }
+
+    /// How long a follower may leave its leader without an answer.
+    pub(crate) fn replication_timeout_ms(&self) -> u64 {
+        self.replication_timeout_ms.load(Ordering::Relaxed)
+    }
+
+    /// What a coordinator says of it by now. An answer that was overtaken is put right by the next one. Returns whether it
+    /// is another one.
+    pub(crate) fn note_replication_timeout(&self, millis: u64) -> bool {
+        self.replication_timeout_ms.swap(millis, Ordering::Relaxed) != millis
+    }
 }
 
 /// The node's common ground. Everything in it is safe to use from any thread.

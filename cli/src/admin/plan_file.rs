@@ -139,7 +139,14 @@ mod tests {
     fn check(text: &str) -> Result<(), Failure> {
         let status = Status { table_version: 37, ..status() };
         let nodes = [node(1, "athens", 3), node(2, "byzantium", 3), node(4, "ephesus", 3)];
-        let table = TableSummary { id: 1, name: "default".into(), partitions_total: 9, replication: 1, version: 1 };
+        let table = TableSummary {
+            id: 1,
+            name: "default".into(),
+            partitions_total: 9,
+            replication: 1,
+            holds: archon_client::Holds::Data.into(),
+            version: 1,
+        };
         read(text)?.check(Path::new("plan.json"), &status, &nodes, &[table])
     }
 

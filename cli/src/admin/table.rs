@@ -111,7 +111,14 @@ mod tests {
 
     #[test]
     fn without_yes_it_is_said_what_would_be_deleted_and_refused() {
-        let table = TableSummary { id: 7, name: "orders".into(), partitions_total: 4, replication: 3, version: 9 };
+        let table = TableSummary {
+            id: 7,
+            name: "orders".into(),
+            partitions_total: 4,
+            replication: 3,
+            holds: archon_client::Holds::Data.into(),
+            version: 9,
+        };
         let found =
             TableCheck { table, copies_deleted: 12, bytes_deleted: 2_048, nodes_holding: 3, nodes_away: vec![] };
         let failure = unconfirmed(&found);

@@ -8,6 +8,7 @@ const CALLED: &[(&str, &str)] = &[
     ("health", "archon status"),
     ("info", "archon status"),
     ("members", "archon status` and `archon node list"),
+    ("settings", "archon config show"),
     ("nodes", "archon node list"),
     ("tables", "archon table list"),
     ("partitions", "archon partition list"),

@@ -2,6 +2,8 @@
 
 mod admin;
 mod bench;
+mod bootstrap;
+mod config;
 mod hints;
 mod kv;
 mod parse;
@@ -15,9 +17,11 @@ pub(crate) use admin::{
 pub(crate) use bench::{
     AttackArgs, BenchArgs, BenchVerb, Disturbance, FailoverArgs, LoadArgs, LocalArgs, MovesArgs, ProbeArgs, ReadArgs,
 };
+pub(crate) use bootstrap::{BootstrapArgs, flag_of, variable_of};
+pub(crate) use config::{ConfigVerb, SetArgs};
 pub(crate) use kv::{KvArgs, KvVerb, ScanArgs};
 pub(crate) use parse::{address, duration, engine, listen, name, peer};
-pub(crate) use serve::{CoordinatorArgs, DemoArgs, LogArgs, LogFormat, NodeArgs, REPLACE_AFTER_MS_MAX, copy_rate};
+pub(crate) use serve::{CoordinatorArgs, DemoArgs, LogArgs, LogFormat, NodeArgs, copy_rate};
 
 use crate::output::Format;
 use clap::error::ErrorKind;
@@ -181,6 +185,16 @@ Examples:
     )]
     Rebalance(RebalanceVerb),
 
+    /// Look at the settings of the cluster, or change them while it runs.
+    #[command(
+        subcommand,
+        after_help = "\
+Examples:
+  archon config show
+  archon config set replace_after_ms=60000"
+    )]
+    Config(ConfigVerb),
+
     /// Read and write keys.
     #[command(after_help = "\
 Examples:
@@ -288,24 +302,20 @@ mod tests {
         assert!(matches!(list.unwrap().verb, Verb::Node(NodeArgs { verb: Some(NodeVerb::List(_)), .. })));
     }
 
-    /// The defaults are written into the help by hand, because a flag that clap fills in would hide what the file says.
+    /// A flag that clap fills in would hide what the file says, so the help names the default itself.
     #[test]
     fn the_help_of_a_coordinator_names_the_defaults() {
-        let settings = archon_types::settings::Settings::default();
         let mut command = Cli::command();
         let coordinator = command.find_subcommand_mut("coordinator").unwrap();
-        for (flag, default) in [
-            ("partitions", u64::from(settings.partitions)),
-            ("copies_per_node_max", settings.copies_per_node_max.into()),
-            ("replace_after_ms", settings.replace_after_ms),
-            ("replication_timeout_ms", settings.replication_timeout_ms),
-            ("heartbeat_ms", settings.timing.heartbeat_ms),
-            ("lease_ms", settings.timing.lease_ms),
-            ("failure_timeout_ms", settings.timing.failure_timeout_ms),
-            ("margin_ms", settings.timing.margin_ms),
-        ] {
-            let help = coordinator.get_arguments().find(|arg| arg.get_id() == flag).unwrap().get_help().unwrap();
-            assert!(help.to_string().ends_with(&format!("otherwise {default}")), "{flag}: {help}");
+        for setting in archon_types::Setting::ALL {
+            let flag = coordinator.get_arguments().find(|arg| arg.get_id() == setting.as_str()).unwrap();
+            let help = flag.get_help().unwrap().to_string();
+            let default = match setting {
+                archon_types::Setting::MinNodes => "as many as there are copies".to_owned(),
+                archon_types::Setting::Replication => "3, or as many as --min-nodes if that is less".to_owned(),
+                other => other.default_value().to_string(),
+            };
+            assert!(help.ends_with(&format!("otherwise {default}")), "{setting}: {help}");
         }
     }
 

@@ -1,6 +1,7 @@
 //! Options of the verbs that run a process: `coordinator`, `node`, `demo`.
 
 use super::admin::NodeVerb;
+use super::bootstrap::BootstrapArgs;
 use super::parse::{address, engine, listen, name, peer};
 use archon_kvstore_node::EngineKind;
 use std::net::SocketAddr;
@@ -54,48 +55,6 @@ pub(crate) struct CoordinatorArgs {
     pub(crate) log: LogArgs,
 }
 
-/// Settings of the whole cluster. The first leader writes them into the log; afterwards the log is what counts.
-#[derive(clap::Args, Clone, Debug)]
-#[command(next_help_heading = "Settings of the cluster (used once, when it is created)")]
-pub(crate) struct BootstrapArgs {
-    /// Partitions of the `default` table, 1 to 16384; otherwise 64.
-    #[arg(long, env = "ARCHON_PARTITIONS", hide_env_values = true, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=16384))]
-    pub(crate) partitions: Option<u32>,
-    /// Copies of each partition of the `default` table, 1 to 7; otherwise 3, or as many as --min-nodes if that is less.
-    #[arg(long, env = "ARCHON_REPLICATION", hide_env_values = true, value_name = "R", value_parser = clap::value_parser!(u8).range(1..=7))]
-    pub(crate) replication: Option<u8>,
-    /// Live nodes that must have registered before partitions are assigned for the first time; otherwise as many as
-    /// there are copies.
-    #[arg(long, env = "ARCHON_MIN_NODES", hide_env_values = true, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
-    pub(crate) min_nodes: Option<u32>,
-    /// How often a node heartbeats, in milliseconds; otherwise 200.
-    #[arg(long, env = "ARCHON_HEARTBEAT_MS", hide_env_values = true, value_name = "MS")]
-    pub(crate) heartbeat_ms: Option<u64>,
-    /// How long an answered heartbeat lets a node serve, in milliseconds: more than three heartbeats; otherwise 1000.
-    #[arg(long, env = "ARCHON_LEASE_MS", hide_env_values = true, value_name = "MS")]
-    pub(crate) lease_ms: Option<u64>,
-    /// How long a node may be silent before it is failed, in milliseconds: more than 1.01 leases and the margin;
-    /// otherwise 1250.
-    #[arg(long, env = "ARCHON_FAILURE_TIMEOUT_MS", hide_env_values = true, value_name = "MS")]
-    pub(crate) failure_timeout_ms: Option<u64>,
-    /// Allowance between the end of a lease and the failure time-out, in milliseconds; otherwise 100.
-    #[arg(long, env = "ARCHON_MARGIN_MS", hide_env_values = true, value_name = "MS")]
-    pub(crate) margin_ms: Option<u64>,
-    /// Copies that may be under way to or from one node at once; otherwise 2.
-    #[arg(long, env = "ARCHON_COPIES_PER_NODE_MAX", hide_env_values = true, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000))]
-    pub(crate) copies_per_node_max: Option<u32>,
-    /// How long a node stays failed before its copies are made anew elsewhere, in milliseconds, up to a week: at least the
-    /// failure time-out; otherwise 300000.
-    #[arg(long, env = "ARCHON_REPLACE_AFTER_MS", hide_env_values = true, value_name = "MS", value_parser = clap::value_parser!(u64).range(1..=REPLACE_AFTER_MS_MAX))]
-    pub(crate) replace_after_ms: Option<u64>,
-    /// How long a follower may leave its leader without an answer before it is dropped, in milliseconds, up to an hour: at
-    /// least two heartbeats; otherwise 1000.
-    #[arg(long, env = "ARCHON_REPLICATION_TIMEOUT_MS", hide_env_values = true, value_name = "MS", value_parser = clap::value_parser!(u64).range(1..=3_600_000))]
-    pub(crate) replication_timeout_ms: Option<u64>,
-}
-
-/// A week: whoever wants copies replaced later than that wants them replaced by hand.
-pub(crate) const REPLACE_AFTER_MS_MAX: u64 = 604_800_000;
 /// A page of a copy takes four seconds at this rate; a slower one would be taken for one that has ended.
 pub(crate) const COPY_RATE_MIN: u64 = 65_536;
 

@@ -4,7 +4,8 @@ use super::{Applied, Counted, Entry, ErrorDocument, Key, Node, NodeChanged, Node
 use super::{Rebalance, Status, Version, Written};
 use crate::admin::plan_file::PlanFile;
 use archon_client::{
-    Cancelled, ErrorKind, Event, Forced, Located, PartitionDescription, TableCheck, TableSummary, Word,
+    Cancelled, ErrorKind, Event, Forced, Located, PartitionDescription, SettingsChanged, SettingsSummary, TableCheck,
+    TableSummary, Word,
 };
 use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, SchemaGenerator};
@@ -28,7 +29,7 @@ fn verbs(generator: &mut SchemaGenerator) -> Vec<(&'static str, Value)> {
     fn list<T: JsonSchema>(generator: &mut SchemaGenerator) -> Value {
         json!({ "type": "array", "items": one::<T>(generator) })
     }
-    let all: [(&'static str, Schema); 32] = [
+    let all: [(&'static str, Schema); 34] = [
         ("status", one::<Status>),
         ("events", list::<Event>),
         ("node list", list::<Node>),
@@ -39,6 +40,8 @@ fn verbs(generator: &mut SchemaGenerator) -> Vec<(&'static str, Value)> {
         ("node undrain", one::<NodeChanged>),
         ("node remove", one::<NodeChanged>),
         ("node lost", one::<NodeChanged>),
+        ("config show", one::<SettingsSummary>),
+        ("config set", one::<SettingsChanged>),
         ("table list", list::<TableSummary>),
         ("table create", one::<TableSummary>),
         ("table drop", one::<TableCheck>),

@@ -1,6 +1,7 @@
 //! The TOML file of a serving process: read, checked key by key, every error with file, line and remedy.
 
 use crate::exit::Failure;
+use archon_types::Setting;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use std::collections::BTreeMap;
@@ -94,6 +95,27 @@ impl ConfigFile {
         })
     }
 
+    /// The settings of the cluster in it, each in its range, and where it stands.
+    ///
+    /// # Errors
+    /// The range, with the line of the value.
+    pub(crate) fn cluster(&self) -> Result<BTreeMap<Setting, (u64, String)>, FileError> {
+        let values: BTreeMap<String, Spanned<toml::Value>> = self.settings(&CoordinatorFile::keys())?;
+        let mut found = BTreeMap::new();
+        for setting in Setting::ALL {
+            let key = setting.as_str();
+            let Some(value) = values.get(key) else { continue };
+            let Some(number) = value.get_ref().as_integer() else {
+                let range = setting.range();
+                let wanted = format!("this is no number; write one from {} to {}", range.start(), range.end());
+                return Err(self.refuse(key, value, &wanted));
+            };
+            let number = setting.parse(&number.to_string()).map_err(|message| self.refuse(key, value, &message))?;
+            found.insert(*setting, (number, self.place(value.span().start)));
+        }
+        Ok(found)
+    }
+
     /// Runs a value of the file through the same parser that reads the flag of that name.
     ///
     /// # Errors
@@ -159,7 +181,7 @@ impl ConfigFile {
 }
 
 /// "did you mean", or the whole list where nothing is near.
-fn suggestion(found: &str, known: &[&str]) -> String {
+pub(crate) fn suggestion(found: &str, known: &[&str]) -> String {
     let nearest = known
         .iter()
         .map(|key| (strsim::normalized_damerau_levenshtein(found, key), *key))
@@ -171,7 +193,7 @@ fn suggestion(found: &str, known: &[&str]) -> String {
     }
 }
 
-/// Keys of a coordinator's file.
+/// Keys of a coordinator's file, but for the settings of the cluster ([`ConfigFile::cluster`]).
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct CoordinatorFile {
@@ -180,37 +202,16 @@ pub(crate) struct CoordinatorFile {
     pub(crate) peers: Option<Vec<Spanned<String>>>,
     pub(crate) data_dir: Option<PathBuf>,
     pub(crate) insecure: Option<bool>,
-    pub(crate) partitions: Option<Spanned<u64>>,
-    pub(crate) replication: Option<Spanned<u64>>,
-    pub(crate) min_nodes: Option<Spanned<u64>>,
-    pub(crate) heartbeat_ms: Option<Spanned<u64>>,
-    pub(crate) lease_ms: Option<Spanned<u64>>,
-    pub(crate) failure_timeout_ms: Option<Spanned<u64>>,
-    pub(crate) margin_ms: Option<Spanned<u64>>,
-    pub(crate) copies_per_node_max: Option<Spanned<u64>>,
-    pub(crate) replace_after_ms: Option<Spanned<u64>>,
-    pub(crate) replication_timeout_ms: Option<Spanned<u64>>,
 }
 
 impl CoordinatorFile {
+    /// Every key that a coordinator's file may have besides the settings of the cluster.
+    const OWN: &[&str] = &["id", "listen", "peers", "data_dir", "insecure"];
+
     /// Every key that a coordinator's file may have.
-    pub(crate) const KEYS: &[&str] = &[
-        "id",
-        "listen",
-        "peers",
-        "data_dir",
-        "insecure",
-        "partitions",
-        "replication",
-        "min_nodes",
-        "heartbeat_ms",
-        "lease_ms",
-        "failure_timeout_ms",
-        "margin_ms",
-        "copies_per_node_max",
-        "replace_after_ms",
-        "replication_timeout_ms",
-    ];
+    pub(crate) fn keys() -> Vec<&'static str> {
+        Self::OWN.iter().copied().chain(Setting::ALL.iter().map(|setting| setting.as_str())).collect()
+    }
 }
 
 /// Keys of a node's file.
@@ -260,7 +261,7 @@ mod tests {
     #[test]
     fn an_unknown_key_is_an_error_with_line_and_suggestion() {
         let error = file("id = 1\n# the address\nlisten_on = \"127.0.0.1:1\"\nlisen = \"127.0.0.1:1\"\n")
-            .settings::<CoordinatorFile>(CoordinatorFile::KEYS)
+            .settings::<CoordinatorFile>(&CoordinatorFile::keys())
             .unwrap_err();
         let found = Failure::from(error).to_string();
         assert!(found.contains("archon.toml, line 4: unknown key `lisen`"), "{found}");
@@ -275,33 +276,41 @@ mod tests {
 
     #[test]
     fn broken_toml_and_wrong_types_name_the_line() {
-        let broken = file("id = 1\nlisten = = 2\n").settings::<CoordinatorFile>(CoordinatorFile::KEYS).unwrap_err();
+        let broken = file("id = 1\nlisten = = 2\n").settings::<CoordinatorFile>(&CoordinatorFile::keys()).unwrap_err();
         assert_eq!(broken.line, Some(2), "{broken}");
-        let wrong = file("id = 1\n\npartitions = \"nine\"\n").settings::<CoordinatorFile>(CoordinatorFile::KEYS);
-        let wrong = wrong.unwrap_err();
+        let wrong = file("\n\nid = \"nine\"\n").settings::<CoordinatorFile>(&CoordinatorFile::keys()).unwrap_err();
         assert_eq!(wrong.line, Some(3), "{wrong}");
-        assert!(wrong.to_string().contains("partitions: invalid type"), "{wrong}");
+        assert!(wrong.to_string().contains("id: invalid type"), "{wrong}");
+        let wrong = file("id = 1\n\npartitions = \"nine\"\n").cluster().unwrap_err();
+        assert_eq!(wrong.line, Some(3), "{wrong}");
+        assert!(wrong.to_string().contains("partitions: this is no number; write one from 1 to 16384"), "{wrong}");
     }
 
     #[test]
     fn impossible_values_name_the_range() {
-        let file = file("partitions = 20000\n");
-        let settings: CoordinatorFile = file.settings(CoordinatorFile::KEYS).unwrap();
-        let value = settings.partitions.unwrap();
-        let error = file.within::<u32>("partitions", &value, 1..=16_384).unwrap_err();
-        assert_eq!(error.to_string(), "archon.toml, line 1: partitions: 20000 is not between 1 and 16384");
+        let error = file("partitions = 20000\n").cluster().unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "archon.toml, line 1: partitions: 20000 is out of range; write a number from 1 to 16384"
+        );
+        let file = file("weight = 20000\n");
+        let settings: NodeFile = file.settings(NodeFile::KEYS).unwrap();
+        let error = file.within::<u32>("weight", &settings.weight.unwrap(), 1..=10_000).unwrap_err();
+        assert_eq!(error.to_string(), "archon.toml, line 1: weight: 20000 is not between 1 and 10000");
     }
 
     /// A key that is declared but not listed, or the other way round, would be refused or ignored silently.
     #[test]
     fn the_lists_of_keys_are_complete() {
-        let whole = "id = 1\nlisten = ''\npeers = ['']\ndata_dir = ''\ninsecure = true\npartitions = 1\nreplication = 1\n\
-                     min_nodes = 1\nheartbeat_ms = 1\nlease_ms = 1\nfailure_timeout_ms = 1\nmargin_ms = 1\n\
-                     copies_per_node_max = 1\nreplace_after_ms = 1\nreplication_timeout_ms = 1\n";
-        let found: CoordinatorFile = file(whole).settings(CoordinatorFile::KEYS).unwrap();
-        assert_eq!(whole.lines().count(), CoordinatorFile::KEYS.len());
+        let own = "id = 1\nlisten = ''\npeers = ['']\ndata_dir = ''\ninsecure = true\n";
+        let cluster =
+            Setting::ALL.iter().map(|setting| format!("{} = {}\n", setting.as_str(), setting.default_value()));
+        let whole = format!("{own}{}", cluster.collect::<String>());
+        let found: CoordinatorFile = file(&whole).settings(&CoordinatorFile::keys()).unwrap();
+        assert_eq!(whole.lines().count(), CoordinatorFile::keys().len());
         let text = format!("{found:?}");
         assert!(!text.contains("None"), "{text}");
+        assert_eq!(file(&whole).cluster().unwrap().len(), Setting::ALL.len());
         let whole = "name = ''\nlisten = ''\ncoordinators = ['']\ndata_dir = ''\ninsecure = true\nzone = ''\nweight = 1\n\
                      advertise = ''\npartitions_max = 1\nconnections_max = 2\nengine = ''\n\
                      copy_bytes_per_second = 1\n";

@@ -176,7 +176,7 @@ fn the_example_files_are_read_and_show_every_key_with_its_default() {
     let (as_it_is, shown, text) = whole("coordinator.toml");
     let read = |file: &tempfile::NamedTempFile| coordinator(&["--config", file.path().to_str().unwrap()]).unwrap();
     assert_eq!(read(&as_it_is), read(&shown), "what is commented out is the default");
-    for key in super::file::CoordinatorFile::KEYS {
+    for key in super::file::CoordinatorFile::keys() {
         assert!(text.lines().any(|line| line.trim_start_matches("# ").starts_with(&format!("{key} = "))), "{key}");
     }
     let (as_it_is, shown, text) = whole("node.toml");

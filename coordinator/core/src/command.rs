@@ -11,13 +11,14 @@
 //! | remove | [`crate::check_remove`] | `RemoveNode` | not alive, holds nothing that counts | the node is forgotten |
 //! | lost | [`crate::check_lost`] | `NodeLost` | failed | its copies leave the Live sets; they are replaced at once |
 //! | drop a table | – | `DropTable` | always | it is gone with its rows; every node deletes its copies ([`crate::condemned`]) |
+//! | change settings | [`crate::check_configure`] | `Configure` with `if_version` | they fit each other, and none of them is [fixed](archon_types::Setting::fixed) | what reads them takes the new ones: the next turn, and nodes with the next answer to a heartbeat |
 //! | force-leader | [`crate::check_loss`] | `AcceptLoss` | no copy that counts is on a node that is alive | one copy leads, or the partition begins empty; all others retire |
 
 use crate::migration::{MigrationId, MoveKind, Stage};
 use archon_types::limits::WEIGHT_ORDINARY;
 use archon_types::{
     BootId, ClusterId, Epoch, ErrorDetail, Holds, Incarnation, Millis, NodeGoal, NodeId, Participant, PartitionId,
-    Placement, PlacementId, RequestId, Seq, Settings, StorageId, TableId, Version,
+    Placement, PlacementId, RequestId, Seq, SettingChange, SettingStep, Settings, StorageId, TableId, Version,
 };
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -159,6 +160,14 @@ pub enum Command {
     },
     /// The operator wants what runs undone, as far as leadership has not moved.
     CancelPlan,
+    /// Changes settings of the cluster. Judged by [`crate::check_configure`] beforehand; of those on which leases rest none
+    /// changes (PROTOCOL rule 16).
+    Configure {
+        /// The version of the settings on which the judgement rests.
+        if_version: Version,
+        /// What changes, each setting once.
+        changes: Vec<SettingChange>,
+    },
     /// The operator accepts that acknowledged writes of a partition are lost (PROTOCOL rule 23): one copy is made its
     /// leader, or it begins anew and empty, and all other copies retire in the same commit.
     AcceptLoss {
@@ -189,6 +198,7 @@ impl Command {
             Self::StartPlan { .. } => "StartPlan",
             Self::SetMigration { .. } => "SetMigration",
             Self::CancelPlan => "CancelPlan",
+            Self::Configure { .. } => "Configure",
             Self::AcceptLoss { .. } => "AcceptLoss",
         }
     }
@@ -425,6 +435,11 @@ pub enum Response {
         /// Moves past the point of return, which go on.
         too_late: u32,
     },
+    /// The settings are changed.
+    Configured {
+        /// What changed.
+        changes: Vec<SettingStep>,
+    },
     /// The node's data counts as lost.
     NodeLost {
         /// Copies that were given up, those that did not count included.
@@ -454,6 +469,7 @@ impl Response {
             | Self::TableDropped { .. }
             | Self::PlanStarted { .. }
             | Self::PlanCancelled { .. }
+            | Self::Configured { .. }
             | Self::NodeLost { .. }
             | Self::NodeRemoved { .. } => None,
         }

@@ -2,7 +2,7 @@
 
 use crate::command::Actor;
 use crate::migration::MigrationId;
-use archon_types::{Epoch, Incarnation, Millis, NodeGoal, NodeId, PartitionId, PlacementId, Seq, TableId};
+use archon_types::{Epoch, Incarnation, Millis, NodeGoal, NodeId, PartitionId, PlacementId, Seq, SettingStep, TableId};
 use serde::{Deserialize, Serialize};
 
 /// One thing that happened.
@@ -71,6 +71,8 @@ pub enum EventKind {
     TableCreated { table: TableId, name: String },
     /// An operator had a table dropped, with everything in it: `copies` are to be deleted, `moves` lost their point.
     TableDropped { table: TableId, name: String, partitions: u32, copies: u32, moves: u32 },
+    /// An operator changed settings of the cluster.
+    SettingsChanged { changes: Vec<SettingStep> },
     /// A plan is being carried out.
     PlanStarted { moves: u32 },
     /// The operator wants the running plan undone.

@@ -33,6 +33,8 @@ pub struct HeartbeatAnswer {
     /// Leaderships of this life that the lease does not cover. The node stops serving them for good and reports
     /// `Released`.
     pub withdrawn: Vec<(PartitionId, Epoch)>,
+    /// How long a follower may leave its leader without an answer, as the settings say now.
+    pub replication_timeout_ms: u64,
 }
 
 /// One node's present life.
@@ -240,7 +242,8 @@ impl Liveness {
         if state.breaks(Mutant::NodeWideLease) {
             withdrawn.clear(); // rule 15
         }
-        Some(HeartbeatAnswer { lease_ms: state.timing_of(node).lease_ms, withdrawn })
+        let replication_timeout_ms = state.settings.replication_timeout_ms;
+        Some(HeartbeatAnswer { lease_ms: state.timing_of(node).lease_ms, withdrawn, replication_timeout_ms })
     }
 
     /// From now on no lease covers the present leadership of `partition`. Returns whether there is one to withdraw.

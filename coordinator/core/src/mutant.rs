@@ -41,6 +41,8 @@ archon_types::mutants! {
     FormerForgotten = 16,
     /// A node is failed a time-out after it was heard, not after it was answered.
     FailFromHeard = 16,
+    /// The length of leases changes while some run.
+    LeaseChanges = 16,
     /// An election is committed although the row has changed since it was decided.
     ElectStale = 16,
     /// Another data directory takes over the name, and the old one's copies stay Live.

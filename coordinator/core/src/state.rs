@@ -102,6 +102,9 @@ pub struct ClusterState {
     pub cluster: ClusterId,
     /// Cluster-wide settings.
     pub settings: Settings,
+    /// Log index of the last change of the settings.
+    #[serde(default)]
+    pub settings_version: Version,
     /// The protocol that the cluster speaks; a node that does not speak it is refused.
     pub feature_level: u32,
     /// Every node, lost ones included, in order of registration.
@@ -194,6 +197,7 @@ impl ClusterState {
         Self {
             cluster: ClusterId::NIL,
             settings: Settings::default(),
+            settings_version: Version::ZERO,
             feature_level: 0,
             nodes: Nodes::default(),
             participants: Nodes::default(),
@@ -295,6 +299,7 @@ impl ClusterState {
         Image(Self {
             cluster: self.cluster,
             settings: self.settings.clone(),
+            settings_version: self.settings_version,
             feature_level: self.feature_level,
             nodes: self.nodes.clone(),
             participants: self.participants.clone(),

@@ -78,6 +78,20 @@ impl Admins {
         within: Duration,
         decide: impl FnOnce(&ClusterState, &Liveness) -> Result<Command>,
     ) -> Result<(Arc<Session>, Answer)> {
+        let decide = |state: &ClusterState, liveness: &Liveness| decide(state, liveness).map(Ok);
+        let changed: Result<_, std::convert::Infallible> = self.change_unless(cluster, request, within, decide).await?;
+        let Ok(changed) = changed;
+        Ok(changed)
+    }
+
+    /// As [`Admins::change`], but `decide` may find that there is nothing to commit, and gives the answer itself then.
+    pub(super) async fn change_unless<T>(
+        &self,
+        cluster: Option<&v1::ClusterRef>,
+        request: RequestId,
+        within: Duration,
+        decide: impl FnOnce(&ClusterState, &Liveness) -> Result<Result<Command, T>>,
+    ) -> Result<Result<(Arc<Session>, Answer), T>> {
         let session = self.context.confirmed(within).await?;
         let decided = {
             let term = session.term().lock();
@@ -90,11 +104,12 @@ impl Admins {
             })?
         };
         let responses = match decided {
-            Ok(command) => session.propose(Some(request), admin(), vec![command], within).await?,
+            Ok(Ok(command)) => session.propose(Some(request), admin(), vec![command], within).await?,
+            Ok(Err(as_it_is)) => return Ok(Err(as_it_is)),
             Err(before) => before,
         };
         let answer = only(responses)?;
-        Ok((session, answer))
+        Ok(Ok((session, answer)))
     }
 
     async fn status_of(&self, request: &v1::StatusRequest, within: Duration) -> Result<v1::StatusResponse> {
@@ -290,6 +305,22 @@ impl Admin for Admins {
     ) -> Result<Response<v1::CancelRebalanceResponse>, Status> {
         let within = budget(request.metadata());
         answer!(self.cancel(request.into_inner(), within))
+    }
+
+    async fn list_settings(
+        &self,
+        request: Request<v1::ListSettingsRequest>,
+    ) -> Result<Response<v1::ListSettingsResponse>, Status> {
+        let within = budget(request.metadata());
+        answer!(self.settings(request.get_ref(), within))
+    }
+
+    async fn configure(
+        &self,
+        request: Request<v1::ConfigureRequest>,
+    ) -> Result<Response<v1::ConfigureResponse>, Status> {
+        let within = budget(request.metadata());
+        answer!(self.configured(request.into_inner(), within))
     }
 
     async fn explain(&self, request: Request<v1::ExplainRequest>) -> Result<Response<v1::ExplainResponse>, Status> {

@@ -4,7 +4,7 @@ use super::subjects;
 use archon_coordinator_core::{Actor, ClusterState, Event, EventKind};
 use archon_proto::v1;
 use archon_types::subject::{Cause, Subject};
-use archon_types::{EventCode, NodeGoal, NodeId, PartitionId};
+use archon_types::{EventCode, NodeGoal, NodeId, PartitionId, SettingStep};
 
 /// An event as people read it.
 pub(crate) fn event(state: &ClusterState, event: &Event) -> v1::Event {
@@ -100,6 +100,10 @@ pub(crate) fn event(state: &ClusterState, event: &Event) -> v1::Event {
             let what = format!("dropped with its {partitions} partitions; {copies} copies are to be deleted{moves}");
             (what, Subject::Table { table_id: table.get(), table: name.clone() })
         }
+        EventKind::SettingsChanged { changes } => {
+            let text = |step: &SettingStep| format!("{} from {} to {}", step.setting.as_str(), step.from, step.to);
+            (format!("settings changed: {}", changes.iter().map(text).collect::<Vec<_>>().join(", ")), Subject::Cluster)
+        }
         EventKind::PlanStarted { moves } => (format!("started, {moves} moves"), Subject::Rebalance),
         EventKind::PlanCancelled { moves_left } => (format!("cancelled, {moves_left} moves left"), Subject::Rebalance),
         EventKind::MigrationOver { migration, partition, outcome } => {
@@ -142,6 +146,7 @@ const fn code(kind: &EventKind) -> EventCode {
         EventKind::CopyRetired { .. } => EventCode::CopyRetired,
         EventKind::TableCreated { .. } => EventCode::TableCreated,
         EventKind::TableDropped { .. } => EventCode::TableDropped,
+        EventKind::SettingsChanged { .. } => EventCode::SettingsChanged,
         EventKind::PlanStarted { .. } => EventCode::PlanStarted,
         EventKind::PlanCancelled { .. } => EventCode::PlanCancelled,
         EventKind::MigrationOver { .. } => EventCode::MoveOver,

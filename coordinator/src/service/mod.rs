@@ -2,6 +2,7 @@
 
 pub(crate) mod admin;
 mod admin_tables;
+mod configure;
 pub(crate) mod describe;
 pub(crate) mod events;
 mod operate;

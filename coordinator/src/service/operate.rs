@@ -143,7 +143,7 @@ impl Admins {
 
 /// The nodes that people are shown: a lost one only as long as nobody has taken its name over.
 pub(super) fn shown_nodes(state: &ClusterState) -> impl Iterator<Item = &NodeRow> {
-    state.nodes.values().filter(|row| named_node(state, &row.node.name).is_some_and(|id| id == row.node.id))
+    state.members().filter(|row| named_node(state, &row.node.name).is_some_and(|id| id == row.node.id))
 }
 
 /// The node that goes by this name; of those that lost their data the last one, if nobody took the name over. Where
@@ -168,6 +168,7 @@ pub(super) fn node_summary(session: &Session, state: &ClusterState, row: &NodeRo
         silent_for_ms: session.heard(id).map(|heard| boot_now().since(heard.at)),
         disk_full: loads.disk_full(id).map(Into::into),
         stopped: row.node.status == NodeStatus::Failed && row.stopped,
+        serves: row.participant.as_ref().map_or_else(Vec::new, |participant| participant.tables.clone()),
     }
 }
 

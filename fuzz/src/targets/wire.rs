@@ -3,13 +3,14 @@
 use crate::protobuf;
 use crate::random::Random;
 use crate::target::{Target, Verdict};
-use archon_proto::convert::{admin, control, kv, load, operate, packed, report, session};
+use archon_proto::convert::{admin, configure, control, kv, load, operate, packed, report, session};
 use archon_proto::v1;
 use archon_types::op::Entry;
 use archon_types::{
     Answer, ClientId, ClusterId, Epoch, ErrorDetail, ErrorKind, Incarnation, Millis, Node, NodeGoal, NodeId,
     NodeStatus, Op, OpId, Partition, PartitionId, PartitionStatus, Placement, PlacementId, PushKey, RemovedNodes,
-    ReplicaState, Revision, Settings, Table, TableDelta, TableId, TableList, Version,
+    ReplicaState, RequestId, Revision, Setting, SettingChange, Settings, Table, TableDelta, TableId, TableList,
+    Version,
 };
 use bytes::Bytes;
 use prost::Message;
@@ -29,6 +30,7 @@ pub const CHECKED_IN_PLACE: &[&str] = &[
     "CheckTableResponse",
     "CompareAndSetRequest",
     "CompareAndSetResponse",
+    "ConfigureResponse",
     "ConfirmBootRequest",
     "ConfirmBootResponse",
     "CopyPage",
@@ -55,6 +57,8 @@ pub const CHECKED_IN_PLACE: &[&str] = &[
     "LeaveResponse",
     "ListNodesRequest",
     "ListNodesResponse",
+    "ListSettingsRequest",
+    "ListSettingsResponse",
     "ListTablesRequest",
     "ListTablesResponse",
     "LoseNodeResponse",
@@ -295,6 +299,18 @@ fn deltas() -> Vec<Vec<u8>> {
     vec![v1::TableDelta::from(delta).encode_to_vec()]
 }
 
+/// Every setting; chance does not hit the name of one.
+fn settings() -> Vec<Vec<u8>> {
+    let change = |setting: &Setting| SettingChange { setting: *setting, value: setting.default_value() };
+    let wanted = configure::Configure {
+        request: RequestId::new(Uuid::from_u128(9)),
+        changes: Setting::ALL.iter().map(change).collect(),
+        if_version: Some(Version::new(3)),
+        dry_run: true,
+    };
+    vec![v1::ConfigureRequest::from(wanted).encode_to_vec()]
+}
+
 pub(super) fn targets() -> Vec<Target> {
     vec![
         conversion!(RegisterRequest => session::Registration),
@@ -316,6 +332,7 @@ pub(super) fn targets() -> Vec<Target> {
         conversion!(CreateTableRequest => admin::CreateTable),
         conversion!(DropTableRequest => admin::DropTable),
         conversion!(ApplyPlanRequest => admin::ApplyPlan),
+        Target { seeds: settings, ..conversion!(ConfigureRequest => configure::Configure) },
         conversion!(Plan => archon_types::plan::Plan),
         conversion!(RemoveNodeRequest => operate::RemoveNode),
         conversion!(LoseNodeRequest => operate::LoseNode),

@@ -116,7 +116,8 @@ impl<S: Shell> Partitions<S> {
         }
     }
 
-    /// Other nodes' registrations have changed, or whether they count as failed: replicas hear of it.
+    /// Other nodes' registrations have changed, or whether they count as failed, or how long replicas wait for each other:
+    /// they hear of it.
     pub fn peers_changed(&mut self) {
         for local in self.copies.values_mut().filter(|local| !local.aside) {
             let Some(configuration) = local.replica.configuration() else { continue };

@@ -75,6 +75,17 @@ fn an_operation_that_comes_before_the_leader_serves_waits_for_that() {
     assert_eq!(answered(&partitions), ["early"]);
 }
 
+/// Its row stays as it is for weeks.
+#[test]
+fn a_replica_waits_as_long_as_the_settings_say_by_now() {
+    let mut partitions = serving(Broken::default(), row(1, &[(OTHER, ReplicaState::Load)]));
+    partitions.shell_mut().timing.replication_timeout_ms = 7_000;
+    partitions.peers_changed();
+    let copies = partitions.copies();
+    let timing = copies[&OWN].replica.configuration().map(|configuration| configuration.timing.replication_timeout_ms);
+    assert_eq!(timing, Some(7_000));
+}
+
 #[test]
 fn operations_on_what_is_not_here_are_sent_elsewhere() {
     let mut partitions = crate::test_shell::partitions(Broken::default());

@@ -34,6 +34,7 @@ pub(crate) struct TestShell {
     /// How long each look into the engine takes, in milliseconds.
     pub(crate) look_ms: u64,
     pub(crate) lease_until: Millis,
+    pub(crate) timing: Timing,
     pub(crate) engine: MemoryEngine,
     pub(crate) dedup: DedupLimits,
     pub(crate) gathered: Completes,
@@ -49,6 +50,7 @@ impl Default for TestShell {
             now: Cell::new(Millis::new(1_000)),
             look_ms: 0,
             lease_until: Millis::new(10_000),
+            timing: Timing::default(),
             engine: MemoryEngine::default(),
             dedup: DedupLimits::default(),
             gathered: Completes::default(),
@@ -88,7 +90,7 @@ impl Shell for TestShell {
         Some((Incarnation::new(1), false))
     }
     fn timing(&self) -> Timing {
-        Timing::default()
+        self.timing
     }
     fn is_stopping(&self) -> bool {
         false

@@ -62,7 +62,7 @@ impl Rig {
 
     fn begin_life(&self, incarnation: u64) {
         let member = Member { cluster: CLUSTER, node: NODE, incarnation: Incarnation::new(incarnation) };
-        self.context.shared.begin_life(Life { member, settings: Settings::default(), grants: Arc::new(Grants::new()) });
+        self.context.shared.begin_life(Life::new(member, &Settings::default(), Arc::new(Grants::new())));
     }
 
     /// Pushes to one life that the node is to host a copy that it never held.

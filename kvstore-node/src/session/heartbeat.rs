@@ -31,7 +31,7 @@ enum Attempt {
 /// Heartbeats until the incarnation is over.
 pub(super) async fn heartbeats(session: &Session, coordinators: &Coordinators, life: &Life) -> LifeEnd {
     let shared = &session.shared;
-    let every = Duration::from_millis(life.settings.timing.heartbeat_ms);
+    let every = Duration::from_millis(life.timing.heartbeat_ms);
     let heartbeats = Heartbeats::new(life.member.incarnation);
     let sender = Sender {
         session,
@@ -47,7 +47,7 @@ pub(super) async fn heartbeats(session: &Session, coordinators: &Coordinators, l
     let mut silence = Silence::default();
     loop {
         let started = Instant::now();
-        if let Err(stall) = session.health.check(life.settings.timing.lease_ms) {
+        if let Err(stall) = session.health.check(life.timing.lease_ms) {
             shared.metrics.heartbeats_withheld.add(1);
             if !withheld {
                 tracing::warn!(%stall, "no heartbeat is sent until this is over");
@@ -76,7 +76,7 @@ pub(super) async fn heartbeats(session: &Session, coordinators: &Coordinators, l
                 return LifeEnd::Stale;
             }
             Attempt::Failed(_) => {
-                silence.goes_on(Duration::from_millis(life.settings.timing.lease_ms));
+                silence.goes_on(Duration::from_millis(life.timing.lease_ms));
                 shared.metrics.heartbeats_failed.add(1);
                 shared.load.report_all();
                 // The lease is running: look for the leading coordinator faster than the usual heartbeat.
@@ -186,12 +186,16 @@ impl Sender<'_> {
                 return Attempt::Failed(None);
             }
         };
-        let HeartbeatAnswer { number, incarnation, lease_ms, withdrawn, .. } = answer;
+        let HeartbeatAnswer { number, incarnation, lease_ms, withdrawn, replication_timeout_ms, .. } = answer;
         let grant = Grant { incarnation, number, lease_ms, withdrawn };
         let taken = self.life.grants.take(heartbeat, grant, self.shared.clock.now());
         if taken == Taken::Foreign {
             tracing::warn!(number = heartbeat.number(), answered = number, %incarnation, "discarded an answer to another heartbeat");
             return Attempt::Failed(None);
+        }
+        if self.life.note_replication_timeout(replication_timeout_ms) {
+            tracing::info!(replication_timeout_ms, "the settings of the cluster were changed");
+            (self.session.retime)();
         }
         self.coordinators.leads(address);
         if self.granted_by.lock().replace(address.to_owned()).as_deref() != Some(address) {

@@ -51,6 +51,9 @@ pub(crate) type Renew = Box<dyn Fn(Incarnation) -> futures::future::BoxFuture<'s
 /// Has the shards give up leaderships that a heartbeat's answer lists as withdrawn.
 pub(crate) type Withdraw = Box<dyn Fn(Vec<(PartitionId, Epoch)>) + Send + Sync>;
 
+/// Has every shard look again at how long its replicas wait for each other.
+pub(crate) type Retime = Box<dyn Fn() + Send + Sync>;
+
 /// Why a session ended by itself.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum SessionError {
@@ -79,6 +82,7 @@ pub(crate) struct Session {
     pub(crate) home: Box<dyn Home>,
     pub(crate) renew: Renew,
     pub(crate) withdraw: Withdraw,
+    pub(crate) retime: Retime,
     /// The address that others are told.
     pub(crate) address: String,
     /// Ends the session.
@@ -103,7 +107,7 @@ impl Session {
                 Member { cluster: registered.cluster, node: registered.node, incarnation: registered.incarnation };
             (self.renew)(member.incarnation).await;
             let grants = Arc::new(Grants::new());
-            self.shared.begin_life(Life { member, settings: registered.settings, grants });
+            self.shared.begin_life(Life::new(member, &registered.settings, grants));
             self.shared.load.report_all();
             self.shared.metrics.registrations.add(1);
             tracing::info!(node = %member.node, incarnation = %member.incarnation, cluster = %member.cluster, "registered");

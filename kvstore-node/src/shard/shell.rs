@@ -103,7 +103,7 @@ impl Shell for ShardShell {
     }
 
     fn timing(&self) -> Timing {
-        let timeout_ms = self.context.shared.life().map(|life| life.settings.replication_timeout_ms);
+        let timeout_ms = self.context.shared.life().map(|life| life.replication_timeout_ms());
         timeout_ms.map_or_else(Timing::default, |replication_timeout_ms| Timing {
             replication_timeout_ms,
             keep_alive_ms: keep_alive_ms(replication_timeout_ms, self.context.holdings.len()),

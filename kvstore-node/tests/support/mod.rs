@@ -288,6 +288,7 @@ impl Session for Fake {
             lease_ms: 1_000,
             withdrawn: state.withdrawn.clone(),
             table_version: Version::ZERO,
+            replication_timeout_ms: 1_000,
         };
         Ok(Response::new(answer.into()))
     }

@@ -102,6 +102,8 @@ pub struct HeartbeatAnswer {
     pub withdrawn: Vec<(PartitionId, Epoch)>,
     /// The newest table version.
     pub table_version: Version,
+    /// How long a follower may leave its leader without an answer, as the settings say now.
+    pub replication_timeout_ms: u64,
 }
 
 impl From<Participant> for v1::Participant {
@@ -276,6 +278,7 @@ impl From<HeartbeatAnswer> for v1::HeartbeatResponse {
             lease_ms: answer.lease_ms,
             withdrawn: answer.withdrawn.into_iter().map(leadership).collect(),
             table_version: answer.table_version.get(),
+            replication_timeout_ms: answer.replication_timeout_ms,
         }
     }
 }
@@ -294,6 +297,10 @@ impl TryFrom<v1::HeartbeatResponse> for HeartbeatAnswer {
             lease_ms: wire.lease_ms,
             withdrawn: wire.withdrawn.into_iter().map(leadership).collect::<Result<_, ConvertError>>()?,
             table_version: Version::new(wire.table_version),
+            replication_timeout_ms: ids::non_zero(
+                wire.replication_timeout_ms,
+                "HeartbeatResponse.replication_timeout_ms",
+            )?,
         })
     }
 }
@@ -380,8 +387,13 @@ mod tests {
             lease_ms: 1_000,
             withdrawn: vec![(PartitionId::new(TableId::new(1), 5), Epoch::new(2))],
             table_version: Version::new(7),
+            replication_timeout_ms: 900,
         };
-        assert_eq!(HeartbeatAnswer::try_from(v1::HeartbeatResponse::from(answer.clone())), Ok(answer));
+        let wire = v1::HeartbeatResponse::from(answer.clone());
+        assert_eq!(HeartbeatAnswer::try_from(wire.clone()), Ok(answer));
+        let none = v1::HeartbeatResponse { replication_timeout_ms: 0, ..wire };
+        let field = HeartbeatAnswer::try_from(none).map_err(|error| error.field);
+        assert_eq!(field, Err("HeartbeatResponse.replication_timeout_ms"));
     }
 
     proptest! {

@@ -44,6 +44,8 @@ words! {
         TableCreated = "table_created",
         /// A table was dropped, with everything in it.
         TableDropped = "table_dropped",
+        /// An operator changed settings of the cluster.
+        SettingsChanged = "settings_changed",
         /// A plan is being carried out.
         PlanStarted = "plan_started",
         /// An operator wants the running plan undone.

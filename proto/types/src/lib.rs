@@ -24,6 +24,7 @@ pub mod plan;
 pub mod reason;
 pub mod removed;
 pub mod role;
+pub mod setting;
 pub mod settings;
 pub mod slot;
 pub mod subject;
@@ -50,7 +51,8 @@ pub use piece::{Assembled, Assembly, TablePiece};
 pub use reason::ReasonCode;
 pub use removed::RemovedNodes;
 pub use role::CoordinatorRole;
-pub use settings::Settings;
+pub use setting::{Setting, SettingChange, SettingStep, SettingUnit};
+pub use settings::{Settings, SettingsError};
 pub use slot::{HASH_PARTITIONS_MAX, SLOTS, partition_of, slot_of, tag_of};
 pub use table::{
     DEFAULT_TABLE, Holds, NodeDelta, Partition, PartitionStatus, PartitionTable, Placement, ReplicaState, Route, Table,

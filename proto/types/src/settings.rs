@@ -1,9 +1,10 @@
 //! Cluster-wide settings; they live in the Raft log, so that every coordinator and node has the same.
 
-use crate::lease::LeaseTiming;
+use crate::lease::{LeaseTiming, LeaseTimingError};
+use crate::setting::Setting;
 use serde::{Deserialize, Serialize};
 
-/// What the operator chose for the whole cluster at bootstrap.
+/// What the operator chose for the whole cluster, at bootstrap or since. [`Setting`] says which of it can be changed.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Settings {
     /// Heartbeat, lease and failure time-outs.
@@ -36,6 +37,67 @@ impl Default for Settings {
     }
 }
 
+impl Settings {
+    /// Accepts the settings only if each is in its range and those that depend on each other fit.
+    ///
+    /// # Errors
+    /// [`SettingsError`], with the arithmetic.
+    pub fn check(&self) -> Result<(), SettingsError> {
+        for setting in Setting::ALL {
+            setting.within(setting.of(self))?;
+        }
+        self.timing.check()?;
+        let (replace_after_ms, failure_timeout_ms) = (self.replace_after_ms, self.timing.failure_timeout_ms);
+        if replace_after_ms < failure_timeout_ms {
+            return Err(SettingsError::ReplaceAfterTooShort { replace_after_ms, failure_timeout_ms });
+        }
+        let (replication_timeout_ms, heartbeat_ms) = (self.replication_timeout_ms, self.timing.heartbeat_ms);
+        let needed_ms = heartbeat_ms.saturating_mul(2);
+        if replication_timeout_ms < needed_ms {
+            return Err(SettingsError::ReplicationTimeoutTooShort { replication_timeout_ms, heartbeat_ms, needed_ms });
+        }
+        Ok(())
+    }
+}
+
+/// Why settings are refused.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[allow(missing_docs)] // The messages are the documentation of the fields.
+pub enum SettingsError {
+    /// A number out of its range.
+    #[error("{} is {found}, it must be between {low} and {high}", .setting.as_str())]
+    Range { setting: Setting, found: u64, low: u64, high: u64 },
+    /// The lease arithmetic does not hold.
+    #[error("the timing is unsafe: {0}")]
+    Timing(#[from] LeaseTimingError),
+    /// Copies would be replaced because of every restart.
+    #[error(
+        "replace_after_ms is too short: {replace_after_ms} ms < {failure_timeout_ms} ms (failure_timeout_ms): copies would be made \
+         anew before a node that is started again can be back"
+    )]
+    ReplaceAfterTooShort { replace_after_ms: u64, failure_timeout_ms: u64 },
+    /// A pause that costs a node nothing else would cost it its copies.
+    #[error(
+        "replication_timeout_ms is too short: {replication_timeout_ms} ms < 2 × {heartbeat_ms} ms (heartbeat_ms) = {needed_ms} \
+         ms: followers would be dropped for pauses that cost a node nothing else"
+    )]
+    ReplicationTimeoutTooShort { replication_timeout_ms: u64, heartbeat_ms: u64, needed_ms: u64 },
+}
+
+impl SettingsError {
+    /// The settings that do not fit, or the one that is out of its range.
+    pub fn settings(&self) -> Vec<Setting> {
+        match self {
+            Self::Range { setting, .. } => vec![*setting],
+            Self::Timing(_) => {
+                vec![Setting::HeartbeatMs, Setting::LeaseMs, Setting::FailureTimeoutMs, Setting::MarginMs]
+            }
+            Self::ReplaceAfterTooShort { .. } => vec![Setting::ReplaceAfterMs, Setting::FailureTimeoutMs],
+            Self::ReplicationTimeoutTooShort { .. } => vec![Setting::ReplicationTimeoutMs, Setting::HeartbeatMs],
+        }
+    }
+}
+
 /// The least Live replicas with which a partition of `replication` copies may serve: ⌈R/2⌉ (2 of 3, 1 of 2, 1 of 1).
 pub const fn min_in_sync_default(replication: u8) -> u8 {
     replication.div_ceil(2)
@@ -44,6 +106,20 @@ pub const fn min_in_sync_default(replication: u8) -> u8 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn settings_that_do_not_fit_each_other_are_named() {
+        assert_eq!(Settings::default().check(), Ok(()));
+        let named = |settings: Settings| settings.check().unwrap_err().settings();
+        let soon = Settings { replace_after_ms: 1_000, ..Settings::default() };
+        assert_eq!(named(soon), [Setting::ReplaceAfterMs, Setting::FailureTimeoutMs]);
+        let short = Settings { replication_timeout_ms: 399, ..Settings::default() };
+        assert_eq!(named(short), [Setting::ReplicationTimeoutMs, Setting::HeartbeatMs]);
+        let timing = LeaseTiming { failure_timeout_ms: 1_110, ..LeaseTiming::default() };
+        assert_eq!(named(Settings { timing, ..Settings::default() }).len(), 4);
+        let none = Settings { nodes_min: 0, ..Settings::default() };
+        assert_eq!(none.check().unwrap_err().to_string(), "min_nodes is 0, it must be between 1 and 10000");
+    }
 
     #[test]
     fn min_in_sync_follows_the_design() {

@@ -98,7 +98,7 @@ impl World {
                 }
                 process.answered = true;
                 let (incarnation, number) = (heartbeat.incarnation(), heartbeat.number());
-                let HeartbeatAnswer { lease_ms, withdrawn } = answer;
+                let HeartbeatAnswer { lease_ms, withdrawn, replication_timeout_ms: _ } = answer;
                 let grant = Grant { incarnation, number, lease_ms, withdrawn };
                 let Taken::Granted { withdrawn, .. } = shell.grants.take(heartbeat, grant, now) else { return };
                 self.checks.leases_changed = true;

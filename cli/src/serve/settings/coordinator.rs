@@ -1,11 +1,10 @@
 //! What a coordinator runs with.
 
 use super::{plaintext_allowed, required};
-use crate::args::{self, CoordinatorArgs};
+use crate::args::{self, BootstrapArgs, CoordinatorArgs};
 use crate::exit::Failure;
 use crate::serve::file::{ConfigFile, CoordinatorFile, FileError};
-use archon_types::lease::LeaseTiming;
-use archon_types::settings::Settings;
+use archon_types::{Setting, Settings};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -26,9 +25,6 @@ pub(crate) struct CoordinatorSettings {
     /// Whether plaintext beyond this machine is allowed.
     pub(crate) insecure: bool,
 }
-
-/// Copies of each partition when nobody says how many and three nodes are there.
-const REPLICATION: u8 = 3;
 
 impl CoordinatorSettings {
     /// Draws together what flags, environment and file say. `insecure` is the flag or its variable.
@@ -63,91 +59,7 @@ impl CoordinatorSettings {
         for address in peers.values() {
             plaintext_allowed(address, insecure)?;
         }
-        let bootstrap = &args.bootstrap;
-        let default = Settings::default();
-        let timing = LeaseTiming {
-            heartbeat_ms: bootstrap.heartbeat_ms.or(found.heartbeat_ms).unwrap_or(default.timing.heartbeat_ms),
-            lease_ms: bootstrap.lease_ms.or(found.lease_ms).unwrap_or(default.timing.lease_ms),
-            failure_timeout_ms: bootstrap
-                .failure_timeout_ms
-                .or(found.failure_timeout_ms)
-                .unwrap_or(default.timing.failure_timeout_ms),
-            margin_ms: bootstrap.margin_ms.or(found.margin_ms).unwrap_or(default.timing.margin_ms),
-        };
-        let origin = |key: &str, said: bool| origin(key, said, &found.places);
-        timing.check().map_err(|error| {
-            let origins = [
-                origin("heartbeat_ms", bootstrap.heartbeat_ms.is_some()),
-                origin("lease_ms", bootstrap.lease_ms.is_some()),
-                origin("failure_timeout_ms", bootstrap.failure_timeout_ms.is_some()),
-                origin("margin_ms", bootstrap.margin_ms.is_some()),
-            ];
-            Failure::usage(format!("the timing is unsafe: {error}"), format!("change one: {}", origins.join("; ")))
-        })?;
-        // Three copies, or as many as fit into the least cluster that was asked for.
-        let nodes_wanted = bootstrap.min_nodes.or(found.min_nodes);
-        let fitting =
-            nodes_wanted.map_or(REPLICATION, |nodes| u8::try_from(nodes).unwrap_or(REPLICATION).min(REPLICATION));
-        let replication = bootstrap.replication.or(found.replication).unwrap_or(fitting);
-        let nodes_min = nodes_wanted.unwrap_or(replication.into());
-        if nodes_min < u32::from(replication) {
-            return Err(Failure::usage(
-                format!(
-                    "{replication} copies of each partition need {replication} nodes, but min_nodes is {nodes_min}: \
-                     partitions would be assigned before there are enough"
-                ),
-                format!(
-                    "raise min_nodes to {replication}, or want fewer copies: {}; {}",
-                    origin("min_nodes", bootstrap.min_nodes.is_some()),
-                    origin("replication", bootstrap.replication.is_some())
-                ),
-            ));
-        }
-        let replace_after_ms =
-            bootstrap.replace_after_ms.or(found.replace_after_ms).unwrap_or(default.replace_after_ms);
-        if replace_after_ms < timing.failure_timeout_ms {
-            return Err(Failure::usage(
-                format!(
-                    "replace_after_ms is too short: {replace_after_ms} ms < {} ms (failure_timeout_ms): copies would be made \
-                     anew before a node that is started again can be back",
-                    timing.failure_timeout_ms
-                ),
-                format!(
-                    "change one: {}; {}",
-                    origin("replace_after_ms", bootstrap.replace_after_ms.is_some()),
-                    origin("failure_timeout_ms", bootstrap.failure_timeout_ms.is_some())
-                ),
-            ));
-        }
-        let replication_timeout_ms =
-            bootstrap.replication_timeout_ms.or(found.replication_timeout_ms).unwrap_or(default.replication_timeout_ms);
-        if replication_timeout_ms < timing.heartbeat_ms.saturating_mul(2) {
-            return Err(Failure::usage(
-                format!(
-                    "replication_timeout_ms is too short: {replication_timeout_ms} ms < 2 × {} ms (heartbeat_ms) = {} ms: \
-                     followers would be dropped for pauses that cost a node nothing else",
-                    timing.heartbeat_ms,
-                    timing.heartbeat_ms.saturating_mul(2)
-                ),
-                format!(
-                    "change one: {}; {}",
-                    origin("replication_timeout_ms", bootstrap.replication_timeout_ms.is_some()),
-                    origin("heartbeat_ms", bootstrap.heartbeat_ms.is_some())
-                ),
-            ));
-        }
-        let cluster = Settings {
-            timing,
-            nodes_min,
-            partitions: bootstrap.partitions.or(found.partitions).unwrap_or(default.partitions),
-            replication,
-            copies_per_node_max: bootstrap
-                .copies_per_node_max
-                .or(found.copies_per_node_max)
-                .unwrap_or(default.copies_per_node_max),
-            replace_after_ms,
-            replication_timeout_ms,
-        };
+        let cluster = cluster_settings(&args.bootstrap, &found.cluster)?;
         Ok(Self { id, listen, peers, data_dir, cluster, insecure })
     }
 
@@ -193,41 +105,13 @@ pub(crate) struct FromCoordinatorFile {
     peers: Option<Vec<(u64, String)>>,
     data_dir: Option<PathBuf>,
     insecure: bool,
-    partitions: Option<u32>,
-    replication: Option<u8>,
-    min_nodes: Option<u32>,
-    heartbeat_ms: Option<u64>,
-    lease_ms: Option<u64>,
-    failure_timeout_ms: Option<u64>,
-    margin_ms: Option<u64>,
-    copies_per_node_max: Option<u32>,
-    replace_after_ms: Option<u64>,
-    replication_timeout_ms: Option<u64>,
-    /// Where in the file the numbers stand that must fit together.
-    places: BTreeMap<&'static str, String>,
+    /// Settings of the cluster, and where in the file each stands.
+    cluster: BTreeMap<Setting, (u64, String)>,
 }
 
 impl FromCoordinatorFile {
     pub(crate) fn read(file: &ConfigFile) -> Result<Self, FileError> {
-        let raw: CoordinatorFile = file.settings(CoordinatorFile::KEYS)?;
-        let hour_ms = 1..=3_600_000;
-        let millis = |key: &str, value: &Option<toml::Spanned<u64>>| {
-            value.as_ref().map(|value| file.within::<u64>(key, value, hour_ms.clone())).transpose()
-        };
-        let numbers = [
-            ("replication", &raw.replication),
-            ("min_nodes", &raw.min_nodes),
-            ("heartbeat_ms", &raw.heartbeat_ms),
-            ("lease_ms", &raw.lease_ms),
-            ("failure_timeout_ms", &raw.failure_timeout_ms),
-            ("margin_ms", &raw.margin_ms),
-            ("replace_after_ms", &raw.replace_after_ms),
-            ("replication_timeout_ms", &raw.replication_timeout_ms),
-        ];
-        let places = numbers
-            .into_iter()
-            .filter_map(|(key, value)| Some((key, file.place(value.as_ref()?.span().start))))
-            .collect();
+        let raw: CoordinatorFile = file.settings(&CoordinatorFile::keys())?;
         let peers = match &raw.peers {
             Some(list) => {
                 Some(list.iter().map(|text| file.parse("peers", text, args::peer)).collect::<Result<Vec<_>, _>>()?)
@@ -240,36 +124,55 @@ impl FromCoordinatorFile {
             peers,
             data_dir: raw.data_dir.clone(),
             insecure: raw.insecure.unwrap_or(false),
-            partitions: raw.partitions.as_ref().map(|v| file.within("partitions", v, 1..=16_384)).transpose()?,
-            replication: raw.replication.as_ref().map(|v| file.within("replication", v, 1..=7)).transpose()?,
-            min_nodes: raw.min_nodes.as_ref().map(|v| file.within("min_nodes", v, 1..=10_000)).transpose()?,
-            heartbeat_ms: millis("heartbeat_ms", &raw.heartbeat_ms)?,
-            lease_ms: millis("lease_ms", &raw.lease_ms)?,
-            failure_timeout_ms: millis("failure_timeout_ms", &raw.failure_timeout_ms)?,
-            margin_ms: millis("margin_ms", &raw.margin_ms)?,
-            copies_per_node_max: raw
-                .copies_per_node_max
-                .as_ref()
-                .map(|v| file.within("copies_per_node_max", v, 1..=1_000))
-                .transpose()?,
-            replace_after_ms: raw
-                .replace_after_ms
-                .as_ref()
-                .map(|v| file.within("replace_after_ms", v, 1..=args::REPLACE_AFTER_MS_MAX))
-                .transpose()?,
-            replication_timeout_ms: millis("replication_timeout_ms", &raw.replication_timeout_ms)?,
-            places,
+            cluster: file.cluster()?,
         })
     }
 }
 
-/// Where a setting that does not fit another came from; `said` if a flag or its variable said it.
-fn origin(key: &str, said: bool, places: &BTreeMap<&'static str, String>) -> String {
-    match places.get(key) {
-        _ if said => format!("{key} is from --{} or ARCHON_{}", key.replace('_', "-"), key.to_uppercase()),
-        Some(place) => format!("{key} is from {place}"),
-        None => format!("{key} is the default"),
+/// The settings of a new cluster, of flags, variables, file and defaults.
+fn cluster_settings(flags: &BootstrapArgs, file: &BTreeMap<Setting, (u64, String)>) -> Result<Settings, Failure> {
+    let said = |setting: Setting| flags.get(setting).or_else(|| file.get(&setting).map(|(value, _)| *value));
+    // Where a setting came from that does not fit another one.
+    let origin = |setting: Setting| match (flags.get(setting), file.get(&setting)) {
+        (Some(_), _) => {
+            format!("{} is from --{} or {}", setting.as_str(), args::flag_of(setting), args::variable_of(setting))
+        }
+        (None, Some((_, place))) => format!("{} is from {place}", setting.as_str()),
+        (None, None) => format!("{} is the default", setting.as_str()),
+    };
+    let mut settings = Settings::default();
+    for (setting, value) in Setting::ALL.iter().filter_map(|setting| Some((*setting, said(*setting)?))) {
+        setting.put(&mut settings, value);
     }
+    // Three copies, or as many as fit into the least cluster that was asked for.
+    let nodes_wanted = said(Setting::MinNodes);
+    if said(Setting::Replication).is_none() {
+        let three = Setting::Replication.default_value();
+        let fitting = nodes_wanted.map_or(three, |nodes| nodes.min(three));
+        Setting::Replication.put(&mut settings, fitting);
+    }
+    if nodes_wanted.is_none() {
+        settings.nodes_min = settings.replication.into();
+    }
+    if settings.nodes_min < u32::from(settings.replication) {
+        let (replication, nodes_min) = (settings.replication, settings.nodes_min);
+        return Err(Failure::usage(
+            format!(
+                "{replication} copies of each partition need {replication} nodes, but min_nodes is {nodes_min}: \
+                 partitions would be assigned before there are enough"
+            ),
+            format!(
+                "raise min_nodes to {replication}, or want fewer copies: {}; {}",
+                origin(Setting::MinNodes),
+                origin(Setting::Replication)
+            ),
+        ));
+    }
+    settings.check().map_err(|error| {
+        let origins: Vec<String> = error.settings().into_iter().map(origin).collect();
+        Failure::usage(error.to_string(), format!("change one: {}", origins.join("; ")))
+    })?;
+    Ok(settings)
 }
 
 fn voters(list: Vec<(u64, String)>) -> Result<BTreeMap<u64, String>, Failure> {

@@ -1,4 +1,4 @@
-//! The cluster itself: bootstrap, tables, settings, and an operator's word about loss.
+//! The cluster itself: bootstrap, tables, and an operator's word about loss.
 
 use super::stage::Staged;
 use super::{Entry, invalid, next_epoch, refused};
@@ -34,6 +34,7 @@ pub(super) fn bootstrap(
     check_settings(settings)?;
     state.cluster = cluster;
     state.settings = settings.clone();
+    state.settings_version = entry.version();
     state.feature_level = FEATURE_LEVEL_FIRST;
     entry.note(state, EventKind::Bootstrapped);
     create_table(state, entry, DEFAULT_TABLE, settings.partitions, settings.replication, Holds::Data)

@@ -3,12 +3,15 @@
 //! anything here, so every coordinator comes to the same state.
 
 mod cluster;
+mod configure;
 mod dropped;
 mod migration;
 mod node;
 mod participant;
 mod register;
 mod stage;
+
+pub(crate) use configure::leases_stay;
 
 use crate::command::{Actor, Command, CommandBatch, Response};
 use crate::events::EventKind;
@@ -101,6 +104,7 @@ fn apply_one(state: &mut ClusterState, entry: Entry<'_>, command: &Command) -> R
             migration::set(state, entry, *migration, stage, change.as_ref())
         }
         Command::CancelPlan => migration::cancel_plan(state, entry),
+        Command::Configure { if_version, changes } => configure::configure(state, entry, *if_version, changes),
         Command::AcceptLoss { partition, if_version, outcome } => {
             cluster::accept_loss(state, entry, *partition, *if_version, *outcome)
         }
@@ -125,6 +129,12 @@ pub(crate) fn invalid(message: impl Into<String>) -> ErrorDetail {
 
 pub(crate) fn not_found(message: impl Into<String>) -> ErrorDetail {
     ErrorDetail::new(ErrorKind::NotFound, message)
+}
+
+/// What an operator's decision rests on is not as it was: `what` has version `now`, and was judged in version `judged`.
+pub(crate) fn stale(what: &str, now: Version, judged: Version) -> ErrorDetail {
+    let message = format!("{what} changed meanwhile; look again");
+    ErrorDetail::new(ErrorKind::StaleVersion, message).with_have_need(now.get(), judged.get())
 }
 
 pub(crate) fn refused(message: impl Into<String>) -> ErrorDetail {

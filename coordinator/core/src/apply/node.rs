@@ -2,15 +2,15 @@
 
 use super::dropped::forget_node;
 use super::stage::Staged;
-use super::{Entry, next_epoch, not_found, refused};
+use super::{Entry, next_epoch, not_found, refused, stale};
 use crate::command::{Actor, Response, Successor};
 use crate::departed::{Condition, delete_not_issued};
 use crate::events::EventKind;
 use crate::mutant::Mutant;
 use crate::state::{ClusterState, NodeRow};
 use archon_types::{
-    ErrorDetail, ErrorKind, Incarnation, NodeGoal, NodeId, NodeStatus, Partition, PartitionId, PartitionStatus,
-    Placement, ReplicaState, Version,
+    ErrorDetail, Incarnation, NodeGoal, NodeId, NodeStatus, Partition, PartitionId, PartitionStatus, Placement,
+    ReplicaState, Version,
 };
 use std::collections::BTreeMap;
 
@@ -126,11 +126,6 @@ fn departed(state: &ClusterState, node: NodeId, if_version: Version) -> Result<&
         return Err(refused(format!("{} is alive; stop it first", row.node.name)));
     }
     Ok(row)
-}
-
-fn stale(what: &str, now: Version, judged: Version) -> ErrorDetail {
-    let message = format!("{what} changed meanwhile; look again");
-    ErrorDetail::new(ErrorKind::StaleVersion, message).with_have_need(now.get(), judged.get())
 }
 
 pub(super) fn declare_lost(

@@ -6,6 +6,7 @@ mod indexes;
 mod last_copy;
 mod leader_counts;
 mod leases;
+mod leases_stay;
 mod live_set;
 mod monotone;
 mod one_copy_per_node;
@@ -56,6 +57,7 @@ pub fn check_step(before: &ClusterState, after: &ClusterState) -> Result<(), Vio
     placement_ids::check_step(before, after)?;
     live_set::check_step(before, after)?;
     dropped::check_step(before, after)?;
+    leases_stay::check_step(before, after)?;
     last_copy::check_step(before, after)
 }
 

@@ -47,6 +47,7 @@ pub(super) fn check(before: &ClusterState, after: &ClusterState) -> Result<(), V
             state.participants_version.get(),
             state.participants_removed_version.get(),
             state.dropped_version.get(),
+            state.settings_version.get(),
         ]
     };
     if counters(before).iter().zip(counters(after)).any(|(before, after)| *before > after) {

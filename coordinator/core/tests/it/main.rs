@@ -3,6 +3,7 @@
 
 mod bed;
 mod commands;
+mod configure;
 mod dropped;
 mod failover;
 mod forced;

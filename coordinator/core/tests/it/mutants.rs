@@ -28,6 +28,7 @@ archon_types::shown_by! {
     FormerForgotten => the_former_holder_is_remembered,
     FailFromHeard => a_failure_waits_for_the_last_answer,
     ElectStale => an_election_is_for_its_version,
+    LeaseChanges => a_lease_is_as_long_as_before,
     WipedStaysLive => what_a_replaced_directory_held_is_lost,
     UnheldStaysLive => a_copy_that_is_not_listed_is_lost,
     OtherCopyStaysLive => an_older_directory_is_lost,
@@ -225,6 +226,15 @@ fn after_the_hand_off_a_migration_is_not_undone(mutant: Option<Mutant>) -> bool 
     bed.state.mutant = mutant;
     bed.settle();
     bed.leader(0) == Some(to) && matches!(bed.phases()[0], Phase::Done)
+}
+
+/// A longer lease is granted, and a coordinator that reckons with the earlier timing names a successor while it runs.
+fn a_lease_is_as_long_as_before(mutant: Option<Mutant>) -> bool {
+    let mut bed = running(2, mutant);
+    let (leader, _) = leads(&bed);
+    let changes = vec![SettingChange { setting: Setting::LeaseMs, value: 1_140 }];
+    bed.one(Command::Configure { if_version: bed.state.settings_version, changes });
+    bed.heartbeat(leader).expect("an answer").lease_ms == 1_000
 }
 
 fn registration_ends_leaderships(mutant: Option<Mutant>) -> bool {

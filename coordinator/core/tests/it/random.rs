@@ -19,6 +19,9 @@ fn fault() -> impl Strategy<Value = Fault> {
         4 => Just(Fault::Plan),
         1 => Just(Fault::CancelPlan),
         1 => any::<bool>().prop_map(|again| Fault::DropTable { again }),
+        1 => (1_111u64..3_000, 1u64..4).prop_map(|(failure_timeout_ms, copies_per_node_max)| {
+            Fault::Configure { failure_timeout_ms, copies_per_node_max }
+        }),
         2 => (node, prop_oneof![Just(NodeGoal::Serve), Just(NodeGoal::Cordon), Just(NodeGoal::Drain)])
             .prop_map(|(node, goal)| Fault::Goal { node, goal }),
         10 => span.prop_map(|for_ms| Fault::Calm { for_ms }),

@@ -120,6 +120,11 @@ pub enum Fault {
     DropTable {
         again: bool,
     },
+    /// An operator changes settings.
+    Configure {
+        failure_timeout_ms: u64,
+        copies_per_node_max: u64,
+    },
     Calm {
         for_ms: u64,
     },
@@ -394,6 +399,14 @@ impl World {
                     commands.push(Command::CreateTable { name, partitions, replication, holds: Holds::Data });
                 }
                 self.propose(None, commands);
+            }
+            Fault::Configure { failure_timeout_ms, copies_per_node_max } => {
+                let wanted = [
+                    SettingChange { setting: Setting::FailureTimeoutMs, value: *failure_timeout_ms },
+                    SettingChange { setting: Setting::CopiesPerNodeMax, value: *copies_per_node_max },
+                ];
+                let judged = check_configure(&self.state, &wanted, None).expect("within what fits");
+                self.propose(None, judged.command.into_iter().collect());
             }
             Fault::Calm { for_ms } => self.run(truth + for_ms),
         }

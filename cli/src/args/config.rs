@@ -1,0 +1,75 @@
+//! Options of `archon config`.
+
+use super::WatchArgs;
+use crate::serve::file::suggestion;
+use archon_client::{Setting, SettingChange};
+use clap::Subcommand;
+
+/// `archon config …`
+#[derive(Subcommand, Debug)]
+pub(crate) enum ConfigVerb {
+    /// Show every setting: what it is, what it would be by default, what it may be, and whether it can be changed.
+    #[command(after_help = "\
+Examples:
+  archon config show
+  archon config show -o json | jq '.settings[] | select(.current != .default)'")]
+    Show(WatchArgs),
+    /// Change settings while the cluster runs: all that are given, or none.
+    ///
+    /// The change is committed and stands in the events; coordinators go by it from then on, and each node from its next
+    /// heartbeat. What leases rest on (heartbeat_ms, lease_ms, margin_ms) stays as it was when the cluster was created, and
+    /// so does what was used up then (partitions, replication): that is refused (exit 4) and it is said why. A value out of
+    /// its range, or one that does not fit another setting, is wrong usage (exit 2).
+    #[command(after_help = "\
+Examples:
+  archon config set replace_after_ms=60000
+  archon config set failure_timeout_ms=3000 replace_after_ms=600000 --dry-run
+  archon config set copies_per_node_max=4 --if-version 812    only if nobody changed them since `config show`")]
+    Set(SetArgs),
+}
+
+/// Options of `archon config set`.
+#[derive(clap::Args, Clone, Debug)]
+pub(crate) struct SetArgs {
+    /// What is to change: the setting's name as in `archon config show`, and its value.
+    #[arg(value_name = "KEY=VALUE", required = true, num_args = 1.., value_parser = change)]
+    pub(crate) changes: Vec<SettingChange>,
+    /// Only say what would change, or why it cannot (exit 4).
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// Only if the settings are as of this version; refused otherwise (exit 4).
+    #[arg(long, value_name = "VERSION")]
+    pub(crate) if_version: Option<u64>,
+}
+
+/// A setting and its value, `replace_after_ms=60000`.
+fn change(text: &str) -> Result<SettingChange, String> {
+    let Some((key, value)) = text.split_once('=') else {
+        return Err("write KEY=VALUE, as in replace_after_ms=60000".to_owned());
+    };
+    let Ok(setting) = key.trim().parse::<Setting>() else {
+        let known: Vec<&str> = Setting::ALL.iter().map(|setting| setting.as_str()).collect();
+        return Err(format!("there is no setting `{key}`; {}", suggestion(key, &known)));
+    };
+    let value = setting.parse(value.trim())?;
+    Ok(SettingChange { setting, value })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wrong_change_says_what_would_be_right() {
+        let wanted = SettingChange { setting: Setting::ReplaceAfterMs, value: 60_000 };
+        assert_eq!(change("replace_after_ms=60000"), Ok(wanted));
+        assert!(change("replace_after_ms").unwrap_err().contains("KEY=VALUE"));
+        assert_eq!(
+            change("replace-after-ms=1").unwrap_err(),
+            "there is no setting `replace-after-ms`; did you mean `replace_after_ms`?"
+        );
+        assert!(change("colour=blue").unwrap_err().contains("known keys are partitions, replication, min_nodes"));
+        assert!(change("copies_per_node_max=0").unwrap_err().contains("from 1 to 1000"));
+        assert!(change("replace_after_ms=5m").unwrap_err().contains("from 1 to 604800000 milliseconds"));
+    }
+}

@@ -1,0 +1,12 @@
+//! Leases are as long as they were when the cluster was created, and the failure time-out outlasts them (PROTOCOL rule 16).
+
+use super::{Violation, violated};
+use crate::apply::leases_stay;
+use crate::state::ClusterState;
+
+pub(super) fn check_step(before: &ClusterState, after: &ClusterState) -> Result<(), Violation> {
+    if !before.is_bootstrapped() || leases_stay(&before.settings, &after.settings) {
+        return Ok(());
+    }
+    violated("leases_stay", format!("{:?} became {:?}", before.settings.timing, after.settings.timing))
+}

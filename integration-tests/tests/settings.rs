@@ -1,0 +1,79 @@
+//! Settings of a running cluster, changed by the command line on real processes.
+
+use archon_integration_tests::wait::check;
+use archon_integration_tests::{Cluster, Options, wait_for};
+use serde_json::{Value, json};
+use std::time::Duration;
+
+const EXE: &str = env!("CARGO_BIN_EXE_archon-under-test");
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn done(cluster: &Cluster, arguments: &[&str]) -> String {
+    let ran = cluster.archon(arguments);
+    assert_eq!(ran.code, 0, "{arguments:?}: {}", ran.stderr);
+    ran.stdout
+}
+
+fn ends(cluster: &Cluster, arguments: &[&str], code: i32) -> String {
+    let ran = cluster.archon(arguments);
+    assert_eq!((ran.code, ran.stdout.as_str()), (code, ""), "{arguments:?}: {}", ran.stderr);
+    ran.stderr
+}
+
+/// A setting as `config show` tells it.
+fn setting(cluster: &Cluster, name: &str) -> Value {
+    let shown = cluster.json(&["config", "show"]).expect("config show");
+    let all = shown["settings"].as_array().expect("a list");
+    all.iter().find(|setting| setting["setting"] == name).cloned().unwrap_or_else(|| panic!("no {name} in {shown}"))
+}
+
+#[test]
+fn a_setting_counts_for_coordinators_and_nodes_from_its_commit_and_outlives_them() {
+    let nodes = vec!["athens", "byzantium", "cyrene", "ephesus"];
+    let options = Options { nodes, partitions: 4, nodes_min: 3, ..Options::replicated() };
+    let mut cluster = Cluster::start(EXE, &options);
+    cluster.wait_whole(3);
+
+    // What cannot be is refused, and nothing changes by it.
+    let version = cluster.json(&["config", "show"]).expect("config show")["settings_version"].clone();
+    assert!(ends(&cluster, &["config", "set", "lease_ms=900"], 4).contains("cannot be changed while the cluster runs"));
+    let both = ["config", "set", "copies_per_node_max=3", "failure_timeout_ms=1110"];
+    assert!(ends(&cluster, &both, 2).contains("1.01 × 1000 ms + 100 ms = 1110 ms"), "all or none");
+    assert!(ends(&cluster, &["config", "set", "replace_after=1"], 2).contains("did you mean `replace_after_ms`?"));
+    assert!(ends(&cluster, &["config", "set", "replace_after_ms=soon"], 2).contains("from 1 to 604800000"));
+    assert!(ends(&cluster, &["config", "set", "min_nodes=2", "--if-version", "1"], 4).contains("look again"));
+    let tried = done(&cluster, &["config", "set", "replace_after_ms=3000", "--dry-run"]);
+    assert!(tried.contains("would change replace_after_ms from 300000 to 3000"), "{tried}");
+    let shown = cluster.json(&["config", "show"]).expect("config show");
+    assert_eq!(shown["settings_version"], version);
+
+    // Every node hears of a longer patience between replicas, and a failed node is replaced after three seconds now.
+    let wanted = ["config", "set", "replication_timeout_ms=1500", "replace_after_ms=3000"];
+    let changed = done(&cluster, &wanted);
+    assert!(changed.contains("changed replication_timeout_ms from 1000 to 1500"), "{changed}");
+    wait_for("every node to hear of it", PATIENCE, || {
+        let deaf = options.nodes.iter().find(|name| !cluster.node(name).log().contains("replication_timeout_ms=1500"));
+        check(deaf.is_none(), || format!("{deaf:?} has not"))
+    });
+    let held = cluster.json(&["node", "list"]).expect("node list");
+    let busy = held.as_array().expect("a list").iter().find(|node| node["copies_held"] != json!(0));
+    let victim = busy.and_then(|node| node["node"].as_str()).expect("a node with copies").to_owned();
+    cluster.take_node(&victim).kill();
+    let elsewhere = |copy: &Value| copy["node"] != victim.as_str() && copy["state"] == "live";
+    cluster.wait_partitions("its copies to be made anew elsewhere", |rows| {
+        let live = |row: &Value| row["copies"].as_array().map_or(0, |all| all.iter().filter(|c| elsewhere(c)).count());
+        rows.iter().all(|row| live(row) == 3)
+    });
+    assert!(done(&cluster, &["events"]).contains("replace_after_ms from 300000 to 3000"));
+
+    // It stands in the log, whatever flags the coordinators are started with again.
+    cluster.kill_everything();
+    cluster.start_everything();
+    wait_for("the settings to be told again", PATIENCE, || {
+        let ran = cluster.archon(&["config", "show", "-o", "json"]);
+        check(ran.code == 0, || ran.stderr.clone())
+    });
+    assert_eq!(setting(&cluster, "replace_after_ms")["current"], 3_000);
+    let (lease, timeout) = (setting(&cluster, "lease_ms"), setting(&cluster, "failure_timeout_ms"));
+    assert_eq!((&lease["changeable"], &timeout["changeable"]), (&json!(false), &json!(true)));
+}
