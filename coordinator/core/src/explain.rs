@@ -163,7 +163,7 @@ impl<'a> Explainer<'a> {
         let full = serving().filter(|row| {
             row.node.partitions_max.is_some_and(|most| self.state.partitions.count_on(row.node.id) >= most)
         });
-        let (all, full) = (leases::takers(self.state, table), full.count());
+        let (all, full) = (leases::eligible_count(self.state, table), full.count());
         why.push(match all {
             0 => Why::NoParticipant { table: table.name.clone() },
             all if all == full => Why::NodesAtLimit { full: u32::try_from(full).unwrap_or(u32::MAX), plan: false },

@@ -322,7 +322,8 @@ impl Liveness {
     pub(crate) fn fails_at(&self, state: &ClusterState, node: NodeId) -> Option<Millis> {
         let life = self.lives.get(&node)?;
         let answered = life.answered.filter(|_| !state.breaks(Mutant::FailFromHeard)); // rule 16
-        Some(self.over_at(state, life.timeout_ms, Some(answered.unwrap_or_default().max(life.heard))))
+        let timeout_ms = state.timing_of(node).failure_timeout_ms;
+        Some(self.over_at(state, timeout_ms, Some(answered.unwrap_or_default().max(life.heard))))
     }
 
     /// The lives whose time may be up. Looking through all of them is needed only once in a while: whoever is heard gets

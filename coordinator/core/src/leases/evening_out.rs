@@ -39,10 +39,10 @@ pub(crate) fn evening_out(
     }
     let has = |node: NodeId| heading.get(&node).map_or(0, |rows| u32::try_from(rows.len()).unwrap_or(u32::MAX));
     let takes = |row: &&&NodeRow| row.takes_placements() && !excluded(row.node.id);
-    let takers: Vec<&NodeRow> = serving.iter().filter(takes).copied().collect();
+    let eligible: Vec<&NodeRow> = serving.iter().filter(takes).copied().collect();
     let kept: u64 =
         serving.iter().filter(|row| row.node.goal == NodeGoal::Cordon).map(|row| u64::from(has(row.node.id))).sum();
-    let shares = takers.iter().map(|row| Share {
+    let shares = eligible.iter().map(|row| Share {
         weight: row.node.weight.max(1),
         limit: row.node.partitions_max.unwrap_or(u32::MAX).min(table.partitions),
         has: has(row.node.id),
@@ -54,7 +54,7 @@ pub(crate) fn evening_out(
     for row in serving.iter().filter(|row| row.node.goal == NodeGoal::Drain) {
         leaving.extend(heading.get(&row.node.id).into_iter().flatten().filter(|row| can_move(row)));
     }
-    for (slot, (row, (share, quota))) in takers.iter().zip(shares.iter().zip(&quota)).enumerate() {
+    for (slot, (row, (share, quota))) in eligible.iter().zip(shares.iter().zip(&quota)).enumerate() {
         let node = row.node.id;
         if share.has < *quota {
             receivers.insert((Need { count: share.has, weight: share.weight, slot }, node, *quota));

@@ -48,7 +48,7 @@ pub(crate) fn take_over(row: &Partition, next: NextOwner, ending: Ending) -> Vec
 }
 
 /// How many participants take partitions of this table.
-pub(crate) fn takers(state: &ClusterState, table: &Table) -> usize {
+pub(crate) fn eligible_count(state: &ClusterState, table: &Table) -> usize {
     state.participants.serving(&table.name).filter(|row| row.takes_placements()).count()
 }
 

@@ -13,7 +13,7 @@ pub(crate) struct Owners<'a> {
     /// They are being failed or about to exit.
     excluded: BTreeSet<NodeId>,
     avoided: BTreeSet<(NodeId, archon_types::PartitionId)>,
-    takers: BTreeMap<TableId, BTreeSet<(Need, NodeId)>>,
+    eligible: BTreeMap<TableId, BTreeSet<(Need, NodeId)>>,
     placement_last: u64,
 }
 
@@ -23,7 +23,7 @@ impl<'a> Owners<'a> {
             state,
             excluded: liveness.excluded().collect(),
             avoided: liveness.avoided.keys().copied().collect(),
-            takers: BTreeMap::new(),
+            eligible: BTreeMap::new(),
             placement_last: liveness.placement_last.max(state.placement_last.get()),
         }
     }
@@ -50,14 +50,14 @@ impl<'a> Owners<'a> {
         if let Some(copy) = row.placements.iter().rev().find(stays) {
             return Some(NextOwner { placement: *copy, incarnation: state.incarnation(copy.node)? });
         }
-        let takers = self.takers.entry(table.id).or_insert_with(|| takers(state, table, excluded));
+        let eligible = self.eligible.entry(table.id).or_insert_with(|| eligible(state, table, excluded));
         let able = |node: NodeId| !barred(node) && row.placement_on(node).is_none();
-        let chosen = takers.iter().find(|(_, node)| able(*node)).copied()?;
-        takers.remove(&chosen);
+        let chosen = eligible.iter().find(|(_, node)| able(*node)).copied()?;
+        eligible.remove(&chosen);
         let (need, node) = chosen;
         let need = Need { count: need.count + 1, ..need };
         if has_room(state, node, need.count) {
-            takers.insert((need, node));
+            eligible.insert((need, node));
         }
         let placement = self.place(node);
         Some(NextOwner { placement, incarnation: state.incarnation(node)? })
@@ -70,7 +70,7 @@ impl<'a> Owners<'a> {
     }
 }
 
-fn takers(state: &ClusterState, table: &Table, excluded: &BTreeSet<NodeId>) -> BTreeSet<(Need, NodeId)> {
+fn eligible(state: &ClusterState, table: &Table, excluded: &BTreeSet<NodeId>) -> BTreeSet<(Need, NodeId)> {
     let serving = state.participants.serving(&table.name).enumerate();
     let able = serving.filter(|(_, row)| row.takes_placements() && !excluded.contains(&row.node.id));
     let needs = able.map(|(slot, row)| {
