@@ -105,6 +105,7 @@ async fn admin_verb(verb: Verb, connection: &Connection) -> Result<Exit, Failure
             Some(NodeVerb::List(args)) => admin::node::list(&args, &admin, &output).await,
             Some(NodeVerb::Cordon(args)) => admin::operate::cordon(&args, &admin, &output).await,
             Some(NodeVerb::Uncordon(args)) => admin::operate::uncordon(&args, &admin, &output).await,
+            Some(NodeVerb::Set(args)) => admin::alter::node(&args, &admin, &output).await,
             Some(NodeVerb::Drain(args)) => admin::operate::drain(&args, &admin, &output).await,
             Some(NodeVerb::Undrain(args)) => admin::operate::undrain(&args, &admin, &output).await,
             Some(NodeVerb::Remove(args)) => admin::operate::remove(&args, &admin, &output).await,

@@ -51,7 +51,7 @@ pub use archon_types::subject::{Cause, NodeName, Subject};
 pub use archon_types::{
     Answer, Condition, CoordinatorRole, ErrorDetail, ErrorKind, EventCode, MoveCode, MoveKind, MovePhase, NodeGoal,
     NodeStatus, Op, PartitionStatus, ReasonCode, ReplicaState, Revision, Setting, SettingChange, SettingUnit,
-    UnmetCode, Version, Word,
+    TraitsChange, UnmetCode, Version, Word,
 };
 pub use builder::ClientBuilder;
 /// The library whose [`Bytes`] keys and values are.

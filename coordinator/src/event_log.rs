@@ -74,6 +74,7 @@ const fn weight(what: &EventKind) -> Option<Weight> {
         | EventKind::GoalChanged { .. }
         | EventKind::TableCreated { .. }
         | EventKind::PlanStarted { .. }
+        | EventKind::NodeAltered { .. }
         | EventKind::SettingsChanged { .. }
         | EventKind::PlanCancelled { .. } => Some(Weight::News),
         EventKind::RepairStarted { .. }

@@ -60,6 +60,7 @@ const WRITES: &[&str] = &[
     "Session/Report",
     "Session/Leave",
     "Admin/SetNode",
+    "Admin/AlterNode",
     "Admin/CreateTable",
     "Admin/DropTable",
     "Admin/ApplyPlan",

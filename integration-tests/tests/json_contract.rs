@@ -84,6 +84,7 @@ fn every_verb_prints_what_is_documented() {
     // Its number names it as well.
     let number = described["node_id"].to_string();
     assert_eq!(seen.done(&["node", "describe", &number])["node"], described["node"]);
+    assert_eq!(seen.done(&["node", "set", &name, "--weight", "90", "--zone", "none"])["weight"], 90);
     assert_eq!(seen.done(&["node", "cordon", &number])["node"], described["node"]);
     assert_eq!(seen.done(&["node", "uncordon", &name])["goal"], "serve");
     seen.run(&["node", "drain", &name], 4);

@@ -7,6 +7,7 @@
 //! |---|---|---|---|---|
 //! | cordon | – | `SetNode {Cordon}` | always | no new copies, no leadership it need not take; keeps what it has |
 //! | uncordon, undrain | – | `SetNode {Serve}` | always | takes copies again; what a drain made too many is unloaded |
+//! | zone, weight, limit of a node | [`crate::check_alter_node`] | `AlterNode` with `if_version` | always | plans, first assignments and repair go by them; copies stay where they are until a plan moves them |
 //! | drain | [`crate::check_drain`] | `SetNode {Drain}` with `if_nodes` | its copies fit elsewhere | leaderships go first, then every copy is replaced ([`crate::repair`]) |
 //! | remove | [`crate::check_remove`] | `RemoveNode` | not alive, holds nothing that counts | the node is forgotten |
 //! | lost | [`crate::check_lost`] | `NodeLost` | failed | its copies leave the Live sets; they are replaced at once |
@@ -17,8 +18,8 @@
 use crate::migration::{MigrationId, MoveKind, Stage};
 use archon_types::limits::WEIGHT_ORDINARY;
 use archon_types::{
-    BootId, ClusterId, Epoch, ErrorDetail, Incarnation, Millis, NodeGoal, NodeId, PartitionId, Placement, PlacementId,
-    RequestId, Seq, SettingChange, SettingStep, Settings, StorageId, TableId, Version,
+    BootId, ClusterId, Epoch, ErrorDetail, Incarnation, Millis, NodeGoal, NodeId, NodeTraits, PartitionId, Placement,
+    PlacementId, RequestId, Seq, SettingChange, SettingStep, Settings, StorageId, TableId, Version,
 };
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -100,6 +101,15 @@ pub enum Command {
         /// The version of the newest node row on which the judgement rests; the command is void once that changed, so
         /// that two drains that are feasible alone cannot both pass. `None`: whatever the other nodes do.
         if_nodes: Option<Version>,
+    },
+    /// Gives a node another zone, weight and limit, whatever it registered with. Judged by [`crate::check_alter_node`].
+    AlterNode {
+        /// Which node.
+        node: NodeId,
+        /// The version of its row when the operator decided.
+        if_version: Version,
+        /// All three as they are to be.
+        traits: NodeTraits,
     },
     /// The operator declares that a failed node's data is lost: its copies leave their Live sets (PROTOCOL rule 2).
     NodeLost {
@@ -187,6 +197,7 @@ impl Command {
             Self::Activate { .. } => "Activate",
             Self::NodeFailed { .. } => "NodeFailed",
             Self::SetNode { .. } => "SetNode",
+            Self::AlterNode { .. } => "AlterNode",
             Self::NodeLost { .. } => "NodeLost",
             Self::RemoveNode { .. } => "RemoveNode",
             Self::CreateTable { .. } => "CreateTable",
@@ -265,6 +276,11 @@ impl Register {
             last_incarnation: None,
             expects: None,
         }
+    }
+
+    /// What it says of its zone, weight and limit.
+    pub fn traits(&self) -> NodeTraits {
+        NodeTraits { zone: self.zone.clone(), weight: self.weight, partitions_max: self.partitions_max }
     }
 }
 

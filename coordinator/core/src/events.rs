@@ -2,7 +2,9 @@
 
 use crate::command::Actor;
 use crate::migration::MigrationId;
-use archon_types::{Epoch, Incarnation, Millis, NodeGoal, NodeId, PartitionId, PlacementId, Seq, SettingStep, TableId};
+use archon_types::{
+    Epoch, Incarnation, Millis, NodeGoal, NodeId, NodeTraits, PartitionId, PlacementId, Seq, SettingStep, TableId,
+};
 use serde::{Deserialize, Serialize};
 
 /// One thing that happened.
@@ -67,6 +69,8 @@ pub enum EventKind {
     CopyRetired { partition: PartitionId, placement: PlacementId, node: NodeId, why: String },
     /// The operator wants something else of a node.
     GoalChanged { node: NodeId, goal: NodeGoal },
+    /// An operator gave a node another zone, weight or limit.
+    NodeAltered { node: NodeId, before: NodeTraits, after: NodeTraits },
     /// A table was made.
     TableCreated { table: TableId, name: String },
     /// An operator had a table dropped, with everything in it: `copies` are to be deleted, `moves` lost their point.

@@ -203,6 +203,14 @@ impl Admin for Admins {
         answer!(self.set(request.into_inner(), within))
     }
 
+    async fn alter_node(
+        &self,
+        request: Request<v1::AlterNodeRequest>,
+    ) -> Result<Response<v1::AlterNodeResponse>, Status> {
+        let within = budget(request.metadata());
+        answer!(self.alter_node_of(request.into_inner(), within))
+    }
+
     async fn check_node(
         &self,
         request: Request<v1::CheckNodeRequest>,

@@ -92,6 +92,7 @@ pub(crate) fn event(state: &ClusterState, event: &Event) -> v1::Event {
             };
             (goal.to_owned(), node(id))
         }
+        EventKind::NodeAltered { node: id, before, after } => (format!("changed from {before} to {after}"), node(id)),
         EventKind::TableCreated { table, name } => {
             ("created".to_owned(), Subject::Table { table_id: table.get(), table: name.clone() })
         }
@@ -144,6 +145,7 @@ const fn code(kind: &EventKind) -> EventCode {
         EventKind::RepairStarted { .. } => EventCode::RepairStarted,
         EventKind::RepairDone { .. } => EventCode::RepairDone,
         EventKind::CopyRetired { .. } => EventCode::CopyRetired,
+        EventKind::NodeAltered { .. } => EventCode::NodeAltered,
         EventKind::TableCreated { .. } => EventCode::TableCreated,
         EventKind::TableDropped { .. } => EventCode::TableDropped,
         EventKind::SettingsChanged { .. } => EventCode::SettingsChanged,

@@ -26,6 +26,8 @@ words! {
         NodeDrained = "node_drained",
         /// An operator wants something else of a node.
         GoalChanged = "goal_changed",
+        /// An operator gave a node another zone, weight or limit.
+        NodeAltered = "node_altered",
         /// A node found its copy damaged; it counts no more.
         CopyDamaged = "copy_damaged",
         /// Two copies disagree about what was committed: one of them lost data.
