@@ -115,6 +115,7 @@ async fn admin_verb(verb: Verb, connection: &Connection) -> Result<Exit, Failure
         Verb::Config(ConfigVerb::Show(args)) => admin::config::show(&args, &admin, &output).await,
         Verb::Config(ConfigVerb::Set(args)) => admin::config::set(&args, &admin, &output).await,
         Verb::Table(TableVerb::List(args)) => admin::table::list(&args, &admin, &output).await,
+        Verb::Table(TableVerb::Alter(args)) => admin::alter::table(&args, &admin, &output).await,
         Verb::Table(TableVerb::Drop(args)) => admin::table::drop(&args, &admin, &output).await,
         Verb::Table(TableVerb::Create(args)) => admin::table::create(&args, &admin, &output).await,
         Verb::Partition(PartitionVerb::List(args)) => admin::partition::list(&args, &admin, timeout, &output).await,

@@ -182,6 +182,7 @@ macro_rules! empty {
 empty! {
     set_node(SetNodeRequest) -> SetNodeResponse;
     alter_node(AlterNodeRequest) -> AlterNodeResponse;
+    alter_table(AlterTableRequest) -> AlterTableResponse;
     check_node(CheckNodeRequest) -> CheckNodeResponse;
     check_table(CheckTableRequest) -> CheckTableResponse;
     drop_table(DropTableRequest) -> DropTableResponse;

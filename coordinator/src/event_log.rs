@@ -75,6 +75,7 @@ const fn weight(what: &EventKind) -> Option<Weight> {
         | EventKind::TableCreated { .. }
         | EventKind::PlanStarted { .. }
         | EventKind::NodeAltered { .. }
+        | EventKind::TableAltered { .. }
         | EventKind::SettingsChanged { .. }
         | EventKind::PlanCancelled { .. } => Some(Weight::News),
         EventKind::RepairStarted { .. }

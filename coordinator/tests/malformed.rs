@@ -62,6 +62,7 @@ const WRITES: &[&str] = &[
     "Admin/SetNode",
     "Admin/AlterNode",
     "Admin/CreateTable",
+    "Admin/AlterTable",
     "Admin/DropTable",
     "Admin/ApplyPlan",
     "Admin/CancelRebalance",

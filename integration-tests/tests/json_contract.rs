@@ -97,6 +97,7 @@ fn every_verb_prints_what_is_documented() {
         let online = |row: &Value| row["status"] == "online";
         if rows.as_array().is_some_and(|rows| rows.iter().all(online)) { Ok(()) } else { Err(rows.to_string()) }
     });
+    assert_eq!(seen.done(&["table", "alter", "default", "--replication", "3"])["replication"], 3);
     assert_eq!(seen.done(&["table", "list"]).as_array().map(Vec::len), Some(3));
     seen.done(&["partition", "list", "--table", "single"]);
     let located = seen.done(&["partition", "locate", "k"]);

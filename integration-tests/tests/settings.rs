@@ -111,3 +111,33 @@ fn what_was_set_of_a_node_outlives_its_restart_until_it_is_started_with_another_
     assert_eq!(athens(&cluster), (json!(70), json!(9), json!("east")), "what the flags do not say anew stays");
     assert!(done(&cluster, &["events"]).contains("to weight 50, at most 9 copies, zone east"));
 }
+
+#[test]
+fn a_table_gets_more_copies_and_fewer_while_it_is_written_to() {
+    let cluster = Cluster::start(EXE, &Options { partitions: 4, replication: 1, ..Options::replicated() });
+    cluster.wait_whole(1);
+    for number in 0..20 {
+        done(&cluster, &["kv", "put", &format!("k/{number}"), "before"]);
+    }
+    let many = ends(&cluster, &["table", "alter", "default", "--replication", "4"], 4);
+    assert!(many.contains("there are 3 nodes") && many.contains("--replication 3"), "{many}");
+    ends(&cluster, &["table", "alter", "orders", "--replication", "2"], 3);
+    ends(&cluster, &["table", "alter", "default", "--replication", "0"], 2);
+
+    let more = ["table", "alter", "default", "--replication", "3"];
+    assert!(done(&cluster, &more).contains("table default wants 3 copies of each partition"));
+    // No write waits for copies that do not count yet.
+    for number in 0..20 {
+        done(&cluster, &["kv", "put", &format!("k/{number}"), "after"]);
+    }
+    cluster.wait_whole(3);
+    assert!(done(&cluster, &more).contains("wants already"));
+    let fewer = ["table", "alter", "default", "--replication", "2"];
+    assert!(done(&cluster, &fewer).contains("wants 2 copies"));
+    cluster.wait_whole(2);
+    for number in 0..20 {
+        assert_eq!(done(&cluster, &["kv", "get", &format!("k/{number}")]), "after");
+    }
+    let events = done(&cluster, &["events"]);
+    assert!(events.contains("wants 3 copies of each partition, 1 before"), "{events}");
+}

@@ -1,6 +1,6 @@
-//! `archon node set`.
+//! `archon node set`, `archon table alter`.
 
-use crate::args::{NodeSetArgs, OrNone};
+use crate::args::{AlterTableArgs, NodeSetArgs, OrNone};
 use crate::documents::Node;
 use crate::exit::{Exit, Failure};
 use crate::output::{Output, count_text};
@@ -29,6 +29,27 @@ pub(crate) async fn node(args: &NodeSetArgs, admin: &Admin, output: &Output) -> 
     output.line(text(&node, changed))?;
     if let Some(text) = too_many(&node) {
         output.talk(text);
+    }
+    Ok(Exit::Done)
+}
+
+/// Wants another number of copies of each partition of a table.
+pub(crate) async fn table(args: &AlterTableArgs, admin: &Admin, output: &Output) -> Result<Exit, Failure> {
+    let (table, changed) = match admin.alter_table(&args.name, args.replication).await {
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            return Err(Failure::from(error).with_remedy("see `archon table list`"));
+        }
+        altered => altered?,
+    };
+    if output.is_json() {
+        output.json(&table)?;
+        return Ok(Exit::Done);
+    }
+    let copies = count_text(table.replication as usize, "copy", "copies");
+    let verb = if changed { "wants" } else { "wants already" };
+    output.line(format!("table {} {verb} {copies} of each partition", table.name))?;
+    if changed {
+        output.talk("copies are made, or deleted, one after the other: archon status");
     }
     Ok(Exit::Done)
 }

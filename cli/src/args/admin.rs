@@ -184,6 +184,15 @@ pub(crate) enum TableVerb {
     /// Create a table; its number of partitions never changes.
     #[command(after_help = "Examples:\n  archon table create orders --partitions 64 --replication 1")]
     Create(CreateTableArgs),
+    /// Want another number of copies of each partition.
+    ///
+    /// More are made one after the other while the table is served; a partition takes writes with as few copies as before
+    /// until all count. What is too many is deleted, never the last copies that count. More copies than there are nodes are
+    /// refused (exit 4). The number of partitions never changes.
+    #[command(
+        after_help = "Examples:\n  archon table alter orders --replication 3\n  archon status                              how many partitions lack copies yet"
+    )]
+    Alter(AlterTableArgs),
     /// Drop a table with everything in it. Nothing brings it back.
     ///
     /// Without --yes it says what would be deleted and is refused (exit 4). The name is free at once: a table made under it
@@ -204,6 +213,17 @@ pub(crate) struct DropTableArgs {
     /// Delete it.
     #[arg(long)]
     pub(crate) yes: bool,
+}
+
+/// Options of `archon table alter`.
+#[derive(clap::Args, Clone, Debug)]
+pub(crate) struct AlterTableArgs {
+    /// The table's name.
+    #[arg(value_parser = name)]
+    pub(crate) name: String,
+    /// Copies of each partition, 1 to 7.
+    #[arg(long, value_name = "R", value_parser = clap::value_parser!(u8).range(1..=7))]
+    pub(crate) replication: u8,
 }
 
 /// Options of `archon table create`.

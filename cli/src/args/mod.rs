@@ -10,8 +10,8 @@ mod parse;
 mod serve;
 
 pub(crate) use admin::{
-    ApplyArgs, CreateTableArgs, DescribeArgs, DescribePartitionArgs, DrainArgs, DropTableArgs, EventsArgs,
-    ForceLeaderArgs, LocateArgs, LostArgs, NodeNameArgs, NodeNamesArgs, NodeSetArgs, NodeVerb, OrNone,
+    AlterTableArgs, ApplyArgs, CreateTableArgs, DescribeArgs, DescribePartitionArgs, DrainArgs, DropTableArgs,
+    EventsArgs, ForceLeaderArgs, LocateArgs, LostArgs, NodeNameArgs, NodeNamesArgs, NodeSetArgs, NodeVerb, OrNone,
     PartitionListArgs, PartitionVerb, PlanArgs, RebalanceVerb, RemoveArgs, TableVerb, WatchArgs,
 };
 pub(crate) use bench::{

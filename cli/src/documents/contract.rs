@@ -29,7 +29,7 @@ fn verbs(generator: &mut SchemaGenerator) -> Vec<(&'static str, Value)> {
     fn list<T: JsonSchema>(generator: &mut SchemaGenerator) -> Value {
         json!({ "type": "array", "items": one::<T>(generator) })
     }
-    let all: [(&'static str, Schema); 35] = [
+    let all: [(&'static str, Schema); 36] = [
         ("status", one::<Status>),
         ("events", list::<Event>),
         ("node list", list::<Node>),
@@ -45,6 +45,7 @@ fn verbs(generator: &mut SchemaGenerator) -> Vec<(&'static str, Value)> {
         ("config set", one::<SettingsChanged>),
         ("table list", list::<TableSummary>),
         ("table create", one::<TableSummary>),
+        ("table alter", one::<TableSummary>),
         ("table drop", one::<TableCheck>),
         ("partition list", list::<Partition>),
         ("partition locate", one::<Located>),

@@ -11,6 +11,7 @@
 //! | drain | [`crate::check_drain`] | `SetNode {Drain}` with `if_nodes` | its copies fit elsewhere | leaderships go first, then every copy is replaced ([`crate::repair`]) |
 //! | remove | [`crate::check_remove`] | `RemoveNode` | not alive, holds nothing that counts | the node is forgotten |
 //! | lost | [`crate::check_lost`] | `NodeLost` | failed | its copies leave the Live sets; they are replaced at once |
+//! | copies of a table | [`crate::check_alter_table`] | `AlterTable` with `if_version` | there are nodes enough | repair makes or retires copies; a partition's `min_in_sync` rises once all of its copies count, and falls at once |
 //! | drop a table | – | `DropTable` | always | it is gone with its rows; every node deletes its copies ([`crate::condemned`]) |
 //! | change settings | [`crate::check_configure`] | `Configure` with `if_version` | they fit each other, and none of them is [fixed](archon_types::Setting::fixed) | what reads them takes the new ones: the next turn, and nodes with the next answer to a heartbeat |
 //! | force-leader | [`crate::check_loss`] | `AcceptLoss` | no copy that counts is on a node that is alive | one copy leads, or the partition begins empty; all others retire |
@@ -134,6 +135,15 @@ pub enum Command {
         /// Copies wanted of each, `1..=7`.
         replication: u8,
     },
+    /// Wants another number of copies of each partition of a table. Judged by [`crate::check_alter_table`].
+    AlterTable {
+        /// Which table.
+        table: TableId,
+        /// The version of its row when the operator decided.
+        if_version: Version,
+        /// Copies wanted of each partition, `1..=7`.
+        replication: u8,
+    },
     /// Drops a table, with everything in it. Named by its number: another table may go by the name by then.
     DropTable {
         /// Which table.
@@ -201,6 +211,7 @@ impl Command {
             Self::NodeLost { .. } => "NodeLost",
             Self::RemoveNode { .. } => "RemoveNode",
             Self::CreateTable { .. } => "CreateTable",
+            Self::AlterTable { .. } => "AlterTable",
             Self::DropTable { .. } => "DropTable",
             Self::Deleted { .. } => "Deleted",
             Self::Change(_) => "Change",

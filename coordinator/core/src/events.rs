@@ -73,6 +73,8 @@ pub enum EventKind {
     NodeAltered { node: NodeId, before: NodeTraits, after: NodeTraits },
     /// A table was made.
     TableCreated { table: TableId, name: String },
+    /// An operator wants another number of copies of each partition of a table.
+    TableAltered { table: TableId, name: String, before: u8, after: u8 },
     /// An operator had a table dropped, with everything in it: `copies` are to be deleted, `moves` lost their point.
     TableDropped { table: TableId, name: String, partitions: u32, copies: u32, moves: u32 },
     /// An operator changed settings of the cluster.

@@ -267,6 +267,14 @@ impl Admin for Admins {
         answer!(self.create(request.into_inner(), within))
     }
 
+    async fn alter_table(
+        &self,
+        request: Request<v1::AlterTableRequest>,
+    ) -> Result<Response<v1::AlterTableResponse>, Status> {
+        let within = budget(request.metadata());
+        answer!(self.alter(request.into_inner(), within))
+    }
+
     async fn check_table(
         &self,
         request: Request<v1::CheckTableRequest>,

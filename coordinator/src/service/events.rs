@@ -96,6 +96,10 @@ pub(crate) fn event(state: &ClusterState, event: &Event) -> v1::Event {
         EventKind::TableCreated { table, name } => {
             ("created".to_owned(), Subject::Table { table_id: table.get(), table: name.clone() })
         }
+        EventKind::TableAltered { table, name, before, after } => (
+            format!("wants {after} copies of each partition, {before} before"),
+            Subject::Table { table_id: table.get(), table: name.clone() },
+        ),
         EventKind::TableDropped { table, name, partitions, copies, moves } => {
             let moves = if *moves > 0 { format!("; {moves} moves of them are given up") } else { String::new() };
             let what = format!("dropped with its {partitions} partitions; {copies} copies are to be deleted{moves}");
@@ -147,6 +151,7 @@ const fn code(kind: &EventKind) -> EventCode {
         EventKind::CopyRetired { .. } => EventCode::CopyRetired,
         EventKind::NodeAltered { .. } => EventCode::NodeAltered,
         EventKind::TableCreated { .. } => EventCode::TableCreated,
+        EventKind::TableAltered { .. } => EventCode::TableAltered,
         EventKind::TableDropped { .. } => EventCode::TableDropped,
         EventKind::SettingsChanged { .. } => EventCode::SettingsChanged,
         EventKind::PlanStarted { .. } => EventCode::PlanStarted,

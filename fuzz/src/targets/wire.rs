@@ -21,6 +21,7 @@ use uuid::Uuid;
 /// They are decoded only; everything else must be in the list of conversions.
 pub const CHECKED_IN_PLACE: &[&str] = &[
     "AlterNodeResponse",
+    "AlterTableResponse",
     "ApplyPlanResponse",
     "BatchResponse",
     "CancelRebalanceRequest",
@@ -324,6 +325,7 @@ pub(super) fn targets() -> Vec<Target> {
         conversion!(Reply => kv::TaggedReply),
         conversion!(SetNodeRequest => admin::SetNode),
         conversion!(AlterNodeRequest => alter::AlterNode),
+        conversion!(AlterTableRequest => alter::AlterTable),
         conversion!(CreateTableRequest => admin::CreateTable),
         conversion!(DropTableRequest => admin::DropTable),
         conversion!(ApplyPlanRequest => admin::ApplyPlan),

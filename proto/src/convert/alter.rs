@@ -1,9 +1,9 @@
-//! Changes of what is there: a node's zone, weight and limit.
+//! Changes of what is there: a node's zone, weight and limit, a table's number of copies.
 
 use super::ids::{request_id, uuid_bytes};
 use super::{ConvertError, checked, in_range};
 use crate::v1;
-use archon_types::limits::{WEIGHT_MAX, check_name};
+use archon_types::limits::{REPLICAS_MAX, WEIGHT_MAX, check_name};
 use archon_types::{RequestId, TraitsChange};
 
 /// A request to give a node another zone, weight or limit.
@@ -15,6 +15,41 @@ pub struct AlterNode {
     pub name: String,
     /// What is to change.
     pub change: TraitsChange,
+}
+
+/// A request for another number of copies of each partition of a table.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct AlterTable {
+    /// Makes a retry have one effect.
+    pub request: RequestId,
+    /// The table's name.
+    pub name: String,
+    /// Copies of each partition, `1..=7`.
+    pub replication: u8,
+}
+
+impl TryFrom<v1::AlterTableRequest> for AlterTable {
+    type Error = ConvertError;
+
+    fn try_from(wire: v1::AlterTableRequest) -> Result<Self, ConvertError> {
+        checked(check_name("table", &wire.name), "AlterTableRequest.name")?;
+        Ok(Self {
+            request: request_id(&wire.request_id, "AlterTableRequest.request_id")?,
+            replication: in_range(wire.replication, 1, u32::from(REPLICAS_MAX), "AlterTableRequest.replication")?,
+            name: wire.name,
+        })
+    }
+}
+
+impl From<AlterTable> for v1::AlterTableRequest {
+    fn from(request: AlterTable) -> Self {
+        Self {
+            cluster: None,
+            request_id: uuid_bytes(request.request.get()),
+            name: request.name,
+            replication: request.replication.into(),
+        }
+    }
 }
 
 impl TryFrom<v1::AlterNodeRequest> for AlterNode {
@@ -82,6 +117,18 @@ mod tests {
                 let _ = AlterNode::try_from(wire);
             }
         }
+    }
+
+    #[test]
+    fn a_change_of_a_table_round_trips_and_bad_ones_are_named() {
+        let asked = AlterTable { request: RequestId::new(Uuid::from_u128(5)), name: "orders".into(), replication: 3 };
+        let wire = v1::AlterTableRequest::from(asked.clone());
+        assert_eq!(AlterTable::try_from(wire.clone()), Ok(asked));
+        let field = |wire: v1::AlterTableRequest| AlterTable::try_from(wire).unwrap_err().field;
+        assert_eq!(field(v1::AlterTableRequest { name: "a b".into(), ..wire.clone() }), "AlterTableRequest.name");
+        assert_eq!(field(v1::AlterTableRequest { replication: 8, ..wire.clone() }), "AlterTableRequest.replication");
+        let request_id = Default::default();
+        assert_eq!(field(v1::AlterTableRequest { request_id, ..wire }), "AlterTableRequest.request_id");
     }
 
     #[test]

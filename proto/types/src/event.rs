@@ -44,6 +44,8 @@ words! {
         CopyRetired = "copy_retired",
         /// A table was made.
         TableCreated = "table_created",
+        /// Another number of copies is wanted of each partition of a table.
+        TableAltered = "table_altered",
         /// A table was dropped, with everything in it.
         TableDropped = "table_dropped",
         /// An operator changed settings of the cluster.

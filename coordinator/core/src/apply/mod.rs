@@ -11,6 +11,7 @@ mod node;
 mod register;
 mod stage;
 
+pub(crate) use alter::min_in_sync;
 pub(crate) use configure::leases_stay;
 
 use crate::command::{Actor, Command, CommandBatch, Response};
@@ -87,6 +88,9 @@ fn apply_one(state: &mut ClusterState, entry: Entry<'_>, command: &Command) -> R
         Command::RemoveNode { node, if_version } => node::remove(state, entry, *node, *if_version),
         Command::CreateTable { name, partitions, replication } => {
             cluster::create_table(state, entry, name, *partitions, *replication)
+        }
+        Command::AlterTable { table, if_version, replication } => {
+            alter::table(state, entry, *table, *if_version, *replication)
         }
         Command::DropTable { table } => dropped::drop_table(state, entry, *table),
         Command::Deleted { node, placement } => dropped::deleted(state, entry, *node, *placement),

@@ -6,7 +6,7 @@ mod configure;
 mod force;
 mod nodes;
 
-pub use alter::{NodeAlteration, check_alter_node};
+pub use alter::{NodeAlteration, check_alter_node, check_alter_table, check_nodes_for};
 pub use configure::{Configuration, ConfigureError, check_configure};
 pub use force::{ForcedElection, check_loss};
 pub use nodes::{DrainPlan, LossPlan, RemovalPlan, check_drain, check_lost, check_remove};

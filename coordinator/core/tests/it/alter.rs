@@ -1,10 +1,20 @@
 //! Nodes changed while they are there: what counts, and for how long.
 
-use crate::bed::{Bed, boxed, register, settings};
+use crate::bed::{Bed, TABLE, boxed, part, register, settings};
 use archon_coordinator_core::*;
 use archon_types::*;
 
 const CITIES: [&str; 3] = ["athens", "byzantium", "cyrene"];
+
+/// How many copies each partition of the first table has that count, and how many it takes for writes.
+fn copies(bed: &Bed) -> Vec<(usize, u8)> {
+    bed.state.partitions.of_table(TABLE).map(|row| (row.live().count(), row.min_in_sync)).collect()
+}
+
+fn wants(bed: &mut Bed, replication: u8) {
+    let command = check_alter_table(&bed.state, &bed.state.tables[&TABLE], replication).expect("it may");
+    bed.ok(command.expect("a change"));
+}
 
 fn altered(bed: &mut Bed, node: NodeId, change: &TraitsChange) {
     let command = check_alter_node(&bed.state, node, change).expect("it may").command.expect("a change");
@@ -116,4 +126,85 @@ fn plans_drains_and_assignments_go_by_what_a_node_was_given() {
         |node| bed.state.partitions.of_table(TableId::new(2)).filter(move |row| row.placement_on(node).is_some());
     assert_eq!((of_table(a).count(), of_table(d).count()), (0, 0));
     bed.ok(boxed(register("e", 9, 9)));
+}
+
+#[test]
+fn a_table_gets_more_copies_and_takes_writes_meanwhile() {
+    let mut bed = Bed::running(settings(4, 3, 1), &CITIES);
+    let version = bed.state.tables[&TABLE].version;
+    wants(&mut bed, 3);
+    assert_eq!(copies(&bed), [(1, 1); 4], "two copies that are to count would keep every write waiting for the second");
+    assert!(bed.state.tables[&TABLE].version > version);
+    let event = EventKind::TableAltered { table: TABLE, name: "default".into(), before: 1, after: 3 };
+    assert_eq!(bed.state.events.back().map(|event| &event.what), Some(&event));
+    assert_eq!(counts(&bed.state).partitions_under_replicated, 4);
+    while copies(&bed) != [(3, 2); 4] {
+        bed.heartbeat_all();
+        bed.round(&[]);
+        for (live, min) in copies(&bed) {
+            assert_eq!(min, if live == 3 { 2 } else { 1 }, "{live} copies count");
+        }
+        bed.now = bed.now.plus(100);
+    }
+    bed.settle();
+    assert_eq!((copies(&bed), bed.online()), (vec![(3, 2); 4], 4));
+    assert_eq!(check_alter_table(&bed.state, &bed.state.tables[&TABLE], 3), Ok(None));
+}
+
+#[test]
+fn a_table_gets_fewer_copies_and_never_loses_the_last() {
+    let mut bed = Bed::running(settings(4, 3, 3), &CITIES);
+    let (athens, byzantium) = (bed.node("athens"), bed.node("byzantium"));
+    bed.fail(athens);
+    bed.fail(byzantium);
+    wants(&mut bed, 1);
+    assert!(copies(&bed).iter().all(|(live, min)| (*live, *min) == (3, 1)));
+    bed.pass(5_000, &[athens, byzantium]);
+    // On cyrene alone a copy is in reach: that one stays, the others go.
+    let cyrene = bed.node("cyrene");
+    for row in bed.state.partitions.of_table(TABLE) {
+        assert_eq!(row.placement_on(cyrene).map(|copy| copy.state), Some(ReplicaState::Live), "{row:?}");
+    }
+    bed.rejoin(athens, 501);
+    bed.rejoin(byzantium, 502);
+    bed.settle();
+    assert_eq!((copies(&bed), bed.online()), (vec![(1, 1); 4], 4));
+    assert!(bed.state.partitions.of_table(TABLE).all(|row| row.placements.len() == 1));
+}
+
+#[test]
+fn wishes_that_change_follow_each_other() {
+    let mut bed = Bed::running(settings(4, 3, 3), &CITIES);
+    wants(&mut bed, 1);
+    bed.round(&[]);
+    wants(&mut bed, 3);
+    bed.settle();
+    assert_eq!(copies(&bed), [(3, 2); 4]);
+    wants(&mut bed, 2);
+    bed.settle();
+    assert_eq!(copies(&bed), [(2, 1); 4]);
+    // A table that waits for its first nodes is assigned as it is wanted by then.
+    let mut bed = Bed::new(settings(4, 3, 3));
+    wants(&mut bed, 1);
+    for (number, name) in CITIES.into_iter().enumerate() {
+        bed.join(name, 1 + number as u128);
+    }
+    bed.settle();
+    assert_eq!(copies(&bed), [(1, 1); 4]);
+    assert_eq!(bed.row(part(3).index).placements.len(), 1);
+}
+
+#[test]
+fn a_table_that_could_never_be_whole_is_refused() {
+    let mut bed = Bed::running(settings(3, 1, 1), &["athens", "byzantium"]);
+    let table = bed.state.tables[&TABLE].clone();
+    let error = check_alter_table(&bed.state, &table, 3).unwrap_err();
+    assert_eq!((error.kind, error.have, error.need), (ErrorKind::Refused, Some(2), Some(3)));
+    assert_eq!(error, check_nodes_for(&bed.state, "default", 3).unwrap_err(), "as when it is made");
+    let command = |replication, if_version| Command::AlterTable { table: TABLE, if_version, replication };
+    assert_eq!(bed.refused(command(0, table.version)), ErrorKind::InvalidArgument);
+    assert_eq!(bed.refused(command(8, table.version)), ErrorKind::InvalidArgument);
+    assert_eq!(bed.refused(command(2, Version::ZERO)), ErrorKind::StaleVersion);
+    let unknown = Command::AlterTable { table: TableId::new(9), if_version: table.version, replication: 2 };
+    assert_eq!(bed.refused(unknown), ErrorKind::NotFound);
 }
