@@ -2,13 +2,15 @@
 
 use crate::admin::{Admin, client, incomplete, node_summary, request_id};
 use crate::admin_call::Effect;
+use crate::admin_types::NodeSummary;
 use crate::error::Error;
 use crate::operate_types::{Forced, NodeCheck, NodeLoss, PartitionCopy, PartitionDescription};
 use crate::rebalance_types::MoveStatus;
+use archon_proto::convert::alter::AlterNode;
 use archon_proto::convert::operate::{ForceLeader, LoseNode, PartitionName, RemoveNode};
 use archon_proto::v1;
-use archon_types::Partition;
 use archon_types::limits::check_name;
+use archon_types::{Partition, TraitsChange};
 
 impl Admin {
     /// What draining, removing or giving up a node would come to, or what stands in the way. Changes nothing.
@@ -26,6 +28,20 @@ impl Admin {
             remove: wire.remove.ok_or_else(|| incomplete("CheckNodeResponse.remove"))?.into(),
             lost: wire.loss.ok_or_else(|| incomplete("CheckNodeResponse.loss"))?.into(),
         })
+    }
+
+    /// Gives a node another zone, weight or limit while it runs. That outlives its restarts, until it is started with
+    /// another flag. Returns the node as it is then, and whether anything changed.
+    ///
+    /// # Errors
+    /// `NotFound` if no node has this name; `InvalidArgument` for what no node can have; otherwise see [`Error`].
+    pub async fn alter_node(&self, name: &str, change: &TraitsChange) -> Result<(NodeSummary, bool), Error> {
+        check_name("node", name)?;
+        let alter = AlterNode { request: request_id(), name: name.to_owned(), change: change.clone() };
+        let call = |channel, request| async move { client(channel).alter_node(request).await };
+        let request = v1::AlterNodeRequest::from(alter);
+        let wire: v1::AlterNodeResponse = self.coordinator_client().call(Effect::Writes, request, call).await?;
+        Ok((node_summary(wire.node.ok_or_else(|| incomplete("AlterNodeResponse.node"))?)?, wire.changed))
     }
 
     /// Forgets a node that is not alive and holds nothing that counts. Returns how many copies that do not count went with

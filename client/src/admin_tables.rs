@@ -1,13 +1,15 @@
-//! Administration of tables: what dropping one would delete, and dropping it.
+//! Administration of tables: another number of copies, what dropping one would delete, and dropping it.
 
 use crate::admin::{Admin, client, incomplete, request_id};
 use crate::admin_call::Effect;
+use crate::admin_types::TableSummary;
 use crate::error::Error;
 use crate::operate_types::TableCheck;
 use archon_proto::convert::admin::DropTable;
+use archon_proto::convert::alter::AlterTable;
 use archon_proto::v1;
 use archon_types::TableId;
-use archon_types::limits::check_name;
+use archon_types::limits::{REPLICAS_MAX, check_name};
 
 impl Admin {
     /// What dropping a table would delete. Changes nothing.
@@ -26,6 +28,23 @@ impl Admin {
             nodes_holding: wire.nodes,
             nodes_away: wire.nodes_away.into_iter().map(Into::into).collect(),
         })
+    }
+
+    /// Wants `replication` (1 to 7) copies of each partition of a table. They are made, or retired, from then on. Returns
+    /// the table as it is then, and whether anything changed.
+    ///
+    /// # Errors
+    /// `NotFound` if there is no such table, `Refused` if there are fewer nodes than copies; otherwise see [`Error`].
+    pub async fn alter_table(&self, name: &str, replication: u8) -> Result<(TableSummary, bool), Error> {
+        check_name("table", name)?;
+        if !(1..=REPLICAS_MAX).contains(&replication) {
+            return Err(Error::invalid(format!("a table has 1 to {REPLICAS_MAX} copies, not {replication}")));
+        }
+        let alter = AlterTable { request: request_id(), name: name.to_owned(), replication };
+        let call = |channel, request| async move { client(channel).alter_table(request).await };
+        let request = v1::AlterTableRequest::from(alter);
+        let wire: v1::AlterTableResponse = self.coordinator_client().call(Effect::Writes, request, call).await?;
+        Ok((wire.table.ok_or_else(|| incomplete("AlterTableResponse.table"))?.into(), wire.changed))
     }
 
     /// Drops the table of this name and number, with everything in it: nothing brings it back. Its name is free at once. Its

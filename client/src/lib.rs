@@ -52,7 +52,7 @@ pub use archon_types::subject::{Cause, NodeName, Subject};
 pub use archon_types::{
     Answer, Condition, CoordinatorRole, ErrorDetail, ErrorKind, EventCode, Holds, MoveCode, MoveKind, MovePhase,
     NodeGoal, NodeStatus, Op, PartitionStatus, ReasonCode, ReplicaState, Revision, Setting, SettingChange, SettingUnit,
-    UnmetCode, Version, Word,
+    TraitsChange, UnmetCode, Version, Word,
 };
 pub use builder::ClientBuilder;
 /// The library whose [`Bytes`] keys and values are.

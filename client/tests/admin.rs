@@ -181,6 +181,8 @@ macro_rules! empty {
 
 empty! {
     set_node(SetNodeRequest) -> SetNodeResponse;
+    alter_node(AlterNodeRequest) -> AlterNodeResponse;
+    alter_table(AlterTableRequest) -> AlterTableResponse;
     check_node(CheckNodeRequest) -> CheckNodeResponse;
     check_table(CheckTableRequest) -> CheckTableResponse;
     drop_table(DropTableRequest) -> DropTableResponse;

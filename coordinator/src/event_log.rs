@@ -74,6 +74,8 @@ const fn weight(what: &EventKind) -> Option<Weight> {
         | EventKind::GoalChanged { .. }
         | EventKind::TableCreated { .. }
         | EventKind::PlanStarted { .. }
+        | EventKind::NodeAltered { .. }
+        | EventKind::TableAltered { .. }
         | EventKind::SettingsChanged { .. }
         | EventKind::PlanCancelled { .. } => Some(Weight::News),
         EventKind::RepairStarted { .. }

@@ -84,6 +84,7 @@ fn every_verb_prints_what_is_documented() {
     // Its number names it as well.
     let number = described["node_id"].to_string();
     assert_eq!(seen.done(&["node", "describe", &number])["node"], described["node"]);
+    assert_eq!(seen.done(&["node", "set", &name, "--weight", "90", "--zone", "none"])["weight"], 90);
     assert_eq!(seen.done(&["node", "cordon", &number])["node"], described["node"]);
     assert_eq!(seen.done(&["node", "uncordon", &name])["goal"], "serve");
     seen.run(&["node", "drain", &name], 4);
@@ -96,6 +97,7 @@ fn every_verb_prints_what_is_documented() {
         let online = |row: &Value| row["status"] == "online";
         if rows.as_array().is_some_and(|rows| rows.iter().all(online)) { Ok(()) } else { Err(rows.to_string()) }
     });
+    assert_eq!(seen.done(&["table", "alter", "default", "--replication", "3"])["replication"], 3);
     assert_eq!(seen.done(&["table", "list"]).as_array().map(Vec::len), Some(3));
     seen.done(&["partition", "list", "--table", "single"]);
     let located = seen.done(&["partition", "locate", "k"]);

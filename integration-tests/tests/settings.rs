@@ -1,7 +1,7 @@
 //! Settings of a running cluster, changed by the command line on real processes.
 
 use archon_integration_tests::wait::check;
-use archon_integration_tests::{Cluster, Options, wait_for};
+use archon_integration_tests::{Cluster, Ending, Options, wait_for};
 use serde_json::{Value, json};
 use std::time::Duration;
 
@@ -76,4 +76,68 @@ fn a_setting_counts_for_coordinators_and_nodes_from_its_commit_and_outlives_them
     assert_eq!(setting(&cluster, "replace_after_ms")["current"], 3_000);
     let (lease, timeout) = (setting(&cluster, "lease_ms"), setting(&cluster, "failure_timeout_ms"));
     assert_eq!((&lease["changeable"], &timeout["changeable"]), (&json!(false), &json!(true)));
+}
+
+#[test]
+fn what_was_set_of_a_node_outlives_its_restart_until_it_is_started_with_another_flag() {
+    let mut cluster = Cluster::start(EXE, &Options { partitions: 4, ..Options::replicated() });
+    cluster.wait_whole(3);
+    let athens = |cluster: &Cluster| {
+        let node = cluster.json(&["node", "describe", "athens"]).expect("node describe");
+        (node["weight"].clone(), node["partitions_max"].clone(), node["zone"].clone())
+    };
+    assert!(ends(&cluster, &["node", "set", "athens"], 2).contains("--weight, --partitions-max or --zone"));
+    ends(&cluster, &["node", "set", "athens", "--partitions-max", "0"], 2);
+    ends(&cluster, &["node", "set", "sparta", "--weight", "5"], 3);
+    let set = ["node", "set", "athens", "--weight", "50", "--partitions-max", "9", "--zone", "east"];
+    assert!(done(&cluster, &set).contains("athens has weight 50, at most 9 copies, zone east"));
+    assert!(done(&cluster, &set).contains("has already"), "the same again changes nothing");
+    let all = (json!(50), json!(9), json!("east"));
+    assert_eq!(athens(&cluster), all);
+
+    assert!(cluster.take_node("athens").terminate(Duration::from_secs(20)).success());
+    cluster.wait_node("athens", "failed");
+    cluster.start_node("athens");
+    cluster.wait_node("athens", "alive");
+    assert_eq!(athens(&cluster), all);
+
+    let (listen, data) = (cluster.node_address("athens").to_owned(), cluster.node_data("athens"));
+    assert!(cluster.take_node("athens").terminate(Duration::from_secs(20)).success());
+    cluster.wait_node("athens", "failed");
+    let mut arguments = cluster.node_arguments("athens", &listen, &data);
+    arguments.extend(["--weight".to_owned(), "70".to_owned()]);
+    let _started = cluster.spawn("athens-again", &arguments);
+    cluster.wait_node("athens", "alive");
+    assert_eq!(athens(&cluster), (json!(70), json!(9), json!("east")), "what the flags do not say anew stays");
+    assert!(done(&cluster, &["events"]).contains("to weight 50, at most 9 copies, zone east"));
+}
+
+#[test]
+fn a_table_gets_more_copies_and_fewer_while_it_is_written_to() {
+    let cluster = Cluster::start(EXE, &Options { partitions: 4, replication: 1, ..Options::replicated() });
+    cluster.wait_whole(1);
+    for number in 0..20 {
+        done(&cluster, &["kv", "put", &format!("k/{number}"), "before"]);
+    }
+    let many = ends(&cluster, &["table", "alter", "default", "--replication", "4"], 4);
+    assert!(many.contains("there are 3 nodes") && many.contains("--replication 3"), "{many}");
+    ends(&cluster, &["table", "alter", "orders", "--replication", "2"], 3);
+    ends(&cluster, &["table", "alter", "default", "--replication", "0"], 2);
+
+    let more = ["table", "alter", "default", "--replication", "3"];
+    assert!(done(&cluster, &more).contains("table default wants 3 copies of each partition"));
+    // No write waits for copies that do not count yet.
+    for number in 0..20 {
+        done(&cluster, &["kv", "put", &format!("k/{number}"), "after"]);
+    }
+    cluster.wait_whole(3);
+    assert!(done(&cluster, &more).contains("wants already"));
+    let fewer = ["table", "alter", "default", "--replication", "2"];
+    assert!(done(&cluster, &fewer).contains("wants 2 copies"));
+    cluster.wait_whole(2);
+    for number in 0..20 {
+        assert_eq!(done(&cluster, &["kv", "get", &format!("k/{number}")]), "after");
+    }
+    let events = done(&cluster, &["events"]);
+    assert!(events.contains("wants 3 copies of each partition, 1 before"), "{events}");
 }

@@ -20,6 +20,17 @@ pub(crate) enum NodeVerb {
     /// Let a cordoned node take copies again.
     #[command(after_help = "Examples:\n  archon node uncordon athens")]
     Uncordon(NodeNamesArgs),
+    /// Give a node another weight, limit or zone while it runs.
+    ///
+    /// The change is committed; plans, first assignments and repair go by it at once. Copies that are there stay until
+    /// `archon rebalance apply` moves them. It outlives restarts of the node: the flags a node is started with count when it
+    /// registers for the first time, and again when they were changed since it registered last.
+    #[command(after_help = "\
+Examples:
+  archon node set athens --weight 50
+  archon node set athens --partitions-max 8 --zone east
+  archon node set athens --partitions-max none --zone none    no limit, no zone")]
+    Set(NodeSetArgs),
     /// Empty a node: its leaderships go to other nodes first, then every copy is replaced elsewhere.
     ///
     /// Checked beforehand: a drain that cannot end is refused (exit 4) with every reason, and nothing is begun. The node
@@ -68,6 +79,39 @@ pub(crate) struct NodeNamesArgs {
     /// The nodes' names, or their numbers.
     #[arg(value_name = "NAME", id = "node", value_parser = name, required = true, num_args = 1..)]
     pub(crate) names: Vec<String>,
+}
+
+/// Options of `archon node set`.
+#[derive(clap::Args, Clone, Debug)]
+pub(crate) struct NodeSetArgs {
+    /// The node's name, or its number.
+    #[arg(value_name = "NAME", id = "node", value_parser = name)]
+    pub(crate) name: String,
+    /// Its share of partitions relative to other nodes; 100 is ordinary.
+    #[arg(long = "weight", id = "new_weight", value_name = "W", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub(crate) weight: Option<u32>,
+    /// Most copies of partitions that it takes, or `none`.
+    #[arg(long = "partitions-max", id = "new_partitions_max", value_name = "N|none", value_parser = limit)]
+    pub(crate) partitions_max: Option<OrNone<u32>>,
+    /// The failure zone it stands in, or `none`.
+    #[arg(long = "zone", id = "new_zone", value_name = "ZONE|none", value_parser = zone)]
+    pub(crate) zone: Option<OrNone<String>>,
+}
+
+/// A value, or the word that there is none.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct OrNone<T>(pub(crate) Option<T>);
+
+fn limit(text: &str) -> Result<OrNone<u32>, String> {
+    match text.parse() {
+        _ if text == "none" => Ok(OrNone(None)),
+        Ok(most) if most > 0 => Ok(OrNone(Some(most))),
+        _ => Err(format!("{text:?} is no limit; write a number from 1, or `none`")),
+    }
+}
+
+fn zone(text: &str) -> Result<OrNone<String>, String> {
+    if text == "none" { Ok(OrNone(None)) } else { name(text).map(|zone| OrNone(Some(zone))) }
 }
 
 /// Options of `archon node remove`.
@@ -142,6 +186,15 @@ pub(crate) enum TableVerb {
         after_help = "Examples:\n  archon table create orders --partitions 64 --replication 3\n  archon table create jobs --partitions 64 --lease"
     )]
     Create(CreateTableArgs),
+    /// Want another number of copies of each partition.
+    ///
+    /// More are made one after the other while the table is served; a partition takes writes with as few copies as before
+    /// until all count. What is too many is deleted, never the last copies that count. More copies than there are nodes are
+    /// refused (exit 4). The number of partitions never changes.
+    #[command(
+        after_help = "Examples:\n  archon table alter orders --replication 3\n  archon status                              how many partitions lack copies yet"
+    )]
+    Alter(AlterTableArgs),
     /// Drop a table with everything in it. Nothing brings it back.
     ///
     /// Without --yes it says what would be deleted and is refused (exit 4). The name is free at once: a table made under it
@@ -162,6 +215,17 @@ pub(crate) struct DropTableArgs {
     /// Delete it.
     #[arg(long)]
     pub(crate) yes: bool,
+}
+
+/// Options of `archon table alter`.
+#[derive(clap::Args, Clone, Debug)]
+pub(crate) struct AlterTableArgs {
+    /// The table's name.
+    #[arg(value_parser = name)]
+    pub(crate) name: String,
+    /// Copies of each partition, 1 to 7.
+    #[arg(long, value_name = "R", value_parser = clap::value_parser!(u8).range(1..=7))]
+    pub(crate) replication: u8,
 }
 
 /// Options of `archon table create`.

@@ -10,9 +10,9 @@ mod parse;
 mod serve;
 
 pub(crate) use admin::{
-    ApplyArgs, CreateTableArgs, DescribeArgs, DescribePartitionArgs, DrainArgs, DropTableArgs, EventsArgs,
-    ForceLeaderArgs, LocateArgs, LostArgs, NodeNameArgs, NodeNamesArgs, NodeVerb, PartitionListArgs, PartitionVerb,
-    PlanArgs, RebalanceVerb, RemoveArgs, TableVerb, WatchArgs,
+    AlterTableArgs, ApplyArgs, CreateTableArgs, DescribeArgs, DescribePartitionArgs, DrainArgs, DropTableArgs,
+    EventsArgs, ForceLeaderArgs, LocateArgs, LostArgs, NodeNameArgs, NodeNamesArgs, NodeSetArgs, NodeVerb, OrNone,
+    PartitionListArgs, PartitionVerb, PlanArgs, RebalanceVerb, RemoveArgs, TableVerb, WatchArgs,
 };
 pub(crate) use bench::{
     AttackArgs, BenchArgs, BenchVerb, Disturbance, FailoverArgs, LoadArgs, LocalArgs, MovesArgs, ProbeArgs, ReadArgs,

@@ -76,13 +76,14 @@ pub(crate) struct NodeArgs {
     /// Where the log, the data and this node's identity are kept.
     #[arg(long, env = "ARCHON_DATA_DIR", hide_env_values = true, value_name = "DIR")]
     pub(crate) data_dir: Option<PathBuf>,
-    /// The failure zone it stands in; copies are spread over zones.
+    /// The failure zone it stands in; copies are spread over zones. What `archon node set` says of zone, weight and limit
+    /// while it runs outlives restarts, until the flag says another thing than at the last registration.
     #[arg(long, env = "ARCHON_ZONE", hide_env_values = true, value_name = "ZONE", value_parser = name)]
     pub(crate) zone: Option<String>,
-    /// Its share of partitions relative to other nodes; 100 is ordinary.
+    /// Its share of partitions relative to other nodes; 100 is ordinary. See --zone.
     #[arg(long, env = "ARCHON_WEIGHT", hide_env_values = true, value_name = "W", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub(crate) weight: Option<u32>,
-    /// Most copies of partitions that it takes.
+    /// Most copies of partitions that it takes. See --zone.
     #[arg(long, env = "ARCHON_PARTITIONS_MAX", hide_env_values = true, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) partitions_max: Option<u32>,
     /// Most connections that it takes, half of them from one address; otherwise 4,096, or half of the files that it may

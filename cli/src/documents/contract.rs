@@ -29,11 +29,12 @@ fn verbs(generator: &mut SchemaGenerator) -> Vec<(&'static str, Value)> {
     fn list<T: JsonSchema>(generator: &mut SchemaGenerator) -> Value {
         json!({ "type": "array", "items": one::<T>(generator) })
     }
-    let all: [(&'static str, Schema); 34] = [
+    let all: [(&'static str, Schema); 36] = [
         ("status", one::<Status>),
         ("events", list::<Event>),
         ("node list", list::<Node>),
         ("node describe", one::<NodeDescription>),
+        ("node set", one::<Node>),
         ("node cordon", one::<NodeChanged>),
         ("node uncordon", one::<NodeChanged>),
         ("node drain", one::<NodeChanged>),
@@ -44,6 +45,7 @@ fn verbs(generator: &mut SchemaGenerator) -> Vec<(&'static str, Value)> {
         ("config set", one::<SettingsChanged>),
         ("table list", list::<TableSummary>),
         ("table create", one::<TableSummary>),
+        ("table alter", one::<TableSummary>),
         ("table drop", one::<TableCheck>),
         ("partition list", list::<Partition>),
         ("partition locate", one::<Located>),

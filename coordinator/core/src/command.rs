@@ -7,9 +7,11 @@
 //! |---|---|---|---|---|
 //! | cordon | – | `SetNode {Cordon}` | always | no new copies, no leadership it need not take; keeps what it has |
 //! | uncordon, undrain | – | `SetNode {Serve}` | always | takes copies again; what a drain made too many is unloaded |
+//! | zone, weight, limit of a node | [`crate::check_alter_node`] | `AlterNode` with `if_version` | always | plans, first assignments and repair go by them; copies stay where they are until a plan moves them |
 //! | drain | [`crate::check_drain`] | `SetNode {Drain}` with `if_nodes` | its copies fit elsewhere | leaderships go first, then every copy is replaced ([`crate::repair`]) |
 //! | remove | [`crate::check_remove`] | `RemoveNode` | not alive, holds nothing that counts | the node is forgotten |
 //! | lost | [`crate::check_lost`] | `NodeLost` | failed | its copies leave the Live sets; they are replaced at once |
+//! | copies of a table | [`crate::check_alter_table`] | `AlterTable` with `if_version` | there are nodes enough | repair makes or retires copies; a partition's `min_in_sync` rises once all of its copies count, and falls at once |
 //! | drop a table | – | `DropTable` | always | it is gone with its rows; every node deletes its copies ([`crate::condemned`]) |
 //! | change settings | [`crate::check_configure`] | `Configure` with `if_version` | they fit each other, and none of them is [fixed](archon_types::Setting::fixed) | what reads them takes the new ones: the next turn, and nodes with the next answer to a heartbeat |
 //! | force-leader | [`crate::check_loss`] | `AcceptLoss` | no copy that counts is on a node that is alive | one copy leads, or the partition begins empty; all others retire |
@@ -17,8 +19,9 @@
 use crate::migration::{MigrationId, MoveKind, Stage};
 use archon_types::limits::WEIGHT_ORDINARY;
 use archon_types::{
-    BootId, ClusterId, Epoch, ErrorDetail, Holds, Incarnation, Millis, NodeGoal, NodeId, Participant, PartitionId,
-    Placement, PlacementId, RequestId, Seq, SettingChange, SettingStep, Settings, StorageId, TableId, Version,
+    BootId, ClusterId, Epoch, ErrorDetail, Holds, Incarnation, Millis, NodeGoal, NodeId, NodeTraits, Participant,
+    PartitionId, Placement, PlacementId, RequestId, Seq, SettingChange, SettingStep, Settings, StorageId, TableId,
+    Version,
 };
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -101,6 +104,15 @@ pub enum Command {
         /// that two drains that are feasible alone cannot both pass. `None`: whatever the other nodes do.
         if_nodes: Option<Version>,
     },
+    /// Gives a node another zone, weight and limit, whatever it registered with. Judged by [`crate::check_alter_node`].
+    AlterNode {
+        /// Which node.
+        node: NodeId,
+        /// The version of its row when the operator decided.
+        if_version: Version,
+        /// All three as they are to be.
+        traits: NodeTraits,
+    },
     /// The operator declares that a failed node's data is lost: its copies leave their Live sets (PROTOCOL rule 2).
     NodeLost {
         /// Which node.
@@ -125,6 +137,15 @@ pub enum Command {
         replication: u8,
         /// What its partitions are.
         holds: Holds,
+    },
+    /// Wants another number of copies of each partition of a table. Judged by [`crate::check_alter_table`].
+    AlterTable {
+        /// Which table.
+        table: TableId,
+        /// The version of its row when the operator decided.
+        if_version: Version,
+        /// Copies wanted of each partition, `1..=7`.
+        replication: u8,
     },
     /// Drops a table, with everything in it. Named by its number: another table may go by the name by then.
     DropTable {
@@ -189,9 +210,11 @@ impl Command {
             Self::Activate { .. } => "Activate",
             Self::NodeFailed { .. } => "NodeFailed",
             Self::SetNode { .. } => "SetNode",
+            Self::AlterNode { .. } => "AlterNode",
             Self::NodeLost { .. } => "NodeLost",
             Self::RemoveNode { .. } => "RemoveNode",
             Self::CreateTable { .. } => "CreateTable",
+            Self::AlterTable { .. } => "AlterTable",
             Self::DropTable { .. } => "DropTable",
             Self::Deleted { .. } => "Deleted",
             Self::Change(_) => "Change",
@@ -271,6 +294,11 @@ impl Register {
             expects: None,
             participant: None,
         }
+    }
+
+    /// What it says of its zone, weight and limit.
+    pub fn traits(&self) -> NodeTraits {
+        NodeTraits { zone: self.zone.clone(), weight: self.weight, partitions_max: self.partitions_max }
     }
 }
 

@@ -2,7 +2,9 @@
 
 use crate::command::Actor;
 use crate::migration::MigrationId;
-use archon_types::{Epoch, Incarnation, Millis, NodeGoal, NodeId, PartitionId, PlacementId, Seq, SettingStep, TableId};
+use archon_types::{
+    Epoch, Incarnation, Millis, NodeGoal, NodeId, NodeTraits, PartitionId, PlacementId, Seq, SettingStep, TableId,
+};
 use serde::{Deserialize, Serialize};
 
 /// One thing that happened.
@@ -67,8 +69,12 @@ pub enum EventKind {
     CopyRetired { partition: PartitionId, placement: PlacementId, node: NodeId, why: String },
     /// The operator wants something else of a node.
     GoalChanged { node: NodeId, goal: NodeGoal },
+    /// An operator gave a node another zone, weight or limit.
+    NodeAltered { node: NodeId, before: NodeTraits, after: NodeTraits },
     /// A table was made.
     TableCreated { table: TableId, name: String },
+    /// An operator wants another number of copies of each partition of a table.
+    TableAltered { table: TableId, name: String, before: u8, after: u8 },
     /// An operator had a table dropped, with everything in it: `copies` are to be deleted, `moves` lost their point.
     TableDropped { table: TableId, name: String, partitions: u32, copies: u32, moves: u32 },
     /// An operator changed settings of the cluster.

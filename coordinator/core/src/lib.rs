@@ -78,8 +78,9 @@ pub use migration::{Migration, MigrationId, Migrations, MoveKind, Stage};
 pub use mutant::Mutant;
 pub use nodes::Nodes;
 pub use operate::{
-    Configuration, ConfigureError, DrainPlan, ForcedElection, LossPlan, Obstacle, RemovalPlan, check_configure,
-    check_drain, check_loss, check_lost, check_remove, refusal,
+    Configuration, ConfigureError, DrainPlan, ForcedElection, LossPlan, NodeAlteration, Obstacle, RemovalPlan,
+    check_alter_node, check_alter_table, check_configure, check_drain, check_loss, check_lost, check_nodes_for,
+    check_remove, refusal,
 };
 pub use partitions::Partitions;
 pub use plan::{Goal, Move, MoveReason, Plan, Subject, Unmet, UnmetReason, plan};

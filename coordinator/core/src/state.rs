@@ -11,8 +11,8 @@ use crate::nodes::Nodes;
 use crate::partitions::Partitions;
 use archon_types::{
     BootId, ClusterId, Epoch, ErrorDetail, ErrorKind, Holds, Incarnation, LeaseTiming, Millis, Node, NodeGoal, NodeId,
-    NodeStatus, Participant, Partition, PartitionId, PlacementId, RemovedNodes, RequestId, Settings, StorageId, Table,
-    TableId, TableList, Version,
+    NodeStatus, NodeTraits, Participant, Partition, PartitionId, PlacementId, RemovedNodes, RequestId, Settings,
+    StorageId, Table, TableId, TableList, Version,
 };
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -62,6 +62,9 @@ pub struct NodeRow {
     /// It is failed since it said itself that it has stopped.
     #[serde(default)]
     pub stopped: bool,
+    /// What it said of its zone, weight and limit when it registered last; what it has may be another thing by now.
+    #[serde(default)]
+    pub said: NodeTraits,
     /// What it serves, if it is a participant and no node of the key-value store.
     #[serde(default)]
     pub participant: Option<Participant>,

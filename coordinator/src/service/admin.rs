@@ -203,6 +203,14 @@ impl Admin for Admins {
         answer!(self.set(request.into_inner(), within))
     }
 
+    async fn alter_node(
+        &self,
+        request: Request<v1::AlterNodeRequest>,
+    ) -> Result<Response<v1::AlterNodeResponse>, Status> {
+        let within = budget(request.metadata());
+        answer!(self.alter_node_of(request.into_inner(), within))
+    }
+
     async fn check_node(
         &self,
         request: Request<v1::CheckNodeRequest>,
@@ -257,6 +265,14 @@ impl Admin for Admins {
     ) -> Result<Response<v1::CreateTableResponse>, Status> {
         let within = budget(request.metadata());
         answer!(self.create(request.into_inner(), within))
+    }
+
+    async fn alter_table(
+        &self,
+        request: Request<v1::AlterTableRequest>,
+    ) -> Result<Response<v1::AlterTableResponse>, Status> {
+        let within = budget(request.metadata());
+        answer!(self.alter(request.into_inner(), within))
     }
 
     async fn check_table(

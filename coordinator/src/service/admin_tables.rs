@@ -1,11 +1,14 @@
-//! Tables made and dropped.
+//! Tables made, changed and dropped.
 
 use super::admin::{Admins, NAMED_MAX, Result, unexpected};
 use super::subjects;
-use archon_coordinator_core::{ClusterState, Command, Liveness, NodeRow, Response as Answer};
+use archon_coordinator_core::{
+    ClusterState, Command, Liveness, Response as Answer, check_alter_table, check_nodes_for,
+};
 use archon_proto::convert::admin::{CreateTable, DropTable};
+use archon_proto::convert::alter::AlterTable;
 use archon_proto::v1;
-use archon_types::{ErrorDetail, ErrorKind, Holds, NodeGoal, NodeId, NodeStatus, Table};
+use archon_types::{ErrorDetail, ErrorKind, Holds, NodeId, Table};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -20,7 +23,7 @@ impl Admins {
         let CreateTable { request, name, partitions, replication, holds } = CreateTable::try_from(request)?;
         let decide = |state: &ClusterState, _: &Liveness| {
             if holds == Holds::Data {
-                enough_nodes(state, &name, replication)?;
+                check_nodes_for(state, &name, replication)?;
             }
             Ok(Command::CreateTable { name, partitions, replication, holds })
         };
@@ -31,6 +34,24 @@ impl Admins {
             }
             (_, other) => Err(unexpected(&other)),
         }
+    }
+
+    /// Wants another number of copies of each partition.
+    pub(super) async fn alter(
+        &self,
+        request: v1::AlterTableRequest,
+        within: Duration,
+    ) -> Result<v1::AlterTableResponse> {
+        let cluster = request.cluster.clone();
+        let AlterTable { request, name, replication } = AlterTable::try_from(request)?;
+        let decide = |state: &ClusterState, _: &Liveness| {
+            Ok(check_alter_table(state, table_of(state, &name)?, replication)?.ok_or(()))
+        };
+        let changed = self.change_unless(cluster.as_ref(), request, within, decide).await?.is_ok();
+        self.look(cluster.as_ref(), within, |_, state| {
+            Ok(v1::AlterTableResponse { table: Some(table_of(state, &name)?.clone().into()), changed })
+        })
+        .await
     }
 
     /// What dropping a table would delete.
@@ -90,20 +111,4 @@ pub(super) fn table_of<'a>(state: &'a ClusterState, name: &str) -> Result<&'a Ta
         };
         ErrorDetail::new(ErrorKind::NotFound, format!("there is no table {name:?}; {known}"))
     })
-}
-
-/// A table that wants more copies than there are nodes would wait for more of them, perhaps for ever. Before the first
-/// nodes come, the least cluster that was asked for counts.
-fn enough_nodes(state: &ClusterState, name: &str, replication: u8) -> Result<()> {
-    let stays = |row: &&NodeRow| row.node.status != NodeStatus::Lost && row.node.goal != NodeGoal::Drain;
-    let registered = state.nodes.values().filter(stays).count() as u64;
-    let have = registered.max(state.settings.nodes_min.into());
-    if u64::from(replication) <= have {
-        return Ok(());
-    }
-    let message = format!(
-        "table {name} would want {replication} copies of each partition, each on a node of its own, and there are {have} \
-         nodes; start more nodes first, or want fewer copies (--replication {have})"
-    );
-    Err(ErrorDetail::new(ErrorKind::Refused, message).with_have_need(have, replication.into()))
 }

@@ -92,9 +92,14 @@ pub(crate) fn event(state: &ClusterState, event: &Event) -> v1::Event {
             };
             (goal.to_owned(), node(id))
         }
+        EventKind::NodeAltered { node: id, before, after } => (format!("changed from {before} to {after}"), node(id)),
         EventKind::TableCreated { table, name } => {
             ("created".to_owned(), Subject::Table { table_id: table.get(), table: name.clone() })
         }
+        EventKind::TableAltered { table, name, before, after } => (
+            format!("wants {after} copies of each partition, {before} before"),
+            Subject::Table { table_id: table.get(), table: name.clone() },
+        ),
         EventKind::TableDropped { table, name, partitions, copies, moves } => {
             let moves = if *moves > 0 { format!("; {moves} moves of them are given up") } else { String::new() };
             let what = format!("dropped with its {partitions} partitions; {copies} copies are to be deleted{moves}");
@@ -144,7 +149,9 @@ const fn code(kind: &EventKind) -> EventCode {
         EventKind::RepairStarted { .. } => EventCode::RepairStarted,
         EventKind::RepairDone { .. } => EventCode::RepairDone,
         EventKind::CopyRetired { .. } => EventCode::CopyRetired,
+        EventKind::NodeAltered { .. } => EventCode::NodeAltered,
         EventKind::TableCreated { .. } => EventCode::TableCreated,
+        EventKind::TableAltered { .. } => EventCode::TableAltered,
         EventKind::TableDropped { .. } => EventCode::TableDropped,
         EventKind::SettingsChanged { .. } => EventCode::SettingsChanged,
         EventKind::PlanStarted { .. } => EventCode::PlanStarted,

@@ -8,9 +8,10 @@ use crate::clock::boot_now;
 use crate::session::Session;
 use archon_coordinator_core::{
     ClusterState, Command, Condition, ForcedElection, Liveness, LossPlan, NodeRow, Obstacle, Remembered, RemovalPlan,
-    Response as Answer, check_drain, check_loss, check_lost, check_remove, explain, refusal,
+    Response as Answer, check_alter_node, check_drain, check_loss, check_lost, check_remove, explain, refusal,
 };
 use archon_proto::convert::admin::SetNode;
+use archon_proto::convert::alter::AlterNode;
 use archon_proto::convert::operate::{ForceLeader, LoseNode, PartitionName, RemoveNode};
 use archon_proto::v1;
 use archon_types::{ErrorDetail, ErrorKind, NodeGoal, NodeId, NodeStatus, PartitionId, ReplicaState};
@@ -55,6 +56,25 @@ impl Admins {
             let node = state.node(settable(state, &name)?).map(|row| row.node.clone().into());
             Ok(v1::SetNodeResponse { node })
         })
+    }
+
+    /// Gives a node another zone, weight or limit.
+    pub(super) async fn alter_node_of(
+        &self,
+        request: v1::AlterNodeRequest,
+        within: Duration,
+    ) -> Result<v1::AlterNodeResponse> {
+        let cluster = request.cluster.clone();
+        let AlterNode { request, name, change } = AlterNode::try_from(request)?;
+        let decide = |state: &ClusterState, _: &Liveness| {
+            Ok(check_alter_node(state, settable(state, &name)?, &change)?.command.ok_or(()))
+        };
+        let changed = self.change_unless(cluster.as_ref(), request, within, decide).await?.is_ok();
+        self.look(cluster.as_ref(), within, |session, state| {
+            let row = state.node(settable(state, &name)?).ok_or_else(|| no_node(&name))?;
+            Ok(v1::AlterNodeResponse { node: Some(node_summary(session, state, row)), changed })
+        })
+        .await
     }
 
     /// Forgets a node.

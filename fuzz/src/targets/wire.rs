@@ -3,7 +3,7 @@
 use crate::protobuf;
 use crate::random::Random;
 use crate::target::{Target, Verdict};
-use archon_proto::convert::{admin, configure, control, kv, load, operate, packed, report, session};
+use archon_proto::convert::{admin, alter, configure, control, kv, load, operate, packed, report, session};
 use archon_proto::v1;
 use archon_types::op::Entry;
 use archon_types::{
@@ -20,6 +20,8 @@ use uuid::Uuid;
 /// Messages that have no conversion of their own because the service that gets them checks their few fields in place.
 /// They are decoded only; everything else must be in the list of conversions.
 pub const CHECKED_IN_PLACE: &[&str] = &[
+    "AlterNodeResponse",
+    "AlterTableResponse",
     "ApplyPlanResponse",
     "BatchResponse",
     "CancelRebalanceRequest",
@@ -329,6 +331,8 @@ pub(super) fn targets() -> Vec<Target> {
         conversion!(Op => kv::KeyedOp),
         conversion!(Reply => kv::TaggedReply),
         conversion!(SetNodeRequest => admin::SetNode),
+        conversion!(AlterNodeRequest => alter::AlterNode),
+        conversion!(AlterTableRequest => alter::AlterTable),
         conversion!(CreateTableRequest => admin::CreateTable),
         conversion!(DropTableRequest => admin::DropTable),
         conversion!(ApplyPlanRequest => admin::ApplyPlan),

@@ -5,6 +5,7 @@
 //! themselves always convert ([`error`]): a kind that this version does not know still arrives as an error.
 
 pub mod admin;
+pub mod alter;
 pub mod configure;
 pub mod control;
 pub mod duties;

@@ -26,6 +26,8 @@ words! {
         NodeDrained = "node_drained",
         /// An operator wants something else of a node.
         GoalChanged = "goal_changed",
+        /// An operator gave a node another zone, weight or limit.
+        NodeAltered = "node_altered",
         /// A node found its copy damaged; it counts no more.
         CopyDamaged = "copy_damaged",
         /// Two copies disagree about what was committed: one of them lost data.
@@ -42,6 +44,8 @@ words! {
         CopyRetired = "copy_retired",
         /// A table was made.
         TableCreated = "table_created",
+        /// Another number of copies is wanted of each partition of a table.
+        TableAltered = "table_altered",
         /// A table was dropped, with everything in it.
         TableDropped = "table_dropped",
         /// An operator changed settings of the cluster.

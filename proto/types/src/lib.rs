@@ -16,6 +16,7 @@ pub mod limits;
 pub mod moves;
 pub mod mutant;
 pub mod node;
+pub mod node_traits;
 pub mod op;
 pub mod participant;
 pub mod piece;
@@ -45,6 +46,7 @@ pub use ids::{
 pub use lease::{Lease, LeaseTiming, LeaseTimingError};
 pub use moves::{MoveCode, MoveKind, MovePhase, UnmetCode};
 pub use node::{Node, NodeGoal, NodeStatus};
+pub use node_traits::{NodeTraits, TraitsChange};
 pub use op::{Answer, Op, OpId};
 pub use participant::{Participant, TABLES_SERVED_MAX};
 pub use piece::{Assembled, Assembly, TablePiece};

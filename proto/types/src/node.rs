@@ -1,6 +1,7 @@
 //! A node's row in the table: who it is, what is believed of it, and what is wanted of it.
 
 use crate::ids::{Incarnation, Millis, NodeId, Version};
+use crate::node_traits::NodeTraits;
 use crate::word::words;
 use serde::{Deserialize, Serialize};
 
@@ -73,5 +74,15 @@ impl Node {
             version: Version::new(1),
             since: Millis::ZERO,
         }
+    }
+
+    /// Its zone, weight and limit.
+    pub fn traits(&self) -> NodeTraits {
+        NodeTraits { zone: self.zone.clone(), weight: self.weight, partitions_max: self.partitions_max }
+    }
+
+    /// Gives it another zone, weight and limit.
+    pub fn set_traits(&mut self, traits: NodeTraits) {
+        NodeTraits { zone: self.zone, weight: self.weight, partitions_max: self.partitions_max } = traits;
     }
 }

@@ -142,6 +142,10 @@ fn check_shape(partitions: u32, replication: u8) -> Result<(), ErrorDetail> {
     if !(1..=HASH_PARTITIONS_MAX).contains(&partitions) {
         return Err(invalid(format!("a table has 1 to {HASH_PARTITIONS_MAX} partitions, not {partitions}")));
     }
+    check_replication(replication)
+}
+
+pub(super) fn check_replication(replication: u8) -> Result<(), ErrorDetail> {
     if !(1..=REPLICAS_MAX).contains(&replication) {
         return Err(invalid(format!("a partition has 1 to {REPLICAS_MAX} replicas, not {replication}")));
     }

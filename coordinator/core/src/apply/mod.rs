@@ -2,6 +2,7 @@
 //! nothing; everything else was decided by the proposer. No clock, no randomness, no constant of this build decides
 //! anything here, so every coordinator comes to the same state.
 
+mod alter;
 mod cluster;
 mod configure;
 mod dropped;
@@ -11,6 +12,7 @@ mod participant;
 mod register;
 mod stage;
 
+pub(crate) use alter::min_in_sync;
 pub(crate) use configure::leases_stay;
 
 use crate::command::{Actor, Command, CommandBatch, Response};
@@ -82,10 +84,14 @@ fn apply_one(state: &mut ClusterState, entry: Entry<'_>, command: &Command) -> R
             node::failed(state, entry, *node, *incarnation, successors)
         }
         Command::SetNode { node, goal, if_nodes } => node::set_goal(state, entry, *node, *goal, *if_nodes),
+        Command::AlterNode { node, if_version, traits } => alter::node(state, entry, *node, *if_version, traits),
         Command::NodeLost { node, if_version } => node::declare_lost(state, entry, *node, *if_version),
         Command::RemoveNode { node, if_version } => node::remove(state, entry, *node, *if_version),
         Command::CreateTable { name, partitions, replication, holds } => {
             cluster::create_table(state, entry, name, *partitions, *replication, *holds)
+        }
+        Command::AlterTable { table, if_version, replication } => {
+            alter::table(state, entry, *table, *if_version, *replication)
         }
         Command::DropTable { table } => dropped::drop_table(state, entry, *table),
         Command::Deleted { node, placement } => dropped::deleted(state, entry, *node, *placement),

@@ -63,6 +63,9 @@ pub(super) fn register(
         None => EventKind::NodeRegistered { node: id, name, incarnation },
     };
     entry.note(state, event);
+    let said = register.traits();
+    let traits =
+        known.as_ref().map_or_else(|| said.clone(), |known| known.node.traits().registered(&known.said, &said));
     let node = Node {
         id,
         name: register.name.clone(),
@@ -70,9 +73,9 @@ pub(super) fn register(
         incarnation,
         status: NodeStatus::Alive,
         goal: known.as_ref().map_or(NodeGoal::Serve, |known| known.node.goal),
-        zone: register.zone.clone(),
-        weight: register.weight,
-        partitions_max: register.partitions_max,
+        zone: traits.zone,
+        weight: traits.weight,
+        partitions_max: traits.partitions_max,
         version: entry.version(),
         since: entry.at,
     };
@@ -84,6 +87,7 @@ pub(super) fn register(
         protocol_min: register.protocol_min,
         protocol_max: register.protocol_max,
         stopped: false,
+        said,
         participant: Some(participant.clone()),
     };
     state.participants.insert(row);

@@ -9,7 +9,7 @@ use crate::events::EventKind;
 use crate::former_leaders::FormerLeader;
 use crate::mutant::Mutant;
 use crate::state::{ClusterState, NODES_MAX, NodeRow, STRANGERS_MAX};
-use archon_types::limits::{WEIGHT_MAX, check_address, check_name};
+use archon_types::limits::{check_address, check_name};
 use archon_types::{
     ErrorDetail, ErrorKind, Incarnation, Node, NodeGoal, NodeId, NodeStatus, Partition, PlacementId, ReplicaState,
     Version,
@@ -99,6 +99,9 @@ pub(super) fn register(
             None => EventKind::NodeRegistered { node: id, name, incarnation },
         },
     );
+    let said = register.traits();
+    let traits =
+        known.as_ref().map_or_else(|| said.clone(), |known| known.node.traits().registered(&known.said, &said));
     let node = Node {
         id,
         name: register.name.clone(),
@@ -106,9 +109,9 @@ pub(super) fn register(
         incarnation,
         status: NodeStatus::Alive,
         goal: known.as_ref().map_or(NodeGoal::Serve, |known| known.node.goal),
-        zone: register.zone.clone(),
-        weight: register.weight,
-        partitions_max: register.partitions_max,
+        zone: traits.zone,
+        weight: traits.weight,
+        partitions_max: traits.partitions_max,
         version: entry.version(),
         since: entry.at,
     };
@@ -121,6 +124,7 @@ pub(super) fn register(
         protocol_max: register.protocol_max,
         stopped: false,
         participant: None,
+        said,
     };
     state.nodes.insert(row);
     state.nodes_version = entry.version();
@@ -361,18 +365,10 @@ fn make_room(state: &mut ClusterState, version: Version) -> Result<(), ErrorDeta
 
 pub(super) fn check(state: &ClusterState, register: &Register) -> Result<(), ErrorDetail> {
     check_name("node", &register.name)?;
-    if let Some(zone) = &register.zone {
-        check_name("zone", zone)?;
-    }
+    register.traits().check()?;
     check_address(&register.address)?;
     if register.storage.is_nil() || register.boot.is_nil() {
         return Err(invalid(format!("{} registers without a storage id or boot id", register.name)));
-    }
-    if !(1..=WEIGHT_MAX).contains(&register.weight) {
-        return Err(invalid(format!("the weight {} must be in 1..={WEIGHT_MAX}; 100 is ordinary", register.weight)));
-    }
-    if register.partitions_max == Some(0) {
-        return Err(invalid("a limit of 0 partitions makes the node useless; give at least 1, or no limit"));
     }
     let level = state.feature_level;
     if !(register.protocol_min..=register.protocol_max).contains(&level) {

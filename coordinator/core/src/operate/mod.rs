@@ -1,10 +1,12 @@
 //! What an operator may do to nodes and partitions, judged before anything is committed: either with what effect, or
 //! why not. Pure; the commands that follow are in the table at the head of [`crate::command`].
 
+mod alter;
 mod configure;
 mod force;
 mod nodes;
 
+pub use alter::{NodeAlteration, check_alter_node, check_alter_table, check_nodes_for};
 pub use configure::{Configuration, ConfigureError, check_configure};
 pub use force::{ForcedElection, check_loss};
 pub use nodes::{DrainPlan, LossPlan, RemovalPlan, check_drain, check_lost, check_remove};

@@ -1,6 +1,7 @@
 //! The coordinator's decisions, from outside. One binary for all of it: the core is compiled with optimisation for its
 //! tests, and each binary would do so again.
 
+mod alter;
 mod bed;
 mod commands;
 mod configure;

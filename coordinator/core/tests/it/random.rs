@@ -19,6 +19,9 @@ fn fault() -> impl Strategy<Value = Fault> {
         4 => Just(Fault::Plan),
         1 => Just(Fault::CancelPlan),
         1 => any::<bool>().prop_map(|again| Fault::DropTable { again }),
+        2 => (1u8..4).prop_map(|replication| Fault::AlterTable { replication }),
+        1 => (node.clone(), 1u32..300, any::<bool>())
+            .prop_map(|(node, weight, zoned)| Fault::AlterNode { node, weight, zoned }),
         1 => (1_111u64..3_000, 1u64..4).prop_map(|(failure_timeout_ms, copies_per_node_max)| {
             Fault::Configure { failure_timeout_ms, copies_per_node_max }
         }),

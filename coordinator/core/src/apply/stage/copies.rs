@@ -2,7 +2,7 @@
 
 use super::effect::Spoiled;
 use super::{Staged, in_state, not_leader, placement, set_state};
-use crate::apply::{invalid, next_epoch, not_found, refused};
+use crate::apply::{invalid, min_in_sync, next_epoch, not_found, refused};
 use crate::departed::{self, Condition};
 use crate::events::EventKind;
 use crate::mutant::Mutant;
@@ -86,6 +86,7 @@ impl Staged<'_> {
         row.epoch = next_epoch(row.epoch)?;
         row.leader = Some(first.id);
         row.status = PartitionStatus::Assigned;
+        self.requires(row);
         if !self.state.is_lease(row.id.table) {
             self.effect.untouched.insert(row.id, true);
         }
@@ -157,7 +158,15 @@ impl Staged<'_> {
             self.effect.events.push(EventKind::RepairDone { partition, placement, node });
         }
         set_state(row, id, ReplicaState::Live);
+        self.requires(row);
         Ok(())
+    }
+
+    /// More copies count: perhaps as many as the table wants since it was altered.
+    fn requires(&self, row: &mut Partition) {
+        if let Some(table) = self.state.tables.get(&row.id.table) {
+            row.min_in_sync = min_in_sync(row, table.replication);
+        }
     }
 
     pub(super) fn demote(

@@ -120,6 +120,16 @@ pub enum Fault {
     DropTable {
         again: bool,
     },
+    /// The oldest table is to have that many copies of each partition, as far as there are nodes.
+    AlterTable {
+        replication: u8,
+    },
+    /// A node is given another weight and zone.
+    AlterNode {
+        node: usize,
+        weight: u32,
+        zoned: bool,
+    },
     /// An operator changes settings.
     Configure {
         failure_timeout_ms: u64,
@@ -399,6 +409,19 @@ impl World {
                     commands.push(Command::CreateTable { name, partitions, replication, holds: Holds::Data });
                 }
                 self.propose(None, commands);
+            }
+            Fault::AlterTable { replication } => {
+                let replication = (*replication).min(count as u8);
+                let Some(table) = self.state.tables.values().next() else { return };
+                let judged = check_alter_table(&self.state, table, replication).ok().flatten();
+                self.propose(None, judged.into_iter().collect());
+            }
+            Fault::AlterNode { node, weight, zoned } => {
+                let id = self.state.nodes.keys().nth(node % self.state.nodes.len().max(1)).copied();
+                let zone = Some(zoned.then(|| "east".to_owned()));
+                let change = TraitsChange { zone, weight: Some(*weight), partitions_max: None };
+                let judged = id.and_then(|id| check_alter_node(&self.state, id, &change).ok());
+                self.propose(None, judged.and_then(|judged| judged.command).into_iter().collect());
             }
             Fault::Configure { failure_timeout_ms, copies_per_node_max } => {
                 let wanted = [

@@ -1,0 +1,75 @@
+//! `archon node set`, `archon table alter`.
+
+use crate::args::{AlterTableArgs, NodeSetArgs, OrNone};
+use crate::documents::Node;
+use crate::exit::{Exit, Failure};
+use crate::output::{Output, count_text};
+use archon_client::{Admin, ErrorKind, TraitsChange};
+
+/// Gives a node another zone, weight or limit.
+pub(crate) async fn node(args: &NodeSetArgs, admin: &Admin, output: &Output) -> Result<Exit, Failure> {
+    let change = TraitsChange {
+        zone: args.zone.clone().map(|OrNone(zone)| zone),
+        weight: args.weight,
+        partitions_max: args.partitions_max.clone().map(|OrNone(most)| most),
+    };
+    if change == TraitsChange::default() {
+        return Err(Failure::usage("nothing is said that could be set", "say --weight, --partitions-max or --zone"));
+    }
+    let (node, changed) = match admin.alter_node(&args.name, &change).await {
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            return Err(Failure::from(error).with_remedy("see `archon node list`"));
+        }
+        altered => altered?,
+    };
+    if output.is_json() {
+        output.json(&node)?;
+        return Ok(Exit::Done);
+    }
+    output.line(text(&node, changed))?;
+    if let Some(text) = too_many(&node) {
+        output.talk(text);
+    }
+    Ok(Exit::Done)
+}
+
+/// Wants another number of copies of each partition of a table.
+pub(crate) async fn table(args: &AlterTableArgs, admin: &Admin, output: &Output) -> Result<Exit, Failure> {
+    let (table, changed) = match admin.alter_table(&args.name, args.replication).await {
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            return Err(Failure::from(error).with_remedy("see `archon table list`"));
+        }
+        altered => altered?,
+    };
+    if output.is_json() {
+        output.json(&table)?;
+        return Ok(Exit::Done);
+    }
+    let copies = count_text(table.replication as usize, "copy", "copies");
+    let verb = if changed { "wants" } else { "wants already" };
+    output.line(format!("table {} {verb} {copies} of each partition", table.name))?;
+    if changed {
+        output.talk("copies are made, or deleted, one after the other: archon status");
+    }
+    Ok(Exit::Done)
+}
+
+fn text(node: &Node, changed: bool) -> String {
+    let limit = node.partitions_max.map_or_else(
+        || "any number of copies".to_owned(),
+        |most| format!("at most {}", count_text(most as usize, "copy", "copies")),
+    );
+    let zone = node.zone.as_ref().map_or_else(|| "no zone".to_owned(), |zone| format!("zone {zone}"));
+    let verb = if changed { "has" } else { "has already" };
+    format!("{} {verb} weight {}, {limit}, {zone}", node.name, node.weight)
+}
+
+/// What a new limit does not do by itself.
+fn too_many(node: &Node) -> Option<String> {
+    let most = node.partitions_max.filter(|most| node.copies_held > *most)?;
+    Some(format!(
+        "{} holds {}, more than {most}: they stay until a plan moves them; see archon rebalance plan",
+        node.name,
+        count_text(node.copies_held as usize, "copy", "copies")
+    ))
+}

@@ -1,0 +1,69 @@
+//! Changing nodes and tables while they are there.
+
+use super::Obstacle;
+use crate::command::Command;
+use crate::state::{ClusterState, NodeRow};
+use archon_types::{ErrorDetail, ErrorKind, NodeGoal, NodeId, NodeStatus, NodeTraits, Table, TraitsChange};
+
+/// What changing a node comes to.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct NodeAlteration {
+    /// What it had.
+    pub before: NodeTraits,
+    /// What it has then.
+    pub after: NodeTraits,
+    /// What does it; `None` if it has that already.
+    pub command: Option<Command>,
+}
+
+/// Whether a node can be given another zone, weight or limit: any that is not lost can. Copies beyond a new limit stay
+/// until a plan moves them.
+///
+/// # Errors
+/// Why not: `NotFound`, or `InvalidArgument` with the range.
+pub fn check_alter_node(
+    state: &ClusterState,
+    node: NodeId,
+    change: &TraitsChange,
+) -> Result<NodeAlteration, ErrorDetail> {
+    let row = state.node(node).map(|row| &row.node).filter(|row| row.status != NodeStatus::Lost);
+    let Some(row) = row else { return Err(super::refusal(&[Obstacle::NoSuchNode { node }])) };
+    let before = row.traits();
+    let after = before.with(change);
+    after.check()?;
+    let command = Command::AlterNode { node, if_version: row.version, traits: after.clone() };
+    let command = (before != after).then_some(command);
+    Ok(NodeAlteration { before, after, command })
+}
+
+/// Whether there are nodes enough for so many copies of each partition of a table. One that wants more would wait for more
+/// of them, perhaps for ever. Before the first nodes come, the least cluster that was asked for counts.
+///
+/// # Errors
+/// `Refused`, with what to do.
+pub fn check_nodes_for(state: &ClusterState, name: &str, replication: u8) -> Result<(), ErrorDetail> {
+    let stays = |row: &&NodeRow| row.node.status != NodeStatus::Lost && row.node.goal != NodeGoal::Drain;
+    let registered = state.nodes.values().filter(stays).count() as u64;
+    let have = registered.max(state.settings.nodes_min.into());
+    if u64::from(replication) <= have {
+        return Ok(());
+    }
+    let message = format!(
+        "table {name} would want {replication} copies of each partition, each on a node of its own, and there are {have} \
+         nodes; start more nodes first, or want fewer copies (--replication {have})"
+    );
+    Err(ErrorDetail::new(ErrorKind::Refused, message).with_have_need(have, replication.into()))
+}
+
+/// Whether a table can want so many copies of each partition, and what makes it so; `None` if it does already. Fewer are
+/// always possible: repair retires the superfluous ones, and none that is still needed. For more there must be nodes.
+///
+/// # Errors
+/// As [`check_nodes_for`].
+pub fn check_alter_table(state: &ClusterState, table: &Table, replication: u8) -> Result<Option<Command>, ErrorDetail> {
+    if replication > table.replication {
+        check_nodes_for(state, &table.name, replication)?;
+    }
+    let command = Command::AlterTable { table: table.id, if_version: table.version, replication };
+    Ok((replication != table.replication).then_some(command))
+}

@@ -1,0 +1,210 @@
+//! Nodes changed while they are there: what counts, and for how long.
+
+use crate::bed::{Bed, TABLE, boxed, part, register, settings};
+use archon_coordinator_core::*;
+use archon_types::*;
+
+const CITIES: [&str; 3] = ["athens", "byzantium", "cyrene"];
+
+/// How many copies each partition of the first table has that count, and how many it takes for writes.
+fn copies(bed: &Bed) -> Vec<(usize, u8)> {
+    bed.state.partitions.of_table(TABLE).map(|row| (row.live().count(), row.min_in_sync)).collect()
+}
+
+fn wants(bed: &mut Bed, replication: u8) {
+    let command = check_alter_table(&bed.state, &bed.state.tables[&TABLE], replication).expect("it may");
+    bed.ok(command.expect("a change"));
+}
+
+fn altered(bed: &mut Bed, node: NodeId, change: &TraitsChange) {
+    let command = check_alter_node(&bed.state, node, change).expect("it may").command.expect("a change");
+    bed.ok(command);
+}
+
+fn weight(weight: u32) -> TraitsChange {
+    TraitsChange { weight: Some(weight), ..TraitsChange::default() }
+}
+
+/// The node comes back with these flags.
+fn restarted(bed: &mut Bed, node: NodeId, boot: u128, flags: &NodeTraits) {
+    let row = bed.state.node(node).expect("known").clone();
+    let held = bed.state.partitions.on_node(node).filter_map(|row| row.placement_on(node)).map(|copy| copy.id);
+    let boot = BootId::new(uuid::Uuid::from_u128(boot));
+    let again = Register {
+        held: held.collect(),
+        last_incarnation: row.activated,
+        zone: flags.zone.clone(),
+        weight: flags.weight,
+        partitions_max: flags.partitions_max,
+        ..Register::new(row.node.name, row.node.address, row.storage, boot)
+    };
+    bed.join_with(again);
+}
+
+#[test]
+fn what_an_operator_gave_a_node_outlives_its_restarts_until_its_flags_change() {
+    let mut bed = Bed::running(settings(6, 3, 2), &CITIES);
+    let athens = bed.node("athens");
+    let version = bed.state.nodes_version;
+    let change = TraitsChange { zone: Some(Some("east".into())), partitions_max: Some(Some(9)), ..weight(50) };
+    let judged = check_alter_node(&bed.state, athens, &change).unwrap();
+    let after = NodeTraits { zone: Some("east".into()), weight: 50, partitions_max: Some(9) };
+    assert_eq!((judged.before, judged.after), (NodeTraits::default(), after.clone()));
+    bed.ok(judged.command.clone().unwrap());
+    assert_eq!(bed.state.node(athens).unwrap().node.traits(), after);
+    assert!(bed.state.nodes_version > version, "nodes and clients are told");
+    let event = EventKind::NodeAltered { node: athens, before: NodeTraits::default(), after: after.clone() };
+    assert_eq!(bed.state.events.back().map(|event| &event.what), Some(&event));
+    bed.round_trip();
+    // The row has changed since.
+    assert_eq!(bed.refused(judged.command.unwrap()), ErrorKind::StaleVersion);
+    assert_eq!(check_alter_node(&bed.state, athens, &change).unwrap().command, None);
+
+    restarted(&mut bed, athens, 501, &NodeTraits::default());
+    assert_eq!(bed.state.node(athens).unwrap().node.traits(), after, "started as before");
+    let flags = NodeTraits { weight: 200, ..NodeTraits::default() };
+    restarted(&mut bed, athens, 502, &flags);
+    assert_eq!(bed.state.node(athens).unwrap().node.traits(), NodeTraits { weight: 200, ..after.clone() });
+    altered(&mut bed, athens, &weight(70));
+    restarted(&mut bed, athens, 503, &flags);
+    assert_eq!(bed.state.node(athens).unwrap().node.traits(), NodeTraits { weight: 70, ..after });
+}
+
+#[test]
+fn what_no_node_can_have_is_refused() {
+    let mut bed = Bed::running(settings(3, 1, 1), &["athens"]);
+    let athens = bed.node("athens");
+    let kind = |bed: &Bed, node, change: &TraitsChange| check_alter_node(&bed.state, node, change).unwrap_err().kind;
+    assert_eq!(kind(&bed, athens, &weight(0)), ErrorKind::InvalidArgument);
+    let none = TraitsChange { partitions_max: Some(Some(0)), ..TraitsChange::default() };
+    assert_eq!(kind(&bed, athens, &none), ErrorKind::InvalidArgument);
+    assert_eq!(kind(&bed, NodeId::new(99), &weight(5)), ErrorKind::NotFound);
+    let if_version = bed.state.node(athens).unwrap().node.version;
+    let traits = NodeTraits { weight: 0, ..NodeTraits::default() };
+    assert_eq!(bed.refused(Command::AlterNode { node: athens, if_version, traits }), ErrorKind::InvalidArgument);
+    let traits = NodeTraits::default();
+    assert_eq!(bed.refused(Command::AlterNode { node: NodeId::new(99), if_version, traits }), ErrorKind::NotFound);
+}
+
+/// Of another directory under the name nobody has said anything.
+#[test]
+fn a_node_with_another_directory_has_what_its_flags_say() {
+    let mut bed = Bed::running(settings(3, 1, 3), &CITIES);
+    let athens = bed.node("athens");
+    altered(&mut bed, athens, &weight(50));
+    bed.fail(athens);
+    let another = bed.join_with(register("athens", 77, 77));
+    assert_eq!(bed.state.node(another).unwrap().node.weight, 100);
+    assert_eq!(check_alter_node(&bed.state, athens, &weight(5)).unwrap_err().kind, ErrorKind::NotFound, "it is lost");
+}
+
+#[test]
+fn plans_drains_and_assignments_go_by_what_a_node_was_given() {
+    let mut bed = Bed::running(settings(8, 4, 2), &["a", "b", "c", "d"]);
+    assert!(plan(&bed.state, Goal::default()).moves.is_empty());
+    let (a, b) = (bed.node("a"), bed.node("b"));
+    let limit = |most| TraitsChange { partitions_max: Some(most), ..TraitsChange::default() };
+    altered(&mut bed, a, &limit(Some(1)));
+    let moves = plan(&bed.state, Goal::default()).moves;
+    assert_eq!(moves.iter().filter(|step| step.from == a).count(), 3, "{moves:?}");
+    // A limit on everybody else leaves a drain no way out.
+    for name in ["b", "c", "d"] {
+        let node = bed.node(name);
+        altered(&mut bed, node, &limit(Some(4)));
+    }
+    assert_eq!(check_drain(&bed.state, a).unwrap_err(), vec![Obstacle::NodesAtLimit { placements: 4 }]);
+    let d = bed.node("d");
+    for node in [b, bed.node("c"), d] {
+        altered(&mut bed, node, &limit(None));
+    }
+    assert!(check_drain(&bed.state, a).is_ok());
+    // A new table keeps out of the way of a node that is full, and of one of small weight.
+    altered(&mut bed, d, &weight(1));
+    bed.ok(Command::CreateTable { name: "orders".into(), partitions: 8, replication: 2 });
+    bed.settle();
+    let of_table =
+        |node| bed.state.partitions.of_table(TableId::new(2)).filter(move |row| row.placement_on(node).is_some());
+    assert_eq!((of_table(a).count(), of_table(d).count()), (0, 0));
+    bed.ok(boxed(register("e", 9, 9)));
+}
+
+#[test]
+fn a_table_gets_more_copies_and_takes_writes_meanwhile() {
+    let mut bed = Bed::running(settings(4, 3, 1), &CITIES);
+    let version = bed.state.tables[&TABLE].version;
+    wants(&mut bed, 3);
+    assert_eq!(copies(&bed), [(1, 1); 4], "two copies that are to count would keep every write waiting for the second");
+    assert!(bed.state.tables[&TABLE].version > version);
+    let event = EventKind::TableAltered { table: TABLE, name: "default".into(), before: 1, after: 3 };
+    assert_eq!(bed.state.events.back().map(|event| &event.what), Some(&event));
+    assert_eq!(counts(&bed.state).partitions_under_replicated, 4);
+    while copies(&bed) != [(3, 2); 4] {
+        bed.heartbeat_all();
+        bed.round(&[]);
+        for (live, min) in copies(&bed) {
+            assert_eq!(min, if live == 3 { 2 } else { 1 }, "{live} copies count");
+        }
+        bed.now = bed.now.plus(100);
+    }
+    bed.settle();
+    assert_eq!((copies(&bed), bed.online()), (vec![(3, 2); 4], 4));
+    assert_eq!(check_alter_table(&bed.state, &bed.state.tables[&TABLE], 3), Ok(None));
+}
+
+#[test]
+fn a_table_gets_fewer_copies_and_never_loses_the_last() {
+    let mut bed = Bed::running(settings(4, 3, 3), &CITIES);
+    let (athens, byzantium) = (bed.node("athens"), bed.node("byzantium"));
+    bed.fail(athens);
+    bed.fail(byzantium);
+    wants(&mut bed, 1);
+    assert!(copies(&bed).iter().all(|(live, min)| (*live, *min) == (3, 1)));
+    bed.pass(5_000, &[athens, byzantium]);
+    // On cyrene alone a copy is in reach: that one stays, the others go.
+    let cyrene = bed.node("cyrene");
+    for row in bed.state.partitions.of_table(TABLE) {
+        assert_eq!(row.placement_on(cyrene).map(|copy| copy.state), Some(ReplicaState::Live), "{row:?}");
+    }
+    bed.rejoin(athens, 501);
+    bed.rejoin(byzantium, 502);
+    bed.settle();
+    assert_eq!((copies(&bed), bed.online()), (vec![(1, 1); 4], 4));
+    assert!(bed.state.partitions.of_table(TABLE).all(|row| row.placements.len() == 1));
+}
+
+#[test]
+fn wishes_that_change_follow_each_other() {
+    let mut bed = Bed::running(settings(4, 3, 3), &CITIES);
+    wants(&mut bed, 1);
+    bed.round(&[]);
+    wants(&mut bed, 3);
+    bed.settle();
+    assert_eq!(copies(&bed), [(3, 2); 4]);
+    wants(&mut bed, 2);
+    bed.settle();
+    assert_eq!(copies(&bed), [(2, 1); 4]);
+    // A table that waits for its first nodes is assigned as it is wanted by then.
+    let mut bed = Bed::new(settings(4, 3, 3));
+    wants(&mut bed, 1);
+    for (number, name) in CITIES.into_iter().enumerate() {
+        bed.join(name, 1 + number as u128);
+    }
+    bed.settle();
+    assert_eq!(copies(&bed), [(1, 1); 4]);
+    assert_eq!(bed.row(part(3).index).placements.len(), 1);
+}
+
+#[test]
+fn a_table_that_could_never_be_whole_is_refused() {
+    let mut bed = Bed::running(settings(3, 1, 1), &["athens", "byzantium"]);
+    let table = bed.state.tables[&TABLE].clone();
+    let error = check_alter_table(&bed.state, &table, 3).unwrap_err();
+    assert_eq!((error.kind, error.have, error.need), (ErrorKind::Refused, Some(2), Some(3)));
+    assert_eq!(error, check_nodes_for(&bed.state, "default", 3).unwrap_err(), "as when it is made");
+    let command = |replication, if_version| Command::AlterTable { table: TABLE, if_version, replication };
+    assert_eq!(bed.refused(command(0, table.version)), ErrorKind::InvalidArgument);
+    assert_eq!(bed.refused(command(8, table.version)), ErrorKind::InvalidArgument);
+    assert_eq!(bed.refused(command(2, Version::ZERO)), ErrorKind::StaleVersion);
+    let unknown = Command::AlterTable { table: TableId::new(9), if_version: table.version, replication: 2 };
+    assert_eq!(bed.refused(unknown), ErrorKind::NotFound);
+}

@@ -1,0 +1,120 @@
+//! What a node says of its place and size, and what its operator may say otherwise while it runs.
+
+use crate::error::{ErrorDetail, ErrorKind};
+use crate::limits::{WEIGHT_MAX, WEIGHT_ORDINARY, check_name};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// What decides how many copies a node is given, and beside which others.
+///
+/// Whoever said something new last is believed. What an operator says while the node runs (`archon node set`) outlives its
+/// restarts, as long as it is started with the same flags as before; a flag that has changed since the last registration
+/// counts from then on. So neither does a restart undo what was said of a running node, nor is a change of its unit file
+/// ignored for ever. Each of the three goes by itself. A node with another data directory is another node: its flags count.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct NodeTraits {
+    /// The failure zone it stands in, if any.
+    pub zone: Option<String>,
+    /// Its share of partitions relative to other nodes, at least 1; 100 is ordinary.
+    pub weight: u32,
+    /// Most copies it takes, if limited.
+    pub partitions_max: Option<u32>,
+}
+
+/// What is to change of a node's traits; `None` stays as it is.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct TraitsChange {
+    /// The zone, or none.
+    pub zone: Option<Option<String>>,
+    /// The weight.
+    pub weight: Option<u32>,
+    /// The limit, or none.
+    pub partitions_max: Option<Option<u32>>,
+}
+
+impl Default for NodeTraits {
+    fn default() -> Self {
+        Self { zone: None, weight: WEIGHT_ORDINARY, partitions_max: None }
+    }
+}
+
+impl NodeTraits {
+    /// Accepts only what a node can have.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidArgument`], naming what was found and the limit.
+    pub fn check(&self) -> Result<(), ErrorDetail> {
+        let invalid = |message: String| Err(ErrorDetail::new(ErrorKind::InvalidArgument, message));
+        if let Some(zone) = &self.zone {
+            check_name("zone", zone)?;
+        }
+        if !(1..=WEIGHT_MAX).contains(&self.weight) {
+            return invalid(format!("the weight {} must be in 1..={WEIGHT_MAX}; 100 is ordinary", self.weight));
+        }
+        if self.partitions_max == Some(0) {
+            return invalid("a limit of 0 partitions makes the node useless; give at least 1, or no limit".to_owned());
+        }
+        Ok(())
+    }
+
+    /// These with what is to change.
+    pub fn with(&self, change: &TraitsChange) -> Self {
+        Self {
+            zone: change.zone.clone().unwrap_or_else(|| self.zone.clone()),
+            weight: change.weight.unwrap_or(self.weight),
+            partitions_max: change.partitions_max.unwrap_or(self.partitions_max),
+        }
+    }
+
+    /// What holds once a node registers with `now`, that had `self` until then and registered with `before` the last time.
+    pub fn registered(&self, before: &Self, now: &Self) -> Self {
+        let differs = TraitsChange {
+            zone: (now.zone != before.zone).then(|| now.zone.clone()),
+            weight: (now.weight != before.weight).then_some(now.weight),
+            partitions_max: (now.partitions_max != before.partitions_max).then_some(now.partitions_max),
+        };
+        self.with(&differs)
+    }
+}
+
+impl fmt::Display for NodeTraits {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "weight {}, ", self.weight)?;
+        match self.partitions_max {
+            Some(most) => write!(f, "at most {most} copies, ")?,
+            None => f.write_str("any number of copies, ")?,
+        }
+        match &self.zone {
+            Some(zone) => write!(f, "zone {zone}"),
+            None => f.write_str("no zone"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whoever_said_something_new_last_is_believed() {
+        let flags = NodeTraits { zone: Some("east".into()), ..NodeTraits::default() };
+        let set = flags.with(&TraitsChange { weight: Some(50), ..TraitsChange::default() });
+        assert_eq!(set.registered(&flags, &flags), set, "a restart with the same flags undoes nothing");
+        let edited = NodeTraits { weight: 200, ..flags.clone() };
+        assert_eq!(set.registered(&flags, &edited), edited, "a flag that was changed counts");
+        let limited = NodeTraits { partitions_max: Some(7), ..flags.clone() };
+        let both = set.registered(&flags, &limited);
+        assert_eq!((both.weight, both.partitions_max), (50, Some(7)), "each goes by itself");
+        assert_eq!(flags.with(&TraitsChange { zone: Some(None), ..TraitsChange::default() }).zone, None);
+    }
+
+    #[test]
+    fn what_a_node_has_is_said_in_words() {
+        assert_eq!(NodeTraits::default().to_string(), "weight 100, any number of copies, no zone");
+        let some = NodeTraits { zone: Some("east".into()), weight: 5, partitions_max: Some(3) };
+        assert_eq!(some.to_string(), "weight 5, at most 3 copies, zone east");
+        assert!(NodeTraits { weight: 0, ..some.clone() }.check().is_err());
+        assert!(NodeTraits { partitions_max: Some(0), ..some.clone() }.check().is_err());
+        assert!(NodeTraits { zone: Some("a b".into()), ..some }.check().is_err());
+    }
+}
