@@ -8,7 +8,7 @@ const TABLE: TableId = TableId::new(1);
 fn delta(since: u64, version: u64) -> TableDelta {
     let (name, first) = ("default".to_owned(), Version::new(1));
     TableDelta {
-        table: Table { id: TABLE, name, partitions: 4, replication: 1, version: first },
+        table: Table { id: TABLE, name, partitions: 4, replication: 1, holds: Holds::Data, holds: Holds::Data, version: first },
         since: Version::new(since),
         version: Version::new(version),
         partitions: vec![],

@@ -336,7 +336,7 @@ pub(crate) fn delta(
         Node::new(NodeId::new(index as u64 + 1), format!("node-{}", index + 1), address)
     };
     TableDelta {
-        table: Table { id: table, name: "default".into(), partitions, replication: 1, version: Version::new(1) },
+        table: Table { id: table, name: "default".into(), partitions, replication: 1, holds: Holds::Data, holds: Holds::Data, version: Version::new(1) },
         since: Version::ZERO,
         version,
         partitions: (0..partitions).map(row).collect(),

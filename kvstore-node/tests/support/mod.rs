@@ -163,6 +163,7 @@ impl Fake {
             name: "default".into(),
             partitions: 1,
             replication: 1,
+            holds: archon_types::Holds::Data,
             version: Version::new(1),
         };
         let state = self.state.lock();

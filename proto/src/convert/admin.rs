@@ -9,7 +9,7 @@ use crate::v1;
 use archon_types::limits::{REPLICAS_MAX, check_name};
 use archon_types::plan::{Move, Plan, Unmet};
 use archon_types::text::into_plain;
-use archon_types::{HASH_PARTITIONS_MAX, NodeGoal, NodeId, PartitionId, RequestId, TableId, Version, Word};
+use archon_types::{HASH_PARTITIONS_MAX, Holds, NodeGoal, NodeId, PartitionId, RequestId, TableId, Version, Word};
 
 /// Most moves in a plan: every partition of several of the largest tables.
 pub const PLAN_MOVES_MAX: usize = 262_144;
@@ -36,8 +36,10 @@ pub struct CreateTable {
     pub name: String,
     /// Number of partitions, `1..=16384`.
     pub partitions: u32,
-    /// Copies of each, `1..=7`.
+    /// Copies of each, `1..=7`; 1 of leases.
     pub replication: u8,
+    /// What the partitions are.
+    pub holds: Holds,
 }
 
 /// A request to drop a table.
@@ -93,6 +95,7 @@ impl TryFrom<v1::CreateTableRequest> for CreateTable {
             request: request_id(&wire.request_id, "CreateTableRequest.request_id")?,
             partitions: in_range(wire.partitions, 1, HASH_PARTITIONS_MAX, "CreateTableRequest.partitions")?,
             replication: in_range(wire.replication, 1, u32::from(REPLICAS_MAX), "CreateTableRequest.replication")?,
+            holds: enum_field::<v1::TableHolds, _>(wire.holds, "CreateTableRequest.holds")?,
             name: wire.name,
         })
     }
@@ -106,6 +109,7 @@ impl From<CreateTable> for v1::CreateTableRequest {
             name: request.name,
             partitions: request.partitions,
             replication: u32::from(request.replication),
+            holds: v1::TableHolds::from(request.holds).into(),
         }
     }
 }

@@ -57,6 +57,7 @@ impl From<Report> for v1::ReplicaReport {
                 agreed_seq: agreed.get(),
             }),
             Fact::Emptied => Wire::Emptied(v1::FactEmptied {}),
+            Fact::Dropped => Wire::Dropped(v1::FactDropped {}),
             Fact::Overtaken { by } => Wire::Overtaken(v1::FactOvertaken { by: by.get() }),
         };
         Self {
@@ -90,6 +91,7 @@ impl TryFrom<v1::ReplicaReport> for Report {
                 agreed: Seq::new(fact.agreed_seq),
             },
             Wire::Emptied(_) => Fact::Emptied,
+            Wire::Dropped(v1::FactDropped {}) => Fact::Dropped,
             Wire::Overtaken(fact) => Fact::Overtaken { by: Epoch::new(fact.by) },
         };
         Ok(Self {
@@ -163,6 +165,7 @@ mod tests {
             Fact::Unloaded,
             Fact::Damaged { why: "checksum".into() },
             Fact::Overtaken { by: Epoch::new(u64::MAX) },
+            Fact::Dropped,
             Fact::LostData { leader: PlacementId::new(3), commit: Seq::new(9), agreed: Seq::new(7) },
             Fact::Emptied,
         ];

@@ -1,10 +1,11 @@
 //! A node's session with the coordinator: registration and heartbeats.
 
 use super::load::Load;
+use super::settings::timing_of;
 use super::{ConvertError, bounded, checked, ids, in_range, required};
 use crate::v1;
 use archon_types::{
-    BootId, ClusterId, Epoch, Incarnation, NodeId, PartitionId, PlacementId, PushKey, Settings, StorageId, Version,
+    BootId, ClusterId, Epoch, Incarnation, NodeId, Participant, PartitionId, PlacementId, PushKey, Settings, StorageId, TABLES_SERVED_MAX, Version,
     limits,
 };
 
@@ -41,6 +42,8 @@ pub struct Registration {
     /// The incarnation on record of this data directory, as far as the node knows; zero if none. Another one on record
     /// is a refusal (`StaleVersion`) that names it as `have`.
     pub expects: Incarnation,
+    /// Absent: it is a node of the key-value store.
+    pub participant: Option<Participant>,
 }
 
 /// What a registration gave.
@@ -101,6 +104,23 @@ pub struct HeartbeatAnswer {
     pub table_version: Version,
 }
 
+impl From<Participant> for v1::Participant {
+    fn from(participant: Participant) -> Self {
+        Self { tables: participant.tables, timing: participant.timing.map(Into::into) }
+    }
+}
+
+impl TryFrom<v1::Participant> for Participant {
+    type Error = ConvertError;
+
+    fn try_from(wire: v1::Participant) -> Result<Self, ConvertError> {
+        bounded(wire.tables.len(), TABLES_SERVED_MAX, "Participant.tables")?;
+        let participant = Self { tables: wire.tables, timing: wire.timing.map(timing_of) };
+        checked(participant.check(), "Participant")?;
+        Ok(participant)
+    }
+}
+
 impl From<Registration> for v1::RegisterRequest {
     fn from(node: Registration) -> Self {
         Self {
@@ -117,6 +137,7 @@ impl From<Registration> for v1::RegisterRequest {
             held: node.held.into_iter().map(PlacementId::get).collect(),
             last_incarnation: node.last_incarnation.get(),
             expects: node.expects.get(),
+            participant: node.participant.map(Into::into),
         }
     }
 }
@@ -135,6 +156,7 @@ impl TryFrom<v1::RegisterRequest> for Registration {
             return Err(ConvertError::new("RegisterRequest.protocol_min", problem));
         }
         bounded(wire.held.len(), PLACEMENTS_MAX, "RegisterRequest.held")?;
+        let participant = wire.participant.map(Participant::try_from).transpose()?;
         Ok(Self {
             cluster: ids::cluster_id(wire.cluster.as_ref())?,
             storage: ids::storage_id(&wire.storage_id, "RegisterRequest.storage_id")?,
@@ -143,6 +165,7 @@ impl TryFrom<v1::RegisterRequest> for Registration {
             held: wire.held.into_iter().map(PlacementId::new).collect(),
             last_incarnation: Incarnation::new(wire.last_incarnation),
             expects: Incarnation::new(wire.expects),
+            participant,
             name: wire.name,
             address: wire.address,
             zone: wire.zone,
@@ -303,6 +326,7 @@ mod tests {
             held: vec![PlacementId::new(8)],
             last_incarnation: Incarnation::ZERO,
             expects: Incarnation::new(3),
+            participant: Some(Participant { tables: vec!["jobs".into()], timing: None }),
         }
     }
 

@@ -16,17 +16,17 @@ impl From<LeaseTiming> for v1::LeaseTiming {
     }
 }
 
+/// As the wire has it, not checked yet.
+pub(super) const fn timing_of(wire: v1::LeaseTiming) -> LeaseTiming {
+    let v1::LeaseTiming { heartbeat_ms, lease_ms, failure_timeout_ms, margin_ms } = wire;
+    LeaseTiming { heartbeat_ms, lease_ms, failure_timeout_ms, margin_ms }
+}
+
 impl TryFrom<v1::LeaseTiming> for LeaseTiming {
     type Error = ConvertError;
 
     fn try_from(wire: v1::LeaseTiming) -> Result<Self, ConvertError> {
-        let timing = Self {
-            heartbeat_ms: wire.heartbeat_ms,
-            lease_ms: wire.lease_ms,
-            failure_timeout_ms: wire.failure_timeout_ms,
-            margin_ms: wire.margin_ms,
-        };
-        timing.check().map_err(|error| ConvertError::new("LeaseTiming", error.to_string()))
+        timing_of(wire).check().map_err(|error| ConvertError::new("LeaseTiming", error.to_string()))
     }
 }
 

@@ -5,7 +5,7 @@ use super::{ConvertError, checked, in_range, required};
 use crate::v1;
 use archon_types::limits::{REPLICAS_MAX, check_name};
 use archon_types::{
-    Epoch, HASH_PARTITIONS_MAX, Incarnation, Millis, Node, NodeDelta, NodeGoal, NodeId, NodeStatus, Partition,
+    Epoch, HASH_PARTITIONS_MAX, Holds, Incarnation, Millis, Node, NodeDelta, NodeGoal, NodeId, NodeStatus, Partition,
     PartitionId, PartitionStatus, Placement, PlacementId, RemovedNodes, ReplicaState, Table, TableDelta, TableId,
     TablePiece, Version,
 };
@@ -37,6 +37,7 @@ macro_rules! wire_enum {
 wire_enum!(ReplicaState, v1::ReplicaState, "ReplicaState", Load, Live, Unload);
 wire_enum!(PartitionStatus, v1::PartitionStatus, "PartitionStatus", Unassigned, Assigned, Online, Unavailable);
 wire_enum!(NodeStatus, v1::NodeStatus, "NodeStatus", Alive, Failed, Lost);
+wire_enum!(Holds, v1::TableHolds, "TableHolds", Data, Lease);
 wire_enum!(NodeGoal, v1::NodeGoal, "NodeGoal", Serve, Cordon, Drain);
 
 /// An enum field, checked: `W` is the wire's enum, `T` the vocabulary's.
@@ -175,6 +176,7 @@ impl From<Table> for v1::TableInfo {
             partitions: table.partitions,
             replication: u32::from(table.replication),
             version: table.version.get(),
+            holds: v1::TableHolds::from(table.holds).into(),
         }
     }
 }
@@ -189,6 +191,7 @@ impl TryFrom<v1::TableInfo> for Table {
             name: wire.name,
             partitions: in_range(wire.partitions, 1, HASH_PARTITIONS_MAX, "TableInfo.partitions")?,
             replication: in_range(wire.replication, 1, u32::from(REPLICAS_MAX), "TableInfo.replication")?,
+            holds: enum_field::<v1::TableHolds, _>(wire.holds, "TableInfo.holds")?,
             version: Version::new(wire.version),
         })
     }

@@ -177,6 +177,7 @@ pub(crate) fn delta() -> impl Strategy<Value = TableDelta> {
                 name: "default".into(),
                 partitions: count,
                 replication,
+                holds: if count % 2 == 0 { Holds::Data } else { Holds::Lease },
                 version: Version::new(version),
             },
             since: Version::new(since),

@@ -46,6 +46,22 @@ impl LeaseTiming {
                 lease_ms: self.lease_ms,
             });
         }
+        self.check_safe()
+    }
+
+    /// Accepts the timing if no two can hold one lease: `heartbeat < lease` and `1.01 × lease + margin < failure time-out`. Fewer
+    /// than three heartbeats in a lease are safe, and less sturdy: one lost answer may end it.
+    ///
+    /// # Errors
+    /// [`LeaseTimingError`], with the arithmetic.
+    pub fn check_safe(self) -> Result<Self, LeaseTimingError> {
+        if self.heartbeat_ms == 0 {
+            return Err(LeaseTimingError::HeartbeatZero);
+        }
+        if self.heartbeat_ms >= self.lease_ms {
+            let Self { heartbeat_ms, lease_ms, .. } = self;
+            return Err(LeaseTimingError::NoHeartbeatInLease { heartbeat_ms, lease_ms });
+        }
         let lease_end_ms = self.lease_ms.saturating_mul(100 + Self::DRIFT_PERCENT).div_ceil(100);
         let needed_ms = lease_end_ms.saturating_add(self.margin_ms);
         if needed_ms >= self.failure_timeout_ms {
@@ -73,6 +89,10 @@ pub enum LeaseTimingError {
     )]
     #[allow(missing_docs)]
     LeaseTooShort { heartbeat_ms: u64, three_heartbeats_ms: u64, lease_ms: u64 },
+    /// A lease must be renewed before it is over.
+    #[error("the heartbeat must come before the lease ends, but {heartbeat_ms} ms >= {lease_ms} ms; lower heartbeat_ms")]
+    #[allow(missing_docs)]
+    NoHeartbeatInLease { heartbeat_ms: u64, lease_ms: u64 },
     /// A lease must be over, drift and margin included, before a node is failed.
     #[error(
         "1.01 × lease + margin must be less than the failure time-out, but 1.01 × {lease_ms} ms + {margin_ms} ms = {needed_ms} ms \

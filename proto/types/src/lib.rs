@@ -17,6 +17,7 @@ pub mod moves;
 pub mod mutant;
 pub mod node;
 pub mod op;
+pub mod participant;
 pub mod piece;
 pub mod plaintext;
 pub mod plan;
@@ -44,6 +45,7 @@ pub use lease::{Lease, LeaseTiming, LeaseTimingError};
 pub use moves::{MoveCode, MoveKind, MovePhase, UnmetCode};
 pub use node::{Node, NodeGoal, NodeStatus};
 pub use op::{Answer, Op, OpId};
+pub use participant::{Participant, TABLES_SERVED_MAX};
 pub use piece::{Assembled, Assembly, TablePiece};
 pub use reason::ReasonCode;
 pub use removed::RemovedNodes;
@@ -51,7 +53,7 @@ pub use role::CoordinatorRole;
 pub use settings::Settings;
 pub use slot::{HASH_PARTITIONS_MAX, SLOTS, partition_of, slot_of, tag_of};
 pub use table::{
-    DEFAULT_TABLE, NodeDelta, Partition, PartitionStatus, PartitionTable, Placement, ReplicaState, Route, Table,
+    DEFAULT_TABLE, Holds, NodeDelta, Partition, PartitionStatus, PartitionTable, Placement, ReplicaState, Route, Table,
     TableDelta, TableList,
 };
 pub use word::{UnknownWord, Vocabulary, Word};

@@ -237,7 +237,7 @@ mod tests {
 
         fn piece(&self, from: u64) -> TablePiece {
             let (id, version) = (TableId::new(1), Version::new(1));
-            let table = Table { id, name: "default".into(), partitions: 16_384, replication: 3, version };
+            let table = Table { id, name: "default".into(), partitions: 16_384, replication: 3, holds: Holds::Data, version };
             let version = Version::new(self.version);
             TablePiece::cut(table, Version::ZERO, version, self.rows.iter(), self.nodes.iter(), None, from)
         }

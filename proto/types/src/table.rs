@@ -98,6 +98,17 @@ impl Partition {
     }
 }
 
+words! {
+    /// What the partitions of a table are.
+    #[derive(Serialize, Deserialize)]
+    pub enum Holds: "what a table holds" {
+        /// Rows, in copies on nodes of the key-value store.
+        Data = "data",
+        /// Nothing but who owns each: leases for the participants of another service.
+        Lease = "lease",
+    }
+}
+
 /// A table's row.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Table {
@@ -107,8 +118,10 @@ pub struct Table {
     pub name: String,
     /// Number of partitions, fixed at creation, `1..=16384`.
     pub partitions: u32,
-    /// Copies wanted of each partition.
+    /// Copies wanted of each partition; 1 where there is nothing to copy.
     pub replication: u8,
+    /// What its partitions are; never changed.
+    pub holds: Holds,
     /// Log index of its creation or last change.
     pub version: Version,
 }
@@ -330,6 +343,7 @@ mod tests {
             name: "default".into(),
             partitions: 2,
             replication: 1,
+            holds: Holds::Data,
             version: Version::new(1),
         };
         let (since, version) = (Version::new(since), Version::new(version));

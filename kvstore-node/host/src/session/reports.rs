@@ -78,8 +78,9 @@ fn key(report: &Report) -> Key {
         Fact::LostData { .. } => 6,
         Fact::Emptied => 7,
         Fact::Overtaken { .. } => 8,
+        Fact::Dropped => 9,
     };
-    let epoch = if report.fact == Fact::Released { report.epoch } else { Epoch::ZERO };
+    let epoch = if matches!(report.fact, Fact::Released | Fact::Dropped) { report.epoch } else { Epoch::ZERO };
     (report.placement, fact, epoch)
 }
 

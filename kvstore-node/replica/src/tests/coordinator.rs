@@ -139,6 +139,7 @@ impl Coordinator {
             | Fact::Damaged { .. }
             | Fact::LostData { .. }
             | Fact::Overtaken { .. }
+            | Fact::Dropped
             | Fact::Emptied => {}
         }
     }

@@ -1,0 +1,65 @@
+//! What tells a participant, which owns partitions for a service of its own, from a node of the key-value store.
+
+use crate::error::{ErrorDetail, ErrorKind};
+use crate::lease::LeaseTiming;
+use crate::limits::check_name;
+use serde::{Deserialize, Serialize};
+
+/// Most tables that one participant serves.
+pub const TABLES_SERVED_MAX: usize = 16;
+
+/// What a participant says of itself when it registers.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Participant {
+    /// The lease tables whose partitions it takes, by name: they need not exist yet. One to [`TABLES_SERVED_MAX`].
+    pub tables: Vec<String>,
+    /// Its own heartbeats and leases; those of the cluster if it names none.
+    pub timing: Option<LeaseTiming>,
+}
+
+impl Participant {
+    /// Whether it takes partitions of this table.
+    pub fn serves(&self, table: &str) -> bool {
+        self.tables.iter().any(|served| served == table)
+    }
+
+    /// Checks what came from outside.
+    ///
+    /// # Errors
+    /// `InvalidArgument`: no table or too many, a name that no table can have, or a timing under which two participants could
+    /// own one partition, with the arithmetic.
+    pub fn check(&self) -> Result<(), ErrorDetail> {
+        let invalid = |message: String| ErrorDetail::new(ErrorKind::InvalidArgument, message);
+        if !(1..=TABLES_SERVED_MAX).contains(&self.tables.len()) {
+            let count = self.tables.len();
+            return Err(invalid(format!("a participant serves 1 to {TABLES_SERVED_MAX} tables, not {count}")));
+        }
+        self.tables.iter().try_for_each(|table| check_name("table", table))?;
+        let timing = self.timing.map_or(Ok(()), |timing| timing.check_safe().map(|_| ()));
+        timing.map_err(|error| invalid(error.to_string()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn participant(tables: &[&str], lease_ms: u64) -> Participant {
+        let timing = LeaseTiming { heartbeat_ms: 120_000, lease_ms, failure_timeout_ms: 240_000, margin_ms: 100 };
+        Participant { tables: tables.iter().map(|&name| name.to_owned()).collect(), timing: Some(timing) }
+    }
+
+    #[test]
+    fn two_three_and_four_minutes_are_a_timing() {
+        assert!(participant(&["jobs"], 180_000).check().is_ok());
+    }
+
+    #[test]
+    fn what_would_let_two_own_one_partition_is_refused_with_the_arithmetic() {
+        let refused = participant(&["jobs"], 240_000).check().unwrap_err();
+        assert!(refused.message.contains("1.01 × 240000 ms + 100 ms = 242500 ms"), "{refused}");
+        assert!(participant(&[], 180_000).check().is_err());
+        assert!(participant(&["a b"], 180_000).check().is_err());
+        assert!(participant(&["jobs"; TABLES_SERVED_MAX + 1], 180_000).check().is_err());
+    }
+}
