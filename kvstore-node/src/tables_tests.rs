@@ -1,14 +1,14 @@
 //! Tests of the cache of the partition tables.
 
 use super::*;
-use archon_types::{Epoch, Partition, PartitionStatus};
+use archon_types::{Epoch, Holds, Partition, PartitionStatus};
 
 const TABLE: TableId = TableId::new(1);
 
 fn delta(since: u64, version: u64) -> TableDelta {
     let (name, first) = ("default".to_owned(), Version::new(1));
     TableDelta {
-        table: Table { id: TABLE, name, partitions: 4, replication: 1, holds: Holds::Data, holds: Holds::Data, version: first },
+        table: Table { id: TABLE, name, partitions: 4, replication: 1, holds: Holds::Data, version: first },
         since: Version::new(since),
         version: Version::new(version),
         partitions: vec![],

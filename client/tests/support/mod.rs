@@ -9,9 +9,9 @@ use archon_proto::convert::packed::{ReplyPacker, unpack_ops};
 use archon_proto::v1::{self, table_server};
 use archon_types::op::Entry;
 use archon_types::{
-    Answer, ClientId, ClusterId, Epoch, ErrorDetail, ErrorKind, Millis, Node, NodeId, Op, OpId, Partition, PartitionId,
-    PartitionStatus, PartitionTable, Placement, PlacementId, ReplicaState, Revision, Table, TableDelta, TableId,
-    TablePiece, Version,
+    Answer, ClientId, ClusterId, Epoch, ErrorDetail, ErrorKind, Holds, Millis, Node, NodeId, Op, OpId, Partition,
+    PartitionId, PartitionStatus, PartitionTable, Placement, PlacementId, ReplicaState, Revision, Table, TableDelta,
+    TableId, TablePiece, Version,
 };
 use bytes::Bytes;
 use std::collections::{BTreeMap, HashMap};
@@ -336,7 +336,14 @@ pub(crate) fn delta(
         Node::new(NodeId::new(index as u64 + 1), format!("node-{}", index + 1), address)
     };
     TableDelta {
-        table: Table { id: table, name: "default".into(), partitions, replication: 1, holds: Holds::Data, holds: Holds::Data, version: Version::new(1) },
+        table: Table {
+            id: table,
+            name: "default".into(),
+            partitions,
+            replication: 1,
+            holds: Holds::Data,
+            version: Version::new(1),
+        },
         since: Version::ZERO,
         version,
         partitions: (0..partitions).map(row).collect(),

@@ -278,7 +278,14 @@ fn deltas() -> Vec<Vec<u8>> {
         since: Millis::new(1_700_000_000_000),
     };
     let delta = TableDelta {
-        table: Table { id: table, name: "default".into(), partitions: 9, replication: 1, holds: Holds::Data, holds: Holds::Data, version: Version::new(2) },
+        table: Table {
+            id: table,
+            name: "default".into(),
+            partitions: 9,
+            replication: 1,
+            holds: archon_types::Holds::Data,
+            version: Version::new(2),
+        },
         since: Version::ZERO,
         version: Version::new(9),
         partitions: vec![partition],

@@ -5,8 +5,8 @@ use super::settings::timing_of;
 use super::{ConvertError, bounded, checked, ids, in_range, required};
 use crate::v1;
 use archon_types::{
-    BootId, ClusterId, Epoch, Incarnation, NodeId, Participant, PartitionId, PlacementId, PushKey, Settings, StorageId, TABLES_SERVED_MAX, Version,
-    limits,
+    BootId, ClusterId, Epoch, Incarnation, NodeId, Participant, PartitionId, PlacementId, PushKey, Settings, StorageId,
+    TABLES_SERVED_MAX, Version, limits,
 };
 
 /// Most placements that one registration may list as held, and most loads in one heartbeat.

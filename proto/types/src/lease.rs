@@ -90,7 +90,9 @@ pub enum LeaseTimingError {
     #[allow(missing_docs)]
     LeaseTooShort { heartbeat_ms: u64, three_heartbeats_ms: u64, lease_ms: u64 },
     /// A lease must be renewed before it is over.
-    #[error("the heartbeat must come before the lease ends, but {heartbeat_ms} ms >= {lease_ms} ms; lower heartbeat_ms")]
+    #[error(
+        "the heartbeat must come before the lease ends, but {heartbeat_ms} ms >= {lease_ms} ms; lower heartbeat_ms"
+    )]
     #[allow(missing_docs)]
     NoHeartbeatInLease { heartbeat_ms: u64, lease_ms: u64 },
     /// A lease must be over, drift and margin included, before a node is failed.

@@ -204,7 +204,7 @@ impl Assembly {
 mod tests {
     use super::*;
     use crate::ids::{Epoch, PartitionId, PlacementId};
-    use crate::table::{PartitionStatus, PartitionTable, Placement, ReplicaState};
+    use crate::table::{Holds, PartitionStatus, PartitionTable, Placement, ReplicaState};
 
     fn row(index: u32, version: u64) -> Partition {
         let placement = |id| Placement { id: PlacementId::new(id), node: NodeId::new(id), state: ReplicaState::Live };
@@ -237,7 +237,8 @@ mod tests {
 
         fn piece(&self, from: u64) -> TablePiece {
             let (id, version) = (TableId::new(1), Version::new(1));
-            let table = Table { id, name: "default".into(), partitions: 16_384, replication: 3, holds: Holds::Data, version };
+            let table =
+                Table { id, name: "default".into(), partitions: 16_384, replication: 3, holds: Holds::Data, version };
             let version = Version::new(self.version);
             TablePiece::cut(table, Version::ZERO, version, self.rows.iter(), self.nodes.iter(), None, from)
         }
