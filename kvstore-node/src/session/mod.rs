@@ -9,7 +9,7 @@ mod report;
 use crate::grants::Grants;
 use crate::health::Health;
 use crate::shared::{Life, Shared};
-use archon_host::{Again, Registering};
+use archon_member::{Again, Registering};
 use archon_proto::convert::session::{Member, Registered, Registration};
 use archon_proto::v1;
 use archon_types::{
@@ -149,6 +149,7 @@ impl Session {
                 held: self.home.held(),
                 last_incarnation: self.home.last_incarnation(),
                 expects: registering.expects().unwrap_or(Incarnation::ZERO),
+                participant: None,
             });
             let attempt = coordinators.call(REGISTER_DEADLINE, async |mut client, patience| {
                 let mut request = tonic::Request::new(request.clone());
