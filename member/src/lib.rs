@@ -10,12 +10,14 @@
 //! |---|---|
 //! | `grants` | what the lease covers |
 //! | `heartbeat` | heartbeats, and which answer belongs to which |
+//! | `participant/` | which partitions a participant acquires, releases and has lost |
 //! | `registering` | what a refused registration comes to |
 //! | `reports` | facts on their way to the coordinator |
 
 mod grants;
 mod heartbeat;
 mod mutant;
+mod participant;
 mod registering;
 mod reports;
 
@@ -24,5 +26,6 @@ pub use heartbeat::{Grant, Heartbeat, Heartbeats};
 pub use mutant::Broken;
 #[cfg(any(test, feature = "mutants"))]
 pub use mutant::Mutant;
+pub use participant::{Acquired, Effect, Holdings, Participation, Why};
 pub use registering::{Again, Registering};
 pub use reports::Reports;

@@ -44,6 +44,11 @@ impl Reports {
         true
     }
 
+    /// Forgets what was to be told of this copy in this epoch.
+    pub(crate) fn forget(&mut self, placement: PlacementId, epoch: Epoch) {
+        self.waiting.retain(|_, report| (report.placement, report.epoch) != (placement, epoch));
+    }
+
     /// Forgets everything: the life whose facts they were is over.
     pub fn clear(&mut self) {
         self.waiting.clear();
