@@ -22,6 +22,7 @@ const MAY_DEPEND_ON: &[(&str, &str, &[&str])] = &[
         "archon-coordinator",
         &["archon-coordinator-core", "archon-durable", "archon-frames", "archon-proto", "archon-types", "archon-wal"],
     ),
+    ("member", "archon-member", &["archon-types"]),
     ("kvstore-node/kv", "archon-kv", &["archon-types"]),
     ("kvstore-node/replica", "archon-replica", &["archon-types"]),
     ("kvstore-node/host", "archon-host", &["archon-kv", "archon-replica", "archon-types"]),
@@ -33,6 +34,7 @@ const MAY_DEPEND_ON: &[(&str, &str, &[&str])] = &[
             "archon-frames",
             "archon-host",
             "archon-kv",
+            "archon-member",
             "archon-proto",
             "archon-replica",
             "archon-types",
@@ -43,7 +45,7 @@ const MAY_DEPEND_ON: &[(&str, &str, &[&str])] = &[
     (
         "simulator",
         "archon-simulator",
-        &["archon-coordinator-core", "archon-host", "archon-kv", "archon-replica", "archon-types"],
+        &["archon-coordinator-core", "archon-host", "archon-kv", "archon-member", "archon-replica", "archon-types"],
     ),
     ("load", "archon-load", &["archon-client", "archon-frames", "archon-proto", "archon-types"]),
     ("local-cluster", "archon-local-cluster", &["archon-client", "archon-load"]),
@@ -99,7 +101,7 @@ const ONLY_NAMED_IN: &[(&str, &[&str])] = &[
 
 /// What a pure room must not depend on.
 const PURE: &[&str] =
-    &["proto/types", "coordinator/core", "kvstore-node/host", "kvstore-node/kv", "kvstore-node/replica"];
+    &["proto/types", "coordinator/core", "member", "kvstore-node/host", "kvstore-node/kv", "kvstore-node/replica"];
 const IMPURE: &[&str] = &["tokio", "tonic", "sled", "fjall", "openraft", "rand", "tracing", "rustix", "parking_lot"];
 
 fn manifest(folder: &str) -> toml::Table {

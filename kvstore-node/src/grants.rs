@@ -1,7 +1,7 @@
 //! What the coordinator has granted this incarnation, for all threads.
 
 use arc_swap::ArcSwap;
-use archon_host::{Grant, Heartbeat, Taken};
+use archon_member::{Grant, Heartbeat, Taken};
 use archon_types::{Epoch, Millis, PartitionId};
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use std::sync::Arc;
 /// The node's lease, written by the session and read by every shard just before an answer leaves.
 #[derive(Debug, Default)]
 pub(crate) struct Grants {
-    present: ArcSwap<archon_host::Grants>,
+    present: ArcSwap<archon_member::Grants>,
     /// Held while they are changed.
     changing: Mutex<()>,
 }
@@ -20,19 +20,19 @@ impl Grants {
         Self::default()
     }
 
-    /// Takes in the answer to a heartbeat, as [`archon_host::Grants::take`] does.
+    /// Takes in the answer to a heartbeat, as [`archon_member::Grants::take`] does.
     pub(crate) fn take(&self, heartbeat: Heartbeat, grant: Grant, now: Millis) -> Taken {
         self.change(|grants| grants.take(heartbeat, grant, now))
     }
 
     /// Ends the lease for good: this incarnation is over.
     pub(crate) fn end(&self) {
-        self.change(archon_host::Grants::end);
+        self.change(archon_member::Grants::end);
     }
 
-    fn change<T>(&self, change: impl FnOnce(&mut archon_host::Grants) -> T) -> T {
+    fn change<T>(&self, change: impl FnOnce(&mut archon_member::Grants) -> T) -> T {
         let _changing = self.changing.lock();
-        let mut grants = archon_host::Grants::clone(&self.present.load());
+        let mut grants = archon_member::Grants::clone(&self.present.load());
         let result = change(&mut grants);
         self.present.store(Arc::new(grants));
         result

@@ -1,7 +1,7 @@
 //! Facts on their way to the coordinator: shards put in, the session takes out. What is kept until when is decided by
-//! [`archon_host::Reports`].
+//! [`archon_member::Reports`].
 
-use archon_host::Reports;
+use archon_member::Reports;
 use archon_types::{ErrorKind, Report};
 use parking_lot::Mutex;
 use tokio::sync::Notify;

@@ -3,8 +3,9 @@
 use crate::client::{Outcome, ReplyTo};
 use archon_coordinator_core::term::{Confirmed, Unconfirmed};
 use archon_coordinator_core::{Command, HeartbeatAnswer, Register};
-use archon_host::{Heartbeat, Request};
+use archon_host::Request;
 use archon_kv::engine::Row;
+use archon_member::Heartbeat;
 use archon_replica::{Message, Position, ReplicaAddress};
 use archon_types::{
     BootId, Duty, Epoch, ErrorDetail, ErrorKind, Incarnation, Millis, NodeId, PartitionId, PlacementId, Report,

@@ -30,6 +30,9 @@ pub enum Mutant {
     /// In what surrounds a node's replicas.
     #[cfg(feature = "mutants")]
     Host(archon_host::Mutant),
+    /// In a member's session.
+    #[cfg(feature = "mutants")]
+    Member(archon_member::Mutant),
     /// In the replica.
     #[cfg(feature = "mutants")]
     Replica(archon_replica::Mutant),
@@ -47,10 +50,11 @@ impl Mutant {
     pub fn all() -> impl Iterator<Item = Self> {
         let shells = ShellMutant::ALL.iter().map(|mutant| Self::Shell(*mutant));
         let hosts = archon_host::Mutant::ALL.iter().map(|mutant| Self::Host(*mutant));
+        let members = archon_member::Mutant::ALL.iter().map(|mutant| Self::Member(*mutant));
         let replicas = archon_replica::Mutant::ALL.iter().map(|mutant| Self::Replica(*mutant));
         let cores = archon_coordinator_core::Mutant::ALL.iter().map(|mutant| Self::Core(*mutant));
         let kvs = archon_kv::Mutant::ALL.iter().map(|mutant| Self::Kv(*mutant));
-        shells.chain(hosts).chain(replicas).chain(cores).chain(kvs)
+        shells.chain(hosts).chain(members).chain(replicas).chain(cores).chain(kvs)
     }
 
     /// The number of the rule it takes away; 0 if it is no rule of its own.
@@ -58,6 +62,7 @@ impl Mutant {
         match self {
             Self::Shell(mutant) => mutant.rule(),
             Self::Host(mutant) => mutant.rule(),
+            Self::Member(mutant) => mutant.rule(),
             Self::Replica(mutant) => mutant.rule(),
             Self::Core(mutant) => mutant.rule(),
             Self::Kv(mutant) => mutant.rule(),
@@ -69,6 +74,7 @@ impl Mutant {
         match self {
             Self::Shell(mutant) => format!("{mutant:?}"),
             Self::Host(mutant) => format!("{mutant:?}"),
+            Self::Member(mutant) => format!("{mutant:?}"),
             Self::Replica(mutant) => format!("{mutant:?}"),
             Self::Core(mutant) => format!("{mutant:?}"),
             Self::Kv(mutant) => format!("{mutant:?}"),
@@ -80,6 +86,7 @@ impl Mutant {
         match self {
             Self::Shell(_) => "shell",
             Self::Host(_) => "host",
+            Self::Member(_) => "member",
             Self::Replica(_) => "replica",
             Self::Core(_) => "core",
             Self::Kv(_) => "kv",
@@ -95,4 +102,14 @@ pub(crate) fn broken_host(mutant: Option<Mutant>) -> archon_host::Broken {
     }
     let _ = mutant;
     archon_host::Broken::default()
+}
+
+/// What of a member's session a mutant breaks.
+pub(crate) fn broken_member(mutant: Option<Mutant>) -> archon_member::Broken {
+    #[cfg(feature = "mutants")]
+    if let Some(Mutant::Member(broken)) = mutant {
+        return archon_member::Broken::by(Some(broken));
+    }
+    let _ = mutant;
+    archon_member::Broken::default()
 }

@@ -19,11 +19,9 @@
 //! | `local_copy` | one copy on its node: its replica and what is kept around it |
 //! | `copy_view` | what the others need to know of it |
 //! | `emptied` | when it is said that a copy has thrown its data away, and that it may not lead |
-//! | `grants` | what the node's lease covers |
 //! | `applied_push` | which pushes are applied |
 //! | `reconcile` | what follows from duties, given what is held |
 //! | `retention` | how much of a copy's log is kept, and for whom |
-//! | `session/` | registering, heartbeats and reports: which answers count, and what is said again |
 //! | `waiting` | who is answered when, and with what if a leadership ends |
 
 mod applied_push;
@@ -31,7 +29,6 @@ mod copy_view;
 mod copying;
 mod duty;
 mod emptied;
-mod grants;
 mod local_copy;
 mod log_write;
 mod mutant;
@@ -45,7 +42,6 @@ mod refusal;
 mod remember;
 mod request;
 mod retention;
-mod session;
 mod shell;
 #[cfg(test)]
 mod test_shell;
@@ -56,7 +52,6 @@ pub use applied_push::{AppliedPush, Pushed};
 pub use copy_view::CopyView;
 pub use copying::{CopyAsk, CopyJob, CopyPage, CopyStart, Offered};
 pub use emptied::Emptied;
-pub use grants::{Grants, Taken};
 pub use local_copy::{ENGINE_AHEAD_UNKNOWN, Found, LocalCopy, Outcome};
 pub use log_write::LogWrite;
 pub use mutant::Broken;
@@ -68,6 +63,5 @@ pub use reconcile::{Action, Held, HeldState, Reconciled, UNKNOWN, reconcile};
 pub use refusal::{Cause, CopyRefusal, Refusal};
 pub use request::{Reply, Request};
 pub use retention::{Pin, Retention, RetentionLimits};
-pub use session::{Again, Grant, Heartbeat, Heartbeats, Registering, Reports};
 pub use shell::{At, Life, Observed, Shell};
 pub use waiting::{Ended, Pending, ReadyAnswer, Waiting};

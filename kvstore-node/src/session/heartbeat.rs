@@ -3,7 +3,7 @@
 use super::leader::Coordinators;
 use super::{LifeEnd, Session};
 use crate::shared::{Life, Shared};
-use archon_host::{Grant, Heartbeats, Taken};
+use archon_member::{Grant, Heartbeats, Taken};
 use archon_proto::convert::error::detail_of;
 use archon_proto::convert::load::Load;
 use archon_proto::convert::session::{Heartbeat, HeartbeatAnswer};

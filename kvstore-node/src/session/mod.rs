@@ -9,7 +9,7 @@ mod report;
 use crate::grants::Grants;
 use crate::health::Health;
 use crate::shared::{Life, Shared};
-use archon_host::{Again, Registering};
+use archon_member::{Again, Registering};
 use archon_proto::convert::session::{Member, Registered, Registration};
 use archon_proto::v1;
 use archon_types::{

@@ -301,6 +301,10 @@ impl Session for Fake {
         Ok(Response::new(Outcomes { outcomes, table_version: Version::ZERO }.into()))
     }
 
+    async fn duties(&self, _: Request<v1::DutiesRequest>) -> Result<Response<v1::DutiesResponse>, Status> {
+        Err(Status::unimplemented("nodes are pushed their duties"))
+    }
+
     async fn leave(&self, request: Request<v1::LeaveRequest>) -> Result<Response<v1::LeaveResponse>, Status> {
         let member = Member::try_from(request.into_inner())?;
         self.state.lock().left.push(member.node);

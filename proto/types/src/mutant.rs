@@ -32,6 +32,37 @@ macro_rules! mutants {
     };
 }
 
+/// Declares a crate's `Broken`, which says which of its `Mutant` is switched on. `Mutant` must be in scope.
+#[macro_export]
+macro_rules! broken {
+    () => {
+        /// The rule that is taken away. In a product build there is none, and nothing is asked.
+        #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+        pub struct Broken {
+            #[cfg(any(test, feature = "mutants"))]
+            mutant: Option<Mutant>,
+        }
+
+        impl Broken {
+            /// Takes a rule away.
+            #[cfg(any(test, feature = "mutants"))]
+            pub const fn by(mutant: Option<Mutant>) -> Self {
+                Self { mutant }
+            }
+
+            #[cfg(any(test, feature = "mutants"))]
+            pub(crate) fn breaks(self, mutant: Mutant) -> bool {
+                self.mutant == Some(mutant)
+            }
+
+            #[cfg(not(any(test, feature = "mutants")))]
+            pub(crate) const fn breaks(self, _: Mutant) -> bool {
+                false
+            }
+        }
+    };
+}
+
 /// Declares which function shows each mutant. The function says whether the rule held, with the mutant or without; a test of
 /// its name, in the module `taken_away`, fails unless the rule holds without the mutant and does not with it.
 ///

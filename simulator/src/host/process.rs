@@ -3,7 +3,8 @@
 use super::disk::{Batch, Disk};
 use super::shell::MachineShell;
 use crate::clock::Clock;
-use archon_host::{AppliedPush, Heartbeats, Held, HeldState, Partitions, Registering, Reports, UNKNOWN};
+use archon_host::{AppliedPush, Held, HeldState, Partitions, UNKNOWN};
+use archon_member::{Heartbeats, Registering, Reports};
 use archon_types::{BootId, Incarnation, Millis, PlacementId, Version};
 use std::collections::{BTreeMap, VecDeque};
 

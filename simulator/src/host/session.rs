@@ -2,11 +2,12 @@
 
 use super::start::held;
 use crate::event::{Downward, Event, Upward};
-use crate::mutant::broken_host;
+use crate::mutant::broken_member;
 use crate::network::End;
 use crate::world::World;
 use archon_coordinator_core::{HeartbeatAnswer, Register};
-use archon_host::{Again, Grant, Grants, Heartbeats, Life, Registering, Taken};
+use archon_host::Life;
+use archon_member::{Again, Grant, Grants, Heartbeats, Registering, Taken};
 use archon_types::{Incarnation, NodeId, Report};
 
 /// How long a stopping process waits for its leaderships to be taken, in heartbeats.
@@ -133,7 +134,7 @@ impl World {
 
     /// A new registration: stored first, then every replica forgets that it led (rule 8), then it counts.
     fn begin_life(&mut self, host: usize, node: NodeId, incarnation: Incarnation) {
-        let broken = broken_host(self.mutant);
+        let broken = broken_member(self.mutant);
         let machine = &mut self.hosts[host];
         machine.disk.incarnation = Some(incarnation);
         let Some(process) = &mut machine.process else { return };

@@ -9,11 +9,12 @@ use crate::client::ReplyTo;
 use crate::coverage::Coverage;
 use crate::mutant::{Mutant, ShellMutant};
 use archon_host::{
-    At, Completes, CopyJob, Grants, Life, LocalCopy, LogWrite, Observed, Offered, Outcome, Refusal, Reply,
-    RetentionLimits, Shell,
+    At, Completes, CopyJob, Life, LocalCopy, LogWrite, Observed, Offered, Outcome, Refusal, Reply, RetentionLimits,
+    Shell,
 };
 use archon_kv::engine::{Change, Engine, Row};
 use archon_kv::{DedupLimits, LogTime, MemtableBudget, ViewError};
+use archon_member::Grants;
 use archon_replica::{Entry, Identity, Input, Message, Output, Recovered, RecoveredError, Replica, Timing};
 use archon_types::{
     Answer, Epoch, ErrorDetail, ErrorKind, Incarnation, Millis, NodeId, PartitionId, PlacementId, Report, Seq,

@@ -1,8 +1,8 @@
-//! A node that asks to be registered, until it is, or until it is refused for good.
+//! A member that asks to be registered, until it is, or until it is refused for good.
 
 use archon_types::{ErrorDetail, ErrorKind, Incarnation, Millis};
 
-/// How long another claimant of this node's name may keep it from registering, in milliseconds: a predecessor that died is
+/// How long another claimant of this member's name may keep it from registering, in milliseconds: a predecessor that died is
 /// failed within the failure time-out, so whoever still holds the name after this is alive.
 const NAME_TAKEN_PATIENCE_MS: u64 = 10_000;
 

@@ -2,7 +2,7 @@
 
 use archon_types::{Epoch, Incarnation, Millis, PartitionId};
 
-/// The heartbeats of one life of a node.
+/// The heartbeats of one life of a member.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Heartbeats {
     incarnation: Incarnation,

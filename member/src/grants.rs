@@ -1,8 +1,8 @@
-//! What the coordinator has granted a registration of the node: the lease, and the leaderships it does not cover
+//! What the coordinator has granted a registration of the member: the lease, and the leaderships it does not cover
 //! (PROTOCOL rules 14 and 15).
 
+use crate::heartbeat::{Grant, Heartbeat};
 use crate::mutant::{Broken, Mutant};
-use crate::session::{Grant, Heartbeat};
 use archon_types::{Epoch, Lease, Millis, PartitionId};
 use std::collections::BTreeMap;
 
@@ -85,7 +85,7 @@ impl Grants {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::session::Heartbeats;
+    use crate::heartbeat::Heartbeats;
     use archon_types::{Incarnation, TableId};
 
     const LIFE: Incarnation = Incarnation::new(3);

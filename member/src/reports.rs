@@ -9,7 +9,7 @@ const WAITING_MAX: usize = 65_536;
 /// Which fact about which placement: a newer report of the same replaces an older one. Of releases each epoch's counts.
 type Key = (PlacementId, u8, Epoch);
 
-/// The reports of one life of a node.
+/// The reports of one life of a member.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Reports {
     waiting: BTreeMap<Key, Report>,
@@ -42,6 +42,11 @@ impl Reports {
             self.waiting.remove(&key);
         }
         true
+    }
+
+    /// Forgets what was to be told of this copy in this epoch.
+    pub(crate) fn forget(&mut self, placement: PlacementId, epoch: Epoch) {
+        self.waiting.retain(|_, report| (report.placement, report.epoch) != (placement, epoch));
     }
 
     /// Forgets everything: the life whose facts they were is over.

@@ -1,0 +1,31 @@
+//! A member's session with the leading coordinator, as far as it is decided: what follows from refusals, which answers to
+//! heartbeats count and from when, what the lease covers, and which facts are told until when. Asking, waiting and time-outs
+//! are the shell's.
+//!
+//! A member is a node of the key-value store or a participant, which owns partitions for a service of its own. Both drive
+//! the same session, and so do the simulator's machines. A [`Broken`] takes one of the rules in `mutant.rs` away, in tests
+//! alone.
+//!
+//! | Module | What it decides |
+//! |---|---|
+//! | `grants` | what the lease covers |
+//! | `heartbeat` | heartbeats, and which answer belongs to which |
+//! | `participant/` | which partitions a participant acquires, releases and has lost |
+//! | `registering` | what a refused registration comes to |
+//! | `reports` | facts on their way to the coordinator |
+
+mod grants;
+mod heartbeat;
+mod mutant;
+mod participant;
+mod registering;
+mod reports;
+
+pub use grants::{Grants, Taken};
+pub use heartbeat::{Grant, Heartbeat, Heartbeats};
+pub use mutant::Broken;
+#[cfg(any(test, feature = "mutants"))]
+pub use mutant::Mutant;
+pub use participant::{Acquired, Effect, Holdings, Participation, Why};
+pub use registering::{Again, Registering};
+pub use reports::Reports;

@@ -1,0 +1,290 @@
+//! A participant among whatever can happen to it: answers late, twice or never, duties of older versions, callbacks that end at
+//! any time.
+
+use super::participation_tests::row;
+use super::{Acquired, Effect, Participation};
+use crate::heartbeat::{Grant, Heartbeat};
+use crate::mutant::Broken;
+use archon_types::{Duty, Epoch, ErrorKind, Fact, Incarnation, Millis, PartitionId, PlacementId, TableId, Version};
+use proptest::prelude::*;
+use std::collections::{BTreeMap, BTreeSet};
+
+const PARTITIONS: u32 = 3;
+const LEASE_MS: u64 = 100;
+
+/// Something that happens.
+#[derive(Clone, Debug)]
+enum Happens {
+    Passes(u64),
+    Beat,
+    /// The answer to one of the heartbeats, chosen by this number, with the partitions that it withdraws.
+    Answer(usize, Vec<u32>),
+    /// The coordinator changes a row: who leads it, in a higher epoch.
+    Row(u32, bool),
+    HandOver(u32),
+    /// The present duties arrive, or a list of before.
+    Duties,
+    Late(usize),
+    /// A service's callback ends.
+    CallbackEnds(usize, bool),
+    Drops(u32),
+    Stops,
+    /// It registers anew.
+    Life,
+    /// Reports are answered.
+    Reported(bool),
+    /// Another coordinator leads.
+    Term,
+}
+
+fn happens() -> impl Strategy<Value = Happens> {
+    let index = 0..PARTITIONS;
+    prop_oneof![
+        4 => (1..60u64).prop_map(Happens::Passes),
+        4 => Just(Happens::Beat),
+        6 => (any::<usize>(), proptest::collection::vec(0..PARTITIONS, 0..2)).prop_map(|(n, w)| Happens::Answer(n, w)),
+        3 => (index.clone(), prop::bool::weighted(0.8)).prop_map(|(index, ours)| Happens::Row(index, ours)),
+        2 => index.clone().prop_map(Happens::HandOver),
+        5 => Just(Happens::Duties),
+        2 => any::<usize>().prop_map(Happens::Late),
+        6 => (any::<usize>(), prop::bool::weighted(0.8)).prop_map(|(n, well)| Happens::CallbackEnds(n, well)),
+        2 => index.prop_map(Happens::Drops),
+        1 => Just(Happens::Life),
+        3 => any::<bool>().prop_map(Happens::Reported),
+        1 => Just(Happens::Term),
+        1 => prop::bool::weighted(0.2).prop_map(|stops| if stops { Happens::Stops } else { Happens::Beat }),
+    ]
+}
+
+/// A list of duties as it was sent.
+type Sent = (Incarnation, u64, Version, Vec<Duty>);
+
+#[derive(Default)]
+struct World {
+    it: Participation,
+    now: u64,
+    life: u64,
+    term: u64,
+    version: u64,
+    rows: BTreeMap<u32, (u64, bool, bool)>,
+    beats: Vec<Heartbeat>,
+    sent: Vec<Sent>,
+    /// The service's callbacks under way, and whether each is to acquire.
+    callbacks: Vec<(Acquired, bool)>,
+    /// What was begun and has no ending yet, and all that was begun.
+    open: BTreeSet<Acquired>,
+    begun: BTreeSet<u64>,
+    /// What was lost and not begun again, by partition.
+    lost: BTreeMap<PartitionId, Epoch>,
+    /// What was to be told at any time.
+    told: BTreeSet<(PlacementId, PartitionId, Epoch, String)>,
+}
+
+fn id(index: u32) -> PartitionId {
+    PartitionId::new(TableId::new(1), index)
+}
+
+impl World {
+    fn new() -> Self {
+        let mut world = Self { it: Participation::new(Broken::default()), ..Self::default() };
+        world.begin_life();
+        world
+    }
+
+    fn at(&self) -> Millis {
+        Millis::new(self.now)
+    }
+
+    fn begin_life(&mut self) {
+        self.life += 1;
+        for row in self.rows.values_mut() {
+            row.0 += 1; // Registration ends every leadership.
+        }
+        self.version += 1;
+        self.it.begin_life(Incarnation::new(self.life), self.at());
+    }
+
+    fn list(&self) -> Sent {
+        let own = PlacementId::new(7);
+        let duty = |(index, (epoch, ours, over)): (&u32, &(u64, bool, bool))| {
+            let leader = if *ours { own } else { PlacementId::new(8) };
+            let partition = row(*index, *epoch, self.version, Some(leader));
+            match *ours && *over {
+                true => Duty::HandOver { partition, placement: own, to: PlacementId::new(8) },
+                false => Duty::Host { partition, placement: own },
+            }
+        };
+        let duties = self.rows.iter().map(duty).collect();
+        (Incarnation::new(self.life), self.term, Version::new(self.version), duties)
+    }
+
+    fn take(&mut self, (life, term, version, duties): &Sent) -> bool {
+        self.it.duties(*life, *term, *version, duties, self.at())
+    }
+
+    fn play(&mut self, happens: &Happens) {
+        let now = self.at();
+        match happens {
+            Happens::Passes(ms) => {
+                self.now += ms;
+                self.it.tick(self.at());
+            }
+            Happens::Beat => {
+                let beat = self.it.send(now);
+                self.beats.push(beat);
+            }
+            Happens::Answer(which, withdrawn) => {
+                let Some(beat) = self.beats.get(which % self.beats.len().max(1)).copied() else { return };
+                let withdrawn = withdrawn.iter().filter_map(|index| Some((id(*index), self.rows.get(index)?.0)));
+                let withdrawn = withdrawn.map(|(id, epoch)| (id, Epoch::new(epoch))).collect();
+                let (incarnation, number) = (beat.incarnation(), beat.number());
+                self.it.granted(beat, Grant { incarnation, number, lease_ms: LEASE_MS, withdrawn }, now);
+            }
+            Happens::Row(index, ours) => {
+                self.version += 1;
+                let epoch = self.rows.get(index).map_or(1, |row| row.0 + 1);
+                self.rows.insert(*index, (epoch, *ours, false));
+            }
+            Happens::HandOver(index) => {
+                self.version += 1;
+                if let Some(row) = self.rows.get_mut(index) {
+                    row.2 = true;
+                }
+            }
+            Happens::Duties => {
+                let list = self.list();
+                self.take(&list);
+                self.sent.push(list);
+            }
+            Happens::Late(which) => {
+                let Some(list) = self.sent.get(which % self.sent.len().max(1)).cloned() else { return };
+                let before = (self.it.holdings().owned(now).collect::<Vec<_>>(), self.it.reports(99));
+                let newest = self.it.obeyed() >= (list.1, list.2) || list.0.get() != self.life;
+                let taken = self.take(&list);
+                if newest {
+                    let after = (self.it.holdings().owned(now).collect::<Vec<_>>(), self.it.reports(99));
+                    assert!(!taken && after == before, "a late list changed something");
+                }
+            }
+            Happens::CallbackEnds(which, well) => {
+                if self.callbacks.is_empty() {
+                    return;
+                }
+                let (of, acquires) = self.callbacks.remove(which % self.callbacks.len());
+                if acquires {
+                    self.it.acquired(of, *well, now);
+                    if !well {
+                        self.open.remove(&of); // Unless it was lost before, this is its ending.
+                    }
+                } else {
+                    self.it.released(of, now);
+                    self.open.remove(&of);
+                }
+            }
+            Happens::Drops(index) => {
+                self.it.drop(id(*index), now);
+                assert_eq!(self.it.holdings().have(id(*index), now), None);
+            }
+            Happens::Stops => self.it.stop(now),
+            Happens::Life => self.begin_life(),
+            Happens::Reported(well) => {
+                for report in self.it.reports(99) {
+                    self.it.reported(&report, (!well).then_some(ErrorKind::NoQuorum));
+                }
+            }
+            Happens::Term => {
+                self.term += 1;
+                self.version = self.version.saturating_sub(1);
+            }
+        }
+    }
+
+    /// Takes what is to be done, and looks whether every rule holds.
+    fn look(&mut self) {
+        let now = self.at();
+        while let Some(effect) = self.it.next_effect() {
+            match effect {
+                Effect::Acquire(of) => {
+                    assert!(self.begun.insert(of.number), "{of:?} begins twice");
+                    assert!(
+                        self.open.iter().all(|other| other.partition != of.partition),
+                        "{of:?} before the last ended"
+                    );
+                    assert!(self.it.holdings().is_valid(now), "{of:?} without a lease");
+                    self.open.insert(of);
+                    self.lost.remove(&of.partition);
+                    self.callbacks.push((of, true));
+                }
+                Effect::Release(of, _) => {
+                    assert!(self.open.contains(&of) && self.it.holdings().check(of, now), "{of:?} is not owned");
+                    self.callbacks.push((of, false));
+                }
+                Effect::Lost(of) => {
+                    assert!(self.open.remove(&of), "{of:?} has ended already");
+                    self.lost.insert(of.partition, of.epoch);
+                    // The shell breaks off what is under way; some of it ends nevertheless and is told late.
+                }
+            }
+        }
+        for of in self.it.holdings().owned(now) {
+            assert!(self.it.holdings().is_valid(now) && self.open.contains(&of), "{of:?} is owned without a lease");
+        }
+        let later = Millis::new(self.now + LEASE_MS);
+        assert!(self.it.holdings().owned(later).next().is_none(), "longer than a lease");
+        for of in &self.open {
+            assert!(!self.it.holdings().check(*of, later), "{of:?} is good for longer than a lease");
+        }
+        for report in self.it.reports(99) {
+            let gives_up = matches!(report.fact, Fact::Released | Fact::Dropped);
+            let open = self.open.iter().any(|of| (of.partition, of.epoch) == (report.partition, report.epoch));
+            assert!(!(gives_up && open), "{report:?} before it ended");
+            // What was lost may be named again; then a lease covers it before anything is told of it.
+            let lost = self.lost.get(&report.partition) == Some(&report.epoch);
+            let covered = self.it.holdings().grants.covers(report.partition, report.epoch, now);
+            let news =
+                self.told.insert((report.placement, report.partition, report.epoch, format!("{:?}", report.fact)));
+            assert!(!lost || !news || covered, "{report:?} of what is lost");
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2_000))]
+
+    #[test]
+    fn each_acquisition_has_one_ending_and_nothing_is_owned_without_a_lease(
+        story in proptest::collection::vec(happens(), 1..120),
+    ) {
+        let mut world = World::new();
+        for happens in &story {
+            world.play(happens);
+            world.look();
+        }
+        // In the end the lease is over, and with it everything.
+        world.now += LEASE_MS;
+        world.it.tick(world.at());
+        world.look();
+        prop_assert!(world.open.is_empty(), "{:?} have no ending", world.open);
+    }
+
+    #[test]
+    fn a_coordinator_that_leads_anew_and_repeats_itself_changes_nothing(
+        story in proptest::collection::vec(happens(), 1..60),
+    ) {
+        let mut world = World::new();
+        for happens in &story {
+            world.play(happens);
+            world.look();
+        }
+        let list = world.list();
+        world.take(&list);
+        world.look();
+        let before = (world.it.holdings().owned(world.at()).collect::<Vec<_>>(), world.it.reports(99));
+        world.term += 1;
+        let repeated = (list.0, world.term, list.2, list.3);
+        world.take(&repeated);
+        prop_assert_eq!(world.it.next_effect(), None);
+        let after = (world.it.holdings().owned(world.at()).collect::<Vec<_>>(), world.it.reports(99));
+        prop_assert_eq!(before, after);
+    }
+}
