@@ -1,10 +1,12 @@
 //! First assignment: round robin over the nodes that are alive in order of registration, or by shares where zones or limits do not
 //! let it go round.
 
-use crate::command::{Command, Edit, PartitionChange};
+use crate::command::Command;
+use crate::edit::{Edit, PartitionChange};
 use crate::liveness::Liveness;
+use crate::node_row::NodeRow;
 use crate::score::{Need, Share, quotas_by_zone};
-use crate::state::{ClusterState, NodeRow};
+use crate::state::ClusterState;
 use archon_types::{Millis, NodeId, Partition, PartitionId, Placement, PlacementId, ReplicaState};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,8 +1,9 @@
 //! A registration that would end the life of a node that is believed to live counts only once the process at that node's
 //! address has confirmed it. Whoever knows a data directory's id could take its copies out of every Live set otherwise.
 
-use crate::command::Register;
-use crate::state::{ClusterState, NodeRow};
+use crate::node_row::NodeRow;
+use crate::registration::Register;
+use crate::state::ClusterState;
 use archon_types::{ErrorDetail, ErrorKind, NodeStatus};
 
 /// What the process at a node's address says of the boot id that registers in the node's name.

@@ -1,8 +1,9 @@
 //! The nodes that may take a copy, in the order in which they should, by zone: so that the right one is found without
 //! looking at all of them for every copy.
 
+use crate::node_row::NodeRow;
 use crate::score::Need;
-use crate::state::{ClusterState, NodeRow};
+use crate::state::ClusterState;
 use archon_types::{NodeId, Partition, ReplicaState};
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,6 +1,7 @@
 //! Who leads next: after a node failed, and wherever a partition has nobody.
 
-use crate::command::{Command, Edit, Ending, PartitionChange, Successor};
+use crate::command::{Command, Successor};
+use crate::edit::{Edit, Ending, PartitionChange};
 use crate::leases::{self, Owners};
 use crate::liveness::Liveness;
 use crate::mutant::Mutant;

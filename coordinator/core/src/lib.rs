@@ -7,8 +7,8 @@
 //!
 //! | file | holds |
 //! |---|---|
-//! | `state`, `partitions`, `former_leaders`, `condemned`, `migration` | what is |
-//! | `command`, `apply/` | what may change, and how |
+//! | `state`, `node_row`, `partitions`, `former_leaders`, `condemned`, `migration` | what is |
+//! | `command`, `edit`, `registration`, `response`, `apply/` | what may change, and how |
 //! | `liveness`, `failover` | silence → failed; who leads next; when a lease is over |
 //! | `departed` | what copies that do not count can still hold |
 //! | `leases/` | partitions of other services: who owns each, and how they stay evenly spread |
@@ -29,6 +29,7 @@ pub mod condemned;
 pub mod confirm;
 mod departed;
 pub mod duties;
+mod edit;
 mod eligible_nodes;
 pub mod events;
 pub mod explain;
@@ -44,13 +45,16 @@ pub mod liveness;
 pub mod migrate;
 pub mod migration;
 mod mutant;
+mod node_row;
 pub mod nodes;
 pub mod operate;
 pub mod partitions;
 pub mod plan;
+mod registration;
 mod remembered;
 pub mod repair;
 pub mod report;
+mod response;
 mod score;
 pub mod state;
 mod tally;
@@ -59,13 +63,12 @@ pub mod turn;
 mod waits;
 
 pub use apply::{apply, skip};
-pub use command::{
-    Actor, Command, CommandBatch, Edit, Ending, Forced, PartitionChange, PlannedMove, Register, Response, Successor,
-};
+pub use command::{Actor, Command, CommandBatch, Forced, PlannedMove, Successor};
 pub use condemned::Condemned;
 pub use confirm::{Confirmation, check_confirmed, to_confirm};
 pub use departed::{Condition, Departed};
 pub use duties::{DutiesMark, duties, duties_mark, nodes_delta, rows_piece, table_piece, table_ready};
+pub use edit::{Edit, Ending, PartitionChange};
 pub use events::{Event, EventKind};
 pub use explain::{Counts, Explainer, Shortage, Why, counts, explain};
 pub use former_leaders::{FormerLeader, FormerLeaders};
@@ -76,6 +79,7 @@ pub use migrate::{Phase, phase};
 pub use migration::{Migration, MigrationId, Migrations, MoveKind, Stage};
 #[cfg(any(test, feature = "mutants"))]
 pub use mutant::Mutant;
+pub use node_row::NodeRow;
 pub use nodes::Nodes;
 pub use operate::{
     Configuration, ConfigureError, DrainPlan, ForcedElection, LossPlan, NodeAlteration, Obstacle, RemovalPlan,
@@ -84,9 +88,11 @@ pub use operate::{
 };
 pub use partitions::Partitions;
 pub use plan::{Goal, Move, MoveReason, Plan, Subject, Unmet, UnmetReason, plan};
+pub use registration::Register;
 pub use remembered::Remembered;
 pub use report::{on_report, on_reports, on_stopping};
-pub use state::{ClusterState, Image, NodeRow};
+pub use response::Response;
+pub use state::{ClusterState, Image};
 pub use tally::PlanSummary;
 pub use term::Term;
 pub use turn::{Turn, turn};

@@ -17,8 +17,9 @@
 //! Until the leadership moved, a cancelled or failed migration is undone by unloading the target. From then on it only
 //! goes forward (PROTOCOL rule 7).
 
-use crate::command::{Command, Edit, PartitionChange};
+use crate::command::Command;
 use crate::departed::{is_lost, may_go};
+use crate::edit::{Edit, PartitionChange};
 use crate::leases;
 use crate::migration::{Migration, MoveKind, Stage};
 use crate::mutant::Mutant;

@@ -1,7 +1,7 @@
 //! Every node's row, with the indexes that keep ten thousand of them cheap: by name, address, data directory and version,
 //! and those that are not simply live and serving.
 
-use crate::state::NodeRow;
+use crate::node_row::NodeRow;
 use archon_types::{NodeGoal, NodeId, NodeStatus, StorageId, Version};
 use serde::{Deserialize, Serialize, Serializer};
 use std::collections::{BTreeMap, BTreeSet};

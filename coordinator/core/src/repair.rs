@@ -13,8 +13,9 @@
 //!
 //! A copy leaves when its node is lost, drained, or failed for `replace_after`. Failover never waits for any of this.
 
-use crate::command::{Command, Edit, PartitionChange};
+use crate::command::Command;
 use crate::departed;
+use crate::edit::{Edit, PartitionChange};
 use crate::eligible_nodes::EligibleNodes;
 use crate::lack::{Withheld, withheld};
 use crate::liveness::Liveness;

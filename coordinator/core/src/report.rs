@@ -1,8 +1,9 @@
 //! Facts that nodes tell, turned into commands. The guard of every command is the version the reporter saw, so a fact
 //! that is out of date changes nothing.
 
-use crate::command::{Command, Edit, Ending, PartitionChange};
+use crate::command::Command;
 use crate::departed::{Condition, is_lost};
+use crate::edit::{Edit, Ending, PartitionChange};
 use crate::failover;
 use crate::leases::{self, Owners};
 use crate::liveness::Liveness;

@@ -1,18 +1,18 @@
 //! What the cluster is: the state that the Raft log builds and a snapshot holds.
 
-use crate::command::Response;
 use crate::condemned::Condemned;
 use crate::departed::Departed;
 use crate::events::{Event, EventKind};
 use crate::former_leaders::FormerLeaders;
 use crate::migration::{Migration, Migrations};
 use crate::mutant::Mutant;
+use crate::node_row::NodeRow;
 use crate::nodes::Nodes;
 use crate::partitions::Partitions;
+use crate::response::Response;
 use archon_types::{
-    BootId, ClusterId, Epoch, ErrorDetail, ErrorKind, Holds, Incarnation, LeaseTiming, Millis, Node, NodeGoal, NodeId,
-    NodeStatus, NodeTraits, Participant, Partition, PartitionId, PlacementId, RemovedNodes, RequestId, Settings,
-    StorageId, Table, TableId, TableList, Version,
+    ClusterId, Epoch, ErrorDetail, ErrorKind, Holds, Incarnation, LeaseTiming, Millis, NodeId, NodeStatus, Partition,
+    PartitionId, PlacementId, RemovedNodes, RequestId, Settings, StorageId, Table, TableId, TableList, Version,
 };
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -42,50 +42,6 @@ pub const MOVES_MAX: usize = 65_536;
 const NAMED_MAX: usize = 5;
 /// Migrations that are over and still kept for people to look at.
 pub const MIGRATIONS_KEPT: usize = 4_096;
-
-/// A node's row with what only the coordinator needs of it.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct NodeRow {
-    /// What everybody may see.
-    pub node: Node,
-    /// The last incarnation of which the node said that it stored it durably. A node acts only in an activated life: until
-    /// then nothing is pushed to it and it is not elected.
-    pub activated: Option<Incarnation>,
-    /// Its data directory's id. Nobody but the node itself is told: who knows it can register in the node's name.
-    pub storage: StorageId,
-    /// The process that registered last: the same one gets the same answer.
-    pub boot: BootId,
-    /// Oldest protocol it speaks.
-    pub protocol_min: u32,
-    /// Newest protocol it speaks.
-    pub protocol_max: u32,
-    /// It is failed since it said itself that it has stopped.
-    #[serde(default)]
-    pub stopped: bool,
-    /// What it said of its zone, weight and limit when it registered last; what it has may be another thing by now.
-    #[serde(default)]
-    pub said: NodeTraits,
-    /// What it serves, if it is a participant and no node of the key-value store.
-    #[serde(default)]
-    pub participant: Option<Participant>,
-}
-
-impl NodeRow {
-    /// Live, and acting in its present life.
-    pub fn is_active(&self) -> bool {
-        self.node.status == NodeStatus::Alive && self.activated == Some(self.node.incarnation)
-    }
-
-    /// Active, and the operator lets it take new placements.
-    pub fn takes_placements(&self) -> bool {
-        self.is_active() && self.node.goal == NodeGoal::Serve
-    }
-
-    /// Takes new placements, or will in a moment: a node that has just registered is active once it has heard so.
-    pub fn will_take_placements(&self) -> bool {
-        self.node.status == NodeStatus::Alive && self.node.goal == NodeGoal::Serve
-    }
-}
 
 /// The first answer to a request, kept for its repetition.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]

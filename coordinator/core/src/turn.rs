@@ -1,8 +1,9 @@
 //! One turn of control: what should be committed now, from the state and the leader's memory alone.
 
 use crate::assign;
-use crate::command::{Command, Edit, Ending, PartitionChange};
+use crate::command::Command;
 use crate::departed::may_go;
+use crate::edit::{Edit, Ending, PartitionChange};
 use crate::failover::{self, Election};
 use crate::leases::{self, Owners};
 use crate::liveness::Liveness;

@@ -2,8 +2,9 @@
 
 use super::stage::Staged;
 use super::{Entry, invalid, next_epoch, refused};
-use crate::command::{Forced, Response};
+use crate::command::Forced;
 use crate::events::EventKind;
+use crate::response::Response;
 use crate::state::{ClusterState, PARTITIONS_MAX};
 use archon_types::limits::{REPLICAS_MAX, check_name};
 use archon_types::settings::min_in_sync_default;

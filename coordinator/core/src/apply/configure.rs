@@ -1,9 +1,9 @@
 //! Settings of the cluster, changed while it runs.
 
 use super::{Entry, refused, stale};
-use crate::command::Response;
 use crate::events::EventKind;
 use crate::mutant::Mutant;
+use crate::response::Response;
 use crate::state::ClusterState;
 use archon_types::{ErrorDetail, SettingChange, SettingStep, Settings, Version};
 

@@ -1,11 +1,11 @@
 //! Tables dropped, and what is left of them until every node has deleted its copies (PROTOCOL rule 26).
 
 use super::{Entry, not_found, refused};
-use crate::command::Response;
 use crate::events::EventKind;
 use crate::former_leaders::FormerLeader;
 use crate::migration::{Migration, Stage};
 use crate::mutant::Mutant;
+use crate::response::Response;
 use crate::state::{CONDEMNED_MAX, ClusterState};
 use archon_types::{ErrorDetail, NodeGoal, NodeId, NodeStatus, Partition, PlacementId, TableId};
 use std::collections::BTreeSet;

@@ -2,10 +2,12 @@
 
 use super::stage::Staged;
 use super::{Entry, invalid, not_found, refused};
-use crate::command::{Edit, PartitionChange, PlannedMove, Response};
+use crate::command::PlannedMove;
+use crate::edit::{Edit, PartitionChange};
 use crate::events::EventKind;
 use crate::migrate::{Phase, phase};
 use crate::migration::{Migration, MigrationId, MoveKind, Stage};
+use crate::response::Response;
 use crate::state::{ClusterState, MIGRATIONS_KEPT, MOVES_MAX};
 use archon_types::{ErrorDetail, ErrorKind, ReplicaState, Version};
 use std::collections::BTreeSet;

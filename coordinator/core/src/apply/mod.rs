@@ -15,8 +15,9 @@ mod stage;
 pub(crate) use alter::min_in_sync;
 pub(crate) use configure::leases_stay;
 
-use crate::command::{Actor, Command, CommandBatch, Response};
+use crate::command::{Actor, Command, CommandBatch};
 use crate::events::EventKind;
+use crate::response::Response;
 use crate::state::{ANSWER_AGE_MS, ANSWERS_MAX, ClusterState, KeptAnswer};
 use archon_types::{Epoch, ErrorDetail, ErrorKind, Millis, RequestId, Version};
 

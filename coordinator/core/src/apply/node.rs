@@ -3,11 +3,13 @@
 use super::dropped::forget_node;
 use super::stage::Staged;
 use super::{Entry, next_epoch, not_found, refused, stale};
-use crate::command::{Actor, Response, Successor};
+use crate::command::{Actor, Successor};
 use crate::departed::{Condition, delete_not_issued};
 use crate::events::EventKind;
 use crate::mutant::Mutant;
-use crate::state::{ClusterState, NodeRow};
+use crate::node_row::NodeRow;
+use crate::response::Response;
+use crate::state::ClusterState;
 use archon_types::{
     ErrorDetail, Incarnation, NodeGoal, NodeId, NodeStatus, Partition, PartitionId, PartitionStatus, Placement,
     ReplicaState, Version,

@@ -5,10 +5,12 @@ use super::dropped::forget_node;
 use super::register::check;
 use super::stage::Staged;
 use super::{Entry, next_epoch};
-use crate::command::{Register, Response};
 use crate::events::EventKind;
 use crate::former_leaders::FormerLeader;
-use crate::state::{ClusterState, NodeRow, PARTICIPANTS_MAX};
+use crate::node_row::NodeRow;
+use crate::registration::Register;
+use crate::response::Response;
+use crate::state::{ClusterState, PARTICIPANTS_MAX};
 use archon_types::{ErrorDetail, ErrorKind, Incarnation, Node, NodeGoal, NodeId, NodeStatus, Participant};
 
 pub(super) fn register(

@@ -3,12 +3,14 @@
 use super::dropped::forget_node;
 use super::stage::Staged;
 use super::{Entry, invalid, next_epoch, participant, refused};
-use crate::command::{Register, Response};
 use crate::departed::Condition;
 use crate::events::EventKind;
 use crate::former_leaders::FormerLeader;
 use crate::mutant::Mutant;
-use crate::state::{ClusterState, NODES_MAX, NodeRow, STRANGERS_MAX};
+use crate::node_row::NodeRow;
+use crate::registration::Register;
+use crate::response::Response;
+use crate::state::{ClusterState, NODES_MAX, STRANGERS_MAX};
 use archon_types::limits::{check_address, check_name};
 use archon_types::{
     ErrorDetail, ErrorKind, Incarnation, Node, NodeGoal, NodeId, NodeStatus, Partition, PlacementId, ReplicaState,

@@ -1,8 +1,9 @@
 //! Keeping a lease table even: which partitions should change their owner, and to whom.
 
 use super::count_on;
+use crate::node_row::NodeRow;
 use crate::score::{Need, Share, quotas};
-use crate::state::{ClusterState, NodeRow};
+use crate::state::ClusterState;
 use archon_types::{NodeGoal, NodeId, Partition, PartitionId, PartitionStatus, Placement, Table};
 use std::collections::{BTreeMap, BTreeSet};
 

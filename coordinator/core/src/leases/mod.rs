@@ -13,7 +13,7 @@ mod owners;
 pub(crate) use evening_out::evening_out;
 pub(crate) use owners::Owners;
 
-use crate::command::{Edit, Ending};
+use crate::edit::{Edit, Ending};
 use crate::state::ClusterState;
 use archon_types::{Incarnation, NodeId, Partition, PartitionStatus, Placement, PlacementId, ReplicaState, Table};
 

@@ -2,7 +2,8 @@
 
 use super::Obstacle;
 use crate::command::Command;
-use crate::state::{ClusterState, NodeRow};
+use crate::node_row::NodeRow;
+use crate::state::ClusterState;
 use archon_types::{ErrorDetail, ErrorKind, NodeGoal, NodeId, NodeStatus, NodeTraits, Table, TraitsChange};
 
 /// What changing a node comes to.

@@ -3,8 +3,8 @@
 use super::effect::FormerLeaderChange;
 use super::{Staged, in_state, placement, set_state};
 use crate::apply::{next_epoch, refused};
-use crate::command::Ending;
 use crate::departed::delete_not_issued;
+use crate::edit::Ending;
 use crate::events::EventKind;
 use crate::former_leaders::FormerLeader;
 use crate::mutant::Mutant;

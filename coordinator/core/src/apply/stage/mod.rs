@@ -5,8 +5,8 @@ mod effect;
 mod leading;
 
 use super::{Entry, invalid, not_found, refused};
-use crate::command::{Edit, PartitionChange};
 use crate::departed::Condition;
+use crate::edit::{Edit, PartitionChange};
 use crate::events::EventKind;
 use crate::mutant::Mutant;
 use crate::state::ClusterState;

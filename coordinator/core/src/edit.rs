@@ -1,0 +1,91 @@
+//! Edits of a partition's row, made under one guard.
+
+use archon_types::{Epoch, Incarnation, PartitionId, Placement, PlacementId, Seq, Version};
+use serde::{Deserialize, Serialize};
+
+/// Edits of one row, in order, under one guard: the version the row must have. All of them hold or none; the row gets
+/// the log index as its version once.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct PartitionChange {
+    /// Which partition.
+    pub partition: PartitionId,
+    /// The version the row must have.
+    pub if_version: Version,
+    /// What changes.
+    pub edits: Vec<Edit>,
+}
+
+impl PartitionChange {
+    /// One edit of one row.
+    pub fn one(partition: PartitionId, if_version: Version, edit: Edit) -> Self {
+        Self { partition, if_version, edits: vec![edit] }
+    }
+}
+
+/// How a leadership came to its end.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Ending {
+    /// Its holder said that it stopped, for good (PROTOCOL rule 12).
+    Released,
+    /// It was withdrawn and the lease that covered it is over (rules 15, 16); the holder may not know yet.
+    Lapsed,
+}
+
+/// One edit of a row.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Edit {
+    /// First assignment: all copies are Live, for there is nothing to copy yet; the first one leads.
+    Assign(Vec<Placement>),
+    /// Ends the leadership, naming nobody.
+    Vacate(Ending),
+    /// Grants the leadership to a Live copy, in that life of its node. Whoever led before has released or lapsed.
+    Lead {
+        /// Who leads.
+        placement: PlacementId,
+        /// The life of its node.
+        incarnation: Incarnation,
+        /// How the present leadership ended, if there is one.
+        ending: Ending,
+    },
+    /// Adds a copy, in state Load, as the target of a migration.
+    Add(Placement),
+    /// Adds a copy, in state Load, in place of one that is missing, failed or to go; and why, for the events.
+    Repair(Placement, String),
+    /// Load → Live, in that life of its node (PROTOCOL rule 5).
+    Promote(PlacementId, Incarnation),
+    /// Live → Load, in that life of its node; never below `min_in_sync`, never the leader.
+    Demote(PlacementId, Incarnation),
+    /// Live → lost, because the copy is damaged: also below `min_in_sync`, also the leader, which has stopped. Of a copy
+    /// in state Load it is remembered that nothing whole is left of it.
+    Lose(PlacementId, String),
+    /// A copy in state Load has thrown its data away to be copied anew: nothing whole is left of it.
+    Emptied(PlacementId),
+    /// Load or Live → Unload: to be deleted. Never the leader; a Live one only while `min_in_sync` Live copies on live
+    /// nodes remain without it (rule 7).
+    Unload(PlacementId),
+    /// As `Unload`, of a copy that is not needed any more; and why, for the events.
+    Retire(PlacementId, String),
+    /// Removes a copy that is deleted, or that stood on a lost node and does not count.
+    Forget(PlacementId),
+    /// The leader serves in this epoch.
+    Online(Epoch),
+    /// The former holder of this epoch said that it stopped.
+    Settle(Epoch),
+    /// A copy knows this epoch, above the row's: what is granted next lies above it (rule 25). Goes before `Lead` or `Vacate`.
+    Surpass(Epoch),
+    /// This copy contradicts its leader of that epoch: one of the two lost data. For the events; only the version changes.
+    Dispute {
+        /// Who says so.
+        placement: PlacementId,
+        /// The leader's copy.
+        leader: PlacementId,
+        /// The epoch it leads.
+        epoch: Epoch,
+        /// Up to here the copy knows the log as committed.
+        commit: Seq,
+        /// Up to here at most the two logs agree.
+        agreed: Seq,
+    },
+    /// The answer "no" to what the leader asked for: nothing changes but the version (rule 3).
+    Refuse,
+}

@@ -1,0 +1,48 @@
+//! What the coordinators hold of one node or participant.
+
+use archon_types::{BootId, Incarnation, Node, NodeGoal, NodeStatus, NodeTraits, Participant, StorageId};
+use serde::{Deserialize, Serialize};
+
+/// A node's row with what only the coordinator needs of it.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct NodeRow {
+    /// What everybody may see.
+    pub node: Node,
+    /// The last incarnation of which the node said that it stored it durably. A node acts only in an activated life: until
+    /// then nothing is pushed to it and it is not elected.
+    pub activated: Option<Incarnation>,
+    /// Its data directory's id. Nobody but the node itself is told: who knows it can register in the node's name.
+    pub storage: StorageId,
+    /// The process that registered last: the same one gets the same answer.
+    pub boot: BootId,
+    /// Oldest protocol it speaks.
+    pub protocol_min: u32,
+    /// Newest protocol it speaks.
+    pub protocol_max: u32,
+    /// It is failed since it said itself that it has stopped.
+    #[serde(default)]
+    pub stopped: bool,
+    /// What it said of its zone, weight and limit when it registered last; what it has may be another thing by now.
+    #[serde(default)]
+    pub said: NodeTraits,
+    /// What it serves, if it is a participant and no node of the key-value store.
+    #[serde(default)]
+    pub participant: Option<Participant>,
+}
+
+impl NodeRow {
+    /// Live, and acting in its present life.
+    pub fn is_active(&self) -> bool {
+        self.node.status == NodeStatus::Alive && self.activated == Some(self.node.incarnation)
+    }
+
+    /// Active, and the operator lets it take new placements.
+    pub fn takes_placements(&self) -> bool {
+        self.is_active() && self.node.goal == NodeGoal::Serve
+    }
+
+    /// Takes new placements, or will in a moment: a node that has just registered is active once it has heard so.
+    pub fn will_take_placements(&self) -> bool {
+        self.node.status == NodeStatus::Alive && self.node.goal == NodeGoal::Serve
+    }
+}

@@ -1,0 +1,66 @@
+//! What a node or a participant says of itself when it registers.
+
+use archon_types::limits::WEIGHT_ORDINARY;
+use archon_types::{BootId, Incarnation, NodeTraits, Participant, PlacementId, StorageId};
+use serde::{Deserialize, Serialize};
+
+/// What a node says of itself when it registers.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Register {
+    /// The operator's name for it.
+    pub name: String,
+    /// Where it is reached, `host:port`.
+    pub address: String,
+    /// Its data directory's id.
+    pub storage: StorageId,
+    /// Its process: the same one gets the same answer.
+    pub boot: BootId,
+    /// Its failure zone, if the operator said so.
+    pub zone: Option<String>,
+    /// Its share of partitions relative to other nodes, at least 1.
+    pub weight: u32,
+    /// Most placements it takes, if limited.
+    pub partitions_max: Option<u32>,
+    /// Oldest protocol it speaks.
+    pub protocol_min: u32,
+    /// Newest protocol it speaks.
+    pub protocol_max: u32,
+    /// The placements it holds whole.
+    pub held: Vec<PlacementId>,
+    /// The last incarnation that it stored durably, if any.
+    pub last_incarnation: Option<Incarnation>,
+    /// The guard: the life on record of this data directory, as far as the node knows (the last one it stored, or the
+    /// one that a refusal named), `None` if it was never registered. A registration that was overtaken by another of the
+    /// same directory says what was true before, and is refused.
+    pub expects: Option<Incarnation>,
+    /// It is a participant and no node of the key-value store: what it serves. Its name is its identity, and its storage id as
+    /// new as its process.
+    pub participant: Option<Participant>,
+}
+
+impl Register {
+    /// A new node with an empty data directory: of ordinary weight, in no zone, without a limit, and speaking the oldest
+    /// protocol only.
+    pub fn new(name: impl Into<String>, address: impl Into<String>, storage: StorageId, boot: BootId) -> Self {
+        Self {
+            name: name.into(),
+            address: address.into(),
+            storage,
+            boot,
+            zone: None,
+            weight: WEIGHT_ORDINARY,
+            partitions_max: None,
+            protocol_min: 1,
+            protocol_max: 1,
+            held: Vec::new(),
+            last_incarnation: None,
+            expects: None,
+            participant: None,
+        }
+    }
+
+    /// What it says of its zone, weight and limit.
+    pub fn traits(&self) -> NodeTraits {
+        NodeTraits { zone: self.zone.clone(), weight: self.weight, partitions_max: self.partitions_max }
+    }
+}
