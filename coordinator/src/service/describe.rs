@@ -1,11 +1,12 @@
 //! Why things are as they are: reasons by code and subject.
 
 use super::subjects;
-use archon_coordinator_core::{ClusterState, EventKind, Explainer, Remembered, Why, Withheld, counts};
+use archon_coordinator_core::{ClusterState, EventKind, Explainer, NodeRow, Remembered, Why, Withheld, counts};
 use archon_proto::v1;
 use archon_types::subject::Subject;
 use archon_types::{
-    DEFAULT_TABLE, DiskFull, Millis, NodeGoal, NodeId, NodeStatus, PartitionId, PartitionStatus, ReasonCode,
+    DEFAULT_TABLE, DiskFull, Holds, Millis, NodeGoal, NodeId, NodeStatus, PartitionId, PartitionStatus, ReasonCode,
+    Table,
 };
 use std::collections::BTreeSet;
 
@@ -65,9 +66,8 @@ pub(crate) fn reasons(
     if reasons.len() >= most {
         return reasons;
     }
-    if let Some(waiting) = waits_for_nodes(state, &explainer) {
-        reasons.push(waiting);
-    }
+    let waiting = state.tables.values().filter_map(|table| waits_for_members(state, &explainer, table));
+    reasons.extend(waiting.take(most - reasons.len()));
     let isolated: BTreeSet<PartitionId> = explainer.isolated().collect();
     let restless = state.partitions.iter().filter(|row| {
         row.status != PartitionStatus::Unassigned
@@ -80,8 +80,9 @@ pub(crate) fn reasons(
         let of_copies = |why: &Why| {
             matches!(why, Why::UnderReplicated { .. } | Why::NodesAtLimit { .. } | Why::RepairWithheld { .. })
         };
+        let said = |why: &Why| of_copies(why) || matches!(why, Why::NoParticipant { .. });
         let whys = explainer.explain(row.id).unwrap_or_default();
-        for why in whys.into_iter().filter(|why| !of_copies(why)) {
+        for why in whys.into_iter().filter(|why| !said(why)) {
             if reasons.len() >= most {
                 return reasons;
             }
@@ -184,11 +185,15 @@ fn withheld_remedy() -> String {
     "start the failed nodes again; of one that will never return, say so: `archon node lost NAME`".to_owned()
 }
 
-/// One reason stands for all partitions of a table that were never assigned.
-fn waits_for_nodes(state: &ClusterState, explainer: &Explainer<'_>) -> Option<v1::Reason> {
-    let row = state.partitions.unassigned().next()?;
+/// One reason stands for all partitions of a table that were never assigned, and for all leases of one that nobody serves.
+fn waits_for_members(state: &ClusterState, explainer: &Explainer<'_>, table: &Table) -> Option<v1::Reason> {
+    if table.holds == Holds::Lease && !state.participants.serving(&table.name).any(NodeRow::takes_placements) {
+        let why = Why::NoParticipant { table: table.name.clone() };
+        let subject = Some(subjects::table(state, table.id).into());
+        return Some(v1::Reason { subject, ..reason(state, PartitionId::new(table.id, 0), &why) });
+    }
+    let row = state.partitions.unassigned_in(table.id).next()?;
     let why = explainer.explain(row.id)?.into_iter().next()?;
-    let table = state.tables.get(&row.id.table)?;
     let made = state.events.iter().rev().find(|event| match &event.what {
         EventKind::TableCreated { table: id, .. } => *id == table.id,
         EventKind::DataLossAccepted { partition, .. } => *partition == row.id,

@@ -1,6 +1,6 @@
 //! Participants of other people's services: registered without a port, told their duties in a long poll.
 
-use crate::common::{self, FakeNode, Quorum, admin, request_id};
+use crate::common::{self, FakeNode, Quorum, admin, request_id, status};
 use crate::{SOON, settings};
 use archon_proto::convert::error::detail_of;
 use archon_proto::v1;
@@ -138,6 +138,9 @@ async fn settle(leader: &str, workers: &mut [Worker], wanted: &[usize]) {
 #[tokio::test(flavor = "multi_thread")]
 async fn participants_share_a_lease_table_and_hand_over_to_whoever_joins() {
     let (quorum, leader) = quorum_with_jobs().await;
+    let reasons = status(&leader).await.unwrap().reasons;
+    let waits: Vec<&str> = reasons.iter().map(|reason| reason.message.as_str()).collect();
+    assert!(waits.contains(&"no participant takes partitions of table jobs"), "{waits:?}");
     let mut workers = vec![Worker::register(&leader, "w1").await.unwrap()];
     settle(&leader, &mut workers, &[6]).await;
     workers.push(Worker::register(&leader, "w2").await.unwrap());
