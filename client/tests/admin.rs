@@ -368,7 +368,7 @@ async fn any_node_leads_to_the_coordinators_and_shows_the_table() {
     assert_eq!(partitions.len(), 9);
     assert_eq!((partitions[4].id, partitions[4].leader.as_deref()), (4, Some("node-2")));
     let json = serde_json::to_value(&partitions[4]).unwrap();
-    let copies = serde_json::json!([{"placement_id": 5, "node_id": 2, "node": "node-2", "state": "live"}]);
+    let copies = serde_json::json!([{"placement_id": 5, "node_id": 2, "node": "node-2", "node_status": "alive", "state": "live"}]);
     assert_eq!(
         json,
         serde_json::json!({"table_id": 1, "table": "default", "partition": 4, "epoch": 5, "version": 5,

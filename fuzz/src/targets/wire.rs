@@ -3,7 +3,7 @@
 use crate::protobuf;
 use crate::random::Random;
 use crate::target::{Target, Verdict};
-use archon_proto::convert::{admin, alter, configure, control, kv, load, operate, packed, report, session};
+use archon_proto::convert::{admin, alter, configure, control, duties, kv, load, operate, packed, report, session};
 use archon_proto::v1;
 use archon_types::op::Entry;
 use archon_types::{
@@ -318,6 +318,8 @@ pub(super) fn targets() -> Vec<Target> {
         conversion!(RegisterRequest => session::Registration),
         Target { seeds: registered, ..conversion!(RegisterResponse => session::Registered) },
         conversion!(LeaveRequest => session::Member),
+        conversion!(DutiesRequest => duties::DutiesAsked),
+        conversion!(DutiesResponse => duties::Duties),
         conversion!(HeartbeatRequest => session::Heartbeat),
         conversion!(HeartbeatResponse => session::HeartbeatAnswer),
         conversion!(NodeLoad => load::Load),
