@@ -1,7 +1,6 @@
 //! Pulling copies: one task per loader, which asks the leader for pages and gives them to the loader's shard.
 
 use crate::flusher::FlusherHandle;
-use crate::link::endpoint;
 use crate::pages;
 use crate::shard::{PageRows, ShardMessage, Shards};
 use crate::shared::Shared;
@@ -12,6 +11,7 @@ use archon_proto::convert::load::CopyProgress;
 use archon_proto::v1;
 use archon_proto::v1::replication_client::ReplicationClient;
 use archon_replica::Position;
+use archon_session::endpoint;
 use archon_types::limits::MESSAGE_BYTES_MAX;
 use archon_types::{Backoff, ErrorDetail, ErrorKind, PlacementId, Version};
 use bytes::Bytes;

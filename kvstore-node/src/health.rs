@@ -1,9 +1,9 @@
 //! Whether this node makes progress: what a heartbeat rests on.
 
-use crate::clock::Clock;
 use crate::engine::free_bytes;
 use crate::flusher::FlusherHandle;
 use crate::shared::Shared;
+use archon_session::Clock;
 use archon_types::{DiskFull, Millis};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -28,7 +28,6 @@ mod holdings;
 mod home;
 mod identity;
 mod inbox;
-mod link;
 mod load;
 mod metrics;
 mod node;

@@ -1,6 +1,6 @@
 //! A node's life: what starts in which order, and what ends in which order and by when.
 
-use crate::clock::{BootClock, WallClock};
+use crate::clock::WallClock;
 use crate::config::{ConfigError, NodeConfig};
 use crate::copy::CopyRunner;
 use crate::engine::{Engine, EngineConfig, EngineError, open_or_quarantine};
@@ -18,6 +18,7 @@ use crate::shard::{Context, ShardMessage, ShardRuntime, Shards};
 use crate::shared::Shared;
 use crate::stats::Stats;
 use archon_kv::{DedupLimits, MemtableBudget};
+use archon_session::BootClock;
 use archon_wal::{Wal, WalConfig, WalError};
 use parking_lot::Mutex;
 use std::net::SocketAddr;

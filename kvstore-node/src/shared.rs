@@ -1,7 +1,6 @@
 //! What the parts of a running node share.
 
 use crate::admit::NodeAdmission;
-use crate::clock::Clock;
 use crate::config::NodeConfig;
 use crate::grants::Grants;
 use crate::load::LoadBoard;
@@ -11,6 +10,7 @@ use crate::tables::Tables;
 use arc_swap::{ArcSwap, ArcSwapOption};
 use archon_proto::convert::session::Member;
 use archon_proto::doors::{Doors, NODE_CONNECTIONS_MAX, connections_for};
+use archon_session::Clock;
 use archon_types::{BootId, ClusterId, ErrorDetail, ErrorKind, Incarnation, LeaseTiming, NodeId, PushKey, Settings};
 use rustix::process::{Resource, getrlimit};
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! Pushes against shards that take their part late, when the life that it was for is over.
 
 use super::*;
-use crate::clock::{BootClock, WallClock};
+use crate::clock::WallClock;
 use crate::config::NodeConfig;
 use crate::copy::CopyRunner;
 use crate::flusher::{Flusher, FlusherConfig};
@@ -11,6 +11,7 @@ use crate::shard::{Context, ShardRuntime};
 use crate::shared::Life;
 use archon_kv::{DedupLimits, MemoryEngine, MemtableBudget};
 use archon_proto::convert::session::Member;
+use archon_session::BootClock;
 use archon_types::{
     ClusterId, Duty, Epoch, NodeId, Partition, PartitionId, PartitionStatus, Placement, ReplicaState, Settings,
     TableId, Version,

@@ -1,6 +1,5 @@
 //! Heartbeats: the node's sign of life and the source of its lease.
 
-use super::leader::Coordinators;
 use super::{LifeEnd, Session};
 use crate::shared::{Life, Shared};
 use archon_member::{Grant, Heartbeats, Taken};
@@ -8,25 +7,14 @@ use archon_proto::convert::error::detail_of;
 use archon_proto::convert::load::Load;
 use archon_proto::convert::session::{Heartbeat, HeartbeatAnswer};
 use archon_proto::v1;
+use archon_session::{Attempt, Coordinators};
 use archon_types::{Backoff, ErrorKind};
-use futures::StreamExt;
-use futures::stream::FuturesUnordered;
 use parking_lot::Mutex;
 use std::time::Duration;
 use tokio::time::Instant;
 
 /// How long an answer is waited for.
 const DEADLINE: Duration = Duration::from_millis(150);
-
-/// What one attempt came to.
-enum Attempt {
-    /// The lease was extended.
-    Granted,
-    /// This incarnation is over.
-    Stale,
-    /// No answer that counts; perhaps a hint who leads.
-    Failed(Option<String>),
-}
 
 /// Heartbeats until the incarnation is over.
 pub(super) async fn heartbeats(session: &Session, coordinators: &Coordinators, life: &Life) -> LifeEnd {
@@ -126,31 +114,9 @@ struct Sender<'a> {
 }
 
 impl Sender<'_> {
-    /// Asks the coordinator that probably leads; if that comes to nothing, all others at once, so that a change of the
-    /// leading coordinator does not cost the lease.
     async fn round(&self, load: Load) -> Attempt {
-        let order = self.coordinators.order();
-        let Some((first, others)) = order.split_first() else { return Attempt::Failed(None) };
-        let hint = match self.attempt(first, load.clone()).await {
-            Attempt::Failed(hint) => hint,
-            ended => return ended,
-        };
-        self.coordinators.doubt(first);
-        self.granted_by.lock().take();
-        let mut targets: Vec<String> = hint.into_iter().collect();
-        for address in others {
-            if !targets.contains(address) {
-                targets.push(address.clone());
-            }
-        }
-        let mut attempts: FuturesUnordered<_> =
-            targets.iter().map(|address| self.attempt(address, load.clone())).collect();
-        while let Some(attempt) = attempts.next().await {
-            if !matches!(attempt, Attempt::Failed(_)) {
-                return attempt;
-            }
-        }
-        Attempt::Failed(None)
+        let attempt = async |address: &str| self.attempt(address, load.clone()).await;
+        self.coordinators.heartbeat(attempt, || drop(self.granted_by.lock().take())).await
     }
 
     async fn attempt(&self, address: &str, load: Load) -> Attempt {

@@ -3,7 +3,6 @@
 //! It lives on its own thread with its own runtime, so that no amount of data traffic can starve a heartbeat.
 
 mod heartbeat;
-mod leader;
 mod report;
 
 use crate::grants::Grants;
@@ -12,10 +11,10 @@ use crate::shared::{Life, Shared};
 use archon_member::{Again, Registering};
 use archon_proto::convert::session::{Member, Registered, Registration};
 use archon_proto::v1;
+use archon_session::Coordinators;
 use archon_types::{
     Backoff, BootId, ClusterId, Epoch, ErrorDetail, ErrorKind, Incarnation, PartitionId, PlacementId, StorageId,
 };
-use leader::Coordinators;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -101,7 +100,9 @@ enum LifeEnd {
 impl Session {
     /// Runs until told to end, or until the coordinator refuses this node for good.
     pub(crate) async fn run(mut self) -> Result<(), SessionError> {
-        let coordinators = Coordinators::new(Arc::clone(&self.shared));
+        let (config, shared) = (&self.shared.config, Arc::clone(&self.shared));
+        let told = move || shared.tables.coordinators();
+        let coordinators = Coordinators::new(config.coordinators.clone(), config.insecure, told);
         while let Some(registered) = self.register(&coordinators).await? {
             let member =
                 Member { cluster: registered.cluster, node: registered.node, incarnation: registered.incarnation };

@@ -1,9 +1,9 @@
 //! Reports: facts on their way to the coordinator, repeated until each is answered.
 
-use super::leader::Coordinators;
 use crate::shared::{Life, Shared};
 use archon_proto::convert::report::{Outcomes, REPORTS_MAX, Reports};
 use archon_proto::v1;
+use archon_session::Coordinators;
 use archon_types::Backoff;
 use std::time::Duration;
 

@@ -1,14 +1,14 @@
-//! Which coordinator leads, as far as this node can tell.
+//! Which coordinator leads, as far as this member can tell.
 
 use crate::link::Links;
-use crate::shared::Shared;
 use archon_proto::convert::error::detail_of;
 use archon_proto::v1::session_client::SessionClient;
 use archon_types::limits::MESSAGE_BYTES_MAX;
 use archon_types::{ErrorDetail, ErrorKind};
+use futures::StreamExt;
+use futures::stream::FuturesUnordered;
 use parking_lot::Mutex;
 use std::collections::BTreeSet;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tonic::transport::Channel;
 use tonic::{Code, Response, Status};
@@ -16,9 +16,24 @@ use tonic::{Code, Response, Status};
 /// Attempts of one call after which its caller backs off.
 const ATTEMPTS_MAX: usize = 8;
 
+/// The addresses of coordinators that were learned; they change while the member runs.
+type Learned = Box<dyn Fn() -> Vec<String> + Send + Sync>;
+
+/// What one attempt at a heartbeat came to.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Attempt {
+    /// It was answered by the coordinator that leads.
+    Granted,
+    /// This incarnation is over.
+    Stale,
+    /// No answer that counts; perhaps a hint who leads.
+    Failed(Option<String>),
+}
+
 /// The coordinators, the leading one first.
-pub(super) struct Coordinators {
-    shared: Arc<Shared>,
+pub struct Coordinators {
+    configured: Vec<String>,
+    learned: Learned,
     /// Heartbeats have channels of their own: a large report must not delay one.
     urgent: Links,
     bulk: Links,
@@ -26,23 +41,26 @@ pub(super) struct Coordinators {
 }
 
 impl Coordinators {
-    pub(super) fn new(shared: Arc<Shared>) -> Self {
-        let links = || Links::new(shared.config.insecure);
-        let (urgent, bulk) = (links(), links());
-        Self { shared, urgent, bulk, leader: Mutex::new(None) }
+    /// Those that are `configured`, and those that are `learned`; in plaintext beyond this machine only if `insecure` was said.
+    pub fn new(
+        configured: Vec<String>,
+        insecure: bool,
+        learned: impl Fn() -> Vec<String> + Send + Sync + 'static,
+    ) -> Self {
+        let (urgent, bulk) = (Links::new(insecure), Links::new(insecure));
+        Self { configured, learned: Box::new(learned), urgent, bulk, leader: Mutex::new(None) }
     }
 
-    /// All addresses, the one that probably leads first. Never empty: the configuration names at least one.
-    pub(super) fn order(&self) -> Vec<String> {
+    /// All addresses, the one that probably leads first. Never empty if any is configured.
+    pub fn order(&self) -> Vec<String> {
         let mut seen = BTreeSet::new();
         let leader = self.leader.lock().clone();
-        let told = self.shared.tables.coordinators();
-        let all = leader.into_iter().chain(told).chain(self.shared.config.coordinators.iter().cloned());
+        let all = leader.into_iter().chain((self.learned)()).chain(self.configured.iter().cloned());
         all.filter(|address| seen.insert(address.clone())).collect()
     }
 
     /// Somebody said, or showed, that `address` leads.
-    pub(super) fn leads(&self, address: &str) {
+    pub fn leads(&self, address: &str) {
         let mut leader = self.leader.lock();
         if leader.as_deref() != Some(address) {
             *leader = Some(address.to_owned());
@@ -50,7 +68,7 @@ impl Coordinators {
     }
 
     /// `address` does not lead, or does not answer.
-    pub(super) fn doubt(&self, address: &str) {
+    pub fn doubt(&self, address: &str) {
         let mut leader = self.leader.lock();
         if leader.as_deref() == Some(address) {
             *leader = None;
@@ -58,15 +76,41 @@ impl Coordinators {
     }
 
     /// The session service at `address`, over the channels kept for heartbeats.
-    pub(super) fn urgent(&self, address: &str) -> Option<SessionClient<Channel>> {
+    pub fn urgent(&self, address: &str) -> Option<SessionClient<Channel>> {
         Some(SessionClient::new(self.urgent.channel(address).ok()?))
+    }
+
+    /// One heartbeat: asks the coordinator that probably leads; if that comes to nothing, calls `doubted` and asks all others at
+    /// once, so that a change of the leading coordinator does not cost the lease.
+    pub async fn heartbeat(&self, attempt: impl AsyncFn(&str) -> Attempt, doubted: impl FnOnce()) -> Attempt {
+        let order = self.order();
+        let Some((first, others)) = order.split_first() else { return Attempt::Failed(None) };
+        let hint = match attempt(first).await {
+            Attempt::Failed(hint) => hint,
+            ended => return ended,
+        };
+        self.doubt(first);
+        doubted();
+        let mut targets: Vec<String> = hint.into_iter().collect();
+        for address in others {
+            if !targets.contains(address) {
+                targets.push(address.clone());
+            }
+        }
+        let mut attempts: FuturesUnordered<_> = targets.iter().map(|address| attempt(address)).collect();
+        while let Some(attempt) = attempts.next().await {
+            if !matches!(attempt, Attempt::Failed(_)) {
+                return attempt;
+            }
+        }
+        Attempt::Failed(None)
     }
 
     /// Calls the leading coordinator: follows hints, and tries the others when one does not answer, within `deadline`.
     ///
     /// # Errors
     /// The last refusal.
-    pub(super) async fn call<R>(
+    pub async fn call<R>(
         &self,
         deadline: Duration,
         call: impl AsyncFn(SessionClient<Channel>, Duration) -> Result<Response<R>, Status>,
@@ -99,7 +143,7 @@ impl Coordinators {
                     return Ok(response.into_inner());
                 }
                 Ok(Err(status)) if status.code() == Code::Unimplemented => {
-                    let why = format!("{address} is not a coordinator; correct --coordinators");
+                    let why = format!("{address} is not a coordinator; correct the coordinators' addresses");
                     last = ErrorDetail::new(ErrorKind::InvalidArgument, why);
                     continue;
                 }

@@ -15,7 +15,7 @@ const CHANNELS_MAX: usize = 4_096;
 
 /// One lazily connected channel per address. Each purpose keeps its own, so that bulk cannot delay what is urgent.
 #[derive(Debug)]
-pub(crate) struct Links {
+pub struct Links {
     /// Plaintext may leave this machine.
     insecure: bool,
     channels: Mutex<BTreeMap<String, Channel>>,
@@ -23,7 +23,7 @@ pub(crate) struct Links {
 
 impl Links {
     /// None yet; beyond this machine only if `insecure` was said.
-    pub(crate) fn new(insecure: bool) -> Self {
+    pub fn new(insecure: bool) -> Self {
         Self { insecure, channels: Mutex::default() }
     }
 
@@ -31,7 +31,7 @@ impl Links {
     ///
     /// # Errors
     /// That is not an address, or one to which plaintext must not go.
-    pub(crate) fn channel(&self, address: &str) -> Result<Channel, ErrorDetail> {
+    pub fn channel(&self, address: &str) -> Result<Channel, ErrorDetail> {
         let mut channels = self.channels.lock();
         if let Some(channel) = channels.get(address) {
             return Ok(channel.clone());
@@ -49,7 +49,7 @@ impl Links {
 ///
 /// # Errors
 /// As [`Links::channel`].
-pub(crate) fn endpoint(address: &str, insecure: bool) -> Result<Endpoint, ErrorDetail> {
+pub fn endpoint(address: &str, insecure: bool) -> Result<Endpoint, ErrorDetail> {
     check_plaintext(address, insecure)?;
     let endpoint = Endpoint::from_shared(format!("http://{address}")).map_err(|error| {
         ErrorDetail::new(ErrorKind::InvalidArgument, format!("{address:?} is not an address: {error}"))

@@ -1,0 +1,40 @@
+//! Clocks as arguments. Leases count on one that includes suspend.
+
+use archon_types::Millis;
+use std::sync::Arc;
+
+/// Something that tells the time in milliseconds; the place that uses it says from which instant.
+pub trait Clock: Send + Sync + 'static {
+    /// The present instant.
+    fn now(&self) -> Millis;
+}
+
+/// Milliseconds since the machine started, suspend included: what leases count on (PROTOCOL rule 14).
+#[derive(Clone, Copy, Default, Debug)]
+pub struct BootClock;
+
+impl Clock for BootClock {
+    fn now(&self) -> Millis {
+        let time = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+        let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
+        let nanoseconds = u64::try_from(time.tv_nsec).unwrap_or(0);
+        Millis::new(seconds.saturating_mul(1_000).saturating_add(nanoseconds / 1_000_000))
+    }
+}
+
+impl<C: Clock + ?Sized> Clock for Arc<C> {
+    fn now(&self) -> Millis {
+        (**self).now()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_boot_clock_does_not_go_back() {
+        let first = BootClock.now();
+        assert!(first > Millis::ZERO && BootClock.now() >= first);
+    }
+}

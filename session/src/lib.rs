@@ -1,0 +1,16 @@
+//! How a member, be it a node or a participant, reaches the leading coordinator: which one that is, how it is called, and the
+//! clock on which leases count. What is said to it, and what follows, is decided by `archon-member`.
+//!
+//! | Module | |
+//! |---|---|
+//! | `clock` | time that includes suspend |
+//! | `coordinators` | who leads, and calls that follow it |
+//! | `link` | channels |
+
+mod clock;
+mod coordinators;
+mod link;
+
+pub use clock::{BootClock, Clock};
+pub use coordinators::{Attempt, Coordinators};
+pub use link::{Links, endpoint};
