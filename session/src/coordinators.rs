@@ -2,6 +2,8 @@
 
 use crate::link::Links;
 use archon_proto::convert::error::detail_of;
+use archon_proto::convert::session::HeartbeatAnswer;
+use archon_proto::v1;
 use archon_proto::v1::session_client::SessionClient;
 use archon_types::limits::MESSAGE_BYTES_MAX;
 use archon_types::{ErrorDetail, ErrorKind};
@@ -28,6 +30,15 @@ pub enum Attempt {
     Stale,
     /// No answer that counts; perhaps a hint who leads.
     Failed(Option<String>),
+}
+
+/// What one coordinator said to a heartbeat.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Answered {
+    /// A grant, which may be another heartbeat's.
+    Granted(HeartbeatAnswer),
+    /// No grant, and what that comes to.
+    Not(Attempt),
 }
 
 /// The coordinators, the leading one first.
@@ -75,9 +86,30 @@ impl Coordinators {
         }
     }
 
-    /// The session service at `address`, over the channels kept for heartbeats.
-    pub fn urgent(&self, address: &str) -> Option<SessionClient<Channel>> {
-        Some(SessionClient::new(self.urgent.channel(address).ok()?))
+    /// Sends a heartbeat to one coordinator and waits for the answer until `deadline`.
+    pub async fn beat(&self, address: &str, heartbeat: v1::HeartbeatRequest, deadline: Duration) -> Answered {
+        let failed = |hint| Answered::Not(Attempt::Failed(hint));
+        let Ok(channel) = self.urgent.channel(address) else { return failed(None) };
+        let mut client = SessionClient::new(channel);
+        let mut request = tonic::Request::new(heartbeat);
+        request.set_timeout(deadline);
+        match tokio::time::timeout(deadline, client.heartbeat(request)).await {
+            Ok(Ok(answer)) => match HeartbeatAnswer::try_from(answer.into_inner()) {
+                Ok(answer) => Answered::Granted(answer),
+                Err(error) => {
+                    tracing::warn!(%error, address, "discarded a malformed answer to a heartbeat");
+                    failed(None)
+                }
+            },
+            Ok(Err(status)) => {
+                let detail = detail_of(&status);
+                match detail.kind {
+                    ErrorKind::StaleIncarnation => Answered::Not(Attempt::Stale),
+                    _ => failed(detail.leader),
+                }
+            }
+            Err(_) => failed(None),
+        }
     }
 
     /// One heartbeat: asks the coordinator that probably leads; if that comes to nothing, calls `doubted` and asks all others at

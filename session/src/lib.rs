@@ -6,11 +6,17 @@
 //! | `clock` | time that includes suspend |
 //! | `coordinators` | who leads, and calls that follow it |
 //! | `link` | channels |
+//! | `registration` | registering and leaving |
+//! | `report` | facts, told until they are answered |
 
 mod clock;
 mod coordinators;
 mod link;
+mod registration;
+mod report;
 
 pub use clock::{BootClock, Clock};
-pub use coordinators::{Attempt, Coordinators};
+pub use coordinators::{Answered, Attempt, Coordinators};
 pub use link::{Links, endpoint};
+pub use registration::{PROTOCOL, leave, register};
+pub use report::{Facts, reports};

@@ -3,12 +3,11 @@
 use super::{LifeEnd, Session};
 use crate::shared::{Life, Shared};
 use archon_member::{Grant, Heartbeats, Taken};
-use archon_proto::convert::error::detail_of;
 use archon_proto::convert::load::Load;
 use archon_proto::convert::session::{Heartbeat, HeartbeatAnswer};
 use archon_proto::v1;
-use archon_session::{Attempt, Coordinators};
-use archon_types::{Backoff, ErrorKind};
+use archon_session::{Answered, Attempt, Coordinators};
+use archon_types::Backoff;
 use parking_lot::Mutex;
 use std::time::Duration;
 use tokio::time::Instant;
@@ -120,7 +119,6 @@ impl Sender<'_> {
     }
 
     async fn attempt(&self, address: &str, load: Load) -> Attempt {
-        let Some(mut client) = self.coordinators.urgent(address) else { return Attempt::Failed(None) };
         let stopping = self.shared.leaving().is_cancelled();
         self.shared.metrics.heartbeats.add(1);
         let heartbeat = self.heartbeats.lock().send(self.shared.clock.now());
@@ -132,25 +130,9 @@ impl Sender<'_> {
             stopping,
             push_key: self.shared.push_key,
         });
-        let mut request = tonic::Request::new(message);
-        request.set_timeout(DEADLINE);
-        let answer = match tokio::time::timeout(DEADLINE, client.heartbeat(request)).await {
-            Ok(Ok(answer)) => HeartbeatAnswer::try_from(answer.into_inner()),
-            Ok(Err(status)) => {
-                let detail = detail_of(&status);
-                return match detail.kind {
-                    ErrorKind::StaleIncarnation => Attempt::Stale,
-                    _ => Attempt::Failed(detail.leader),
-                };
-            }
-            Err(_) => return Attempt::Failed(None),
-        };
-        let answer = match answer {
-            Ok(answer) => answer,
-            Err(error) => {
-                tracing::warn!(%error, address, "discarded a malformed answer to a heartbeat");
-                return Attempt::Failed(None);
-            }
+        let answer = match self.coordinators.beat(address, message, DEADLINE).await {
+            Answered::Granted(answer) => answer,
+            Answered::Not(attempt) => return attempt,
         };
         let HeartbeatAnswer { number, incarnation, lease_ms, withdrawn, replication_timeout_ms, .. } = answer;
         let grant = Grant { incarnation, number, lease_ms, withdrawn };

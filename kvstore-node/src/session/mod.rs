@@ -3,30 +3,21 @@
 //! It lives on its own thread with its own runtime, so that no amount of data traffic can starve a heartbeat.
 
 mod heartbeat;
-mod report;
 
 use crate::grants::Grants;
 use crate::health::Health;
 use crate::shared::{Life, Shared};
-use archon_member::{Again, Registering};
+use archon_member::Registering;
 use archon_proto::convert::session::{Member, Registered, Registration};
-use archon_proto::v1;
-use archon_session::Coordinators;
+use archon_session::{Coordinators, Facts, PROTOCOL, register, reports};
 use archon_types::{
-    Backoff, BootId, ClusterId, Epoch, ErrorDetail, ErrorKind, Incarnation, PartitionId, PlacementId, StorageId,
+    BootId, ClusterId, Epoch, ErrorDetail, ErrorKind, Incarnation, PartitionId, PlacementId, Report, StorageId,
 };
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-/// Protocol versions that this node speaks.
-const PROTOCOL: std::ops::RangeInclusive<u32> = 1..=1;
-const REGISTER_DEADLINE: Duration = Duration::from_secs(2);
-const LEAVE_DEADLINE: Duration = Duration::from_secs(1);
-/// How often the log says why the node is not registered while that stays the same.
-const SAY_AGAIN: Duration = Duration::from_secs(5);
 /// The node's durable self, as registration needs it.
 pub(crate) trait Home: Send {
     /// The data directory's id.
@@ -115,7 +106,7 @@ impl Session {
             let Some(life) = self.shared.life() else { break };
             let end = tokio::select! {
                 end = heartbeat::heartbeats(&self, &coordinators, &life) => end,
-                () = report::reports(&self.shared, &coordinators, &life) => LifeEnd::Ended,
+                () = reports(&coordinators, life.member, &*self.shared) => LifeEnd::Ended,
                 () = self.end.cancelled() => LifeEnd::Ended,
             };
             if matches!(end, LifeEnd::Ended) {
@@ -134,70 +125,33 @@ impl Session {
         // One life of the session: a repeated attempt is answered as the first one was.
         let boot = BootId::new(Uuid::new_v4());
         self.shared.register_as(boot);
-        let config = &self.shared.config;
-        let mut backoff = Backoff::new(Duration::from_millis(50), Duration::from_secs(1));
-        let last = self.home.last_incarnation();
-        let mut registering = Registering::new(Some(last).filter(|last| *last != Incarnation::ZERO));
-        let mut reported: Option<(ErrorKind, Instant)> = None;
-        loop {
-            let request = v1::RegisterRequest::from(Registration {
-                cluster: self.home.cluster(),
-                name: config.name.clone(),
-                address: self.address.clone(),
-                storage: self.home.storage(),
-                boot,
-                zone: config.zone.clone(),
-                weight: config.weight,
-                partitions_max: config.partitions_max,
-                protocol_min: *PROTOCOL.start(),
-                protocol_max: *PROTOCOL.end(),
-                held: self.home.held(),
-                last_incarnation: self.home.last_incarnation(),
-                expects: registering.expects().unwrap_or(Incarnation::ZERO),
-                participant: None,
-            });
-            let attempt = coordinators.call(REGISTER_DEADLINE, async |mut client, patience| {
-                let mut request = tonic::Request::new(request.clone());
-                request.set_timeout(patience);
-                client.register(request).await
-            });
-            let answer = tokio::select! {
-                answer = attempt => answer,
-                () = self.end.cancelled() => return Ok(None),
-            };
-            let detail = match answer.and_then(|response| Registered::try_from(response).map_err(ErrorDetail::from)) {
-                Ok(registered) => {
-                    let why = self.home.store(&registered).err();
-                    return match why {
-                        None => Ok(Some(registered)),
-                        Some(why) => Err(SessionError::NotStored { name: config.name.clone(), why }),
-                    };
-                }
-                Err(detail) => detail,
-            };
-            match registering.refused(&detail, self.shared.clock.now()) {
-                Again::Never => return Err(SessionError::Refused { name: config.name.clone(), detail }),
-                Again::AtOnce => continue,
-                Again::Later => {}
-            }
-            let known = reported.is_some_and(|(kind, at)| kind == detail.kind && at.elapsed() < SAY_AGAIN);
-            if !known {
-                // Somebody has to do something about the one, and a coordinator alone about the other.
-                if detail.kind == ErrorKind::NameTaken {
-                    tracing::warn!(kind = %detail.kind, "not registered yet: {}", detail.message);
-                } else {
-                    tracing::info!(kind = %detail.kind, "not registered yet: {}", detail.message);
-                }
-                reported = Some((detail.kind, Instant::now()));
-            }
-            let pause = detail
-                .retry_after_ms
-                .map_or_else(|| backoff.next(rand::random()), |ms| Duration::from_millis(ms.min(1_000)));
-            tokio::select! {
-                () = tokio::time::sleep(pause) => {}
-                () = self.end.cancelled() => return Ok(None),
-            }
-        }
+        let (config, home) = (&self.shared.config, &self.home);
+        let last = home.last_incarnation();
+        let registering = Registering::new(Some(last).filter(|last| *last != Incarnation::ZERO));
+        let registration = |expects| Registration {
+            cluster: home.cluster(),
+            name: config.name.clone(),
+            address: self.address.clone(),
+            storage: home.storage(),
+            boot,
+            zone: config.zone.clone(),
+            weight: config.weight,
+            partitions_max: config.partitions_max,
+            protocol_min: *PROTOCOL.start(),
+            protocol_max: *PROTOCOL.end(),
+            held: home.held(),
+            last_incarnation: last,
+            expects,
+            participant: None,
+        };
+        let clock = &*self.shared.clock;
+        let registered = register(coordinators, clock, registering, registration, |_| {}, &self.end).await;
+        let name = || self.shared.config.name.clone();
+        let Some(registered) = registered.map_err(|detail| SessionError::Refused { name: name(), detail })? else {
+            return Ok(None);
+        };
+        self.home.store(&registered).map_err(|why| SessionError::NotStored { name: name(), why })?;
+        Ok(Some(registered))
     }
 
     /// Says farewell, if nothing is led any more: the coordinator then need not wait for the lease to run out.
@@ -207,17 +161,22 @@ impl Session {
         }
         // From here on nothing is answered: the coordinator takes the farewell as the end of the lease.
         life.grants.end();
-        let request = v1::LeaveRequest::from(life.member);
-        let answer = coordinators
-            .call(LEAVE_DEADLINE, async |mut client, patience| {
-                let mut request = tonic::Request::new(request.clone());
-                request.set_timeout(patience);
-                client.leave(request).await
-            })
-            .await;
-        match answer {
-            Ok(_) => tracing::info!("left the cluster cleanly"),
-            Err(detail) => tracing::info!(kind = %detail.kind, "left without the coordinator's answer"),
-        }
+        archon_session::leave(coordinators, life.member).await;
+    }
+}
+
+impl Facts for Shared {
+    fn peek(&self, count: usize) -> Vec<Report> {
+        self.reports.peek(count)
+    }
+
+    fn answered(&self, report: &Report, refused: Option<ErrorKind>) -> bool {
+        let done = self.reports.answered(report, refused);
+        self.metrics.reports.add(u64::from(done));
+        done
+    }
+
+    async fn filled(&self) {
+        self.reports.filled().await;
     }
 }

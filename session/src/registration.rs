@@ -1,0 +1,90 @@
+//! Registering with the leading coordinator, and saying farewell to it.
+
+use crate::clock::Clock;
+use crate::coordinators::Coordinators;
+use archon_member::{Again, Registering};
+use archon_proto::convert::session::{Member, Registered, Registration};
+use archon_proto::v1;
+use archon_types::{Backoff, ErrorDetail, ErrorKind, Incarnation};
+use std::time::{Duration, Instant};
+use tokio_util::sync::CancellationToken;
+
+/// Protocol versions that this member speaks.
+pub const PROTOCOL: std::ops::RangeInclusive<u32> = 1..=1;
+const REGISTER_DEADLINE: Duration = Duration::from_secs(2);
+const LEAVE_DEADLINE: Duration = Duration::from_secs(1);
+/// How often the log says why the member is not registered while that stays the same.
+const SAY_AGAIN: Duration = Duration::from_secs(5);
+
+/// Registers, however long it takes; `None` if `end` comes first. Each attempt says what `registration` makes of the registration
+/// that is taken to be on record; each that was refused, and may succeed later, is told to `refused`.
+///
+/// # Errors
+/// A refusal that no later attempt can change.
+pub async fn register(
+    coordinators: &Coordinators,
+    clock: &dyn Clock,
+    mut registering: Registering,
+    registration: impl Fn(Incarnation) -> Registration,
+    refused: impl Fn(&ErrorDetail),
+    end: &CancellationToken,
+) -> Result<Option<Registered>, ErrorDetail> {
+    let mut backoff = Backoff::new(Duration::from_millis(50), Duration::from_secs(1));
+    let mut reported: Option<(ErrorKind, Instant)> = None;
+    loop {
+        let request = v1::RegisterRequest::from(registration(registering.expects().unwrap_or(Incarnation::ZERO)));
+        let attempt = coordinators.call(REGISTER_DEADLINE, async |mut client, patience| {
+            let mut request = tonic::Request::new(request.clone());
+            request.set_timeout(patience);
+            client.register(request).await
+        });
+        let answer = tokio::select! {
+            answer = attempt => answer,
+            () = end.cancelled() => return Ok(None),
+        };
+        let detail = match answer.and_then(|response| Registered::try_from(response).map_err(ErrorDetail::from)) {
+            Ok(registered) => return Ok(Some(registered)),
+            Err(detail) => detail,
+        };
+        match registering.refused(&detail, clock.now()) {
+            Again::Never => return Err(detail),
+            Again::AtOnce => continue,
+            Again::Later => {}
+        }
+        let known = reported.is_some_and(|(kind, at)| kind == detail.kind && at.elapsed() < SAY_AGAIN);
+        if !known {
+            // Somebody has to do something about the one, and a coordinator alone about the other.
+            if detail.kind == ErrorKind::NameTaken {
+                tracing::warn!(kind = %detail.kind, "not registered yet: {}", detail.message);
+            } else {
+                tracing::info!(kind = %detail.kind, "not registered yet: {}", detail.message);
+            }
+            reported = Some((detail.kind, Instant::now()));
+        }
+        refused(&detail);
+        let pause = detail
+            .retry_after_ms
+            .map_or_else(|| backoff.next(rand::random()), |ms| Duration::from_millis(ms.min(1_000)));
+        tokio::select! {
+            () = tokio::time::sleep(pause) => {}
+            () = end.cancelled() => return Ok(None),
+        }
+    }
+}
+
+/// Says farewell: nothing is led any more, so that the coordinator need not wait for the lease to run out. The caller's lease must
+/// have ended before.
+pub async fn leave(coordinators: &Coordinators, member: Member) {
+    let request = v1::LeaveRequest::from(member);
+    let answer = coordinators
+        .call(LEAVE_DEADLINE, async |mut client, patience| {
+            let mut request = tonic::Request::new(request.clone());
+            request.set_timeout(patience);
+            client.leave(request).await
+        })
+        .await;
+    match answer {
+        Ok(_) => tracing::info!("left the cluster cleanly"),
+        Err(detail) => tracing::info!(kind = %detail.kind, "left without the coordinator's answer"),
+    }
+}
