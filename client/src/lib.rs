@@ -35,6 +35,7 @@ mod error;
 mod kv;
 mod link;
 mod operate_types;
+mod participant;
 mod rebalance_types;
 mod retry;
 mod scan;
@@ -47,12 +48,14 @@ pub use admin::Admin;
 pub use admin_types::{
     CoordinatorStatus, CopySummary, Event, Located, NodeSummary, PartitionSummary, Quorum, Reason, Status, TableSummary,
 };
+/// Why a partition is released, for [`Callbacks::release`].
+pub use archon_member::Why;
 pub use archon_types::plan::{Move, Plan, Unmet};
 pub use archon_types::subject::{Cause, NodeName, Subject};
 pub use archon_types::{
-    Answer, Condition, CoordinatorRole, ErrorDetail, ErrorKind, EventCode, Holds, MoveCode, MoveKind, MovePhase,
-    NodeGoal, NodeStatus, Op, PartitionStatus, ReasonCode, ReplicaState, Revision, Setting, SettingChange, SettingUnit,
-    TraitsChange, UnmetCode, Version, Word,
+    Answer, Condition, CoordinatorRole, Epoch, ErrorDetail, ErrorKind, EventCode, Holds, MoveCode, MoveKind, MovePhase,
+    NodeGoal, NodeStatus, Op, PartitionId, PartitionStatus, ReasonCode, ReplicaState, Revision, Setting, SettingChange,
+    SettingUnit, TableId, TraitsChange, UnmetCode, Version, Word,
 };
 pub use builder::ClientBuilder;
 /// The library whose [`Bytes`] keys and values are.
@@ -65,6 +68,7 @@ pub use operate_types::{
     DrainCheck, Forced, ForcedCheck, LossCheck, NodeCheck, NodeGain, NodeLoss, PartitionCopy, PartitionDescription,
     RemoveCheck, TableCheck,
 };
+pub use participant::{AcquireError, Callbacks, Grant, Lost, Participant, ParticipantBuilder, ParticipantStats};
 pub use rebalance_types::{Cancelled, MoveStatus, RebalanceStatus, RebalanceSummary};
 pub use scan::{Entry, Page, Scan};
 pub use stats::NodeStats;

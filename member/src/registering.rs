@@ -18,16 +18,29 @@ pub enum Again {
 }
 
 /// The attempts to begin one life.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Registering {
     expects: Option<Incarnation>,
     name_taken: Option<Millis>,
+    patience_ms: u64,
+}
+
+impl Default for Registering {
+    fn default() -> Self {
+        Self::new(None)
+    }
 }
 
 impl Registering {
     /// A node whose data directory knows of this last registration, if of any.
     pub const fn new(last: Option<Incarnation>) -> Self {
-        Self { expects: last, name_taken: None }
+        Self { expects: last, name_taken: None, patience_ms: NAME_TAKEN_PATIENCE_MS }
+    }
+
+    /// How long, in milliseconds, another claimant of the name is waited for, which may be dead: 10 s unless said otherwise.
+    #[must_use]
+    pub const fn with_patience(self, patience_ms: u64) -> Self {
+        Self { patience_ms, ..self }
     }
 
     /// The registration of this directory that is taken to be on record. What the next attempt says is said knowing of it.
@@ -40,7 +53,7 @@ impl Registering {
         match error.kind {
             ErrorKind::NameTaken => {
                 let since = *self.name_taken.get_or_insert(now);
-                if now.since(since) < NAME_TAKEN_PATIENCE_MS { Again::Later } else { Again::Never }
+                if now.since(since) < self.patience_ms { Again::Later } else { Again::Never }
             }
             ErrorKind::WrongCluster
             | ErrorKind::ProtocolMismatch
@@ -76,6 +89,9 @@ mod tests {
         assert_eq!(registering.refused(&taken, Millis::new(1_000)), Again::Later);
         assert_eq!(registering.refused(&taken, Millis::new(10_999)), Again::Later);
         assert_eq!(registering.refused(&taken, Millis::new(11_000)), Again::Never);
+        let mut patient = Registering::default().with_patience(20_000);
+        assert_eq!(patient.refused(&taken, Millis::new(1_000)), Again::Later);
+        assert_eq!(patient.refused(&taken, Millis::new(20_999)), Again::Later);
     }
 
     #[test]

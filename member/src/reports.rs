@@ -1,6 +1,6 @@
 //! Facts on their way to the coordinator: bounded, the newest per fact, kept until they are answered for good.
 
-use archon_types::{Epoch, ErrorKind, Fact, PlacementId, Report};
+use archon_types::{Epoch, ErrorKind, Fact, PartitionId, PlacementId, Report};
 use std::collections::BTreeMap;
 
 /// Most reports that wait. Replicas repeat what matters, so what does not fit is not lost for good.
@@ -42,6 +42,11 @@ impl Reports {
             self.waiting.remove(&key);
         }
         true
+    }
+
+    /// Whether something about this partition waits.
+    pub(crate) fn is_about(&self, partition: PartitionId) -> bool {
+        self.waiting.values().any(|report| report.partition == partition)
     }
 
     /// Forgets what was to be told of this copy in this epoch.
@@ -92,7 +97,7 @@ fn key(report: &Report) -> Key {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use archon_types::{PartitionId, TableId, Version};
+    use archon_types::{TableId, Version};
 
     fn report(placement: u64, version: u64) -> Report {
         Report {

@@ -177,6 +177,12 @@ impl Participation {
         self.stopping && self.reports.is_empty() && !self.holdings.tenures.values().any(Tenure::is_under_way)
     }
 
+    /// Whether the service does nothing with this partition any more, and what became of it was told.
+    pub fn is_told(&self, partition: PartitionId) -> bool {
+        let under_way = self.holdings.tenures.get(&partition).is_some_and(Tenure::is_under_way);
+        !under_way && !self.reports.is_about(partition)
+    }
+
     /// What the service is to do next.
     pub fn next_effect(&mut self) -> Option<Effect> {
         self.effects.pop_front()

@@ -1,0 +1,58 @@
+//! The right to act for a partition.
+
+use super::shared::Shared;
+use archon_member::Acquired;
+use archon_types::{Epoch, PartitionId};
+use std::fmt;
+use std::sync::Arc;
+
+/// What a participant owns: a partition in an epoch. It holds for as long as a lease covers it, so it is to be asked each time
+/// before something is done in its name: [`Grant::check`].
+#[derive(Clone)]
+pub struct Grant {
+    acquired: Acquired,
+    shared: Arc<Shared>,
+}
+
+/// The partition is owned no more: another participant may have it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("partition {partition} is lost: it was owned in epoch {epoch}")]
+pub struct Lost {
+    /// The partition.
+    pub partition: PartitionId,
+    /// The epoch in which it was owned.
+    pub epoch: Epoch,
+}
+
+impl Grant {
+    pub(super) const fn new(acquired: Acquired, shared: Arc<Shared>) -> Self {
+        Self { acquired, shared }
+    }
+
+    /// The partition.
+    pub const fn partition(&self) -> PartitionId {
+        self.acquired.partition
+    }
+
+    /// The epoch. Whoever owns the partition later has a higher one, so storage that refuses lower ones than it has seen is safe
+    /// from whoever was too slow to notice that it lost the partition.
+    pub const fn epoch(&self) -> Epoch {
+        self.acquired.epoch
+    }
+
+    /// Whether the partition is owned at this moment. Gives the epoch to be handed to storage with whatever is done next. Neither
+    /// waits nor locks.
+    ///
+    /// # Errors
+    /// [`Lost`]: nothing may be done in its name any more.
+    pub fn check(&self) -> Result<Epoch, Lost> {
+        let Acquired { partition, epoch, .. } = self.acquired;
+        if self.shared.check(self.acquired) { Ok(epoch) } else { Err(Lost { partition, epoch }) }
+    }
+}
+
+impl fmt::Debug for Grant {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("Grant").field("partition", &self.partition()).field("epoch", &self.epoch()).finish()
+    }
+}

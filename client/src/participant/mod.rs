@@ -1,0 +1,202 @@
+//! Owning partitions of lease tables for a service: [`Participant`].
+
+mod builder;
+mod callbacks;
+mod grant;
+mod session;
+mod shared;
+mod stats;
+mod worker;
+
+pub use builder::ParticipantBuilder;
+pub use callbacks::{AcquireError, Callbacks};
+pub use grant::{Grant, Lost};
+pub use stats::ParticipantStats;
+
+use self::builder::Config;
+use self::session::Session;
+use self::shared::{Phase, Shared};
+use self::worker::Worker;
+use crate::error::{Error, Outcome};
+use archon_types::{ErrorDetail, ErrorKind, PartitionId};
+use std::fmt;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+use tokio::sync::mpsc;
+use tokio::task;
+use tokio::time::{Instant, timeout_at};
+use tokio_util::sync::DropGuard;
+
+/// How long a coordinator may take to hear that a participant stops, before it releases what it has.
+const HEARD_WITHIN: Duration = Duration::from_secs(1);
+/// How long the farewell and the last callbacks may take beyond a stop's deadline.
+const FAREWELL: Duration = Duration::from_secs(2);
+
+/// A service's place in a cluster: it owns partitions of lease tables, each in an epoch and for as long as a lease covers it.
+///
+/// ```no_run
+/// use archon_client::{AcquireError, Callbacks, Epoch, Grant, Participant, PartitionId, Why};
+/// use std::time::Duration;
+///
+/// struct Jobs;
+///
+/// impl Callbacks for Jobs {
+///     async fn acquire(&self, grant: Grant) -> Result<(), AcquireError> {
+///         println!("{} is ours in epoch {}", grant.partition(), grant.epoch());
+///         Ok(())
+///     }
+///     async fn release(&self, grant: Grant, _: Why) {
+///         println!("{} goes elsewhere: everything is flushed", grant.partition());
+///     }
+///     fn lost(&self, partition: PartitionId, _: Epoch) {
+///         println!("{partition} is somebody else's: nothing of it is touched");
+///     }
+/// }
+///
+/// # async fn example() -> Result<(), archon_client::Error> {
+/// let participant = Participant::builder(["127.0.0.1:7001", "127.0.0.1:7002"])
+///     .table("jobs")
+///     .name("w7")
+///     .address("10.0.0.7:8080")
+///     .partitions_max(16)
+///     .timing(Duration::from_secs(10), Duration::from_secs(30), Duration::from_secs(45))
+///     .start(Jobs)
+///     .await?;
+/// for grant in participant.owned() {
+///     if let Ok(epoch) = grant.check() {
+///         println!("whatever is written for {} carries epoch {epoch}", grant.partition());
+///     }
+/// }
+/// participant.stop(Duration::from_secs(10)).await;
+/// # Ok(())
+/// # }
+/// ```
+///
+/// Dropping it without [`Participant::stop`] ends it at once: everything is lost, and others take it over when its lease has
+/// run out.
+pub struct Participant {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+    worker: task::JoinHandle<()>,
+    _guard: DropGuard,
+}
+
+impl Participant {
+    /// A participant that finds its cluster at these coordinators.
+    pub fn builder<E: Into<String>>(coordinators: impl IntoIterator<Item = E>) -> ParticipantBuilder {
+        ParticipantBuilder::new(coordinators.into_iter().map(Into::into).collect())
+    }
+
+    async fn start<C: Callbacks>(config: Config, callbacks: C) -> Result<Self, Error> {
+        let deadline = Instant::now() + config.patience;
+        let patience_ms = u64::try_from(config.patience.as_millis()).unwrap_or(u64::MAX);
+        let (effects, taken) = mpsc::unbounded_channel();
+        let shared = Arc::new(Shared::new(config, effects));
+        let guard = shared.end.clone().drop_guard();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.map_err(|error| no_thread(&error))?;
+        let session = Session::new(Arc::clone(&shared));
+        let thread = std::thread::Builder::new().name("participant".to_owned());
+        let thread = thread.spawn(move || runtime.block_on(session.run())).map_err(|error| no_thread(&error))?;
+        let worker = tokio::spawn(Worker::new(Arc::clone(&shared), callbacks).run(taken));
+        let mut phases = shared.phase.subscribe();
+        let begun = phases.wait_for(|phase| !matches!(phase, Phase::Registering(_)));
+        let begun = timeout_at(deadline, begun).await.map(|phase| phase.map(|phase| phase.clone()));
+        match begun {
+            Ok(Ok(Phase::Ended(Some(detail)))) => return Err(detail.into()),
+            Ok(_) => {}
+            Err(_) => {
+                let last = match &*shared.phase.borrow() {
+                    Phase::Registering(last) => last.clone().map(Box::new),
+                    Phase::Registered | Phase::Ended(_) => None,
+                };
+                return Err(Error::DeadlineExceeded { timeout_ms: patience_ms, outcome: Outcome::Unknown, last });
+            }
+        }
+        Ok(Self { shared, thread: Some(thread), worker, _guard: guard })
+    }
+
+    /// Whether new work may be taken for a partition now; the grant says in which epoch. Neither waits nor locks, and is to be
+    /// asked for each piece of work.
+    pub fn have_partition(&self, partition: PartitionId) -> Option<Grant> {
+        self.shared.have(partition).map(|acquired| Grant::new(acquired, Arc::clone(&self.shared)))
+    }
+
+    /// Everything for which new work may be taken now, by partition.
+    pub fn owned(&self) -> Vec<Grant> {
+        let grant = |acquired| Grant::new(acquired, Arc::clone(&self.shared));
+        self.shared.owned().into_iter().map(grant).collect()
+    }
+
+    /// Gives up a partition: no new work is taken for it from this moment on; then the service releases it, and then the cluster is
+    /// told, which gives it to another participant if there is one. Waits until that is done. Returns whether it was owned, or
+    /// about to be.
+    pub async fn drop_partition(&self, partition: PartitionId) -> bool {
+        let had = self.shared.decide(|decides, now| decides.drop(partition, now));
+        if had {
+            self.shared.until(|decides| decides.is_told(partition)).await;
+        }
+        had
+    }
+
+    /// What it has counted.
+    pub fn stats(&self) -> ParticipantStats {
+        self.shared.counters.read()
+    }
+
+    /// Waits until it has ended by itself, and says why: the cluster refuses it for good, as when another participant took its
+    /// name. Everything it owned is lost then.
+    pub async fn failed(&self) -> Error {
+        let mut phases = self.shared.phase.subscribe();
+        loop {
+            if let Phase::Ended(Some(detail)) = &*phases.borrow_and_update() {
+                return detail.clone().into();
+            }
+            if phases.changed().await.is_err() {
+                return Error::Closed; // The sender is ours: this cannot be.
+            }
+        }
+    }
+
+    /// Stops: takes nothing any more, has the service release everything, tells the cluster, and leaves. What is not released by
+    /// the deadline is lost, and others wait for its lease. Returns whether everything was released.
+    pub async fn stop(mut self, within: Duration) -> bool {
+        let shared = Arc::clone(&self.shared);
+        let deadline = Instant::now() + within;
+        // What is released before a coordinator knows would be given back.
+        shared.stopping.cancel();
+        let heard = deadline.min(Instant::now() + HEARD_WITHIN);
+        let _ = timeout_at(heard, shared.stopping_heard.cancelled()).await;
+        shared.decide(|decides, now| decides.stop(now));
+        let over = async {
+            tokio::select! {
+                () = shared.until(|decides| decides.is_done()) => true,
+                () = shared.session_over.cancelled() => false,
+            }
+        };
+        let released = timeout_at(deadline, over).await.unwrap_or(false);
+        shared.end.cancel();
+        let farewell = Instant::now() + FAREWELL;
+        let over = timeout_at(farewell, shared.session_over.cancelled()).await.is_ok();
+        if let Some(thread) = self.thread.take().filter(|_| over) {
+            // It has nothing left to do.
+            let _ = task::spawn_blocking(move || thread.join()).await;
+        }
+        if timeout_at(farewell, &mut self.worker).await.is_err() {
+            tracing::warn!("a callback of a participant goes on after its end; it is left to itself");
+        }
+        released
+    }
+}
+
+impl fmt::Debug for Participant {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("Participant").field("name", &self.shared.config.name).finish_non_exhaustive()
+    }
+}
+
+fn no_thread(error: &std::io::Error) -> Error {
+    let message = format!("cannot start a thread: {error}; raise the limit on threads");
+    ErrorDetail::new(ErrorKind::Overloaded, message).into()
+}

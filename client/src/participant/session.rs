@@ -1,0 +1,263 @@
+//! A participant's session with the leading coordinator: it registers, says that it lives, asks for its duties, tells what became
+//! of them, and says farewell.
+//!
+//! It lives on its own thread with its own runtime, so that nothing that a service does can delay a heartbeat.
+
+use super::shared::{Phase, Shared};
+use archon_member::{Grant, Registering, Taken};
+use archon_proto::convert::duties::{Duties, DutiesAsked};
+use archon_proto::convert::ids::check_address;
+use archon_proto::convert::load::Load;
+use archon_proto::convert::session::{Heartbeat, HeartbeatAnswer, Member, Registered, Registration};
+use archon_proto::v1;
+use archon_session::{Answered, Attempt, Clock, Coordinators, PROTOCOL, leave, register, reports};
+use archon_types::{Backoff, BootId, ErrorDetail, Incarnation, LeaseTiming, PushKey, StorageId, Version};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::{Instant, sleep, sleep_until};
+use uuid::Uuid;
+
+/// How long a poll for duties may wait for others than those that are obeyed.
+const POLL_WAIT: Duration = Duration::from_secs(10);
+/// What a poll may take beyond that.
+const POLL_SLACK: Duration = Duration::from_secs(2);
+/// How long the answer to a heartbeat is waited for, at least and at most; between these an eighth of a lease.
+const DEADLINE_MIN: Duration = Duration::from_millis(150);
+const DEADLINE_MAX: Duration = Duration::from_secs(2);
+/// How long a name that another participant holds is waited for, at least, in milliseconds.
+const NAME_PATIENCE_MS: u64 = 10_000;
+
+/// What the session of one participant needs.
+pub(super) struct Session {
+    shared: Arc<Shared>,
+    coordinators: Coordinators,
+    /// Of this process, which keeps nothing on disk.
+    storage: StorageId,
+    push_key: PushKey,
+}
+
+enum LifeEnd {
+    /// The participant stops.
+    Ended,
+    /// The coordinator no longer knows this incarnation.
+    Stale,
+}
+
+impl Session {
+    pub(super) fn new(shared: Arc<Shared>) -> Self {
+        let (config, learned) = (&shared.config, Arc::clone(&shared));
+        let told = move || learned.learned.load().to_vec();
+        let coordinators = Coordinators::new(config.endpoints.clone(), config.insecure, told);
+        let (storage, push_key) = (StorageId::new(Uuid::new_v4()), PushKey::new(Uuid::new_v4()));
+        Self { shared, coordinators, storage, push_key }
+    }
+
+    /// Runs until it is told to end, or refused for good. Nothing is owned after it.
+    pub(super) async fn run(self) {
+        let why = self.lives().await.err();
+        if let Some(detail) = &why {
+            tracing::error!(participant = self.shared.config.name, %detail, "refused for good");
+        }
+        self.shared.decide(|decides, now| decides.end_life(now));
+        self.shared.phase.send_replace(Phase::Ended(why));
+        self.shared.session_over.cancel();
+    }
+
+    async fn lives(&self) -> Result<(), ErrorDetail> {
+        let (shared, coordinators) = (&*self.shared, &self.coordinators);
+        while let Some(registered) = self.register().await? {
+            let Registered { cluster, node, incarnation, settings, .. } = registered;
+            let member = Member { cluster, node, incarnation };
+            shared.counters.registrations.count();
+            tracing::info!(participant = shared.config.name, number = %node, %incarnation, %cluster, "registered");
+            shared.decide(|decides, now| decides.begin_life(incarnation, now));
+            shared.phase.send_replace(Phase::Registered);
+            let timing = shared.config.served.timing.unwrap_or(settings.timing);
+            let end = tokio::select! {
+                end = self.heartbeats(member, timing) => end,
+                () = reports(coordinators, member, shared) => LifeEnd::Ended,
+                () = self.duties(member) => LifeEnd::Ended,
+                () = self.leases() => LifeEnd::Ended,
+                () = shared.end.cancelled() => LifeEnd::Ended,
+            };
+            let released = shared.look(|decides| decides.is_done());
+            shared.decide(|decides, now| decides.end_life(now));
+            if matches!(end, LifeEnd::Ended) {
+                if released {
+                    leave(coordinators, member).await;
+                }
+                return Ok(());
+            }
+            tracing::warn!(%incarnation, "the coordinator has ended this incarnation; registering anew");
+        }
+        Ok(())
+    }
+
+    async fn register(&self) -> Result<Option<Registered>, ErrorDetail> {
+        let config = &self.shared.config;
+        let boot = BootId::new(Uuid::new_v4());
+        // Whoever holds the name may have died just now.
+        let take_over_ms = config.served.timing.map_or(0, |timing| timing.failure_timeout_ms.saturating_mul(2));
+        let registering = Registering::default().with_patience(take_over_ms.max(NAME_PATIENCE_MS));
+        let registration = |expects| Registration {
+            cluster: None,
+            name: config.name.clone(),
+            address: config.address.clone(),
+            storage: self.storage,
+            boot,
+            zone: config.zone.clone(),
+            weight: config.weight,
+            partitions_max: config.partitions_max,
+            protocol_min: *PROTOCOL.start(),
+            protocol_max: *PROTOCOL.end(),
+            held: Vec::new(),
+            last_incarnation: Incarnation::ZERO,
+            expects,
+            participant: Some(config.served.clone()),
+        };
+        let refused = |detail: &ErrorDetail| {
+            self.shared.phase.send_if_modified(|phase| match phase {
+                Phase::Registering(last) => {
+                    *last = Some(detail.clone());
+                    true
+                }
+                Phase::Registered | Phase::Ended(_) => false,
+            });
+        };
+        let end = &self.shared.end;
+        register(&self.coordinators, &self.shared.clock, registering, registration, refused, end).await
+    }
+
+    /// Heartbeats, each at a moment drawn in the last quarter of its interval, so that participants that start together do not
+    /// speak together.
+    async fn heartbeats(&self, member: Member, timing: LeaseTiming) -> LifeEnd {
+        let shared = &*self.shared;
+        let every = Duration::from_millis(timing.heartbeat_ms);
+        let deadline = (Duration::from_millis(timing.lease_ms) / 8).clamp(DEADLINE_MIN, DEADLINE_MAX);
+        let mut backoff = Backoff::new(Duration::from_millis(20), every.min(Duration::from_secs(1)));
+        loop {
+            let begun = Instant::now();
+            let attempt = async |address: &str| self.beat(address, member, deadline).await;
+            match self.coordinators.heartbeat(attempt, || {}).await {
+                Attempt::Granted => {
+                    backoff.reset();
+                    shared.counters.heartbeats.count();
+                    let next = begun + every.mul_f64(0.75 + 0.25 * rand::random::<f64>());
+                    tokio::select! {
+                        () = sleep_until(next) => {}
+                        // Whoever stops says so at once.
+                        () = shared.stopping.cancelled(), if !shared.stopping_heard.is_cancelled() => {}
+                    }
+                }
+                Attempt::Stale => return LifeEnd::Stale,
+                Attempt::Failed(_) => {
+                    shared.counters.heartbeats_failed.count();
+                    sleep(backoff.next(rand::random())).await;
+                }
+            }
+        }
+    }
+
+    async fn beat(&self, address: &str, member: Member, deadline: Duration) -> Attempt {
+        let shared = &*self.shared;
+        let stopping = shared.stopping.is_cancelled();
+        let heartbeat = shared.send();
+        let message = v1::HeartbeatRequest::from(Heartbeat {
+            member,
+            number: heartbeat.number(),
+            table_version: Version::ZERO,
+            load: Load::default(),
+            stopping,
+            push_key: self.push_key,
+        });
+        let answer = match self.coordinators.beat(address, message, deadline).await {
+            Answered::Granted(answer) => answer,
+            Answered::Not(attempt) => return attempt,
+        };
+        let HeartbeatAnswer { number, incarnation, lease_ms, withdrawn, .. } = answer;
+        let grant = Grant { incarnation, number, lease_ms, withdrawn };
+        match shared.decide(|decides, now| decides.granted(heartbeat, grant, now)) {
+            Taken::Foreign => {
+                tracing::warn!(number = heartbeat.number(), answered = number, %incarnation, "discarded an answer to another heartbeat");
+                return Attempt::Failed(None);
+            }
+            Taken::Granted { lapsed_ms, .. } if lapsed_ms > 0 => {
+                shared.counters.leases_lapsed.count();
+                tracing::warn!(lapsed_ms, "lease lapsed before the next grant came");
+            }
+            Taken::Granted { .. } | Taken::Overtaken => {}
+        }
+        self.coordinators.leads(address);
+        if stopping {
+            shared.stopping_heard.cancel();
+        }
+        Attempt::Granted
+    }
+
+    /// Asks for duties for as long as it is polled.
+    async fn duties(&self, member: Member) {
+        let shared = &*self.shared;
+        let mut backoff = Backoff::new(Duration::from_millis(20), Duration::from_secs(1));
+        loop {
+            let (term, version) = shared.look(|decides| decides.obeyed());
+            let wait_ms = u32::try_from(POLL_WAIT.as_millis()).unwrap_or(u32::MAX);
+            let request = v1::DutiesRequest::from(DutiesAsked { member, term, version, wait_ms });
+            let begun = Instant::now();
+            let answer = self.coordinators.call(POLL_WAIT + POLL_SLACK, async |mut client, patience| {
+                let mut request = tonic::Request::new(request.clone());
+                request.set_timeout(patience);
+                client.duties(request).await
+            });
+            let answer = answer.await.and_then(|wire| Duties::try_from(wire).map_err(ErrorDetail::from));
+            let answer = match answer {
+                Ok(answer) => answer,
+                Err(detail) => {
+                    tracing::debug!(%detail, "asked for duties in vain");
+                    sleep(backoff.next(rand::random())).await;
+                    continue;
+                }
+            };
+            self.learn(answer.coordinators);
+            let news = answer.duties.is_some_and(|duties| {
+                let (life, term, version) = (member.incarnation, answer.term, answer.version);
+                shared.decide(|decides, now| decides.duties(life, term, version, &duties, now))
+            });
+            if news || begun.elapsed() >= POLL_WAIT / 2 {
+                backoff.reset();
+            } else {
+                // A coordinator that knows no long poll, or one that has older duties, answers at once.
+                sleep(backoff.next(rand::random())).await;
+            }
+        }
+    }
+
+    fn learn(&self, mut coordinators: Vec<String>) {
+        coordinators.retain(|address| check_address(address, "coordinator").is_ok());
+        if !coordinators.is_empty() && **self.shared.learned.load() != coordinators {
+            self.shared.learned.store(Arc::new(coordinators));
+        }
+    }
+
+    /// Sees to it that the service is told at once when the lease ends.
+    async fn leases(&self) {
+        let shared = &*self.shared;
+        let mut decisions = shared.decisions();
+        loop {
+            decisions.borrow_and_update();
+            let Some(until) = shared.lease_until() else {
+                let _ = decisions.changed().await;
+                continue;
+            };
+            let left = Duration::from_millis(until.since(shared.clock.now()));
+            tokio::select! {
+                // The end itself is outside of the lease. A machine that was suspended wakes up late; what is owned is checked
+                // against the clock at each use.
+                () = sleep(left), if !left.is_zero() => {}
+                _ = decisions.changed() => continue,
+            }
+            if shared.clock.now() >= until {
+                shared.decide(|decides, now| decides.tick(now));
+            }
+        }
+    }
+}

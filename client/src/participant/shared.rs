@@ -1,0 +1,152 @@
+//! What the parts of a participant share.
+
+use super::builder::Config;
+use super::stats::Counters;
+use arc_swap::ArcSwap;
+use archon_member::{Acquired, Broken, Effect, Heartbeat, Holdings, Participation};
+use archon_session::{BootClock, Clock, Facts};
+use archon_types::{ErrorDetail, ErrorKind, Millis, PartitionId, Report};
+use parking_lot::Mutex;
+use std::sync::Arc;
+use tokio::sync::{Notify, mpsc, watch};
+use tokio_util::sync::CancellationToken;
+
+/// How far a participant has come with its session.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum Phase {
+    /// It asks to be registered; what stood in the way last.
+    Registering(Option<ErrorDetail>),
+    /// It is, or was and asks to be again.
+    Registered,
+    /// It is over, and why if it was not stopped.
+    Ended(Option<ErrorDetail>),
+}
+
+/// The common ground of a participant's session, its callbacks and its handles.
+pub(super) struct Shared {
+    pub(super) config: Config,
+    pub(super) clock: BootClock,
+    decides: Mutex<Participation>,
+    /// What is owned and until when, as of the last decision: looked at without the lock.
+    holdings: ArcSwap<Holdings>,
+    /// To the callbacks, in the order of the decisions.
+    effects: mpsc::UnboundedSender<Effect>,
+    /// Rung when facts wait to be told.
+    facts: Notify,
+    /// Rises with each decision.
+    decided: watch::Sender<u64>,
+    pub(super) phase: watch::Sender<Phase>,
+    /// Coordinators that answers named.
+    pub(super) learned: ArcSwap<Vec<String>>,
+    /// It is about to stop and says so with its heartbeats.
+    pub(super) stopping: CancellationToken,
+    /// A coordinator has heard that.
+    pub(super) stopping_heard: CancellationToken,
+    /// Ends everything that works for it.
+    pub(super) end: CancellationToken,
+    /// The session is over, and nothing is decided any more.
+    pub(super) session_over: CancellationToken,
+    pub(super) counters: Counters,
+}
+
+impl Shared {
+    pub(super) fn new(config: Config, effects: mpsc::UnboundedSender<Effect>) -> Self {
+        Self {
+            config,
+            clock: BootClock,
+            decides: Mutex::new(Participation::new(Broken::default())),
+            holdings: ArcSwap::default(),
+            effects,
+            facts: Notify::new(),
+            decided: watch::Sender::new(0),
+            phase: watch::Sender::new(Phase::Registering(None)),
+            learned: ArcSwap::default(),
+            stopping: CancellationToken::new(),
+            stopping_heard: CancellationToken::new(),
+            end: CancellationToken::new(),
+            session_over: CancellationToken::new(),
+            counters: Counters::default(),
+        }
+    }
+
+    /// Has something decided, publishes what is owned after it, and has done what follows, in this order.
+    pub(super) fn decide<T>(&self, change: impl FnOnce(&mut Participation, Millis) -> T) -> T {
+        let mut decides = self.decides.lock();
+        let result = change(&mut decides, self.clock.now());
+        self.holdings.store(Arc::new(decides.holdings().clone()));
+        while let Some(effect) = decides.next_effect() {
+            // They end after the session, so nothing is lost; and after them nothing is done.
+            let _ = self.effects.send(effect);
+        }
+        if !decides.reports(1).is_empty() {
+            self.facts.notify_one();
+        }
+        drop(decides);
+        self.decided.send_modify(|count| *count = count.wrapping_add(1));
+        result
+    }
+
+    /// Looks at what was decided.
+    pub(super) fn look<T>(&self, look: impl FnOnce(&Participation) -> T) -> T {
+        look(&self.decides.lock())
+    }
+
+    /// A heartbeat is about to be sent.
+    pub(super) fn send(&self) -> Heartbeat {
+        let mut decides = self.decides.lock();
+        decides.send(self.clock.now())
+    }
+
+    /// Waits until what was decided makes this true.
+    pub(super) async fn until(&self, reached: impl Fn(&Participation) -> bool) {
+        let mut decided = self.decided.subscribe();
+        while !self.look(&reached) {
+            // The sender is ours.
+            let _ = decided.changed().await;
+        }
+    }
+
+    /// The next change of what was decided.
+    pub(super) fn decisions(&self) -> watch::Receiver<u64> {
+        self.decided.subscribe()
+    }
+
+    // What was published is looked at first and the clock after: it may only be later.
+
+    /// Whether new work may be taken for a partition, now.
+    pub(super) fn have(&self, partition: PartitionId) -> Option<Acquired> {
+        let holdings = self.holdings.load();
+        holdings.have(partition, self.clock.now())
+    }
+
+    /// Whether what was acquired is owned, now.
+    pub(super) fn check(&self, acquired: Acquired) -> bool {
+        let holdings = self.holdings.load();
+        holdings.check(acquired, self.clock.now())
+    }
+
+    /// All for which new work may be taken, now.
+    pub(super) fn owned(&self) -> Vec<Acquired> {
+        let holdings = self.holdings.load();
+        holdings.owned(self.clock.now()).collect()
+    }
+
+    /// When the lease ends.
+    pub(super) fn lease_until(&self) -> Option<Millis> {
+        self.holdings.load().until()
+    }
+}
+
+impl Facts for Shared {
+    fn peek(&self, count: usize) -> Vec<Report> {
+        self.look(|decides| decides.reports(count))
+    }
+
+    fn answered(&self, report: &Report, refused: Option<ErrorKind>) -> bool {
+        self.decide(|decides, _| decides.reported(report, refused))
+    }
+
+    async fn filled(&self) {
+        self.facts.notified().await;
+    }
+}

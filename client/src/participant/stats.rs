@@ -1,0 +1,62 @@
+//! What a participant counts.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// What a participant has counted since it was started.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
+pub struct ParticipantStats {
+    /// Registrations; more than one means that a life of it was ended, or the cluster forgot it.
+    pub registrations: u64,
+    /// Heartbeats that were answered by a grant.
+    pub heartbeats: u64,
+    /// Rounds of heartbeats that nobody granted anything for.
+    pub heartbeats_failed: u64,
+    /// Leases that had run out when the next one came.
+    pub leases_lapsed: u64,
+    /// Partitions that the service began to acquire.
+    pub acquisitions: u64,
+    /// Of these, those that it released.
+    pub releases: u64,
+    /// Of these, those that were lost.
+    pub losses: u64,
+}
+
+/// A number that only rises.
+#[derive(Debug, Default)]
+pub(super) struct Counter(AtomicU64);
+
+impl Counter {
+    pub(super) fn count(&self) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Counters {
+    pub(super) registrations: Counter,
+    pub(super) heartbeats: Counter,
+    pub(super) heartbeats_failed: Counter,
+    pub(super) leases_lapsed: Counter,
+    pub(super) acquisitions: Counter,
+    pub(super) releases: Counter,
+    pub(super) losses: Counter,
+}
+
+impl Counters {
+    pub(super) fn read(&self) -> ParticipantStats {
+        ParticipantStats {
+            registrations: self.registrations.get(),
+            heartbeats: self.heartbeats.get(),
+            heartbeats_failed: self.heartbeats_failed.get(),
+            leases_lapsed: self.leases_lapsed.get(),
+            acquisitions: self.acquisitions.get(),
+            releases: self.releases.get(),
+            losses: self.losses.get(),
+        }
+    }
+}

@@ -1,0 +1,242 @@
+//! Services that own partitions, beside coordinators in this process.
+
+#![allow(clippy::unwrap_used)]
+use archon_client::{AcquireError, Admin, Callbacks, Epoch, ErrorKind, Grant, Participant, PartitionId, Why};
+use archon_coordinator::{Coordinator, CoordinatorConfig};
+use archon_types::Settings;
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+use tokio::net::TcpListener;
+
+const SOON: Duration = Duration::from_secs(20);
+const PARTITIONS: u32 = 6;
+
+struct Quorum {
+    running: Vec<Coordinator>,
+    addresses: Vec<String>,
+    directories: Vec<TempDir>,
+}
+
+impl Quorum {
+    /// Coordinators, and a table of leases.
+    async fn start(count: u64) -> Self {
+        let mut quorum = Self { running: Vec::new(), addresses: Vec::new(), directories: Vec::new() };
+        let mut listeners = Vec::new();
+        let mut peers = BTreeMap::new();
+        for id in 1..=count {
+            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let address = listener.local_addr().unwrap().to_string();
+            peers.insert(id, address.clone());
+            quorum.addresses.push(address);
+            listeners.push((id, listener));
+        }
+        for (id, listener) in listeners {
+            let directory = tempfile::tempdir().unwrap();
+            let (listen, data_dir) = (listener.local_addr().unwrap(), directory.path().to_owned());
+            let settings = Settings { partitions: 1, ..Settings::default() };
+            let config = CoordinatorConfig { id, listen, peers: peers.clone(), data_dir, settings };
+            quorum.running.push(Coordinator::start(listener, config).await.unwrap());
+            quorum.directories.push(directory);
+        }
+        let admin = Admin::new(quorum.addresses.clone(), SOON).unwrap();
+        admin.create_lease_table("jobs", PARTITIONS).await.unwrap();
+        quorum
+    }
+
+    async fn stop(&mut self) {
+        for coordinator in self.running.drain(..) {
+            assert!(coordinator.shutdown().await.is_none());
+        }
+    }
+}
+
+/// What a service was told.
+#[derive(Clone, PartialEq, Eq, Debug)]
+enum Told {
+    Acquired(u32, Epoch),
+    Released(u32, Epoch, Why),
+    Lost(u32, Epoch),
+}
+
+/// A service that notes what it is told, and who else believes to own the same.
+#[derive(Clone, Default)]
+struct Service {
+    told: Arc<Mutex<Vec<Told>>>,
+    /// Of all services of a test: who owns what.
+    owners: Arc<Mutex<BTreeMap<u32, Epoch>>>,
+    /// It refuses this partition.
+    refuses: Option<u32>,
+    /// How long it takes to release.
+    slow: Duration,
+}
+
+impl Service {
+    fn beside(&self) -> Self {
+        Self { owners: Arc::clone(&self.owners), ..Self::default() }
+    }
+
+    fn count(&self, what: impl Fn(&Told) -> bool) -> usize {
+        self.told.lock().iter().filter(|told| what(told)).count()
+    }
+}
+
+impl Callbacks for Service {
+    async fn acquire(&self, grant: Grant) -> Result<(), AcquireError> {
+        let (index, epoch) = (grant.partition().index, grant.epoch());
+        if self.refuses == Some(index) {
+            return Err("it is too large".into());
+        }
+        let before = self.owners.lock().insert(index, epoch);
+        assert!(before.is_none_or(|before| before == Epoch::ZERO), "{index} is owned in epoch {before:?} as well");
+        self.told.lock().push(Told::Acquired(index, epoch));
+        Ok(())
+    }
+
+    async fn release(&self, grant: Grant, why: Why) {
+        tokio::time::sleep(self.slow).await;
+        let index = grant.partition().index;
+        assert_eq!(grant.check(), Ok(grant.epoch()), "it still owns it");
+        self.owners.lock().insert(index, Epoch::ZERO);
+        self.told.lock().push(Told::Released(index, grant.epoch(), why));
+    }
+
+    fn lost(&self, partition: PartitionId, epoch: Epoch) {
+        self.owners.lock().insert(partition.index, Epoch::ZERO);
+        self.told.lock().push(Told::Lost(partition.index, epoch));
+    }
+}
+
+async fn start(quorum: &Quorum, name: &str, service: &Service) -> Participant {
+    let builder = Participant::builder(quorum.addresses.clone()).table("jobs").name(name);
+    let builder = builder.address(format!("{name}.example:80"));
+    let timing = (Duration::from_millis(200), Duration::from_secs(1), Duration::from_millis(1_250));
+    builder.timing(timing.0, timing.1, timing.2).start(service.clone()).await.unwrap()
+}
+
+async fn wait(what: &str, reached: impl Fn() -> bool) -> Duration {
+    let begun = Instant::now();
+    while !reached() {
+        assert!(begun.elapsed() < SOON, "waited for {what}");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    begun.elapsed()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn services_share_a_table_hand_over_to_who_comes_and_take_over_from_who_stops() {
+    let mut quorum = Quorum::start(1).await;
+    let (first, second) = (Service::default(), Service::default().beside());
+    let second = Service { owners: Arc::clone(&first.owners), slow: Duration::from_millis(50), ..second };
+    let athens = start(&quorum, "athens", &first).await;
+    wait("all partitions", || athens.owned().len() == PARTITIONS as usize).await;
+    let byzantium = start(&quorum, "byzantium", &second).await;
+    wait("halves", || athens.owned().len() == 3 && byzantium.owned().len() == 3).await;
+    assert_eq!(first.count(|told| matches!(told, Told::Released(_, _, Why::HandedOver))), 3);
+    let taken: Vec<Grant> = byzantium.owned();
+    let partition = taken[0].partition();
+    assert!(athens.have_partition(partition).is_none());
+    let epoch = byzantium.have_partition(partition).unwrap().check().unwrap();
+    let before = first.told.lock().iter().find_map(|told| match told {
+        Told::Acquired(index, epoch) if *index == partition.index => Some(*epoch),
+        _ => None,
+    });
+    assert!(before.unwrap() < epoch, "the fencing token has risen");
+    assert!(byzantium.stop(Duration::from_secs(10)).await, "everything was released");
+    assert_eq!(second.count(|told| matches!(told, Told::Released(_, _, Why::Stopped))), 3);
+    assert!(taken.iter().all(|grant| grant.check().is_err()), "a grant does not outlive its participant");
+    wait("all partitions again", || athens.owned().len() == PARTITIONS as usize).await;
+    assert_eq!(first.count(|told| matches!(told, Told::Lost(..))), 0);
+    assert!(athens.stop(Duration::from_secs(10)).await);
+    assert_eq!(first.count(|told| matches!(told, Told::Released(..))), PARTITIONS as usize + 3);
+    quorum.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn when_nobody_grants_a_lease_everything_is_lost_at_its_end_and_nothing_released() {
+    let mut quorum = Quorum::start(1).await;
+    let service = Service::default();
+    let athens = start(&quorum, "athens", &service).await;
+    wait("all partitions", || athens.owned().len() == PARTITIONS as usize).await;
+    let owned = athens.owned();
+    quorum.stop().await;
+    let lasted = wait("the end of the lease", || athens.owned().is_empty()).await;
+    assert!(lasted < Duration::from_millis(1_250), "{lasted:?}");
+    assert!(owned.iter().all(|grant| grant.check().is_err()));
+    wait("the service to be told", || service.count(|told| matches!(told, Told::Lost(..))) == 6).await;
+    assert_eq!(service.count(|told| matches!(told, Told::Released(..))), 0);
+    assert_eq!(athens.stats().losses, 6);
+    assert!(athens.stop(Duration::from_secs(2)).await, "there is nothing to release");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_dropped_or_cannot_be_acquired_is_given_to_another() {
+    let mut quorum = Quorum::start(1).await;
+    let first = Service { refuses: Some(0), ..Service::default() };
+    let second = first.beside();
+    let athens = start(&quorum, "athens", &first).await;
+    wait("five partitions", || athens.owned().len() == 5).await;
+    let byzantium = start(&quorum, "byzantium", &second).await;
+    wait("all to be owned", || athens.owned().len() + byzantium.owned().len() == 6).await;
+    wait("an even share", || athens.owned().len() == 3).await;
+    let dropped = athens.owned()[0].clone();
+    assert!(athens.drop_partition(dropped.partition()).await);
+    assert!(dropped.check().is_err() && athens.have_partition(dropped.partition()).is_none());
+    assert_eq!(first.count(|told| matches!(told, Told::Released(_, _, Why::Dropped))), 1);
+    wait("the other one to have it", || byzantium.have_partition(dropped.partition()).is_some()).await;
+    assert!(!athens.drop_partition(dropped.partition()).await, "it is not ours any more");
+    assert!(athens.stop(Duration::from_secs(10)).await && byzantium.stop(Duration::from_secs(10)).await);
+    quorum.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_participant_that_is_dropped_loses_everything_and_others_take_over() {
+    let mut quorum = Quorum::start(1).await;
+    let service = Service::default();
+    let athens = start(&quorum, "athens", &service).await;
+    wait("all partitions", || athens.owned().len() == PARTITIONS as usize).await;
+    let owned = athens.owned();
+    drop(athens);
+    wait("the service to be told", || service.count(|told| matches!(told, Told::Lost(..))) == 6).await;
+    assert!(owned.iter().all(|grant| grant.check().is_err()));
+    let byzantium = start(&quorum, "byzantium", &service.beside()).await;
+    wait("all partitions", || byzantium.owned().len() == PARTITIONS as usize).await;
+    assert!(byzantium.stop(Duration::from_secs(10)).await);
+    quorum.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_participant_outlives_the_coordinator_that_leads() {
+    let mut quorum = Quorum::start(3).await;
+    let service = Service::default();
+    let athens = start(&quorum, "athens", &service).await;
+    wait("all partitions", || athens.owned().len() == PARTITIONS as usize).await;
+    let leads = quorum.running.iter().position(Coordinator::is_leading).unwrap();
+    assert!(quorum.running.remove(leads).shutdown().await.is_none());
+    let begun = Instant::now();
+    while begun.elapsed() < Duration::from_secs(3) {
+        assert_eq!(athens.owned().len(), PARTITIONS as usize, "after {:?}", begun.elapsed());
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    assert_eq!(service.count(|told| matches!(told, Told::Lost(..))), 0);
+    assert!(athens.stop(Duration::from_secs(10)).await);
+    quorum.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_cannot_be_is_refused_before_or_at_once() {
+    let mut quorum = Quorum::start(1).await;
+    let seconds = Duration::from_secs;
+    let builder = || Participant::builder(quorum.addresses.clone()).table("jobs").name("w1").address("127.0.0.1:80");
+    let unsafe_timing = builder().timing(seconds(10), seconds(45), seconds(45)).start(Service::default()).await;
+    let refused = unsafe_timing.unwrap_err();
+    assert!(refused.kind() == ErrorKind::InvalidArgument && refused.to_string().contains("1.01"), "{refused}");
+    let nameless = Participant::builder(quorum.addresses.clone()).table("jobs").address("127.0.0.1:80");
+    assert_eq!(nameless.start(Service::default()).await.unwrap_err().kind(), ErrorKind::InvalidArgument);
+    let nobody = Participant::builder(["127.0.0.1:1"]).table("jobs").name("w1").address("127.0.0.1:80");
+    let nobody = nobody.start_within(Duration::from_millis(500)).start(Service::default()).await.unwrap_err();
+    assert!(nobody.to_string().contains("500 ms"), "{nobody}");
+    quorum.stop().await;
+}
