@@ -3,10 +3,12 @@
 use crate::error::Error;
 use crate::kv::Client;
 use crate::link::{beyond, check_endpoints};
+use crate::routes::Routes;
 use crate::shared::Shared;
 use archon_types::DEFAULT_TABLE;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio_util::sync::DropGuard;
 
 /// How a [`Client`] is to be; made by [`Client::builder`].
 #[derive(Clone, Debug)]
@@ -61,10 +63,25 @@ impl ClientBuilder {
     /// [`Error::InvalidArgument`] for an endpoint that is not `host:port` or a bad table name; `NotFound` for a table
     /// that does not exist; [`Error::DeadlineExceeded`] with what stood in the way if nobody answered in time.
     pub async fn build(self) -> Result<Client, Error> {
-        check_endpoints(&self.endpoints)?;
-        let shared = Arc::new(Shared::new(self.endpoints, self.connect_timeout, self.insecure));
-        let guard = Arc::new(shared.stop.clone().drop_guard());
+        let (shared, guard) = self.begin()?;
         let table = shared.data_table(&self.table, self.timeout).await?;
         Ok(Client::new(shared, guard, table, self.timeout))
+    }
+
+    /// Finds the cluster and who owns which partition of a table, without a client that reads and writes: there may be no node. As
+    /// [`Client::routes`] otherwise.
+    ///
+    /// # Errors
+    /// As [`ClientBuilder::build`].
+    pub async fn routes(self, table: &str) -> Result<Routes, Error> {
+        let (shared, guard) = self.begin()?;
+        Routes::open(shared, guard, table, self.timeout).await
+    }
+
+    fn begin(&self) -> Result<(Arc<Shared>, Arc<DropGuard>), Error> {
+        check_endpoints(&self.endpoints)?;
+        let shared = Arc::new(Shared::new(self.endpoints.clone(), self.connect_timeout, self.insecure));
+        let guard = Arc::new(shared.stop.clone().drop_guard());
+        Ok((shared, guard))
     }
 }

@@ -53,6 +53,11 @@ impl Client {
         Self { shared, _guard: guard, table, timeout }
     }
 
+    /// What else is made from a client: what is shared, what keeps it, and how long a call may take.
+    pub(crate) fn parts(&self) -> (Arc<Shared>, Arc<DropGuard>, Duration) {
+        (Arc::clone(&self.shared), Arc::clone(&self._guard), self.timeout)
+    }
+
     /// The same client, working on another table.
     ///
     /// # Errors

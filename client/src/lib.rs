@@ -38,6 +38,7 @@ mod operate_types;
 mod participant;
 mod rebalance_types;
 mod retry;
+mod routes;
 mod scan;
 mod sequence;
 mod shared;
@@ -54,8 +55,8 @@ pub use archon_types::plan::{Move, Plan, Unmet};
 pub use archon_types::subject::{Cause, NodeName, Subject};
 pub use archon_types::{
     Answer, Condition, CoordinatorRole, Epoch, ErrorDetail, ErrorKind, EventCode, Holds, MoveCode, MoveKind, MovePhase,
-    NodeGoal, NodeStatus, Op, PartitionId, PartitionStatus, ReasonCode, ReplicaState, Revision, Setting, SettingChange,
-    SettingUnit, TableId, TraitsChange, UnmetCode, Version, Word,
+    NodeGoal, NodeId, NodeStatus, Op, PartitionId, PartitionStatus, ReasonCode, ReplicaState, Revision, Setting,
+    SettingChange, SettingUnit, TableId, TraitsChange, UnmetCode, Version, Word,
 };
 pub use builder::ClientBuilder;
 /// The library whose [`Bytes`] keys and values are.
@@ -70,5 +71,6 @@ pub use operate_types::{
 };
 pub use participant::{AcquireError, Callbacks, Grant, Lost, Participant, ParticipantBuilder, ParticipantStats};
 pub use rebalance_types::{Cancelled, MoveStatus, RebalanceStatus, RebalanceSummary};
+pub use routes::{Owner, RouteMap, Routes};
 pub use scan::{Entry, Page, Scan};
 pub use stats::NodeStats;

@@ -9,7 +9,7 @@ use crate::error::Error;
 use crate::retry::Backoff;
 use crate::shared::Shared;
 use arc_swap::{ArcSwap, Guard};
-use archon_types::{ErrorDetail, ErrorKind, NodeStatus, PartitionTable, TableDelta, Version};
+use archon_types::{ErrorDetail, ErrorKind, Holds, NodeStatus, PartitionTable, TableDelta, Version};
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -166,11 +166,16 @@ impl TableCache {
         true
     }
 
-    /// Whom to ask: the coordinators, nodes that are alive, and the addresses the caller gave.
+    /// Whom to ask: the coordinators, nodes that are alive, and the addresses the caller gave. Of leases the coordinators alone: nodes
+    /// are not told who owns them, and the owners are services of other kinds.
     fn sources(&self, shared: &Shared) -> Vec<String> {
         let table = self.load();
+        let coordinators = shared.coordinators();
+        if table.table().holds == Holds::Lease && !coordinators.is_empty() {
+            return shuffled(coordinators.to_vec(), Vec::new());
+        }
         let nodes = table.nodes().filter(|node| node.status == NodeStatus::Alive).map(|node| node.address.clone());
-        let mut others: Vec<String> = shared.coordinators().iter().cloned().chain(nodes).collect();
+        let mut others: Vec<String> = coordinators.iter().cloned().chain(nodes).collect();
         others.sort_unstable();
         others.dedup();
         shuffled(others, shared.endpoints.clone())

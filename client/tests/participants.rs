@@ -1,7 +1,7 @@
 //! Services that own partitions, beside coordinators in this process.
 
 #![allow(clippy::unwrap_used)]
-use archon_client::{AcquireError, Admin, Callbacks, Epoch, ErrorKind, Grant, Participant, PartitionId, Why};
+use archon_client::{AcquireError, Admin, Callbacks, Client, Epoch, ErrorKind, Grant, Participant, PartitionId, Why};
 use archon_coordinator::{Coordinator, CoordinatorConfig};
 use archon_types::Settings;
 use parking_lot::Mutex;
@@ -238,5 +238,45 @@ async fn what_cannot_be_is_refused_before_or_at_once() {
     let nobody = Participant::builder(["127.0.0.1:1"]).table("jobs").name("w1").address("127.0.0.1:80");
     let nobody = nobody.start_within(Duration::from_millis(500)).start(Service::default()).await.unwrap_err();
     assert!(nobody.to_string().contains("500 ms"), "{nobody}");
+    quorum.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn callers_find_the_owner_of_a_key_and_hear_when_it_changes() {
+    let mut quorum = Quorum::start(1).await;
+    let service = Service::default();
+    let athens = start(&quorum, "athens", &service).await;
+    wait("all partitions", || athens.owned().len() == PARTITIONS as usize).await;
+    let client = Client::builder(quorum.addresses.clone()).table("jobs").build().await;
+    assert_eq!(client.unwrap_err().kind(), ErrorKind::InvalidArgument, "it holds no rows");
+    let mut routes = Client::builder(quorum.addresses.clone()).routes("jobs").await.unwrap();
+    wait("the owners", || routes.map().owners.iter().flatten().filter(|owner| owner.serves).count() == 6).await;
+    let owner = routes.owner_of("invoice-7").unwrap();
+    assert_eq!((owner.name.as_str(), owner.address.as_str()), ("athens", "athens.example:80"));
+    assert_eq!(owner.partition, routes.partition_of("invoice-7"));
+    assert_eq!(athens.have_partition(owner.partition).unwrap().epoch(), owner.epoch);
+    assert!(routes.wrong(owner.partition, None) && !routes.wrong(owner.partition, Some(owner.epoch)));
+    let byzantium = start(&quorum, "byzantium", &service.beside()).await;
+    let begun = Instant::now();
+    let other = loop {
+        assert!(begun.elapsed() < SOON, "{:?}", routes.map());
+        routes.changed().await.unwrap();
+        let mut owners = routes.map().owners.into_iter().flatten();
+        if let Some(owner) = owners.find(|owner| owner.name == "byzantium" && owner.serves) {
+            break owner;
+        }
+    };
+    assert_eq!(other.address, "byzantium.example:80");
+    assert!(byzantium.have_partition(other.partition).is_some());
+    assert!(athens.stop(SOON).await && byzantium.stop(SOON).await);
+    let begun = Instant::now();
+    while routes.map().owners.iter().any(Option::is_some) {
+        assert!(begun.elapsed() < SOON, "{:?}", routes.map());
+        routes.changed().await.unwrap();
+    }
+    let table = owner.partition.table.get();
+    Admin::new(quorum.addresses.clone(), SOON).unwrap().drop_table("jobs", table).await.unwrap();
+    while routes.changed().await.is_ok() {}
+    assert_eq!(routes.changed().await.unwrap_err().kind(), ErrorKind::NotFound);
     quorum.stop().await;
 }
