@@ -125,6 +125,17 @@ fn number(printed: &str, line: &str) -> u64 {
 }
 
 #[test]
+fn a_leader_is_elected_after_a_stop_and_after_a_crash_and_there_are_never_two() {
+    let _turn = turn();
+    let printed = Example::run("leader_election", &[], &[]);
+    assert_eq!(printed.matches(" leads in epoch ").count(), 3);
+    assert!(printed.contains("two leaders at once:             never"));
+    let (stop, crash) =
+        (number(&printed, "without a leader after a stop: "), number(&printed, "without a leader after a crash: "));
+    assert!(stop < crash, "a stop took {stop} ms, a crash {crash} ms");
+}
+
+#[test]
 fn the_quickstart_puts_gets_compares_and_scans_on_a_cluster_of_its_own() {
     let _turn = turn();
     let printed = Example::run("quickstart", &[], &[]);
