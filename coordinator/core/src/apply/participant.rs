@@ -2,16 +2,15 @@
 //! process that comes under the name of one that is gone takes its place.
 
 use super::dropped::forget_node;
-use super::register::check;
+use super::register::{begin_life, check, forget_lapsed, number};
 use super::stage::Staged;
 use super::{Entry, next_epoch};
-use crate::events::EventKind;
 use crate::former_leaders::FormerLeader;
 use crate::node_row::NodeRow;
 use crate::registration::Register;
 use crate::response::Response;
 use crate::state::{ClusterState, PARTICIPANTS_MAX};
-use archon_types::{ErrorDetail, ErrorKind, Incarnation, Node, NodeGoal, NodeId, NodeStatus, Participant};
+use archon_types::{ErrorDetail, ErrorKind, Incarnation, NodeStatus, Participant};
 
 pub(super) fn register(
     state: &mut ClusterState,
@@ -54,47 +53,8 @@ pub(super) fn register(
         end_life(state, entry, known)?;
         forget_node(state, known.node.id);
     }
-    let id = match &known {
-        Some(known) => known.node.id,
-        None => NodeId::new(state.node_last.get() + 1),
-    };
-    state.node_last = state.node_last.max(id);
-    let name = register.name.clone();
-    let event = match &known {
-        Some(_) => EventKind::NodeReturned { node: id, name, incarnation },
-        None => EventKind::NodeRegistered { node: id, name, incarnation },
-    };
-    entry.note(state, event);
-    let said = register.traits();
-    let traits =
-        known.as_ref().map_or_else(|| said.clone(), |known| known.node.traits().registered(&known.said, &said));
-    let node = Node {
-        id,
-        name: register.name.clone(),
-        address: register.address.clone(),
-        incarnation,
-        status: NodeStatus::Alive,
-        goal: known.as_ref().map_or(NodeGoal::Serve, |known| known.node.goal),
-        zone: traits.zone,
-        weight: traits.weight,
-        partitions_max: traits.partitions_max,
-        version: entry.version(),
-        since: entry.at,
-    };
-    let row = NodeRow {
-        node,
-        activated: known.as_ref().and_then(|known| known.activated),
-        storage: register.storage,
-        boot: register.boot,
-        protocol_min: register.protocol_min,
-        protocol_max: register.protocol_max,
-        stopped: false,
-        said,
-        participant: Some(participant.clone()),
-    };
-    state.participants.insert(row);
-    state.participants_version = entry.version();
-    Ok(Response::Registered { node: id, incarnation })
+    let id = number(state, known.as_ref());
+    Ok(begin_life(state, entry, register, known.as_ref(), id))
 }
 
 /// Whatever the former life owned is owned by nobody, and it may not know that.
@@ -113,12 +73,7 @@ fn end_life(state: &mut ClusterState, entry: Entry<'_>, known: &NodeRow) -> Resu
         row.epoch = next_epoch(row.epoch)?;
         staged.put(row);
     }
-    // That life gets no answer any more, so it needs not be told again of what had lapsed.
-    for (partition, epoch) in state.former_leaders.of_holder(node, incarnation) {
-        if state.former_leaders.get(partition, epoch).is_some_and(|former| former.lapsed) {
-            staged.forget_former(partition, epoch);
-        }
-    }
+    forget_lapsed(&mut staged, state, (node, incarnation));
     staged.into_effect().commit(state, entry);
     Ok(())
 }

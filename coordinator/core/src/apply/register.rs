@@ -76,11 +76,7 @@ pub(super) fn register(
 
     // All guards held: from here on the state changes.
     effect.commit(state, entry);
-    let id = match &known {
-        Some(known) => known.node.id,
-        None => NodeId::new(state.node_last.get() + 1),
-    };
-    state.node_last = state.node_last.max(id);
+    let id = number(state, known.as_ref());
     if let Some(replaced) = replaced {
         state.nodes.update(replaced, |row| {
             row.node.status = NodeStatus::Lost;
@@ -93,24 +89,39 @@ pub(super) fn register(
     if state.breaks(Mutant::CondemnedEndsWithLife) {
         forget_node(state, id); // rule 26
     }
-    let name = register.name.clone();
-    entry.note(
-        state,
-        match &known {
-            Some(_) => EventKind::NodeReturned { node: id, name, incarnation },
-            None => EventKind::NodeRegistered { node: id, name, incarnation },
-        },
-    );
+    Ok(begin_life(state, entry, register, known.as_ref(), id))
+}
+
+/// The number of a member that registers: its own if it is known, else the next one.
+pub(super) fn number(state: &mut ClusterState, known: Option<&NodeRow>) -> NodeId {
+    let id = known.map_or_else(|| NodeId::new(state.node_last.get() + 1), |known| known.node.id);
+    state.node_last = state.node_last.max(id);
+    id
+}
+
+/// Enters the member in its new life, among the nodes or among the participants.
+pub(super) fn begin_life(
+    state: &mut ClusterState,
+    entry: Entry<'_>,
+    register: &Register,
+    known: Option<&NodeRow>,
+    id: NodeId,
+) -> Response {
+    let (name, incarnation) = (register.name.clone(), Incarnation::new(entry.index));
+    let event = match known {
+        Some(_) => EventKind::NodeReturned { node: id, name, incarnation },
+        None => EventKind::NodeRegistered { node: id, name, incarnation },
+    };
+    entry.note(state, event);
     let said = register.traits();
-    let traits =
-        known.as_ref().map_or_else(|| said.clone(), |known| known.node.traits().registered(&known.said, &said));
+    let traits = known.map_or_else(|| said.clone(), |known| known.node.traits().registered(&known.said, &said));
     let node = Node {
         id,
         name: register.name.clone(),
         address: register.address.clone(),
         incarnation,
         status: NodeStatus::Alive,
-        goal: known.as_ref().map_or(NodeGoal::Serve, |known| known.node.goal),
+        goal: known.map_or(NodeGoal::Serve, |known| known.node.goal),
         zone: traits.zone,
         weight: traits.weight,
         partitions_max: traits.partitions_max,
@@ -119,18 +130,31 @@ pub(super) fn register(
     };
     let row = NodeRow {
         node,
-        activated: known.as_ref().and_then(|known| known.activated),
+        activated: known.and_then(|known| known.activated),
         storage: register.storage,
         boot: register.boot,
         protocol_min: register.protocol_min,
         protocol_max: register.protocol_max,
         stopped: false,
-        participant: None,
+        participant: register.participant.clone(),
         said,
     };
-    state.nodes.insert(row);
-    state.nodes_version = entry.version();
-    Ok(Response::Registered { node: id, incarnation })
+    let (members, newest) = match row.participant {
+        Some(_) => (&mut state.participants, &mut state.participants_version),
+        None => (&mut state.nodes, &mut state.nodes_version),
+    };
+    members.insert(row);
+    *newest = entry.version();
+    Response::Registered { node: id, incarnation }
+}
+
+/// A life that is over gets no answer any more, so it needs not be told again of what had lapsed.
+pub(super) fn forget_lapsed(staged: &mut Staged<'_>, state: &ClusterState, life: (NodeId, Incarnation)) {
+    for (partition, epoch) in state.former_leaders.of_holder(life.0, life.1) {
+        if state.former_leaders.get(partition, epoch).is_some_and(|former| former.lapsed) {
+            staged.forget_former(partition, epoch);
+        }
+    }
 }
 
 /// What the registration says of the directory (which copies it holds, which life it stored) was said before another one
@@ -242,12 +266,7 @@ fn end_life(
         }
         staged.put(row);
     }
-    // That life gets no answer any more, so it needs not be told again of what had lapsed.
-    for (partition, epoch) in state.former_leaders.of_holder(node, known.node.incarnation) {
-        if state.former_leaders.get(partition, epoch).is_some_and(|former| former.lapsed) {
-            staged.forget_former(partition, epoch);
-        }
-    }
+    forget_lapsed(staged, state, (node, known.node.incarnation));
     Ok(())
 }
 
