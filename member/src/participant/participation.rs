@@ -22,6 +22,8 @@ pub struct Participation {
     heartbeats: Heartbeats,
     holdings: Holdings,
     reports: Reports,
+    /// The last epoch of each partition that duties have ended in this life.
+    over: BTreeMap<PartitionId, Epoch>,
     /// Term and version of the duties that are obeyed.
     obeyed: (u64, Version),
     stopping: bool,
@@ -52,6 +54,7 @@ impl Participation {
         self.expire(now);
         self.holdings.tenures = Arc::default();
         self.reports.clear();
+        self.over.clear();
         self.obeyed = (0, Version::ZERO);
     }
 
@@ -90,10 +93,20 @@ impl Participation {
             self.holdings.tenures.iter().filter(|(id, tenure)| !stands(id, tenure)).map(|(id, _)| *id).collect();
         for partition in over {
             self.lose(partition);
-            self.tenures().remove(&partition);
+            if let Some(tenure) = self.tenures().remove(&partition) {
+                self.over.insert(partition, tenure.epoch);
+                if tenure.stage != Stage::Gone {
+                    self.tell_over(partition, &tenure);
+                }
+            }
         }
         for (partition, (row, placement, hands_over)) in named {
             let offered = Tenure::offered(placement, row.epoch, row.version);
+            // A list of an older state, from a coordinator that leads anew, had ended it.
+            if self.over.get(&partition).is_some_and(|over| row.epoch <= *over) {
+                self.tell_over(partition, &offered);
+                continue;
+            }
             let tenure = self.tenures().entry(partition).or_insert(offered);
             tenure.version = row.version;
             if let Stage::Offered { then: then @ Some(Why::HandedOver) } = &mut tenure.stage {
@@ -106,6 +119,9 @@ impl Participation {
         for duty in duties {
             if let Duty::Unload { partition, placement } = *duty {
                 // Its table was dropped, and nothing of it is to be deleted here. It is lost by now.
+                if let Some(epoch) = self.over.remove(&partition) {
+                    self.reports.forget(placement, epoch);
+                }
                 let (epoch, fact) = (Epoch::ZERO, Fact::Unloaded);
                 self.reports.put(Report { partition, placement, epoch, version, fact });
             }
@@ -266,6 +282,13 @@ impl Participation {
             }
             Stage::Offered { .. } | Stage::Acquiring { .. } | Stage::Releasing(_) | Stage::Gone => {}
         }
+    }
+
+    /// Duties have ended it in this epoch, and this life begins it no more. Unless that is told, each answer to a heartbeat goes
+    /// on listing it as withdrawn (rule 15).
+    fn tell_over(&mut self, partition: PartitionId, of: &Tenure) {
+        let Tenure { placement, epoch, version, .. } = *of;
+        self.reports.put(Report { partition, placement, epoch, version, fact: Fact::Released });
     }
 
     /// It is given up for good in this epoch. Only then is it told.

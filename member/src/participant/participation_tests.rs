@@ -233,6 +233,24 @@ fn what_was_owned_of_a_dropped_table_is_lost_and_told_to_be_deleted() {
     assert_eq!(bed.facts(), [(0, Fact::Unloaded)]);
 }
 
+/// The list of those withdrawn grew with each lapse for as long as the life went on.
+#[test]
+fn a_leadership_that_lapsed_was_listed_for_ever() {
+    let mut bed = Bed::with(None, &[host(1, 4)]);
+    let owned = bed.owning(1);
+    bed.it.reports(10).iter().for_each(|report| assert!(bed.it.reported(report, None)));
+    bed.it.tick(at(5_000));
+    assert_eq!(bed.effects(), [Effect::Lost(owned)]);
+    assert_eq!(bed.facts(), [], "the row may still name it");
+    bed.told(&[], 11);
+    assert_eq!(bed.facts(), [(4, Fact::Released)]);
+    // A coordinator that leads anew may be behind: its list brings nothing back that is told to be over.
+    bed.it.duties(LIFE, 2, Version::new(9), &[host(1, 4)], at(5_000));
+    bed.lease(2, &[]);
+    assert_eq!(bed.effects(), []);
+    assert_eq!(bed.facts(), [(4, Fact::Released)]);
+}
+
 #[test]
 fn older_duties_and_those_of_another_life_change_nothing() {
     let mut bed = Bed::with(None, &[host(1, 4)]);

@@ -76,6 +76,8 @@ struct World {
     begun: BTreeSet<u64>,
     /// What was lost and not begun again, by partition.
     lost: BTreeMap<PartitionId, Epoch>,
+    /// What duties have ended in this life.
+    over: BTreeSet<(PartitionId, Epoch)>,
     /// What was to be told at any time.
     told: BTreeSet<(PlacementId, PartitionId, Epoch, String)>,
 }
@@ -97,6 +99,7 @@ impl World {
 
     fn begin_life(&mut self) {
         self.life += 1;
+        self.over.clear();
         for row in self.rows.values_mut() {
             row.0 += 1; // Registration ends every leadership.
         }
@@ -119,7 +122,22 @@ impl World {
     }
 
     fn take(&mut self, (life, term, version, duties): &Sent) -> bool {
-        self.it.duties(*life, *term, *version, duties, self.at())
+        let lost: Vec<(PartitionId, Epoch)> = self.lost.iter().map(|(id, epoch)| (*id, *epoch)).collect();
+        let held: Vec<(PartitionId, Epoch)> = self.open.iter().map(|of| (of.partition, of.epoch)).chain(lost).collect();
+        let taken = self.it.duties(*life, *term, *version, duties, self.at());
+        let named = |id: PartitionId, epoch: Epoch| {
+            duties.iter().any(|duty| match duty {
+                Duty::Host { partition, placement } => {
+                    (partition.id, partition.epoch, partition.leader) == (id, epoch, Some(*placement))
+                }
+                Duty::HandOver { partition, .. } => (partition.id, partition.epoch) == (id, epoch),
+                Duty::Unload { .. } => false,
+            })
+        };
+        if taken {
+            self.over.extend(held.into_iter().filter(|(id, epoch)| !named(*id, *epoch)));
+        }
+        taken
     }
 
     fn play(&mut self, happens: &Happens) {
@@ -211,6 +229,7 @@ impl World {
                         "{of:?} before the last ended"
                     );
                     assert!(self.it.holdings().is_valid(now), "{of:?} without a lease");
+                    assert!(!self.over.contains(&(of.partition, of.epoch)), "{of:?} was ended by duties");
                     self.open.insert(of);
                     self.lost.remove(&of.partition);
                     self.callbacks.push((of, true));
@@ -238,8 +257,9 @@ impl World {
             let gives_up = matches!(report.fact, Fact::Released | Fact::Dropped);
             let open = self.open.iter().any(|of| (of.partition, of.epoch) == (report.partition, report.epoch));
             assert!(!(gives_up && open), "{report:?} before it ended");
-            // What was lost may be named again; then a lease covers it before anything is told of it.
-            let lost = self.lost.get(&report.partition) == Some(&report.epoch);
+            // What was lost may be named again; then a lease covers it before anything is told of it, unless duties ended it.
+            let lost = self.lost.get(&report.partition) == Some(&report.epoch)
+                && !self.over.contains(&(report.partition, report.epoch));
             let covered = self.it.holdings().grants.covers(report.partition, report.epoch, now);
             let news =
                 self.told.insert((report.placement, report.partition, report.epoch, format!("{:?}", report.fact)));
