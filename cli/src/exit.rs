@@ -22,15 +22,17 @@ pub(crate) enum Exit {
     Unreachable = 5,
     /// The time-out passed; whether a write took effect is unknown.
     TimedOut = 6,
-    /// `rebalance plan --detailed-exitcode` only: the plan has moves.
-    PlanHasMoves = 10,
+    /// `rebalance plan --detailed-exitcode`: the plan has moves; `check`: somebody should look before long.
+    Found = 10,
+    /// `check` only: somebody should look now.
+    Alarm = 11,
 }
 
 impl Exit {
     /// The kind of an error that ends so and that is not the cluster's.
     const fn kind(self) -> &'static str {
         match self {
-            Self::Done | Self::PlanHasMoves => "done",
+            Self::Done | Self::Found | Self::Alarm => "done",
             Self::Failed => "failed",
             Self::Usage => ErrorKind::InvalidArgument.as_str(),
             Self::NotFound => ErrorKind::NotFound.as_str(),

@@ -99,6 +99,7 @@ async fn admin_verb(verb: Verb, connection: &Connection) -> Result<Exit, Failure
     let timeout = connection.timeout;
     match verb {
         Verb::Status(args) => admin::status::run(&args, &admin, &output).await,
+        Verb::Check(args) => admin::check::run(&args, &admin, &output).await,
         Verb::Events(args) => admin::events::run(&args, &admin, &output).await,
         Verb::Node(args) => match args.verb {
             Some(NodeVerb::Describe(args)) => admin::node::describe(&args, &admin, timeout, &output).await,
@@ -108,6 +109,10 @@ async fn admin_verb(verb: Verb, connection: &Connection) -> Result<Exit, Failure
             Some(NodeVerb::Set(args)) => admin::alter::node(&args, &admin, &output).await,
             Some(NodeVerb::Drain(args)) => admin::operate::drain(&args, &admin, &output).await,
             Some(NodeVerb::Undrain(args)) => admin::operate::undrain(&args, &admin, &output).await,
+            Some(NodeVerb::Maintain(args)) => admin::orders::maintain(&args, &admin, &output).await,
+            Some(NodeVerb::Resume(args)) => admin::orders::resume(&args, &admin, &output).await,
+            Some(NodeVerb::Bar(args)) => admin::orders::bar_node(&args, &admin, &output).await,
+            Some(NodeVerb::Unbar(args)) => admin::orders::unbar_node(&args, &admin, &output).await,
             Some(NodeVerb::Remove(args)) => admin::operate::remove(&args, &admin, &output).await,
             Some(NodeVerb::Lost(args)) => admin::operate::lost(&args, &admin, &output).await,
             None => Err(Failure::failed("running a node does not ask the quorum")),
@@ -123,6 +128,11 @@ async fn admin_verb(verb: Verb, connection: &Connection) -> Result<Exit, Failure
             admin::partition::locate(&args, &connect::leading(&admin, timeout).await?, &output).await
         }
         Verb::Partition(PartitionVerb::Describe(args)) => admin::partition::describe(&args, &admin, &output).await,
+        Verb::Partition(PartitionVerb::Bump(args)) => admin::orders::bump(&args, &admin, &output).await,
+        Verb::Partition(PartitionVerb::Offline(args)) => admin::orders::offline(&args, &admin, &output).await,
+        Verb::Partition(PartitionVerb::Online(args)) => admin::orders::online(&args, &admin, &output).await,
+        Verb::Partition(PartitionVerb::Bar(args)) => admin::orders::bar(&args, &admin, &output).await,
+        Verb::Partition(PartitionVerb::Unbar(args)) => admin::orders::unbar(&args, &admin, &output).await,
         Verb::Partition(PartitionVerb::ForceLeader(args)) => admin::partition::force(&args, &admin, &output).await,
         Verb::Rebalance(RebalanceVerb::Plan(args)) => admin::rebalance::plan(&args, &admin, &output).await,
         Verb::Rebalance(RebalanceVerb::Apply(args)) => admin::rebalance::apply(&args, &admin, &output).await,

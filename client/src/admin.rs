@@ -384,5 +384,7 @@ pub(crate) fn node_summary(wire: v1::NodeSummary) -> Result<NodeSummary, Error> 
         disk_full: wire.disk_full.is_some(),
         stopped: wire.stopped,
         serves: wire.serves.into_iter().map(into_plain).collect(),
+        maintenance_ends_at_ms: wire.maintenance_ends_at_ms,
+        bars: wire.bars.into_iter().map(Into::into).collect(),
     })
 }

@@ -105,6 +105,7 @@ impl Admin {
             reasons: wire.reasons.into_iter().map(Into::into).collect(),
             running_move: wire.r#move.map(MoveStatus::try_from).transpose()?,
             force_leader: wire.forced.ok_or_else(|| incomplete("DescribePartitionResponse.forced"))?.into(),
+            bars: wire.bars.into_iter().map(Into::into).collect(),
         })
     }
 

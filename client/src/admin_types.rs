@@ -1,5 +1,6 @@
 //! What administration shows. The names of the fields in JSON are a contract with scripts, held to `docs/JSON.md`.
 
+use crate::order_types::BarSummary;
 use archon_proto::convert::subject::{cause_of, subject_of};
 use archon_proto::convert::words::enum_word;
 use archon_proto::v1;
@@ -119,6 +120,10 @@ pub struct NodeSummary {
     pub stopped: bool,
     /// The tables whose leases it takes, if it is a participant; a node of the key-value store serves none.
     pub serves: Vec<String>,
+    /// When its maintenance ends by itself, if it is in one. Unix time.
+    pub maintenance_ends_at_ms: Option<u64>,
+    /// From what it is barred.
+    pub bars: Vec<BarSummary>,
 }
 
 /// One table.

@@ -6,7 +6,7 @@ use crate::retry::Backoff;
 use crate::sequence::Ticket;
 use crate::shared::Shared;
 use crate::table::TableCache;
-use archon_types::{Answer, ErrorDetail, ErrorKind, Node, NodeStatus, Op, PartitionId, Version};
+use archon_types::{Answer, ErrorDetail, ErrorKind, Node, NodeStatus, Op, PartitionId, PartitionStatus, Version};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{Instant, sleep, timeout_at};
@@ -85,10 +85,7 @@ impl<'a> Call<'a> {
                 None => self.route(),
             };
             let Some(connection) = connection else {
-                self.last = Some(ErrorDetail::new(
-                    ErrorKind::Unavailable,
-                    format!("partition {} has no leader now; `status` says why", self.partition_name()),
-                ));
+                self.last = Some(ErrorDetail::new(ErrorKind::Unavailable, self.without_leader()));
                 self.pause(&mut backoff, None, row_version).await;
                 continue;
             };
@@ -118,6 +115,16 @@ impl<'a> Call<'a> {
         let leader = table.route_partition(self.partition).leader.and_then(|id| table.node(id));
         let connection = leader.map(|node| self.shared.connections.to(self.shared, node));
         (connection, table.partition(self.partition.index).map_or(Version::ZERO, |row| row.version))
+    }
+
+    fn without_leader(&self) -> String {
+        let (table, name) = (self.table.load(), self.partition_name());
+        match table.partition(self.partition.index).map(|row| row.status) {
+            Some(PartitionStatus::Offline) => {
+                format!("partition {name} was taken offline by an operator; `partition describe` says why")
+            }
+            _ => format!("partition {name} has no leader now; `status` says why"),
+        }
     }
 
     fn partition_name(&self) -> String {

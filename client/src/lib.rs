@@ -25,6 +25,7 @@ mod admin_call;
 mod admin_config;
 mod admin_each;
 mod admin_operate;
+mod admin_orders;
 mod admin_tables;
 mod admin_types;
 mod builder;
@@ -35,6 +36,7 @@ mod error;
 mod kv;
 mod link;
 mod operate_types;
+mod order_types;
 mod participant;
 mod rebalance_types;
 mod retry;
@@ -56,7 +58,7 @@ pub use archon_types::subject::{Cause, NodeName, Subject};
 pub use archon_types::{
     Answer, Condition, CoordinatorRole, Epoch, ErrorDetail, ErrorKind, EventCode, Holds, MoveCode, MoveKind, MovePhase,
     NodeGoal, NodeId, NodeStatus, Op, PartitionId, PartitionStatus, ReasonCode, ReplicaState, Revision, Setting,
-    SettingChange, SettingUnit, TableId, TraitsChange, UnmetCode, Version, Word,
+    SettingChange, SettingUnit, Severity, TableId, TraitsChange, UnmetCode, Version, Word,
 };
 pub use builder::ClientBuilder;
 /// The library whose [`Bytes`] keys and values are.
@@ -69,6 +71,7 @@ pub use operate_types::{
     DrainCheck, Forced, ForcedCheck, LossCheck, NodeCheck, NodeGain, NodeLoss, PartitionCopy, PartitionDescription,
     RemoveCheck, TableCheck,
 };
+pub use order_types::{Alert, BarSummary, Check, CheckThresholds};
 pub use participant::{AcquireError, Callbacks, Grant, Lost, Participant, ParticipantBuilder, ParticipantStats};
 pub use rebalance_types::{Cancelled, MoveStatus, RebalanceStatus, RebalanceSummary};
 pub use routes::{Owner, RouteMap, Routes};

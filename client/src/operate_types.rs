@@ -1,6 +1,7 @@
 //! What the administration of nodes and partitions shows. As in `admin_types`, the names in JSON are a contract.
 
 use crate::admin_types::{NodeSummary, Reason, TableSummary};
+use crate::order_types::BarSummary;
 use crate::rebalance_types::MoveStatus;
 use archon_proto::convert::operate::PartitionName;
 use archon_proto::convert::words::enum_word;
@@ -129,6 +130,8 @@ pub struct PartitionDescription {
     pub running_move: Option<MoveStatus>,
     /// What forcing a leader would come to.
     pub force_leader: ForcedCheck,
+    /// Who is barred from it, or from its table.
+    pub bars: Vec<BarSummary>,
 }
 
 /// One copy of a described partition.

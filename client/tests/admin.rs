@@ -183,6 +183,8 @@ empty! {
     set_node(SetNodeRequest) -> SetNodeResponse;
     alter_node(AlterNodeRequest) -> AlterNodeResponse;
     alter_table(AlterTableRequest) -> AlterTableResponse;
+    order(OrderRequest) -> OrderResponse;
+    check(CheckRequest) -> CheckResponse;
     check_node(CheckNodeRequest) -> CheckNodeResponse;
     check_table(CheckTableRequest) -> CheckTableResponse;
     drop_table(DropTableRequest) -> DropTableResponse;

@@ -1,7 +1,7 @@
 //! The leader's loop: while this coordinator leads, look at the state, decide, propose. Deciding itself is pure and
 //! lives in `core`.
 
-use crate::clock::boot_now;
+use crate::clock::{boot_now, wall_now};
 use crate::event_log::EventLog;
 use crate::metrics::{Metrics, count};
 use crate::push;
@@ -165,6 +165,7 @@ impl Control {
             applied.borrow_and_update();
             let turned = {
                 let mut term = session.term().lock();
+                term.set_wall(now, wall_now());
                 state.read(|state| {
                     event_log.log(state);
                     term.turn(state, now)

@@ -77,6 +77,13 @@ const fn weight(what: &EventKind) -> Option<Weight> {
         | EventKind::NodeAltered { .. }
         | EventKind::TableAltered { .. }
         | EventKind::SettingsChanged { .. }
+        | EventKind::LeadershipBumped { .. }
+        | EventKind::MemberBarred { .. }
+        | EventKind::BarLifted { .. }
+        | EventKind::PartitionOffline { .. }
+        | EventKind::PartitionOnline { .. }
+        | EventKind::MaintenanceBegun { .. }
+        | EventKind::MaintenanceOver { .. }
         | EventKind::PlanCancelled { .. } => Some(Weight::News),
         EventKind::RepairStarted { .. }
         | EventKind::RepairDone { .. }

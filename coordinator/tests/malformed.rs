@@ -67,6 +67,8 @@ const WRITES: &[&str] = &[
     "Admin/ApplyPlan",
     "Admin/CancelRebalance",
     "Admin/Configure",
+    "Admin/Order",
+    "Admin/Check",
     "Raft/Vote",
     "Raft/PreVote",
     "Raft/Transfer",

@@ -1,11 +1,13 @@
 //! The verbs that look at a cluster or change it, one file per noun.
 
 pub(crate) mod alter;
+pub(crate) mod check;
 pub(crate) mod config;
 pub(crate) mod events;
 pub(crate) mod moves;
 pub(crate) mod node;
 pub(crate) mod operate;
+pub(crate) mod orders;
 pub(crate) mod partition;
 pub(crate) mod plan_file;
 pub(crate) mod progress;
@@ -24,6 +26,12 @@ fn since(at_ms: u64) -> Option<Duration> {
     }
     let now_ms = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64);
     Some(Duration::from_millis(now_ms.saturating_sub(at_ms)))
+}
+
+/// How long it is until a Unix time; nothing if it has passed.
+fn until(at_ms: u64) -> Duration {
+    let now_ms = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64);
+    Duration::from_millis(at_ms.saturating_sub(now_ms))
 }
 
 /// How long ago a Unix time was, for people: `12s ago`, `3m ago`. Empty if the time is unknown (zero).

@@ -1,6 +1,7 @@
 //! `archon node list` and `archon node describe`.
 
-use super::{list_text, short_time, watch};
+use super::partition::bar_text;
+use super::{list_text, short_time, until, watch};
 use crate::args::{DescribeArgs, WatchArgs};
 use crate::connect::leading;
 use crate::documents::{HostedCopy, Node, NodeDescription};
@@ -120,6 +121,9 @@ fn text(description: &NodeDescription, output: &Output) -> String {
     );
     lines.push(format!("status       {}{heard}", status_text(node, output)));
     lines.push(format!("goal         {}", goal_text(node)));
+    for bar in &node.bars {
+        lines.push(format!("barred from  {}", bar_text(&bar.subject.to_string(), bar)));
+    }
     lines.push(format!("incarnation  {}", node.incarnation));
     lines.push(format!("zone         {}", node.zone.as_deref().unwrap_or("-")));
     lines.push(format!("weight       {}", node.weight));
@@ -164,9 +168,16 @@ fn goal_text(node: &Node) -> String {
         (Some(NodeGoal::Cordon), _) => ": it keeps what it has and gets nothing new".to_owned(),
         (Some(NodeGoal::Drain), 0) => ": it is empty; stop it, then remove it".to_owned(),
         (Some(NodeGoal::Drain), left) => format!(": {} left", count_text(left as usize, "copy", "copies")),
+        (Some(NodeGoal::Maintain), _) => maintained(node),
         (Some(NodeGoal::Serve) | None, _) => String::new(),
     };
     format!("{}{meaning}", node.goal)
+}
+
+/// Until when it leads nothing.
+fn maintained(node: &Node) -> String {
+    let left = node.maintenance_ends_at_ms.map_or(Duration::ZERO, until);
+    format!(": it leads nothing and keeps its copies, for {} at most", short_time(left))
 }
 
 /// How many copies are in which state: `9 Live, 1 Load`.

@@ -47,9 +47,19 @@ pub(crate) async fn uncordon(args: &NodeNamesArgs, admin: &Admin, output: &Outpu
             return Err(Failure::new(Exit::Refused, format!("{name} is being emptied, not cordoned"))
                 .with_remedy(format!("to stop that: `archon node undrain {name}`")));
         }
+        refuse_maintained(&node)?;
         serve(&node, admin, output).await?;
     }
     Ok(Exit::Done)
+}
+
+/// What ends maintenance is said by its own verb.
+fn refuse_maintained(node: &Node) -> Result<(), Failure> {
+    if node.goal != NodeGoal::Maintain {
+        return Ok(());
+    }
+    Err(Failure::new(Exit::Refused, format!("{} is in maintenance", node.name))
+        .with_remedy(format!("to end that: `archon node resume {}`", node.name)))
 }
 
 /// Stops emptying a node.
@@ -59,6 +69,7 @@ pub(crate) async fn undrain(args: &NodeNameArgs, admin: &Admin, output: &Output)
         return Err(Failure::new(Exit::Refused, format!("{} is cordoned, not being emptied", args.name))
             .with_remedy(format!("to let it take copies again: `archon node uncordon {}`", args.name)));
     }
+    refuse_maintained(&node)?;
     serve(&node, admin, output).await
 }
 

@@ -7,8 +7,8 @@ use crate::documents::{Node, Partition};
 use crate::exit::{Exit, Failure};
 use crate::output::{Column, Output, bytes_text};
 use archon_client::{
-    Admin, Condition, CopySummary as Copy, ForcedCheck, NodeName, NodeStatus, PartitionDescription, PartitionStatus,
-    ReasonCode, ReplicaState, Word,
+    Admin, BarSummary, Condition, CopySummary as Copy, ForcedCheck, NodeName, NodeStatus, PartitionDescription,
+    PartitionStatus, ReasonCode, ReplicaState, Subject, Word,
 };
 use std::time::Duration;
 
@@ -116,6 +116,11 @@ fn description(partition: &PartitionDescription, nodes: &[Node], output: &Output
             lines.push(format!("           {remedy}"));
         }
     }
+    for bar in &partition.bars {
+        let table = matches!(bar.subject, Subject::Table { .. });
+        let what = if table { format!("{} (from all of the table)", bar.node) } else { bar.node.clone() };
+        lines.push(format!("barred     {}", bar_text(&what, bar)));
+    }
     if let Some(moving) = &partition.running_move {
         let (from, to) = (&moving.from, &moving.to);
         lines.push(format!("move       {from} -> {to}  {}  {}%", moving.phase, moving.percent));
@@ -149,6 +154,13 @@ fn description(partition: &PartitionDescription, nodes: &[Node], output: &Output
     });
     lines.push(output.rows_text(&columns, rows.collect(), ""));
     lines.join("\n")
+}
+
+/// Who or what is barred, since when and why.
+pub(super) fn bar_text(what: &str, bar: &BarSummary) -> String {
+    let since = since(bar.at_ms).map_or_else(String::new, |time| format!(", for {}", short_time(time)));
+    let why = if bar.why.is_empty() { String::new() } else { format!(": {}", bar.why) };
+    format!("{what}{since}{why}")
 }
 
 /// What may be done for a partition that nobody can lead without loss.
@@ -249,6 +261,7 @@ mod tests {
             reasons: vec![],
             running_move: None,
             force_leader: ForcedCheck::default(),
+            bars: vec![],
         };
         assert_eq!(
             forced_text(&partition, &forced, &[]),

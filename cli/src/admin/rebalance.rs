@@ -32,7 +32,7 @@ pub(crate) async fn plan(args: &PlanArgs, admin: &Admin, output: &Output) -> Res
         }
     }
     let has_moves = args.detailed_exitcode && !plan.moves.is_empty();
-    Ok(if has_moves { Exit::PlanHasMoves } else { Exit::Done })
+    Ok(if has_moves { Exit::Found } else { Exit::Done })
 }
 
 /// Carries out a plan, and waits for it if asked to.

@@ -117,11 +117,13 @@ fn aside(node: &Node) -> &'static str {
     match (node.status.known(), node.goal.known(), node.copies_held) {
         (Some(NodeStatus::Lost), _, _) => " (lost)",
         (Some(NodeStatus::Failed), Some(NodeGoal::Drain), 0) => " (drained, stopped)",
+        (Some(NodeStatus::Failed), Some(NodeGoal::Maintain), _) => " (in maintenance, not alive)",
         (Some(NodeStatus::Failed), _, _) if node.stopped => " (stopped)",
         (Some(NodeStatus::Failed), _, _) => " (failed)",
         (_, Some(NodeGoal::Drain), 0) => " (drained)",
         (_, Some(NodeGoal::Drain), _) => " (being drained)",
         (_, Some(NodeGoal::Cordon), _) => " (cordoned)",
+        (_, Some(NodeGoal::Maintain), _) => " (in maintenance)",
         _ => "",
     }
 }

@@ -1,5 +1,8 @@
 //! Options of the verbs that look at a cluster or change it.
 
+use super::orders::{
+    BarNodeArgs, BarPartitionArgs, MaintainArgs, OrderPartitionArgs, PartitionArgs, UnbarNodeArgs, UnbarPartitionArgs,
+};
 use super::parse::{duration, name};
 use clap::Subcommand;
 use std::path::PathBuf;
@@ -46,6 +49,29 @@ Examples:
     /// Stop emptying a node: it keeps what it still has and takes copies again.
     #[command(after_help = "Examples:\n  archon node undrain athens")]
     Undrain(NodeNameArgs),
+    /// Let a node or participant lead nothing for a while, to work on it: its copies stay.
+    ///
+    /// Its leaderships go to others and nothing new comes to it. Its copies stay where they are, and are not replaced while it
+    /// is down. It ends by itself after --for; then what was wanted of it before (to serve, or a cordon) is wanted again.
+    #[command(after_help = "\
+Examples:
+  archon node maintain athens --for 10m --why 'new kernel'
+  archon node resume athens                  ends it before its time")]
+    Maintain(MaintainArgs),
+    /// End the maintenance of nodes.
+    #[command(after_help = "Examples:\n  archon node resume athens")]
+    Resume(NodeNamesArgs),
+    /// Keep all partitions of a table from a node or participant.
+    ///
+    /// Copies that it has are replaced elsewhere first, then deleted; what it leads is handed over. Refused (exit 4) if too few
+    /// nodes would be left for the copies that the table wants.
+    #[command(
+        after_help = "Examples:\n  archon node bar athens --table orders --why 'slow disk'\n  archon node unbar athens --table orders"
+    )]
+    Bar(BarNodeArgs),
+    /// Take back that a node or participant is barred from a table.
+    #[command(after_help = "Examples:\n  archon node unbar athens --table orders")]
+    Unbar(UnbarNodeArgs),
     /// Forget a node that has stopped and holds nothing that counts.
     ///
     /// Drain it, stop it, remove it. It is refused (exit 4) with every reason while it is alive or holds a copy that counts;
@@ -265,6 +291,33 @@ pub(crate) enum PartitionVerb {
         after_help = "Examples:\n  archon partition describe 3\n  archon partition describe 0 --table orders -o json"
     )]
     Describe(DescribePartitionArgs),
+    /// Let the leader of a partition, or the owner of a lease, begin anew in the next epoch.
+    ///
+    /// It is told to stop, says that it has, and leads again; whatever it held in memory for this partition begins afresh, and
+    /// writes of the former epoch are refused everywhere. The partition pauses for some milliseconds.
+    #[command(
+        after_help = "Examples:\n  archon partition bump 3\n  archon partition bump 3 --table jobs --why 'stuck worker'"
+    )]
+    Bump(OrderPartitionArgs),
+    /// Let nobody lead a partition: its leader stops, its copies stay.
+    #[command(
+        after_help = "Examples:\n  archon partition offline 3 --why 'poisoned message'\n  archon partition online 3"
+    )]
+    Offline(OrderPartitionArgs),
+    /// Let a partition be led again.
+    #[command(after_help = "Examples:\n  archon partition online 3")]
+    Online(PartitionArgs),
+    /// Keep a partition from a node or participant: it gets no copy of it and does not lead it.
+    ///
+    /// A copy that it has is replaced elsewhere first, then deleted; what it leads is handed over. Refused (exit 4) if too few
+    /// nodes would be left for the copies that the table wants.
+    #[command(
+        after_help = "Examples:\n  archon partition bar 3 --node athens --why 'bad blocks'\n  archon partition unbar 3 --node athens"
+    )]
+    Bar(BarPartitionArgs),
+    /// Take back that a node or participant is barred from a partition.
+    #[command(after_help = "Examples:\n  archon partition unbar 3 --node athens")]
+    Unbar(UnbarPartitionArgs),
     /// Make one copy lead although acknowledged writes may be lost: the last resort.
     ///
     /// For a partition that lost every copy that counts. The copy on --node, or else the best one that is whole or of an

@@ -6,6 +6,7 @@ mod bootstrap;
 mod config;
 mod hints;
 mod kv;
+mod orders;
 mod parse;
 mod serve;
 
@@ -20,6 +21,10 @@ pub(crate) use bench::{
 pub(crate) use bootstrap::{BootstrapArgs, flag_of, variable_of};
 pub(crate) use config::{ConfigVerb, SetArgs};
 pub(crate) use kv::{KvArgs, KvVerb, ScanArgs};
+pub(crate) use orders::{
+    BarNodeArgs, BarPartitionArgs, CheckArgs, MaintainArgs, OrderPartitionArgs, PartitionArgs, UnbarNodeArgs,
+    UnbarPartitionArgs,
+};
 pub(crate) use parse::{address, duration, engine, listen, name, peer};
 pub(crate) use serve::{CoordinatorArgs, DemoArgs, LogArgs, LogFormat, NodeArgs, copy_rate};
 
@@ -54,7 +59,9 @@ Examples:
 Exit codes:
   0 done              3 not found                   5 unreachable or no quorum: retry
   1 failed            4 refused as things stand     6 time-out: a write may have happened
-  2 wrong usage         (stale plan, in progress)   10 plan --detailed-exitcode: there are moves")]
+  2 wrong usage         (stale plan, in progress)  10 plan --detailed-exitcode: there are moves;
+                                                      check: look before long
+                                                   11 check: look now")]
 pub(crate) struct Cli {
     /// Whom to ask and how to answer.
     #[command(flatten)]
@@ -151,6 +158,18 @@ Examples:
   archon status --watch
   archon status -o json | jq .nodes_alive")]
     Status(WatchArgs),
+
+    /// Look the cluster over for what somebody should do something about; for scripts and monitoring.
+    ///
+    /// Ends with 0 if all is well, 10 if somebody should look before long (a node failed, a coordinator does not answer, an
+    /// order may have been forgotten), and 11 if somebody should look now (a partition is not served, there is too little
+    /// room, no majority of coordinators answers).
+    #[command(after_help = "\
+Examples:
+  archon check
+  archon check --min-members 66 --of jobs      alert if fewer participants than that take partitions of `jobs`
+  archon check -o json | jq -r '.alerts[].message'")]
+    Check(CheckArgs),
 
     /// Look at tables (named keyspaces), create or drop one.
     #[command(

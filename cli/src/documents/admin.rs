@@ -63,6 +63,32 @@ impl NodeChanged {
     }
 }
 
+/// What an order about a partition came to.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
+pub(crate) struct PartitionOrdered {
+    /// The table's name.
+    pub(crate) table: String,
+    /// The partition's number within its table.
+    pub(crate) partition: u32,
+    /// The node or participant that the order is about, if it is about one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) node: Option<String>,
+    /// Whether it was not so already.
+    pub(crate) changed: bool,
+}
+
+/// What an order about a node or participant came to.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
+pub(crate) struct NodeOrdered {
+    /// Its name.
+    pub(crate) node: String,
+    /// The table that the order is about, if it is about one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) table: Option<String>,
+    /// Whether it was not so already.
+    pub(crate) changed: bool,
+}
+
 /// What carrying out a plan came to.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
 pub(crate) struct Applied {

@@ -1,11 +1,12 @@
 //! Makes `docs/json.schema.json` and the generated part of `docs/JSON.md` of the types, and holds them to these files.
 
-use super::{Applied, Counted, Entry, ErrorDocument, Key, Node, NodeChanged, NodeDescription, Outcome, Partition};
+use super::{Applied, Counted, Entry, ErrorDocument, Key, Node, NodeChanged, NodeDescription, NodeOrdered};
+use super::{Outcome, Partition, PartitionOrdered};
 use super::{Rebalance, Status, Version, Written};
 use crate::admin::plan_file::PlanFile;
 use archon_client::{
-    Cancelled, ErrorKind, Event, Forced, Located, PartitionDescription, SettingsChanged, SettingsSummary, TableCheck,
-    TableSummary, Word,
+    Cancelled, Check, ErrorKind, Event, Forced, Located, PartitionDescription, SettingsChanged, SettingsSummary,
+    TableCheck, TableSummary, Word,
 };
 use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, SchemaGenerator};
@@ -29,8 +30,9 @@ fn verbs(generator: &mut SchemaGenerator) -> Vec<(&'static str, Value)> {
     fn list<T: JsonSchema>(generator: &mut SchemaGenerator) -> Value {
         json!({ "type": "array", "items": one::<T>(generator) })
     }
-    let all: [(&'static str, Schema); 36] = [
+    let all: [(&'static str, Schema); 46] = [
         ("status", one::<Status>),
+        ("check", one::<Check>),
         ("events", list::<Event>),
         ("node list", list::<Node>),
         ("node describe", one::<NodeDescription>),
@@ -39,6 +41,10 @@ fn verbs(generator: &mut SchemaGenerator) -> Vec<(&'static str, Value)> {
         ("node uncordon", one::<NodeChanged>),
         ("node drain", one::<NodeChanged>),
         ("node undrain", one::<NodeChanged>),
+        ("node maintain", one::<NodeOrdered>),
+        ("node resume", one::<NodeOrdered>),
+        ("node bar", one::<NodeOrdered>),
+        ("node unbar", one::<NodeOrdered>),
         ("node remove", one::<NodeChanged>),
         ("node lost", one::<NodeChanged>),
         ("config show", one::<SettingsSummary>),
@@ -50,6 +56,11 @@ fn verbs(generator: &mut SchemaGenerator) -> Vec<(&'static str, Value)> {
         ("partition list", list::<Partition>),
         ("partition locate", one::<Located>),
         ("partition describe", one::<PartitionDescription>),
+        ("partition bump", one::<PartitionOrdered>),
+        ("partition offline", one::<PartitionOrdered>),
+        ("partition online", one::<PartitionOrdered>),
+        ("partition bar", one::<PartitionOrdered>),
+        ("partition unbar", one::<PartitionOrdered>),
         ("partition force-leader", one::<Forced>),
         ("rebalance plan", one::<PlanFile>),
         ("rebalance apply", one::<Applied>),

@@ -10,7 +10,7 @@ mod kv;
 pub(crate) mod testing;
 mod version;
 
-pub(crate) use admin::{Applied, HostedCopy, NodeChanged, NodeDescription};
+pub(crate) use admin::{Applied, HostedCopy, NodeChanged, NodeDescription, NodeOrdered, PartitionOrdered};
 pub(crate) use archon_client::{
     NodeSummary as Node, PartitionSummary as Partition, Plan, RebalanceStatus as Rebalance, Status,
 };

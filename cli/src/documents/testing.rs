@@ -25,6 +25,8 @@ pub(crate) fn node(id: u64, name: &str, partitions: u32) -> Node {
         disk_full: false,
         stopped: false,
         serves: Vec::new(),
+        maintenance_ends_at_ms: None,
+        bars: Vec::new(),
     }
 }
 

@@ -35,7 +35,7 @@ pub(crate) fn assign(state: &ClusterState, liveness: &mut Liveness, now: Millis,
     let mut changes = Vec::new();
     let mut more = false;
     for row in unassigned() {
-        if !liveness.may_propose(row.id, row.version, now) {
+        if !liveness.may_propose(row.id, row.version, now) || state.is_offline(row.id) {
             continue;
         }
         let Some(replication) = hand_out.replication(row) else { continue };
@@ -196,14 +196,19 @@ impl<'a> HandOut<'a> {
         Some(chosen.into_iter().map(|slot| self.nodes[slot].row.node.id).collect())
     }
 
+    /// Whether the node holds no copy of it, also none that is to be deleted, and is not barred from it.
+    fn may_have(&self, row: &Partition, slot: usize) -> bool {
+        let node = self.nodes[slot].row.node.id;
+        row.placement_on(node).is_none() && !self.state.bars(row.id, node)
+    }
+
     /// None of the nodes is full; one of them may still hold an old copy that is to be deleted.
     fn next_by_turns(&self, row: &Partition, replication: u8) -> Option<Vec<usize>> {
         let mut chosen: Vec<usize> = Vec::with_capacity(usize::from(replication));
         for replica in 0..usize::from(replication) {
             let start = row.id.index as usize + replica;
             let mut turns = (start..start + self.nodes.len()).map(|turn| turn % self.nodes.len());
-            let free =
-                |slot: &usize| !chosen.contains(slot) && row.placement_on(self.nodes[*slot].row.node.id).is_none();
+            let free = |slot: &usize| !chosen.contains(slot) && self.may_have(row, *slot);
             chosen.push(turns.find(free)?);
         }
         Some(chosen)
@@ -212,7 +217,7 @@ impl<'a> HandOut<'a> {
     fn next_by_shares(&self, row: &Partition, replication: u8) -> Option<Vec<usize>> {
         let able = |slot: usize, chosen: &[usize]| {
             let node = &self.nodes[slot];
-            node.room() > 0 && !chosen.contains(&slot) && row.placement_on(node.row.node.id).is_none()
+            node.room() > 0 && !chosen.contains(&slot) && self.may_have(row, slot)
         };
         let wanted = usize::from(replication);
         let mut chosen: Vec<usize> = Vec::with_capacity(wanted);

@@ -14,8 +14,10 @@
 //! | copies of a table | [`crate::check_alter_table`] | `AlterTable` with `if_version` | there are nodes enough | repair makes or retires copies; a partition's `min_in_sync` rises once all of its copies count, and falls at once |
 //! | drop a table | – | `DropTable` | always | it is gone with its rows; every node deletes its copies ([`crate::condemned`]) |
 //! | change settings | [`crate::check_configure`] | `Configure` with `if_version` | they fit each other, and none of them is [fixed](archon_types::Setting::fixed) | what reads them takes the new ones: the next turn, and nodes with the next answer to a heartbeat |
+//! | bump, bar, offline, maintenance | [`crate::check_order`] | `Control` with `if_controls` | see [`crate::controls`] | the same |
 //! | force-leader | [`crate::check_loss`] | `AcceptLoss` | no copy that counts is on a node that is alive | one copy leads, or the partition begins empty; all others retire |
 
+use crate::controls::Order;
 use crate::edit::PartitionChange;
 use crate::migration::{MigrationId, MoveKind, Stage};
 use crate::registration::Register;
@@ -189,6 +191,15 @@ pub enum Command {
         /// What changes, each setting once.
         changes: Vec<SettingChange>,
     },
+    /// An order of an operator about a partition or a member. Judged by [`crate::check_order`].
+    Control {
+        /// The version of all orders on which the judgement rests.
+        if_controls: Version,
+        /// The order.
+        order: Order,
+        /// In the operator's words; may be empty.
+        why: String,
+    },
     /// The operator accepts that acknowledged writes of a partition are lost (PROTOCOL rule 23): one copy is made its
     /// leader, or it begins anew and empty, and all other copies retire in the same commit.
     AcceptLoss {
@@ -222,6 +233,7 @@ impl Command {
             Self::SetMigration { .. } => "SetMigration",
             Self::CancelPlan => "CancelPlan",
             Self::Configure { .. } => "Configure",
+            Self::Control { .. } => "Control",
             Self::AcceptLoss { .. } => "AcceptLoss",
         }
     }

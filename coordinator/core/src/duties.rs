@@ -7,8 +7,7 @@ use crate::mutant::Mutant;
 use crate::state::ClusterState;
 use archon_types::piece::node_bytes;
 use archon_types::{
-    Duty, ErrorDetail, ErrorKind, NodeDelta, NodeGoal, NodeId, PartitionStatus, ReplicaState, TableId, TablePiece,
-    Version,
+    Duty, ErrorDetail, ErrorKind, NodeDelta, NodeId, PartitionStatus, ReplicaState, TableId, TablePiece, Version,
 };
 
 /// Most copies of dropped tables that one list of duties names; the others follow when these are deleted. A copy that no duty
@@ -56,21 +55,22 @@ pub struct DutiesMark {
     copies: u32,
     /// Copies of dropped tables, and the last drop if there are any.
     condemned: Option<(usize, Version)>,
-    /// Who else acts and what is moved, where leaderships of this node are to be handed over or copies to be deleted.
-    others: Option<(Version, Version)>,
+    /// Who else acts, what is moved and what is barred, where leaderships of this node are to be handed over or copies to be deleted.
+    others: Option<(Version, Version, Version)>,
 }
 
 /// The mark of a node's duties, or `None` while it must be told nothing, as [`duties`].
 pub fn duties_mark(state: &ClusterState, node: NodeId) -> Option<DutiesMark> {
     let row = state.node(node).filter(|row| row.is_active())?;
-    let hands_over = row.node.goal == NodeGoal::Drain || state.migrations.any_running_from(node);
+    let (leaves, barred) = (row.node.goal.gives_up_leaderships(), state.controls.concerns(node));
+    let hands_over = leaves || barred || state.migrations.any_running_from(node);
     let unloads = state.partitions.held_on(node) < state.partitions.count_on(node);
     let condemned = state.condemned.count_on(node);
     Some(DutiesMark {
         condemned: (condemned > 0).then_some((condemned, state.dropped_version)),
         rows: state.partitions.mark_of(node),
         copies: state.partitions.count_on(node),
-        others: (hands_over || unloads).then(|| (state.lives_version(), state.moves_version)),
+        others: (hands_over || unloads).then(|| (state.lives_version(), state.moves_version, state.controls_version)),
     })
 }
 

@@ -68,7 +68,7 @@ impl<'a> EligibleNodes<'a> {
             let (need, node) = nodes.iter().find(|(_, node)| {
                 #[cfg(test)]
                 self.looked.set(self.looked.get() + 1);
-                row.placement_on(*node).is_none() && !leaving(*node)
+                row.placement_on(*node).is_none() && !leaving(*node) && !state.bars(row.id, *node)
             })?;
             Some((zone.is_some_and(|zone| taken.contains(zone)), *need, *node))
         });

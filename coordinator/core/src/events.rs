@@ -1,6 +1,7 @@
 //! What happened, who caused it and when: a bounded ring in the state, as data.
 
 use crate::command::Actor;
+use crate::controls::Bar;
 use crate::migration::MigrationId;
 use archon_types::{
     Epoch, Incarnation, Millis, NodeGoal, NodeId, NodeTraits, PartitionId, PlacementId, Seq, SettingStep, TableId,
@@ -71,6 +72,20 @@ pub enum EventKind {
     GoalChanged { node: NodeId, goal: NodeGoal },
     /// An operator gave a node another zone, weight or limit.
     NodeAltered { node: NodeId, before: NodeTraits, after: NodeTraits },
+    /// An operator wants the leadership of that epoch renewed.
+    LeadershipBumped { partition: PartitionId, epoch: Epoch, why: String },
+    /// An operator barred a member from partitions.
+    MemberBarred { member: NodeId, bar: Bar, why: String },
+    /// An operator took a bar back.
+    BarLifted { member: NodeId, bar: Bar },
+    /// An operator took a partition offline.
+    PartitionOffline { partition: PartitionId, why: String },
+    /// An operator brought a partition back.
+    PartitionOnline { partition: PartitionId },
+    /// A member is being worked on until then at most, on the wall clock.
+    MaintenanceBegun { member: NodeId, until: Millis, why: String },
+    /// The maintenance of a member is over.
+    MaintenanceOver { member: NodeId },
     /// A table was made.
     TableCreated { table: TableId, name: String },
     /// An operator wants another number of copies of each partition of a table.

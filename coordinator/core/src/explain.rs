@@ -1,5 +1,6 @@
 //! Why a partition is not served, and how many of everything there are: data, not prose.
 
+use crate::controls::Note;
 use crate::departed;
 use crate::lack::{Lack, Lacks, Withheld};
 use crate::leases;
@@ -48,6 +49,10 @@ pub enum Why {
     UnderReplicated { have: u32, want: u32 },
     /// A copy was lost or damaged, and is kept and not replaced until `need` others count on nodes that are alive.
     LostCopyKept { node: NodeId, alive: u32, need: u32 },
+    /// An operator has taken it offline.
+    Offline { note: Note },
+    /// Every participant that takes partitions of its table is barred from it.
+    AllBarred { participants: u32 },
     /// It is being moved, and the move waits.
     MoveWaits { migration: MigrationId, why: String },
 }
@@ -106,7 +111,11 @@ impl<'a> Explainer<'a> {
         let table = state.tables.get(&partition.table)?;
         let mut why = Vec::new();
         let live = row.live().count();
+        if let Some(note) = state.controls.offline_of(partition) {
+            why.push(Why::Offline { note: note.clone() });
+        }
         match row.status {
+            _ if state.is_offline(partition) => {}
             PartitionStatus::Unassigned | PartitionStatus::Unavailable if table.holds == Holds::Lease => {
                 self.not_owned(row, table, &mut why);
             }
@@ -125,7 +134,7 @@ impl<'a> Explainer<'a> {
                 why.extend(row.leader_placement().map(|leader| Why::TakingOver { node: leader.node }))
             }
             PartitionStatus::Unavailable if live == 0 => why.push(Why::DataLost),
-            PartitionStatus::Unavailable => self.without_leader(row, &mut why),
+            PartitionStatus::Unavailable | PartitionStatus::Offline => self.without_leader(row, &mut why),
             PartitionStatus::Online => why.extend(self.isolated_leader(row)),
         }
         if let Some(known) = state.surpassed.get(&partition) {
@@ -164,8 +173,10 @@ impl<'a> Explainer<'a> {
             row.node.partitions_max.is_some_and(|most| self.state.partitions.count_on(row.node.id) >= most)
         });
         let (all, full) = (leases::eligible_count(self.state, table), full.count());
+        let barred = serving().filter(|serving| self.state.bars(row.id, serving.node.id)).count();
         why.push(match all {
             0 => Why::NoParticipant { table: table.name.clone() },
+            all if all == barred => Why::AllBarred { participants: u32::try_from(all).unwrap_or(u32::MAX) },
             all if all == full => Why::NodesAtLimit { full: u32::try_from(full).unwrap_or(u32::MAX), plan: false },
             _ if row.status == PartitionStatus::Unassigned => Why::AboutToBeAssigned,
             _ => Why::AboutToBeElected,
@@ -230,6 +241,8 @@ pub struct Counts {
     pub partitions_unassigned: u32,
     /// Partitions without a leader.
     pub partitions_unavailable: u32,
+    /// Partitions that operators have taken offline and that nobody leads any more.
+    pub partitions_offline: u32,
     /// Assigned partitions with fewer copies that count than are wanted.
     pub partitions_under_replicated: u32,
     /// Copies waiting to be deleted, those of dropped tables included.
@@ -259,6 +272,7 @@ pub fn counts(state: &ClusterState) -> Counts {
             PartitionStatus::Assigned => counts.partitions_assigned += 1,
             PartitionStatus::Online => counts.partitions_online += 1,
             PartitionStatus::Unavailable => counts.partitions_unavailable += 1,
+            PartitionStatus::Offline => counts.partitions_offline += 1,
         }
         let wanted = state.tables.get(&row.id.table).map_or(0, |table| usize::from(table.replication));
         if row.status != PartitionStatus::Unassigned && row.live().count() < wanted {

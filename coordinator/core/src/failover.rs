@@ -22,7 +22,7 @@ pub(crate) fn node_failed(
         .partitions
         .on_node(node)
         // Who owns a lease next is elected in the next turn, among all participants.
-        .filter(|row| !state.is_lease(row.id.table))
+        .filter(|row| !state.is_lease(row.id.table) && !state.is_offline(row.id))
         .filter(|row| row.leader_placement().is_some_and(|leader| leader.node == node))
         .filter_map(|row| {
             let (placement, incarnation) = candidate(state, row, &mut extra, &excluded)?;
@@ -78,8 +78,12 @@ pub(crate) fn elect(
     if now < over_at {
         return Election::Wait(over_at);
     }
+    if state.is_offline(row.id) {
+        let vacate = || PartitionChange::one(row.id, row.version, Edit::Vacate(Ending::Lapsed));
+        return row.leader.map_or(Election::Nothing, |_| Election::Elect(Command::Change(vec![vacate()])));
+    }
     if state.is_lease(row.id.table) {
-        let Some(next) = owners.next(row, |_| false) else { return Election::Nothing };
+        let Some(next) = owners.next(liveness, row, |_| false) else { return Election::Nothing };
         let edits = leases::take_over(row, next, Ending::Lapsed);
         let change = PartitionChange { partition: row.id, if_version: row.version, edits };
         return Election::Elect(Command::Change(vec![change]));
@@ -94,7 +98,7 @@ pub(crate) fn elect(
 }
 
 /// The Live copy that should lead: the one a migration is moving to (or back to, if cancelled), else one on a node that
-/// is neither cordoned nor to be emptied, and of these the one whose node leads least for its weight; `extra` counts
+/// serves as usual (not cordoned, in maintenance or to be emptied) and is not barred from it, and of these the one whose node leads least for its weight; `extra` counts
 /// those that were named already and that the state does not know yet.
 pub(crate) fn candidate(
     state: &ClusterState,
@@ -111,7 +115,7 @@ pub(crate) fn candidate(
     let chosen = row.placements.iter().filter(able).min_by_key(|live| {
         let leads = state.partitions.leaders_on(live.node) + extra.get(&live.node).copied().unwrap_or(0);
         let node = state.node(live.node).map(|row| &row.node);
-        let reserved = node.is_none_or(|node| node.goal != NodeGoal::Serve);
+        let reserved = node.is_none_or(|node| node.goal != NodeGoal::Serve) || state.bars(row.id, live.node);
         let weight = node.map_or(1, |node| node.weight.max(1));
         (Some(live.id) != preferred, reserved, Need { count: leads, weight, slot: 0 }, live.id)
     })?;

@@ -4,14 +4,14 @@ use crate::eligible_nodes::EligibleNodes;
 use crate::remembered::Remembered;
 use crate::repair::Repairs;
 use crate::state::ClusterState;
-use archon_types::{NodeGoal, NodeId, NodeStatus, Partition};
+use archon_types::{NodeId, NodeStatus, Partition};
 use serde::{Deserialize, Serialize};
 
 /// So many nodes are failed that copies of failed nodes are not replaced: rather the coordinators are cut off, or a whole
 /// room is, than that so many machines died; copying would load those that are left with what comes back by itself.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Withheld {
-    /// Failed nodes that hold copies and are not being emptied.
+    /// Failed nodes that hold copies, and are neither being emptied nor in maintenance.
     pub failed: u64,
     /// These, and the live ones.
     pub of: u64,
@@ -24,7 +24,7 @@ pub fn withheld(state: &ClusterState) -> Option<Withheld> {
     let mut failed = 0;
     for row in state.nodes.down() {
         live -= 1;
-        let counts = row.node.goal != NodeGoal::Drain && state.partitions.held_on(row.node.id) > 0;
+        let counts = !row.node.goal.gives_up_leaderships() && state.partitions.held_on(row.node.id) > 0;
         failed += u64::from(row.node.status == NodeStatus::Failed && counts);
     }
     let of = live + failed;

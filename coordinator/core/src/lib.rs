@@ -10,6 +10,7 @@
 //! | `state`, `node_row`, `partitions`, `former_leaders`, `condemned`, `migration` | what is |
 //! | `command`, `edit`, `registration`, `response`, `apply/` | what may change, and how |
 //! | `liveness`, `failover` | silence → failed; who leads next; when a lease is over |
+//! | `controls/` | bars, partitions offline, renewed leaderships, maintenance: what operators ordered |
 //! | `departed` | what copies that do not count can still hold |
 //! | `leases/` | partitions of other services: who owns each, and how they stay evenly spread |
 //! | `isolated_leaders` | leaders that hear too few followers |
@@ -19,14 +20,17 @@
 //! | `migrate`, `waits`, `tally` | the next step of a move, and its phase; what moves wait for; how a plan's moves stand |
 //! | `turn`, `report` | one control turn; facts that nodes tell |
 //! | `term/` | what a coordinator does while it leads: turns, leases after quorum rounds, answers to reports |
+//! | `alerts` | what should be looked at before something is not served |
 //! | `duties`, `explain`, `remembered`, `events` | what a node should do; why something is not served; what happened |
 //! | `invariants/` | one property per file, shared by every test |
 
+mod alerts;
 pub mod apply;
 pub mod assign;
 pub mod command;
 pub mod condemned;
 pub mod confirm;
+pub mod controls;
 mod departed;
 pub mod duties;
 mod edit;
@@ -62,10 +66,12 @@ pub mod term;
 pub mod turn;
 mod waits;
 
+pub use alerts::{Alert, Held, Thresholds, alerts};
 pub use apply::{apply, skip};
 pub use command::{Actor, Command, CommandBatch, Forced, PlannedMove, Successor};
 pub use condemned::Condemned;
 pub use confirm::{Confirmation, check_confirmed, to_confirm};
+pub use controls::{Bar, Controls, Maintenance, Note, Order};
 pub use departed::{Condition, Departed};
 pub use duties::{DutiesMark, duties, duties_mark, nodes_delta, rows_piece, table_piece, table_ready};
 pub use edit::{Edit, Ending, PartitionChange};
@@ -84,7 +90,7 @@ pub use nodes::Nodes;
 pub use operate::{
     Configuration, ConfigureError, DrainPlan, ForcedElection, LossPlan, NodeAlteration, Obstacle, RemovalPlan,
     check_alter_node, check_alter_table, check_configure, check_drain, check_loss, check_lost, check_nodes_for,
-    check_remove, refusal,
+    check_order, check_remove, refusal,
 };
 pub use partitions::Partitions;
 pub use plan::{Goal, Move, MoveReason, Plan, Subject, Unmet, UnmetReason, plan};

@@ -100,6 +100,8 @@ pub struct Liveness {
     pub(crate) avoided: BTreeMap<(NodeId, PartitionId), Millis>,
     /// Since when participants have come or gone, and when one did last.
     unsettled: Option<(Millis, Millis)>,
+    /// How far the wall clock is ahead of this coordinator's own.
+    wall_ahead_ms: u64,
     /// Before this nobody's time is up, by the failure time-out that it was reckoned with.
     nobody_fails_before: Option<(Millis, u64)>,
 }
@@ -123,8 +125,19 @@ impl Liveness {
             synced: (Version::ZERO, Version::ZERO),
             avoided: BTreeMap::new(),
             unsettled: Some((now, now)),
+            wall_ahead_ms: 0,
             nobody_fails_before: None,
         }
+    }
+
+    /// The wall clock shows `wall` now. By it only what people have given a time ends; leases never do.
+    pub const fn set_wall(&mut self, now: Millis, wall: Millis) {
+        self.wall_ahead_ms = wall.since(now);
+    }
+
+    /// What the wall clock shows.
+    pub(crate) const fn wall(&self, now: Millis) -> Millis {
+        now.plus(self.wall_ahead_ms)
     }
 
     /// When this coordinator began to lead.
@@ -294,6 +307,16 @@ impl Liveness {
     /// The nodes that may not be given a leadership.
     pub(crate) fn excluded(&self) -> impl Iterator<Item = NodeId> + use<'_> {
         self.excluded.iter().copied().filter(|node| !self.may_lead(*node))
+    }
+
+    /// When the lease of this member was extended last, by this coordinator.
+    pub(crate) fn extended(&self, member: NodeId) -> Option<Millis> {
+        self.lives.get(&member).and_then(|life| life.answered)
+    }
+
+    /// Whether the participant gave this partition up a moment ago.
+    pub(crate) fn avoids(&self, participant: NodeId, partition: PartitionId) -> bool {
+        self.avoided.contains_key(&(participant, partition))
     }
 
     /// Whether the node may be given a leadership: it is neither being failed nor about to exit.

@@ -130,12 +130,15 @@ pub fn hands_over(state: &ClusterState, row: &Partition) -> Option<PlacementId> 
         }
     }
     let goal_of = |placement: &Placement| state.node(placement.node).map(|node| node.node.goal);
-    if goal_of(leader) != Some(NodeGoal::Drain) {
+    let leaves = goal_of(leader).is_some_and(NodeGoal::gives_up_leaderships) || state.bars(row.id, leader.node);
+    if !leaves || state.is_offline(row.id) {
         return None;
     }
     // The same one each time it is asked for, and not the same one for all partitions.
     let others = |goal: NodeGoal| {
-        let able = |live: &&Placement| goal_of(live) == Some(goal) && state.is_active(live.node);
+        let able = |live: &&Placement| {
+            goal_of(live) == Some(goal) && state.is_active(live.node) && !state.bars(row.id, live.node)
+        };
         row.live().filter(able).map(|live| live.id).collect::<Vec<_>>()
     };
     let mut able = others(NodeGoal::Serve);

@@ -1,6 +1,6 @@
 //! What the coordinators hold of one node or participant.
 
-use archon_types::{BootId, Incarnation, Node, NodeGoal, NodeStatus, NodeTraits, Participant, StorageId};
+use archon_types::{BootId, Incarnation, Millis, Node, NodeGoal, NodeStatus, NodeTraits, Participant, StorageId};
 use serde::{Deserialize, Serialize};
 
 /// A node's row with what only the coordinator needs of it.
@@ -25,6 +25,9 @@ pub struct NodeRow {
     /// What it said of its zone, weight and limit when it registered last; what it has may be another thing by now.
     #[serde(default)]
     pub said: NodeTraits,
+    /// Since when what is wanted of it is, on the proposer's wall clock.
+    #[serde(default)]
+    pub goal_since: Millis,
     /// What it serves, if it is a participant and no node of the key-value store.
     #[serde(default)]
     pub participant: Option<Participant>,

@@ -18,6 +18,8 @@ pub struct Nodes {
     by_version: BTreeSet<(Version, NodeId)>,
     /// To be emptied.
     draining: BTreeSet<NodeId>,
+    /// Those whose leaderships are to go to others.
+    handing_over: BTreeSet<NodeId>,
     /// Failed or lost.
     down: BTreeSet<NodeId>,
     /// Those that take placements.
@@ -85,6 +87,11 @@ impl Nodes {
         self.draining.iter().filter_map(|id| self.rows.get(id))
     }
 
+    /// Those whose leaderships are to go to others, in order of registration.
+    pub fn handing_over(&self) -> impl Iterator<Item = &NodeRow> {
+        self.handing_over.iter().filter_map(|id| self.rows.get(id))
+    }
+
     /// Those that are failed or lost, in order of registration.
     pub fn down(&self) -> impl Iterator<Item = &NodeRow> {
         self.down.iter().filter_map(|id| self.rows.get(id))
@@ -116,6 +123,9 @@ impl Nodes {
         if row.node.goal == NodeGoal::Drain {
             self.draining.insert(id);
         }
+        if row.node.goal.gives_up_leaderships() {
+            self.handing_over.insert(id);
+        }
         if row.node.status != NodeStatus::Alive {
             self.down.insert(id);
         }
@@ -144,6 +154,7 @@ impl Nodes {
         leave(&mut self.by_address, &row.node.address, id);
         self.by_version.remove(&(row.node.version, id));
         self.draining.remove(&id);
+        self.handing_over.remove(&id);
         self.down.remove(&id);
         self.eligible.remove(&id);
         for table in row.participant.iter().flat_map(|participant| &participant.tables) {

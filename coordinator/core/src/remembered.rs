@@ -19,8 +19,10 @@ pub struct Remembered {
 impl Remembered {
     /// What is remembered at `now`.
     pub fn new(state: &ClusterState, liveness: &Liveness, now: Millis) -> Self {
+        // It is down because somebody works on it.
+        let awaited = |node: &NodeId| state.controls.maintenance_of(*node).is_none();
         Self {
-            failed: liveness.failed_for(state.settings.replace_after_ms, now).collect(),
+            failed: liveness.failed_for(state.settings.replace_after_ms, now).filter(awaited).collect(),
             excluded: liveness.excluded().collect(),
             isolated: liveness.isolated.refused(now).collect(),
         }

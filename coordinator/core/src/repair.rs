@@ -11,7 +11,7 @@
 //! | a half-made copy on a node that is not alive | `Retire` | – |
 //! | a leader on a node that is being emptied | it is told to hand over ([`crate::migrate::hands_over`]) | another Live copy on an active node |
 //!
-//! A copy leaves when its node is lost, drained, or failed for `replace_after`. Failover never waits for any of this.
+//! A copy leaves when its node is lost, drained, barred from it, or failed for `replace_after`. Failover never waits for any of this.
 
 use crate::command::Command;
 use crate::departed;
@@ -87,6 +87,9 @@ impl<'a> Repairs<'a> {
             found.extend(partitions.with_copies_below(table.id, wanted).map(|row| row.id));
             found.extend(partitions.with_copies_above(table.id, wanted).map(|row| row.id));
         }
+        let barred = self.state.controls.barred();
+        let barred = barred.iter().flat_map(|node| partitions.on_node(*node).map(move |row| (node, row)));
+        found.extend(barred.filter(|(node, row)| self.state.bars(row.id, **node)).map(|(_, row)| row.id));
         found.extend(self.leaving.iter().flat_map(|node| partitions.on_node(*node)).map(|row| row.id));
         found.retain(|id| !self.state.is_lease(id.table));
         found
@@ -100,6 +103,11 @@ impl<'a> Repairs<'a> {
     /// Whether the copies on this node have to go.
     pub(crate) fn is_leaving(&self, node: NodeId) -> bool {
         self.leaving.contains(&node)
+    }
+
+    /// Whether a copy of this row has to go from that node.
+    fn leaves(&self, row: &Partition, node: NodeId) -> bool {
+        self.is_leaving(node) || self.state.bars(row.id, node)
     }
 
     /// Whether this row should have a copy more, and then, whether because a node failed.
@@ -211,7 +219,7 @@ impl<'a> View<'a> {
     fn stays(&self, placement: &Placement) -> bool {
         placement.state != ReplicaState::Unload
             && Some(placement.id) != self.going
-            && !self.repairs.leaving.contains(&placement.node)
+            && !self.repairs.leaves(self.row, placement.node)
             && !self.is_abandoned(placement)
             && !self.is_lost(placement)
     }
@@ -266,10 +274,12 @@ impl<'a> View<'a> {
         }
         for placement in self.row.placements.iter().filter(own).filter(|placement| !settled(placement)) {
             if !self.is_abandoned(placement) && !self.is_lost(placement) {
-                let why = if !self.repairs.leaving.contains(&placement.node) {
+                let why = if !self.repairs.leaves(self.row, placement.node) {
                     format!("{wanted} other copies count")
                 } else if self.repairs.failed.contains(&placement.node) {
                     format!("{} failed, and {wanted} other copies count", name(placement))
+                } else if !self.repairs.is_leaving(placement.node) {
+                    format!("{} is barred from it, and {wanted} other copies count", name(placement))
                 } else {
                     format!("{} is being emptied, and {wanted} other copies count", name(placement))
                 };
@@ -307,13 +317,15 @@ impl<'a> View<'a> {
     /// Whether a copy is wanted because a node failed, and why, for people.
     fn why(&self, wanted: usize) -> (bool, String) {
         let leaving = self.row.placements.iter().filter(|placement| placement.state != ReplicaState::Unload);
-        let leaving = leaving.filter(|placement| self.repairs.leaving.contains(&placement.node));
+        let leaving = leaving.filter(|placement| self.repairs.leaves(self.row, placement.node));
         let (mut failed, mut why) = (false, None);
         for placement in leaving {
             let name = self.repairs.state.node_name(placement.node);
             if self.repairs.failed.contains(&placement.node) {
                 failed = true;
                 why = Some(format!("in place of the copy on {name}, which failed"));
+            } else if !self.repairs.is_leaving(placement.node) {
+                why.get_or_insert(format!("in place of the copy on {name}, which is barred from it"));
             } else {
                 why.get_or_insert(format!("in place of the copy on {name}, which is being emptied"));
             }

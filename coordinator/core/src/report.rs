@@ -43,10 +43,10 @@ pub fn on_reports(
     incarnation: Incarnation,
     reports: &[Report],
 ) -> Vec<Result<Vec<Command>, ErrorDetail>> {
-    let owners = Owners::new(state, liveness);
+    let owners = Owners::new(state);
     let mut taken = Reports { state, liveness, now, node, incarnation, named: BTreeMap::new(), owners };
     let outcomes = reports.iter().map(|report| taken.take(report)).collect();
-    taken.liveness.placement_last = taken.owners.placement_last();
+    taken.liveness.placement_last = taken.owners.placement_last(taken.liveness);
     outcomes
 }
 
@@ -197,8 +197,18 @@ impl Reports<'_> {
     /// that should lead next. Where there is none, the next control turn elects.
     fn released(&mut self, row: &Partition) -> Result<Vec<Command>, ErrorDetail> {
         let own = self.node;
+        if self.state.is_offline(row.id) {
+            return change(row, vec![Edit::Vacate(Ending::Released)]);
+        }
+        if self.state.is_bumped(row.id)
+            && let Some(placement) = row.leader
+            && self.liveness.may_lead(own)
+        {
+            let incarnation = self.incarnation;
+            return change(row, vec![Edit::Lead { placement, incarnation, ending: Ending::Released }]);
+        }
         if self.state.is_lease(row.id.table) {
-            let next = self.owners.next(row, |other| other == own);
+            let next = self.owners.next(self.liveness, row, |other| other == own);
             let vacate = || vec![Edit::Vacate(Ending::Released)];
             return change(row, next.map_or_else(vacate, |next| leases::take_over(row, next, Ending::Released)));
         }

@@ -1,6 +1,7 @@
 //! What the cluster is: the state that the Raft log builds and a snapshot holds.
 
 use crate::condemned::Condemned;
+use crate::controls::Controls;
 use crate::departed::Departed;
 use crate::events::{Event, EventKind};
 use crate::former_leaders::FormerLeaders;
@@ -88,6 +89,9 @@ pub struct ClusterState {
     /// Copies of dropped tables that are to be deleted, until their nodes say that they are.
     #[serde(default)]
     pub condemned: Condemned,
+    /// What operators have ordered of partitions and members.
+    #[serde(default)]
+    pub controls: Controls,
     /// Moves under way and past.
     pub migrations: Migrations,
     /// First answers, oldest first.
@@ -122,6 +126,9 @@ pub struct ClusterState {
     /// Log index of the last change of a migration's record.
     #[serde(default)]
     pub moves_version: Version,
+    /// Log index of the last order of an operator.
+    #[serde(default)]
+    pub controls_version: Version,
     /// Index of the last log entry taken in.
     pub applied: u64,
     /// The rule that a test takes away.
@@ -167,6 +174,7 @@ impl ClusterState {
             surpassed: BTreeMap::new(),
             former_leaders: FormerLeaders::default(),
             condemned: Condemned::default(),
+            controls: Controls::default(),
             migrations: Migrations::default(),
             answers: VecDeque::new(),
             events: VecDeque::new(),
@@ -181,6 +189,7 @@ impl ClusterState {
             dropped_version: Version::ZERO,
             activated_version: Version::ZERO,
             moves_version: Version::ZERO,
+            controls_version: Version::ZERO,
             applied: 0,
             #[cfg(any(test, feature = "mutants"))]
             mutant: None,
@@ -269,6 +278,7 @@ impl ClusterState {
             surpassed: self.surpassed.clone(),
             former_leaders: self.former_leaders.clone(),
             condemned: self.condemned.clone(),
+            controls: self.controls.clone(),
             migrations: self.migrations.clone(),
             answers: self.answers.clone(),
             events: self.events.clone(),
@@ -283,6 +293,7 @@ impl ClusterState {
             dropped_version: self.dropped_version,
             activated_version: self.activated_version,
             moves_version: self.moves_version,
+            controls_version: self.controls_version,
             applied: self.applied,
             #[cfg(any(test, feature = "mutants"))]
             mutant: self.mutant,

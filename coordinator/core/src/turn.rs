@@ -2,6 +2,7 @@
 
 use crate::assign;
 use crate::command::Command;
+use crate::controls::Order;
 use crate::departed::may_go;
 use crate::edit::{Edit, Ending, PartitionChange};
 use crate::failover::{self, Election};
@@ -58,6 +59,7 @@ pub fn turn(state: &ClusterState, liveness: &mut Liveness, now: Millis) -> Turn 
     let mut pass = Pass { state, liveness, now, due: now.plus(10 * heartbeat_ms), left: EDITS_MAX };
     pass.overdue_hand_offs();
     pass.isolated_leaders();
+    pass.ordered(&mut commands);
     pass.elections(&mut commands);
     pass.leases(&mut commands);
     pass.departures(&mut commands);
@@ -91,7 +93,7 @@ impl Pass<'_> {
         let mut overdue = Vec::new();
         let moved = state.migrations.all_running().map(|migration| migration.partition);
         let leases = state.lease_tables().flat_map(|table| state.partitions.with_copies_above(table.id, 1));
-        let drained = state.nodes.draining().map(|row| row.node.id);
+        let drained = state.nodes.handing_over().map(|row| row.node.id).chain(state.controls.barred());
         let led = drained.filter(|node| state.partitions.leaders_on(*node) > 0).flat_map(|node| {
             let leads = move |row: &&Partition| row.leader_placement().is_some_and(|leader| leader.node == node);
             state.partitions.on_node(node).filter(leads).map(|row| row.id)
@@ -130,10 +132,30 @@ impl Pass<'_> {
         }
     }
 
+    /// What operators have ordered: leaderships that are to end are withdrawn, and maintenance that has lasted long enough ends.
+    fn ordered(&mut self, commands: &mut Vec<Command>) {
+        let state = self.state;
+        let offline = state.controls.offline().map(|(partition, _)| partition);
+        let bumped = state.controls.bumped().map(|(partition, _)| partition);
+        let bumped = bumped.filter(|partition| state.is_bumped(*partition));
+        for partition in offline.chain(bumped) {
+            self.liveness.withdraw(state, partition);
+        }
+        let wall = self.liveness.wall(self.now);
+        let over = state.controls.maintenance().filter(|(_, maintenance)| maintenance.until <= wall);
+        if let Some((member, _)) = over.min_by_key(|(_, maintenance)| maintenance.until) {
+            let order = Order::Resume { member };
+            commands.push(Command::Control { if_controls: state.controls_version, order, why: String::new() });
+        }
+        for (_, maintenance) in state.controls.maintenance().filter(|(_, maintenance)| maintenance.until > wall) {
+            self.due = self.due.min(self.now.plus(maintenance.until.since(wall)));
+        }
+    }
+
     /// Partitions without a leader, and those whose leadership was withdrawn.
     fn elections(&mut self, commands: &mut Vec<Command>) {
         let mut extra = BTreeMap::new();
-        let mut owners = Owners::new(self.state, self.liveness);
+        let mut owners = Owners::new(self.state);
         let withdrawn: Vec<PartitionId> = self.liveness.withdrawn().map(|(partition, _)| partition).collect();
         let withdrawn = withdrawn.iter().filter_map(|id| self.state.partitions.get(*id));
         for row in withdrawn.chain(self.state.partitions.leaderless()) {
@@ -149,7 +171,7 @@ impl Pass<'_> {
                 Election::Nothing => {}
             }
         }
-        self.liveness.placement_last = owners.placement_last();
+        self.liveness.placement_last = owners.placement_last(self.liveness);
     }
 
     /// First owners of leases, and the moves that keep each table of them even.
@@ -157,34 +179,35 @@ impl Pass<'_> {
         let state = self.state;
         let settles_at = self.liveness.settles_at();
         self.due = self.due.min(settles_at.unwrap_or(self.due));
-        let mut owners = Owners::new(state, self.liveness);
+        let mut owners = Owners::new(state);
         for table in state.lease_tables() {
             let mut first = Vec::new();
             for row in state.partitions.unassigned_in(table.id).filter(|_| settles_at.is_none()) {
-                if self.left <= first.len() || !self.liveness.may_propose(row.id, row.version, self.now) {
+                if self.left <= first.len()
+                    || state.is_offline(row.id)
+                    || !self.liveness.may_propose(row.id, row.version, self.now)
+                {
                     continue;
                 }
-                let Some(next) = owners.next(row, |_| false) else { break };
+                let Some(next) = owners.next(self.liveness, row, |_| false) else { break };
                 let edits = leases::take_over(row, next, Ending::Lapsed);
                 self.liveness.note_proposed(row.id, row.version, self.now);
                 first.push(PartitionChange { partition: row.id, if_version: row.version, edits });
             }
             self.left -= first.len();
             commands.extend(first.chunks(FIRST_OWNERS_MAX).map(|chunk| Command::Change(chunk.to_vec())));
-            let excluded = |node| !self.liveness.may_lead(node);
-            let avoided = |node, partition| self.liveness.avoided.contains_key(&(node, partition));
-            let moves = leases::evening_out(state, table, settles_at.is_none(), excluded, avoided);
+            let moves = leases::evening_out(state, table, settles_at.is_none(), self.liveness);
             for (partition, to) in moves {
                 let Some(row) = state.partitions.get(partition) else { continue };
                 if self.left == 0 || !self.liveness.may_propose(row.id, row.version, self.now) {
                     continue;
                 }
-                let edit = Edit::Add(owners.place(to));
+                let edit = Edit::Add(owners.place(self.liveness, to));
                 self.propose(commands, row, Command::Change(vec![PartitionChange::one(row.id, row.version, edit)]));
             }
             self.stale_targets(table.id, commands);
         }
-        self.liveness.placement_last = owners.placement_last();
+        self.liveness.placement_last = owners.placement_last(self.liveness);
     }
 
     /// Moves of leases whose target went away before the owner handed over are taken back.

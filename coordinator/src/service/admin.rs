@@ -240,6 +240,16 @@ impl Admin for Admins {
         answer!(self.described(request.into_inner(), within))
     }
 
+    async fn order(&self, request: Request<v1::OrderRequest>) -> Result<Response<v1::OrderResponse>, Status> {
+        let within = budget(request.metadata());
+        answer!(self.ordered(request.into_inner(), within))
+    }
+
+    async fn check(&self, request: Request<v1::CheckRequest>) -> Result<Response<v1::CheckResponse>, Status> {
+        let within = budget(request.metadata());
+        answer!(self.looked_over(request.into_inner(), within))
+    }
+
     async fn force_leader(
         &self,
         request: Request<v1::ForceLeaderRequest>,

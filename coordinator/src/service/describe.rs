@@ -1,5 +1,6 @@
 //! Why things are as they are: reasons by code and subject.
 
+use super::events::because;
 use super::subjects;
 use archon_coordinator_core::{ClusterState, EventKind, Explainer, NodeRow, Remembered, Why, Withheld, counts};
 use archon_proto::v1;
@@ -58,7 +59,14 @@ pub(crate) fn reasons(
                 format!("start {} again with its data directory", node.name),
             ),
         };
-        let failed = reason_now(ReasonCode::NodeFailed, subjects::node(state, node.id), message, remedy);
+        let (code, message) = match state.controls.maintenance_of(node.id) {
+            Some(maintenance) => (
+                ReasonCode::InMaintenance,
+                format!("{message}; it is in maintenance{}", because(&maintenance.note.why)),
+            ),
+            None => (ReasonCode::NodeFailed, message),
+        };
+        let failed = reason_now(code, subjects::node(state, node.id), message, remedy);
         reasons.push(v1::Reason { began_at_ms: at(node.since), ..failed });
     }
     let full = full.iter().filter_map(|(node, lack)| disk_full(state, *node, *lack));
@@ -304,6 +312,18 @@ pub(super) fn reason(state: &ClusterState, partition: PartitionId, why: &Why) ->
             format!("{have} of {want} copies count"),
             Millis::ZERO,
             "add nodes or start failed ones".into(),
+        ),
+        Why::Offline { note } => (
+            ReasonCode::Offline,
+            format!("an operator has taken it offline{}", because(&note.why)),
+            note.at,
+            format!("`archon partition online {}` brings it back", operand(state, partition)),
+        ),
+        Why::AllBarred { participants } => (
+            ReasonCode::AllBarred,
+            format!("all {participants} participants that take partitions of its table are barred from it"),
+            Millis::ZERO,
+            format!("take a bar back: see `archon partition describe {}`", operand(state, partition)),
         ),
         Why::MoveWaits { migration, why } => {
             (ReasonCode::MoveWaits, format!("move {migration} waits: {why}"), Millis::ZERO, String::new())

@@ -1,19 +1,24 @@
 //! What happened, as people and programs read it: by code, cause and subject.
 
-use super::subjects;
+use super::{orders, subjects};
 use archon_coordinator_core::{Actor, ClusterState, Event, EventKind};
 use archon_proto::v1;
 use archon_types::subject::{Cause, Subject};
 use archon_types::{EventCode, NodeGoal, NodeId, PartitionId, SettingStep};
 
-/// An event as people read it.
-pub(crate) fn event(state: &ClusterState, event: &Event) -> v1::Event {
-    let by = match &event.who {
+/// Who caused something.
+pub(super) fn cause(state: &ClusterState, who: &Actor) -> Cause {
+    match who {
         Actor::Coordinator(id) => Cause::Coordinator { coordinator_id: *id },
         Actor::Node(id) => Cause::Node { node_id: Some(id.get()), node: state.node_name(*id) },
         Actor::Newcomer(name) => Cause::Node { node_id: None, node: name.clone() },
         Actor::Admin(name) => Cause::Admin { admin: name.clone() },
-    };
+    }
+}
+
+/// An event as people read it.
+pub(crate) fn event(state: &ClusterState, event: &Event) -> v1::Event {
+    let by = cause(state, &event.who);
     // By the name that it had then: it may be forgotten by now.
     let named = |id: &NodeId, name: &str| Subject::Node { node_id: id.get(), node: name.to_owned() };
     let node = |id: &NodeId| subjects::node(state, *id);
@@ -89,10 +94,27 @@ pub(crate) fn event(state: &ClusterState, event: &Event) -> v1::Event {
                 NodeGoal::Serve => "is to serve again",
                 NodeGoal::Cordon => "cordoned: it gets nothing new",
                 NodeGoal::Drain => "is to be emptied",
+                NodeGoal::Maintain => "in maintenance",
             };
             (goal.to_owned(), node(id))
         }
         EventKind::NodeAltered { node: id, before, after } => (format!("changed from {before} to {after}"), node(id)),
+        EventKind::LeadershipBumped { partition, epoch, why } => {
+            (format!("its leadership of epoch {epoch} is to be renewed{}", because(why)), of(partition))
+        }
+        EventKind::MemberBarred { member, bar, why } => {
+            (format!("{} is barred from it{}", state.node_name(*member), because(why)), orders::subject(state, *bar))
+        }
+        EventKind::BarLifted { member, bar } => {
+            (format!("{} is no longer barred from it", state.node_name(*member)), orders::subject(state, *bar))
+        }
+        EventKind::PartitionOffline { partition, why } => (format!("taken offline{}", because(why)), of(partition)),
+        EventKind::PartitionOnline { partition } => ("brought online".to_owned(), of(partition)),
+        EventKind::MaintenanceBegun { member, until, why } => {
+            let minutes = until.since(event.at).div_ceil(60_000);
+            (format!("in maintenance for {minutes} min at most{}", because(why)), node(member))
+        }
+        EventKind::MaintenanceOver { member } => ("maintenance is over".to_owned(), node(member)),
         EventKind::TableCreated { table, name } => {
             ("created".to_owned(), Subject::Table { table_id: table.get(), table: name.clone() })
         }
@@ -130,6 +152,11 @@ pub(crate) fn event(state: &ClusterState, event: &Event) -> v1::Event {
     }
 }
 
+/// An operator's reason, as the end of a sentence.
+pub(super) fn because(why: &str) -> String {
+    if why.is_empty() { String::new() } else { format!(": {why}") }
+}
+
 const fn code(kind: &EventKind) -> EventCode {
     match kind {
         EventKind::Bootstrapped => EventCode::Bootstrapped,
@@ -150,6 +177,13 @@ const fn code(kind: &EventKind) -> EventCode {
         EventKind::RepairDone { .. } => EventCode::RepairDone,
         EventKind::CopyRetired { .. } => EventCode::CopyRetired,
         EventKind::NodeAltered { .. } => EventCode::NodeAltered,
+        EventKind::LeadershipBumped { .. } => EventCode::LeadershipBumped,
+        EventKind::MemberBarred { .. } => EventCode::MemberBarred,
+        EventKind::BarLifted { .. } => EventCode::BarLifted,
+        EventKind::PartitionOffline { .. } => EventCode::PartitionOffline,
+        EventKind::PartitionOnline { .. } => EventCode::PartitionOnline,
+        EventKind::MaintenanceBegun { .. } => EventCode::MaintenanceBegun,
+        EventKind::MaintenanceOver { .. } => EventCode::MaintenanceOver,
         EventKind::TableCreated { .. } => EventCode::TableCreated,
         EventKind::TableAltered { .. } => EventCode::TableAltered,
         EventKind::TableDropped { .. } => EventCode::TableDropped,

@@ -6,6 +6,7 @@ mod configure;
 pub(crate) mod describe;
 pub(crate) mod events;
 mod operate;
+mod orders;
 mod plans;
 pub(crate) mod rebalance;
 pub(crate) mod session;

@@ -3,7 +3,7 @@
 use super::admin::{Admins, NAMED_MAX, Result, unexpected};
 use super::admin_tables::table_of;
 use super::describe::{disk_full, reason};
-use super::{check_named, rebalance, subjects};
+use super::{check_named, orders, rebalance, subjects};
 use crate::clock::boot_now;
 use crate::session::Session;
 use archon_coordinator_core::{
@@ -48,6 +48,10 @@ impl Admins {
                     Ok(drain) => Ok(drain.command),
                     Err(obstacles) => Err(refusal(&obstacles)),
                 },
+                NodeGoal::Maintain => Err(ErrorDetail::new(
+                    ErrorKind::InvalidArgument,
+                    "maintenance is ordered with the time when it ends: `archon node maintain NAME --for TIME`",
+                )),
                 NodeGoal::Serve | NodeGoal::Cordon => Ok(Command::SetNode { node, goal, if_nodes: None }),
             }
         };
@@ -188,6 +192,8 @@ pub(super) fn node_summary(session: &Session, state: &ClusterState, row: &NodeRo
         silent_for_ms: session.heard(id).map(|heard| boot_now().since(heard.at)),
         disk_full: loads.disk_full(id).map(Into::into),
         stopped: row.node.status == NodeStatus::Failed && row.stopped,
+        maintenance_ends_at_ms: state.controls.maintenance_of(id).map(|maintenance| maintenance.until.get()),
+        bars: state.controls.bars().filter(|(member, ..)| *member == id).map(|bar| orders::bar(state, bar)).collect(),
         serves: row.participant.as_ref().map_or_else(Vec::new, |participant| participant.tables.clone()),
     }
 }
@@ -227,6 +233,7 @@ fn describe(
         reasons,
         r#move: migration.map(|migration| rebalance::move_to_wire(state, &loads, migration)),
         forced: Some(forced_check(state, forced)),
+        bars: state.controls.bars_of(partition).map(|bar| orders::bar(state, bar)).collect(),
     })
 }
 
@@ -362,12 +369,12 @@ fn returning(state: &ClusterState, nodes: &[NodeId]) -> String {
     nodes.iter().map(text).collect::<Vec<_>>().join(", ")
 }
 
-fn node_of(state: &ClusterState, name: &str) -> Result<NodeId> {
+pub(super) fn node_of(state: &ClusterState, name: &str) -> Result<NodeId> {
     named_node(state, name).ok_or_else(|| no_node(name))
 }
 
 /// A node of which something can be wanted: one whose data is lost is not.
-fn settable(state: &ClusterState, name: &str) -> Result<NodeId> {
+pub(super) fn settable(state: &ClusterState, name: &str) -> Result<NodeId> {
     let id = node_of(state, name)?;
     let there = state.node(id).is_some_and(|row| row.node.status != NodeStatus::Lost);
     if there { Ok(id) } else { Err(no_node(name)) }
@@ -377,7 +384,7 @@ fn no_node(name: &str) -> ErrorDetail {
     ErrorDetail::new(ErrorKind::NotFound, format!("there is no node {name:?}"))
 }
 
-fn partition_of(state: &ClusterState, name: &PartitionName) -> Result<PartitionId> {
+pub(super) fn partition_of(state: &ClusterState, name: &PartitionName) -> Result<PartitionId> {
     let table = table_of(state, &name.table)?;
     if name.index < table.partitions {
         Ok(PartitionId::new(table.id, name.index))

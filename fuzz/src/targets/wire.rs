@@ -3,7 +3,9 @@
 use crate::protobuf;
 use crate::random::Random;
 use crate::target::{Target, Verdict};
-use archon_proto::convert::{admin, alter, configure, control, duties, kv, load, operate, packed, report, session};
+use archon_proto::convert::{
+    admin, alter, configure, control, duties, kv, load, operate, order, packed, report, session,
+};
 use archon_proto::v1;
 use archon_types::op::Entry;
 use archon_types::{
@@ -28,6 +30,7 @@ pub const CHECKED_IN_PLACE: &[&str] = &[
     "CancelRebalanceResponse",
     "CheckNodeRequest",
     "CheckNodeResponse",
+    "CheckResponse",
     "CheckTableRequest",
     "CheckTableResponse",
     "CompareAndSetRequest",
@@ -64,6 +67,7 @@ pub const CHECKED_IN_PLACE: &[&str] = &[
     "ListTablesRequest",
     "ListTablesResponse",
     "LoseNodeResponse",
+    "OrderResponse",
     "PlanRebalanceRequest",
     "PlanRebalanceResponse",
     "PutRequest",
@@ -334,6 +338,8 @@ pub(super) fn targets() -> Vec<Target> {
         conversion!(Reply => kv::TaggedReply),
         conversion!(SetNodeRequest => admin::SetNode),
         conversion!(AlterNodeRequest => alter::AlterNode),
+        conversion!(OrderRequest => order::Ordered),
+        conversion!(CheckRequest => order::LookOver),
         conversion!(AlterTableRequest => alter::AlterTable),
         conversion!(CreateTableRequest => admin::CreateTable),
         conversion!(DropTableRequest => admin::DropTable),

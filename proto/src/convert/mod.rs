@@ -15,6 +15,7 @@ pub mod ids;
 pub mod kv;
 pub mod load;
 pub mod operate;
+pub mod order;
 pub mod packed;
 mod removed;
 pub mod report;

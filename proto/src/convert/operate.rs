@@ -92,7 +92,7 @@ impl PartitionName {
     ///
     /// # Errors
     /// [`ConvertError`] naming what is wrong, with `field`.
-    fn new(table: String, index: u32, field: &'static str) -> Result<Self, ConvertError> {
+    pub(super) fn new(table: String, index: u32, field: &'static str) -> Result<Self, ConvertError> {
         let table = if table.is_empty() { DEFAULT_TABLE.to_owned() } else { table };
         checked(check_name("table", &table), field)?;
         Ok(Self { table, index })

@@ -35,10 +35,10 @@ macro_rules! wire_enum {
 }
 
 wire_enum!(ReplicaState, v1::ReplicaState, "ReplicaState", Load, Live, Unload);
-wire_enum!(PartitionStatus, v1::PartitionStatus, "PartitionStatus", Unassigned, Assigned, Online, Unavailable);
+wire_enum!(PartitionStatus, v1::PartitionStatus, "PartitionStatus", Unassigned, Assigned, Online, Unavailable, Offline);
 wire_enum!(NodeStatus, v1::NodeStatus, "NodeStatus", Alive, Failed, Lost);
 wire_enum!(Holds, v1::TableHolds, "TableHolds", Data, Lease);
-wire_enum!(NodeGoal, v1::NodeGoal, "NodeGoal", Serve, Cordon, Drain);
+wire_enum!(NodeGoal, v1::NodeGoal, "NodeGoal", Serve, Cordon, Drain, Maintain);
 
 /// An enum field, checked: `W` is the wire's enum, `T` the vocabulary's.
 ///

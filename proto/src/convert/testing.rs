@@ -103,7 +103,7 @@ fn node() -> impl Strategy<Value = Node> {
     let names = ("[a-z][a-z0-9._-]{0,20}", "[a-z]{1,9}:[1-9][0-9]{1,3}", option::of("[a-z]{1,5}"));
     let states = (
         select(&[NodeStatus::Alive, NodeStatus::Failed, NodeStatus::Lost][..]),
-        select(&[NodeGoal::Serve, NodeGoal::Cordon, NodeGoal::Drain][..]),
+        select(&[NodeGoal::Serve, NodeGoal::Cordon, NodeGoal::Drain, NodeGoal::Maintain][..]),
     );
     let numbers = (1u64.., any::<u64>(), 1u32.., option::of(any::<u32>()), any::<u64>(), any::<u64>());
     (names, states, numbers).prop_map(|((name, address, zone), (status, goal), numbers)| {
@@ -132,6 +132,7 @@ fn row(partitions: u32) -> impl Strategy<Value = Partition> {
         PartitionStatus::Assigned,
         PartitionStatus::Online,
         PartitionStatus::Unavailable,
+        PartitionStatus::Offline,
     ];
     let placements = proptest::collection::btree_map(1u64.., (1u64.., states), 0..6);
     (0..partitions, any::<u64>(), any::<u64>(), placements, select(STATUSES), any::<bool>(), 1u8..=7).prop_map(

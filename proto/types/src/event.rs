@@ -42,6 +42,20 @@ words! {
         RepairDone = "repair_done",
         /// A copy that is not needed any more is to be deleted.
         CopyRetired = "copy_retired",
+        /// An operator wants a leadership renewed.
+        LeadershipBumped = "leadership_bumped",
+        /// An operator barred a member from partitions.
+        MemberBarred = "member_barred",
+        /// An operator took a bar back.
+        BarLifted = "bar_lifted",
+        /// An operator took a partition offline.
+        PartitionOffline = "partition_offline",
+        /// An operator brought a partition back.
+        PartitionOnline = "partition_online",
+        /// A member is being worked on.
+        MaintenanceBegun = "maintenance_begun",
+        /// The maintenance of a member is over.
+        MaintenanceOver = "maintenance_over",
         /// A table was made.
         TableCreated = "table_created",
         /// Another number of copies is wanted of each partition of a table.

@@ -50,7 +50,7 @@ pub use node_traits::{NodeTraits, TraitsChange};
 pub use op::{Answer, Op, OpId};
 pub use participant::{Participant, TABLES_SERVED_MAX};
 pub use piece::{Assembled, Assembly, TablePiece};
-pub use reason::ReasonCode;
+pub use reason::{ReasonCode, Severity};
 pub use removed::RemovedNodes;
 pub use role::CoordinatorRole;
 pub use setting::{Setting, SettingChange, SettingStep, SettingUnit};

@@ -124,6 +124,24 @@ pub fn check_name(what: &str, name: &str) -> Result<(), ErrorDetail> {
     Ok(())
 }
 
+/// Longest reason that an operator may give for an order, in characters.
+pub const WHY_CHARS_MAX: usize = 200;
+
+/// Checks the reason that an operator gives for an order: short, on one line, without control characters. It may be empty.
+///
+/// # Errors
+/// [`ErrorKind::InvalidArgument`], with the limit.
+pub fn check_why(why: &str) -> Result<(), ErrorDetail> {
+    let count = why.chars().count();
+    if count > WHY_CHARS_MAX {
+        return Err(invalid(format!("the reason has {count} characters; the limit is {WHY_CHARS_MAX}")));
+    }
+    if crate::text::plain(why) != why {
+        return Err(invalid(format!("the reason {why:?} holds control characters")));
+    }
+    Ok(())
+}
+
 /// Checks the address of a process: `host:port`, with a port that can be dialled and IPv6 in brackets.
 ///
 /// # Errors

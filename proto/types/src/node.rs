@@ -28,6 +28,15 @@ words! {
         Cordon = "cordon",
         /// Be emptied.
         Drain = "drain",
+        /// Lead nothing and get nothing new for a while; keep its copies, which are not replaced while it is down.
+        Maintain = "maintain",
+    }
+}
+
+impl NodeGoal {
+    /// Whether its leaderships are to go to other members.
+    pub const fn gives_up_leaderships(self) -> bool {
+        matches!(self, Self::Drain | Self::Maintain)
     }
 }
 

@@ -14,6 +14,22 @@ words! {
         AboutToBeAssigned = "about_to_be_assigned",
         /// The nodes that could take a copy are at their limits.
         NodesAtLimit = "nodes_at_limit",
+        /// A node is not alive, and somebody works on it.
+        InMaintenance = "in_maintenance",
+        /// An operator has taken it offline.
+        Offline = "offline",
+        /// Every participant that takes partitions of its table is barred from it.
+        AllBarred = "all_barred",
+        /// All members together take fewer partitions or copies than there are.
+        TooLittleRoom = "too_little_room",
+        /// There is room, but not without the member that takes most.
+        NoSpareRoom = "no_spare_room",
+        /// Fewer members take partitions than should.
+        TooFewMembers = "too_few_members",
+        /// A member owns partitions, and its lease was not extended for long.
+        LeaseStale = "lease_stale",
+        /// An order of an operator stands for long: a bar, a partition offline, a cordon, a drain, maintenance.
+        HeldTooLong = "held_too_long",
         /// A leader hears too few of the other copies, and takes no writes.
         LeaderHearsTooFew = "leader_hears_too_few",
         /// So many nodes are failed that no copy is made in place of theirs.
@@ -50,7 +66,61 @@ words! {
         SnapshotWaits = "snapshot_waits",
         /// A coordinator does not answer the leading one.
         CoordinatorUnreachable = "coordinator_unreachable",
+        /// The coordinators cannot be reached, or no majority of them answers.
+        NoQuorum = "no_quorum",
         /// The quorum takes no changes.
         ReadOnly = "read_only",
+    }
+}
+
+words! {
+    /// How much a reason matters to whoever watches a cluster.
+    pub enum Severity: "severity" {
+        /// It passes by itself, or is as somebody wants it.
+        Notice = "notice",
+        /// Somebody should look before long: a spare is gone, something may have been forgotten.
+        Warning = "warning",
+        /// Somebody should look now: something is not served, or data is lost or about to be.
+        Alarm = "alarm",
+    }
+}
+
+impl ReasonCode {
+    /// How much it matters.
+    pub const fn severity(self) -> Severity {
+        match self {
+            Self::AboutToBeAssigned
+            | Self::TakingOver
+            | Self::WaitingForLease
+            | Self::HolderRegistering
+            | Self::AboutToBeElected
+            | Self::InMaintenance
+            | Self::Offline
+            | Self::CopiesCondemned
+            | Self::MoveWaits => Severity::Notice,
+            Self::RepairWithheld
+            | Self::NoSpareRoom
+            | Self::HeldTooLong
+            | Self::UnderReplicated
+            | Self::LostCopyKept
+            | Self::EpochSurpassed
+            | Self::NodeFailed
+            | Self::SnapshotWaits
+            | Self::CoordinatorUnreachable => Severity::Warning,
+            Self::NotEnoughNodes
+            | Self::NoParticipant
+            | Self::NodesAtLimit
+            | Self::AllBarred
+            | Self::TooLittleRoom
+            | Self::TooFewMembers
+            | Self::LeaseStale
+            | Self::LeaderHearsTooFew
+            | Self::NoLiveReplica
+            | Self::DataLost
+            | Self::DiskFull
+            | Self::DiskFails
+            | Self::NoQuorum
+            | Self::ReadOnly => Severity::Alarm,
+        }
     }
 }

@@ -48,6 +48,8 @@ words! {
         Online = "online",
         /// No leader: no Live replica is reachable.
         Unavailable = "unavailable",
+        /// No leader, for an operator has taken it offline.
+        Offline = "offline",
     }
 }
 

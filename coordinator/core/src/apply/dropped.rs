@@ -25,6 +25,7 @@ pub(super) fn drop_table(state: &mut ClusterState, entry: Entry<'_>, table: Tabl
     }
     let rows = state.partitions.remove_table(table);
     state.tables.remove(&table);
+    state.controls.forget_table(table);
     state.dropped_version = entry.version();
     let condemned_before = state.condemned.len();
     for row in &rows {

@@ -5,6 +5,7 @@
 mod alter;
 mod cluster;
 mod configure;
+mod control;
 mod dropped;
 mod migration;
 mod node;
@@ -112,6 +113,7 @@ fn apply_one(state: &mut ClusterState, entry: Entry<'_>, command: &Command) -> R
         }
         Command::CancelPlan => migration::cancel_plan(state, entry),
         Command::Configure { if_version, changes } => configure::configure(state, entry, *if_version, changes),
+        Command::Control { if_controls, order, why } => control::control(state, entry, *if_controls, *order, why),
         Command::AcceptLoss { partition, if_version, outcome } => {
             cluster::accept_loss(state, entry, *partition, *if_version, *outcome)
         }

@@ -2,7 +2,7 @@
 
 use super::dropped::forget_node;
 use super::stage::Staged;
-use super::{Entry, next_epoch, not_found, refused, stale};
+use super::{Entry, invalid, next_epoch, not_found, refused, stale};
 use crate::command::{Actor, Successor};
 use crate::departed::{Condition, delete_not_issued};
 use crate::events::EventKind;
@@ -79,6 +79,7 @@ fn can_lead(state: &ClusterState, row: &Partition, successor: &Successor, failed
     let able = |copy: &&Placement| copy.id == successor.placement && (copy.state == ReplicaState::Live || anyone);
     let placement = row.placements.iter().find(able);
     (successor.if_version == row.version || state.breaks(Mutant::ElectStale)) // rule 16
+        && !state.is_offline(row.id)
         && placement.is_some_and(|placement| {
             placement.node != failed
                 && state.is_active(placement.node)
@@ -99,9 +100,14 @@ pub(super) fn set_goal(
     let Some(row) = state.node(node) else {
         return Err(not_found(format!("there is no node {node}")));
     };
+    if goal == NodeGoal::Maintain {
+        return Err(invalid("maintenance is ordered with the time when it ends"));
+    }
     if row.node.goal != goal {
+        state.controls.remove_maintenance(node);
         state.update_member(node, entry.version(), |row| {
             row.node.goal = goal;
+            row.goal_since = entry.at;
             row.node.version = entry.version();
         });
         entry.note(state, EventKind::GoalChanged { node, goal });
@@ -189,6 +195,7 @@ pub(super) fn remove(
     }
     staged.into_effect().commit(state, entry);
     forget_node(state, node);
+    state.controls.forget_member(node);
     state.remove_node(node, entry.version());
     entry.note(state, EventKind::NodeRemoved { node, name, placements });
     Ok(Response::NodeRemoved { placements })

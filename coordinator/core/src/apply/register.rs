@@ -136,6 +136,7 @@ pub(super) fn begin_life(
         protocol_min: register.protocol_min,
         protocol_max: register.protocol_max,
         stopped: false,
+        goal_since: known.map_or(entry.at, |known| known.goal_since),
         participant: register.participant.clone(),
         said,
     };

@@ -1,6 +1,7 @@
 //! What must hold of every state and every step, one property per file; shared by unit tests, property tests and the
 //! simulator.
 
+mod controls;
 mod dropped;
 mod indexes;
 mod last_copy;
@@ -44,6 +45,7 @@ pub fn check(state: &ClusterState) -> Result<(), Violation> {
     leases::check(state)?;
     one_plan::check(state)?;
     one_life::check(state)?;
+    controls::check(state)?;
     dropped::check(state)?;
     indexes::check(state)
 }

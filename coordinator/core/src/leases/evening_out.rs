@@ -1,6 +1,7 @@
 //! Keeping a lease table even: which partitions should change their owner, and to whom.
 
 use super::count_on;
+use crate::liveness::Liveness;
 use crate::node_row::NodeRow;
 use crate::score::{Need, Share, quotas};
 use crate::state::ClusterState;
@@ -11,36 +12,27 @@ use std::collections::{BTreeMap, BTreeSet};
 const MOVES_MAX: usize = 64;
 
 /// The moves to begin now, fewest that bring every participant to floor or ceiling of its share by weight, within its limit; what
-/// draining participants own goes first. One that is cordoned keeps what it has. As long as participants come and go (not
-/// `settled`) only draining ones give anything away: each newcomer for itself would make partitions move twice.
+/// participants own that drain, or are barred from it, goes first. One that is cordoned keeps what it has. As long as participants
+/// come and go (not `settled`) only what must leave does: each newcomer for itself would make partitions move twice.
 pub(crate) fn evening_out(
     state: &ClusterState,
     table: &Table,
     settled: bool,
-    excluded: impl Fn(NodeId) -> bool,
-    avoided: impl Fn(NodeId, PartitionId) -> bool,
+    liveness: &Liveness,
 ) -> Vec<(PartitionId, NodeId)> {
     let under_way = state.partitions.with_copies_above(table.id, 1).count();
     let most = MOVES_MAX.saturating_sub(under_way);
     let serving: Vec<&NodeRow> = state.participants.serving(&table.name).filter(|row| row.is_active()).collect();
-    let draining = serving.iter().any(|row| row.node.goal == NodeGoal::Drain && owns_any(state, table, row));
-    if most == 0 || !(settled || draining) {
+    let gives_up = |row: &NodeRow| row.node.goal.gives_up_leaderships();
+    let must_leave = |row: &&&NodeRow| gives_up(row) || state.controls.concerns(row.node.id);
+    let must = serving.iter().filter(must_leave).any(|row| count_on(state, table, row.node.id) > 0);
+    if most == 0 || !(settled || must) {
         return Vec::new();
     }
-    // What each has, moves that are under way done.
-    let mut heading: BTreeMap<NodeId, Vec<&Partition>> = BTreeMap::new();
-    for row in serving.iter().flat_map(|member| state.partitions.on_node(member.node.id)) {
-        if let Some(last) = row.placements.last().filter(|_| row.id.table == table.id) {
-            heading.entry(last.node).or_default().push(row);
-        }
-    }
-    for rows in heading.values_mut() {
-        rows.sort_by_key(|row| row.id);
-        rows.dedup_by_key(|row| row.id);
-    }
+    let mut heading = heading(state, table, &serving);
+    let mut moves = barred_moves(state, table, liveness, &serving, &mut heading);
     let has = |node: NodeId| heading.get(&node).map_or(0, |rows| u32::try_from(rows.len()).unwrap_or(u32::MAX));
-    let takes = |row: &&&NodeRow| row.takes_placements() && !excluded(row.node.id);
-    let eligible: Vec<&NodeRow> = serving.iter().filter(takes).copied().collect();
+    let eligible: Vec<&NodeRow> = serving.iter().copied().filter(|row| takes(state, table, liveness, row)).collect();
     let kept: u64 =
         serving.iter().filter(|row| row.node.goal == NodeGoal::Cordon).map(|row| u64::from(has(row.node.id))).sum();
     let shares = eligible.iter().map(|row| Share {
@@ -52,7 +44,7 @@ pub(crate) fn evening_out(
     let quota = quotas(u64::from(table.partitions).saturating_sub(kept), &shares);
     let mut receivers: BTreeSet<(Need, NodeId, u32)> = BTreeSet::new();
     let mut leaving: Vec<&Partition> = Vec::new();
-    for row in serving.iter().filter(|row| row.node.goal == NodeGoal::Drain) {
+    for row in serving.iter().filter(|row| gives_up(row)) {
         leaving.extend(heading.get(&row.node.id).into_iter().flatten().filter(|row| can_move(row)));
     }
     for (slot, (row, (share, quota))) in eligible.iter().zip(shares.iter().zip(&quota)).enumerate() {
@@ -64,13 +56,13 @@ pub(crate) fn evening_out(
             leaving.extend(heading.get(&node).into_iter().flatten().filter(|row| can_move(row)).take(above));
         }
     }
-    let mut moves = Vec::new();
     for row in leaving {
         if moves.len() >= most {
             break;
         }
-        let able = |node: NodeId| !avoided(node, row.id) && row.placement_on(node).is_none();
-        let Some(receiver) = receivers.iter().find(|(_, node, _)| able(*node)).copied() else { continue };
+        let Some(receiver) = receivers.iter().find(|(_, node, _)| may_own(state, liveness, row, *node)).copied() else {
+            continue;
+        };
         receivers.remove(&receiver);
         let (need, node, quota) = receiver;
         let need = Need { count: need.count + 1, ..need };
@@ -79,11 +71,66 @@ pub(crate) fn evening_out(
         }
         moves.push((row.id, node));
     }
+    moves.truncate(most);
     moves
 }
 
-fn owns_any(state: &ClusterState, table: &Table, member: &NodeRow) -> bool {
-    count_on(state, table, member.node.id) > 0
+/// What each participant has, moves that are under way done.
+fn heading<'a>(state: &'a ClusterState, table: &Table, serving: &[&NodeRow]) -> BTreeMap<NodeId, Vec<&'a Partition>> {
+    let mut heading: BTreeMap<NodeId, Vec<&Partition>> = BTreeMap::new();
+    for row in serving.iter().flat_map(|member| state.partitions.on_node(member.node.id)) {
+        if let Some(last) = row.placements.last().filter(|_| row.id.table == table.id) {
+            heading.entry(last.node).or_default().push(row);
+        }
+    }
+    for rows in heading.values_mut() {
+        rows.sort_by_key(|row| row.id);
+        rows.dedup_by_key(|row| row.id);
+    }
+    heading
+}
+
+/// Moves of what participants own that are barred from it, each to whoever has least for its weight, its share aside: nobody
+/// may be below it. `heading` is as after these moves.
+fn barred_moves<'a>(
+    state: &'a ClusterState,
+    table: &Table,
+    liveness: &Liveness,
+    serving: &[&NodeRow],
+    heading: &mut BTreeMap<NodeId, Vec<&'a Partition>>,
+) -> Vec<(PartitionId, NodeId)> {
+    let barred = serving.iter().map(|row| row.node.id).filter(|node| state.controls.concerns(*node));
+    let owned = barred.flat_map(|node| heading.get(&node).into_iter().flatten().map(move |row| (node, *row)));
+    let leaving = owned.filter(|(node, row)| state.bars(row.id, *node) && can_move(row));
+    let leaving: Vec<(NodeId, &Partition)> = leaving.collect();
+    let mut moves = Vec::new();
+    for (from, row) in leaving {
+        let count = |node: NodeId| heading.get(&node).map_or(0, |rows| u32::try_from(rows.len()).unwrap_or(u32::MAX));
+        let able = serving.iter().enumerate().filter(|(_, to)| {
+            let has_room = to.node.partitions_max.is_none_or(|most| count(to.node.id) < most);
+            takes(state, table, liveness, to) && may_own(state, liveness, row, to.node.id) && has_room
+        });
+        let need = |(slot, to): &(usize, &&NodeRow)| Need {
+            count: count(to.node.id),
+            weight: to.node.weight.max(1),
+            slot: *slot,
+        };
+        let Some(to) = able.min_by_key(need).map(|(_, to)| to.node.id) else { continue };
+        heading.entry(from).or_default().retain(|other| other.id != row.id);
+        heading.entry(to).or_default().push(row);
+        moves.push((row.id, to));
+    }
+    moves
+}
+
+/// Whether the participant takes partitions of the table.
+fn takes(state: &ClusterState, table: &Table, liveness: &Liveness, row: &NodeRow) -> bool {
+    row.takes_placements() && liveness.may_lead(row.node.id) && !state.bars_all(table.id, row.node.id)
+}
+
+/// Whether the participant may own this partition, and does not yet.
+fn may_own(state: &ClusterState, liveness: &Liveness, row: &Partition, node: NodeId) -> bool {
+    !liveness.avoids(node, row.id) && !state.bars(row.id, node) && row.placement_on(node).is_none()
 }
 
 /// Whether the partition is served by its one owner, so that a move of it may begin.

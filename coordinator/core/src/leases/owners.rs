@@ -7,50 +7,50 @@ use crate::state::ClusterState;
 use archon_types::{NodeGoal, NodeId, Partition, Placement, PlacementId, Table, TableId};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The participants of each table, with what they have and were given here.
+/// The participants of each table, with what they have and were given here. Making one costs nothing: most turns need none.
 pub(crate) struct Owners<'a> {
     state: &'a ClusterState,
-    /// They are being failed or about to exit.
-    excluded: BTreeSet<NodeId>,
-    avoided: BTreeSet<(NodeId, archon_types::PartitionId)>,
+    /// Of each table that was asked for, those that can take more of it.
     eligible: BTreeMap<TableId, BTreeSet<(Need, NodeId)>>,
+    /// The last placement number that was given out here; zero: none was.
     placement_last: u64,
 }
 
 impl<'a> Owners<'a> {
-    pub(crate) fn new(state: &'a ClusterState, liveness: &Liveness) -> Self {
-        Self {
-            state,
-            excluded: liveness.excluded().collect(),
-            avoided: liveness.avoided.keys().copied().collect(),
-            eligible: BTreeMap::new(),
-            placement_last: liveness.placement_last.max(state.placement_last.get()),
-        }
+    pub(crate) const fn new(state: &'a ClusterState) -> Self {
+        Self { state, eligible: BTreeMap::new(), placement_last: 0 }
     }
 
-    /// The last placement number that was given out here.
-    pub(crate) const fn placement_last(&self) -> u64 {
-        self.placement_last
+    /// The last placement number that was given out here, or before.
+    pub(crate) fn placement_last(&self, liveness: &Liveness) -> u64 {
+        self.placement_last.max(liveness.placement_last)
     }
 
     /// Who should own this partition next. The target of a move goes first, then whoever owned it last: nothing moves without
     /// need. Else it is the participant that has least of the table for its weight, takes partitions and is below its limit.
-    pub(crate) fn next(&mut self, row: &Partition, ruled_out: impl Fn(NodeId) -> bool) -> Option<NextOwner> {
-        let (state, excluded, avoided) = (self.state, &self.excluded, &self.avoided);
+    pub(crate) fn next(
+        &mut self,
+        liveness: &Liveness,
+        row: &Partition,
+        ruled_out: impl Fn(NodeId) -> bool,
+    ) -> Option<NextOwner> {
+        let state = self.state;
         let table = state.tables.get(&row.id.table)?;
-        let barred = |node: NodeId| ruled_out(node) || excluded.contains(&node) || avoided.contains(&(node, row.id));
+        let barred = |node: NodeId| {
+            ruled_out(node) || !liveness.may_lead(node) || liveness.avoids(node, row.id) || state.bars(row.id, node)
+        };
         let stays = |copy: &&Placement| {
             let goal = state.node(copy.node).map(|row| row.node.goal);
             state.is_active(copy.node)
                 && state.serves(copy.node, table.id)
-                && goal != Some(NodeGoal::Drain)
+                && !goal.is_some_and(NodeGoal::gives_up_leaderships)
                 && !barred(copy.node)
         };
         // The newest one is where a move goes.
         if let Some(copy) = row.placements.iter().rev().find(stays) {
             return Some(NextOwner { placement: *copy, incarnation: state.incarnation(copy.node)? });
         }
-        let eligible = self.eligible.entry(table.id).or_insert_with(|| eligible(state, table, excluded));
+        let eligible = self.eligible.entry(table.id).or_insert_with(|| eligible(state, table, liveness));
         let able = |node: NodeId| !barred(node) && row.placement_on(node).is_none();
         let chosen = eligible.iter().find(|(_, node)| able(*node)).copied()?;
         eligible.remove(&chosen);
@@ -59,20 +59,20 @@ impl<'a> Owners<'a> {
         if has_room(state, node, need.count) {
             eligible.insert((need, node));
         }
-        let placement = self.place(node);
+        let placement = self.place(liveness, node);
         Some(NextOwner { placement, incarnation: state.incarnation(node)? })
     }
 
     /// A new placement on this participant.
-    pub(crate) fn place(&mut self, node: NodeId) -> Placement {
-        self.placement_last += 1;
+    pub(crate) fn place(&mut self, liveness: &Liveness, node: NodeId) -> Placement {
+        self.placement_last = self.placement_last(liveness).max(self.state.placement_last.get()) + 1;
         placed(PlacementId::new(self.placement_last), node)
     }
 }
 
-fn eligible(state: &ClusterState, table: &Table, excluded: &BTreeSet<NodeId>) -> BTreeSet<(Need, NodeId)> {
+fn eligible(state: &ClusterState, table: &Table, liveness: &Liveness) -> BTreeSet<(Need, NodeId)> {
     let serving = state.participants.serving(&table.name).enumerate();
-    let able = serving.filter(|(_, row)| row.takes_placements() && !excluded.contains(&row.node.id));
+    let able = serving.filter(|(_, row)| row.takes_placements() && liveness.may_lead(row.node.id));
     let needs = able.map(|(slot, row)| {
         let count = count_on(state, table, row.node.id);
         (Need { count, weight: row.node.weight.max(1), slot }, row.node.id)

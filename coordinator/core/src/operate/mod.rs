@@ -5,11 +5,13 @@ mod alter;
 mod configure;
 mod force;
 mod nodes;
+mod order;
 
 pub use alter::{NodeAlteration, check_alter_node, check_alter_table, check_nodes_for};
 pub use configure::{Configuration, ConfigureError, check_configure};
 pub use force::{ForcedElection, check_loss};
 pub use nodes::{DrainPlan, LossPlan, RemovalPlan, check_drain, check_lost, check_remove};
+pub use order::check_order;
 
 use archon_types::{ErrorDetail, ErrorKind, NodeId};
 use serde::{Deserialize, Serialize};
@@ -57,6 +59,21 @@ pub enum Obstacle {
     /// The node named for leader holds nothing of it.
     #[error("{node} cannot lead partition {partition}: {why}")]
     CannotLead { partition: String, node: String, why: &'static str },
+    /// The data would have nowhere to be.
+    #[error(
+        "{subject} wants {need} copies of each partition, and without {node} only {have} nodes may hold them; add a node, \
+         uncordon one, or take another bar back"
+    )]
+    TooFewUnbarred { subject: String, node: String, have: u64, need: u64 },
+    /// A leadership that is not there cannot be renewed.
+    #[error("partition {partition} has no leader: there is nothing to renew")]
+    NoLeader { partition: String },
+    /// It is wanted empty.
+    #[error("{node} is being drained; `archon node undrain {node}` first")]
+    Draining { node: String },
+    /// It is not in maintenance.
+    #[error("{node} is not in maintenance")]
+    NotInMaintenance { node: String },
     /// Forcing that one would delete a better copy.
     #[error(
         "the copy of partition {partition} on {better} is better than the one on {node}, and would be deleted; leave \

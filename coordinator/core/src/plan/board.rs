@@ -73,7 +73,7 @@ impl Givable {
 pub(super) struct Board<'a> {
     pub(super) slots: Vec<Slot<'a>>,
     pub(super) pieces: Vec<Piece>,
-    /// Nodes that still hold an old copy of a partition, to be deleted.
+    /// Nodes that still hold an old copy of a partition, to be deleted, or are barred from it.
     pub(super) blocked: BTreeSet<(PartitionId, usize)>,
     /// No node can have more copies than there are partitions.
     partitions_count: u32,
@@ -89,7 +89,7 @@ impl<'a> Board<'a> {
                 role: match (row.node.status, row.node.goal) {
                     (NodeStatus::Failed | NodeStatus::Lost, _) => Role::Dead,
                     (NodeStatus::Alive, NodeGoal::Serve) => Role::Eligible,
-                    (NodeStatus::Alive, NodeGoal::Cordon) => Role::Keeper,
+                    (NodeStatus::Alive, NodeGoal::Cordon | NodeGoal::Maintain) => Role::Keeper,
                     (NodeStatus::Alive, NodeGoal::Drain) => Role::Leaver,
                 },
                 weight: row.node.weight.max(1),
@@ -115,8 +115,12 @@ impl<'a> Board<'a> {
         let going: BTreeMap<PlacementId, NodeId> =
             copies().filter(|migration| !migration.cancel).map(|migration| (migration.source, migration.to)).collect();
         let coming: BTreeSet<PlacementId> = copies().filter_map(|migration| migration.stage.target()).collect();
+        let barred: Vec<(NodeId, usize)> =
+            state.controls.barred().into_iter().filter_map(|node| Some((node, *index.get(&node)?))).collect();
         for row in state.partitions.iter().filter(|row| row.status != PartitionStatus::Unassigned) {
             let start = board.pieces.len();
+            let kept_out = barred.iter().filter(|(node, _)| state.bars(row.id, *node));
+            board.blocked.extend(kept_out.map(|(_, slot)| (row.id, *slot)));
             for placement in &row.placements {
                 let Some(standing) = index.get(&placement.node).copied() else { continue };
                 let target = going.get(&placement.id).and_then(|node| index.get(node)).copied();

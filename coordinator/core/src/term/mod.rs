@@ -57,6 +57,11 @@ impl Term {
         &self.liveness
     }
 
+    /// The wall clock shows `wall` now. By it only what people have given a time ends; leases never do.
+    pub const fn set_wall(&mut self, now: Millis, wall: Millis) {
+        self.liveness.set_wall(now, wall);
+    }
+
     /// One control turn: what should be committed now, each command under its own guard, and when the next turn is due if
     /// the state does not change before.
     pub fn turn(&mut self, state: &ClusterState, now: Millis) -> Turn {

@@ -187,6 +187,63 @@ fn a_drained_participant_hands_over_everything_and_a_cordoned_one_keeps_it() {
 }
 
 #[test]
+fn leases_are_bumped_barred_and_taken_offline_like_data() {
+    let mut jobs = Jobs::with_workers(6, 3);
+    let give = |jobs: &mut Jobs, order| {
+        let command = check_order(&jobs.bed.state, order, "").unwrap().expect("news");
+        jobs.bed.ok(command);
+        jobs.bed.turn();
+    };
+    let release = |jobs: &mut Jobs, partition| {
+        let row = jobs.bed.state.partition(partition).unwrap().clone();
+        let (owner, placement) = (row.leader_placement().unwrap().node, row.leader.unwrap());
+        assert!(jobs.bed.heartbeat(owner).unwrap().withdrawn.contains(&(partition, row.epoch)));
+        let fact = Fact::Released;
+        let report = Report { partition, placement, epoch: row.epoch, version: row.version, fact };
+        jobs.bed.report(owner, &report).unwrap();
+    };
+    let before = jobs.rows().next().unwrap().clone();
+    let (partition, epoch, owner) = (before.id, before.epoch, before.leader_placement().unwrap().node);
+    give(&mut jobs, Order::Bump { partition, epoch });
+    release(&mut jobs, partition);
+    let now = jobs.bed.state.partition(partition).unwrap();
+    assert_eq!((now.leader, now.epoch), (before.leader, epoch.next().unwrap()));
+    jobs.bed.settle();
+
+    give(&mut jobs, Order::Offline { partition });
+    release(&mut jobs, partition);
+    jobs.bed.settle();
+    assert_eq!(jobs.owners().len(), 5);
+    give(&mut jobs, Order::Online { partition });
+    jobs.bed.settle();
+    assert_eq!(jobs.owners().len(), 6);
+
+    give(&mut jobs, Order::Bar { bar: Bar::Table(JOBS), member: owner });
+    jobs.bed.settle();
+    assert!(jobs.owners().values().all(|other| *other != owner), "it hands over what it has");
+    for number in 0..3 {
+        let member = jobs.worker(number);
+        if member != owner {
+            give(&mut jobs, Order::Bar { bar: Bar::Partition(partition), member });
+        }
+    }
+    let row = jobs.bed.state.partition(partition).unwrap().clone();
+    jobs.bed.ok(Command::Change(vec![PartitionChange::one(partition, row.version, Edit::Vacate(Ending::Released))]));
+    jobs.bed.settle();
+    let remembered = Remembered::new(&jobs.bed.state, &jobs.bed.liveness, jobs.bed.now);
+    assert_eq!(explain(&jobs.bed.state, &remembered, partition), Some(vec![Why::AllBarred { participants: 3 }]));
+    give(&mut jobs, Order::Unbar { bar: Bar::Table(JOBS), member: owner });
+    jobs.bed.settle();
+    assert_eq!(jobs.owners()[&partition.index], owner);
+
+    let until = jobs.bed.now.plus(60_000);
+    give(&mut jobs, Order::Maintain { member: owner, until });
+    jobs.bed.settle();
+    assert!(jobs.owners().values().all(|other| *other != owner) || jobs.owners().len() == 6, "the barred one stays");
+    jobs.bed.round_trip();
+}
+
+#[test]
 fn whoever_drops_a_partition_is_not_given_it_again_at_once() {
     let mut jobs = Jobs::with_workers(4, 2);
     let row = jobs.rows().next().unwrap().clone();

@@ -5,6 +5,7 @@ mod alter;
 mod bed;
 mod commands;
 mod configure;
+mod controls;
 mod dropped;
 mod failover;
 mod forced;

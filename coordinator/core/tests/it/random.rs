@@ -22,6 +22,7 @@ fn fault() -> impl Strategy<Value = Fault> {
         2 => (1u8..4).prop_map(|replication| Fault::AlterTable { replication }),
         1 => (node.clone(), 1u32..300, any::<bool>())
             .prop_map(|(node, weight, zoned)| Fault::AlterNode { node, weight, zoned }),
+        3 => (0u8..4, node.clone(), 0u32..8).prop_map(|(number, node, partition)| Fault::Order { number, node, partition }),
         1 => (1_111u64..3_000, 1u64..4).prop_map(|(failure_timeout_ms, copies_per_node_max)| {
             Fault::Configure { failure_timeout_ms, copies_per_node_max }
         }),

@@ -70,6 +70,7 @@ impl Effect {
                     }
                 }
             }
+            state.controls.reached(row.id, row.epoch);
             state.partitions.insert(row);
         }
         for change in self.former_leaders {

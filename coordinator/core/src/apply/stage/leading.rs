@@ -69,6 +69,10 @@ impl Staged<'_> {
         let anyone = self.state.breaks(Mutant::ElectAnyone); // rule 9
         let placement = if anyone { placement(row, id)? } else { in_state(row, id, ReplicaState::Live)? };
         self.acting(placement, incarnation)?;
+        if self.state.is_offline(row.id) {
+            let name = self.state.partition_name(row.id);
+            return Err(refused(format!("partition {name} was taken offline; bring it online first")));
+        }
         if row.leader.is_some() {
             self.remember_leader(row, ending);
         }

@@ -52,7 +52,8 @@ impl<'a> Staged<'a> {
     pub(crate) fn put(&mut self, mut row: Partition) {
         row.version = self.entry.version();
         if row.leader.is_none() && row.status != PartitionStatus::Unassigned {
-            row.status = PartitionStatus::Unavailable;
+            let offline = self.state.is_offline(row.id);
+            row.status = if offline { PartitionStatus::Offline } else { PartitionStatus::Unavailable };
         }
         row.placements.sort_by_key(|placement| placement.id);
         self.effect.rows.insert(row.id, row);

@@ -130,6 +130,12 @@ pub enum Fault {
         weight: u32,
         zoned: bool,
     },
+    /// An operator orders something of a node and a partition, by number; and takes it back at the same time next.
+    Order {
+        number: u8,
+        node: usize,
+        partition: u32,
+    },
     /// An operator changes settings.
     Configure {
         failure_timeout_ms: u64,
@@ -423,6 +429,27 @@ impl World {
                 let judged = id.and_then(|id| check_alter_node(&self.state, id, &change).ok());
                 self.propose(None, judged.and_then(|judged| judged.command).into_iter().collect());
             }
+            Fault::Order { number, node, partition } => {
+                let member = self.state.nodes.keys().nth(node % self.state.nodes.len().max(1)).copied();
+                let rows: Vec<&Partition> = self.state.partitions.iter().collect();
+                let row = rows.get(*partition as usize % rows.len().max(1)).copied();
+                let command = member.zip(row).and_then(|(member, row)| {
+                    let (partition, epoch) = (row.id, row.epoch);
+                    let until = Millis::new(truth + 2_000);
+                    let order = match number {
+                        0 => Order::Bump { partition, epoch },
+                        1 if self.state.is_offline(partition) => Order::Online { partition },
+                        1 => Order::Offline { partition },
+                        2 if self.state.bars(partition, member) => {
+                            Order::Unbar { bar: Bar::Partition(partition), member }
+                        }
+                        2 => Order::Bar { bar: Bar::Partition(partition), member },
+                        _ => Order::Maintain { member, until },
+                    };
+                    check_order(&self.state, order, "").ok().flatten()
+                });
+                self.propose(None, command.into_iter().collect());
+            }
             Fault::Configure { failure_timeout_ms, copies_per_node_max } => {
                 let wanted = [
                     SettingChange { setting: Setting::FailureTimeoutMs, value: *failure_timeout_ms },
@@ -457,8 +484,13 @@ impl World {
         panic!("it does not converge: {:#?}\n{rows:#?}\n{migrations:#?}\n{:#?}", counts(&self.state), self.state.nodes);
     }
 
-    /// Takes every cordon and drain back: also one that was asked for before and is committed only now.
+    /// Takes every order, cordon and drain back: also one that was asked for before and is committed only now.
     fn serve_everywhere(&mut self) {
+        let reversal = self.state.controls.reversals().next();
+        if let Some(order) = reversal {
+            let if_controls = self.state.controls_version;
+            self.commit(self.term, None, vec![Command::Control { if_controls, order, why: String::new() }]);
+        }
         let others = self.state.nodes.iter().filter(|(_, row)| row.node.goal != NodeGoal::Serve);
         let serve = |(node, _): (&NodeId, _)| Command::SetNode { node: *node, goal: NodeGoal::Serve, if_nodes: None };
         let commands: Vec<Command> = others.map(serve).collect();

@@ -1,0 +1,95 @@
+//! `archon check`: what somebody should do something about, and how urgent it is, also as the exit code.
+
+use super::{short_time, since};
+use crate::args::CheckArgs;
+use crate::exit::{Exit, Failure};
+use crate::output::Output;
+use archon_client::{Admin, Alert, Check, CheckThresholds, ErrorKind, Reason, ReasonCode, Severity, Subject};
+
+/// Looks the cluster over.
+pub(crate) async fn run(args: &CheckArgs, admin: &Admin, output: &Output) -> Result<Exit, Failure> {
+    let thresholds = CheckThresholds {
+        stale_after: args.stale_after,
+        members_min: args.min_members,
+        members_of: args.of.clone(),
+        held_for: args.held_for,
+    };
+    let check = match admin.check(&thresholds).await {
+        Ok(check) => check,
+        // Somebody who watches a cluster wants to be woken for this, not told to try again.
+        Err(error) if is_without_quorum(error.kind()) => without_quorum(&error.to_string()),
+        Err(error) => return Err(error.into()),
+    };
+    if output.is_json() {
+        output.json(&check)?;
+    } else {
+        output.line(text(&check, output))?;
+    }
+    Ok(match check.severity.known() {
+        Some(Severity::Notice) => Exit::Done,
+        Some(Severity::Warning) => Exit::Found,
+        Some(Severity::Alarm) | None => Exit::Alarm,
+    })
+}
+
+const fn is_without_quorum(kind: ErrorKind) -> bool {
+    matches!(
+        kind,
+        ErrorKind::Unreachable
+            | ErrorKind::NoQuorum
+            | ErrorKind::NotCoordinatorLeader
+            | ErrorKind::DeadlineExceeded
+            | ErrorKind::Unavailable
+    )
+}
+
+fn without_quorum(error: &str) -> Check {
+    let reason = Reason {
+        code: ReasonCode::NoQuorum.into(),
+        subject: Subject::Coordinators,
+        message: format!("no leading coordinator answers: {error}"),
+        began_at_ms: None,
+        remedy: Some("see `archon status`; start a majority of the coordinators".to_owned()),
+    };
+    Check::of(vec![Alert { severity: ReasonCode::NoQuorum.severity().into(), reason }], false)
+}
+
+fn text(check: &Check, output: &Output) -> String {
+    if check.alerts.is_empty() {
+        return output.good("all is well");
+    }
+    let mut lines = Vec::new();
+    for Alert { severity, reason } in &check.alerts {
+        let time =
+            reason.began_at_ms.and_then(since).map_or_else(String::new, |time| format!(", for {}", short_time(time)));
+        let word = format!("{:<8}", severity.as_str());
+        let word = if *severity == Severity::Notice { word } else { output.bad(&word) };
+        lines.push(format!("{word} {}: {} ({}{time})", reason.code, reason.message, reason.subject));
+        lines.extend(reason.remedy.iter().map(|remedy| format!("         {remedy}")));
+    }
+    if check.more {
+        lines.push("         … and more; mend these first".to_owned());
+    }
+    lines.join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::output::Format;
+
+    #[test]
+    fn the_worst_decides_and_each_says_what_helps() {
+        let plain = Output::plain(Format::Table);
+        let well = Check::of(Vec::new(), false);
+        assert_eq!(well.severity, Severity::Notice);
+        assert_eq!(text(&well, &plain), "all is well");
+        let check = without_quorum("nobody answers");
+        assert_eq!(check.severity, Severity::Alarm);
+        assert_eq!(
+            text(&check, &plain),
+            "alarm    NoQuorum: no leading coordinator answers: nobody answers (coordinators)\n         see `archon status`; \
+             start a majority of the coordinators"
+        );
+    }
+}

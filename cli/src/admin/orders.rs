@@ -1,0 +1,153 @@
+//! `archon partition bump | offline | online | bar | unbar`, `archon node maintain | resume | bar | unbar`.
+
+use super::short_time;
+use crate::args::{
+    BarNodeArgs, BarPartitionArgs, MaintainArgs, NodeNamesArgs, OrderPartitionArgs, PartitionArgs, UnbarNodeArgs,
+    UnbarPartitionArgs,
+};
+use crate::documents::{NodeOrdered, PartitionOrdered};
+use crate::exit::{Exit, Failure};
+use crate::output::Output;
+use archon_client::{Admin, Error, ErrorKind};
+
+/// The same leader in the next epoch.
+pub(crate) async fn bump(args: &OrderPartitionArgs, admin: &Admin, output: &Output) -> Result<Exit, Failure> {
+    let PartitionArgs { id, table } = &args.partition;
+    admin.bump(table, *id, &args.why.why).await.map_err(partition_failure)?;
+    say(&args.partition, None, true, output, "its leadership is being renewed")
+}
+
+/// Nobody leads it.
+pub(crate) async fn offline(args: &OrderPartitionArgs, admin: &Admin, output: &Output) -> Result<Exit, Failure> {
+    let PartitionArgs { id, table } = &args.partition;
+    let changed = admin.take_offline(table, *id, &args.why.why).await.map_err(partition_failure)?;
+    let text = if changed { "offline: its leader stops, its copies stay" } else { "is offline already" };
+    say(&args.partition, None, changed, output, text)?;
+    if changed {
+        output.talk(format!("undo: archon partition online {}", operand(&args.partition)));
+    }
+    Ok(Exit::Done)
+}
+
+/// It is led again.
+pub(crate) async fn online(args: &PartitionArgs, admin: &Admin, output: &Output) -> Result<Exit, Failure> {
+    let changed = admin.bring_online(&args.table, args.id).await.map_err(partition_failure)?;
+    say(args, None, changed, output, if changed { "online: a leader is chosen" } else { "was not offline" })
+}
+
+/// A member gets no copy of it and does not lead it.
+pub(crate) async fn bar(args: &BarPartitionArgs, admin: &Admin, output: &Output) -> Result<Exit, Failure> {
+    let UnbarPartitionArgs { partition, node } = &args.unbar;
+    let barred = admin.bar(node, &partition.table, Some(partition.id), &args.why.why).await;
+    let changed = barred.map_err(partition_failure)?;
+    let text = format!("{node} {}", if changed { "is barred from it" } else { "was barred from it already" });
+    say(partition, Some(node), changed, output, &text)?;
+    if changed {
+        output.talk(format!("undo: archon partition unbar {} --node {node}", operand(partition)));
+    }
+    Ok(Exit::Done)
+}
+
+/// The bar is taken back.
+pub(crate) async fn unbar(args: &UnbarPartitionArgs, admin: &Admin, output: &Output) -> Result<Exit, Failure> {
+    let UnbarPartitionArgs { partition, node } = args;
+    let changed = admin.unbar(node, &partition.table, Some(partition.id)).await.map_err(partition_failure)?;
+    let text = format!("{node} {}", if changed { "is no longer barred from it" } else { "was not barred from it" });
+    say(partition, Some(node), changed, output, &text)
+}
+
+/// A member gets and leads nothing of a table.
+pub(crate) async fn bar_node(args: &BarNodeArgs, admin: &Admin, output: &Output) -> Result<Exit, Failure> {
+    let UnbarNodeArgs { name, table } = &args.unbar;
+    let changed = admin.bar(name, table, None, &args.why.why).await.map_err(node_failure)?;
+    if output.is_json() {
+        output.json(&NodeOrdered { node: name.clone(), table: Some(table.clone()), changed })?;
+        return Ok(Exit::Done);
+    }
+    output.line(format!("{name} {} from table {table}", if changed { "is barred" } else { "was barred already" }))?;
+    if changed {
+        output.talk(format!("undo: archon node unbar {name} --table {table}"));
+    }
+    Ok(Exit::Done)
+}
+
+/// That bar is taken back.
+pub(crate) async fn unbar_node(args: &UnbarNodeArgs, admin: &Admin, output: &Output) -> Result<Exit, Failure> {
+    let UnbarNodeArgs { name, table } = args;
+    let changed = admin.unbar(name, table, None).await.map_err(node_failure)?;
+    if output.is_json() {
+        output.json(&NodeOrdered { node: name.clone(), table: Some(table.clone()), changed })?;
+        return Ok(Exit::Done);
+    }
+    output.line(format!(
+        "{name} {} from table {table}",
+        if changed { "is no longer barred" } else { "was not barred" }
+    ))?;
+    Ok(Exit::Done)
+}
+
+/// Members lead nothing for a while.
+pub(crate) async fn maintain(args: &MaintainArgs, admin: &Admin, output: &Output) -> Result<Exit, Failure> {
+    for name in &args.nodes.names {
+        admin.maintain(name, args.lasts, &args.why.why).await.map_err(node_failure)?;
+        if output.is_json() {
+            output.json(&NodeOrdered { node: name.clone(), table: None, changed: true })?;
+            continue;
+        }
+        let lasts = short_time(args.lasts);
+        output.line(format!("{name} is in maintenance for {lasts}: it leads nothing, and its copies stay"))?;
+        output.talk(format!("end it before: archon node resume {name}"));
+    }
+    Ok(Exit::Done)
+}
+
+/// Their maintenance ends.
+pub(crate) async fn resume(args: &NodeNamesArgs, admin: &Admin, output: &Output) -> Result<Exit, Failure> {
+    for name in &args.names {
+        admin.resume(name).await.map_err(node_failure)?;
+        if output.is_json() {
+            output.json(&NodeOrdered { node: name.clone(), table: None, changed: true })?;
+            continue;
+        }
+        output.line(format!("the maintenance of {name} is over"))?;
+        output.talk("leaderships that have gone elsewhere come back by a plan: archon rebalance plan");
+    }
+    Ok(Exit::Done)
+}
+
+fn say(
+    partition: &PartitionArgs,
+    node: Option<&str>,
+    changed: bool,
+    output: &Output,
+    text: &str,
+) -> Result<Exit, Failure> {
+    let PartitionArgs { id, table } = partition;
+    if output.is_json() {
+        let node = node.map(str::to_owned);
+        output.json(&PartitionOrdered { table: table.clone(), partition: *id, node, changed })?;
+    } else {
+        output.line(format!("partition {table}/{id}: {text}"))?;
+    }
+    Ok(Exit::Done)
+}
+
+/// The partition as another verb takes it.
+fn operand(partition: &PartitionArgs) -> String {
+    let PartitionArgs { id, table } = partition;
+    if table == "default" { id.to_string() } else { format!("{id} --table {table}") }
+}
+
+fn partition_failure(error: Error) -> Failure {
+    with_list(error, "see `archon partition list` and `archon node list`")
+}
+
+fn node_failure(error: Error) -> Failure {
+    with_list(error, "see `archon node list` and `archon table list`")
+}
+
+fn with_list(error: Error, list: &str) -> Failure {
+    let missing = error.kind() == ErrorKind::NotFound;
+    let failure = Failure::from(error);
+    if missing { failure.with_remedy(list) } else { failure }
+}

@@ -1,0 +1,109 @@
+//! Options of orders about partitions and nodes, and of the check.
+
+use super::parse::{duration, name};
+use std::time::Duration;
+
+/// A partition.
+#[derive(clap::Args, Clone, Debug)]
+pub(crate) struct PartitionArgs {
+    /// The partition's number.
+    #[arg(value_name = "ID")]
+    pub(crate) id: u32,
+    /// The table.
+    #[arg(long, value_name = "T", default_value = "default", value_parser = name)]
+    pub(crate) table: String,
+}
+
+/// Why something is ordered.
+#[derive(clap::Args, Clone, Debug)]
+pub(crate) struct WhyArgs {
+    /// Why, for those who wonder later: in the events, and beside what stands. Up to 200 characters.
+    #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
+    pub(crate) why: String,
+}
+
+/// Options of `archon partition bump | offline`.
+#[derive(clap::Args, Clone, Debug)]
+pub(crate) struct OrderPartitionArgs {
+    /// Which one.
+    #[command(flatten)]
+    pub(crate) partition: PartitionArgs,
+    /// Why.
+    #[command(flatten)]
+    pub(crate) why: WhyArgs,
+}
+
+/// Options of `archon partition unbar`.
+#[derive(clap::Args, Clone, Debug)]
+pub(crate) struct UnbarPartitionArgs {
+    /// Which one.
+    #[command(flatten)]
+    pub(crate) partition: PartitionArgs,
+    /// The node's or participant's name, or its number.
+    #[arg(long, value_name = "NAME", value_parser = name)]
+    pub(crate) node: String,
+}
+
+/// Options of `archon partition bar`.
+#[derive(clap::Args, Clone, Debug)]
+pub(crate) struct BarPartitionArgs {
+    /// Which one, and from whom.
+    #[command(flatten)]
+    pub(crate) unbar: UnbarPartitionArgs,
+    /// Why.
+    #[command(flatten)]
+    pub(crate) why: WhyArgs,
+}
+
+/// Options of `archon node unbar`.
+#[derive(clap::Args, Clone, Debug)]
+pub(crate) struct UnbarNodeArgs {
+    /// The node's or participant's name, or its number.
+    #[arg(value_name = "NAME", id = "node", value_parser = name)]
+    pub(crate) name: String,
+    /// The table.
+    #[arg(long, value_name = "T", value_parser = name)]
+    pub(crate) table: String,
+}
+
+/// Options of `archon node bar`.
+#[derive(clap::Args, Clone, Debug)]
+pub(crate) struct BarNodeArgs {
+    /// Who, and from what.
+    #[command(flatten)]
+    pub(crate) unbar: UnbarNodeArgs,
+    /// Why.
+    #[command(flatten)]
+    pub(crate) why: WhyArgs,
+}
+
+/// Options of `archon node maintain`.
+#[derive(clap::Args, Clone, Debug)]
+pub(crate) struct MaintainArgs {
+    /// The nodes.
+    #[command(flatten)]
+    pub(crate) nodes: super::NodeNamesArgs,
+    /// When it ends by itself: 10m, 2h; a second to 30 days.
+    #[arg(long = "for", id = "lasts", value_name = "TIME", value_parser = duration)]
+    pub(crate) lasts: Duration,
+    /// Why.
+    #[command(flatten)]
+    pub(crate) why: WhyArgs,
+}
+
+/// Options of `archon check`.
+#[derive(clap::Args, Clone, Debug)]
+pub(crate) struct CheckArgs {
+    /// Alert if the lease of somebody who owns partitions was not extended for so long.
+    #[arg(long, value_name = "TIME", default_value = "5m", value_parser = duration)]
+    pub(crate) stale_after: Duration,
+    /// Alert if fewer nodes, or participants of the table --of, take partitions; cordoned, drained and failed ones do not.
+    #[arg(long, value_name = "N")]
+    pub(crate) min_members: Option<u32>,
+    /// The table whose participants --min-members counts.
+    #[arg(long, value_name = "TABLE", value_parser = name, requires = "min_members")]
+    pub(crate) of: Option<String>,
+    /// Alert if an order stands for so long: a bar, a partition offline, a cordon, a drain, maintenance.
+    #[arg(long, value_name = "TIME", default_value = "24h", value_parser = duration)]
+    pub(crate) held_for: Duration,
+}

@@ -1,0 +1,104 @@
+//! Orders about partitions and members, and the check of a whole cluster.
+
+use crate::admin::{Admin, client, request_id};
+use crate::admin_call::Effect;
+use crate::error::Error;
+use crate::order_types::{Check, CheckThresholds};
+use archon_proto::convert::operate::PartitionName;
+use archon_proto::convert::order::{BarName, LookOver, Order, Ordered};
+use archon_proto::v1;
+use std::time::Duration;
+
+impl Admin {
+    /// Lets the leader of a partition lead in the next epoch: what it knew of its leadership is over, its data stays.
+    ///
+    /// # Errors
+    /// `NotFound` if there is no such partition, `Refused` if nobody leads it; otherwise see [`Error`].
+    pub async fn bump(&self, table: &str, partition: u32, why: &str) -> Result<(), Error> {
+        self.order(Order::Bump(named(table, partition)), why).await.map(|_| ())
+    }
+
+    /// Lets nobody lead a partition. Its leader releases it; its copies stay. Returns whether that is news.
+    ///
+    /// # Errors
+    /// `NotFound` if there is no such partition; otherwise see [`Error`].
+    pub async fn take_offline(&self, table: &str, partition: u32, why: &str) -> Result<bool, Error> {
+        self.order(Order::Offline(named(table, partition)), why).await
+    }
+
+    /// Lets a partition be led again. Returns whether it was offline.
+    ///
+    /// # Errors
+    /// `NotFound` if there is no such partition; otherwise see [`Error`].
+    pub async fn bring_online(&self, table: &str, partition: u32) -> Result<bool, Error> {
+        self.order(Order::Online(named(table, partition)), "").await
+    }
+
+    /// Keeps a partition, or (`None`) all of a table, from a node or participant: a copy that it has is replaced elsewhere, what
+    /// it leads is handed over. Returns whether that is news.
+    ///
+    /// # Errors
+    /// `NotFound` for an unknown name; `Refused` if too few nodes would be left for the copies; otherwise see [`Error`].
+    pub async fn bar(&self, member: &str, table: &str, partition: Option<u32>, why: &str) -> Result<bool, Error> {
+        self.order(Order::Bar(bar(member, table, partition)), why).await
+    }
+
+    /// Takes a bar back. Returns whether there was one.
+    ///
+    /// # Errors
+    /// `NotFound` for an unknown name; otherwise see [`Error`].
+    pub async fn unbar(&self, member: &str, table: &str, partition: Option<u32>) -> Result<bool, Error> {
+        self.order(Order::Unbar(bar(member, table, partition)), "").await
+    }
+
+    /// Lets a node or participant lead nothing for a while, 1 second to 30 days: leaderships go to others, copies stay and are
+    /// not replaced while it is down. It ends by itself.
+    ///
+    /// # Errors
+    /// `NotFound` if nobody has this name, `Refused` if it is being drained; otherwise see [`Error`].
+    pub async fn maintain(&self, member: &str, lasts: Duration, why: &str) -> Result<(), Error> {
+        let for_ms = u64::try_from(lasts.as_millis()).unwrap_or(u64::MAX);
+        self.order(Order::Maintain { node: member.to_owned(), for_ms }, why).await.map(|_| ())
+    }
+
+    /// Ends the maintenance of a node or participant.
+    ///
+    /// # Errors
+    /// `NotFound` if nobody has this name, `Refused` if it is in none; otherwise see [`Error`].
+    pub async fn resume(&self, member: &str) -> Result<(), Error> {
+        self.order(Order::Resume { node: member.to_owned() }, "").await.map(|_| ())
+    }
+
+    async fn order(&self, order: Order, why: &str) -> Result<bool, Error> {
+        let ordered = Ordered { request: request_id(), order, why: why.to_owned() };
+        let call = |channel, request| async move { client(channel).order(request).await };
+        let request = v1::OrderRequest::from(ordered);
+        let wire: v1::OrderResponse = self.coordinator_client().call(Effect::Writes, request, call).await?;
+        Ok(wire.changed)
+    }
+
+    /// What should be looked at in the cluster, the worst first.
+    ///
+    /// # Errors
+    /// `NotFound` if the table of the thresholds is unknown; otherwise see [`Error`].
+    pub async fn check(&self, thresholds: &CheckThresholds) -> Result<Check, Error> {
+        let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX).max(1);
+        let request = LookOver {
+            stale_after_ms: millis(thresholds.stale_after),
+            members_min: thresholds.members_min.map(|least| (thresholds.members_of.clone(), least)),
+            held_for_ms: millis(thresholds.held_for),
+        };
+        let call = |channel, request| async move { client(channel).check(request).await };
+        let request = v1::CheckRequest::from(request);
+        let wire: v1::CheckResponse = self.coordinator_client().call(Effect::Reads, request, call).await?;
+        Ok(wire.into())
+    }
+}
+
+fn named(table: &str, partition: u32) -> PartitionName {
+    PartitionName { table: table.to_owned(), index: partition }
+}
+
+fn bar(member: &str, table: &str, partition: Option<u32>) -> BarName {
+    BarName { node: member.to_owned(), table: table.to_owned(), partition }
+}

@@ -1,0 +1,106 @@
+//! What orders and checks show. As in `admin_types`, the names in JSON are a contract.
+
+use crate::admin_types::Reason;
+use archon_proto::convert::subject::{cause_of, subject_of};
+use archon_proto::v1;
+use archon_types::subject::{Cause, Subject};
+use archon_types::text::into_plain;
+use archon_types::{Severity, Word};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::time::Duration;
+
+/// From when on [`Admin::check`](crate::Admin::check) finds something worth a look.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct CheckThresholds {
+    /// A lease that was not extended for so long.
+    pub stale_after: Duration,
+    /// Fewer members than this that take partitions.
+    pub members_min: Option<u32>,
+    /// Of this table; `None`: nodes.
+    pub members_of: Option<String>,
+    /// An order that stands for so long: a bar, a partition offline, a cordon, a drain, maintenance.
+    pub held_for: Duration,
+}
+
+impl Default for CheckThresholds {
+    /// Leases after 5 minutes, orders after a day, any number of members.
+    fn default() -> Self {
+        Self {
+            stale_after: Duration::from_mins(5),
+            members_min: None,
+            members_of: None,
+            held_for: Duration::from_hours(24),
+        }
+    }
+}
+
+/// What should be looked at.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct Check {
+    /// How much the worst of it matters; `notice` if there is nothing to be looked at.
+    pub severity: Word<Severity>,
+    /// What it is, the worst first.
+    pub alerts: Vec<Alert>,
+    /// There are more than are listed.
+    pub more: bool,
+}
+
+/// One thing to be looked at.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct Alert {
+    /// How much it matters.
+    pub severity: Word<Severity>,
+    /// What it is.
+    #[serde(flatten)]
+    pub reason: Reason,
+}
+
+/// A bar that stands.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct BarSummary {
+    /// The barred member's number.
+    pub node_id: u64,
+    /// The barred member's name.
+    pub node: String,
+    /// From what it is barred: a partition, or a table.
+    pub subject: Subject,
+    /// Why, in the operator's words; may be empty.
+    pub why: String,
+    /// Who said so.
+    pub by: Cause,
+    /// When. Unix time.
+    pub at_ms: u64,
+}
+
+impl Check {
+    /// The worst of these, and all of them.
+    pub fn of(alerts: Vec<Alert>, more: bool) -> Self {
+        let worst = alerts.iter().map(|alert| alert.severity.known().unwrap_or(Severity::Alarm)).max();
+        Self { severity: worst.unwrap_or(Severity::Notice).into(), alerts, more }
+    }
+}
+
+impl From<v1::CheckResponse> for Check {
+    fn from(wire: v1::CheckResponse) -> Self {
+        let alert = |wire: v1::Alert| Alert {
+            severity: Word::read(&wire.severity),
+            reason: wire.reason.unwrap_or_default().into(),
+        };
+        Self::of(wire.alerts.into_iter().map(alert).collect(), wire.more)
+    }
+}
+
+impl From<v1::Bar> for BarSummary {
+    fn from(wire: v1::Bar) -> Self {
+        let member = wire.member.unwrap_or_default();
+        Self {
+            node_id: member.id,
+            node: member.name,
+            subject: subject_of(wire.subject),
+            why: into_plain(wire.why),
+            by: cause_of(wire.by),
+            at_ms: wire.at_ms,
+        }
+    }
+}

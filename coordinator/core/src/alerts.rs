@@ -1,0 +1,142 @@
+//! What should be looked at although everything is served, or before it is not: too few members, too little room, leases
+//! that nobody extends, orders that somebody may have forgotten. What is not served has its reasons in [`crate::explain`].
+
+use crate::controls::Bar;
+use crate::liveness::Liveness;
+use crate::node_row::NodeRow;
+use crate::state::ClusterState;
+use archon_types::{Millis, NodeGoal, NodeId, NodeStatus, PartitionId, Table, TableId};
+
+/// From when on something is worth a look.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Thresholds {
+    /// A lease that was not extended for so long, in milliseconds.
+    pub stale_after_ms: u64,
+    /// Fewer members than this that take partitions: of one table, or nodes.
+    pub members_min: Option<(Option<TableId>, u32)>,
+    /// An order that stands for so long, in milliseconds.
+    pub held_for_ms: u64,
+}
+
+/// An order that stands.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Held {
+    /// A member is barred from partitions.
+    Bar(NodeId, Bar),
+    /// A partition is offline.
+    Offline(PartitionId),
+    /// A member is cordoned, being drained, or in maintenance.
+    Goal(NodeId, NodeGoal),
+}
+
+/// Something to be looked at.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Alert {
+    /// All members together take fewer partitions, or copies, than there are. `None`: of all tables that hold data.
+    TooLittleRoom {
+        /// Of which lease table.
+        table: Option<TableId>,
+        /// How many they take.
+        have: u64,
+        /// How many there are.
+        need: u64,
+    },
+    /// There is room, but not without the member that takes most.
+    NoSpareRoom {
+        /// As above.
+        table: Option<TableId>,
+        /// Without whom there is too little.
+        without: NodeId,
+        /// How many the others take.
+        have: u64,
+        /// How many there are.
+        need: u64,
+    },
+    /// Fewer members take partitions than should.
+    TooFewMembers {
+        /// Of which table; `None`: nodes.
+        table: Option<TableId>,
+        /// How many do.
+        have: u32,
+        /// How many should.
+        need: u32,
+    },
+    /// A member owns partitions, and its lease was not extended for long.
+    LeaseStale {
+        /// Which member.
+        member: NodeId,
+        /// For how long, in milliseconds.
+        for_ms: u64,
+    },
+    /// An order stands for long.
+    HeldTooLong {
+        /// Which one.
+        held: Held,
+        /// Since when, on the wall clock.
+        since: Millis,
+    },
+}
+
+/// Everything that should be looked at.
+pub fn alerts(state: &ClusterState, liveness: &Liveness, now: Millis, thresholds: Thresholds) -> Vec<Alert> {
+    let mut alerts = Vec::new();
+    alerts.extend(too_few_members(state, thresholds));
+    alerts.extend(room(None, state.nodes.eligible(), copies_wanted(state)));
+    for table in state.lease_tables() {
+        let members = state.participants.serving(&table.name).filter(|row| row.takes_placements());
+        alerts.extend(room(Some(table), members, u64::from(table.partitions)));
+    }
+    for row in state.members().filter(|row| state.partitions.leaders_on(row.node.id) > 0) {
+        let member = row.node.id;
+        // One that was never answered by this coordinator was not heard for as long as that leads.
+        let for_ms = now.since(liveness.extended(member).unwrap_or(liveness.became_leader_at()));
+        if for_ms >= thresholds.stale_after_ms {
+            alerts.push(Alert::LeaseStale { member, for_ms });
+        }
+    }
+    let wall = liveness.wall(now);
+    let long = |(_, since): &(Held, Millis)| wall.since(*since) >= thresholds.held_for_ms;
+    alerts.extend(held(state).filter(long).map(|(held, since)| Alert::HeldTooLong { held, since }));
+    alerts
+}
+
+/// Every order that stands, with the time since when.
+fn held(state: &ClusterState) -> impl Iterator<Item = (Held, Millis)> {
+    let bars = state.controls.bars().map(|(member, bar, note)| (Held::Bar(member, bar), note.at));
+    let offline = state.controls.offline().map(|(partition, note)| (Held::Offline(partition), note.at));
+    let goals = state.members().filter(|row| row.node.goal != NodeGoal::Serve && row.node.status != NodeStatus::Lost);
+    bars.chain(offline).chain(goals.map(|row| (Held::Goal(row.node.id, row.node.goal), row.goal_since)))
+}
+
+fn too_few_members(state: &ClusterState, thresholds: Thresholds) -> Option<Alert> {
+    let (table, need) = thresholds.members_min?;
+    let of_leases = table.and_then(|table| state.tables.get(&table)).filter(|table| state.is_lease(table.id));
+    let have = match of_leases {
+        Some(table) => state.participants.serving(&table.name).filter(|row| row.takes_placements()).count(),
+        None => state.nodes.eligible_count(),
+    };
+    let have = u32::try_from(have).unwrap_or(u32::MAX);
+    (have < need).then_some(Alert::TooFewMembers { table, have, need })
+}
+
+/// Copies of all tables that hold data.
+fn copies_wanted(state: &ClusterState) -> u64 {
+    state.data_tables().map(|table| u64::from(table.partitions) * u64::from(table.replication)).sum()
+}
+
+/// Whether members that have limits take so many together, also without the largest of them. One member alone has no spare:
+/// whoever runs it so knows.
+fn room<'a>(table: Option<&Table>, members: impl Iterator<Item = &'a NodeRow>, need: u64) -> Option<Alert> {
+    let members: Vec<&NodeRow> = members.collect();
+    let limits: Option<Vec<(u64, NodeId)>> =
+        members.iter().map(|row| Some((u64::from(row.node.partitions_max?), row.node.id))).collect();
+    let limits = limits.filter(|limits| !limits.is_empty() && need > 0)?;
+    let have: u64 = limits.iter().map(|(limit, _)| limit).sum();
+    let id = table.map(|table| table.id);
+    if have < need {
+        return Some(Alert::TooLittleRoom { table: id, have, need });
+    }
+    let (largest, without) = limits.iter().max().copied().filter(|_| limits.len() > 1)?;
+    let have = have - largest;
+    (have < need).then_some(Alert::NoSpareRoom { table: id, without, have, need })
+}

@@ -1,0 +1,233 @@
+//! What operators order of partitions and members, and what follows from it.
+
+use crate::bed::{Bed, TABLE, part, settings};
+use archon_coordinator_core::*;
+use archon_types::*;
+
+fn order(bed: &mut Bed, order: Order) {
+    let command = check_order(&bed.state, order, "a test").expect("possible").expect("news");
+    bed.ok(command);
+}
+
+fn three() -> Bed {
+    Bed::running(settings(6, 3, 2), &["athens", "byzantium", "cyrene"])
+}
+
+fn why(bed: &Bed, index: u32) -> Vec<Why> {
+    let remembered = Remembered::new(&bed.state, &bed.liveness, bed.now);
+    explain(&bed.state, &remembered, part(index)).expect("a partition")
+}
+
+fn holds(bed: &Bed, index: u32, node: NodeId) -> bool {
+    bed.row(index).placement_on(node).is_some()
+}
+
+/// As a node does that hears of a withdrawal: it stops, and says so.
+fn release(bed: &mut Bed, index: u32) {
+    let leader = *bed.row(index).leader_placement().expect("a leader");
+    let listed = bed.heartbeat(leader.node).expect("an answer").withdrawn;
+    assert_eq!(listed, [(part(index), bed.row(index).epoch)]);
+    let report = bed.fact(index, leader.id, Fact::Released);
+    bed.report(leader.node, &report).expect("taken in");
+}
+
+#[test]
+fn a_bumped_partition_is_led_by_the_same_copy_in_the_next_epoch() {
+    let mut bed = three();
+    let (leader, epoch) = (bed.row(0).leader, bed.row(0).epoch);
+    order(&mut bed, Order::Bump { partition: part(0), epoch });
+    bed.turn();
+    release(&mut bed, 0);
+    assert_eq!((bed.row(0).leader, bed.row(0).epoch), (leader, epoch.next().unwrap()));
+    assert!(!bed.state.is_bumped(part(0)), "once");
+    bed.settle();
+    assert_eq!(bed.row(0).epoch, epoch.next().unwrap());
+    let stale = Command::Control {
+        if_controls: bed.state.controls_version,
+        order: Order::Bump { partition: part(0), epoch },
+        why: String::new(),
+    };
+    assert_eq!(bed.refused(stale), ErrorKind::StaleVersion);
+}
+
+#[test]
+fn a_partition_that_is_offline_is_led_by_nobody_and_keeps_its_copies() {
+    let mut bed = three();
+    let (placements, epoch) = (bed.row(0).placements.clone(), bed.row(0).epoch);
+    order(&mut bed, Order::Offline { partition: part(0) });
+    bed.turn();
+    release(&mut bed, 0);
+    bed.settle();
+    bed.round_trip();
+    assert_eq!((bed.row(0).status, bed.row(0).leader), (PartitionStatus::Offline, None));
+    assert_eq!(bed.row(0).placements, placements);
+    let [Why::Offline { note }] = &why(&bed, 0)[..] else { panic!("{:?}", why(&bed, 0)) };
+    assert_eq!(note.why, "a test");
+    assert_eq!(counts(&bed.state).partitions_offline, 1);
+    assert_eq!(check_order(&bed.state, Order::Offline { partition: part(0) }, ""), Ok(None), "it is");
+    let bump = Order::Bump { partition: part(0), epoch };
+    assert!(matches!(check_order(&bed.state, bump, "").unwrap_err()[..], [Obstacle::NoLeader { .. }]));
+    order(&mut bed, Order::Online { partition: part(0) });
+    bed.settle();
+    assert_eq!(bed.row(0).status, PartitionStatus::Online);
+    assert!(bed.row(0).epoch > epoch);
+}
+
+#[test]
+fn the_leader_of_a_partition_taken_offline_fell_silent_and_its_lease_is_waited_for() {
+    let mut bed = three();
+    let leader = bed.leader(0).unwrap();
+    bed.heartbeat_all();
+    order(&mut bed, Order::Offline { partition: part(0) });
+    bed.turn();
+    bed.pass(1_000, &[leader]);
+    assert_eq!(bed.leader(0), Some(leader), "it may serve");
+    bed.pass(500, &[leader]);
+    assert_eq!(bed.row(0).status, PartitionStatus::Offline);
+}
+
+#[test]
+fn a_partition_of_a_new_table_can_be_taken_offline_before_it_is_assigned() {
+    let mut bed = Bed::new(settings(2, 1, 1));
+    order(&mut bed, Order::Offline { partition: part(0) });
+    bed.join("athens", 1);
+    bed.settle();
+    assert_eq!(bed.row(0).status, PartitionStatus::Unassigned);
+    assert_eq!(bed.row(1).status, PartitionStatus::Online);
+    order(&mut bed, Order::Online { partition: part(0) });
+    bed.settle();
+    assert_eq!(bed.row(0).status, PartitionStatus::Online);
+}
+
+#[test]
+fn a_copy_on_a_barred_node_is_replaced_elsewhere_and_does_not_come_back() {
+    let mut bed = three();
+    let barred = bed.leader(0).unwrap();
+    order(&mut bed, Order::Bar { bar: Bar::Partition(part(0)), member: barred });
+    bed.settle();
+    assert!(!holds(&bed, 0, barred));
+    assert_eq!(bed.row(0).live().count(), 2);
+    assert_eq!(bed.online(), 6);
+    for node in ["athens", "byzantium", "cyrene"].map(|name| bed.node(name)).into_iter().filter(|node| *node != barred)
+    {
+        let order = Order::Bar { bar: Bar::Partition(part(0)), member: node };
+        let obstacles = check_order(&bed.state, order, "").unwrap_err();
+        assert!(matches!(obstacles[..], [Obstacle::TooFewUnbarred { have: 1, need: 2, .. }]), "{obstacles:?}");
+    }
+    let planned = plan(&bed.state, Goal::default()).moves;
+    assert!(planned.iter().all(|planned| planned.partition != part(0) || planned.to != barred), "{planned:?}");
+    order(&mut bed, Order::Unbar { bar: Bar::Partition(part(0)), member: barred });
+    assert!(bed.state.controls.bars().next().is_none());
+    bed.round_trip();
+}
+
+#[test]
+fn a_node_that_is_barred_from_a_table_holds_nothing_of_it() {
+    let mut bed = three();
+    let other = Command::CreateTable { name: "orders".into(), partitions: 3, replication: 2, holds: Holds::Data };
+    bed.ok(other);
+    bed.settle();
+    let barred = bed.node("cyrene");
+    let bar = Bar::Table(TABLE);
+    order(&mut bed, Order::Bar { bar, member: barred });
+    bed.settle();
+    assert!((0..6).all(|index| !holds(&bed, index, barred)));
+    assert!(bed.state.partitions.count_on(barred) > 0, "of the other table");
+    bed.round_trip();
+    bed.ok(Command::DropTable { table: TABLE });
+    assert!(bed.state.controls.bars().next().is_none(), "gone with its table");
+}
+
+#[test]
+fn a_node_in_maintenance_leads_nothing_keeps_its_copies_and_is_not_replaced() {
+    let mut bed = Bed::running(
+        Settings { replace_after_ms: 2_000, ..settings(6, 3, 2) },
+        &["athens", "byzantium", "cyrene", "delphi"],
+    );
+    let node = bed.node("athens");
+    let held = bed.state.partitions.held_on(node);
+    let until = bed.now.plus(60_000);
+    order(&mut bed, Order::Maintain { member: node, until });
+    bed.settle();
+    assert_eq!((bed.state.partitions.leaders_on(node), bed.state.partitions.held_on(node)), (0, held));
+    bed.pass(10_000, &[node]);
+    assert!(!bed.state.is_alive(node));
+    assert_eq!(bed.state.partitions.held_on(node), held, "somebody works on it");
+    bed.pass(60_000, &[node]);
+    assert_eq!(bed.state.node(node).unwrap().node.goal, NodeGoal::Serve, "over by itself");
+    bed.settle();
+    assert_eq!(bed.state.partitions.held_on(node), 0, "it did not come back");
+}
+
+#[test]
+fn maintenance_ends_with_what_was_wanted_before() {
+    let mut bed = three();
+    let node = bed.node("athens");
+    bed.ok(Command::SetNode { node, goal: NodeGoal::Cordon, if_nodes: None });
+    let until = bed.now.plus(60_000);
+    order(&mut bed, Order::Maintain { member: node, until });
+    order(&mut bed, Order::Maintain { member: node, until: until.plus(1) });
+    order(&mut bed, Order::Resume { member: node });
+    assert_eq!(bed.state.node(node).unwrap().node.goal, NodeGoal::Cordon);
+    assert!(matches!(
+        check_order(&bed.state, Order::Resume { member: node }, "").unwrap_err()[..],
+        [Obstacle::NotInMaintenance { .. }]
+    ));
+    bed.ok(Command::SetNode { node, goal: NodeGoal::Drain, if_nodes: None });
+    let obstacles = check_order(&bed.state, Order::Maintain { member: node, until }, "").unwrap_err();
+    assert!(matches!(obstacles[..], [Obstacle::Draining { .. }]));
+    let maintain = Command::SetNode { node, goal: NodeGoal::Maintain, if_nodes: None };
+    assert_eq!(bed.refused(maintain), ErrorKind::InvalidArgument);
+}
+
+#[test]
+fn an_order_judged_on_other_orders_is_refused() {
+    let mut bed = three();
+    let bar = |bed: &Bed, name: &str| {
+        check_order(&bed.state, Order::Bar { bar: Bar::Table(TABLE), member: bed.node(name) }, "").unwrap().unwrap()
+    };
+    let (first, second) = (bar(&bed, "athens"), bar(&bed, "byzantium"));
+    bed.ok(first);
+    assert_eq!(bed.refused(second), ErrorKind::StaleVersion, "both together leave one node for two copies");
+}
+
+#[test]
+fn what_should_be_looked_at_before_anything_is_not_served() {
+    let thresholds = Thresholds { stale_after_ms: 300_000, members_min: None, held_for_ms: 3_600_000 };
+    let mut bed = three();
+    let found = |bed: &Bed, thresholds| alerts(&bed.state, &bed.liveness, bed.now, thresholds);
+    assert_eq!(found(&bed, thresholds), []);
+    let members_min = Some((None, 4));
+    let alert = Alert::TooFewMembers { table: None, have: 3, need: 4 };
+    assert_eq!(found(&bed, Thresholds { members_min, ..thresholds }), [alert]);
+    for (name, most) in [("athens", 4), ("byzantium", 4), ("cyrene", 4)] {
+        let node = bed.node(name);
+        let change = TraitsChange { partitions_max: Some(Some(most)), ..TraitsChange::default() };
+        let command = check_alter_node(&bed.state, node, &change).unwrap().command.unwrap();
+        bed.ok(command);
+    }
+    let without = bed.node("cyrene");
+    assert_eq!(found(&bed, thresholds), [Alert::NoSpareRoom { table: None, without, have: 8, need: 12 }]);
+    bed.ok(Command::SetNode { node: without, goal: NodeGoal::Cordon, if_nodes: None });
+    assert_eq!(found(&bed, thresholds), [Alert::TooLittleRoom { table: None, have: 8, need: 12 }]);
+    order(&mut bed, Order::Offline { partition: part(0) });
+    bed.settle();
+    let since = bed.state.controls.offline_of(part(0)).unwrap().at;
+    bed.now = bed.now.plus(3_600_000);
+    bed.heartbeat_all();
+    let held: Vec<Alert> = found(&bed, thresholds);
+    assert_eq!(held[1], Alert::HeldTooLong { held: Held::Offline(part(0)), since });
+    assert!(matches!(held[2], Alert::HeldTooLong { held: Held::Goal(node, NodeGoal::Cordon), .. } if node == without));
+    assert_eq!(held.len(), 3);
+}
+
+#[test]
+fn a_lease_that_nobody_extends_is_stale() {
+    let mut bed = three();
+    let silent = bed.node("athens");
+    bed.heartbeat_all();
+    let thresholds = Thresholds { stale_after_ms: 500, members_min: None, held_for_ms: 3_600_000 };
+    bed.pass(600, &[silent]);
+    let stale = alerts(&bed.state, &bed.liveness, bed.now, thresholds);
+    assert_eq!(stale, [Alert::LeaseStale { member: silent, for_ms: 600 }]);
+}

@@ -1,0 +1,221 @@
+//! Orders of operators about partitions and members, and what should be looked at.
+
+use super::admin::{Admins, Result};
+use super::admin_tables::table_of;
+use super::describe::{reason_now, reasons};
+use super::operate::{node_of, partition_of, settable};
+use super::voters::{unreachable, without_changes};
+use super::{events, subjects};
+use crate::clock::{boot_now, wall_now};
+use archon_coordinator_core::{
+    Alert, Bar, ClusterState, Held, Liveness, Note, Order, Thresholds, alerts, check_order, refusal,
+};
+use archon_proto::convert::order::{BarName, LookOver, Order as Asked, Ordered};
+use archon_proto::v1;
+use archon_types::subject::Subject;
+use archon_types::{ErrorDetail, NodeGoal, NodeId, ReasonCode, Severity, TableId};
+use std::cmp::Reverse;
+use std::time::Duration;
+
+/// Most alerts in an answer.
+const ALERTS_MAX: usize = 200;
+/// Most reasons that are looked at for alerts.
+const REASONS_MAX: usize = 2_000;
+
+impl Admins {
+    /// Takes an order in, or finds that it holds already.
+    pub(super) async fn ordered(&self, request: v1::OrderRequest, within: Duration) -> Result<v1::OrderResponse> {
+        let cluster = request.cluster.clone();
+        let Ordered { request, order, why } = Ordered::try_from(request)?;
+        let decide = |state: &ClusterState, _: &Liveness| {
+            let order = order_of(state, &order)?;
+            Ok(check_order(state, order, &why).map_err(|obstacles| refusal(&obstacles))?.ok_or(()))
+        };
+        let changed = self.change_unless(cluster.as_ref(), request, within, decide).await?.is_ok();
+        Ok(v1::OrderResponse { changed })
+    }
+
+    /// What should be looked at, the worst first.
+    pub(super) async fn looked_over(&self, request: v1::CheckRequest, within: Duration) -> Result<v1::CheckResponse> {
+        let cluster = request.cluster.clone();
+        let LookOver { stale_after_ms, members_min, held_for_ms } = LookOver::try_from(request)?;
+        let found = self.look_back(cluster.as_ref(), within, |session, state, remembered| {
+            let view = session.quorum().view();
+            let mut found = without_changes(view.id, &view.voters);
+            found.extend(unreachable(&view.voters));
+            let full: Vec<_> = session.loads().lock().full_disks().collect();
+            found.extend(reasons(state, remembered, &full, REASONS_MAX));
+            Ok((found, session.clone()))
+        });
+        let (mut found, session) = found.await?;
+        let term = session.term().lock();
+        session.quorum().replicated().read(|state| {
+            let of_table = |(table, least): (Option<String>, u32)| {
+                let table = table.map(|name| table_of(state, &name).map(|table| table.id)).transpose()?;
+                Ok::<_, ErrorDetail>((table, least))
+            };
+            let members_min = members_min.map(of_table).transpose()?;
+            let thresholds = Thresholds { stale_after_ms, members_min, held_for_ms };
+            found.extend(alerts(state, term.liveness(), boot_now(), thresholds).iter().map(|alert| text(state, alert)));
+            Ok::<_, ErrorDetail>(())
+        })?;
+        let ordered = session.quorum().replicated().read(all_down_are_maintained);
+        let mut alerts: Vec<(Reverse<Severity>, v1::Reason)> =
+            found.into_iter().map(|reason| (Reverse(severity(&reason, ordered)), reason)).collect();
+        alerts.sort_by_key(|(severity, _)| *severity);
+        let more = alerts.len() > ALERTS_MAX;
+        alerts.truncate(ALERTS_MAX);
+        let alerts = alerts.into_iter().map(|(Reverse(severity), reason)| v1::Alert {
+            severity: severity.as_str().to_owned(),
+            reason: Some(reason),
+        });
+        Ok(v1::CheckResponse { alerts: alerts.collect(), more })
+    }
+}
+
+/// Whether every node that is down is so because somebody works on it.
+fn all_down_are_maintained(state: &ClusterState) -> bool {
+    state.nodes.down().all(|row| row.node.goal == NodeGoal::Maintain)
+}
+
+/// How much a reason matters. That copies are missing is as it was `ordered`, if it is only for the maintenance of their nodes.
+fn severity(reason: &v1::Reason, ordered: bool) -> Severity {
+    match reason.code.parse() {
+        Ok(ReasonCode::UnderReplicated) if ordered => Severity::Notice,
+        Ok(code) => code.severity(),
+        Err(_) => Severity::Alarm,
+    }
+}
+
+/// The order by the numbers of what it names.
+fn order_of(state: &ClusterState, asked: &Asked) -> Result<Order> {
+    Ok(match asked {
+        Asked::Bump(name) => {
+            let partition = partition_of(state, name)?;
+            let epoch = state.partition(partition).map(|row| row.epoch).unwrap_or_default();
+            Order::Bump { partition, epoch }
+        }
+        Asked::Bar(name) => Order::Bar { bar: bar_of(state, name)?, member: settable(state, &name.node)? },
+        Asked::Unbar(name) => Order::Unbar { bar: bar_of(state, name)?, member: node_of(state, &name.node)? },
+        Asked::Offline(name) => Order::Offline { partition: partition_of(state, name)? },
+        Asked::Online(name) => Order::Online { partition: partition_of(state, name)? },
+        Asked::Maintain { node, for_ms } => {
+            Order::Maintain { member: settable(state, node)?, until: wall_now().plus(*for_ms) }
+        }
+        Asked::Resume { node } => Order::Resume { member: settable(state, node)? },
+    })
+}
+
+fn bar_of(state: &ClusterState, name: &BarName) -> Result<Bar> {
+    match name.partition {
+        Some(index) => {
+            let name = archon_proto::convert::operate::PartitionName { table: name.table.clone(), index };
+            Ok(Bar::Partition(partition_of(state, &name)?))
+        }
+        None => Ok(Bar::Table(table_of(state, &name.table)?.id)),
+    }
+}
+
+/// What a bar is about.
+pub(super) fn subject(state: &ClusterState, bar: Bar) -> Subject {
+    match bar {
+        Bar::Table(table) => subjects::table(state, table),
+        Bar::Partition(partition) => subjects::partition(state, partition),
+    }
+}
+
+/// A bar that stands, for people.
+pub(super) fn bar(state: &ClusterState, (member, bar, note): (NodeId, Bar, &Note)) -> v1::Bar {
+    v1::Bar {
+        member: Some(subjects::node_name(state, member)),
+        subject: Some(subject(state, bar).into()),
+        why: note.why.clone(),
+        by: Some(events::cause(state, &note.who).into()),
+        at_ms: note.at.get(),
+    }
+}
+
+/// An alert as a reason.
+fn text(state: &ClusterState, alert: &Alert) -> v1::Reason {
+    let members = |table: Option<TableId>| match table.filter(|table| state.is_lease(*table)) {
+        Some(table) => {
+            (format!("participants of table {}", subjects::table_name(state, table)), subjects::table(state, table))
+        }
+        None => ("nodes".to_owned(), Subject::Cluster),
+    };
+    let things = |table: &Option<TableId>| if table.is_some() { "partitions" } else { "copies" };
+    match alert {
+        Alert::TooLittleRoom { table, have, need } => {
+            let (who, subject) = members(*table);
+            let message = format!("the {who} take {have} {} together, and there are {need}", things(table));
+            reason_now(ReasonCode::TooLittleRoom, subject, message, ROOM_REMEDY)
+        }
+        Alert::NoSpareRoom { table, without, have, need } => {
+            let (who, subject) = members(*table);
+            let (without, things) = (state.node_name(*without), things(table));
+            let message = format!("without {without} the {who} take {have} {things} together, and there are {need}");
+            reason_now(ReasonCode::NoSpareRoom, subject, message, ROOM_REMEDY)
+        }
+        Alert::TooFewMembers { table, have, need } => {
+            let (who, subject) = members(*table);
+            let message = format!("{have} {who} take partitions, and at least {need} should");
+            reason_now(
+                ReasonCode::TooFewMembers,
+                subject,
+                message,
+                "start more, or let those serve that are cordoned or drained",
+            )
+        }
+        Alert::LeaseStale { member, for_ms } => {
+            let message = format!("its lease was not extended for {:.1} s", *for_ms as f64 / 1_000.0);
+            let remedy = "see whether it reaches the coordinators, and they a majority of themselves";
+            reason_now(ReasonCode::LeaseStale, subjects::node(state, *member), message, remedy)
+        }
+        Alert::HeldTooLong { held, since } => {
+            let (subject, message, remedy) = held_text(state, *held);
+            let reason = reason_now(ReasonCode::HeldTooLong, subject, message, remedy);
+            v1::Reason { began_at_ms: Some(since.get()).filter(|at| *at > 0), ..reason }
+        }
+    }
+}
+
+const ROOM_REMEDY: &str = "start more, or raise limits: `archon node set NAME --partitions-max N`";
+
+fn held_text(state: &ClusterState, held: Held) -> (Subject, String, String) {
+    let named = |node: NodeId| state.node_name(node);
+    match held {
+        Held::Bar(member, bar) => {
+            let (verb, what) = match bar {
+                Bar::Table(table) => {
+                    ("node", format!("{} --table {}", named(member), subjects::table_name(state, table)))
+                }
+                Bar::Partition(partition) => (
+                    "partition",
+                    format!(
+                        "{} --table {} --node {}",
+                        partition.index,
+                        subjects::table_name(state, partition.table),
+                        named(member)
+                    ),
+                ),
+            };
+            let remedy = format!("if it is over: `archon {verb} unbar {what}`");
+            (subject(state, bar), format!("{} is still barred from it", named(member)), remedy)
+        }
+        Held::Offline(partition) => {
+            let table = subjects::table_name(state, partition.table);
+            let remedy = format!("if it is over: `archon partition online {} --table {table}`", partition.index);
+            (subjects::partition(state, partition), "it is still offline".to_owned(), remedy)
+        }
+        Held::Goal(member, goal) => {
+            let (what, verb) = match goal {
+                NodeGoal::Cordon => ("cordoned", "uncordon"),
+                NodeGoal::Drain => ("to be drained", "undrain"),
+                NodeGoal::Maintain => ("in maintenance", "resume"),
+                NodeGoal::Serve => ("to serve", "uncordon"),
+            };
+            let remedy = format!("if it is over: `archon node {verb} {}`", named(member));
+            (subjects::node(state, member), format!("it is still {what}"), remedy)
+        }
+    }
+}
