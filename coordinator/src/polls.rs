@@ -1,22 +1,11 @@
 //! Participants that wait for their duties: one poll of each, woken when a row with a placement of theirs changed.
 
-use archon_coordinator_core::DutiesMark;
-use archon_types::{Incarnation, NodeId, Version};
+use archon_coordinator_core::term::Told;
+use archon_types::NodeId;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use tokio::sync::Notify;
-
-/// What a participant was told last.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Told {
-    /// To which life of it.
-    pub(crate) incarnation: Incarnation,
-    /// What its duties followed from.
-    pub(crate) mark: DutiesMark,
-    /// The version under which they were told.
-    pub(crate) version: Version,
-}
 
 /// A participant's poll.
 #[derive(Default)]

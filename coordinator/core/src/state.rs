@@ -225,6 +225,11 @@ impl ClusterState {
         self.tables.values().filter(|table| table.holds == Holds::Data)
     }
 
+    /// The partitions that have copies on nodes.
+    pub fn data_rows(&self) -> impl Iterator<Item = &Partition> {
+        self.partitions.iter().filter(|row| !self.is_lease(row.id.table))
+    }
+
     /// The tables whose partitions are leases.
     pub fn lease_tables(&self) -> impl Iterator<Item = &Table> {
         self.tables.values().filter(|table| table.holds == Holds::Lease)

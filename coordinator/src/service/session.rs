@@ -5,18 +5,15 @@ use crate::clock::boot_now;
 use crate::confirm::Confirmations;
 use crate::lease;
 use crate::metrics::count;
-use crate::polls::Told;
 use crate::session::Session;
-use archon_coordinator_core::term::Reported;
-use archon_coordinator_core::{
-    Actor, Command, NodeRow, Register, Response as Answer, check_confirmed, duties, duties_mark, to_confirm,
-};
+use archon_coordinator_core::term::{Polled, Reported, polled};
+use archon_coordinator_core::{Actor, Command, NodeRow, Register, Response as Answer, check_confirmed, to_confirm};
 use archon_proto::convert::duties::{Duties, DutiesAsked};
 use archon_proto::convert::report::{Outcomes, Reports};
 use archon_proto::convert::session::{Heartbeat, Member, Registered, Registration};
 use archon_proto::v1;
 use archon_proto::v1::session_server::Session as SessionService;
-use archon_types::{ErrorDetail, ErrorKind, Incarnation, Version};
+use archon_types::{ErrorDetail, ErrorKind, Incarnation};
 use std::time::{Duration, Instant};
 use tonic::{Request, Response, Status};
 
@@ -161,26 +158,18 @@ impl Sessions {
             tokio::pin!(woken);
             woken.as_mut().enable();
             let Some(told) = session.polls().told(node, number) else { return Ok(unchanged()) };
-            let (mark, found) = state.read(|state| {
-                state.check_sender(node, incarnation)?;
-                let mark = duties_mark(state, node);
-                let obeyed = told.filter(|told| {
-                    (asked.term, asked.version) == (term, told.version)
-                        && (Some(told.mark), told.incarnation) == (mark, incarnation)
-                });
-                let news = mark.filter(|_| obeyed.is_none()).and_then(|mark| {
-                    let version = Version::new(state.applied);
-                    Some((Told { incarnation, mark, version }, duties(state, node)?))
-                });
-                Ok::<_, ErrorDetail>((mark, news))
-            })?;
-            if let Some((told, duties)) = found {
-                session.polls().tell(node, told);
-                return Ok(Duties { term, version: told.version, duties: Some(duties), coordinators: coordinators() });
-            }
+            let own = (node, incarnation);
+            let found = state.read(|state| polled(state, own, term, (asked.term, asked.version), told))?;
             // Nothing wakes a poll when the participant's life is put on record as active.
-            let until =
-                if mark.is_none() { deadline.min(tokio::time::Instant::now() + ACTIVATION_LOOK) } else { deadline };
+            let until = match found {
+                Polled::News(told, duties) => {
+                    session.polls().tell(node, told);
+                    let (version, duties) = (told.version, Some(duties));
+                    return Ok(Duties { term, version, duties, coordinators: coordinators() });
+                }
+                Polled::Nothing => deadline,
+                Polled::NotActive => deadline.min(tokio::time::Instant::now() + ACTIVATION_LOOK),
+            };
             tokio::select! {
                 () = session.stop().cancelled() => return Err(session.quorum().not_leading()),
                 () = self.context.stop.cancelled() => return Ok(unchanged()),

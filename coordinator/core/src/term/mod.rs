@@ -8,14 +8,17 @@
 //! | `lease` | heartbeats, quorum rounds, leases |
 //! | `reports` | what nodes report, and what proves the answer |
 //! | `pushes` | what a node acknowledged, what it lacks, what its answers mean |
+//! | `polls` | what a participant that asks for its duties is told |
 //! | `stall` | whether this coordinator can keep its word |
 
 mod lease;
+mod polls;
 mod pushes;
 mod reports;
 mod stall;
 
 pub use lease::{Confirmed, Unconfirmed};
+pub use polls::{Polled, Told, polled};
 pub use pushes::{Acknowledged, Due, Piece, Pieces, Promise, Promised, Push};
 pub use reports::Reported;
 pub use stall::Stall;
