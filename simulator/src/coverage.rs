@@ -63,6 +63,20 @@ coverage! {
     releases,
     /// Leaderships listed as withdrawn in a heartbeat's answer.
     withdrawn,
+    /// Participants.
+    participants,
+    /// Processes of participants killed.
+    participants_killed,
+    /// Leases that a service was asked to acquire.
+    leases_acquired,
+    /// Leases that a service was asked to release.
+    leases_released,
+    /// Leases that were lost.
+    leases_lost,
+    /// Leases that a service wanted to be rid of.
+    leases_dropped,
+    /// Orders of operators.
+    orders,
     /// Coordinator terms begun.
     terms,
     /// Log entries that were void, as their proposer's term was over.

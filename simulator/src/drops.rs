@@ -1,7 +1,7 @@
 //! Tables that are dropped while clients use them, nodes are away and copies move; and others that are made by their names
 //! (rule 26).
 
-use crate::event::{Event, Proposal};
+use crate::event::Event;
 use crate::scenario::PARTITIONS_ADDED_MAX;
 use crate::world::World;
 use archon_coordinator_core::{Command, Goal, plan};
@@ -16,7 +16,7 @@ impl World {
         let unit = self.plan.unit_ms();
         let delay = self.drops.between(unit * 6, unit * 30);
         self.after(delay, Event::Drop);
-        let tables: Vec<TableId> = self.quorum.state.tables.keys().copied().collect();
+        let tables: Vec<TableId> = self.quorum.state.data_tables().map(|table| table.id).collect();
         let Some(table) = self.drops.pick(&tables) else {
             return self.after(1, Event::Make);
         };
@@ -31,7 +31,7 @@ impl World {
             2 => {
                 // Copies are being moved.
                 let moves = plan(&self.quorum.state, Goal::default()).start();
-                self.operator_says(moves);
+                self.say(moves);
             }
             _ => {}
         }
@@ -51,7 +51,7 @@ impl World {
     /// The order to drop a table reaches the coordinators.
     pub(crate) fn drop_again(&mut self, table: TableId) {
         if !self.healing {
-            self.operator_says(Command::DropTable { table });
+            self.say(Command::DropTable { table });
         }
     }
 
@@ -61,7 +61,7 @@ impl World {
         let partitions = 1 + u32::try_from(self.drops.below(u64::from(room))).unwrap_or(0);
         let most = u64::from(self.plan.settings.replication);
         let replication = u8::try_from(self.drops.between(1, most)).unwrap_or(1);
-        self.operator_says(Command::CreateTable {
+        self.say(Command::CreateTable {
             name: self.free_name(),
             partitions,
             replication,
@@ -69,16 +69,9 @@ impl World {
         });
     }
 
-    fn operator_says(&mut self, command: Command) {
-        let Some(leader) = self.quorum.leader else { return };
-        let Some(session) = &self.quorum.coordinators[leader].session else { return };
-        let term = session.term.number();
-        self.propose(leader, Proposal { term, commands: vec![command], reply: None });
-    }
-
     /// How many partitions may be added, if any.
     pub(crate) fn room_for_partitions(&self) -> Option<u32> {
-        let made: u32 = self.quorum.state.tables.values().map(|table| table.partitions).sum();
+        let made: u32 = self.quorum.state.data_tables().map(|table| table.partitions).sum();
         (self.plan.settings.partitions + PARTITIONS_ADDED_MAX).checked_sub(made).filter(|room| *room > 0)
     }
 

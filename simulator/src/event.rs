@@ -13,7 +13,7 @@ use archon_types::{
 };
 use bytes::Bytes;
 
-/// From a node to a coordinator.
+/// From a node or participant to a coordinator. Participants' machines are numbered after those of nodes.
 #[derive(Clone, Debug)]
 pub(crate) enum Upward {
     Register(Box<Register>),
@@ -30,6 +30,12 @@ pub(crate) enum Upward {
     Leave {
         node: NodeId,
         incarnation: Incarnation,
+    },
+    /// A participant that obeys the duties of this term and version asks for others.
+    Poll {
+        node: NodeId,
+        incarnation: Incarnation,
+        obeyed: (u64, Version),
     },
     /// The answer to a push, by its number: from which version the duties are that it obeys.
     Pushed {
@@ -62,6 +68,13 @@ pub(crate) enum Downward {
         leader: Option<usize>,
     },
     Push(Box<Push>),
+    /// The duties of a participant, all of them.
+    Duties {
+        incarnation: Incarnation,
+        term: u64,
+        version: Version,
+        duties: Vec<Duty>,
+    },
     /// The answer to a report: why it is refused, if it is.
     Reported {
         report: Report,
@@ -233,6 +246,17 @@ pub(crate) enum Event {
         token: u64,
     },
     Fault,
+    /// A participant's process looks at its clocks.
+    Work {
+        worker: usize,
+        boot: u64,
+    },
+    /// A participant's process starts, if none runs.
+    Hire {
+        worker: usize,
+    },
+    /// Something goes wrong with a participant, or an operator orders something of a lease.
+    WorkerFault,
     /// A copy hears of a leadership that nobody granted.
     Stray,
     /// An operator looks for partitions that nobody can lead.
@@ -262,6 +286,14 @@ impl Event {
             | Self::Tick { host, .. }
             | Self::Flush { host, .. }
             | Self::Synced { host, .. } => Some(*host),
+            _ => None,
+        }
+    }
+
+    /// The participant whose process takes it in, if it is one's.
+    pub(crate) const fn worker(&self) -> Option<usize> {
+        match self {
+            Self::Work { worker, .. } => Some(*worker),
             _ => None,
         }
     }

@@ -7,14 +7,16 @@ use crate::network::{Cut, End};
 use crate::scenario::Theme;
 use crate::world::World;
 use archon_coordinator_core::{Command, Goal, plan};
-use archon_types::{NodeGoal, NodeStatus};
+use archon_types::{NodeGoal, NodeStatus, PartitionStatus};
 
 impl World {
     pub(crate) fn next_fault(&mut self) {
         if self.healing {
             return;
         }
-        if self.plan.theme == Theme::Young && self.quorum.state.partitions.unassigned().next().is_some() {
+        if self.plan.theme == Theme::Young
+            && self.quorum.state.data_rows().any(|row| row.status == PartitionStatus::Unassigned)
+        {
             // It begins with the first assignment.
             return self.after(2, Event::Fault);
         }

@@ -31,6 +31,7 @@ impl World {
             self.hosts[host].deaf_until = truth;
             self.after(1, Event::Restart { host });
         }
+        self.heal_workers();
         self.until("the coordinator's state", |world| {
             world.serve_again();
             world.missing_in_state()
@@ -38,6 +39,10 @@ impl World {
         self.until("clients of dropped tables", |world| {
             world.serve_again();
             world.uninformed_client()
+        });
+        self.until("the owners of leases", |world| {
+            world.serve_again();
+            world.missing_leases()
         });
         let before = self.checks.answered.clone();
         self.until("answers of every partition", |world| {
@@ -76,16 +81,19 @@ impl World {
         let term = session.term.number();
         let other = |goal: NodeGoal| goal != NodeGoal::Serve;
         let nodes: Vec<_> =
-            coordinator.state.nodes.values().filter(|row| other(row.node.goal)).map(|row| row.node.id).collect();
-        let commands: Vec<Command> =
-            nodes.into_iter().map(|node| Command::SetNode { node, goal: NodeGoal::Serve, if_nodes: None }).collect();
+            coordinator.state.members().filter(|row| other(row.node.goal)).map(|row| row.node.id).collect();
+        let if_controls = coordinator.state.controls_version;
+        let reversal = coordinator.state.controls.reversals().next();
+        let order = reversal.map(|order| Command::Control { if_controls, order, why: String::new() });
+        let serve = nodes.into_iter().map(|node| Command::SetNode { node, goal: NodeGoal::Serve, if_nodes: None });
+        let commands: Vec<Command> = order.into_iter().chain(serve).collect();
         if !commands.is_empty() {
             self.propose(leader, Proposal { term, commands, reply: None });
         }
     }
 
     fn missing_answers(&self, before: &BTreeMap<PartitionId, u64>) -> Option<String> {
-        let served = self.quorum.state.partitions.iter().filter(|row| row.status == PartitionStatus::Online);
+        let served = self.quorum.state.data_rows().filter(|row| row.status == PartitionStatus::Online);
         served.map(|row| row.id).find_map(|partition| {
             let answered = |of: &BTreeMap<PartitionId, u64>| of.get(&partition).copied().unwrap_or(0);
             let new = answered(&self.checks.answered) > answered(before);

@@ -12,6 +12,7 @@
 //! | `world`, `event`, `network`, `clock`, `random` | the course of time |
 //! | `coordinator/` | the quorum's log and terms; what a leading coordinator does around the core |
 //! | `host/` | a node: disk, engine, process; what drives its partitions, and its session |
+//! | `worker/` | participants of a lease table: processes with the library in them, and what goes wrong with them; in a third of the seeds |
 //! | `client`, `faults`, `themes`, `heal` | who uses it, what goes wrong by chance and on purpose, and the end of that |
 //! | `strays`, `drops`, `operator` | what only some seeds have: leaderships that nobody granted, tables that are dropped, losses that are accepted |
 //! | `check/` | what must hold, one property per file |
@@ -37,6 +38,7 @@ mod scenario;
 mod strays;
 mod themes;
 mod trace;
+mod worker;
 mod world;
 
 pub use base::first_seed;

@@ -43,7 +43,7 @@ impl World {
         let stuck = |row: &&Partition| {
             row.status != PartitionStatus::Unassigned && !row.live().any(|live| state.is_alive(live.node))
         };
-        let stuck: Vec<PartitionId> = state.partitions.iter().filter(stuck).map(|row| row.id).collect();
+        let stuck: Vec<PartitionId> = state.data_rows().filter(stuck).map(|row| row.id).collect();
         let since = &mut self.operator.since;
         since.retain(|partition, _| stuck.contains(partition));
         let patience = self.plan.settings.timing.failure_timeout_ms * 2 + unit * 10;
@@ -64,7 +64,7 @@ impl World {
         let (unit, timeout) = (self.plan.unit_ms(), settings.timing.failure_timeout_ms);
         let silent = settings.replication_timeout_ms * 2 + unit * 2;
         let rows: Vec<Vec<NodeId>> =
-            self.quorum.state.partitions.iter().map(|row| row.live().map(|live| live.node).collect()).collect();
+            self.quorum.state.data_rows().map(|row| row.live().map(|live| live.node).collect()).collect();
         let rows: Vec<&Vec<NodeId>> = rows.iter().filter(|nodes: &&Vec<NodeId>| nodes.len() > 2).collect();
         self.operator.until = self.truth + silent + timeout * 6 + unit * 40;
         let Some(nodes) = self.operator.random.pick(&rows) else { return };

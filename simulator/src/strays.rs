@@ -18,7 +18,7 @@ impl World {
         let unit = self.plan.unit_ms();
         let delay = self.strays.between(unit * 2, unit * 20);
         self.after(delay, Event::Stray);
-        let rows = self.quorum.state.partitions.iter().filter(|row| row.placements.len() > 1);
+        let rows = self.quorum.state.data_rows().filter(|row| row.placements.len() > 1);
         let rows: Vec<Partition> = rows.cloned().collect();
         let Some(row) = rows.get(self.strays.index(rows.len())) else { return };
         let copies = row.placements.len();

@@ -34,7 +34,7 @@ impl World {
     /// A machine that leads something, as far as the committed state says.
     fn some_leader(&mut self) -> Option<usize> {
         let state = &self.quorum.state;
-        let led = state.partitions.iter().filter_map(|row| state.node(row.leader_placement()?.node));
+        let led = state.data_rows().filter_map(|row| state.node(row.leader_placement()?.node));
         let leaders: Vec<usize> = led.filter_map(|row| host_of(&row.node.address)).collect();
         self.random.pick(&leaders)
     }

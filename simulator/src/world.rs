@@ -12,6 +12,7 @@ use crate::operator::Operator;
 use crate::random::Random;
 use crate::scenario::Scenario;
 use crate::trace::Trace;
+use crate::worker::Workers;
 use std::collections::BTreeMap;
 
 /// Everything there is.
@@ -29,6 +30,7 @@ pub(crate) struct World {
     pub(crate) hosts: Vec<Host>,
     pub(crate) shadows: Vec<Shadow>,
     pub(crate) clients: Vec<Client>,
+    pub(crate) workers: Workers,
     pub(crate) checks: Checks,
     /// Boxed, for a machine borrows it whenever it is driven.
     pub(crate) coverage: Box<Coverage>,
@@ -63,6 +65,7 @@ impl World {
             hosts: Vec::new(),
             shadows: Vec::new(),
             clients: Vec::new(),
+            workers: Workers::new(plan.seed),
             checks: Checks::default(),
             coverage: Box::default(),
             trace: Trace::new(trace_lines),
@@ -88,6 +91,7 @@ impl World {
         for number in 0..world.plan.clients {
             world.add_client(number);
         }
+        world.add_workers();
         world
     }
 
@@ -154,10 +158,19 @@ impl World {
         }
     }
 
+    /// Until when the process of a machine is stopped; those of participants come after those of nodes.
+    fn machine_paused_until(&self, host: usize) -> Option<u64> {
+        match self.worker_at(host) {
+            Some(worker) => self.workers.paused_until(worker),
+            None => self.hosts.get(host).map(|host| host.paused_until),
+        }
+    }
+
     fn paused_until(&self, event: &Event) -> Option<u64> {
-        let host = event.host().map(|host| self.hosts[host].paused_until);
+        let host = event.host().and_then(|host| self.machine_paused_until(host));
         let coordinator = event.coordinator().map(|number| self.quorum.coordinators[number].paused_until);
-        host.or(coordinator).filter(|until| *until > self.truth)
+        let worker = event.worker().and_then(|worker| self.workers.paused_until(worker));
+        host.or(coordinator).or(worker).filter(|until| *until > self.truth)
     }
 
     fn handle(&mut self, event: Event) {
@@ -175,7 +188,10 @@ impl World {
             Event::Elect => self.elect_coordinator(),
             Event::Depose { coordinator } => self.depose(coordinator),
             Event::Upward { coordinator, host, message } => self.on_upward(coordinator, host, message),
-            Event::Downward { host, message } => self.on_downward(host, message),
+            Event::Downward { host, message } => match self.worker_at(host) {
+                Some(worker) => self.worker_hears(worker, message),
+                None => self.on_downward(host, message),
+            },
             Event::Sideways { host, message } => self.on_sideways(host, *message),
             Event::Requests { host, requests } => self.on_requests(host, requests),
             Event::Reply { client, to, log_time, outcome, leader, epoch } => {
@@ -191,6 +207,9 @@ impl World {
             Event::Deafen { .. } => {}
             Event::Client { client, worker, token } => self.client_turn(client, worker, token),
             Event::Fault => self.next_fault(),
+            Event::Work { worker, boot } => self.work(worker, boot),
+            Event::Hire { worker } => self.hire(worker),
+            Event::WorkerFault => self.worker_fault(),
             Event::Stray => self.stray(),
             Event::Operator => self.operator_looks(),
             Event::PowerOff { hosts, away } => self.power_off_all(&hosts, away),

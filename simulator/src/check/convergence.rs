@@ -29,7 +29,7 @@ impl World {
                 return Some(format!("{migration:?} is not over: {why:?}"));
             }
         }
-        state.partitions.iter().find_map(|row| self.missing_in_row(row))
+        state.data_rows().find_map(|row| self.missing_in_row(row))
     }
 
     fn missing_in_row(&self, row: &Partition) -> Option<String> {
@@ -63,7 +63,7 @@ impl World {
 
     /// What the nodes still lack, once the coordinator's state is as it should be.
     pub(crate) fn missing_on_nodes(&self) -> Option<String> {
-        for row in self.quorum.state.partitions.iter().filter(|row| !self.is_gone(row)) {
+        for row in self.quorum.state.data_rows().filter(|row| !self.is_gone(row)) {
             let Some(leader) = row.leader_placement() else { continue };
             let end = self.copy_of(leader.node, leader.id).map(|local| local.replica.last());
             for live in row.live() {
@@ -88,7 +88,7 @@ impl World {
 
     /// Whether every Live replica holds exactly the rows that the committed log makes.
     pub(crate) fn differing_rows(&self) -> Option<String> {
-        for row in self.quorum.state.partitions.iter().filter(|row| !self.is_gone(row)) {
+        for row in self.quorum.state.data_rows().filter(|row| !self.is_gone(row)) {
             let Some(known) = self.checks.partitions.get(&row.id) else { continue };
             let mut model: BTreeMap<Bytes, Bytes> = BTreeMap::new();
             for entry in known.latest().ledger.entries() {

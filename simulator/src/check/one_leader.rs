@@ -30,6 +30,9 @@ impl World {
                 }
             }
         }
-        Ok(())
+        match self.two_owners() {
+            Some(detail) => Err(Violation::TwoServe { detail }),
+            None => Ok(()),
+        }
     }
 }

@@ -39,7 +39,7 @@ impl World {
 
     /// Any partition of any table, also of one that was dropped, as long as the client has not been told.
     pub(super) fn draw_partition(&mut self, client: usize) -> PartitionId {
-        let mut known: Vec<PartitionId> = self.quorum.state.partitions.iter().map(|row| row.id).collect();
+        let mut known: Vec<PartitionId> = self.quorum.state.data_rows().map(|row| row.id).collect();
         let tables = &self.quorum.state.tables;
         known.extend(self.clients[client].held.iter().filter(|held| !tables.contains_key(&held.table)));
         self.random.pick(&known).unwrap_or(PartitionId::new(TableId::new(1), 0))

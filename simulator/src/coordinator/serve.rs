@@ -5,8 +5,8 @@ use crate::event::{Asked, Downward, Event, Proposal, ProposalReply, Push, Upward
 use crate::network::End;
 use crate::world::World;
 use archon_coordinator_core::Command;
-use archon_coordinator_core::term::{self, Confirmed, Unconfirmed};
-use archon_types::{ErrorKind, Incarnation};
+use archon_coordinator_core::term::{self, Confirmed, Polled, Unconfirmed};
+use archon_types::{ErrorKind, Incarnation, Millis};
 
 /// Pause before a push that was not acknowledged is repeated, in milliseconds.
 const PUSH_MS: u64 = 50;
@@ -42,6 +42,7 @@ impl World {
         if truth < session.turn_at {
             return;
         }
+        session.term.set_wall(now, Millis::new(truth));
         let turned = session.term.turn(&own.state, now);
         let wake = own.clock.truth_of(turned.wake_at, truth);
         session.turn_at = wake;
@@ -139,6 +140,22 @@ impl World {
             Upward::Leave { node, incarnation } => {
                 if let Ok(commands) = session.term.farewell(&own.state, node, incarnation) {
                     self.propose(coordinator, Proposal { term, commands, reply: None });
+                }
+            }
+            Upward::Poll { node, incarnation, obeyed } => {
+                let told = session.told.get(&node).copied();
+                match term::polled(&own.state, (node, incarnation), term, obeyed, told) {
+                    Ok(Polled::News(told, duties)) => {
+                        session.told.insert(node, told);
+                        let version = told.version;
+                        let message = Downward::Duties { incarnation, term, version, duties };
+                        self.send(End::Coordinator(coordinator), End::Host(host), Event::Downward { host, message });
+                    }
+                    Ok(Polled::Nothing | Polled::NotActive) => {}
+                    Err(error) if error.kind == ErrorKind::StaleIncarnation => {
+                        self.stale(coordinator, host, incarnation);
+                    }
+                    Err(_) => {}
                 }
             }
             Upward::Pushed { node, number, version } => {

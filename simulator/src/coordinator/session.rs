@@ -1,7 +1,7 @@
 //! What a coordinator keeps in memory while it leads, as far as it knows.
 
 use crate::event::Registrations;
-use archon_coordinator_core::term::{Acknowledged, Piece, Pieces, Promise};
+use archon_coordinator_core::term::{Acknowledged, Piece, Pieces, Promise, Told};
 use archon_coordinator_core::{ClusterState, NodeRow, Term};
 use archon_types::{Incarnation, Millis, NodeId, NodeStatus, TableId, Version};
 use std::collections::BTreeMap;
@@ -52,6 +52,8 @@ impl Pieces for Whole {
 pub(crate) struct Session {
     pub(crate) term: Term,
     pub(crate) pushed: BTreeMap<NodeId, Pushed>,
+    /// What participants were told.
+    pub(crate) told: BTreeMap<NodeId, Told>,
     /// Counts pushes.
     pub(crate) pushes: u64,
     /// When the next control turn and the next round of pushes are due, in true time.
@@ -61,6 +63,13 @@ pub(crate) struct Session {
 
 impl Session {
     pub(crate) fn new(term: u64, now: Millis) -> Self {
-        Self { term: Term::new(term, now), pushed: BTreeMap::new(), pushes: 0, turn_at: u64::MAX, push_at: u64::MAX }
+        Self {
+            term: Term::new(term, now),
+            pushed: BTreeMap::new(),
+            told: BTreeMap::new(),
+            pushes: 0,
+            turn_at: u64::MAX,
+            push_at: u64::MAX,
+        }
     }
 }

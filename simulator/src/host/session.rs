@@ -128,7 +128,7 @@ impl World {
                 process.guess = leader.unwrap_or((process.guess + 1) % crate::coordinator::COORDINATORS);
             }
             Downward::Reported { report, refused } => drop(process.reports.answered(&report, refused)),
-            Downward::Push(_) => {}
+            Downward::Push(_) | Downward::Duties { .. } => {}
         }
     }
 

@@ -1,0 +1,230 @@
+//! Participants: processes of another service that own the partitions of a lease table. In some seeds only, drawn from numbers
+//! of their own, so that nodes of other seeds go the way they went.
+//!
+//! | file | what it is |
+//! |---|---|
+//! | `mod` | the machines and their processes |
+//! | `session` | registering, heartbeats, polls and reports; what the service's callbacks are told, and when they end |
+//! | `faults` | what goes wrong with them, and what operators order of leases |
+
+mod faults;
+mod session;
+
+use crate::clock::Clock;
+use crate::event::{Event, Proposal};
+use crate::mutant::broken_member;
+use crate::random::Random;
+use crate::world::World;
+use archon_coordinator_core::Command;
+use archon_member::{Acquired, Participation, Registering};
+use archon_types::{BootId, Epoch, Holds, Incarnation, LeaseTiming, Millis, NodeId, PartitionId, StorageId};
+use std::collections::{BTreeMap, BTreeSet};
+use uuid::Uuid;
+
+/// The table that they serve.
+pub(crate) const TABLE: &str = "jobs";
+
+/// All participants, and what is known of who owned what.
+#[derive(Debug)]
+pub(crate) struct Workers {
+    /// For what only some seeds have, so that the others do not change.
+    random: Random,
+    machines: Vec<Worker>,
+    /// Processes that hang while others were started in their place: were one to wake, it would believe its lease.
+    hanging: Vec<(String, Clock, Process)>,
+    partitions: u32,
+    /// Which life acquired each partition last, and in which epoch.
+    latest: BTreeMap<PartitionId, (Epoch, NodeId, Incarnation)>,
+}
+
+/// A machine of the service.
+#[derive(Debug)]
+struct Worker {
+    name: String,
+    clock: Clock,
+    timing: Option<LeaseTiming>,
+    process: Option<Process>,
+    paused_until: u64,
+    boots: u64,
+}
+
+/// A process of the service, with the library in it.
+#[derive(Debug)]
+struct Process {
+    boot: u64,
+    boot_id: BootId,
+    storage: StorageId,
+    registering: Registering,
+    life: Option<(NodeId, Incarnation)>,
+    it: Participation,
+    /// The coordinator that probably leads.
+    guess: usize,
+    /// The last heartbeat was answered.
+    answered: bool,
+    next_register: Millis,
+    next_heartbeat: Millis,
+    next_poll: Millis,
+    next_reports: Millis,
+    stopping: bool,
+    callbacks: Vec<Callback>,
+    /// What the service believes that it has: acquired, and neither released nor lost yet. It checks before each use.
+    held: BTreeSet<Acquired>,
+}
+
+/// A callback of the service that runs.
+#[derive(Clone, Copy, Debug)]
+struct Callback {
+    of: Acquired,
+    acquires: bool,
+    /// In true time.
+    ends_at: u64,
+}
+
+impl Workers {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self {
+            random: Random::new(seed ^ 0x10B5),
+            machines: Vec::new(),
+            hanging: Vec::new(),
+            partitions: 0,
+            latest: BTreeMap::new(),
+        }
+    }
+
+    /// Until when a participant's process is stopped.
+    pub(crate) fn paused_until(&self, worker: usize) -> Option<u64> {
+        self.machines.get(worker).map(|machine| machine.paused_until)
+    }
+
+    /// Whether there are any in this world.
+    pub(crate) const fn is_empty(&self) -> bool {
+        self.machines.is_empty()
+    }
+}
+
+impl Process {
+    /// What the service may use at this instant.
+    fn used(&self, now: Millis) -> impl Iterator<Item = Acquired> + use<'_> {
+        let holdings = self.it.holdings();
+        self.held.iter().copied().filter(move |of| holdings.check(*of, now))
+    }
+}
+
+impl World {
+    /// Draws whether there are participants, and how many.
+    pub(crate) fn add_workers(&mut self) {
+        let random = &mut self.workers.random;
+        if random.below(3) > 0 {
+            return;
+        }
+        self.workers.partitions = u32::try_from(random.between(1, 6)).unwrap_or(1);
+        for number in 0..random.between(2, 4) {
+            let clock = Clock::draw(random);
+            let settings = self.plan.settings.timing;
+            // Some have timing of their own: everything takes twice as long.
+            let timing = (random.below(3) == 0).then(|| LeaseTiming {
+                heartbeat_ms: settings.heartbeat_ms * 2,
+                lease_ms: settings.lease_ms * 2,
+                failure_timeout_ms: settings.failure_timeout_ms * 2,
+                ..settings
+            });
+            let (name, process) = (format!("w{number}"), None);
+            self.workers.machines.push(Worker { name, clock, timing, process, paused_until: 0, boots: 0 });
+        }
+        self.coverage.participants += self.workers.machines.len() as u64;
+        for worker in 0..self.workers.machines.len() {
+            let delay = self.workers.random.between(1, self.plan.unit_ms() * 8);
+            self.after(delay, Event::Hire { worker });
+        }
+        let begin = self.plan.unit_ms() * 4;
+        self.after(begin, Event::WorkerFault);
+    }
+
+    /// The participant whose machine has this number: those of nodes come first.
+    pub(crate) fn worker_at(&self, host: usize) -> Option<usize> {
+        host.checked_sub(self.hosts.len()).filter(|worker| *worker < self.workers.machines.len())
+    }
+
+    fn machine_of(&self, worker: usize) -> usize {
+        self.hosts.len() + worker
+    }
+
+    fn worker_now(&self, worker: usize) -> Millis {
+        self.workers.machines[worker].clock.at(self.truth)
+    }
+
+    /// A process starts, if none runs.
+    pub(crate) fn hire(&mut self, worker: usize) {
+        self.make_lease_table();
+        let (boot_id, storage) = (self.new_boot_id(), StorageId::new(Uuid::from_u128(self.unique())));
+        let broken = broken_member(self.mutant);
+        let guess = self.workers.random.index(crate::coordinator::COORDINATORS);
+        let machine = &mut self.workers.machines[worker];
+        if machine.process.is_some() {
+            return;
+        }
+        machine.boots += 1;
+        let boot = machine.boots;
+        machine.process = Some(Process {
+            boot,
+            boot_id,
+            storage,
+            registering: Registering::default(),
+            life: None,
+            it: Participation::new(broken),
+            guess,
+            answered: true,
+            next_register: Millis::ZERO,
+            next_heartbeat: Millis::ZERO,
+            next_poll: Millis::ZERO,
+            next_reports: Millis::ZERO,
+            stopping: false,
+            callbacks: Vec::new(),
+            held: BTreeSet::new(),
+        });
+        self.note(|| format!("worker {worker} starts, boot {boot}"));
+        self.after(1, Event::Work { worker, boot });
+    }
+
+    /// Somebody makes the table that participants serve, if it is not there.
+    fn make_lease_table(&mut self) {
+        let Some(leader) = self.quorum.leader else { return };
+        let Some(session) = &self.quorum.coordinators[leader].session else { return };
+        if self.quorum.state.table_by_name(TABLE).is_some() {
+            return;
+        }
+        let term = session.term.number();
+        let (name, partitions) = (TABLE.to_owned(), self.workers.partitions);
+        let create = Command::CreateTable { name, partitions, replication: 1, holds: Holds::Lease };
+        self.propose(leader, Proposal { term, commands: vec![create], reply: None });
+    }
+
+    /// The process ends at this instant. To the coordinators it might as well hang, so what it believes is kept.
+    fn kill_worker(&mut self, worker: usize) {
+        let machine = &mut self.workers.machines[worker];
+        let Some(process) = machine.process.take() else { return };
+        machine.paused_until = 0;
+        let (name, clock) = (machine.name.clone(), machine.clock);
+        self.workers.hanging.push((name, clock, process));
+        self.note(|| format!("worker {worker} killed"));
+    }
+
+    /// Two that own one partition at this instant, each by its own clock; hanging processes with them.
+    pub(crate) fn two_owners(&mut self) -> Option<String> {
+        let truth = self.truth;
+        self.workers.hanging.retain(|(_, clock, process)| process.used(clock.at(truth)).next().is_some());
+        let live = self.workers.machines.iter();
+        let live = live.filter_map(|machine| Some((&machine.name, machine.clock, machine.process.as_ref()?)));
+        let hanging = self.workers.hanging.iter().map(|(name, clock, process)| (name, *clock, process));
+        let mut owners: BTreeMap<PartitionId, (&String, Epoch)> = BTreeMap::new();
+        for (name, clock, process) in live.chain(hanging) {
+            for owned in process.used(clock.at(truth)) {
+                if let Some((other, epoch)) = owners.insert(owned.partition, (name, owned.epoch)) {
+                    let (partition, own) = (owned.partition, owned.epoch);
+                    return Some(format!("{other} owns {partition} in epoch {epoch}, and {name} in epoch {own}"));
+                }
+            }
+        }
+        None
+    }
+}
