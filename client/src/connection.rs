@@ -9,7 +9,6 @@ use archon_proto::convert::packed::{OpPacker, unpack_replies};
 use archon_proto::v1;
 use archon_types::limits::{BATCH_BYTES_MAX, BATCH_OPS_MAX, MESSAGE_BYTES_MAX};
 use archon_types::{ErrorDetail, ErrorKind, Node, NodeId, Op, OpId, PartitionId, RemovedNodes, Version};
-use bytes::Bytes;
 use parking_lot::RwLock;
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
@@ -237,7 +236,7 @@ impl Task {
             let (mut reader, mut writer) =
                 connect(&address, StreamKind::Exchange, MESSAGE_BYTES_MAX, shared.links.connect_timeout()).await?;
             let cluster = shared.cluster_ref();
-            writer.push(&v1::OpBatch { cluster, node: node.get(), ops: Bytes::new(), table_version: 0 });
+            writer.push(&v1::OpBatch { cluster, node: node.get(), ..v1::OpBatch::default() });
             writer.flush().await?;
             let accepted: v1::ReplyBatch = reader.next().await?;
             shared.hint(Version::new(accepted.table_version));
@@ -327,7 +326,7 @@ impl Task {
             let waiting = Waiting { partition: pending.partition, answer: pending.answer, _permit: pending.permit };
             self.waiting.insert(tag, waiting);
         }
-        v1::OpBatch { cluster: None, node: 0, ops: ops.finish(), table_version: table_version.get() }
+        v1::OpBatch { ops: ops.finish(), table_version: table_version.get(), ..v1::OpBatch::default() }
     }
 
     /// Gives answers to those who wait for them.

@@ -38,7 +38,7 @@ async fn ask(fake: &Fake, op: Op) -> ErrorDetail {
         cluster: Some(fake.cluster.into()),
         node: fake.id("athens").get(),
         ops: ops.finish(),
-        table_version: 0,
+        ..Default::default()
     };
     let mut answers = exchange(&fake.known("athens").unwrap().address, &batch).await;
     loop {

@@ -192,7 +192,7 @@ async fn what_is_wrong_is_refused_by_its_name_and_changes_nothing() {
         cluster: Some(fake.cluster.into()),
         node: fake.id("athens").get(),
         ops: ops.finish(),
-        table_version: 0,
+        ..Default::default()
     };
     let address = fake.known("athens").unwrap().address;
     let mut answers = exchange(&address, &batch).await;

@@ -60,7 +60,7 @@ fn puts_to_node(count: u64) -> u64 {
             let op = Op::Put { key: key(number), value: value.clone() };
             packer.push(number + 1, PARTITION, Some(&id(client, number + 1)), &op);
         }
-        let message = v1::OpBatch { cluster: None, node: 0, ops: packer.finish(), table_version: 9 };
+        let message = v1::OpBatch { ops: packer.finish(), table_version: 9, ..v1::OpBatch::default() };
         let Ok(read) = v1::OpBatch::decode(Bytes::from(message.encode_to_vec())) else { continue };
         let Ok(ops) = unpack_ops(read.ops) else { continue };
         sum += ops.into_iter().filter_map(|op| op.op.ok()).map(|op| op.tag).sum::<u64>();

@@ -102,6 +102,17 @@ impl TryFrom<v1::op::Op> for Op {
     }
 }
 
+/// What an operation says that another node passed on.
+pub const FORWARDED: u32 = 1;
+
+/// Whether another node has passed a message's operations on (`OpBatch.hops`).
+///
+/// # Errors
+/// [`ConvertError`] if they were passed on more than once, which no node does.
+pub fn passed_on(hops: u32) -> Result<bool, ConvertError> {
+    in_range(hops, 0, FORWARDED, "OpBatch.hops").map(|hops: u32| hops == FORWARDED)
+}
+
 /// A part of a key: may be empty and may end within a character, but is no longer than a key.
 pub(super) fn bounded_part(part: &Bytes, field: &'static str) -> Result<(), ConvertError> {
     if part.len() > KEY_BYTES_MAX {
