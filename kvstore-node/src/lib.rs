@@ -8,6 +8,7 @@
 //! | `shard` | the threads that own partitions: evaluate, replicate, answer |
 //! | `flusher`, `engine` | applied effects on their way to the disk |
 //! | `peer`, `copy` | other nodes: replication streams, copies |
+//! | `forward` | operations that other nodes lead, on their way there |
 //! | `server`, `sort`, `service` | streams of frames and gRPC in front of all that |
 //!
 //! The write-ahead log is where a write is acknowledged; the engine follows. An answer leaves only after commit and,
@@ -20,6 +21,7 @@ mod copy;
 mod demux;
 pub mod engine;
 mod flusher;
+mod forward;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
 mod grants;

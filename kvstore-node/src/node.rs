@@ -5,6 +5,7 @@ use crate::config::{ConfigError, NodeConfig};
 use crate::copy::CopyRunner;
 use crate::engine::{Engine, EngineConfig, EngineError, open_or_quarantine};
 use crate::flusher::{FlushEvent, Flusher, FlusherConfig, FlusherError};
+use crate::forward::Forwards;
 use crate::health::{Health, Pulse};
 use crate::holdings::Holdings;
 use crate::home::DirectoryHome;
@@ -94,6 +95,7 @@ pub struct Node {
     flusher: Option<Flusher>,
     threads: Vec<JoinHandle<()>>,
     peers: Arc<Peers>,
+    forwards: Arc<Forwards>,
     copies: Arc<CopyRunner>,
     wal: Wal,
     engine: Arc<dyn Engine>,
@@ -174,6 +176,7 @@ impl Node {
         let runtimes = runtimes.map_err(NodeError::Thread)?;
         let handles: Vec<Handle> = runtimes.iter().filter_map(ShardRuntime::handle).collect();
         let peers = Arc::new(Peers::new(Arc::clone(&shared), handles.clone()));
+        let forwards = Arc::new(Forwards::new(Arc::clone(&shared), handles.clone()));
         let copies = CopyRunner::new(Arc::clone(&shared), runtime.clone(), shards.clone(), flusher.handle());
         let copies = Arc::new(copies);
         let memtables = budget.clone();
@@ -184,6 +187,7 @@ impl Node {
             flusher: flusher.handle(),
             holdings: Arc::clone(&holdings),
             peers: Arc::clone(&peers),
+            forwards: Arc::clone(&forwards),
             copies: Arc::clone(&copies),
             budget,
             dedup: DedupLimits::default(),
@@ -247,6 +251,7 @@ impl Node {
             flusher: Some(flusher),
             threads,
             peers,
+            forwards,
             copies,
             wal,
             engine,
@@ -295,6 +300,10 @@ impl Node {
         let session = tokio::time::timeout(SERVER_DEADLINE, &mut self.session).await;
         self.shared.end_life();
         self.services_end.cancel();
+        // Calls wait for what it brings back. Its tasks are on the shards' threads, one of which may be stuck.
+        if tokio::time::timeout(SERVER_DEADLINE, self.forwards.stop()).await.is_err() {
+            tracing::warn!("streams to leaders have not ended in time");
+        }
         let server = tokio::time::timeout(SERVER_DEADLINE, &mut self.server).await;
         if server.is_err() {
             self.server.abort();

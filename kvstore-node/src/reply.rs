@@ -2,7 +2,7 @@
 
 use crate::admit::Permit;
 use archon_proto::convert::kv::TaggedReply;
-use archon_types::{Answer, ErrorDetail, Millis};
+use archon_types::{Answer, ErrorDetail, Millis, Version};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -15,6 +15,8 @@ const REFUSALS_MAX: usize = 8_192;
 pub(crate) struct Delivery {
     reply: TaggedReply,
     pub(crate) bytes: usize,
+    /// The version of the table that whoever answered holds, if it was another node.
+    pub(crate) hint: Version,
     /// A refusal for want of admission holds none; it counts on its own.
     _permit: Option<Permit>,
     _refusal: Option<Refusal>,
@@ -63,7 +65,7 @@ impl Connection {
         }
         let reply = TaggedReply { tag, log_time: Millis::ZERO, outcome: Err(detail) };
         let refusal = Some(Refusal(Arc::clone(&self.refusals)));
-        Some(Delivery { reply, bytes: 0, _permit: None, _refusal: refusal })
+        Some(Delivery { reply, bytes: 0, hint: Version::ZERO, _permit: None, _refusal: refusal })
     }
 
     /// Sends answers. If the client is gone they are dropped; what was done stays done.
@@ -109,9 +111,15 @@ impl ReplyTo {
 pub(crate) struct Replies {
     batches: BTreeMap<u64, (Arc<Connection>, Vec<Delivery>)>,
     refused: u64,
+    hint: Version,
 }
 
 impl Replies {
+    /// Gathers answers of another node, which holds the table up to this version.
+    pub(crate) fn hinting(version: Version) -> Self {
+        Self { hint: version, ..Self::default() }
+    }
+
     /// Adds an answer. `log_time` is the partition's, zero if there is none.
     pub(crate) fn add(&mut self, to: ReplyTo, log_time: Millis, outcome: Outcome) {
         self.refused += u64::from(outcome.is_err());
@@ -131,7 +139,7 @@ impl Replies {
                 let id = connection.id;
                 let (_, batch) = self.batches.entry(id).or_insert_with(|| (connection, Vec::new()));
                 let reply = TaggedReply { tag, log_time, outcome };
-                batch.push(Delivery { reply, bytes, _permit: Some(permit), _refusal: None });
+                batch.push(Delivery { reply, bytes, hint: self.hint, _permit: Some(permit), _refusal: None });
             }
         }
     }

@@ -199,12 +199,15 @@ impl Tables {
         state.tables.get(&id.table).map_or_else(|| id.to_string(), |table| table.partition_name(id))
     }
 
+    /// The node that leads a partition, as far as is known.
+    pub(crate) fn leader(&self, partition: PartitionId) -> Option<NodeId> {
+        self.state.read().leader(partition)
+    }
+
     /// The address of the node that leads a partition, as far as is known.
     pub(crate) fn leader_address(&self, partition: PartitionId) -> Option<String> {
         let state = self.state.read();
-        let table = state.tables.get(&partition.table)?;
-        let leader = table.route_partition(partition).leader?;
-        state.nodes.get(&leader).map(|node| node.address.clone())
+        state.nodes.get(&state.leader(partition)?).map(|node| node.address.clone())
     }
 
     /// A node's row, the newest that came.
@@ -214,6 +217,10 @@ impl Tables {
 }
 
 impl State {
+    fn leader(&self, partition: PartitionId) -> Option<NodeId> {
+        self.tables.get(&partition.table)?.route_partition(partition).leader
+    }
+
     fn named(&self, name: &str) -> Option<&PartitionTable> {
         let name = if name.is_empty() { DEFAULT_TABLE } else { name };
         self.tables.values().find(|table| table.table().name == name)

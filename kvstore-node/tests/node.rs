@@ -6,7 +6,7 @@ use archon_proto::convert::error::detail_of;
 use archon_proto::convert::packed::{OpPacker, unpack_replies};
 use archon_proto::v1;
 use archon_types::{
-    ClientId, Duty, Epoch, ErrorKind, Fact, Op, PartitionId, PlacementId, ReplicaState, TableId, Version, limits,
+    ClientId, Duty, Epoch, ErrorKind, Fact, Op, PartitionId, PlacementId, ReplicaState, TableId, limits,
 };
 use bytes::Bytes;
 use std::collections::BTreeMap;
@@ -302,7 +302,7 @@ async fn a_partition_moves_between_nodes_under_writes_and_no_key_is_lost() {
                     Err(detail) if detail.kind == ErrorKind::NotPartitionLeader => at = 1 - at,
                     Err(detail) if detail.kind.is_retryable() => {}
                     // Unknown: the same value is written again.
-                    Err(detail) if detail.kind == ErrorKind::DeadlineExceeded => {}
+                    Err(detail) if matches!(detail.kind, ErrorKind::DeadlineExceeded | ErrorKind::MaybeApplied) => {}
                     Err(detail) => panic!("{detail}"),
                 }
             }
@@ -351,10 +351,9 @@ async fn a_partition_moves_between_nodes_under_writes_and_no_key_is_lost() {
         }
     };
     check(&mut to).await;
-    let elsewhere = from.get("early-1").await.unwrap_err();
-    assert_eq!(elsewhere.kind, ErrorKind::NotPartitionLeader);
-    assert_eq!(elsewhere.leader, Some(fake.known("sparta").unwrap().address));
-    assert!(elsewhere.table_version >= Some(Version::new(1_006)));
+    // Whoever gave the partition away passes on what it is asked.
+    assert_eq!(from.get("early-1").await.unwrap().as_deref(), Some("1"));
+    assert!(metric(&athens, "forwards_total") > 0);
 
     sparta.stop().await.unwrap();
     let sparta = fake.node("sparta", directory.path()).await;

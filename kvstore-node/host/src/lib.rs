@@ -11,6 +11,7 @@
 //! | `partitions` | what a node's thread has, and everything that can be done with it |
 //! | `duty` | how copies are opened, configured, set aside and deleted |
 //! | `operate` | how clients' operations are evaluated and answered |
+//! | `forward` | which operations are passed on to another node, and to which |
 //! | `park` | which operations wait for a leadership to settle |
 //! | `remember` | whom a partition remembers |
 //! | `turn` | how what a replica wants is carried out |
@@ -29,6 +30,7 @@ mod copy_view;
 mod copying;
 mod duty;
 mod emptied;
+mod forward;
 mod local_copy;
 mod log_write;
 mod mutant;
@@ -52,6 +54,7 @@ pub use applied_push::{AppliedPush, Pushed};
 pub use copy_view::CopyView;
 pub use copying::{CopyAsk, CopyJob, CopyPage, CopyStart, Offered};
 pub use emptied::Emptied;
+pub use forward::{Origin, PassedOn};
 pub use local_copy::{ENGINE_AHEAD_UNKNOWN, Found, LocalCopy, Outcome};
 pub use log_write::LogWrite;
 pub use mutant::Broken;

@@ -19,6 +19,10 @@ archon_types::mutants! {
     AbandonedChangedNothing = 24,
     /// A copy leads that holds a part of its partition.
     PartLeads = 27,
+    /// An operation that is passed on gets another name.
+    ForwardRenamed = 32,
+    /// What another node passed on is passed on again.
+    ForwardedAgain = 32,
 }
 
 archon_types::broken!();

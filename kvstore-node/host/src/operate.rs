@@ -19,7 +19,7 @@ impl<S: Shell> Turn<S> {
         match self.admit(local, &request) {
             Ok(()) if request.op.is_read() => self.read(local, request),
             Ok(()) => self.write(local, request),
-            Err(refusal) => self.refuse(local, request.reply, refusal),
+            Err(refusal) => self.turn_away(request, local.waiting.log_time(), refusal),
         }
     }
 
@@ -98,7 +98,7 @@ impl<S: Shell> Turn<S> {
             // A read that changed nothing may as well be answered by whoever leads next.
             let Some(request) = self.park(local, request) else { continue };
             let refusal = if local.serving { Refusal::NoLease } else { self.elsewhere(local.partition) };
-            self.refuse(local, request.reply, refusal);
+            self.turn_away(request, local.waiting.log_time(), refusal);
         }
     }
 
@@ -109,7 +109,7 @@ impl<S: Shell> Turn<S> {
         let Some(request) = self.remember(local, request) else { return };
         let Some(next) = local.replica.next_position() else {
             let refusal = self.elsewhere(local.partition);
-            return self.refuse(local, request.reply, refusal);
+            return self.turn_away(request, local.waiting.log_time(), refusal);
         };
         let at = local.log_time.stamp(self.shell.wall());
         let view = PartitionView::new(&local.memtable, self.shell.engine(), local.placement, Reader::Newest);

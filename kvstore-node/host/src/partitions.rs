@@ -120,7 +120,7 @@ impl<S: Shell> Partitions<S> {
             Some(local) => self.turn.operate(local, request),
             None => {
                 let refusal = self.turn.elsewhere(request.partition);
-                self.turn.shell.refuse(request.partition, request.reply, Millis::ZERO, refusal);
+                self.turn.turn_away(request, Millis::ZERO, refusal);
             }
         }
     }

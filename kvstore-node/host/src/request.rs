@@ -1,5 +1,6 @@
 //! An operation of a client on its way through a node.
 
+use crate::forward::Origin;
 use archon_types::{Epoch, ErrorDetail, Millis, Op, OpId, PartitionId, Version};
 
 /// To whom an answer goes.
@@ -17,6 +18,8 @@ pub trait Reply {
 pub struct Request<R> {
     /// The partition that it is for.
     pub partition: PartitionId,
+    /// How it came here.
+    pub origin: Origin,
     /// Whose turn it takes: that of a stream, or of the plain calls from one address.
     pub client: u64,
     /// The operation.

@@ -7,7 +7,7 @@ use crate::copying::{CopyJob, Offered};
 use crate::local_copy::LocalCopy;
 use crate::log_write::LogWrite;
 use crate::refusal::Refusal;
-use crate::request::Reply;
+use crate::request::{Reply, Request};
 use crate::retention::RetentionLimits;
 use archon_kv::{DedupLimits, Engine, LogTime, MemtableBudget, ViewError};
 use archon_replica::{
@@ -140,6 +140,8 @@ pub trait Shell: Sized {
     fn is_misrouted(&self, partition: PartitionId, key: &[u8]) -> bool;
     /// The version of the tables known here.
     fn tables_version(&self) -> Version;
+    /// Who leads a partition, as far as the tables known here say.
+    fn leader(&self, partition: PartitionId) -> Option<NodeId>;
     /// How whom a partition remembers is bounded.
     fn dedup(&self) -> &DedupLimits;
     /// The memory for rows that the engine does not have yet.
@@ -192,6 +194,9 @@ pub trait Shell: Sized {
     fn answer(&mut self, at: At, to: Self::Reply, log_time: Millis, outcome: Result<Answer, ErrorDetail>);
     /// Tells a client why it gets no answer; `log_time` is zero if no copy is here.
     fn refuse(&mut self, partition: PartitionId, to: Self::Reply, log_time: Millis, refusal: Refusal);
+    /// Passes an operation on to another node, just as it is. From there comes the answer; if none does, the client is told as
+    /// [`PassedOn::unanswered`](crate::PassedOn::unanswered) says.
+    fn forward(&mut self, to: NodeId, request: Request<Self::Reply>);
     /// Queues a report for the coordinators. Returns whether there was room for it.
     fn report(&mut self, report: Report) -> bool;
 

@@ -1,8 +1,8 @@
 //! A shell for tests: an engine in memory, a clock that a test sets, and lists of what was wanted.
 
 use crate::{
-    Action, At, Broken, Completes, CopyJob, Found, Life, LocalCopy, LogWrite, Observed, Offered, Outcome, Partitions,
-    Patience, Refusal, Reply, Request, RetentionLimits, Shell,
+    Action, At, Broken, Completes, CopyJob, Found, Life, LocalCopy, LogWrite, Observed, Offered, Origin, Outcome,
+    Partitions, Patience, Refusal, Reply, Request, RetentionLimits, Shell,
 };
 use archon_kv::{DedupLimits, Engine, MemoryEngine, MemtableBudget, ViewError};
 use archon_replica::{Entry, Identity, Limits, Message, Recovered, RecoveredError, Replica, Timing};
@@ -42,6 +42,9 @@ pub(crate) struct TestShell {
     pub(crate) answers: Vec<(&'static str, Outcome)>,
     pub(crate) refusals: Vec<(&'static str, Refusal)>,
     pub(crate) reports: Vec<Report>,
+    /// Who leads, as the table says.
+    pub(crate) leader: Option<NodeId>,
+    pub(crate) forwarded: Vec<(NodeId, Request<&'static str>)>,
 }
 
 impl Default for TestShell {
@@ -58,6 +61,8 @@ impl Default for TestShell {
             answers: Vec::new(),
             refusals: Vec::new(),
             reports: Vec::new(),
+            leader: None,
+            forwarded: Vec::new(),
         }
     }
 }
@@ -103,6 +108,9 @@ impl Shell for TestShell {
     }
     fn tables_version(&self) -> Version {
         Version::ZERO
+    }
+    fn leader(&self, _: PartitionId) -> Option<NodeId> {
+        self.leader
     }
     fn dedup(&self) -> &DedupLimits {
         &self.dedup
@@ -153,6 +161,9 @@ impl Shell for TestShell {
     }
     fn refuse(&mut self, _: PartitionId, to: &'static str, _: Millis, refusal: Refusal) {
         self.refusals.push((to, refusal));
+    }
+    fn forward(&mut self, to: NodeId, request: Request<&'static str>) {
+        self.forwarded.push((to, request));
     }
     fn report(&mut self, report: Report) -> bool {
         self.reports.push(report);
@@ -221,8 +232,8 @@ pub(crate) fn serving(broken: Broken, row: Partition) -> Partitions<TestShell> {
 }
 
 pub(crate) fn request(op: Op, reply: &'static str) -> Request<&'static str> {
-    let (client, known) = (1, Version::ZERO);
-    Request { partition: PARTITION, client, op, id: None, known, parked_at: None, confirmed: None, reply }
+    let (origin, known) = (Origin::RoutingClient, Version::ZERO);
+    Request { partition: PARTITION, origin, client: 1, op, id: None, known, parked_at: None, confirmed: None, reply }
 }
 
 pub(crate) fn put(key: &'static str) -> Op {

@@ -7,6 +7,7 @@ use crate::inbox::PushError;
 use crate::reply::{Outcome, ReplyTo};
 use crate::shard::{OpRequest, ShardMessage};
 use crate::shared::shutting_down;
+use archon_host::Origin;
 use archon_proto::convert::kv::{KeyedOp, TaggedReply, check_batch};
 use archon_proto::v1;
 use archon_types::{
@@ -112,6 +113,7 @@ impl KvService {
         let (sender, answer) = oneshot::channel();
         let request = OpRequest {
             partition,
+            origin: Origin::AnyNodeClient,
             client: PLAIN | admission.number(),
             op,
             id,

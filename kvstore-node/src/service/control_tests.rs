@@ -5,6 +5,7 @@ use crate::clock::WallClock;
 use crate::config::NodeConfig;
 use crate::copy::CopyRunner;
 use crate::flusher::{Flusher, FlusherConfig};
+use crate::forward::Forwards;
 use crate::grants::Grants;
 use crate::peer::Peers;
 use crate::shard::{Context, ShardRuntime};
@@ -53,6 +54,7 @@ impl Rig {
             flusher: flusher.handle(),
             holdings: Arc::clone(&holdings),
             peers: Arc::new(Peers::new(Arc::clone(&shared), vec![runtime.clone()])),
+            forwards: Arc::new(Forwards::new(Arc::clone(&shared), vec![runtime.clone()])),
             copies: Arc::new(CopyRunner::new(Arc::clone(&shared), runtime, shards.clone(), flusher.handle())),
             budget: MemtableBudget::default(),
             dedup: DedupLimits::default(),

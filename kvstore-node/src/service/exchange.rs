@@ -8,7 +8,8 @@ use crate::reply::{Connection, Delivery, ReplyTo};
 use crate::shard::{OpRequest, ShardMessage};
 use crate::shared::Shared;
 use archon_frames::{FrameError, FrameReader, FrameWriter, Keepalive};
-use archon_proto::convert::kv::TaggedOp;
+use archon_host::Origin;
+use archon_proto::convert::kv::{TaggedOp, passed_on};
 use archon_proto::convert::packed::{ReplyPacker, Unpacked, unpack_ops};
 use archon_proto::v1;
 use archon_types::limits::{BATCH_OPS_MAX, MESSAGE_BYTES_MAX, OPERATION_OVERHEAD_BYTES};
@@ -79,7 +80,8 @@ impl KvService {
         connection: &Arc<Connection>,
     ) -> Result<(), FrameError> {
         let admission = self.shared.admission.client(from).stream();
-        let mut refused = self.take(first, connection, &admission)?;
+        let asks = first.pass_on;
+        let mut refused = self.take(first, asks, connection, &admission)?;
         let mut keepalive = Keepalive::default();
         loop {
             if refused > 0 {
@@ -91,7 +93,7 @@ impl KvService {
                     if batch.cluster.is_some() || batch.node != 0 {
                         self.meant_for_us(&batch)?;
                     }
-                    refused = self.take(batch, connection, &admission)?;
+                    refused = self.take(batch, asks, connection, &admission)?;
                     // Others on this thread, its shard above all, are not to wait for message after message.
                     tokio::task::consume_budget().await;
                 }
@@ -102,14 +104,17 @@ impl KvService {
     }
 
     /// Queues one message's operations with their shards; those that cannot be are answered at once. Returns how many of
-    /// them were not admitted.
+    /// them were not admitted. The client `asks` for those to be passed on that other nodes lead, or does not.
     fn take(
         &self,
         batch: v1::OpBatch,
+        asks: bool,
         connection: &Arc<Connection>,
         admission: &StreamAdmission,
     ) -> Result<u32, FrameError> {
         let known = Version::new(batch.table_version);
+        let passed_on = passed_on(batch.hops).map_err(|error| FrameError::Refused(error.into()))?;
+        let origin = Origin::of(passed_on, asks);
         let mut refused = crate::reply::Replies::default();
         let mut per_shard: BTreeMap<usize, Vec<OpRequest>> = BTreeMap::new();
         let ops = unpack_ops(batch.ops).map_err(|error| FrameError::Refused(error.into()))?;
@@ -137,6 +142,7 @@ impl KvService {
                     let number = self.shards.number_of(partition);
                     per_shard.entry(number).or_default().push(OpRequest {
                         partition,
+                        origin,
                         client: connection.id(),
                         op,
                         id,
@@ -198,13 +204,15 @@ async fn write_stream(
         let mut deliveries = deliveries.into_iter().peekable();
         while deliveries.peek().is_some() {
             let (mut replies, mut held, mut bytes) = (ReplyPacker::default(), Vec::new(), 0);
+            let mut table_version = shared.tables.version();
             while bytes < REPLY_BYTES_MAX {
                 let Some(delivery) = deliveries.next() else { break };
                 bytes += delivery.bytes;
+                table_version = table_version.max(delivery.hint);
                 replies.push(delivery.reply());
                 held.push(delivery);
             }
-            writer.push(&v1::ReplyBatch { replies: replies.finish(), table_version: shared.tables.version().get() });
+            writer.push(&v1::ReplyBatch { replies: replies.finish(), table_version: table_version.get() });
             let written = writer.flush_within(STALLED, ANSWER_PATIENCE).await;
             // The operations' shares of admission are given back only now.
             drop(held);

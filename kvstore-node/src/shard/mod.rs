@@ -29,6 +29,7 @@ pub(crate) use shards::Shards;
 use crate::copy::CopyRunner;
 use crate::engine::Engine;
 use crate::flusher::FlusherHandle;
+use crate::forward::Forwards;
 use crate::health::Pulse;
 use crate::holdings::Holdings;
 use crate::inbox::Inbox;
@@ -60,6 +61,7 @@ pub(crate) struct Context {
     pub(crate) flusher: FlusherHandle,
     pub(crate) holdings: Arc<Holdings>,
     pub(crate) peers: Arc<Peers>,
+    pub(crate) forwards: Arc<Forwards>,
     pub(crate) copies: Arc<CopyRunner>,
     pub(crate) budget: MemtableBudget,
     pub(crate) dedup: DedupLimits,

@@ -3,7 +3,7 @@
 use super::cache::{CACHE_BYTES, RowCache};
 use super::flush::hand_to_flusher;
 use super::journal::Journal;
-use super::{Context, PageRows};
+use super::{Context, OpRequest, PageRows};
 use crate::engine::Change;
 use crate::flusher::FlusherError;
 use crate::grants::Grants;
@@ -126,6 +126,10 @@ impl Shell for ShardShell {
         self.context.shared.tables.version()
     }
 
+    fn leader(&self, partition: PartitionId) -> Option<NodeId> {
+        self.context.shared.tables.leader(partition)
+    }
+
     fn dedup(&self) -> &DedupLimits {
         &self.context.dedup
     }
@@ -216,6 +220,10 @@ impl Shell for ShardShell {
     fn refuse(&mut self, partition: PartitionId, to: ReplyTo, log_time: Millis, refusal: Refusal) {
         let detail = self.words(partition, refusal);
         self.replies.add(to, log_time, Err(detail));
+    }
+
+    fn forward(&mut self, to: NodeId, request: OpRequest) {
+        self.context.forwards.forward(to, request);
     }
 
     fn report(&mut self, report: Report) -> bool {

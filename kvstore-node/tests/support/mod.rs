@@ -120,8 +120,12 @@ impl Fake {
 
     /// A node that a test plays itself, as the coordinators name it to the others from the next push on.
     pub fn played(&self, name: &str, id: NodeId, incarnation: u64) {
+        self.played_at(name, id, incarnation, "127.0.0.1:9".to_owned());
+    }
+
+    /// As [`Fake::played`], where the test listens.
+    pub fn played_at(&self, name: &str, id: NodeId, incarnation: u64, address: String) {
         let incarnation = Incarnation::new(incarnation);
-        let address = "127.0.0.1:9".to_owned();
         let known = Known { id, incarnation, address, boot: BootId::new(Uuid::from_u128(9)), held: Vec::new() };
         self.state.lock().nodes.insert(name.to_owned(), known);
     }
@@ -225,6 +229,12 @@ impl Fake {
         let placement = row.placement_on(self.id(name)).unwrap().id;
         let push = self.duties(name, row, vec![Duty::Host { partition: row.clone(), placement }]);
         let pushed = self.send(name, push).await.unwrap();
+        assert!(pushed.refused.is_empty(), "{pushed:?}");
+    }
+
+    /// Tells a node a row in which it has no part.
+    pub async fn tell(&self, name: &str, row: &Partition) {
+        let pushed = self.send(name, self.duties(name, row, Vec::new())).await.unwrap();
         assert!(pushed.refused.is_empty(), "{pushed:?}");
     }
 

@@ -37,13 +37,24 @@ pub async fn replicate(address: &str) -> mpsc::Sender<v1::ReplicationBatch> {
 
 /// A client's stream to `address`, begun with `first`.
 pub async fn exchange(address: &str, first: &v1::OpBatch) -> FrameReader {
+    exchange_with(address, std::slice::from_ref(first)).await
+}
+
+/// A client's stream to `address`, on which all this is said.
+pub async fn exchange_with(address: &str, batches: &[v1::OpBatch]) -> FrameReader {
     let (reader, mut writer) = open(address, StreamKind::Exchange).await;
-    writer.push(first);
+    batches.iter().for_each(|batch| writer.push(batch));
     writer.flush().await.unwrap();
-    // Open until the test has read what it wants.
+    // Open until the test has read what it wants, however long that takes.
     tokio::spawn(async move {
-        tokio::time::sleep(Duration::from_secs(60)).await;
-        drop(writer);
+        let mut keepalive = Keepalive::default();
+        loop {
+            keepalive.tick().await;
+            keepalive.speak(&mut writer);
+            if writer.flush().await.is_err() {
+                return;
+            }
+        }
     });
     reader
 }

@@ -10,7 +10,7 @@ use crate::event::Event;
 use crate::mutant::ShellMutant;
 use crate::network::End;
 use crate::world::World;
-use archon_host::Request;
+use archon_host::{Origin, Request};
 use archon_types::{Answer, ClientId, Epoch, ErrorKind, Millis, Op, OpId, PartitionId, Revision, TableId, Version};
 use bytes::Bytes;
 use std::collections::{BTreeMap, BTreeSet};
@@ -180,6 +180,8 @@ impl World {
         let reply = ReplyTo { client, worker, call: call.number };
         let request = Request {
             partition: call.partition,
+            // Who leads is looked up, so nobody has to be asked to pass anything on.
+            origin: Origin::RoutingClient,
             client: client as u64,
             op: call.op.clone(),
             id: call.id,

@@ -9,8 +9,8 @@ use crate::client::ReplyTo;
 use crate::coverage::Coverage;
 use crate::mutant::{Mutant, ShellMutant};
 use archon_host::{
-    At, Completes, CopyJob, Life, LocalCopy, LogWrite, Observed, Offered, Outcome, Refusal, Reply, RetentionLimits,
-    Shell,
+    At, Completes, CopyJob, Life, LocalCopy, LogWrite, Observed, Offered, Outcome, Refusal, Reply, Request,
+    RetentionLimits, Shell,
 };
 use archon_kv::engine::{Change, Engine, Row};
 use archon_kv::{DedupLimits, LogTime, MemtableBudget, ViewError};
@@ -185,6 +185,11 @@ impl Shell for MachineShell {
         Version::ZERO
     }
 
+    /// Clients look up who leads, and ask nobody else: nothing is passed on.
+    fn leader(&self, _: PartitionId) -> Option<NodeId> {
+        None
+    }
+
     fn dedup(&self) -> &DedupLimits {
         &self.settings.dedup
     }
@@ -265,6 +270,10 @@ impl Shell for MachineShell {
 
     fn refuse(&mut self, partition: PartitionId, to: ReplyTo, log_time: Millis, refusal: Refusal) {
         self.effects.push(Effect::Refuse { partition, to, log_time, refusal });
+    }
+
+    fn forward(&mut self, _: NodeId, request: Request<ReplyTo>) {
+        self.refuse(request.partition, request.reply, Millis::ZERO, Refusal::Elsewhere);
     }
 
     fn report(&mut self, report: Report) -> bool {

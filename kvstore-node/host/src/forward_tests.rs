@@ -1,0 +1,101 @@
+use super::*;
+use crate::mutant::Broken;
+use crate::partitions::Partitions;
+use crate::test_shell::{LIFE, OTHER, PARTITION, TestShell, get, partitions, put, request, row, serving, settle};
+use archon_types::{Answer, ClientId, ReplicaState};
+use bytes::Bytes;
+use uuid::Uuid;
+
+const LEADER: NodeId = NodeId::new(9);
+const NAME: OpId = OpId { client: ClientId::new(Uuid::from_u128(7)), number: 1, done_below: 0, stamp: Millis::ZERO };
+
+fn of_any_node(op: Op) -> Request<&'static str> {
+    Request { origin: Origin::AnyNodeClient, ..request(op, "caller") }
+}
+
+/// A node that knows of the partition only who leads it.
+fn bystander(broken: Broken) -> Partitions<TestShell> {
+    let mut node = partitions(broken);
+    node.shell_mut().leader = Some(LEADER);
+    node
+}
+
+/// The client of the first hears nothing, and asks again.
+fn an_operation_passed_on_twice_under_one_name_counts_once(mutant: Option<Mutant>) -> bool {
+    let mut first = bystander(Broken::by(mutant));
+    let mut leader = serving(Broken::default(), row(1, &[]));
+    while leader.clients_to_read() > 0 {
+        leader.read_clients();
+    }
+    let increment = Op::Increment { key: Bytes::from_static(b"key"), by: 1 };
+    for instant in [1_000, 1_001] {
+        first.begin(Millis::new(instant));
+        first.operate(Request { id: Some(NAME), ..of_any_node(increment.clone()) });
+        let (to, passed_on) = first.shell_mut().forwarded.pop().expect("it is passed on");
+        assert_eq!((to, passed_on.partition), (LEADER, PARTITION));
+        leader.operate(Request { origin: Origin::Forwarded, ..passed_on });
+        settle(&mut leader);
+    }
+    let sum = |answer: &_| match answer {
+        (_, Ok(Answer::Counter { value, .. })) => *value,
+        other => panic!("{other:?}"),
+    };
+    let sums: Vec<i64> = leader.shell().answers.iter().map(sum).collect();
+    assert_eq!(sums.len(), 2, "both are answered: {:?}", leader.shell().refusals);
+    sums == [1, 1]
+}
+
+/// Each takes the other for the leader.
+fn what_was_passed_on_is_not_passed_on_again(mutant: Option<Mutant>) -> bool {
+    let mut node = bystander(Broken::by(mutant));
+    node.operate(Request { origin: Origin::Forwarded, ..of_any_node(put("key")) });
+    node.shell().refusals == [("caller", Refusal::Elsewhere)]
+}
+
+archon_types::shown_by! {
+    ForwardRenamed => an_operation_passed_on_twice_under_one_name_counts_once,
+    ForwardedAgain => what_was_passed_on_is_not_passed_on_again,
+}
+
+#[test]
+fn only_what_is_for_another_node_and_asks_for_it_is_passed_on() {
+    let this = Some(LIFE.node);
+    assert_eq!(Origin::AnyNodeClient.goes_to(Some(LEADER), this), Some(LEADER));
+    assert_eq!(Origin::AnyNodeClient.goes_to(None, this), None, "nobody leads");
+    assert_eq!(Origin::AnyNodeClient.goes_to(this, this), None, "this node is about to lead");
+    assert_eq!(Origin::RoutingClient.goes_to(Some(LEADER), this), None);
+    assert_eq!(Origin::Forwarded.goes_to(Some(LEADER), this), None);
+    assert_eq!(
+        [Origin::of(false, false), Origin::of(false, true), Origin::of(true, false), Origin::of(true, true)],
+        [Origin::RoutingClient, Origin::AnyNodeClient, Origin::Forwarded, Origin::Forwarded]
+    );
+}
+
+#[test]
+fn a_leader_answers_itself_and_passes_on_what_it_leads_no_more() {
+    let mut node = serving(Broken::default(), row(1, &[(OTHER, ReplicaState::Load)]));
+    node.shell_mut().leader = Some(LEADER);
+    node.operate(of_any_node(get("key")));
+    assert_eq!((node.shell().answers.len(), node.shell().forwarded.len()), (1, 0));
+    node.shell_mut().lease_until = Millis::ZERO;
+    node.operate(of_any_node(get("key")));
+    assert_eq!(node.shell().refusals, [("caller", Refusal::NoLease)], "another node is not asked for a lease");
+    node.renew(archon_types::Incarnation::new(2));
+    settle(&mut node);
+    node.operate(of_any_node(get("key")));
+    settle(&mut node);
+    let to: Vec<NodeId> = node.shell().forwarded.iter().map(|(to, _)| *to).collect();
+    assert_eq!((to, node.shell().refusals.len()), (vec![LEADER], 1));
+}
+
+#[test]
+fn nothing_that_may_have_been_done_is_said_to_have_had_no_effect() {
+    let of = |op: Op, id: Option<OpId>| PassedOn::of(&op, id.as_ref());
+    let (read, named, unnamed) = (of(get("key"), Some(NAME)), of(put("key"), Some(NAME)), of(put("key"), None));
+    for harmless in [of(get("key"), None), read] {
+        assert!(harmless.unanswered(true).is_retryable() && harmless.unanswered(false).is_retryable());
+    }
+    assert_eq!([named.unanswered(false), unnamed.unanswered(false)], [ErrorKind::Unreachable; 2]);
+    assert_eq!(named.unanswered(true), ErrorKind::DeadlineExceeded, "clients ask again under the same name");
+    assert_eq!(unnamed.unanswered(true), ErrorKind::MaybeApplied);
+}

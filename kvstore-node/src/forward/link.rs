@@ -1,0 +1,145 @@
+//! The way to one peer: what waits to be passed on, and the task that opens a stream whenever something does.
+
+use super::room::Room;
+use super::stream::Carrier;
+use super::{Forwards, RETRY_AFTER_MS};
+use crate::reply::ReplyTo;
+use crate::shard::OpRequest;
+use archon_types::{Backoff, ErrorDetail, ErrorKind, NodeId};
+use parking_lot::Mutex;
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+use tokio::sync::Notify;
+
+/// Longest pause before a peer that could not be reached is tried again.
+const BACKOFF_MAX: Duration = Duration::from_millis(250);
+/// How long a stream holds that is worth being opened anew at once.
+const STEADY: Duration = Duration::from_secs(1);
+
+#[derive(Default)]
+struct Queue {
+    operations: VecDeque<OpRequest>,
+    room: Room,
+    /// Nothing is taken in any more.
+    ended: bool,
+}
+
+/// What waits for one peer.
+pub(super) struct Link {
+    queue: Mutex<Queue>,
+    filled: Notify,
+}
+
+impl Link {
+    pub(super) fn new() -> Self {
+        Self { queue: Mutex::default(), filled: Notify::new() }
+    }
+
+    /// Queues an operation; gives the way back to its client, and what to say there, if it is not taken.
+    pub(super) fn push(&self, request: OpRequest) -> Option<(ReplyTo, ErrorDetail)> {
+        let mut queue = self.queue.lock();
+        if queue.ended {
+            let why = "the node that led the partition was removed from the cluster, or this one is stopping";
+            return Some((request.reply, ErrorDetail::new(ErrorKind::Unreachable, why)));
+        }
+        if !queue.room.take(request.client, request.op.cost()) {
+            let under_way = queue.room.operations();
+            let why = format!("{under_way} operations are passed on to the partition's leader already; retry later");
+            let detail = ErrorDetail::new(ErrorKind::Overloaded, why).with_retry_after_ms(RETRY_AFTER_MS);
+            return Some((request.reply, detail));
+        }
+        queue.operations.push_back(request);
+        drop(queue);
+        self.filled.notify_one();
+        None
+    }
+
+    /// Waits until something is queued.
+    pub(super) async fn wait(&self) {
+        loop {
+            let filled = self.filled.notified();
+            if !self.queue.lock().operations.is_empty() {
+                return;
+            }
+            filled.await;
+        }
+    }
+
+    /// What is queued, in order, as many as `wanted` says; it keeps its room until [`Link::give`].
+    pub(super) fn take(&self, mut wanted: impl FnMut(&OpRequest) -> bool) -> Vec<OpRequest> {
+        let mut queue = self.queue.lock();
+        let mut taken = Vec::new();
+        while let Some(next) = queue.operations.pop_front_if(|next| wanted(next)) {
+            taken.push(next);
+        }
+        taken
+    }
+
+    /// An operation of `caller`, admitted by `cost` bytes, is not under way any more.
+    pub(super) fn give(&self, caller: u64, cost: usize) {
+        self.queue.lock().room.give(caller, cost);
+    }
+
+    /// Whether nothing is taken in any more.
+    pub(super) fn is_ended(&self) -> bool {
+        self.queue.lock().ended
+    }
+
+    fn is_empty(&self) -> bool {
+        self.queue.lock().operations.is_empty()
+    }
+}
+
+/// Ends a way together with its task, also if that panics: the next operation begins a new one.
+struct EndGuard<'a>(&'a Link);
+
+impl Drop for EndGuard<'_> {
+    fn drop(&mut self) {
+        let mut queue = self.0.queue.lock();
+        queue.ended = true;
+        // Callers learn of it from the end of their way back; nothing of it was sent.
+        queue.operations.clear();
+    }
+}
+
+impl Forwards {
+    /// Until this node stops, or the peer is removed from the cluster: its number is not given again.
+    pub(super) async fn run(&self, node: NodeId, link: &Link) {
+        let _guard = EndGuard(link);
+        let mut removals = self.shared.tables.removals();
+        let mut backoff = Backoff::new(Duration::from_millis(10), BACKOFF_MAX);
+        let mut carrier = Carrier::new(self, link, node);
+        loop {
+            tokio::select! {
+                () = link.wait() => {}
+                Ok(_) = removals.changed() => {}
+                () = self.stop.cancelled() => break,
+            }
+            if self.shared.tables.is_removed(node) {
+                break;
+            }
+            if link.is_empty() {
+                continue;
+            }
+            let began = Instant::now();
+            let ended = tokio::select! {
+                ended = carrier.stream() => ended,
+                Ok(_) = removals.wait_for(|_| self.shared.tables.is_removed(node)) => break,
+                () = self.stop.cancelled() => break,
+            };
+            if began.elapsed() > STEADY {
+                backoff.reset();
+            }
+            tracing::debug!(peer = %node, message = %ended, "no stream to a leader");
+            carrier.fail(&ended);
+            tokio::select! {
+                () = tokio::time::sleep(backoff.next(rand::random())) => {}
+                () = self.stop.cancelled() => break,
+            }
+        }
+        self.links.lock().remove(&node);
+        // First: nothing is queued any more that nobody would take out.
+        link.queue.lock().ended = true;
+        carrier.fail("it was removed from the cluster, or this node is stopping");
+    }
+}

@@ -1,0 +1,105 @@
+//! How much may be under way to one peer, and who has how much of it.
+
+use std::collections::HashMap;
+
+/// Operations under way to one peer: as many as it takes from one stream.
+const OPERATIONS_MAX: usize = 4_096;
+/// Bytes of them, as they are admitted: half of what a peer takes from one stream, so that callers are refused here, one by
+/// one, before all that is passed on is refused there.
+const BYTES_MAX: usize = 4 * 1024 * 1024;
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+struct Amount {
+    operations: usize,
+    bytes: usize,
+}
+
+impl Amount {
+    fn fits(self, held: Self, cost: usize) -> bool {
+        self.operations + held.operations < OPERATIONS_MAX && self.bytes + held.bytes + cost <= BYTES_MAX
+    }
+
+    fn add(&mut self, cost: usize) {
+        self.operations += 1;
+        self.bytes += cost;
+    }
+
+    fn take(&mut self, cost: usize) {
+        self.operations = self.operations.saturating_sub(1);
+        self.bytes = self.bytes.saturating_sub(cost);
+    }
+}
+
+/// What is under way to one peer. Nobody takes the last of it: whoever has something under way gets more only if as much
+/// stays free for others.
+#[derive(Debug, Default)]
+pub(super) struct Room {
+    all: Amount,
+    callers: HashMap<u64, Amount>,
+}
+
+impl Room {
+    /// Takes room for an operation of `caller` that is admitted by `cost` bytes. Returns whether there was any.
+    pub(super) fn take(&mut self, caller: u64, cost: usize) -> bool {
+        let held = self.callers.get(&caller).copied().unwrap_or_default();
+        // A single operation, however large, has its place when there is no other.
+        if self.all.operations > 0 && !self.all.fits(held, cost) {
+            return false;
+        }
+        self.all.add(cost);
+        self.callers.entry(caller).or_default().add(cost);
+        true
+    }
+
+    /// Gives back what was taken by such an operation.
+    pub(super) fn give(&mut self, caller: u64, cost: usize) {
+        self.all.take(cost);
+        if let Some(held) = self.callers.get_mut(&caller) {
+            held.take(cost);
+            if *held == Amount::default() {
+                self.callers.remove(&caller);
+            }
+        }
+    }
+
+    /// How many operations are under way.
+    pub(super) const fn operations(&self) -> usize {
+        self.all.operations
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// How many operations a caller gets in at once.
+    fn flood(room: &mut Room, caller: u64, cost: usize) -> usize {
+        std::iter::repeat_with(|| room.take(caller, cost)).take_while(|taken| *taken).count()
+    }
+
+    #[test]
+    fn whoever_floods_a_peer_leaves_half_to_others() {
+        let mut room = Room::default();
+        assert_eq!(flood(&mut room, 1, 256), OPERATIONS_MAX / 2);
+        assert_eq!(flood(&mut room, 2, 256), OPERATIONS_MAX / 4);
+        assert!(room.take(3, 256), "somebody who has nothing under way is taken in");
+        assert!(flood(&mut Room::default(), 1, 64 * 1024) <= BYTES_MAX / 2 / (64 * 1024));
+        for _ in 0..OPERATIONS_MAX / 2 {
+            room.give(1, 256);
+        }
+        assert_eq!(
+            (room.operations(), room.callers.len()),
+            (OPERATIONS_MAX / 4 + 1, 2),
+            "nobody is remembered for ever"
+        );
+        assert!(room.take(1, 256));
+    }
+
+    #[test]
+    fn the_largest_operation_finds_room_where_there_is_no_other() {
+        let mut room = Room::default();
+        assert!(room.take(1, 2 * BYTES_MAX) && !room.take(2, 1));
+        room.give(1, 2 * BYTES_MAX);
+        assert!(room.take(2, 1));
+    }
+}
