@@ -5,6 +5,7 @@ use crate::kv::Client;
 use crate::link::{beyond, check_endpoints};
 use crate::routes::Routes;
 use crate::shared::Shared;
+use crate::via::Via;
 use archon_types::DEFAULT_TABLE;
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,12 +20,14 @@ pub struct ClientBuilder {
     connect_timeout: Duration,
     table: String,
     insecure: bool,
+    via_endpoints: bool,
 }
 
 impl ClientBuilder {
     pub(crate) fn new(endpoints: Vec<String>) -> Self {
         Self {
             insecure: beyond(&endpoints),
+            via_endpoints: false,
             endpoints,
             timeout: Duration::from_secs(10),
             connect_timeout: Duration::from_secs(1),
@@ -57,6 +60,13 @@ impl ClientBuilder {
         self
     }
 
+    /// Goes nowhere but to the endpoints, which must be nodes: to one of them, to the next once it fails. It passes on what other
+    /// nodes lead, which costs a hop. For clients that cannot reach all nodes; all others route better themselves.
+    pub fn via_endpoints(mut self) -> Self {
+        self.via_endpoints = true;
+        self
+    }
+
     /// Finds the cluster and fetches the partition table, within the time-out of a call.
     ///
     /// # Errors
@@ -80,7 +90,8 @@ impl ClientBuilder {
 
     fn begin(&self) -> Result<(Arc<Shared>, Arc<DropGuard>), Error> {
         check_endpoints(&self.endpoints)?;
-        let shared = Arc::new(Shared::new(self.endpoints.clone(), self.connect_timeout, self.insecure));
+        let via = self.via_endpoints.then(|| Via::new(self.endpoints.clone()));
+        let shared = Arc::new(Shared::new(self.endpoints.clone(), self.connect_timeout, self.insecure, via));
         let guard = Arc::new(shared.stop.clone().drop_guard());
         Ok((shared, guard))
     }

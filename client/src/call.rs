@@ -109,8 +109,12 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// The connection to the leader that the cached table names, and the version of the partition's row there.
+    /// The connection to the leader that the cached table names, or to an endpoint that finds it, and the version of the
+    /// partition's row there.
     fn route(&self) -> (Option<Arc<Connection>>, Version) {
+        if let Some(via) = &self.shared.via {
+            return (Some(self.shared.connections.to_endpoint(self.shared, via.current())), self.row_version());
+        }
         let table = self.table.load();
         let leader = table.route_partition(self.partition).leader.and_then(|id| table.node(id));
         let connection = leader.map(|node| self.shared.connections.to(self.shared, node));
@@ -166,6 +170,7 @@ impl<'a> Call<'a> {
             Attempt::Lost { sent, detail } => {
                 self.untried &= !sent;
                 self.lost |= sent && !self.op.is_read();
+                self.leave(connection);
                 let asked_ms = detail.retry_after_ms;
                 // Whatever broke the stream, this operation was not refused: it is tried again with the same name.
                 if !sent && !may_pass(detail.kind) {
@@ -180,7 +185,10 @@ impl<'a> Call<'a> {
         }
         // The node gave up waiting; what becomes of a write it has begun is open.
         self.lost |= detail.kind == ErrorKind::DeadlineExceeded && !self.op.is_read();
-        if detail.kind == ErrorKind::NotPartitionLeader && *hops < HOPS_MAX {
+        if detail.kind == ErrorKind::ShuttingDown {
+            self.leave(connection);
+        }
+        if detail.kind == ErrorKind::NotPartitionLeader && *hops < HOPS_MAX && self.shared.via.is_none() {
             let hinted = detail.leader.as_ref().filter(|address| **address != connection.address);
             let table = self.table.load();
             if let Some(node) = hinted.and_then(|address| reached_at(table.nodes(), address)) {
@@ -199,6 +207,13 @@ impl<'a> Call<'a> {
         let asked_ms = detail.retry_after_ms;
         self.last = Some(detail);
         Next::Wait { asked_ms }
+    }
+
+    /// A client that goes through endpoints goes through another one.
+    fn leave(&self, connection: &Connection) {
+        if let Some(via) = &self.shared.via {
+            via.failed(&connection.address);
+        }
     }
 
     /// The error for the caller. What an earlier attempt did is not undone by a later refusal.

@@ -61,9 +61,12 @@ struct Waiting {
     _permit: OwnedSemaphorePermit,
 }
 
-/// The connections of a client, one per node.
+/// The connections of a client, one per node that it routes to, or one per endpoint.
 #[derive(Debug, Default)]
-pub(crate) struct Connections(RwLock<HashMap<NodeId, Arc<Connection>>>);
+pub(crate) struct Connections {
+    nodes: RwLock<HashMap<NodeId, Arc<Connection>>>,
+    endpoints: RwLock<HashMap<String, Arc<Connection>>>,
+}
 
 impl Connections {
     /// The connection to `node`; a node that moved to another address gets a new one, and so does one whose task has
@@ -71,22 +74,37 @@ impl Connections {
     pub(crate) fn to(&self, shared: &Arc<Shared>, node: &Node) -> Arc<Connection> {
         let usable =
             |connection: &&Arc<Connection>| connection.address == node.address && !connection.queue.is_closed();
-        if let Some(connection) = self.0.read().get(&node.id).filter(usable) {
+        if let Some(connection) = self.nodes.read().get(&node.id).filter(usable) {
             return Arc::clone(connection);
         }
-        let mut connections = self.0.write();
+        let mut connections = self.nodes.write();
         if let Some(connection) = connections.get(&node.id).filter(usable) {
             return Arc::clone(connection);
         }
-        let connection = Arc::new(Connection::start(shared, node));
+        let connection = Arc::new(Connection::start(shared, Some(node.id), &node.address));
         // The connection replaced ends when its last caller lets go of it.
         connections.insert(node.id, Arc::clone(&connection));
         connection
     }
 
+    /// The connection to an endpoint, be it whatever node it likes: it is asked to pass on what others lead.
+    pub(crate) fn to_endpoint(&self, shared: &Arc<Shared>, address: &str) -> Arc<Connection> {
+        let usable = |connection: &&Arc<Connection>| !connection.queue.is_closed();
+        if let Some(connection) = self.endpoints.read().get(address).filter(usable) {
+            return Arc::clone(connection);
+        }
+        let mut connections = self.endpoints.write();
+        if let Some(connection) = connections.get(address).filter(usable) {
+            return Arc::clone(connection);
+        }
+        let connection = Arc::new(Connection::start(shared, None, address));
+        connections.insert(address.to_owned(), Arc::clone(&connection));
+        connection
+    }
+
     /// Lets go of the connections to nodes that were removed from the cluster; each ends with its last caller.
     pub(crate) fn forget(&self, removed: &RemovedNodes) {
-        self.0.write().retain(|node, _| !removed.contains(*node));
+        self.nodes.write().retain(|node, _| !removed.contains(*node));
     }
 }
 
@@ -100,12 +118,12 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
-    fn start(shared: &Arc<Shared>, node: &Node) -> Self {
+    fn start(shared: &Arc<Shared>, node: Option<NodeId>, address: &str) -> Self {
         let (queue, incoming) = mpsc::unbounded_channel();
         let task = Task {
             shared: Arc::clone(shared),
-            node: node.id,
-            address: node.address.clone(),
+            node,
+            address: address.to_owned(),
             incoming,
             queued: VecDeque::new(),
             waiting: HashMap::default(),
@@ -113,7 +131,7 @@ impl Connection {
         };
         shared.tasks.spawn(task.run());
         let permits = Arc::new(Semaphore::new(CONNECTION_BYTES_MAX));
-        Self { address: node.address.clone(), queue, permits }
+        Self { address: address.to_owned(), queue, permits }
     }
 
     /// Sends an operation and waits for what becomes of it. Waits first while the connection is full.
@@ -162,7 +180,8 @@ impl Hasher for TagHasher {
 /// when the client stops or the connection was replaced.
 struct Task {
     shared: Arc<Shared>,
-    node: NodeId,
+    /// Who it must be, and lead what it is asked for; `None` of an endpoint that passes on what it does not lead.
+    node: Option<NodeId>,
     address: String,
     incoming: mpsc::UnboundedReceiver<Pending>,
     queued: VecDeque<Pending>,
@@ -202,7 +221,7 @@ impl Task {
                     let began = Instant::now();
                     let end = self.exchange(stream).await;
                     let End::Broken(detail) = end else { return };
-                    tracing::debug!(node = %self.node, address = self.address, %detail, "stream to node broke");
+                    tracing::debug!(node = self.node.map(NodeId::get), address = self.address, %detail, "stream to node broke");
                     self.fail_all(detail);
                     // A stream that held for a while says that the node is well; one that breaks at once does not.
                     if began.elapsed() > Duration::from_secs(1) {
@@ -230,13 +249,18 @@ impl Task {
 
     /// Opens the stream. No operation is sent before the node accepted it, so that a refusal is known to have had no
     /// effect.
-    async fn open(shared: Arc<Shared>, node: NodeId, address: String) -> Result<Stream, ErrorDetail> {
+    async fn open(shared: Arc<Shared>, node: Option<NodeId>, address: String) -> Result<Stream, ErrorDetail> {
         shared.links.check(&address)?;
         let opening = async {
             let (mut reader, mut writer) =
                 connect(&address, StreamKind::Exchange, MESSAGE_BYTES_MAX, shared.links.connect_timeout()).await?;
             let cluster = shared.cluster_ref();
-            writer.push(&v1::OpBatch { cluster, node: node.get(), ..v1::OpBatch::default() });
+            writer.push(&v1::OpBatch {
+                cluster,
+                node: node.map_or(0, NodeId::get),
+                pass_on: node.is_none(),
+                ..v1::OpBatch::default()
+            });
             writer.flush().await?;
             let accepted: v1::ReplyBatch = reader.next().await?;
             shared.hint(Version::new(accepted.table_version));
@@ -349,7 +373,8 @@ impl Task {
         while let Ok(more) = self.incoming.try_recv() {
             self.queued.push_back(more);
         }
-        let (shared, node) = (&self.shared, self.node);
+        // An endpoint follows the leader itself.
+        let (shared, Some(node)) = (&self.shared, self.node) else { return };
         let mut verdicts: HashMap<PartitionId, bool> = HashMap::new();
         let mut moved = |partition: PartitionId| {
             *verdicts.entry(partition).or_insert_with(|| shared.led_elsewhere(partition, node))

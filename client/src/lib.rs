@@ -46,6 +46,7 @@ mod sequence;
 mod shared;
 mod stats;
 mod table;
+mod via;
 
 pub use admin::Admin;
 pub use admin_types::{

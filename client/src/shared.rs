@@ -6,6 +6,7 @@ use crate::link::Links;
 use crate::retry::Budget;
 use crate::sequence::Sequences;
 use crate::table::TableCache;
+use crate::via::Via;
 use arc_swap::ArcSwap;
 use archon_proto::v1;
 use archon_types::{ClientId, ClusterId, ErrorDetail, ErrorKind, Holds, NodeId, PartitionId, TableId, Version};
@@ -27,6 +28,8 @@ const TABLES_MAX: usize = 1_024;
 pub(crate) struct Shared {
     /// Addresses the caller gave.
     pub(crate) endpoints: Vec<String>,
+    /// Through whom everything goes, if this client does not route.
+    pub(crate) via: Option<Via>,
     /// Addresses of coordinators, as servers told them.
     coordinators: ArcSwap<Vec<String>>,
     /// The cluster, once somebody answered; every later answer must come from the same.
@@ -45,9 +48,10 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    pub(crate) fn new(endpoints: Vec<String>, connect_timeout: Duration, insecure: bool) -> Self {
+    pub(crate) fn new(endpoints: Vec<String>, connect_timeout: Duration, insecure: bool, via: Option<Via>) -> Self {
         Self {
             endpoints,
+            via,
             coordinators: ArcSwap::default(),
             cluster: OnceLock::new(),
             links: Links::new(connect_timeout, insecure),

@@ -52,7 +52,10 @@ impl TableCache {
         archon_types::limits::check_name("table", name).map_err(Error::from)?;
         let mut backoff = Backoff::default();
         loop {
-            let sources = shuffled(shared.endpoints.clone(), shared.coordinators().to_vec());
+            let sources = match &shared.via {
+                Some(via) => shuffled(via.endpoints().to_vec(), Vec::new()),
+                None => shuffled(shared.endpoints.clone(), shared.coordinators().to_vec()),
+            };
             let detail = match fetch_any(shared, name, Version::ZERO, Version::ZERO, sources).await {
                 Ok(fetched) => match PartitionTable::from_whole(fetched.delta) {
                     Some(table) => return Ok(Self::new(name, table)),
@@ -167,8 +170,11 @@ impl TableCache {
     }
 
     /// Whom to ask: the coordinators, nodes that are alive, and the addresses the caller gave. Of leases the coordinators alone: nodes
-    /// are not told who owns them, and the owners are services of other kinds.
+    /// are not told who owns them, and the owners are services of other kinds. A client that goes nowhere but to its endpoints asks these.
     fn sources(&self, shared: &Shared) -> Vec<String> {
+        if let Some(via) = &shared.via {
+            return shuffled(via.endpoints().to_vec(), Vec::new());
+        }
         let table = self.load();
         let coordinators = shared.coordinators();
         if table.table().holds == Holds::Lease && !coordinators.is_empty() {

@@ -88,7 +88,8 @@ pub(super) async fn fetch_any(
             // Whoever names the table still knows less.
             Err(detail) if says_dropped(&detail, since) => return Err(detail),
             Err(detail) => {
-                if let Some(leader) = detail.leader.as_ref()
+                if shared.via.is_none()
+                    && let Some(leader) = detail.leader.as_ref()
                     && !tried.contains(leader)
                     && tried.len() < 2 * SOURCES_MAX
                     && check_address(leader, "leader").is_ok()
