@@ -29,13 +29,19 @@ pub(crate) async fn leading(admin: &Admin, timeout: Duration) -> Result<Admin, F
     }
 }
 
-/// A handle for keys; fetches the partition table.
+/// A handle for keys; fetches the partition table. With `via` nobody but the node at that address is asked for anything.
 ///
 /// # Errors
 /// As [`admin`], and whatever the cluster says.
-pub(crate) async fn client(connection: &Connection, table: &str) -> Result<Client, Failure> {
-    let builder = Client::builder(endpoints(connection)?).timeout(connection.timeout).table(table);
-    let builder = builder.insecure(connection.insecure);
+pub(crate) async fn client(connection: &Connection, table: &str, via: Option<&str>) -> Result<Client, Failure> {
+    let builder = match via {
+        Some(node) => {
+            plaintext_allowed(node, connection.insecure)?;
+            Client::builder([node]).via_endpoints()
+        }
+        None => Client::builder(endpoints(connection)?),
+    };
+    let builder = builder.timeout(connection.timeout).table(table).insecure(connection.insecure);
     Ok(builder.build().await?)
 }
 

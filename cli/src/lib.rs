@@ -148,7 +148,7 @@ async fn admin_verb(verb: Verb, connection: &Connection) -> Result<Exit, Failure
 }
 
 async fn kv_verb(args: KvArgs, connection: &Connection) -> Result<Exit, Failure> {
-    let KvArgs { table, verb } = args;
+    let KvArgs { table, via, verb } = args;
     let output = Output::new(connection.output);
     // What is wrong with the input is said before anybody is called.
     match &verb {
@@ -160,7 +160,7 @@ async fn kv_verb(args: KvArgs, connection: &Connection) -> Result<Exit, Failure>
         KvVerb::Scan(args) => kv::check_scan(args)?,
         KvVerb::Batch { .. } => {}
     }
-    let connect = connect::client(connection, &table);
+    let connect = connect::client(connection, &table, via.as_deref());
     match verb {
         KvVerb::Put { key, value } => {
             let value = kv::value_of(&value)?;

@@ -1,6 +1,6 @@
 //! Options of the verbs that read and write keys.
 
-use super::parse::name;
+use super::parse::{address, name};
 use clap::Subcommand;
 use std::path::PathBuf;
 
@@ -10,6 +10,9 @@ pub(crate) struct KvArgs {
     /// The table.
     #[arg(long, global = true, value_name = "T", default_value = "default", value_parser = name)]
     pub(crate) table: String,
+    /// Go to this node alone: it passes on what other nodes lead. No coordinator need be named then.
+    #[arg(long, global = true, value_name = "H:P", value_parser = address)]
+    pub(crate) via: Option<String>,
     /// What to do.
     #[command(subcommand)]
     pub(crate) verb: KvVerb,

@@ -71,7 +71,7 @@ pub(super) async fn run(
 ) -> Result<Exit, Failure> {
     let local = local::start(&args.local, output).await?;
     let connection = local::connection(local.as_ref(), connection);
-    drop(connect::client(&connection, table).await?);
+    drop(connect::client(&connection, table, None).await?);
     let admin = connect::admin(&connection)?;
     let endpoints = connection.coordinators.clone();
     let archon = Arc::new(Archon { endpoints, table: table.to_owned(), timeout: connection.timeout });

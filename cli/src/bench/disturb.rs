@@ -46,7 +46,7 @@ impl Stage {
         args: &ProbeArgs,
         output: &Output,
     ) -> Result<Self, Failure> {
-        let client = connect::client(connection, table).await?;
+        let client = connect::client(connection, table, None).await?;
         let admin = connect::admin(connection)?;
         let partitions = admin.table(table).await?.len() as u32;
         let probers = Probers::start(&client, args.writers, args.readers, partitions);

@@ -97,7 +97,7 @@ fn on_runtime(work: impl Future<Output = Result<Exit, Failure>>) -> Result<Exit,
 
 async fn measure(plan: &Plan, connection: &Connection, output: &Output) -> Result<Exit, Failure> {
     // Tells at once, and in the words of the other verbs, if nobody is there.
-    let client = connect::client(connection, &plan.table).await?;
+    let client = connect::client(connection, &plan.table, None).await?;
     let archon = Arc::new(Archon {
         endpoints: connection.coordinators.clone(),
         table: plan.table.clone(),
