@@ -90,7 +90,11 @@ impl Scene {
     }
 
     fn begin_load(&mut self, load: &WorkloadOptions) {
-        let started = self.runtime.block_on(Workload::start(self.cluster.coordinator_addresses(), load));
+        let endpoints = match load.via {
+            Some(node) => vec![self.cluster.node_address(node).to_owned()],
+            None => self.cluster.coordinator_addresses(),
+        };
+        let started = self.runtime.block_on(Workload::start(endpoints, load));
         self.workload = Some(started.unwrap_or_else(|error| panic!("{}: no client: {error}", self.name)));
         self.load = load.clone();
         self.progress(WARM_UP);

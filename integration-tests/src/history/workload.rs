@@ -36,12 +36,14 @@ pub struct WorkloadOptions {
     pub hasty: Duration,
     /// Decides what is asked.
     pub seed: u64,
+    /// The node through which everything goes, if the clients reach no other one.
+    pub via: Option<&'static str>,
 }
 
 impl Default for WorkloadOptions {
     fn default() -> Self {
         let (patience, hasty) = (Duration::from_secs(45), Duration::from_millis(700));
-        Self { prefix: "h".into(), groups: 6, clients_per_group: 4, patience, hasty, seed: 1 }
+        Self { prefix: "h".into(), groups: 6, clients_per_group: 4, patience, hasty, seed: 1, via: None }
     }
 }
 
@@ -100,14 +102,19 @@ pub struct Workload {
 }
 
 impl Workload {
-    /// Starts the clients on a cluster whose members are reached at `endpoints`.
+    /// Starts the clients on a cluster whose members are reached at `endpoints`; with a node that everything goes through, that
+    /// is where it is reached.
     ///
     /// # Errors
     /// If the cluster cannot be found.
     pub async fn start(endpoints: Vec<String>, options: &WorkloadOptions) -> Result<Self, Error> {
-        let patient = Client::builder(endpoints.clone()).timeout(options.patience).build().await?;
+        let begin = || {
+            let builder = Client::builder(endpoints.clone()).timeout(options.patience);
+            if options.via.is_some() { builder.via_endpoints() } else { builder }
+        };
+        let patient = begin().build().await?;
         // An instance of its own: its connections and budget are not those of the patient.
-        let hasty = Client::builder(endpoints).timeout(options.patience).build().await?.with_timeout(options.hasty);
+        let hasty = begin().build().await?.with_timeout(options.hasty);
         let count = options.groups * options.clients_per_group;
         let shared = Arc::new(Shared::new(&options.prefix, count));
         let mut clients = JoinSet::new();
