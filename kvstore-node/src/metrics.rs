@@ -70,6 +70,7 @@ metrics! {
     operations_refused: Counter, "archon_node_operations_refused_total", "operations answered by an error";
     forwarded: Counter, "archon_node_forwards_total", "operations passed on to the node that leads, and answered there";
     forwards_failed: Counter, "archon_node_forwards_failed_total", "operations passed on, or to be, that the node which leads gave no answer to";
+    stale_reads: Counter, "archon_node_stale_reads_total", "reads asked of a copy whether it leads or not";
     replies_held: Gauge, "archon_node_replies_held", "answers to committed writes that wait for a valid lease";
     turns: Counter, "archon_node_shard_turns_total", "turns of all shards that had work";
     turns_cut: Counter, "archon_node_shard_turns_cut_total", "turns that left operations to the next one, for want of time";

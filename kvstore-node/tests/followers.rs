@@ -6,8 +6,10 @@ mod support;
 
 use archon_kv::{Effect, RowChange, row as rows};
 use archon_kvstore_node::Node;
+use archon_proto::convert::error::detail_of;
 use archon_proto::v1;
-use archon_types::{Fact, Millis, Partition, PlacementId, ReplicaState, Report, Revision, Seq};
+use archon_types::{ErrorDetail, ErrorKind, Fact, Millis, Partition, PlacementId, ReplicaState, Report, Revision, Seq};
+use bytes::Bytes;
 use std::path::Path;
 use support::packed::{LEADER, LEADER_LIFE, LEADER_NODE, Said, batch};
 use support::stream::replicate;
@@ -27,6 +29,56 @@ fn led(fake: &Fake, epoch: u64, version: u64, state: ReplicaState) -> Partition 
 struct Leader {
     fake: Fake,
     stream: mpsc::Sender<v1::ReplicationBatch>,
+}
+
+/// What athens shows of a key, and as of which position.
+async fn stale(fake: &Fake, key: &str) -> Result<(Option<Bytes>, u64), ErrorDetail> {
+    let request =
+        v1::GetStaleRequest { cluster: Some(fake.cluster.into()), table: String::new(), key: key.to_owned().into() };
+    let answer = fake.kv("athens").await.client.get_stale(request).await.map_err(|status| detail_of(&status))?;
+    let v1::GetStaleResponse { value, as_of_revision } = answer.into_inner();
+    let value = value.unwrap();
+    Ok((value.found.then_some(value.value), as_of_revision))
+}
+
+/// A stale read sees what is committed, whoever leads, and nothing else.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_follower_shows_what_is_committed_and_a_copy_that_cannot_know_that_shows_nothing() {
+    let directory = tempfile::tempdir().unwrap();
+    let fake = Fake::start().await;
+    let (node, leader) = follower(&fake, directory.path()).await;
+    let key = |number: u64| format!("key-{number}");
+    let value = Some(Bytes::from_static(b"value"));
+    assert_eq!(stale(&fake, &key(ENTRIES)).await, Ok((value.clone(), ENTRIES)));
+    assert_eq!(stale(&fake, "absent").await, Ok((None, ENTRIES)));
+    // The leader has one entry more, and says only later that it is committed.
+    let Said::Append { before, start, entries: more, .. } = entries(ENTRIES, ENTRIES + 1) else { unreachable!() };
+    let logged = || metric(&node, "archon_wal_batches_total");
+    let batches = logged();
+    leader.send(1, &[Said::Append { before, start, commit: ENTRIES, entries: more }]).await;
+    wait_for("the entry is in the log", logged, |now| *now > batches).await;
+    assert_eq!(stale(&fake, &key(ENTRIES + 1)).await, Ok((None, ENTRIES)), "it is not committed");
+    leader.send(1, &[Said::Append { before: (1, ENTRIES + 1), start: 0, commit: ENTRIES + 1, entries: vec![] }]).await;
+    committed(&node, ENTRIES + 1).await;
+    assert_eq!(stale(&fake, &key(ENTRIES + 1)).await, Ok((value, ENTRIES + 1)));
+    let get = fake.kv("athens").await.get(&key(1)).await.unwrap_err();
+    assert_ne!(get.kind, ErrorKind::WrongNode, "any other read goes to the leader: {get}");
+    assert_eq!(stale(&fake, "").await.unwrap_err().kind, ErrorKind::InvalidArgument);
+
+    // After a restart it knows what it holds, and not what of it is committed.
+    node.stop().await.unwrap();
+    let node = fake.node("athens", directory.path()).await;
+    assert_eq!(stale(&fake, &key(1)).await.unwrap_err().kind, ErrorKind::Unavailable, "it knows no table yet");
+    fake.host("athens", &led(&fake, 1, 2, LIVE)).await;
+    let refused = stale(&fake, &key(1)).await.unwrap_err();
+    assert_eq!(refused.kind, ErrorKind::Unavailable, "{refused}");
+    assert!(refused.message.contains("does not know yet which of its rows are committed"), "{refused}");
+    fake.host("athens", &led(&fake, 1, 3, LOAD)).await;
+    let refused = stale(&fake, &key(1)).await.unwrap_err();
+    assert!(refused.message.contains("is being brought up to date"), "{refused}");
+    fake.tell("athens", &row(1, 4, LEADER, &[(LEADER, LEADER_NODE, LIVE)])).await;
+    assert_eq!(stale(&fake, &key(1)).await.unwrap_err().kind, ErrorKind::WrongNode);
+    node.stop().await.unwrap();
 }
 
 impl Leader {

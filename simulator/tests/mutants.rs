@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 /// Seeds that are tried before a mutant counts as missed. The table names only mutants that need fewer.
 const SEEDS_MAX: u64 = 900;
 /// Rules of the protocol.
-const RULES: u8 = 32;
+const RULES: u8 = 33;
 
 /// A line of the table.
 #[derive(Debug)]

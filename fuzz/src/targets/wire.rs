@@ -53,6 +53,8 @@ pub const CHECKED_IN_PLACE: &[&str] = &[
     "ForceLeaderResponse",
     "GetRequest",
     "GetResponse",
+    "GetStaleRequest",
+    "GetStaleResponse",
     "GetTableRequest",
     "GetTableResponse",
     "HelloRequest",

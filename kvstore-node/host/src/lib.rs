@@ -13,6 +13,7 @@
 //! | `operate` | how clients' operations are evaluated and answered |
 //! | `forward` | which operations are passed on to another node, and to which |
 //! | `park` | which operations wait for a leadership to settle |
+//! | `stale` | what a copy shows that need not lead |
 //! | `remember` | whom a partition remembers |
 //! | `turn` | how what a replica wants is carried out |
 //! | `persist` | what is written to the log |
@@ -45,6 +46,7 @@ mod remember;
 mod request;
 mod retention;
 mod shell;
+mod stale;
 #[cfg(test)]
 mod test_shell;
 mod turn;
@@ -67,4 +69,5 @@ pub use refusal::{Cause, CopyRefusal, Refusal};
 pub use request::{Reply, Request};
 pub use retention::{Pin, Retention, RetentionLimits};
 pub use shell::{At, Life, Observed, Shell};
+pub use stale::StaleRow;
 pub use waiting::{Ended, Pending, ReadyAnswer, Waiting};

@@ -23,6 +23,12 @@ archon_types::mutants! {
     ForwardRenamed = 32,
     /// What another node passed on is passed on again.
     ForwardedAgain = 32,
+    /// A stale read shows what is not committed.
+    StaleShowsOpen = 33,
+    /// A copy that does not count answers stale reads.
+    StaleWhileLoading = 33,
+    /// A copy answers stale reads that does not know which of its rows are committed.
+    StaleBeyondCommit = 33,
 }
 
 archon_types::broken!();

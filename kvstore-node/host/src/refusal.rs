@@ -18,6 +18,12 @@ pub enum Refusal {
     Changing,
     /// No valid lease covers the answer.
     NoLease,
+    /// This node has no copy of the partition.
+    NoCopy,
+    /// The copy here is being brought up to date.
+    NotLive,
+    /// The copy here does not know yet which of its rows are committed.
+    CommitUnknown,
     /// No write is taken now; of this kind is the reason.
     NoWrites(ErrorKind),
     /// The rows could not be read, for this reason.

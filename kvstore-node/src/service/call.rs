@@ -5,9 +5,9 @@ use super::kv::KvService;
 use super::overloaded;
 use crate::inbox::PushError;
 use crate::reply::{Outcome, ReplyTo};
-use crate::shard::{OpRequest, ShardMessage};
+use crate::shard::{OpRequest, ShardMessage, StaleRead};
 use crate::shared::shutting_down;
-use archon_host::Origin;
+use archon_host::{Origin, StaleRow};
 use archon_proto::convert::kv::{KeyedOp, TaggedReply, check_batch};
 use archon_proto::v1;
 use archon_types::{
@@ -69,6 +69,22 @@ impl KvService {
         op.check()?;
         let (log_time, outcome) = self.operate(from, PartitionId::new(table.id, index), op, None).await;
         Ok((log_time, outcome?))
+    }
+
+    /// Reads a key at the copy on this node, whether it leads or not.
+    pub(super) async fn stale(&self, from: IpAddr, request: v1::GetStaleRequest) -> Result<StaleRow> {
+        self.check(request.cluster.as_ref(), None)?;
+        let op = Op::Get { key: request.key.clone() };
+        op.check()?;
+        let partition = of_key(&self.table(&request.table)?, &op)?;
+        let permit = self.shared.admission.client(from).try_admit(op.cost())?;
+        let (sender, answer) = oneshot::channel();
+        let read = StaleRead { partition, key: request.key, permit, answer: sender };
+        match self.shards.of(partition).try_push(ShardMessage::ReadStale(read)) {
+            Ok(()) => answer.await.unwrap_or_else(|_| Err(shutting_down())),
+            Err(PushError::Full(_)) => Err(overloaded()),
+            Err(PushError::Closed(_)) => Err(shutting_down()),
+        }
     }
 
     /// Carries out several operations, each on its own; the replies stand in their order.

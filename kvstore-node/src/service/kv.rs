@@ -63,6 +63,13 @@ impl Kv for KvService {
         }
     }
 
+    async fn get_stale(&self, request: Request<v1::GetStaleRequest>) -> Result<Response<v1::GetStaleResponse>, Status> {
+        let (from, request) = parted(request);
+        let row = self.stale(from, request).await.map_err(refuse)?;
+        let as_of_revision = row.as_of.get();
+        Ok(Response::new(v1::GetStaleResponse { value: Some(row.found.into()), as_of_revision }))
+    }
+
     async fn put(&self, request: Request<v1::PutRequest>) -> Result<Response<v1::PutResponse>, Status> {
         let (from, request) = parted(request);
         let op = Op::Put { key: request.key, value: request.value };

@@ -1,11 +1,12 @@
 //! What a shard is told.
 
 use super::Gathered;
+use crate::admit::Permit;
 use crate::flusher::FlushEvent;
 use crate::inbox::Weigh;
 use crate::reply::ReplyTo;
 use crate::wire;
-use archon_host::{Action, CopyAsk, CopyPage, CopyStart};
+use archon_host::{Action, CopyAsk, CopyPage, CopyStart, StaleRow};
 use archon_kv::Growth;
 use archon_replica::{Message, Position};
 use archon_types::{Epoch, ErrorDetail, Incarnation, PartitionId, PlacementId, Seq, Version};
@@ -39,10 +40,20 @@ pub(crate) struct PageRows {
     pub(crate) taken: oneshot::Sender<()>,
 }
 
+/// A read at a copy that need not lead.
+pub(crate) struct StaleRead {
+    pub(crate) partition: PartitionId,
+    pub(crate) key: Bytes,
+    pub(crate) permit: Permit,
+    pub(crate) answer: oneshot::Sender<Result<StaleRow, ErrorDetail>>,
+}
+
 /// A message to a shard.
 pub(crate) enum ShardMessage {
     /// Operations of clients.
     Operations(Vec<OpRequest>),
+    /// A read of a key at the copy here, whether it leads or not.
+    ReadStale(StaleRead),
     /// Messages of other replicas.
     Replication(Vec<Message>),
     /// What follows from a push to this life of the node. Answered with whether it was carried out: not if that life is
@@ -91,6 +102,7 @@ impl Weigh for ShardMessage {
     fn bytes(&self) -> usize {
         match self {
             Self::Operations(operations) => operations.iter().map(|request| request.op.bytes()).sum(),
+            Self::ReadStale(read) => read.key.len(),
             Self::Replication(messages) => messages.iter().map(wire::weight).sum(),
             Self::CopyRows(page) => page.content.rows.iter().map(|(key, value)| key.len() + value.len()).sum(),
             _ => 0,

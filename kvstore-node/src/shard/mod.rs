@@ -22,7 +22,7 @@ mod shell;
 mod words;
 
 pub(crate) use gathered::Gathered;
-pub(crate) use message::{CopyOffer, OpRequest, PageRows, ShardMessage};
+pub(crate) use message::{CopyOffer, OpRequest, PageRows, ShardMessage, StaleRead};
 pub(crate) use runtime::ShardRuntime;
 pub(crate) use shards::Shards;
 
@@ -157,6 +157,7 @@ impl Shard {
         let partitions = &mut self.partitions;
         match message {
             ShardMessage::Operations(operations) => self.arrived(operations, budget),
+            ShardMessage::ReadStale(read) => self.read_stale(read, budget),
             ShardMessage::Replication(messages) => {
                 for message in messages {
                     partitions.step(message.to.placement, Input::Message(message));

@@ -1,6 +1,6 @@
 //! Clients' operations, as far as their clients' turns go.
 
-use super::{Budget, OpRequest, Shard};
+use super::{Budget, OpRequest, Shard, StaleRead};
 use archon_types::Op;
 use std::time::Instant;
 
@@ -37,6 +37,23 @@ impl Shard {
             self.backlog.rotate();
         }
         self.context.shared.metrics.turns_cut.add(u64::from(!self.backlog.is_empty()));
+    }
+
+    /// Reads at the copy here, whether it leads or not.
+    pub(super) fn read_stale(&mut self, read: StaleRead, budget: &mut Budget) {
+        let StaleRead { partition, key, permit, answer } = read;
+        // Whoever gave up does not want the answer.
+        if answer.is_closed() {
+            return;
+        }
+        self.context.shared.metrics.stale_reads.add(1);
+        let row = permit.room().and_then(|()| {
+            let row = self.partitions.read_stale(partition, &key);
+            row.map_err(|refusal| self.partitions.shell().words(partition, refusal))
+        });
+        self.context.shared.metrics.operations_refused.add(u64::from(row.is_err()));
+        let _ = answer.send(row);
+        budget.spend(false, Instant::now);
     }
 
     fn operation(&mut self, request: OpRequest, budget: &mut Budget) {

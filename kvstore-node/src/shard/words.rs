@@ -4,6 +4,9 @@ use super::shell::ShardShell;
 use archon_host::{Cause, CopyAsk, CopyRefusal, Ended, Refusal};
 use archon_types::{ErrorDetail, ErrorKind, PartitionId};
 
+/// After which time a copy that shows nothing yet may be asked again, in milliseconds.
+const RETRY_STALE_MS: u64 = 100;
+
 impl ShardShell {
     /// A refusal in words.
     pub(super) fn words(&self, partition: PartitionId, refusal: Refusal) -> ErrorDetail {
@@ -24,6 +27,23 @@ impl ShardShell {
             Refusal::NoLease => {
                 let why = format!("this node holds no valid lease for partition {}", tables.partition_name(partition));
                 ErrorDetail::new(ErrorKind::NoLease, why).with_retry_after_ms(50).with_table_version(tables.version())
+            }
+            Refusal::NoCopy => {
+                let partition = tables.partition_name(partition);
+                let why = format!("this node has no copy of partition {partition}; the table says which nodes have");
+                ErrorDetail::new(ErrorKind::WrongNode, why).with_table_version(tables.version())
+            }
+            Refusal::NotLive => {
+                let partition = tables.partition_name(partition);
+                let why =
+                    format!("the copy of partition {partition} here is being brought up to date, and shows nothing");
+                ErrorDetail::new(ErrorKind::Unavailable, why).with_retry_after_ms(RETRY_STALE_MS)
+            }
+            Refusal::CommitUnknown => {
+                let partition = tables.partition_name(partition);
+                let why =
+                    format!("the copy of partition {partition} here does not know yet which of its rows are committed");
+                ErrorDetail::new(ErrorKind::Unavailable, why).with_retry_after_ms(RETRY_STALE_MS)
             }
             Refusal::NoWrites(kind) => self.no_writes(partition, kind),
             Refusal::Unreadable(error) => {

@@ -151,6 +151,9 @@ const fn kind_of(refusal: &Refusal) -> ErrorKind {
         Refusal::Dropped | Refusal::Ended(Ended::ChangedNothing, Cause::Dropped) => ErrorKind::NotFound,
         Refusal::Misrouted => ErrorKind::InvalidArgument,
         Refusal::Elsewhere => ErrorKind::NotPartitionLeader,
+        // Of stale reads, which nobody asks for here.
+        Refusal::NoCopy => ErrorKind::WrongNode,
+        Refusal::NotLive | Refusal::CommitUnknown => ErrorKind::Unavailable,
         Refusal::NoLease => ErrorKind::NoLease,
         Refusal::NoWrites(kind) => *kind,
         Refusal::Ended(Ended::Unknown, _) => ErrorKind::DeadlineExceeded,

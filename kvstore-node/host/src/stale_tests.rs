@@ -1,0 +1,124 @@
+use super::*;
+use crate::mutant::Broken;
+use crate::reconcile::Action;
+use crate::test_shell::{
+    LIFE, OTHER, OWN, PARTITION, TestShell, get, held, partitions, put, request, row, serving, settle,
+};
+use archon_kv::{Effect, RowChange};
+use archon_replica::{Body, Entry, Input, Message, Position, ReplicaAddress};
+use archon_types::{Epoch, Millis, NodeId, Partition, ReplicaState, Seq};
+
+const LIVE: ReplicaState = ReplicaState::Live;
+const KEY: &str = "key";
+
+fn follower_row() -> Partition {
+    Partition { leader: Some(OTHER), ..row(1, &[(OTHER, LIVE)]) }
+}
+
+fn follower(broken: Broken, row: Partition) -> Partitions<TestShell> {
+    let mut follower = partitions(broken);
+    follower.duties(LIFE.incarnation, vec![Action::Open { partition: row, placement: OWN, fresh: true }]);
+    settle(&mut follower);
+    follower
+}
+
+fn hear(follower: &mut Partitions<TestShell>, body: Body) {
+    let address = |placement, node| ReplicaAddress { placement, node, incarnation: LIFE.incarnation };
+    let (from, to) = (address(OTHER, NodeId::new(OTHER.get())), address(OWN, LIFE.node));
+    follower.step(OWN, Input::Message(Message { partition: PARTITION, from, to, epoch: Epoch::new(1), body }));
+    settle(follower);
+}
+
+fn position(seq: u64) -> Position {
+    Position::new(if seq == 0 { Epoch::ZERO } else { Epoch::new(1) }, Seq::new(seq))
+}
+
+/// The entry at `seq` writes its own number to the key, and every third one removes it.
+fn entry(seq: u64) -> Entry {
+    let value = row::encode_value(Revision::new(seq), &[seq as u8]);
+    let change = match seq % 3 {
+        0 => RowChange::remove(row::value_key(KEY.as_bytes())),
+        _ => RowChange::set(row::value_key(KEY.as_bytes()), value),
+    };
+    Entry { at: position(seq), bytes: Effect { at: Millis::new(seq), changes: vec![change] }.encode() }
+}
+
+fn expected(commit: u64) -> StaleRow {
+    let found = (!commit.is_multiple_of(3)).then(|| (Bytes::from(vec![commit as u8]), Revision::new(commit)));
+    StaleRow { found, as_of: Revision::new(commit) }
+}
+
+/// However many entries a follower holds, and however many of them it knows to be committed.
+fn no_copy_shows_what_is_not_committed(mutant: Option<Mutant>) -> bool {
+    const ENTRIES: u64 = 7;
+    (0..=ENTRIES).all(|first| {
+        (0..=first).all(|commit| {
+            let mut follower = follower(Broken::by(mutant), follower_row());
+            hear(&mut follower, Body::Adopt { at: position(0), start: Seq::ZERO, commit: Seq::ZERO });
+            let append = |before: u64, upto: u64, commit: u64| {
+                let entries = (before + 1..=upto).map(entry).collect();
+                Body::Append { before: position(before), entries, start: Seq::ZERO, commit: Seq::new(commit) }
+            };
+            hear(&mut follower, append(0, first, commit));
+            let now = follower.read_stale(PARTITION, KEY.as_bytes()) == Ok(expected(commit));
+            // Also with committed rows on their way to the engine, and what is not committed after them.
+            follower.each(|_, local| local.freeze());
+            hear(&mut follower, append(first, ENTRIES, commit));
+            let frozen = follower.read_stale(PARTITION, KEY.as_bytes()) == Ok(expected(commit));
+            hear(&mut follower, append(ENTRIES, ENTRIES, ENTRIES));
+            now && frozen && follower.read_stale(PARTITION, KEY.as_bytes()) == Ok(expected(ENTRIES))
+        })
+    })
+}
+
+fn a_copy_that_does_not_count_shows_nothing(mutant: Option<Mutant>) -> bool {
+    let mut loading = follower_row();
+    let own = loading.placements.iter_mut().find(|placed| placed.id == OWN);
+    own.expect("its own").state = ReplicaState::Load;
+    follower(Broken::by(mutant), loading).read_stale(PARTITION, b"key") == Err(Refusal::NotLive)
+}
+
+/// The node was started anew, and its engine has rows that are not known to be committed.
+fn a_copy_whose_engine_may_be_ahead_shows_nothing(mutant: Option<Mutant>) -> bool {
+    let [unknown, higher] = [true, false].map(|unknown| {
+        let mut found = held(PARTITION);
+        match unknown {
+            true => found.memtable.set_engine_ahead(ENGINE_AHEAD_UNKNOWN),
+            false => found.memtable.set_engine_position(Seq::new(12)),
+        }
+        let mut copy = partitions(Broken::by(mutant));
+        copy.dormant.insert(OWN, found);
+        copy.duties(LIFE.incarnation, vec![Action::Open { partition: follower_row(), placement: OWN, fresh: false }]);
+        settle(&mut copy);
+        copy.read_stale(PARTITION, b"key")
+    });
+    [unknown, higher] == [Err(Refusal::CommitUnknown), Err(Refusal::CommitUnknown)]
+}
+
+archon_types::shown_by! {
+    StaleShowsOpen => no_copy_shows_what_is_not_committed,
+    StaleWhileLoading => a_copy_that_does_not_count_shows_nothing,
+    StaleBeyondCommit => a_copy_whose_engine_may_be_ahead_shows_nothing,
+}
+
+#[test]
+fn a_leader_without_a_lease_shows_what_was_committed_and_not_what_it_has_begun() {
+    let mut leader = serving(Broken::default(), row(1, &[]));
+    leader.operate(request(put(KEY), "write"));
+    leader.settle();
+    let before = leader.read_stale(PARTITION, KEY.as_bytes()).expect("it counts");
+    assert_eq!(before.found, None, "the disk does not have it yet");
+    settle(&mut leader);
+    leader.shell_mut().lease_until = Millis::ZERO;
+    leader.operate(request(get(KEY), "read"));
+    assert_eq!(leader.shell().refusals, [("read", Refusal::NoLease)], "a read that promises more needs the lease");
+    let after = leader.read_stale(PARTITION, KEY.as_bytes()).expect("it counts");
+    let (value, revision) = after.found.expect("it is committed");
+    assert!(value == "value" && revision <= after.as_of && before.as_of < revision, "{before:?}, {:?}", after.as_of);
+}
+
+#[test]
+fn where_no_copy_is_nothing_is_shown() {
+    let mut node = partitions(Broken::default());
+    assert_eq!(node.read_stale(PARTITION, b"key"), Err(Refusal::NoCopy));
+}
