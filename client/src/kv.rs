@@ -7,7 +7,7 @@ use crate::scan::Scan;
 use crate::shared::Shared;
 use crate::table::TableCache;
 use archon_types::limits::{BATCH_BYTES_MAX, BATCH_OPS_MAX};
-use archon_types::{Answer, ErrorDetail, ErrorKind, Op, PartitionId, Revision, Version};
+use archon_types::{Answer, ErrorDetail, ErrorKind, Op, PartitionId, PartitionTable, Revision, Version};
 use bytes::Bytes;
 use futures::future::join_all;
 use std::sync::Arc;
@@ -78,7 +78,7 @@ impl Client {
         self.table.load().version()
     }
 
-    /// Reads a key; `None` if it is absent. Linearizable.
+    /// Reads a key; `None` if it is absent. Linearizable; [`Client::get_stale`] is not, and needs no leader.
     ///
     /// # Errors
     /// See [`Error`].
@@ -204,6 +204,16 @@ impl Client {
     /// The partition of a key.
     pub(crate) fn partition_of(&self, key: &[u8]) -> PartitionId {
         self.table.load().partition_of(key)
+    }
+
+    /// The table as it is held now.
+    pub(crate) fn held(&self) -> Arc<PartitionTable> {
+        Arc::clone(&self.table.load())
+    }
+
+    /// Asks for a newer table without waiting for it.
+    pub(crate) fn want_refresh(&self) {
+        self.table.want_refresh();
     }
 
     /// Every partition of the table.

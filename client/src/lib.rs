@@ -44,6 +44,7 @@ mod routes;
 mod scan;
 mod sequence;
 mod shared;
+mod stale;
 mod stats;
 mod table;
 mod via;
@@ -77,4 +78,5 @@ pub use participant::{AcquireError, Callbacks, Grant, Lost, Participant, Partici
 pub use rebalance_types::{Cancelled, MoveStatus, RebalanceStatus, RebalanceSummary};
 pub use routes::{Owner, RouteMap, Routes};
 pub use scan::{Entry, Page, Scan};
+pub use stale::StaleValue;
 pub use stats::NodeStats;

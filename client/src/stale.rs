@@ -1,0 +1,168 @@
+//! Reads at any copy, leader or not.
+
+use crate::error::{Error, Outcome};
+use crate::kv::{Client, Value, copied};
+use crate::retry::Backoff;
+use crate::shared::Shared;
+use archon_proto::convert::error::detail_of;
+use archon_proto::v1::{self, kv_client::KvClient};
+use archon_types::limits::check_key;
+use archon_types::{ErrorDetail, ErrorKind, NodeStatus, PartitionId, PartitionTable, ReplicaState, Revision};
+use bytes::Bytes;
+use rand::seq::SliceRandom;
+use std::time::Duration;
+use tokio::time::{Instant, sleep, timeout, timeout_at};
+
+/// How long one copy may take; then the next one is asked.
+const ATTEMPT: Duration = Duration::from_secs(1);
+
+/// What some copy shows of a key.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct StaleValue {
+    /// The value, if the key was there.
+    pub value: Option<Value>,
+    /// As of which it was so: of the writes to the key's partition those with a revision up to this one are seen, and no other. How
+    /// long ago that was, nobody promises.
+    pub as_of: Revision,
+    /// The address of the node whose copy it is.
+    pub address: String,
+}
+
+impl Client {
+    /// Reads a key at any copy that counts, rather at one that does not lead: what was committed as of some position, which may be
+    /// long ago. It takes no leader and no lease, so it is answered where [`Client::get`] is not; it is not linearizable, and a
+    /// later read may show something older. Whoever has written with revision `r` sees that write where `as_of >= r`.
+    ///
+    /// # Errors
+    /// See [`Error`]; [`Error::DeadlineExceeded`] if no copy showed anything in time, with what the last one said.
+    pub async fn get_stale(&self, key: impl AsRef<[u8]>) -> Result<StaleValue, Error> {
+        let key = copied(key);
+        check_key(&key)?;
+        let deadline = Instant::now() + self.timeout();
+        let mut last = None;
+        match timeout_at(deadline, self.ask_copies(key, &mut last)).await {
+            Ok(answer) => answer,
+            Err(_) => Err(Error::DeadlineExceeded {
+                timeout_ms: u64::try_from(self.timeout().as_millis()).unwrap_or(u64::MAX),
+                outcome: Outcome::Read,
+                last: last.map(Box::new),
+            }),
+        }
+    }
+
+    async fn ask_copies(&self, key: Bytes, last: &mut Option<ErrorDetail>) -> Result<StaleValue, Error> {
+        let (shared, ..) = self.parts();
+        let mut backoff = Backoff::default();
+        loop {
+            if shared.stop.is_cancelled() {
+                return Err(Error::Closed);
+            }
+            let (table, copies) = self.copies(&shared, &key);
+            for address in copies {
+                let request =
+                    v1::GetStaleRequest { cluster: shared.cluster_ref(), table: table.clone(), key: key.clone() };
+                match ask(&shared, &address, request).await {
+                    Ok(found) => return Ok(found),
+                    Err(detail) if may_pass(detail.kind) => *last = Some(detail),
+                    Err(detail) => return Err(detail.into()),
+                }
+            }
+            last.get_or_insert_with(|| ErrorDetail::new(ErrorKind::Unavailable, "no copy of the key counts"));
+            self.want_refresh();
+            sleep(backoff.pause(true, None)).await;
+        }
+    }
+
+    /// The table's name, and where copies of the key's partition are: in any order, the leader last.
+    fn copies(&self, shared: &Shared, key: &[u8]) -> (String, Vec<String>) {
+        let table = self.held();
+        let name = table.table().name.clone();
+        match &shared.via {
+            Some(via) => (name, vec![via.current().to_owned()]),
+            None => (name, live_copies(&table, table.partition_of(key))),
+        }
+    }
+}
+
+fn live_copies(table: &PartitionTable, partition: PartitionId) -> Vec<String> {
+    let Some(row) = table.partition(partition.index) else { return Vec::new() };
+    let live = row.placements.iter().filter(|placed| placed.state == ReplicaState::Live);
+    let mut copies: Vec<_> = live.filter_map(|placed| Some((placed.id, table.node(placed.node)?))).collect();
+    copies.shuffle(&mut rand::rng());
+    // One that counts as failed may be there all the same.
+    copies.sort_by_key(|(id, node)| (node.status != NodeStatus::Alive, Some(*id) == row.leader));
+    copies.into_iter().map(|(_, node)| node.address.clone()).collect()
+}
+
+async fn ask(shared: &Shared, address: &str, request: v1::GetStaleRequest) -> Result<StaleValue, ErrorDetail> {
+    let mut node = KvClient::new(shared.links.channel(address)?);
+    let mut answer = match timeout(ATTEMPT, node.get_stale(request)).await {
+        Ok(Ok(answer)) => answer.into_inner(),
+        Ok(Err(status)) => {
+            let mut detail = detail_of(&status);
+            detail.message = format!("the node at {address}: {}", detail.message);
+            return Err(detail);
+        }
+        Err(_) => {
+            let message = format!("the node at {address} did not answer within {} ms", ATTEMPT.as_millis());
+            return Err(ErrorDetail::new(ErrorKind::Unreachable, message));
+        }
+    };
+    let found: Option<(Bytes, Revision)> = answer.value.take().unwrap_or_default().into();
+    let value = found.map(|(value, revision)| Value { value, revision });
+    Ok(StaleValue { value, as_of: Revision::new(answer.as_of_revision), address: address.to_owned() })
+}
+
+/// Whether another copy, or a later time, may help.
+const fn may_pass(kind: ErrorKind) -> bool {
+    kind.is_retryable() || matches!(kind, ErrorKind::WrongNode | ErrorKind::DeadlineExceeded)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use archon_types::{
+        Epoch, Holds, Node, NodeId, Partition, PartitionStatus, Placement, PlacementId, Table, TableDelta, TableId,
+        Version,
+    };
+
+    #[test]
+    fn copies_that_do_not_lead_are_asked_first_and_those_that_do_not_count_never() {
+        let place = |id: u64, state| Placement { id: PlacementId::new(id), node: NodeId::new(id), state };
+        let node = |id: u64, status| Node { status, ..Node::new(NodeId::new(id), "athens", format!("n{id}:1")) };
+        let id = PartitionId::new(TableId::new(1), 0);
+        let (live, load) = (ReplicaState::Live, ReplicaState::Load);
+        let row = Partition {
+            id,
+            epoch: Epoch::new(1),
+            version: Version::new(1),
+            leader: Some(PlacementId::new(1)),
+            placements: vec![place(1, live), place(2, live), place(3, load), place(4, live), place(5, live)],
+            status: PartitionStatus::Online,
+            min_in_sync: 2,
+        };
+        let alive = NodeStatus::Alive;
+        let nodes = [(1, alive), (2, alive), (3, alive), (4, NodeStatus::Failed), (5, alive)];
+        let delta = TableDelta {
+            table: Table {
+                id: TableId::new(1),
+                name: "default".into(),
+                partitions: 1,
+                replication: 4,
+                holds: Holds::Data,
+                version: Version::new(1),
+            },
+            since: Version::ZERO,
+            version: Version::new(1),
+            partitions: vec![row],
+            nodes: nodes.map(|(id, status)| node(id, status)).to_vec(),
+            removed: None,
+        };
+        let table = PartitionTable::from_whole(delta).expect("it is whole");
+        for _ in 0..20 {
+            let mut copies = live_copies(&table, id);
+            copies[..2].sort();
+            assert_eq!(copies, ["n2:1", "n5:1", "n1:1", "n4:1"], "who counts as failed comes last");
+        }
+    }
+}
