@@ -153,7 +153,7 @@ async fn kv_verb(args: KvArgs, connection: &Connection) -> Result<Exit, Failure>
     // What is wrong with the input is said before anybody is called.
     match &verb {
         KvVerb::Put { key, .. }
-        | KvVerb::Get { key }
+        | KvVerb::Get { key, .. }
         | KvVerb::Del { key }
         | KvVerb::Cas { key, .. }
         | KvVerb::Incr { key, .. } => kv::check_key(key)?,
@@ -166,7 +166,8 @@ async fn kv_verb(args: KvArgs, connection: &Connection) -> Result<Exit, Failure>
             let value = kv::value_of(&value)?;
             kv::put(&key, value, &connect.await?, &output).await
         }
-        KvVerb::Get { key } => kv::get(&key, &connect.await?, &output).await,
+        KvVerb::Get { key, stale: false } => kv::get(&key, &connect.await?, &output).await,
+        KvVerb::Get { key, stale: true } => kv::get_stale(&key, &connect.await?, &output).await,
         KvVerb::Del { key } => kv::delete(&key, &connect.await?, &output).await,
         KvVerb::Cas { key, value, revision } => {
             let value = kv::value_of(&value)?;

@@ -38,10 +38,14 @@ Examples:
 Examples:
   archon kv get city/1
   archon kv get picture > picture.png
-  archon kv get city/1 -o json                 with its revision")]
+  archon kv get city/1 -o json                 with its revision
+  archon kv get city/1 --stale                 also while nobody leads; perhaps not the newest")]
     Get {
         /// The key.
         key: String,
+        /// Read at any copy, leader or not: what was committed as of some revision, which may be long ago.
+        #[arg(long)]
+        stale: bool,
     },
     /// Remove a key; exit 3 if there was none.
     #[command(visible_alias = "delete", after_help = "Examples:\n  archon kv del city/1")]

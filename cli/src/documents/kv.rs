@@ -66,6 +66,12 @@ pub(crate) struct Key {
     /// The revision of the value that was read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) revision: Option<u64>,
+    /// Of a stale read: as of which revision of the key's partition it was so.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) as_of_revision: Option<u64>,
+    /// Of a stale read: the address of the node whose copy it is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) address: Option<String>,
 }
 
 /// A key and its value.

@@ -6,7 +6,7 @@ use crate::args::ScanArgs;
 use crate::documents::{Counted, Entry, Key, ValueText, Written};
 use crate::exit::{Exit, Failure};
 use crate::output::{Column, Output};
-use archon_client::{Client, Error, ErrorKind, Revision, Value};
+use archon_client::{Client, Error, ErrorKind, Revision, StaleValue, Value};
 use archon_types::limits::{self, VALUE_BYTES_MAX};
 use bytes::Bytes;
 use std::io::Read;
@@ -75,8 +75,24 @@ pub(crate) async fn increment(key: &str, by: i64, client: &Client, output: &Outp
 /// Prints a value, alone. That there is none is a document like any other, and the exit code says so as well.
 pub(crate) async fn get(key: &str, client: &Client, output: &Output) -> Result<Exit, Failure> {
     let found = client.get(key).await?;
+    let document = key_document(key, found.as_ref());
+    shown_alone(key, found, &document, output)
+}
+
+/// As [`get`], of what any copy shows; as of when is said on standard error.
+pub(crate) async fn get_stale(key: &str, client: &Client, output: &Output) -> Result<Exit, Failure> {
+    let StaleValue { value, as_of, address } = client.get_stale(key).await?;
+    let (as_of, document) = (as_of.get(), key_document(key, value.as_ref()));
+    if !output.is_json() {
+        output.talk(format!("as of revision {as_of} of its partition, at {address}; it may have changed since"));
+    }
+    let document = Key { as_of_revision: Some(as_of), address: Some(address), ..document };
+    shown_alone(key, value, &document, output)
+}
+
+fn shown_alone(key: &str, found: Option<Value>, document: &Key, output: &Output) -> Result<Exit, Failure> {
     if output.is_json() {
-        output.json(&key_document(key, found.as_ref()))?;
+        output.json(document)?;
     } else if let Some(found) = &found {
         output.raw(&found.value)?;
     }
@@ -86,7 +102,7 @@ pub(crate) async fn get(key: &str, client: &Client, output: &Output) -> Result<E
 fn key_document(key: &str, found: Option<&Value>) -> Key {
     let value = found.map(|found| ValueText::of(&found.value)).unwrap_or_default();
     let revision = found.map(|found| found.revision.get());
-    Key { key: key.to_owned(), existed: found.is_some(), value, revision }
+    Key { key: key.to_owned(), existed: found.is_some(), value, revision, as_of_revision: None, address: None }
 }
 
 /// Removes a key.
