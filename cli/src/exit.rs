@@ -173,6 +173,7 @@ impl From<archon_local_cluster::Error> for Failure {
     fn from(error: archon_local_cluster::Error) -> Self {
         match error {
             archon_local_cluster::Error::Client(error) => error.into(),
+            error @ archon_local_cluster::Error::ParentId(_) => Self::new(Exit::Usage, error.to_string()),
             error => Self::failed(error.to_string()),
         }
     }

@@ -16,7 +16,6 @@ mod exit;
 pub mod fuzzing;
 mod kv;
 mod output;
-mod parent_death;
 mod serve;
 mod version;
 

@@ -21,6 +21,15 @@ pub enum Error {
         #[source]
         cause: std::io::Error,
     },
+    /// What names the parent of this process is no process id.
+    #[error("{name}={0:?} is no process id; unset {name}", name = crate::process::PARENT_PID)]
+    ParentId(String),
+    /// The kernel does not end this process with its parent.
+    #[error("tying this process to its parent: {0}")]
+    ParentTie(#[source] std::io::Error),
+    /// This process was to end with its parent, which has ended already.
+    #[error("the parent process {0} has ended")]
+    ParentEnded(i32),
     /// There is no such process to end.
     #[error("expected {0} to run, but it does not")]
     NotRunning(String),

@@ -5,11 +5,13 @@
 mod cluster;
 mod error;
 mod member;
+mod parent_death;
 mod ports;
 mod process;
 
 pub use cluster::{Cluster, FIRST_NODES, LATE_NODE, PATIENCE, REQUEST_LIMIT, SMALL};
 pub use error::Error;
 pub use member::{Layout, Member, Place, node_arguments};
+pub use parent_death::end_with_parent;
 pub use ports::free_addresses;
 pub use process::{PARENT_PID, Process};

@@ -5,10 +5,10 @@ use super::log::{self, Log};
 use super::settings::{CoordinatorSettings, node_config};
 use crate::args::{Connection, CoordinatorArgs, NodeArgs};
 use crate::exit::{Exit, Failure};
-use crate::parent_death;
 use archon_coordinator::{CoordinatorConfig, CoordinatorError, IdentityError};
 use archon_kvstore_node::NodeError;
 use archon_kvstore_node::engine::EngineError;
+use archon_local_cluster::end_with_parent;
 use std::time::{Duration, Instant};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
@@ -23,7 +23,7 @@ pub(crate) fn coordinator(args: &CoordinatorArgs, connection: &Connection) -> Re
     let settings = CoordinatorSettings::resolve(args, connection.insecure)?;
     keep_private();
     let log = log::start(&args.log)?;
-    parent_death::follow()?;
+    end_with_parent()?;
     files::raise_limit();
     for warning in settings.warnings() {
         tracing::warn!("{warning}");
@@ -37,7 +37,7 @@ pub(crate) fn node(args: &NodeArgs, connection: &Connection) -> Result<Exit, Fai
     let config = node_config(args, &connection.coordinators, connection.insecure)?;
     keep_private();
     let log = log::start(&args.log)?;
-    parent_death::follow()?;
+    end_with_parent()?;
     files::raise_limit();
     serve(&log, |stop| async move { archon_kvstore_node::run(config, stop).await.map_err(node_failure) })
 }
