@@ -1,125 +1,172 @@
-//! A small service that keeps counters in the store and counts each request of a user once, however often it is sent:
-//! to one instance of the service or another, before or after a node has died.
+//! A small service that keeps counters, in three processes that share a lease table: each counter is in one of them at a time. One
+//! is killed in the middle of it. Each request of a user counts once, however often it is sent, and no two processes own the same
+//! counter at once.
 //!
 //! ```sh
 //! cargo run --release -p archon-examples --example counter
 //! ```
+//!
+//! The service is in `src/counter/`. One instance of it beside a cluster of yours: `… --example counter serve --help`.
 
-use archon_client::{Admin, Client, Error, Revision};
+use archon_client::{Admin, Client, Routes};
 use archon_examples::Result;
-use serde::{Deserialize, Serialize};
+use archon_examples::counter::{FrontEnd, Line, Use, Uses, boot_clock_ns, read_lines, serve};
+use archon_local_cluster::Process;
 use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
+const TABLE: &str = "counters";
+const PARTITIONS: u32 = 12;
+const INSTANCES: [&str; 3] = ["ada", "grace", "mary"];
 const COUNTERS: [&str; 3] = ["pages", "downloads", "votes"];
 const USERS: u64 = 6;
-const REQUESTS: u64 = 60;
-/// How long a user waits for an answer before sending the request again. The store needs longer to get over a dead
-/// node.
-const PATIENCE: Duration = Duration::from_millis(300);
-
-/// A counter as it is stored: with the number of each user's last request. They stand in one value, so they change
-/// together or not at all.
-#[derive(Default, Serialize, Deserialize)]
-struct Counter {
-    count: u64,
-    last: BTreeMap<u64, u64>,
-}
-
-/// An instance of the service. It remembers nothing, so any number of them can serve the same counters.
-#[derive(Clone)]
-struct Service(Client);
-
-impl Service {
-    /// Counts a request, if it has not been counted yet. A user numbers requests upwards and sends the next one after
-    /// the answer to the one before. Returns the number.
-    async fn count(self, counter: &str, user: u64, request: u64) -> Result<u64> {
-        // An increment takes effect once, however often the client library repeats it. But the library cannot know that
-        // two calls are one request of a user: so this counts attempts.
-        self.0.increment(format!("attempts/{counter}"), 1).await?;
-        let key = format!("counter/{counter}");
-        loop {
-            let (mut stored, revision) = match self.0.get(&key).await? {
-                Some(found) => (serde_json::from_slice(&found.value)?, found.revision),
-                None => (Counter::default(), Revision::ZERO),
-            };
-            if stored.last.get(&user).is_some_and(|last| *last >= request) {
-                return Ok(request);
-            }
-            stored.count += 1;
-            stored.last.insert(user, request);
-            match self.0.compare_and_set(&key, revision, serde_json::to_vec(&stored)?).await {
-                Ok(_) => return Ok(request),
-                // Another request was faster, or nobody can tell whether this one was taken: what is stored says it.
-                Err(Error::ConditionFailed { .. }) => {}
-                Err(error) if error.outcome_unknown() => {}
-                Err(error) => return Err(error.into()),
-            }
-        }
-    }
-}
-
-/// A user, who sends each request again, to the other instance, until it is answered. Returns how many attempts that
-/// took.
-async fn user(number: u64, instances: [Service; 2], answered: mpsc::Sender<()>) -> Result<u64> {
-    let mut attempts = JoinSet::new();
-    let mut count = 0;
-    for request in 1..=REQUESTS {
-        let counter = COUNTERS[(number + request) as usize % COUNTERS.len()];
-        let mut done = false;
-        while !done {
-            attempts.spawn(instances[count as usize % 2].clone().count(counter, number, request));
-            count += 1;
-            // An attempt that takes too long is not called back: it goes on, and may be counted after the next one.
-            while !done && let Ok(Some(answer)) = timeout(PATIENCE, attempts.join_next()).await {
-                done = answer?.is_ok_and(|answered| answered == request);
-            }
-        }
-        answered.send(()).await?;
-    }
-    attempts.join_all().await;
-    Ok(count)
-}
+/// How many requests each user sends.
+const REQUESTS: u64 = 100;
+/// How long anything may take before the example gives up.
+const PATIENCE: Duration = Duration::from_secs(20);
 
 fn main() -> ExitCode {
+    let mut arguments = std::env::args_os().skip(1);
+    if arguments.next().is_some_and(|verb| verb == "serve") {
+        return serve(arguments);
+    }
     archon_examples::run(counter)
 }
 
 async fn counter() -> Result {
-    let mut cluster = archon_examples::cluster().await?;
-    let build = async || Client::builder(cluster.endpoints()).build().await.map(Service);
-    let instances = [build().await?, build().await?];
+    let cluster = archon_examples::cluster().await?;
+    let admin = Admin::new(cluster.endpoints(), Duration::from_secs(10))?;
+    admin.create_lease_table(TABLE, PARTITIONS).await?;
+    let logs = tempfile::tempdir()?;
+    let mut instances = BTreeMap::new();
+    for name in INSTANCES {
+        instances.insert(name.to_owned(), start(name, &cluster.endpoints().join(","), logs.path())?);
+    }
+    let client = Client::builder(cluster.endpoints()).build().await?;
+    let mut routes = client.routes(TABLE).await?;
+    shared(&mut routes).await?;
+    println!("{} own {PARTITIONS} partitions, {} each.", INSTANCES.join(", "), PARTITIONS as usize / INSTANCES.len());
+
+    let began = boot_clock_ns();
     let (answered, mut answers) = mpsc::channel(1);
     let mut users = JoinSet::new();
     for number in 1..=USERS {
-        users.spawn(user(number, instances.clone(), answered.clone()));
+        users.spawn(user(number, FrontEnd::new(routes.clone(), PATIENCE), answered.clone()));
     }
     drop(answered);
 
-    // In the middle of it, the node that leads one of the counters is killed.
+    // In the middle of it, the instance that owns one of the counters is killed. Nobody is told anything.
     for _ in 0..USERS * REQUESTS / 2 {
         answers.recv().await.ok_or("the users have given up")?;
     }
-    let admin = Admin::new(cluster.endpoints(), Duration::from_secs(5))?;
-    let leader = admin.locate("default", "counter/votes").await?.partition.leader.ok_or("nobody leads the votes")?;
-    cluster.kill_node(&leader)?;
-    println!("{leader}, which leads the counter of votes, is killed after half of the requests.");
+    let owner = routes.owner_of("votes").ok_or("nobody owns the votes")?;
+    instances.get_mut(&owner.name).ok_or("a stranger owns the votes")?.kill();
+    println!("{}, which counts the votes, is killed after half of the requests.\n", owner.name);
     while answers.recv().await.is_some() {}
     let attempts: u64 = users.join_all().await.into_iter().sum::<Result<u64>>()?;
 
-    let (mut counted, mut incremented) = (0, 0);
+    let mut front_end = FrontEnd::new(routes, PATIENCE);
+    let mut counted = 0;
     for counter in COUNTERS {
-        let found = instances[0].0.get(format!("counter/{counter}")).await?.ok_or("a counter is gone")?;
-        counted += serde_json::from_slice::<Counter>(&found.value)?.count;
-        incremented += instances[0].0.increment(format!("attempts/{counter}"), 0).await?.value;
+        counted += front_end.read(counter).await?;
     }
+    for instance in instances.into_values() {
+        stop(instance).await?;
+    }
+
+    let mut uses = Uses::default();
+    for name in INSTANCES {
+        uses.add(&log(logs.path(), name)?);
+    }
+    println!("Who owned the votes, as each noted it by the clock of this machine:");
+    tell(&uses.by_partition()[&owner.partition.index], began);
+    let alone = uses.by_partition().values().all(|epochs| {
+        let epochs: Vec<&Use> = epochs.values().collect();
+        epochs.iter().all(|used| used.instances.len() == 1)
+            && epochs.windows(2).all(|pair| pair[0].last_ns <= pair[1].first_ns)
+    });
     println!("requests of users:             {}", USERS * REQUESTS);
     println!("attempts they made:            {attempts}");
-    println!("counted by increment:          {incremented}");
-    println!("counted by request number:     {counted}");
-    if counted == USERS * REQUESTS { Ok(()) } else { Err("a request was lost, or counted twice".into()) }
+    println!("counted:                       {counted}");
+    println!("two owners at once:            {}", if alone { "never" } else { "seen" });
+    let right = alone && counted == USERS * REQUESTS;
+    if right { Ok(()) } else { Err("two owned the same, or a request was lost or counted twice".into()) }
+}
+
+/// An instance is a process of this program, started again with other arguments. It ends with this one.
+fn start(name: &str, coordinators: &str, logs: &Path) -> Result<Process> {
+    let mut command = vec![std::env::current_exe()?.into_os_string()];
+    command.extend(["serve", "--name", name, "--coordinators", coordinators, "--table", TABLE].map(OsString::from));
+    command.extend(["--log".into(), log_file(logs, name).into_os_string()]);
+    Ok(Process::start(name, &command, &[], logs)?)
+}
+
+/// Waits until every instance owns its share, and says so.
+async fn shared(routes: &mut Routes) -> Result {
+    let shared = async {
+        loop {
+            let owners: Vec<_> = routes.map().owners.into_iter().flatten().filter(|owner| owner.serves).collect();
+            let share = |name: &&str| owners.iter().filter(|owner| owner.name == *name).count();
+            if INSTANCES.iter().all(|name| share(name) == PARTITIONS as usize / INSTANCES.len()) {
+                return Ok(());
+            }
+            routes.changed().await?;
+        }
+    };
+    timeout(PATIENCE, shared).await.map_err(|_| "the instances did not get their shares in time")?
+}
+
+/// A user, who sends requests one after the other. Returns how many attempts that took.
+async fn user(number: u64, mut front_end: FrontEnd, answered: mpsc::Sender<()>) -> Result<u64> {
+    for request in 1..=REQUESTS {
+        let counter = COUNTERS[(number + request) as usize % COUNTERS.len()];
+        front_end.count(counter, number, request).await?;
+        answered.send(()).await?;
+    }
+    Ok(front_end.attempts())
+}
+
+/// SIGTERM: what it owns is given to others before it ends.
+async fn stop(mut instance: Process) -> Result {
+    instance.ask_to_end();
+    let ended = async {
+        while instance.exited().is_none() {
+            sleep(Duration::from_millis(10)).await;
+        }
+    };
+    timeout(PATIENCE, ended).await.map_err(|_| "an instance does not stop")?;
+    Ok(())
+}
+
+fn log_file(logs: &Path, name: &str) -> PathBuf {
+    logs.join(format!("{name}.owned"))
+}
+
+fn log(logs: &Path, name: &str) -> Result<Vec<Line>> {
+    Ok(read_lines(&log_file(logs, name))?)
+}
+
+/// Prints the owners of a partition, and the time without one between two of them.
+fn tell(epochs: &BTreeMap<u64, Use>, began: u64) {
+    let seconds = |at_ns: u64| (at_ns as f64 - began as f64) / 1e9;
+    let mut before: Option<u64> = None;
+    for (epoch, used) in epochs {
+        if let Some(before) = before {
+            println!("            nobody for {:.3} s", seconds(used.first_ns) - seconds(before));
+        }
+        let names: Vec<&str> = used.instances.iter().map(|instance| instance.name.as_str()).collect();
+        println!(
+            "{:7.3} s   {} in epoch {epoch}, until {:.3} s",
+            seconds(used.first_ns),
+            names.join(" and "),
+            seconds(used.last_ns)
+        );
+        before = Some(used.last_ns);
+    }
 }

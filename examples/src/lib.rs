@@ -1,4 +1,7 @@
-//! What the examples share, so that each can be about one thing: where the cluster comes from, and how it ends.
+//! What the examples share, so that each can be about one thing: where the cluster comes from, and how it ends. And the one that
+//! is a whole service: [`counter`].
+
+pub mod counter;
 
 use archon_local_cluster::{Cluster, SMALL};
 use std::process::ExitCode;
@@ -15,16 +18,19 @@ pub fn run(example: impl AsyncFnOnce() -> Result) -> ExitCode {
     if matches!(std::env::args().nth(1).as_deref(), Some("coordinator" | "node")) {
         return archon_cli::main_with(std::env::args_os());
     }
-    let ended = tokio::runtime::Runtime::new().map_err(Into::into).and_then(|runtime| {
-        // Runs on this thread, to which the processes of a cluster are tied. Dropping the example ends its cluster.
-        runtime.block_on(async {
-            tokio::select! {
-                ended = example() => ended,
-                stopped = stopped() => stopped,
-            }
-        })
-    });
-    match ended {
+    // Dropping the example ends its cluster.
+    finish(async {
+        tokio::select! {
+            ended = example() => ended,
+            stopped = stopped() => stopped.and(Err("stopped before its end".into())),
+        }
+    })
+}
+
+/// Runs to the end, on this thread: the processes of a cluster are tied to the one that starts them.
+pub(crate) fn finish(program: impl Future<Output = Result>) -> ExitCode {
+    let runtime = tokio::runtime::Runtime::new().map_err(Into::into);
+    match runtime.and_then(|runtime| runtime.block_on(program)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("error: {error}");
@@ -52,7 +58,7 @@ pub async fn cluster() -> Result<Cluster> {
 }
 
 /// Waits for a wish to end: Ctrl-C, a service manager's, or that of a terminal that is closed.
-async fn stopped() -> Result {
+pub(crate) async fn stopped() -> Result {
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut terminate = signal(SignalKind::terminate())?;
     let mut hangup = signal(SignalKind::hangup())?;
@@ -61,5 +67,5 @@ async fn stopped() -> Result {
         _ = terminate.recv() => {}
         _ = hangup.recv() => {}
     }
-    Err("stopped before its end".into())
+    Ok(())
 }

@@ -1,0 +1,96 @@
+//! What users ask of an instance and what it answers: one line of JSON each, in turn.
+
+use crate::Result;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+
+/// Longest line that is read, in bytes.
+const LINE_MAX: u64 = 4 * 1024;
+
+/// What is asked.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Request {
+    /// Counts a request of a user, once.
+    Count {
+        /// Which counter.
+        counter: String,
+        /// Who asks.
+        user: u64,
+        /// The user's number for this request; the next one has a higher one.
+        request: u64,
+    },
+    /// Tells what a counter has come to.
+    Read {
+        /// Which counter.
+        counter: String,
+    },
+}
+
+impl Request {
+    /// The counter that it is about; it decides who is to be asked.
+    pub fn counter(&self) -> &str {
+        match self {
+            Self::Count { counter, .. } | Self::Read { counter } => counter,
+        }
+    }
+}
+
+/// What is answered.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Answer {
+    /// What the counter has come to.
+    Count(u64),
+    /// The counter is not this instance's, or is no more: find its owner.
+    NotOwner,
+    /// It could not be done now; it may have been counted.
+    Failed(String),
+}
+
+/// Writes a line.
+///
+/// # Errors
+/// Those of the connection.
+pub(super) async fn write_line(to: &mut (impl AsyncWrite + Unpin), message: &impl Serialize) -> Result {
+    let mut line = serde_json::to_vec(message)?;
+    line.push(b'\n');
+    to.write_all(&line).await?;
+    Ok(())
+}
+
+/// Reads a line; `None` at the end.
+///
+/// # Errors
+/// Those of the connection, and what is no message or too long for one.
+pub(super) async fn read_line<T: DeserializeOwned>(from: &mut (impl AsyncBufRead + Unpin)) -> Result<Option<T>> {
+    let mut line = Vec::new();
+    from.take(LINE_MAX).read_until(b'\n', &mut line).await?;
+    if line.is_empty() {
+        return Ok(None);
+    }
+    if line.last() != Some(&b'\n') {
+        return Err(format!("a line ends early or has more than {LINE_MAX} bytes").into());
+    }
+    Ok(Some(serde_json::from_slice(&line)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn lines_are_read_as_they_were_written_and_no_longer_ones() {
+        let (mut wire, request) = (Vec::new(), Request::Read { counter: "votes".to_owned() });
+        write_line(&mut wire, &request).await.unwrap();
+        let mut from = wire.as_slice();
+        assert_eq!(read_line(&mut from).await.unwrap(), Some(request));
+        assert_eq!(read_line::<Request>(&mut from).await.unwrap(), None);
+        let long = Answer::Failed("no".repeat(4_096));
+        let mut wire = Vec::new();
+        write_line(&mut wire, &long).await.unwrap();
+        let refused = read_line::<Answer>(&mut wire.as_slice()).await.unwrap_err();
+        assert!(refused.to_string().contains("4096 bytes"), "{refused}");
+    }
+}

@@ -1,0 +1,56 @@
+//! What the store holds of a partition.
+
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// A counter with the number of each user's last request. They stand in one value, so they change together or not at all.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Counter {
+    /// How many requests were counted.
+    pub count: u64,
+    /// By user, the last request that was counted.
+    pub last: BTreeMap<u64, u64>,
+}
+
+/// All counters of a partition, and who wrote them last. They are one value of the store, so the first write of a new owner makes
+/// every write fail that a former owner has still under way: it expects a revision that is gone.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Stored {
+    /// The fencing token: the epoch of the owner that wrote this.
+    pub epoch: u64,
+    /// By name.
+    pub counters: BTreeMap<String, Counter>,
+}
+
+impl Stored {
+    /// Counts a request, unless it was counted before. A user numbers requests upwards and sends the next one after the answer to
+    /// the one before. Returns whether anything changed.
+    pub fn count(&mut self, counter: &str, user: u64, request: u64) -> bool {
+        let counter = self.counters.entry(counter.to_owned()).or_default();
+        if counter.last.get(&user).is_some_and(|last| *last >= request) {
+            return false;
+        }
+        counter.count += 1;
+        counter.last.insert(user, request);
+        true
+    }
+
+    /// What a counter has come to.
+    pub fn value(&self, counter: &str) -> u64 {
+        self.counters.get(counter).map_or(0, |counter| counter.count)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_that_is_sent_again_is_counted_once() {
+        let mut stored = Stored::default();
+        assert!(stored.count("votes", 1, 1) && stored.count("votes", 2, 1));
+        assert!(!stored.count("votes", 1, 1));
+        assert!(stored.count("votes", 1, 2) && stored.count("pages", 1, 2));
+        assert_eq!((stored.value("votes"), stored.value("pages"), stored.value("none")), (3, 1, 0));
+    }
+}
