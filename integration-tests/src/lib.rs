@@ -13,6 +13,7 @@ pub mod image;
 pub mod load;
 pub mod network;
 pub mod options;
+pub mod participants;
 pub mod ports;
 pub mod power;
 pub mod process;

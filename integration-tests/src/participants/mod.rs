@@ -1,0 +1,10 @@
+//! Services that own partitions, as processes beside a cluster: instances of the counter example, users who count through them, and
+//! the judgement of who owned what.
+
+mod checker;
+mod service;
+mod users;
+
+pub use checker::{Violation, used_after_loss, violations};
+pub use service::{Service, ServiceOptions};
+pub use users::{Counted, Users};

@@ -1,0 +1,272 @@
+//! A cluster with a service of several processes beside it.
+
+use super::checker::{used_after_loss, violations};
+use super::users::{Counted, Users};
+use crate::cluster::{Cluster, PATIENCE, coordinator_name};
+use crate::options::Options;
+use crate::process::spawn;
+use crate::wait::{check, wait_for};
+use archon_client::{Admin, Client, Routes};
+use archon_examples::counter::{FrontEnd, Line, Uses, read_lines};
+use archon_local_cluster::Process;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use tokio::runtime::Runtime;
+
+const TABLE: &str = "counters";
+/// How many users count, and on how many counters.
+const USERS: u64 = 4;
+const COUNTERS: usize = 40;
+
+/// What kind of service to start.
+#[derive(Clone, Debug)]
+pub struct ServiceOptions {
+    /// Partitions of its lease table.
+    pub partitions: u32,
+    /// Most partitions that an instance takes.
+    pub partitions_max: u32,
+    /// How long a partition stays an instance's own after the last heartbeat, in milliseconds.
+    pub lease_ms: u64,
+}
+
+impl Default for ServiceOptions {
+    /// With a lease that machines at work on something else do not miss by themselves.
+    fn default() -> Self {
+        Self { partitions: 32, partitions_max: 32, lease_ms: 2_000 }
+    }
+}
+
+/// The cluster, the instances, and the users who count. Dropping it ends all processes.
+pub struct Service {
+    // Before the cluster, in whose directory they write.
+    instances: BTreeMap<String, Process>,
+    /// The cluster.
+    pub cluster: Cluster,
+    program: PathBuf,
+    options: ServiceOptions,
+    /// Of every instance that was ever started.
+    names: BTreeSet<String>,
+    admin: Admin,
+    client: Client,
+    routes: Routes,
+    users: Option<Users>,
+    runtime: Runtime,
+}
+
+impl Service {
+    /// Starts a cluster, and instances with these names; waits until all partitions are owned, evenly, and lets users count.
+    /// The programs are `env!("CARGO_BIN_EXE_…")` of `archon-under-test` and of `counter-under-test`.
+    ///
+    /// # Panics
+    /// If that does not happen.
+    pub fn start(programs: (&str, &str), cluster: &Options, options: ServiceOptions, names: &[&str]) -> Self {
+        let cluster = Cluster::start(programs.0, cluster);
+        let runtime = Runtime::new().expect("a runtime");
+        let coordinators = cluster.coordinator_addresses();
+        let admin = Admin::new(coordinators.clone(), Duration::from_secs(2)).expect("valid endpoints");
+        let (client, routes) = runtime.block_on(async {
+            admin.create_lease_table(TABLE, options.partitions).await.expect("a lease table");
+            let client = Client::builder(coordinators).build().await.expect("a client");
+            let routes = client.routes(TABLE).await.expect("the owners");
+            (client, routes)
+        });
+        let (instances, names_of_all) = Default::default();
+        let program = PathBuf::from(programs.1);
+        let mut service = Self {
+            cluster,
+            program,
+            options,
+            instances,
+            names: names_of_all,
+            admin,
+            client,
+            routes,
+            users: None,
+            runtime,
+        };
+        for name in names {
+            service.start_instance(name);
+        }
+        service.wait_even();
+        service.users = Some(Users::start(&service.runtime, &service.routes, USERS, COUNTERS));
+        service.progress(50);
+        service
+    }
+
+    /// Starts an instance; under a name that was there before, it notes what it owns in the same file.
+    pub fn start_instance(&mut self, name: &str) {
+        if self.names.insert(name.to_owned()) {
+            self.cluster.links().add(name);
+        }
+        let (most, lease) = (self.options.partitions_max.to_string(), self.options.lease_ms.to_string());
+        let (coordinators, log) = (self.cluster.coordinator_list(), self.log_file(name).display().to_string());
+        let arguments = ["--name", name, "--coordinators", &coordinators, "--table", TABLE, "--log", &log];
+        let arguments = [&arguments[..], &["--partitions-max", &most, "--lease-ms", &lease]].concat();
+        let arguments: Vec<String> = arguments.into_iter().map(str::to_owned).collect();
+        let process = spawn(&self.program, name, &arguments, self.cluster.directory());
+        self.cluster.links().runs_as(name, process.pid());
+        self.instances.insert(name.to_owned(), process);
+    }
+
+    /// The process of an instance.
+    ///
+    /// # Panics
+    /// If it does not run.
+    pub fn instance(&self, name: &str) -> &Process {
+        self.instances.get(name).expect("the instance runs")
+    }
+
+    /// Takes the process of an instance out, to be killed or ended.
+    ///
+    /// # Panics
+    /// If it does not run.
+    pub fn take_instance(&mut self, name: &str) -> Process {
+        self.instances.remove(name).expect("the instance runs")
+    }
+
+    /// Cuts an instance off from all coordinators, both ways, or mends that.
+    pub fn cut_off(&mut self, name: &str, cut: bool) {
+        for coordinator in 0..self.cluster.coordinator_addresses().len() {
+            let coordinator = coordinator_name(coordinator);
+            match cut {
+                true => self.cluster.links().cut_both(name, &coordinator),
+                false => self.cluster.links().mend_both(name, &coordinator),
+            }
+        }
+    }
+
+    /// How many partitions each member owns and serves, as the coordinators know it; `None`: nobody.
+    ///
+    /// # Errors
+    /// Why they do not tell.
+    pub fn shares(&self) -> Result<BTreeMap<Option<String>, u32>, String> {
+        let rows = self.runtime.block_on(self.admin.table(TABLE)).map_err(|error| error.to_string())?;
+        let mut shares = BTreeMap::new();
+        for row in rows {
+            let owner = row.leader.filter(|_| row.status.as_str() == "online");
+            *shares.entry(owner).or_default() += 1;
+        }
+        Ok(shares)
+    }
+
+    /// Waits for shares; returns how long it took.
+    pub fn wait_shares(&self, what: &str, holds: impl Fn(&BTreeMap<Option<String>, u32>) -> bool) -> Duration {
+        wait_for(what, PATIENCE, || {
+            let shares = self.shares()?;
+            check(holds(&shares), || format!("{shares:?}"))
+        })
+        .1
+    }
+
+    /// Waits until all partitions are owned by the instances that run, none of which has two more than another.
+    pub fn wait_even(&self) -> Duration {
+        let names: BTreeSet<&String> = self.instances.keys().collect();
+        self.wait_shares("even shares", |shares| {
+            let owners: BTreeSet<&String> = shares.keys().flatten().collect();
+            let (least, most) = (shares.values().min(), shares.values().max());
+            owners == names && !shares.contains_key(&None) && least.zip(most).is_some_and(|(a, b)| b - a <= 1)
+        })
+    }
+
+    /// Waits until all partitions are owned, and none by this member.
+    pub fn wait_without(&self, name: &str) -> Duration {
+        let without =
+            |shares: &BTreeMap<_, _>| !shares.contains_key(&None) && !shares.contains_key(&Some(name.to_owned()));
+        self.wait_shares(&format!("all partitions to be owned by others than {name}"), without)
+    }
+
+    /// Waits until this instance has noted something.
+    pub fn wait_noted(&self, name: &str, what: &str, noted: impl Fn(&[Line]) -> bool) -> Duration {
+        let what = format!("{name} to note {what}");
+        wait_for(&what, PATIENCE, || {
+            let lines = self.log(name);
+            check(noted(&lines), || format!("{:?}", &lines[lines.len().saturating_sub(5)..]))
+        })
+        .1
+    }
+
+    /// Waits until that many more requests of users were answered.
+    ///
+    /// # Panics
+    /// If they are not, or no users are at work.
+    pub fn progress(&self, requests: u64) -> Duration {
+        let users = self.users.as_ref().expect("users are at work");
+        let target = users.answered() + requests;
+        wait_for("users to be answered", PATIENCE, || {
+            check(users.answered() >= target, || format!("{} of {target} requests", users.answered()))
+        })
+        .1
+    }
+
+    /// What an instance has noted so far.
+    ///
+    /// # Panics
+    /// If that cannot be read.
+    pub fn log(&self, name: &str) -> Vec<Line> {
+        let path = self.log_file(name);
+        if !path.exists() {
+            return Vec::new();
+        }
+        read_lines(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+    }
+
+    /// Everybody's uses so far.
+    pub fn uses(&self) -> Uses {
+        let mut uses = Uses::default();
+        self.names.iter().for_each(|name| uses.add(&self.log(name)));
+        uses
+    }
+
+    /// Ends the users and compares the sums with what they were told; then judges who owned what.
+    ///
+    /// # Panics
+    /// If a request that was acknowledged is missing or was counted twice, if two instances owned the same partition at once, or
+    /// one owned more than it may.
+    pub fn judge(mut self) {
+        let users = self.users.take().expect("users are at work");
+        let (routes, client) = (self.routes.clone(), self.client.clone());
+        let (counted, sums) = self.runtime.block_on(async move {
+            let counted: Counted = users.stop().await;
+            let (mut sums, mut front_end) = (BTreeMap::new(), FrontEnd::new(routes, PATIENCE));
+            for counter in counted.acknowledged.keys() {
+                let sum = front_end.read(counter).await.unwrap_or_else(|error| panic!("{error}"));
+                sums.insert(counter.clone(), sum);
+            }
+            client.close().await;
+            (counted, sums)
+        });
+        let (mut found, mut losses, mut most) = (violations(&self.uses()), 0, 0);
+        for name in &self.names {
+            let lines = self.log(name);
+            found.extend(used_after_loss(&lines));
+            losses += lines.iter().filter(|line| matches!(line, Line::Lost { .. })).count();
+            let owned = lines.iter().filter_map(|line| match line {
+                Line::Used { owned, .. } => Some(owned.len()),
+                _ => None,
+            });
+            most = most.max(owned.max().unwrap_or(0));
+        }
+        let total: u64 = sums.values().sum();
+        println!("{total} requests counted, the slowest in {:?}; {losses} losses", counted.longest);
+        let found: Vec<String> = found.iter().map(ToString::to_string).collect();
+        assert!(found.is_empty(), "{} violations:\n{}", found.len(), found[..found.len().min(20)].join("\n"));
+        assert!(most <= self.options.partitions_max as usize, "one instance owned {most} partitions at once");
+        assert_eq!(sums, counted.acknowledged, "each acknowledged request is there exactly once");
+    }
+
+    fn log_file(&self, name: &str) -> PathBuf {
+        // Not `.log`: that is what it prints.
+        Path::new(self.cluster.directory()).join(format!("{name}.owned"))
+    }
+}
+
+impl Drop for Service {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            for process in self.instances.values() {
+                eprintln!("--- end of the log of {}\n{}", process.name(), process.log_tail(10));
+            }
+        }
+    }
+}

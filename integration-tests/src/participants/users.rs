@@ -1,0 +1,88 @@
+//! Users who count through the front end, and remember what was acknowledged.
+
+use archon_client::Routes;
+use archon_examples::counter::FrontEnd;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+use tokio::runtime::Runtime;
+use tokio::task::JoinSet;
+
+/// How long a request is sent again before the test fails: longer than anything that is done to the cluster takes.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// What users were told.
+#[derive(Clone, Debug, Default)]
+pub struct Counted {
+    /// By counter, the requests that were answered; each user goes on until each of its requests is.
+    pub acknowledged: BTreeMap<String, u64>,
+    /// The longest time that a request took.
+    pub longest: Duration,
+}
+
+/// Users at work, until they are stopped.
+#[derive(Debug)]
+pub struct Users {
+    stop: Arc<AtomicBool>,
+    answered: Arc<AtomicU64>,
+    users: JoinSet<Counted>,
+}
+
+impl Users {
+    /// Starts users, each of whom counts on all of the counters in turn.
+    pub fn start(runtime: &Runtime, routes: &Routes, users: u64, counters: usize) -> Self {
+        let (stop, answered) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+        let mut tasks = JoinSet::new();
+        for user in 1..=users {
+            let front_end = FrontEnd::new(routes.clone(), PATIENCE);
+            let work = work(user, counters, front_end, Arc::clone(&stop), Arc::clone(&answered));
+            tasks.spawn_on(work, runtime.handle());
+        }
+        Self { stop, answered, users: tasks }
+    }
+
+    /// How many requests were answered so far.
+    pub fn answered(&self) -> u64 {
+        self.answered.load(Ordering::Relaxed)
+    }
+
+    /// Lets each bring its request to an end, and gathers what they were told.
+    ///
+    /// # Panics
+    /// If a request was not answered in time: then nobody knows what the sums should be.
+    pub async fn stop(mut self) -> Counted {
+        self.stop.store(true, Ordering::Relaxed);
+        let mut all = Counted::default();
+        while let Some(ended) = self.users.join_next().await {
+            let Counted { acknowledged, longest } = ended.expect("every request is answered in the end");
+            for (counter, count) in acknowledged {
+                *all.acknowledged.entry(counter).or_default() += count;
+            }
+            all.longest = all.longest.max(longest);
+        }
+        all
+    }
+}
+
+async fn work(
+    user: u64,
+    counters: usize,
+    mut front_end: FrontEnd,
+    stop: Arc<AtomicBool>,
+    answered: Arc<AtomicU64>,
+) -> Counted {
+    let mut counted = Counted::default();
+    let mut request = 0;
+    while !stop.load(Ordering::Relaxed) {
+        request += 1;
+        let counter = format!("counter-{}", (user + request) % counters as u64);
+        let begun = Instant::now();
+        let outcome = front_end.count(&counter, user, request).await;
+        assert!(outcome.is_ok(), "user {user}: {outcome:?}");
+        counted.longest = counted.longest.max(begun.elapsed());
+        *counted.acknowledged.entry(counter).or_default() += 1;
+        answered.fetch_add(1, Ordering::Relaxed);
+    }
+    counted
+}
