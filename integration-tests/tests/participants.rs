@@ -25,7 +25,7 @@ fn service(names: &[&str]) -> Service {
 /// The last moment at which an instance is known to have owned something.
 fn last_use(lines: &[Line]) -> u64 {
     let used = lines.iter().filter_map(|line| match line {
-        Line::Used { before_ns, .. } => Some(*before_ns),
+        Line::Used { last_ns, .. } => Some(*last_ns),
         _ => None,
     });
     used.max().unwrap_or(0)
@@ -93,7 +93,7 @@ fn an_instance_that_sleeps_beyond_its_lease_owns_nothing_when_it_wakes() {
         .log(victim)
         .into_iter()
         .filter(|line| match line {
-            Line::Used { before_ns, owned, .. } => *before_ns >= woken && owned.iter().any(|of| had.contains(of)),
+            Line::Used { last_ns, owned, .. } => *last_ns >= woken && owned.iter().any(|of| had.contains(of)),
             _ => false,
         })
         .collect();

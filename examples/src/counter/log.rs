@@ -10,7 +10,8 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 /// One line of the log. Times are of [`boot_clock_ns`].
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -54,12 +55,12 @@ pub enum Line {
         /// When the instance was told; it had lost it by then.
         at_ns: u64,
     },
-    /// [`Grant::check`] passed for these partitions, for each at some moment between the two.
+    /// [`Grant::check`] passed for each of these partitions, once or more often.
     Used {
-        /// A moment before.
-        before_ns: u64,
-        /// A moment after.
-        after_ns: u64,
+        /// The end of the first of these checks: the partitions were owned at some moment up to this one.
+        first_ns: u64,
+        /// The beginning of the last one: the partitions were owned at some moment from this one on.
+        last_ns: u64,
         /// Partition and epoch.
         owned: Vec<(u32, u64)>,
     },
@@ -72,11 +73,28 @@ pub fn boot_clock_ns() -> u64 {
     part(time.tv_sec).saturating_mul(1_000_000_000).saturating_add(part(time.tv_nsec))
 }
 
-/// The log of one instance, and the newest grant of each partition it was ever given.
+/// How often [`OwnerLog::watch`] asks what is owned.
+const ASK_EVERY: Duration = Duration::from_millis(2);
+/// How often what stays the same is noted: a process that is killed loses that much.
+const NOTE_EVERY_NS: u64 = 20_000_000;
+
+/// The log of one instance.
 #[derive(Debug)]
 pub struct OwnerLog {
     file: Option<File>,
-    grants: Mutex<BTreeMap<PartitionId, Grant>>,
+    seen: Mutex<Seen>,
+}
+
+#[derive(Debug, Default)]
+struct Seen {
+    /// The newest grant of each partition, with the time of the last line of its own.
+    grants: BTreeMap<PartitionId, (Grant, u64)>,
+    /// What was owned when all were asked last, which began to be so with the first time and was so until the second.
+    owned: Vec<(u32, u64)>,
+    first_ns: u64,
+    last_ns: u64,
+    /// When that was noted last.
+    noted_ns: u64,
 }
 
 impl OwnerLog {
@@ -86,7 +104,7 @@ impl OwnerLog {
     /// When it cannot be opened.
     pub fn open(path: Option<&Path>, name: &str) -> std::io::Result<Self> {
         let file = path.map(|path| File::options().create(true).append(true).open(path)).transpose()?;
-        let log = Self { file, grants: Mutex::default() };
+        let log = Self { file, seen: Mutex::default() };
         log.write(&Line::Started { name: name.to_owned(), pid: std::process::id(), at_ns: boot_clock_ns() });
         Ok(log)
     }
@@ -101,36 +119,73 @@ impl OwnerLog {
         }
     }
 
-    /// [`OwnerLog::sample`] asks for this grant from now on, until there is a newer one of its partition: also when it should not
-    /// be worth anything any more.
+    /// This grant is asked from now on, until there is a newer one of its partition: also when it should not be worth anything any
+    /// more.
     pub fn acquired(&self, grant: Grant) {
-        self.grants.lock().unwrap_or_else(PoisonError::into_inner).insert(grant.partition(), grant);
+        self.seen().grants.insert(grant.partition(), (grant, 0));
     }
 
-    /// [`Grant::check`], noted if it passes.
+    /// [`Grant::check`], noted if it passes, though not for each of many requests.
     ///
     /// # Errors
     /// As there.
     pub fn check(&self, grant: &Grant) -> Result<(), Lost> {
-        let before_ns = boot_clock_ns();
+        let last_ns = boot_clock_ns();
         let checked = grant.check();
-        let after_ns = boot_clock_ns();
-        let epoch = checked?.get();
-        self.write(&Line::Used { before_ns, after_ns, owned: vec![(grant.partition().index, epoch)] });
+        let first_ns = boot_clock_ns();
+        let owned = vec![(grant.partition().index, checked?.get())];
+        if let Some((_, noted_ns)) = self.seen().grants.get_mut(&grant.partition())
+            && first_ns > *noted_ns + NOTE_EVERY_NS
+        {
+            *noted_ns = first_ns;
+            self.write(&Line::Used { first_ns, last_ns, owned });
+        }
         Ok(())
     }
 
-    /// Asks of all partitions at once whether they are owned, and notes it.
-    pub fn sample(&self) {
-        let grants = self.grants.lock().unwrap_or_else(PoisonError::into_inner);
-        let before_ns = boot_clock_ns();
+    /// Asks again and again of all partitions whether they are owned, and notes it, until the log is dropped. A thread of its own
+    /// does that: what a busy service comes to late is what is of interest.
+    ///
+    /// # Errors
+    /// When there is no thread to be had.
+    pub fn watch(self: &Arc<Self>) -> std::io::Result<()> {
+        let log = Arc::downgrade(self);
+        let watch = move || {
+            while let Some(log) = log.upgrade() {
+                log.sample();
+                drop(log);
+                std::thread::sleep(ASK_EVERY);
+            }
+        };
+        std::thread::Builder::new().name("owner-log".to_owned()).spawn(watch).map(drop)
+    }
+
+    fn sample(&self) {
+        let mut seen = self.seen();
+        let last_ns = boot_clock_ns();
         let owns = |grant: &Grant| grant.check().ok().map(|epoch| (grant.partition().index, epoch.get()));
-        let owned: Vec<(u32, u64)> = grants.values().filter_map(owns).collect();
-        let after_ns = boot_clock_ns();
-        drop(grants);
-        if !owned.is_empty() {
-            self.write(&Line::Used { before_ns, after_ns, owned });
+        let owned: Vec<(u32, u64)> = seen.grants.values().filter_map(|(grant, _)| owns(grant)).collect();
+        let first_ns = boot_clock_ns();
+        if owned != seen.owned {
+            self.note(&mut seen);
+            (seen.owned, seen.first_ns, seen.noted_ns) = (owned, first_ns, 0);
         }
+        seen.last_ns = last_ns;
+        if first_ns > seen.noted_ns + NOTE_EVERY_NS {
+            self.note(&mut seen);
+        }
+    }
+
+    fn note(&self, seen: &mut Seen) {
+        seen.noted_ns = boot_clock_ns();
+        if !seen.owned.is_empty() {
+            let Seen { first_ns, last_ns, .. } = *seen;
+            self.write(&Line::Used { first_ns, last_ns, owned: seen.owned.clone() });
+        }
+    }
+
+    fn seen(&self) -> MutexGuard<'_, Seen> {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -157,7 +212,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("log");
         let log = OwnerLog::open(Some(&path), "ada").unwrap();
-        let used = Line::Used { before_ns: 1, after_ns: 2, owned: vec![(3, 4)] };
+        let used = Line::Used { first_ns: 2, last_ns: 1, owned: vec![(3, 4)] };
         log.write(&used);
         File::options().append(true).open(&path).unwrap().write_all(b"{\"used\":").unwrap();
         let lines = read_lines(&path).unwrap();

@@ -15,10 +15,7 @@ use std::time::Duration;
 use tokio::io::BufReader;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
-use tokio::time::{MissedTickBehavior, interval};
 
-/// How often the log notes what is owned.
-const SAMPLE_EVERY: Duration = Duration::from_millis(10);
 /// How long the store may take; users are told and ask again.
 const STORE_WITHIN: Duration = Duration::from_secs(2);
 /// How long a planned stop may take to give everything up.
@@ -67,9 +64,10 @@ async fn run_instance(options: Serve) -> Result {
     let listener = TcpListener::bind(&options.listen).await?;
     let address = listener.local_addr()?;
     let log = Arc::new(OwnerLog::open(options.log.as_deref(), &options.name)?);
+    log.watch()?;
     let client = Client::builder(&options.coordinators).timeout(STORE_WITHIN).build().await?;
     let routes = client.routes(&options.table).await?;
-    let service = Service::new(client, routes, Arc::clone(&log));
+    let service = Service::new(client, routes, log);
 
     let mut builder = Participant::builder(&options.coordinators).table(&options.table).name(&options.name);
     builder = builder.address(address.to_string());
@@ -84,7 +82,7 @@ async fn run_instance(options: Serve) -> Result {
     println!("{} serves at {address}", options.name);
 
     // What it owns it goes on serving while it stops.
-    let serving = answer_connections(listener, service, log);
+    let serving = answer_connections(listener, service);
     tokio::pin!(serving);
     tokio::select! {
         () = &mut serving => {}
@@ -98,14 +96,11 @@ async fn run_instance(options: Serve) -> Result {
     if released { Ok(()) } else { Err("not everything was released in time; others wait for its lease".into()) }
 }
 
-/// Accepts and answers, and notes what is owned, for as long as it is polled.
-async fn answer_connections(listener: TcpListener, service: Service, log: Arc<OwnerLog>) {
+/// Accepts and answers for as long as it is polled.
+async fn answer_connections(listener: TcpListener, service: Service) {
     let mut connections = JoinSet::new();
-    let mut ticks = interval(SAMPLE_EVERY);
-    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         tokio::select! {
-            _ = ticks.tick() => log.sample(),
             accepted = listener.accept(), if connections.len() < CONNECTIONS_MAX => {
                 if let Ok((stream, _)) = accepted {
                     connections.spawn(answer(stream, service.clone()));

@@ -36,9 +36,9 @@ impl Uses {
         for line in lines {
             match line {
                 Line::Started { name, pid, .. } => instance = Instance { name: name.clone(), pid: *pid },
-                Line::Used { before_ns, after_ns, owned } => {
+                Line::Used { first_ns, last_ns, owned } => {
                     for (partition, epoch) in owned {
-                        self.note(*partition, *epoch, &instance, (*before_ns, *after_ns));
+                        self.note(*partition, *epoch, &instance, (*first_ns, *last_ns));
                     }
                 }
                 Line::Acquired { .. } | Line::Released { .. } | Line::Lost { .. } => {}
@@ -51,11 +51,11 @@ impl Uses {
         &self.by_partition
     }
 
-    fn note(&mut self, partition: u32, epoch: u64, instance: &Instance, (before_ns, after_ns): (u64, u64)) {
+    fn note(&mut self, partition: u32, epoch: u64, instance: &Instance, (first_ns, last_ns): (u64, u64)) {
         let none = Use { instances: BTreeSet::new(), first_ns: u64::MAX, last_ns: 0 };
         let found = self.by_partition.entry(partition).or_default().entry(epoch).or_insert(none);
-        found.first_ns = found.first_ns.min(after_ns);
-        found.last_ns = found.last_ns.max(before_ns);
+        found.first_ns = found.first_ns.min(first_ns);
+        found.last_ns = found.last_ns.max(last_ns);
         if !found.instances.contains(instance) {
             found.instances.insert(instance.clone());
         }
@@ -69,7 +69,7 @@ mod tests {
     #[test]
     fn of_each_epoch_the_first_end_and_the_last_beginning_are_kept() {
         let started = |pid| Line::Started { name: "ada".to_owned(), pid, at_ns: 0 };
-        let used = |before_ns, after_ns, epoch| Line::Used { before_ns, after_ns, owned: vec![(7, epoch), (8, 1)] };
+        let used = |last_ns, first_ns, epoch| Line::Used { first_ns, last_ns, owned: vec![(7, epoch), (8, 1)] };
         let mut uses = Uses::default();
         uses.add(&[started(1), used(10, 12, 4), used(20, 25, 4), started(2), used(30, 31, 5)]);
         let seven = &uses.by_partition()[&7];

@@ -1,9 +1,9 @@
 //! Whether two instances owned the same partition at once, judged by what each noted on the one clock of the machine.
 //!
-//! An instance notes a moment before and a moment after each check of a grant that passed; it owned the partition at some moment
-//! between the two, but nobody knows at which. So of an epoch it is sure that it was still going on at some moment from its
-//! last `before` on, and that it had begun at some moment up to its first `after`. If an earlier epoch's last `before` is later than
-//! a later epoch's first `after`, then a check of the earlier one passed after a check of the later one had: two owned it at once,
+//! An instance looks at the clock before and after each check of a grant; one that passed did so at some moment between the two,
+//! but nobody knows at which. So of an epoch it is sure that it was still going on at some moment from the beginning of its last
+//! check on, and that it had begun at some moment up to the end of its first one. If an earlier epoch's last beginning is later
+//! than a later epoch's first end, then a check of the earlier one passed after a check of the later one had: two owned it at once,
 //! whatever the scheduler did between the moments. The other way round nothing is said: intervals that overlap by less than
 //! the time a check took are not reported, and what was never checked cannot be seen.
 
@@ -108,10 +108,10 @@ pub fn used_after_loss(lines: &[Line]) -> Vec<Violation> {
             Line::Acquired { partition, epoch, .. } => drop(lost.remove(&(*partition, *epoch))),
             Line::Lost { partition, epoch, at_ns } => drop(lost.insert((*partition, *epoch), *at_ns)),
             Line::Released { .. } => {}
-            Line::Used { before_ns, owned, .. } => {
+            Line::Used { last_ns, owned, .. } => {
                 for (partition, epoch) in owned {
-                    if let Some(at_ns) = lost.get(&(*partition, *epoch)).filter(|at_ns| *at_ns < before_ns) {
-                        let (instance, after_ns) = (instance.clone(), before_ns - at_ns);
+                    if let Some(at_ns) = lost.get(&(*partition, *epoch)).filter(|at_ns| *at_ns < last_ns) {
+                        let (instance, after_ns) = (instance.clone(), last_ns - at_ns);
                         let (partition, epoch) = (*partition, *epoch);
                         found.push(Violation::AfterLoss { instance, partition, epoch, after_ns });
                     }
@@ -131,8 +131,9 @@ mod tests {
         [&[started], lines].concat()
     }
 
-    fn used(before_ns: u64, after_ns: u64, epoch: u64) -> Line {
-        Line::Used { before_ns, after_ns, owned: vec![(3, epoch)] }
+    /// Checks that began at the first moment and ended at the second.
+    fn used(last_ns: u64, first_ns: u64, epoch: u64) -> Line {
+        Line::Used { first_ns, last_ns, owned: vec![(3, epoch)] }
     }
 
     fn judge(logs: &[Vec<Line>]) -> Vec<Violation> {
