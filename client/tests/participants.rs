@@ -226,6 +226,23 @@ async fn a_participant_outlives_the_coordinator_that_leads() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn two_processes_of_one_name_and_address_ended_each_others_lives_in_turn() {
+    let mut quorum = Quorum::start(1).await;
+    let service = Service::default();
+    let older = start(&quorum, "athens", &service).await;
+    wait("all partitions", || older.owned().len() == PARTITIONS as usize).await;
+    let newer = start(&quorum, "athens", &service.beside()).await;
+    let refused = tokio::time::timeout(SOON, older.failed()).await.unwrap();
+    assert!(refused.kind() == ErrorKind::Refused && refused.to_string().contains("another process"), "{refused}");
+    assert!(older.owned().is_empty());
+    wait("all partitions", || newer.owned().len() == PARTITIONS as usize).await;
+    assert_eq!(newer.stats().registrations, 1);
+    assert!(newer.stop(Duration::from_secs(10)).await);
+    assert!(!older.stop(Duration::from_secs(1)).await, "it had lost everything");
+    quorum.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn what_cannot_be_is_refused_before_or_at_once() {
     let mut quorum = Quorum::start(1).await;
     let seconds = Duration::from_secs;

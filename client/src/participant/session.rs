@@ -65,9 +65,11 @@ impl Session {
 
     async fn lives(&self) -> Result<(), ErrorDetail> {
         let (shared, coordinators) = (&*self.shared, &self.coordinators);
-        while let Some(registered) = self.register().await? {
+        let mut last = Incarnation::ZERO;
+        while let Some(registered) = self.register(last).await? {
             let Registered { cluster, node, incarnation, settings, .. } = registered;
             let member = Member { cluster, node, incarnation };
+            last = incarnation;
             shared.counters.registrations.count();
             tracing::info!(participant = shared.config.name, number = %node, %incarnation, %cluster, "registered");
             shared.decide(|decides, now| decides.begin_life(incarnation, now));
@@ -93,7 +95,9 @@ impl Session {
         Ok(())
     }
 
-    async fn register(&self) -> Result<Option<Registered>, ErrorDetail> {
+    /// Begins a life after `last`, which says whether this process has had its name before: then it does not take it back from
+    /// another one that has it now.
+    async fn register(&self, last: Incarnation) -> Result<Option<Registered>, ErrorDetail> {
         let config = &self.shared.config;
         let boot = BootId::new(Uuid::new_v4());
         // Whoever holds the name may have died just now.
@@ -111,7 +115,7 @@ impl Session {
             protocol_min: *PROTOCOL.start(),
             protocol_max: *PROTOCOL.end(),
             held: Vec::new(),
-            last_incarnation: Incarnation::ZERO,
+            last_incarnation: last,
             expects,
             participant: Some(config.served.clone()),
         };

@@ -27,7 +27,7 @@ pub struct Register {
     pub protocol_max: u32,
     /// The placements it holds whole.
     pub held: Vec<PlacementId>,
-    /// The last incarnation that it stored durably, if any.
+    /// The last incarnation that it stored durably, if any; of a participant, the last one that its process has had.
     pub last_incarnation: Option<Incarnation>,
     /// The guard: the life on record of this data directory, as far as the node knows (the last one it stored, or the
     /// one that a refusal named), `None` if it was never registered. A registration that was overtaken by another of the

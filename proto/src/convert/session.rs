@@ -37,7 +37,7 @@ pub struct Registration {
     pub protocol_max: u32,
     /// Placements that it holds whole.
     pub held: Vec<PlacementId>,
-    /// The last incarnation that it stored durably; zero if none.
+    /// The last incarnation that it stored durably, or that a participant's process has had; zero if none.
     pub last_incarnation: Incarnation,
     /// The incarnation on record of this data directory, as far as the node knows; zero if none. Another one on record
     /// is a refusal (`StaleVersion`) that names it as `have`.

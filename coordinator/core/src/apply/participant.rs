@@ -4,7 +4,7 @@
 use super::dropped::forget_node;
 use super::register::{begin_life, check, forget_lapsed, number};
 use super::stage::Staged;
-use super::{Entry, next_epoch};
+use super::{Entry, next_epoch, refused};
 use crate::former_leaders::FormerLeader;
 use crate::node_row::NodeRow;
 use crate::registration::Register;
@@ -30,6 +30,14 @@ pub(super) fn register(
         let alive = known.node.status == NodeStatus::Alive;
         if alive && known.boot == register.boot {
             return Ok(Response::Registered { node: known.node.id, incarnation: known.node.incarnation });
+        }
+        // Were it believed, each of the two would end the other's life in turn. The one that came last has the name.
+        if alive && known.storage != register.storage && register.last_incarnation.is_some() {
+            let message = format!(
+                "another process took the name {:?} over and is alive at {}; stop one of the two, or give each a name of its own",
+                register.name, known.node.address
+            );
+            return Err(refused(message));
         }
         // At one address there can be one process only, so a restart there is believed at once. What the former life owned is
         // given to nobody before its lease is over, whoever registers.

@@ -171,6 +171,26 @@ fn a_name_belongs_to_whoever_lives() {
     assert_eq!(jobs.bed.join_with(elsewhere), dead);
 }
 
+/// Each took the registration of the other for its own life that had ended, and began the next one.
+#[test]
+fn two_processes_of_one_name_and_address_ended_each_others_lives_in_turn() {
+    let mut jobs = Jobs::with_workers(4, 1);
+    let older = jobs.bed.state.participants.get(&jobs.worker(0)).unwrap().node.incarnation;
+    let process = |storage| Register { storage: StorageId::new(Uuid::from_u128(storage)), ..worker(0) };
+    let boot = |boot| BootId::new(Uuid::from_u128(boot));
+    let newer = Register { boot: boot(98), ..process(97) };
+    assert_eq!(jobs.bed.join_with(newer.clone()), jobs.worker(0), "a restart is believed at once");
+    let returns = Register { boot: boot(99), last_incarnation: Some(older), ..worker(0) };
+    assert_eq!(jobs.bed.refused(boxed(returns.clone())), ErrorKind::Refused);
+    let row = jobs.bed.state.participants.get(&jobs.worker(0)).unwrap();
+    assert!(row.node.incarnation > older && row.storage == newer.storage, "the newer one lives on");
+    let own = Register { boot: boot(96), last_incarnation: Some(row.node.incarnation), ..newer };
+    assert_eq!(jobs.bed.join_with(own), jobs.worker(0), "its own next life");
+    let dead = jobs.worker(0);
+    jobs.bed.pass(1_500, &[dead]);
+    assert_eq!(jobs.bed.join_with(returns), dead, "there is no other any more");
+}
+
 #[test]
 fn a_drained_participant_hands_over_everything_and_a_cordoned_one_keeps_it() {
     let mut jobs = Jobs::with_workers(12, 3);
