@@ -102,6 +102,25 @@ fn an_instance_that_sleeps_beyond_its_lease_owns_nothing_when_it_wakes() {
 }
 
 #[test]
+fn an_instance_that_wakes_after_another_took_its_name_ends_and_leaves_that_one_alone() {
+    let mut service = service(&NAMES[..3]);
+    let mut older = service.take_instance(NAMES[0]);
+    older.pause();
+    service.wait_without(NAMES[0]);
+    service.start_instance(NAMES[0]);
+    println!("even after {:?}", service.wait_even());
+    let registered = boot_clock_ns();
+    older.resume();
+    let status = older.wait_exit(PATIENCE);
+    assert!(!status.success() && older.log().contains("another process"), "{status}: {}", older.log());
+    service.progress(100);
+    service.wait_even();
+    let lost = [NAMES[1], NAMES[2]].map(|name| lost_since(&service.log(name), registered).len());
+    assert_eq!(lost, [0, 0], "nothing happened to the others");
+    service.judge();
+}
+
+#[test]
 fn an_instance_that_is_cut_off_from_the_coordinators_ends_at_its_lease_and_others_take_over() {
     let options = ServiceOptions::default();
     let lease_ns = options.lease_ms * 1_000_000;
@@ -127,30 +146,42 @@ fn an_instance_that_is_cut_off_from_the_coordinators_ends_at_its_lease_and_other
 #[test]
 fn hand_overs_outlive_the_coordinators_that_lead_them() {
     let mut service = service(&NAMES[..4]);
-    for round in 0..3 {
-        let drained = NAMES[round];
-        let ran = service.cluster.archon(&["node", "drain", drained]);
-        assert_eq!(ran.code, 0, "{}{}", ran.stdout, ran.stderr);
-        let killed = kill_leader(&mut service);
-        println!("{drained} is empty after {:?}", service.wait_without(drained));
-        service.cluster.start_coordinator(killed);
-        let ran = service.cluster.archon(&["node", "undrain", drained]);
-        assert_eq!(ran.code, 0, "{}{}", ran.stdout, ran.stderr);
+    let count =
+        |service: &Service, name: &str, of: fn(&Line) -> bool| service.log(name).iter().filter(|line| of(line)).count();
+    let acquired = |line: &Line| matches!(line, Line::Acquired { .. });
+    let released = |line: &Line| matches!(line, Line::Released { .. });
+    for (round, drained) in NAMES.into_iter().take(3).enumerate() {
+        let before = count(&service, drained, released);
+        let (leader, _) = service.cluster.wait_leader();
+        order(&service, "drain", drained);
+        service.cluster.take_coordinator(leader).kill();
+        let done = count(&service, drained, released) - before;
+        println!("{drained} had released {done}; it is empty after {:?}", service.wait_without(drained));
+        service.cluster.start_coordinator(leader);
+
+        // One comes back, or another one comes.
+        let (leader, _) = service.cluster.wait_leader();
+        let comes = if round == 1 { NAMES[4] } else { drained };
+        let before = count(&service, comes, acquired);
+        order(&service, "undrain", drained);
         if round == 1 {
-            service.start_instance(NAMES[4]);
+            service.start_instance(comes);
         }
-        let killed = kill_leader(&mut service);
-        println!("even after {:?}", service.wait_even());
-        service.cluster.start_coordinator(killed);
+        service.wait_noted(comes, "the first of its share", |lines| {
+            lines.iter().filter(|line| acquired(line)).count() > before
+        });
+        service.cluster.take_coordinator(leader).kill();
+        let done = count(&service, comes, acquired) - before;
+        println!("{comes} had acquired {done}; even after {:?}", service.wait_even());
+        service.cluster.start_coordinator(leader);
         service.progress(50);
     }
     service.judge();
 }
 
-fn kill_leader(service: &mut Service) -> usize {
-    let (leader, _) = service.cluster.wait_leader();
-    service.cluster.take_coordinator(leader).kill();
-    leader
+fn order(service: &Service, verb: &str, name: &str) {
+    let ran = service.cluster.archon(&["node", verb, name]);
+    assert_eq!(ran.code, 0, "{}{}", ran.stdout, ran.stderr);
 }
 
 #[test]

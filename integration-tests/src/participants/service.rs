@@ -10,7 +10,7 @@ use archon_client::{Admin, Client, Routes};
 use archon_examples::counter::{FrontEnd, Line, Uses, read_lines};
 use archon_local_cluster::Process;
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 use tokio::runtime::Runtime;
 
@@ -45,8 +45,8 @@ pub struct Service {
     pub cluster: Cluster,
     program: PathBuf,
     options: ServiceOptions,
-    /// Of every instance that was ever started.
-    names: BTreeSet<String>,
+    /// How often an instance was started under each name.
+    starts: BTreeMap<String, u32>,
     admin: Admin,
     client: Client,
     routes: Routes,
@@ -71,20 +71,10 @@ impl Service {
             let routes = client.routes(TABLE).await.expect("the owners");
             (client, routes)
         });
-        let (instances, names_of_all) = Default::default();
+        let (instances, starts) = Default::default();
         let program = PathBuf::from(programs.1);
-        let mut service = Self {
-            cluster,
-            program,
-            options,
-            instances,
-            names: names_of_all,
-            admin,
-            client,
-            routes,
-            users: None,
-            runtime,
-        };
+        let mut service =
+            Self { cluster, program, options, instances, starts, admin, client, routes, users: None, runtime };
         for name in names {
             service.start_instance(name);
         }
@@ -94,13 +84,16 @@ impl Service {
         service
     }
 
-    /// Starts an instance; under a name that was there before, it notes what it owns in the same file.
+    /// Starts an instance, also under a name that was there before.
     pub fn start_instance(&mut self, name: &str) {
-        if self.names.insert(name.to_owned()) {
+        let starts = self.starts.entry(name.to_owned()).or_default();
+        *starts += 1;
+        let starts = *starts;
+        if starts == 1 {
             self.cluster.links().add(name);
         }
         let (most, lease) = (self.options.partitions_max.to_string(), self.options.lease_ms.to_string());
-        let (coordinators, log) = (self.cluster.coordinator_list(), self.log_file(name).display().to_string());
+        let (coordinators, log) = (self.cluster.coordinator_list(), self.log_file(name, starts).display().to_string());
         let arguments = ["--name", name, "--coordinators", &coordinators, "--table", TABLE, "--log", &log];
         let arguments = [&arguments[..], &["--partitions-max", &most, "--lease-ms", &lease]].concat();
         let arguments: Vec<String> = arguments.into_iter().map(str::to_owned).collect();
@@ -199,22 +192,20 @@ impl Service {
         .1
     }
 
-    /// What an instance has noted so far.
+    /// What the instances of a name have noted so far, one after the other.
     ///
     /// # Panics
     /// If that cannot be read.
     pub fn log(&self, name: &str) -> Vec<Line> {
-        let path = self.log_file(name);
-        if !path.exists() {
-            return Vec::new();
-        }
-        read_lines(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+        let paths = (1..=self.starts.get(name).copied().unwrap_or(0)).map(|start| self.log_file(name, start));
+        let read = |path: PathBuf| read_lines(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        paths.filter(|path| path.exists()).flat_map(read).collect()
     }
 
     /// Everybody's uses so far.
     pub fn uses(&self) -> Uses {
         let mut uses = Uses::default();
-        self.names.iter().for_each(|name| uses.add(&self.log(name)));
+        self.starts.keys().for_each(|name| uses.add(&self.log(name)));
         uses
     }
 
@@ -237,7 +228,7 @@ impl Service {
             (counted, sums)
         });
         let (mut found, mut losses, mut most) = (violations(&self.uses()), 0, 0);
-        for name in &self.names {
+        for name in self.starts.keys() {
             let lines = self.log(name);
             found.extend(used_after_loss(&lines));
             losses += lines.iter().filter(|line| matches!(line, Line::Lost { .. })).count();
@@ -255,9 +246,9 @@ impl Service {
         assert_eq!(sums, counted.acknowledged, "each acknowledged request is there exactly once");
     }
 
-    fn log_file(&self, name: &str) -> PathBuf {
+    fn log_file(&self, name: &str, start: u32) -> PathBuf {
         // Not `.log`: that is what it prints.
-        Path::new(self.cluster.directory()).join(format!("{name}.owned"))
+        self.cluster.directory().join(format!("{name}-{start}.owned"))
     }
 }
 
