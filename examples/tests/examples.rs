@@ -210,13 +210,21 @@ fn a_request_that_was_sent_again_is_counted_once_and_each_counter_has_one_owner(
 #[test]
 fn an_example_that_is_killed_or_stopped_leaves_no_process_behind() {
     let _turn = turn();
-    for signal in [Signal::KILL, Signal::TERM, Signal::INT] {
-        let mut example = Example::start("kill_a_node", &[], &[]);
-        wait_for("its writers to write", PATIENCE, || {
+    let scenes = [
+        ("kill_a_node", "It runs in", 6, Signal::KILL),
+        ("kill_a_node", "It runs in", 6, Signal::TERM),
+        ("kill_a_node", "It runs in", 6, Signal::INT),
+        // With the three instances of its service.
+        ("counter", " own 12 partitions", 9, Signal::KILL),
+        ("counter", " own 12 partitions", 9, Signal::TERM),
+    ];
+    for (name, line, members, signal) in scenes {
+        let mut example = Example::start(name, &[], &[]);
+        wait_for("its processes to be at work", PATIENCE, || {
             let log = example.process().log();
-            check(log.contains("It runs in"), || log)
+            check(log.contains(line), || log)
         });
-        assert_eq!(example.members().len(), 6);
+        assert_eq!(example.members().len(), members);
         let id = Pid::from_raw(example.process().pid().cast_signed()).expect("a process id");
         kill_process(id, signal).expect("it runs");
         assert!(!example.process().wait_exit(PATIENCE).success());

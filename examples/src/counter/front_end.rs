@@ -14,8 +14,8 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(1);
 /// How long a change of owners is waited for before the same one is asked again.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// Asks for one user after the other. A request that was sent may be counted although no answer came, so it is sent again
-/// under the same number, wherever the counter is by then.
+/// Asks one request at a time. One that was sent may be counted although no answer came, so it is sent again under the same
+/// number, wherever the counter is by then.
 pub struct FrontEnd {
     routes: Routes,
     /// By address of an instance.

@@ -34,7 +34,7 @@ impl Owned {
         let (key, epoch) = (key(&grant), grant.epoch().get());
         loop {
             let written = async {
-                let (mut stored, _, revision) = read(&client, &key, epoch).await?;
+                let (mut stored, revision) = read(&client, &key, epoch).await?;
                 stored.epoch = epoch;
                 let revision = client.compare_and_set(&key, revision, encode(&stored)?).await?;
                 Ok::<_, AcquireError>((stored, revision))
@@ -68,11 +68,8 @@ impl Owned {
         }
         let (key, epoch) = (key(&self.grant), self.grant.epoch().get());
         if memory.in_doubt {
-            let (stored, found, revision) = read(&self.client, &key, epoch).await?;
-            if found < epoch {
-                return Err("the store forgot who owns this".into());
-            }
-            (memory.stored, memory.revision, memory.in_doubt) = (stored, revision, false);
+            (memory.stored, memory.revision) = read(&self.client, &key, epoch).await?;
+            memory.in_doubt = false;
         }
         let mut next = memory.stored.clone();
         if change(&mut next) {
@@ -95,8 +92,8 @@ fn key(grant: &Grant) -> String {
     format!("counters/{}", grant.partition().index)
 }
 
-/// What the store holds, the epoch it was written in, and its revision. Refused if a later owner wrote it.
-async fn read(client: &Client, key: &str, epoch: u64) -> Result<(Stored, u64, Revision), AcquireError> {
+/// What the store holds, and its revision. Refused if a later owner wrote it: then this one is none any more.
+async fn read(client: &Client, key: &str, epoch: u64) -> Result<(Stored, Revision), AcquireError> {
     let (stored, revision) = match client.get(key).await? {
         Some(found) => (serde_json::from_slice::<Stored>(&found.value)?, found.revision),
         None => (Stored::default(), Revision::ZERO),
@@ -104,8 +101,7 @@ async fn read(client: &Client, key: &str, epoch: u64) -> Result<(Stored, u64, Re
     if stored.epoch > epoch {
         return Err(format!("{key} was written in epoch {}, and this is epoch {epoch}", stored.epoch).into());
     }
-    let found = stored.epoch;
-    Ok((stored, found, revision))
+    Ok((stored, revision))
 }
 
 fn encode(stored: &Stored) -> Result<Vec<u8>, AcquireError> {
