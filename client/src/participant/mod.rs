@@ -160,7 +160,8 @@ impl Participant {
     }
 
     /// Stops: takes nothing any more, has the service release everything, tells the cluster, and leaves. What is not released by
-    /// the deadline is lost, and others wait for its lease. Returns whether everything was released.
+    /// the deadline is lost, and others wait for its lease. Returns whether everything was released; never after
+    /// [`Participant::failed`].
     pub async fn stop(mut self, within: Duration) -> bool {
         let shared = Arc::clone(&self.shared);
         let deadline = Instant::now() + within;
@@ -171,8 +172,10 @@ impl Participant {
         shared.decide(|decides, now| decides.stop(now));
         let over = async {
             tokio::select! {
-                () = shared.until(|decides| decides.is_done()) => true,
+                biased;
+                // Refused for good: everything is lost by now, so nothing is left to be released either.
                 () = shared.session_over.cancelled() => false,
+                () = shared.until(|decides| decides.is_done()) => true,
             }
         };
         let released = timeout_at(deadline, over).await.unwrap_or(false);
