@@ -197,7 +197,8 @@ impl World {
             {
                 self.give_up(coordinator, term, claimed.as_deref());
             }
-            (Some(ProposalReply::Report { host, report }), _) => {
+            // Of a void entry nothing is known: nobody is answered.
+            (Some(ProposalReply::Report { host, report }), [_, ..]) => {
                 let refused = responses.iter().find_map(Response::refusal).map(|error| error.kind);
                 let message = Downward::Reported { report, refused };
                 self.send(End::Coordinator(coordinator), End::Host(host), Event::Downward { host, message });
