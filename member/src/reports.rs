@@ -68,11 +68,13 @@ impl Reports {
 /// Whether a report so answered is to be sent again. A report of an epoch that is over never comes true again, although
 /// an *operation* so answered may succeed elsewhere: kept, it would block a stopping node until its patience ends.
 /// `StaleVersion` says that the row changed while the report was on its way into the log; but for requests, which name the
-/// version they are about, that takes nothing away from what is reported, and the replica would repeat it much later.
+/// version they are about, that takes nothing away from what is reported, and the replica would repeat it much later. `Refused`
+/// says of a release that whoever was to lead next has gone meanwhile: another one is named the next time.
 fn asks_again(fact: &Fact, kind: ErrorKind) -> bool {
     match kind {
         ErrorKind::StaleEpoch => false,
         ErrorKind::StaleVersion => !matches!(fact, Fact::CaughtUp { .. } | Fact::Silent { .. }),
+        ErrorKind::Refused => matches!(fact, Fact::Released | Fact::Dropped),
         kind => kind.is_retryable(),
     }
 }
@@ -129,6 +131,21 @@ mod tests {
         let released = |epoch| Report { epoch: Epoch::new(epoch), fact: Fact::Released, ..report(1, 1) };
         assert!(reports.put(released(3)) && reports.put(released(5)));
         assert_eq!(reports.peek(10).len(), 2);
+    }
+
+    /// Nobody owned the partition until the life of its former owner ended.
+    #[test]
+    fn a_release_was_forgotten_when_the_next_owner_had_just_failed() {
+        let mut reports = Reports::default();
+        for fact in [Fact::Released, Fact::Dropped] {
+            let released = Report { fact, ..report(1, 5) };
+            reports.put(released.clone());
+            assert!(!reports.answered(&released, Some(ErrorKind::Refused)));
+            assert!(reports.answered(&released, None));
+        }
+        reports.put(report(1, 5));
+        assert!(reports.answered(&report(1, 5), Some(ErrorKind::Refused)), "of another fact it is the answer");
+        assert!(reports.is_empty());
     }
 
     #[test]

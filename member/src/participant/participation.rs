@@ -70,6 +70,9 @@ impl Participation {
             return Taken::Foreign;
         }
         let taken = self.holdings.grants.take(heartbeat, grant, now);
+        if let Taken::Granted { withdrawn, .. } = &taken {
+            self.passed(withdrawn);
+        }
         self.expire(now);
         self.proceed(now);
         taken
@@ -94,7 +97,8 @@ impl Participation {
         for partition in over {
             self.lose(partition);
             if let Some(tenure) = self.tenures().remove(&partition) {
-                self.over.insert(partition, tenure.epoch);
+                let over = self.over.entry(partition).or_insert(tenure.epoch);
+                *over = (*over).max(tenure.epoch);
                 if tenure.stage != Stage::Gone {
                     self.tell_over(partition, &tenure);
                 }
@@ -281,6 +285,18 @@ impl Participation {
                 self.effects.push_back(Effect::Release(acquired(partition, &tenure), why));
             }
             Stage::Offered { .. } | Stage::Acquiring { .. } | Stage::Releasing(_) | Stage::Gone => {}
+        }
+    }
+
+    /// Of what is withdrawn, epochs below the one in which duties name this life again are over, also those that it never heard of.
+    fn passed(&mut self, withdrawn: &[(PartitionId, Epoch)]) {
+        for (partition, epoch) in withdrawn {
+            let later = self.holdings.tenures.get(partition).filter(|tenure| tenure.epoch > *epoch).copied();
+            if let Some(later) = later {
+                let over = self.over.entry(*partition).or_insert(*epoch);
+                *over = (*over).max(*epoch);
+                self.tell_over(*partition, &Tenure { epoch: *epoch, ..later });
+            }
         }
     }
 

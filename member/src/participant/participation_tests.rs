@@ -251,6 +251,17 @@ fn a_leadership_that_lapsed_was_listed_for_ever() {
     assert_eq!(bed.facts(), [(4, Fact::Released)]);
 }
 
+/// It was paused while it was the owner in epoch 4, and heard of epoch 6 first.
+#[test]
+fn an_epoch_that_a_participant_never_heard_of_was_listed_for_ever() {
+    let mut bed = Bed::with(None, &[host(1, 6)]);
+    bed.owning(1);
+    bed.it.reports(10).iter().for_each(|report| assert!(bed.it.reported(report, None)));
+    bed.lease(2, &[(1, 4)]);
+    assert_eq!(bed.facts(), [(4, Fact::Released)]);
+    assert_eq!(bed.it.holdings().owned(at(3)).count(), 1, "in epoch 6");
+}
+
 #[test]
 fn older_duties_and_those_of_another_life_change_nothing() {
     let mut bed = Bed::with(None, &[host(1, 4)]);

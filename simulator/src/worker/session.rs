@@ -193,10 +193,7 @@ impl World {
             Downward::Duties { incarnation, term, version, duties } => {
                 process.it.duties(incarnation, term, version, &duties, now);
             }
-            Downward::Reported { report, refused } => {
-                let done = process.it.reported(&report, refused);
-                self.note(|| format!("worker {worker} told {report:?}: refused {refused:?}, done with {done}"));
-            }
+            Downward::Reported { report, refused } => drop(process.it.reported(&report, refused)),
             Downward::Stale { incarnation } => {
                 if process.life.is_some_and(|(_, life)| life == incarnation) {
                     process.life = None;
