@@ -74,7 +74,9 @@ pub use operate_types::{
     RemoveCheck, TableCheck,
 };
 pub use order_types::{Alert, BarSummary, Check, CheckThresholds};
-pub use participant::{AcquireError, Callbacks, Grant, Lost, Participant, ParticipantBuilder, ParticipantStats};
+pub use participant::{
+    AcquireError, Callbacks, Grant, Lost, Participant, ParticipantBuilder, ParticipantStats, ServiceLoad,
+};
 pub use rebalance_types::{Cancelled, MoveStatus, RebalanceStatus, RebalanceSummary};
 pub use routes::{Owner, RouteMap, Routes};
 pub use scan::{Entry, Page, Scan};

@@ -1,7 +1,9 @@
 //! Services that own partitions, beside coordinators in this process.
 
 #![allow(clippy::unwrap_used)]
-use archon_client::{AcquireError, Admin, Callbacks, Client, Epoch, ErrorKind, Grant, Participant, PartitionId, Why};
+use archon_client::{
+    AcquireError, Admin, Callbacks, Client, Epoch, ErrorKind, Grant, Participant, PartitionId, ServiceLoad, Why,
+};
 use archon_coordinator::{Coordinator, CoordinatorConfig};
 use archon_types::Settings;
 use parking_lot::Mutex;
@@ -255,6 +257,26 @@ async fn what_cannot_be_is_refused_before_or_at_once() {
     let nobody = Participant::builder(["127.0.0.1:1"]).table("jobs").name("w1").address("127.0.0.1:80");
     let nobody = nobody.start_within(Duration::from_millis(500)).start(Service::default()).await.unwrap_err();
     assert!(nobody.to_string().contains("500 ms"), "{nobody}");
+    quorum.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_service_says_that_it_carries_is_shown_to_operators() {
+    let mut quorum = Quorum::start(1).await;
+    let athens = start(&quorum, "athens", &Service::default()).await;
+    athens.publish_load(ServiceLoad { bytes_stored: 1_234, operations_per_second: 56 });
+    let admin = Admin::new(quorum.addresses.clone(), SOON).unwrap();
+    let begun = Instant::now();
+    loop {
+        let nodes = admin.list_nodes().await.unwrap();
+        let row = nodes.iter().find(|node| node.name == "athens").unwrap();
+        if (row.bytes_stored, row.operations_per_second) == (Some(1_234), Some(56)) {
+            break;
+        }
+        assert!(begun.elapsed() < SOON, "it is shown as {row:?}");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    drop(athens);
     quorum.stop().await;
 }
 

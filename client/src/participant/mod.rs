@@ -3,6 +3,7 @@
 mod builder;
 mod callbacks;
 mod grant;
+mod load;
 mod session;
 mod shared;
 mod stats;
@@ -11,6 +12,7 @@ mod worker;
 pub use builder::ParticipantBuilder;
 pub use callbacks::{AcquireError, Callbacks};
 pub use grant::{Grant, Lost};
+pub use load::ServiceLoad;
 pub use stats::ParticipantStats;
 
 use self::builder::Config;
@@ -138,6 +140,11 @@ impl Participant {
             self.shared.until(|decides| decides.is_told(partition)).await;
         }
         had
+    }
+
+    /// Says what the service carries, until it says something else. It goes with each heartbeat, and `archon node list` shows it.
+    pub fn publish_load(&self, load: ServiceLoad) {
+        self.shared.load.store(Arc::new(load));
     }
 
     /// What it has counted.

@@ -3,6 +3,7 @@
 //!
 //! It lives on its own thread with its own runtime, so that nothing that a service does can delay a heartbeat.
 
+use super::load::ServiceLoad;
 use super::shared::{Phase, Shared};
 use archon_member::{Grant, Registering, Taken};
 use archon_proto::convert::duties::{Duties, DutiesAsked};
@@ -166,11 +167,12 @@ impl Session {
         let shared = &*self.shared;
         let stopping = shared.stopping.is_cancelled();
         let heartbeat = shared.send();
+        let ServiceLoad { bytes_stored, operations_per_second } = **shared.load.load();
         let message = v1::HeartbeatRequest::from(Heartbeat {
             member,
             number: heartbeat.number(),
             table_version: Version::ZERO,
-            load: Load::default(),
+            load: Load { bytes_stored, operations_per_second, ..Load::default() },
             stopping,
             push_key: self.push_key,
         });

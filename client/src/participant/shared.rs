@@ -1,6 +1,7 @@
 //! What the parts of a participant share.
 
 use super::builder::Config;
+use super::load::ServiceLoad;
 use super::stats::Counters;
 use arc_swap::ArcSwap;
 use archon_member::{Acquired, Broken, Effect, Heartbeat, Holdings, Participation};
@@ -38,6 +39,8 @@ pub(super) struct Shared {
     pub(super) phase: watch::Sender<Phase>,
     /// Coordinators that answers named.
     pub(super) learned: ArcSwap<Vec<String>>,
+    /// What the service said last that it carries.
+    pub(super) load: ArcSwap<ServiceLoad>,
     /// It is about to stop and says so with its heartbeats.
     pub(super) stopping: CancellationToken,
     /// A coordinator has heard that.
@@ -61,6 +64,7 @@ impl Shared {
             decided: watch::Sender::new(0),
             phase: watch::Sender::new(Phase::Registering(None)),
             learned: ArcSwap::default(),
+            load: ArcSwap::default(),
             stopping: CancellationToken::new(),
             stopping_heard: CancellationToken::new(),
             end: CancellationToken::new(),

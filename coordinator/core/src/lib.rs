@@ -7,7 +7,7 @@
 //!
 //! | file | holds |
 //! |---|---|
-//! | `state`, `node_row`, `partitions`, `former_leaders`, `condemned`, `migration` | what is |
+//! | `state`, `image`, `names`, `node_row`, `partitions`, `former_leaders`, `condemned`, `migration` | what is |
 //! | `command`, `edit`, `registration`, `response`, `apply/` | what may change, and how |
 //! | `liveness`, `failover` | silence → failed; who leads next; when a lease is over |
 //! | `controls/` | bars, partitions offline, renewed leaderships, maintenance: what operators ordered |
@@ -41,6 +41,7 @@ pub mod failover;
 pub mod former_leaders;
 #[cfg(test)]
 mod growth_tests;
+mod image;
 pub mod invariants;
 mod isolated_leaders;
 mod lack;
@@ -49,6 +50,7 @@ pub mod liveness;
 pub mod migrate;
 pub mod migration;
 mod mutant;
+mod names;
 mod node_row;
 pub mod nodes;
 pub mod operate;
@@ -78,6 +80,7 @@ pub use edit::{Edit, Ending, PartitionChange};
 pub use events::{Event, EventKind};
 pub use explain::{Counts, Explainer, Shortage, Why, counts, explain};
 pub use former_leaders::{FormerLeader, FormerLeaders};
+pub use image::Image;
 pub use invariants::{Violation, check, check_step};
 pub use lack::{Withheld, withheld};
 pub use liveness::{HeartbeatAnswer, Liveness};
@@ -98,7 +101,7 @@ pub use registration::Register;
 pub use remembered::Remembered;
 pub use report::{on_report, on_reports, on_stopping};
 pub use response::Response;
-pub use state::{ClusterState, Image};
+pub use state::ClusterState;
 pub use tally::PlanSummary;
 pub use term::Term;
 pub use turn::{Turn, turn};

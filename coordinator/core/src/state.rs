@@ -39,8 +39,6 @@ pub const PARTITIONS_MAX: usize = 1_048_576;
 pub const CONDEMNED_MAX: usize = 1_048_576;
 /// Most moves in one plan that is carried out.
 pub const MOVES_MAX: usize = 65_536;
-/// Most partitions that a sentence names.
-const NAMED_MAX: usize = 5;
 /// Migrations that are over and still kept for people to look at.
 pub const MIGRATIONS_KEPT: usize = 4_096;
 
@@ -135,20 +133,6 @@ pub struct ClusterState {
     #[cfg(any(test, feature = "mutants"))]
     #[serde(skip)]
     pub mutant: Option<Mutant>,
-}
-
-/// A state at one instant, for writing it down, or for working on it elsewhere. Nothing can be looked up in it as it is.
-#[derive(Debug, Serialize)]
-#[serde(transparent)]
-pub struct Image(ClusterState);
-
-impl Image {
-    /// The state that this is an image of, in which everything can be looked up again: the indexes are made anew, which
-    /// takes time and holds up nobody.
-    pub fn restored(self) -> ClusterState {
-        let partitions = self.0.partitions.indexed();
-        ClusterState { partitions, ..self.0 }
-    }
 }
 
 impl Default for ClusterState {
@@ -266,45 +250,6 @@ impl ClusterState {
         self.nodes_version.max(self.participants_version).max(self.activated_version)
     }
 
-    /// What is written down of this state while it goes on changing. Taking it costs little: rows of partitions are
-    /// shared, not copied. It serialises as the state itself.
-    pub fn image(&self) -> Image {
-        Image(Self {
-            cluster: self.cluster,
-            settings: self.settings.clone(),
-            settings_version: self.settings_version,
-            feature_level: self.feature_level,
-            nodes: self.nodes.clone(),
-            participants: self.participants.clone(),
-            tables: self.tables.clone(),
-            partitions: self.partitions.image(),
-            departed: self.departed.clone(),
-            untouched: self.untouched.clone(),
-            surpassed: self.surpassed.clone(),
-            former_leaders: self.former_leaders.clone(),
-            condemned: self.condemned.clone(),
-            controls: self.controls.clone(),
-            migrations: self.migrations.clone(),
-            answers: self.answers.clone(),
-            events: self.events.clone(),
-            node_last: self.node_last,
-            table_last: self.table_last,
-            placement_last: self.placement_last,
-            migration_last: self.migration_last,
-            nodes_version: self.nodes_version,
-            participants_version: self.participants_version,
-            removed_version: self.removed_version,
-            participants_removed_version: self.participants_removed_version,
-            dropped_version: self.dropped_version,
-            activated_version: self.activated_version,
-            moves_version: self.moves_version,
-            controls_version: self.controls_version,
-            applied: self.applied,
-            #[cfg(any(test, feature = "mutants"))]
-            mutant: self.mutant,
-        })
-    }
-
     /// The version of one table's newest row, its members included.
     pub fn version_of(&self, table: TableId) -> Version {
         let members = if self.is_lease(table) { self.participants_version } else { self.nodes_version };
@@ -345,29 +290,6 @@ impl ClusterState {
     pub fn timing_of(&self, member: NodeId) -> LeaseTiming {
         let own = self.participants.get(&member).and_then(|row| row.participant.as_ref()?.timing);
         own.unwrap_or(self.settings.timing)
-    }
-
-    /// A node's name, or its number if it is unknown.
-    pub fn node_name(&self, id: NodeId) -> String {
-        self.node(id).map_or_else(|| format!("node {id}"), |row| row.node.name.clone())
-    }
-
-    /// A partition as people name it: `orders/7`.
-    pub fn partition_name(&self, id: PartitionId) -> String {
-        match self.tables.get(&id.table) {
-            Some(table) => format!("{}/{}", table.name, id.index),
-            None => id.to_string(),
-        }
-    }
-
-    /// Several partitions as people name them, the first few of many.
-    pub fn partition_names(&self, ids: impl IntoIterator<Item = PartitionId>) -> String {
-        let mut ids = ids.into_iter();
-        let mut named: Vec<String> = ids.by_ref().take(NAMED_MAX).map(|id| self.partition_name(id)).collect();
-        if ids.next().is_some() {
-            named.push("…".to_owned());
-        }
-        named.join(", ")
     }
 
     /// The node or participant with this name that is not lost.

@@ -1,0 +1,59 @@
+//! A state written down while it goes on changing.
+
+use crate::state::ClusterState;
+use serde::Serialize;
+
+/// A state at one instant, for writing it down, or for working on it elsewhere. Nothing can be looked up in it as it is.
+#[derive(Debug, Serialize)]
+#[serde(transparent)]
+pub struct Image(ClusterState);
+
+impl Image {
+    /// The state that this is an image of, in which everything can be looked up again: the indexes are made anew, which
+    /// takes time and holds up nobody.
+    pub fn restored(self) -> ClusterState {
+        let partitions = self.0.partitions.indexed();
+        ClusterState { partitions, ..self.0 }
+    }
+}
+
+impl ClusterState {
+    /// What is written down of this state while it goes on changing. Taking it costs little: rows of partitions are
+    /// shared, not copied. It serialises as the state itself.
+    pub fn image(&self) -> Image {
+        Image(Self {
+            cluster: self.cluster,
+            settings: self.settings.clone(),
+            settings_version: self.settings_version,
+            feature_level: self.feature_level,
+            nodes: self.nodes.clone(),
+            participants: self.participants.clone(),
+            tables: self.tables.clone(),
+            partitions: self.partitions.image(),
+            departed: self.departed.clone(),
+            untouched: self.untouched.clone(),
+            surpassed: self.surpassed.clone(),
+            former_leaders: self.former_leaders.clone(),
+            condemned: self.condemned.clone(),
+            controls: self.controls.clone(),
+            migrations: self.migrations.clone(),
+            answers: self.answers.clone(),
+            events: self.events.clone(),
+            node_last: self.node_last,
+            table_last: self.table_last,
+            placement_last: self.placement_last,
+            migration_last: self.migration_last,
+            nodes_version: self.nodes_version,
+            participants_version: self.participants_version,
+            removed_version: self.removed_version,
+            participants_removed_version: self.participants_removed_version,
+            dropped_version: self.dropped_version,
+            activated_version: self.activated_version,
+            moves_version: self.moves_version,
+            controls_version: self.controls_version,
+            applied: self.applied,
+            #[cfg(any(test, feature = "mutants"))]
+            mutant: self.mutant,
+        })
+    }
+}

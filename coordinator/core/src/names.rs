@@ -1,0 +1,32 @@
+//! What nodes and partitions are called, for people.
+
+use crate::state::ClusterState;
+use archon_types::{NodeId, PartitionId};
+
+/// Most partitions that a sentence names.
+const NAMED_MAX: usize = 5;
+
+impl ClusterState {
+    /// A node's name, or its number if it is unknown.
+    pub fn node_name(&self, id: NodeId) -> String {
+        self.node(id).map_or_else(|| format!("node {id}"), |row| row.node.name.clone())
+    }
+
+    /// A partition as people name it: `orders/7`.
+    pub fn partition_name(&self, id: PartitionId) -> String {
+        match self.tables.get(&id.table) {
+            Some(table) => format!("{}/{}", table.name, id.index),
+            None => id.to_string(),
+        }
+    }
+
+    /// Several partitions as people name them, the first few of many.
+    pub fn partition_names(&self, ids: impl IntoIterator<Item = PartitionId>) -> String {
+        let mut ids = ids.into_iter();
+        let mut named: Vec<String> = ids.by_ref().take(NAMED_MAX).map(|id| self.partition_name(id)).collect();
+        if ids.next().is_some() {
+            named.push("…".to_owned());
+        }
+        named.join(", ")
+    }
+}
