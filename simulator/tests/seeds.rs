@@ -52,10 +52,10 @@ fn everything_holds_under_faults_and_comes_together_after_them() {
 /// 5166: the late registration of a wiped directory took its successor's name for ever. 12306: a coordinator that was
 /// succeeded without noticing made a node forget a report. 5006073: a participant's release was refused since the next owner
 /// had just failed, and forgotten: nobody owned the partition. 5015994: an epoch that a participant never heard of was listed
-/// as withdrawn for ever.
+/// as withdrawn for ever. 7011963: as the first one, when the next owner had begun another life.
 #[test]
 fn seeds_that_found_something_hold() {
-    for seed in [5_166, 12_306, 5_006_073, 5_015_994] {
+    for seed in [5_166, 12_306, 5_006_073, 5_015_994, 7_011_963] {
         let violation = run(seed, None, 0).violation;
         assert!(violation.is_none(), "seed {seed}: {violation:?}");
     }

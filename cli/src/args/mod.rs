@@ -8,12 +8,13 @@ mod hints;
 mod kv;
 mod orders;
 mod parse;
+mod partitions;
 mod serve;
+mod tables;
 
 pub(crate) use admin::{
-    AlterTableArgs, ApplyArgs, CreateTableArgs, DescribeArgs, DescribePartitionArgs, DrainArgs, DropTableArgs,
-    EventsArgs, ForceLeaderArgs, LocateArgs, LostArgs, NodeNameArgs, NodeNamesArgs, NodeSetArgs, NodeVerb, OrNone,
-    PartitionListArgs, PartitionVerb, PlanArgs, RebalanceVerb, RemoveArgs, TableVerb, WatchArgs,
+    ApplyArgs, DescribeArgs, DrainArgs, EventsArgs, LostArgs, NodeNameArgs, NodeNamesArgs, NodeSetArgs, NodeVerb,
+    OrNone, PlanArgs, RebalanceVerb, RemoveArgs, WatchArgs,
 };
 pub(crate) use bench::{
     AttackArgs, BenchArgs, BenchVerb, Disturbance, FailoverArgs, LoadArgs, LocalArgs, MovesArgs, ProbeArgs, ReadArgs,
@@ -26,7 +27,10 @@ pub(crate) use orders::{
     UnbarPartitionArgs,
 };
 pub(crate) use parse::{address, duration, engine, listen, name, peer};
+pub(crate) use partitions::{DescribePartitionArgs, ForceLeaderArgs, LocateArgs, PartitionListArgs, PartitionVerb};
 pub(crate) use serve::{CoordinatorArgs, DemoArgs, LogArgs, LogFormat, NodeArgs, copy_rate};
+
+pub(crate) use tables::{AlterTableArgs, CreateTableArgs, DropTableArgs, TableVerb};
 
 use crate::output::Format;
 use clap::error::ErrorKind;

@@ -5,6 +5,7 @@
 
 use crate::former_leaders::FormerLeader;
 use crate::isolated_leaders::IsolatedLeaders;
+use crate::leases::Comings;
 use crate::mutant::Mutant;
 use crate::state::ClusterState;
 use archon_types::{
@@ -14,16 +15,6 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// How long an edit that had no effect yet is not proposed again for the same row version, in milliseconds.
 const REPEAT_MS: u64 = 1_000;
-
-/// How long a participant is not given a partition again that it gave up, in milliseconds.
-const AVOIDED_MS: u64 = 10_000;
-/// Most of these that are remembered.
-const AVOIDED_MAX: usize = 65_536;
-/// How long no participant may come or go before leases are handed out anew and evened out, in milliseconds: those that start
-/// together are there by then.
-const QUIET_MS: u64 = 1_000;
-/// How long that is waited for at most, in milliseconds.
-const QUIET_MS_MAX: u64 = 10_000;
 
 /// What a heartbeat is answered with.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -96,10 +87,8 @@ pub struct Liveness {
     excluded: BTreeSet<NodeId>,
     /// Up to which version of the rows of nodes and participants their lives are noted here.
     synced: (Version, Version),
-    /// Participants that gave up a partition and should not be given it again before then.
-    pub(crate) avoided: BTreeMap<(NodeId, PartitionId), Millis>,
-    /// Since when participants have come or gone, and when one did last.
-    unsettled: Option<(Millis, Millis)>,
+    /// Participants that came, went or gave something up.
+    pub(crate) comings: Comings,
     /// How far the wall clock is ahead of this coordinator's own.
     wall_ahead_ms: u64,
     /// Before this nobody's time is up, by the failure time-out that it was reckoned with.
@@ -123,8 +112,7 @@ impl Liveness {
             failed_since: BTreeMap::new(),
             excluded: BTreeSet::new(),
             synced: (Version::ZERO, Version::ZERO),
-            avoided: BTreeMap::new(),
-            unsettled: Some((now, now)),
+            comings: Comings::new(now),
             wall_ahead_ms: 0,
             nobody_fails_before: None,
         }
@@ -148,13 +136,7 @@ impl Liveness {
     /// Takes note of lives that began or ended in the state.
     pub fn sync(&mut self, state: &ClusterState, now: Millis) {
         self.failed_since.retain(|node, _| state.node(*node).is_some_and(|row| row.node.status == NodeStatus::Failed));
-        self.avoided.retain(|_, until| now < *until);
-        if state.participants_version > self.synced.1 {
-            self.unsettled = Some((self.unsettled.map_or(now, |(since, _)| since), now));
-        }
-        if self.settles_at().is_some_and(|at| now >= at) {
-            self.unsettled = None;
-        }
+        self.comings.sync(state.participants_version > self.synced.1, now);
         let participants = state.participants.newer_than(self.synced.1);
         for row in state.nodes.newer_than(self.synced.0).chain(participants).map(|row| &row.node) {
             if row.status == NodeStatus::Failed {
@@ -314,11 +296,6 @@ impl Liveness {
         self.lives.get(&member).and_then(|life| life.answered)
     }
 
-    /// Whether the participant gave this partition up a moment ago.
-    pub(crate) fn avoids(&self, participant: NodeId, partition: PartitionId) -> bool {
-        self.avoided.contains_key(&(participant, partition))
-    }
-
     /// Whether the node may be given a leadership: it is neither being failed nor about to exit.
     pub(crate) fn may_lead(&self, node: NodeId) -> bool {
         self.lives.get(&node).is_none_or(|life| life.failing.is_none() && !life.stopping)
@@ -367,18 +344,6 @@ impl Liveness {
         }
         self.nobody_fails_before = Some((soonest, timeout_ms));
         silent
-    }
-
-    /// A participant gave up a partition that it owned.
-    pub(crate) fn avoid(&mut self, member: NodeId, partition: PartitionId, now: Millis) {
-        if self.avoided.len() < AVOIDED_MAX {
-            self.avoided.insert((member, partition), now.plus(AVOIDED_MS));
-        }
-    }
-
-    /// When the participants will count as settled, if they do not now.
-    pub(crate) fn settles_at(&self) -> Option<Millis> {
-        self.unsettled.map(|(since, last)| last.plus(QUIET_MS).min(since.plus(QUIET_MS_MAX)))
     }
 
     /// The failed nodes that have been so for this long.

@@ -145,7 +145,7 @@ impl Reports<'_> {
             }
             Fact::Dropped => {
                 led_by(state, row, own.id, report)?;
-                self.liveness.avoid(node, row.id, self.now);
+                self.liveness.comings.avoid(node, row.id, self.now);
                 self.released(row)
             }
             Fact::Overtaken { by } => {

@@ -177,7 +177,7 @@ impl Pass<'_> {
     /// First owners of leases, and the moves that keep each table of them even.
     fn leases(&mut self, commands: &mut Vec<Command>) {
         let state = self.state;
-        let settles_at = self.liveness.settles_at();
+        let settles_at = self.liveness.comings.settles_at();
         self.due = self.due.min(settles_at.unwrap_or(self.due));
         let mut owners = Owners::new(state);
         for table in state.lease_tables() {

@@ -130,7 +130,7 @@ fn takes(state: &ClusterState, table: &Table, liveness: &Liveness, row: &NodeRow
 
 /// Whether the participant may own this partition, and does not yet.
 fn may_own(state: &ClusterState, liveness: &Liveness, row: &Partition, node: NodeId) -> bool {
-    !liveness.avoids(node, row.id) && !state.bars(row.id, node) && row.placement_on(node).is_none()
+    !liveness.comings.avoids(node, row.id) && !state.bars(row.id, node) && row.placement_on(node).is_none()
 }
 
 /// Whether the partition is served by its one owner, so that a move of it may begin.

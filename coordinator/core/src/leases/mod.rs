@@ -7,9 +7,11 @@
 //!   The new leadership and the end of the old placement are one commit ([`take_over`]).
 //! - A table keeps itself even, with few moves, as participants come and go ([`evening_out`]).
 
+mod comings;
 mod evening_out;
 mod owners;
 
+pub(crate) use comings::Comings;
 pub(crate) use evening_out::evening_out;
 pub(crate) use owners::Owners;
 

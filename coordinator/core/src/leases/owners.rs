@@ -37,7 +37,10 @@ impl<'a> Owners<'a> {
         let state = self.state;
         let table = state.tables.get(&row.id.table)?;
         let barred = |node: NodeId| {
-            ruled_out(node) || !liveness.may_lead(node) || liveness.avoids(node, row.id) || state.bars(row.id, node)
+            ruled_out(node)
+                || !liveness.may_lead(node)
+                || liveness.comings.avoids(node, row.id)
+                || state.bars(row.id, node)
         };
         let stays = |copy: &&Placement| {
             let goal = state.node(copy.node).map(|row| row.node.goal);

@@ -263,6 +263,28 @@ fn leases_are_bumped_barred_and_taken_offline_like_data() {
     jobs.bed.round_trip();
 }
 
+/// The owner that reported was told that its own life was over, and did not repeat the release.
+#[test]
+fn a_hand_over_to_a_life_that_has_ended_was_refused_as_stale_to_the_one_that_released() {
+    let mut jobs = Jobs::with_workers(2, 2);
+    let row = jobs.rows().next().unwrap().clone();
+    let (owner, next) = (row.leader_placement().unwrap().node, jobs.worker(0));
+    let next = if next == owner { jobs.worker(1) } else { next };
+    let to = Placement {
+        id: PlacementId::new(jobs.bed.state.placement_last.get() + 1),
+        node: next,
+        state: ReplicaState::Live,
+    };
+    let incarnation = Incarnation::new(jobs.bed.incarnation(next).get() - 1);
+    let edits = vec![
+        Edit::Add(to),
+        Edit::Lead { placement: to.id, incarnation, ending: Ending::Released },
+        Edit::Forget(row.placements[0].id),
+    ];
+    let hand_over = PartitionChange { partition: row.id, if_version: row.version, edits };
+    assert_eq!(jobs.bed.refused(Command::Change(vec![hand_over])), ErrorKind::Refused);
+}
+
 #[test]
 fn whoever_drops_a_partition_is_not_given_it_again_at_once() {
     let mut jobs = Jobs::with_workers(4, 2);

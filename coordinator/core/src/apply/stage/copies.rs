@@ -280,6 +280,7 @@ impl Staged<'_> {
 
     fn other_life(&self, placement: &Placement, incarnation: Incarnation) -> ErrorDetail {
         let name = self.state.node_name(placement.node);
-        ErrorDetail::new(ErrorKind::StaleIncarnation, format!("{name} is not in incarnation {incarnation} any more"))
+        // Not `StaleIncarnation`: to whoever reported that would say that its own life is over.
+        refused(format!("{name} is not in incarnation {incarnation} any more"))
     }
 }

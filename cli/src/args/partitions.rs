@@ -1,0 +1,120 @@
+//! Options of the verbs that look at partitions, order something of one, or force a leader.
+
+use super::WatchArgs;
+use super::orders::{BarPartitionArgs, OrderPartitionArgs, PartitionArgs, UnbarPartitionArgs};
+use super::parse::name;
+use clap::Subcommand;
+
+/// `archon partition …`
+#[derive(Subcommand, Debug)]
+pub(crate) enum PartitionVerb {
+    /// List the partitions of a table and who holds them.
+    #[command(after_help = "Examples:\n  archon partition list\n  archon partition list --table orders -o json")]
+    List(PartitionListArgs),
+    /// Say which partition a key belongs to and who leads it.
+    #[command(after_help = "Examples:\n  archon partition locate city/1\n  archon partition locate '{user7}/cart'")]
+    Locate(LocateArgs),
+    /// Say everything about one partition: its copies, what it waits for, and what could be done.
+    #[command(
+        after_help = "Examples:\n  archon partition describe 3\n  archon partition describe 0 --table orders -o json"
+    )]
+    Describe(DescribePartitionArgs),
+    /// Let the leader of a partition, or the owner of a lease, begin anew in the next epoch.
+    ///
+    /// It is told to stop, says that it has, and leads again; whatever it held in memory for this partition begins afresh, and
+    /// writes of the former epoch are refused everywhere. The partition pauses for some milliseconds.
+    #[command(
+        after_help = "Examples:\n  archon partition bump 3\n  archon partition bump 3 --table jobs --why 'stuck worker'"
+    )]
+    Bump(OrderPartitionArgs),
+    /// Let nobody lead a partition: its leader stops, its copies stay.
+    #[command(
+        after_help = "Examples:\n  archon partition offline 3 --why 'poisoned message'\n  archon partition online 3"
+    )]
+    Offline(OrderPartitionArgs),
+    /// Let a partition be led again.
+    #[command(after_help = "Examples:\n  archon partition online 3")]
+    Online(PartitionArgs),
+    /// Keep a partition from a node or participant: it gets no copy of it and does not lead it.
+    ///
+    /// A copy that it has is replaced elsewhere first, then deleted; what it leads is handed over. Refused (exit 4) if too few
+    /// nodes would be left for the copies that the table wants.
+    #[command(
+        after_help = "Examples:\n  archon partition bar 3 --node athens --why 'bad blocks'\n  archon partition unbar 3 --node athens"
+    )]
+    Bar(BarPartitionArgs),
+    /// Take back that a node or participant is barred from a partition.
+    #[command(after_help = "Examples:\n  archon partition unbar 3 --node athens")]
+    Unbar(UnbarPartitionArgs),
+    /// Make one copy lead although acknowledged writes may be lost: the last resort.
+    ///
+    /// For a partition that lost every copy that counts. The copy on --node, or else the best one that is whole or of an
+    /// earlier time (of several the one that ceased to count last), leads with what it holds; all others are deleted. A
+    /// copy of which only a part may be left leads only if --node names it; otherwise the partition begins empty. Without
+    /// --accept-data-loss it is refused (exit 4) and says what would be lost. It is also refused while nothing needs to be
+    /// lost.
+    ///
+    /// A side that is cut off from the coordinators may go on acknowledging writes until it hears of this; those writes
+    /// are lost too.
+    #[command(
+        name = "force-leader",
+        after_help = "\
+Examples:
+  archon partition force-leader 3                              what would be lost
+  archon partition force-leader 3 --accept-data-loss
+  archon partition force-leader 3 --node athens --accept-data-loss"
+    )]
+    ForceLeader(ForceLeaderArgs),
+}
+
+/// Options of `archon partition describe`.
+#[derive(clap::Args, Clone, Debug)]
+pub(crate) struct DescribePartitionArgs {
+    /// The partition's number.
+    #[arg(value_name = "ID")]
+    pub(crate) id: u32,
+    /// The table.
+    #[arg(long, value_name = "T", default_value = "default", value_parser = name)]
+    pub(crate) table: String,
+    /// Whether to go on.
+    #[command(flatten)]
+    pub(crate) watch: WatchArgs,
+}
+
+/// Options of `archon partition force-leader`.
+#[derive(clap::Args, Clone, Debug)]
+pub(crate) struct ForceLeaderArgs {
+    /// The partition's number.
+    #[arg(value_name = "ID")]
+    pub(crate) id: u32,
+    /// The table.
+    #[arg(long, value_name = "T", default_value = "default", value_parser = name)]
+    pub(crate) table: String,
+    /// The node whose copy is to lead; otherwise the best one that is whole or of an earlier time.
+    #[arg(long, value_name = "NAME", value_parser = name)]
+    pub(crate) node: Option<String>,
+    /// Accept that acknowledged writes are lost.
+    #[arg(long)]
+    pub(crate) accept_data_loss: bool,
+}
+
+/// Options of `archon partition list`.
+#[derive(clap::Args, Clone, Debug)]
+pub(crate) struct PartitionListArgs {
+    /// The table.
+    #[arg(long, value_name = "T", default_value = "default", value_parser = name)]
+    pub(crate) table: String,
+    /// Whether to go on.
+    #[command(flatten)]
+    pub(crate) watch: WatchArgs,
+}
+
+/// Options of `archon partition locate`.
+#[derive(clap::Args, Clone, Debug)]
+pub(crate) struct LocateArgs {
+    /// The key.
+    pub(crate) key: String,
+    /// The table.
+    #[arg(long, value_name = "T", default_value = "default", value_parser = name)]
+    pub(crate) table: String,
+}

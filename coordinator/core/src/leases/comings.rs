@@ -1,0 +1,58 @@
+//! What the leading coordinator remembers of participants that came, went or gave something up, in memory only.
+
+use archon_types::{Millis, NodeId, PartitionId};
+use std::collections::BTreeMap;
+
+/// How long a participant is not given a partition again that it gave up, in milliseconds.
+const AVOIDED_MS: u64 = 10_000;
+/// Most of these that are remembered.
+const AVOIDED_MAX: usize = 65_536;
+/// How long no participant may come or go before leases are handed out anew and evened out, in milliseconds: those that start
+/// together are there by then.
+const QUIET_MS: u64 = 1_000;
+/// How long that is waited for at most, in milliseconds.
+const QUIET_MS_MAX: u64 = 10_000;
+
+/// Comings, goings and what was given up.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Comings {
+    /// Participants that gave up a partition and should not be given it again before then.
+    avoided: BTreeMap<(NodeId, PartitionId), Millis>,
+    /// Since when participants have come or gone, and when one did last.
+    unsettled: Option<(Millis, Millis)>,
+}
+
+impl Comings {
+    /// Nothing is known: at `now` the first ones may be just coming.
+    pub(crate) fn new(now: Millis) -> Self {
+        Self { avoided: BTreeMap::new(), unsettled: Some((now, now)) }
+    }
+
+    /// Time has passed, and some came or went meanwhile if that is `news`.
+    pub(crate) fn sync(&mut self, news: bool, now: Millis) {
+        self.avoided.retain(|_, until| now < *until);
+        if news {
+            self.unsettled = Some((self.unsettled.map_or(now, |(since, _)| since), now));
+        }
+        if self.settles_at().is_some_and(|at| now >= at) {
+            self.unsettled = None;
+        }
+    }
+
+    /// When the participants will count as settled, if they do not now.
+    pub(crate) fn settles_at(&self) -> Option<Millis> {
+        self.unsettled.map(|(since, last)| last.plus(QUIET_MS).min(since.plus(QUIET_MS_MAX)))
+    }
+
+    /// A participant gave up a partition that it owned.
+    pub(crate) fn avoid(&mut self, participant: NodeId, partition: PartitionId, now: Millis) {
+        if self.avoided.len() < AVOIDED_MAX {
+            self.avoided.insert((participant, partition), now.plus(AVOIDED_MS));
+        }
+    }
+
+    /// Whether the participant gave this partition up a moment ago.
+    pub(crate) fn avoids(&self, participant: NodeId, partition: PartitionId) -> bool {
+        self.avoided.contains_key(&(participant, partition))
+    }
+}
