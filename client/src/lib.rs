@@ -47,6 +47,8 @@ mod shared;
 mod stale;
 mod stats;
 mod table;
+#[cfg(feature = "testing")]
+pub mod testing;
 mod via;
 
 pub use admin::Admin;

@@ -1,19 +1,20 @@
 //! Services that own partitions, beside coordinators in this process.
 
 #![allow(clippy::unwrap_used)]
-use archon_client::{
-    AcquireError, Admin, Callbacks, Client, Epoch, ErrorKind, Grant, Participant, PartitionId, ServiceLoad, Why,
-};
+
+#[path = "support/service.rs"]
+mod service;
+
+use archon_client::{Admin, Client, ErrorKind, Grant, Participant, ServiceLoad, Why};
 use archon_coordinator::{Coordinator, CoordinatorConfig};
 use archon_types::Settings;
-use parking_lot::Mutex;
+use service::{SOON, Service, Told, wait};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 use tokio::net::TcpListener;
 
-const SOON: Duration = Duration::from_secs(20);
 const PARTITIONS: u32 = 6;
 
 struct Quorum {
@@ -55,76 +56,11 @@ impl Quorum {
     }
 }
 
-/// What a service was told.
-#[derive(Clone, PartialEq, Eq, Debug)]
-enum Told {
-    Acquired(u32, Epoch),
-    Released(u32, Epoch, Why),
-    Lost(u32, Epoch),
-}
-
-/// A service that notes what it is told, and who else believes to own the same.
-#[derive(Clone, Default)]
-struct Service {
-    told: Arc<Mutex<Vec<Told>>>,
-    /// Of all services of a test: who owns what.
-    owners: Arc<Mutex<BTreeMap<u32, Epoch>>>,
-    /// It refuses this partition.
-    refuses: Option<u32>,
-    /// How long it takes to release.
-    slow: Duration,
-}
-
-impl Service {
-    fn beside(&self) -> Self {
-        Self { owners: Arc::clone(&self.owners), ..Self::default() }
-    }
-
-    fn count(&self, what: impl Fn(&Told) -> bool) -> usize {
-        self.told.lock().iter().filter(|told| what(told)).count()
-    }
-}
-
-impl Callbacks for Service {
-    async fn acquire(&self, grant: Grant) -> Result<(), AcquireError> {
-        let (index, epoch) = (grant.partition().index, grant.epoch());
-        if self.refuses == Some(index) {
-            return Err("it is too large".into());
-        }
-        let before = self.owners.lock().insert(index, epoch);
-        assert!(before.is_none_or(|before| before == Epoch::ZERO), "{index} is owned in epoch {before:?} as well");
-        self.told.lock().push(Told::Acquired(index, epoch));
-        Ok(())
-    }
-
-    async fn release(&self, grant: Grant, why: Why) {
-        tokio::time::sleep(self.slow).await;
-        let index = grant.partition().index;
-        assert_eq!(grant.check(), Ok(grant.epoch()), "it still owns it");
-        self.owners.lock().insert(index, Epoch::ZERO);
-        self.told.lock().push(Told::Released(index, grant.epoch(), why));
-    }
-
-    fn lost(&self, partition: PartitionId, epoch: Epoch) {
-        self.owners.lock().insert(partition.index, Epoch::ZERO);
-        self.told.lock().push(Told::Lost(partition.index, epoch));
-    }
-}
-
 async fn start(quorum: &Quorum, name: &str, service: &Service) -> Participant {
     let builder = Participant::builder(quorum.addresses.clone()).table("jobs").name(name);
     let builder = builder.address(format!("{name}.example:80"));
     let timing = (Duration::from_millis(200), Duration::from_secs(1), Duration::from_millis(1_250));
     builder.timing(timing.0, timing.1, timing.2).start(service.clone()).await.unwrap()
-}
-
-async fn wait(what: &str, reached: impl Fn() -> bool) -> Duration {
-    let begun = Instant::now();
-    while !reached() {
-        assert!(begun.elapsed() < SOON, "waited for {what}");
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
-    begun.elapsed()
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,0 +1,373 @@
+//! What a fake coordinator knows and decides: no network, no clock.
+
+use super::reported::Reported;
+use archon_proto::convert::duties::{Duties, DutiesAsked};
+use archon_proto::convert::session::{Heartbeat, HeartbeatAnswer, Member, Registered, Registration};
+use archon_types::{
+    BootId, ClusterId, Duty, Epoch, ErrorDetail, ErrorKind, Fact, Incarnation, LeaseTiming, NodeId, Partition,
+    PartitionId, PartitionStatus, Placement, PlacementId, ReplicaState, Report, Settings, StorageId, TableId, Version,
+};
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+use uuid::Uuid;
+
+/// Its one term.
+const TERM: u64 = 1;
+
+/// How a participant is answered.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Manner {
+    pub(super) silent: bool,
+    pub(super) delay: Duration,
+    pub(super) refused: Option<ErrorDetail>,
+    /// So many more requests with reports are taken and not answered.
+    pub(super) answers_lost: u32,
+}
+
+/// A participant that is registered.
+#[derive(Clone, Debug)]
+struct Known {
+    name: String,
+    storage: StorageId,
+    boot: BootId,
+    incarnation: Incarnation,
+    timing: LeaseTiming,
+    /// Its life is over.
+    ended: bool,
+    stopping: bool,
+    /// The answers with duties that it was given: the last one, and the one before.
+    told: VecDeque<Duties>,
+    /// What its next polls are answered with, at once.
+    again: VecDeque<Duties>,
+    /// The version from which its duties are news.
+    version: Version,
+}
+
+/// A partition that was owned.
+#[derive(Clone, Debug)]
+struct Row {
+    owner: Option<NodeId>,
+    placement: PlacementId,
+    epoch: Epoch,
+    version: Version,
+    /// It is to be released, and then granted to this one, if to any.
+    hands_over: Option<Option<String>>,
+}
+
+/// What is known, and what is to be answered.
+#[derive(Debug)]
+pub(super) struct Script {
+    cluster: ClusterId,
+    tables: Vec<String>,
+    manners: BTreeMap<String, Manner>,
+    known: BTreeMap<NodeId, Known>,
+    rows: BTreeMap<PartitionId, Row>,
+    /// Granted to participants that are not registered.
+    waiting: BTreeMap<PartitionId, String>,
+    /// What a lease does not cover until its end is reported.
+    withdrawn: BTreeMap<(NodeId, PartitionId), Epoch>,
+    version: u64,
+    pub(super) reported: Vec<Reported>,
+}
+
+impl Default for Script {
+    fn default() -> Self {
+        Self {
+            cluster: ClusterId::new(Uuid::new_v4()),
+            tables: Vec::new(),
+            manners: BTreeMap::new(),
+            known: BTreeMap::new(),
+            rows: BTreeMap::new(),
+            waiting: BTreeMap::new(),
+            withdrawn: BTreeMap::new(),
+            version: 1,
+            reported: Vec::new(),
+        }
+    }
+}
+
+impl Script {
+    pub(super) fn partition(&mut self, table: &str, index: u32) -> PartitionId {
+        let known = self.tables.iter().position(|name| name == table);
+        let place = known.unwrap_or_else(|| {
+            self.tables.push(table.to_owned());
+            self.tables.len() - 1
+        });
+        PartitionId::new(TableId::new(place as u64 + 1), index)
+    }
+
+    pub(super) fn manner(&mut self, participant: &str) -> &mut Manner {
+        self.manners.entry(participant.to_owned()).or_default()
+    }
+
+    /// How whoever sends this is answered.
+    pub(super) fn manner_of(&mut self, member: &Member) -> Manner {
+        let name = self.known.get(&member.node).map(|known| known.name.clone());
+        name.map_or_else(Manner::default, |name| self.manner(&name).clone())
+    }
+
+    pub(super) fn grant(&mut self, participant: &str, partition: PartitionId) -> Epoch {
+        self.withdraw(partition);
+        self.version += 1;
+        let (version, owner) = (Version::new(self.version), self.named(participant));
+        let row = self.rows.entry(partition).or_insert_with(|| Row {
+            owner,
+            placement: PlacementId::new(version.get()),
+            epoch: Epoch::ZERO,
+            version,
+            hands_over: None,
+        });
+        row.epoch = Epoch::new(row.epoch.get() + 1);
+        (row.owner, row.placement, row.version) = (owner, PlacementId::new(version.get()), version);
+        let epoch = row.epoch;
+        match owner {
+            Some(owner) => self.news(owner),
+            None => drop(self.waiting.insert(partition, participant.to_owned())),
+        }
+        epoch
+    }
+
+    pub(super) fn hand_over(&mut self, partition: PartitionId, to: Option<&str>) -> bool {
+        let row = self.rows.get_mut(&partition);
+        let Some((row, owner)) = row.and_then(|row| row.owner.map(|owner| (row, owner))) else { return false };
+        row.hands_over = Some(to.map(str::to_owned));
+        self.news(owner);
+        true
+    }
+
+    pub(super) fn withdraw(&mut self, partition: PartitionId) -> bool {
+        self.waiting.remove(&partition);
+        let Some(row) = self.rows.get_mut(&partition) else { return false };
+        row.hands_over = None;
+        let Some(owner) = row.owner.take() else { return false };
+        self.withdrawn.insert((owner, partition), row.epoch);
+        self.news(owner);
+        true
+    }
+
+    pub(super) fn end_life(&mut self, participant: &str) {
+        let Some(node) = self.named(participant) else { return };
+        self.forget(node);
+        if let Some(known) = self.known.get_mut(&node) {
+            known.ended = true;
+        }
+    }
+
+    pub(super) fn repeat(&mut self, participant: &str) {
+        let Some(node) = self.named(participant) else { return };
+        if let Some(known) = self.known.get_mut(&node) {
+            known.again.extend(known.told.iter().cloned());
+        }
+        self.news(node);
+    }
+
+    pub(super) fn owner(&self, partition: PartitionId) -> Option<(String, Epoch)> {
+        let row = self.rows.get(&partition)?;
+        let known = self.known.get(&row.owner?)?;
+        Some((known.name.clone(), row.epoch))
+    }
+
+    pub(super) fn register(&mut self, registration: Registration) -> Result<Registered, ErrorDetail> {
+        let Registration { name: participant, storage, boot, last_incarnation, participant: served, .. } = registration;
+        let Some(served) = served else {
+            let message = "the fake coordinator takes participants alone";
+            return Err(ErrorDetail::new(ErrorKind::InvalidArgument, message));
+        };
+        if let Some(detail) = self.manner(&participant).refused.clone() {
+            self.reported.push(Reported::Refused { participant });
+            return Err(detail);
+        }
+        let timing = served.timing.unwrap_or_default();
+        let node = self.named(&participant).unwrap_or_else(|| NodeId::new(self.known.len() as u64 + 1));
+        let mut incarnation = Incarnation::new(1);
+        if let Some(known) = self.known.get(&node) {
+            if known.boot == boot {
+                return Ok(self.registered(node, known.incarnation, timing));
+            }
+            if known.storage != storage && last_incarnation != Incarnation::ZERO {
+                let message = format!("another process has taken the name {participant} and runs under it");
+                return Err(ErrorDetail::new(ErrorKind::Refused, message));
+            }
+            incarnation = Incarnation::new(known.incarnation.get() + 1);
+        }
+        self.forget(node);
+        let known = Known {
+            name: participant.clone(),
+            storage,
+            boot,
+            incarnation,
+            timing,
+            ended: false,
+            stopping: false,
+            told: VecDeque::new(),
+            again: VecDeque::new(),
+            version: Version::new(self.version),
+        };
+        self.known.insert(node, known);
+        for partition in
+            self.waiting.iter().filter(|(_, name)| **name == participant).map(|(of, _)| *of).collect::<Vec<_>>()
+        {
+            self.waiting.remove(&partition);
+            if let Some(row) = self.rows.get_mut(&partition) {
+                row.owner = Some(node);
+            }
+        }
+        self.news(node);
+        self.reported.push(Reported::Registered { participant });
+        Ok(self.registered(node, incarnation, timing))
+    }
+
+    pub(super) fn heartbeat(&mut self, heartbeat: &Heartbeat) -> Result<HeartbeatAnswer, ErrorDetail> {
+        let Member { node, incarnation, .. } = heartbeat.member;
+        let version = Version::new(self.version);
+        let known = self.alive(&heartbeat.member)?;
+        let lease_ms = known.timing.lease_ms;
+        if heartbeat.stopping && !std::mem::replace(&mut known.stopping, true) {
+            let participant = known.name.clone();
+            self.reported.push(Reported::Stopping { participant });
+        }
+        let withdrawn = self.withdrawn.iter().filter(|((of, _), _)| *of == node);
+        Ok(HeartbeatAnswer {
+            number: heartbeat.number,
+            incarnation,
+            lease_ms,
+            withdrawn: withdrawn.map(|((_, partition), epoch)| (*partition, *epoch)).collect(),
+            table_version: version,
+            replication_timeout_ms: Settings::default().replication_timeout_ms,
+        })
+    }
+
+    /// What a poll is answered with now, if with anything.
+    pub(super) fn poll(&mut self, asked: &DutiesAsked, coordinators: &[String]) -> Result<Option<Duties>, ErrorDetail> {
+        let node = asked.member.node;
+        let known = self.alive(&asked.member)?;
+        if let Some(again) = known.again.pop_front() {
+            return Ok(Some(again));
+        }
+        if (asked.term, asked.version) == (TERM, known.version) {
+            return Ok(None);
+        }
+        let version = known.version;
+        let (duties, coordinators) = (Some(self.duties(node)), coordinators.to_vec());
+        let answer = Duties { term: TERM, version, duties, coordinators };
+        if let Some(known) = self.known.get_mut(&node) {
+            known.told.push_back(answer.clone());
+            while known.told.len() > 2 {
+                known.told.pop_front();
+            }
+        }
+        Ok(Some(answer))
+    }
+
+    /// Takes note of a report, and of what follows from it.
+    pub(super) fn report(&mut self, member: &Member, report: &Report) -> Result<(), ErrorDetail> {
+        let Report { partition, epoch, .. } = *report;
+        let known = self.alive(member)?;
+        let participant = known.name.clone();
+        let ends = matches!(report.fact, Fact::Released | Fact::Dropped);
+        self.reported.push(match &report.fact {
+            Fact::Online => Reported::Acquired { participant, partition, epoch },
+            Fact::Released => Reported::Released { participant, partition, epoch },
+            Fact::Dropped => Reported::Dropped { participant, partition, epoch },
+            other => {
+                let message = format!("the fake coordinator gave no cause for {other:?}");
+                return Err(ErrorDetail::new(ErrorKind::InvalidArgument, message));
+            }
+        });
+        if !ends {
+            return Ok(());
+        }
+        if self.withdrawn.get(&(member.node, partition)) == Some(&epoch) {
+            self.withdrawn.remove(&(member.node, partition));
+        }
+        let row = self.rows.get_mut(&partition);
+        if let Some(row) = row.filter(|row| row.owner == Some(member.node) && row.epoch == epoch) {
+            row.owner = None;
+            let next = row.hands_over.take().flatten();
+            self.news(member.node);
+            if let Some(next) = next {
+                self.grant(&next, partition);
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether this request with reports is one whose answer is lost.
+    pub(super) fn loses_answer(&mut self, member: &Member) -> bool {
+        let Some(name) = self.known.get(&member.node).map(|known| known.name.clone()) else { return false };
+        let left = &mut self.manner(&name).answers_lost;
+        let loses = *left > 0;
+        *left = left.saturating_sub(1);
+        loses
+    }
+
+    pub(super) fn leave(&mut self, member: &Member) -> Result<(), ErrorDetail> {
+        let participant = self.alive(member)?.name.clone();
+        self.forget(member.node);
+        if let Some(known) = self.known.get_mut(&member.node) {
+            known.ended = true;
+        }
+        self.reported.push(Reported::Left { participant });
+        Ok(())
+    }
+
+    fn registered(&self, node: NodeId, incarnation: Incarnation, timing: LeaseTiming) -> Registered {
+        let settings = Settings { timing, ..Settings::default() };
+        Registered { cluster: self.cluster, node, incarnation, protocol: 1, settings }
+    }
+
+    fn named(&self, participant: &str) -> Option<NodeId> {
+        self.known.iter().find(|(_, known)| known.name == participant).map(|(node, _)| *node)
+    }
+
+    fn alive(&mut self, member: &Member) -> Result<&mut Known, ErrorDetail> {
+        if member.cluster != self.cluster {
+            return Err(ErrorDetail::new(ErrorKind::WrongCluster, "this is the cluster of another fake coordinator"));
+        }
+        let known = self.known.get_mut(&member.node);
+        let known = known.filter(|known| known.incarnation == member.incarnation && !known.ended);
+        known.ok_or_else(|| ErrorDetail::new(ErrorKind::StaleIncarnation, "that life is over; register anew"))
+    }
+
+    /// A participant's life is over: it owns nothing.
+    fn forget(&mut self, node: NodeId) {
+        for row in self.rows.values_mut().filter(|row| row.owner == Some(node)) {
+            (row.owner, row.hands_over) = (None, None);
+        }
+        self.withdrawn.retain(|(of, _), _| *of != node);
+    }
+
+    /// A participant has other duties than before.
+    fn news(&mut self, node: NodeId) {
+        self.version += 1;
+        if let Some(known) = self.known.get_mut(&node) {
+            known.version = Version::new(self.version);
+        }
+    }
+
+    fn duties(&self, node: NodeId) -> Vec<Duty> {
+        let owned = self.rows.iter().filter(|(_, row)| row.owner == Some(node));
+        owned.map(|(id, row)| duty(*id, node, row)).collect()
+    }
+}
+
+fn duty(id: PartitionId, node: NodeId, row: &Row) -> Duty {
+    let placement = Placement { id: row.placement, node, state: ReplicaState::Live };
+    let partition = Partition {
+        id,
+        epoch: row.epoch,
+        version: row.version,
+        leader: Some(row.placement),
+        placements: vec![placement],
+        status: PartitionStatus::Assigned,
+        min_in_sync: 1,
+    };
+    match &row.hands_over {
+        None => Duty::Host { partition, placement: row.placement },
+        // Whose copy is next is of no interest to whoever releases.
+        Some(_) => {
+            let to = PlacementId::new(row.placement.get().saturating_add(1));
+            Duty::HandOver { partition, placement: row.placement, to }
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! The wire of a fake coordinator.
+
+use super::Shared;
+use super::script::Manner;
+use archon_proto::convert::ConvertError;
+use archon_proto::convert::duties::{Duties, DutiesAsked};
+use archon_proto::convert::error::status_of;
+use archon_proto::convert::report::{Outcomes, Reports};
+use archon_proto::convert::session::{Heartbeat, Member, Registration};
+use archon_proto::v1;
+use archon_proto::v1::session_server::Session;
+use archon_types::{ErrorDetail, Version};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::{Instant, sleep, timeout_at};
+use tonic::{Request, Response, Status};
+
+/// The service.
+pub(super) struct Service {
+    shared: Arc<Shared>,
+}
+
+impl Service {
+    pub(super) const fn new(shared: Arc<Shared>) -> Self {
+        Self { shared }
+    }
+
+    /// How this member is answered, once it is to be answered.
+    async fn manner(&self, member: &Member) -> Manner {
+        let mut changed = self.shared.changed.subscribe();
+        loop {
+            let manner = self.shared.script.lock().manner_of(member);
+            if !manner.silent {
+                return manner;
+            }
+            // The sender is shared.
+            let _ = changed.changed().await;
+        }
+    }
+
+    async fn answer_later(&self, member: &Member) {
+        sleep(self.manner(member).await.delay).await;
+    }
+
+    /// Waits for news as long as it was asked to.
+    async fn poll(&self, asked: &DutiesAsked) -> Result<Duties, ErrorDetail> {
+        let mut changed = self.shared.changed.subscribe();
+        let until = Instant::now() + Duration::from_millis(asked.wait_ms.into());
+        loop {
+            if let Some(duties) = self.shared.script.lock().poll(asked, &[])? {
+                return Ok(duties);
+            }
+            if timeout_at(until, changed.changed()).await.is_err() {
+                let DutiesAsked { term, version, .. } = *asked;
+                return Ok(Duties { term, version, duties: None, coordinators: Vec::new() });
+            }
+        }
+    }
+}
+
+fn refuse(detail: ErrorDetail) -> Status {
+    status_of(&detail)
+}
+
+fn malformed(error: ConvertError) -> Status {
+    refuse(error.into())
+}
+
+#[tonic::async_trait]
+impl Session for Service {
+    async fn register(&self, request: Request<v1::RegisterRequest>) -> Result<Response<v1::RegisterResponse>, Status> {
+        let registration = Registration::try_from(request.into_inner()).map_err(malformed)?;
+        let mut changed = self.shared.changed.subscribe();
+        while self.shared.script.lock().manner(&registration.name).silent {
+            // The sender is shared.
+            let _ = changed.changed().await;
+        }
+        let registered = self.shared.change(|script| script.register(registration));
+        Ok(Response::new(registered.map_err(refuse)?.into()))
+    }
+
+    async fn heartbeat(
+        &self,
+        request: Request<v1::HeartbeatRequest>,
+    ) -> Result<Response<v1::HeartbeatResponse>, Status> {
+        let heartbeat = Heartbeat::try_from(request.into_inner()).map_err(malformed)?;
+        self.answer_later(&heartbeat.member).await;
+        let answer = self.shared.change(|script| script.heartbeat(&heartbeat));
+        Ok(Response::new(answer.map_err(refuse)?.into()))
+    }
+
+    async fn report(&self, request: Request<v1::ReportRequest>) -> Result<Response<v1::ReportResponse>, Status> {
+        let Reports { member, reports } = Reports::try_from(request.into_inner()).map_err(malformed)?;
+        self.manner(&member).await;
+        let (outcomes, lost) = self.shared.change(|script| {
+            let outcomes = reports.iter().map(|report| script.report(&member, report).err()).collect();
+            (outcomes, script.loses_answer(&member))
+        });
+        if lost {
+            return Err(Status::unavailable("the answer is lost"));
+        }
+        Ok(Response::new(Outcomes { outcomes, table_version: Version::ZERO }.into()))
+    }
+
+    async fn duties(&self, request: Request<v1::DutiesRequest>) -> Result<Response<v1::DutiesResponse>, Status> {
+        let asked = DutiesAsked::try_from(request.into_inner()).map_err(malformed)?;
+        self.manner(&asked.member).await;
+        let duties = self.poll(&asked).await.map_err(refuse)?;
+        self.answer_later(&asked.member).await;
+        Ok(Response::new(duties.into()))
+    }
+
+    async fn leave(&self, request: Request<v1::LeaveRequest>) -> Result<Response<v1::LeaveResponse>, Status> {
+        let member = Member::try_from(request.into_inner()).map_err(malformed)?;
+        self.manner(&member).await;
+        self.shared.change(|script| script.leave(&member)).map_err(refuse)?;
+        Ok(Response::new(v1::LeaveResponse {}))
+    }
+}

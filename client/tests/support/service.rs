@@ -1,0 +1,74 @@
+//! A service that notes what it is told, for tests of participants.
+
+use archon_client::{AcquireError, Callbacks, Epoch, Grant, PartitionId, Why};
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+pub(crate) const SOON: Duration = Duration::from_secs(20);
+
+/// What a service was told.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Told {
+    Acquired(u32, Epoch),
+    Released(u32, Epoch, Why),
+    Lost(u32, Epoch),
+}
+
+/// A service that notes what it is told, and who else believes to own the same.
+#[derive(Clone, Default)]
+pub(crate) struct Service {
+    pub(crate) told: Arc<Mutex<Vec<Told>>>,
+    /// Of all services of a test: who owns what.
+    pub(crate) owners: Arc<Mutex<BTreeMap<u32, Epoch>>>,
+    /// It refuses this partition.
+    pub(crate) refuses: Option<u32>,
+    /// How long it takes to release.
+    pub(crate) slow: Duration,
+}
+
+impl Service {
+    pub(crate) fn beside(&self) -> Self {
+        Self { owners: Arc::clone(&self.owners), ..Self::default() }
+    }
+
+    pub(crate) fn count(&self, what: impl Fn(&Told) -> bool) -> usize {
+        self.told.lock().iter().filter(|told| what(told)).count()
+    }
+}
+
+impl Callbacks for Service {
+    async fn acquire(&self, grant: Grant) -> Result<(), AcquireError> {
+        let (index, epoch) = (grant.partition().index, grant.epoch());
+        if self.refuses == Some(index) {
+            return Err("it is too large".into());
+        }
+        let before = self.owners.lock().insert(index, epoch);
+        assert!(before.is_none_or(|before| before == Epoch::ZERO), "{index} is owned in epoch {before:?} as well");
+        self.told.lock().push(Told::Acquired(index, epoch));
+        Ok(())
+    }
+
+    async fn release(&self, grant: Grant, why: Why) {
+        tokio::time::sleep(self.slow).await;
+        let index = grant.partition().index;
+        assert_eq!(grant.check(), Ok(grant.epoch()), "it still owns it");
+        self.owners.lock().insert(index, Epoch::ZERO);
+        self.told.lock().push(Told::Released(index, grant.epoch(), why));
+    }
+
+    fn lost(&self, partition: PartitionId, epoch: Epoch) {
+        self.owners.lock().insert(partition.index, Epoch::ZERO);
+        self.told.lock().push(Told::Lost(partition.index, epoch));
+    }
+}
+
+pub(crate) async fn wait(what: &str, reached: impl Fn() -> bool) -> Duration {
+    let begun = Instant::now();
+    while !reached() {
+        assert!(begun.elapsed() < SOON, "waited for {what}");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    begun.elapsed()
+}
