@@ -3,10 +3,12 @@
 //! to that, and sees to it that every mutant and every rule stands in it.
 #![cfg(feature = "mutants")]
 
+#[path = "../../integration-tests/tests/named/mod.rs"]
+mod named;
+
 use archon_simulator::{Mutant, run};
+use named::{is_run, source, tests_in};
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
-use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -25,13 +27,9 @@ struct Row {
     shown_by: String,
 }
 
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
-}
-
 /// The lines of the table, `| rule | room | mutant | property | seeds | shown by |`.
 fn table() -> Vec<Row> {
-    let text = fs::read_to_string(root().join("docs/SIMULATION.md")).expect("docs/SIMULATION.md");
+    let text = source("docs/SIMULATION.md");
     let lines = text.lines().skip_while(|line| !line.starts_with("| Rule | Room |")).skip(2);
     let row = |line: &str| {
         let cells: Vec<&str> = line.trim_matches('|').split('|').map(str::trim).collect();
@@ -93,20 +91,6 @@ fn every_mutant_and_every_rule_stands_in_the_table() {
     assert_eq!(rules, (0..=RULES).collect(), "every rule has a line; 0 is what is no rule of its own");
 }
 
-/// The tests named in a cell of a table, each as its file and its name.
-fn tests_in(cell: &str) -> Vec<(String, String)> {
-    let named = cell.split('`').skip(1).step_by(2);
-    let parts = |test: &str| {
-        let (file, name) = test.split_once("::").unwrap_or_else(|| panic!("file::test, not {test}"));
-        (file.to_owned(), name.to_owned())
-    };
-    named.map(parts).collect()
-}
-
-fn source(file: &str) -> String {
-    fs::read_to_string(root().join(file)).unwrap_or_else(|error| panic!("{file}: {error}"))
-}
-
 /// What a file's `shown_by!` lists say: pairs of a mutant and the test that runs with it and without. `caught!` hands its
 /// own on.
 fn shown_in(text: &str) -> BTreeSet<(String, String)> {
@@ -118,21 +102,6 @@ fn shown_in(text: &str) -> BTreeSet<(String, String)> {
         }
     }
     shown
-}
-
-/// Whether a test of this name stands in the text and is run.
-fn is_run(text: &str, name: &str) -> bool {
-    let lines: Vec<&str> = text.lines().map(str::trim).collect();
-    let found = lines.iter().position(|line| {
-        line.strip_prefix("async ")
-            .unwrap_or(line)
-            .strip_prefix("fn ")
-            .is_some_and(|of| of.starts_with(&format!("{name}(")))
-    });
-    let Some(found) = found else { return false };
-    let before: Vec<&&str> = lines[..found].iter().rev().take_while(|line| line.starts_with("#[")).collect();
-    let marks = |word: &str| before.iter().any(|line| line.contains(word));
-    marks("test") && !marks("ignore")
 }
 
 /// A list that `shown_by!` made tests of runs each of them with its mutant and without: it fails if it does not fail.

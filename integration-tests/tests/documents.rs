@@ -1,0 +1,83 @@
+//! Documents that say what is there, and which test shows it, are held to that.
+
+mod named;
+
+use named::{is_run, root, source, tests_in};
+use std::collections::BTreeMap;
+
+/// A row of a table of `docs/SEEDS.md`: `| number | phrase | state | where | test |`.
+struct Row {
+    /// The source's number, and the phrase's among its own.
+    number: (usize, usize),
+    state: String,
+    /// All that follows the phrase.
+    said: String,
+    test: String,
+}
+
+fn rows(text: &str) -> Vec<Row> {
+    let row = |line: &str| {
+        let cells: Vec<&str> = line.strip_prefix("| ")?.strip_suffix('|')?.split('|').map(str::trim).collect();
+        let (source, phrase) = cells.first()?.split_once('.')?;
+        let number = (source.parse().ok()?, phrase.parse().ok()?);
+        let [_, _, state, place, test] = cells[..] else { panic!("five cells, not {}: {line}", cells.len()) };
+        let said = format!("{state} {place} {test}");
+        let state = state.split(':').next().unwrap_or_default().to_owned();
+        assert!(["done", "better", "not yet"].contains(&state.as_str()), "{number:?}: {state}");
+        Some(Row { number, state, said, test: test.to_owned() })
+    };
+    text.lines().filter_map(row).collect()
+}
+
+#[test]
+fn every_phrase_of_the_seeds_that_is_answered_names_a_test_that_is_run() {
+    let rows = rows(&source("docs/SEEDS.md"));
+    assert!(rows.len() > 200, "only {} rows found", rows.len());
+    let mut wrong = Vec::new();
+    for Row { number, state, test, .. } in &rows {
+        let tests = tests_in(test);
+        if (state == "not yet") != tests.is_empty() {
+            wrong.push(format!("{number:?} is {state} and names {} tests", tests.len()));
+        }
+        let runs = |(file, name): &&(String, String)| root().join(file).exists() && is_run(&source(file), name);
+        wrong
+            .extend(tests.iter().filter(|test| !runs(test)).map(|test| format!("{number:?}: no test {test:?} is run")));
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+#[test]
+fn every_file_that_the_seeds_name_is_there() {
+    let mut wrong = Vec::new();
+    for Row { number, state, said, .. } in rows(&source("docs/SEEDS.md")) {
+        if state != "done" && said.trim_end().ends_with(&state) {
+            wrong.push(format!("{number:?} does not say which mechanism is better, or what is missing"));
+        }
+        let extensions = [".rs", ".md", ".proto", ".toml"];
+        let words = said.split(['`', '(', ')']).map(|word| word.split([':', '#']).next().unwrap_or_default());
+        for word in words.filter(|word| extensions.iter().any(|end| word.ends_with(end)) && !word.contains(' ')) {
+            // Links go from the folder of the document.
+            if !root().join(word).exists() && !root().join("docs").join(word).exists() {
+                wrong.push(format!("{number:?} names {word}"));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+#[test]
+fn the_seeds_are_counted_and_numbered_as_they_stand_there() {
+    let text = source("docs/SEEDS.md");
+    let mut counted: BTreeMap<usize, [usize; 3]> = BTreeMap::new();
+    for Row { number: (source, phrase), state, .. } in rows(&text) {
+        let counts = counted.entry(source).or_default();
+        counts[["done", "better", "not yet"].iter().position(|known| *known == state).expect("a state")] += 1;
+        assert_eq!(phrase, counts.iter().sum::<usize>(), "phrases of source {source} are numbered in order");
+    }
+    let table = text.lines().skip_while(|line| !line.starts_with("| source |")).skip(2);
+    let said: Vec<Vec<usize>> = table
+        .take_while(|line| line.starts_with('|'))
+        .map(|line| line.split('|').filter_map(|cell| cell.trim().parse().ok()).collect())
+        .collect();
+    assert_eq!(said, counted.into_values().map(Vec::from).collect::<Vec<_>>());
+}
