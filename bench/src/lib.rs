@@ -23,3 +23,11 @@ pub fn become_archon() -> Option<ExitCode> {
 pub fn own_path() -> anyhow::Result<String> {
     Ok(std::env::current_exe()?.display().to_string())
 }
+
+/// Resident memory of a process in bytes, from `/proc/PID/status`, where it stands in KiB; zero if it is gone.
+pub fn resident_bytes(pid: u32) -> f64 {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let kib: f64 = line.and_then(|line| line.split_whitespace().next()).and_then(|kib| kib.parse().ok()).unwrap_or(0.0);
+    kib * 1_024.0
+}

@@ -6,7 +6,7 @@
 //! ```
 
 use anyhow::Context;
-use archon_bench::{ToolArgs, become_archon};
+use archon_bench::{ToolArgs, become_archon, resident_bytes};
 use archon_client::{Admin, NodeStatus, PartitionStatus, ReplicaState};
 use archon_integration_tests::{Cluster, Ending, Options};
 use archon_load::watch::{until, until_whole};
@@ -229,14 +229,6 @@ fn memory(cluster: &Cluster) -> (f64, f64) {
         mean(NODES.iter().map(|name| cluster.node(name).pid()).collect()),
         mean(coordinators.map(|index| cluster.coordinator(index).pid()).collect()),
     )
-}
-
-/// From `/proc/PID/status`, in which it stands in KiB.
-fn resident_bytes(pid: u32) -> f64 {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-    let kib: f64 = line.and_then(|line| line.split_whitespace().next()).and_then(|kib| kib.parse().ok()).unwrap_or(0.0);
-    kib * 1_024.0
 }
 
 /// Bytes that the files of a directory take on the disk.
