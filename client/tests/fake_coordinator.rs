@@ -55,10 +55,15 @@ async fn what_is_withdrawn_is_lost_and_may_come_again_in_a_higher_epoch() {
     assert!(!coordinator.withdraw(partition), "nobody owns it");
     let (_, second) = owning(&coordinator, "athens", 3).await;
     assert!(second > first);
-    let told = [Told::Acquired(3, first), Told::Lost(3, first), Told::Acquired(3, second)];
+    let told = [
+        Told::Acquired(coordinator.partition("jobs", 3), first),
+        Told::Lost(coordinator.partition("jobs", 3), first),
+        Told::Acquired(coordinator.partition("jobs", 3), second),
+    ];
     assert_eq!(*service.told.lock(), told, "of one partition everything comes in order");
     coordinator.end_life("athens");
-    wait("all to be lost", || service.count(|told| *told == Told::Lost(3, second)) == 1).await;
+    wait("all to be lost", || service.count(|told| *told == Told::Lost(coordinator.partition("jobs", 3), second)) == 1)
+        .await;
     wait("a new life", || athens.stats().registrations == 2).await;
     assert!(athens.owned().is_empty());
 }
@@ -74,7 +79,8 @@ async fn what_is_lost_while_it_is_released_is_not_released() {
     wait("the release to begin", || athens.have_partition(partition).is_none()).await;
     assert_eq!(grant.check(), Ok(epoch), "it still owns it");
     coordinator.withdraw(partition);
-    wait("it to be lost", || service.count(|told| *told == Told::Lost(0, epoch)) == 1).await;
+    wait("it to be lost", || service.count(|told| *told == Told::Lost(coordinator.partition("jobs", 0), epoch)) == 1)
+        .await;
     assert!(grant.check().is_err());
     assert_eq!(service.count(|told| matches!(told, Told::Released(..))), 0);
 }
@@ -94,7 +100,10 @@ async fn a_partition_goes_from_one_to_the_other_and_back_when_both_are_told() {
     wait("the other one to own it", || athens.have_partition(partition).is_some()).await;
     let (owner, after) = coordinator.owner(partition).unwrap();
     assert!(owner == "athens" && after > before, "{owner} in {after}");
-    assert_eq!(second.count(|told| matches!(told, Told::Released(1, _, Why::HandedOver))), 1);
+    assert_eq!(
+        second.count(|told| matches!(told, Told::Released(PartitionId { index: 1, .. }, _, Why::HandedOver))),
+        1
+    );
     assert!(athens.drop_partition(partition).await);
     let dropped = Reported::Dropped { participant: "athens".into(), partition, epoch: after };
     assert!(coordinator.reported().contains(&dropped) && coordinator.owner(partition).is_none());
@@ -119,12 +128,19 @@ async fn who_is_not_answered_loses_everything_when_its_lease_ends_and_has_it_aga
     coordinator.silence("athens");
     let lasted = wait("the end of the lease", || grant.check().is_err()).await;
     assert!(lasted < LEASE + LEASE / 4, "{lasted:?}");
-    wait("the service to be told", || service.count(|told| *told == Told::Lost(2, epoch)) == 1).await;
+    wait("the service to be told", || {
+        service.count(|told| *told == Told::Lost(coordinator.partition("jobs", 2), epoch)) == 1
+    })
+    .await;
     coordinator.answer("athens");
     // Nobody else had it, so it comes in the same epoch; what was held before does not come back with it.
     wait("it to be owned again", || athens.have_partition(partition).is_some()).await;
     assert!(grant.check().is_err() && athens.have_partition(partition).unwrap().check() == Ok(epoch));
-    let told = [Told::Acquired(2, epoch), Told::Lost(2, epoch), Told::Acquired(2, epoch)];
+    let told = [
+        Told::Acquired(coordinator.partition("jobs", 2), epoch),
+        Told::Lost(coordinator.partition("jobs", 2), epoch),
+        Told::Acquired(coordinator.partition("jobs", 2), epoch),
+    ];
     assert_eq!(*service.told.lock(), told);
 }
 
@@ -140,7 +156,10 @@ async fn late_answers_shorten_leases_and_those_that_come_too_late_grant_nothing(
     assert_eq!(athens.have_partition(partition).unwrap().check(), Ok(epoch), "it is late, and not too late");
     coordinator.delay("athens", LEASE);
     wait("the end of the lease", || athens.have_partition(partition).is_none()).await;
-    wait("the service to be told", || service.count(|told| *told == Told::Lost(0, epoch)) == 1).await;
+    wait("the service to be told", || {
+        service.count(|told| *told == Told::Lost(coordinator.partition("jobs", 0), epoch)) == 1
+    })
+    .await;
 }
 
 #[tokio::test]
@@ -158,14 +177,18 @@ async fn what_is_told_twice_is_done_once_and_what_is_not_heard_is_told_again() {
         // It hears of this one once it has heard everything that is repeated.
         owning(&coordinator, "athens", 6 + round).await;
         assert_eq!(athens.have_partition(other).unwrap().check(), Ok(of));
-        assert_eq!(service.count(|told| matches!(told, Told::Acquired(6, _))), round as usize);
+        assert_eq!(
+            service.count(|told| matches!(told, Told::Acquired(PartitionId { index: 6, .. }, _))),
+            round as usize
+        );
         assert!(coordinator.withdraw(other));
         reported(&coordinator, released("athens", other, of)).await;
         // The service hears of it beside that.
-        wait("it to be lost", || service.count(|told| *told == Told::Lost(6, of)) == 1).await;
+        wait("it to be lost", || service.count(|told| *told == Told::Lost(coordinator.partition("jobs", 6), of)) == 1)
+            .await;
     }
     assert_eq!(athens.have_partition(partition).unwrap().check(), Ok(epoch));
-    assert_eq!(service.count(|told| matches!(told, Told::Acquired(5, _))), 1);
+    assert_eq!(service.count(|told| matches!(told, Told::Acquired(PartitionId { index: 5, .. }, _))), 1);
     assert_eq!(service.count(|told| matches!(told, Told::Lost(..))), 3);
 }
 
@@ -198,6 +221,9 @@ async fn of_two_processes_of_one_name_the_one_that_came_first_is_refused() {
     let newer = start(&coordinator, "athens", &second).await;
     let refused = tokio::time::timeout(SOON, older.failed()).await.unwrap();
     assert!(refused.kind() == ErrorKind::Refused, "{refused}");
-    wait("everything to be lost", || first.count(|told| *told == Told::Lost(0, epoch)) == 1).await;
+    wait("everything to be lost", || {
+        first.count(|told| *told == Told::Lost(coordinator.partition("jobs", 0), epoch)) == 1
+    })
+    .await;
     assert!(newer.owned().is_empty());
 }

@@ -7,7 +7,7 @@ mod service;
 
 use archon_client::{Admin, Client, ErrorKind, Grant, Participant, ServiceLoad, Why};
 use archon_coordinator::{Coordinator, CoordinatorConfig};
-use archon_types::Settings;
+use archon_types::{Settings, TableId};
 use service::{SOON, Service, Told, wait};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -57,7 +57,12 @@ impl Quorum {
 }
 
 async fn start(quorum: &Quorum, name: &str, service: &Service) -> Participant {
-    let builder = Participant::builder(quorum.addresses.clone()).table("jobs").name(name);
+    start_with(quorum, &["jobs"], name, service).await
+}
+
+async fn start_with(quorum: &Quorum, tables: &[&str], name: &str, service: &Service) -> Participant {
+    let builder = Participant::builder(quorum.addresses.clone()).name(name);
+    let builder = tables.iter().fold(builder, |builder, table| builder.table(*table));
     let builder = builder.address(format!("{name}.example:80"));
     let timing = (Duration::from_millis(200), Duration::from_secs(1), Duration::from_millis(1_250));
     builder.timing(timing.0, timing.1, timing.2).start(service.clone()).await.unwrap()
@@ -78,7 +83,7 @@ async fn services_share_a_table_hand_over_to_who_comes_and_take_over_from_who_st
     assert!(athens.have_partition(partition).is_none());
     let epoch = byzantium.have_partition(partition).unwrap().check().unwrap();
     let before = first.told.lock().iter().find_map(|told| match told {
-        Told::Acquired(index, epoch) if *index == partition.index => Some(*epoch),
+        Told::Acquired(of, epoch) if *of == partition => Some(*epoch),
         _ => None,
     });
     assert!(before.unwrap() < epoch, "the fencing token has risen");
@@ -126,6 +131,52 @@ async fn what_is_dropped_or_cannot_be_acquired_is_given_to_another() {
     wait("the other one to have it", || byzantium.have_partition(dropped.partition()).is_some()).await;
     assert!(!athens.drop_partition(dropped.partition()).await, "it is not ours any more");
     assert!(athens.stop(Duration::from_secs(10)).await && byzantium.stop(Duration::from_secs(10)).await);
+    quorum.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn partitions_of_several_tables_come_and_go_each_table_by_itself() {
+    let mut quorum = Quorum::start(1).await;
+    let admin = Admin::new(quorum.addresses.clone(), SOON).unwrap();
+    let mail = TableId::new(admin.create_lease_table("mail", 4).await.unwrap().id);
+    let service = Service::default();
+    let athens = start_with(&quorum, &["jobs", "mail"], "athens", &service).await;
+    let of_mail = |grant: &Grant| grant.partition().table == mail;
+    let count = |participant: &Participant| {
+        let of_mail = participant.owned().iter().filter(|grant| of_mail(grant)).count();
+        (participant.owned().len() - of_mail, of_mail)
+    };
+    wait("both tables", || count(&athens) == (6, 4)).await;
+    let jobs: Vec<Grant> = athens.owned().into_iter().filter(|grant| !of_mail(grant)).collect();
+
+    // Handed over: another one comes that serves one of the tables alone.
+    let other = service.beside();
+    let byzantium = start_with(&quorum, &["mail"], "byzantium", &other).await;
+    wait("half of the mail", || count(&athens) == (6, 2) && count(&byzantium) == (0, 2)).await;
+    let handed = byzantium.owned()[0].partition();
+    let same_number = PartitionId::new(jobs[0].partition().table, handed.index);
+    assert!(athens.have_partition(handed).is_none() && athens.have_partition(same_number).is_some());
+
+    // Lost: the other one dies, and the one that serves both tables takes over.
+    drop(byzantium);
+    wait("the mail again", || count(&athens) == (6, 4)).await;
+    assert_eq!(other.count(|told| matches!(told, Told::Lost(of, _) if of.table == mail)), 2);
+
+    // Over: one of the tables is dropped.
+    admin.drop_table("mail", mail.get()).await.unwrap();
+    wait("no mail", || count(&athens) == (6, 0)).await;
+
+    assert!(
+        jobs.iter().all(|grant| grant.check().is_ok()),
+        "the other table went through all that in its first epochs"
+    );
+    let ended = |told: &Told| match told {
+        Told::Acquired(..) => false,
+        Told::Released(of, ..) | Told::Lost(of, _) => of.table != mail,
+    };
+    assert_eq!(service.count(ended), 0, "{:?}", service.told.lock());
+    assert!(athens.stop(Duration::from_secs(10)).await);
+    assert_eq!(service.count(ended), PARTITIONS as usize);
     quorum.stop().await;
 }
 

@@ -11,9 +11,9 @@ pub(crate) const SOON: Duration = Duration::from_secs(20);
 /// What a service was told.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Told {
-    Acquired(u32, Epoch),
-    Released(u32, Epoch, Why),
-    Lost(u32, Epoch),
+    Acquired(PartitionId, Epoch),
+    Released(PartitionId, Epoch, Why),
+    Lost(PartitionId, Epoch),
 }
 
 /// A service that notes what it is told, and who else believes to own the same.
@@ -21,7 +21,7 @@ pub(crate) enum Told {
 pub(crate) struct Service {
     pub(crate) told: Arc<Mutex<Vec<Told>>>,
     /// Of all services of a test: who owns what.
-    pub(crate) owners: Arc<Mutex<BTreeMap<u32, Epoch>>>,
+    pub(crate) owners: Arc<Mutex<BTreeMap<PartitionId, Epoch>>>,
     /// It refuses this partition.
     pub(crate) refuses: Option<u32>,
     /// How long it takes to release.
@@ -40,27 +40,27 @@ impl Service {
 
 impl Callbacks for Service {
     async fn acquire(&self, grant: Grant) -> Result<(), AcquireError> {
-        let (index, epoch) = (grant.partition().index, grant.epoch());
-        if self.refuses == Some(index) {
+        let (partition, epoch) = (grant.partition(), grant.epoch());
+        if self.refuses == Some(partition.index) {
             return Err("it is too large".into());
         }
-        let before = self.owners.lock().insert(index, epoch);
-        assert!(before.is_none_or(|before| before == Epoch::ZERO), "{index} is owned in epoch {before:?} as well");
-        self.told.lock().push(Told::Acquired(index, epoch));
+        let before = self.owners.lock().insert(partition, epoch);
+        assert!(before.is_none_or(|before| before == Epoch::ZERO), "{partition} is owned in epoch {before:?} as well");
+        self.told.lock().push(Told::Acquired(partition, epoch));
         Ok(())
     }
 
     async fn release(&self, grant: Grant, why: Why) {
         tokio::time::sleep(self.slow).await;
-        let index = grant.partition().index;
+        let partition = grant.partition();
         assert_eq!(grant.check(), Ok(grant.epoch()), "it still owns it");
-        self.owners.lock().insert(index, Epoch::ZERO);
-        self.told.lock().push(Told::Released(index, grant.epoch(), why));
+        self.owners.lock().insert(partition, Epoch::ZERO);
+        self.told.lock().push(Told::Released(partition, grant.epoch(), why));
     }
 
     fn lost(&self, partition: PartitionId, epoch: Epoch) {
-        self.owners.lock().insert(partition.index, Epoch::ZERO);
-        self.told.lock().push(Told::Lost(partition.index, epoch));
+        self.owners.lock().insert(partition, Epoch::ZERO);
+        self.told.lock().push(Told::Lost(partition, epoch));
     }
 }
 
