@@ -1,7 +1,8 @@
-//! What the examples share, so that each can be about one thing: where the cluster comes from, and how it ends. And the one that
-//! is a whole service: [`counter`].
+//! What the examples share, so that each can be about one thing: where the cluster comes from, and how it ends. And those that are
+//! more than a page: [`counter`], a whole service, and [`lease_rows`], leases without a coordinator.
 
 pub mod counter;
+pub mod lease_rows;
 
 use archon_local_cluster::{Cluster, SMALL};
 use std::process::ExitCode;

@@ -208,6 +208,28 @@ fn a_request_that_was_sent_again_is_counted_once_and_each_counter_has_one_owner(
 }
 
 #[test]
+fn rows_that_are_compared_and_set_share_partitions_out_as_participants_do() {
+    let _turn = turn();
+    let printed = Example::run("lease_rows", &[], &[]);
+    for servers in [64, 70] {
+        let line = printed.lines().find(|line| line.starts_with(&format!("{servers} servers, 16 each at most: ")));
+        let line = line.unwrap_or_else(|| panic!("no figures of {servers} servers"));
+        let numbers: Vec<f64> = line.split(' ').filter_map(|word| word.parse().ok()).collect();
+        let [_, _, renewals, rows_read] = numbers[..] else { panic!("four numbers in {line}") };
+        let all_rows = f64::from(servers) * 1_024.0;
+        assert!((renewals - 1_024.0 / 120.0).abs() < 0.1, "{line}");
+        assert!((rows_read - all_rows / 120.0).abs() < 6.0, "{line}");
+    }
+    assert!(printed.contains("six of 70 die: everything is owned again after "));
+    for line in ["owned by others after a death, by rows:         ", "owned by others after a death, by participants: "]
+    {
+        // Nobody takes over before the lease has run out.
+        assert!(number(&printed, line) > 1_000);
+    }
+    assert!(printed.contains("two owners at once:                             never"));
+}
+
+#[test]
 fn an_example_that_is_killed_or_stopped_leaves_no_process_behind() {
     let _turn = turn();
     let scenes = [

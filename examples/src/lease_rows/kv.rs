@@ -1,0 +1,82 @@
+//! Rows in Archon's key-value store: a key per partition, whose revision is the ETag.
+
+use super::row::{Etag, Listed, Row};
+use super::store::{Put, Rows, StoreError};
+use archon_client::{Client, Error, Revision};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// The rows below a prefix. Clones are the same rows and count together.
+#[derive(Clone, Debug)]
+pub struct KvRows {
+    client: Client,
+    prefix: String,
+    counts: Arc<Counts>,
+}
+
+#[derive(Debug, Default)]
+struct Counts {
+    read: AtomicU64,
+    written: AtomicU64,
+}
+
+impl KvRows {
+    /// Those whose keys begin so.
+    pub fn new(client: Client, prefix: &str) -> Self {
+        Self { client, prefix: prefix.to_owned(), counts: Arc::default() }
+    }
+
+    /// Makes a row for each of so many partitions; those that are there stay as they are.
+    ///
+    /// # Errors
+    /// When the store does not.
+    pub async fn create(&self, partitions: u32) -> Result<(), StoreError> {
+        for partition in 0..partitions {
+            self.client.put_if_absent(self.key(partition), serde_json::to_vec(&Row::default())?).await?;
+        }
+        Ok(())
+    }
+
+    /// How many rows were read and written so far.
+    pub fn counts(&self) -> (u64, u64) {
+        (self.counts.read.load(Ordering::Relaxed), self.counts.written.load(Ordering::Relaxed))
+    }
+
+    fn key(&self, partition: u32) -> String {
+        format!("{}{partition:010}", self.prefix)
+    }
+}
+
+impl Rows for KvRows {
+    async fn list(&self) -> Result<Vec<Listed>, StoreError> {
+        let mut listed = Vec::new();
+        let mut after = Vec::new();
+        loop {
+            let page = self.client.scan(&self.prefix).after(&after).page().await?;
+            for entry in page.entries {
+                let number = std::str::from_utf8(&entry.key[self.prefix.len()..])?;
+                let etag = Etag(entry.revision.get());
+                let row = Arc::new(serde_json::from_slice(&entry.value)?);
+                listed.push(Listed { partition: number.parse()?, etag, row });
+                after = entry.key.to_vec();
+            }
+            if !page.more {
+                self.counts.read.fetch_add(listed.len() as u64, Ordering::Relaxed);
+                return Ok(listed);
+            }
+        }
+    }
+
+    async fn put_if(&self, partition: u32, etag: Etag, row: &Row) -> Put {
+        let Ok(value) = serde_json::to_vec(row) else { return Put::Conflict };
+        match self.client.compare_and_set(self.key(partition), Revision::new(etag.0), value).await {
+            Ok(revision) => {
+                self.counts.written.fetch_add(1, Ordering::Relaxed);
+                Put::Written(Etag(revision.get()))
+            }
+            Err(Error::ConditionFailed { .. }) => Put::Conflict,
+            // Whether it was written or only may have been: it is asked again under the same ETag.
+            Err(_) => Put::Unknown,
+        }
+    }
+}

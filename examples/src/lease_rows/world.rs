@@ -1,0 +1,413 @@
+//! Many servers in virtual time: hours pass in seconds, and the same seed is the same run.
+//!
+//! Each server has a clock that began at another number and goes faster or slower than the true time. What it asks of the store is
+//! on its way for a while, and so is the answer; both may be lost, or come when nobody waits for them any more.
+
+use super::memory::MemoryRows;
+use super::partitioning::{Config, Effect, Partitioning};
+use super::row::{Etag, Listed, Row};
+use super::store::Put;
+use super::timing::Timing;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What messages and clocks are like.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Weather {
+    /// A message is on its way for up to so many milliseconds.
+    pub delay_max: u64,
+    /// One message in so many is lost; none if it is 0.
+    pub lost_one_in: u64,
+    /// One message in so many is on its way for up to two take-overs; none if it is 0.
+    pub late_one_in: u64,
+    /// How long a server waits for an answer, in milliseconds.
+    pub patience: u64,
+    /// By how many millionths clocks are fast or slow at most.
+    pub drift_ppm: u64,
+}
+
+impl Weather {
+    /// Messages take up to a fifth of a second, and clocks are off by a twentieth of a second in two minutes.
+    pub const FAIR: Self = Self { delay_max: 200, lost_one_in: 0, late_one_in: 0, patience: 12_000, drift_ppm: 417 };
+}
+
+/// What happens to a server.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Fault {
+    /// It dies.
+    Kill,
+    /// It begins anew, and knows nothing.
+    Start,
+    /// It does nothing for so many milliseconds, and does not know it.
+    Pause(u64),
+    /// An operator writes the row of this partition, so that whoever holds it loses it.
+    Bump(u32),
+    /// It gives up one of its partitions.
+    Drop,
+    /// It stops in order.
+    Stop,
+}
+
+/// What was counted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Counts {
+    /// Rows that were read.
+    pub rows_read: u64,
+    /// Writes that renewed a lease.
+    pub renewals: u64,
+    /// Writes that took or broke one.
+    pub other_writes: u64,
+    /// Writes that came with an ETag which the row had no more.
+    pub conflicts: u64,
+}
+
+struct Server {
+    config: Config,
+    /// None while it is dead.
+    decides: Option<Partitioning>,
+    /// Rises with each death: what was meant for an earlier life reaches nobody.
+    life: u64,
+    clock_began: u64,
+    rate_ppm: u64,
+    paused_until: u64,
+    /// When it wakes up next.
+    wakes_at: u64,
+    /// Requests without an answer, by number.
+    waiting: BTreeSet<u64>,
+}
+
+enum Event {
+    Wake {
+        server: usize,
+        life: u64,
+    },
+    /// Comes to the store; the answer is back after so long, unless it is lost.
+    Request {
+        server: usize,
+        life: u64,
+        number: u64,
+        asked: Asked,
+        back_after: Option<u64>,
+    },
+    Answer {
+        server: usize,
+        life: u64,
+        number: u64,
+        answer: Answer,
+    },
+    Fault {
+        server: usize,
+        fault: Fault,
+    },
+}
+
+enum Asked {
+    List,
+    Put { partition: u32, etag: Etag, row: Row },
+}
+
+enum Answer {
+    Listed(Option<Vec<Listed>>),
+    Put(u32, Put),
+}
+
+/// Servers, their store, and what is on its way between them.
+pub struct World {
+    now: u64,
+    random: u64,
+    timing: Timing,
+    weather: Weather,
+    rows: MemoryRows,
+    servers: Vec<Server>,
+    /// By time, and those of one time in the order in which they were made.
+    events: BTreeMap<(u64, u64), Event>,
+    made: u64,
+    counts: Counts,
+    two_owners: Vec<String>,
+}
+
+impl World {
+    /// So many servers that begin at once, each with room for `partitions_max` of the partitions.
+    pub fn new(
+        seed: u64,
+        timing: Timing,
+        weather: Weather,
+        partitions: u32,
+        servers: usize,
+        partitions_max: usize,
+    ) -> Self {
+        let mut world = Self {
+            now: 0,
+            random: seed,
+            timing,
+            weather,
+            rows: MemoryRows::create(partitions),
+            servers: Vec::new(),
+            events: BTreeMap::new(),
+            made: 0,
+            counts: Counts::default(),
+            two_owners: Vec::new(),
+        };
+        for number in 0..servers {
+            let config = Config { name: format!("s{number}"), timing, partitions_max, load_max: None };
+            let (clock_began, drift) = (world.draw(1 << 40), world.draw(2 * weather.drift_ppm + 1));
+            let rate_ppm = 1_000_000 + drift - weather.drift_ppm;
+            world.servers.push(Server {
+                config,
+                decides: None,
+                life: 0,
+                clock_began,
+                rate_ppm,
+                paused_until: 0,
+                wakes_at: u64::MAX,
+                waiting: BTreeSet::new(),
+            });
+            world.fault_after(0, number, Fault::Start);
+        }
+        world
+    }
+
+    /// Lets something happen to a server after so many milliseconds from now.
+    pub fn fault_after(&mut self, after: u64, server: usize, fault: Fault) {
+        self.add(self.now + after, Event::Fault { server, fault });
+    }
+
+    /// The store, for operators.
+    pub fn rows(&self) -> &MemoryRows {
+        &self.rows
+    }
+
+    /// What was counted since this was asked last.
+    pub fn take_counts(&mut self) -> Counts {
+        std::mem::take(&mut self.counts)
+    }
+
+    /// Each time that two servers believed in one partition.
+    pub fn two_owners(&self) -> &[String] {
+        &self.two_owners
+    }
+
+    /// How many partitions each server takes work for, each by its own clock.
+    pub fn owned(&self) -> Vec<usize> {
+        let owned = |server: &Server| {
+            let decides = server.decides.as_ref()?;
+            Some(decides.owned(server.clock(self.now)).count())
+        };
+        self.servers.iter().map(|server| owned(server).unwrap_or(0)).collect()
+    }
+
+    /// Lets so many milliseconds pass.
+    pub fn run_for(&mut self, time: u64) {
+        let end = self.now + time;
+        while let Some(event) = self.events.first_entry().filter(|event| event.key().0 <= end) {
+            let ((at, _), event) = event.remove_entry();
+            self.now = at;
+            self.happen(event);
+        }
+        self.now = end;
+    }
+
+    /// Runs until this holds, but at most for so many milliseconds; looks every second. Says how long it took.
+    pub fn run_until(&mut self, most: u64, holds: impl Fn(&Self) -> bool) -> Option<u64> {
+        let began = self.now;
+        while self.now < began + most {
+            if holds(self) {
+                return Some(self.now - began);
+            }
+            self.run_for(1_000);
+        }
+        None
+    }
+
+    fn happen(&mut self, event: Event) {
+        match event {
+            Event::Request { server, life, number, asked, back_after } => {
+                let answer = self.ask_store(asked);
+                if let Some(after) = back_after {
+                    self.add(self.now + after, Event::Answer { server, life, number, answer });
+                }
+            }
+            Event::Wake { server, life } | Event::Answer { server, life, .. } => {
+                let Server { life: lives, paused_until, .. } = self.servers[server];
+                if lives != life {
+                    return;
+                }
+                if paused_until > self.now {
+                    self.add(paused_until, event);
+                    return;
+                }
+                self.proceed(server, event);
+            }
+            Event::Fault { server, fault } => self.befall(server, fault),
+        }
+    }
+
+    /// A server that is awake does the next thing.
+    fn proceed(&mut self, number: usize, event: Event) {
+        let drawn = self.draw(u64::MAX);
+        let server = &mut self.servers[number];
+        let local = server.clock(self.now);
+        let Some(decides) = server.decides.as_mut() else { return };
+        let mut written = None;
+        match event {
+            // It has an answer already, or has given up waiting.
+            Event::Answer { number, .. } if !server.waiting.remove(&number) => return,
+            Event::Answer { answer: Answer::Listed(rows), .. } => decides.listed(rows, local, drawn),
+            Event::Answer { answer: Answer::Put(partition, put), .. } => {
+                decides.put(partition, put, local, drawn);
+                written = Some(partition);
+            }
+            _ if server.wakes_at > self.now => return,
+            _ => {
+                server.wakes_at = u64::MAX;
+                decides.tick(local);
+            }
+        }
+        self.follow(number);
+        if let Some(partition) = written {
+            self.look_for_two_owners(partition);
+        }
+    }
+
+    fn ask_store(&mut self, asked: Asked) -> Answer {
+        match asked {
+            Asked::List => {
+                let rows = self.rows.read();
+                self.counts.rows_read += rows.len() as u64;
+                Answer::Listed(Some(rows))
+            }
+            Asked::Put { partition, etag, row } => {
+                let renews = {
+                    let before = self.rows.get(partition);
+                    before.is_some_and(|before| before.server == row.server && !before.broken) && !row.broken
+                };
+                let put = self.rows.write_if(partition, etag, row);
+                match put {
+                    Put::Conflict => self.counts.conflicts += 1,
+                    _ if renews => self.counts.renewals += 1,
+                    _ => self.counts.other_writes += 1,
+                }
+                Answer::Put(partition, put)
+            }
+        }
+    }
+
+    /// Does what a server has decided.
+    fn follow(&mut self, number: usize) {
+        let local = self.servers[number].clock(self.now);
+        while let Some(effect) = self.servers[number].decides.as_mut().and_then(Partitioning::next_effect) {
+            let Some(decides) = self.servers[number].decides.as_mut() else { return };
+            match effect {
+                Effect::List => self.send(number, Asked::List, Answer::Listed(None)),
+                Effect::Put { partition, etag, row } => {
+                    let asked = Asked::Put { partition, etag, row };
+                    self.send(number, asked, Answer::Put(partition, Put::Unknown));
+                }
+                // The service takes no time.
+                Effect::Acquire(lease) => decides.acquired(lease, true, local),
+                Effect::Release(lease, _) => decides.released(lease, local),
+                Effect::Lost(_) => {}
+            }
+        }
+        let server = &mut self.servers[number];
+        let Some(wake_at) = server.decides.as_ref().map(Partitioning::wake_at) else { return };
+        let (at, life) = (server.time(wake_at).max(self.now + 1), server.life);
+        if at < server.wakes_at {
+            server.wakes_at = at;
+            self.add(at, Event::Wake { server: number, life });
+        }
+    }
+
+    fn send(&mut self, number: usize, asked: Asked, unanswered: Answer) {
+        let request = self.made;
+        let life = self.servers[number].life;
+        self.servers[number].waiting.insert(request);
+        let patience = self.now + self.weather.patience;
+        self.add(patience, Event::Answer { server: number, life, number: request, answer: unanswered });
+        let (there, back_after) = (self.trip(), self.trip());
+        if let Some(there) = there {
+            self.add(self.now + there, Event::Request { server: number, life, number: request, asked, back_after });
+        }
+    }
+
+    /// How long a message is on its way, if it is not lost.
+    fn trip(&mut self) -> Option<u64> {
+        let Weather { delay_max, lost_one_in, late_one_in, .. } = self.weather;
+        if lost_one_in > 0 && self.draw(lost_one_in) == 0 {
+            return None;
+        }
+        let late = late_one_in > 0 && self.draw(late_one_in) == 0;
+        Some(1 + self.draw(if late { 2 * self.timing.take_over } else { delay_max }))
+    }
+
+    fn befall(&mut self, number: usize, fault: Fault) {
+        let (now, drawn) = (self.now, self.draw(u64::MAX));
+        let server = &mut self.servers[number];
+        let local = server.clock(now);
+        match fault {
+            Fault::Kill | Fault::Start => {
+                server.life += 1;
+                server.paused_until = 0;
+                server.wakes_at = u64::MAX;
+                server.waiting.clear();
+                let config = server.config.clone();
+                server.decides = (fault == Fault::Start).then(|| Partitioning::new(config, local, drawn));
+            }
+            Fault::Pause(time) => server.paused_until = now + time,
+            Fault::Bump(partition) => self.rows.operate(partition, Some),
+            Fault::Drop | Fault::Stop if server.paused_until > now => {}
+            Fault::Drop => {
+                if let Some(decides) = server.decides.as_mut() {
+                    let owned: Vec<u32> = decides.owned(local).map(|lease| lease.partition).collect();
+                    if !owned.is_empty() {
+                        decides.drop_partition(owned[drawn as usize % owned.len()], local);
+                    }
+                }
+            }
+            Fault::Stop => {
+                if let Some(decides) = server.decides.as_mut() {
+                    decides.stop();
+                }
+            }
+        }
+        self.follow(number);
+    }
+
+    /// A server's belief begins with an answer to a write; it ends by the clock, whatever the server does.
+    fn look_for_two_owners(&mut self, partition: u32) {
+        let believes = |server: &&Server| {
+            let decides = server.decides.as_ref();
+            decides.is_some_and(|decides| decides.lease_of(partition, server.clock(self.now)).is_some())
+        };
+        let names: Vec<&str> = self.servers.iter().filter(believes).map(|server| server.config.name.as_str()).collect();
+        if names.len() > 1 {
+            self.two_owners.push(format!("{partition} at {} ms: {}", self.now, names.join(", ")));
+        }
+    }
+
+    fn add(&mut self, at: u64, event: Event) {
+        self.made += 1;
+        self.events.insert((at, self.made), event);
+    }
+
+    /// A number below this one.
+    fn draw(&mut self, below: u64) -> u64 {
+        // SplitMix64.
+        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.random;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (mixed ^ (mixed >> 31)) % below.max(1)
+    }
+}
+
+impl Server {
+    /// What its clock shows at a time.
+    fn clock(&self, time: u64) -> u64 {
+        self.clock_began + time * self.rate_ppm / 1_000_000
+    }
+
+    /// When its clock shows this.
+    fn time(&self, clock: u64) -> u64 {
+        clock.saturating_sub(self.clock_began).saturating_mul(1_000_000).div_ceil(self.rate_ppm)
+    }
+}
