@@ -168,3 +168,22 @@ fn who_carries_too_much_releases_the_heaviest_and_does_not_take_it_again() {
     server.listed(Some(vec![row(0, 10, "me"), broken]), BEGAN + 4, 0);
     assert_eq!(puts(&effects(&mut server)), []);
 }
+
+#[test]
+fn nothing_is_taken_while_an_earlier_write_has_no_answer() {
+    let (mut server, lease) = holder(MINUTE);
+    let read = |server: &mut Partitioning, at: u64| {
+        server.tick(at);
+        let written = puts(&effects(server));
+        server.listed(Some(vec![row(7, 5, "me")]), at + 10, 0);
+        (written, puts(&effects(server)))
+    };
+    assert_eq!(read(&mut server, BEGAN + 50), (vec![], vec![]));
+    server.tick(BEGAN + MINUTE);
+    assert_eq!(puts(&effects(&mut server)), [(7, 5)], "a renewal, which is answered late");
+    assert_eq!(read(&mut server, BEGAN + 3 * MINUTE), (vec![], vec![]));
+    assert!(!server.check(lease, BEGAN + 3 * MINUTE));
+    assert_eq!(read(&mut server, BEGAN + 5 * MINUTE), (vec![], vec![]), "its answer would be taken for another one");
+    server.put(7, Put::Unknown, BEGAN + 5 * MINUTE + 20, 0);
+    assert_eq!(read(&mut server, BEGAN + 7 * MINUTE), (vec![], vec![(7, 5)]));
+}

@@ -107,7 +107,7 @@ fn fault() -> impl Strategy<Value = Fault> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 128, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 
     /// By clocks that are off by a hundredth, twenty-four times as much as is measured in data centres, through messages that are
     /// lost, or so late that everything has happened meanwhile.
