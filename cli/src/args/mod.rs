@@ -103,7 +103,7 @@ pub(crate) struct Connection {
 /// What to do.
 #[derive(Subcommand, Debug)]
 pub(crate) enum Verb {
-    /// Show the whole story on this machine: quorum, nodes, keys, a rebalance, and a coordinator killed in the middle.
+    /// Show the whole story on this machine: quorum, nodes, keys, a rebalance, killed processes, a service.
     ///
     /// Starts real processes on free ports in a temporary directory, tells what happens step by step and checks every
     /// step. It keeps running until Ctrl-C so that you can try commands on it; with --exit it stops after the story.

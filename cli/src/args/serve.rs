@@ -125,4 +125,7 @@ pub(crate) struct DemoArgs {
     /// Keep the temporary directory with data and logs.
     #[arg(long)]
     pub(crate) keep: bool,
+    /// Be a process of the service in the story, under this name.
+    #[arg(long, hide = true, value_name = "NAME")]
+    pub(crate) worker: Option<String>,
 }

@@ -4,7 +4,9 @@ mod draw;
 mod looks;
 mod narrator;
 mod node_dies;
+mod service;
 mod story;
+mod worker;
 mod workload;
 
 use crate::args::{Connection, DemoArgs};
@@ -16,6 +18,9 @@ use tokio::signal::unix::{SignalKind, signal};
 
 /// Tells the story; see [`story`].
 pub(crate) fn run(args: &DemoArgs, connection: &Connection) -> Result<Exit, Failure> {
+    if let Some(name) = &args.worker {
+        return worker::run(name, connection);
+    }
     let output = Output::new(connection.output);
     // The children are tied to the thread that starts them, which must therefore live as long as the process: this
     // future runs on the main thread.

@@ -1,6 +1,7 @@
 //! The story: a quorum of three; athens, byzantium and cyrene with nine partitions of three copies each; keys; a node
 //! killed while clients write, and its return; ephesus joins; a rebalance during which the leading coordinator is killed;
-//! everything still there.
+//! everything still there; a service
+//! whose processes own partitions, one of which is killed.
 //!
 //! Every step is checked. What is not as expected ends the story with what was expected.
 
@@ -8,6 +9,7 @@ use super::draw::{Picture, copies, draw, gained, leaders, picture};
 use super::looks::{TABLE, all_whole, ensure, look_whole, node_registered, phases, table, wait_for};
 use super::narrator::Narrator;
 use super::node_dies::node_dies;
+use super::service::service;
 use super::workload::{Traffic, fill, verify};
 use crate::admin::progress::Progress;
 use crate::args::DemoArgs;
@@ -45,6 +47,7 @@ pub(super) struct Summary {
     traffic_failed: u64,
     traffic_slowest_ms: u64,
     keys_verified: usize,
+    owner_gap_ms: u64,
 }
 
 /// Tells it from beginning to end; the cluster stays up.
@@ -88,6 +91,7 @@ pub(super) async fn tell(args: &DemoArgs, cluster: &mut Cluster, say: &Narrator)
         took.as_millis()
     ));
     killed_one_returns(cluster, &admin, killed, say).await?;
+    let owner_gap_ms = service(cluster, &admin, say).await?;
     cluster.check_alive()?;
 
     let seconds = started.elapsed().as_secs_f64();
@@ -114,6 +118,7 @@ pub(super) async fn tell(args: &DemoArgs, cluster: &mut Cluster, say: &Narrator)
         traffic_failed: seen.failed,
         traffic_slowest_ms: seen.slowest.as_millis() as u64,
         keys_verified,
+        owner_gap_ms,
     })
 }
 

@@ -1,0 +1,171 @@
+//! The chapter in which a service owns partitions: three processes, one of which is killed.
+
+use super::looks::{ensure, wait_for};
+use super::narrator::Narrator;
+use super::worker::{JOBS, Note};
+use crate::exit::Failure;
+use archon_client::{Admin, Client, Routes};
+use archon_load::Look;
+use archon_local_cluster::{Cluster, Process};
+use std::collections::BTreeMap;
+
+const NAMES: [&str; 3] = ["ada", "grace", "mary"];
+const PARTITIONS: u32 = 6;
+/// How long an owner is left alone, in nanoseconds.
+const A_WHILE_NS: u64 = 300_000_000;
+
+/// By partition and epoch: who owned it, from when at the latest until when at the earliest, on the machine's clock.
+type Owners = BTreeMap<u32, BTreeMap<u64, Owned>>;
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct Owned {
+    name: String,
+    from_ns: u64,
+    until_ns: u64,
+}
+
+/// Starts a service, kills the owner of a partition, and looks at who owned what. Says for how long nobody owned it, in
+/// milliseconds.
+pub(super) async fn service(cluster: &mut Cluster, admin: &Admin, say: &Narrator) -> Result<u64, Failure> {
+    say.step(
+        "A service of yours, and an owner is killed (kill -9)",
+        "Three processes share six partitions of a table of leases, which holds nothing but who owns each.",
+    );
+    let table = admin.create_lease_table(JOBS, PARTITIONS).await?;
+    let mut workers = BTreeMap::new();
+    for name in NAMES {
+        let program = crate::own_program()?.display().to_string();
+        let command = [&program, "demo", "--worker", name, "--coordinators", &cluster.endpoints().join(",")];
+        workers.insert(name.to_owned(), Process::start(name, &command, &[], cluster.directory())?);
+    }
+    let routes = Client::builder(cluster.endpoints()).routes(JOBS).await?;
+    let share = PARTITIONS as usize / NAMES.len();
+    wait_for("two partitions at each process", async || {
+        cluster.check_alive()?;
+        Ok(owned(&routes, |counts| NAMES.iter().all(|name| counts.get(*name) == Some(&share))))
+    })
+    .await?;
+    say.checked(format!("{} own two partitions each", NAMES.join(", ")));
+
+    let (victim, _) = wait_for("partition 0 to be owned for a while", async || owned_for_a_while(&workers, 1)).await?;
+    let killed = workers.get_mut(&victim).ok_or_else(|| Failure::failed(format!("{victim} is no process of ours")))?;
+    let pid = killed.pid();
+    killed.kill();
+    let (_, took) = wait_for("the others to own everything", async || {
+        cluster.check_alive()?;
+        let all = |counts: &BTreeMap<String, usize>| {
+            !counts.contains_key(&victim) && counts.values().sum::<usize>() == PARTITIONS as usize
+        };
+        Ok(owned(&routes, all))
+    })
+    .await?;
+    say.checked(format!("process {pid} killed; {} ms later the other two owned all six", took.as_millis()));
+
+    wait_for("partition 0 to be owned for a while again", async || owned_for_a_while(&workers, 2)).await?;
+    wait_for("the processes to end", async || {
+        let mut running = Vec::new();
+        for (name, worker) in &mut workers {
+            if worker.exited().is_none() {
+                worker.ask_to_end();
+                running.push(name.clone());
+            }
+        }
+        Ok(if running.is_empty() { Look::Yes(()) } else { Look::NotYet(format!("{running:?} run")) })
+    })
+    .await?;
+    let owners = owners(logs(&workers))?;
+    let both = two_at_once(&owners);
+    ensure(both.is_none(), "never two owners of one partition", || format!("{both:?}"))?;
+    let first = owners.get(&0).into_iter().flat_map(in_turn).find(|(before, _)| before.name == victim);
+    let (before, after) = first.ok_or_else(|| Failure::failed("no log says who owned partition 0 after that"))?;
+    let millis = |from: u64, until: u64| until.saturating_sub(from) / 1_000_000;
+    let gap = millis(before.until_ns, after.from_ns);
+    say.show(&format!("{JOBS}/0  {} for {} ms", before.name, millis(before.from_ns, before.until_ns)));
+    say.show(&format!("        nobody for {gap} ms"));
+    say.show(&format!("        {} for {} ms", after.name, millis(after.from_ns, after.until_ns)));
+    say.checked("each noted by one clock what it owned: never two the same");
+    // Nothing of it stays for whoever plays with the cluster next.
+    admin.drop_table(JOBS, table.id).await?;
+    for name in NAMES {
+        admin.remove_node(name).await?;
+    }
+    Ok(gap)
+}
+
+/// Whether as many partitions are owned by each as there should be.
+fn owned(routes: &Routes, right: impl Fn(&BTreeMap<String, usize>) -> bool) -> Look<()> {
+    let mut counts = BTreeMap::new();
+    for owner in routes.map().owners.into_iter().flatten().filter(|owner| owner.serves) {
+        *counts.entry(owner.name).or_default() += 1;
+    }
+    if right(&counts) { Look::Yes(()) } else { Look::NotYet(format!("{counts:?} do")) }
+}
+
+/// Whether partition 0 has had so many owners, and the last of them for [`A_WHILE_NS`]; gives that one.
+fn owned_for_a_while(workers: &BTreeMap<String, Process>, count: usize) -> Result<Look<String>, Failure> {
+    let owners = owners(logs(workers))?;
+    let owners: Vec<&Owned> = owners.get(&0).into_iter().flat_map(BTreeMap::values).collect();
+    Ok(match owners.last() {
+        Some(last) if owners.len() >= count && last.until_ns.saturating_sub(last.from_ns) >= A_WHILE_NS => {
+            Look::Yes(last.name.clone())
+        }
+        _ => Look::NotYet(format!("{owners:?}")),
+    })
+}
+
+fn logs(workers: &BTreeMap<String, Process>) -> impl Iterator<Item = (&str, Vec<Note>)> {
+    workers.iter().map(|(name, worker)| (name.as_str(), Note::read(&worker.log())))
+}
+
+/// Lays the notes of all processes side by side.
+///
+/// # Errors
+/// If two owned one partition in one epoch.
+fn owners<'a>(logs: impl Iterator<Item = (&'a str, Vec<Note>)>) -> Result<Owners, Failure> {
+    let mut owners = Owners::new();
+    for (name, notes) in logs {
+        for note in notes {
+            for (partition, epoch) in note.owned {
+                let new = || Owned { name: name.to_owned(), from_ns: note.after_ns, until_ns: note.before_ns };
+                let owned = owners.entry(partition).or_default().entry(epoch).or_insert_with(new);
+                ensure(owned.name == name, "one owner in each epoch", || {
+                    format!("{} and {name} in epoch {epoch} of partition {partition}", owned.name)
+                })?;
+                owned.until_ns = note.before_ns;
+            }
+        }
+    }
+    Ok(owners)
+}
+
+/// Each owner of a partition with the next one.
+fn in_turn(epochs: &BTreeMap<u64, Owned>) -> impl Iterator<Item = (&Owned, &Owned)> {
+    epochs.values().zip(epochs.values().skip(1))
+}
+
+/// Two owners of one partition, the earlier of which still had it when the later one did.
+fn two_at_once(owners: &Owners) -> Option<(&Owned, &Owned)> {
+    owners.values().flat_map(in_turn).find(|(before, after)| before.until_ns > after.from_ns)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn note(before_ns: u64, after_ns: u64, epoch: u64) -> Note {
+        Note { before_ns, after_ns, owned: vec![(0, epoch)] }
+    }
+
+    #[test]
+    fn owners_are_told_apart_by_epoch_and_two_in_one_are_found() {
+        let logs = [("ada", vec![note(1, 2, 1), note(5, 6, 1)]), ("mary", vec![note(9, 12, 2), note(20, 21, 2)])];
+        let owners = owners(logs.into_iter()).unwrap();
+        let (before, after) = in_turn(&owners[&0]).next().unwrap();
+        assert_eq!((before.from_ns, before.until_ns, after.from_ns, after.until_ns), (2, 5, 12, 20));
+        assert_eq!(two_at_once(&owners), None);
+        let logs = [("ada", vec![note(1, 2, 1), note(13, 14, 1)]), ("mary", vec![note(9, 12, 2)])];
+        assert!(two_at_once(&super::owners(logs.into_iter()).unwrap()).is_some());
+        let logs = [("ada", vec![note(1, 2, 1)]), ("mary", vec![note(3, 4, 1)])];
+        assert!(super::owners(logs.into_iter()).unwrap_err().message.contains("ada and mary in epoch 1"));
+    }
+}
