@@ -5,7 +5,7 @@
 #[path = "support/service.rs"]
 mod service;
 
-use archon_client::{Admin, Client, ErrorKind, Grant, Participant, ServiceLoad, Why};
+use archon_client::{Admin, Client, ErrorKind, Grant, Participant, PartitionId, ServiceLoad, Why};
 use archon_coordinator::{Coordinator, CoordinatorConfig};
 use archon_types::{Settings, TableId};
 use service::{SOON, Service, Told, wait};

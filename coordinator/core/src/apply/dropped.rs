@@ -51,16 +51,24 @@ pub(super) fn drop_table(state: &mut ClusterState, entry: Entry<'_>, table: Tabl
     Ok(Response::TableDropped { table, copies })
 }
 
-/// Every copy of the partition is to be deleted, whoever counts elsewhere: that was said. What stood on a lost node is gone.
+/// Every copy of the partition is to be deleted, whoever counts elsewhere: that was said. What stood on a lost node is gone, and of
+/// a participant whose life is over there is nothing to delete.
 fn condemn(state: &mut ClusterState, row: &Partition) {
     if state.breaks(Mutant::CondemnedForgotten) {
         return;
     }
     for placement in &row.placements {
-        if state.node(placement.node).is_some_and(|node| node.node.status != NodeStatus::Lost) {
+        if may_hold(state, placement.node) {
             state.condemned.insert(placement.node, placement.id, row.id);
         }
     }
+}
+
+/// Whether there may be something to delete on this node or participant: one that is not lost; of a participant, which holds
+/// nothing but leases, one that is alive.
+pub(crate) fn may_hold(state: &ClusterState, member: NodeId) -> bool {
+    let over = state.participants.get(&member).is_some_and(|row| row.node.status != NodeStatus::Alive);
+    !over && state.node(member).is_some_and(|row| row.node.status != NodeStatus::Lost)
 }
 
 /// No lease covers a leadership of the partition any more, as long as the copy that holds it is not deleted.

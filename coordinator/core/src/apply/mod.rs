@@ -15,6 +15,7 @@ mod stage;
 
 pub(crate) use alter::min_in_sync;
 pub(crate) use configure::leases_stay;
+pub(crate) use dropped::may_hold;
 
 use crate::command::{Actor, Command, CommandBatch};
 use crate::events::EventKind;

@@ -2,6 +2,7 @@
 //! told to by anything but the drop of a table.
 
 use super::{Violation, violated};
+use crate::apply::may_hold;
 use crate::duties::duties;
 use crate::events::EventKind;
 use crate::state::ClusterState;
@@ -59,8 +60,7 @@ pub(super) fn check_step(before: &ClusterState, after: &ClusterState) -> Result<
             return violated(NAME, format!("{} vanished in silence", row.id));
         }
         for placement in &row.placements {
-            let may_hold = after.node(placement.node).is_some_and(|node| node.node.status != NodeStatus::Lost);
-            if may_hold && !after.condemned.contains(placement.node, placement.id) {
+            if may_hold(after, placement.node) && !after.condemned.contains(placement.node, placement.id) {
                 return violated(NAME, format!("nobody is told to delete {} of {}", placement.id, row.id));
             }
         }

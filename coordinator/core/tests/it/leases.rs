@@ -329,6 +329,21 @@ fn a_lease_table_made_anew_grants_higher_epochs_than_the_one_that_was_dropped() 
     assert!(jobs.bed.state.partitions.of_table(table).all(|row| row.epoch > highest && row.leader.is_some()));
 }
 
+/// `status` waited for participants that are gone to delete what they never had.
+#[test]
+fn a_lease_table_whose_participants_are_gone_is_dropped_without_anything_to_delete() {
+    let mut jobs = Jobs::with_workers(4, 2);
+    let (dead, alive) = (jobs.worker(0), jobs.worker(1));
+    jobs.bed.ok(Command::SetNode { node: alive, goal: NodeGoal::Cordon, if_nodes: None });
+    jobs.bed.heartbeat_all();
+    jobs.bed.pass(1_500, &[dead]);
+    assert!(!jobs.bed.state.is_alive(dead));
+    jobs.bed.ok(Command::DropTable { table: JOBS });
+    assert!(jobs.bed.state.condemned.nodes().all(|(node, _)| node == alive));
+    jobs.bed.settle();
+    assert!(jobs.bed.state.condemned.is_empty());
+}
+
 #[test]
 fn nothing_of_a_lease_is_copied_planned_or_forced() {
     let mut jobs = Jobs::with_workers(4, 2);
