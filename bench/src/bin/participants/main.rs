@@ -8,6 +8,7 @@
 //! The participants are played by one light client (`played.rs`): each has its own registration, heartbeats, poll for duties and
 //! reports, as the library has, but they share some connections and one runtime, and no service runs behind them.
 
+mod counted;
 mod played;
 
 use anyhow::Context;
@@ -17,7 +18,8 @@ use archon_integration_tests::{Cluster, Options};
 use archon_load::cpu_of;
 use archon_types::LeaseTiming;
 use clap::Parser;
-use played::{Counted, World};
+use counted::Counted;
+use played::World;
 use serde::Serialize;
 use std::process::ExitCode;
 use std::sync::Arc;

@@ -1,9 +1,10 @@
 //! Participants that are played: each has a session of its own over connections that all share.
 
+use crate::counted::{Counted, micros};
 use archon_proto::convert::duties::{Duties, DutiesAsked};
 use archon_proto::convert::error::detail_of;
 use archon_proto::convert::load::Load;
-use archon_proto::convert::report::Reports;
+use archon_proto::convert::report::{Outcomes, Reports};
 use archon_proto::convert::session::{Heartbeat, Member, Registered, Registration};
 use archon_proto::v1;
 use archon_proto::v1::session_client::SessionClient;
@@ -34,20 +35,6 @@ const REGISTER_TRIES: u32 = 100;
 const POLL_WAIT: Duration = Duration::from_secs(10);
 const POLL_SLACK: Duration = Duration::from_secs(2);
 const AGAIN: Duration = Duration::from_millis(50);
-
-/// What was counted since it was last taken.
-pub(crate) struct Counted {
-    /// How long heartbeats took that were answered by a grant.
-    pub(crate) micros: Histogram<u64>,
-    /// Heartbeats that were not answered in time.
-    pub(crate) missed: u64,
-    /// Of those answered: the lease before had ended.
-    pub(crate) lapsed: u64,
-    /// Partitions that began to be owned.
-    pub(crate) grants: u64,
-    /// Participants whose lives the coordinator has ended.
-    pub(crate) ended: u64,
-}
 
 /// A partition as its owner knows it.
 #[derive(Clone, Copy)]
@@ -94,14 +81,6 @@ struct Player {
     wake: Notify,
 }
 
-fn micros() -> Histogram<u64> {
-    Histogram::new_with_max(60_000_000, 3).expect("three digits up to a minute")
-}
-
-fn counted() -> Counted {
-    Counted { micros: micros(), missed: 0, lapsed: 0, grants: 0, ended: 0 }
-}
-
 fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
     of.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -129,7 +108,7 @@ impl World {
             registering: Semaphore::new(REGISTRATIONS_AT_ONCE),
             registered: AtomicU64::new(0),
             players: (0..participants).map(|_| Player::default()).collect(),
-            counted: Mutex::new(counted()),
+            counted: Mutex::new(Counted::new()),
             given_up: Mutex::default(),
             hand_overs: Mutex::new(micros()),
             grants: Mutex::default(),
@@ -155,7 +134,7 @@ impl World {
 
     /// What was counted since the last call.
     pub(crate) fn take_counted(&self) -> Counted {
-        std::mem::replace(&mut *lock(&self.counted), counted())
+        std::mem::replace(&mut *lock(&self.counted), Counted::new())
     }
 
     /// How long hand-overs took since the last call, in microseconds.
@@ -349,20 +328,41 @@ impl World {
     }
 
     async fn drop_all(&self, number: u32, member: Member) {
-        let owned = std::mem::take(&mut *lock(&self.players[number as usize].owned));
+        let player = &self.players[number as usize];
+        let owned = std::mem::take(&mut *lock(&player.owned));
         let now = Instant::now();
         lock(&self.given_up).extend(owned.keys().map(|partition| (*partition, now)));
-        let facts = owned.into_iter().map(|(partition, of)| report(partition, of, Fact::Dropped)).collect();
-        self.report(number, member, facts).await;
-    }
-
-    async fn report(&self, number: u32, member: Member, reports: Vec<Report>) {
-        if reports.is_empty() {
+        let facts = owned.iter().map(|(partition, of)| report(*partition, *of, Fact::Dropped)).collect();
+        let refused = self.report(number, member, facts).await;
+        if refused.is_empty() {
             return;
         }
+        // Another change of the row came first, of which the next duties tell: it is owned still, and given up anew.
+        for partition in refused {
+            if let Some(of) = owned.get(&partition) {
+                lock(&player.owned).entry(partition).or_insert(*of);
+            }
+        }
+        sleep(AGAIN).await;
+        self.give_up(number);
+    }
+
+    /// Tells facts. Gives the partitions about which one was refused.
+    async fn report(&self, number: u32, member: Member, reports: Vec<Report>) -> Vec<PartitionId> {
+        if reports.is_empty() {
+            return Vec::new();
+        }
+        let partitions: Vec<PartitionId> = reports.iter().map(|report| report.partition).collect();
         let request = v1::ReportRequest::from(Reports { member, reports });
-        while let Err(status) = self.bulk(number).report(request.clone()).await {
-            self.refused(&status);
+        loop {
+            match self.bulk(number).report(request.clone()).await {
+                Ok(answer) => {
+                    let outcomes = Outcomes::from(answer.into_inner()).outcomes;
+                    let refused = partitions.into_iter().zip(outcomes).filter(|(_, outcome)| outcome.is_some());
+                    return refused.map(|(partition, _)| partition).collect();
+                }
+                Err(status) => drop(self.refused(&status)),
+            }
             sleep(AGAIN).await;
         }
     }
