@@ -126,6 +126,17 @@ fn every_verb_prints_what_is_documented() {
     let applied = seen.done(&["rebalance", "apply", "--wait"]);
     assert_eq!(applied["result"]["summary"]["moves_total"], applied["moves_started"], "{applied}");
     assert!(applied["result"]["moves"][0]["phase"].is_string(), "{applied}");
+    // Orders, each taken back.
+    assert_eq!(seen.done(&["check"])["severity"], "notice");
+    assert_eq!(seen.done(&["node", "maintain", "delos", "--for", "10m"])["node"], "delos");
+    assert_eq!(seen.done(&["node", "resume", "delos"])["changed"], true);
+    assert_eq!(seen.done(&["node", "bar", "delos", "--table", "default"])["table"], "default");
+    assert_eq!(seen.done(&["node", "unbar", "delos", "--table", "default"])["changed"], true);
+    assert_eq!(seen.done(&["partition", "bar", "0", "--node", "delos"])["node"], "delos");
+    assert_eq!(seen.done(&["partition", "unbar", "0", "--node", "delos"])["changed"], true);
+    assert_eq!(seen.done(&["partition", "bump", &partition])["partition"].to_string(), partition);
+    assert_eq!(seen.done(&["partition", "offline", &partition])["changed"], true);
+    assert_eq!(seen.done(&["partition", "online", &partition])["changed"], true);
     assert_eq!(seen.done(&["node", "drain", "delos", "--dry-run"])["goal"], Value::Null);
     let drained = seen.done(&["node", "drain", "delos", "--wait"]);
     assert_eq!((&drained["goal"], &drained["copies_held"]), (&json!("drain"), &json!(0)), "{drained}");
