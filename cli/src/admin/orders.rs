@@ -1,5 +1,6 @@
 //! `archon partition bump | offline | online | bar | unbar`, `archon node maintain | resume | bar | unbar`.
 
+use super::partition::operand;
 use super::short_time;
 use crate::args::{
     BarNodeArgs, BarPartitionArgs, MaintainArgs, NodeNamesArgs, OrderPartitionArgs, PartitionArgs, UnbarNodeArgs,
@@ -24,7 +25,7 @@ pub(crate) async fn offline(args: &OrderPartitionArgs, admin: &Admin, output: &O
     let text = if changed { "offline: its leader stops, its copies stay" } else { "is offline already" };
     say(&args.partition, None, changed, output, text)?;
     if changed {
-        output.talk(format!("undo: archon partition online {}", operand(&args.partition)));
+        output.talk(format!("undo: archon partition online {}", operand(*id, table)));
     }
     Ok(Exit::Done)
 }
@@ -43,7 +44,7 @@ pub(crate) async fn bar(args: &BarPartitionArgs, admin: &Admin, output: &Output)
     let text = format!("{node} {}", if changed { "is barred from it" } else { "was barred from it already" });
     say(partition, Some(node), changed, output, &text)?;
     if changed {
-        output.talk(format!("undo: archon partition unbar {} --node {node}", operand(partition)));
+        output.talk(format!("undo: archon partition unbar {} --node {node}", operand(partition.id, &partition.table)));
     }
     Ok(Exit::Done)
 }
@@ -130,12 +131,6 @@ fn say(
         output.line(format!("partition {table}/{id}: {text}"))?;
     }
     Ok(Exit::Done)
-}
-
-/// The partition as another verb takes it.
-fn operand(partition: &PartitionArgs) -> String {
-    let PartitionArgs { id, table } = partition;
-    if table == "default" { id.to_string() } else { format!("{id} --table {table}") }
 }
 
 fn partition_failure(error: Error) -> Failure {

@@ -1,7 +1,7 @@
 //! `archon partition list | locate | describe | force-leader`.
 
 use super::{list_text, short_time, since, watch};
-use crate::args::{DescribePartitionArgs, ForceLeaderArgs, LocateArgs, PartitionListArgs};
+use crate::args::{DescribePartitionArgs, ForceLeaderArgs, LocateArgs, PartitionArgs, PartitionListArgs};
 use crate::connect::leading;
 use crate::documents::{Node, Partition};
 use crate::exit::{Exit, Failure};
@@ -88,7 +88,7 @@ pub(crate) async fn locate(args: &LocateArgs, admin: &Admin, output: &Output) ->
 /// Says everything about one partition.
 pub(crate) async fn describe(args: &DescribePartitionArgs, admin: &Admin, output: &Output) -> Result<Exit, Failure> {
     watch::show(args.watch.watch, output, async |output: &Output| {
-        let partition = admin.describe_partition(&args.table, args.id).await?;
+        let partition = admin.describe_partition(&args.partition.table, args.partition.id).await?;
         if output.is_json() {
             return output.json_text(&partition);
         }
@@ -163,6 +163,11 @@ pub(super) fn bar_text(what: &str, bar: &BarSummary) -> String {
     format!("{what}{since}{why}")
 }
 
+/// The partition as verbs take it: `7`, or `7 --table orders`.
+pub(super) fn operand(id: u32, table: &str) -> String {
+    if table == "default" { id.to_string() } else { format!("{id} --table {table}") }
+}
+
 /// What may be done for a partition that nobody can lead without loss.
 fn forced_text(partition: &PartitionDescription, forced: &ForcedCheck, nodes: &[Node]) -> String {
     let mut first = String::new();
@@ -172,7 +177,6 @@ fn forced_text(partition: &PartitionDescription, forced: &ForcedCheck, nodes: &[
             first.push_str(&format!("{way}start {} again: {what} is lost then; or, ", list_text(names)));
         }
     }
-    let table = if partition.table == "default" { String::new() } else { format!(" --table {}", partition.table) };
     let then = match (&forced.leader, forced.condition.as_ref().and_then(Word::known)) {
         (Some(leader), Some(Condition::Whole)) => {
             format!("the copy on {leader}, without what was written since it ceased to count")
@@ -185,7 +189,10 @@ fn forced_text(partition: &PartitionDescription, forced: &ForcedCheck, nodes: &[
             format!("an empty partition, or, with --node, what is left on one of {named}")
         }
     };
-    format!("{first}at the price of acknowledged writes, {then}: archon partition force-leader {}{table}", partition.id)
+    format!(
+        "{first}at the price of acknowledged writes, {then}: archon partition force-leader {}",
+        operand(partition.id, &partition.table)
+    )
 }
 
 /// What has to be done before nodes can be started again whose names other directories have taken over.
@@ -206,11 +213,12 @@ fn ways_back(partition: &PartitionDescription, names: &[NodeName], nodes: &[Node
 
 /// Makes one copy lead, at the price of acknowledged writes.
 pub(crate) async fn force(args: &ForceLeaderArgs, admin: &Admin, output: &Output) -> Result<Exit, Failure> {
-    let forced = admin.force_leader(&args.table, args.id, args.node.as_deref(), args.accept_data_loss).await?;
+    let PartitionArgs { id, table } = &args.partition;
+    let forced = admin.force_leader(table, *id, args.node.as_deref(), args.accept_data_loss).await?;
     if output.is_json() {
         output.json(&forced)?;
     } else {
-        let (table, id, epoch) = (&args.table, args.id, forced.epoch);
+        let epoch = forced.epoch;
         match &forced.leader {
             Some(leader) => {
                 output.line(format!("partition {table}/{id}: {leader} leads with what it holds, in epoch {epoch}"))?

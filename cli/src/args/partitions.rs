@@ -70,12 +70,9 @@ Examples:
 /// Options of `archon partition describe`.
 #[derive(clap::Args, Clone, Debug)]
 pub(crate) struct DescribePartitionArgs {
-    /// The partition's number.
-    #[arg(value_name = "ID")]
-    pub(crate) id: u32,
-    /// The table.
-    #[arg(long, value_name = "T", default_value = "default", value_parser = name)]
-    pub(crate) table: String,
+    /// Which one.
+    #[command(flatten)]
+    pub(crate) partition: PartitionArgs,
     /// Whether to go on.
     #[command(flatten)]
     pub(crate) watch: WatchArgs,
@@ -84,12 +81,9 @@ pub(crate) struct DescribePartitionArgs {
 /// Options of `archon partition force-leader`.
 #[derive(clap::Args, Clone, Debug)]
 pub(crate) struct ForceLeaderArgs {
-    /// The partition's number.
-    #[arg(value_name = "ID")]
-    pub(crate) id: u32,
-    /// The table.
-    #[arg(long, value_name = "T", default_value = "default", value_parser = name)]
-    pub(crate) table: String,
+    /// Which one.
+    #[command(flatten)]
+    pub(crate) partition: PartitionArgs,
     /// The node whose copy is to lead; otherwise the best one that is whole or of an earlier time.
     #[arg(long, value_name = "NAME", value_parser = name)]
     pub(crate) node: Option<String>,

@@ -2,6 +2,7 @@
 //! that nobody extends, orders that somebody may have forgotten. What is not served has its reasons in [`crate::explain`].
 
 use crate::controls::Bar;
+use crate::leases;
 use crate::liveness::Liveness;
 use crate::node_row::NodeRow;
 use crate::state::ClusterState;
@@ -112,7 +113,7 @@ fn too_few_members(state: &ClusterState, thresholds: Thresholds) -> Option<Alert
     let (table, need) = thresholds.members_min?;
     let of_leases = table.and_then(|table| state.tables.get(&table)).filter(|table| state.is_lease(table.id));
     let have = match of_leases {
-        Some(table) => state.participants.serving(&table.name).filter(|row| row.takes_placements()).count(),
+        Some(table) => leases::eligible_count(state, table),
         None => state.nodes.eligible_count(),
     };
     let have = u32::try_from(have).unwrap_or(u32::MAX);

@@ -10,6 +10,7 @@ use crate::clock::{boot_now, wall_now};
 use archon_coordinator_core::{
     Alert, Bar, ClusterState, Held, Liveness, Note, Order, Thresholds, alerts, check_order, refusal,
 };
+use archon_proto::convert::operate::PartitionName;
 use archon_proto::convert::order::{BarName, LookOver, Order as Asked, Ordered};
 use archon_proto::v1;
 use archon_types::subject::Subject;
@@ -49,7 +50,7 @@ impl Admins {
         });
         let (mut found, session) = found.await?;
         let term = session.term().lock();
-        session.quorum().replicated().read(|state| {
+        let ordered = session.quorum().replicated().read(|state| {
             let of_table = |(table, least): (Option<String>, u32)| {
                 let table = table.map(|name| table_of(state, &name).map(|table| table.id)).transpose()?;
                 Ok::<_, ErrorDetail>((table, least))
@@ -57,9 +58,8 @@ impl Admins {
             let members_min = members_min.map(of_table).transpose()?;
             let thresholds = Thresholds { stale_after_ms, members_min, held_for_ms };
             found.extend(alerts(state, term.liveness(), boot_now(), thresholds).iter().map(|alert| text(state, alert)));
-            Ok::<_, ErrorDetail>(())
+            Ok::<_, ErrorDetail>(all_down_are_maintained(state))
         })?;
-        let ordered = session.quorum().replicated().read(all_down_are_maintained);
         let mut alerts: Vec<(Reverse<Severity>, v1::Reason)> =
             found.into_iter().map(|reason| (Reverse(severity(&reason, ordered)), reason)).collect();
         alerts.sort_by_key(|(severity, _)| *severity);
@@ -109,7 +109,7 @@ fn order_of(state: &ClusterState, asked: &Asked) -> Result<Order> {
 fn bar_of(state: &ClusterState, name: &BarName) -> Result<Bar> {
     match name.partition {
         Some(index) => {
-            let name = archon_proto::convert::operate::PartitionName { table: name.table.clone(), index };
+            let name = PartitionName { table: name.table.clone(), index };
             Ok(Bar::Partition(partition_of(state, &name)?))
         }
         None => Ok(Bar::Table(table_of(state, &name.table)?.id)),

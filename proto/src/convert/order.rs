@@ -4,8 +4,8 @@ use super::ids::{request_id, uuid_bytes};
 use super::operate::PartitionName;
 use super::{ConvertError, checked, required};
 use crate::v1;
+use archon_types::RequestId;
 use archon_types::limits::{check_name, check_why};
-use archon_types::{DEFAULT_TABLE, RequestId};
 use std::ops::RangeInclusive;
 
 /// How long a maintenance may be ordered for, in milliseconds: a second to thirty days.
@@ -175,16 +175,10 @@ impl From<LookOver> for v1::CheckRequest {
     }
 }
 
-impl PartitionName {
-    /// A partition of the default table.
-    pub fn of_default(index: u32) -> Self {
-        Self { table: DEFAULT_TABLE.to_owned(), index }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use archon_types::DEFAULT_TABLE;
     use proptest::prelude::*;
     use prost::Message;
     use uuid::Uuid;
@@ -240,7 +234,10 @@ mod tests {
             |order: Wire| v1::OrderRequest { request_id: request_id.clone(), order: Some(order), ..Default::default() };
         let field = |wire: v1::OrderRequest| Ordered::try_from(wire).unwrap_err().field;
         let good = with(Wire::Bump(v1::PartitionOf { table: String::new(), partition: 3 }));
-        assert_eq!(Ordered::try_from(good.clone()).unwrap().order, Order::Bump(PartitionName::of_default(3)));
+        assert_eq!(
+            Ordered::try_from(good.clone()).unwrap().order,
+            Order::Bump(PartitionName { table: DEFAULT_TABLE.to_owned(), index: 3 })
+        );
         assert_eq!(field(v1::OrderRequest { order: None, ..good.clone() }), "OrderRequest.order");
         assert_eq!(field(v1::OrderRequest { why: "x".repeat(201), ..good.clone() }), "OrderRequest.why");
         assert_eq!(field(v1::OrderRequest { why: "a\nb".into(), ..good.clone() }), "OrderRequest.why");

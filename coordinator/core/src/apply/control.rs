@@ -1,5 +1,6 @@
 //! Orders of operators, taken into the state. What follows from them is for the control turn.
 
+use super::node::want;
 use super::{Entry, not_found, refused, stale};
 use crate::controls::{Bar, CONTROLS_MAX, Maintenance, Note, Order};
 use crate::events::EventKind;
@@ -84,23 +85,15 @@ fn maintain(
     let before = state.controls.maintenance_of(member).map_or(goal, |earlier| earlier.before);
     let why = note.why.clone();
     state.controls.insert_maintenance(member, Maintenance { until, before, note });
-    set_goal(state, entry, member, NodeGoal::Maintain);
+    want(state, entry, member, NodeGoal::Maintain);
     Ok(EventKind::MaintenanceBegun { member, until, why })
 }
 
 /// Ends the maintenance of a member, if it is in one.
 fn resume(state: &mut ClusterState, entry: Entry<'_>, member: NodeId) -> Option<EventKind> {
     let before = state.controls.remove_maintenance(member)?.before;
-    set_goal(state, entry, member, before);
+    want(state, entry, member, before);
     Some(EventKind::MaintenanceOver { member })
-}
-
-fn set_goal(state: &mut ClusterState, entry: Entry<'_>, member: NodeId, goal: NodeGoal) {
-    state.update_member(member, entry.version(), |row| {
-        row.node.goal = goal;
-        row.goal_since = entry.at;
-        row.node.version = entry.version();
-    });
 }
 
 /// A row without a leader says whether that is as an operator wants it.

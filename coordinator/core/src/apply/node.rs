@@ -105,11 +105,7 @@ pub(super) fn set_goal(
     }
     if row.node.goal != goal {
         state.controls.remove_maintenance(node);
-        state.update_member(node, entry.version(), |row| {
-            row.node.goal = goal;
-            row.goal_since = entry.at;
-            row.node.version = entry.version();
-        });
+        want(state, entry, node, goal);
         entry.note(state, EventKind::GoalChanged { node, goal });
         if goal == NodeGoal::Drain {
             let placements = state.partitions.count_on(node);
@@ -120,6 +116,15 @@ pub(super) fn set_goal(
         }
     }
     entry.done()
+}
+
+/// What is wanted of a member, from now on.
+pub(super) fn want(state: &mut ClusterState, entry: Entry<'_>, member: NodeId, goal: NodeGoal) {
+    state.update_member(member, entry.version(), |row| {
+        row.node.goal = goal;
+        row.goal_since = entry.at;
+        row.node.version = entry.version();
+    });
 }
 
 /// The node's row in the version that the operator saw, of a node that is not alive.
