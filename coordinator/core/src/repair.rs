@@ -11,7 +11,8 @@
 //! | a half-made copy on a node that is not alive | `Retire` | – |
 //! | a leader on a node that is being emptied | it is told to hand over ([`crate::migrate::hands_over`]) | another Live copy on an active node |
 //!
-//! A copy leaves when its node is lost, drained, barred from it, or failed for `replace_after`. Failover never waits for any of this.
+//! A copy leaves when its node is lost, drained, barred from it, or failed for `replace_after`. What is on a node that is
+//! down for maintenance stays, though others be enough without it. Failover never waits for any of this.
 
 use crate::command::Command;
 use crate::departed;
@@ -228,6 +229,14 @@ impl<'a> View<'a> {
         placement.state == ReplicaState::Load && departed::is_lost(self.repairs.state, placement.id)
     }
 
+    /// A whole copy on a node that is down for maintenance: it comes back, and is not too many before it has.
+    fn is_awaited(&self, placement: &Placement) -> bool {
+        let state = self.repairs.state;
+        state.controls.maintenance_of(placement.node).is_some()
+            && !state.is_alive(placement.node)
+            && !self.repairs.leaves(self.row, placement.node)
+    }
+
     /// A copy that was lost or damaged and may be deleted by now; not while another copy of the partition is.
     fn replaced(&self) -> Option<PlacementId> {
         let state = self.repairs.state;
@@ -273,7 +282,7 @@ impl<'a> View<'a> {
             return retired;
         }
         for placement in self.row.placements.iter().filter(own).filter(|placement| !settled(placement)) {
-            if !self.is_abandoned(placement) && !self.is_lost(placement) {
+            if !self.is_abandoned(placement) && !self.is_lost(placement) && !self.is_awaited(placement) {
                 let why = if !self.repairs.leaves(self.row, placement.node) {
                     format!("{wanted} other copies count")
                 } else if self.repairs.failed.contains(&placement.node) {

@@ -159,6 +159,32 @@ fn a_node_in_maintenance_leads_nothing_keeps_its_copies_and_is_not_replaced() {
     assert_eq!(bed.state.partitions.held_on(node), 0, "it did not come back");
 }
 
+/// A copy more than wanted came to be because a third node failed and returned: it was the one in maintenance that went.
+#[test]
+fn a_copy_in_maintenance_is_not_too_many_when_another_failed_node_returns() {
+    let mut bed = Bed::running(
+        Settings { replace_after_ms: 2_000, ..settings(8, 4, 3) },
+        &["athens", "byzantium", "cyrene", "delphi"],
+    );
+    let (node, other) = (bed.node("athens"), bed.node("byzantium"));
+    let held = bed.state.partitions.held_on(node);
+    let until = bed.now.plus(600_000);
+    order(&mut bed, Order::Maintain { member: node, until });
+    bed.settle();
+    bed.fail(node);
+    bed.settle();
+    bed.fail(other);
+    bed.pass(10_000, &[node, other]);
+    bed.settle();
+    assert!(bed.state.partitions.iter().any(|row| row.placements.len() == 4), "{:#?}", bed.state.events);
+    bed.rejoin(other, 900);
+    bed.settle();
+    assert_eq!(bed.state.partitions.held_on(node), held, "{:#?}", bed.state.events);
+    bed.rejoin(node, 901);
+    bed.settle();
+    assert!(bed.state.partitions.iter().all(|row| row.live().count() == 3 && row.placements.len() == 3));
+}
+
 #[test]
 fn maintenance_ends_with_what_was_wanted_before() {
     let mut bed = three();
