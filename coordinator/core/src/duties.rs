@@ -63,7 +63,8 @@ pub struct DutiesMark {
 pub fn duties_mark(state: &ClusterState, node: NodeId) -> Option<DutiesMark> {
     let row = state.node(node).filter(|row| row.is_active())?;
     let (leaves, barred) = (row.node.goal.gives_up_leaderships(), state.controls.concerns(node));
-    let hands_over = leaves || barred || state.migrations.any_running_from(node);
+    let ends = state.ending().next().is_some();
+    let hands_over = leaves || barred || ends || state.migrations.any_running_from(node);
     let unloads = state.partitions.held_on(node) < state.partitions.count_on(node);
     let condemned = state.condemned.count_on(node);
     Some(DutiesMark {

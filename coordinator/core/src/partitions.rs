@@ -85,6 +85,12 @@ impl Partitions {
         self.by_node.get(&node).map_or(0, |set| u32::try_from(set.len()).unwrap_or(u32::MAX))
     }
 
+    /// How many copies of one table stand on `node`, whatever their state.
+    pub fn count_in(&self, table: TableId, node: NodeId) -> u32 {
+        let all = PartitionId::new(table, 0)..=PartitionId::new(table, u32::MAX);
+        self.by_node.get(&node).map_or(0, |set| u32::try_from(set.range(all).count()).unwrap_or(u32::MAX))
+    }
+
     /// A number that is another one after every change of a row with a copy on `node`, copies coming and going included.
     pub fn mark_of(&self, node: NodeId) -> u64 {
         self.marks.get(&node).copied().unwrap_or(0)

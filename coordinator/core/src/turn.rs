@@ -13,7 +13,9 @@ use crate::migration::{Migration, MigrationId, MoveKind};
 use crate::repair::{self, Repairs};
 use crate::state::{ClusterState, STRANGER_AGE_MS};
 use crate::waits::copies_by_node;
-use archon_types::{Millis, NodeId, NodeStatus, Partition, PartitionId, Placement, PlacementId, ReplicaState, TableId};
+use archon_types::{
+    Millis, NodeId, NodeStatus, Partition, PartitionId, Placement, PlacementId, ReplicaState, Table, TableId,
+};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Most rows that one turn edits; more waits for the next, which follows at once.
@@ -98,7 +100,8 @@ impl Pass<'_> {
             let leads = move |row: &&Partition| row.leader_placement().is_some_and(|leader| leader.node == node);
             state.partitions.on_node(node).filter(leads).map(|row| row.id)
         });
-        for id in moved.chain(led).chain(leases.map(|row| row.id)).collect::<BTreeSet<_>>() {
+        let ordered = state.ending().filter(|partition| state.is_lease(partition.table));
+        for id in moved.chain(led).chain(leases.map(|row| row.id)).chain(ordered).collect::<BTreeSet<_>>() {
             let Some(row) = state.partitions.get(id) else { continue };
             if hands_over(state, row).is_none() {
                 continue;
@@ -109,7 +112,7 @@ impl Pass<'_> {
             };
             asked.insert(row.id, (row.epoch, since));
             let owner = row.leader_placement().map_or(NodeId::ZERO, |leader| leader.node);
-            let over_at = since.plus(HAND_OFF_TIMEOUTS * state.timing_of(owner).failure_timeout_ms);
+            let over_at = since.plus(HAND_OFF_TIMEOUTS.saturating_mul(state.timing_of(owner).failure_timeout_ms));
             if self.now >= over_at {
                 overdue.push(row.id);
             } else {
@@ -132,13 +135,11 @@ impl Pass<'_> {
         }
     }
 
-    /// What operators have ordered: leaderships that are to end are withdrawn, and maintenance that has lasted long enough ends.
+    /// What operators have ordered: leaderships of data that are to end are withdrawn, for another copy is ready; owners of leases
+    /// were asked to release them. Maintenance that has lasted long enough ends.
     fn ordered(&mut self, commands: &mut Vec<Command>) {
         let state = self.state;
-        let offline = state.controls.offline().map(|(partition, _)| partition);
-        let bumped = state.controls.bumped().map(|(partition, _)| partition);
-        let bumped = bumped.filter(|partition| state.is_bumped(*partition));
-        for partition in offline.chain(bumped) {
+        for partition in state.ending().filter(|partition| !state.is_lease(partition.table)) {
             self.liveness.withdraw(state, partition);
         }
         let wall = self.liveness.wall(self.now);
@@ -189,15 +190,14 @@ impl Pass<'_> {
                 {
                     continue;
                 }
-                let Some(next) = owners.next(self.liveness, row, |_| false) else { break };
+                let Some(next) = owners.next(self.liveness, row, |_| false) else { continue };
                 let edits = leases::take_over(row, next, Ending::Lapsed);
                 self.liveness.note_proposed(row.id, row.version, self.now);
                 first.push(PartitionChange { partition: row.id, if_version: row.version, edits });
             }
             self.left -= first.len();
             commands.extend(first.chunks(FIRST_OWNERS_MAX).map(|chunk| Command::Change(chunk.to_vec())));
-            let moves = leases::evening_out(state, table, settles_at.is_none(), self.liveness);
-            for (partition, to) in moves {
+            for (partition, to) in self.uneven(table, settles_at.is_none()) {
                 let Some(row) = state.partitions.get(partition) else { continue };
                 if self.left == 0 || !self.liveness.may_propose(row.id, row.version, self.now) {
                     continue;
@@ -208,6 +208,17 @@ impl Pass<'_> {
             self.stale_targets(table.id, commands);
         }
         self.liveness.placement_last = owners.placement_last(self.liveness);
+    }
+
+    /// The moves that make a lease table even, at times.
+    fn uneven(&mut self, table: &Table, settled: bool) -> Vec<(PartitionId, NodeId)> {
+        match self.liveness.comings.evens_out(table.id, self.now) {
+            Ok(()) => leases::evening_out(self.state, table, settled, self.liveness),
+            Err(at) => {
+                self.due = self.due.min(at);
+                Vec::new()
+            }
+        }
     }
 
     /// Moves of leases whose target went away before the owner handed over are taken back.

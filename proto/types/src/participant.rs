@@ -8,6 +8,10 @@ use serde::{Deserialize, Serialize};
 /// Most tables that one participant serves.
 pub const TABLES_SERVED_MAX: usize = 16;
 
+/// Longest time in a participant's own timing, in milliseconds: one hour. For as long as its lease nobody else may take over what
+/// a dead participant owned, whatever operators order.
+pub const PARTICIPANT_TIMING_MS_MAX: u64 = 3_600_000;
+
 /// What a participant says of itself when it registers.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Participant {
@@ -26,8 +30,8 @@ impl Participant {
     /// Checks what came from outside.
     ///
     /// # Errors
-    /// `InvalidArgument`: no table or too many, a name that no table can have, or a timing under which two participants could
-    /// own one partition, with the arithmetic.
+    /// `InvalidArgument`: no table or too many, a name that no table can have, a timing under which two participants could own one
+    /// partition, with the arithmetic, or one that is longer than [`PARTICIPANT_TIMING_MS_MAX`].
     pub fn check(&self) -> Result<(), ErrorDetail> {
         let invalid = |message: String| ErrorDetail::new(ErrorKind::InvalidArgument, message);
         if !(1..=TABLES_SERVED_MAX).contains(&self.tables.len()) {
@@ -35,8 +39,13 @@ impl Participant {
             return Err(invalid(format!("a participant serves 1 to {TABLES_SERVED_MAX} tables, not {count}")));
         }
         self.tables.iter().try_for_each(|table| check_name("table", table))?;
-        let timing = self.timing.map_or(Ok(()), |timing| timing.check_safe().map(|_| ()));
-        timing.map_err(|error| invalid(error.to_string()))
+        let Some(timing) = self.timing else { return Ok(()) };
+        let longest = timing.failure_timeout_ms.max(timing.margin_ms).max(timing.lease_ms).max(timing.heartbeat_ms);
+        if longest > PARTICIPANT_TIMING_MS_MAX {
+            let why = format!("{longest} ms in its timing is more than {PARTICIPANT_TIMING_MS_MAX} ms, an hour");
+            return Err(invalid(format!("{why}: for so long nobody could take over what it owned when it died")));
+        }
+        timing.check_safe().map(|_| ()).map_err(|error| invalid(error.to_string()))
     }
 }
 
@@ -59,6 +68,9 @@ mod tests {
         let refused = participant(&["jobs"], 240_000).check().unwrap_err();
         assert!(refused.message.contains("1.01 × 240000 ms + 100 ms = 242500 ms"), "{refused}");
         assert!(participant(&[], 180_000).check().is_err());
+        let mut long = participant(&["jobs"], 180_000);
+        long.timing = long.timing.map(|timing| LeaseTiming { failure_timeout_ms: u64::MAX, ..timing });
+        assert!(long.check().unwrap_err().message.contains("an hour"), "it made the coordinators overflow for good");
         assert!(participant(&["a b"], 180_000).check().is_err());
         assert!(participant(&["jobs"; TABLES_SERVED_MAX + 1], 180_000).check().is_err());
     }

@@ -4,10 +4,14 @@
 //!
 //! | order | what follows |
 //! |---|---|
-//! | bump | the leadership is withdrawn; once released, or its lease is over, the same member leads in the next epoch |
+//! | bump | the leadership ends; once released, or its lease is over, the same member leads in the next epoch |
 //! | bar | the member gets no copy of the partition and leads it no more; a copy that it has is replaced elsewhere first |
-//! | offline | the leadership is withdrawn, and nobody is given another one; the data stays where it is |
+//! | offline | the leadership ends, and nobody is given another one; the data stays where it is |
 //! | maintenance | the member's leaderships go to others and nothing new comes to it; its copies stay, and are not replaced while it is down; it ends by itself |
+//!
+//! The leadership of data that is to end is withdrawn at once, for the leader has nothing to finish. The owner of a lease is asked
+//! to release it first, as for a hand-over: were it withdrawn, the service would be told that it is lost, and all would wait for
+//! the end of the lease.
 //!
 //! Other rooms ask three questions: [`ClusterState::bars`], [`ClusterState::is_offline`] and [`ClusterState::is_bumped`].
 
@@ -90,13 +94,6 @@ impl Controls {
         self.maintenance.get(&member)
     }
 
-    /// The orders that would take back everything that stands.
-    pub fn reversals(&self) -> impl Iterator<Item = Order> {
-        let bars = self.bars().map(|(member, bar, _)| Order::Unbar { bar, member });
-        let offline = self.offline().map(|(partition, _)| Order::Online { partition });
-        bars.chain(offline).chain(self.maintenance().map(|(member, _)| Order::Resume { member }))
-    }
-
     /// Whether there is any bar against this member.
     pub(crate) fn concerns(&self, member: NodeId) -> bool {
         self.bars.range((member, Bar::FIRST)..).next().is_some_and(|((of, _), _)| *of == member)
@@ -105,11 +102,6 @@ impl Controls {
     /// The members against which there is a bar.
     pub(crate) fn barred(&self) -> BTreeSet<NodeId> {
         self.bars.keys().map(|(member, _)| *member).collect()
-    }
-
-    /// The partitions of which the leadership is to be renewed, with the epoch that is to end.
-    pub(crate) fn bumped(&self) -> impl Iterator<Item = (PartitionId, Epoch)> {
-        self.bumped.iter().map(|(partition, epoch)| (*partition, *epoch))
     }
 
     /// Whether another bar or partition offline would be too many.
@@ -185,6 +177,13 @@ impl ClusterState {
     /// Whether an operator has taken the partition offline.
     pub fn is_offline(&self, partition: PartitionId) -> bool {
         self.controls.offline.contains_key(&partition)
+    }
+
+    /// The partitions that are led as yet, and should not be, or not in this epoch.
+    pub(crate) fn ending(&self) -> impl Iterator<Item = PartitionId> {
+        let led = |partition: &PartitionId| self.partitions.get(*partition).is_some_and(|row| row.leader.is_some());
+        let offline = self.controls.offline.keys().copied();
+        offline.chain(self.controls.bumped.keys().copied().filter(|partition| self.is_bumped(*partition))).filter(led)
     }
 
     /// Whether the present leadership of the partition is to be renewed.

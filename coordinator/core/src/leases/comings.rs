@@ -1,6 +1,6 @@
 //! What the leading coordinator remembers of participants that came, went or gave something up, in memory only.
 
-use archon_types::{Millis, NodeId, PartitionId};
+use archon_types::{Millis, NodeId, PartitionId, TableId};
 use std::collections::BTreeMap;
 
 /// How long a participant is not given a partition again that it gave up, in milliseconds.
@@ -12,6 +12,9 @@ const AVOIDED_MAX: usize = 65_536;
 const QUIET_MS: u64 = 1_000;
 /// How long that is waited for at most, in milliseconds.
 const QUIET_MS_MAX: u64 = 10_000;
+/// How long a table is left as it is after it was evened out, in milliseconds: to look at every participant's share after each
+/// change of an owner would cost more than all else the leading coordinator does.
+const EVENED_MS: u64 = 100;
 
 /// Comings, goings and what was given up.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -20,17 +23,20 @@ pub(crate) struct Comings {
     avoided: BTreeMap<(NodeId, PartitionId), Millis>,
     /// Since when participants have come or gone, and when one did last.
     unsettled: Option<(Millis, Millis)>,
+    /// When each table may be evened out again.
+    evened: BTreeMap<TableId, Millis>,
 }
 
 impl Comings {
     /// Nothing is known: at `now` the first ones may be just coming.
     pub(crate) fn new(now: Millis) -> Self {
-        Self { avoided: BTreeMap::new(), unsettled: Some((now, now)) }
+        Self { avoided: BTreeMap::new(), unsettled: Some((now, now)), evened: BTreeMap::new() }
     }
 
     /// Time has passed, and some came or went meanwhile if that is `news`.
     pub(crate) fn sync(&mut self, news: bool, now: Millis) {
         self.avoided.retain(|_, until| now < *until);
+        self.evened.retain(|_, until| now < *until);
         if news {
             self.unsettled = Some((self.unsettled.map_or(now, |(since, _)| since), now));
         }
@@ -42,6 +48,15 @@ impl Comings {
     /// When the participants will count as settled, if they do not now.
     pub(crate) fn settles_at(&self) -> Option<Millis> {
         self.unsettled.map(|(since, last)| last.plus(QUIET_MS).min(since.plus(QUIET_MS_MAX)))
+    }
+
+    /// Whether the table may be evened out now, or else when. Who is told so does it.
+    pub(crate) fn evens_out(&mut self, table: TableId, now: Millis) -> Result<(), Millis> {
+        if let Some(until) = self.evened.get(&table).filter(|until| now < **until) {
+            return Err(*until);
+        }
+        self.evened.insert(table, now.plus(EVENED_MS));
+        Ok(())
     }
 
     /// A participant gave up a partition that it owned.

@@ -1,6 +1,5 @@
 //! Keeping a lease table even: which partitions should change their owner, and to whom.
 
-use super::count_on;
 use crate::liveness::Liveness;
 use crate::node_row::NodeRow;
 use crate::score::{Need, Share, quotas};
@@ -25,7 +24,7 @@ pub(crate) fn evening_out(
     let serving: Vec<&NodeRow> = state.participants.serving(&table.name).filter(|row| row.is_active()).collect();
     let gives_up = |row: &NodeRow| row.node.goal.gives_up_leaderships();
     let must_leave = |row: &&&NodeRow| gives_up(row) || state.controls.concerns(row.node.id);
-    let must = serving.iter().filter(must_leave).any(|row| count_on(state, table, row.node.id) > 0);
+    let must = serving.iter().filter(must_leave).any(|row| state.partitions.count_in(table.id, row.node.id) > 0);
     if most == 0 || !(settled || must) {
         return Vec::new();
     }

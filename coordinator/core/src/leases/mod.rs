@@ -5,6 +5,7 @@
 //! - Any participant that serves the table may own a partition next, not only one that has a copy ([`Owners`]).
 //! - A move begins by adding the next owner's placement to the row, at once Live; the present owner is then told to hand over.
 //!   The new leadership and the end of the old placement are one commit ([`take_over`]).
+//! - What operators order to end is asked for first ([`hands_over`]), and withdrawn only if it is not released in time.
 //! - A table keeps itself even, with few moves, as participants come and go ([`evening_out`]).
 
 mod comings;
@@ -28,8 +29,12 @@ pub(crate) struct NextOwner {
     pub(crate) incarnation: Incarnation,
 }
 
-/// The placement to which the owner of a lease is to hand over, if one was added for that.
+/// The placement to which the owner of a lease is to hand over, if one was added for that. Where operators have ordered that
+/// the leadership ends, it is its own: what counts is that the owner ends its work, which it would not if that were withdrawn.
 pub(crate) fn hands_over(state: &ClusterState, row: &Partition, owner: &Placement) -> Option<PlacementId> {
+    if state.is_offline(row.id) || state.is_bumped(row.id) {
+        return Some(owner.id);
+    }
     let able = |other: &&Placement| other.id != owner.id && state.is_active(other.node);
     row.live().find(able).map(|other| other.id)
 }
@@ -52,12 +57,6 @@ pub(crate) fn take_over(row: &Partition, next: NextOwner, ending: Ending) -> Vec
 /// How many participants take partitions of this table.
 pub(crate) fn eligible_count(state: &ClusterState, table: &Table) -> usize {
     state.participants.serving(&table.name).filter(|row| row.takes_placements()).count()
-}
-
-/// How many partitions of the table have a placement on this participant.
-fn count_on(state: &ClusterState, table: &Table, member: NodeId) -> u32 {
-    let count = state.partitions.on_node(member).filter(|row| row.id.table == table.id).count();
-    u32::try_from(count).unwrap_or(u32::MAX)
 }
 
 const fn placed(id: PlacementId, node: NodeId) -> Placement {

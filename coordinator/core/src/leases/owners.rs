@@ -1,6 +1,6 @@
 //! Who owns a lease next, one partition after another: the state knows of none of them yet.
 
-use super::{NextOwner, count_on, placed};
+use super::{NextOwner, placed};
 use crate::liveness::Liveness;
 use crate::score::Need;
 use crate::state::ClusterState;
@@ -77,7 +77,7 @@ fn eligible(state: &ClusterState, table: &Table, liveness: &Liveness) -> BTreeSe
     let serving = state.participants.serving(&table.name).enumerate();
     let able = serving.filter(|(_, row)| row.takes_placements() && liveness.may_lead(row.node.id));
     let needs = able.map(|(slot, row)| {
-        let count = count_on(state, table, row.node.id);
+        let count = state.partitions.count_in(table.id, row.node.id);
         (Need { count, weight: row.node.weight.max(1), slot }, row.node.id)
     });
     needs.filter(|(need, node)| has_room(state, *node, need.count)).collect()

@@ -217,7 +217,10 @@ fn leases_are_bumped_barred_and_taken_offline_like_data() {
     let release = |jobs: &mut Jobs, partition| {
         let row = jobs.bed.state.partition(partition).unwrap().clone();
         let (owner, placement) = (row.leader_placement().unwrap().node, row.leader.unwrap());
-        assert!(jobs.bed.heartbeat(owner).unwrap().withdrawn.contains(&(partition, row.epoch)));
+        let withdrawn = jobs.bed.heartbeat(owner).unwrap().withdrawn;
+        assert!(!withdrawn.contains(&(partition, row.epoch)), "it is asked, for it may have work to finish");
+        let asked = |duty: &Duty| matches!(duty, Duty::HandOver { placement: own, .. } if *own == placement);
+        assert!(duties(&jobs.bed.state, owner).unwrap().iter().any(asked));
         let fact = Fact::Released;
         let report = Report { partition, placement, epoch: row.epoch, version: row.version, fact };
         jobs.bed.report(owner, &report).unwrap();
@@ -229,6 +232,14 @@ fn leases_are_bumped_barred_and_taken_offline_like_data() {
     let now = jobs.bed.state.partition(partition).unwrap();
     assert_eq!((now.leader, now.epoch), (before.leader, epoch.next().unwrap()));
     jobs.bed.settle();
+
+    let again = epoch.next().unwrap();
+    give(&mut jobs, Order::Bump { partition, epoch: again });
+    jobs.bed.pass(9 * jobs.bed.state.timing_of(owner).failure_timeout_ms, &[]);
+    assert!(
+        jobs.bed.state.partition(partition).unwrap().epoch > again,
+        "it did not answer, and was not asked for ever"
+    );
 
     give(&mut jobs, Order::Offline { partition });
     release(&mut jobs, partition);
