@@ -36,7 +36,7 @@ pub(crate) fn evening_out(
         serving.iter().filter(|row| row.node.goal == NodeGoal::Cordon).map(|row| u64::from(has(row.node.id))).sum();
     let shares = eligible.iter().map(|row| Share {
         weight: row.node.weight.max(1),
-        limit: row.node.partitions_max.unwrap_or(u32::MAX).min(table.partitions),
+        limit: limit_in(state, table, row).min(table.partitions),
         has: has(row.node.id),
     });
     let shares: Vec<Share> = shares.collect();
@@ -50,10 +50,14 @@ pub(crate) fn evening_out(
         let node = row.node.id;
         if share.has < *quota {
             receivers.insert((Need { count: share.has, weight: share.weight, slot }, node, *quota));
-        } else if settled {
-            let above = usize::try_from(share.has - quota).unwrap_or(usize::MAX);
-            leaving.extend(heading.get(&node).into_iter().flatten().filter(|row| can_move(row)).take(above));
         }
+    }
+    // Barred from all who have too few, a partition would stand for one that can leave.
+    let finds = |row: &Partition| receivers.iter().any(|(_, node, _)| may_own(state, liveness, row, *node));
+    for (row, (share, quota)) in eligible.iter().zip(shares.iter().zip(&quota)).filter(|_| settled) {
+        let above = usize::try_from(share.has.saturating_sub(*quota)).unwrap_or(usize::MAX);
+        let owned = heading.get(&row.node.id).into_iter().flatten();
+        leaving.extend(owned.filter(|row| can_move(row) && finds(row)).take(above));
     }
     for row in leaving {
         if moves.len() >= most {
@@ -106,7 +110,7 @@ fn barred_moves<'a>(
     for (from, row) in leaving {
         let count = |node: NodeId| heading.get(&node).map_or(0, |rows| u32::try_from(rows.len()).unwrap_or(u32::MAX));
         let able = serving.iter().enumerate().filter(|(_, to)| {
-            let has_room = to.node.partitions_max.is_none_or(|most| count(to.node.id) < most);
+            let has_room = count(to.node.id) < limit_in(state, table, to);
             takes(state, table, liveness, to) && may_own(state, liveness, row, to.node.id) && has_room
         });
         let need = |(slot, to): &(usize, &&NodeRow)| Need {
@@ -120,6 +124,12 @@ fn barred_moves<'a>(
         moves.push((row.id, to));
     }
     moves
+}
+
+/// How many partitions of the table the participant may have at most, for its limit is one for all tables.
+fn limit_in(state: &ClusterState, table: &Table, row: &NodeRow) -> u32 {
+    let elsewhere = state.partitions.count_on(row.node.id) - state.partitions.count_in(table.id, row.node.id);
+    row.node.partitions_max.map_or(u32::MAX, |most| most.saturating_sub(elsewhere))
 }
 
 /// Whether the participant takes partitions of the table.

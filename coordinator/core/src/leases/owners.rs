@@ -12,13 +12,15 @@ pub(crate) struct Owners<'a> {
     state: &'a ClusterState,
     /// Of each table that was asked for, those that can take more of it.
     eligible: BTreeMap<TableId, BTreeSet<(Need, NodeId)>>,
+    /// How many each participant was given here, of all tables.
+    given: BTreeMap<NodeId, u32>,
     /// The last placement number that was given out here; zero: none was.
     placement_last: u64,
 }
 
 impl<'a> Owners<'a> {
     pub(crate) const fn new(state: &'a ClusterState) -> Self {
-        Self { state, eligible: BTreeMap::new(), placement_last: 0 }
+        Self { state, eligible: BTreeMap::new(), given: BTreeMap::new(), placement_last: 0 }
     }
 
     /// The last placement number that was given out here, or before.
@@ -54,14 +56,13 @@ impl<'a> Owners<'a> {
             return Some(NextOwner { placement: *copy, incarnation: state.incarnation(copy.node)? });
         }
         let eligible = self.eligible.entry(table.id).or_insert_with(|| eligible(state, table, liveness));
-        let able = |node: NodeId| !barred(node) && row.placement_on(node).is_none();
+        let room = |node: NodeId| has_room(state, node, self.given.get(&node).copied().unwrap_or(0));
+        let able = |node: NodeId| !barred(node) && row.placement_on(node).is_none() && room(node);
         let chosen = eligible.iter().find(|(_, node)| able(*node)).copied()?;
         eligible.remove(&chosen);
         let (need, node) = chosen;
-        let need = Need { count: need.count + 1, ..need };
-        if has_room(state, node, need.count) {
-            eligible.insert((need, node));
-        }
+        *self.given.entry(node).or_default() += 1;
+        eligible.insert((Need { count: need.count + 1, ..need }, node));
         let placement = self.place(liveness, node);
         Some(NextOwner { placement, incarnation: state.incarnation(node)? })
     }
@@ -80,9 +81,11 @@ fn eligible(state: &ClusterState, table: &Table, liveness: &Liveness) -> BTreeSe
         let count = state.partitions.count_in(table.id, row.node.id);
         (Need { count, weight: row.node.weight.max(1), slot }, row.node.id)
     });
-    needs.filter(|(need, node)| has_room(state, *node, need.count)).collect()
+    needs.filter(|(_, node)| has_room(state, *node, 0)).collect()
 }
 
-fn has_room(state: &ClusterState, node: NodeId, count: u32) -> bool {
-    state.node(node).is_some_and(|row| row.node.partitions_max.is_none_or(|most| count < most))
+/// Whether the participant takes another partition beside what it has, of whatever table, and what it is given now.
+fn has_room(state: &ClusterState, node: NodeId, given: u32) -> bool {
+    let has = state.partitions.count_on(node).saturating_add(given);
+    state.node(node).is_some_and(|row| row.node.partitions_max.is_none_or(|most| has < most))
 }

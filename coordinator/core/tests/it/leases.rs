@@ -325,6 +325,46 @@ fn limits_hold_and_what_nobody_takes_says_why() {
 }
 
 #[test]
+fn a_limit_is_one_for_all_tables_that_a_participant_serves() {
+    let mut jobs = Jobs::new(4);
+    let more = Command::CreateTable { name: "more".into(), partitions: 4, replication: 1, holds: Holds::Lease };
+    jobs.bed.ok(more);
+    let served = Participant { tables: vec!["jobs".into(), "more".into()], timing: None };
+    jobs.bed.join_with(Register { partitions_max: Some(3), participant: Some(served), ..worker(0) });
+    jobs.bed.settle();
+    assert_eq!(jobs.counts(), [3]);
+}
+
+/// The first assignment of a table ended with the first partition that nobody might own.
+#[test]
+fn a_partition_barred_from_all_does_not_keep_the_others_from_their_first_owner() {
+    let mut jobs = Jobs::new(4);
+    for number in 0..2 {
+        jobs.bed.join_with(worker(number));
+        let order = Order::Bar { bar: Bar::Partition(PartitionId::new(JOBS, 0)), member: jobs.worker(number) };
+        let command = check_order(&jobs.bed.state, order, "").unwrap().expect("news");
+        jobs.bed.ok(command);
+    }
+    jobs.bed.settle();
+    assert_eq!(jobs.owners().into_keys().collect::<Vec<_>>(), [1, 2, 3]);
+}
+
+/// It stood still: the partitions that should have left first were those barred from the newcomer.
+#[test]
+fn a_newcomer_barred_from_some_partitions_gets_others() {
+    let mut jobs = Jobs::with_workers(6, 1);
+    jobs.bed.join_with(worker(1));
+    let newcomer = jobs.worker(1);
+    for index in 0..3 {
+        let order = Order::Bar { bar: Bar::Partition(PartitionId::new(JOBS, index)), member: newcomer };
+        let command = check_order(&jobs.bed.state, order, "").unwrap().expect("news");
+        jobs.bed.ok(command);
+    }
+    jobs.bed.settle();
+    assert_eq!(jobs.counts(), [3, 3]);
+}
+
+#[test]
 fn a_lease_table_made_anew_grants_higher_epochs_than_the_one_that_was_dropped() {
     let mut jobs = Jobs::with_workers(4, 2);
     let highest = jobs.rows().map(|row| row.epoch).max().unwrap();
