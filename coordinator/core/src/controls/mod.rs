@@ -94,6 +94,13 @@ impl Controls {
         self.maintenance.get(&member)
     }
 
+    /// The orders that would take back everything that stands.
+    pub fn reversals(&self) -> impl Iterator<Item = Order> {
+        let bars = self.bars().map(|(member, bar, _)| Order::Unbar { bar, member });
+        let offline = self.offline().map(|(partition, _)| Order::Online { partition });
+        bars.chain(offline).chain(self.maintenance().map(|(member, _)| Order::Resume { member }))
+    }
+
     /// Whether there is any bar against this member.
     pub(crate) fn concerns(&self, member: NodeId) -> bool {
         self.bars.range((member, Bar::FIRST)..).next().is_some_and(|((of, _), _)| *of == member)
