@@ -16,9 +16,10 @@ use archon_types::limits::{MESSAGE_BYTES_MAX, REPLICAS_MAX, check_key, check_nam
 use archon_types::plan::Plan;
 use archon_types::text::into_plain;
 use archon_types::{
-    Assembled, Assembly, ErrorDetail, ErrorKind, HASH_PARTITIONS_MAX, Holds, NodeGoal, PartitionTable, RequestId,
-    TablePiece, Word, slot_of,
+    Assembled, Assembly, ErrorDetail, ErrorKind, Holds, NodeGoal, PartitionTable, Partitioning, RequestId, TablePiece,
+    Word, slot_of,
 };
+use bytes::Bytes;
 use std::sync::Arc;
 use std::time::Duration;
 use tonic::transport::Channel;
@@ -137,7 +138,21 @@ impl Admin {
     /// # Errors
     /// `AlreadyExists` if the name is taken, `Refused` if there are fewer nodes than copies; otherwise see [`Error`].
     pub async fn create_table(&self, name: &str, partitions: u32, replication: u8) -> Result<TableSummary, Error> {
-        self.create(name, partitions, replication, Holds::Data).await
+        self.create(name, Partitioning::Hash { partitions }, replication, Holds::Data).await
+    }
+
+    /// Creates a table whose keys are in order, in ranges, with `replication` (1 to 7) copies of each. It begins with one
+    /// partition, or as it is split at these keys: at most 1,023, in order of bytes.
+    ///
+    /// # Errors
+    /// As [`Admin::create_table`].
+    pub async fn create_range_table(
+        &self,
+        name: &str,
+        split_at: Vec<Bytes>,
+        replication: u8,
+    ) -> Result<TableSummary, Error> {
+        self.create(name, Partitioning::Range { split_at }, replication, Holds::Data).await
     }
 
     /// Creates a table of `partitions` (1 to 16,384) leases: partitions without rows, of which each is owned by one participant of
@@ -146,18 +161,22 @@ impl Admin {
     /// # Errors
     /// `AlreadyExists` if the name is taken; otherwise see [`Error`].
     pub async fn create_lease_table(&self, name: &str, partitions: u32) -> Result<TableSummary, Error> {
-        self.create(name, partitions, 1, Holds::Lease).await
+        self.create(name, Partitioning::Hash { partitions }, 1, Holds::Lease).await
     }
 
-    async fn create(&self, name: &str, partitions: u32, replication: u8, holds: Holds) -> Result<TableSummary, Error> {
+    async fn create(
+        &self,
+        name: &str,
+        partitioning: Partitioning,
+        replication: u8,
+        holds: Holds,
+    ) -> Result<TableSummary, Error> {
         check_name("table", name)?;
-        if !(1..=HASH_PARTITIONS_MAX).contains(&partitions) {
-            return Err(Error::invalid(format!("a table has 1 to {HASH_PARTITIONS_MAX} partitions, not {partitions}")));
-        }
+        partitioning.check()?;
         if !(1..=REPLICAS_MAX).contains(&replication) {
             return Err(Error::invalid(format!("a table has 1 to {REPLICAS_MAX} copies, not {replication}")));
         }
-        let create = CreateTable { request: request_id(), name: name.to_owned(), partitions, replication, holds };
+        let create = CreateTable { request: request_id(), name: name.to_owned(), partitioning, replication, holds };
         let request = v1::CreateTableRequest::from(create);
         let call = |channel, request| async move { client(channel).create_table(request).await };
         let wire: v1::CreateTableResponse = self.0.call(Effect::Writes, request, call).await?;
@@ -315,7 +334,7 @@ impl Admin {
         let leader = row.leader_placement().and_then(|placement| table.node(placement.node));
         Ok(Located {
             key: key.to_owned(),
-            slot: slot_of(key.as_bytes()),
+            slot: (!table.table().keys.is_range()).then(|| slot_of(key.as_bytes())),
             partition: partition_summary(&table, row),
             leader_address: leader.map(|node| node.address.clone()),
         })

@@ -7,8 +7,8 @@ use archon_proto::v1;
 use archon_types::subject::{Cause, Subject};
 use archon_types::text::into_plain;
 use archon_types::{
-    CoordinatorRole, EventCode, Holds, NodeGoal, NodeStatus, PartitionStatus, PartitionTable, ReasonCode, ReplicaState,
-    Word,
+    CoordinatorRole, EventCode, Holds, KeyRange, KeysBy, NodeGoal, NodeStatus, PartitionStatus, PartitionTable,
+    ReasonCode, ReplicaState, Word,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -137,6 +137,8 @@ pub struct TableSummary {
     pub name: String,
     /// Number of its partitions.
     pub partitions_total: u32,
+    /// By what its keys are shared among them.
+    pub keys: Word<KeysBy>,
     /// Copies wanted of each.
     pub replication: u32,
     /// What they are.
@@ -159,6 +161,8 @@ pub struct PartitionSummary {
     pub epoch: u64,
     /// Log index of its row's last change.
     pub version: u64,
+    /// In a table by ranges, the keys that it has.
+    pub range: Option<RangeSummary>,
     /// Where it stands.
     pub status: Word<PartitionStatus>,
     /// The leading node's number, if one leads.
@@ -167,6 +171,22 @@ pub struct PartitionSummary {
     pub leader: Option<String>,
     /// Its copies.
     pub copies: Vec<CopySummary>,
+}
+
+/// A range of keys.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct RangeSummary {
+    /// The least key in it; empty: from the first one on.
+    pub begin: String,
+    /// The least key beyond it, if it does not go up to the last one.
+    pub end: Option<String>,
+}
+
+impl From<&KeyRange> for RangeSummary {
+    fn from(range: &KeyRange) -> Self {
+        let text = |key: &[u8]| String::from_utf8_lossy(key).into_owned();
+        Self { begin: text(&range.begin), end: range.end.as_ref().map(|end| text(end)) }
+    }
 }
 
 /// One copy of a partition.
@@ -189,8 +209,8 @@ pub struct CopySummary {
 pub struct Located {
     /// The key.
     pub key: String,
-    /// Its slot, `0..16384`.
-    pub slot: u16,
+    /// Its slot, `0..16384`, where keys are hashed.
+    pub slot: Option<u16>,
     /// Its partition.
     #[serde(flatten)]
     pub partition: PartitionSummary,
@@ -264,6 +284,10 @@ impl From<v1::TableInfo> for TableSummary {
             id: wire.id,
             name: wire.name,
             partitions_total: wire.partitions,
+            keys: match wire.keys {
+                Some(v1::table_info::Keys::RangeNext(_)) => Word::Known(KeysBy::Range),
+                _ => Word::Known(KeysBy::Hash),
+            },
             replication: wire.replication,
             holds: enum_word::<v1::TableHolds, Holds>(wire.holds),
             version: wire.version,
@@ -302,6 +326,7 @@ pub(crate) fn partition_summary(table: &PartitionTable, row: &archon_types::Part
         id: row.id.index,
         epoch: row.epoch.get(),
         version: row.version.get(),
+        range: table.table().keys.is_range().then(|| (&row.range).into()),
         status: row.status.into(),
         leader_id: leader.map(archon_types::NodeId::get),
         leader: leader.map(name),

@@ -7,7 +7,9 @@ use crate::scan::Scan;
 use crate::shared::Shared;
 use crate::table::TableCache;
 use archon_types::limits::{BATCH_BYTES_MAX, BATCH_OPS_MAX};
-use archon_types::{Answer, ErrorDetail, ErrorKind, Op, PartitionId, PartitionTable, Revision, Version};
+use archon_types::{
+    Answer, ErrorDetail, ErrorKind, KeyRange, Op, PartitionId, PartitionTable, Revision, ScanOrder, Version,
+};
 use bytes::Bytes;
 use futures::future::join_all;
 use std::sync::Arc;
@@ -156,7 +158,8 @@ impl Client {
         }
     }
 
-    /// Lists keys that begin with `prefix`, in order of their bytes: `client.scan("user/").limit(100).page().await`.
+    /// Lists keys that begin with `prefix`, in order of their bytes: `client.scan("user/").limit(100).page().await`. In a table
+    /// by ranges this costs what is listed; where keys are hashed every partition is asked.
     pub fn scan(&self, prefix: impl AsRef<[u8]>) -> Scan<'_> {
         Scan::new(self, copied(prefix))
     }
@@ -219,7 +222,17 @@ impl Client {
     /// Every partition of the table.
     pub(crate) fn partitions(&self) -> Vec<PartitionId> {
         let table = self.table.load();
-        (0..table.table().partitions).map(|index| PartitionId::new(table.table().id, index)).collect()
+        (0..table.table().keys.numbers_end()).map(|index| PartitionId::new(table.table().id, index)).collect()
+    }
+
+    /// Whether the keys of the table are in ranges.
+    pub(crate) fn is_range(&self) -> bool {
+        self.table.load().table().keys.is_range()
+    }
+
+    /// The partition of the first of these keys in this order, in a table by ranges.
+    pub(crate) fn first_of(&self, keys: &KeyRange, order: ScanOrder) -> PartitionId {
+        self.table.load().first_of(keys, order)
     }
 
     /// The time limit of a call.

@@ -53,16 +53,17 @@ mod via;
 
 pub use admin::Admin;
 pub use admin_types::{
-    CoordinatorStatus, CopySummary, Event, Located, NodeSummary, PartitionSummary, Quorum, Reason, Status, TableSummary,
+    CoordinatorStatus, CopySummary, Event, Located, NodeSummary, PartitionSummary, Quorum, RangeSummary, Reason,
+    Status, TableSummary,
 };
 /// Why a partition is released, for [`Callbacks::release`].
 pub use archon_member::Why;
 pub use archon_types::plan::{Move, Plan, Unmet};
 pub use archon_types::subject::{Cause, NodeName, Subject};
 pub use archon_types::{
-    Answer, Condition, CoordinatorRole, Epoch, ErrorDetail, ErrorKind, EventCode, Holds, MoveCode, MoveKind, MovePhase,
-    NodeGoal, NodeId, NodeStatus, Op, PartitionId, PartitionStatus, ReasonCode, ReplicaState, Revision, Setting,
-    SettingChange, SettingUnit, Severity, TableId, TraitsChange, UnmetCode, Version, Word,
+    Answer, Condition, CoordinatorRole, Epoch, ErrorDetail, ErrorKind, EventCode, Holds, KeyRange, KeysBy, MoveCode,
+    MoveKind, MovePhase, NodeGoal, NodeId, NodeStatus, Op, PartitionId, PartitionStatus, ReasonCode, ReplicaState,
+    Revision, Setting, SettingChange, SettingUnit, Severity, TableId, TraitsChange, UnmetCode, Version, Word,
 };
 pub use builder::ClientBuilder;
 /// The library whose [`Bytes`] keys and values are.

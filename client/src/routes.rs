@@ -74,7 +74,7 @@ impl Routes {
     pub fn map(&self) -> RouteMap {
         let table = self.table.load();
         let row = |index| table.partition(index).and_then(|row| owner(&table, row));
-        RouteMap { version: table.version(), owners: (0..table.table().partitions).map(row).collect() }
+        RouteMap { version: table.version(), owners: (0..table.table().keys.numbers_end()).map(row).collect() }
     }
 
     /// The partition of a key.

@@ -1,12 +1,15 @@
-//! Scans over all partitions: pages are pulled from each and merged in order of keys. Of what is pulled no more is kept than
-//! the page that is asked for.
+//! Scans over all partitions. Where keys are hashed, pages are pulled from each and merged in order of keys; of what is pulled no
+//! more is kept than the page that is asked for. Where they are in ranges, one is asked after the other ([`walk`]).
+
+mod walk;
 
 use crate::error::{Error, Outcome};
 use crate::kv::{Client, copied, unexpected};
 use archon_types::limits::check_scan;
-use archon_types::{Answer, Op, PartitionId, Revision, tag_of};
+use archon_types::{Answer, KeyRange, Op, PartitionId, Revision, ScanOrder, tag_of};
 use bytes::Bytes;
-use futures::stream::{self, StreamExt, TryStreamExt};
+use futures::stream::{self, Stream, StreamExt, TryStreamExt};
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use tokio::time::{Instant, timeout_at};
 
@@ -41,11 +44,13 @@ pub struct Page {
 
 /// A scan that has not been asked for yet.
 #[derive(Clone, Debug)]
-#[must_use = "nothing is asked before `page`"]
+#[must_use = "nothing is asked before `page` or `entries`"]
 pub struct Scan<'a> {
     client: &'a Client,
     prefix: Bytes,
+    keys: KeyRange,
     after: Bytes,
+    order: ScanOrder,
     limit: u32,
 }
 
@@ -54,15 +59,35 @@ impl<'a> Scan<'a> {
     pub const LIMIT_DEFAULT: u32 = 1_000;
 
     pub(crate) fn new(client: &'a Client, prefix: Bytes) -> Self {
-        Self { client, prefix, after: Bytes::new(), limit: Self::LIMIT_DEFAULT }
+        let keys = KeyRange::of_prefix(prefix.clone());
+        let (after, order) = (Bytes::new(), ScanOrder::Ascending);
+        Self { client, prefix, keys, after, order, limit: Self::LIMIT_DEFAULT }
     }
 
-    /// Only keys that are greater than this one; to go on, the last key of the page before.
+    /// Only this key and greater ones.
+    pub fn from(self, key: impl AsRef<[u8]>) -> Self {
+        let from = KeyRange { begin: copied(key), end: None };
+        Self { keys: self.keys.and(&from), ..self }
+    }
+
+    /// Only keys that are less than this one.
+    pub fn to(self, key: impl AsRef<[u8]>) -> Self {
+        Self { keys: self.keys.before(copied(key)), ..self }
+    }
+
+    /// Only keys beyond this one in the order of the scan: greater ones, or if it is reversed, lesser ones. To go on, the last
+    /// key of the page before. An empty one is before all.
     pub fn after(self, key: impl AsRef<[u8]>) -> Self {
         Self { after: copied(key), ..self }
     }
 
-    /// At most so many entries, 1 to 10,000.
+    /// The greatest key first.
+    pub const fn reverse(mut self) -> Self {
+        self.order = ScanOrder::Descending;
+        self
+    }
+
+    /// At most so many entries, 1 to 10,000; of [`Self::entries`], so many at once.
     pub const fn limit(mut self, limit: u32) -> Self {
         self.limit = limit;
         self
@@ -76,20 +101,79 @@ impl<'a> Scan<'a> {
     /// # Errors
     /// See [`Error`].
     pub async fn page(self) -> Result<Page, Error> {
-        scan(self.client, self.prefix, self.after, self.limit).await
+        let client = self.client;
+        let deadline = Instant::now() + client.timeout();
+        let timeout_ms = u64::try_from(client.timeout().as_millis()).unwrap_or(u64::MAX);
+        let passed = Error::DeadlineExceeded { timeout_ms, outcome: Outcome::Read, last: None };
+        let keys = if self.after.is_empty() { self.keys } else { self.keys.following(&self.after, self.order) };
+        check_scan(&keys, self.limit)?;
+        let asked = Asked { keys, order: self.order, limit: self.limit, deadline };
+        let page = async {
+            match client.is_range() {
+                true => walk::page(client, asked).await,
+                false => merge(client, &self.prefix, asked).await,
+            }
+        };
+        timeout_at(deadline, page).await.unwrap_or(Err(passed))
     }
+
+    /// Everything there is, in order, page after page as it is taken. After an error there is nothing more; whoever wants the rest
+    /// goes on with [`Self::after`] the last key. It is no snapshot either.
+    pub fn entries(self) -> impl Stream<Item = Result<Entry, Error>> + 'a {
+        let pages = stream::try_unfold(Some(self), async |scan: Option<Self>| {
+            let Some(scan) = scan else { return Ok::<_, Error>(None) };
+            let page = scan.clone().page().await?;
+            let last = page.entries.last().filter(|_| page.more).map(|entry| entry.key.clone());
+            Ok(Some((page.entries, last.map(|last| scan.after(last)))))
+        });
+        pages.map_ok(|entries| stream::iter(entries.into_iter().map(Ok))).try_flatten()
+    }
+}
+
+/// What a page is asked for.
+#[derive(Clone, Debug)]
+struct Asked {
+    keys: KeyRange,
+    order: ScanOrder,
+    limit: u32,
+    deadline: Instant,
 }
 
 /// A partition that may have more.
 struct Source {
     partition: PartitionId,
+    /// The keys that were not pulled yet.
+    keys: KeyRange,
     /// The last key pulled.
-    after: Bytes,
+    last: Option<Bytes>,
+}
+
+/// A key in the order of a scan.
+#[derive(Clone, PartialEq, Eq)]
+struct InOrder {
+    key: Bytes,
+    order: ScanOrder,
+}
+
+impl Ord for InOrder {
+    fn cmp(&self, other: &Self) -> Ordering {
+        match self.order {
+            ScanOrder::Ascending => self.key.cmp(&other.key),
+            ScanOrder::Descending => other.key.cmp(&self.key),
+        }
+    }
+}
+
+impl PartialOrd for InOrder {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
 }
 
 /// The first entries of what was pulled so far: never more than one page of them, however many partitions there are.
 struct Gathered {
-    entries: BTreeMap<Bytes, (Bytes, Revision)>,
+    entries: BTreeMap<InOrder, (Bytes, Revision)>,
+    order: ScanOrder,
     bytes: usize,
     most: usize,
     /// Whether there is more than they are.
@@ -97,25 +181,26 @@ struct Gathered {
 }
 
 impl Gathered {
-    fn new(limit: u32) -> Self {
+    fn new(limit: u32, order: ScanOrder) -> Self {
         let most = usize::try_from(limit).unwrap_or(usize::MAX);
-        Self { entries: BTreeMap::new(), bytes: 0, most, more: false }
+        Self { entries: BTreeMap::new(), order, bytes: 0, most, more: false }
     }
 
     /// Takes what a partition gave, in order of keys.
     fn take(&mut self, entries: Vec<archon_types::op::Entry>) {
         for entry in entries {
             // What follows is beyond the page, too.
-            if self.last().is_some_and(|last| entry.key > *last) {
+            let key = InOrder { key: entry.key, order: self.order };
+            if self.last().is_some_and(|last| key > *last) {
                 self.more = true;
                 return;
             }
-            self.bytes += entry.key.len() + entry.value.len();
-            let size = |(key, (value, _)): (&Bytes, &(Bytes, Revision))| key.len() + value.len();
-            if let Some(before) = self.entries.get_key_value(&entry.key) {
+            self.bytes += key.key.len() + entry.value.len();
+            let size = |(key, (value, _)): (&InOrder, &(Bytes, Revision))| key.key.len() + value.len();
+            if let Some(before) = self.entries.get_key_value(&key) {
                 self.bytes -= size(before);
             }
-            self.entries.insert(entry.key, (entry.value, entry.revision));
+            self.entries.insert(key, (entry.value, entry.revision));
             // The page ends with the entry that fills it.
             while let Some(last) = self.entries.last_key_value().map(size)
                 && self.is_page(self.entries.len() - 1, self.bytes - last)
@@ -132,42 +217,35 @@ impl Gathered {
     }
 
     /// The last key of the page, if there is a page full.
-    fn last(&self) -> Option<&Bytes> {
+    fn last(&self) -> Option<&InOrder> {
         let full = self.is_page(self.entries.len(), self.bytes);
         self.entries.last_key_value().filter(|_| full).map(|(key, _)| key)
     }
 
     /// Whether what follows this key may belong to the page.
     fn wants(&self, after: &Bytes) -> bool {
-        self.last().is_none_or(|last| after < last)
+        self.last().is_none_or(|last| InOrder { key: after.clone(), order: self.order } < *last)
     }
 
     fn into_page(self) -> Page {
-        let entry = |(key, (value, revision))| Entry { key, value, revision };
+        let entry = |(key, (value, revision)): (InOrder, _)| Entry { key: key.key, value, revision };
         Page { entries: self.entries.into_iter().map(entry).collect(), more: self.more }
     }
 }
 
-async fn scan(client: &Client, prefix: Bytes, after: Bytes, limit: u32) -> Result<Page, Error> {
-    check_scan(&prefix, &after, limit)?;
-    let deadline = Instant::now() + client.timeout();
-    let timeout_ms = u64::try_from(client.timeout().as_millis()).unwrap_or(u64::MAX);
-    let passed = Error::DeadlineExceeded { timeout_ms, outcome: Outcome::Read, last: None };
-    timeout_at(deadline, merge(client, prefix, after, limit, deadline)).await.unwrap_or(Err(passed))
-}
-
-async fn merge(client: &Client, prefix: Bytes, after: Bytes, limit: u32, deadline: Instant) -> Result<Page, Error> {
-    let partitions = match tag_of(&prefix) {
-        Some(_) => vec![client.partition_of(&prefix)],
+/// A page of a table whose keys are hashed: of every partition, unless a tag says which one.
+async fn merge(client: &Client, prefix: &Bytes, asked: Asked) -> Result<Page, Error> {
+    let partitions = match tag_of(prefix) {
+        Some(_) => vec![client.partition_of(prefix)],
         None => client.partitions(),
     };
-    let pull = pull(limit, partitions.len());
-    let source = |partition| Source { partition, after: after.clone() };
+    let pull = pull(asked.limit, partitions.len());
+    let source = |partition| Source { partition, keys: asked.keys.clone(), last: None };
     let mut open: Vec<Source> = partitions.into_iter().map(source).collect();
-    let mut gathered = Gathered::new(limit);
+    let mut gathered = Gathered::new(asked.limit, asked.order);
     while !open.is_empty() {
         let mut unfinished = Vec::new();
-        let pulls = open.drain(..).map(|source| refill(client, source, &prefix, pull, deadline));
+        let pulls = open.drain(..).map(|source| refill(client, source, asked.order, pull, asked.deadline));
         let mut pulls = stream::iter(pulls).buffer_unordered(CONCURRENT_MAX);
         while let Some((source, entries, more)) = pulls.try_next().await? {
             gathered.take(entries);
@@ -176,7 +254,7 @@ async fn merge(client: &Client, prefix: Bytes, after: Bytes, limit: u32, deadlin
         drop(pulls);
         // The page is whole once nobody has more that comes before its end.
         let all = unfinished.len();
-        unfinished.retain(|source| gathered.wants(&source.after));
+        unfinished.retain(|source| source.last.as_ref().is_none_or(|last| gathered.wants(last)));
         gathered.more |= unfinished.len() < all;
         open = unfinished;
     }
@@ -196,16 +274,17 @@ fn pull(limit: u32, partitions: usize) -> u32 {
 async fn refill(
     client: &Client,
     source: Source,
-    prefix: &Bytes,
+    order: ScanOrder,
     pull: u32,
     deadline: Instant,
 ) -> Result<(Source, Vec<archon_types::op::Entry>, bool), Error> {
-    let op = Op::Scan { prefix: prefix.clone(), after: source.after.clone(), limit: pull };
+    let op = Op::Scan { keys: source.keys.clone(), order, limit: pull };
     let left = deadline.saturating_duration_since(Instant::now());
     match client.run_in(source.partition, op, left).await? {
-        Answer::Page { entries, more } if !(entries.is_empty() && more) => {
-            let after = entries.last().map_or(source.after, |last| last.key.clone());
-            Ok((Source { after, ..source }, entries, more))
+        Answer::Page { entries, more, .. } if !(entries.is_empty() && more) => {
+            let last = entries.last().map(|last| last.key.clone()).or(source.last);
+            let keys = last.iter().fold(source.keys, |keys, last| keys.following(last, order));
+            Ok((Source { partition: source.partition, keys, last }, entries, more))
         }
         other => Err(unexpected("a scan", &other)),
     }
@@ -224,7 +303,7 @@ mod tests {
     #[test]
     fn a_first_page_of_every_partition_was_held_until_the_scan_ended() {
         let value = Bytes::from(vec![7; 1024 * 1024]);
-        let mut gathered = Gathered::new(10_000);
+        let mut gathered = Gathered::new(10_000, ScanOrder::Ascending);
         for partition in 0..16_384 {
             gathered.take((0..4).map(|row| entry(format!("{row}-{partition:05}"), &value)).collect());
             assert!(gathered.bytes < PAGE_BYTES_MAX + 2 * 1024 * 1024, "{} bytes are held", gathered.bytes);
@@ -246,16 +325,24 @@ mod tests {
             partitions in proptest::collection::vec(proptest::collection::btree_set("[a-d]{1,4}", 0..12), 1..6),
             limit in 1u32..12,
             part in 1usize..5,
+            back: bool,
         ) {
+            let order = if back { ScanOrder::Descending } else { ScanOrder::Ascending };
             let value = Bytes::from_static(b"v");
             let keys = |number: usize, keys: &std::collections::BTreeSet<String>| -> Vec<String> {
                 keys.iter().map(|key| format!("{key}{number}")).collect()
             };
             let mut open: Vec<Vec<String>> = partitions.iter().enumerate().map(|(n, held)| keys(n, held)).collect();
             open.iter_mut().for_each(|keys| keys.sort());
+            if back {
+                open.iter_mut().for_each(|keys| keys.reverse());
+            }
             let mut all: Vec<String> = open.iter().flatten().cloned().collect();
             all.sort();
-            let mut gathered = Gathered::new(limit);
+            if back {
+                all.reverse();
+            }
+            let mut gathered = Gathered::new(limit, order);
             while !open.is_empty() {
                 for keys in &mut open {
                     let pulled: Vec<String> = keys.drain(..part.min(keys.len())).collect();

@@ -140,6 +140,7 @@ mod tests {
             placements: vec![place(1, live), place(2, live), place(3, load), place(4, live), place(5, live)],
             status: PartitionStatus::Online,
             min_in_sync: 2,
+            range: archon_types::KeyRange::ALL,
         };
         let alive = NodeStatus::Alive;
         let nodes = [(1, alive), (2, alive), (3, alive), (4, NodeStatus::Failed), (5, alive)];
@@ -147,7 +148,7 @@ mod tests {
             table: Table {
                 id: TableId::new(1),
                 name: "default".into(),
-                partitions: 1,
+                keys: archon_types::Keys::Hash { partitions: 1 },
                 replication: 4,
                 holds: Holds::Data,
                 version: Version::new(1),

@@ -255,7 +255,7 @@ async fn commit(quorum: &Quorum, table: &str) {
             cluster,
             request_id: request_id(),
             name: table.to_owned(),
-            partitions: 3,
+            partitioning: Some(v1::create_table_request::Partitioning::HashPartitions(3)),
             replication: 1,
         };
         match admin(&leader).create_table(request).await {

@@ -189,7 +189,7 @@ fn read_placement(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::{Change, Cleared, KeyRange, Page, PageLimit};
+    use crate::engine::{Between, Change, Cleared, Page, PageLimit};
     use archon_kv::RowChange;
     use archon_types::{ClientId, Millis, PartitionId, TableId};
     use archon_wal::{WalBatch, WalConfig};
@@ -217,7 +217,7 @@ mod tests {
         fn get(&self, _: PlacementId, _: &[u8]) -> Result<Option<Bytes>, EngineError> {
             Err(self.error())
         }
-        fn page(&self, _: PlacementId, _: KeyRange<'_>, _: PageLimit) -> Result<Page, EngineError> {
+        fn page(&self, _: PlacementId, _: Between<'_>, _: archon_types::ScanOrder, _: PageLimit) -> Result<Page, EngineError> {
             Err(self.error())
         }
         fn write(&self, _: &[Change]) -> Result<(), EngineError> {

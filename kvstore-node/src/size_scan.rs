@@ -11,7 +11,7 @@ use crate::shared::Shared;
 use archon_kv::Growth;
 use archon_kv::row::KIND_VALUE;
 use archon_proto::convert::load::PlacementLoad;
-use archon_types::{PartitionId, PlacementId};
+use archon_types::{PartitionId, PlacementId, ScanOrder};
 use bytes::Bytes;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
@@ -185,7 +185,7 @@ async fn count_placement(
         let began = Instant::now();
         let gathered = memtable.gathered(from.clone()).await?;
         let page = tokio::task::spawn_blocking(move || {
-            engine.page(placement, (from.as_ref().map(|key| &key[..]), Bound::Unbounded), limit)
+            engine.page(placement, (from.as_ref().map(|key| &key[..]), Bound::Unbounded), ScanOrder::Ascending, limit)
         });
         // Damage is for those to report who serve the placement.
         let page = page.await.ok()?.ok()?;

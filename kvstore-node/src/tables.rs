@@ -1,8 +1,8 @@
 //! The node's cache of the partition tables: routes, leader hints and the answers to `GetTable`.
 
 use archon_types::{
-    Assembled, Assembly, DEFAULT_TABLE, ErrorDetail, ErrorKind, Node, NodeDelta, NodeId, PartitionId, PartitionTable,
-    RemovedNodes, Table, TableDelta, TableId, TableList, TablePiece, Version,
+    Assembled, Assembly, DEFAULT_TABLE, ErrorDetail, ErrorKind, KeyRange, Node, NodeDelta, NodeId, PartitionId,
+    PartitionTable, RemovedNodes, ScanOrder, Table, TableDelta, TableId, TableList, TablePiece, Version,
 };
 use parking_lot::RwLock;
 use std::collections::BTreeMap;
@@ -191,6 +191,19 @@ impl Tables {
     /// The partition that `key` belongs to in a table, if the table is known.
     pub(crate) fn partition_of(&self, table: TableId, key: &[u8]) -> Option<PartitionId> {
         self.state.read().tables.get(&table).map(|table| table.partition_of(key))
+    }
+
+    /// The partition that has the first of these keys in this order, if the table is known.
+    pub(crate) fn first_of(&self, table: TableId, keys: &KeyRange, order: ScanOrder) -> Option<PartitionId> {
+        let state = self.state.read();
+        state.tables.get(&table).map(|table| table.first_of(keys, order))
+    }
+
+    /// Whether the hash of `key` gives it to another partition. What a range gives, the row of the copy itself knows better.
+    pub(crate) fn is_misrouted(&self, partition: PartitionId, key: &[u8]) -> bool {
+        let state = self.state.read();
+        let table = state.tables.get(&partition.table).filter(|table| !table.table().keys.is_range());
+        table.is_some_and(|table| table.partition_of(key) != partition)
     }
 
     /// A partition as people name it: `orders/7`; by its numbers while its table is not known here.

@@ -8,7 +8,14 @@ const TABLE: TableId = TableId::new(1);
 fn delta(since: u64, version: u64) -> TableDelta {
     let (name, first) = ("default".to_owned(), Version::new(1));
     TableDelta {
-        table: Table { id: TABLE, name, partitions: 4, replication: 1, holds: Holds::Data, version: first },
+        table: Table {
+            id: TABLE,
+            name,
+            keys: archon_types::Keys::Hash { partitions: 4 },
+            replication: 1,
+            holds: Holds::Data,
+            version: first,
+        },
         since: Version::new(since),
         version: Version::new(version),
         partitions: vec![],
@@ -26,6 +33,7 @@ fn row(index: u32, version: u64) -> Partition {
         placements: vec![],
         status: PartitionStatus::Online,
         min_in_sync: 1,
+        range: archon_types::KeyRange::ALL,
     }
 }
 

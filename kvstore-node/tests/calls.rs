@@ -85,7 +85,7 @@ async fn every_operation_can_be_called_plainly() {
         v1::op::Op::Put(v1::OpPut { key: key.clone(), value: "x".into() }),
         v1::op::Op::Get(v1::OpGet { key: "k".into() }),
         v1::op::Op::Get(v1::OpGet { key: Bytes::new() }),
-        v1::op::Op::Scan(v1::OpScan { prefix: key.clone(), after: Bytes::new(), limit: 1 }),
+        v1::op::Op::Scan(v1::OpScan { keys: None, descending: false, limit: 1 }),
         v1::op::Op::CompareAndSet(v1::OpCompareAndSet { key: "k".into(), expected: first, value: "no".into() }),
         v1::op::Op::Delete(v1::OpDelete { key: "warm".into() }),
     ];

@@ -5,7 +5,7 @@ use crate::event::Event;
 use crate::scenario::PARTITIONS_ADDED_MAX;
 use crate::world::World;
 use archon_coordinator_core::{Command, Goal, plan};
-use archon_types::{DEFAULT_TABLE, TableId};
+use archon_types::{DEFAULT_TABLE, Partitioning, TableId};
 
 impl World {
     /// An operator drops a table; the next one after a while.
@@ -63,7 +63,7 @@ impl World {
         let replication = u8::try_from(self.drops.between(1, most)).unwrap_or(1);
         self.say(Command::CreateTable {
             name: self.free_name(),
-            partitions,
+            partitioning: Partitioning::Hash { partitions },
             replication,
             holds: archon_types::Holds::Data,
         });
@@ -71,7 +71,10 @@ impl World {
 
     /// How many partitions may be added, if any.
     pub(crate) fn room_for_partitions(&self) -> Option<u32> {
-        let made: u32 = self.quorum.state.data_tables().map(|table| table.partitions).sum();
+        let made: u32 = {
+            let state = &self.quorum.state;
+            state.data_tables().map(|table| state.partitions.count_of(table.id)).sum()
+        };
         (self.plan.settings.partitions + PARTITIONS_ADDED_MAX).checked_sub(made).filter(|room| *room > 0)
     }
 

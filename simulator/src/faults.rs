@@ -7,7 +7,7 @@ use crate::network::{Cut, End};
 use crate::scenario::Theme;
 use crate::world::World;
 use archon_coordinator_core::{Command, Goal, plan};
-use archon_types::{NodeGoal, NodeStatus, PartitionStatus};
+use archon_types::{NodeGoal, NodeStatus, PartitionStatus, Partitioning};
 
 impl World {
     pub(crate) fn next_fault(&mut self) {
@@ -167,7 +167,12 @@ impl World {
         let partitions = 1 + u32::try_from(self.random.below(u64::from(room))).unwrap_or(0);
         let most = u64::from(self.plan.settings.replication);
         let replication = u8::try_from(self.random.between(1, most)).unwrap_or(1);
-        Some(Command::CreateTable { name: self.free_name(), partitions, replication, holds: archon_types::Holds::Data })
+        Some(Command::CreateTable {
+            name: self.free_name(),
+            partitioning: Partitioning::Hash { partitions },
+            replication,
+            holds: archon_types::Holds::Data,
+        })
     }
 
     /// A node whose directory is gone, so that nobody will come back as this node.

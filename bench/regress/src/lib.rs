@@ -94,7 +94,13 @@ impl View for Rows {
         Ok(self.0.get(key).cloned())
     }
 
-    fn page(&self, _: Bound<&[u8]>, _: &[u8], _: engine::PageLimit) -> Result<engine::Page, ViewError> {
+    fn page(
+        &self,
+        _: Bound<&[u8]>,
+        _: &[u8],
+        _: archon_types::ScanOrder,
+        _: engine::PageLimit,
+    ) -> Result<engine::Page, ViewError> {
         Ok(engine::Page::default())
     }
 }
@@ -146,6 +152,7 @@ fn configuration() -> Configuration {
         placements: [1, 2].map(placement).to_vec(),
         status: PartitionStatus::Online,
         min_in_sync: 1,
+        range: archon_types::KeyRange::ALL,
     };
     let peer = |number| {
         (PlacementId::new(number), Peer { node: NodeId::new(number), incarnation: Incarnation::new(1), failed: false })

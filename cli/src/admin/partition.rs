@@ -27,27 +27,43 @@ pub(crate) async fn list(
 }
 
 fn list_rows(partitions: &[Partition], output: &Output) -> String {
-    let columns = [
-        Column::text("TABLE"),
-        Column::number("ID"),
+    let ranged = partitions.iter().any(|partition| partition.range.is_some());
+    let mut columns = vec![Column::text("TABLE"), Column::number("ID")];
+    if ranged {
+        columns.extend([Column::text("BEGIN"), Column::text("END")]);
+    }
+    columns.extend([
         Column::text("STATUS"),
         Column::text("LEADER"),
         Column::number("EPOCH"),
         Column::number("VERSION"),
         Column::text("COPIES"),
-    ];
+    ]);
+    let mut partitions: Vec<&Partition> = partitions.iter().collect();
+    // Of ranges their order counts, not their numbers.
+    partitions.sort_by_key(|partition| partition.range.as_ref().map(|range| range.begin.as_str()));
     let rows = partitions.iter().map(|partition| {
-        vec![
-            partition.table.clone(),
-            partition.id.to_string(),
+        let mut row = vec![partition.table.clone(), partition.id.to_string()];
+        if ranged {
+            let range = partition.range.as_ref();
+            row.push(bound_text(range.map(|range| range.begin.as_str())));
+            row.push(bound_text(range.and_then(|range| range.end.as_deref())));
+        }
+        row.extend([
             status_text(&partition.status, output),
             partition.leader.clone().unwrap_or_else(|| "-".to_owned()),
             partition.epoch.to_string(),
             partition.version.to_string(),
             list_text(partition.copies.iter().map(copy_text)),
-        ]
+        ]);
+        row
     });
     output.rows_text(&columns, rows.collect(), "the table has no partitions yet")
+}
+
+/// A bound of a range of keys; `-` where there is none.
+fn bound_text(bound: Option<&str>) -> String {
+    bound.filter(|bound| !bound.is_empty()).map_or_else(|| "-".to_owned(), |bound| bound.escape_debug().to_string())
 }
 
 /// `athens:Live`; where its node is not alive, no copy is read, written or made: `athens:Load(failed)`.
@@ -78,7 +94,9 @@ pub(crate) async fn locate(args: &LocateArgs, admin: &Admin, output: &Output) ->
         (None, _) => output.bad("nobody now"),
     };
     output.line(format!("key        {}", location.key))?;
-    output.line(format!("slot       {}", location.slot))?;
+    if let Some(slot) = location.slot {
+        output.line(format!("slot       {slot}"))?;
+    }
     output.line(format!("partition  {} of table {}", partition.id, partition.table))?;
     output.line(format!("leader     {leader}"))?;
     output.line(format!("status     {}, epoch {}", partition.status, partition.epoch))?;

@@ -144,6 +144,7 @@ mod tests {
             name: "default".into(),
             partitions_total: 9,
             replication: 1,
+            keys: archon_client::KeysBy::Hash.into(),
             holds: archon_client::Holds::Data.into(),
             version: 1,
         };

@@ -5,6 +5,7 @@ use crate::args::{CreateTableArgs, DropTableArgs, WatchArgs};
 use crate::exit::{Exit, Failure};
 use crate::output::{Column, Output, bytes_text, count_text};
 use archon_client::{Admin, ErrorKind, TableCheck, TableSummary};
+use bytes::Bytes;
 
 /// Lists the tables.
 pub(crate) async fn list(args: &WatchArgs, admin: &Admin, output: &Output) -> Result<Exit, Failure> {
@@ -19,6 +20,7 @@ fn list_rows(tables: &[TableSummary], output: &Output) -> String {
     let columns = [
         Column::number("ID"),
         Column::text("NAME"),
+        Column::text("KEYS"),
         Column::number("PARTITIONS"),
         Column::number("REPLICATION"),
         Column::text("HOLDS"),
@@ -28,6 +30,7 @@ fn list_rows(tables: &[TableSummary], output: &Output) -> String {
         vec![
             table.id.to_string(),
             table.name.clone(),
+            table.keys.to_string(),
             table.partitions_total.to_string(),
             table.replication.to_string(),
             table.holds.to_string(),
@@ -39,9 +42,14 @@ fn list_rows(tables: &[TableSummary], output: &Output) -> String {
 
 /// Creates a table.
 pub(crate) async fn create(args: &CreateTableArgs, admin: &Admin, output: &Output) -> Result<Exit, Failure> {
-    let table = match args.replication {
-        Some(replication) => admin.create_table(&args.name, args.partitions, replication).await?,
-        None => admin.create_lease_table(&args.name, args.partitions).await?,
+    let table = match (args.partitions, args.replication) {
+        (Some(partitions), Some(replication)) => admin.create_table(&args.name, partitions, replication).await?,
+        (Some(partitions), None) => admin.create_lease_table(&args.name, partitions).await?,
+        (None, replication) => {
+            let mut split_at: Vec<Bytes> = args.split_at.iter().map(|key| Bytes::from(key.clone())).collect();
+            split_at.sort();
+            admin.create_range_table(&args.name, split_at, replication.unwrap_or_default()).await?
+        }
     };
     if output.is_json() {
         output.json(&table)?;
@@ -116,6 +124,7 @@ mod tests {
             name: "orders".into(),
             partitions_total: 4,
             replication: 3,
+            keys: archon_client::KeysBy::Hash.into(),
             holds: archon_client::Holds::Data.into(),
             version: 9,
         };

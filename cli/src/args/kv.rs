@@ -131,7 +131,16 @@ pub(crate) struct ScanArgs {
     /// The same, also for one that begins with a dash.
     #[arg(long = "prefix", id = "dashed", value_name = "PREFIX", allow_hyphen_values = true)]
     dashed: Option<String>,
-    /// Only keys after this one.
+    /// Only this key and greater ones.
+    #[arg(long, value_name = "K", allow_hyphen_values = true)]
+    pub(crate) from: Option<String>,
+    /// Only keys that are less than this one.
+    #[arg(long, value_name = "K", allow_hyphen_values = true)]
+    pub(crate) to: Option<String>,
+    /// The greatest key first.
+    #[arg(long)]
+    pub(crate) reverse: bool,
+    /// Only keys beyond this one, in the order listed: to go on where a listing ended.
     #[arg(long, value_name = "K", default_value = "", allow_hyphen_values = true)]
     pub(crate) after: String,
     /// At most this many.

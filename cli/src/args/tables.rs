@@ -10,9 +10,12 @@ pub(crate) enum TableVerb {
     /// List the tables.
     #[command(after_help = "Examples:\n  archon table list\n  archon table list -o json")]
     List(WatchArgs),
-    /// Create a table; its number of partitions never changes.
+    /// Create a table: keys hashed among a number of partitions that never changes, or in order, in ranges.
+    ///
+    /// Where keys are hashed, load spreads by itself, and a listing in order asks every partition. Where they are in ranges, `archon
+    /// kv scan` lists them in order at the price of what is listed.
     #[command(
-        after_help = "Examples:\n  archon table create orders --partitions 64 --replication 3\n  archon table create jobs --partitions 64 --lease"
+        after_help = "Examples:\n  archon table create orders --partitions 64 --replication 3\n  archon table create jobs --partitions 64 --lease\n  archon table create times --range --split-at 2026-06,2026-07 --replication 3"
     )]
     Create(CreateTableArgs),
     /// Want another number of copies of each partition.
@@ -63,9 +66,15 @@ pub(crate) struct CreateTableArgs {
     /// The table's name.
     #[arg(value_parser = name)]
     pub(crate) name: String,
-    /// How many partitions it is cut into, 1 to 16384.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=16384))]
-    pub(crate) partitions: u32,
+    /// How many partitions keys are hashed among, 1 to 16384.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=16384), required_unless_present = "range")]
+    pub(crate) partitions: Option<u32>,
+    /// The keys are in order: each partition has a range of them.
+    #[arg(long, conflicts_with_all = ["partitions", "lease"])]
+    pub(crate) range: bool,
+    /// The keys at which a table by ranges is split from the start, with commas between them; none: it begins with one partition.
+    #[arg(long, value_name = "K1,K2", value_delimiter = ',', requires = "range")]
+    pub(crate) split_at: Vec<String>,
     /// Copies of each partition, 1 to 7.
     #[arg(
         long,

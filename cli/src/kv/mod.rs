@@ -138,7 +138,13 @@ pub(crate) async fn scan(args: &ScanArgs, client: &Client, output: &Output) -> R
 /// # Errors
 /// What is wrong with it.
 pub(crate) fn check_scan(args: &ScanArgs) -> Result<(), Failure> {
-    for (what, text) in [("the prefix", args.prefix()), ("the key after --after", args.after.as_str())] {
+    let bounds = [
+        ("the prefix", args.prefix()),
+        ("the key after --after", args.after.as_str()),
+        ("the key after --from", args.from.as_deref().unwrap_or_default()),
+        ("the key after --to", args.to.as_deref().unwrap_or_default()),
+    ];
+    for (what, text) in bounds {
         if text.len() > limits::KEY_BYTES_MAX {
             let message = format!("{what} has {} bytes; keys have at most 4096", text.len());
             return Err(Failure::usage(message, "give a shorter one"));
@@ -154,7 +160,10 @@ async fn pull(args: &ScanArgs, client: &Client) -> Result<(Vec<archon_client::En
     loop {
         let wanted = (args.limit - found.len() as u32).min(PAGE_KEYS_MAX);
         let after = found.last().map_or_else(|| Bytes::copy_from_slice(args.after.as_bytes()), |one| one.key.clone());
-        let page = client.scan(args.prefix()).after(after).limit(wanted).page().await?;
+        let mut scan = client.scan(args.prefix()).after(after).limit(wanted);
+        scan = args.from.iter().fold(scan, |scan, from| scan.from(from));
+        scan = args.to.iter().fold(scan, |scan, to| scan.to(to));
+        let page = if args.reverse { scan.reverse() } else { scan }.page().await?;
         let ended = !page.more || page.entries.is_empty();
         bytes += page.entries.iter().map(|one| one.key.len() + one.value.len()).sum::<usize>();
         found.extend(page.entries);

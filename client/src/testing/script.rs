@@ -361,6 +361,7 @@ fn duty(id: PartitionId, node: NodeId, row: &Row) -> Duty {
         placements: vec![placement],
         status: PartitionStatus::Assigned,
         min_in_sync: 1,
+        range: archon_types::KeyRange::ALL,
     };
     match &row.hands_over {
         None => Duty::Host { partition, placement: row.placement },

@@ -9,9 +9,9 @@ use archon_proto::convert::packed::{ReplyPacker, unpack_ops};
 use archon_proto::v1::{self, table_server};
 use archon_types::op::Entry;
 use archon_types::{
-    Answer, ClientId, ClusterId, Epoch, ErrorDetail, ErrorKind, Holds, Millis, Node, NodeId, Op, OpId, Partition,
-    PartitionId, PartitionStatus, PartitionTable, Placement, PlacementId, ReplicaState, Revision, Table, TableDelta,
-    TableId, TablePiece, Version,
+    Answer, ClientId, ClusterId, Epoch, ErrorDetail, ErrorKind, Holds, KeyRange, Millis, Node, NodeId, Op, OpId,
+    Partition, PartitionId, PartitionStatus, PartitionTable, Placement, PlacementId, ReplicaState, Revision, ScanOrder,
+    Table, TableDelta, TableId, TablePiece, Version,
 };
 use bytes::Bytes;
 use std::collections::{BTreeMap, HashMap};
@@ -99,12 +99,15 @@ impl Store {
                     None => Answer::NotANumber,
                 }
             }
-            Op::Scan { prefix, after, limit } => {
-                let found: Vec<Entry> = self
-                    .rows
-                    .iter()
+            Op::Scan { keys, order, limit } => {
+                let mut rows: Vec<_> = self.rows.iter().collect();
+                if *order == ScanOrder::Descending {
+                    rows.reverse();
+                }
+                let found: Vec<Entry> = rows
+                    .into_iter()
                     .filter(|(key, _)| self.partitions.get(*key) == Some(&partition))
-                    .filter(|(key, _)| key.starts_with(prefix) && *key > after)
+                    .filter(|(key, _)| keys.contains(key))
                     .take(*limit as usize + 1)
                     .map(|(key, (value, revision))| Entry {
                         key: key.clone(),
@@ -113,7 +116,7 @@ impl Store {
                     })
                     .collect();
                 let more = found.len() > *limit as usize;
-                Answer::Page { entries: found.into_iter().take(*limit as usize).collect(), more }
+                Answer::Page { entries: found.into_iter().take(*limit as usize).collect(), more, range: KeyRange::ALL }
             }
         }
     }
@@ -330,6 +333,7 @@ pub(crate) fn delta(
                 .collect(),
             status: if node.is_some() { PartitionStatus::Online } else { PartitionStatus::Unavailable },
             min_in_sync: 1,
+            range: archon_types::KeyRange::ALL,
         }
     };
     let node = |(index, address): (usize, &String)| {
@@ -339,7 +343,7 @@ pub(crate) fn delta(
         table: Table {
             id: table,
             name: "default".into(),
-            partitions,
+            keys: archon_types::Keys::Hash { partitions },
             replication: 1,
             holds: Holds::Data,
             version: Version::new(1),

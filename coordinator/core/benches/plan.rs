@@ -29,7 +29,12 @@ fn measure(replication: u8) {
         commit(
             &mut state,
             now,
-            vec![Command::CreateTable { name, partitions: PARTITIONS, replication, holds: Holds::Data }],
+            vec![Command::CreateTable {
+                name,
+                partitioning: Partitioning::Hash { partitions: PARTITIONS },
+                replication,
+                holds: Holds::Data,
+            }],
         );
     }
     (1..=NODES).for_each(|number| join(&mut state, now, number));

@@ -85,7 +85,7 @@ pub fn alerts(state: &ClusterState, liveness: &Liveness, now: Millis, thresholds
     alerts.extend(room(None, state.nodes.eligible(), copies_wanted(state)));
     for table in state.lease_tables() {
         let members = state.participants.serving(&table.name).filter(|row| row.takes_placements());
-        alerts.extend(room(Some(table), members, u64::from(table.partitions)));
+        alerts.extend(room(Some(table), members, u64::from(state.partitions.count_of(table.id))));
     }
     for row in state.members().filter(|row| state.partitions.leaders_on(row.node.id) > 0) {
         let member = row.node.id;
@@ -122,7 +122,8 @@ fn too_few_members(state: &ClusterState, thresholds: Thresholds) -> Option<Alert
 
 /// Copies of all tables that hold data.
 fn copies_wanted(state: &ClusterState) -> u64 {
-    state.data_tables().map(|table| u64::from(table.partitions) * u64::from(table.replication)).sum()
+    let copies = |table: &Table| u64::from(state.partitions.count_of(table.id)) * u64::from(table.replication);
+    state.data_tables().map(copies).sum()
 }
 
 /// Whether members that have limits take so many together, also without the largest of them. One member alone has no spare:

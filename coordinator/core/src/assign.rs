@@ -148,9 +148,10 @@ impl<'a> HandOut<'a> {
             let Some(replication) = self.replication_of(first) else { continue };
             let waiting = self.state.partitions.unassigned_of(table.id) as u64;
             coming += waiting * u64::from(replication);
-            partitions += u64::from(table.partitions);
+            let count = u64::from(self.state.partitions.count_of(table.id));
+            partitions += count;
             let doubled = usize::from(replication).saturating_sub(self.zones.len());
-            zone_max += u64::from(table.partitions) * (doubled as u64 + 1);
+            zone_max += count * (doubled as u64 + 1);
         }
         let most = u32::try_from(partitions).unwrap_or(u32::MAX);
         let shares = self.nodes.iter().map(|node| Share {

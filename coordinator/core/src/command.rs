@@ -22,8 +22,8 @@ use crate::edit::PartitionChange;
 use crate::migration::{MigrationId, MoveKind, Stage};
 use crate::registration::Register;
 use archon_types::{
-    ClusterId, Holds, Incarnation, Millis, NodeGoal, NodeId, NodeTraits, PartitionId, PlacementId, RequestId,
-    SettingChange, Settings, TableId, Version,
+    ClusterId, Holds, Incarnation, Millis, NodeGoal, NodeId, NodeTraits, PartitionId, Partitioning, PlacementId,
+    RequestId, SettingChange, Settings, TableId, Version,
 };
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -133,8 +133,8 @@ pub enum Command {
     CreateTable {
         /// Its name, unique.
         name: String,
-        /// Its number of partitions, `1..=16384`.
-        partitions: u32,
+        /// The partitions that it begins with.
+        partitioning: Partitioning,
         /// Copies wanted of each, `1..=7`; 1 of leases.
         replication: u8,
         /// What its partitions are.

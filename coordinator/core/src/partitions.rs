@@ -23,6 +23,8 @@ type Chunk = Vec<Partition>;
 pub struct Partitions {
     chunks: BTreeMap<(TableId, u32), Arc<Chunk>>,
     count: usize,
+    /// How many each table has.
+    counts: BTreeMap<TableId, u32>,
     by_node: BTreeMap<NodeId, BTreeSet<PartitionId>>,
     by_version: BTreeSet<(TableId, Version, u32)>,
     newest: BTreeMap<TableId, Version>,
@@ -68,6 +70,11 @@ impl Partitions {
     /// How many partitions there are.
     pub fn len(&self) -> usize {
         self.count
+    }
+
+    /// How many a table has.
+    pub fn count_of(&self, table: TableId) -> u32 {
+        self.counts.get(&table).copied().unwrap_or(0)
     }
 
     /// Whether there is none.
@@ -186,6 +193,7 @@ impl Partitions {
                 self.unindex(&old, &new);
             }
             Err(place) => {
+                *self.counts.entry(row.id.table).or_default() += 1;
                 chunk.insert(place, row);
                 self.count += 1;
             }
@@ -208,6 +216,7 @@ impl Partitions {
             self.unassigned.remove(&row.id);
         }
         self.newest.remove(&table);
+        self.counts.remove(&table);
         self.count -= removed.len();
         removed
     }

@@ -126,7 +126,7 @@ mod tests {
     use super::*;
     use archon_coordinator_core::{Actor, Command, CommandBatch, Register, apply};
     use archon_proto::v1;
-    use archon_types::{ClusterId, Millis, Settings};
+    use archon_types::{ClusterId, Millis, Partitioning, Settings};
     use prost::Message as _;
     use uuid::Uuid;
 
@@ -184,7 +184,7 @@ mod tests {
             &mut state,
             Command::CreateTable {
                 name: "other".into(),
-                partitions: 1,
+                partitioning: Partitioning::Hash { partitions: 1 },
                 replication: 3,
                 holds: archon_types::Holds::Data,
             },

@@ -10,7 +10,7 @@ use archon_coordinator_core::{Actor, Command};
 use archon_proto::convert::subject::subject_of;
 use archon_proto::v1;
 use archon_proto::v1::admin_client::AdminClient;
-use archon_types::{ErrorDetail, ErrorKind, Settings};
+use archon_types::{ErrorDetail, ErrorKind, Partitioning, Settings};
 use archon_wal::WalConfig;
 use archon_wal::disk::{Disk as _, FaultDisk, RealDisk};
 use std::collections::BTreeMap;
@@ -64,8 +64,15 @@ impl Voter {
         let quorum = self.running.quorum().unwrap();
         let Some(term) = quorum.leading_term() else { return Err(quorum.not_leading()) };
         let name = "a-table-that-wants-more-copies-than-there-may-be-of-anything".to_owned();
-        let commands =
-            vec![Command::CreateTable { name, partitions: 0, replication: 0, holds: archon_types::Holds::Data }; 400];
+        let commands = vec![
+            Command::CreateTable {
+                name,
+                partitioning: Partitioning::Hash { partitions: 0 },
+                replication: 0,
+                holds: archon_types::Holds::Data
+            };
+            400
+        ];
         let proposal = Proposal { term, request: None, who: Actor::Admin("test".to_owned()), commands };
         quorum.propose(proposal, WITHIN).await.map(|responses| assert_eq!(responses.len(), 400))
     }

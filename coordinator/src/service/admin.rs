@@ -1,5 +1,6 @@
 //! What people and scripts ask. Reads are confirmed by a quorum round, except `Quorum`; writes carry a request id.
 
+use super::admin_tables::table_info;
 use super::operate::{node_summary, shown_nodes};
 use super::voters::{unreachable, voter, without_changes};
 use super::{Context, answered_before, budget, check_named, only, refuse};
@@ -264,7 +265,7 @@ impl Admin for Admins {
     ) -> Result<Response<v1::ListTablesResponse>, Status> {
         let within = budget(request.metadata());
         answer!(self.look(request.get_ref().cluster.as_ref(), within, |_, state| {
-            let tables = state.tables.values().cloned().map(Into::into).collect();
+            let tables = state.tables.values().map(|table| table_info(state, table)).collect();
             Ok(v1::ListTablesResponse { tables })
         }))
     }

@@ -12,6 +12,11 @@ use archon_types::{ErrorDetail, ErrorKind, Holds, NodeId, Table};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+/// A table as operators see it, with the number of its partitions.
+pub(super) fn table_info(state: &ClusterState, table: &Table) -> v1::TableInfo {
+    v1::TableInfo { partitions: state.partitions.count_of(table.id), ..table.clone().into() }
+}
+
 impl Admins {
     /// Makes a table.
     pub(super) async fn create(
@@ -20,17 +25,20 @@ impl Admins {
         within: Duration,
     ) -> Result<v1::CreateTableResponse> {
         let cluster = request.cluster.clone();
-        let CreateTable { request, name, partitions, replication, holds } = CreateTable::try_from(request)?;
+        let CreateTable { request, name, partitioning, replication, holds } = CreateTable::try_from(request)?;
         let decide = |state: &ClusterState, _: &Liveness| {
             if holds == Holds::Data {
                 check_nodes_for(state, &name, replication)?;
             }
-            Ok(Command::CreateTable { name, partitions, replication, holds })
+            Ok(Command::CreateTable { name, partitioning, replication, holds })
         };
         match self.change(cluster.as_ref(), request, within, decide).await? {
             (session, Answer::TableCreated { table }) => {
-                let row = session.quorum().replicated().read(|state| state.tables.get(&table).cloned());
-                Ok(v1::CreateTableResponse { table: row.map(Into::into) })
+                let row = session
+                    .quorum()
+                    .replicated()
+                    .read(|state| state.tables.get(&table).map(|table| table_info(state, table)));
+                Ok(v1::CreateTableResponse { table: row })
             }
             (_, other) => Err(unexpected(&other)),
         }
@@ -49,7 +57,7 @@ impl Admins {
         };
         let changed = self.change_unless(cluster.as_ref(), request, within, decide).await?.is_ok();
         self.look(cluster.as_ref(), within, |_, state| {
-            Ok(v1::AlterTableResponse { table: Some(table_of(state, &name)?.clone().into()), changed })
+            Ok(v1::AlterTableResponse { table: Some(table_info(state, table_of(state, &name)?)), changed })
         })
         .await
     }
@@ -67,7 +75,7 @@ impl Admins {
             let nodes: BTreeSet<NodeId> = copies().map(|copy| copy.node).collect();
             let away = nodes.iter().filter(|node| !state.is_alive(**node)).take(NAMED_MAX);
             Ok(v1::CheckTableResponse {
-                table: Some(table.clone().into()),
+                table: Some(table_info(state, table)),
                 copies: u32::try_from(copies().count()).unwrap_or(u32::MAX),
                 bytes: copies().map(|copy| loads.bytes(copy.node, copy.id)).sum(),
                 nodes_away: away.map(|node| subjects::node_name(state, *node)).collect(),

@@ -210,7 +210,8 @@ fn waits_for_members(state: &ClusterState, explainer: &Explainer<'_>, table: &Ta
     let began_at_ms = made.and_then(|event| at(event.at));
     // After an accepted loss it is a single partition that waits.
     let waits = |row: &&archon_types::Partition| row.status == PartitionStatus::Unassigned;
-    let whole = state.partitions.of_table(table.id).filter(waits).count() == table.partitions as usize;
+    let whole =
+        state.partitions.of_table(table.id).filter(waits).count() == state.partitions.count_of(table.id) as usize;
     let single = reason(state, row.id, &why);
     let subject = if whole { Some(subjects::table(state, table.id).into()) } else { single.subject.clone() };
     Some(v1::Reason { subject, began_at_ms, ..single })

@@ -14,7 +14,7 @@ use archon_proto::convert::admin::SetNode;
 use archon_proto::convert::alter::AlterNode;
 use archon_proto::convert::operate::{ForceLeader, LoseNode, PartitionName, RemoveNode};
 use archon_proto::v1;
-use archon_types::{ErrorDetail, ErrorKind, NodeGoal, NodeId, NodeStatus, PartitionId, ReplicaState};
+use archon_types::{ErrorDetail, ErrorKind, Keys, NodeGoal, NodeId, NodeStatus, PartitionId, ReplicaState};
 use std::time::Duration;
 
 impl Admins {
@@ -386,15 +386,17 @@ fn no_node(name: &str) -> ErrorDetail {
 
 pub(super) fn partition_of(state: &ClusterState, name: &PartitionName) -> Result<PartitionId> {
     let table = table_of(state, &name.table)?;
-    if name.index < table.partitions {
-        Ok(PartitionId::new(table.id, name.index))
-    } else {
-        Err(no_partition(state, name))
-    }
+    let partition = PartitionId::new(table.id, name.index);
+    if state.partitions.get(partition).is_some() { Ok(partition) } else { Err(no_partition(state, name)) }
 }
 
 fn no_partition(state: &ClusterState, name: &PartitionName) -> ErrorDetail {
-    let last = state.table_by_name(&name.table).map_or(0, |table| table.partitions.saturating_sub(1));
-    let message = format!("table {} has no partition {}; it has 0 to {last}", name.table, name.index);
+    let keys = state.table_by_name(&name.table).map(|table| table.keys);
+    let has = match keys {
+        Some(Keys::Hash { partitions }) => format!("it has 0 to {}", partitions.saturating_sub(1)),
+        Some(Keys::Range { next }) if name.index < next => "it has been merged with its left neighbour".to_owned(),
+        Some(Keys::Range { .. }) | None => format!("see `archon partition list --table {}`", name.table),
+    };
+    let message = format!("table {} has no partition {}; {has}", name.table, name.index);
     ErrorDetail::new(ErrorKind::NotFound, message)
 }

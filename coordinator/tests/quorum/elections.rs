@@ -143,7 +143,7 @@ async fn state_survives_a_restart_of_the_whole_quorum() {
         cluster: None,
         request_id: request_id(),
         name: "orders".to_owned(),
-        partitions: 7,
+        partitioning: Some(v1::create_table_request::Partitioning::HashPartitions(7)),
         replication: 1,
     };
     admin(&leader).create_table(create.clone()).await.unwrap();

@@ -114,7 +114,7 @@ async fn quorum_with_jobs() -> (Quorum, String) {
     let create = v1::CreateTableRequest {
         request_id: request_id(),
         name: "jobs".to_owned(),
-        partitions: PARTITIONS,
+        partitioning: Some(v1::create_table_request::Partitioning::HashPartitions(PARTITIONS)),
         replication: 1,
         holds: v1::TableHolds::Lease.into(),
         ..Default::default()

@@ -66,7 +66,7 @@ async fn a_repeated_drop_takes_no_later_table_of_the_name_with_it() {
         holds: v1::TableHolds::Data.into(),
         request_id: request_id(),
         name: "orders".to_owned(),
-        partitions: 7,
+        partitioning: Some(v1::create_table_request::Partitioning::HashPartitions(7)),
         replication: 1,
         ..Default::default()
     };

@@ -8,8 +8,8 @@ use archon_replica::{
 };
 use archon_types::limits::EPOCHS_AHEAD_MAX;
 use archon_types::{
-    Epoch, Incarnation, Millis, NodeId, Partition, PartitionId, PartitionStatus, Placement, PlacementId, ReplicaState,
-    Seq, TableId, Version,
+    Epoch, Incarnation, KeyRange, Millis, NodeId, Partition, PartitionId, PartitionStatus, Placement, PlacementId,
+    ReplicaState, Seq, TableId, Version,
 };
 use bytes::Bytes;
 use std::collections::BTreeSet;
@@ -115,6 +115,7 @@ impl Script<'_> {
                 placements: placements.collect(),
                 status: PartitionStatus::Assigned,
                 min_in_sync: 1 + states % 2,
+                range: KeyRange::ALL,
             },
             peers: (1..=3).map(peer).collect(),
             timing: Timing::default(),

@@ -9,10 +9,10 @@ use archon_proto::convert::{
 use archon_proto::v1;
 use archon_types::op::Entry;
 use archon_types::{
-    Answer, ClientId, ClusterId, Epoch, ErrorDetail, ErrorKind, Incarnation, Millis, Node, NodeGoal, NodeId,
+    Answer, ClientId, ClusterId, Epoch, ErrorDetail, ErrorKind, Incarnation, KeyRange, Millis, Node, NodeGoal, NodeId,
     NodeStatus, Op, OpId, Partition, PartitionId, PartitionStatus, Placement, PlacementId, PushKey, RemovedNodes,
-    ReplicaState, RequestId, Revision, Setting, SettingChange, Settings, Table, TableDelta, TableId, TableList,
-    Version,
+    ReplicaState, RequestId, Revision, ScanOrder, Setting, SettingChange, Settings, Table, TableDelta, TableId,
+    TableList, Version,
 };
 use bytes::Bytes;
 use prost::Message;
@@ -186,7 +186,11 @@ fn generate_operations(_: &str, random: &mut Random) -> Vec<u8> {
                 Op::CompareAndSet { key: bytes(random), expected: Revision::new(random.number()), value: bytes(random) }
             }
             4 => Op::Increment { key: bytes(random), by: random.number() as i64 },
-            _ => Op::Scan { prefix: bytes(random), after: bytes(random), limit: random.below(20_000) as u32 },
+            _ => Op::Scan {
+                keys: KeyRange { begin: bytes(random), end: (random.below(2) == 0).then(|| bytes(random)) },
+                order: if random.below(2) == 0 { ScanOrder::Ascending } else { ScanOrder::Descending },
+                limit: random.below(20_000) as u32,
+            },
         };
         let (number, done_below) = (random.below(9) as u64, random.below(9) as u64);
         let id = OpId { client, number, done_below, stamp: Millis::new(random.number()) };
@@ -211,7 +215,11 @@ fn generate_answers(_: &str, random: &mut Random) -> Vec<u8> {
             5 => Ok(Answer::Counter { value: random.number() as i64, revision }),
             6 => {
                 let entry = Entry { key: bytes.clone(), value: bytes, revision };
-                Ok(Answer::Page { entries: vec![entry; random.below(3)], more: random.below(2) == 0 })
+                Ok(Answer::Page {
+                    entries: vec![entry; random.below(3)],
+                    more: random.below(2) == 0,
+                    range: KeyRange { begin: Bytes::from_static(b"m"), end: None },
+                })
             }
             _ => Err(ErrorDetail::new(ErrorKind::Overloaded, "later").with_retry_after_ms(random.number())),
         };
@@ -275,6 +283,7 @@ fn deltas() -> Vec<Vec<u8>> {
         placements: vec![placement],
         status: PartitionStatus::Online,
         min_in_sync: 1,
+        range: archon_types::KeyRange::ALL,
     };
     let node = Node {
         id: node,
@@ -293,7 +302,7 @@ fn deltas() -> Vec<Vec<u8>> {
         table: Table {
             id: table,
             name: "default".into(),
-            partitions: 9,
+            keys: archon_types::Keys::Hash { partitions: 9 },
             replication: 1,
             holds: archon_types::Holds::Data,
             version: Version::new(2),

@@ -10,7 +10,7 @@ use crate::turn::Turn;
 use archon_kv::Memtable;
 use archon_kv::engine::PageLimit;
 use archon_replica::{Configuration, Identity, Input, Peer, Position, Recovered};
-use archon_types::{Fact, Incarnation, Partition, PartitionId, PlacementId, Report, Seq};
+use archon_types::{Fact, Incarnation, Partition, PartitionId, PlacementId, Report, ScanOrder, Seq};
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
@@ -196,7 +196,8 @@ impl<S: Shell> Turn<S> {
     /// Whether the engine holds any row of a copy.
     fn has_rows(&self, placement: PlacementId) -> Result<bool, archon_kv::ViewError> {
         let any = PageLimit { rows_max: 1, bytes_max: usize::MAX };
-        let page = self.shell.engine().page(placement, (Bound::Unbounded, Bound::Unbounded), any)?;
+        let page =
+            self.shell.engine().page(placement, (Bound::Unbounded, Bound::Unbounded), ScanOrder::Ascending, any)?;
         Ok(!page.rows.is_empty())
     }
 }

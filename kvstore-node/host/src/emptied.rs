@@ -134,6 +134,7 @@ mod tests {
             placements: vec![Placement { id: placement, node, state: ReplicaState::Live }],
             status: PartitionStatus::Online,
             min_in_sync: 1,
+            range: archon_types::KeyRange::ALL,
         };
         let copy = CopyView { placement, replica: &replica, aside: false };
         let position = Seq::new(engine_position.unwrap_or_default());

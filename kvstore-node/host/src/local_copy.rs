@@ -10,7 +10,7 @@ use crate::shell::{At, Shell};
 use crate::waiting::Waiting;
 use archon_kv::{ClientIndex, LogTime, Memtable, MemtableBudget};
 use archon_replica::{Position, Recovered, Replica};
-use archon_types::{Answer, ErrorDetail, Millis, PartitionId, PlacementId, Seq};
+use archon_types::{Answer, ErrorDetail, KeyRange, Millis, PartitionId, PlacementId, Seq};
 
 /// Rows of any position may be in the engine.
 pub const ENGINE_AHEAD_UNKNOWN: Seq = Seq::new(u64::MAX);
@@ -136,6 +136,16 @@ impl<S: Shell> LocalCopy<S> {
     /// What it is to its node.
     pub fn view(&self) -> CopyView<'_> {
         CopyView { placement: self.placement, replica: &self.replica, aside: self.aside }
+    }
+
+    /// The keys that its row gives it; `None` before it knows its row, when it serves nothing.
+    pub(crate) fn range(&self) -> Option<&KeyRange> {
+        self.replica.configuration().map(|configuration| &configuration.row.range)
+    }
+
+    /// Whether its row gives this key to another partition.
+    pub(crate) fn is_beyond(&self, key: &[u8]) -> bool {
+        self.range().is_some_and(|range| !range.contains(key))
     }
 
     /// Whether it pulls a copy.

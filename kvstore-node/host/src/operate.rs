@@ -9,7 +9,7 @@ use crate::turn::Turn;
 use crate::waiting::{Pending, ReadyAnswer};
 use archon_kv::{PartitionView, Reader, Reading, Request as Asked, ViewError, evaluate, row};
 use archon_replica::{Input, Output, Standing};
-use archon_types::{Answer, ErrorKind, Millis, Op, Revision, Seq};
+use archon_types::{Answer, ErrorKind, KeyRange, Millis, Op, Revision, Seq};
 use bytes::Bytes;
 
 impl<S: Shell> Turn<S> {
@@ -28,7 +28,8 @@ impl<S: Shell> Turn<S> {
         if self.shell.is_stopping() {
             return Err(Refusal::Stopping);
         }
-        if request.op.key().is_some_and(|key| self.shell.is_misrouted(request.partition, key)) {
+        let misrouted = |key: &Bytes| local.is_beyond(key) || self.shell.is_misrouted(request.partition, key);
+        if request.op.key().is_some_and(misrouted) {
             return Err(Refusal::Misrouted);
         }
         if self.shell.is_dropped(request.partition) {
@@ -56,11 +57,7 @@ impl<S: Shell> Turn<S> {
         let too_early = self.broken.breaks(Mutant::LeaseCheckedFirst).then(|| self.may_answer(local));
         let found = match &request.op {
             Op::Get { key } => self.value(local, key).map(|found| Ok(Answer::Value(found))),
-            op => {
-                let view = PartitionView::new(&local.memtable, self.shell.engine(), local.placement, Reader::Committed);
-                let asked = Asked { op, id: None };
-                evaluate(asked, &view, log_time, Revision::ZERO, self.shell.dedup()).map(|found| found.answer)
-            }
+            op => self.evaluated(local, op),
         };
         let refusal = match found {
             // The value first, the lease after (PROTOCOL rule 17).
@@ -72,6 +69,24 @@ impl<S: Shell> Turn<S> {
             Err(error) => self.unreadable(local, &error),
         };
         self.refuse(local, request.reply, refusal);
+    }
+
+    /// What a read finds; of a scan, the keys that this partition has.
+    fn evaluated(&self, local: &LocalCopy<S>, op: &Op) -> Result<Outcome, ViewError> {
+        let range = local.range().cloned().unwrap_or(KeyRange::ALL);
+        let within = match op {
+            Op::Scan { keys, order, limit } => {
+                Some(Op::Scan { keys: keys.clone().and(&range), order: *order, limit: *limit })
+            }
+            _ => None,
+        };
+        let view = PartitionView::new(&local.memtable, self.shell.engine(), local.placement, Reader::Committed);
+        let asked = Asked { op: within.as_ref().unwrap_or(op), id: None };
+        let found = evaluate(asked, &view, local.waiting.log_time(), Revision::ZERO, self.shell.dedup())?;
+        Ok(found.answer.map(|answer| match answer {
+            Answer::Page { entries, more, .. } => Answer::Page { entries, more, range },
+            other => other,
+        }))
     }
 
     /// The committed value of a key: from the memtable, from what was read before, or from the engine.

@@ -3,7 +3,9 @@ use crate::Refusal;
 use crate::test_shell::{LIFE, OTHER, OWN, PARTITION, get, put, request, row, serving, settle};
 use archon_kv::engine::{Change, Row};
 use archon_replica::{Body, Input, Message, Position, ReplicaAddress};
-use archon_types::{Answer, ErrorDetail, ErrorKind, NodeId, Op, Partition, Placement, ReplicaState, Seq};
+use archon_types::{
+    Answer, ErrorDetail, ErrorKind, KeyRange, NodeId, Op, Partition, Placement, ReplicaState, ScanOrder, Seq,
+};
 use bytes::Bytes;
 
 fn refused(partitions: &Partitions<crate::test_shell::TestShell>) -> Vec<&Refusal> {
@@ -136,7 +138,7 @@ fn a_copy_is_deleted_by_the_clearing_that_it_waits_for() {
 #[test]
 fn a_scan_is_refused_by_its_client_before_any_row_is_read() {
     let mut partitions = serving(Broken::default(), row(1, &[]));
-    let scan = Op::Scan { prefix: Bytes::new(), after: Bytes::new(), limit: 10 };
+    let scan = Op::Scan { keys: KeyRange::ALL, order: ScanOrder::Ascending, limit: 10 };
     partitions.operate(request(scan, "takes nothing"));
     assert_eq!(refused(&partitions), [&Refusal::Detail(ErrorDetail::new(ErrorKind::Overloaded, "no room"))]);
 }

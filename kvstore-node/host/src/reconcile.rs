@@ -204,6 +204,7 @@ mod tests {
             placements: vec![Placement { id: placement(number), node: NodeId::new(node), state: ReplicaState::Live }],
             status: PartitionStatus::Assigned,
             min_in_sync: 1,
+            range: archon_types::KeyRange::ALL,
         }
     }
 

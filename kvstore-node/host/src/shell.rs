@@ -136,7 +136,7 @@ pub trait Shell: Sized {
     fn is_stopping(&self) -> bool;
     /// Whether the partition's table was dropped.
     fn is_dropped(&self, partition: PartitionId) -> bool;
-    /// Whether the key belongs to another partition.
+    /// Whether the key belongs to another partition by its hash. In tables by ranges the row says it.
     fn is_misrouted(&self, partition: PartitionId, key: &[u8]) -> bool;
     /// The version of the tables known here.
     fn tables_version(&self) -> Version;

@@ -197,6 +197,7 @@ pub(crate) fn row(version: u64, others: &[(PlacementId, ReplicaState)]) -> Parti
         placements: placed.collect(),
         status: PartitionStatus::Online,
         min_in_sync: 1,
+        range: archon_types::KeyRange::ALL,
     }
 }
 

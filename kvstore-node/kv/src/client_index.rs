@@ -12,7 +12,7 @@ use super::row::{
 };
 use super::view::{View, ViewError};
 use crate::engine::PageLimit;
-use archon_types::{ClientId, ErrorDetail, ErrorKind, Millis};
+use archon_types::{ClientId, ErrorDetail, ErrorKind, Millis, ScanOrder};
 use bytes::Bytes;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
@@ -78,7 +78,7 @@ impl ClientIndex {
             && rows < limits.read_rows_max.max(1)
         {
             let limit = PageLimit { rows_max: PAGE_ROWS, bytes_max: usize::MAX };
-            let page = view.page(Bound::Included(from), &[KIND_CLIENT + 1], limit)?;
+            let page = view.page(Bound::Included(from), &[KIND_CLIENT + 1], ScanOrder::Ascending, limit)?;
             let mut last = None;
             for row in &page.rows {
                 let (client, _) = decode_client_key(&row.key)?;

@@ -6,7 +6,7 @@ use crate::engine::Page;
 use crate::evaluate::{Evaluation, Request, evaluate};
 use crate::row::client_outcome_key;
 use crate::rows::Rows;
-use archon_types::{Answer, Op, OpId, Revision};
+use archon_types::{Answer, Op, OpId, Revision, ScanOrder};
 use proptest::prelude::*;
 use std::cell::RefCell;
 use uuid::Uuid;
@@ -136,8 +136,8 @@ impl View for Noting<'_> {
         self.rows.get(key)
     }
 
-    fn page(&self, from: Bound<&[u8]>, to: &[u8], limit: PageLimit) -> Result<Page, ViewError> {
-        let page = self.rows.page(from, to, limit)?;
+    fn page(&self, from: Bound<&[u8]>, to: &[u8], order: ScanOrder, limit: PageLimit) -> Result<Page, ViewError> {
+        let page = self.rows.page(from, to, order, limit)?;
         self.pages.borrow_mut().push(page.rows.len());
         Ok(page)
     }

@@ -17,7 +17,7 @@ use super::row::{
 use super::view::{View, ViewError};
 use crate::engine::PageLimit;
 use crate::mutant::Mutant;
-use archon_types::{ClientId, ErrorDetail, ErrorKind, Millis, OpId};
+use archon_types::{ClientId, ErrorDetail, ErrorKind, Millis, OpId, ScanOrder};
 use bytes::Bytes;
 use std::ops::Bound;
 
@@ -163,8 +163,12 @@ fn accept(
     if head.outcomes >= PURGE_FROM.min(limits.outcomes_max) {
         let first = client_outcome_key(id.client, head.removed_below);
         let end = client_outcome_key(id.client, head.done_below);
-        let page =
-            view.page(Bound::Included(&first), &end, PageLimit { rows_max: PAGE_ROWS, bytes_max: usize::MAX })?;
+        let page = view.page(
+            Bound::Included(&first),
+            &end,
+            ScanOrder::Ascending,
+            PageLimit { rows_max: PAGE_ROWS, bytes_max: usize::MAX },
+        )?;
         if !page.more {
             head.removed_below = head.done_below;
         }
@@ -216,7 +220,7 @@ pub fn forget(
     let mut from = Bound::Included(head_key);
     loop {
         let limit = PageLimit { rows_max: PAGE_ROWS, bytes_max: usize::MAX };
-        let page = view.page(from.as_ref().map(|key| &key[..]), &end, limit)?;
+        let page = view.page(from.as_ref().map(|key| &key[..]), &end, ScanOrder::Ascending, limit)?;
         let last = page.rows.last().map(|row| row.key.clone());
         changes.extend(page.rows.into_iter().map(|row| RowChange::remove(row.key)));
         match last {

@@ -4,7 +4,7 @@
 //! holds, or torn by a crash: replaying the log from the known-complete position heals both, since effects are blind.
 //! It may never be *behind* that position, which is why [`Engine::sync`] must reach the disk and not only the kernel.
 
-use archon_types::{DiskFull, PlacementId};
+use archon_types::{DiskFull, PlacementId, ScanOrder};
 use bytes::Bytes;
 use std::ops::Bound;
 use std::path::PathBuf;
@@ -40,14 +40,14 @@ pub struct Row {
 /// Some consecutive rows.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Page {
-    /// The rows, in order of key.
+    /// The rows, in the order of key that was asked for.
     pub rows: Vec<Row>,
     /// Whether there may be rows after the last one, within what was asked for.
     pub more: bool,
 }
 
 impl Page {
-    /// The first of some rows in order of key, as many as `limit` lets in.
+    /// The first of some rows in order, as many as `limit` lets in.
     pub fn of<'a>(rows: impl Iterator<Item = (&'a Bytes, &'a Bytes)>, limit: PageLimit) -> Self {
         let (mut page, mut bytes) = (Self::default(), 0);
         for (key, value) in rows {
@@ -63,8 +63,8 @@ impl Page {
     }
 }
 
-/// The keys between two bounds.
-pub type KeyRange<'a> = (Bound<&'a [u8]>, Bound<&'a [u8]>);
+/// The rows between two keys.
+pub type Between<'a> = (Bound<&'a [u8]>, Bound<&'a [u8]>);
 
 /// How much a page may hold. A page always holds one row if there is one, however large.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -87,6 +87,14 @@ impl PageLimit {
     }
 }
 
+/// The next of some rows that are to be given in this order.
+pub fn next_in<I: DoubleEndedIterator>(rows: &mut I, order: ScanOrder) -> Option<I::Item> {
+    match order {
+        ScanOrder::Ascending => rows.next(),
+        ScanOrder::Descending => rows.next_back(),
+    }
+}
+
 /// What one step of clearing a space did.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Cleared {
@@ -104,11 +112,17 @@ pub trait Engine: Send + Sync + 'static {
     /// [`EngineError`] if the engine fails or the row is damaged.
     fn get(&self, space: PlacementId, key: &[u8]) -> Result<Option<Bytes>, EngineError>;
 
-    /// Rows of a space between two keys, in order of key; none if that ends before it begins.
+    /// Rows of a space between two keys, in this order of key; none if that ends before it begins.
     ///
     /// # Errors
     /// [`EngineError`] if the engine fails or a row is damaged.
-    fn page(&self, space: PlacementId, keys: KeyRange<'_>, limit: PageLimit) -> Result<Page, EngineError>;
+    fn page(
+        &self,
+        space: PlacementId,
+        keys: Between<'_>,
+        order: ScanOrder,
+        limit: PageLimit,
+    ) -> Result<Page, EngineError>;
 
     /// Applies changes in order. A crash may leave any part of them done: replaying the log heals that.
     ///

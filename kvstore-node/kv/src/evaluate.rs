@@ -1,14 +1,14 @@
 //! What an operation does: pure, one view in, effect and answer out. The leader evaluates each operation once.
 
-use super::dedup::{self, Acceptance, Decision, DedupLimits, prefix_end};
+use super::dedup::{self, Acceptance, Decision, DedupLimits};
 use super::effect::{Effect, RowChange};
-use super::row::{Outcome, decode_value, encode_value, value_key};
+use super::row::{KIND_VALUE, Outcome, decode_value, encode_value, value_key};
 use super::view::{View, ViewError};
 use crate::engine::PageLimit;
 use crate::mutant::Mutant;
 use archon_types::limits::scan_bytes_max;
 use archon_types::op::Entry;
-use archon_types::{Answer, ErrorDetail, Millis, Op, OpId, Revision};
+use archon_types::{Answer, ErrorDetail, KeyRange, Millis, Op, OpId, Revision, ScanOrder};
 use bytes::Bytes;
 use std::ops::Bound;
 
@@ -57,7 +57,7 @@ pub fn evaluate(
 ) -> Result<Evaluation, ViewError> {
     match request.op {
         Op::Get { key } => Ok(Evaluation::unchanged(Answer::Value(read(view, &value_key(key))?))),
-        Op::Scan { prefix, after, limit } => scan(view, prefix, after, *limit),
+        Op::Scan { keys, order, limit } => scan(view, keys, *order, *limit),
         write => {
             let acceptance = match request.id.map(|id| dedup::check(id, view, at, limits)).transpose()? {
                 None => None,
@@ -136,21 +136,18 @@ fn number(value: &[u8]) -> Option<i64> {
     std::str::from_utf8(value).ok()?.parse().ok()
 }
 
-fn scan(view: &dyn View, prefix: &Bytes, after: &Bytes, limit: u32) -> Result<Evaluation, ViewError> {
-    let first = value_key(prefix);
-    let end = prefix_end(&first);
-    let after = value_key(after);
-    // An empty `after` is before every key, since no key is empty.
-    let from = if after < first { Bound::Included(&first[..]) } else { Bound::Excluded(&after[..]) };
+fn scan(view: &dyn View, keys: &KeyRange, order: ScanOrder, limit: u32) -> Result<Evaluation, ViewError> {
+    let begin = value_key(&keys.begin);
+    let end = keys.end.as_ref().map_or_else(|| Bytes::from_static(&[KIND_VALUE + 1]), |end| value_key(end));
     let entries_max = if limit == 0 { SCAN_ENTRIES_MAX } else { limit.min(SCAN_ENTRIES_MAX) };
     let limit = PageLimit { rows_max: entries_max as usize, bytes_max: scan_bytes_max(entries_max) };
-    let page = view.page(from, &end, limit)?;
+    let page = view.page(Bound::Included(&begin), &end, order, limit)?;
     let mut entries = Vec::with_capacity(page.rows.len());
     for row in page.rows {
         let (value, revision) = decode_value(&row.value)?;
         entries.push(Entry { key: row.key.slice(1..), value, revision });
     }
-    Ok(Evaluation::unchanged(Answer::Page { entries, more: page.more }))
+    Ok(Evaluation::unchanged(Answer::Page { entries, more: page.more, range: KeyRange::ALL }))
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use super::*;
 use crate::dedup::forget;
 use crate::rows::Rows;
-use archon_types::{ClientId, ErrorKind};
+use archon_types::{ClientId, ErrorKind, KeyRange, ScanOrder};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 use uuid::Uuid;
@@ -62,7 +62,8 @@ fn increment(key: &str, by: i64) -> Op {
 }
 
 fn scan(prefix: &str, after: &str, limit: u32) -> Op {
-    Op::Scan { prefix: bytes(prefix), after: bytes(after), limit }
+    let keys = KeyRange::of_prefix(bytes(prefix)).after(after.as_bytes());
+    Op::Scan { keys, order: ScanOrder::Ascending, limit }
 }
 
 fn id(number: u64) -> OpId {
@@ -125,7 +126,7 @@ fn scans_keep_to_prefix_start_and_limit_and_skip_other_rows() {
     let effect = forget(id(1).client, None, &partition.rows, Millis::new(9), &DedupLimits::DEFAULT).unwrap().unwrap();
     partition.rows.apply(&effect);
     let mut keys = |prefix, after, limit| match partition.run(&scan(prefix, after, limit)) {
-        Answer::Page { entries, more } => {
+        Answer::Page { entries, more, .. } => {
             let keys: Vec<_> = entries.iter().map(|entry| String::from_utf8(entry.key.to_vec()).unwrap()).collect();
             (keys.join(" "), more)
         }
@@ -172,7 +173,11 @@ fn any_op() -> impl Strategy<Value = Op> {
             value
         }),
         (key(), -20..20_i64).prop_map(|(key, by)| Op::Increment { key, by }),
-        (key(), 0..5_u32).prop_map(|(after, limit)| Op::Scan { prefix: Bytes::new(), after, limit }),
+        (key(), proptest::option::of(key()), any::<bool>(), 0..5_u32).prop_map(|(begin, end, back, limit)| Op::Scan {
+            keys: KeyRange { begin, end },
+            order: if back { ScanOrder::Descending } else { ScanOrder::Ascending },
+            limit
+        }),
     ]
 }
 
@@ -198,15 +203,19 @@ fn naive(map: &mut BTreeMap<Bytes, (Bytes, Revision)>, op: &Op, revision: Revisi
             map.insert(key.clone(), (Bytes::from((number + by).to_string()), revision));
             Answer::Counter { value: number + by, revision }
         }
-        Op::Scan { after, limit, .. } => {
-            let all: Vec<_> = map.iter().filter(|(key, _)| *key > after).collect();
+        Op::Scan { keys, order, limit } => {
+            let mut all: Vec<_> = map.iter().filter(|(key, _)| keys.contains(key)).collect();
+            if *order == ScanOrder::Descending {
+                all.reverse();
+            }
             let limit = if *limit == 0 { usize::MAX } else { *limit as usize };
             let entry = |(key, found): &(&Bytes, &(Bytes, Revision))| Entry {
                 key: (*key).clone(),
                 value: found.0.clone(),
                 revision: found.1,
             };
-            Answer::Page { entries: all.iter().take(limit).map(entry).collect(), more: all.len() > limit }
+            let entries = all.iter().take(limit).map(entry).collect();
+            Answer::Page { entries, more: all.len() > limit, range: KeyRange::ALL }
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Committed rows on their way from a memtable to the engine.
 
 use super::effect::RowChange;
-use super::row_map::RowMap;
+use super::row_map::{RowMap, is_value};
 use archon_types::Seq;
 use bytes::Bytes;
 use std::ops::{Bound, RangeBounds};
@@ -51,6 +51,24 @@ impl Frozen {
 
     pub(crate) fn get(&self, key: &[u8]) -> Option<Option<&Bytes>> {
         self.rows.get(key).map(|held| held.value.as_ref())
+    }
+
+    /// Users' rows between two keys, the greatest first.
+    pub(crate) fn values_back(
+        &self,
+        from: Bound<&[u8]>,
+        to: Bound<&[u8]>,
+    ) -> impl Iterator<Item = (&Bytes, Option<&Bytes>)> {
+        let sorted = self.sorted.get().map(|rows| {
+            let within = |bounds, row: &RowChange| RangeBounds::<[u8]>::contains(&bounds, &row.key[..]);
+            let end = rows.partition_point(|row| within((Bound::Unbounded, to), row));
+            let within = move |row: &&RowChange| RangeBounds::<[u8]>::contains(&(from, Bound::Unbounded), &row.key[..]);
+            let values = rows[..end].iter().rev().take_while(within).filter(|row| is_value(&row.key));
+            values.map(|row| (&row.key, row.value.as_ref()))
+        });
+        let found = sorted.is_none().then(|| self.rows.values_between(from, to).rev());
+        let found = found.map(|rows| rows.map(|(key, held)| (key, held.value.as_ref())));
+        sorted.into_iter().flatten().chain(found.into_iter().flatten())
     }
 
     /// As they lie in order where that is there already; from the map until then.

@@ -1,10 +1,10 @@
 //! An engine in memory, for tests and simulations.
 
-use crate::engine::{Change, Cleared, Engine, EngineError, KeyRange, Page, PageLimit, check_size};
-use archon_types::PlacementId;
+use crate::engine::{Between, Change, Cleared, Engine, EngineError, Page, PageLimit, check_size, is_empty_range};
+use archon_types::{PlacementId, ScanOrder};
 use bytes::Bytes;
 use std::collections::BTreeMap;
-use std::ops::{Bound, RangeBounds};
+use std::ops::Bound;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 type Rows = BTreeMap<(PlacementId, Bytes), Bytes>;
@@ -31,17 +31,26 @@ impl MemoryEngine {
 pub fn page_of(
     rows: &BTreeMap<(PlacementId, Bytes), Bytes>,
     space: PlacementId,
-    (from, to): KeyRange<'_>,
+    (from, to): Between<'_>,
+    order: ScanOrder,
     limit: PageLimit,
 ) -> Page {
     let start = match from {
         Bound::Unbounded => Bound::Included((space, Bytes::new())),
         from => from.map(|key| (space, Bytes::copy_from_slice(key))),
     };
-    let rows = rows.range((start, Bound::Unbounded)).map(|((at, key), value)| (*at, key, value));
-    let within = |key: &[u8]| RangeBounds::<[u8]>::contains(&(Bound::Unbounded, to), key);
-    let rows = rows.take_while(|(at, key, _)| *at == space && within(key));
-    Page::of(rows.map(|(_, key, value)| (key, value)), limit)
+    let end = match to {
+        Bound::Unbounded => Bound::Excluded((PlacementId::new(space.get() + 1), Bytes::new())),
+        to => to.map(|key| (space, Bytes::copy_from_slice(key))),
+    };
+    if is_empty_range(&start, &end) {
+        return Page::default();
+    }
+    let rows = rows.range((start, end)).map(|((_, key), value)| (key, value));
+    match order {
+        ScanOrder::Ascending => Page::of(rows, limit),
+        ScanOrder::Descending => Page::of(rows.rev(), limit),
+    }
 }
 
 impl Engine for MemoryEngine {
@@ -49,8 +58,14 @@ impl Engine for MemoryEngine {
         Ok(self.rows().get(&(space, Bytes::copy_from_slice(key))).cloned())
     }
 
-    fn page(&self, space: PlacementId, keys: KeyRange<'_>, limit: PageLimit) -> Result<Page, EngineError> {
-        Ok(page_of(&self.rows(), space, keys, limit))
+    fn page(
+        &self,
+        space: PlacementId,
+        keys: Between<'_>,
+        order: ScanOrder,
+        limit: PageLimit,
+    ) -> Result<Page, EngineError> {
+        Ok(page_of(&self.rows(), space, keys, order, limit))
     }
 
     fn write(&self, changes: &[Change]) -> Result<(), EngineError> {

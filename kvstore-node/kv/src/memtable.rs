@@ -316,7 +316,23 @@ impl Memtable {
             let rows = asked.then(|| self.newest(values).range(from, to));
             rows.into_iter().flatten().map(|(key, newest)| (key, newest.value.as_ref()))
         };
-        newer(newer(newest(true), newest(false)), newer(rows, frozen.into_iter().flatten()))
+        let before = |one: &Bytes, other: &Bytes| one.cmp(other);
+        newer(newer(newest(true), newest(false), before), newer(rows, frozen.into_iter().flatten(), before), before)
+    }
+
+    /// What `reader` sees of users' rows from `from` to `to`, the greatest key first; removed rows as `None`.
+    pub fn values_back<'a>(
+        &'a self,
+        from: Bound<&'a [u8]>,
+        to: Bound<&'a [u8]>,
+        reader: Reader,
+    ) -> impl Iterator<Item = (&'a Bytes, Option<&'a Bytes>)> {
+        let frozen = self.frozen.as_ref().map(|frozen| frozen.values_back(from, to));
+        let rows = self.rows.values_between(from, to).rev().map(|(key, held)| (key, held.value.as_ref()));
+        let newest = (reader == Reader::Newest).then(|| self.newest(true).values_between(from, to).rev());
+        let newest = newest.into_iter().flatten().map(|(key, newest)| (key, newest.value.as_ref()));
+        let before = |one: &Bytes, other: &Bytes| other.cmp(one);
+        newer(newest, newer(rows, frozen.into_iter().flatten(), before), before)
     }
 
     fn newest(&self, values: bool) -> &RowMap<Newest> {
@@ -368,14 +384,15 @@ impl Memtable {
     }
 }
 
-/// Merges two lists in order of key; where both have a key the first list's row counts.
+/// Merges two lists in the same order of key; where both have a key the first list's row counts.
 fn newer<'a>(
     first: impl Iterator<Item = (&'a Bytes, Option<&'a Bytes>)>,
     second: impl Iterator<Item = (&'a Bytes, Option<&'a Bytes>)>,
+    order: impl Fn(&Bytes, &Bytes) -> std::cmp::Ordering,
 ) -> impl Iterator<Item = (&'a Bytes, Option<&'a Bytes>)> {
     let (mut first, mut second) = (first.peekable(), second.peekable());
     std::iter::from_fn(move || match (first.peek(), second.peek()) {
-        (Some((one, _)), Some((other, _))) => match one.cmp(other) {
+        (Some((one, _)), Some((other, _))) => match order(one, other) {
             std::cmp::Ordering::Less => first.next(),
             std::cmp::Ordering::Equal => {
                 second.next();

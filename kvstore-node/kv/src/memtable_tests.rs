@@ -4,7 +4,7 @@ use super::*;
 use crate::MemoryEngine;
 use crate::engine::{Change, Engine, PageLimit};
 use crate::view::{PartitionView, View};
-use archon_types::{ClientId, PlacementId};
+use archon_types::{ClientId, PlacementId, ScanOrder};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 use uuid::Uuid;
@@ -184,7 +184,9 @@ fn agrees(view: &PartitionView<'_>, expected: &BTreeMap<Bytes, Bytes>) -> Result
         let limit = PageLimit { rows_max, bytes_max: usize::MAX };
         let (mut found, mut from) = (Vec::new(), Bound::Unbounded);
         loop {
-            let page = view.page(from.as_ref().map(|key: &Bytes| &key[..]), &[row::KIND_META], limit).unwrap();
+            let page = view
+                .page(from.as_ref().map(|key: &Bytes| &key[..]), &[row::KIND_META], ScanOrder::Ascending, limit)
+                .unwrap();
             prop_assert!(page.rows.len() <= rows_max);
             prop_assert!(!page.more || page.rows.len() == rows_max);
             found.extend(page.rows.iter().map(|row| (row.key.clone(), row.value.clone())));
@@ -194,7 +196,18 @@ fn agrees(view: &PartitionView<'_>, expected: &BTreeMap<Bytes, Bytes>) -> Result
             }
         }
         let expected: Vec<_> = expected.iter().map(|(key, value)| (key.clone(), value.clone())).collect();
-        prop_assert_eq!(found, expected);
+        prop_assert_eq!(&found, &expected);
+        let (mut back, mut to) = (Vec::new(), Bytes::from_static(&[row::KIND_VALUE + 1]));
+        loop {
+            let page = view.page(Bound::Unbounded, &to, ScanOrder::Descending, limit).unwrap();
+            back.extend(page.rows.iter().map(|row| (row.key.clone(), row.value.clone())));
+            match page.rows.last() {
+                Some(last) if page.more => to = last.key.clone(),
+                _ => break,
+            }
+        }
+        let values = expected.into_iter().rev().filter(|(key, _)| key[0] == row::KIND_VALUE);
+        prop_assert_eq!(back, values.collect::<Vec<_>>());
     }
     Ok(())
 }

@@ -130,13 +130,21 @@ impl<V> RowMap<V> {
 
     /// The rows from `from` to `to`, in order of key.
     pub(super) fn range(&self, from: Bound<&[u8]>, to: Bound<&[u8]>) -> impl Iterator<Item = (&Bytes, &V)> {
-        let empty = is_empty_range(&from, &to);
         let clients = self.clients.range(from, to);
         let within = move |key: &Bytes| RangeBounds::<[u8]>::contains(&(from, to), &key[..]);
         let others = self.others.iter().filter(move |(key, _)| within(key)).map(|(key, value)| (key, value));
-        let values = (!empty && spans_values(from, to)).then(|| self.sorted().range::<[u8], _>((from, to)));
-        let values = values.into_iter().flatten().filter_map(|key| self.value(key));
-        merged(values, merged(clients, others))
+        merged(self.values_between(from, to), merged(clients, others))
+    }
+
+    /// Users' rows from `from` to `to`, in order of key from either end.
+    pub(super) fn values_between(
+        &self,
+        from: Bound<&[u8]>,
+        to: Bound<&[u8]>,
+    ) -> impl DoubleEndedIterator<Item = (&Bytes, &V)> {
+        let asked = !is_empty_range(&from, &to) && spans_values(from, to);
+        let values = asked.then(|| self.sorted().range::<[u8], _>((from, to)));
+        values.into_iter().flatten().filter_map(|key| self.value(key))
     }
 
     fn value(&self, key: &[u8]) -> Option<(&Bytes, &V)> {

@@ -3,6 +3,7 @@
 use super::effect::Effect;
 use super::view::{View, ViewError};
 use crate::engine::{Page, PageLimit};
+use archon_types::ScanOrder;
 use bytes::Bytes;
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -27,8 +28,12 @@ impl View for Rows {
         Ok(self.0.get(key).cloned())
     }
 
-    fn page(&self, from: Bound<&[u8]>, to: &[u8], limit: PageLimit) -> Result<Page, ViewError> {
-        let rows = self.0.range::<[u8], _>((from, Bound::Unbounded));
-        Ok(Page::of(rows.take_while(|(key, _)| &key[..] < to), limit))
+    fn page(&self, from: Bound<&[u8]>, to: &[u8], order: ScanOrder, limit: PageLimit) -> Result<Page, ViewError> {
+        let rows = self.0.range::<[u8], _>((from, Bound::Unbounded)).take_while(|(key, _)| &key[..] < to);
+        let mut rows: Vec<_> = rows.collect();
+        if order == ScanOrder::Descending {
+            rows.reverse();
+        }
+        Ok(Page::of(rows.into_iter(), limit))
     }
 }

@@ -3,7 +3,7 @@
 use super::memtable::Memtable;
 use super::row::RowError;
 use crate::engine::{Engine, EngineError, Page, PageLimit, Row};
-use archon_types::PlacementId;
+use archon_types::{PlacementId, ScanOrder};
 use bytes::Bytes;
 use std::ops::Bound;
 
@@ -49,11 +49,11 @@ pub trait View {
     /// [`ViewError`] if it cannot be read.
     fn get(&self, key: &[u8]) -> Result<Option<Bytes>, ViewError>;
 
-    /// Rows from `from` up to, not including, `to`, in order of key.
+    /// Rows from `from` up to, not including, `to`, in this order of key; in descending order none but users' rows.
     ///
     /// # Errors
     /// [`ViewError`] if they cannot be read.
-    fn page(&self, from: Bound<&[u8]>, to: &[u8], limit: PageLimit) -> Result<Page, ViewError>;
+    fn page(&self, from: Bound<&[u8]>, to: &[u8], order: ScanOrder, limit: PageLimit) -> Result<Page, ViewError>;
 }
 
 /// The view of one replica: memtable over engine.
@@ -88,21 +88,25 @@ impl View for PartitionView<'_> {
         }
     }
 
-    fn page(&self, from: Bound<&[u8]>, to: &[u8], limit: PageLimit) -> Result<Page, ViewError> {
+    fn page(&self, from: Bound<&[u8]>, to: &[u8], order: ScanOrder, limit: PageLimit) -> Result<Page, ViewError> {
         let mut merged = Page::default();
         let mut bytes = 0;
         let mut from: Bound<Bytes> = from.map(Bytes::copy_from_slice);
+        let mut to: Bound<Bytes> = Bound::Excluded(Bytes::copy_from_slice(to));
         loop {
             // One row more than asked for, so that most short scans need one page of the engine.
             let rows_max = limit.rows_max.saturating_add(1).min(MERGE_ROWS);
             let ask = PageLimit { rows_max, bytes_max: limit.bytes_max };
-            let to = Bound::Excluded(to);
-            let page = self.engine.page(self.space, (from.as_ref().map(|key| &key[..]), to), ask)?;
+            let (low, high) = (from.as_ref().map(|key| &key[..]), to.as_ref().map(|key| &key[..]));
+            let page = self.engine.page(self.space, (low, high), order, ask)?;
             // Beyond the last row of a partial page the engine may hold rows that the memtable does not know.
             let last = page.rows.last().filter(|_| page.more).map(|row| row.key.clone());
-            let end = last.as_ref().map_or(to, |last| Bound::Included(&last[..]));
-            let overlay = self.memtable.range(from.as_ref().map(|key| &key[..]), end, self.reader);
-            for row in overlaid(page.rows.into_iter(), overlay) {
+            let end = last.as_ref().map(|last| Bound::Included(&last[..]));
+            let overlay: Box<dyn Iterator<Item = _>> = match order {
+                ScanOrder::Ascending => Box::new(self.memtable.range(low, end.unwrap_or(high), self.reader)),
+                ScanOrder::Descending => Box::new(self.memtable.values_back(end.unwrap_or(low), high, self.reader)),
+            };
+            for row in overlaid(page.rows.into_iter(), overlay, order) {
                 let size = row.key.len() + row.value.len();
                 if limit.is_full(merged.rows.len(), bytes, size) {
                     merged.more = true;
@@ -111,18 +115,20 @@ impl View for PartitionView<'_> {
                 bytes += size;
                 merged.rows.push(row);
             }
-            match last {
-                Some(last) => from = Bound::Excluded(last),
-                None => return Ok(merged),
+            match (last, order) {
+                (Some(last), ScanOrder::Ascending) => from = Bound::Excluded(last),
+                (Some(last), ScanOrder::Descending) => to = Bound::Excluded(last),
+                (None, _) => return Ok(merged),
             }
         }
     }
 }
 
-/// Merges two lists in order of key; where both have a key the overlay's row counts, a removed one hides the other.
+/// Merges two lists in the same order of key; where both have a key the overlay's row counts, a removed one hides the other.
 fn overlaid<'a>(
     stored: impl Iterator<Item = Row>,
     overlay: impl Iterator<Item = (&'a Bytes, Option<&'a Bytes>)>,
+    order: ScanOrder,
 ) -> impl Iterator<Item = Row> {
     let mut stored = stored.peekable();
     let mut overlay = overlay.peekable();
@@ -132,6 +138,7 @@ fn overlaid<'a>(
                 (None, None) => return None,
                 (Some(_), None) => false,
                 (None, Some(_)) => true,
+                (Some(row), Some((key, _))) if order == ScanOrder::Descending => *key >= &row.key,
                 (Some(row), Some((key, _))) => *key <= &row.key,
             };
             if !from_overlay {

@@ -1,14 +1,14 @@
 //! What every engine must do, written once and run on each.
 
 use super::*;
-use archon_types::PlacementId;
+use archon_types::{PlacementId, ScanOrder};
 use bytes::Bytes;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
 
-const ALL_KEYS: KeyRange<'static> = (Bound::Unbounded, Bound::Unbounded);
+const ALL_KEYS: Between<'static> = (Bound::Unbounded, Bound::Unbounded);
 
 pub(super) fn space(number: u64) -> PlacementId {
     PlacementId::new(number)
@@ -23,7 +23,7 @@ fn remove(number: u64, key: &[u8]) -> Change {
 }
 
 fn all(engine: &dyn Engine, number: u64) -> Vec<(Bytes, Bytes)> {
-    let page = engine.page(space(number), ALL_KEYS, PageLimit::bytes(usize::MAX)).unwrap();
+    let page = engine.page(space(number), ALL_KEYS, ScanOrder::Ascending, PageLimit::bytes(usize::MAX)).unwrap();
     assert!(!page.more);
     page.rows.into_iter().map(|row| (row.key, row.value)).collect()
 }
@@ -38,6 +38,7 @@ fn conforms(engine: &dyn Engine) {
     last_write_counts(engine);
     spaces_are_apart(engine);
     pages_go_on_where_they_ended(engine);
+    pages_go_back_from_the_end(engine);
     large_values_come_back(engine);
     clearing_goes_in_steps(engine);
     oversized_rows_are_refused(engine);
@@ -76,7 +77,7 @@ fn pages_go_on_where_they_ended(engine: &dyn Engine) {
         let mut from = Bound::Unbounded;
         loop {
             let rest = (from.as_ref().map(|key: &Bytes| &key[..]), Bound::Unbounded);
-            let page = engine.page(space(10), rest, limit).unwrap();
+            let page = engine.page(space(10), rest, ScanOrder::Ascending, limit).unwrap();
             assert!(!page.rows.is_empty() && page.rows.len() <= limit.rows_max);
             found.extend(page.rows.iter().map(|row| row.key.to_vec()));
             if !page.more {
@@ -86,13 +87,16 @@ fn pages_go_on_where_they_ended(engine: &dyn Engine) {
         }
         assert_eq!(found, keys);
     }
-    let from = |bound| engine.page(space(10), (bound, Bound::Unbounded), PageLimit::bytes(1)).unwrap();
+    let from =
+        |bound| engine.page(space(10), (bound, Bound::Unbounded), ScanOrder::Ascending, PageLimit::bytes(1)).unwrap();
     assert_eq!(from(Bound::Included(&[1, 3, 35])).rows[0].key, &[1, 3, 35][..]);
     assert_eq!(from(Bound::Excluded(&[1, 3, 35])).rows[0].key, &[1, 3, 36][..]);
     assert_eq!(from(Bound::Included(&[1, 9, 100])), Page::default());
     assert_eq!(from(Bound::Included(&[0xFF, 0xFF])), Page::default());
     let between = |from, to, rows_max| {
-        let page = engine.page(space(10), (from, to), PageLimit { rows_max, bytes_max: usize::MAX }).unwrap();
+        let page = engine
+            .page(space(10), (from, to), ScanOrder::Ascending, PageLimit { rows_max, bytes_max: usize::MAX })
+            .unwrap();
         (page.rows.len(), page.more)
     };
     let (low, high) = (&[1, 3, 35][..], &[1, 3, 37][..]);
@@ -109,6 +113,33 @@ fn pages_go_on_where_they_ended(engine: &dyn Engine) {
     assert_eq!(between(Bound::Unbounded, Bound::Included(&[0xFF, 0xFF]), 1_000), (100, false));
 }
 
+fn pages_go_back_from_the_end(engine: &dyn Engine) {
+    let keys: Vec<Vec<u8>> = (0..50_u8).map(|at| vec![1, at]).collect();
+    let rows: Vec<_> = keys.iter().map(|key| put(11, key, b"12345")).collect();
+    engine.write(&rows).unwrap();
+    engine.write(&[put(10, &[1, 99], b"another"), put(12, &[1, 0], b"another")]).unwrap();
+    engine.write(&[put(11, &[1, 20], &value(200_000, 7))]).unwrap();
+    let page = |keys: Between<'_>, rows_max| {
+        let limit = PageLimit { rows_max, bytes_max: usize::MAX };
+        engine.page(space(11), keys, ScanOrder::Descending, limit).unwrap()
+    };
+    let mut found = Vec::new();
+    let mut to = Bound::Unbounded;
+    loop {
+        let part = page((Bound::Unbounded, to.as_ref().map(|key: &Bytes| &key[..])), 7);
+        found.extend(part.rows.iter().map(|row| row.key.to_vec()));
+        if !part.more {
+            break;
+        }
+        to = Bound::Excluded(part.rows.last().unwrap().key.clone());
+    }
+    assert!(found.iter().rev().eq(keys.iter()), "{found:?}");
+    let keys_of = |page: Page| page.rows.iter().map(|row| row.key[1]).collect::<Vec<_>>();
+    assert_eq!(keys_of(page((Bound::Included(&[1, 30]), Bound::Excluded(&[1, 33])), 9)), [32, 31, 30]);
+    assert_eq!(keys_of(page((Bound::Excluded(&[1, 30]), Bound::Included(&[1, 33])), 2)), [33, 32]);
+    assert_eq!(page((Bound::Included(&[1, 33]), Bound::Included(&[1, 30])), 9), Page::default());
+}
+
 fn large_values_come_back(engine: &dyn Engine) {
     let lengths = [65_535, 65_536, 65_537, 131_072, 131_073, 1_048_576 + 9];
     for (seed, length) in (0..).zip(lengths.into_iter().chain(lengths.into_iter().rev())) {
@@ -118,14 +149,15 @@ fn large_values_come_back(engine: &dyn Engine) {
         }
         assert_eq!(all(engine, 20).len(), 3, "chunks must not show");
         let to = Bound::Included(&[0xFF; 40][..]);
-        let page = engine.page(space(20), (Bound::Unbounded, to), PageLimit::bytes(usize::MAX)).unwrap();
+        let page =
+            engine.page(space(20), (Bound::Unbounded, to), ScanOrder::Ascending, PageLimit::bytes(usize::MAX)).unwrap();
         assert_eq!(page.rows.len(), 3, "nor where everything is asked for");
     }
     engine.write(&[put(20, b"\x01k", b"small"), remove(20, b"\x01k\x00")]).unwrap();
     assert_eq!(engine.get(space(20), b"\x01k").unwrap().unwrap(), "small");
     assert_eq!(engine.get(space(20), b"\x01k\x00").unwrap(), None);
     assert_eq!(all(engine, 20).len(), 2);
-    let page = engine.page(space(20), ALL_KEYS, PageLimit::bytes(100)).unwrap();
+    let page = engine.page(space(20), ALL_KEYS, ScanOrder::Ascending, PageLimit::bytes(100)).unwrap();
     assert_eq!((page.rows.len(), page.more), (1, true));
 }
 
@@ -360,7 +392,7 @@ fn a_damaged_file_is_an_error_or_is_set_aside() {
         std::fs::write(&log, bytes).unwrap();
         match open_or_quarantine(directory, &config(kind)) {
             Ok((engine, _)) => {
-                let _ = engine.page(space(1), ALL_KEYS, PageLimit::bytes(usize::MAX));
+                let _ = engine.page(space(1), ALL_KEYS, ScanOrder::Ascending, PageLimit::bytes(usize::MAX));
             }
             Err(error) => assert!(!error.to_string().is_empty()),
         }

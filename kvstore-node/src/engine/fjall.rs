@@ -10,8 +10,8 @@
 use super::disk_space::DiskSpace;
 use super::journal::cut_torn_end;
 use super::open::EngineConfig;
-use super::{Change, Cleared, Engine, EngineError, KeyRange, Page, PageLimit, Row, check_size, is_empty_range};
-use archon_types::{DiskFull, PlacementId};
+use super::{Between, Change, Cleared, Engine, EngineError, Page, PageLimit, Row, check_size, is_empty_range, next_in};
+use archon_types::{DiskFull, PlacementId, ScanOrder};
 use bytes::Bytes;
 use fjall::{Database, Keyspace, KeyspaceCreateOptions, PersistMode};
 use parking_lot::Mutex;
@@ -150,7 +150,13 @@ impl Engine for FjallEngine {
         Ok(found.map(Bytes::from))
     }
 
-    fn page(&self, space: PlacementId, keys: KeyRange<'_>, limit: PageLimit) -> Result<Page, EngineError> {
+    fn page(
+        &self,
+        space: PlacementId,
+        keys: Between<'_>,
+        order: ScanOrder,
+        limit: PageLimit,
+    ) -> Result<Page, EngineError> {
         let (from, to) = keys;
         let start = match from {
             Bound::Unbounded => Bound::Included(row_key(space, &[])),
@@ -165,7 +171,8 @@ impl Engine for FjallEngine {
             return Ok(page);
         }
         let mut bytes = 0;
-        for found in self.rows.range((start, end)) {
+        let mut rows = self.rows.range((start, end));
+        while let Some(found) = next_in(&mut rows, order) {
             let (full_key, value) = found.into_inner().map_err(self.fail("read rows"))?;
             let full_key = Bytes::from(full_key);
             if full_key.len() < SPACE_BYTES {

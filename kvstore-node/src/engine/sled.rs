@@ -13,8 +13,8 @@
 use super::disk_space::DiskSpace;
 use super::durable;
 use super::open::EngineConfig;
-use super::{Change, Cleared, Engine, EngineError, KeyRange, Page, PageLimit, Row, check_size, is_empty_range};
-use archon_types::{DiskFull, PlacementId};
+use super::{Between, Change, Cleared, Engine, EngineError, Page, PageLimit, Row, check_size, is_empty_range, next_in};
+use archon_types::{DiskFull, PlacementId, ScanOrder};
 use bytes::{Bytes, BytesMut};
 use crc32c::crc32c;
 use std::ops::Bound;
@@ -271,7 +271,13 @@ impl Engine for SledEngine {
         self.read(space, key, stored)
     }
 
-    fn page(&self, space: PlacementId, keys: KeyRange<'_>, limit: PageLimit) -> Result<Page, EngineError> {
+    fn page(
+        &self,
+        space: PlacementId,
+        keys: Between<'_>,
+        order: ScanOrder,
+        limit: PageLimit,
+    ) -> Result<Page, EngineError> {
         let (from, to) = keys;
         let start = match from {
             Bound::Unbounded => Bound::Included(row_key(space, &[])),
@@ -287,7 +293,8 @@ impl Engine for SledEngine {
         }
         let mut page = Page::default();
         let mut bytes = 0;
-        for found in self.database.range::<Vec<u8>, _>((start, end)) {
+        let mut rows = self.database.range::<Vec<u8>, _>((start, end));
+        while let Some(found) = next_in(&mut rows, order) {
             let (full_key, stored) = found.map_err(self.fail("read rows"))?;
             let key = full_key.get(SPACE_BYTES..).unwrap_or_default();
             let Some(value) = self.read(space, key, Some(stored))? else { continue };

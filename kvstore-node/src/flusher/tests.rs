@@ -1,9 +1,9 @@
 //! The flusher on an engine that can be held up and made to fail, with one journal of calls and events.
 
 use super::*;
-use crate::engine::{Cleared, KeyRange, MemoryEngine, Page, PageLimit};
+use crate::engine::{Between, Cleared, MemoryEngine, Page, PageLimit};
 use archon_kv::{Effect, Memtable, MemtableBudget, RowChange, row};
-use archon_types::{ClientId, DiskFull, Millis, PlacementId};
+use archon_types::{ClientId, DiskFull, Millis, PlacementId, ScanOrder};
 use bytes::Bytes;
 
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -84,8 +84,14 @@ impl Engine for Rig {
         self.inner.get(space, key)
     }
 
-    fn page(&self, space: PlacementId, keys: KeyRange<'_>, limit: PageLimit) -> Result<Page, EngineError> {
-        self.inner.page(space, keys, limit)
+    fn page(
+        &self,
+        space: PlacementId,
+        keys: Between<'_>,
+        order: ScanOrder,
+        limit: PageLimit,
+    ) -> Result<Page, EngineError> {
+        self.inner.page(space, keys, order, limit)
     }
 
     fn write(&self, changes: &[Change]) -> Result<(), EngineError> {

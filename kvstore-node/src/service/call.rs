@@ -8,10 +8,11 @@ use crate::reply::{Outcome, ReplyTo};
 use crate::shard::{OpRequest, ShardMessage, StaleRead};
 use crate::shared::shutting_down;
 use archon_host::{Origin, StaleRow};
+use archon_proto::convert::key_range::scan_of;
 use archon_proto::convert::kv::{KeyedOp, TaggedReply, check_batch};
 use archon_proto::v1;
 use archon_types::{
-    Answer, ErrorDetail, ErrorKind, Millis, Op, OpId, PartitionId, Table, partition_of, slot_of, tag_of,
+    Answer, ErrorDetail, ErrorKind, Keys, Millis, Op, OpId, PartitionId, Table, partition_of, slot_of, tag_of,
 };
 use futures::{StreamExt, stream};
 use std::net::IpAddr;
@@ -41,7 +42,7 @@ impl KvService {
         self.check(cluster, None)?;
         let id: Option<OpId> = id.map(TryInto::try_into).transpose()?;
         op.check()?;
-        let partition = of_key(&self.table(table)?, &op)?;
+        let partition = self.of_key(&self.table(table)?, &op)?;
         let (log_time, outcome) = self.operate(from, partition, op, id).await;
         Ok((log_time, outcome?))
     }
@@ -49,25 +50,11 @@ impl KvService {
     /// Reads a page of one partition.
     pub(super) async fn page(&self, from: IpAddr, request: v1::ScanRequest) -> Result<(Millis, Answer)> {
         self.check(request.cluster.as_ref(), None)?;
-        let v1::ScanRequest { prefix, after, limit, .. } = request;
         let table = self.table(&request.table)?;
-        let index = match (request.partition, tag_of(&prefix)) {
-            (Some(asked), _) if asked < table.partitions => asked,
-            (Some(asked), _) => {
-                let (name, count) = (&table.name, table.partitions);
-                let why = format!("table {name} has no partition {asked}; it has 0 to {}", count.saturating_sub(1));
-                return Err(ErrorDetail::new(ErrorKind::InvalidArgument, why));
-            }
-            (None, Some(_)) => partition_of(slot_of(&prefix), table.partitions),
-            (None, None) if table.partitions == 1 => 0,
-            (None, None) => {
-                let why = "this call reads one partition: name it, or give a prefix with a {tag}";
-                return Err(ErrorDetail::new(ErrorKind::InvalidArgument, why));
-            }
-        };
-        let op = Op::Scan { prefix, after, limit };
+        let op = scan_of(&request)?;
         op.check()?;
-        let (log_time, outcome) = self.operate(from, PartitionId::new(table.id, index), op, None).await;
+        let partition = self.of_scan(&table, &request, &op)?;
+        let (log_time, outcome) = self.operate(from, partition, op, None).await;
         Ok((log_time, outcome?))
     }
 
@@ -76,7 +63,7 @@ impl KvService {
         self.check(request.cluster.as_ref(), None)?;
         let op = Op::Get { key: request.key.clone() };
         op.check()?;
-        let partition = of_key(&self.table(&request.table)?, &op)?;
+        let partition = self.of_key(&self.table(&request.table)?, &op)?;
         let permit = self.shared.admission.client(from).try_admit(op.cost())?;
         let (sender, answer) = oneshot::channel();
         let read = StaleRead { partition, key: request.key, permit, answer: sender };
@@ -108,12 +95,46 @@ impl KvService {
 
     fn placed(&self, table: &Table, op: v1::Op, budget: &AnswerBudget) -> Result<(PartitionId, Op, Option<OpId>)> {
         let KeyedOp { partition, id, op, .. } = op.try_into()?;
-        let right = of_key(table, &op)?;
+        let right = self.of_key(table, &op)?;
         if op.is_read() && budget.is_full() {
             return Err(full());
         }
         // One that the client named wrongly is refused by the shard, as in a stream.
         Ok((partition.unwrap_or(right), op, id))
+    }
+
+    /// The partition of which a page is asked.
+    fn of_scan(&self, table: &Table, request: &v1::ScanRequest, op: &Op) -> Result<PartitionId> {
+        let invalid = |why: String| Err(ErrorDetail::new(ErrorKind::InvalidArgument, why));
+        let index = match (request.partition, table.keys) {
+            (Some(asked), keys) if asked < keys.numbers_end() => asked,
+            (Some(asked), keys) => {
+                let last = keys.numbers_end().saturating_sub(1);
+                return invalid(format!("table {} has no partition {asked}; its numbers are 0 to {last}", table.name));
+            }
+            (None, Keys::Range { .. }) => {
+                let Op::Scan { keys, order, .. } = op else { return invalid("this is no scan".to_owned()) };
+                let first = self.shared.tables.first_of(table.id, keys, *order);
+                return first.ok_or_else(|| self.shared.tables.unknown(&table.name));
+            }
+            (None, Keys::Hash { partitions }) if tag_of(&request.prefix).is_some() => {
+                partition_of(slot_of(&request.prefix), partitions)
+            }
+            (None, Keys::Hash { partitions: 1 }) => 0,
+            (None, Keys::Hash { .. }) => {
+                return invalid("this call reads one partition: name it, or give a prefix with a {tag}".to_owned());
+            }
+        };
+        Ok(PartitionId::new(table.id, index))
+    }
+
+    /// The partition of the key that an operation is about.
+    fn of_key(&self, table: &Table, op: &Op) -> Result<PartitionId> {
+        let Some(key) = op.key() else {
+            let why = "a scan cannot be part of a batch; call Scan";
+            return Err(ErrorDetail::new(ErrorKind::InvalidArgument, why));
+        };
+        self.shared.tables.partition_of(table.id, key).ok_or_else(|| self.shared.tables.unknown(&table.name))
     }
 
     fn table(&self, name: &str) -> Result<Table> {
@@ -144,15 +165,6 @@ impl KvService {
             Err(PushError::Closed(_)) => (Millis::ZERO, Err(shutting_down())),
         }
     }
-}
-
-/// The partition of the key that an operation is about.
-fn of_key(table: &Table, op: &Op) -> Result<PartitionId> {
-    let Some(key) = op.key() else {
-        let why = "a scan cannot be part of a batch; call Scan";
-        return Err(ErrorDetail::new(ErrorKind::InvalidArgument, why));
-    };
-    Ok(PartitionId::new(table.id, partition_of(slot_of(key), table.partitions)))
 }
 
 /// How many bytes of values the answer to one `Batch` holds so far.

@@ -78,6 +78,7 @@ impl Rig {
             placements: vec![Placement { id: COPY, node: NODE, state: ReplicaState::Live }],
             status: PartitionStatus::Assigned,
             min_in_sync: 1,
+            range: archon_types::KeyRange::ALL,
         };
         let push = Push {
             tables: None,

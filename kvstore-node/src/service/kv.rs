@@ -4,6 +4,7 @@ use super::refuse;
 use crate::shard::Shards;
 use crate::shared::Shared;
 use archon_proto::convert::ids;
+use archon_proto::convert::key_range::range_field;
 use archon_proto::v1;
 use archon_proto::v1::kv_server::Kv;
 use archon_types::{Answer, ErrorDetail, ErrorKind, NodeId, Op, Revision};
@@ -133,8 +134,12 @@ impl Kv for KvService {
 
     async fn scan(&self, request: Request<v1::ScanRequest>) -> Result<Response<v1::ScanResponse>, Status> {
         match self.page(sender(&request), request.into_inner()).await.map_err(refuse)? {
-            (log_time, Answer::Page { entries, more }) => {
-                let page = v1::AnswerPage { entries: entries.into_iter().map(Into::into).collect(), more };
+            (log_time, Answer::Page { entries, more, range }) => {
+                let page = v1::AnswerPage {
+                    entries: entries.into_iter().map(Into::into).collect(),
+                    more,
+                    range: range_field(range),
+                };
                 Ok(Response::new(v1::ScanResponse { page: Some(page), log_time_ms: log_time.get() }))
             }
             (_, other) => Err(refuse(unexpected(&other))),

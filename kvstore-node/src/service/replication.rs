@@ -14,7 +14,7 @@ use archon_proto::convert::{ConvertError, ids, required};
 use archon_proto::v1;
 use archon_proto::v1::replication_server::Replication;
 use archon_types::limits::{MESSAGE_BYTES_MAX, PAGE_BYTES_MAX};
-use archon_types::{Epoch, ErrorDetail, ErrorKind, Incarnation, NodeId, PartitionId, PlacementId, Seq};
+use archon_types::{Epoch, ErrorDetail, ErrorKind, Incarnation, NodeId, PartitionId, PlacementId, ScanOrder, Seq};
 use bytes::Bytes;
 use futures::Stream;
 use std::collections::BTreeMap;
@@ -183,7 +183,12 @@ impl ReplicationService {
                 let (engine, after) = (Arc::clone(&self.engine), after.clone());
                 move || {
                     let from = if after.is_empty() { Bound::Unbounded } else { Bound::Excluded(&after[..]) };
-                    engine.page(source, (from, Bound::Unbounded), PageLimit::bytes(PAGE_BYTES_MAX))
+                    engine.page(
+                        source,
+                        (from, Bound::Unbounded),
+                        ScanOrder::Ascending,
+                        PageLimit::bytes(PAGE_BYTES_MAX),
+                    )
                 }
             });
             let failed = |why: String| Err(refuse(ErrorDetail::new(ErrorKind::Unavailable, why)));

@@ -119,7 +119,7 @@ impl Shell for ShardShell {
     }
 
     fn is_misrouted(&self, partition: PartitionId, key: &[u8]) -> bool {
-        self.context.shared.tables.partition_of(partition.table, key).is_some_and(|right| right != partition)
+        self.context.shared.tables.is_misrouted(partition, key)
     }
 
     fn tables_version(&self) -> Version {

@@ -165,7 +165,7 @@ impl Fake {
         let table = Table {
             id: TableId::new(1),
             name: "default".into(),
-            partitions: 1,
+            keys: archon_types::Keys::Hash { partitions: 1 },
             replication: 1,
             holds: archon_types::Holds::Data,
             version: Version::new(1),
@@ -393,6 +393,7 @@ pub fn row(epoch: u64, version: u64, leader: u64, placements: &[(u64, NodeId, Re
             .collect(),
         status: PartitionStatus::Online,
         min_in_sync: 1,
+        range: archon_types::KeyRange::ALL,
     }
 }
 

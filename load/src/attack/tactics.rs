@@ -3,7 +3,7 @@
 use super::raw::{RawStream, operations};
 use super::{Attack, Deeds, Target};
 use archon_types::limits::{BATCH_OPS_MAX, MESSAGE_BYTES_MAX, VALUE_BYTES_MAX};
-use archon_types::{ClientId, Millis, Op, OpId};
+use archon_types::{ClientId, KeyRange, Millis, Op, OpId, ScanOrder};
 use bytes::Bytes;
 use std::io;
 use std::sync::atomic::Ordering;
@@ -87,7 +87,8 @@ async fn scans(target: &Target, deeds: &Deeds) -> io::Result<()> {
         sent(&mut stream, &operations(target.partition, ClientId::NIL, ops), part.len(), deeds).await?;
         drained(&mut stream.0, PAUSE).await?;
     }
-    let scan = Op::Scan { prefix: target.tag.clone().into(), after: Bytes::new(), limit: 4_096 };
+    let keys = KeyRange::of_prefix(target.tag.clone().into());
+    let scan = Op::Scan { keys, order: ScanOrder::Ascending, limit: 4_096 };
     let message = operations(target.partition, ClientId::NIL, (0..BATCH_OPS_MAX).map(|_| (None, scan.clone())));
     loop {
         for _ in 0..SCANS_AHEAD {

@@ -29,6 +29,7 @@ pub(super) fn row(index: u32, epoch: u64, version: u64, leader: Option<Placement
         placements: vec![Placement { id: OWN, node: NodeId::new(2), state: ReplicaState::Live }],
         min_in_sync: 1,
         status: PartitionStatus::Assigned,
+        range: archon_types::KeyRange::ALL,
     }
 }
 

@@ -6,10 +6,11 @@ use super::table::enum_field;
 use super::words::put_word;
 use super::{ConvertError, checked, in_range, required};
 use crate::v1;
+use crate::v1::create_table_request;
 use archon_types::limits::{REPLICAS_MAX, check_name};
 use archon_types::plan::{Move, Plan, Unmet};
 use archon_types::text::into_plain;
-use archon_types::{HASH_PARTITIONS_MAX, Holds, NodeGoal, NodeId, PartitionId, RequestId, TableId, Version, Word};
+use archon_types::{Holds, NodeGoal, NodeId, PartitionId, Partitioning, RequestId, TableId, Version, Word};
 
 /// Most moves in a plan: every partition of several of the largest tables.
 pub const PLAN_MOVES_MAX: usize = 262_144;
@@ -34,8 +35,8 @@ pub struct CreateTable {
     pub request: RequestId,
     /// The table's name.
     pub name: String,
-    /// Number of partitions, `1..=16384`.
-    pub partitions: u32,
+    /// The partitions that it begins with.
+    pub partitioning: Partitioning,
     /// Copies of each, `1..=7`; 1 of leases.
     pub replication: u8,
     /// What the partitions are.
@@ -93,12 +94,21 @@ impl TryFrom<v1::CreateTableRequest> for CreateTable {
         checked(check_name("table", &wire.name), "CreateTableRequest.name")?;
         Ok(Self {
             request: request_id(&wire.request_id, "CreateTableRequest.request_id")?,
-            partitions: in_range(wire.partitions, 1, HASH_PARTITIONS_MAX, "CreateTableRequest.partitions")?,
+            partitioning: partitioning_of(required(wire.partitioning, "CreateTableRequest.partitioning")?)?,
             replication: in_range(wire.replication, 1, u32::from(REPLICAS_MAX), "CreateTableRequest.replication")?,
             holds: enum_field::<v1::TableHolds, _>(wire.holds, "CreateTableRequest.holds")?,
             name: wire.name,
         })
     }
+}
+
+fn partitioning_of(wire: create_table_request::Partitioning) -> Result<Partitioning, ConvertError> {
+    let partitioning = match wire {
+        create_table_request::Partitioning::HashPartitions(partitions) => Partitioning::Hash { partitions },
+        create_table_request::Partitioning::Ranges(ranges) => Partitioning::Range { split_at: ranges.split_at },
+    };
+    checked(partitioning.check(), "CreateTableRequest.partitioning")?;
+    Ok(partitioning)
 }
 
 impl From<CreateTable> for v1::CreateTableRequest {
@@ -107,7 +117,12 @@ impl From<CreateTable> for v1::CreateTableRequest {
             cluster: None,
             request_id: uuid_bytes(request.request.get()),
             name: request.name,
-            partitions: request.partitions,
+            partitioning: Some(match request.partitioning {
+                Partitioning::Hash { partitions } => create_table_request::Partitioning::HashPartitions(partitions),
+                Partitioning::Range { split_at } => {
+                    create_table_request::Partitioning::Ranges(v1::RangePartitioning { split_at })
+                }
+            }),
             replication: u32::from(request.replication),
             holds: v1::TableHolds::from(request.holds).into(),
         }
@@ -280,13 +295,32 @@ mod tests {
     #[test]
     fn requests_round_trip_and_bad_ones_are_named() {
         let request = RequestId::new(Uuid::from_u128(5));
-        let create =
-            CreateTable { request, name: "orders".into(), partitions: 16_384, replication: 3, holds: Holds::Data };
+        let create = CreateTable {
+            request,
+            name: "orders".into(),
+            partitioning: Partitioning::Hash { partitions: 16_384 },
+            replication: 3,
+            holds: Holds::Data,
+        };
         let wire = v1::CreateTableRequest::from(create.clone());
         assert_eq!(CreateTable::try_from(wire.clone()), Ok(create));
         let field = |wire: v1::CreateTableRequest| CreateTable::try_from(wire).unwrap_err().field;
         assert_eq!(field(v1::CreateTableRequest { name: "".into(), ..wire.clone() }), "CreateTableRequest.name");
-        assert_eq!(field(v1::CreateTableRequest { partitions: 0, ..wire.clone() }), "CreateTableRequest.partitions");
+        assert_eq!(
+            field(v1::CreateTableRequest { partitioning: None, ..wire.clone() }),
+            "CreateTableRequest.partitioning"
+        );
+        let none = Some(create_table_request::Partitioning::HashPartitions(0));
+        assert_eq!(
+            field(v1::CreateTableRequest { partitioning: none, ..wire.clone() }),
+            "CreateTableRequest.partitioning"
+        );
+        let split_at = vec!["b".into(), "a".into()];
+        let turned = Some(create_table_request::Partitioning::Ranges(v1::RangePartitioning { split_at }));
+        assert_eq!(
+            field(v1::CreateTableRequest { partitioning: turned, ..wire.clone() }),
+            "CreateTableRequest.partitioning"
+        );
         assert_eq!(field(v1::CreateTableRequest { replication: 8, ..wire.clone() }), "CreateTableRequest.replication");
         assert_eq!(
             field(v1::CreateTableRequest { request_id: Default::default(), ..wire }),

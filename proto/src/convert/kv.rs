@@ -1,11 +1,12 @@
 //! Operations and answers of the key-value plane.
 
 use super::ids::{client_id, non_zero, uuid_bytes};
+use super::key_range::{from_range_field, order_of, range_field};
 use super::{ConvertError, checked, in_range, required};
 use crate::v1;
-use archon_types::limits::{BATCH_BYTES_MAX, BATCH_OPS_MAX, KEY_BYTES_MAX, SCAN_LIMIT_MAX, check_key, check_value};
+use archon_types::limits::{BATCH_BYTES_MAX, BATCH_OPS_MAX, BOUND_BYTES_MAX, SCAN_LIMIT_MAX, check_key, check_value};
 use archon_types::op::Entry;
-use archon_types::{Answer, ErrorDetail, Millis, Op, OpId, PartitionId, Revision};
+use archon_types::{Answer, ErrorDetail, Millis, Op, OpId, PartitionId, Revision, ScanOrder};
 use bytes::Bytes;
 
 /// An operation as it travels in a stream.
@@ -71,7 +72,9 @@ impl From<Op> for v1::op::Op {
                 Self::CompareAndSet(v1::OpCompareAndSet { key, expected: expected.get(), value })
             }
             Op::Increment { key, by } => Self::Increment(v1::OpIncrement { key, by }),
-            Op::Scan { prefix, after, limit } => Self::Scan(v1::OpScan { prefix, after, limit }),
+            Op::Scan { keys, order, limit } => {
+                Self::Scan(v1::OpScan { keys: range_field(keys), descending: order == ScanOrder::Descending, limit })
+            }
         }
     }
 }
@@ -82,7 +85,6 @@ impl TryFrom<v1::op::Op> for Op {
     fn try_from(wire: v1::op::Op) -> Result<Self, ConvertError> {
         let key = |key: Bytes, field| checked(check_key(&key), field).map(|()| key);
         let value = |value: Bytes, field| checked(check_value(&value), field).map(|()| value);
-        let part = |part: Bytes, field| bounded_part(&part, field).map(|()| part);
         Ok(match wire {
             v1::op::Op::Get(op) => Self::Get { key: key(op.key, "OpGet.key")? },
             v1::op::Op::Put(op) => Self::Put { key: key(op.key, "OpPut.key")?, value: value(op.value, "OpPut.value")? },
@@ -95,8 +97,8 @@ impl TryFrom<v1::op::Op> for Op {
             v1::op::Op::Increment(op) => Self::Increment { key: key(op.key, "OpIncrement.key")?, by: op.by },
             v1::op::Op::Scan(op) => Self::Scan {
                 limit: in_range(op.limit, 1, SCAN_LIMIT_MAX, "OpScan.limit")?,
-                prefix: part(op.prefix, "OpScan.prefix")?,
-                after: part(op.after, "OpScan.after")?,
+                keys: from_range_field(op.keys)?,
+                order: order_of(op.descending),
             },
         })
     }
@@ -113,10 +115,10 @@ pub fn passed_on(hops: u32) -> Result<bool, ConvertError> {
     in_range(hops, 0, FORWARDED, "OpBatch.hops").map(|hops: u32| hops == FORWARDED)
 }
 
-/// A part of a key: may be empty and may end within a character, but is no longer than a key.
+/// A bound of a range of keys: may be empty and may end within a character.
 pub(super) fn bounded_part(part: &Bytes, field: &'static str) -> Result<(), ConvertError> {
-    if part.len() > KEY_BYTES_MAX {
-        return Err(ConvertError::new(field, format!("has {} bytes; the limit is {KEY_BYTES_MAX}", part.len())));
+    if part.len() > BOUND_BYTES_MAX {
+        return Err(ConvertError::new(field, format!("has {} bytes; the limit is {BOUND_BYTES_MAX}", part.len())));
     }
     Ok(())
 }
@@ -182,7 +184,9 @@ fn op_bytes(op: &v1::Op) -> usize {
         Some(v1::op::Op::Delete(op)) => op.key.len(),
         Some(v1::op::Op::CompareAndSet(op)) => op.key.len() + op.value.len(),
         Some(v1::op::Op::Increment(op)) => op.key.len(),
-        Some(v1::op::Op::Scan(op)) => op.prefix.len() + op.after.len(),
+        Some(v1::op::Op::Scan(op)) => {
+            op.keys.as_ref().map_or(0, |keys| keys.begin.len() + keys.end.as_ref().map_or(0, Bytes::len))
+        }
         None => 0,
     }
 }
@@ -213,9 +217,11 @@ impl From<Answer> for v1::reply::Answer {
             }
             Answer::Counter { value, revision } => Self::Counter(v1::AnswerCounter { value, revision: revision.get() }),
             Answer::NotANumber => Self::NotANumber(v1::AnswerNotANumber {}),
-            Answer::Page { entries, more } => {
-                Self::Page(v1::AnswerPage { entries: entries.into_iter().map(Into::into).collect(), more })
-            }
+            Answer::Page { entries, more, range } => Self::Page(v1::AnswerPage {
+                entries: entries.into_iter().map(Into::into).collect(),
+                more,
+                range: range_field(range),
+            }),
         }
     }
 }
@@ -264,6 +270,7 @@ impl TryFrom<v1::Reply> for TaggedReply {
             v1::reply::Answer::Page(page) => Ok(Answer::Page {
                 entries: page.entries.into_iter().map(Entry::try_from).collect::<Result<_, _>>()?,
                 more: page.more,
+                range: from_range_field(page.range)?,
             }),
         };
         Ok(Self { tag: wire.tag, log_time: Millis::new(wire.log_time_ms), outcome })
@@ -313,17 +320,21 @@ mod tests {
 
     #[test]
     fn what_is_wrong_with_an_operation_is_named() {
-        let long = Bytes::from(vec![b'k'; KEY_BYTES_MAX + 1]);
+        let long = Bytes::from(vec![b'k'; archon_types::limits::KEY_BYTES_MAX + 1]);
         let huge = Bytes::from(vec![0; archon_types::limits::VALUE_BYTES_MAX + 1]);
         let key = Bytes::from_static(b"k");
         assert_eq!(refused(v1::op::Op::Get(v1::OpGet { key: Bytes::new() })), "OpGet.key");
         assert_eq!(refused(v1::op::Op::Get(v1::OpGet { key: Bytes::from_static(b"\xff") })), "OpGet.key");
         assert_eq!(refused(v1::op::Op::Delete(v1::OpDelete { key: long.clone() })), "OpDelete.key");
         assert_eq!(refused(v1::op::Op::Put(v1::OpPut { key, value: huge })), "OpPut.value");
-        let scan = |limit, prefix| v1::op::Op::Scan(v1::OpScan { prefix, after: Bytes::new(), limit });
+        let scan = |limit, begin| {
+            let keys = Some(v1::KeyRange { begin, end: None });
+            v1::op::Op::Scan(v1::OpScan { keys, descending: false, limit })
+        };
         assert_eq!(refused(scan(0, Bytes::new())), "OpScan.limit");
         assert_eq!(refused(scan(SCAN_LIMIT_MAX + 1, Bytes::new())), "OpScan.limit");
-        assert_eq!(refused(scan(1, long)), "OpScan.prefix");
+        assert!(Op::try_from(scan(1, long.clone())).is_ok(), "what follows the longest key");
+        assert_eq!(refused(scan(1, [&long[..], b"k"].concat().into())), "KeyRange");
         assert_eq!(KeyedOp::try_from(v1::Op::default()).unwrap_err().field, "Op.op");
         assert_eq!(TaggedReply::try_from(v1::Reply::default()).unwrap_err().field, "Reply.answer");
     }

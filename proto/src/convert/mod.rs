@@ -12,6 +12,7 @@ pub mod duties;
 pub mod error;
 pub mod fields;
 pub mod ids;
+pub mod key_range;
 pub mod kv;
 pub mod load;
 pub mod operate;

@@ -5,8 +5,9 @@
 //! operations = client (16 bytes, zeros: none) · operation*
 //! operation  = kind u8 (128 added: named) · tag · table · index · [number · number - done_below · stamp] · body
 //! body       = get, delete: key · put: key, value · compare-and-set: key, expected, value
-//!              increment: key, by (zigzag) · scan: prefix, after, limit
-//! answers    = answer*
+//!              increment: key, by (zigzag) · scan: range, descending u8, limit
+//! range      = begin · 0 | 1, end
+//! answers    = answer*, a page begins: more u8 · range
 //! answer     = kind u8 · tag · log time · body
 //! ```
 //!
@@ -16,11 +17,12 @@
 
 use super::ConvertError;
 use super::fields::{FieldReader, put_bytes, put_number, unzigzag, zigzag};
-use super::kv::{TaggedOp, TaggedReply, bounded_part};
+use super::key_range::{check_range, order_of};
+use super::kv::{TaggedOp, TaggedReply};
 use crate::v1;
 use archon_types::limits::{BATCH_BYTES_MAX, BATCH_OPS_MAX, SCAN_LIMIT_MAX, check_key, check_value};
 use archon_types::op::Entry;
-use archon_types::{Answer, ClientId, Millis, Op, OpId, PartitionId, Revision, TableId};
+use archon_types::{Answer, ClientId, KeyRange, Millis, Op, OpId, PartitionId, Revision, ScanOrder, TableId};
 use bytes::{BufMut, Bytes, BytesMut};
 use prost::Message;
 use uuid::Uuid;
@@ -97,9 +99,9 @@ impl OpPacker {
                 put_bytes(out, key);
                 put_number(out, zigzag(*by));
             }
-            Op::Scan { prefix, after, limit } => {
-                put_bytes(out, prefix);
-                put_bytes(out, after);
+            Op::Scan { keys, order, limit } => {
+                put_range(out, keys);
+                out.put_u8(u8::from(*order == ScanOrder::Descending));
                 put_number(out, u64::from(*limit));
             }
         }
@@ -167,8 +169,8 @@ fn read_op(reader: &mut FieldReader, client: ClientId) -> Result<Unpacked, Conve
         }
         INCREMENT => Op::Increment { key: reader.take()?, by: unzigzag(reader.number()?) },
         SCAN => {
-            let (prefix, after, limit) = (reader.take()?, reader.take()?, reader.number()?);
-            Op::Scan { prefix, after, limit: u32::try_from(limit).unwrap_or(u32::MAX) }
+            let (keys, order) = (read_range(reader)?, order_of(read_flag(reader, "the order of a scan")?));
+            Op::Scan { keys, order, limit: u32::try_from(reader.number()?).unwrap_or(u32::MAX) }
         }
         other => return Err(reader.error(format!("an operation of kind {other}, which this version does not know"))),
     };
@@ -207,13 +209,32 @@ fn check(
             key(of)?;
             value(to)?;
         }
-        Op::Scan { prefix, after, limit } => {
-            bounded_part(prefix, "Op.prefix")?;
-            bounded_part(after, "Op.after")?;
+        Op::Scan { keys, limit, .. } => {
+            check_range(keys, "Op.keys")?;
             super::in_range::<u32>(*limit, 1, SCAN_LIMIT_MAX, "Op.limit")?;
         }
     }
     Ok((PartitionId::new(table, index), id))
+}
+
+fn put_range(out: &mut BytesMut, range: &KeyRange) {
+    put_bytes(out, &range.begin);
+    out.put_u8(u8::from(range.end.is_some()));
+    range.end.iter().for_each(|end| put_bytes(out, end));
+}
+
+fn read_range(reader: &mut FieldReader) -> Result<KeyRange, ConvertError> {
+    let begin = reader.take()?;
+    let end = if read_flag(reader, "whether a range ends")? { Some(reader.take()?) } else { None };
+    Ok(KeyRange { begin, end })
+}
+
+fn read_flag(reader: &mut FieldReader, what: &str) -> Result<bool, ConvertError> {
+    match reader.byte()? {
+        0 => Ok(false),
+        1 => Ok(true),
+        other => Err(reader.error(format!("{other} where a byte says {what}"))),
+    }
 }
 
 /// Gathers the answers of one message.
@@ -252,8 +273,9 @@ impl ReplyPacker {
                 put_number(out, zigzag(*value));
                 put_number(out, revision.get());
             }
-            Ok(Answer::Page { entries, more }) => {
+            Ok(Answer::Page { entries, more, range }) => {
                 out.put_u8(u8::from(*more));
+                put_range(out, range);
                 put_number(out, entries.len() as u64);
                 for Entry { key, value, revision } in entries {
                     put_bytes(out, key);
@@ -319,11 +341,8 @@ fn read_reply(reader: &mut FieldReader) -> Result<TaggedReply, ConvertError> {
         }
         NOT_A_NUMBER => Answer::NotANumber,
         PAGE => {
-            let more = match reader.byte()? {
-                0 => false,
-                1 => true,
-                other => return Err(reader.error(format!("{other} where a page says whether there is more"))),
-            };
+            let (more, range) = (read_flag(reader, "whether there is more")?, read_range(reader)?);
+            check_range(&range, "AnswerPage.range")?;
             let count = reader.number()?;
             let mut entries = Vec::new();
             for _ in 0..count {
@@ -331,7 +350,7 @@ fn read_reply(reader: &mut FieldReader) -> Result<TaggedReply, ConvertError> {
                 super::checked(check_key(&key), "Entry.key")?;
                 entries.push(Entry { key, value, revision: Revision::new(reader.number()?) });
             }
-            Answer::Page { entries, more }
+            Answer::Page { entries, more, range }
         }
         other => return Err(reader.error(format!("an answer of kind {other}, which this version does not know"))),
     };

@@ -1,13 +1,14 @@
 //! The partition table and its rows.
 
 use super::ids::{check_address, non_zero};
+use super::key_range::{from_range_field, range_field};
 use super::{ConvertError, checked, in_range, required};
 use crate::v1;
 use archon_types::limits::{REPLICAS_MAX, check_name};
 use archon_types::{
-    Epoch, HASH_PARTITIONS_MAX, Holds, Incarnation, Millis, Node, NodeDelta, NodeGoal, NodeId, NodeStatus, Partition,
-    PartitionId, PartitionStatus, Placement, PlacementId, RemovedNodes, ReplicaState, Table, TableDelta, TableId,
-    TablePiece, Version,
+    Epoch, HASH_PARTITIONS_MAX, Holds, Incarnation, Keys, Millis, Node, NodeDelta, NodeGoal, NodeId, NodeStatus,
+    Partition, PartitionId, PartitionStatus, Placement, PlacementId, RemovedNodes, ReplicaState, Table, TableDelta,
+    TableId, TablePiece, Version,
 };
 
 /// Most placements in a partition's row: the replicas, those being loaded and those being deleted.
@@ -87,6 +88,7 @@ impl From<Partition> for v1::Partition {
             placements: row.placements.into_iter().map(Into::into).collect(),
             status: v1::PartitionStatus::from(row.status).into(),
             min_in_sync: u32::from(row.min_in_sync),
+            range: range_field(row.range),
         }
     }
 }
@@ -121,6 +123,7 @@ impl TryFrom<v1::Partition> for Partition {
             placements,
             status: enum_field::<v1::PartitionStatus, _>(wire.status, "Partition.status")?,
             min_in_sync: in_range(wire.min_in_sync, 1, u32::from(REPLICAS_MAX), "Partition.min_in_sync")?,
+            range: from_range_field(wire.range)?,
         })
     }
 }
@@ -168,12 +171,37 @@ impl TryFrom<v1::Node> for Node {
     }
 }
 
+impl From<Keys> for v1::table_info::Keys {
+    fn from(keys: Keys) -> Self {
+        match keys {
+            Keys::Hash { partitions } => Self::HashPartitions(partitions),
+            Keys::Range { next } => Self::RangeNext(next),
+        }
+    }
+}
+
+impl TryFrom<v1::table_info::Keys> for Keys {
+    type Error = ConvertError;
+
+    fn try_from(wire: v1::table_info::Keys) -> Result<Self, ConvertError> {
+        Ok(match wire {
+            v1::table_info::Keys::HashPartitions(count) => {
+                Self::Hash { partitions: in_range(count, 1, HASH_PARTITIONS_MAX, "TableInfo.hash_partitions")? }
+            }
+            v1::table_info::Keys::RangeNext(next) => {
+                Self::Range { next: in_range(next, 1, u32::MAX, "TableInfo.range_next")? }
+            }
+        })
+    }
+}
+
 impl From<Table> for v1::TableInfo {
     fn from(table: Table) -> Self {
         Self {
             id: table.id.get(),
             name: table.name,
-            partitions: table.partitions,
+            partitions: 0,
+            keys: Some(table.keys.into()),
             replication: u32::from(table.replication),
             version: table.version.get(),
             holds: v1::TableHolds::from(table.holds).into(),
@@ -189,7 +217,7 @@ impl TryFrom<v1::TableInfo> for Table {
         Ok(Self {
             id: TableId::new(non_zero(wire.id, "TableInfo.id")?),
             name: wire.name,
-            partitions: in_range(wire.partitions, 1, HASH_PARTITIONS_MAX, "TableInfo.partitions")?,
+            keys: required(wire.keys, "TableInfo.keys")?.try_into()?,
             replication: in_range(wire.replication, 1, u32::from(REPLICAS_MAX), "TableInfo.replication")?,
             holds: enum_field::<v1::TableHolds, _>(wire.holds, "TableInfo.holds")?,
             version: Version::new(wire.version),
@@ -252,13 +280,13 @@ impl TryFrom<v1::TableDelta> for TablePiece {
             return Err(ConvertError::new("TableDelta.next", problem));
         }
         let table = Table::try_from(required(wire.table, "TableDelta.table")?)?;
-        let belongs = |id: PartitionId| id.table == table.id && id.index < table.partitions;
-        let mut partitions = Vec::with_capacity(wire.partitions.len().min(table.partitions as usize));
+        let end = table.keys.numbers_end();
+        let belongs = |id: PartitionId| id.table == table.id && id.index < end;
+        let mut partitions = Vec::with_capacity(wire.partitions.len().min(end as usize));
         for row in wire.partitions {
             let row = Partition::try_from(row)?;
             if !belongs(row.id) {
-                let problem =
-                    format!("partition {} is none of table {} with {} partitions", row.id, table.id, table.partitions);
+                let problem = format!("partition {} is none of table {} with numbers below {end}", row.id, table.id);
                 return Err(ConvertError::new("TableDelta.partitions", problem));
             }
             partitions.push(row);
@@ -294,7 +322,7 @@ mod tests {
         fn a_damaged_delta_is_an_error_or_a_well_formed_one(wire in garbage_delta()) {
             if let Ok(TablePiece { delta, .. }) = TablePiece::try_from(wire) {
                 for row in &delta.partitions {
-                    prop_assert!(row.id.index < delta.table.partitions);
+                    prop_assert!(row.id.index < delta.table.keys.numbers_end());
                     prop_assert!(row.leader.is_none() || row.leader_placement().is_some());
                 }
             }
@@ -317,6 +345,7 @@ mod tests {
             placements: vec![v1::Placement { id: 4, node: 2, state: v1::ReplicaState::Live.into() }],
             status: v1::PartitionStatus::Online.into(),
             min_in_sync: 1,
+            range: None,
         }
     }
 

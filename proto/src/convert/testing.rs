@@ -11,6 +11,7 @@ use archon_types::{
     NodeId, NodeStatus, Op, OpId, Partition, PartitionId, PartitionStatus, Placement, PlacementId, RemovedNodes,
     ReplicaState, Revision, Table, TableDelta, TableId, UnmetCode, Version, Word,
 };
+use archon_types::{KeyRange, Keys, ScanOrder};
 use bytes::Bytes;
 use proptest::collection::vec;
 use proptest::option;
@@ -26,6 +27,10 @@ fn bytes() -> impl Strategy<Value = Bytes> {
     vec(any::<u8>(), 0..64).prop_map(Bytes::from)
 }
 
+fn key_range() -> impl Strategy<Value = KeyRange> {
+    (bytes(), option::of(bytes())).prop_map(|(begin, end)| KeyRange { begin, end })
+}
+
 fn revision() -> impl Strategy<Value = Revision> {
     any::<u64>().prop_map(Revision::new)
 }
@@ -37,7 +42,11 @@ fn op() -> impl Strategy<Value = Op> {
         key().prop_map(|key| Op::Delete { key }),
         (key(), revision(), bytes()).prop_map(|(key, expected, value)| Op::CompareAndSet { key, expected, value }),
         (key(), any::<i64>()).prop_map(|(key, by)| Op::Increment { key, by }),
-        (bytes(), bytes(), 1u32..=10_000).prop_map(|(prefix, after, limit)| Op::Scan { prefix, after, limit }),
+        (key_range(), any::<bool>(), 1u32..=10_000).prop_map(|(keys, back, limit)| Op::Scan {
+            keys,
+            order: if back { ScanOrder::Descending } else { ScanOrder::Ascending },
+            limit,
+        }),
     ]
 }
 
@@ -72,7 +81,11 @@ fn answer() -> impl Strategy<Value = Answer> {
         revision().prop_map(|revision| Answer::ConditionFailed { revision }),
         (any::<i64>(), revision()).prop_map(|(value, revision)| Answer::Counter { value, revision }),
         Just(Answer::NotANumber),
-        (vec(entry, 0..8), any::<bool>()).prop_map(|(entries, more)| Answer::Page { entries, more }),
+        (vec(entry, 0..8), any::<bool>(), key_range()).prop_map(|(entries, more, range)| Answer::Page {
+            entries,
+            more,
+            range
+        }),
     ]
 }
 
@@ -135,24 +148,25 @@ fn row(partitions: u32) -> impl Strategy<Value = Partition> {
         PartitionStatus::Offline,
     ];
     let placements = proptest::collection::btree_map(1u64.., (1u64.., states), 0..6);
-    (0..partitions, any::<u64>(), any::<u64>(), placements, select(STATUSES), any::<bool>(), 1u8..=7).prop_map(
-        |(index, epoch, version, placements, status, led, min_in_sync)| {
-            let placements: Vec<Placement> = placements
-                .into_iter()
-                .map(|(id, (node, state))| Placement { id: PlacementId::new(id), node: NodeId::new(node), state })
-                .collect();
-            let live = placements.iter().find(|placement| placement.state == ReplicaState::Live);
-            Partition {
-                id: PartitionId::new(TableId::new(1), index),
-                epoch: Epoch::new(epoch),
-                version: Version::new(version),
-                leader: live.filter(|_| led).map(|placement| placement.id),
-                placements,
-                status,
-                min_in_sync,
-            }
-        },
-    )
+    let row =
+        (0..partitions, any::<u64>(), any::<u64>(), placements, select(STATUSES), any::<bool>(), 1u8..=7, key_range());
+    row.prop_map(|(index, epoch, version, placements, status, led, min_in_sync, range)| {
+        let placements: Vec<Placement> = placements
+            .into_iter()
+            .map(|(id, (node, state))| Placement { id: PlacementId::new(id), node: NodeId::new(node), state })
+            .collect();
+        let live = placements.iter().find(|placement| placement.state == ReplicaState::Live);
+        Partition {
+            id: PartitionId::new(TableId::new(1), index),
+            epoch: Epoch::new(epoch),
+            version: Version::new(version),
+            leader: live.filter(|_| led).map(|placement| placement.id),
+            placements,
+            status,
+            min_in_sync,
+            range,
+        }
+    })
 }
 
 fn removed() -> impl Strategy<Value = RemovedNodes> {
@@ -176,7 +190,7 @@ pub(crate) fn delta() -> impl Strategy<Value = TableDelta> {
             table: Table {
                 id: TableId::new(1),
                 name: "default".into(),
-                partitions: count,
+                keys: if count % 3 == 0 { Keys::Range { next: count } } else { Keys::Hash { partitions: count } },
                 replication,
                 holds: if count % 2 == 0 { Holds::Data } else { Holds::Lease },
                 version: Version::new(version),
@@ -195,7 +209,7 @@ pub(crate) fn garbage_delta() -> impl Strategy<Value = v1::TableDelta> {
         |(delta, number, state, leader, table)| {
             let mut wire = v1::TableDelta::from(delta);
             if let (Some(info), true) = (wire.table.as_mut(), table) {
-                info.partitions = number;
+                info.keys = Some(v1::table_info::Keys::HashPartitions(number));
             }
             for row in &mut wire.partitions {
                 row.leader = leader.or(row.leader);

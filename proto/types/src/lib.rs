@@ -11,6 +11,7 @@ pub mod duty;
 pub mod error;
 pub mod event;
 pub mod ids;
+pub mod key_range;
 pub mod lease;
 pub mod limits;
 pub mod moves;
@@ -43,6 +44,7 @@ pub use ids::{
     BootId, ClientId, ClusterId, Epoch, Incarnation, Millis, NodeId, PartitionId, PlacementId, PushKey, RequestId,
     Revision, Seq, StorageId, TableId, Version,
 };
+pub use key_range::{KeyRange, ScanOrder, check_split_points};
 pub use lease::{Lease, LeaseTiming, LeaseTimingError};
 pub use moves::{MoveCode, MoveKind, MovePhase, UnmetCode};
 pub use node::{Node, NodeGoal, NodeStatus};
@@ -57,7 +59,7 @@ pub use setting::{Setting, SettingChange, SettingStep, SettingUnit};
 pub use settings::{Settings, SettingsError};
 pub use slot::{HASH_PARTITIONS_MAX, SLOTS, partition_of, slot_of, tag_of};
 pub use table::{
-    DEFAULT_TABLE, Holds, NodeDelta, Partition, PartitionStatus, PartitionTable, Placement, ReplicaState, Route, Table,
-    TableDelta, TableList,
+    DEFAULT_TABLE, Holds, Keys, KeysBy, NodeDelta, Partition, PartitionStatus, PartitionTable, Partitioning, Placement,
+    RANGES_FIRST_MAX, ReplicaState, Route, Table, TableDelta, TableList,
 };
 pub use word::{UnknownWord, Vocabulary, Word};

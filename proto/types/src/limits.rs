@@ -1,9 +1,13 @@
 //! Sizes that the client and the server both enforce, so that an oversized request fails early with a clear word.
 
 use crate::error::{ErrorDetail, ErrorKind};
+use crate::key_range::KeyRange;
+use bytes::Bytes;
 
 /// Longest key, in bytes.
 pub const KEY_BYTES_MAX: usize = 4 * 1024;
+/// Most bytes of a bound of a range of keys: what follows directly on the longest key is a byte longer.
+pub const BOUND_BYTES_MAX: usize = KEY_BYTES_MAX + 1;
 /// Largest value, in bytes.
 pub const VALUE_BYTES_MAX: usize = 1024 * 1024;
 /// Largest batch of operations in one message, in bytes of keys and values.
@@ -89,18 +93,19 @@ pub fn check_value(value: &[u8]) -> Result<(), ErrorDetail> {
     Ok(())
 }
 
-/// Checks a scan: a limit of 1 to [`SCAN_LIMIT_MAX`]; a prefix and a start no longer than a key. Both may be empty and may
-/// end within a character.
+/// Checks a scan: a limit of 1 to [`SCAN_LIMIT_MAX`]; bounds at most a byte longer than a key ([`BOUND_BYTES_MAX`]), which may
+/// be empty and may end within a character.
 ///
 /// # Errors
 /// [`ErrorKind::InvalidArgument`], naming what was found and the limit.
-pub fn check_scan(prefix: &[u8], after: &[u8], limit: u32) -> Result<(), ErrorDetail> {
+pub fn check_scan(keys: &KeyRange, limit: u32) -> Result<(), ErrorDetail> {
     if !(1..=SCAN_LIMIT_MAX).contains(&limit) {
         return Err(invalid(format!("the limit is {limit}; it must be 1 to {SCAN_LIMIT_MAX}")));
     }
-    for (what, part) in [("prefix", prefix), ("start", after)] {
-        if part.len() > KEY_BYTES_MAX {
-            return Err(invalid(format!("the {what} has {} bytes; the limit is {KEY_BYTES_MAX}", part.len())));
+    let end = keys.end.as_ref().map_or(0, Bytes::len);
+    for (what, length) in [("start", keys.begin.len()), ("end", end)] {
+        if length > BOUND_BYTES_MAX {
+            return Err(invalid(format!("the {what} of the scan has {length} bytes; the limit is {BOUND_BYTES_MAX}")));
         }
     }
     Ok(())
@@ -182,11 +187,16 @@ mod tests {
 
     #[test]
     fn scans_at_and_beyond_the_limits() {
-        let long = [b'k'; KEY_BYTES_MAX + 1];
-        assert!(check_scan(b"", b"\xff", 1).is_ok() && check_scan(&long[1..], &long[1..], SCAN_LIMIT_MAX).is_ok());
-        assert!(check_scan(b"", b"", 0).is_err() && check_scan(b"", b"", SCAN_LIMIT_MAX + 1).is_err());
-        assert!(check_scan(&long, b"", 1).unwrap_err().message.contains("prefix"));
-        assert!(check_scan(b"", &long, 1).unwrap_err().message.contains("start"));
+        let keys = |begin: &'static [u8], end: &'static [u8]| KeyRange {
+            begin: Bytes::from_static(begin),
+            end: Some(Bytes::from_static(end)),
+        };
+        let bytes = |count| &*vec![b'k'; count].leak();
+        let (bound, long) = (bytes(BOUND_BYTES_MAX), bytes(BOUND_BYTES_MAX + 1));
+        assert!(check_scan(&keys(b"", b"\xff"), 1).is_ok() && check_scan(&keys(bound, bound), SCAN_LIMIT_MAX).is_ok());
+        assert!(check_scan(&KeyRange::ALL, 0).is_err() && check_scan(&KeyRange::ALL, SCAN_LIMIT_MAX + 1).is_err());
+        assert!(check_scan(&keys(long, b""), 1).unwrap_err().message.contains("start"));
+        assert!(check_scan(&keys(b"", long), 1).unwrap_err().message.contains("end"));
     }
 
     #[test]

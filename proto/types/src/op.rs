@@ -2,6 +2,7 @@
 
 use crate::error::ErrorDetail;
 use crate::ids::{ClientId, Millis, Revision};
+use crate::key_range::{KeyRange, ScanOrder};
 use crate::limits::{OPERATION_OVERHEAD_BYTES, check_key, check_scan, check_value, scan_bytes_max};
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
@@ -55,12 +56,12 @@ pub enum Op {
         /// What to add; may be negative.
         by: i64,
     },
-    /// Lists keys of one partition, in order of bytes.
+    /// Lists keys of one partition.
     Scan {
-        /// Only keys that begin with this.
-        prefix: Bytes,
-        /// Only keys greater than this; empty for the start.
-        after: Bytes,
+        /// Which keys.
+        keys: KeyRange,
+        /// In which order.
+        order: ScanOrder,
         /// At most this many.
         limit: u32,
     },
@@ -95,7 +96,7 @@ impl Op {
                 check_key(key)?;
                 check_value(value)
             }
-            Self::Scan { prefix, after, limit } => check_scan(prefix, after, *limit),
+            Self::Scan { keys, limit, .. } => check_scan(keys, *limit),
         }
     }
 
@@ -114,7 +115,7 @@ impl Op {
         match self {
             Self::Get { key } | Self::Delete { key } | Self::Increment { key, .. } => key.len(),
             Self::Put { key, value } | Self::CompareAndSet { key, value, .. } => key.len() + value.len(),
-            Self::Scan { prefix, after, .. } => prefix.len() + after.len(),
+            Self::Scan { keys, .. } => keys.begin.len() + keys.end.as_ref().map_or(0, Bytes::len),
         }
     }
 }
@@ -165,5 +166,7 @@ pub enum Answer {
         entries: Vec<Entry>,
         /// Whether there may be more after the last entry.
         more: bool,
+        /// The keys that the partition has, as the copy that answered knows; what was asked for beyond them is elsewhere.
+        range: KeyRange,
     },
 }

@@ -9,6 +9,7 @@ use crate::limits::PIECE_BYTES_MAX;
 use crate::node::Node;
 use crate::removed::RemovedNodes;
 use crate::table::{Partition, Table, TableDelta};
+use bytes::Bytes;
 use std::collections::BTreeMap;
 
 /// Where rows begin: no node has so high an id.
@@ -86,7 +87,7 @@ impl PieceSize {
 fn row_bytes(row: &Partition) -> usize {
     const ROW: usize = 64;
     const PLACEMENT: usize = 28;
-    ROW + PLACEMENT * row.placements.len()
+    ROW + PLACEMENT * row.placements.len() + row.range.begin.len() + row.range.end.as_ref().map_or(0, Bytes::len)
 }
 
 /// What a node takes in a message at most.
@@ -204,7 +205,8 @@ impl Assembly {
 mod tests {
     use super::*;
     use crate::ids::{Epoch, PartitionId, PlacementId};
-    use crate::table::{Holds, PartitionStatus, PartitionTable, Placement, ReplicaState};
+    use crate::key_range::KeyRange;
+    use crate::table::{Holds, Keys, PartitionStatus, PartitionTable, Placement, ReplicaState};
 
     fn row(index: u32, version: u64) -> Partition {
         let placement = |id| Placement { id: PlacementId::new(id), node: NodeId::new(id), state: ReplicaState::Live };
@@ -216,6 +218,7 @@ mod tests {
             placements: (1..=3).map(placement).collect(),
             status: PartitionStatus::Online,
             min_in_sync: 2,
+            range: KeyRange::ALL,
         }
     }
 
@@ -237,8 +240,14 @@ mod tests {
 
         fn piece(&self, from: u64) -> TablePiece {
             let (id, version) = (TableId::new(1), Version::new(1));
-            let table =
-                Table { id, name: "default".into(), partitions: 16_384, replication: 3, holds: Holds::Data, version };
+            let table = Table {
+                id,
+                name: "default".into(),
+                keys: Keys::Hash { partitions: 16_384 },
+                replication: 3,
+                holds: Holds::Data,
+                version,
+            };
             let version = Version::new(self.version);
             TablePiece::cut(table, Version::ZERO, version, self.rows.iter(), self.nodes.iter(), None, from)
         }

@@ -1,13 +1,17 @@
 //! The partition table: which node holds which copy of which partition, who leads, and the delta by which it travels.
 
+use crate::error::{ErrorDetail, ErrorKind};
 use crate::ids::{Epoch, NodeId, PartitionId, PlacementId, TableId, Version};
+use crate::key_range::{KeyRange, ScanOrder, check_split_points};
 use crate::limits::EPOCHS_AHEAD_MAX;
 use crate::node::Node;
 use crate::removed::RemovedNodes;
-use crate::slot::{partition_of, slot_of};
+use crate::slot::{HASH_PARTITIONS_MAX, partition_of, slot_of};
 use crate::word::words;
+use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::ops::Bound;
 
 /// The table that exists from bootstrap; an empty name stands for it.
 pub const DEFAULT_TABLE: &str = "default";
@@ -71,6 +75,9 @@ pub struct Partition {
     /// The least Live replicas with which new writes are admitted; part of the versioned configuration
     /// (PROTOCOL rule 7).
     pub min_in_sync: u8,
+    /// The keys that it has: all in a table whose keys are hashed, where the hash says which are its own. In a table by ranges
+    /// each key is in the range of one partition.
+    pub range: KeyRange,
 }
 
 impl Partition {
@@ -111,6 +118,114 @@ words! {
     }
 }
 
+words! {
+    /// By what the keys of a table are shared among its partitions.
+    #[derive(Serialize, Deserialize)]
+    pub enum KeysBy: "keys of a table" {
+        /// A hash of the key.
+        Hash = "hash",
+        /// Ranges of keys.
+        Range = "range",
+    }
+}
+
+/// How the keys of a table are shared among its partitions; never changed from one to the other.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Keys {
+    /// By a hash of the key ([`slot_of`]), among a number of partitions that stays the same.
+    Hash {
+        /// How many, `1..=`[`HASH_PARTITIONS_MAX`]; their numbers are below it.
+        partitions: u32,
+    },
+    /// By ranges of keys, which each partition says of itself.
+    Range {
+        /// The number of the next partition: it never falls, and no number is given twice.
+        next: u32,
+    },
+}
+
+impl Keys {
+    /// The number that is above those of all partitions that the table ever had.
+    pub const fn numbers_end(self) -> u32 {
+        match self {
+            Self::Hash { partitions } => partitions,
+            Self::Range { next } => next,
+        }
+    }
+
+    /// By what.
+    pub const fn by(self) -> KeysBy {
+        match self {
+            Self::Hash { .. } => KeysBy::Hash,
+            Self::Range { .. } => KeysBy::Range,
+        }
+    }
+
+    /// Whether the keys are in ranges.
+    pub const fn is_range(self) -> bool {
+        matches!(self, Self::Range { .. })
+    }
+}
+
+/// Most partitions that a table by ranges begins with.
+pub const RANGES_FIRST_MAX: usize = 1_024;
+
+/// The partitions of a table when it is made.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Partitioning {
+    /// So many, among which keys are hashed: `1..=`[`HASH_PARTITIONS_MAX`].
+    Hash {
+        /// How many.
+        partitions: u32,
+    },
+    /// One range of keys, split at these ([`check_split_points`]): fewer than [`RANGES_FIRST_MAX`].
+    Range {
+        /// Where each but the first one begins.
+        split_at: Vec<Bytes>,
+    },
+}
+
+impl Partitioning {
+    /// Checks what came from outside.
+    ///
+    /// # Errors
+    /// `InvalidArgument`, with the number or the key that is wrong, and what it may be.
+    pub fn check(&self) -> Result<(), ErrorDetail> {
+        let invalid = |message: String| Err(ErrorDetail::new(ErrorKind::InvalidArgument, message));
+        match self {
+            Self::Hash { partitions } if !(1..=HASH_PARTITIONS_MAX).contains(partitions) => {
+                invalid(format!("a table must have 1 to {HASH_PARTITIONS_MAX} partitions, not {partitions}"))
+            }
+            Self::Hash { .. } => Ok(()),
+            Self::Range { split_at } if split_at.len() >= RANGES_FIRST_MAX => invalid(format!(
+                "{} split points would make more than {RANGES_FIRST_MAX} partitions; split further later",
+                split_at.len()
+            )),
+            Self::Range { split_at } => check_split_points(split_at),
+        }
+    }
+
+    /// The ranges of its partitions, by number.
+    pub fn ranges(&self) -> Vec<KeyRange> {
+        match self {
+            Self::Hash { partitions } => vec![KeyRange::ALL; *partitions as usize],
+            Self::Range { split_at } => {
+                let begins = std::iter::once(Bytes::new()).chain(split_at.iter().cloned());
+                let ends = split_at.iter().cloned().map(Some).chain(std::iter::once(None));
+                begins.zip(ends).map(|(begin, end)| KeyRange { begin, end }).collect()
+            }
+        }
+    }
+
+    /// What the table says of its keys.
+    pub fn keys(&self) -> Keys {
+        match self {
+            Self::Hash { partitions } => Keys::Hash { partitions: *partitions },
+            Self::Range { split_at } => Keys::Range { next: u32::try_from(split_at.len() + 1).unwrap_or(u32::MAX) },
+        }
+    }
+}
+
 /// A table's row.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Table {
@@ -118,8 +233,8 @@ pub struct Table {
     pub id: TableId,
     /// Its name.
     pub name: String,
-    /// Number of partitions, fixed at creation, `1..=16384`.
-    pub partitions: u32,
+    /// How its keys are shared among its partitions.
+    pub keys: Keys,
     /// Copies wanted of each partition; 1 where there is nothing to copy.
     pub replication: u8,
     /// What its partitions are; never changed.
@@ -193,6 +308,8 @@ pub struct PartitionTable {
     table: Table,
     version: Version,
     partitions: BTreeMap<u32, Partition>,
+    /// Of a table by ranges: the partition whose range begins there.
+    begins: BTreeMap<Bytes, u32>,
     nodes: BTreeMap<NodeId, Node>,
     removed: RemovedNodes,
 }
@@ -205,13 +322,16 @@ impl PartitionTable {
         }
         let removed = delta.removed.unwrap_or_default();
         let nodes = delta.nodes.into_iter().filter(|node| !removed.contains(node.id));
-        Some(Self {
+        let mut table = Self {
             version: delta.version,
-            partitions: delta.partitions.into_iter().map(|row| (row.id.index, row)).collect(),
+            partitions: BTreeMap::new(),
+            begins: BTreeMap::new(),
             nodes: nodes.map(|node| (node.id, node)).collect(),
             removed,
             table: delta.table,
-        })
+        };
+        delta.partitions.into_iter().for_each(|row| table.take(row));
+        Some(table)
     }
 
     /// Takes in a delta. Returns whether the cache is now at least as new as the delta; `false` means there is a gap
@@ -221,12 +341,11 @@ impl PartitionTable {
         if delta.table.id != self.table.id || delta.since > self.version {
             return false;
         }
+        // All there is up to this version is held: an older row of a partition that is not held is one that was merged away.
+        let known = if self.table.keys.is_range() { self.version } else { Version::ZERO };
         for row in delta.partitions {
-            match self.partitions.get(&row.id.index) {
-                Some(held) if held.version >= row.version => {}
-                _ => {
-                    self.partitions.insert(row.id.index, row);
-                }
+            if row.version > known || self.partitions.contains_key(&row.id.index) {
+                self.take(row);
             }
         }
         if self.removed.renew(delta.removed) {
@@ -246,6 +365,37 @@ impl PartitionTable {
             self.table = delta.table;
         }
         true
+    }
+
+    /// Takes in a row that is newer than the one held. In a table by ranges, partitions that began within its range have been
+    /// merged into it, unless their rows are newer still; that a range reaches into this one is no such sign, for the row by
+    /// which it ends where this one begins may come later.
+    fn take(&mut self, row: Partition) {
+        let index = row.id.index;
+        if self.partitions.get(&index).is_some_and(|held| held.version >= row.version) {
+            return;
+        }
+        if self.table.keys.is_range() {
+            let older = |begun: &u32| self.partitions.get(begun).is_none_or(|held| held.version < row.version);
+            let within = self.begins.range::<[u8], _>((Bound::Included(&row.range.begin[..]), Bound::Unbounded));
+            let within = within.take_while(|(begin, _)| row.range.contains(begin));
+            let merged: Vec<(Bytes, u32)> =
+                within.map(|(begin, of)| (begin.clone(), *of)).filter(|(_, of)| older(of)).collect();
+            for (begin, of) in merged {
+                self.begins.remove(&begin);
+                self.partitions.remove(&of);
+            }
+            if let Some(held) = self.partitions.get(&index)
+                && self.begins.get(&held.range.begin) == Some(&index)
+            {
+                self.begins.remove(&held.range.begin);
+            }
+            if self.begins.contains_key(&row.range.begin) {
+                return; // Whoever begins there now is newer: this one has been merged away.
+            }
+            self.begins.insert(row.range.begin.clone(), index);
+        }
+        self.partitions.insert(index, row);
     }
 
     /// The rows newer than `since`, as a delta for somebody who holds that version.
@@ -278,9 +428,32 @@ impl PartitionTable {
         }
     }
 
-    /// The partition of `key`.
+    /// The partition of `key`; in a table by ranges, as far as is known here: the one with the greatest begin not above the key. A
+    /// table of which few rows have come so has no gaps: at worst a partition is asked that knows better.
     pub fn partition_of(&self, key: &[u8]) -> PartitionId {
-        PartitionId::new(self.table.id, partition_of(slot_of(key), self.table.partitions))
+        let index = match self.table.keys {
+            Keys::Hash { partitions } => partition_of(slot_of(key), partitions),
+            Keys::Range { .. } => self.last_begun(Bound::Included(key)),
+        };
+        PartitionId::new(self.table.id, index)
+    }
+
+    /// The partition of the greatest keys below this one; below none: of the greatest of all. Of a table by ranges.
+    fn partition_below(&self, end: Option<&[u8]>) -> PartitionId {
+        PartitionId::new(self.table.id, self.last_begun(end.map_or(Bound::Unbounded, Bound::Excluded)))
+    }
+
+    /// The partition of the first of these keys in this order. Of a table by ranges.
+    pub fn first_of(&self, keys: &KeyRange, order: ScanOrder) -> PartitionId {
+        match order {
+            ScanOrder::Ascending => self.partition_of(&keys.begin),
+            ScanOrder::Descending => self.partition_below(keys.end.as_deref()),
+        }
+    }
+
+    fn last_begun(&self, upto: Bound<&[u8]>) -> u32 {
+        let begun = self.begins.range::<[u8], _>((Bound::Unbounded, upto)).next_back();
+        begun.or_else(|| self.begins.first_key_value()).map_or(0, |(_, index)| *index)
     }
 
     /// Where an operation on `key` should go.
@@ -336,6 +509,7 @@ mod tests {
             }],
             status: PartitionStatus::Online,
             min_in_sync: 1,
+            range: KeyRange::ALL,
         }
     }
 
@@ -343,7 +517,7 @@ mod tests {
         let table = Table {
             id: TableId::new(1),
             name: "default".into(),
-            partitions: 2,
+            keys: Keys::Hash { partitions: 2 },
             replication: 1,
             holds: Holds::Data,
             version: Version::new(1),
@@ -374,5 +548,55 @@ mod tests {
         assert_eq!(table.newer_than(Version::new(4)).partitions, vec![row(0, 5, 1)]);
         assert_eq!(table.newer_than(Version::ZERO).partitions.len(), 2);
         assert!(PartitionTable::from_whole(table.newer_than(Version::new(4))).is_none());
+    }
+
+    fn ranged(index: u32, version: u64, begin: &'static str, end: &'static str) -> Partition {
+        let end = (!end.is_empty()).then(|| Bytes::from_static(end.as_bytes()));
+        let range = KeyRange { begin: Bytes::from_static(begin.as_bytes()), end };
+        Partition { range, ..row(index, version, 1) }
+    }
+
+    fn ranges(since: u64, version: u64, partitions: Vec<Partition>) -> TableDelta {
+        let mut delta = delta(since, version, partitions);
+        delta.table.keys = Keys::Range { next: 9 };
+        delta
+    }
+
+    fn of(table: &PartitionTable, key: &str) -> u32 {
+        table.partition_of(key.as_bytes()).index
+    }
+
+    #[test]
+    fn a_key_is_in_the_range_that_begins_last_before_it() {
+        let whole = ranges(0, 5, vec![ranged(0, 5, "", "g"), ranged(1, 5, "g", "p"), ranged(2, 5, "p", "")]);
+        let table = PartitionTable::from_whole(whole).unwrap();
+        assert_eq!((of(&table, "a"), of(&table, "g"), of(&table, "oz"), of(&table, "z")), (0, 1, 1, 2));
+        let below = |end: Option<&str>| table.partition_below(end.map(str::as_bytes)).index;
+        assert_eq!((below(Some("g")), below(Some("g1")), below(None)), (0, 1, 2));
+    }
+
+    /// The rows of a split come in any order; until both are there, the one that knows less is asked.
+    #[test]
+    fn a_split_table_has_no_gap_whichever_row_comes_first() {
+        let rows = [ranged(0, 8, "", "m"), ranged(1, 8, "m", "")];
+        for first in 0..2 {
+            let mut table = PartitionTable::from_whole(ranges(0, 5, vec![ranged(0, 5, "", "")])).unwrap();
+            assert!(table.merge(ranges(5, 7, vec![rows[first].clone()])));
+            assert_eq!((of(&table, "a"), of(&table, "z")), if first == 0 { (0, 0) } else { (0, 1) });
+            assert!(table.merge(ranges(5, 8, vec![rows[1 - first].clone()])));
+            assert_eq!((of(&table, "a"), of(&table, "z"), table.partitions().count()), (0, 1, 2));
+        }
+    }
+
+    #[test]
+    fn a_partition_that_was_merged_away_is_gone_and_stays_so() {
+        let before = vec![ranged(0, 5, "", "g"), ranged(1, 6, "g", "p"), ranged(2, 5, "p", "")];
+        let mut table = PartitionTable::from_whole(ranges(0, 6, before)).unwrap();
+        assert!(table.merge(ranges(6, 9, vec![ranged(0, 9, "", "p")])));
+        assert_eq!((of(&table, "h"), table.partitions().count()), (0, 2));
+        // Split anew where the one that is gone began, and that one's row comes late.
+        assert!(table.merge(ranges(6, 11, vec![ranged(0, 11, "", "g"), ranged(3, 11, "g", "p")])));
+        assert!(table.merge(ranges(6, 7, vec![ranged(1, 7, "g", "p")])));
+        assert_eq!((of(&table, "h"), table.partition(1)), (3, None));
     }
 }

@@ -8,7 +8,7 @@ use archon_host::LocalCopy;
 use archon_kv::engine::PageLimit;
 use archon_kv::row::POSITION_KEY;
 use archon_kv::{Effect, PartitionView, Reader, View};
-use archon_types::{NodeStatus, Partition, PartitionStatus, PlacementId, ReplicaState};
+use archon_types::{NodeStatus, Partition, PartitionStatus, PlacementId, ReplicaState, ScanOrder};
 use bytes::Bytes;
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -107,7 +107,7 @@ impl World {
                 let engine = &self.hosts[host].disk.engine;
                 let view = PartitionView::new(&local.memtable, engine, live.id, Reader::Committed);
                 let all = PageLimit { rows_max: usize::MAX, bytes_max: usize::MAX };
-                let Ok(page) = view.page(Bound::Unbounded, &[0xFF], all) else {
+                let Ok(page) = view.page(Bound::Unbounded, &[0xFF], ScanOrder::Ascending, all) else {
                     return Some(format!("{} of {} cannot be read", live.id, row.id));
                 };
                 // Each engine's own.

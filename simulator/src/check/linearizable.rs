@@ -11,7 +11,7 @@ use super::Violation;
 use archon_kv::Effect;
 use archon_kv::row::{KIND_VALUE, decode_value};
 use archon_types::op::Entry;
-use archon_types::{Revision, Seq};
+use archon_types::{KeyRange, Revision, ScanOrder, Seq};
 use bytes::Bytes;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound::{Excluded, Unbounded};
@@ -27,8 +27,8 @@ pub(crate) struct History {
     floor: u64,
 }
 
-/// What a scan asked for: prefix, the key it goes on after, and how many at most (0: as many as there are).
-pub(crate) type Asked<'a> = (&'a Bytes, &'a Bytes, u32);
+/// What a scan asked for: which keys, in which order, and how many at most (0: as many as there are).
+pub(crate) type Asked<'a> = (&'a KeyRange, ScanOrder, u32);
 
 impl History {
     /// An effect was committed; `named` if it says whose operation it is.
@@ -163,14 +163,17 @@ impl History {
     }
 
     /// The page that a scan gives at a position.
-    fn page_at(&self, (prefix, after, limit): Asked<'_>, position: u64) -> (Vec<Entry>, bool) {
-        let keys = self.keys.keys().filter(|key| key.starts_with(prefix) && *key > after);
+    fn page_at(&self, (asked, order, limit): Asked<'_>, position: u64) -> (Vec<Entry>, bool) {
+        let keys = self.keys.keys().filter(|key| asked.contains(key));
         let present = keys.filter_map(|key| {
             let (at, value) = self.value_at(key, position)?;
             Some(Entry { key: key.clone(), value: value.clone(), revision: Revision::new(at) })
         });
         let limit = if limit == 0 { usize::MAX } else { limit as usize };
         let mut all: Vec<Entry> = present.collect();
+        if order == ScanOrder::Descending {
+            all.reverse();
+        }
         let more = all.len() > limit;
         all.truncate(limit);
         (all, more)

@@ -71,7 +71,7 @@ fn a_delete_is_answered_once_and_after_it_began() {
 fn a_scan_sees_all_keys_at_one_moment() {
     let listed = |floor, entries: &[Entry], more, limit| {
         let mut history = history();
-        let asked = (&key(""), &key(""), limit);
+        let asked = (&KeyRange::ALL, ScanOrder::Ascending, limit);
         history.listed(asked, floor, entries, more).is_ok().then_some(history.floor())
     };
     let (one, four, two) = (entry("a", "one", 1), entry("a", "four", 4), entry("b", "two", 2));

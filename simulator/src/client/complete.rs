@@ -33,8 +33,8 @@ impl World {
                 history.saw(key, floor, *revision, Some(value))
             }
             (Op::Delete { key }, Answer::Deleted { existed: true }) => history.deleted(key, floor, named),
-            (Op::Scan { prefix, after, limit }, Answer::Page { entries, more }) => {
-                history.listed((prefix, after, *limit), floor, entries, *more)
+            (Op::Scan { keys, order, limit }, Answer::Page { entries, more, .. }) => {
+                history.listed((keys, *order, *limit), floor, entries, *more)
             }
             (op, answer) => Err(Violation::NotLinearizable { detail: format!("{op:?} was answered {answer:?}") }),
         };

@@ -2,7 +2,7 @@
 
 use super::Call;
 use crate::world::World;
-use archon_types::{Op, OpId, PartitionId, Revision, TableId};
+use archon_types::{KeyRange, Op, OpId, PartitionId, Revision, ScanOrder, TableId};
 use bytes::Bytes;
 
 /// Keys per partition: few, so that operations meet.
@@ -64,11 +64,10 @@ impl World {
                 let prefix = self.random.pick(&["", "", "k", "k1", "c"]).unwrap_or_default();
                 let after = self.random.pick(&["", "", "", "k0", "count"]).unwrap_or_default();
                 let limit = self.random.pick(&[0, 1, 2, 10]).unwrap_or(0);
-                Op::Scan {
-                    prefix: Bytes::from_static(prefix.as_bytes()),
-                    after: Bytes::from_static(after.as_bytes()),
-                    limit,
-                }
+                // Without a draw of its own, so that seeds go on as they did.
+                let order = if limit == 2 { ScanOrder::Descending } else { ScanOrder::Ascending };
+                let keys = KeyRange::of_prefix(Bytes::from_static(prefix.as_bytes())).after(after.as_bytes());
+                Op::Scan { keys, order, limit }
             }
             17 => Op::Get { key: counted },
             _ => Op::Get { key },

@@ -7,7 +7,7 @@ use archon_host::{CopyAsk, CopyJob, CopyPage, CopyStart};
 use archon_kv::engine::{Engine, PageLimit, Row};
 use archon_kv::row;
 use archon_replica::{Input, Position, ReplicaAddress};
-use archon_types::{Millis, PlacementId, Seq, Version};
+use archon_types::{Millis, PlacementId, ScanOrder, Seq, Version};
 use bytes::Bytes;
 use std::ops::Bound;
 
@@ -93,7 +93,11 @@ impl World {
             false => Bound::Unbounded,
         };
         let limit = PageLimit { rows_max: PAGE_ROWS, bytes_max: usize::MAX };
-        let Ok(mut page) = self.hosts[host].disk.engine.page(source, (from, Bound::Unbounded), limit) else { return };
+        let Ok(mut page) =
+            self.hosts[host].disk.engine.page(source, (from, Bound::Unbounded), ScanOrder::Ascending, limit)
+        else {
+            return;
+        };
         let after = page.rows.last().map_or(after, |row| row.key.clone());
         if !page.more {
             let copies = self.hosts[host].process.as_ref().map(|process| process.partitions.copies());

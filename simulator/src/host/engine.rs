@@ -1,8 +1,8 @@
 //! A storage engine that loses, at a crash, any part of what it did not sync.
 
 use crate::random::Random;
-use archon_kv::engine::{Change, Cleared, Engine, EngineError, KeyRange, Page, PageLimit};
-use archon_types::PlacementId;
+use archon_kv::engine::{Between, Change, Cleared, Engine, EngineError, Page, PageLimit};
+use archon_types::{PlacementId, ScanOrder};
 use bytes::Bytes;
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -57,8 +57,14 @@ impl Engine for SimEngine {
         Ok(self.inner().rows.get(&(space, Bytes::copy_from_slice(key))).cloned())
     }
 
-    fn page(&self, space: PlacementId, keys: KeyRange<'_>, limit: PageLimit) -> Result<Page, EngineError> {
-        Ok(archon_kv::memory::page_of(&self.inner().rows, space, keys, limit))
+    fn page(
+        &self,
+        space: PlacementId,
+        keys: Between<'_>,
+        order: ScanOrder,
+        limit: PageLimit,
+    ) -> Result<Page, EngineError> {
+        Ok(archon_kv::memory::page_of(&self.inner().rows, space, keys, order, limit))
     }
 
     fn write(&self, changes: &[Change]) -> Result<(), EngineError> {

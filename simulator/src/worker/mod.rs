@@ -17,7 +17,9 @@ use crate::random::Random;
 use crate::world::World;
 use archon_coordinator_core::Command;
 use archon_member::{Acquired, Participation, Registering};
-use archon_types::{BootId, Epoch, Holds, Incarnation, LeaseTiming, Millis, NodeId, PartitionId, StorageId};
+use archon_types::{
+    BootId, Epoch, Holds, Incarnation, LeaseTiming, Millis, NodeId, PartitionId, Partitioning, StorageId,
+};
 use std::collections::{BTreeMap, BTreeSet};
 use uuid::Uuid;
 
@@ -195,7 +197,12 @@ impl World {
         }
         let term = session.term.number();
         let (name, partitions) = (TABLE.to_owned(), self.workers.partitions);
-        let create = Command::CreateTable { name, partitions, replication: 1, holds: Holds::Lease };
+        let create = Command::CreateTable {
+            name,
+            partitioning: Partitioning::Hash { partitions },
+            replication: 1,
+            holds: Holds::Lease,
+        };
         self.propose(leader, Proposal { term, commands: vec![create], reply: None });
     }
 

@@ -42,7 +42,7 @@ pub(crate) fn measure(nodes: usize, partitions: usize, replication: u8) -> anyho
 fn some_row(state: &ClusterState, number: usize) -> PartitionId {
     let tables: Vec<TableId> = state.tables.keys().copied().collect();
     let table = tables[number % tables.len()];
-    let size = state.tables.get(&table).map_or(1, |table| table.partitions as usize);
+    let size = state.partitions.count_of(table) as usize;
     PartitionId::new(table, u32::try_from(number * 7_919 % size).unwrap_or(0))
 }
 

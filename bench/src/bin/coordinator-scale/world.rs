@@ -5,8 +5,8 @@ use archon_coordinator_core::{
     Actor, ClusterState, Command, CommandBatch, Edit, Liveness, PartitionChange, Register, Response, apply, turn,
 };
 use archon_types::{
-    BootId, ClusterId, HASH_PARTITIONS_MAX, Millis, NodeId, Partition, PartitionId, Placement, PlacementId,
-    ReplicaState, Settings, StorageId, TableId, Version,
+    BootId, ClusterId, HASH_PARTITIONS_MAX, Millis, NodeId, Partition, PartitionId, Partitioning, Placement,
+    PlacementId, ReplicaState, Settings, StorageId, TableId, Version,
 };
 use uuid::Uuid;
 
@@ -46,8 +46,12 @@ impl World {
 
     /// Creates a table.
     pub(crate) fn create_table(&mut self, name: &str, partitions: u32, replication: u8) -> anyhow::Result<TableId> {
-        let create =
-            Command::CreateTable { name: name.to_owned(), partitions, replication, holds: archon_types::Holds::Data };
+        let create = Command::CreateTable {
+            name: name.to_owned(),
+            partitioning: Partitioning::Hash { partitions },
+            replication,
+            holds: archon_types::Holds::Data,
+        };
         match self.commit(vec![create])?[..] {
             [Response::TableCreated { table }] => Ok(table),
             ref other => anyhow::bail!("a table was answered with {other:?}"),

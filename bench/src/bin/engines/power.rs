@@ -158,7 +158,7 @@ fn compare_rows(
         let mut from = Bound::Unbounded;
         loop {
             let rest = (from.as_ref().map(|key: &bytes::Bytes| &key[..]), Bound::Unbounded);
-            let page = engine.page(space, rest, PageLimit::bytes(1 << 20))?;
+            let page = engine.page(space, rest, archon_types::ScanOrder::Ascending, PageLimit::bytes(1 << 20))?;
             for row in &page.rows {
                 found.rows += 1;
                 let is = workload.recognise(&row.value);

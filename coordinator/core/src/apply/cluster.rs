@@ -9,8 +9,8 @@ use crate::state::{ClusterState, PARTITIONS_MAX};
 use archon_types::limits::{REPLICAS_MAX, check_name};
 use archon_types::settings::min_in_sync_default;
 use archon_types::{
-    ClusterId, DEFAULT_TABLE, Epoch, ErrorDetail, ErrorKind, HASH_PARTITIONS_MAX, Holds, Partition, PartitionId,
-    PartitionStatus, Settings, Table, TableId, Version,
+    ClusterId, DEFAULT_TABLE, Epoch, ErrorDetail, ErrorKind, Holds, Partition, PartitionId, PartitionStatus,
+    Partitioning, Settings, Table, TableId, Version,
 };
 
 /// The protocol that a cluster made by this version speaks.
@@ -38,19 +38,24 @@ pub(super) fn bootstrap(
     state.settings_version = entry.version();
     state.feature_level = FEATURE_LEVEL_FIRST;
     entry.note(state, EventKind::Bootstrapped);
-    create_table(state, entry, DEFAULT_TABLE, settings.partitions, settings.replication, Holds::Data)
+    let partitioning = Partitioning::Hash { partitions: settings.partitions };
+    create_table(state, entry, DEFAULT_TABLE, &partitioning, settings.replication, Holds::Data)
 }
 
 pub(super) fn create_table(
     state: &mut ClusterState,
     entry: Entry<'_>,
     name: &str,
-    partitions: u32,
+    partitioning: &Partitioning,
     replication: u8,
     holds: Holds,
 ) -> Result<Response, ErrorDetail> {
     check_name("table", name)?;
-    check_shape(partitions, replication)?;
+    partitioning.check()?;
+    check_replication(replication)?;
+    if holds == Holds::Lease && partitioning.keys().is_range() {
+        return Err(invalid("the partitions of a lease table are numbers; only data can be kept in ranges of keys"));
+    }
     if holds == Holds::Lease && replication != 1 {
         return Err(invalid(format!(
             "a lease has one owner and no copies, so its replication is 1, not {replication}"
@@ -59,18 +64,21 @@ pub(super) fn create_table(
     if state.table_by_name(name).is_some() {
         return Err(ErrorDetail::new(ErrorKind::AlreadyExists, format!("there is a table {name:?} already")));
     }
-    let after = state.partitions.len() + partitions as usize;
+    let ranges = partitioning.ranges();
+    let after = state.partitions.len() + ranges.len();
     if after > PARTITIONS_MAX {
         return Err(refused(format!("the tables would have {after} partitions; the limit is {PARTITIONS_MAX}")));
     }
     let id = TableId::new(state.table_last.get() + 1);
     state.table_last = id;
     let version = entry.version();
-    state.tables.insert(id, Table { id, name: name.to_owned(), partitions, replication, holds, version });
+    state
+        .tables
+        .insert(id, Table { id, name: name.to_owned(), keys: partitioning.keys(), replication, holds, version });
     // The fencing tokens of a table that goes by the name of a dropped one are above all that were given out for that one: each
     // of those was a log entry.
     let epoch = if holds == Holds::Lease { Epoch::new(entry.index) } else { Epoch::ZERO };
-    for index in 0..partitions {
+    for (index, range) in (0..).zip(ranges) {
         state.partitions.insert(Partition {
             id: PartitionId::new(id, index),
             epoch,
@@ -79,6 +87,7 @@ pub(super) fn create_table(
             placements: Vec::new(),
             status: PartitionStatus::Unassigned,
             min_in_sync: min_in_sync_default(replication),
+            range,
         });
     }
     entry.note(state, EventKind::TableCreated { table: id, name: name.to_owned() });
@@ -132,18 +141,12 @@ pub(super) fn accept_loss(
 
 fn check_settings(settings: &Settings) -> Result<(), ErrorDetail> {
     settings.timing.check().map_err(|error| invalid(error.to_string()))?;
-    check_shape(settings.partitions, settings.replication)?;
+    Partitioning::Hash { partitions: settings.partitions }.check()?;
+    check_replication(settings.replication)?;
     if settings.nodes_min == 0 || settings.copies_per_node_max == 0 {
         return Err(invalid("nodes_min and copies_per_node_max must be at least 1"));
     }
     Ok(())
-}
-
-fn check_shape(partitions: u32, replication: u8) -> Result<(), ErrorDetail> {
-    if !(1..=HASH_PARTITIONS_MAX).contains(&partitions) {
-        return Err(invalid(format!("a table has 1 to {HASH_PARTITIONS_MAX} partitions, not {partitions}")));
-    }
-    check_replication(replication)
 }
 
 pub(super) fn check_replication(replication: u8) -> Result<(), ErrorDetail> {

@@ -90,8 +90,8 @@ fn apply_one(state: &mut ClusterState, entry: Entry<'_>, command: &Command) -> R
         Command::AlterNode { node, if_version, traits } => alter::node(state, entry, *node, *if_version, traits),
         Command::NodeLost { node, if_version } => node::declare_lost(state, entry, *node, *if_version),
         Command::RemoveNode { node, if_version } => node::remove(state, entry, *node, *if_version),
-        Command::CreateTable { name, partitions, replication, holds } => {
-            cluster::create_table(state, entry, name, *partitions, *replication, *holds)
+        Command::CreateTable { name, partitioning, replication, holds } => {
+            cluster::create_table(state, entry, name, partitioning, *replication, *holds)
         }
         Command::AlterTable { table, if_version, replication } => {
             alter::table(state, entry, *table, *if_version, *replication)

@@ -14,6 +14,7 @@ mod one_copy_per_node;
 mod one_life;
 mod one_plan;
 mod placement_ids;
+mod ranges_tile;
 
 use crate::state::ClusterState;
 use std::fmt;
@@ -47,6 +48,7 @@ pub fn check(state: &ClusterState) -> Result<(), Violation> {
     one_life::check(state)?;
     controls::check(state)?;
     dropped::check(state)?;
+    ranges_tile::check(state)?;
     indexes::check(state)
 }
 

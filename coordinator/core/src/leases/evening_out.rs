@@ -34,13 +34,14 @@ pub(crate) fn evening_out(
     let eligible: Vec<&NodeRow> = serving.iter().copied().filter(|row| takes(state, table, liveness, row)).collect();
     let kept: u64 =
         serving.iter().filter(|row| row.node.goal == NodeGoal::Cordon).map(|row| u64::from(has(row.node.id))).sum();
+    let count = state.partitions.count_of(table.id);
     let shares = eligible.iter().map(|row| Share {
         weight: row.node.weight.max(1),
-        limit: limit_in(state, table, row).min(table.partitions),
+        limit: limit_in(state, table, row).min(count),
         has: has(row.node.id),
     });
     let shares: Vec<Share> = shares.collect();
-    let quota = quotas(u64::from(table.partitions).saturating_sub(kept), &shares);
+    let quota = quotas(u64::from(count).saturating_sub(kept), &shares);
     let mut receivers: BTreeSet<(Need, NodeId, u32)> = BTreeSet::new();
     let mut leaving: Vec<&Partition> = Vec::new();
     for row in serving.iter().filter(|row| gives_up(row)) {

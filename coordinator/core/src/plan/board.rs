@@ -108,7 +108,7 @@ impl<'a> Board<'a> {
             slots,
             pieces: Vec::with_capacity(state.partitions.len()),
             blocked: BTreeSet::new(),
-            partitions_count: state.data_tables().map(|table| table.partitions).sum(),
+            partitions_count: state.data_tables().map(|table| state.partitions.count_of(table.id)).sum(),
         };
         // A copy on its way counts where it goes. With a leadership no copy comes or goes.
         let copies = || state.migrations.active().filter(|migration| migration.kind == MoveKind::Copy);

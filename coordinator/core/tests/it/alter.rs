@@ -120,7 +120,12 @@ fn plans_drains_and_assignments_go_by_what_a_node_was_given() {
     assert!(check_drain(&bed.state, a).is_ok());
     // A new table keeps out of the way of a node that is full, and of one of small weight.
     altered(&mut bed, d, &weight(1));
-    bed.ok(Command::CreateTable { name: "orders".into(), partitions: 8, replication: 2, holds: Holds::Data });
+    bed.ok(Command::CreateTable {
+        name: "orders".into(),
+        partitioning: Partitioning::Hash { partitions: 8 },
+        replication: 2,
+        holds: Holds::Data,
+    });
     bed.settle();
     let of_table =
         |node| bed.state.partitions.of_table(TableId::new(2)).filter(move |row| row.placement_on(node).is_some());

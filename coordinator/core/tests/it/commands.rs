@@ -38,7 +38,12 @@ fn settings_that_would_break_leases_are_refused() {
 #[test]
 fn a_repeated_request_gets_its_first_answer() {
     let mut bed = Bed::new(settings(1, 1, 1));
-    let create = Command::CreateTable { name: "orders".into(), partitions: 4, replication: 1, holds: Holds::Data };
+    let create = Command::CreateTable {
+        name: "orders".into(),
+        partitioning: Partitioning::Hash { partitions: 4 },
+        replication: 1,
+        holds: Holds::Data,
+    };
     let request = Some(RequestId::new(Uuid::from_u128(5)));
     let batch = CommandBatch { request, ..bed.batch(vec![create.clone()]) };
     let first = bed.commit_batch(&batch);
@@ -64,7 +69,7 @@ fn tables_have_bounds() {
     let mut bed = Bed::new(settings(1, 1, 1));
     let create = |name: &str, partitions, replication| Command::CreateTable {
         name: name.into(),
-        partitions,
+        partitioning: Partitioning::Hash { partitions },
         replication,
         holds: Holds::Data,
     };
@@ -113,4 +118,30 @@ fn a_void_entry_changes_nothing_but_the_index() {
     let before = bed.state.clone();
     skip(&mut bed.state, 50);
     assert_eq!(bed.state, ClusterState { applied: 50, ..before });
+}
+
+#[test]
+fn a_table_by_ranges_begins_as_it_is_split() {
+    let mut bed = Bed::running(settings(4, 3, 2), &["athens", "byzantium", "cyrene"]);
+    let create = |points: &[&'static str], holds| {
+        let split_at = points.iter().map(|point| (*point).into()).collect();
+        let replication = if holds == Holds::Lease { 1 } else { 2 };
+        Command::CreateTable {
+            name: "times".into(),
+            partitioning: Partitioning::Range { split_at },
+            replication,
+            holds,
+        }
+    };
+    for (points, holds) in [(&["b", "a"][..], Holds::Data), (&["a", "a"], Holds::Data), (&["a"], Holds::Lease)] {
+        assert_eq!(bed.refused(create(points, holds)), ErrorKind::InvalidArgument, "{points:?}");
+    }
+    let Response::TableCreated { table } = bed.ok(create(&["g", "p"], Holds::Data)) else { panic!("not created") };
+    assert_eq!(bed.state.tables[&table].keys, Keys::Range { next: 3 });
+    let ends: Vec<_> = bed.state.partitions.of_table(table).map(|row| row.range.end.clone()).collect();
+    assert_eq!(ends, [Some("g".into()), Some("p".into()), None]);
+    bed.settle();
+    assert!(bed.state.partitions.of_table(table).all(|row| row.live().count() == 2 && row.leader.is_some()));
+    check(&bed.state).unwrap();
+    bed.round_trip();
 }

@@ -124,7 +124,12 @@ fn a_copy_on_a_barred_node_is_replaced_elsewhere_and_does_not_come_back() {
 #[test]
 fn a_node_that_is_barred_from_a_table_holds_nothing_of_it() {
     let mut bed = three();
-    let other = Command::CreateTable { name: "orders".into(), partitions: 3, replication: 2, holds: Holds::Data };
+    let other = Command::CreateTable {
+        name: "orders".into(),
+        partitioning: Partitioning::Hash { partitions: 3 },
+        replication: 2,
+        holds: Holds::Data,
+    };
     bed.ok(other);
     bed.settle();
     let barred = bed.node("cyrene");

@@ -17,7 +17,12 @@ impl Bed {
     }
 
     fn create(&mut self, name: &str, partitions: u32, replication: u8) -> TableId {
-        match self.ok(Command::CreateTable { name: name.into(), partitions, replication, holds: Holds::Data }) {
+        match self.ok(Command::CreateTable {
+            name: name.into(),
+            partitioning: Partitioning::Hash { partitions },
+            replication,
+            holds: Holds::Data,
+        }) {
             Response::TableCreated { table } => table,
             other => panic!("not created: {other:?}"),
         }

@@ -22,7 +22,12 @@ struct Jobs {
 impl Jobs {
     fn new(partitions: u32) -> Self {
         let mut bed = Bed::running(settings(4, 1, 1), &["athens"]);
-        bed.ok(Command::CreateTable { name: "jobs".into(), partitions, replication: 1, holds: Holds::Lease });
+        bed.ok(Command::CreateTable {
+            name: "jobs".into(),
+            partitioning: Partitioning::Hash { partitions },
+            replication: 1,
+            holds: Holds::Lease,
+        });
         Self { bed }
     }
 
@@ -327,7 +332,12 @@ fn limits_hold_and_what_nobody_takes_says_why() {
 #[test]
 fn a_limit_is_one_for_all_tables_that_a_participant_serves() {
     let mut jobs = Jobs::new(4);
-    let more = Command::CreateTable { name: "more".into(), partitions: 4, replication: 1, holds: Holds::Lease };
+    let more = Command::CreateTable {
+        name: "more".into(),
+        partitioning: Partitioning::Hash { partitions: 4 },
+        replication: 1,
+        holds: Holds::Lease,
+    };
     jobs.bed.ok(more);
     let served = Participant { tables: vec!["jobs".into(), "more".into()], timing: None };
     jobs.bed.join_with(Register { partitions_max: Some(3), participant: Some(served), ..worker(0) });
@@ -374,7 +384,12 @@ fn a_lease_table_made_anew_grants_higher_epochs_than_the_one_that_was_dropped() 
     assert_eq!(answer.withdrawn.len(), 2, "its lease covers none of them any more");
     jobs.bed.settle();
     assert_eq!(jobs.bed.state.condemned.len(), 0);
-    let create = Command::CreateTable { name: "jobs".into(), partitions: 4, replication: 1, holds: Holds::Lease };
+    let create = Command::CreateTable {
+        name: "jobs".into(),
+        partitioning: Partitioning::Hash { partitions: 4 },
+        replication: 1,
+        holds: Holds::Lease,
+    };
     let Response::TableCreated { table } = jobs.bed.ok(create) else { panic!("not created") };
     jobs.bed.settle();
     assert!(jobs.bed.state.partitions.of_table(table).all(|row| row.epoch > highest && row.leader.is_some()));
@@ -398,7 +413,12 @@ fn a_lease_table_whose_participants_are_gone_is_dropped_without_anything_to_dele
 #[test]
 fn nothing_of_a_lease_is_copied_planned_or_forced() {
     let mut jobs = Jobs::with_workers(4, 2);
-    let replicated = Command::CreateTable { name: "more".into(), partitions: 4, replication: 3, holds: Holds::Lease };
+    let replicated = Command::CreateTable {
+        name: "more".into(),
+        partitioning: Partitioning::Hash { partitions: 4 },
+        replication: 3,
+        holds: Holds::Lease,
+    };
     assert_eq!(jobs.bed.refused(replicated), ErrorKind::InvalidArgument);
     assert!(plan(&jobs.bed.state, Goal::default()).moves.is_empty());
     let row = jobs.rows().next().unwrap().clone();

@@ -50,7 +50,12 @@ fn all_taken() -> (Bed, NodeId, Acknowledged) {
 fn a_node_that_took_everything_lacks_only_what_came_after() {
     let (mut bed, node, acknowledged) = all_taken();
     let before = bed.state.rows_version_of(TABLE);
-    bed.ok(Command::CreateTable { name: "other".into(), partitions: 1, replication: 1, holds: Holds::Data });
+    bed.ok(Command::CreateTable {
+        name: "other".into(),
+        partitioning: Partitioning::Hash { partitions: 1 },
+        replication: 1,
+        holds: Holds::Data,
+    });
     assert_eq!(acknowledged.due(&bed.state, node), Some(Due::Table), "it has no copy of that");
     let (push, _) = next(&bed, node, &acknowledged);
     assert!(push.duties.is_none() && push.nodes.is_none());
@@ -72,7 +77,12 @@ fn a_node_that_obeys_an_older_state_is_told_everything_again() {
 #[test]
 fn a_node_that_obeys_other_duties_is_told_them_again() {
     let (mut bed, node, mut acknowledged) = all_taken();
-    bed.ok(Command::CreateTable { name: "other".into(), partitions: 1, replication: 1, holds: Holds::Data });
+    bed.ok(Command::CreateTable {
+        name: "other".into(),
+        partitioning: Partitioning::Hash { partitions: 1 },
+        replication: 1,
+        holds: Holds::Data,
+    });
     let (push, promise) = next(&bed, node, &acknowledged);
     assert!(push.duties.is_none());
     // Newer ones were pushed meanwhile, and their acknowledgement was lost.

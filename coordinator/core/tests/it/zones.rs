@@ -132,7 +132,12 @@ fn full_nodes_were_about_to_be_assigned_to_for_ever() {
         bed.join_with(limited(name, 1 + number as u128, 6));
     }
     bed.settle();
-    bed.ok(Command::CreateTable { name: "more".into(), partitions: 2, replication: 3, holds: Holds::Data });
+    bed.ok(Command::CreateTable {
+        name: "more".into(),
+        partitioning: Partitioning::Hash { partitions: 2 },
+        replication: 3,
+        holds: Holds::Data,
+    });
     bed.settle();
     let waits = PartitionId::new(TableId::new(2), 0);
     let why = |bed: &Bed| explain(&bed.state, &Remembered::default(), waits).unwrap();

@@ -24,6 +24,7 @@ pub(super) fn row(epoch: u64, version: u64, leader: Option<u64>, states: &[Repli
         placements: placements.collect(),
         status: PartitionStatus::Assigned,
         min_in_sync: min,
+        range: archon_types::KeyRange::ALL,
     }
 }
 

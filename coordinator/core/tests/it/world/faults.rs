@@ -102,8 +102,14 @@ impl World {
                 let Some(table) = self.state.tables.values().next().cloned() else { return };
                 let mut commands = vec![Command::DropTable { table: table.id }];
                 if *again {
-                    let Table { name, partitions, replication, .. } = table;
-                    commands.push(Command::CreateTable { name, partitions, replication, holds: Holds::Data });
+                    let Table { name, keys, replication, .. } = table;
+                    let partitions = keys.numbers_end();
+                    commands.push(Command::CreateTable {
+                        name,
+                        partitioning: Partitioning::Hash { partitions },
+                        replication,
+                        holds: Holds::Data,
+                    });
                 }
                 self.propose(None, commands);
             }

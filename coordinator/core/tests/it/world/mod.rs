@@ -340,11 +340,7 @@ impl World {
 
     /// Takes every order, cordon and drain back: also one that was asked for before and is committed only now.
     fn serve_everywhere(&mut self) {
-        let controls = &self.state.controls;
-        let bars = controls.bars().map(|(member, bar, _)| Order::Unbar { bar, member });
-        let offline = controls.offline().map(|(partition, _)| Order::Online { partition });
-        let reversal =
-            bars.chain(offline).chain(controls.maintenance().map(|(member, _)| Order::Resume { member })).next();
+        let reversal = self.state.controls.reversals().next();
         if let Some(order) = reversal {
             let if_controls = self.state.controls_version;
             self.commit(self.term, None, vec![Command::Control { if_controls, order, why: String::new() }]);

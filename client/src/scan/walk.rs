@@ -1,0 +1,97 @@
+//! Scans of tables by ranges: the partitions are asked one after the other, in the order of the scan.
+
+use super::{Asked, Entry, PAGE_BYTES_MAX, Page};
+use crate::error::Error;
+use crate::kv::{Client, unexpected};
+use archon_types::{Answer, KeyRange, Op, ScanOrder};
+use std::time::Duration;
+use tokio::time::{Instant, sleep};
+
+/// How long is waited for a newer table when a partition says that it has none of what is asked for.
+const REFRESH_PAUSE: Duration = Duration::from_millis(20);
+
+/// A page: as much as is asked for, or as there is.
+pub(super) async fn page(client: &Client, asked: Asked) -> Result<Page, Error> {
+    let Asked { mut keys, order, limit, deadline } = asked;
+    let mut entries: Vec<Entry> = Vec::new();
+    let mut bytes = 0;
+    loop {
+        let wanted = limit.saturating_sub(u32::try_from(entries.len()).unwrap_or(u32::MAX));
+        if keys.is_empty() || wanted == 0 || bytes >= PAGE_BYTES_MAX {
+            return Ok(Page { entries, more: !keys.is_empty() });
+        }
+        let partition = client.first_of(&keys, order);
+        let op = Op::Scan { keys: keys.clone(), order, limit: wanted };
+        let left = deadline.saturating_duration_since(Instant::now());
+        let (found, more, range) = match client.run_in(partition, op, left).await? {
+            Answer::Page { entries, more, range } if !(entries.is_empty() && more) => (entries, more, range),
+            other => return Err(unexpected("a scan", &other)),
+        };
+        let Some(rest) = beyond(&keys, &range, order) else {
+            // The table held here is older than what that partition knows, and what it gave is not what comes next.
+            client.want_refresh();
+            sleep(REFRESH_PAUSE).await;
+            continue;
+        };
+        keys = match found.last().filter(|_| more) {
+            Some(last) => keys.following(&last.key, order),
+            None => rest,
+        };
+        bytes += found.iter().map(|entry| entry.key.len() + entry.value.len()).sum::<usize>();
+        entries.extend(found.into_iter().map(|entry| Entry {
+            key: entry.key,
+            value: entry.value,
+            revision: entry.revision,
+        }));
+    }
+}
+
+/// What is left of some keys when a partition has given all that it has of them; `None` if it has none of the first ones, so
+/// that another one must be asked.
+fn beyond(keys: &KeyRange, range: &KeyRange, order: ScanOrder) -> Option<KeyRange> {
+    match order {
+        ScanOrder::Ascending => {
+            let begins = range.begin <= keys.begin && range.end.as_ref().is_none_or(|end| *end > keys.begin);
+            let nothing = || KeyRange { begin: keys.begin.clone(), end: Some(keys.begin.clone()) };
+            let rest = |end: &bytes::Bytes| KeyRange { begin: end.clone(), end: keys.end.clone() };
+            begins.then(|| range.end.as_ref().map_or_else(nothing, rest))
+        }
+        ScanOrder::Descending => {
+            let reaches = range.end.as_ref().is_none_or(|end| keys.end.as_ref().is_some_and(|to| end >= to));
+            let ends = reaches && keys.end.as_ref().is_none_or(|end| range.begin < *end);
+            ends.then(|| KeyRange { begin: keys.begin.clone(), end: Some(range.begin.clone()) })
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bytes::Bytes;
+
+    fn range(begin: &'static str, end: &'static str) -> KeyRange {
+        let end = (!end.is_empty()).then(|| Bytes::from_static(end.as_bytes()));
+        KeyRange { begin: Bytes::from_static(begin.as_bytes()), end }
+    }
+
+    #[test]
+    fn what_is_left_begins_where_the_partition_ends() {
+        let up = |keys, of| beyond(&keys, &of, ScanOrder::Ascending);
+        assert_eq!(up(range("b", ""), range("a", "m")), Some(range("m", "")));
+        assert_eq!(up(range("b", "k"), range("a", "m")).map(|rest| rest.is_empty()), Some(true));
+        assert_eq!(up(range("b", ""), range("a", "")).map(|rest| rest.is_empty()), Some(true));
+        assert_eq!(up(range("m", ""), range("a", "m")), None, "it was split since");
+        assert_eq!(up(range("b", ""), range("c", "m")), None);
+    }
+
+    #[test]
+    fn backwards_it_ends_where_the_partition_begins() {
+        let down = |keys, of| beyond(&keys, &of, ScanOrder::Descending);
+        assert_eq!(down(range("", "z"), range("m", "")), Some(range("", "m")));
+        assert_eq!(down(range("", ""), range("m", "")), Some(range("", "m")));
+        assert_eq!(down(range("p", ""), range("m", "")).map(|rest| rest.is_empty()), Some(true));
+        assert_eq!(down(range("", ""), range("", "")).map(|rest| rest.is_empty()), Some(true));
+        assert_eq!(down(range("", ""), range("m", "p")), None, "it was split since");
+        assert_eq!(down(range("", "c"), range("m", "")), None);
+    }
+}

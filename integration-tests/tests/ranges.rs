@@ -1,0 +1,134 @@
+//! Tables whose keys are in ranges, by the command line and the library on real processes.
+
+use archon_client::{Client, Entry};
+use archon_integration_tests::{Cluster, Options, wait_for};
+use futures::TryStreamExt;
+use serde_json::{Value, json};
+use std::time::Duration;
+
+const EXE: &str = env!("CARGO_BIN_EXE_archon-under-test");
+const NODES: [&str; 3] = ["athens", "byzantium", "cyrene"];
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn cluster() -> Cluster {
+    let cluster = Cluster::start(EXE, &Options { nodes: NODES.to_vec(), partitions: 4, ..Options::replicated() });
+    cluster.wait_whole(3);
+    cluster
+}
+
+fn done(cluster: &Cluster, arguments: &[&str]) -> String {
+    let ran = cluster.archon(arguments);
+    assert_eq!(ran.code, 0, "{arguments:?}: {}", ran.stderr);
+    ran.stdout
+}
+
+fn refused(cluster: &Cluster, arguments: &[&str]) -> (i32, String) {
+    let ran = cluster.archon(arguments);
+    (ran.code, ran.stderr)
+}
+
+fn partitions(cluster: &Cluster) -> Vec<Value> {
+    let listed = cluster.json(&["partition", "list", "--table", "times"]).expect("partition list");
+    listed.as_array().cloned().unwrap_or_default()
+}
+
+fn wait_served(cluster: &Cluster) {
+    wait_for("the table to be served", PATIENCE, || {
+        let listed = partitions(cluster);
+        let served = !listed.is_empty() && listed.iter().all(|row| row["status"] == "online");
+        if served { Ok(()) } else { Err(format!("{listed:?}")) }
+    });
+}
+
+fn keys(cluster: &Cluster, arguments: &[&str]) -> Vec<String> {
+    let arguments = [&["kv", "scan", "--table", "times", "-o", "json"], arguments].concat();
+    let listed: Value = serde_json::from_str(&done(cluster, &arguments)).expect("a listing");
+    listed.as_array().into_iter().flatten().filter_map(|entry| entry["key"].as_str()).map(str::to_owned).collect()
+}
+
+#[test]
+fn a_table_by_ranges_is_listed_in_order_across_its_partitions() {
+    let mut cluster = cluster();
+    // Given in any order.
+    done(&cluster, &["table", "create", "times", "--range", "--split-at", "m,g,t", "--replication", "3"]);
+    wait_served(&cluster);
+    let ranges: Vec<Value> = partitions(&cluster).iter().map(|row| row["range"].clone()).collect();
+    let range = |begin: &str, end: Value| json!({"begin": begin, "end": end});
+    assert_eq!(
+        ranges,
+        [range("", json!("g")), range("g", json!("m")), range("m", json!("t")), range("t", Value::Null)]
+    );
+    let all = ["a", "f", "fz", "g", "ga", "k", "m", "s", "t", "z"];
+    for key in all.iter().rev() {
+        done(&cluster, &["kv", "put", key, "v", "--table", "times"]);
+    }
+    for (key, partition) in [("a", 0), ("fz", 0), ("g", 1), ("s", 2), ("t", 3)] {
+        let found = cluster.json(&["partition", "locate", key, "--table", "times"]).expect("locate");
+        assert_eq!((&found["partition"], &found["slot"]), (&json!(partition), &Value::Null), "{key}");
+    }
+    assert_eq!(keys(&cluster, &[]), all);
+    assert_eq!(keys(&cluster, &["--reverse"]), all.iter().rev().copied().collect::<Vec<_>>());
+    assert_eq!(keys(&cluster, &["--from", "fz", "--to", "m"]), ["fz", "g", "ga", "k"]);
+    assert_eq!(keys(&cluster, &["--from", "fz", "--to", "m", "--reverse", "--limit", "3"]), ["k", "ga", "g"]);
+    assert_eq!(keys(&cluster, &["--after", "g", "--limit", "2"]), ["ga", "k"]);
+    assert_eq!(keys(&cluster, &["--after", "g", "--reverse"]), ["fz", "f", "a"]);
+    assert_eq!(keys(&cluster, &["g"]), ["g", "ga"]);
+    assert_eq!(keys(&cluster, &["--from", "z1"]), [""; 0]);
+    let text = done(&cluster, &["partition", "list", "--table", "times"]);
+    assert!(text.contains("BEGIN") && text.contains("END"), "{text}");
+
+    // What a leader has in its engine and what it has in memory alone are one list.
+    for node in NODES {
+        cluster.take_node(node).kill();
+        cluster.start_node(node);
+        cluster.wait_node(node, "alive");
+    }
+    wait_served(&cluster);
+    done(&cluster, &["kv", "put", "gb", "v", "--table", "times"]);
+    done(&cluster, &["kv", "delete", "k", "--table", "times"]);
+    assert_eq!(keys(&cluster, &["--from", "g", "--to", "n", "--reverse"]), ["m", "gb", "ga", "g"]);
+}
+
+#[test]
+fn a_client_lists_many_keys_as_a_stream_in_either_order() {
+    let cluster = cluster();
+    done(&cluster, &["table", "create", "times", "--range", "--split-at", "key-0300,key-0600", "--replication", "3"]);
+    wait_served(&cluster);
+    let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+    runtime.block_on(async {
+        let client = Client::builder(cluster.coordinator_addresses()).table("times").build().await.expect("a client");
+        let names: Vec<String> = (0..1_000).map(|number| format!("key-{number:04}")).collect();
+        let puts = names.iter().map(|key| archon_client::Op::Put { key: key.clone().into(), value: "v".into() });
+        for put in client.batch(puts.collect()).await.expect("a batch") {
+            put.expect("a put");
+        }
+        let listed = async |scan: archon_client::Scan<'_>| -> Vec<String> {
+            let entries: Vec<Entry> = scan.limit(70).entries().try_collect().await.expect("a listing");
+            entries.iter().map(|entry| String::from_utf8_lossy(&entry.key).into_owned()).collect()
+        };
+        assert_eq!(listed(client.scan("")).await, names);
+        assert!(listed(client.scan("").reverse()).await.iter().rev().eq(&names));
+        let part = listed(client.scan("key-").from("key-0250").to("key-0700").after("key-0299")).await;
+        assert_eq!(part, names[300..700]);
+    });
+}
+
+#[test]
+fn what_makes_no_table_by_ranges_is_refused() {
+    let cluster = cluster();
+    let create = |more: &[&str]| refused(&cluster, &[&["table", "create", "times"], more].concat());
+    for (wrong, code, says) in [
+        (&["--range", "--split-at", "a,a", "--replication", "3"][..], 2, "twice"),
+        (&["--range", "--split-at", "a,,b", "--replication", "3"], 2, "empty"),
+        (&["--range", "--partitions", "4", "--replication", "3"], 2, "cannot be used with"),
+        (&["--range", "--lease"], 2, "cannot be used with"),
+        (&["--split-at", "a", "--partitions", "4", "--replication", "3"], 2, "--range"),
+        (&["--range", "--replication", "9"], 2, "9"),
+        (&["--range", "--replication", "5"], 4, "5"),
+        (&["--range"], 2, "--replication"),
+    ] {
+        let (found, stderr) = create(wrong);
+        assert!(found == code && stderr.contains(says), "{wrong:?}: {found} {stderr}");
+    }
+    assert!(!done(&cluster, &["table", "list"]).contains("times"));
+}
