@@ -34,14 +34,20 @@ impl Grant {
         self.acquired.partition
     }
 
-    /// The epoch. Whoever owns the partition later has a higher one, so storage that refuses lower ones than it has seen is safe
-    /// from whoever was too slow to notice that it lost the partition.
+    /// The epoch. Any other participant that owns the partition later has a higher one, and so has this one in a later life, so
+    /// storage that refuses lower ones than it has seen is safe from whoever was too slow to notice that it lost the partition.
+    ///
+    /// It does not fence a process from itself. If its lease runs out and nobody else owned the partition before it has a lease again,
+    /// it is acquired anew *in the same epoch*: a write that this process sent before is then not refused. So nothing that writes may
+    /// outlive the loss of its grant unseen: make writes conditional on what was read, as the example `counter` does (it compares and
+    /// sets), or have `acquire` wait for what is still under way.
     pub const fn epoch(&self) -> Epoch {
         self.acquired.epoch
     }
 
-    /// Whether the partition is owned at this moment. Gives the epoch to be handed to storage with whatever is done next. Neither
-    /// waits nor locks.
+    /// Whether the partition is owned at this moment: not before [`super::Callbacks::acquire`] has succeeded, and never again after it
+    /// was lost, also if it is acquired anew in the same epoch. Gives the epoch to be handed to storage with whatever is done next.
+    /// Neither waits nor locks.
     ///
     /// # Errors
     /// [`Lost`]: nothing may be done in its name any more.

@@ -62,7 +62,7 @@ const FAREWELL: Duration = Duration::from_secs(2);
 ///     .name("w7")
 ///     .address("10.0.0.7:8080")
 ///     .partitions_max(16)
-///     .timing(Duration::from_secs(10), Duration::from_secs(30), Duration::from_secs(45))
+///     .timing(Duration::from_secs(8), Duration::from_secs(30), Duration::from_secs(45))
 ///     .start(Jobs)
 ///     .await?;
 /// for grant in participant.owned() {

@@ -4,7 +4,7 @@
 //!
 //! ```toml
 //! [dev-dependencies]
-//! archon-client = { version = "0.1", features = ["testing"] }
+//! archon-client = { path = "../archon/client", features = ["testing"] }
 //! ```
 
 mod reported;
