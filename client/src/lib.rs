@@ -85,3 +85,12 @@ pub use routes::{Owner, RouteMap, Routes};
 pub use scan::{Entry, Page, Scan};
 pub use stale::StaleValue;
 pub use stats::NodeStats;
+
+/// What those pages show in Rust is compiled with the tests.
+#[cfg(doctest)]
+mod pages {
+    #[doc = include_str!("../../README.md")]
+    struct Readme;
+    #[doc = include_str!("../../docs/LEASES.md")]
+    struct Leases;
+}
