@@ -106,7 +106,7 @@ async fn admin_verb(verb: Verb, connection: &Connection) -> Result<Exit, Failure
             Some(NodeVerb::Cordon(args)) => admin::operate::cordon(&args, &admin, &output).await,
             Some(NodeVerb::Uncordon(args)) => admin::operate::uncordon(&args, &admin, &output).await,
             Some(NodeVerb::Set(args)) => admin::alter::node(&args, &admin, &output).await,
-            Some(NodeVerb::Drain(args)) => admin::operate::drain(&args, &admin, &output).await,
+            Some(NodeVerb::Drain(args)) => admin::drain::drain(&args, &admin, &output).await,
             Some(NodeVerb::Undrain(args)) => admin::operate::undrain(&args, &admin, &output).await,
             Some(NodeVerb::Maintain(args)) => admin::orders::maintain(&args, &admin, &output).await,
             Some(NodeVerb::Resume(args)) => admin::orders::resume(&args, &admin, &output).await,

@@ -3,6 +3,7 @@
 pub(crate) mod alter;
 pub(crate) mod check;
 pub(crate) mod config;
+pub(crate) mod drain;
 pub(crate) mod events;
 pub(crate) mod moves;
 pub(crate) mod node;
