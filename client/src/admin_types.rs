@@ -126,6 +126,13 @@ pub struct NodeSummary {
     pub bars: Vec<BarSummary>,
 }
 
+impl NodeSummary {
+    /// Whether it owns leases for a service of its own, and holds no data.
+    pub fn is_participant(&self) -> bool {
+        !self.serves.is_empty()
+    }
+}
+
 /// One table.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct TableSummary {

@@ -11,7 +11,7 @@ use without_majority::asked;
 
 /// Most reasons that are printed; the rest is counted.
 const REASONS_MAX: usize = 8;
-/// Most nodes that are printed by name; the rest is counted.
+/// Most nodes, and most participants, that are printed by name; the rest is counted.
 const NODES_MAX: usize = 12;
 
 /// Asks and prints.
@@ -28,7 +28,8 @@ pub(crate) async fn run(args: &WatchArgs, admin: &Admin, output: &Output) -> Res
     .await
 }
 
-fn screen(status: &Status, nodes: &[Node], output: &Output) -> String {
+fn screen(status: &Status, members: &[Node], output: &Output) -> String {
+    let (participants, nodes): (Vec<&Node>, Vec<&Node>) = members.iter().partition(|member| member.is_participant());
     let mut lines =
         vec![format!("cluster     {}", status.cluster_id), format!("quorum      {}", quorum(status, output))];
     for coordinator in &status.coordinators {
@@ -49,10 +50,13 @@ fn screen(status: &Status, nodes: &[Node], output: &Output) -> String {
         lines.push(format!("            {}  {}  {role}{behind}{lack}", coordinator.id, coordinator.address));
     }
     lines.push(format!("nodes       {}", nodes_line(status, output)));
-    if let Some(names) = names_line(nodes) {
+    if let Some(names) = names_line(&nodes) {
         lines.push(format!("            {names}"));
     }
-    lines.push(format!("partitions  {}", partitions_line(status, nodes, output)));
+    if let Some(names) = names_line(&participants) {
+        lines.push(format!("            participants: {names}"));
+    }
+    lines.push(format!("partitions  {}", partitions_line(status, &nodes, output)));
     lines.push(format!("table       version {}", status.table_version));
     lines.push(format!("moves       {}", moves_line(status)));
     for reason in status.reasons.iter().take(REASONS_MAX) {
@@ -72,7 +76,7 @@ fn screen(status: &Status, nodes: &[Node], output: &Output) -> String {
         let rest = status.reasons.len() - REASONS_MAX;
         lines.push(format!("            … and {}; `archon status -o json` has all", count_text(rest, "more", "more")));
     }
-    lines.push(format!("next        {}", next_step(status, nodes)));
+    lines.push(format!("next        {}", next_step(status, &nodes, &participants)));
     lines.join("\n")
 }
 
@@ -100,7 +104,7 @@ fn nodes_line(status: &Status, output: &Output) -> String {
     format!("{} alive{failed}{wanted}", status.nodes_alive)
 }
 
-fn names_line(nodes: &[Node]) -> Option<String> {
+fn names_line(nodes: &[&Node]) -> Option<String> {
     if nodes.is_empty() {
         return None;
     }
@@ -112,7 +116,7 @@ fn names_line(nodes: &[Node]) -> Option<String> {
     Some(parts.join(" · "))
 }
 
-/// Why a node takes no part in the spread of copies, or serves none, if so.
+/// Why a member takes no part in the spread of copies or leases, or serves none, if so.
 fn aside(node: &Node) -> &'static str {
     match (node.status.known(), node.goal.known(), node.copies_held) {
         (Some(NodeStatus::Lost), _, _) => " (lost)",
@@ -128,7 +132,7 @@ fn aside(node: &Node) -> &'static str {
     }
 }
 
-fn partitions_line(status: &Status, nodes: &[Node], output: &Output) -> String {
+fn partitions_line(status: &Status, nodes: &[&Node], output: &Output) -> String {
     let online = format!("{} of {} online", status.partitions_online, status.partitions_total);
     let online =
         if status.partitions_online == status.partitions_total { output.good(&online) } else { output.bad(&online) };
@@ -150,8 +154,9 @@ fn partitions_line(status: &Status, nodes: &[Node], output: &Output) -> String {
 }
 
 /// The fewest and the most partitions on a node that is alive and takes its share: a plan moves nothing to or from others.
-fn skew(nodes: &[Node]) -> Option<(u32, u32)> {
-    let serves = |node: &&Node| node.status == NodeStatus::Alive && node.goal == NodeGoal::Serve;
+/// Participants are none of them: lease tables even themselves out.
+fn skew(nodes: &[&Node]) -> Option<(u32, u32)> {
+    let serves = |node: &&&Node| node.status == NodeStatus::Alive && node.goal == NodeGoal::Serve;
     let live = || nodes.iter().filter(serves).map(|node| node.copies_held);
     Some((live().min()?, live().max()?))
 }

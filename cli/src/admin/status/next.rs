@@ -4,7 +4,7 @@ use super::{NODES_MAX, skew};
 use crate::documents::{Node, Status};
 use archon_client::{CoordinatorRole, NodeGoal, NodeStatus, ReasonCode};
 
-pub(super) fn next_step(status: &Status, nodes: &[Node]) -> String {
+pub(super) fn next_step(status: &Status, nodes: &[&Node], participants: &[&Node]) -> String {
     if status.leader_id.is_none() {
         return "start a majority of the coordinators".to_owned();
     }
@@ -12,7 +12,7 @@ pub(super) fn next_step(status: &Status, nodes: &[Node]) -> String {
     if let Some(remedy) = remedy_of(status, ReasonCode::DataLost) {
         return remedy;
     }
-    let drained_and_failed = drained(nodes, NodeStatus::Failed).count();
+    let drained_and_failed = drained(nodes.iter().copied(), NodeStatus::Failed).count();
     if status.nodes_failed as usize > drained_and_failed {
         return failed_step(status, nodes);
     }
@@ -46,13 +46,14 @@ pub(super) fn next_step(status: &Status, nodes: &[Node]) -> String {
     if let Some(remedy) = remedy_of(status, ReasonCode::CopiesCondemned) {
         return remedy;
     }
-    if let Some(node) = drained(nodes, NodeStatus::Failed).next() {
+    let members = || nodes.iter().chain(participants).copied();
+    if let Some(node) = drained(members(), NodeStatus::Failed).next() {
         return format!("{} was drained and has stopped; forget it: `archon node remove {0}`", node.name);
     }
-    if let Some(node) = nodes.iter().find(|node| node.goal == NodeGoal::Drain && node.copies_held > 0) {
+    if let Some(node) = members().find(|node| node.goal == NodeGoal::Drain && node.copies_held > 0) {
         return format!("{} is being drained; watch it: `archon node describe {0}`", node.name);
     }
-    if let Some(node) = drained(nodes, NodeStatus::Alive).next() {
+    if let Some(node) = drained(members(), NodeStatus::Alive).next() {
         return format!("{} is drained: stop it, then `archon node remove {0}`", node.name);
     }
     match skew(nodes) {
@@ -61,9 +62,9 @@ pub(super) fn next_step(status: &Status, nodes: &[Node]) -> String {
     }
 }
 
-/// Nodes that were emptied and are still known, in a state.
-fn drained(nodes: &[Node], status: NodeStatus) -> impl Iterator<Item = &Node> {
-    nodes.iter().filter(move |node| is_drained(node) && node.status == status)
+/// Members that were emptied and are still known, in a state.
+fn drained<'a>(members: impl Iterator<Item = &'a Node>, status: NodeStatus) -> impl Iterator<Item = &'a Node> {
+    members.filter(move |node| is_drained(node) && node.status == status)
 }
 
 fn is_drained(node: &Node) -> bool {
@@ -76,8 +77,8 @@ fn remedy_of(status: &Status, code: ReasonCode) -> Option<String> {
 }
 
 /// Prefer restarting a failed node over adding a new one: it still has its data.
-fn failed_step(status: &Status, nodes: &[Node]) -> String {
-    let failed = |node: &&Node| node.status == NodeStatus::Failed && !is_drained(node);
+fn failed_step(status: &Status, nodes: &[&Node]) -> String {
+    let failed = |node: &&&Node| node.status == NodeStatus::Failed && !is_drained(node);
     let names: Vec<&str> = nodes.iter().filter(failed).map(|node| node.name.as_str()).collect();
     let others = if status.nodes_alive < status.nodes_min { ", or start others: `archon node --help`" } else { "" };
     match names.as_slice() {

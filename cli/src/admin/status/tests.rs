@@ -62,6 +62,27 @@ fn a_drained_node_is_called_so_and_no_empty_plan_is_advised() {
 }
 
 #[test]
+fn participants_were_counted_as_nodes_and_a_plan_was_advised_for_them() {
+    let mut whole = status();
+    whole.coordinators.pop();
+    let participant = |name: &str, owned| Node { serves: vec!["jobs".into()], ..node(name, owned) };
+    let failed = |name: &str| Node { status: NodeStatus::Failed.into(), ..participant(name, 0) };
+    let mut members = [node("athens", 9), node("ephesus", 9), participant("ada", 6), failed("grace")];
+    let text = screen(&whole, &members, &output());
+    assert!(
+        text.contains("            athens 9 · ephesus 9\n            participants: ada 6 · grace 0 (failed)\n"),
+        "{text}"
+    );
+    assert!(text.contains("between 9 and 9 per node that is alive"), "{text}");
+    assert!(text.ends_with("next        nothing to do"), "{text}");
+    // A participant that was drained and has ended is no node that may stay away.
+    members[3].goal = NodeGoal::Drain.into();
+    members[1].status = NodeStatus::Failed.into();
+    let text = screen(&Status { nodes_failed: 1, ..whole }, &members, &output());
+    assert!(text.ends_with("start ephesus again with its data directory"), "{text}");
+}
+
+#[test]
 fn failed_nodes_are_marked_and_to_be_started_before_others_in_their_place() {
     let mut fewer = Status { nodes_alive: 1, nodes_min: 3, nodes_failed: 2, ..status() };
     let away = |name: &str, status: NodeStatus| Node { status: status.into(), ..node(name, 3) };
