@@ -2,7 +2,7 @@
 
 use super::protocol::Answer;
 use super::stored::Stored;
-use archon_client::{AcquireError, Client, Error, Grant, Revision};
+use archon_client::{AcquireError, Client, Error, Grant, PartitionId, Revision};
 use std::time::Duration;
 use tokio::sync::Mutex;
 use tokio::time::sleep;
@@ -31,7 +31,7 @@ impl Owned {
     /// Reads the counters and puts this owner's epoch to them. From then on nothing that a former owner has under way is
     /// written any more.
     pub(super) async fn acquire(client: Client, grant: Grant) -> Result<Self, AcquireError> {
-        let (key, epoch) = (key(&grant), grant.epoch().get());
+        let (key, epoch) = (key(grant.partition()), grant.epoch().get());
         loop {
             let written = async {
                 let (mut stored, revision) = read(&client, &key, epoch).await?;
@@ -66,7 +66,7 @@ impl Owned {
         if memory.released {
             return Ok(Answer::NotOwner);
         }
-        let (key, epoch) = (key(&self.grant), self.grant.epoch().get());
+        let (key, epoch) = (key(self.grant.partition()), self.grant.epoch().get());
         if memory.in_doubt {
             (memory.stored, memory.revision) = read(&self.client, &key, epoch).await?;
             memory.in_doubt = false;
@@ -88,8 +88,9 @@ impl Owned {
     }
 }
 
-fn key(grant: &Grant) -> String {
-    format!("counters/{}", grant.partition().index)
+/// With the number of the table, which no later one has: epochs of two tables have nothing to do with each other.
+fn key(partition: PartitionId) -> String {
+    format!("counters/{partition}")
 }
 
 /// What the store holds, and its revision. Refused if a later owner wrote it: then this one is none any more.
@@ -113,4 +114,17 @@ fn may_work_later(error: &AcquireError) -> bool {
     error.downcast_ref::<Error>().is_some_and(|error| {
         matches!(error, Error::ConditionFailed { .. }) || error.outcome_unknown() || error.is_retryable()
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use archon_client::TableId;
+
+    #[test]
+    fn services_on_two_tables_shared_their_keys() {
+        let key_of = |table| key(PartitionId::new(TableId::new(table), 3));
+        assert_eq!(key_of(2), "counters/2/3");
+        assert_ne!(key_of(2), key_of(4));
+    }
 }
