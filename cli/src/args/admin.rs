@@ -37,6 +37,9 @@ Examples:
     /// Checked beforehand: a drain that cannot end is refused (exit 4) with every reason, and nothing is begun. The node
     /// serves until it is empty, and no partition has fewer copies at any moment. The drain goes on in the cluster whether
     /// or not this command waits for it.
+    ///
+    /// A participant hands over its leases. It is never refused: what nobody else takes stays with it, and `archon check` says
+    /// so.
     #[command(after_help = "\
 Examples:
   archon node drain athens --dry-run           what would go where, or why it cannot
@@ -62,7 +65,8 @@ Examples:
     /// Keep all partitions of a table from a node or participant.
     ///
     /// Copies that it has are replaced elsewhere first, then deleted; what it leads is handed over. Refused (exit 4) if too few
-    /// nodes would be left for the copies that the table wants.
+    /// nodes would be left for the copies that the table wants. Of a lease table any participant may be barred: what nobody else
+    /// may own stays with its owner, and `archon check` says so.
     #[command(
         after_help = "Examples:\n  archon node bar athens --table orders --why 'slow disk'\n  archon node unbar athens --table orders"
     )]

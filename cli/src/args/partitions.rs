@@ -38,7 +38,8 @@ pub(crate) enum PartitionVerb {
     /// Keep a partition from a node or participant: it gets no copy of it and does not lead it.
     ///
     /// A copy that it has is replaced elsewhere first, then deleted; what it leads is handed over. Refused (exit 4) if too few
-    /// nodes would be left for the copies that the table wants.
+    /// nodes would be left for the copies that the table wants. Of a lease any participant may be barred: if nobody else may own
+    /// it, its owner stays, and `archon check` says so.
     #[command(
         after_help = "Examples:\n  archon partition bar 3 --node athens --why 'bad blocks'\n  archon partition unbar 3 --node athens"
     )]

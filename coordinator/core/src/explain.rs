@@ -3,7 +3,7 @@
 use crate::controls::Note;
 use crate::departed;
 use crate::lack::{Lack, Lacks, Withheld};
-use crate::leases;
+use crate::leases::{self, Successors};
 use crate::migration::MigrationId;
 use crate::remembered::Remembered;
 use crate::state::ClusterState;
@@ -53,6 +53,8 @@ pub enum Why {
     Offline { note: Note },
     /// Every participant that takes partitions of its table is barred from it.
     AllBarred { participants: u32 },
+    /// Its owner is to give it up, and stays: nobody else may own it.
+    OwnerStays { node: NodeId },
     /// It is being moved, and the move waits.
     MoveWaits { migration: MigrationId, why: String },
 }
@@ -135,6 +137,9 @@ impl<'a> Explainer<'a> {
             }
             PartitionStatus::Unavailable if live == 0 => why.push(Why::DataLost),
             PartitionStatus::Unavailable | PartitionStatus::Offline => self.without_leader(row, &mut why),
+            PartitionStatus::Online if table.holds == Holds::Lease => {
+                why.extend(Successors::new(state).staying(row).map(|node| Why::OwnerStays { node }));
+            }
             PartitionStatus::Online => why.extend(self.isolated_leader(row)),
         }
         if let Some(known) = state.surpassed.get(&partition) {

@@ -83,6 +83,7 @@ pub use former_leaders::{FormerLeader, FormerLeaders};
 pub use image::Image;
 pub use invariants::{Violation, check, check_step};
 pub use lack::{Withheld, withheld};
+pub use leases::staying_leases;
 pub use liveness::{HeartbeatAnswer, Liveness};
 pub use migrate::{Phase, phase};
 pub use migration::{Migration, MigrationId, Migrations, MoveKind, Stage};

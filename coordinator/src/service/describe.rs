@@ -2,7 +2,9 @@
 
 use super::events::because;
 use super::subjects;
-use archon_coordinator_core::{ClusterState, EventKind, Explainer, NodeRow, Remembered, Why, Withheld, counts};
+use archon_coordinator_core::{
+    ClusterState, EventKind, Explainer, NodeRow, Remembered, Why, Withheld, counts, staying_leases,
+};
 use archon_proto::v1;
 use archon_types::subject::Subject;
 use archon_types::{
@@ -88,7 +90,7 @@ pub(crate) fn reasons(
         let of_copies = |why: &Why| {
             matches!(why, Why::UnderReplicated { .. } | Why::NodesAtLimit { .. } | Why::RepairWithheld { .. })
         };
-        let said = |why: &Why| of_copies(why) || matches!(why, Why::NoParticipant { .. });
+        let said = |why: &Why| of_copies(why) || matches!(why, Why::NoParticipant { .. } | Why::OwnerStays { .. });
         let whys = explainer.explain(row.id).unwrap_or_default();
         for why in whys.into_iter().filter(|why| !said(why)) {
             if reasons.len() >= most {
@@ -97,6 +99,8 @@ pub(crate) fn reasons(
             reasons.push(reason(state, row.id, &why));
         }
     }
+    let staying = staying_leases(state).into_iter().map(|(owner, leases)| owner_stays(state, owner, &leases));
+    reasons.extend(staying.take(most - reasons.len()));
     let left = most.saturating_sub(reasons.len());
     if left > 0 {
         reasons.extend(misses_copies(state, &explainer).into_iter().take(left));
@@ -106,6 +110,19 @@ pub(crate) fn reasons(
     }
     reasons
 }
+
+/// One reason stands for all leases that a participant is to give up and that nobody else may own.
+fn owner_stays(state: &ClusterState, owner: NodeId, leases: &[PartitionId]) -> v1::Reason {
+    let (name, count) = (state.node_name(owner), leases.len());
+    let named = state.partition_names(leases.iter().copied());
+    let leases = if count == 1 { "1 lease".to_owned() } else { format!("{count} leases") };
+    let message = format!("{name} keeps {leases} that it is to give up and that nobody else may own ({named})");
+    reason_now(ReasonCode::OwnerStays, subjects::node(state, owner), message, STAYS_REMEDY)
+}
+
+/// What lets a lease go that nobody else may own.
+const STAYS_REMEDY: &str =
+    "start other participants, let those serve that are cordoned, drained or full, or take a bar back";
 
 /// One reason stands for all copies of dropped tables that are not deleted yet.
 fn condemned(state: &ClusterState) -> Option<v1::Reason> {
@@ -195,7 +212,10 @@ fn withheld_remedy() -> String {
 
 /// One reason stands for all partitions of a table that were never assigned, and for all leases of one that nobody serves.
 fn waits_for_members(state: &ClusterState, explainer: &Explainer<'_>, table: &Table) -> Option<v1::Reason> {
-    if table.holds == Holds::Lease && !state.participants.serving(&table.name).any(NodeRow::takes_placements) {
+    // As long as all of it is owned, nobody waits for anybody.
+    let unowned = || state.partitions.of_table(table.id).any(|row| row.leader.is_none());
+    let nobody = || !state.participants.serving(&table.name).any(NodeRow::takes_placements);
+    if table.holds == Holds::Lease && nobody() && unowned() {
         let why = Why::NoParticipant { table: table.name.clone() };
         let subject = Some(subjects::table(state, table.id).into());
         return Some(v1::Reason { subject, ..reason(state, PartitionId::new(table.id, 0), &why) });
@@ -325,6 +345,12 @@ pub(super) fn reason(state: &ClusterState, partition: PartitionId, why: &Why) ->
             format!("all {participants} participants that take partitions of its table are barred from it"),
             Millis::ZERO,
             format!("take a bar back: see `archon partition describe {}`", operand(state, partition)),
+        ),
+        Why::OwnerStays { node } => (
+            ReasonCode::OwnerStays,
+            format!("{} is to give it up and stays its owner: nobody else may own it", name(*node)),
+            Millis::ZERO,
+            STAYS_REMEDY.to_owned(),
         ),
         Why::MoveWaits { migration, why } => {
             (ReasonCode::MoveWaits, format!("move {migration} waits: {why}"), Millis::ZERO, String::new())

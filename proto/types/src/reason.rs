@@ -20,6 +20,8 @@ words! {
         Offline = "offline",
         /// Every participant that takes partitions of its table is barred from it.
         AllBarred = "all_barred",
+        /// A participant is to give up leases and owns them still, since nobody else may.
+        OwnerStays = "owner_stays",
         /// All members together take fewer partitions or copies than there are.
         TooLittleRoom = "too_little_room",
         /// There is room, but not without the member that takes most.
@@ -99,6 +101,7 @@ impl ReasonCode {
             | Self::CopiesCondemned
             | Self::MoveWaits => Severity::Notice,
             Self::RepairWithheld
+            | Self::OwnerStays
             | Self::NoSpareRoom
             | Self::HeldTooLong
             | Self::UnderReplicated

@@ -140,10 +140,10 @@ fn a_full_disk_left_nothing_to_do() {
 }
 
 #[test]
-fn full_nodes_and_leaders_that_hear_too_few_left_nothing_to_do() {
+fn what_somebody_can_do_something_about_left_nothing_to_do() {
     let mut whole = status();
     whole.coordinators.pop();
-    for code in [ReasonCode::NodesAtLimit, ReasonCode::LeaderHearsTooFew] {
+    for code in [ReasonCode::NodesAtLimit, ReasonCode::LeaderHearsTooFew, ReasonCode::OwnerStays] {
         let reason = reason(code, Subject::Copies, "why", "what to do");
         let waits = Status { reasons: vec![reason], ..whole.clone() };
         let text = screen(&waits, &[node("athens", 9)], &output());

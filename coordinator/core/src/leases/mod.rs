@@ -11,10 +11,13 @@
 mod comings;
 mod evening_out;
 mod owners;
+mod staying;
 
 pub(crate) use comings::Comings;
 pub(crate) use evening_out::evening_out;
 pub(crate) use owners::Owners;
+pub(crate) use staying::Successors;
+pub use staying::staying_leases;
 
 use crate::edit::{Edit, Ending};
 use crate::state::ClusterState;

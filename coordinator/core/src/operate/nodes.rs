@@ -4,9 +4,12 @@ use super::Obstacle;
 use crate::command::Command;
 use crate::departed::delete_not_issued;
 use crate::eligible_nodes::EligibleNodes;
+use crate::leases::Successors;
 use crate::node_row::NodeRow;
 use crate::state::ClusterState;
-use archon_types::{NodeGoal, NodeId, NodeStatus, Partition, PartitionId, PartitionStatus, Placement, ReplicaState};
+use archon_types::{
+    NodeGoal, NodeId, NodeStatus, Partition, PartitionId, PartitionStatus, Placement, ReplicaState, TableId,
+};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -27,9 +30,16 @@ pub struct DrainPlan {
 }
 
 impl DrainPlan {
-    /// A participant holds nothing that would have to be copied. What nobody else takes stays with it.
+    /// A participant holds nothing that would have to be copied. What nobody else takes stays with it, and does not count here.
     fn of_participant(state: &ClusterState, node: NodeId) -> Self {
-        let leaderships = state.partitions.leaders_on(node);
+        let mut successors = Successors::new(state);
+        let mut leave: BTreeMap<TableId, u64> = BTreeMap::new();
+        let owns = |row: &&Partition| row.leader_placement().is_some_and(|leader| leader.node == node);
+        for row in state.partitions.on_node(node).filter(owns) {
+            *leave.entry(row.id.table).or_default() += u64::from(successors.may_go(row, node));
+        }
+        let leave = leave.into_iter().map(|(table, count)| count.min(successors.room_beside(table, node)));
+        let leaderships = u32::try_from(leave.sum::<u64>()).unwrap_or(u32::MAX);
         let command = Command::SetNode { node, goal: NodeGoal::Drain, if_nodes: None };
         Self { leaderships, placements: 0, gains: BTreeMap::new(), zones_doubled: 0, command }
     }

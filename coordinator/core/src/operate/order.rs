@@ -10,7 +10,7 @@ use archon_types::{Holds, NodeGoal, NodeId, NodeStatus, PartitionId};
 /// Whether an order can be given, and what gives it; `None` if what it wants holds already.
 ///
 /// A bar must leave nodes enough for the copies that the table wants. Participants come and go, so of a lease any may be
-/// barred.
+/// barred; if nobody else may own it, its owner stays, and [`crate::Why::OwnerStays`] says so.
 ///
 /// # Errors
 /// Everything that stands in the way.

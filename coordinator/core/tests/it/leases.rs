@@ -7,20 +7,20 @@ use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 use uuid::Uuid;
 
-const JOBS: TableId = TableId::new(2);
+pub(crate) const JOBS: TableId = TableId::new(2);
 
-fn worker(number: u32) -> Register {
+pub(crate) fn worker(number: u32) -> Register {
     let name = format!("worker-{number}");
     let participant = Some(Participant { tables: vec!["jobs".into()], timing: None });
     Register { participant, ..register(&name, 10_000 + u128::from(number), 20_000 + u128::from(number)) }
 }
 
-struct Jobs {
-    bed: Bed,
+pub(crate) struct Jobs {
+    pub(crate) bed: Bed,
 }
 
 impl Jobs {
-    fn new(partitions: u32) -> Self {
+    pub(crate) fn new(partitions: u32) -> Self {
         let mut bed = Bed::running(settings(4, 1, 1), &["athens"]);
         bed.ok(Command::CreateTable {
             name: "jobs".into(),
@@ -31,7 +31,7 @@ impl Jobs {
         Self { bed }
     }
 
-    fn with_workers(partitions: u32, workers: u32) -> Self {
+    pub(crate) fn with_workers(partitions: u32, workers: u32) -> Self {
         let mut jobs = Self::new(partitions);
         for number in 0..workers {
             jobs.bed.join_with(worker(number));
@@ -44,16 +44,16 @@ impl Jobs {
         self.bed.state.partitions.of_table(JOBS)
     }
 
-    fn owners(&self) -> BTreeMap<u32, NodeId> {
+    pub(crate) fn owners(&self) -> BTreeMap<u32, NodeId> {
         self.rows().filter_map(|row| Some((row.id.index, row.leader_placement()?.node))).collect()
     }
 
-    fn counts(&self) -> Vec<u32> {
+    pub(crate) fn counts(&self) -> Vec<u32> {
         let workers = self.bed.state.participants.keys();
         workers.map(|node| self.bed.state.partitions.leaders_on(*node)).collect()
     }
 
-    fn worker(&self, number: u32) -> NodeId {
+    pub(crate) fn worker(&self, number: u32) -> NodeId {
         self.bed.node(&format!("worker-{number}"))
     }
 

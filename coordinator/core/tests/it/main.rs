@@ -11,6 +11,7 @@ mod failover;
 mod forced;
 mod isolated_leaders;
 mod last_copy;
+mod lease_orders;
 mod leases;
 mod lives;
 mod membership;
