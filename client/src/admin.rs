@@ -402,6 +402,7 @@ pub(crate) fn node_summary(wire: v1::NodeSummary) -> Result<NodeSummary, Error> 
         silent_for_ms: wire.silent_for_ms,
         disk_full: wire.disk_full.is_some(),
         stopped: wire.stopped,
+        timing: wire.timing.map(Into::into),
         serves: wire.serves.into_iter().map(into_plain).collect(),
         maintenance_ends_at_ms: wire.maintenance_ends_at_ms,
         bars: wire.bars.into_iter().map(Into::into).collect(),

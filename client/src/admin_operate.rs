@@ -8,6 +8,7 @@ use crate::operate_types::{Forced, NodeCheck, NodeLoss, PartitionCopy, Partition
 use crate::rebalance_types::MoveStatus;
 use archon_proto::convert::alter::AlterNode;
 use archon_proto::convert::operate::{ForceLeader, LoseNode, PartitionName, RemoveNode};
+use archon_proto::convert::words::enum_word;
 use archon_proto::v1;
 use archon_types::limits::check_name;
 use archon_types::{Partition, TraitsChange};
@@ -99,6 +100,7 @@ impl Admin {
             status: row.status.into(),
             leader_id: leader.map(|copy| copy.node_id),
             leader: leader.map(|copy| copy.node.clone()),
+            holds: enum_word::<v1::TableHolds, _>(table.holds),
             replication: table.replication,
             min_in_sync: u32::from(row.min_in_sync),
             copies,

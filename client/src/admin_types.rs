@@ -118,12 +118,35 @@ pub struct NodeSummary {
     pub disk_full: bool,
     /// It is failed since it said itself that it has stopped.
     pub stopped: bool,
+    /// How often it heartbeats, and what silence comes to; null if the coordinator did not say.
+    pub timing: Option<MemberTiming>,
     /// The tables whose leases it takes, if it is a participant; a node of the key-value store serves none.
     pub serves: Vec<String>,
     /// When its maintenance ends by itself, if it is in one. Unix time.
     pub maintenance_ends_at_ms: Option<u64>,
     /// From what it is barred.
     pub bars: Vec<BarSummary>,
+}
+
+/// How often a member heartbeats, and what its silence comes to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct MemberTiming {
+    /// Time between two heartbeats.
+    pub heartbeat_for_ms: u64,
+    /// So long it may serve after a heartbeat that was answered.
+    pub lease_for_ms: u64,
+    /// After so much silence it is failed, and others take over.
+    pub failure_timeout_for_ms: u64,
+}
+
+impl From<v1::LeaseTiming> for MemberTiming {
+    fn from(wire: v1::LeaseTiming) -> Self {
+        Self {
+            heartbeat_for_ms: wire.heartbeat_ms,
+            lease_for_ms: wire.lease_ms,
+            failure_timeout_for_ms: wire.failure_timeout_ms,
+        }
+    }
 }
 
 impl NodeSummary {

@@ -53,8 +53,8 @@ mod via;
 
 pub use admin::Admin;
 pub use admin_types::{
-    CoordinatorStatus, CopySummary, Event, Located, NodeSummary, PartitionSummary, Quorum, RangeSummary, Reason,
-    Status, TableSummary,
+    CoordinatorStatus, CopySummary, Event, Located, MemberTiming, NodeSummary, PartitionSummary, Quorum, RangeSummary,
+    Reason, Status, TableSummary,
 };
 /// Why a partition is released, for [`Callbacks::release`].
 pub use archon_member::Why;

@@ -7,7 +7,7 @@ use archon_proto::convert::operate::PartitionName;
 use archon_proto::convert::words::enum_word;
 use archon_proto::v1;
 use archon_types::subject::NodeName;
-use archon_types::{Condition, NodeStatus, PartitionStatus, ReplicaState, Word};
+use archon_types::{Condition, Holds, NodeStatus, PartitionStatus, ReplicaState, Word};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -117,6 +117,8 @@ pub struct PartitionDescription {
     pub leader_id: Option<u64>,
     /// The leading node's name, if one leads.
     pub leader: Option<String>,
+    /// What it is a partition of.
+    pub holds: Word<Holds>,
     /// Copies wanted.
     pub replication: u32,
     /// Below this number of copies that count, no new write is admitted.

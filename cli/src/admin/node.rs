@@ -1,6 +1,6 @@
 //! `archon node list` and `archon node describe`.
 
-use super::partition::bar_text;
+use super::partition::{bar_text, timing_text};
 use super::{list_text, short_time, until, watch};
 use crate::args::{DescribeArgs, WatchArgs};
 use crate::connect::leading;
@@ -127,6 +127,10 @@ fn text(description: &NodeDescription, output: &Output) -> String {
     lines.push(format!("incarnation  {}", node.incarnation));
     lines.push(format!("zone         {}", node.zone.as_deref().unwrap_or("-")));
     lines.push(format!("weight       {}", node.weight));
+    if node.is_participant() {
+        lines.push(format!("leases of    {}", node.serves.join(", ")));
+        lines.extend(timing_text(node).map(|timing| format!("timing       {timing}")));
+    }
     lines.push(format!("data         {}, {} keys", data_text(node), number_text(node.keys_stored)));
     lines.push(format!("operations   {} per second", number_text(node.operations_per_second)));
     lines.push(format!("partitions   {}, leads {}", states_text(&description.copies), node.partitions_led));

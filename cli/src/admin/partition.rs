@@ -7,8 +7,8 @@ use crate::documents::{Node, Partition};
 use crate::exit::{Exit, Failure};
 use crate::output::{Column, Output, bytes_text};
 use archon_client::{
-    Admin, BarSummary, Condition, CopySummary as Copy, ForcedCheck, NodeName, NodeStatus, PartitionDescription,
-    PartitionStatus, ReasonCode, ReplicaState, Subject, Word,
+    Admin, BarSummary, Condition, CopySummary as Copy, ForcedCheck, Holds, MemberTiming, NodeName, NodeStatus,
+    PartitionCopy, PartitionDescription, PartitionStatus, ReasonCode, ReplicaState, Subject, Word,
 };
 use std::time::Duration;
 
@@ -123,8 +123,14 @@ fn description(partition: &PartitionDescription, nodes: &[Node], output: &Output
     let live = partition.copies.iter().filter(|copy| copy.state == ReplicaState::Live).count();
     lines.push(format!("partition  {} of table {}", partition.id, output.bold(&partition.table)));
     lines.push(format!("status     {status}, epoch {}, version {}", partition.epoch, partition.version));
-    lines.push(format!("leader     {}", partition.leader.as_deref().unwrap_or("nobody now")));
-    lines.push(format!("copies     {live} of {} count; writes need {}", partition.replication, partition.min_in_sync));
+    match partition.holds == Holds::Lease {
+        true => lines.extend(owner_lines(partition, nodes)),
+        false => {
+            lines.push(format!("leader     {}", partition.leader.as_deref().unwrap_or("nobody now")));
+            let (all, need) = (partition.replication, partition.min_in_sync);
+            lines.push(format!("copies     {live} of {all} count; writes need {need}"));
+        }
+    }
     for reason in &partition.reasons {
         let time =
             reason.began_at_ms.and_then(since).map_or_else(String::new, |time| format!(", for {}", short_time(time)));
@@ -144,10 +150,15 @@ fn description(partition: &PartitionDescription, nodes: &[Node], output: &Output
         lines.push(format!("move       {from} -> {to}  {}  {}%", moving.phase, moving.percent));
     }
     // While a copy that counts can serve, nobody needs to know what giving up would cost.
-    if partition.force_leader.obstacles.is_empty() {
+    if partition.force_leader.obstacles.is_empty() && partition.holds != Holds::Lease {
         lines.push(format!("last hope  {}", forced_text(partition, &partition.force_leader, nodes)));
     }
-    if partition.copies.is_empty() {
+    // Of a lease there is nothing but its owner, and who is to be the next one.
+    let next = |copy: &&PartitionCopy| !copy.leads;
+    if partition.holds == Holds::Lease {
+        lines.extend(partition.copies.iter().filter(next).map(|copy| format!("goes to    {}", copy.node)));
+    }
+    if partition.copies.is_empty() || partition.holds == Holds::Lease {
         return lines.join("\n");
     }
     lines.push(String::new());
@@ -172,6 +183,35 @@ fn description(partition: &PartitionDescription, nodes: &[Node], output: &Output
     });
     lines.push(output.rows_text(&columns, rows.collect(), ""));
     lines.join("\n")
+}
+
+/// Who owns a lease, where it is reached, and when it would be lost.
+fn owner_lines(partition: &PartitionDescription, nodes: &[Node]) -> Vec<String> {
+    let Some(name) = &partition.leader else { return vec!["owner      nobody now".to_owned()] };
+    let Some(owner) = nodes.iter().find(|node| Some(node.id) == partition.leader_id) else {
+        return vec![format!("owner      {name}")];
+    };
+    let mut lines = vec![format!("owner      {name} ({})", owner.address)];
+    lines.extend(timing_text(owner).map(|timing| format!("timing     {timing}")));
+    let heard = owner.silent_for_ms.map(|silent| short_time(Duration::from_millis(silent)));
+    lines.extend(heard.map(|time| format!("heard      {time} ago")));
+    lines
+}
+
+/// By which timing a member keeps what it has.
+pub(super) fn timing_text(member: &Node) -> Option<String> {
+    let MemberTiming { heartbeat_for_ms, lease_for_ms, failure_timeout_for_ms } = member.timing?;
+    Some(format!(
+        "heartbeat {}, lease {}, failure time-out {}",
+        exact_time(heartbeat_for_ms),
+        exact_time(lease_for_ms),
+        exact_time(failure_timeout_for_ms)
+    ))
+}
+
+/// `200 ms`, `1.25 s`.
+fn exact_time(millis: u64) -> String {
+    if millis < 1_000 { format!("{millis} ms") } else { format!("{} s", millis as f64 / 1_000.0) }
 }
 
 /// Who or what is barred, since when and why.
@@ -252,7 +292,6 @@ pub(crate) async fn force(args: &ForceLeaderArgs, admin: &Admin, output: &Output
 mod tests {
     use super::*;
     use crate::documents::testing::node;
-    use archon_client::PartitionCopy;
 
     #[test]
     fn a_copy_on_a_node_that_is_away_looked_as_if_it_were_being_made() {
@@ -265,14 +304,52 @@ mod tests {
         assert_eq!(copy(NodeStatus::Lost, ReplicaState::Live), "athens:Live(lost)");
     }
 
-    fn named(name: &str) -> Vec<NodeName> {
-        vec![NodeName { node_id: 1, node: name.into() }]
+    #[test]
+    fn a_lease_was_described_as_copies_without_any_word_of_its_owner() {
+        let timing = MemberTiming { heartbeat_for_ms: 8_000, lease_for_ms: 30_000, failure_timeout_for_ms: 45_250 };
+        let ada = Node {
+            address: "10.0.0.7:80".into(),
+            serves: vec!["jobs".into()],
+            timing: Some(timing),
+            silent_for_ms: Some(3_000),
+            ..node(7, "ada", 1)
+        };
+        let copy = |name: &str, id, leads| PartitionCopy {
+            placement_id: id,
+            node_id: id,
+            node: name.into(),
+            node_status: NodeStatus::Alive.into(),
+            state: ReplicaState::Live.into(),
+            leads,
+            bytes_stored: 0,
+        };
+        let lease = PartitionDescription {
+            table: "jobs".into(),
+            status: PartitionStatus::Online.into(),
+            leader_id: Some(7),
+            leader: Some("ada".into()),
+            holds: Holds::Lease.into(),
+            copies: vec![copy("ada", 7, true), copy("grace", 8, false)],
+            ..of_orders()
+        };
+        let plain = Output::plain(crate::output::Format::Table);
+        assert_eq!(
+            description(&lease, &[ada], &plain),
+            "\
+partition  3 of table jobs
+status     Online, epoch 1, version 1
+owner      ada (10.0.0.7:80)
+timing     heartbeat 8 s, lease 30 s, failure time-out 45.25 s
+heard      3s ago
+goes to    grace"
+        );
+        let nobody = PartitionDescription { leader_id: None, leader: None, copies: vec![], ..lease };
+        assert!(description(&nobody, &[], &plain).ends_with("owner      nobody now"));
     }
 
-    #[test]
-    fn the_last_hope_names_the_price_and_the_better_way_even_of_a_node_whose_name_was_taken_over() {
-        let mut forced = ForcedCheck { lose_nothing: named("athens"), ..ForcedCheck::default() };
-        let partition = PartitionDescription {
+    /// A partition of which no copy is left.
+    fn of_orders() -> PartitionDescription {
+        PartitionDescription {
             table_id: 2,
             table: "orders".into(),
             id: 3,
@@ -281,6 +358,7 @@ mod tests {
             status: PartitionStatus::Unavailable.into(),
             leader_id: None,
             leader: None,
+            holds: Holds::Data.into(),
             replication: 2,
             min_in_sync: 1,
             copies: vec![],
@@ -288,7 +366,17 @@ mod tests {
             running_move: None,
             force_leader: ForcedCheck::default(),
             bars: vec![],
-        };
+        }
+    }
+
+    fn named(name: &str) -> Vec<NodeName> {
+        vec![NodeName { node_id: 1, node: name.into() }]
+    }
+
+    #[test]
+    fn the_last_hope_names_the_price_and_the_better_way_even_of_a_node_whose_name_was_taken_over() {
+        let mut forced = ForcedCheck { lose_nothing: named("athens"), ..ForcedCheck::default() };
+        let partition = of_orders();
         assert_eq!(
             forced_text(&partition, &forced, &[]),
             "start athens again: nothing is lost then; or, at the price of acknowledged writes, an empty partition: archon \

@@ -24,6 +24,7 @@ pub(crate) fn node(id: u64, name: &str, partitions: u32) -> Node {
         silent_for_ms: Some(0),
         disk_full: false,
         stopped: false,
+        timing: None,
         serves: Vec::new(),
         maintenance_ends_at_ms: None,
         bars: Vec::new(),

@@ -194,6 +194,7 @@ pub(super) fn node_summary(session: &Session, state: &ClusterState, row: &NodeRo
         stopped: row.node.status == NodeStatus::Failed && row.stopped,
         maintenance_ends_at_ms: state.controls.maintenance_of(id).map(|maintenance| maintenance.until.get()),
         bars: state.controls.bars().filter(|(member, ..)| *member == id).map(|bar| orders::bar(state, bar)).collect(),
+        timing: Some(state.timing_of(id).into()),
         serves: row.participant.as_ref().map_or_else(Vec::new, |participant| participant.tables.clone()),
     }
 }
