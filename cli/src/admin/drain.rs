@@ -1,8 +1,9 @@
 //! `archon node drain`.
 
 use super::node::check;
-use super::operate::{copies, look, refused};
+use super::operate::{look, refused};
 use super::wait::{Waited, Watched, wait};
+use super::words::words;
 use crate::args::DrainArgs;
 use crate::documents::{Node, NodeChanged};
 use crate::exit::{Exit, Failure};
@@ -60,9 +61,8 @@ async fn begin_drain(
             Err(error) => return Err(error.into()),
         }
     };
-    let name = &node.name;
     if !output.is_json() {
-        output.line(drain_text(name, &drain, args.dry_run))?;
+        output.line(drain_text(&node, &drain, args.dry_run))?;
         if drain.zones_doubled > 0 {
             let partitions = count_text(drain.zones_doubled as usize, "partition", "partitions");
             output.talk(format!("of {partitions} two copies will stand in one zone: no other zone has room"));
@@ -94,7 +94,9 @@ async fn finish_drain(
         output.json(&NodeChanged { goal, drain, copies_held, ..NodeChanged::new(node) })?;
     } else if args.wait {
         output.line(format!("{name} is empty"))?;
-        output.talk(format!("next: stop it, then: archon node remove {name}"));
+        // A participant that has ended is forgotten by itself.
+        let forget = if node.is_participant() { String::new() } else { format!(", then: archon node remove {name}") };
+        output.talk(format!("next: stop it{forget}"));
     } else if args.dry_run {
         output.talk(format!("nothing was changed; to do it: archon node drain {name} --wait"));
     } else {
@@ -104,14 +106,35 @@ async fn finish_drain(
     Ok(true)
 }
 
-fn drain_text(name: &str, drain: &DrainCheck, dry_run: bool) -> String {
+fn drain_text(node: &Node, drain: &DrainCheck, dry_run: bool) -> String {
+    let name = &node.name;
+    if node.is_participant() {
+        return leases_text(node, drain.leaderships_moved, dry_run);
+    }
     let gains: Vec<String> = drain.gains.iter().map(|gain| format!("{} {}", gain.node, gain.copies_gained)).collect();
     let gains = if gains.is_empty() { String::new() } else { format!(" ({})", gains.join(", ")) };
     let leaderships = count_text(drain.leaderships_moved as usize, "leadership", "leaderships");
     let (verb, go) = if dry_run { ("would drain", "would go") } else { ("draining", "go") };
     match drain.copies_moved {
         0 => format!("{verb} {name}: it holds nothing"),
-        moved => format!("{verb} {name}: {leaderships} and {} {go} to other nodes{gains}", copies(moved)),
+        moved => {
+            let copies = words(node).count(moved);
+            format!("{verb} {name}: {leaderships} and {copies} {go} to other nodes{gains}")
+        }
+    }
+}
+
+/// What a participant hands over, and what nobody else takes.
+fn leases_text(node: &Node, moved: u32, dry_run: bool) -> String {
+    let (name, count) = (&node.name, |count| words(node).count(count));
+    let verb = if dry_run { "would drain" } else { "draining" };
+    match (moved, node.partitions_led.saturating_sub(moved)) {
+        (0, 0) => format!("{verb} {name}: it owns nothing"),
+        (0, stay) => format!("{verb} {name}: it keeps {} that nobody else takes", count(stay)),
+        (moved, 0) => format!("{verb} {name}: it hands over {}", count(moved)),
+        (moved, stay) => {
+            format!("{verb} {name}: it hands over {} and keeps {} that nobody else takes", count(moved), count(stay))
+        }
     }
 }
 
@@ -149,7 +172,11 @@ impl Watched for Emptying<'_> {
                 .with_remedy("somebody took the drain back; `archon events` says when"));
         }
         self.most = self.most.max(node.copies_held);
-        let text = format!("{} left, {} led", copies(node.copies_held), node.partitions_led);
+        let left = words(&node).count(node.copies_held);
+        let text = match node.is_participant() {
+            true => format!("{left} left"),
+            false => format!("{left} left, {} led", node.partitions_led),
+        };
         match &self.bar {
             Some(bar) => {
                 bar.set_length(u64::from(self.most.max(1)));
@@ -203,6 +230,7 @@ async fn wait_until_empty(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::documents::testing::node;
     use archon_client::NodeGain;
 
     #[test]
@@ -213,10 +241,22 @@ mod tests {
         ];
         let drain = DrainCheck { leaderships_moved: 1, copies_moved: 3, gains, ..DrainCheck::default() };
         assert_eq!(
-            drain_text("athens", &drain, false),
+            drain_text(&node(1, "athens", 3), &drain, false),
             "draining athens: 1 leadership and 3 copies go to other nodes (byzantium 2, cyrene 1)"
         );
         let nothing = DrainCheck::default();
-        assert_eq!(drain_text("athens", &nothing, true), "would drain athens: it holds nothing");
+        assert_eq!(drain_text(&node(1, "athens", 0), &nothing, true), "would drain athens: it holds nothing");
+    }
+
+    #[test]
+    fn a_drain_of_a_participant_said_that_it_holds_nothing_while_it_owned_leases() {
+        let said = |owned, leaderships_moved| {
+            let ada = Node { serves: vec!["jobs".into()], ..node(7, "ada", owned) };
+            drain_text(&ada, &DrainCheck { leaderships_moved, ..DrainCheck::default() }, false)
+        };
+        assert_eq!(said(12, 12), "draining ada: it hands over 12 leases");
+        assert_eq!(said(12, 11), "draining ada: it hands over 11 leases and keeps 1 lease that nobody else takes");
+        assert_eq!(said(12, 0), "draining ada: it keeps 12 leases that nobody else takes");
+        assert_eq!(said(0, 0), "draining ada: it owns nothing");
     }
 }

@@ -17,6 +17,7 @@ pub(crate) mod status;
 pub(crate) mod table;
 mod wait;
 mod watch;
+mod words;
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 

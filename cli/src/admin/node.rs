@@ -1,6 +1,7 @@
 //! `archon node list` and `archon node describe`.
 
 use super::partition::{bar_text, timing_text};
+use super::words::words;
 use super::{list_text, short_time, until, watch};
 use crate::args::{DescribeArgs, WatchArgs};
 use crate::connect::leading;
@@ -171,7 +172,7 @@ fn goal_text(node: &Node) -> String {
     let meaning = match (node.goal.known(), node.copies_held) {
         (Some(NodeGoal::Cordon), _) => ": it keeps what it has and gets nothing new".to_owned(),
         (Some(NodeGoal::Drain), 0) => ": it is empty; stop it, then remove it".to_owned(),
-        (Some(NodeGoal::Drain), left) => format!(": {} left", count_text(left as usize, "copy", "copies")),
+        (Some(NodeGoal::Drain), left) => format!(": {} left", words(node).count(left)),
         (Some(NodeGoal::Maintain), _) => maintained(node),
         (Some(NodeGoal::Serve) | None, _) => String::new(),
     };
@@ -181,7 +182,7 @@ fn goal_text(node: &Node) -> String {
 /// Until when it leads nothing.
 fn maintained(node: &Node) -> String {
     let left = node.maintenance_ends_at_ms.map_or(Duration::ZERO, until);
-    format!(": it leads nothing and keeps its copies, for {} at most", short_time(left))
+    format!(": {}, for {} at most", words(node).in_maintenance, short_time(left))
 }
 
 /// How many copies are in which state: `9 Live, 1 Load`.

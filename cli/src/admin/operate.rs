@@ -1,7 +1,8 @@
 //! `archon node cordon | uncordon | undrain | remove | lost`.
 
 use super::node::check;
-use crate::args::{LostArgs, NodeNameArgs, NodeNamesArgs, RemoveArgs};
+use super::words::words;
+use crate::args::{LostArgs, NodeNamesArgs, RemoveArgs};
 use crate::documents::{Node, NodeChanged};
 use crate::exit::{Exit, Failure};
 use crate::output::{Output, count_text};
@@ -28,7 +29,8 @@ async fn cordon_one(name: &str, admin: &Admin, output: &Output) -> Result<Exit, 
         output.json(&NodeChanged { goal, copies_held, ..NodeChanged::new(&node) })?;
         return Ok(Exit::Done);
     }
-    output.line(format!("{name} is cordoned: it keeps {} and gets nothing new", copies(node.copies_held)))?;
+    output
+        .line(format!("{name} is cordoned: it keeps {} and gets nothing new", words(&node).count(node.copies_held)))?;
     output.talk(format!("undo: archon node uncordon {name}"));
     Ok(Exit::Done)
 }
@@ -56,15 +58,19 @@ fn refuse_maintained(node: &Node) -> Result<(), Failure> {
         .with_remedy(format!("to end that: `archon node resume {}`", node.name)))
 }
 
-/// Stops emptying a node.
-pub(crate) async fn undrain(args: &NodeNameArgs, admin: &Admin, output: &Output) -> Result<Exit, Failure> {
-    let node = look(&args.name, admin).await?;
-    if node.goal == NodeGoal::Cordon {
-        return Err(Failure::new(Exit::Refused, format!("{} is cordoned, not being emptied", args.name))
-            .with_remedy(format!("to let it take copies again: `archon node uncordon {}`", args.name)));
+/// Stops emptying nodes.
+pub(crate) async fn undrain(args: &NodeNamesArgs, admin: &Admin, output: &Output) -> Result<Exit, Failure> {
+    for name in &args.names {
+        let node = look(name, admin).await?;
+        if node.goal == NodeGoal::Cordon {
+            let takes = words(&node).takes;
+            return Err(Failure::new(Exit::Refused, format!("{name} is cordoned, not being emptied"))
+                .with_remedy(format!("to let it take {takes} again: `archon node uncordon {name}`")));
+        }
+        refuse_maintained(&node)?;
+        serve(&node, admin, output).await?;
     }
-    refuse_maintained(&node)?;
-    serve(&node, admin, output).await
+    Ok(Exit::Done)
 }
 
 async fn serve(node: &Node, admin: &Admin, output: &Output) -> Result<Exit, Failure> {
@@ -74,9 +80,11 @@ async fn serve(node: &Node, admin: &Admin, output: &Output) -> Result<Exit, Fail
         output.json(&NodeChanged { goal, copies_held, ..NodeChanged::new(node) })?;
         return Ok(Exit::Done);
     }
-    output.line(format!("{} takes copies again; it holds {}", node.name, copies(node.copies_held)))?;
+    let words = words(node);
+    let (takes, has, held) = (words.takes, words.has, words.count(node.copies_held));
+    output.line(format!("{} takes {takes} again; it {has} {held}", node.name))?;
     if node.goal == NodeGoal::Drain {
-        output.talk("what has gone elsewhere comes back by a plan: archon rebalance plan");
+        output.talk(words.drained);
     }
     Ok(Exit::Done)
 }
@@ -99,7 +107,7 @@ pub(crate) async fn remove(args: &RemoveArgs, admin: &Admin, output: &Output) ->
         return Ok(Exit::Done);
     }
     output.line(removed_text(name, copies))?;
-    output.talk("its data directory cannot join again: to use the machine, start a node with an empty --data-dir");
+    output.talk(words(&found.node).removed);
     Ok(Exit::Done)
 }
 
@@ -181,7 +189,7 @@ pub(super) fn refused(what: &str, obstacles: &[String]) -> Failure {
     Failure::new(Exit::Refused, format!("{what}; nothing was changed:{}", list.concat()))
 }
 
-pub(super) fn copies(count: u32) -> String {
+fn copies(count: u32) -> String {
     count_text(count as usize, "copy", "copies")
 }
 

@@ -1,7 +1,9 @@
 //! `archon partition bump | offline | online | bar | unbar`, `archon node maintain | resume | bar | unbar`.
 
+use super::operate::look;
 use super::partition::operand;
 use super::short_time;
+use super::words::words;
 use crate::args::{
     BarNodeArgs, BarPartitionArgs, MaintainArgs, NodeNamesArgs, OrderPartitionArgs, PartitionArgs, UnbarNodeArgs,
     UnbarPartitionArgs,
@@ -95,8 +97,8 @@ pub(crate) async fn maintain(args: &MaintainArgs, admin: &Admin, output: &Output
             output.json(&NodeOrdered { node: name.clone(), table: None, changed: true })?;
             continue;
         }
-        let lasts = short_time(args.lasts);
-        output.line(format!("{name} is in maintenance for {lasts}: it leads nothing, and its copies stay"))?;
+        let (lasts, means) = (short_time(args.lasts), words(&look(name, admin).await?).in_maintenance);
+        output.line(format!("{name} is in maintenance for {lasts}: {means}"))?;
         output.talk(format!("end it before: archon node resume {name}"));
     }
     Ok(Exit::Done)
@@ -111,7 +113,7 @@ pub(crate) async fn resume(args: &NodeNamesArgs, admin: &Admin, output: &Output)
             continue;
         }
         output.line(format!("the maintenance of {name} is over"))?;
-        output.talk("leaderships that have gone elsewhere come back by a plan: archon rebalance plan");
+        output.talk(words(&look(name, admin).await?).maintained);
     }
     Ok(Exit::Done)
 }

@@ -47,9 +47,9 @@ Examples:
   archon node drain athens byzantium --wait    both: the copies of neither go to the other
   archon node undrain athens                   takes it back")]
     Drain(DrainArgs),
-    /// Stop emptying a node: it keeps what it still has and takes copies again.
-    #[command(after_help = "Examples:\n  archon node undrain athens")]
-    Undrain(NodeNameArgs),
+    /// Stop emptying nodes: they keep what they still have and take copies again.
+    #[command(after_help = "Examples:\n  archon node undrain athens\n  archon node undrain athens byzantium")]
+    Undrain(NodeNamesArgs),
     /// Let a node or participant lead nothing for a while, to work on it: its copies stay.
     ///
     /// Its leaderships go to others and nothing new comes to it. Its copies stay where they are, and are not replaced while it
@@ -91,14 +91,6 @@ Examples:
         after_help = "Examples:\n  archon node lost athens --dry-run    what would be given up\n  archon node lost athens"
     )]
     Lost(LostArgs),
-}
-
-/// Options of a verb that is about one node.
-#[derive(clap::Args, Clone, Debug)]
-pub(crate) struct NodeNameArgs {
-    /// The node's name, or its number.
-    #[arg(value_name = "NAME", id = "node", value_parser = name)]
-    pub(crate) name: String,
 }
 
 /// Options of a verb that is about some nodes.

@@ -13,8 +13,8 @@ mod serve;
 mod tables;
 
 pub(crate) use admin::{
-    ApplyArgs, DescribeArgs, DrainArgs, EventsArgs, LostArgs, NodeNameArgs, NodeNamesArgs, NodeSetArgs, NodeVerb,
-    OrNone, PlanArgs, RebalanceVerb, RemoveArgs, WatchArgs,
+    ApplyArgs, DescribeArgs, DrainArgs, EventsArgs, LostArgs, NodeNamesArgs, NodeSetArgs, NodeVerb, OrNone, PlanArgs,
+    RebalanceVerb, RemoveArgs, WatchArgs,
 };
 pub(crate) use bench::{
     AttackArgs, BenchArgs, BenchVerb, Disturbance, FailoverArgs, LoadArgs, LocalArgs, MovesArgs, ProbeArgs, ReadArgs,
