@@ -84,7 +84,7 @@ impl Admin {
     pub async fn check(&self, thresholds: &CheckThresholds) -> Result<Check, Error> {
         let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX).max(1);
         let request = LookOver {
-            stale_after_ms: millis(thresholds.stale_after),
+            stale_after_ms: thresholds.stale_after.map(millis),
             members_min: thresholds.members_min.map(|least| (thresholds.members_of.clone(), least)),
             held_for_ms: millis(thresholds.held_for),
         };

@@ -13,8 +13,8 @@ use std::time::Duration;
 /// From when on [`Admin::check`](crate::Admin::check) finds something worth a look.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CheckThresholds {
-    /// A lease that was not extended for so long.
-    pub stale_after: Duration,
+    /// A lease that was not extended for so long; `None`: for twice the failure time-out of whoever holds it.
+    pub stale_after: Option<Duration>,
     /// Fewer members than this that take partitions.
     pub members_min: Option<u32>,
     /// Of this table; `None`: nodes.
@@ -24,14 +24,9 @@ pub struct CheckThresholds {
 }
 
 impl Default for CheckThresholds {
-    /// Leases after 5 minutes, orders after a day, any number of members.
+    /// Leases by the timing of each member, orders after a day, any number of members.
     fn default() -> Self {
-        Self {
-            stale_after: Duration::from_mins(5),
-            members_min: None,
-            members_of: None,
-            held_for: Duration::from_hours(24),
-        }
+        Self { stale_after: None, members_min: None, members_of: None, held_for: Duration::from_hours(24) }
     }
 }
 

@@ -94,9 +94,10 @@ pub(crate) struct MaintainArgs {
 /// Options of `archon check`.
 #[derive(clap::Args, Clone, Debug)]
 pub(crate) struct CheckArgs {
-    /// Alert if the lease of somebody who owns partitions was not extended for so long.
-    #[arg(long, value_name = "TIME", default_value = "5m", value_parser = duration)]
-    pub(crate) stale_after: Duration,
+    /// Alert if the lease of somebody who owns partitions was not extended for so long; for twice its failure time-out unless
+    /// said. Three heartbeats that did not come are a notice.
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub(crate) stale_after: Option<Duration>,
     /// Alert if fewer nodes, or participants of the table --of, take partitions; cordoned, drained and failed ones do not.
     #[arg(long, value_name = "N")]
     pub(crate) min_members: Option<u32>,

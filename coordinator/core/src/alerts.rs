@@ -8,11 +8,16 @@ use crate::node_row::NodeRow;
 use crate::state::ClusterState;
 use archon_types::{Millis, NodeGoal, NodeId, NodeStatus, PartitionId, Table, TableId};
 
+/// So many heartbeats that did not come are worth a look.
+const HEARTBEATS_OVERDUE: u64 = 3;
+/// But less time than this is not: a busy machine is late by so much, in milliseconds.
+const OVERDUE_MS_MIN: u64 = 1_000;
+
 /// From when on something is worth a look.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Thresholds {
-    /// A lease that was not extended for so long, in milliseconds.
-    pub stale_after_ms: u64,
+    /// A lease that was not extended for so long, in milliseconds; `None`: for twice the failure time-out of its member.
+    pub stale_after_ms: Option<u64>,
     /// Fewer members than this that take partitions: of one table, or nodes.
     pub members_min: Option<(Option<TableId>, u32)>,
     /// An order that stands for so long, in milliseconds.
@@ -69,6 +74,15 @@ pub enum Alert {
         /// For how long, in milliseconds.
         for_ms: u64,
     },
+    /// A member owns partitions, and some of its heartbeats did not come: it may be dead, long before it is failed.
+    HeartbeatsOverdue {
+        /// Which member.
+        member: NodeId,
+        /// For how long its lease was not extended, in milliseconds.
+        for_ms: u64,
+        /// After how much more silence it is failed, in milliseconds.
+        left_ms: u64,
+    },
     /// An order stands for long.
     HeldTooLong {
         /// Which one.
@@ -91,8 +105,12 @@ pub fn alerts(state: &ClusterState, liveness: &Liveness, now: Millis, thresholds
         let member = row.node.id;
         // One that was never answered by this coordinator was not heard for as long as that leads.
         let for_ms = now.since(liveness.extended(member).unwrap_or(liveness.became_leader_at()));
-        if for_ms >= thresholds.stale_after_ms {
+        let timing = state.timing_of(member);
+        if for_ms >= thresholds.stale_after_ms.unwrap_or(timing.failure_timeout_ms.saturating_mul(2)) {
             alerts.push(Alert::LeaseStale { member, for_ms });
+        } else if for_ms >= timing.heartbeat_ms.saturating_mul(HEARTBEATS_OVERDUE).max(OVERDUE_MS_MIN) {
+            let left_ms = timing.failure_timeout_ms.saturating_sub(for_ms);
+            alerts.push(Alert::HeartbeatsOverdue { member, for_ms, left_ms });
         }
     }
     let wall = liveness.wall(now);

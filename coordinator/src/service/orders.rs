@@ -171,6 +171,13 @@ fn text(state: &ClusterState, alert: &Alert) -> v1::Reason {
             let remedy = "see whether it reaches the coordinators, and they a majority of themselves";
             reason_now(ReasonCode::LeaseStale, subjects::node(state, *member), message, remedy)
         }
+        Alert::HeartbeatsOverdue { member, for_ms, left_ms } => {
+            let seconds = |ms: u64| ms as f64 / 1_000.0;
+            let (silent, left) = (seconds(*for_ms), seconds(*left_ms));
+            let message = format!("its lease was not extended for {silent:.1} s; it is failed after {left:.1} s more");
+            let remedy = "see whether it lives and reaches the coordinators";
+            reason_now(ReasonCode::HeartbeatsOverdue, subjects::node(state, *member), message, remedy)
+        }
         Alert::HeldTooLong { held, since } => {
             let (subject, message, remedy) = held_text(state, *held);
             let reason = reason_now(ReasonCode::HeldTooLong, subject, message, remedy);

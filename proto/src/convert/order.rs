@@ -63,8 +63,8 @@ pub struct Ordered {
 /// A request to look a cluster over.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct LookOver {
-    /// Alert on leases that were not extended for so long, in milliseconds, at least 1.
-    pub stale_after_ms: u64,
+    /// Alert on leases that were not extended for so long, in milliseconds; `None`: by each member's own timing.
+    pub stale_after_ms: Option<u64>,
     /// Alert if fewer members take partitions: of this table, or nodes.
     pub members_min: Option<(Option<String>, u32)>,
     /// Alert on orders that stand for so long, in milliseconds, at least 1.
@@ -143,19 +143,15 @@ impl TryFrom<v1::CheckRequest> for LookOver {
     type Error = ConvertError;
 
     fn try_from(wire: v1::CheckRequest) -> Result<Self, ConvertError> {
-        for (value, field) in
-            [(wire.stale_after_ms, "CheckRequest.stale_after_ms"), (wire.held_for_ms, "CheckRequest.held_for_ms")]
-        {
-            if value == 0 {
-                return Err(ConvertError::new(field, "0 ms; it must be at least 1"));
-            }
+        if wire.held_for_ms == 0 {
+            return Err(ConvertError::new("CheckRequest.held_for_ms", "0 ms; it must be at least 1"));
         }
         let table = Some(wire.members_of).filter(|table| !table.is_empty());
         if let Some(table) = &table {
             checked(check_name("table", table), "CheckRequest.members_of")?;
         }
         Ok(Self {
-            stale_after_ms: wire.stale_after_ms,
+            stale_after_ms: Some(wire.stale_after_ms).filter(|millis| *millis > 0),
             members_min: wire.members_min.map(|least| (table, least)),
             held_for_ms: wire.held_for_ms,
         })
@@ -167,7 +163,7 @@ impl From<LookOver> for v1::CheckRequest {
         let (table, members_min) = request.members_min.map_or((None, None), |(table, least)| (table, Some(least)));
         Self {
             cluster: None,
-            stale_after_ms: request.stale_after_ms,
+            stale_after_ms: request.stale_after_ms.unwrap_or(0),
             members_min,
             members_of: table.unwrap_or_default(),
             held_for_ms: request.held_for_ms,
@@ -211,7 +207,8 @@ mod tests {
             let bytes = v1::OrderRequest::from(ordered.clone()).encode_to_vec();
             prop_assert_eq!(Ordered::try_from(v1::OrderRequest::decode(bytes.as_slice()).unwrap()), Ok(ordered));
             let members_min = least.map(|least| ((least % 2 == 0).then(|| "jobs".to_owned()), least));
-            let look = LookOver { stale_after_ms: 1, members_min, held_for_ms: u64::MAX };
+            let stale_after_ms = least.map(|least| u64::from(least) + 1);
+            let look = LookOver { stale_after_ms, members_min, held_for_ms: u64::MAX };
             prop_assert_eq!(LookOver::try_from(v1::CheckRequest::from(look.clone())), Ok(look));
         }
 

@@ -22,6 +22,8 @@ words! {
         AllBarred = "all_barred",
         /// A participant is to give up leases and owns them still, since nobody else may.
         OwnerStays = "owner_stays",
+        /// A member owns partitions, and its heartbeats are overdue: it may be dead.
+        HeartbeatsOverdue = "heartbeats_overdue",
         /// All members together take fewer partitions or copies than there are.
         TooLittleRoom = "too_little_room",
         /// There is room, but not without the member that takes most.
@@ -97,6 +99,7 @@ impl ReasonCode {
             | Self::HolderRegistering
             | Self::AboutToBeElected
             | Self::InMaintenance
+            | Self::HeartbeatsOverdue
             | Self::Offline
             | Self::CopiesCondemned
             | Self::MoveWaits => Severity::Notice,

@@ -224,7 +224,7 @@ fn an_order_judged_on_other_orders_is_refused() {
 
 #[test]
 fn what_should_be_looked_at_before_anything_is_not_served() {
-    let thresholds = Thresholds { stale_after_ms: 300_000, members_min: None, held_for_ms: 3_600_000 };
+    let thresholds = Thresholds { stale_after_ms: Some(300_000), members_min: None, held_for_ms: 3_600_000 };
     let mut bed = three();
     let found = |bed: &Bed, thresholds| alerts(&bed.state, &bed.liveness, bed.now, thresholds);
     assert_eq!(found(&bed, thresholds), []);
@@ -257,7 +257,7 @@ fn a_lease_that_nobody_extends_is_stale() {
     let mut bed = three();
     let silent = bed.node("athens");
     bed.heartbeat_all();
-    let thresholds = Thresholds { stale_after_ms: 500, members_min: None, held_for_ms: 3_600_000 };
+    let thresholds = Thresholds { stale_after_ms: Some(500), members_min: None, held_for_ms: 3_600_000 };
     bed.pass(600, &[silent]);
     let stale = alerts(&bed.state, &bed.liveness, bed.now, thresholds);
     assert_eq!(stale, [Alert::LeaseStale { member: silent, for_ms: 600 }]);

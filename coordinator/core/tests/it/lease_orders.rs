@@ -1,8 +1,10 @@
-//! Orders of which leases take no notice: that is said.
+//! Orders of which leases take no notice, and owners that may be dead: that is said.
 
-use crate::leases::{JOBS, Jobs};
+use crate::leases::{JOBS, Jobs, worker};
 use archon_coordinator_core::*;
 use archon_types::*;
+
+const THRESHOLDS: Thresholds = Thresholds { stale_after_ms: None, members_min: None, held_for_ms: 3_600_000 };
 
 fn give(jobs: &mut Jobs, order: Order) {
     let command = check_order(&jobs.bed.state, order, "").unwrap().expect("news");
@@ -12,6 +14,10 @@ fn give(jobs: &mut Jobs, order: Order) {
 
 fn why(jobs: &Jobs, partition: PartitionId) -> Vec<Why> {
     explain(&jobs.bed.state, &Remembered::new(&jobs.bed.state, &jobs.bed.liveness, jobs.bed.now), partition).unwrap()
+}
+
+fn found(jobs: &Jobs) -> Vec<Alert> {
+    alerts(&jobs.bed.state, &jobs.bed.liveness, jobs.bed.now, THRESHOLDS)
 }
 
 #[test]
@@ -54,4 +60,24 @@ fn a_drain_of_a_participant_told_of_nothing_that_it_hands_over() {
     jobs.bed.settle();
     assert_eq!(jobs.counts(), [4, 4, 4]);
     assert_eq!(staying_leases(&jobs.bed.state)[&drained].len(), 4);
+}
+
+#[test]
+fn an_owner_that_was_killed_looked_well_until_its_long_time_out_was_over() {
+    let mut jobs = Jobs::new(2);
+    let timing = LeaseTiming { heartbeat_ms: 8_000, lease_ms: 30_000, failure_timeout_ms: 45_000, margin_ms: 100 };
+    let participant = Some(Participant { tables: vec!["jobs".into()], timing: Some(timing) });
+    let slow = jobs.bed.join_with(Register { participant, ..worker(0) });
+    jobs.bed.settle();
+    jobs.bed.heartbeat_all();
+    jobs.bed.pass(23_900, &[slow]);
+    assert_eq!(found(&jobs), []);
+    jobs.bed.pass(100, &[slow]);
+    assert_eq!(found(&jobs), [Alert::HeartbeatsOverdue { member: slow, for_ms: 24_000, left_ms: 21_000 }]);
+    // A node of the cluster's timing is not overdue for a moment that it is late.
+    let node = jobs.bed.leader(0).unwrap();
+    jobs.bed.pass(900, &[slow, node]);
+    assert!(
+        !found(&jobs).iter().any(|alert| matches!(alert, Alert::HeartbeatsOverdue { member, .. } if *member == node))
+    );
 }
