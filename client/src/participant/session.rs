@@ -204,6 +204,7 @@ impl Session {
     async fn duties(&self, member: Member) {
         let shared = &*self.shared;
         let mut backoff = Backoff::new(Duration::from_millis(20), Duration::from_secs(1));
+        let mut not_leased = Vec::new();
         loop {
             let (term, version) = shared.look(|decides| decides.obeyed());
             let wait_ms = u32::try_from(POLL_WAIT.as_millis()).unwrap_or(u32::MAX);
@@ -224,6 +225,13 @@ impl Session {
                 }
             };
             self.learn(answer.coordinators);
+            if answer.tables_not_leased != not_leased {
+                not_leased = answer.tables_not_leased;
+                if !not_leased.is_empty() {
+                    let name = &shared.config.name;
+                    tracing::warn!(participant = name, tables = ?not_leased, "serves what is no lease table; it owns nothing of that");
+                }
+            }
             let news = answer.duties.is_some_and(|duties| {
                 let (life, term, version) = (member.incarnation, answer.term, answer.version);
                 shared.decide(|decides, now| decides.duties(life, term, version, &duties, now))

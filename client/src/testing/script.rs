@@ -249,7 +249,7 @@ impl Script {
         }
         let version = known.version;
         let (duties, coordinators) = (Some(self.duties(node)), coordinators.to_vec());
-        let answer = Duties { term: TERM, version, duties, coordinators };
+        let answer = Duties { term: TERM, version, duties, coordinators, tables_not_leased: Vec::new() };
         if let Some(known) = self.known.get_mut(&node) {
             known.told.push_back(answer.clone());
             while known.told.len() > 2 {

@@ -52,7 +52,13 @@ impl Service {
             }
             if timeout_at(until, changed.changed()).await.is_err() {
                 let DutiesAsked { term, version, .. } = *asked;
-                return Ok(Duties { term, version, duties: None, coordinators: Vec::new() });
+                return Ok(Duties {
+                    term,
+                    version,
+                    duties: None,
+                    coordinators: Vec::new(),
+                    tables_not_leased: Vec::new(),
+                });
             }
         }
     }

@@ -83,6 +83,13 @@ pub enum Alert {
         /// After how much more silence it is failed, in milliseconds.
         left_ms: u64,
     },
+    /// A participant serves a table that is not there, or holds data.
+    NoLeaseTable {
+        /// Which participant.
+        member: NodeId,
+        /// The name of the table.
+        table: String,
+    },
     /// An order stands for long.
     HeldTooLong {
         /// Which one.
@@ -112,6 +119,11 @@ pub fn alerts(state: &ClusterState, liveness: &Liveness, now: Millis, thresholds
             let left_ms = timing.failure_timeout_ms.saturating_sub(for_ms);
             alerts.push(Alert::HeartbeatsOverdue { member, for_ms, left_ms });
         }
+    }
+    for row in state.participants.values().filter(|row| row.node.status == NodeStatus::Alive) {
+        let member = row.node.id;
+        alerts
+            .extend(state.tables_not_leased(member).map(|table| Alert::NoLeaseTable { member, table: table.clone() }));
     }
     let wall = liveness.wall(now);
     let long = |(_, since): &(Held, Millis)| wall.since(*since) >= thresholds.held_for_ms;

@@ -178,6 +178,16 @@ fn text(state: &ClusterState, alert: &Alert) -> v1::Reason {
             let remedy = "see whether it lives and reaches the coordinators";
             reason_now(ReasonCode::HeartbeatsOverdue, subjects::node(state, *member), message, remedy)
         }
+        Alert::NoLeaseTable { member, table } => {
+            let (name, there) = (state.node_name(*member), state.table_by_name(table).is_some());
+            let what = if there { "holds data, not leases" } else { "is not there" };
+            let message = format!("{name} serves table {table}, which {what}");
+            let remedy = match there {
+                true => "start it with the name of a lease table: `archon table list`".to_owned(),
+                false => format!("`archon table create {table} --lease`, or start it with the name of another table"),
+            };
+            reason_now(ReasonCode::NoLeaseTable, subjects::node(state, *member), message, remedy)
+        }
         Alert::HeldTooLong { held, since } => {
             let (subject, message, remedy) = held_text(state, *held);
             let reason = reason_now(ReasonCode::HeldTooLong, subject, message, remedy);

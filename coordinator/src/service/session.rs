@@ -149,8 +149,15 @@ impl Sessions {
         })?;
         let term = session.number();
         let coordinators = || session.quorum().peers().values().cloned().collect();
-        let unchanged =
-            || Duties { term: asked.term, version: asked.version, duties: None, coordinators: coordinators() };
+        let not_leased = || state.read(|state| state.tables_not_leased(node).cloned().collect());
+        let answer = |term, version, duties| Duties {
+            term,
+            version,
+            duties,
+            coordinators: coordinators(),
+            tables_not_leased: not_leased(),
+        };
+        let unchanged = || answer(asked.term, asked.version, None);
         let (number, wake) = session.polls().begin(node);
         loop {
             // Registered before the state is looked at: a change after that look wakes.
@@ -164,8 +171,7 @@ impl Sessions {
             let until = match found {
                 Polled::News(told, duties) => {
                     session.polls().tell(node, told);
-                    let (version, duties) = (told.version, Some(duties));
-                    return Ok(Duties { term, version, duties, coordinators: coordinators() });
+                    return Ok(answer(term, told.version, Some(duties)));
                 }
                 Polled::Nothing => deadline,
                 Polled::NotActive => deadline.min(tokio::time::Instant::now() + ACTIVATION_LOOK),

@@ -1,9 +1,10 @@
 //! A participant's long poll for its duties.
 
 use super::session::Member;
-use super::{ConvertError, bounded};
+use super::{ConvertError, bounded, checked};
 use crate::v1;
-use archon_types::{Duty, Version};
+use archon_types::limits::check_name;
+use archon_types::{Duty, TABLES_SERVED_MAX, Version};
 
 /// How long a poll may wait at most, in milliseconds.
 pub const WAIT_MS_MAX: u32 = 30_000;
@@ -36,6 +37,8 @@ pub struct Duties {
     pub duties: Option<Vec<Duty>>,
     /// Where the coordinators are.
     pub coordinators: Vec<String>,
+    /// Tables that it serves and that hold no leases, or are not there.
+    pub tables_not_leased: Vec<String>,
 }
 
 impl From<DutiesAsked> for v1::DutiesRequest {
@@ -70,6 +73,7 @@ impl From<Duties> for v1::DutiesResponse {
             unchanged: answer.duties.is_none(),
             duties: answer.duties.into_iter().flatten().map(Into::into).collect(),
             coordinators: answer.coordinators,
+            tables_not_leased: answer.tables_not_leased,
         }
     }
 }
@@ -84,7 +88,17 @@ impl TryFrom<v1::DutiesResponse> for Duties {
             true => None,
             false => Some(wire.duties.into_iter().map(Duty::try_from).collect::<Result<_, _>>()?),
         };
-        Ok(Self { term: wire.term, version: Version::new(wire.version), duties, coordinators: wire.coordinators })
+        bounded(wire.tables_not_leased.len(), TABLES_SERVED_MAX, "DutiesResponse.tables_not_leased")?;
+        for table in &wire.tables_not_leased {
+            checked(check_name("table", table), "DutiesResponse.tables_not_leased")?;
+        }
+        Ok(Self {
+            term: wire.term,
+            version: Version::new(wire.version),
+            duties,
+            coordinators: wire.coordinators,
+            tables_not_leased: wire.tables_not_leased,
+        })
     }
 }
 
@@ -105,7 +119,8 @@ mod tests {
         let unload = Duty::Unload { partition: PartitionId::new(TableId::new(1), 0), placement: PlacementId::new(9) };
         for duties in [None, Some(vec![]), Some(vec![unload])] {
             let coordinators = vec!["127.0.0.1:1".to_owned()];
-            let answer = Duties { term: 4, version: Version::new(6), duties, coordinators };
+            let tables_not_leased = vec!["jobs".to_owned()];
+            let answer = Duties { term: 4, version: Version::new(6), duties, coordinators, tables_not_leased };
             assert_eq!(Duties::try_from(v1::DutiesResponse::from(answer.clone())), Ok(answer));
         }
     }

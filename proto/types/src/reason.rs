@@ -22,6 +22,8 @@ words! {
         AllBarred = "all_barred",
         /// A participant is to give up leases and owns them still, since nobody else may.
         OwnerStays = "owner_stays",
+        /// A participant serves a table that is not there, or holds data.
+        NoLeaseTable = "no_lease_table",
         /// A member owns partitions, and its heartbeats are overdue: it may be dead.
         HeartbeatsOverdue = "heartbeats_overdue",
         /// All members together take fewer partitions or copies than there are.
@@ -99,6 +101,7 @@ impl ReasonCode {
             | Self::HolderRegistering
             | Self::AboutToBeElected
             | Self::InMaintenance
+            | Self::NoLeaseTable
             | Self::HeartbeatsOverdue
             | Self::Offline
             | Self::CopiesCondemned

@@ -57,6 +57,15 @@ pub(crate) fn take_over(row: &Partition, next: NextOwner, ending: Ending) -> Vec
     edits
 }
 
+impl ClusterState {
+    /// The tables that this participant serves and that hold no leases, or are not there, by name.
+    pub fn tables_not_leased(&self, member: NodeId) -> impl Iterator<Item = &String> {
+        let participant = self.participants.get(&member).and_then(|row| row.participant.as_ref());
+        let served = participant.map_or(&[][..], |participant| participant.tables.as_slice());
+        served.iter().filter(|name| !self.lease_tables().any(|table| table.name == **name))
+    }
+}
+
 /// How many participants take partitions of this table.
 pub(crate) fn eligible_count(state: &ClusterState, table: &Table) -> usize {
     state.participants.serving(&table.name).filter(|row| row.takes_placements()).count()

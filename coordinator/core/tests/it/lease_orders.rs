@@ -1,5 +1,6 @@
-//! Orders of which leases take no notice, and owners that may be dead: that is said.
+//! Orders of which leases take no notice, participants that serve what is no lease, and owners that may be dead: all of it is said.
 
+use crate::bed::register;
 use crate::leases::{JOBS, Jobs, worker};
 use archon_coordinator_core::*;
 use archon_types::*;
@@ -60,6 +61,18 @@ fn a_drain_of_a_participant_told_of_nothing_that_it_hands_over() {
     jobs.bed.settle();
     assert_eq!(jobs.counts(), [4, 4, 4]);
     assert_eq!(staying_leases(&jobs.bed.state)[&drained].len(), 4);
+}
+
+#[test]
+fn a_participant_of_a_table_that_is_none_of_leases_owned_nothing_and_looked_well() {
+    let mut jobs = Jobs::with_workers(2, 1);
+    assert_eq!(found(&jobs), []);
+    let tables = ["jobs", "jbos", "default"].map(str::to_owned).to_vec();
+    let participant = Some(Participant { tables, timing: None });
+    let member = jobs.bed.join_with(Register { participant, ..register("typo", 77, 78) });
+    jobs.bed.settle();
+    let none = |table: &str| Alert::NoLeaseTable { member, table: table.to_owned() };
+    assert_eq!(found(&jobs), [none("jbos"), none("default")]);
 }
 
 #[test]

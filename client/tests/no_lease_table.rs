@@ -1,0 +1,77 @@
+//! A participant of a table that is none of leases owns nothing, and says so in its log.
+
+#![allow(clippy::unwrap_used)]
+
+#[path = "support/service.rs"]
+mod service;
+
+use archon_client::{Admin, Participant};
+use archon_coordinator::{Coordinator, CoordinatorConfig};
+use archon_types::Settings;
+use service::{SOON, Service, wait};
+use std::fmt::{Debug, Write};
+use std::sync::{Arc, Mutex};
+use tokio::net::TcpListener;
+use tracing::field::{Field, Visit};
+use tracing::span::{Attributes, Id, Record};
+use tracing::{Event, Level, Metadata, Subscriber};
+
+/// The warnings of this process, one line each.
+#[derive(Clone, Default)]
+struct Warnings(Arc<Mutex<Vec<String>>>);
+
+struct Line(String);
+
+impl Visit for Line {
+    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
+        let _ = write!(self.0, "{field}={value:?} ");
+    }
+}
+
+impl Subscriber for Warnings {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        *metadata.level() == Level::WARN
+    }
+    fn new_span(&self, _: &Attributes<'_>) -> Id {
+        Id::from_u64(1)
+    }
+    fn record(&self, _: &Id, _: &Record<'_>) {}
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+    fn event(&self, event: &Event<'_>) {
+        let mut line = Line(String::new());
+        event.record(&mut line);
+        self.0.lock().unwrap().push(line.0);
+    }
+    fn enter(&self, _: &Id) {}
+    fn exit(&self, _: &Id) {}
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_participant_of_a_table_that_was_misspelt_owned_nothing_without_a_word() {
+    let warnings = Warnings::default();
+    tracing::subscriber::set_global_default(warnings.clone()).unwrap();
+    let warned = |text: &str| warnings.0.lock().unwrap().iter().filter(|line| line.contains(text)).count();
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let (listen, directory) = (listener.local_addr().unwrap(), tempfile::tempdir().unwrap());
+    let peers = [(1, listen.to_string())].into();
+    let config = CoordinatorConfig {
+        id: 1,
+        listen,
+        peers,
+        data_dir: directory.path().to_owned(),
+        settings: Settings::default(),
+    };
+    let coordinator = Coordinator::start(listener, config).await.unwrap();
+    let admin = Admin::new([listen.to_string()], SOON).unwrap();
+    admin.create_lease_table("jobs", 2).await.unwrap();
+    let builder = Participant::builder([listen.to_string()]).name("typo").address("typo.example:80");
+    let participant = builder.table("jobs").table("jbos").start(Service::default()).await.unwrap();
+    wait("the other table", || participant.owned().len() == 2).await;
+    wait("a warning", || warned("[\"jbos\"]") == 1).await;
+    // It is made after all: nothing is left to warn of.
+    admin.create_lease_table("jbos", 1).await.unwrap();
+    wait("both tables", || participant.owned().len() == 3).await;
+    assert_eq!(warned("no lease table"), 1);
+    participant.stop(SOON).await;
+    assert!(coordinator.shutdown().await.is_none());
+}
