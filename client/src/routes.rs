@@ -4,7 +4,9 @@ use crate::error::Error;
 use crate::kv::Client;
 use crate::shared::Shared;
 use crate::table::TableCache;
-use archon_types::{Epoch, NodeId, Partition, PartitionId, PartitionStatus, PartitionTable, Version};
+use archon_types::{
+    Epoch, ErrorDetail, ErrorKind, NodeId, Partition, PartitionId, PartitionStatus, PartitionTable, Version,
+};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
@@ -65,7 +67,7 @@ impl Routes {
         table: &str,
         timeout: Duration,
     ) -> Result<Self, Error> {
-        let table = shared.table(table, timeout).await?;
+        let table = shared.table(table, timeout).await.map_err(|error| with_advice(error, table))?;
         let changes = table.changes();
         Ok(Self { shared, _guard: guard, table, changes })
     }
@@ -128,6 +130,17 @@ impl Routes {
     }
 }
 
+/// Whoever looks for owners may not have made the table yet.
+fn with_advice(error: Error, table: &str) -> Error {
+    match error {
+        Error::Server { detail } if detail.kind == ErrorKind::NotFound => {
+            let message = format!("{}; make it: `archon table create {table} --lease`", detail.message);
+            ErrorDetail { message, ..*detail }.into()
+        }
+        other => other,
+    }
+}
+
 fn owner(table: &PartitionTable, row: &Partition) -> Option<Owner> {
     let member = table.node(row.leader_placement()?.node)?;
     Some(Owner {
@@ -138,4 +151,19 @@ fn owner(table: &PartitionTable, row: &Partition) -> Option<Owner> {
         address: member.address.clone(),
         serves: row.status == PartitionStatus::Online,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_table_that_is_not_there_was_not_said_how_to_be_made() {
+        let error = |kind| Error::from(ErrorDetail::new(kind, "there is no table \"nosuch\""));
+        assert_eq!(
+            with_advice(error(ErrorKind::NotFound), "nosuch").to_string(),
+            "NotFound: there is no table \"nosuch\"; make it: `archon table create nosuch --lease`"
+        );
+        assert_eq!(with_advice(error(ErrorKind::Unreachable), "nosuch"), error(ErrorKind::Unreachable));
+    }
 }
