@@ -23,11 +23,16 @@ pub(crate) enum PartitionVerb {
     ///
     /// It is told to stop, says that it has, and leads again; whatever it held in memory for this partition begins afresh, and
     /// writes of the former epoch are refused everywhere. The partition pauses for some milliseconds.
+    ///
+    /// The owner of a lease is asked to release it first, and may take 8 failure time-outs for that (10 s, unless it has a timing of
+    /// its own). Then it loses it.
     #[command(
         after_help = "Examples:\n  archon partition bump 3\n  archon partition bump 3 --table jobs --why 'stuck worker'"
     )]
     Bump(OrderPartitionArgs),
     /// Let nobody lead a partition: its leader stops, its copies stay.
+    ///
+    /// The owner of a lease is asked to release it first, and loses it after 8 failure time-outs.
     #[command(
         after_help = "Examples:\n  archon partition offline 3 --why 'poisoned message'\n  archon partition online 3"
     )]
