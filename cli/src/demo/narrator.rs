@@ -15,6 +15,8 @@ const TO_TRY: &[&str] = &[
     "archon kv incr visits",
     "archon node describe athens",
     "archon bench mixed --duration 5s",
+    "archon table create jobs --partitions 12 --lease",
+    "archon partition describe 0 --table jobs    a lease that waits for a service of yours: docs/LEASES.md",
     "archon events",
 ];
 /// And with one more node.
