@@ -1,12 +1,15 @@
 //! What should be looked at although everything is served, or before it is not: too few members, too little room, leases
-//! that nobody extends, orders that somebody may have forgotten. What is not served has its reasons in [`crate::explain`].
+//! that nobody extends, orders that somebody may have forgotten. What is not served has its reasons in [`crate::explain`]; that
+//! it stays so is said here.
 
 use crate::controls::Bar;
 use crate::leases;
 use crate::liveness::Liveness;
 use crate::node_row::NodeRow;
+use crate::remembered::Remembered;
 use crate::state::ClusterState;
 use archon_types::{Millis, NodeGoal, NodeId, NodeStatus, PartitionId, Table, TableId};
+use std::collections::BTreeMap;
 
 /// So many heartbeats that did not come are worth a look.
 const HEARTBEATS_OVERDUE: u64 = 3;
@@ -38,6 +41,17 @@ pub enum Held {
 /// Something to be looked at.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Alert {
+    /// Partitions that ought to be served are not, for longer than a failover takes, whatever the reason.
+    NotServed {
+        /// Of which table.
+        table: TableId,
+        /// How many of it.
+        partitions: u32,
+        /// The one of which that holds for longest.
+        longest: PartitionId,
+        /// Since when, on the wall clock.
+        since: Millis,
+    },
     /// All members together take fewer partitions, or copies, than there are. `None`: of all tables that hold data.
     TooLittleRoom {
         /// Of which lease table.
@@ -129,6 +143,18 @@ pub fn alerts(state: &ClusterState, liveness: &Liveness, now: Millis, thresholds
     let long = |(_, since): &(Held, Millis)| wall.since(*since) >= thresholds.held_for_ms;
     alerts.extend(held(state).filter(long).map(|(held, since)| Alert::HeldTooLong { held, since }));
     alerts
+}
+
+/// What is not served for longer than a failover takes: one for each table.
+pub fn not_served(state: &ClusterState, remembered: &Remembered, now: Millis) -> Vec<Alert> {
+    let mut tables: BTreeMap<TableId, (u32, Millis, PartitionId)> = BTreeMap::new();
+    for (row, since) in remembered.overdue(state, now) {
+        let (count, first, longest) = tables.entry(row.id.table).or_insert((0, since, row.id));
+        *count += 1;
+        (*first, *longest) = (*first, *longest).min((since, row.id));
+    }
+    let alert = |(table, (partitions, since, longest))| Alert::NotServed { table, partitions, longest, since };
+    tables.into_iter().map(alert).collect()
 }
 
 /// Every order that stands, with the time since when.

@@ -5,6 +5,7 @@ use crate::departed;
 use crate::lack::{Lack, Lacks, Withheld};
 use crate::leases::{self, Successors};
 use crate::migration::MigrationId;
+use crate::node_row::NodeRow;
 use crate::remembered::Remembered;
 use crate::state::ClusterState;
 use crate::waits::Waits;
@@ -55,6 +56,8 @@ pub enum Why {
     AllBarred { participants: u32 },
     /// Its owner is to give it up, and stays: nobody else may own it.
     OwnerStays { node: NodeId },
+    /// Of the participants that could own it each, so many, gave it up a moment ago.
+    GivenUp { participants: u32 },
     /// It is being moved, and the move waits.
     MoveWaits { migration: MigrationId, why: String },
 }
@@ -179,10 +182,20 @@ impl<'a> Explainer<'a> {
         });
         let (all, full) = (leases::eligible_count(self.state, table), full.count());
         let barred = serving().filter(|serving| self.state.bars(row.id, serving.node.id)).count();
+        let gave_up = |node: NodeId| self.remembered.gave_up(node, row.id);
+        let could = |serving: &&NodeRow| {
+            let id = serving.node.id;
+            let count = self.state.partitions.count_on(id);
+            !self.state.bars(row.id, id) && serving.node.partitions_max.is_none_or(|most| count < most)
+        };
+        let given_up = serving().filter(could).filter(|serving| gave_up(serving.node.id)).count();
         why.push(match all {
             0 => Why::NoParticipant { table: table.name.clone() },
             all if all == barred => Why::AllBarred { participants: u32::try_from(all).unwrap_or(u32::MAX) },
             all if all == full => Why::NodesAtLimit { full: u32::try_from(full).unwrap_or(u32::MAX), plan: false },
+            _ if given_up > 0 && given_up == serving().filter(could).count() => {
+                Why::GivenUp { participants: u32::try_from(given_up).unwrap_or(u32::MAX) }
+            }
             _ if row.status == PartitionStatus::Unassigned => Why::AboutToBeAssigned,
             _ => Why::AboutToBeElected,
         });

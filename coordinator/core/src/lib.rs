@@ -20,7 +20,8 @@
 //! | `migrate`, `waits`, `tally` | the next step of a move, and its phase; what moves wait for; how a plan's moves stand |
 //! | `turn`, `report` | one control turn; facts that nodes tell |
 //! | `term/` | what a coordinator does while it leads: turns, leases after quorum rounds, answers to reports |
-//! | `alerts` | what should be looked at before something is not served |
+//! | `unserved` | since when what ought to be served is not |
+//! | `alerts` | what should be looked at before something is not served, or since it stays so |
 //! | `duties`, `explain`, `remembered`, `events` | what a node should do; why something is not served; what happened |
 //! | `invariants/` | one property per file, shared by every test |
 
@@ -66,9 +67,10 @@ pub mod state;
 mod tally;
 pub mod term;
 pub mod turn;
+mod unserved;
 mod waits;
 
-pub use alerts::{Alert, Held, Thresholds, alerts};
+pub use alerts::{Alert, Held, Thresholds, alerts, not_served};
 pub use apply::{apply, skip};
 pub use command::{Actor, Command, CommandBatch, Forced, PlannedMove, Successor};
 pub use condemned::Condemned;

@@ -8,6 +8,7 @@ use crate::isolated_leaders::IsolatedLeaders;
 use crate::leases::Comings;
 use crate::mutant::Mutant;
 use crate::state::ClusterState;
+use crate::unserved::Unserved;
 use archon_types::{
     Epoch, ErrorDetail, ErrorKind, Incarnation, Millis, NodeId, NodeStatus, PartitionId, TableId, Version,
 };
@@ -89,6 +90,8 @@ pub struct Liveness {
     synced: (Version, Version),
     /// Participants that came, went or gave something up.
     pub(crate) comings: Comings,
+    /// Since when partitions are not served.
+    pub(crate) unserved: Unserved,
     /// How far the wall clock is ahead of this coordinator's own.
     wall_ahead_ms: u64,
     /// Before this nobody's time is up, by the failure time-out that it was reckoned with.
@@ -113,6 +116,7 @@ impl Liveness {
             excluded: BTreeSet::new(),
             synced: (Version::ZERO, Version::ZERO),
             comings: Comings::new(now),
+            unserved: Unserved::default(),
             wall_ahead_ms: 0,
             nobody_fails_before: None,
         }
@@ -137,6 +141,7 @@ impl Liveness {
     pub fn sync(&mut self, state: &ClusterState, now: Millis) {
         self.failed_since.retain(|node, _| state.node(*node).is_some_and(|row| row.node.status == NodeStatus::Failed));
         self.comings.sync(state.participants_version > self.synced.1, now);
+        self.unserved.sync(state, now);
         let participants = state.participants.newer_than(self.synced.1);
         for row in state.nodes.newer_than(self.synced.0).chain(participants).map(|row| &row.node) {
             if row.status == NodeStatus::Failed {

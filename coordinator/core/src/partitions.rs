@@ -37,6 +37,8 @@ pub struct Partitions {
     unassigned: BTreeSet<PartitionId>,
     /// Assigned, and nobody leads.
     leaderless: BTreeSet<PartitionId>,
+    /// Whatever the reason.
+    not_online: BTreeSet<PartitionId>,
     /// With a copy that is not Live.
     unsettled: BTreeSet<PartitionId>,
     /// Assigned ones by the number of their copies, whatever the state of these.
@@ -139,6 +141,16 @@ impl Partitions {
         self.leaderless.iter().filter_map(|id| self.get(*id))
     }
 
+    /// The partitions that are not Online.
+    pub(crate) fn not_online(&self) -> impl Iterator<Item = PartitionId> {
+        self.not_online.iter().copied()
+    }
+
+    /// Whether a partition that there is is Online, without a look at its row.
+    pub(crate) fn is_online(&self, id: PartitionId) -> bool {
+        !self.not_online.contains(&id)
+    }
+
     /// The rows with a copy that is not Live.
     pub fn unsettled(&self) -> impl Iterator<Item = &Partition> {
         self.unsettled.iter().filter_map(|id| self.get(*id))
@@ -166,10 +178,15 @@ impl Partitions {
 
     /// A table's rows newer than `since`, oldest change first.
     pub fn newer_than(&self, table: TableId, since: Version) -> impl Iterator<Item = &Partition> {
+        self.ids_newer_than(table, since).filter_map(|id| self.get(id))
+    }
+
+    /// The same without looking at the rows.
+    pub(crate) fn ids_newer_than(&self, table: TableId, since: Version) -> impl Iterator<Item = PartitionId> {
         let after = (table, Version::new(since.get().saturating_add(1)), 0);
         let last = (table, Version::new(u64::MAX), u32::MAX);
         // At the very end of the range there is nothing newer, and `after > last` cannot occur.
-        self.by_version.range(after..=last).filter_map(|(table, _, index)| self.get(PartitionId::new(*table, *index)))
+        self.by_version.range(after..=last).map(|(table, _, index)| PartitionId::new(*table, *index))
     }
 
     /// The rows alone, without an index: for writing them down while the state goes on changing.
@@ -214,6 +231,7 @@ impl Partitions {
             let gone = Partition { version, leader, placements, status, ..row.clone() };
             self.unindex(row, &gone);
             self.unassigned.remove(&row.id);
+            self.not_online.remove(&row.id);
         }
         self.newest.remove(&table);
         self.counts.remove(&table);
@@ -244,6 +262,9 @@ impl Partitions {
         }
         if is_leaderless(row) {
             self.leaderless.insert(row.id);
+        }
+        if row.status != PartitionStatus::Online {
+            self.not_online.insert(row.id);
         }
         if is_unsettled(row) {
             self.unsettled.insert(row.id);
@@ -286,6 +307,9 @@ impl Partitions {
         }
         if !is_leaderless(new) {
             self.leaderless.remove(&new.id);
+        }
+        if new.status == PartitionStatus::Online {
+            self.not_online.remove(&new.id);
         }
         if !is_unsettled(new) {
             self.unsettled.remove(&new.id);

@@ -1,8 +1,10 @@
 //! What only the leading coordinator remembers and people should know of, taken out of its memory in one short look.
 
+use crate::leases::Comings;
 use crate::liveness::Liveness;
 use crate::state::ClusterState;
-use archon_types::{Epoch, Millis, NodeId, PartitionId};
+use crate::unserved::Unserved;
+use archon_types::{Epoch, Millis, NodeId, Partition, PartitionId};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The memory of the leading coordinator, as far as it explains why things are as they are. Empty: nothing is known.
@@ -14,17 +16,53 @@ pub struct Remembered {
     pub(crate) excluded: BTreeSet<NodeId>,
     /// Leaders that admit no write since they hear too few followers: their epoch, and how many Live copies they hear.
     pub(crate) isolated: BTreeMap<PartitionId, (Epoch, u32)>,
+    /// The partitions that nobody serves.
+    unserved: Unserved,
+    /// What participants gave up a moment ago.
+    comings: Option<Comings>,
+    /// How far the wall clock is ahead of this coordinator's own.
+    wall_ahead_ms: u64,
 }
 
 impl Remembered {
     /// What is remembered at `now`.
     pub fn new(state: &ClusterState, liveness: &Liveness, now: Millis) -> Self {
+        Self {
+            unserved: liveness.unserved.clone(),
+            comings: Some(liveness.comings.clone()),
+            wall_ahead_ms: liveness.wall(now).since(now),
+            ..Self::of_copies(state, liveness, now)
+        }
+    }
+
+    /// Only what matters to where copies are, for what is done in every turn.
+    pub(crate) fn of_copies(state: &ClusterState, liveness: &Liveness, now: Millis) -> Self {
         // It is down because somebody works on it.
         let awaited = |node: &NodeId| state.controls.maintenance_of(*node).is_none();
         Self {
             failed: liveness.failed_for(state.settings.replace_after_ms, now).filter(awaited).collect(),
             excluded: liveness.excluded().collect(),
             isolated: liveness.isolated.refused(now).collect(),
+            ..Self::default()
         }
+    }
+
+    /// Since when nobody serves this partition, on the wall clock.
+    pub fn unserved_since(&self, partition: PartitionId) -> Option<Millis> {
+        self.unserved.since(partition).map(|since| since.plus(self.wall_ahead_ms))
+    }
+
+    /// The partitions that nobody has served for longer than a failover takes, each since when on the wall clock.
+    pub(crate) fn overdue<'a>(
+        &'a self,
+        state: &'a ClusterState,
+        now: Millis,
+    ) -> impl Iterator<Item = (&'a Partition, Millis)> {
+        self.unserved.overdue(state, now).map(|(row, since)| (row, since.plus(self.wall_ahead_ms)))
+    }
+
+    /// Whether the participant gave this partition up a moment ago.
+    pub(crate) fn gave_up(&self, participant: NodeId, partition: PartitionId) -> bool {
+        self.comings.as_ref().is_some_and(|comings| comings.avoids(participant, partition))
     }
 }

@@ -58,7 +58,7 @@ pub(crate) enum Step {
 impl<'a> Repairs<'a> {
     /// A look at the state as it is.
     pub(crate) fn new(state: &'a ClusterState, liveness: &Liveness, now: Millis) -> Self {
-        Self::of(state, &Remembered::new(state, liveness, now))
+        Self::of(state, &Remembered::of_copies(state, liveness, now))
     }
 
     /// As [`Repairs::new`], with what was remembered a moment ago.

@@ -76,7 +76,7 @@ pub(crate) fn reasons(
     if reasons.len() >= most {
         return reasons;
     }
-    let waiting = state.tables.values().filter_map(|table| waits_for_members(state, &explainer, table));
+    let waiting = state.tables.values().filter_map(|table| waits_for_members(state, remembered, &explainer, table));
     reasons.extend(waiting.take(most - reasons.len()));
     let isolated: BTreeSet<PartitionId> = explainer.isolated().collect();
     let restless = state.partitions.iter().filter(|row| {
@@ -96,7 +96,7 @@ pub(crate) fn reasons(
             if reasons.len() >= most {
                 return reasons;
             }
-            reasons.push(reason(state, row.id, &why));
+            reasons.push(reason(state, remembered, row.id, &why));
         }
     }
     let staying = staying_leases(state).into_iter().map(|(owner, leases)| owner_stays(state, owner, &leases));
@@ -211,14 +211,19 @@ fn withheld_remedy() -> String {
 }
 
 /// One reason stands for all partitions of a table that were never assigned, and for all leases of one that nobody serves.
-fn waits_for_members(state: &ClusterState, explainer: &Explainer<'_>, table: &Table) -> Option<v1::Reason> {
+fn waits_for_members(
+    state: &ClusterState,
+    remembered: &Remembered,
+    explainer: &Explainer<'_>,
+    table: &Table,
+) -> Option<v1::Reason> {
     // As long as all of it is owned, nobody waits for anybody.
     let unowned = || state.partitions.of_table(table.id).any(|row| row.leader.is_none());
     let nobody = || !state.participants.serving(&table.name).any(NodeRow::takes_placements);
     if table.holds == Holds::Lease && nobody() && unowned() {
         let why = Why::NoParticipant { table: table.name.clone() };
         let subject = Some(subjects::table(state, table.id).into());
-        return Some(v1::Reason { subject, ..reason(state, PartitionId::new(table.id, 0), &why) });
+        return Some(v1::Reason { subject, ..reason(state, remembered, PartitionId::new(table.id, 0), &why) });
     }
     let row = state.partitions.unassigned_in(table.id).next()?;
     let why = explainer.explain(row.id)?.into_iter().next()?;
@@ -227,18 +232,18 @@ fn waits_for_members(state: &ClusterState, explainer: &Explainer<'_>, table: &Ta
         EventKind::DataLossAccepted { partition, .. } => *partition == row.id,
         _ => false,
     });
-    let began_at_ms = made.and_then(|event| at(event.at));
+    let made_at_ms = made.and_then(|event| at(event.at));
     // After an accepted loss it is a single partition that waits.
     let waits = |row: &&archon_types::Partition| row.status == PartitionStatus::Unassigned;
     let whole =
         state.partitions.of_table(table.id).filter(waits).count() == state.partitions.count_of(table.id) as usize;
-    let single = reason(state, row.id, &why);
+    let single = reason(state, remembered, row.id, &why);
     let subject = if whole { Some(subjects::table(state, table.id).into()) } else { single.subject.clone() };
-    Some(v1::Reason { subject, began_at_ms, ..single })
+    Some(v1::Reason { subject, began_at_ms: made_at_ms.or(single.began_at_ms), ..single })
 }
 
 /// The partition as the command line takes it: `7`, or `7 --table orders`.
-fn operand(state: &ClusterState, partition: PartitionId) -> String {
+pub(super) fn operand(state: &ClusterState, partition: PartitionId) -> String {
     match state.tables.get(&partition.table) {
         Some(table) if table.name != DEFAULT_TABLE => format!("{} --table {}", partition.index, table.name),
         _ => partition.index.to_string(),
@@ -246,28 +251,30 @@ fn operand(state: &ClusterState, partition: PartitionId) -> String {
 }
 
 /// Why one partition is as it is.
-pub(super) fn reason(state: &ClusterState, partition: PartitionId, why: &Why) -> v1::Reason {
+pub(super) fn reason(state: &ClusterState, remembered: &Remembered, partition: PartitionId, why: &Why) -> v1::Reason {
     let name = |node| state.node_name(node);
+    // What keeps it from being served is told with since when it is not.
+    let unserved = remembered.unserved_since(partition).unwrap_or_default();
     let (code, message, since, remedy) = match why {
         Why::NotEnoughNodes { have, need } => (
             ReasonCode::NotEnoughNodes,
             format!("{have} of {need} nodes have registered"),
-            Millis::ZERO,
+            unserved,
             format!("start {} more nodes", need.saturating_sub(*have)),
         ),
         Why::NoParticipant { table } => (
             ReasonCode::NoParticipant,
             format!("no participant takes partitions of table {table}"),
-            Millis::ZERO,
+            unserved,
             format!("start one that serves {table}, or `archon node undrain` those that do"),
         ),
         Why::AboutToBeAssigned => {
-            (ReasonCode::AboutToBeAssigned, "its nodes are just being chosen".into(), Millis::ZERO, String::new())
+            (ReasonCode::AboutToBeAssigned, "its nodes are just being chosen".into(), unserved, String::new())
         }
         Why::NodesAtLimit { full, plan } => (
             ReasonCode::NodesAtLimit,
             format!("{full} nodes that could take its copies are at their limits (--partitions-max)"),
-            Millis::ZERO,
+            unserved,
             limit_remedy(*plan),
         ),
         Why::LeaderHearsTooFew { node, hears, need } => (
@@ -287,18 +294,18 @@ pub(super) fn reason(state: &ClusterState, partition: PartitionId, why: &Why) ->
             withheld_remedy(),
         ),
         Why::TakingOver { node } => {
-            (ReasonCode::TakingOver, format!("{} takes over", name(*node)), Millis::ZERO, String::new())
+            (ReasonCode::TakingOver, format!("{} takes over", name(*node)), unserved, String::new())
         }
         Why::EpochSurpassed { known } => (
             ReasonCode::EpochSurpassed,
             format!("a copy knew epoch {known}, which nobody had granted; its leader begins above it"),
-            Millis::ZERO,
+            unserved,
             "look for a node that runs from an old or copied data directory, or coordinators that were set back".into(),
         ),
         Why::WaitingForLease { node, .. } => (
             ReasonCode::WaitingForLease,
             format!("the lease of {} may still run", name(*node)),
-            Millis::ZERO,
+            unserved,
             String::new(),
         ),
         Why::NoLiveReplica { node, since, .. } => (
@@ -308,15 +315,15 @@ pub(super) fn reason(state: &ClusterState, partition: PartitionId, why: &Why) ->
             format!("start {} again with its data directory", name(*node)),
         ),
         Why::HolderRegistering { node } => {
-            (ReasonCode::HolderRegistering, format!("{} is just coming back", name(*node)), Millis::ZERO, String::new())
+            (ReasonCode::HolderRegistering, format!("{} is just coming back", name(*node)), unserved, String::new())
         }
         Why::AboutToBeElected => {
-            (ReasonCode::AboutToBeElected, "its leader is just being chosen".into(), Millis::ZERO, String::new())
+            (ReasonCode::AboutToBeElected, "its leader is just being chosen".into(), unserved, String::new())
         }
         Why::DataLost => (
             ReasonCode::DataLost,
             "no copy that counts is left".into(),
-            Millis::ZERO,
+            unserved,
             format!("see what is left: `archon partition describe {}`", operand(state, partition)),
         ),
         Why::LostCopyKept { node, alive, need } => (
@@ -343,7 +350,7 @@ pub(super) fn reason(state: &ClusterState, partition: PartitionId, why: &Why) ->
         Why::AllBarred { participants } => (
             ReasonCode::AllBarred,
             format!("all {participants} participants that take partitions of its table are barred from it"),
-            Millis::ZERO,
+            unserved,
             format!("take a bar back: see `archon partition describe {}`", operand(state, partition)),
         ),
         Why::OwnerStays { node } => (
@@ -351,6 +358,15 @@ pub(super) fn reason(state: &ClusterState, partition: PartitionId, why: &Why) ->
             format!("{} is to give it up and stays its owner: nobody else may own it", name(*node)),
             Millis::ZERO,
             STAYS_REMEDY.to_owned(),
+        ),
+        Why::GivenUp { participants } => (
+            ReasonCode::GivenUp,
+            match participants {
+                1 => "the participant that could own it gave it up a moment ago".to_owned(),
+                all => format!("all {all} participants that could own it gave it up a moment ago"),
+            },
+            unserved,
+            "look at their logs for why they could not take it; each is asked again after 10 s".into(),
         ),
         Why::MoveWaits { migration, why } => {
             (ReasonCode::MoveWaits, format!("move {migration} waits: {why}"), Millis::ZERO, String::new())

@@ -224,7 +224,7 @@ fn describe(
     // Why writes are refused, or why a copy does not come to count, as nobody else knows it.
     let full = row.placements.iter().filter(|copy| copy.state != ReplicaState::Unload);
     let full = full.filter_map(|copy| disk_full(state, copy.node, loads.disk_full(copy.node)?));
-    let reasons = full.chain(why.iter().map(|why| reason(state, partition, why))).collect();
+    let reasons = full.chain(why.iter().map(|why| reason(state, &remembered, partition, why))).collect();
     let forced = check_loss(state, liveness, boot_now(), partition, None);
     let migration = state.running_migration(partition);
     Ok(v1::DescribePartitionResponse {

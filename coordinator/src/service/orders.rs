@@ -2,13 +2,13 @@
 
 use super::admin::{Admins, Result};
 use super::admin_tables::table_of;
-use super::describe::{reason_now, reasons};
+use super::describe::{operand, reason_now, reasons};
 use super::operate::{node_of, partition_of, settable};
 use super::voters::{unreachable, without_changes};
 use super::{events, subjects};
 use crate::clock::{boot_now, wall_now};
 use archon_coordinator_core::{
-    Alert, Bar, ClusterState, Held, Liveness, Note, Order, Thresholds, alerts, check_order, refusal,
+    Alert, Bar, ClusterState, Held, Liveness, Note, Order, Thresholds, alerts, check_order, not_served, refusal,
 };
 use archon_proto::convert::operate::PartitionName;
 use archon_proto::convert::order::{BarName, LookOver, Order as Asked, Ordered};
@@ -45,6 +45,7 @@ impl Admins {
             let mut found = without_changes(view.id, &view.voters);
             found.extend(unreachable(&view.voters));
             let full: Vec<_> = session.loads().lock().full_disks().collect();
+            found.extend(not_served(state, remembered, boot_now()).iter().map(|alert| text(state, alert)));
             found.extend(reasons(state, remembered, &full, REASONS_MAX));
             Ok((found, session.clone()))
         });
@@ -145,6 +146,16 @@ fn text(state: &ClusterState, alert: &Alert) -> v1::Reason {
     };
     let things = |table: &Option<TableId>| if table.is_some() { "partitions" } else { "copies" };
     match alert {
+        Alert::NotServed { table, partitions, longest, since } => {
+            let of = state.tables.get(table).map_or(0, |table| table.partitions);
+            let message = format!(
+                "{partitions} of its {of} partitions are not served, and it does not pass; partition {} for longest",
+                longest.index
+            );
+            let remedy = format!("see why: `archon partition describe {}`", operand(state, *longest));
+            let reason = reason_now(ReasonCode::NotServed, subjects::table(state, *table), message, remedy);
+            v1::Reason { began_at_ms: Some(since.get()), ..reason }
+        }
         Alert::TooLittleRoom { table, have, need } => {
             let (who, subject) = members(*table);
             let message = format!("the {who} take {have} {} together, and there are {need}", things(table));

@@ -26,6 +26,10 @@ words! {
         NoLeaseTable = "no_lease_table",
         /// A member owns partitions, and its heartbeats are overdue: it may be dead.
         HeartbeatsOverdue = "heartbeats_overdue",
+        /// Every participant that could own it gave it up a moment ago.
+        GivenUp = "given_up",
+        /// Partitions that ought to be served are not, for longer than a failover takes.
+        NotServed = "not_served",
         /// All members together take fewer partitions or copies than there are.
         TooLittleRoom = "too_little_room",
         /// There is room, but not without the member that takes most.
@@ -108,6 +112,7 @@ impl ReasonCode {
             | Self::MoveWaits => Severity::Notice,
             Self::RepairWithheld
             | Self::OwnerStays
+            | Self::GivenUp
             | Self::NoSpareRoom
             | Self::HeldTooLong
             | Self::UnderReplicated
@@ -120,6 +125,7 @@ impl ReasonCode {
             | Self::NoParticipant
             | Self::NodesAtLimit
             | Self::AllBarred
+            | Self::NotServed
             | Self::TooLittleRoom
             | Self::TooFewMembers
             | Self::LeaseStale

@@ -25,5 +25,6 @@ mod random;
 mod removed;
 mod repair;
 mod term;
+mod unserved;
 mod world;
 mod zones;

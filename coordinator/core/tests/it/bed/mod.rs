@@ -7,6 +7,8 @@ use archon_types::*;
 use uuid::Uuid;
 
 pub const TABLE: TableId = TableId::new(1);
+/// The lease table of [`Bed::jobs`].
+pub const JOBS: TableId = TableId::new(2);
 
 pub struct Bed {
     pub state: ClusterState,
@@ -21,6 +23,12 @@ pub fn settings(partitions: u32, nodes_min: u32, replication: u8) -> Settings {
 pub fn register(name: &str, storage: u128, boot: u128) -> Register {
     let (storage, boot) = (StorageId::new(Uuid::from_u128(storage)), BootId::new(Uuid::from_u128(boot)));
     Register::new(name, format!("{name}.example:7000"), storage, boot)
+}
+
+/// A participant of the table `jobs`.
+pub fn worker(number: u128) -> Register {
+    let participant = Some(Participant { tables: vec!["jobs".into()], timing: None });
+    Register { participant, ..register(&format!("worker-{number}"), 10_000 + number, 20_000 + number) }
 }
 
 pub fn boxed(register: Register) -> Command {
@@ -50,6 +58,16 @@ impl Bed {
             bed.join(name, 1 + number as u128);
         }
         bed.settle();
+        bed
+    }
+
+    /// A node, and a lease table `jobs`, of which so many participants take partitions.
+    pub fn jobs(partitions: u32, workers: u128) -> Self {
+        let mut bed = Self::running(settings(4, 1, 1), &["athens"]);
+        bed.ok(Command::CreateTable { name: "jobs".into(), partitions, replication: 1, holds: Holds::Lease });
+        for number in 0..workers {
+            bed.join_with(worker(number));
+        }
         bed
     }
 

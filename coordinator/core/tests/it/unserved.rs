@@ -1,0 +1,104 @@
+//! Since when what ought to be served is not, and from when on people are called.
+
+use crate::bed::{Bed, JOBS, TABLE, part, settings, worker};
+use archon_coordinator_core::*;
+use archon_types::*;
+
+fn job(index: u32) -> PartitionId {
+    PartitionId::new(JOBS, index)
+}
+
+fn remembered(bed: &Bed) -> Remembered {
+    Remembered::new(&bed.state, &bed.liveness, bed.now)
+}
+
+fn not_served_of(bed: &Bed) -> Vec<Alert> {
+    not_served(&bed.state, &remembered(bed), bed.now)
+}
+
+/// Every owner says that it could not acquire what it was given.
+fn nothing_is_acquired(bed: &mut Bed) {
+    for row in bed.state.partitions.of_table(JOBS).cloned().collect::<Vec<_>>() {
+        let Some(owner) = row.leader_placement().copied() else { continue };
+        let (partition, placement, epoch) = (row.id, owner.id, row.epoch);
+        let report = Report { partition, placement, epoch, version: row.version, fact: Fact::Dropped };
+        bed.report(owner.node, &report).expect("taken in");
+    }
+}
+
+#[test]
+fn an_owner_that_never_acquires_what_it_was_given_is_an_alarm() {
+    let mut bed = Bed::jobs(2, 1);
+    bed.liveness.set_wall(bed.now, bed.now.plus(7_000));
+    bed.pass(100, &[]);
+    let began = remembered(&bed).unserved_since(job(0)).expect("not served");
+    assert_eq!(began, bed.now.plus(7_000), "on the wall clock");
+    bed.pass(12_500, &[]);
+    assert!(bed.state.partitions.of_table(JOBS).all(|row| row.status == PartitionStatus::Assigned));
+    assert_eq!(not_served_of(&bed), []);
+    bed.pass(100, &[]);
+    let alert = Alert::NotServed { table: JOBS, partitions: 2, longest: job(0), since: began };
+    assert_eq!(not_served_of(&bed), [alert]);
+    bed.settle();
+    assert_eq!(remembered(&bed).unserved_since(job(0)), None);
+    assert_eq!(not_served_of(&bed), []);
+}
+
+#[test]
+fn what_every_participant_gives_up_at_once_is_told_so_and_becomes_an_alarm() {
+    let mut bed = Bed::jobs(2, 2);
+    for _ in 0..13 {
+        bed.pass(1_000, &[]);
+        nothing_is_acquired(&mut bed);
+        nothing_is_acquired(&mut bed);
+        assert!(bed.state.partitions.of_table(JOBS).all(|row| row.leader.is_none()));
+    }
+    let why = explain(&bed.state, &remembered(&bed), job(0)).unwrap();
+    assert_eq!(why, [Why::GivenUp { participants: 2 }]);
+    let [Alert::NotServed { table: JOBS, partitions: 2, .. }] = not_served_of(&bed)[..] else {
+        panic!("{:?}", not_served_of(&bed))
+    };
+}
+
+#[test]
+fn data_that_nobody_serves_is_an_alarm_and_what_is_offline_is_not() {
+    let mut bed = Bed::running(settings(4, 2, 2), &["athens", "byzantium"]);
+    bed.pass(60_000, &[]);
+    assert_eq!(not_served_of(&bed), []);
+    let order = Order::Offline { partition: part(3) };
+    let command = check_order(&bed.state, order, "").unwrap().expect("news");
+    bed.ok(command);
+    let silent = bed.alive();
+    bed.pass(20_000, &silent);
+    assert_eq!(bed.online(), 0);
+    let [Alert::NotServed { table: TABLE, partitions: 3, longest, .. }] = not_served_of(&bed)[..] else {
+        panic!("{:?}", not_served_of(&bed))
+    };
+    assert_eq!(longest, part(0));
+    let command = check_order(&bed.state, Order::Online { partition: part(3) }, "").unwrap().expect("news");
+    bed.ok(command);
+    bed.pass(12_000, &silent);
+    assert!(matches!(not_served_of(&bed)[..], [Alert::NotServed { partitions: 3, .. }]), "it was to be offline");
+    bed.pass(1_000, &silent);
+    assert!(matches!(not_served_of(&bed)[..], [Alert::NotServed { partitions: 4, .. }]));
+    bed.ok(Command::DropTable { table: TABLE });
+    bed.pass(100, &silent);
+    assert_eq!(not_served_of(&bed), []);
+}
+
+#[test]
+fn a_member_with_long_time_outs_is_waited_for_longer_and_a_new_coordinator_counts_anew() {
+    let timing = LeaseTiming { heartbeat_ms: 2_000, lease_ms: 8_000, failure_timeout_ms: 10_000, margin_ms: 500 };
+    let mut bed = Bed::jobs(2, 0);
+    let participant = Some(Participant { tables: vec!["jobs".into()], timing: Some(timing) });
+    bed.join_with(Register { participant, ..worker(0) });
+    bed.pass(29_900, &[]);
+    assert_eq!(not_served_of(&bed), []);
+    bed.pass(500, &[]);
+    assert!(matches!(not_served_of(&bed)[..], [Alert::NotServed { partitions: 2, .. }]));
+    bed.liveness = Liveness::new(bed.now);
+    bed.pass(1_000, &[]);
+    assert_eq!(not_served_of(&bed), []);
+    bed.pass(30_000, &[]);
+    assert!(matches!(not_served_of(&bed)[..], [Alert::NotServed { partitions: 2, .. }]));
+}
