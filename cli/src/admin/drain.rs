@@ -1,7 +1,7 @@
 //! `archon node drain`.
 
 use super::node::check;
-use super::operate::{look, refused};
+use super::operate::{look, refused, say_maintenance_over};
 use super::wait::{Waited, Watched, wait};
 use super::words::words;
 use crate::args::DrainArgs;
@@ -63,6 +63,9 @@ async fn begin_drain(
     };
     if !output.is_json() {
         output.line(drain_text(&node, &drain, args.dry_run))?;
+        if !args.dry_run {
+            say_maintenance_over(&node, output);
+        }
         if drain.zones_doubled > 0 {
             let partitions = count_text(drain.zones_doubled as usize, "partition", "partitions");
             output.talk(format!("of {partitions} two copies will stand in one zone: no other zone has room"));

@@ -31,8 +31,16 @@ async fn cordon_one(name: &str, admin: &Admin, output: &Output) -> Result<Exit, 
     }
     output
         .line(format!("{name} is cordoned: it keeps {} and gets nothing new", words(&node).count(node.copies_held)))?;
+    say_maintenance_over(&node, output);
     output.talk(format!("undo: archon node uncordon {name}"));
     Ok(Exit::Done)
+}
+
+/// What is wanted of a node now takes the place of its maintenance.
+pub(super) fn say_maintenance_over(before: &Node, output: &Output) {
+    if before.goal == NodeGoal::Maintain {
+        output.talk(format!("with that the maintenance of {} is over", before.name));
+    }
 }
 
 /// Lets nodes take copies again.

@@ -31,7 +31,8 @@ pub const PARTICIPANTS_MAX: usize = 20_000;
 /// Most strangers remembered ([`ClusterState::is_stranger`]); the newest of them stay. Far more than nodes that are set up at
 /// once, and far fewer than [`NODES_MAX`], so that nobody can keep new nodes out by registering and going away.
 pub const STRANGERS_MAX: usize = 1_000;
-/// How long a stranger is remembered, in milliseconds: longer than anybody who sets a node up looks for it in vain.
+/// How long a stranger is remembered, in milliseconds: longer than anybody who sets a node up looks for it in vain. As long is a
+/// participant that is gone, unless something is ordered of it.
 pub const STRANGER_AGE_MS: u64 = 3_600_000;
 /// Most partitions of all tables together.
 pub const PARTITIONS_MAX: usize = 1_048_576;

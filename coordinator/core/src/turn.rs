@@ -10,11 +10,12 @@ use crate::leases::{self, Owners};
 use crate::liveness::Liveness;
 use crate::migrate::{self, Next, hands_over};
 use crate::migration::{Migration, MigrationId, MoveKind};
+use crate::node_row::NodeRow;
 use crate::repair::{self, Repairs};
 use crate::state::{ClusterState, STRANGER_AGE_MS};
 use crate::waits::copies_by_node;
 use archon_types::{
-    Millis, NodeId, NodeStatus, Partition, PartitionId, Placement, PlacementId, ReplicaState, Table, TableId,
+    Millis, NodeGoal, NodeId, NodeStatus, Partition, PartitionId, Placement, PlacementId, ReplicaState, Table, TableId,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -368,15 +369,17 @@ impl Pass<'_> {
         }
     }
 
-    /// Nodes that registered, never acted and went away: forgotten after a while.
+    /// Nodes that registered, never acted and went away, and participants that are gone: forgotten after a while.
     fn strangers(&mut self, commands: &mut Vec<Command>) {
         let state = self.state;
         if let Some(due) = self.liveness.replace_due(STRANGER_AGE_MS, self.now) {
             self.due = self.due.min(due);
         }
         let gone = self.liveness.failed_for(STRANGER_AGE_MS, self.now).filter(|node| {
-            let served_nothing = state.participants.get(node).is_some() && state.partitions.count_on(*node) == 0;
-            state.is_stranger(*node) || served_nothing
+            // What was ordered of it would go with it, and not hold when it returns.
+            let ordered = |row: &NodeRow| row.node.goal != NodeGoal::Serve || state.controls.concerns(*node);
+            let served_nothing = |row: &NodeRow| !ordered(row) && state.partitions.count_on(*node) == 0;
+            state.is_stranger(*node) || state.participants.get(node).is_some_and(served_nothing)
         });
         for row in gone.filter_map(|node| state.node(node)).take(self.left) {
             commands.push(Command::RemoveNode { node: row.node.id, if_version: row.node.version });

@@ -104,7 +104,9 @@ pub(super) fn set_goal(
         return Err(invalid("maintenance is ordered with the time when it ends"));
     }
     if row.node.goal != goal {
-        state.controls.remove_maintenance(node);
+        if state.controls.remove_maintenance(node).is_some() {
+            entry.note(state, EventKind::MaintenanceOver { member: node });
+        }
         want(state, entry, node, goal);
         entry.note(state, EventKind::GoalChanged { node, goal });
         if goal == NodeGoal::Drain {

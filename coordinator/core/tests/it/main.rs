@@ -19,6 +19,7 @@ mod migration;
 mod mutants;
 mod names;
 mod operate;
+mod ordered;
 mod planning;
 mod pushes;
 mod random;
