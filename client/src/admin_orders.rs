@@ -52,13 +52,14 @@ impl Admin {
     }
 
     /// Lets a node or participant lead nothing for a while, 1 second to 30 days: leaderships go to others, copies stay and are
-    /// not replaced while it is down. It ends by itself.
+    /// not replaced while it is down. It ends by itself. Returns how many partitions it goes on leading, since nobody else takes
+    /// them: nobody serves these once it stops.
     ///
     /// # Errors
     /// `NotFound` if nobody has this name, `Refused` if it is being drained; otherwise see [`Error`].
-    pub async fn maintain(&self, member: &str, lasts: Duration, why: &str) -> Result<(), Error> {
+    pub async fn maintain(&self, member: &str, lasts: Duration, why: &str) -> Result<u32, Error> {
         let for_ms = u64::try_from(lasts.as_millis()).unwrap_or(u64::MAX);
-        self.order(Order::Maintain { node: member.to_owned(), for_ms }, why).await.map(|_| ())
+        Ok(self.answered(Order::Maintain { node: member.to_owned(), for_ms }, why).await?.still_led)
     }
 
     /// Ends the maintenance of a node or participant.
@@ -70,11 +71,14 @@ impl Admin {
     }
 
     async fn order(&self, order: Order, why: &str) -> Result<bool, Error> {
+        Ok(self.answered(order, why).await?.changed)
+    }
+
+    async fn answered(&self, order: Order, why: &str) -> Result<v1::OrderResponse, Error> {
         let ordered = Ordered { request: request_id(), order, why: why.to_owned() };
         let call = |channel, request| async move { client(channel).order(request).await };
         let request = v1::OrderRequest::from(ordered);
-        let wire: v1::OrderResponse = self.coordinator_client().call(Effect::Writes, request, call).await?;
-        Ok(wire.changed)
+        self.coordinator_client().call(Effect::Writes, request, call).await
     }
 
     /// What should be looked at in the cluster, the worst first.

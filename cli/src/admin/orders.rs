@@ -10,7 +10,7 @@ use crate::args::{
 };
 use crate::documents::{NodeOrdered, PartitionOrdered};
 use crate::exit::{Exit, Failure};
-use crate::output::Output;
+use crate::output::{Output, count_text};
 use archon_client::{Admin, Error, ErrorKind};
 
 /// The same leader in the next epoch.
@@ -64,7 +64,7 @@ pub(crate) async fn bar_node(args: &BarNodeArgs, admin: &Admin, output: &Output)
     let UnbarNodeArgs { name, table } = &args.unbar;
     let changed = admin.bar(name, table, None, &args.why.why).await.map_err(node_failure)?;
     if output.is_json() {
-        output.json(&NodeOrdered { node: name.clone(), table: Some(table.clone()), changed })?;
+        output.json(&NodeOrdered::new(name, Some(table), changed))?;
         return Ok(Exit::Done);
     }
     output.line(format!("{name} {} from table {table}", if changed { "is barred" } else { "was barred already" }))?;
@@ -79,7 +79,7 @@ pub(crate) async fn unbar_node(args: &UnbarNodeArgs, admin: &Admin, output: &Out
     let UnbarNodeArgs { name, table } = args;
     let changed = admin.unbar(name, table, None).await.map_err(node_failure)?;
     if output.is_json() {
-        output.json(&NodeOrdered { node: name.clone(), table: Some(table.clone()), changed })?;
+        output.json(&NodeOrdered::new(name, Some(table), changed))?;
         return Ok(Exit::Done);
     }
     output.line(format!(
@@ -92,13 +92,17 @@ pub(crate) async fn unbar_node(args: &UnbarNodeArgs, admin: &Admin, output: &Out
 /// Members lead nothing for a while.
 pub(crate) async fn maintain(args: &MaintainArgs, admin: &Admin, output: &Output) -> Result<Exit, Failure> {
     for name in &args.nodes.names {
-        admin.maintain(name, args.lasts, &args.why.why).await.map_err(node_failure)?;
+        let still_led = admin.maintain(name, args.lasts, &args.why.why).await.map_err(node_failure)?;
         if output.is_json() {
-            output.json(&NodeOrdered { node: name.clone(), table: None, changed: true })?;
+            let partitions_still_led = Some(still_led);
+            output.json(&NodeOrdered { partitions_still_led, ..NodeOrdered::new(name, None, true) })?;
             continue;
         }
-        let (lasts, means) = (short_time(args.lasts), words(&look(name, admin).await?).in_maintenance);
-        output.line(format!("{name} is in maintenance for {lasts}: {means}"))?;
+        let (lasts, words) = (short_time(args.lasts), words(&look(name, admin).await?));
+        output.line(format!("{name} is in maintenance for {lasts}: {}", maintained(words.in_maintenance, still_led)))?;
+        if still_led > 0 {
+            output.talk("nobody serves these once it stops: archon check");
+        }
         output.talk(format!("end it before: archon node resume {name}"));
     }
     Ok(Exit::Done)
@@ -109,13 +113,23 @@ pub(crate) async fn resume(args: &NodeNamesArgs, admin: &Admin, output: &Output)
     for name in &args.names {
         admin.resume(name).await.map_err(node_failure)?;
         if output.is_json() {
-            output.json(&NodeOrdered { node: name.clone(), table: None, changed: true })?;
+            output.json(&NodeOrdered::new(name, None, true))?;
             continue;
         }
         output.line(format!("the maintenance of {name} is over"))?;
         output.talk(words(&look(name, admin).await?).maintained);
     }
     Ok(Exit::Done)
+}
+
+fn maintained(all_leaves: &str, still_led: u32) -> String {
+    match still_led {
+        0 => all_leaves.to_owned(),
+        led => {
+            let partitions = count_text(led as usize, "partition", "partitions");
+            format!("it gets nothing new, and keeps {partitions}, which nobody else takes")
+        }
+    }
 }
 
 fn say(
@@ -147,4 +161,15 @@ fn with_list(error: Error, list: &str) -> Failure {
     let missing = error.kind() == ErrorKind::NotFound;
     let failure = Failure::from(error);
     if missing { failure.with_remedy(list) } else { failure }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn maintenance_says_what_it_cannot_take_away() {
+        assert_eq!(maintained(0), "its leaderships go to others, and its copies stay");
+        assert_eq!(maintained(1), "its copies stay, and it goes on leading 1 partition, which nobody else takes");
+    }
 }

@@ -85,8 +85,18 @@ pub(crate) struct NodeOrdered {
     /// The table that the order is about, if it is about one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) table: Option<String>,
+    /// Partitions that it goes on leading in maintenance, since nobody else takes them; absent of other orders.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) partitions_still_led: Option<u32>,
     /// Whether it was not so already.
     pub(crate) changed: bool,
+}
+
+impl NodeOrdered {
+    /// An order about a member, and about a table if about one.
+    pub(crate) fn new(node: &str, table: Option<&str>, changed: bool) -> Self {
+        Self { node: node.to_owned(), table: table.map(str::to_owned), partitions_still_led: None, changed }
+    }
 }
 
 /// What carrying out a plan came to.

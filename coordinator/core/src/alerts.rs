@@ -6,6 +6,7 @@ use crate::controls::Bar;
 use crate::leases;
 use crate::liveness::Liveness;
 use crate::node_row::NodeRow;
+use crate::operate::still_led;
 use crate::remembered::Remembered;
 use crate::state::ClusterState;
 use archon_types::{Millis, NodeGoal, NodeId, NodeStatus, PartitionId, Table, TableId};
@@ -104,6 +105,17 @@ pub enum Alert {
         /// The name of the table.
         table: String,
     },
+    /// Members in maintenance lead partitions of a table, since nobody else takes them.
+    OnlyInMaintenance {
+        /// Of which table.
+        table: TableId,
+        /// How many of it.
+        partitions: u32,
+        /// One of them.
+        first: PartitionId,
+        /// Who leads that one.
+        member: NodeId,
+    },
     /// An order stands for long.
     HeldTooLong {
         /// Which one.
@@ -139,10 +151,23 @@ pub fn alerts(state: &ClusterState, liveness: &Liveness, now: Millis, thresholds
         alerts
             .extend(state.tables_not_leased(member).map(|table| Alert::NoLeaseTable { member, table: table.clone() }));
     }
+    alerts.extend(only_in_maintenance(state));
     let wall = liveness.wall(now);
     let long = |(_, since): &(Held, Millis)| wall.since(*since) >= thresholds.held_for_ms;
     alerts.extend(held(state).filter(long).map(|(held, since)| Alert::HeldTooLong { held, since }));
     alerts
+}
+
+/// What ceases to be served once those stop that are in maintenance: one for each table.
+fn only_in_maintenance(state: &ClusterState) -> impl Iterator<Item = Alert> {
+    let mut tables: BTreeMap<TableId, (u32, PartitionId, NodeId)> = BTreeMap::new();
+    for (member, _) in state.controls.maintenance() {
+        for first in still_led(state, member) {
+            tables.entry(first.table).or_insert((0, first, member)).0 += 1;
+        }
+    }
+    let alert = |(table, (partitions, first, member))| Alert::OnlyInMaintenance { table, partitions, first, member };
+    tables.into_iter().map(alert)
 }
 
 /// What is not served for longer than a failover takes: one for each table.

@@ -96,7 +96,7 @@ pub use nodes::Nodes;
 pub use operate::{
     Configuration, ConfigureError, DrainPlan, ForcedElection, LossPlan, NodeAlteration, Obstacle, RemovalPlan,
     check_alter_node, check_alter_table, check_configure, check_drain, check_loss, check_lost, check_nodes_for,
-    check_order, check_remove, refusal,
+    check_order, check_remove, refusal, still_led,
 };
 pub use partitions::Partitions;
 pub use plan::{Goal, Move, MoveReason, Plan, Subject, Unmet, UnmetReason, plan};

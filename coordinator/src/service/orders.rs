@@ -9,6 +9,7 @@ use super::{events, subjects};
 use crate::clock::{boot_now, wall_now};
 use archon_coordinator_core::{
     Alert, Bar, ClusterState, Held, Liveness, Note, Order, Thresholds, alerts, check_order, not_served, refusal,
+    still_led,
 };
 use archon_proto::convert::operate::PartitionName;
 use archon_proto::convert::order::{BarName, LookOver, Order as Asked, Ordered};
@@ -33,7 +34,12 @@ impl Admins {
             Ok(check_order(state, order, &why).map_err(|obstacles| refusal(&obstacles))?.ok_or(()))
         };
         let changed = self.change_unless(cluster.as_ref(), request, within, decide).await?.is_ok();
-        Ok(v1::OrderResponse { changed })
+        let Asked::Maintain { node, .. } = &order else { return Ok(v1::OrderResponse { changed, still_led: 0 }) };
+        self.look(cluster.as_ref(), within, |_, state| {
+            let still_led = u32::try_from(still_led(state, settable(state, node)?).count()).unwrap_or(u32::MAX);
+            Ok(v1::OrderResponse { changed, still_led })
+        })
+        .await
     }
 
     /// What should be looked at, the worst first.
@@ -198,6 +204,22 @@ fn text(state: &ClusterState, alert: &Alert) -> v1::Reason {
                 false => format!("`archon table create {table} --lease`, or start it with the name of another table"),
             };
             reason_now(ReasonCode::NoLeaseTable, subjects::node(state, *member), message, remedy)
+        }
+        Alert::OnlyInMaintenance { table, partitions, first, member } => {
+            let name = state.node_name(*member);
+            let others = match partitions {
+                1 => String::new(),
+                more => format!(", and {} more like it", more - 1),
+            };
+            let message = format!(
+                "{name} is in maintenance and leads its partition {}{others}: nobody else takes it, and nobody serves it once \
+                 {name} stops",
+                first.index
+            );
+            let remedy = format!("end one of the maintenances: `archon node resume {name}`; or start others");
+            let began = state.controls.maintenance_of(*member).map(|maintenance| maintenance.note.at.get());
+            let reason = reason_now(ReasonCode::OnlyInMaintenance, subjects::table(state, *table), message, remedy);
+            v1::Reason { began_at_ms: began.filter(|at| *at > 0), ..reason }
         }
         Alert::HeldTooLong { held, since } => {
             let (subject, message, remedy) = held_text(state, *held);

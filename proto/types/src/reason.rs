@@ -16,6 +16,8 @@ words! {
         NodesAtLimit = "nodes_at_limit",
         /// A node is not alive, and somebody works on it.
         InMaintenance = "in_maintenance",
+        /// Members in maintenance lead partitions, since nobody else takes them.
+        OnlyInMaintenance = "only_in_maintenance",
         /// An operator has taken it offline.
         Offline = "offline",
         /// Every participant that takes partitions of its table is barred from it.
@@ -114,6 +116,7 @@ impl ReasonCode {
             | Self::OwnerStays
             | Self::GivenUp
             | Self::NoSpareRoom
+            | Self::OnlyInMaintenance
             | Self::HeldTooLong
             | Self::UnderReplicated
             | Self::LostCopyKept

@@ -4,12 +4,14 @@
 mod alter;
 mod configure;
 mod force;
+mod maintain;
 mod nodes;
 mod order;
 
 pub use alter::{NodeAlteration, check_alter_node, check_alter_table, check_nodes_for};
 pub use configure::{Configuration, ConfigureError, check_configure};
 pub use force::{ForcedElection, check_loss};
+pub use maintain::still_led;
 pub use nodes::{DrainPlan, LossPlan, RemovalPlan, check_drain, check_lost, check_remove};
 pub use order::check_order;
 

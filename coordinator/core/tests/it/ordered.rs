@@ -1,7 +1,7 @@
 //! Orders of operators stand until they are taken back or done, whatever becomes of whom they are about; and whatever follows asks
 //! for them.
 
-use crate::bed::{Bed, JOBS, settings};
+use crate::bed::{Bed, JOBS, TABLE, settings, worker};
 use archon_coordinator_core::*;
 use archon_types::*;
 
@@ -49,4 +49,44 @@ fn what_ends_a_maintenance_beside_its_own_verb_says_so() {
     assert_eq!(bed.state.events.iter().filter(over).count(), 1);
     goal(&mut bed, node, NodeGoal::Serve);
     assert_eq!(bed.state.events.iter().filter(over).count(), 1);
+}
+
+#[test]
+fn maintenance_says_what_nobody_else_takes() {
+    let mut bed = Bed::running(settings(6, 3, 2), &["athens", "byzantium", "cyrene"]);
+    let nodes = ["athens", "byzantium", "cyrene"].map(|name| bed.node(name));
+    let thresholds = Thresholds { stale_after_ms: 300_000, members_min: None, held_for_ms: 3_600_000 };
+    let warned = |bed: &Bed| {
+        let found = alerts(&bed.state, &bed.liveness, bed.now, thresholds);
+        found.iter().any(|alert| matches!(alert, Alert::OnlyInMaintenance { table: TABLE, .. }))
+    };
+    let until = bed.now.plus(600_000);
+    for (number, member) in nodes.into_iter().enumerate() {
+        order(&mut bed, Order::Maintain { member, until });
+        bed.settle();
+        let led: usize = nodes[..=number].iter().map(|node| still_led(&bed.state, *node).count()).sum();
+        let held_by_both = |row: &&Partition| row.placements.iter().all(|copy| nodes[..=number].contains(&copy.node));
+        assert_eq!(led, bed.state.partitions.iter().filter(held_by_both).count());
+        assert_eq!(warned(&bed), led > 0);
+    }
+    assert_eq!(bed.online(), 6, "served all the same");
+    order(&mut bed, Order::Resume { member: nodes[0] });
+    order(&mut bed, Order::Resume { member: nodes[1] });
+    bed.settle();
+    assert!(!warned(&bed));
+
+    let mut bed = Bed::jobs(4, 2);
+    bed.settle();
+    let [first, second] = ["worker-0", "worker-1"].map(|name| bed.node(name));
+    order(&mut bed, Order::Maintain { member: first, until });
+    bed.settle();
+    assert_eq!((still_led(&bed.state, first).count(), bed.state.partitions.leaders_on(second)), (0, 4));
+    order(&mut bed, Order::Maintain { member: second, until });
+    bed.settle();
+    assert_eq!(still_led(&bed.state, second).count(), 4);
+    let cordoned = bed.join_with(worker(7));
+    goal(&mut bed, cordoned, NodeGoal::Cordon);
+    assert_eq!(still_led(&bed.state, second).count(), 4, "it takes none");
+    goal(&mut bed, cordoned, NodeGoal::Serve);
+    assert_eq!(still_led(&bed.state, second).count(), 0);
 }
