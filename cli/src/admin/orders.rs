@@ -169,7 +169,7 @@ mod tests {
 
     #[test]
     fn maintenance_says_what_it_cannot_take_away() {
-        assert_eq!(maintained(0), "its leaderships go to others, and its copies stay");
-        assert_eq!(maintained(1), "its copies stay, and it goes on leading 1 partition, which nobody else takes");
+        assert_eq!(maintained("it leads nothing", 0), "it leads nothing");
+        assert_eq!(maintained("it leads nothing", 1), "it gets nothing new, and keeps 1 partition, which nobody else takes");
     }
 }

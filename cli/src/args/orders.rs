@@ -1,6 +1,6 @@
 //! Options of orders about partitions and nodes, and of the check.
 
-use super::parse::{duration, name};
+use super::parse::{name, standing, threshold};
 use std::time::Duration;
 
 /// A partition.
@@ -83,8 +83,8 @@ pub(crate) struct MaintainArgs {
     /// The nodes.
     #[command(flatten)]
     pub(crate) nodes: super::NodeNamesArgs,
-    /// When it ends by itself: 10m, 2h; a second to 30 days.
-    #[arg(long = "for", id = "lasts", value_name = "TIME", value_parser = duration)]
+    /// When it ends by itself: 10m, 2h, 3d; a second to 30 days.
+    #[arg(long = "for", id = "lasts", value_name = "TIME", value_parser = standing)]
     pub(crate) lasts: Duration,
     /// Why.
     #[command(flatten)]
@@ -94,9 +94,9 @@ pub(crate) struct MaintainArgs {
 /// Options of `archon check`.
 #[derive(clap::Args, Clone, Debug)]
 pub(crate) struct CheckArgs {
-    /// Alert if the lease of somebody who owns partitions was not extended for so long; for twice its failure time-out unless
-    /// said. Three heartbeats that did not come are a notice.
-    #[arg(long, value_name = "TIME", value_parser = duration)]
+    /// Alert if the lease of somebody who owns partitions was not extended for so long, up to 30d; for twice its failure time-out
+    /// unless said. Three heartbeats that did not come are a notice.
+    #[arg(long, value_name = "TIME", value_parser = threshold)]
     pub(crate) stale_after: Option<Duration>,
     /// Alert if fewer nodes, or participants of the table --of, take partitions; cordoned, drained and failed ones do not.
     #[arg(long, value_name = "N")]
@@ -104,7 +104,7 @@ pub(crate) struct CheckArgs {
     /// The table whose participants --min-members counts.
     #[arg(long, value_name = "TABLE", value_parser = name, requires = "min_members")]
     pub(crate) of: Option<String>,
-    /// Alert if an order stands for so long: a bar, a partition offline, a cordon, a drain, maintenance.
-    #[arg(long, value_name = "TIME", default_value = "24h", value_parser = duration)]
+    /// Alert if an order stands for so long, up to 30d: a bar, a partition offline, a cordon, a drain, maintenance.
+    #[arg(long, value_name = "TIME", default_value = "24h", value_parser = threshold)]
     pub(crate) held_for: Duration,
 }

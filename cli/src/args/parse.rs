@@ -5,31 +5,53 @@ use archon_types::limits;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-/// The longest time a flag may name.
-const DURATION_MAX: Duration = Duration::from_secs(24 * 60 * 60);
-
 /// A time with its unit: `500ms`, `5s`, `1.5s`, `2m`, `1h`; above zero, at most a day.
 ///
 /// # Errors
 /// What is wrong, and an example of what is right.
 pub(crate) fn duration(text: &str) -> Result<Duration, String> {
+    duration_within(text, ("1ms", 1.0), ("24h", 24.0 * HOUR_MS))
+}
+
+/// A time that something stands: as any, a second to thirty days.
+///
+/// # Errors
+/// What is wrong, and an example of what is right.
+pub(crate) fn standing(text: &str) -> Result<Duration, String> {
+    duration_within(text, ("1s", 1_000.0), ("30d", 30.0 * 24.0 * HOUR_MS))
+}
+
+/// How long something may last before people are told: as any time, up to thirty days.
+///
+/// # Errors
+/// What is wrong, and an example of what is right.
+pub(crate) fn threshold(text: &str) -> Result<Duration, String> {
+    duration_within(text, ("1ms", 1.0), ("30d", 30.0 * 24.0 * HOUR_MS))
+}
+
+const HOUR_MS: f64 = 3_600_000.0;
+
+/// A time within bounds, each as it is written and in milliseconds.
+fn duration_within(text: &str, least: (&str, f64), most: (&str, f64)) -> Result<Duration, String> {
     let text = text.trim();
+    let out_of_bounds = || Err(format!("a time must be between {} and {}", least.0, most.0));
     let split = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let (number, unit) = text.split_at(split);
     let milliseconds_each = match unit.trim() {
         "ms" => 1.0,
         "s" => 1_000.0,
         "m" | "min" => 60_000.0,
-        "h" => 3_600_000.0,
+        "h" => HOUR_MS,
+        "d" => 24.0 * HOUR_MS,
         "" if text.is_empty() => return Err("a time is missing; write 500ms or 5s".to_owned()),
-        "" if text.parse() == Ok(0.0) => return Err("a time must be between 1ms and 24h".to_owned()),
+        "" if text.parse() == Ok(0.0) => return out_of_bounds(),
         "" => return Err(format!("a time needs a unit: say {text}s or {text}ms")),
-        other => return Err(format!("{other:?} is no unit of time; use ms, s, m or h, as in 500ms or 5s")),
+        other => return Err(format!("{other:?} is no unit of time; use ms, s, m, h or d, as in 500ms or 5s")),
     };
     let number: f64 = number.parse().map_err(|_| format!("{number:?} is no number; write 500ms or 5s"))?;
     let milliseconds = number * milliseconds_each;
-    if milliseconds < 1.0 || milliseconds > DURATION_MAX.as_millis() as f64 {
-        return Err("a time must be between 1ms and 24h".to_owned());
+    if milliseconds < least.1 || milliseconds > most.1 {
+        return out_of_bounds();
     }
     Ok(Duration::from_millis(milliseconds.round() as u64))
 }
@@ -131,6 +153,18 @@ mod tests {
         for bad in ["", "s", "0s", "-1s", "5 weeks", "1e9s", "25h", "1.2.3s", "0.1ms", "NaNs"] {
             assert!(duration(bad).is_err(), "{bad:?}");
         }
+    }
+
+    #[test]
+    fn what_stands_may_do_so_for_days() {
+        assert_eq!(standing("30d"), Ok(Duration::from_secs(30 * 24 * 3_600)));
+        assert_eq!(standing("36h"), Ok(Duration::from_secs(36 * 3_600)));
+        assert_eq!(duration("1d"), duration("24h"));
+        for bad in ["31d", "999ms", "0", "2w"] {
+            assert!(standing(bad).is_err(), "{bad:?}");
+        }
+        assert_eq!(standing("721h").unwrap_err(), "a time must be between 1s and 30d");
+        assert_eq!((threshold("7d"), threshold("1ms")), (standing("168h"), duration("1ms")));
     }
 
     #[test]
