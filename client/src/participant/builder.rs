@@ -4,7 +4,7 @@ use super::Participant;
 use super::callbacks::Callbacks;
 use crate::error::Error;
 use crate::link::{beyond, check_endpoints};
-use archon_types::limits::{check_address, check_name};
+use archon_types::limits::{check_address, check_member_name};
 use archon_types::{LeaseTiming, Participant as Served};
 use std::time::Duration;
 
@@ -131,7 +131,7 @@ impl ParticipantBuilder {
     fn check(&self) -> Result<(), Error> {
         let config = &self.config;
         check_endpoints(&config.endpoints)?;
-        check_name("participant", &config.name)?;
+        check_member_name("participant", &config.name)?;
         check_address(&config.address)?;
         config.served.check()?;
         Ok(())

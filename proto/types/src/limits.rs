@@ -129,6 +129,21 @@ pub fn check_name(what: &str, name: &str) -> Result<(), ErrorDetail> {
     Ok(())
 }
 
+/// Checks the name that a node or participant registers under: as any, and not of digits alone. Whoever names a member may give its
+/// number instead, so such a name would hide the member of that number.
+///
+/// # Errors
+/// [`ErrorKind::InvalidArgument`], quoting the name.
+pub fn check_member_name(what: &str, name: &str) -> Result<(), ErrorDetail> {
+    check_name(what, name)?;
+    if name.chars().all(|c| c.is_ascii_digit()) {
+        return Err(invalid(format!(
+            "the {what} name {name:?} would be taken for a number; put a letter into it, as in \"{what}-{name}\""
+        )));
+    }
+    Ok(())
+}
+
 /// Longest reason that an operator may give for an order, in characters.
 pub const WHY_CHARS_MAX: usize = 200;
 
@@ -225,5 +240,7 @@ mod tests {
             assert!(check_name("node", bad).is_err(), "{bad:?}");
         }
         assert!(check_name("node", "athens-1.eu_west").is_ok());
+        assert!(check_member_name("node", "7").unwrap_err().message.contains("\"node-7\""));
+        assert!(check_member_name("node", "7a").is_ok() && check_name("node", "7").is_ok());
     }
 }

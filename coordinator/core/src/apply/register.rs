@@ -11,7 +11,7 @@ use crate::node_row::NodeRow;
 use crate::registration::Register;
 use crate::response::Response;
 use crate::state::{ClusterState, NODES_MAX, STRANGERS_MAX};
-use archon_types::limits::{check_address, check_name};
+use archon_types::limits::{check_address, check_member_name};
 use archon_types::{
     ErrorDetail, ErrorKind, Incarnation, Node, NodeGoal, NodeId, NodeStatus, Partition, PlacementId, ReplicaState,
     Version,
@@ -386,7 +386,7 @@ fn make_room(state: &mut ClusterState, version: Version) -> Result<(), ErrorDeta
 }
 
 pub(super) fn check(state: &ClusterState, register: &Register) -> Result<(), ErrorDetail> {
-    check_name("node", &register.name)?;
+    check_member_name("node", &register.name)?;
     register.traits().check()?;
     check_address(&register.address)?;
     if register.storage.is_nil() || register.boot.is_nil() {

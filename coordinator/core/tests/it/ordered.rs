@@ -1,7 +1,7 @@
 //! Orders of operators stand until they are taken back or done, whatever becomes of whom they are about; and whatever follows asks
 //! for them.
 
-use crate::bed::{Bed, JOBS, TABLE, settings, worker};
+use crate::bed::{Bed, JOBS, TABLE, boxed, register, settings, worker};
 use archon_coordinator_core::*;
 use archon_types::*;
 
@@ -49,6 +49,16 @@ fn what_ends_a_maintenance_beside_its_own_verb_says_so() {
     assert_eq!(bed.state.events.iter().filter(over).count(), 1);
     goal(&mut bed, node, NodeGoal::Serve);
     assert_eq!(bed.state.events.iter().filter(over).count(), 1);
+}
+
+/// Every verb that takes a name or a number took this name for one.
+#[test]
+fn a_name_of_digits_alone_hid_the_node_of_that_number() {
+    let mut bed = Bed::jobs(1, 0);
+    assert_eq!(bed.refused(boxed(register("1", 7, 8))), ErrorKind::InvalidArgument);
+    assert_eq!(bed.refused(boxed(Register { name: "007".into(), ..worker(1) })), ErrorKind::InvalidArgument);
+    bed.join("1a", 7);
+    bed.join_with(Register { name: "2-".into(), ..worker(1) });
 }
 
 #[test]
