@@ -10,8 +10,8 @@ use crate::liveness::Liveness;
 use crate::mutant::Mutant;
 use crate::state::ClusterState;
 use archon_types::{
-    Epoch, ErrorDetail, ErrorKind, Fact, Incarnation, Millis, NodeId, Partition, PartitionStatus, PlacementId,
-    ReplicaName, ReplicaState, Report,
+    Epoch, ErrorDetail, ErrorKind, Fact, Incarnation, Millis, NodeGoal, NodeId, Partition, PartitionStatus,
+    PlacementId, ReplicaName, ReplicaState, Report,
 };
 use std::collections::BTreeMap;
 
@@ -200,19 +200,27 @@ impl Reports<'_> {
         if self.state.is_offline(row.id) {
             return change(row, vec![Edit::Vacate(Ending::Released)]);
         }
-        if self.state.is_bumped(row.id)
-            && let Some(placement) = row.leader
-            && self.liveness.may_lead(own)
-        {
-            let incarnation = self.incarnation;
-            return change(row, vec![Edit::Lead { placement, incarnation, ending: Ending::Released }]);
+        let renewed = row.leader.filter(|_| self.state.is_bumped(row.id) && self.liveness.may_lead(own));
+        let incarnation = self.incarnation;
+        let again = renewed.map(|placement| Edit::Lead { placement, incarnation, ending: Ending::Released });
+        if let Some(again) = again.clone().filter(|_| !self.is_to_leave(row)) {
+            return change(row, vec![again]);
         }
-        if self.state.is_lease(row.id.table) {
+        let edits = if self.state.is_lease(row.id.table) {
             let next = self.owners.next(self.liveness, row, |other| other == own);
-            let vacate = || vec![Edit::Vacate(Ending::Released)];
-            return change(row, next.map_or_else(vacate, |next| leases::take_over(row, next, Ending::Released)));
-        }
-        change(row, vec![self.successor(row, |other| other == own)])
+            next.map(|next| leases::take_over(row, next, Ending::Released))
+        } else {
+            let successor = self.successor(row, |other| other == own);
+            Some(vec![successor]).filter(|edits| !matches!(edits[..], [Edit::Vacate(_)]))
+        };
+        // What nobody else takes is renewed where it is all the same.
+        change(row, edits.unwrap_or_else(|| vec![again.unwrap_or(Edit::Vacate(Ending::Released))]))
+    }
+
+    /// Whether an operator wants the leader gone from this partition.
+    fn is_to_leave(&self, row: &Partition) -> bool {
+        let goal = self.state.node(self.node).map(|row| row.node.goal);
+        goal.is_some_and(NodeGoal::gives_up_leaderships) || self.state.bars(row.id, self.node)
     }
 
     /// The leader stopped as well, because of an epoch that nobody granted. It may lead again, above that one.

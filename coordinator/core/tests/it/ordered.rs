@@ -1,7 +1,7 @@
 //! Orders of operators stand until they are taken back or done, whatever becomes of whom they are about; and whatever follows asks
 //! for them.
 
-use crate::bed::{Bed, JOBS, TABLE, boxed, register, settings, worker};
+use crate::bed::{Bed, JOBS, TABLE, boxed, part, register, settings, worker};
 use archon_coordinator_core::*;
 use archon_types::*;
 
@@ -12,6 +12,23 @@ fn order(bed: &mut Bed, order: Order) {
 
 fn goal(bed: &mut Bed, node: NodeId, goal: NodeGoal) {
     bed.ok(Command::SetNode { node, goal, if_nodes: None });
+}
+
+fn job(index: u32) -> PartitionId {
+    PartitionId::new(JOBS, index)
+}
+
+fn owner(bed: &Bed, index: u32) -> Option<NodeId> {
+    bed.state.partition(job(index)).unwrap().leader_placement().map(|copy| copy.node)
+}
+
+/// The leader of a partition says that it has stopped.
+fn release(bed: &mut Bed, partition: PartitionId) {
+    let row = bed.state.partition(partition).unwrap().clone();
+    let leader = *row.leader_placement().expect("a leader");
+    let (placement, epoch, version) = (leader.id, row.epoch, row.version);
+    let report = Report { partition, placement, epoch, version, fact: Fact::Released };
+    bed.report(leader.node, &report).expect("taken in");
 }
 
 /// It came back under its name free of what had been ordered of it.
@@ -59,6 +76,54 @@ fn a_name_of_digits_alone_hid_the_node_of_that_number() {
     assert_eq!(bed.refused(boxed(Register { name: "007".into(), ..worker(1) })), ErrorKind::InvalidArgument);
     bed.join("1a", 7);
     bed.join_with(Register { name: "2-".into(), ..worker(1) });
+}
+
+#[test]
+fn a_renewed_leadership_does_not_go_back_to_whom_it_is_to_leave() {
+    let mut bed = Bed::running(settings(4, 3, 2), &["athens", "byzantium", "cyrene"]);
+    let (leader, epoch) = (bed.leader(0).unwrap(), bed.row(0).epoch);
+    order(&mut bed, Order::Bump { partition: part(0), epoch });
+    bed.turn();
+    order(&mut bed, Order::Bar { bar: Bar::Partition(part(0)), member: leader });
+    release(&mut bed, part(0));
+    assert!(bed.leader(0).is_some_and(|next| next != leader), "barred from it");
+    let (leader, epoch) = (bed.leader(1).unwrap(), bed.row(1).epoch);
+    order(&mut bed, Order::Bump { partition: part(1), epoch });
+    bed.turn();
+    goal(&mut bed, leader, NodeGoal::Drain);
+    release(&mut bed, part(1));
+    assert!(bed.leader(1).is_some_and(|next| next != leader), "being emptied");
+
+    let mut bed = Bed::jobs(1, 2);
+    bed.settle();
+    let (former, epoch) = (owner(&bed, 0).unwrap(), bed.state.partition(job(0)).unwrap().epoch);
+    order(&mut bed, Order::Bump { partition: job(0), epoch });
+    bed.turn();
+    let until = bed.now.plus(60_000);
+    order(&mut bed, Order::Maintain { member: former, until });
+    release(&mut bed, job(0));
+    assert!(owner(&bed, 0).is_some_and(|next| next != former), "in maintenance");
+    assert!(!bed.state.is_bumped(job(0)));
+}
+
+#[test]
+fn a_renewed_leadership_that_nobody_else_takes_stays_where_it_is() {
+    let mut bed = Bed::jobs(1, 1);
+    bed.settle();
+    let (only, epoch) = (bed.node("worker-0"), bed.state.partition(job(0)).unwrap().epoch);
+    goal(&mut bed, only, NodeGoal::Drain);
+    order(&mut bed, Order::Bump { partition: job(0), epoch });
+    bed.turn();
+    release(&mut bed, job(0));
+    assert_eq!((owner(&bed, 0), bed.state.partition(job(0)).unwrap().epoch), (Some(only), epoch.next().unwrap()));
+    let mut bed = Bed::running(settings(2, 1, 1), &["athens"]);
+    let epoch = bed.row(0).epoch;
+    let athens = bed.node("athens");
+    goal(&mut bed, athens, NodeGoal::Drain);
+    order(&mut bed, Order::Bump { partition: part(0), epoch });
+    bed.turn();
+    release(&mut bed, part(0));
+    assert_eq!((bed.leader(0), bed.row(0).epoch), (Some(athens), epoch.next().unwrap()));
 }
 
 #[test]
