@@ -111,8 +111,8 @@ pub(crate) fn event(state: &ClusterState, event: &Event) -> v1::Event {
         EventKind::PartitionOffline { partition, why } => (format!("taken offline{}", because(why)), of(partition)),
         EventKind::PartitionOnline { partition } => ("brought online".to_owned(), of(partition)),
         EventKind::MaintenanceBegun { member, until, why } => {
-            let minutes = until.since(event.at).div_ceil(60_000);
-            (format!("in maintenance for {minutes} min at most{}", because(why)), node(member))
+            let lasts = lasts_text(until.since(event.at));
+            (format!("in maintenance for {lasts} at most{}", because(why)), node(member))
         }
         EventKind::MaintenanceOver { member } => ("maintenance is over".to_owned(), node(member)),
         EventKind::TableCreated { table, name } => {
@@ -150,6 +150,19 @@ pub(crate) fn event(state: &ClusterState, event: &Event) -> v1::Event {
         subject: Some(subject.into()),
         message,
     }
+}
+
+/// A length of time in its two largest units: `10 min`, `1 h 30 min`, `1 d`. The moment between order and commit is rounded away.
+fn lasts_text(millis: u64) -> String {
+    let mut seconds = (millis + 500) / 1_000;
+    let mut parts = Vec::new();
+    for (unit, length) in [("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1)] {
+        if seconds >= length && parts.len() < 2 {
+            parts.push(format!("{} {unit}", seconds / length));
+            seconds %= length;
+        }
+    }
+    if parts.is_empty() { "0 s".to_owned() } else { parts.join(" ") }
 }
 
 /// An operator's reason, as the end of a sentence.
@@ -192,5 +205,16 @@ const fn code(kind: &EventKind) -> EventCode {
         EventKind::PlanCancelled { .. } => EventCode::PlanCancelled,
         EventKind::MigrationOver { .. } => EventCode::MoveOver,
         EventKind::DataLossAccepted { .. } => EventCode::DataLossAccepted,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_maintenance_of_a_second_was_told_as_one_of_a_minute_and_a_day_in_minutes() {
+        let times = [1_000, 999, 599_998, 5_400_000, 86_400_000, 90_061_000, 0].map(lasts_text);
+        assert_eq!(times, ["1 s", "1 s", "10 min", "1 h 30 min", "1 d", "1 d 1 h", "0 s"]);
     }
 }
