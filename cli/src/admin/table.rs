@@ -4,7 +4,7 @@ use super::{list_text, watch};
 use crate::args::{CreateTableArgs, DropTableArgs, WatchArgs};
 use crate::exit::{Exit, Failure};
 use crate::output::{Column, Output, bytes_text, count_text};
-use archon_client::{Admin, ErrorKind, TableCheck, TableSummary};
+use archon_client::{Admin, ErrorKind, Holds, TableCheck, TableSummary};
 use bytes::Bytes;
 
 /// Lists the tables.
@@ -82,6 +82,14 @@ pub(crate) async fn drop(args: &DropTableArgs, admin: &Admin, output: &Output) -
         output.json(&TableCheck { copies_deleted: copies, ..found })?;
         return Ok(Exit::Done);
     }
+    if found.table.holds == Holds::Lease {
+        let partitions = count_text(found.table.partitions_total as usize, "partition", "partitions");
+        let number = found.table.id;
+        output.line(format!(
+            "dropped lease table {name} (number {number}) with {partitions}: nobody owns them any more"
+        ))?;
+        return Ok(Exit::Done);
+    }
     output.line(format!(
         "dropped table {name} (number {}) with {}; its nodes delete {}",
         found.table.id,
@@ -98,6 +106,15 @@ pub(crate) async fn drop(args: &DropTableArgs, admin: &Admin, output: &Output) -
 /// What would be deleted, and how to say so.
 fn unconfirmed(found: &TableCheck) -> Failure {
     let TableSummary { name, id, partitions_total: partitions, .. } = &found.table;
+    let remedy = format!("to delete it: `archon table drop {name} --yes`");
+    if found.table.holds == Holds::Lease {
+        let message = format!(
+            "nothing was dropped: this would delete lease table {name} (number {id}) for good, with {}, owned by {}",
+            count_text(*partitions as usize, "partition", "partitions"),
+            count_text(found.nodes_holding as usize, "participant", "participants"),
+        );
+        return Failure::new(Exit::Refused, message).with_remedy(remedy);
+    }
     let away = match found.nodes_away.is_empty() {
         true => String::new(),
         false => format!(" (not alive now: {})", list_text(&found.nodes_away)),
@@ -109,7 +126,7 @@ fn unconfirmed(found: &TableCheck) -> Failure {
         count_text(found.nodes_holding as usize, "node", "nodes"),
         bytes_text(found.bytes_deleted),
     );
-    Failure::new(Exit::Refused, message).with_remedy(format!("to delete it: `archon table drop {name} --yes`"))
+    Failure::new(Exit::Refused, message).with_remedy(remedy)
 }
 
 #[cfg(test)]
@@ -125,7 +142,7 @@ mod tests {
             partitions_total: 4,
             replication: 3,
             keys: archon_client::KeysBy::Hash.into(),
-            holds: archon_client::Holds::Data.into(),
+            holds: Holds::Data.into(),
             version: 9,
         };
         let found =
@@ -138,5 +155,13 @@ mod tests {
         assert_eq!(failure.remedy.as_deref(), Some("to delete it: `archon table drop orders --yes`"));
         let away = TableCheck { nodes_away: vec![NodeName { node_id: 1, node: "athens".into() }], ..found };
         assert!(unconfirmed(&away).message.contains("3 nodes (not alive now: athens)"));
+        let leases = TableSummary { holds: Holds::Lease.into(), replication: 1, ..away.table };
+        let found =
+            TableCheck { table: leases, copies_deleted: 0, bytes_deleted: 0, nodes_holding: 2, nodes_away: vec![] };
+        let message = unconfirmed(&found).message;
+        assert!(
+            message.ends_with("lease table orders (number 7) for good, with 4 partitions, owned by 2 participants"),
+            "{message}"
+        );
     }
 }

@@ -72,7 +72,8 @@ pub(crate) fn elect(
     for former in state.former_leaders.of_partition(row.id) {
         over_at = over_at.max(liveness.former_over_at(state, former));
     }
-    if row.live().next().is_none() {
+    // A lease needs no copy: its last owner may have been removed.
+    if row.live().next().is_none() && !state.is_lease(row.id.table) {
         return Election::Nothing;
     }
     if now < over_at {

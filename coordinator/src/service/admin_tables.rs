@@ -73,10 +73,12 @@ impl Admins {
             let loads = session.loads().lock();
             let copies = || state.partitions.of_table(table.id).flat_map(|row| &row.placements);
             let nodes: BTreeSet<NodeId> = copies().map(|copy| copy.node).collect();
-            let away = nodes.iter().filter(|node| !state.is_alive(**node)).take(NAMED_MAX);
+            // Who owns a lease has nothing to delete.
+            let is_lease = table.holds == Holds::Lease;
+            let away = nodes.iter().filter(|node| !is_lease && !state.is_alive(**node)).take(NAMED_MAX);
             Ok(v1::CheckTableResponse {
                 table: Some(table_info(state, table)),
-                copies: u32::try_from(copies().count()).unwrap_or(u32::MAX),
+                copies: if is_lease { 0 } else { u32::try_from(copies().count()).unwrap_or(u32::MAX) },
                 bytes: copies().map(|copy| loads.bytes(copy.node, copy.id)).sum(),
                 nodes_away: away.map(|node| subjects::node_name(state, *node)).collect(),
                 nodes: u32::try_from(nodes.len()).unwrap_or(u32::MAX),

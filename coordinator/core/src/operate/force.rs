@@ -48,6 +48,9 @@ pub fn check_loss(
     let Some(row) = state.partitions.get(partition) else {
         return Err(vec![Obstacle::NoSuchPartition { partition: name() }]);
     };
+    if state.is_lease(partition.table) {
+        return Err(vec![Obstacle::IsLease { partition: name() }]);
+    }
     if row.status == PartitionStatus::Unassigned {
         return Err(vec![Obstacle::NeverAssigned { partition: name() }]);
     }

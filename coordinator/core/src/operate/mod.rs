@@ -52,6 +52,12 @@ pub enum Obstacle {
     /// Nothing is lost.
     #[error("partition {partition} was never assigned: there is nothing to lose")]
     NeverAssigned { partition: String },
+    /// A lease holds nothing.
+    #[error("partition {partition} is a lease: there is no data to lose, and it is owned again once a participant takes it")]
+    IsLease { partition: String },
+    /// A participant holds nothing.
+    #[error("{node} is a participant: it holds no data that could be lost; `archon node remove {node}` forgets it")]
+    IsParticipant { node: String },
     /// Somebody can lead without any loss.
     #[error("nothing needs to be lost: {node} is alive and holds a copy of partition {partition} that counts")]
     StillCounts { partition: String, node: String },

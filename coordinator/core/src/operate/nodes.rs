@@ -133,6 +133,9 @@ pub fn check_lost(state: &ClusterState, node: NodeId) -> Result<LossPlan, Vec<Ob
         let remedy = "stop it, or wait until it counts as failed, before declaring its data lost";
         return Err(vec![Obstacle::Alive { node: own.node.name.clone(), remedy }]);
     }
+    if own.participant.is_some() {
+        return Err(vec![Obstacle::IsParticipant { node: own.node.name.clone() }]);
+    }
     let held = rows_with(state, node, |state| state == ReplicaState::Live);
     let last = held.iter().filter(|row| row.live().count() == 1).map(|row| row.id);
     Ok(LossPlan {
@@ -160,7 +163,8 @@ pub fn check_remove(state: &ClusterState, node: NodeId) -> Result<RemovalPlan, V
     let Some(own) = state.node(node) else { return Err(vec![Obstacle::NoSuchNode { node }]) };
     let mut obstacles = Vec::new();
     let name = || own.node.name.clone();
-    let held = rows_with(state, node, |state| state == ReplicaState::Live);
+    let mut held = rows_with(state, node, |state| state == ReplicaState::Live);
+    held.retain(|row| !state.is_lease(row.id.table));
     if !held.is_empty() {
         let (partitions, named) = names(state, &held);
         let only = held.iter().any(|row| row.live().count() == 1);
@@ -178,6 +182,7 @@ pub fn check_remove(state: &ClusterState, node: NodeId) -> Result<RemovalPlan, V
     let trace = |row: &&Partition| {
         let data = |copy: &Placement| copy.state == ReplicaState::Load || delete_not_issued(state, copy);
         row.status != PartitionStatus::Unassigned
+            && !state.is_lease(row.id.table)
             && row.live().next().is_none()
             && row.placement_on(node).is_some_and(data)
     };

@@ -126,6 +126,27 @@ fn a_renewed_leadership_that_nobody_else_takes_stays_where_it_is() {
     assert_eq!((bed.leader(0), bed.row(0).epoch), (Some(athens), epoch.next().unwrap()));
 }
 
+/// The last owner stands in the row of a lease until there is another one.
+#[test]
+fn a_dead_participant_is_removed_with_what_it_owned_last_and_the_next_one_gets_that() {
+    let mut bed = Bed::jobs(2, 1);
+    bed.settle();
+    let dead = bed.node("worker-0");
+    bed.pass(2_000, &[dead]);
+    assert_eq!(bed.state.partitions.count_on(dead), 2);
+    let lost = check_lost(&bed.state, dead).unwrap_err();
+    assert!(lost[0].to_string().contains("archon node remove worker-0"), "{lost:?}");
+    let forced = check_loss(&bed.state, &bed.liveness, bed.now, job(0), None).unwrap_err();
+    assert!(forced[0].to_string().contains("is a lease"), "{forced:?}");
+    let removal = check_remove(&bed.state, dead).expect("nothing is lost with it");
+    bed.ok(removal.command);
+    bed.settle();
+    let next = bed.join_with(worker(1));
+    bed.settle();
+    assert_eq!([owner(&bed, 0), owner(&bed, 1)], [Some(next), Some(next)]);
+    assert!(bed.state.partitions.of_table(JOBS).all(|row| row.status == PartitionStatus::Online));
+}
+
 #[test]
 fn maintenance_says_what_nobody_else_takes() {
     let mut bed = Bed::running(settings(6, 3, 2), &["athens", "byzantium", "cyrene"]);
