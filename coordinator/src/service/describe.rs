@@ -200,6 +200,18 @@ fn misses_copies(state: &ClusterState, explainer: &Explainer<'_>) -> Vec<v1::Rea
     reasons
 }
 
+/// What brings participants to a table that nobody takes partitions of.
+fn no_participant_remedy(state: &ClusterState, table: &str) -> String {
+    let mut remedy = format!("start one that serves {table}");
+    let idle: Vec<&NodeRow> = state.participants.serving(table).filter(|row| row.is_active()).collect();
+    for (goal, verb) in [(NodeGoal::Drain, "undrain"), (NodeGoal::Cordon, "uncordon"), (NodeGoal::Maintain, "resume")] {
+        if let Some(row) = idle.iter().find(|row| row.node.goal == goal) {
+            remedy.push_str(&format!(", or `archon node {verb} {}`", row.node.name));
+        }
+    }
+    remedy
+}
+
 /// What brings nodes below their limits.
 fn limit_remedy(plan: bool) -> String {
     let more = "add a node, or start nodes with a larger --partitions-max";
@@ -266,7 +278,7 @@ pub(super) fn reason(state: &ClusterState, remembered: &Remembered, partition: P
             ReasonCode::NoParticipant,
             format!("no participant takes partitions of table {table}"),
             unserved,
-            format!("start one that serves {table}, or `archon node undrain` those that do"),
+            no_participant_remedy(state, table),
         ),
         Why::AboutToBeAssigned => {
             (ReasonCode::AboutToBeAssigned, "its nodes are just being chosen".into(), unserved, String::new())

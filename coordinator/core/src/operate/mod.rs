@@ -37,6 +37,12 @@ pub enum Obstacle {
     /// The nodes left are full.
     #[error("{placements} copies have nowhere to go: the other nodes are at their limits, or hold a copy already")]
     NodesAtLimit { placements: u32 },
+    /// Of the nodes left some may not hold the copies.
+    #[error(
+        "{placements} copies have nowhere to go: other nodes are barred from {barred} of them, the rest are at their limits or hold \
+         a copy already; take a bar back: `archon node describe` and `archon partition describe` name them"
+    )]
+    NodesBarred { placements: u32, barred: u32 },
     /// Nobody can copy from a node that is not alive.
     #[error("{node} is not alive and holds the only copy of {} ({named}); start it first", counted(*partitions))]
     OnlyCopies { node: String, partitions: u32, named: String },
@@ -53,7 +59,9 @@ pub enum Obstacle {
     #[error("partition {partition} was never assigned: there is nothing to lose")]
     NeverAssigned { partition: String },
     /// A lease holds nothing.
-    #[error("partition {partition} is a lease: there is no data to lose, and it is owned again once a participant takes it")]
+    #[error(
+        "partition {partition} is a lease: there is no data to lose, and it is owned again once a participant takes it"
+    )]
     IsLease { partition: String },
     /// A participant holds nothing.
     #[error("{node} is a participant: it holds no data that could be lost; `archon node remove {node}` forgets it")]

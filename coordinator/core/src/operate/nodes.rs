@@ -86,8 +86,9 @@ pub fn check_drain(state: &ClusterState, node: NodeId) -> Result<DrainPlan, Vec<
     if !obstacles.is_empty() {
         return Err(obstacles);
     }
+    let bars = state.controls.barred();
     let mut gains: BTreeMap<NodeId, u32> = BTreeMap::new();
-    let (mut nowhere, mut zones_doubled) = (0, 0);
+    let (mut nowhere, mut barred, mut zones_doubled) = (0, 0, 0);
     for row in &held {
         match eligible.target(state, row, |other| other == node) {
             Some(found) => {
@@ -95,11 +96,17 @@ pub fn check_drain(state: &ClusterState, node: NodeId) -> Result<DrainPlan, Vec<
                 *gains.entry(found.node).or_default() += 1;
                 zones_doubled += u32::from(found.zone_doubled);
             }
-            None => nowhere += 1,
+            None => {
+                let could = |other: NodeId| takes(other) && row.placement_on(other).is_none();
+                nowhere += 1;
+                barred += u32::from(bars.iter().any(|other| could(*other) && state.bars(row.id, *other)));
+            }
         }
     }
-    if nowhere > 0 {
-        return Err(vec![Obstacle::NodesAtLimit { placements: nowhere }]);
+    match (nowhere, barred) {
+        (0, _) => {}
+        (placements, 0) => return Err(vec![Obstacle::NodesAtLimit { placements }]),
+        (placements, barred) => return Err(vec![Obstacle::NodesBarred { placements, barred }]),
     }
     Ok(DrainPlan {
         leaderships: state.partitions.leaders_on(node),

@@ -148,6 +148,17 @@ fn a_dead_participant_is_removed_with_what_it_owned_last_and_the_next_one_gets_t
 }
 
 #[test]
+fn a_drain_that_a_bar_stands_in_the_way_of_says_so() {
+    let mut bed = Bed::running(settings(2, 4, 2), &["athens", "byzantium", "cyrene", "delphi"]);
+    let [athens, byzantium] = ["athens", "byzantium"].map(|name| bed.node(name));
+    order(&mut bed, Order::Bar { bar: Bar::Table(TABLE), member: athens });
+    order(&mut bed, Order::Bar { bar: Bar::Table(TABLE), member: byzantium });
+    bed.settle();
+    let obstacles = check_drain(&bed.state, bed.node("cyrene")).unwrap_err();
+    assert!(obstacles[0].to_string().contains("barred"), "{obstacles:?}");
+}
+
+#[test]
 fn maintenance_says_what_nobody_else_takes() {
     let mut bed = Bed::running(settings(6, 3, 2), &["athens", "byzantium", "cyrene"]);
     let nodes = ["athens", "byzantium", "cyrene"].map(|name| bed.node(name));
