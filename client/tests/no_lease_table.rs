@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
+#[allow(dead_code)] // Other tests need more of it.
 #[path = "support/service.rs"]
 mod service;
 

@@ -76,7 +76,7 @@ impl NodeConfig {
     /// [`ConfigError`], naming the field, what was found and what would do.
     pub fn check(&self) -> Result<SocketAddr, ConfigError> {
         let wrong = |field: &'static str, why: String| ConfigError { field, why };
-        limits::check_name("node", &self.name).map_err(|detail| wrong("name", detail.message))?;
+        limits::check_member_name("node", &self.name).map_err(|detail| wrong("name", detail.message))?;
         if let Some(zone) = &self.zone {
             limits::check_name("zone", zone).map_err(|detail| wrong("zone", detail.message))?;
         }

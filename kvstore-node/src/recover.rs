@@ -217,7 +217,13 @@ mod tests {
         fn get(&self, _: PlacementId, _: &[u8]) -> Result<Option<Bytes>, EngineError> {
             Err(self.error())
         }
-        fn page(&self, _: PlacementId, _: Between<'_>, _: archon_types::ScanOrder, _: PageLimit) -> Result<Page, EngineError> {
+        fn page(
+            &self,
+            _: PlacementId,
+            _: Between<'_>,
+            _: archon_types::ScanOrder,
+            _: PageLimit,
+        ) -> Result<Page, EngineError> {
             Err(self.error())
         }
         fn write(&self, _: &[Change]) -> Result<(), EngineError> {

@@ -99,7 +99,8 @@ pub(crate) async fn maintain(args: &MaintainArgs, admin: &Admin, output: &Output
             continue;
         }
         let (lasts, words) = (short_time(args.lasts), words(&look(name, admin).await?));
-        output.line(format!("{name} is in maintenance for {lasts}: {}", maintained(words.in_maintenance, still_led)))?;
+        output
+            .line(format!("{name} is in maintenance for {lasts}: {}", maintained(words.in_maintenance, still_led)))?;
         if still_led > 0 {
             output.talk("nobody serves these once it stops: archon check");
         }
@@ -170,6 +171,9 @@ mod tests {
     #[test]
     fn maintenance_says_what_it_cannot_take_away() {
         assert_eq!(maintained("it leads nothing", 0), "it leads nothing");
-        assert_eq!(maintained("it leads nothing", 1), "it gets nothing new, and keeps 1 partition, which nobody else takes");
+        assert_eq!(
+            maintained("it leads nothing", 1),
+            "it gets nothing new, and keeps 1 partition, which nobody else takes"
+        );
     }
 }

@@ -153,7 +153,7 @@ fn text(state: &ClusterState, alert: &Alert) -> v1::Reason {
     let things = |table: &Option<TableId>| if table.is_some() { "partitions" } else { "copies" };
     match alert {
         Alert::NotServed { table, partitions, longest, since } => {
-            let of = state.tables.get(table).map_or(0, |table| table.partitions);
+            let of = state.partitions.count_of(*table);
             let message = format!(
                 "{partitions} of its {of} partitions are not served, and it does not pass; partition {} for longest",
                 longest.index

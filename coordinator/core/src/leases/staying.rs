@@ -1,6 +1,5 @@
 //! Leases that are to leave their owners and stay, since nobody else may own them: a bar or a drain that has no effect.
 
-use super::count_on;
 use crate::state::ClusterState;
 use archon_types::{NodeId, Partition, PartitionId, PartitionStatus, TableId};
 use std::collections::BTreeMap;
@@ -47,7 +46,7 @@ impl<'a> Successors<'a> {
             let Some(table) = state.tables.get(&table) else { return Vec::new() };
             let takes = state.participants.serving(&table.name).filter(|row| row.takes_placements());
             let rooms = takes.map(|row| {
-                let room = |most: u32| most.saturating_sub(count_on(state, table, row.node.id));
+                let room = |most: u32| most.saturating_sub(state.partitions.count_on(row.node.id));
                 (row.node.id, row.node.partitions_max.map_or(u32::MAX, room))
             });
             rooms.filter(|(_, room)| *room > 0).collect()

@@ -162,7 +162,7 @@ fn a_drain_that_a_bar_stands_in_the_way_of_says_so() {
 fn maintenance_says_what_nobody_else_takes() {
     let mut bed = Bed::running(settings(6, 3, 2), &["athens", "byzantium", "cyrene"]);
     let nodes = ["athens", "byzantium", "cyrene"].map(|name| bed.node(name));
-    let thresholds = Thresholds { stale_after_ms: 300_000, members_min: None, held_for_ms: 3_600_000 };
+    let thresholds = Thresholds { stale_after_ms: Some(300_000), members_min: None, held_for_ms: 3_600_000 };
     let warned = |bed: &Bed| {
         let found = alerts(&bed.state, &bed.liveness, bed.now, thresholds);
         found.iter().any(|alert| matches!(alert, Alert::OnlyInMaintenance { table: TABLE, .. }))

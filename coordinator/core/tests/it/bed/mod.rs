@@ -64,7 +64,12 @@ impl Bed {
     /// A node, and a lease table `jobs`, of which so many participants take partitions.
     pub fn jobs(partitions: u32, workers: u128) -> Self {
         let mut bed = Self::running(settings(4, 1, 1), &["athens"]);
-        bed.ok(Command::CreateTable { name: "jobs".into(), partitions, replication: 1, holds: Holds::Lease });
+        bed.ok(Command::CreateTable {
+            name: "jobs".into(),
+            partitioning: Partitioning::Hash { partitions },
+            replication: 1,
+            holds: Holds::Lease,
+        });
         for number in 0..workers {
             bed.join_with(worker(number));
         }
