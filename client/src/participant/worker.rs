@@ -10,6 +10,9 @@ use std::sync::Arc;
 use tokio::sync::mpsc;
 use tokio::task::{AbortHandle, Id, JoinError, JoinSet};
 
+/// Most callbacks whose end is told of by one decision.
+const TOLD_AT_ONCE: usize = 1_024;
+
 /// A callback that runs.
 struct Running {
     effect: Effect,
@@ -46,7 +49,7 @@ impl<C: Callbacks> Worker<C> {
         loop {
             tokio::select! {
                 biased;
-                Some(ended) = self.tasks.join_next_with_id() => self.ended(ended),
+                Some(first) = self.tasks.join_next_with_id() => self.ended(first),
                 Some(effect) = effects.recv() => self.take(effect),
                 () = session_over.cancelled() => break,
             }
@@ -54,8 +57,8 @@ impl<C: Callbacks> Worker<C> {
         while let Ok(effect) = effects.try_recv() {
             self.take(effect);
         }
-        while let Some(ended) = self.tasks.join_next_with_id().await {
-            self.ended(ended);
+        while let Some(first) = self.tasks.join_next_with_id().await {
+            self.ended(first);
         }
     }
 
@@ -111,27 +114,44 @@ impl<C: Callbacks> Worker<C> {
         }
     }
 
-    fn ended(&mut self, ended: Result<(Id, bool), JoinError>) {
-        let (id, well, broken_off) = match ended {
-            Ok((id, well)) => (id, well, false),
-            Err(error) => (error.id(), false, error.is_cancelled()),
-        };
-        let Some(partition) = self.by_task.remove(&id) else { return };
-        let running = self.work.get_mut(&partition).and_then(|work| work.running.take());
-        match running.map(|running| running.effect) {
-            Some(Effect::Acquire(of)) if !broken_off => {
-                self.shared.decide(|decides, now| decides.acquired(of, well, now));
+    /// Callbacks have ended. They are told of together: each decision is published as a whole, which costs more the more
+    /// partitions there are.
+    fn ended(&mut self, first: Result<(Id, bool), JoinError>) {
+        let mut partitions = Vec::new();
+        let mut told = Vec::new();
+        let mut next = Some(first);
+        while let Some(ended) = next {
+            let (id, well, broken_off) = match ended {
+                Ok((id, well)) => (id, well, false),
+                Err(error) => (error.id(), false, error.is_cancelled()),
+            };
+            if let Some(partition) = self.by_task.remove(&id) {
+                let running = self.work.get_mut(&partition).and_then(|work| work.running.take());
+                partitions.push(partition);
+                told.extend(running.filter(|_| !broken_off).map(|running| (running.effect, well)));
             }
-            Some(Effect::Release(of, _)) if !broken_off => {
+            next = if partitions.len() < TOLD_AT_ONCE { self.tasks.try_join_next_with_id() } else { None };
+        }
+        if !told.is_empty() {
+            self.shared.decide(|decides, now| {
+                for (effect, well) in &told {
+                    match effect {
+                        Effect::Acquire(of) => decides.acquired(*of, *well, now),
+                        Effect::Release(of, _) => decides.released(*of, now),
+                        Effect::Lost(_) => {}
+                    }
+                }
+            });
+        }
+        for (effect, well) in told {
+            if let Effect::Release(of, _) = effect {
+                self.shared.counters.releases.count();
                 if !well {
                     tracing::error!(partition = %of.partition, epoch = %of.epoch, "the release of a partition panicked");
                 }
-                self.shared.counters.releases.count();
-                self.shared.decide(|decides, now| decides.released(of, now));
             }
-            _ => {}
         }
-        self.proceed(partition);
+        partitions.into_iter().for_each(|partition| self.proceed(partition));
     }
 }
 
