@@ -5,7 +5,7 @@ mod walk;
 
 use crate::error::{Error, Outcome};
 use crate::kv::{Client, copied, unexpected};
-use archon_types::limits::check_scan;
+use archon_types::limits::{KEY_BYTES_MAX, check_scan};
 use archon_types::{Answer, KeyRange, Op, PartitionId, Revision, ScanOrder, tag_of};
 use bytes::Bytes;
 use futures::stream::{self, Stream, StreamExt, TryStreamExt};
@@ -105,6 +105,12 @@ impl<'a> Scan<'a> {
         let deadline = Instant::now() + client.timeout();
         let timeout_ms = u64::try_from(client.timeout().as_millis()).unwrap_or(u64::MAX);
         let passed = Error::DeadlineExceeded { timeout_ms, outcome: Outcome::Read, last: None };
+        for part in [&self.prefix, &self.after] {
+            if part.len() > KEY_BYTES_MAX {
+                let found = format!("a prefix or a key to go on after has {} bytes", part.len());
+                return Err(Error::invalid(format!("{found}; keys have at most {KEY_BYTES_MAX}")));
+            }
+        }
         let keys = if self.after.is_empty() { self.keys } else { self.keys.following(&self.after, self.order) };
         check_scan(&keys, self.limit)?;
         let asked = Asked { keys, order: self.order, limit: self.limit, deadline };
