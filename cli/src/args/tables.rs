@@ -73,7 +73,7 @@ pub(crate) struct CreateTableArgs {
     #[arg(long, conflicts_with_all = ["partitions", "lease"])]
     pub(crate) range: bool,
     /// The keys at which a table by ranges is split from the start, with commas between them; none: it begins with one partition.
-    #[arg(long, value_name = "K1,K2", value_delimiter = ',', requires = "range")]
+    #[arg(long, value_name = "K1,K2", value_delimiter = ',', requires = "range", conflicts_with_all = ["partitions", "lease"])]
     pub(crate) split_at: Vec<String>,
     /// Copies of each partition, 1 to 7.
     #[arg(

@@ -40,7 +40,10 @@ pub fn page_of(
         from => from.map(|key| (space, Bytes::copy_from_slice(key))),
     };
     let end = match to {
-        Bound::Unbounded => Bound::Excluded((PlacementId::new(space.get() + 1), Bytes::new())),
+        Bound::Unbounded => match space.get().checked_add(1) {
+            Some(next) => Bound::Excluded((PlacementId::new(next), Bytes::new())),
+            None => Bound::Unbounded,
+        },
         to => to.map(|key| (space, Bytes::copy_from_slice(key))),
     };
     if is_empty_range(&start, &end) {
