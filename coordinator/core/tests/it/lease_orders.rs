@@ -8,13 +8,14 @@ use archon_types::*;
 const THRESHOLDS: Thresholds = Thresholds { stale_after_ms: None, members_min: None, held_for_ms: 3_600_000 };
 
 fn give(jobs: &mut Jobs, order: Order) {
-    let command = check_order(&jobs.bed.state, order, "").unwrap().expect("news");
+    let command = check_order(&jobs.bed.state, order, "").expect("possible").expect("news");
     jobs.bed.ok(command);
     jobs.bed.settle();
 }
 
 fn why(jobs: &Jobs, partition: PartitionId) -> Vec<Why> {
-    explain(&jobs.bed.state, &Remembered::new(&jobs.bed.state, &jobs.bed.liveness, jobs.bed.now), partition).unwrap()
+    explain(&jobs.bed.state, &Remembered::new(&jobs.bed.state, &jobs.bed.liveness, jobs.bed.now), partition)
+        .expect("a partition")
 }
 
 fn found(jobs: &Jobs) -> Vec<Alert> {

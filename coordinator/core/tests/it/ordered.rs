@@ -19,12 +19,12 @@ fn job(index: u32) -> PartitionId {
 }
 
 fn owner(bed: &Bed, index: u32) -> Option<NodeId> {
-    bed.state.partition(job(index)).unwrap().leader_placement().map(|copy| copy.node)
+    bed.state.partition(job(index)).expect("a partition").leader_placement().map(|copy| copy.node)
 }
 
 /// The leader of a partition says that it has stopped.
 fn release(bed: &mut Bed, partition: PartitionId) {
-    let row = bed.state.partition(partition).unwrap().clone();
+    let row = bed.state.partition(partition).expect("a partition").clone();
     let leader = *row.leader_placement().expect("a leader");
     let (placement, epoch, version) = (leader.id, row.epoch, row.version);
     let report = Report { partition, placement, epoch, version, fact: Fact::Released };
