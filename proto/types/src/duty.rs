@@ -1,7 +1,7 @@
 //! What the coordinator asks of a node (duties) and what a node tells it (reports).
 
 use crate::ids::{Epoch, Incarnation, PartitionId, PlacementId, Seq, Version};
-use crate::table::Partition;
+use crate::partition::Partition;
 use serde::{Deserialize, Serialize};
 
 /// What a node should do about one partition. A push carries a node's full list; anything it holds that no duty names

@@ -20,6 +20,8 @@ pub mod node;
 pub mod node_traits;
 pub mod op;
 pub mod participant;
+pub mod partition;
+pub mod partition_table;
 pub mod piece;
 pub mod plaintext;
 pub mod plan;
@@ -51,6 +53,8 @@ pub use node::{Node, NodeGoal, NodeStatus};
 pub use node_traits::{NodeTraits, TraitsChange};
 pub use op::{Answer, Op, OpId};
 pub use participant::{Participant, TABLES_SERVED_MAX};
+pub use partition::{Partition, PartitionStatus, Placement, ReplicaState};
+pub use partition_table::{PartitionTable, Route};
 pub use piece::{Assembled, Assembly, TablePiece};
 pub use reason::{ReasonCode, Severity};
 pub use removed::RemovedNodes;
@@ -59,7 +63,6 @@ pub use setting::{Setting, SettingChange, SettingStep, SettingUnit};
 pub use settings::{Settings, SettingsError};
 pub use slot::{HASH_PARTITIONS_MAX, SLOTS, partition_of, slot_of, tag_of};
 pub use table::{
-    DEFAULT_TABLE, Holds, Keys, KeysBy, NodeDelta, Partition, PartitionStatus, PartitionTable, Partitioning, Placement,
-    RANGES_FIRST_MAX, ReplicaState, Route, Table, TableDelta, TableList,
+    DEFAULT_TABLE, Holds, Keys, KeysBy, NodeDelta, Partitioning, RANGES_FIRST_MAX, Table, TableDelta, TableList,
 };
 pub use word::{UnknownWord, Vocabulary, Word};

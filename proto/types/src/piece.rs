@@ -7,8 +7,9 @@
 use crate::ids::{NodeId, TableId, Version};
 use crate::limits::PIECE_BYTES_MAX;
 use crate::node::Node;
+use crate::partition::Partition;
 use crate::removed::RemovedNodes;
-use crate::table::{Partition, Table, TableDelta};
+use crate::table::{Table, TableDelta};
 use bytes::Bytes;
 use std::collections::BTreeMap;
 
@@ -206,7 +207,9 @@ mod tests {
     use super::*;
     use crate::ids::{Epoch, PartitionId, PlacementId};
     use crate::key_range::KeyRange;
-    use crate::table::{Holds, Keys, PartitionStatus, PartitionTable, Placement, ReplicaState};
+    use crate::partition::{PartitionStatus, Placement, ReplicaState};
+    use crate::partition_table::PartitionTable;
+    use crate::table::{Holds, Keys};
 
     fn row(index: u32, version: u64) -> Partition {
         let placement = |id| Placement { id: PlacementId::new(id), node: NodeId::new(id), state: ReplicaState::Live };

@@ -1,0 +1,325 @@
+//! The partition table as nodes and clients hold it: which partition a key has, and who leads that.
+
+use crate::ids::{Epoch, NodeId, PartitionId, Version};
+use crate::key_range::{KeyRange, ScanOrder};
+use crate::node::Node;
+use crate::partition::Partition;
+use crate::removed::RemovedNodes;
+use crate::slot::{partition_of, slot_of};
+use crate::table::{Keys, Table, TableDelta};
+use bytes::Bytes;
+use std::collections::BTreeMap;
+use std::ops::Bound;
+
+/// Where an operation on a key should go.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Route {
+    /// The partition of the key.
+    pub partition: PartitionId,
+    /// Its epoch, as far as the table knows.
+    pub epoch: Epoch,
+    /// The node that leads it, or `None` while nobody does.
+    pub leader: Option<NodeId>,
+}
+
+/// A cached copy of one table, kept up to date by deltas. Newer is never replaced by older.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PartitionTable {
+    table: Table,
+    version: Version,
+    partitions: BTreeMap<u32, Partition>,
+    /// Of a table by ranges: the partition whose range begins there.
+    begins: BTreeMap<Bytes, u32>,
+    nodes: BTreeMap<NodeId, Node>,
+    removed: RemovedNodes,
+}
+
+impl PartitionTable {
+    /// Builds the cache from a whole table (`since` zero), or `None` if the delta is a partial one.
+    pub fn from_whole(delta: TableDelta) -> Option<Self> {
+        if delta.since != Version::ZERO {
+            return None;
+        }
+        let removed = delta.removed.unwrap_or_default();
+        let nodes = delta.nodes.into_iter().filter(|node| !removed.contains(node.id));
+        let mut table = Self {
+            version: delta.version,
+            partitions: BTreeMap::new(),
+            begins: BTreeMap::new(),
+            nodes: nodes.map(|node| (node.id, node)).collect(),
+            removed,
+            table: delta.table,
+        };
+        delta.partitions.into_iter().for_each(|row| table.take(row));
+        Some(table)
+    }
+
+    /// Takes in a delta. Returns whether the cache is now at least as new as the delta; `false` means there is a gap
+    /// between the two (or another table) and the whole table must be fetched. Rows older than what is held are
+    /// ignored.
+    pub fn merge(&mut self, delta: TableDelta) -> bool {
+        if delta.table.id != self.table.id || delta.since > self.version {
+            return false;
+        }
+        // All there is up to this version is held: an older row of a partition that is not held is one that was merged away.
+        let known = if self.table.keys.is_range() { self.version } else { Version::ZERO };
+        for row in delta.partitions {
+            if row.version > known || self.partitions.contains_key(&row.id.index) {
+                self.take(row);
+            }
+        }
+        if self.removed.renew(delta.removed) {
+            self.nodes.retain(|id, _| !self.removed.contains(*id));
+        }
+        for node in delta.nodes {
+            match self.nodes.get(&node.id) {
+                Some(held) if held.version >= node.version => {}
+                _ if self.removed.contains(node.id) => {} // It was late.
+                _ => {
+                    self.nodes.insert(node.id, node);
+                }
+            }
+        }
+        if delta.version > self.version {
+            self.version = delta.version;
+            self.table = delta.table;
+        }
+        true
+    }
+
+    /// Takes in a row that is newer than the one held. In a table by ranges, partitions that began within its range have been
+    /// merged into it, unless their rows are newer still; that a range reaches into this one is no such sign, for the row by
+    /// which it ends where this one begins may come later.
+    fn take(&mut self, row: Partition) {
+        let index = row.id.index;
+        if self.partitions.get(&index).is_some_and(|held| held.version >= row.version) {
+            return;
+        }
+        if self.table.keys.is_range() {
+            let older = |begun: &u32| self.partitions.get(begun).is_none_or(|held| held.version < row.version);
+            let within = self.begins.range::<[u8], _>((Bound::Included(&row.range.begin[..]), Bound::Unbounded));
+            let within = within.take_while(|(begin, _)| row.range.contains(begin));
+            let merged: Vec<(Bytes, u32)> =
+                within.map(|(begin, of)| (begin.clone(), *of)).filter(|(_, of)| older(of)).collect();
+            for (begin, of) in merged {
+                self.begins.remove(&begin);
+                self.partitions.remove(&of);
+            }
+            if let Some(held) = self.partitions.get(&index)
+                && self.begins.get(&held.range.begin) == Some(&index)
+            {
+                self.begins.remove(&held.range.begin);
+            }
+            if self.begins.contains_key(&row.range.begin) {
+                return; // Whoever begins there now is newer: this one has been merged away.
+            }
+            self.begins.insert(row.range.begin.clone(), index);
+        }
+        self.partitions.insert(index, row);
+    }
+
+    /// The rows newer than `since`, as a delta for somebody who holds that version.
+    pub fn newer_than(&self, since: Version) -> TableDelta {
+        TableDelta {
+            table: self.table.clone(),
+            since,
+            version: self.version,
+            partitions: self.partitions.values().filter(|row| row.version > since).cloned().collect(),
+            nodes: self.nodes.values().filter(|node| node.version > since).cloned().collect(),
+            removed: self.removed.newer_than(since),
+        }
+    }
+
+    /// The table's own row.
+    pub fn table(&self) -> &Table {
+        &self.table
+    }
+
+    /// The version of the newest row held.
+    pub fn version(&self) -> Version {
+        self.version
+    }
+
+    /// A partition of this table as people name it: `orders/7`. One of another table is named by the numbers of both.
+    pub fn partition_name(&self, partition: PartitionId) -> String {
+        match partition.table == self.table.id {
+            true => format!("{}/{}", self.table.name, partition.index),
+            false => partition.to_string(),
+        }
+    }
+
+    /// The partition of `key`; in a table by ranges, as far as is known here: the one with the greatest begin not above the key. A
+    /// table of which few rows have come so has no gaps: at worst a partition is asked that knows better.
+    pub fn partition_of(&self, key: &[u8]) -> PartitionId {
+        let index = match self.table.keys {
+            Keys::Hash { partitions } => partition_of(slot_of(key), partitions),
+            Keys::Range { .. } => self.last_begun(Bound::Included(key)),
+        };
+        PartitionId::new(self.table.id, index)
+    }
+
+    /// The partition of the greatest keys below this one; below none: of the greatest of all. Of a table by ranges.
+    fn partition_below(&self, end: Option<&[u8]>) -> PartitionId {
+        PartitionId::new(self.table.id, self.last_begun(end.map_or(Bound::Unbounded, Bound::Excluded)))
+    }
+
+    /// The partition of the first of these keys in this order. Of a table by ranges.
+    pub fn first_of(&self, keys: &KeyRange, order: ScanOrder) -> PartitionId {
+        match order {
+            ScanOrder::Ascending => self.partition_of(&keys.begin),
+            ScanOrder::Descending => self.partition_below(keys.end.as_deref()),
+        }
+    }
+
+    fn last_begun(&self, upto: Bound<&[u8]>) -> u32 {
+        let begun = self.begins.range::<[u8], _>((Bound::Unbounded, upto)).next_back();
+        begun.or_else(|| self.begins.first_key_value()).map_or(0, |(_, index)| *index)
+    }
+
+    /// Where an operation on `key` should go.
+    pub fn route(&self, key: &[u8]) -> Route {
+        self.route_partition(self.partition_of(key))
+    }
+
+    /// Where an operation on `partition` should go.
+    pub fn route_partition(&self, partition: PartitionId) -> Route {
+        let row = self.partitions.get(&partition.index);
+        Route {
+            partition,
+            epoch: row.map_or(Epoch::ZERO, |row| row.epoch),
+            leader: row.and_then(Partition::leader_placement).map(|placement| placement.node),
+        }
+    }
+
+    /// A partition's row.
+    pub fn partition(&self, index: u32) -> Option<&Partition> {
+        self.partitions.get(&index)
+    }
+
+    /// Every partition's row, by number.
+    pub fn partitions(&self) -> impl Iterator<Item = &Partition> {
+        self.partitions.values()
+    }
+
+    /// A node's row.
+    pub fn node(&self, id: NodeId) -> Option<&Node> {
+        self.nodes.get(&id)
+    }
+
+    /// Every node's row, by number.
+    pub fn nodes(&self) -> impl Iterator<Item = &Node> {
+        self.nodes.values()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ids::{PlacementId, TableId};
+    use crate::partition::{PartitionStatus, Placement, ReplicaState};
+    use crate::table::Holds;
+
+    fn row(index: u32, version: u64, leader: u64) -> Partition {
+        Partition {
+            id: PartitionId::new(TableId::new(1), index),
+            epoch: Epoch::new(version),
+            version: Version::new(version),
+            leader: Some(PlacementId::new(leader)),
+            placements: vec![Placement {
+                id: PlacementId::new(leader),
+                node: NodeId::new(leader),
+                state: ReplicaState::Live,
+            }],
+            status: PartitionStatus::Online,
+            min_in_sync: 1,
+            range: KeyRange::ALL,
+        }
+    }
+
+    fn delta(since: u64, version: u64, partitions: Vec<Partition>) -> TableDelta {
+        let table = Table {
+            id: TableId::new(1),
+            name: "default".into(),
+            keys: Keys::Hash { partitions: 2 },
+            replication: 1,
+            holds: Holds::Data,
+            version: Version::new(1),
+        };
+        let (since, version) = (Version::new(since), Version::new(version));
+        TableDelta { table, since, version, partitions, nodes: vec![], removed: None }
+    }
+
+    #[test]
+    fn newer_is_never_replaced_by_older() {
+        let mut table = PartitionTable::from_whole(delta(0, 5, vec![row(0, 5, 1), row(1, 4, 2)])).unwrap();
+        assert!(table.merge(delta(0, 3, vec![row(0, 3, 9)])));
+        assert_eq!(table.partition(0).unwrap().leader, Some(PlacementId::new(1)));
+        assert_eq!(table.version(), Version::new(5));
+    }
+
+    #[test]
+    fn a_gap_is_noticed() {
+        let mut table = PartitionTable::from_whole(delta(0, 5, vec![row(0, 5, 1)])).unwrap();
+        assert!(!table.merge(delta(6, 8, vec![row(0, 8, 3)])));
+        assert!(table.merge(delta(5, 8, vec![row(0, 8, 3)])));
+        assert_eq!(table.route_partition(PartitionId::new(TableId::new(1), 0)).leader, Some(NodeId::new(3)));
+    }
+
+    #[test]
+    fn newer_than_gives_what_is_missing() {
+        let table = PartitionTable::from_whole(delta(0, 5, vec![row(0, 5, 1), row(1, 4, 2)])).unwrap();
+        assert_eq!(table.newer_than(Version::new(4)).partitions, vec![row(0, 5, 1)]);
+        assert_eq!(table.newer_than(Version::ZERO).partitions.len(), 2);
+        assert!(PartitionTable::from_whole(table.newer_than(Version::new(4))).is_none());
+    }
+
+    fn ranged(index: u32, version: u64, begin: &'static str, end: &'static str) -> Partition {
+        let end = (!end.is_empty()).then(|| Bytes::from_static(end.as_bytes()));
+        let range = KeyRange { begin: Bytes::from_static(begin.as_bytes()), end };
+        Partition { range, ..row(index, version, 1) }
+    }
+
+    fn ranges(since: u64, version: u64, partitions: Vec<Partition>) -> TableDelta {
+        let mut delta = delta(since, version, partitions);
+        delta.table.keys = Keys::Range { next: 9 };
+        delta
+    }
+
+    fn of(table: &PartitionTable, key: &str) -> u32 {
+        table.partition_of(key.as_bytes()).index
+    }
+
+    #[test]
+    fn a_key_is_in_the_range_that_begins_last_before_it() {
+        let whole = ranges(0, 5, vec![ranged(0, 5, "", "g"), ranged(1, 5, "g", "p"), ranged(2, 5, "p", "")]);
+        let table = PartitionTable::from_whole(whole).unwrap();
+        assert_eq!((of(&table, "a"), of(&table, "g"), of(&table, "oz"), of(&table, "z")), (0, 1, 1, 2));
+        let below = |end: Option<&str>| table.partition_below(end.map(str::as_bytes)).index;
+        assert_eq!((below(Some("g")), below(Some("g1")), below(None)), (0, 1, 2));
+    }
+
+    /// The rows of a split come in any order; until both are there, the one that knows less is asked.
+    #[test]
+    fn a_split_table_has_no_gap_whichever_row_comes_first() {
+        let rows = [ranged(0, 8, "", "m"), ranged(1, 8, "m", "")];
+        for first in 0..2 {
+            let mut table = PartitionTable::from_whole(ranges(0, 5, vec![ranged(0, 5, "", "")])).unwrap();
+            assert!(table.merge(ranges(5, 7, vec![rows[first].clone()])));
+            assert_eq!((of(&table, "a"), of(&table, "z")), if first == 0 { (0, 0) } else { (0, 1) });
+            assert!(table.merge(ranges(5, 8, vec![rows[1 - first].clone()])));
+            assert_eq!((of(&table, "a"), of(&table, "z"), table.partitions().count()), (0, 1, 2));
+        }
+    }
+
+    #[test]
+    fn a_partition_that_was_merged_away_is_gone_and_stays_so() {
+        let before = vec![ranged(0, 5, "", "g"), ranged(1, 6, "g", "p"), ranged(2, 5, "p", "")];
+        let mut table = PartitionTable::from_whole(ranges(0, 6, before)).unwrap();
+        assert!(table.merge(ranges(6, 9, vec![ranged(0, 9, "", "p")])));
+        assert_eq!((of(&table, "h"), table.partitions().count()), (0, 2));
+        // Split anew where the one that is gone began, and that one's row comes late.
+        assert!(table.merge(ranges(6, 11, vec![ranged(0, 11, "", "g"), ranged(3, 11, "g", "p")])));
+        assert!(table.merge(ranges(6, 7, vec![ranged(1, 7, "g", "p")])));
+        assert_eq!((of(&table, "h"), table.partition(1)), (3, None));
+    }
+}
