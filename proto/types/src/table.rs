@@ -39,7 +39,7 @@ words! {
 /// How the keys of a table are shared among its partitions; never changed from one to the other.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Keys {
-    /// By a hash of the key ([`slot_of`]), among a number of partitions that stays the same.
+    /// By a hash of the key ([`slot_of`](crate::slot::slot_of)), among a number of partitions that stays the same.
     Hash {
         /// How many, `1..=`[`HASH_PARTITIONS_MAX`]; their numbers are below it.
         partitions: u32,
