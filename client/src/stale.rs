@@ -141,6 +141,7 @@ mod tests {
             status: PartitionStatus::Online,
             min_in_sync: 2,
             range: archon_types::KeyRange::ALL,
+            split: None,
         };
         let alive = NodeStatus::Alive;
         let nodes = [(1, alive), (2, alive), (3, alive), (4, NodeStatus::Failed), (5, alive)];

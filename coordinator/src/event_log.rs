@@ -76,6 +76,9 @@ const fn weight(what: &EventKind) -> Option<Weight> {
         | EventKind::PlanStarted { .. }
         | EventKind::NodeAltered { .. }
         | EventKind::TableAltered { .. }
+        | EventKind::SplitBegun { .. }
+        | EventKind::Parted { .. }
+        | EventKind::SplitAbandoned { .. }
         | EventKind::SettingsChanged { .. }
         | EventKind::LeadershipBumped { .. }
         | EventKind::MemberBarred { .. }

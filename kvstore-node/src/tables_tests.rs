@@ -34,6 +34,7 @@ fn row(index: u32, version: u64) -> Partition {
         status: PartitionStatus::Online,
         min_in_sync: 1,
         range: archon_types::KeyRange::ALL,
+        split: None,
     }
 }
 

@@ -91,6 +91,7 @@ fn key(report: &Report) -> Key {
         Fact::Emptied => 7,
         Fact::Overtaken { .. } => 8,
         Fact::Dropped => 9,
+        Fact::Formed { .. } => 10,
     };
     let epoch = if matches!(report.fact, Fact::Released | Fact::Dropped) { report.epoch } else { Epoch::ZERO };
     (report.placement, fact, epoch)

@@ -153,6 +153,7 @@ fn configuration() -> Configuration {
         status: PartitionStatus::Online,
         min_in_sync: 1,
         range: archon_types::KeyRange::ALL,
+        split: None,
     };
     let peer = |number| {
         (PlacementId::new(number), Peer { node: NodeId::new(number), incarnation: Incarnation::new(1), failed: false })

@@ -362,6 +362,7 @@ fn duty(id: PartitionId, node: NodeId, row: &Row) -> Duty {
         status: PartitionStatus::Assigned,
         min_in_sync: 1,
         range: archon_types::KeyRange::ALL,
+        split: None,
     };
     match &row.hands_over {
         None => Duty::Host { partition, placement: row.placement },

@@ -334,6 +334,7 @@ pub(crate) fn delta(
             status: if node.is_some() { PartitionStatus::Online } else { PartitionStatus::Unavailable },
             min_in_sync: 1,
             range: archon_types::KeyRange::ALL,
+            split: None,
         }
     };
     let node = |(index, address): (usize, &String)| {

@@ -1,6 +1,7 @@
 //! Edits of a partition's row, made under one guard.
 
-use archon_types::{Epoch, Incarnation, PartitionId, Placement, PlacementId, Seq, Version};
+use archon_types::{Epoch, Incarnation, PartitionId, Placement, PlacementId, Position, Seq, Version};
+use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
 /// Edits of one row, in order, under one guard: the version the row must have. All of them hold or none; the row gets
@@ -86,6 +87,33 @@ pub enum Edit {
         /// Up to here at most the two logs agree.
         agreed: Seq,
     },
+    /// Its keys from `at` on are to become those of a new partition, with a copy beside each copy of it.
+    Split {
+        /// The first key that is given up.
+        at: Bytes,
+        /// The number of the new partition: the table's next one.
+        right: u32,
+    },
+    /// A copy of the partition that is split off is whole, in that life of its node.
+    Formed {
+        /// The version in which the split began.
+        attempt: Version,
+        /// Which copy.
+        placement: PlacementId,
+        /// The life of its node.
+        incarnation: Incarnation,
+        /// Where the entry stands in the log of this partition with which it gave the keys up.
+        position: Position,
+    },
+    /// The split is done: the keys change hands, and this copy, which is formed, leads the new partition.
+    Part {
+        /// Who leads.
+        leader: PlacementId,
+        /// The life of its node.
+        incarnation: Incarnation,
+    },
+    /// The split is given up, and why, for the events. Its copies are to be deleted.
+    AbandonSplit(String),
     /// The answer "no" to what the leader asked for: nothing changes but the version (rule 3).
     Refuse,
 }

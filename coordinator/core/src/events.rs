@@ -6,6 +6,7 @@ use crate::migration::MigrationId;
 use archon_types::{
     Epoch, Incarnation, Millis, NodeGoal, NodeId, NodeTraits, PartitionId, PlacementId, Seq, SettingStep, TableId,
 };
+use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
 /// One thing that happened.
@@ -92,6 +93,12 @@ pub enum EventKind {
     TableAltered { table: TableId, name: String, before: u8, after: u8 },
     /// An operator had a table dropped, with everything in it: `copies` are to be deleted, `moves` lost their point.
     TableDropped { table: TableId, name: String, partitions: u32, copies: u32, moves: u32 },
+    /// A partition is being split: its keys from `at` on are to be those of `right`.
+    SplitBegun { partition: PartitionId, right: PartitionId, at: Bytes },
+    /// A split is done: `right` has the keys from `at` on.
+    Parted { partition: PartitionId, right: PartitionId, at: Bytes, leader: NodeId },
+    /// A split was given up: the partition keeps its keys.
+    SplitAbandoned { partition: PartitionId, right: PartitionId, why: String },
     /// An operator changed settings of the cluster.
     SettingsChanged { changes: Vec<SettingStep> },
     /// A plan is being carried out.

@@ -63,6 +63,7 @@ pub mod repair;
 pub mod report;
 mod response;
 mod score;
+mod splits;
 pub mod state;
 mod tally;
 pub mod term;
@@ -95,8 +96,8 @@ pub use node_row::NodeRow;
 pub use nodes::Nodes;
 pub use operate::{
     Configuration, ConfigureError, DrainPlan, ForcedElection, LossPlan, NodeAlteration, Obstacle, RemovalPlan,
-    check_alter_node, check_alter_table, check_configure, check_drain, check_loss, check_lost, check_nodes_for,
-    check_order, check_remove, refusal, still_led,
+    SplitPlan, check_alter_node, check_alter_table, check_cancel_split, check_configure, check_drain, check_loss,
+    check_lost, check_nodes_for, check_order, check_remove, check_split, refusal, still_led,
 };
 pub use partitions::Partitions;
 pub use plan::{Goal, Move, MoveReason, Plan, Subject, Unmet, UnmetReason, plan};

@@ -7,6 +7,7 @@ use crate::former_leaders::FormerLeader;
 use crate::isolated_leaders::IsolatedLeaders;
 use crate::leases::Comings;
 use crate::mutant::Mutant;
+use crate::splits::Splits;
 use crate::state::ClusterState;
 use crate::unserved::Unserved;
 use archon_types::{
@@ -92,6 +93,8 @@ pub struct Liveness {
     pub(crate) comings: Comings,
     /// Since when partitions are not served.
     pub(crate) unserved: Unserved,
+    /// Splits under way.
+    pub(crate) splits: Splits,
     /// How far the wall clock is ahead of this coordinator's own.
     wall_ahead_ms: u64,
     /// Before this nobody's time is up, by the failure time-out that it was reckoned with.
@@ -117,6 +120,7 @@ impl Liveness {
             synced: (Version::ZERO, Version::ZERO),
             comings: Comings::new(now),
             unserved: Unserved::default(),
+            splits: Splits::default(),
             wall_ahead_ms: 0,
             nobody_fails_before: None,
         }

@@ -207,6 +207,9 @@ fn queued(state: &ClusterState, migration: &Migration, row: &Partition) -> Next 
     if state.migrations.running(row.id).is_some() {
         return Next::Wait("another copy of the partition is being moved".into());
     }
+    if row.split.is_some() {
+        return Next::Wait("the partition is being split".into());
+    }
     if let Some(why) = not_served(state, row) {
         return Next::Wait(why);
     }

@@ -67,4 +67,12 @@ archon_types::mutants! {
     CondemnedEndsWithLife = 26,
     /// The leaderships of a dropped table are not withdrawn.
     DroppedStillLed = 26,
+    /// A copy that was formed in an earlier split counts for this one.
+    FormedStale = 39,
+    /// A copy counts as formed although its node began another life.
+    FormedLost = 39,
+    /// A split is done although too few copies are formed.
+    PartBelowMin = 40,
+    /// The epochs of the partition that is split off begin anew.
+    RightEpochRestarts = 40,
 }

@@ -41,6 +41,8 @@ pub struct Partitions {
     not_online: BTreeSet<PartitionId>,
     /// With a copy that is not Live.
     unsettled: BTreeSet<PartitionId>,
+    /// Being split.
+    splitting: BTreeSet<PartitionId>,
     /// Assigned ones by the number of their copies, whatever the state of these.
     by_copies: BTreeSet<(TableId, usize, u32)>,
 }
@@ -156,6 +158,11 @@ impl Partitions {
         self.unsettled.iter().filter_map(|id| self.get(*id))
     }
 
+    /// The rows that are being split.
+    pub fn splitting(&self) -> impl Iterator<Item = &Partition> {
+        self.splitting.iter().filter_map(|id| self.get(*id))
+    }
+
     /// A table's assigned rows with fewer copies than that, whatever their state.
     pub fn with_copies_below(&self, table: TableId, copies: usize) -> impl Iterator<Item = &Partition> {
         self.with_copies(table, (table, 0, 0)..(table, copies, 0))
@@ -228,7 +235,7 @@ impl Partitions {
         for row in &removed {
             let version = Version::new(row.version.get().wrapping_add(1));
             let (leader, placements, status) = (None, Vec::new(), PartitionStatus::Unassigned);
-            let gone = Partition { version, leader, placements, status, ..row.clone() };
+            let gone = Partition { version, leader, placements, status, split: None, ..row.clone() };
             self.unindex(row, &gone);
             self.unassigned.remove(&row.id);
             self.not_online.remove(&row.id);
@@ -268,6 +275,9 @@ impl Partitions {
         }
         if is_unsettled(row) {
             self.unsettled.insert(row.id);
+        }
+        if row.split.is_some() {
+            self.splitting.insert(row.id);
         }
     }
 
@@ -313,6 +323,9 @@ impl Partitions {
         }
         if !is_unsettled(new) {
             self.unsettled.remove(&new.id);
+        }
+        if new.split.is_none() {
+            self.splitting.remove(&new.id);
         }
     }
 }

@@ -126,7 +126,9 @@ impl<'a> Repairs<'a> {
 
     /// What to do about this row. `copies` are the copies under way to and from each node.
     pub(crate) fn step(&mut self, row: &Partition, copies: &BTreeMap<NodeId, u32>) -> Step {
-        let Some(table) = self.state.tables.get(&row.id.table) else { return Step::Nothing };
+        // A split lasts seconds, and rests on the copies that are there.
+        let table = self.state.tables.get(&row.id.table).filter(|_| row.split.is_none());
+        let Some(table) = table else { return Step::Nothing };
         let change = |edits: Vec<Edit>| {
             let change = PartitionChange { partition: row.id, if_version: row.version, edits };
             Step::Change(Command::Change(vec![change]))

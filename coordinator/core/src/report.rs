@@ -71,6 +71,9 @@ impl Reports<'_> {
             let message = format!("{} has not confirmed its incarnation yet", state.node_name(node));
             return Err(ErrorDetail::new(ErrorKind::StaleIncarnation, message));
         }
+        if report.fact == Fact::Unloaded && state.condemned.contains(node, report.placement) {
+            return Ok(vec![Command::Deleted { node, placement: report.placement }]);
+        }
         let Some(row) = state.partitions.get(report.partition) else { return self.of_dropped(report) };
         let released = matches!(report.fact, Fact::Released | Fact::Dropped);
         if released
@@ -132,6 +135,23 @@ impl Reports<'_> {
                 }
                 _ => Ok(Vec::new()),
             },
+            Fact::Formed { attempt, copy, position } => {
+                let Some(split) = row.split.as_deref().filter(|split| split.attempt == *attempt) else {
+                    return Ok(Vec::new()); // It is done, or given up: the row says which.
+                };
+                let formed = split.copy_on(node).filter(|formed| formed.id == *copy);
+                match formed {
+                    Some(formed) if formed.formed => Ok(Vec::new()),
+                    Some(_) => {
+                        let (attempt, placement, position) = (*attempt, *copy, *position);
+                        change(row, vec![Edit::Formed { attempt, placement, incarnation, position }])
+                    }
+                    None => {
+                        let message = format!("the split of partition {} has no copy {copy} there", row.id);
+                        Err(ErrorDetail::new(ErrorKind::NotFound, message).with_table_version(row.version))
+                    }
+                }
+            }
             Fact::Online => {
                 led_by(state, row, own.id, report)?;
                 if row.status == PartitionStatus::Online {
@@ -176,15 +196,12 @@ impl Reports<'_> {
     /// A fact about a partition that there is not. Of a dropped table what matters is that its copies are deleted; that a
     /// leader of it stopped is as it should be.
     fn of_dropped(&self, report: &Report) -> Result<Vec<Command>, ErrorDetail> {
-        let (state, node, placement) = (self.state, self.node, report.placement);
+        let state = self.state;
         let table = report.partition.table;
         if table > state.table_last || state.tables.contains_key(&table) {
             return Err(ErrorDetail::new(ErrorKind::NotFound, format!("there is no partition {}", report.partition)));
         }
         match report.fact {
-            Fact::Unloaded if state.condemned.contains(node, placement) => {
-                Ok(vec![Command::Deleted { node, placement }])
-            }
             Fact::Unloaded | Fact::Released | Fact::Dropped => Ok(Vec::new()),
             _ => {
                 let message = format!("the table of partition {} was dropped", report.partition);

@@ -12,6 +12,7 @@ use crate::migrate::{self, Next, hands_over};
 use crate::migration::{Migration, MigrationId, MoveKind};
 use crate::node_row::NodeRow;
 use crate::repair::{self, Repairs};
+use crate::splits;
 use crate::state::{ClusterState, STRANGER_AGE_MS};
 use crate::waits::copies_by_node;
 use archon_types::{
@@ -68,6 +69,7 @@ pub fn turn(state: &ClusterState, liveness: &mut Liveness, now: Millis) -> Turn 
     pass.departures(&mut commands);
     let mut copies = copies_by_node(state);
     pass.repairs(&mut commands, &mut copies);
+    pass.splits(&mut commands);
     pass.migrations(&mut commands, &mut copies);
     pass.cleanup(&mut commands);
     pass.strangers(&mut commands);
@@ -287,6 +289,26 @@ impl Pass<'_> {
                 repair::Step::Nothing => {}
             }
         }
+    }
+
+    /// Splits that are done, or that are given up.
+    fn splits(&mut self, commands: &mut Vec<Command>) {
+        let state = self.state;
+        let mut splits = std::mem::take(&mut self.liveness.splits);
+        splits.retain(state);
+        for (row, split) in state.partitions.splitting().filter_map(|row| Some((row, row.split.as_deref()?))) {
+            let step = splits.step(state, row, split, self.now, |node| self.liveness.may_lead(node));
+            match step {
+                splits::Step::Change(command)
+                    if self.left > 0 && self.liveness.may_propose(row.id, row.version, self.now) =>
+                {
+                    self.propose(commands, row, command);
+                }
+                splits::Step::Change(_) => {}
+                splits::Step::Wait(at) => self.due = self.due.min(at),
+            }
+        }
+        self.liveness.splits = splits;
     }
 
     /// A number for a new copy.

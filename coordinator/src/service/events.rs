@@ -4,6 +4,7 @@ use super::{orders, subjects};
 use archon_coordinator_core::{Actor, ClusterState, Event, EventKind};
 use archon_proto::v1;
 use archon_types::subject::{Cause, Subject};
+use archon_types::text::shown_key;
 use archon_types::{EventCode, NodeGoal, NodeId, PartitionId, SettingStep};
 
 /// Who caused something.
@@ -127,6 +128,18 @@ pub(crate) fn event(state: &ClusterState, event: &Event) -> v1::Event {
             let what = format!("dropped with its {partitions} partitions; {copies} copies are to be deleted{moves}");
             (what, Subject::Table { table_id: table.get(), table: name.clone() })
         }
+        EventKind::SplitBegun { partition, right, at } => {
+            let (right, at) = (state.partition_name(*right), shown_key(at));
+            (format!("is being split at {at}: its keys from there on are to be those of {right}"), of(partition))
+        }
+        EventKind::Parted { partition, right, at, leader } => {
+            let (right, leader) = (state.partition_name(*right), state.node_name(*leader));
+            (format!("is split: {right} has the keys from {} on, and {leader} leads it", shown_key(at)), of(partition))
+        }
+        EventKind::SplitAbandoned { partition, right, why } => {
+            let right = state.partition_name(*right);
+            (format!("keeps its keys: its split into {right} was given up{}", because(why)), of(partition))
+        }
         EventKind::SettingsChanged { changes } => {
             let text = |step: &SettingStep| format!("{} from {} to {}", step.setting.as_str(), step.from, step.to);
             (format!("settings changed: {}", changes.iter().map(text).collect::<Vec<_>>().join(", ")), Subject::Cluster)
@@ -200,6 +213,9 @@ const fn code(kind: &EventKind) -> EventCode {
         EventKind::TableCreated { .. } => EventCode::TableCreated,
         EventKind::TableAltered { .. } => EventCode::TableAltered,
         EventKind::TableDropped { .. } => EventCode::TableDropped,
+        EventKind::SplitBegun { .. } => EventCode::SplitBegun,
+        EventKind::Parted { .. } => EventCode::Parted,
+        EventKind::SplitAbandoned { .. } => EventCode::SplitAbandoned,
         EventKind::SettingsChanged { .. } => EventCode::SettingsChanged,
         EventKind::PlanStarted { .. } => EventCode::PlanStarted,
         EventKind::PlanCancelled { .. } => EventCode::PlanCancelled,

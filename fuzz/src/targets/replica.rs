@@ -116,6 +116,7 @@ impl Script<'_> {
                 status: PartitionStatus::Assigned,
                 min_in_sync: 1 + states % 2,
                 range: KeyRange::ALL,
+                split: None,
             },
             peers: (1..=3).map(peer).collect(),
             timing: Timing::default(),

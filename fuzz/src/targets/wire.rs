@@ -284,6 +284,7 @@ fn deltas() -> Vec<Vec<u8>> {
         status: PartitionStatus::Online,
         min_in_sync: 1,
         range: archon_types::KeyRange::ALL,
+        split: None,
     };
     let node = Node {
         id: node,

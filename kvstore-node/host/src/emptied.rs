@@ -135,6 +135,7 @@ mod tests {
             status: PartitionStatus::Online,
             min_in_sync: 1,
             range: archon_types::KeyRange::ALL,
+            split: None,
         };
         let copy = CopyView { placement, replica: &replica, aside: false };
         let position = Seq::new(engine_position.unwrap_or_default());

@@ -205,6 +205,7 @@ mod tests {
             status: PartitionStatus::Assigned,
             min_in_sync: 1,
             range: archon_types::KeyRange::ALL,
+            split: None,
         }
     }
 

@@ -210,6 +210,7 @@ mod tests {
             placements: vec![placement(1, ReplicaState::Live), placement(2, other), placement(3, ReplicaState::Live)],
             min_in_sync: 2,
             range: archon_types::KeyRange::ALL,
+            split: None,
         }
     }
 

@@ -198,6 +198,7 @@ pub(crate) fn row(version: u64, others: &[(PlacementId, ReplicaState)]) -> Parti
         status: PartitionStatus::Online,
         min_in_sync: 1,
         range: archon_types::KeyRange::ALL,
+        split: None,
     }
 }
 

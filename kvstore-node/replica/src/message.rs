@@ -1,26 +1,8 @@
 //! What replicas of one partition say to each other. Plain fields only, so that a wire format can mirror them one to one.
 
+pub use archon_types::Position;
 use archon_types::{Epoch, Incarnation, NodeId, PartitionId, PlacementId, Seq};
 use bytes::Bytes;
-
-/// A position in a partition's log: two logs that hold the same position are equal up to it.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug)]
-pub struct Position {
-    /// The epoch whose leader wrote the entry there.
-    pub epoch: Epoch,
-    /// Its number, from 1; zero is "before the first entry".
-    pub seq: Seq,
-}
-
-impl Position {
-    /// Before the first entry; every log holds it.
-    pub const ZERO: Self = Self { epoch: Epoch::ZERO, seq: Seq::ZERO };
-
-    /// The position `(epoch, seq)`.
-    pub const fn new(epoch: Epoch, seq: Seq) -> Self {
-        Self { epoch, seq }
-    }
-}
 
 /// One entry of the log.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -79,6 +79,7 @@ impl Rig {
             status: PartitionStatus::Assigned,
             min_in_sync: 1,
             range: archon_types::KeyRange::ALL,
+            split: None,
         };
         let push = Push {
             tables: None,

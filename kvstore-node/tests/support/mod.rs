@@ -394,6 +394,7 @@ pub fn row(epoch: u64, version: u64, leader: u64, placements: &[(u64, NodeId, Re
         status: PartitionStatus::Online,
         min_in_sync: 1,
         range: archon_types::KeyRange::ALL,
+        split: None,
     }
 }
 

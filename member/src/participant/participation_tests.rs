@@ -30,6 +30,7 @@ pub(super) fn row(index: u32, epoch: u64, version: u64, leader: Option<Placement
         min_in_sync: 1,
         status: PartitionStatus::Assigned,
         range: archon_types::KeyRange::ALL,
+        split: None,
     }
 }
 

@@ -22,6 +22,7 @@ mod removed;
 pub mod report;
 pub mod session;
 pub mod settings;
+mod split;
 pub mod subject;
 pub mod table;
 pub mod words;

@@ -58,6 +58,11 @@ impl From<Report> for v1::ReplicaReport {
             }),
             Fact::Emptied => Wire::Emptied(v1::FactEmptied {}),
             Fact::Dropped => Wire::Dropped(v1::FactDropped {}),
+            Fact::Formed { attempt, copy, position } => Wire::Formed(v1::FactFormed {
+                attempt: attempt.get(),
+                copy: copy.get(),
+                position: Some(position.into()),
+            }),
             Fact::Overtaken { by } => Wire::Overtaken(v1::FactOvertaken { by: by.get() }),
         };
         Self {
@@ -92,6 +97,11 @@ impl TryFrom<v1::ReplicaReport> for Report {
             },
             Wire::Emptied(_) => Fact::Emptied,
             Wire::Dropped(v1::FactDropped {}) => Fact::Dropped,
+            Wire::Formed(fact) => Fact::Formed {
+                attempt: Version::new(fact.attempt),
+                copy: PlacementId::new(ids::non_zero(fact.copy, "FactFormed.copy")?),
+                position: required(fact.position, "FactFormed.position")?.into(),
+            },
             Wire::Overtaken(fact) => Fact::Overtaken { by: Epoch::new(fact.by) },
         };
         Ok(Self {
@@ -145,7 +155,7 @@ impl From<v1::ReportResponse> for Outcomes {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use archon_types::{ClusterId, ErrorKind, NodeId, PartitionId, TableId};
+    use archon_types::{ClusterId, ErrorKind, NodeId, PartitionId, Position, TableId};
     use proptest::prelude::*;
     use prost::Message;
     use uuid::Uuid;
@@ -168,6 +178,11 @@ mod tests {
             Fact::Dropped,
             Fact::LostData { leader: PlacementId::new(3), commit: Seq::new(9), agreed: Seq::new(7) },
             Fact::Emptied,
+            Fact::Formed {
+                attempt: Version::new(6),
+                copy: PlacementId::new(4),
+                position: Position::new(Epoch::new(2), Seq::new(9)),
+            },
         ];
         let reports = facts.map(|fact| Report {
             partition: PartitionId::new(TableId::new(1), 5),

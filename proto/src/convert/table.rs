@@ -89,6 +89,7 @@ impl From<Partition> for v1::Partition {
             status: v1::PartitionStatus::from(row.status).into(),
             min_in_sync: u32::from(row.min_in_sync),
             range: range_field(row.range),
+            split: row.split.map(|split| (*split).into()),
         }
     }
 }
@@ -124,6 +125,7 @@ impl TryFrom<v1::Partition> for Partition {
             status: enum_field::<v1::PartitionStatus, _>(wire.status, "Partition.status")?,
             min_in_sync: in_range(wire.min_in_sync, 1, u32::from(REPLICAS_MAX), "Partition.min_in_sync")?,
             range: from_range_field(wire.range)?,
+            split: wire.split.map(|split| split.try_into().map(Box::new)).transpose()?,
         })
     }
 }
@@ -346,6 +348,7 @@ mod tests {
             status: v1::PartitionStatus::Online.into(),
             min_in_sync: 1,
             range: None,
+            split: None,
         }
     }
 

@@ -11,7 +11,7 @@ use archon_types::{
     NodeId, NodeStatus, Op, OpId, Partition, PartitionId, PartitionStatus, Placement, PlacementId, RemovedNodes,
     ReplicaState, Revision, Table, TableDelta, TableId, UnmetCode, Version, Word,
 };
-use archon_types::{KeyRange, Keys, ScanOrder};
+use archon_types::{KeyRange, Keys, Position, RightCopy, ScanOrder, Seq, Split};
 use bytes::Bytes;
 use proptest::collection::vec;
 use proptest::option;
@@ -137,6 +137,21 @@ fn node() -> impl Strategy<Value = Node> {
     })
 }
 
+fn split() -> impl Strategy<Value = Box<Split>> {
+    let copies = vec((1u64.., 1u64.., any::<bool>()), 0..4);
+    let numbers = (any::<u64>(), any::<u32>(), option::of((any::<u64>(), any::<u64>())));
+    (numbers, "[a-z]{1,4}", copies).prop_map(|((attempt, right, position), at, copies)| {
+        let copy = |(id, node, formed)| RightCopy { id: PlacementId::new(id), node: NodeId::new(node), formed };
+        Box::new(Split {
+            attempt: Version::new(attempt),
+            at: at.into(),
+            right,
+            copies: copies.into_iter().map(copy).collect(),
+            position: position.map(|(epoch, seq)| Position::new(Epoch::new(epoch), Seq::new(seq))),
+        })
+    })
+}
+
 /// A row of table 1 with `partitions` partitions.
 fn row(partitions: u32) -> impl Strategy<Value = Partition> {
     let states = select(&[ReplicaState::Load, ReplicaState::Live, ReplicaState::Unload][..]);
@@ -148,9 +163,9 @@ fn row(partitions: u32) -> impl Strategy<Value = Partition> {
         PartitionStatus::Offline,
     ];
     let placements = proptest::collection::btree_map(1u64.., (1u64.., states), 0..6);
-    let row =
-        (0..partitions, any::<u64>(), any::<u64>(), placements, select(STATUSES), any::<bool>(), 1u8..=7, key_range());
-    row.prop_map(|(index, epoch, version, placements, status, led, min_in_sync, range)| {
+    let keys = (key_range(), option::of(split()));
+    let row = (0..partitions, any::<u64>(), any::<u64>(), placements, select(STATUSES), any::<bool>(), 1u8..=7, keys);
+    row.prop_map(|(index, epoch, version, placements, status, led, min_in_sync, (range, split))| {
         let placements: Vec<Placement> = placements
             .into_iter()
             .map(|(id, (node, state))| Placement { id: PlacementId::new(id), node: NodeId::new(node), state })
@@ -165,6 +180,7 @@ fn row(partitions: u32) -> impl Strategy<Value = Partition> {
             status,
             min_in_sync,
             range,
+            split,
         }
     })
 }

@@ -2,6 +2,7 @@
 
 use crate::ids::{Epoch, Incarnation, PartitionId, PlacementId, Seq, Version};
 use crate::partition::Partition;
+use crate::position::Position;
 use serde::{Deserialize, Serialize};
 
 /// What a node should do about one partition. A push carries a node's full list; anything it holds that no duty names
@@ -120,6 +121,16 @@ pub enum Fact {
     Overtaken {
         /// The higher epoch, or this one.
         by: Epoch,
+    },
+    /// The partition is being split, and the reporter has formed a copy of the one that is split off from its own copy of this
+    /// one: it is whole, on the disk (PROTOCOL rule 38).
+    Formed {
+        /// The version of the row in which the split began.
+        attempt: Version,
+        /// The copy that was formed.
+        copy: PlacementId,
+        /// Where the entry stands in this partition's log with which it gave the keys up.
+        position: Position,
     },
     /// The reporter's copy, which does not count, has thrown away what it held to be copied anew: nothing whole is left of
     /// it.

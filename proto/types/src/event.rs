@@ -62,6 +62,12 @@ words! {
         TableAltered = "table_altered",
         /// A table was dropped, with everything in it.
         TableDropped = "table_dropped",
+        /// A partition is being split.
+        SplitBegun = "split_begun",
+        /// A split is done: there is another partition.
+        Parted = "parted",
+        /// A split was given up: the partition keeps its keys.
+        SplitAbandoned = "split_abandoned",
         /// An operator changed settings of the cluster.
         SettingsChanged = "settings_changed",
         /// A plan is being carried out.

@@ -2,6 +2,7 @@
 
 use crate::error::{ErrorDetail, ErrorKind};
 use crate::limits::check_key;
+use crate::text::shown_key;
 use crate::word::words;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
@@ -109,9 +110,8 @@ words! {
 pub fn check_split_points(points: &[Bytes]) -> Result<(), ErrorDetail> {
     points.iter().try_for_each(|point| check_key(point))?;
     let Some(pair) = points.windows(2).find(|pair| pair[0] >= pair[1]) else { return Ok(()) };
-    let shown = |point: &Bytes| String::from_utf8_lossy(point).escape_debug().to_string();
     let what = if pair[0] == pair[1] { "twice" } else { "after a greater one" };
-    let why = format!("the split point \"{}\" stands there {what}; give each once, in order of bytes", shown(&pair[1]));
+    let why = format!("the split point {} stands there {what}; give each once, in order of bytes", shown_key(&pair[1]));
     Err(ErrorDetail::new(ErrorKind::InvalidArgument, why))
 }
 

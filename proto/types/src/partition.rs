@@ -3,6 +3,7 @@
 use crate::ids::{Epoch, NodeId, PartitionId, PlacementId, Version};
 use crate::key_range::KeyRange;
 use crate::limits::EPOCHS_AHEAD_MAX;
+use crate::split::Split;
 use crate::word::words;
 use serde::{Deserialize, Serialize};
 
@@ -68,6 +69,8 @@ pub struct Partition {
     /// The keys that it has: all in a table whose keys are hashed, where the hash says which are its own. In a table by ranges
     /// each key is in the range of one partition.
     pub range: KeyRange,
+    /// Its split, while one is under way: it keeps its keys until that is done.
+    pub split: Option<Box<Split>>,
 }
 
 impl Partition {

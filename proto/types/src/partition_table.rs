@@ -233,6 +233,7 @@ mod tests {
             status: PartitionStatus::Online,
             min_in_sync: 1,
             range: KeyRange::ALL,
+            split: None,
         }
     }
 

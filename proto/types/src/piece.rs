@@ -222,6 +222,7 @@ mod tests {
             status: PartitionStatus::Online,
             min_in_sync: 2,
             range: KeyRange::ALL,
+            split: None,
         }
     }
 

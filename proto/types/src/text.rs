@@ -27,6 +27,11 @@ pub fn into_plain(text: String) -> String {
     }
 }
 
+/// A key, in quotes: what is no text of it is replaced, what cannot be seen is escaped.
+pub fn shown_key(key: &[u8]) -> String {
+    format!("\"{}\"", String::from_utf8_lossy(key).escape_debug())
+}
+
 const fn is_odd(character: char) -> bool {
     matches!(character,
         '\0'..='\u{1f}' | '\u{7f}'..='\u{9f}'

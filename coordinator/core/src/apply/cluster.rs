@@ -88,6 +88,7 @@ pub(super) fn create_table(
             status: PartitionStatus::Unassigned,
             min_in_sync: min_in_sync_default(replication),
             range,
+            split: None,
         });
     }
     entry.note(state, EventKind::TableCreated { table: id, name: name.to_owned() });
@@ -119,6 +120,9 @@ pub(super) fn accept_loss(
     if let Some(live) = row.live().find(|live| state.is_alive(live.node)) {
         let node = state.node_name(live.node);
         return Err(refused(format!("{node} is alive and holds a copy of partition {name} that counts")));
+    }
+    if row.split.is_some() {
+        staged.abandon_split(&mut row, "an operator accepted the loss of its data")?;
     }
     let (leader, retired) = match outcome {
         Forced::Lead { placement, incarnation } => {

@@ -57,9 +57,12 @@ fn condemn(state: &mut ClusterState, row: &Partition) {
     if state.breaks(Mutant::CondemnedForgotten) {
         return;
     }
-    for placement in &row.placements {
-        if may_hold(state, placement.node) {
-            state.condemned.insert(placement.node, placement.id, row.id);
+    let split_off =
+        row.split.iter().flat_map(|split| split.copies.iter().map(|copy| (copy.node, copy.id, split.right_of(row.id))));
+    let placed = row.placements.iter().map(|placement| (placement.node, placement.id, row.id));
+    for (node, placement, partition) in placed.chain(split_off) {
+        if may_hold(state, node) {
+            state.condemned.insert(node, placement, partition);
         }
     }
 }

@@ -163,7 +163,11 @@ pub(super) fn declare_lost(
     for row in state.partitions.on_node(node) {
         let mut row = row.clone();
         let live = row.placement_on(node).filter(|placement| placement.state == ReplicaState::Live).map(|live| live.id);
-        let Some(live) = live else { continue };
+        row.split.iter_mut().for_each(|split| split.copies.retain(|copy| copy.node != node));
+        let Some(live) = live else {
+            staged.put(row);
+            continue;
+        };
         staged.lose(&mut row, live, Condition::Whole, "an operator declared its node's data lost")?;
         counting += 1;
         last_copies += u32::from(row.live().next().is_none());

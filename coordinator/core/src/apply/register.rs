@@ -238,10 +238,17 @@ fn end_life(
         };
         let spoiled = placement.state != ReplicaState::Live
             && state.departed.get(&placement.id).is_some_and(|departed| condition < departed.condition);
-        if !leads && !lost && !spoiled {
+        let unformed = row.split.as_ref().and_then(|split| split.copy_on(node)).is_some_and(|copy| {
+            copy.formed && (other_copy || !held.contains(&copy.id)) && !state.breaks(Mutant::FormedLost) // rule 39
+        });
+        if !leads && !lost && !spoiled && !unformed {
             continue;
         }
         let mut row = staged.row(row.id)?;
+        let split_off = row.split.iter_mut().flat_map(|split| &mut split.copies);
+        for copy in split_off.filter(|copy| unformed && copy.node == node) {
+            copy.formed = false;
+        }
         if leads {
             staged.remember(FormerLeader {
                 partition: row.id,

@@ -1,6 +1,7 @@
 //! Of a dropped table nothing is left but orders to delete its copies, one for each node that may hold one; and nobody is
-//! told to by anything but the drop of a table.
+//! told to by anything but the drop of a table, and a split that came to nothing.
 
+use super::splits::formed_on;
 use super::{Violation, violated};
 use crate::apply::may_hold;
 use crate::duties::duties;
@@ -27,7 +28,14 @@ pub(super) fn check(state: &ClusterState) -> Result<(), Violation> {
     }
     for (node, placement, partition) in state.condemned.iter() {
         let known = state.node(node).is_some_and(|row| row.node.status != NodeStatus::Lost);
-        if !known || partition.table > state.table_last || state.tables.contains_key(&partition.table) {
+        // A number that a split was given and that came to nothing.
+        let never = state.tables.get(&partition.table).is_some_and(|table| {
+            table.keys.is_range()
+                && partition.index < table.keys.numbers_end()
+                && state.partitions.get(partition).is_none()
+        });
+        let gone = partition.table <= state.table_last && !state.tables.contains_key(&partition.table);
+        if !known || !(gone || never) {
             return violated(NAME, format!("{placement} of {partition} is condemned on node {node}"));
         }
         if placed.contains(&placement) {
@@ -71,8 +79,9 @@ pub(super) fn check_step(before: &ClusterState, after: &ClusterState) -> Result<
     for (node, placement, partition) in after.condemned.iter() {
         let stood = before.partitions.get(partition).and_then(|row| row.placement(placement));
         let was_dropped = stood.is_some_and(|stood| stood.node == node) && dropped(partition.table);
-        if !was_dropped && !before.condemned.contains(node, placement) {
-            return violated(NAME, format!("{placement} of {partition} is condemned, and no table was dropped"));
+        let was_formed = formed_on(before, partition, placement) == Some(node);
+        if !was_dropped && !was_formed && !before.condemned.contains(node, placement) {
+            return violated(NAME, format!("{placement} of {partition} is condemned, and it was not dropped"));
         }
     }
     Ok(())

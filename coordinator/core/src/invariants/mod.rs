@@ -15,6 +15,7 @@ mod one_life;
 mod one_plan;
 mod placement_ids;
 mod ranges_tile;
+mod splits;
 
 use crate::state::ClusterState;
 use std::fmt;
@@ -49,6 +50,7 @@ pub fn check(state: &ClusterState) -> Result<(), Violation> {
     controls::check(state)?;
     dropped::check(state)?;
     ranges_tile::check(state)?;
+    splits::check(state)?;
     indexes::check(state)
 }
 
@@ -61,6 +63,7 @@ pub fn check_step(before: &ClusterState, after: &ClusterState) -> Result<(), Vio
     placement_ids::check_step(before, after)?;
     live_set::check_step(before, after)?;
     dropped::check_step(before, after)?;
+    splits::check_step(before, after)?;
     leases_stay::check_step(before, after)?;
     last_copy::check_step(before, after)
 }

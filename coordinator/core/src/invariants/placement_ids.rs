@@ -1,5 +1,6 @@
 //! A placement number stands for one copy of one partition on one node, for ever.
 
+use super::splits::formed_on;
 use super::{Violation, violated};
 use crate::state::ClusterState;
 use std::collections::BTreeMap;
@@ -9,12 +10,14 @@ const NAME: &str = "placement_ids";
 pub(super) fn check(state: &ClusterState) -> Result<(), Violation> {
     let mut seen = BTreeMap::new();
     for row in state.partitions.iter() {
-        for placement in &row.placements {
-            if placement.id > state.placement_last {
-                return violated(NAME, format!("{} of {} is above the counter", placement.id, row.id));
+        let split_off =
+            row.split.iter().flat_map(|split| split.copies.iter().map(|copy| (copy.id, split.right_of(row.id))));
+        for (id, partition) in row.placements.iter().map(|placement| (placement.id, row.id)).chain(split_off) {
+            if id > state.placement_last {
+                return violated(NAME, format!("{id} of {partition} is above the counter"));
             }
-            if let Some(other) = seen.insert(placement.id, row.id) {
-                return violated(NAME, format!("{} stands in {other} and {}", placement.id, row.id));
+            if let Some(other) = seen.insert(id, partition) {
+                return violated(NAME, format!("{id} stands in {other} and {partition}"));
             }
         }
     }
@@ -27,8 +30,10 @@ pub(super) fn check_step(before: &ClusterState, after: &ClusterState) -> Result<
     }
     for row in after.partitions.iter() {
         for placement in row.placements.iter().filter(|placement| placement.id <= before.placement_last) {
-            let known = before.partitions.get(row.id).and_then(|row| row.placement(placement.id));
-            if known.is_none_or(|known| known.node != placement.node) {
+            let known =
+                before.partitions.get(row.id).and_then(|row| row.placement(placement.id)).map(|known| known.node);
+            let known = known.or_else(|| formed_on(before, row.id, placement.id));
+            if known != Some(placement.node) {
                 return violated(NAME, format!("{} of {} was used before", placement.id, row.id));
             }
         }

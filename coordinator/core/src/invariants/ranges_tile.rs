@@ -57,6 +57,7 @@ mod tests {
                 status: PartitionStatus::Unassigned,
                 min_in_sync: 1,
                 range: KeyRange { begin: (*begin).into(), end: end.map(Into::into) },
+                split: None,
             });
         }
         state

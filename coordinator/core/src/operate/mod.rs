@@ -7,6 +7,7 @@ mod force;
 mod maintain;
 mod nodes;
 mod order;
+mod split;
 
 pub use alter::{NodeAlteration, check_alter_node, check_alter_table, check_nodes_for};
 pub use configure::{Configuration, ConfigureError, check_configure};
@@ -14,6 +15,7 @@ pub use force::{ForcedElection, check_loss};
 pub use maintain::still_led;
 pub use nodes::{DrainPlan, LossPlan, RemovalPlan, check_drain, check_lost, check_remove};
 pub use order::check_order;
+pub use split::{SplitPlan, check_cancel_split, check_split};
 
 use archon_types::{ErrorDetail, ErrorKind, NodeId};
 use serde::{Deserialize, Serialize};

@@ -25,6 +25,7 @@ mod pushes;
 mod random;
 mod removed;
 mod repair;
+mod splits;
 mod term;
 mod unserved;
 mod world;

@@ -32,7 +32,7 @@ fn fault() -> impl Strategy<Value = Fault> {
     ]
 }
 
-fn cases() -> u32 {
+pub(crate) fn cases() -> u32 {
     std::env::var("PROPTEST_CASES").ok().and_then(|text| text.parse().ok()).unwrap_or(150)
 }
 

@@ -25,6 +25,7 @@ pub(super) fn row(epoch: u64, version: u64, leader: Option<u64>, states: &[Repli
         status: PartitionStatus::Assigned,
         min_in_sync: min,
         range: archon_types::KeyRange::ALL,
+        split: None,
     }
 }
 
@@ -141,6 +142,7 @@ impl Coordinator {
             | Fact::LostData { .. }
             | Fact::Overtaken { .. }
             | Fact::Dropped
+            | Fact::Formed { .. }
             | Fact::Emptied => {}
         }
     }

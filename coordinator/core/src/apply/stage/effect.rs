@@ -5,7 +5,7 @@ use crate::departed::{Condition, Departed};
 use crate::events::EventKind;
 use crate::former_leaders::FormerLeader;
 use crate::state::ClusterState;
-use archon_types::{Epoch, NodeGoal, Partition, PartitionId, PlacementId, ReplicaState};
+use archon_types::{Epoch, NodeGoal, NodeId, Partition, PartitionId, PlacementId, ReplicaState, Table, TableId};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What [`Staged`] came to: owns no borrow, so it can be committed to the state it was worked out from.
@@ -22,6 +22,10 @@ pub(crate) struct Effect {
     pub(super) spoiled: BTreeMap<PlacementId, Spoiled>,
     /// Unload copies whose nodes are alive: the order to delete them is given.
     pub(super) delete_issued: BTreeSet<PlacementId>,
+    /// Tables that gave a number to a partition.
+    pub(super) tables: BTreeMap<TableId, Table>,
+    /// Copies of partitions that came to nothing, to be deleted.
+    pub(super) condemned: Vec<(NodeId, PlacementId, PartitionId)>,
 }
 
 /// What became of a copy that does not count.
@@ -82,6 +86,10 @@ impl Effect {
             }
         }
         state.placement_last = self.placement_last;
+        state.tables.extend(self.tables);
+        for (node, placement, partition) in self.condemned {
+            state.condemned.insert(node, placement, partition);
+        }
         for (partition, untouched) in self.untouched {
             if untouched {
                 state.untouched.insert(partition);

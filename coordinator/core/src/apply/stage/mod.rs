@@ -3,6 +3,7 @@
 mod copies;
 mod effect;
 mod leading;
+mod split;
 
 use super::{Entry, invalid, not_found, refused};
 use crate::departed::Condition;
@@ -34,6 +35,8 @@ impl<'a> Staged<'a> {
             spoiled: BTreeMap::new(),
             delete_issued: BTreeSet::new(),
             surpassed: BTreeMap::new(),
+            tables: BTreeMap::new(),
+            condemned: Vec::new(),
         };
         Self { state, entry, effect }
     }
@@ -56,6 +59,7 @@ impl<'a> Staged<'a> {
             row.status = if offline { PartitionStatus::Offline } else { PartitionStatus::Unavailable };
         }
         row.placements.sort_by_key(|placement| placement.id);
+        self.keep_split_beside(&mut row);
         self.effect.rows.insert(row.id, row);
     }
 
@@ -146,6 +150,12 @@ impl<'a> Staged<'a> {
                 });
                 Ok(())
             }
+            Edit::Split { at, right } => self.begin_split(row, at, *right),
+            Edit::Formed { attempt, placement, incarnation, position } => {
+                self.formed(row, *attempt, *placement, *incarnation, *position)
+            }
+            Edit::Part { leader, incarnation } => self.part(row, *leader, *incarnation),
+            Edit::AbandonSplit(why) => self.abandon_split(row, why),
             Edit::Refuse => Ok(()),
         }
     }

@@ -10,6 +10,9 @@ pub const TABLE: TableId = TableId::new(1);
 /// The lease table of [`Bed::jobs`].
 pub const JOBS: TableId = TableId::new(2);
 
+/// Where a perfect leader logs that it gives keys up.
+pub const FORMED_AT: Position = Position::new(Epoch::new(1), Seq::new(7));
+
 pub struct Bed {
     pub state: ClusterState,
     pub liveness: Liveness,
@@ -141,10 +144,15 @@ impl Bed {
 
     /// A known node comes back in a new process with all its data.
     pub fn rejoin(&mut self, node: NodeId, boot: u128) -> NodeId {
+        self.rejoin_with(node, boot, vec![])
+    }
+
+    /// The same with copies that no row names as its own.
+    pub fn rejoin_with(&mut self, node: NodeId, boot: u128, others: Vec<PlacementId>) -> NodeId {
         let row = self.state.node(node).expect("known").clone();
-        let held = self.state.partitions.on_node(node).filter_map(|row| row.placement_on(node)).map(|p| p.id).collect();
+        let own = self.state.partitions.on_node(node).filter_map(|row| row.placement_on(node)).map(|p| p.id);
         self.join_with(Register {
-            held,
+            held: own.chain(others).collect(),
             last_incarnation: row.activated,
             ..Register::new(row.node.name, row.node.address, row.storage, BootId::new(Uuid::from_u128(boot)))
         })
@@ -250,6 +258,12 @@ impl Bed {
             let mut add = |fact| {
                 reports.push(Report { partition: row.id, placement, epoch: row.epoch, version: row.version, fact });
             };
+            if let Some(split) = row.split.as_deref()
+                && let Some(copy) = split.copy_on(node).filter(|copy| !copy.formed)
+            {
+                let (attempt, copy, position) = (split.attempt, copy.id, FORMED_AT);
+                add(Fact::Formed { attempt, copy, position });
+            }
             match duty {
                 Duty::Unload { .. } => add(Fact::Unloaded),
                 Duty::HandOver { .. } => add(Fact::Released),

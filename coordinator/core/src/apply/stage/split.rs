@@ -1,0 +1,153 @@
+//! A partition split: begun, formed, done or given up. One row says all of it, so that one guard decides between what would
+//! contradict each other (PROTOCOL rule 34).
+
+use super::{Staged, placement};
+use crate::apply::{invalid, may_hold, refused};
+use crate::edit::Ending;
+use crate::events::EventKind;
+use crate::mutant::Mutant;
+use crate::state::{CONDEMNED_MAX, PARTITIONS_MAX};
+use archon_types::split::check_split_at;
+use archon_types::{
+    Epoch, ErrorDetail, ErrorKind, Incarnation, Keys, NodeId, Partition, PartitionId, Placement, PlacementId, Position,
+    ReplicaState, RightCopy, Split, Version,
+};
+use bytes::Bytes;
+
+impl Staged<'_> {
+    /// The row says from now on that it is to give up its keys from `at` on, and beside each copy of it another partition's is to
+    /// be formed. The copies get the next numbers: which node has which is known only here.
+    pub(super) fn begin_split(&mut self, row: &mut Partition, at: &Bytes, right: u32) -> Result<(), ErrorDetail> {
+        let name = self.state.partition_name(row.id);
+        if let Some(split) = &row.split {
+            return Err(refused(format!("partition {name} is being split already, into {}", split.right_of(row.id))));
+        }
+        let Some(table) = self.state.tables.get(&row.id.table).filter(|table| table.keys.is_range()) else {
+            return Err(invalid(format!("the keys of partition {name} are hashed: only ranges of keys can be split")));
+        };
+        check_split_at(&row.range, at)?;
+        if table.keys.numbers_end() != right {
+            let message = format!("partition number {right} of table {} is not the next one", table.name);
+            return Err(ErrorDetail::new(ErrorKind::StaleVersion, message));
+        }
+        let waits = |copy: &&Placement| copy.state != ReplicaState::Live || !self.state.is_active(copy.node);
+        if let Some(copy) = row.placements.iter().find(waits) {
+            let node = self.state.node_name(copy.node);
+            return Err(refused(format!("the copy of partition {name} on {node} does not count, or its node is down")));
+        }
+        if self.state.partitions.len() >= PARTITIONS_MAX || self.state.condemned.len() >= CONDEMNED_MAX {
+            return Err(refused(format!("there are too many partitions, or copies to delete, to split {name}")));
+        }
+        let next = right.checked_add(1).ok_or_else(|| refused(format!("table {} has no more numbers", table.name)))?;
+        let version = self.entry.version();
+        let mut table = table.clone();
+        (table.keys, table.version) = (Keys::Range { next }, version);
+        let mut copies = Vec::with_capacity(row.placements.len());
+        for left in &row.placements {
+            let id = PlacementId::new(self.effect.placement_last.get() + 1);
+            self.effect.placement_last = id;
+            copies.push(RightCopy { id, node: left.node, formed: false });
+        }
+        let split = Split { attempt: version, at: at.clone(), right, copies, position: None };
+        let (partition, right) = (row.id, split.right_of(row.id));
+        self.effect.events.push(EventKind::SplitBegun { partition, right, at: at.clone() });
+        self.effect.tables.insert(table.id, table);
+        row.split = Some(Box::new(split));
+        Ok(())
+    }
+
+    /// A copy of right is whole, as of this position of left's log: the same for all of them.
+    pub(super) fn formed(
+        &mut self,
+        row: &mut Partition,
+        attempt: Version,
+        id: PlacementId,
+        incarnation: Incarnation,
+        position: Position,
+    ) -> Result<(), ErrorDetail> {
+        let at = self.copy_to_form(row, attempt, id)?;
+        let acts = self.state.is_active(at) && self.state.incarnation(at) == Some(incarnation);
+        let unchecked = self.state.breaks(Mutant::FormedLost); // rule 39
+        let Some(split) = row.split.as_deref_mut() else { return Err(no_split(row)) };
+        if !acts && !unchecked {
+            let node = self.state.node_name(at);
+            return Err(refused(format!("{node} is not in incarnation {incarnation} any more")));
+        }
+        if split.position.is_some_and(|formed| formed != position) {
+            let message = format!("copy {id} was formed as of another position than the others, {position:?}");
+            return Err(refused(message));
+        }
+        split.position = Some(position);
+        for copy in split.copies.iter_mut().filter(|copy| copy.id == id) {
+            copy.formed = true;
+        }
+        Ok(())
+    }
+
+    fn copy_to_form(&self, row: &Partition, attempt: Version, id: PlacementId) -> Result<NodeId, ErrorDetail> {
+        let named = |split: &&Split| split.attempt == attempt || self.state.breaks(Mutant::FormedStale); // rule 39
+        let split = row.split.as_deref().filter(named).ok_or_else(|| no_split(row))?;
+        let copy = split.copies.iter().find(|copy| copy.id == id);
+        copy.map(|copy| copy.node).ok_or_else(|| refused(format!("the split of {} has no copy {id}", row.id)))
+    }
+
+    /// The keys change hands: left ends where right begins, and right is a partition, led by one of the copies that are formed.
+    pub(super) fn part(
+        &mut self,
+        row: &mut Partition,
+        leader: PlacementId,
+        incarnation: Incarnation,
+    ) -> Result<(), ErrorDetail> {
+        let split = row.split.take().ok_or_else(|| no_split(row))?;
+        let least = usize::from(row.min_in_sync).max(1);
+        if split.formed() < least && !self.state.breaks(Mutant::PartBelowMin) {
+            let message = format!("of the partition split off {} too few copies are formed", row.id);
+            return Err(ErrorDetail::new(ErrorKind::NotEnoughReplicas, message)
+                .with_have_need(split.formed() as u64, least as u64));
+        }
+        let mut right = split.right_row(row);
+        if self.state.breaks(Mutant::RightEpochRestarts) {
+            right.epoch = Epoch::ZERO; // rule 40
+        }
+        self.lead(&mut right, leader, incarnation, Ending::Released)?;
+        row.range.end = Some(split.at.clone());
+        let node = placement(&right, leader)?.node;
+        self.effect.events.push(EventKind::Parted { partition: row.id, right: right.id, at: split.at, leader: node });
+        self.put(right);
+        Ok(())
+    }
+
+    /// The split is given up: left keeps its keys, and the copies that were formed or begun are to be deleted.
+    pub(crate) fn abandon_split(&mut self, row: &mut Partition, why: &str) -> Result<(), ErrorDetail> {
+        let split = row.split.take().ok_or_else(|| no_split(row))?;
+        let right = split.right_of(row.id);
+        for copy in &split.copies {
+            self.condemn(copy.node, copy.id, right);
+        }
+        self.effect.events.push(EventKind::SplitAbandoned { partition: row.id, right, why: why.to_owned() });
+        Ok(())
+    }
+
+    /// Right's copies stand beside copies of left. Where that is gone, so are they.
+    pub(super) fn keep_split_beside(&mut self, row: &mut Partition) {
+        let Some(mut split) = row.split.take() else { return };
+        let right = split.right_of(row.id);
+        let (kept, gone) = split.copies.iter().partition(|copy| row.placement_on(copy.node).is_some());
+        split.copies = kept;
+        let gone: Vec<RightCopy> = gone;
+        for copy in gone {
+            self.condemn(copy.node, copy.id, right);
+        }
+        row.split = Some(split);
+    }
+
+    fn condemn(&mut self, node: NodeId, copy: PlacementId, partition: PartitionId) {
+        if may_hold(self.state, node) {
+            self.effect.condemned.push((node, copy, partition));
+        }
+    }
+}
+
+fn no_split(row: &Partition) -> ErrorDetail {
+    refused(format!("partition {} is not being split, or not by that attempt any more", row.id))
+}

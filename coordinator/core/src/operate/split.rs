@@ -1,0 +1,137 @@
+//! Splits by an operator, judged.
+
+use crate::command::Command;
+use crate::edit::{Edit, PartitionChange};
+use crate::lack::withheld;
+use crate::state::{CONDEMNED_MAX, ClusterState, PARTITIONS_MAX};
+use archon_types::split::check_split_at;
+use archon_types::{ErrorDetail, ErrorKind, KeyRange, NodeId, Partition, PartitionId, PartitionStatus, ReplicaState};
+use bytes::Bytes;
+
+/// What splitting a partition comes to.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SplitPlan {
+    /// The new partition.
+    pub right: PartitionId,
+    /// The keys that the old one keeps.
+    pub left_keys: KeyRange,
+    /// The keys that the new one gets.
+    pub right_keys: KeyRange,
+    /// The nodes on which it gets copies: those of the old one.
+    pub nodes: Vec<NodeId>,
+    /// What begins it.
+    pub command: Command,
+}
+
+/// Whether a partition can be split at this key, and what begins it.
+///
+/// # Errors
+/// `NotFound`; `InvalidArgument` for a table whose keys are hashed and a key outside the range or at its begin;
+/// `AssignmentInProgress` while the partition is being split or moved; `NotEnoughReplicas` while a copy of it does not count, a node of
+/// it is down, or too many nodes are failed; `Unavailable` while nobody leads it; `Refused` at a limit.
+pub fn check_split(state: &ClusterState, partition: PartitionId, at: &Bytes) -> Result<SplitPlan, ErrorDetail> {
+    let name = state.partition_name(partition);
+    let (row, right) = splittable(state, partition, &name)?;
+    check_split_at(&row.range, at)
+        .map_err(|error| ErrorDetail { message: format!("partition {name}: {}", error.message), ..error })?;
+    if let Some(split) = &row.split {
+        let into = state.partition_name(split.right_of(partition));
+        let message = format!("partition {name} is being split already, into {into}; wait for it, or cancel it");
+        return Err(ErrorDetail::new(ErrorKind::AssignmentInProgress, message));
+    }
+    if let Some(moved) = state.migrations.running(partition) {
+        let message = format!("move {} of partition {name} is under way; wait for it, or cancel it", moved.id);
+        return Err(ErrorDetail::new(ErrorKind::AssignmentInProgress, message));
+    }
+    check_copies(state, row, &name)?;
+    let limits = [
+        (state.partitions.len(), PARTITIONS_MAX, "partitions"),
+        (state.condemned.len(), CONDEMNED_MAX, "copies to delete"),
+    ];
+    if let Some((have, most, what)) = limits.into_iter().find(|(have, most, _)| have >= most) {
+        return Err(ErrorDetail::new(ErrorKind::Refused, format!("there are {have} {what}; the limit is {most}")));
+    }
+    let nodes: Vec<NodeId> = row.placements.iter().map(|copy| copy.node).collect();
+    let full = |node: &&NodeId| {
+        let most = state.node(**node).and_then(|row| row.node.partitions_max);
+        most.is_some_and(|most| state.partitions.count_on(**node) >= most)
+    };
+    if let Some(node) = nodes.iter().find(full) {
+        let message = format!(
+            "{} is at its limit of partitions, and would get a copy of the new one; raise it with `archon node set`, or move a \
+             partition away",
+            state.node_name(*node)
+        );
+        return Err(ErrorDetail::new(ErrorKind::Refused, message));
+    }
+    let edit = Edit::Split { at: at.clone(), right };
+    Ok(SplitPlan {
+        right: PartitionId::new(partition.table, right),
+        left_keys: row.range.clone().before(at.clone()),
+        right_keys: KeyRange { begin: at.clone(), end: row.range.end.clone() },
+        nodes,
+        command: Command::Change(vec![PartitionChange::one(partition, row.version, edit)]),
+    })
+}
+
+/// What gives up the split of this partition, as long as it is not done.
+///
+/// # Errors
+/// `NotFound`; `Refused` if it is not being split.
+pub fn check_cancel_split(state: &ClusterState, partition: PartitionId) -> Result<Command, ErrorDetail> {
+    let name = state.partition_name(partition);
+    let (row, _) = splittable(state, partition, &name)?;
+    if row.split.is_none() {
+        let message = format!("partition {name} is not being split: there is nothing to cancel");
+        return Err(ErrorDetail::new(ErrorKind::Refused, message));
+    }
+    let edit = Edit::AbandonSplit("cancelled by an operator".to_owned());
+    Ok(Command::Change(vec![PartitionChange::one(partition, row.version, edit)]))
+}
+
+/// The row of a partition of a table by ranges, and the number that the next one gets.
+fn splittable<'a>(
+    state: &'a ClusterState,
+    partition: PartitionId,
+    name: &str,
+) -> Result<(&'a Partition, u32), ErrorDetail> {
+    let found = state.partitions.get(partition).zip(state.tables.get(&partition.table));
+    let Some((row, table)) = found else {
+        return Err(ErrorDetail::new(ErrorKind::NotFound, format!("there is no partition {name}")));
+    };
+    if !table.keys.is_range() {
+        let message = format!(
+            "the keys of table {} are hashed, so that its number of partitions stays; only a table made with --range is split",
+            table.name
+        );
+        return Err(ErrorDetail::new(ErrorKind::InvalidArgument, message));
+    }
+    Ok((row, table.keys.numbers_end()))
+}
+
+/// Every copy counts and is at hand, and somebody leads: the new partition's copies are formed from these.
+fn check_copies(state: &ClusterState, row: &Partition, name: &str) -> Result<(), ErrorDetail> {
+    if let Some(withheld) = withheld(state) {
+        let message =
+            format!("{} of {} nodes are failed: nothing is split until they are back", withheld.failed, withheld.of);
+        return Err(ErrorDetail::new(ErrorKind::NotEnoughReplicas, message));
+    }
+    if let Some(copy) = row.placements.iter().find(|copy| !state.is_active(copy.node)) {
+        let message = format!(
+            "{} has a copy of partition {name} and is down; split it when it is back",
+            state.node_name(copy.node)
+        );
+        return Err(ErrorDetail::new(ErrorKind::NotEnoughReplicas, message));
+    }
+    if let Some(copy) = row.placements.iter().find(|copy| copy.state != ReplicaState::Live) {
+        let node = state.node_name(copy.node);
+        let message =
+            format!("the copy of partition {name} on {node} is {}; split it when all of them are live", copy.state);
+        return Err(ErrorDetail::new(ErrorKind::NotEnoughReplicas, message));
+    }
+    if row.leader.is_none() || row.status != PartitionStatus::Online {
+        let message = format!("partition {name} is {}: nobody leads it who could give keys up", row.status);
+        return Err(ErrorDetail::new(ErrorKind::Unavailable, message).with_retry_after_ms(500));
+    }
+    Ok(())
+}

@@ -1,0 +1,415 @@
+//! Partitions of a table by ranges, split: done, given up, and what happens to it when nodes fail.
+
+use crate::bed::{Bed, FORMED_AT, boxed, register, settings};
+use crate::random::cases;
+use archon_coordinator_core::*;
+use archon_types::*;
+use bytes::Bytes;
+use proptest::prelude::*;
+
+/// The table by ranges.
+const TIMES: TableId = TableId::new(2);
+const CITIES: [&str; 3] = ["athens", "byzantium", "cyrene"];
+
+archon_types::shown_by! {
+    FormedStale => what_was_formed_in_an_earlier_split_does_not_count,
+    FormedLost => what_a_node_lost_is_not_formed,
+    PartBelowMin => no_split_is_done_with_too_few_copies,
+    RightEpochRestarts => epochs_of_the_new_partition_go_on,
+}
+
+fn times(index: u32) -> PartitionId {
+    PartitionId::new(TIMES, index)
+}
+
+fn key(text: &str) -> Bytes {
+    Bytes::copy_from_slice(text.as_bytes())
+}
+
+/// Three nodes and a table by ranges of one partition with a copy on each; and nothing has happened in it yet.
+fn ranges(replication: u8, mutant: Option<Mutant>) -> Bed {
+    let mut bed = Bed::running(settings(1, 3, 1), &CITIES);
+    bed.state.mutant = mutant;
+    let partitioning = Partitioning::Range { split_at: vec![] };
+    bed.ok(Command::CreateTable { name: "times".into(), partitioning, replication, holds: Holds::Data });
+    bed.settle();
+    bed
+}
+
+impl Bed {
+    fn times(&self, index: u32) -> &Partition {
+        self.state.partition(times(index)).expect("a partition")
+    }
+
+    #[track_caller]
+    fn begin_split(&mut self, index: u32, at: &str) -> Split {
+        let plan = check_split(&self.state, times(index), &key(at)).expect("can be split");
+        self.ok(plan.command);
+        (**self.times(index).split.as_ref().expect("a split")).clone()
+    }
+
+    /// The node says that it has formed its copy.
+    fn forms(&mut self, node: NodeId, index: u32, position: Position) -> Result<Vec<Response>, ErrorDetail> {
+        let row = self.times(index).clone();
+        let split = row.split.as_deref().expect("a split");
+        let (attempt, copy) = (split.attempt, split.copy_on(node).expect("a copy").id);
+        let placement = row.placement_on(node).expect("a copy of the left one").id;
+        let fact = Fact::Formed { attempt, copy, position };
+        self.report(node, &Report { partition: row.id, placement, epoch: row.epoch, version: row.version, fact })
+    }
+
+    fn is_split(&self, index: u32) -> bool {
+        self.times(index).split.is_some()
+    }
+
+    fn nodes(&self) -> Vec<NodeId> {
+        CITIES.map(|name| self.node(name)).to_vec()
+    }
+}
+
+fn last_event(bed: &Bed, fits: impl Fn(&EventKind) -> bool) -> bool {
+    bed.state.events.iter().any(|event| fits(&event.what))
+}
+
+#[test]
+fn a_split_partition_is_two_that_share_its_keys() {
+    let mut bed = ranges(3, None);
+    let split = bed.begin_split(0, "m");
+    assert_eq!((split.right, split.copies.len(), split.formed()), (1, 3, 0));
+    assert!(bed.times(0).range.is_all() && bed.state.partition(times(1)).is_none(), "nothing has changed hands");
+    bed.settle();
+    let (left, right) = (bed.times(0), bed.times(1));
+    assert_eq!(left.range, KeyRange { begin: Bytes::new(), end: Some(key("m")) });
+    assert_eq!(right.range, KeyRange { begin: key("m"), end: None });
+    assert!(left.split.is_none() && right.status == PartitionStatus::Online && right.live().count() == 3);
+    let ids: Vec<PlacementId> = right.placements.iter().map(|placement| placement.id).collect();
+    assert_eq!(ids, split.copies.iter().map(|copy| copy.id).collect::<Vec<_>>());
+    assert_eq!(bed.state.tables[&TIMES].keys, Keys::Range { next: 2 });
+    assert!(last_event(&bed, |what| matches!(what, EventKind::Parted { right, .. } if *right == times(1))));
+    bed.begin_split(1, "t");
+    bed.round_trip();
+    bed.settle();
+    assert_eq!(bed.times(2).range, KeyRange { begin: key("t"), end: None });
+}
+
+#[test]
+fn a_split_that_is_not_formed_in_time_is_given_up_and_leaves_nothing() {
+    let mut bed = ranges(3, None);
+    let split = bed.begin_split(0, "m");
+    bed.pass(4_800, &[]);
+    assert!(bed.is_split(0), "it has five seconds");
+    bed.pass(400, &[]);
+    assert!(!bed.is_split(0) && bed.times(0).range.is_all());
+    let why =
+        |what: &EventKind| matches!(what, EventKind::SplitAbandoned { why, .. } if why.contains("waited for: athens"));
+    assert!(last_event(&bed, why), "{:#?}", bed.state.events.back());
+    let condemned = |bed: &Bed| bed.state.condemned.iter().map(|(node, copy, _)| (node, copy)).collect::<Vec<_>>();
+    assert_eq!(condemned(&bed), split.copies.iter().map(|copy| (copy.node, copy.id)).collect::<Vec<_>>());
+    bed.settle();
+    assert!(condemned(&bed).is_empty(), "they are deleted");
+    assert_eq!(bed.begin_split(0, "m").right, 2, "no number is given twice");
+    bed.settle();
+    assert!(bed.state.partition(times(1)).is_none() && bed.times(2).range.begin == key("m"));
+}
+
+#[test]
+fn the_last_copy_is_not_waited_for_long_and_is_loaded_then() {
+    let mut bed = ranges(3, None);
+    let split = bed.begin_split(0, "m");
+    let nodes = bed.nodes();
+    for node in &nodes[..2] {
+        bed.forms(*node, 0, FORMED_AT).expect("it counts");
+    }
+    bed.pass(500, &[]);
+    assert!(bed.is_split(0), "the third one has a second");
+    bed.pass(700, &[]);
+    let right = bed.times(1);
+    let state = |node| right.placement_on(node).map(|copy| copy.state);
+    let loads = nodes.iter().filter(|node| state(**node) == Some(ReplicaState::Load)).count();
+    assert_eq!((loads, right.live().count()), (1, 2));
+    assert_eq!(right.placements.len(), split.copies.len());
+    bed.settle();
+    assert_eq!(bed.times(1).live().count(), 3);
+}
+
+#[test]
+fn all_copies_formed_end_it_at_once() {
+    let mut bed = ranges(3, None);
+    bed.begin_split(0, "m");
+    for node in bed.nodes() {
+        bed.forms(node, 0, FORMED_AT).expect("it counts");
+        assert_eq!(bed.forms(node, 0, FORMED_AT), Ok(vec![]), "said again");
+    }
+    let commands = bed.turn();
+    bed.commit(commands);
+    assert!(!bed.is_split(0));
+    assert_eq!(bed.times(1).status, PartitionStatus::Assigned);
+}
+
+#[test]
+fn a_copy_of_another_position_does_not_count() {
+    let mut bed = ranges(3, None);
+    bed.begin_split(0, "m");
+    let nodes = bed.nodes();
+    bed.forms(nodes[0], 0, FORMED_AT).expect("it counts");
+    let refused = bed.forms(nodes[1], 0, Position::new(Epoch::new(2), Seq::new(8))).expect("an answer");
+    assert!(refused[0].refusal().is_some_and(|why| why.message.contains("another position")), "{refused:?}");
+    assert_eq!(bed.times(0).split.as_ref().map(|split| split.formed()), Some(1));
+}
+
+#[test]
+fn a_node_that_fails_is_not_waited_for_unless_too_few_are_left() {
+    let mut bed = ranges(3, None);
+    bed.begin_split(0, "m");
+    let nodes = bed.nodes();
+    let least = usize::from(bed.times(0).min_in_sync);
+    assert_eq!(least, 2);
+    bed.fail(nodes[2]);
+    for node in &nodes[..2] {
+        bed.forms(*node, 0, FORMED_AT).expect("it counts");
+    }
+    bed.pass(100, &[nodes[2]]);
+    assert!(!bed.is_split(0), "both that are there are formed");
+    bed.settle();
+
+    let mut bed = ranges(3, None);
+    bed.begin_split(0, "m");
+    bed.fail(nodes[2]);
+    bed.fail(nodes[1]);
+    bed.pass(100, &[nodes[1], nodes[2]]);
+    assert!(!bed.is_split(0) && bed.times(0).range.is_all());
+    assert!(last_event(
+        &bed,
+        |what| matches!(what, EventKind::SplitAbandoned { why, .. } if why.contains("only 1 of 2"))
+    ));
+    assert_eq!(bed.state.condemned.len(), 3, "those on failed nodes are deleted when they come back");
+}
+
+#[test]
+fn an_operator_cancels_a_split_until_it_is_done() {
+    let mut bed = ranges(3, None);
+    bed.begin_split(0, "m");
+    let cancel = check_cancel_split(&bed.state, times(0)).expect("under way");
+    bed.ok(cancel.clone());
+    assert!(!bed.is_split(0));
+    assert_eq!(bed.refused(cancel), ErrorKind::StaleVersion);
+    let error = check_cancel_split(&bed.state, times(0)).expect_err("it is over");
+    assert!(error.kind == ErrorKind::Refused && error.message.contains("times/0 is not being split"), "{error:?}");
+}
+
+#[test]
+fn a_dropped_table_takes_its_split_along() {
+    let mut bed = ranges(3, None);
+    bed.begin_split(0, "m");
+    bed.ok(Command::DropTable { table: TIMES });
+    assert_eq!(bed.state.condemned.len(), 6);
+    bed.settle();
+    assert!(bed.state.condemned.is_empty());
+}
+
+#[test]
+fn a_lost_node_takes_its_copies_out_of_both() {
+    let mut bed = ranges(3, None);
+    bed.begin_split(0, "m");
+    let node = bed.nodes()[1];
+    bed.forms(node, 0, FORMED_AT).expect("it counts");
+    bed.fail(node);
+    let lost = check_lost(&bed.state, node).expect("failed");
+    bed.ok(lost.command);
+    let split = bed.times(0).split.clone().expect("it goes on");
+    assert!(split.copy_on(node).is_none() && split.formed() == 0);
+}
+
+#[test]
+fn what_cannot_be_split_says_why() {
+    let mut bed = ranges(3, None);
+    let check = |bed: &Bed, id, at: &str| {
+        let error = check_split(&bed.state, id, &key(at)).expect_err("it cannot be");
+        (error.kind, error.message)
+    };
+    let hashed = PartitionId::new(TableId::new(1), 0);
+    let found = check(&bed, hashed, "m");
+    assert!(found.0 == ErrorKind::InvalidArgument && found.1.contains("hashed"), "{found:?}");
+    assert_eq!(check(&bed, times(7), "m").0, ErrorKind::NotFound);
+    bed.begin_split(0, "m");
+    let found = check(&bed, times(0), "t");
+    assert!(found.0 == ErrorKind::AssignmentInProgress && found.1.contains("into times/1"), "{found:?}");
+    bed.settle();
+    for (at, id) in [("m", 0), ("t", 0), ("m", 1), ("a", 1)] {
+        let found = check(&bed, times(id), at);
+        assert!(found.0 == ErrorKind::InvalidArgument && found.1.contains("cannot be split at"), "{found:?}");
+    }
+    bed.fail(bed.node("cyrene"));
+    let found = check(&bed, times(0), "c");
+    assert!(found.0 == ErrorKind::NotEnoughReplicas && found.1.contains("cyrene"), "{found:?}");
+    bed.fail(bed.node("byzantium"));
+    assert!(check(&bed, times(0), "c").1.contains("2 of 3 nodes are failed"));
+}
+
+#[test]
+fn two_that_split_at_once_and_a_change_in_between_exclude_each_other() {
+    let mut bed = ranges(3, None);
+    let first = check_split(&bed.state, times(0), &key("c")).expect("can be");
+    let second = check_split(&bed.state, times(0), &key("t")).expect("can be");
+    bed.ok(first.command);
+    assert_eq!(bed.refused(second.command), ErrorKind::StaleVersion);
+}
+
+#[test]
+fn nothing_is_repaired_or_moved_while_it_is_split() {
+    let mut bed = ranges(2, None);
+    bed.begin_split(0, "m");
+    let copies = bed.times(0).placements.clone();
+    bed.ok(Command::AlterTable { table: TIMES, if_version: bed.state.tables[&TIMES].version, replication: 3 });
+    bed.pass(2_000, &[]);
+    assert_eq!(bed.times(0).placements, copies);
+    bed.settle();
+    assert_eq!((bed.times(0).live().count(), bed.times(1).live().count()), (3, 3));
+}
+
+fn what_was_formed_in_an_earlier_split_does_not_count(mutant: Option<Mutant>) -> bool {
+    let mut bed = ranges(3, mutant);
+    let early = bed.begin_split(0, "m");
+    bed.ok(check_cancel_split(&bed.state, times(0)).expect("under way"));
+    bed.begin_split(0, "m");
+    let row = bed.times(0).clone();
+    let split = row.split.as_ref().expect("a split");
+    let copy = split.copies[0];
+    let incarnation = bed.incarnation(copy.node);
+    let (attempt, placement) = (early.attempt, copy.id);
+    let edit = Edit::Formed { attempt, placement, incarnation, position: FORMED_AT };
+    bed.one(Command::Change(vec![PartitionChange::one(row.id, row.version, edit)]));
+    bed.times(0).split.as_ref().is_some_and(|split| split.formed() == 0)
+}
+
+fn what_a_node_lost_is_not_formed(mutant: Option<Mutant>) -> bool {
+    let mut bed = ranges(3, mutant);
+    bed.begin_split(0, "m");
+    let node = bed.node("cyrene");
+    bed.forms(node, 0, FORMED_AT).expect("it counts");
+    bed.fail(node);
+    // It comes back with everything but what it formed.
+    let row = bed.state.node(node).expect("known").clone();
+    let held =
+        bed.state.partitions.on_node(node).filter_map(|row| row.placement_on(node)).map(|copy| copy.id).collect();
+    let again = Register { held, last_incarnation: row.activated, ..register("cyrene", 3, 9_003) };
+    let Response::Registered { node, incarnation } = bed.ok(boxed(again)) else { panic!("not registered") };
+    bed.ok(Command::Activate { node, incarnation });
+    bed.times(0).split.as_ref().is_some_and(|split| split.formed() == 0)
+}
+
+fn no_split_is_done_with_too_few_copies(mutant: Option<Mutant>) -> bool {
+    let mut bed = ranges(3, mutant);
+    bed.begin_split(0, "m");
+    let node = bed.nodes()[0];
+    bed.forms(node, 0, FORMED_AT).expect("it counts");
+    let row = bed.times(0).clone();
+    let leader = row.split.as_ref().and_then(|split| split.copy_on(node)).expect("a copy").id;
+    let edit = Edit::Part { leader, incarnation: bed.incarnation(node) };
+    bed.one(Command::Change(vec![PartitionChange::one(row.id, row.version, edit)])).refusal().is_some()
+}
+
+fn epochs_of_the_new_partition_go_on(mutant: Option<Mutant>) -> bool {
+    let mut bed = ranges(3, mutant);
+    let leader = bed.times(0).leader_placement().expect("a leader").node;
+    bed.fail(leader);
+    bed.rejoin(leader, 9_001);
+    bed.settle();
+    bed.begin_split(0, "m");
+    let before = bed.times(0).epoch;
+    bed.settle();
+    assert!(before > Epoch::new(1));
+    bed.times(1).epoch > before
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Split { partition: usize, at: u8 },
+    Cancel { partition: usize },
+    Fail { node: usize },
+    Return { node: usize },
+    Plan,
+    Round,
+    Pass { millis: u64 },
+    NewCoordinator,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        4 => (0usize..8, b'a'..=b'z').prop_map(|(partition, at)| Step::Split { partition, at }),
+        1 => (0usize..8).prop_map(|partition| Step::Cancel { partition }),
+        2 => (0usize..4).prop_map(|node| Step::Fail { node }),
+        3 => (0usize..4).prop_map(|node| Step::Return { node }),
+        1 => Just(Step::Plan),
+        6 => Just(Step::Round),
+        3 => (100u64..3_000).prop_map(|millis| Step::Pass { millis }),
+        1 => Just(Step::NewCoordinator),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: cases(), failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Every command is followed by a check of all invariants: that ranges tile the keys, and that no number is used twice.
+    #[test]
+    fn whatever_happens_every_split_ends_and_the_ranges_tile(replication in 1u8..4, steps in proptest::collection::vec(step(), 1..40)) {
+        let mut bed = ranges(replication, None);
+        bed.join("delphi", 4);
+        let nodes: Vec<NodeId> = bed.state.nodes.keys().copied().collect();
+        let mut boots = 50_000;
+        for step in steps {
+            match step {
+                Step::Split { partition, at } => {
+                    let ids: Vec<PartitionId> = bed.state.partitions.of_table(TIMES).map(|row| row.id).collect();
+                    let plan = check_split(&bed.state, ids[partition % ids.len()], &Bytes::copy_from_slice(&[at]));
+                    if let Ok(plan) = plan {
+                        bed.ok(plan.command);
+                    }
+                }
+                Step::Cancel { partition } => {
+                    let ids: Vec<PartitionId> = bed.state.partitions.splitting().map(|row| row.id).collect();
+                    if let Some(id) = ids.get(partition % ids.len().max(1)) {
+                        bed.ok(check_cancel_split(&bed.state, *id).expect("under way"));
+                    }
+                }
+                Step::Fail { node } => {
+                    let node = nodes[node % nodes.len()];
+                    if bed.state.is_alive(node) {
+                        bed.fail(node);
+                    }
+                }
+                Step::Return { node } => {
+                    let node = nodes[node % nodes.len()];
+                    if !bed.state.is_alive(node) {
+                        boots += 1;
+                        let formed = |row: &Partition| row.split.as_ref()?.copy_on(node).map(|copy| copy.id);
+                        let formed: Vec<PlacementId> = bed.state.partitions.on_node(node).filter_map(formed).collect();
+                        bed.rejoin_with(node, boots, formed);
+                    }
+                }
+                Step::Plan => {
+                    bed.one(plan(&bed.state, Goal::default()).start());
+                }
+                Step::Round => {
+                    bed.heartbeat_all();
+                    bed.round(&[]);
+                }
+                Step::Pass { millis } => bed.pass(millis, &[]),
+                Step::NewCoordinator => bed.liveness = Liveness::new(bed.now),
+            }
+        }
+        for node in nodes {
+            if !bed.state.is_alive(node) {
+                boots += 1;
+                bed.rejoin_with(node, boots, vec![]);
+            }
+        }
+        bed.settle();
+        prop_assert!(bed.state.partitions.splitting().next().is_none());
+        prop_assert!(bed.state.condemned.is_empty());
+        for row in bed.state.partitions.of_table(TIMES) {
+            prop_assert_eq!((row.status, row.live().count()), (PartitionStatus::Online, usize::from(replication)), "{:?}", row);
+        }
+        prop_assert!(bed.turn().is_empty());
+    }
+}
