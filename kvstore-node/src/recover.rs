@@ -277,7 +277,7 @@ mod tests {
         let mut memtable = recovery.found.remove(&placement).unwrap().memtable;
         let changes = [RowChange::set(outcome.clone(), Bytes::new()), RowChange::remove(outcome.clone())];
         for (seq, change) in (1..).zip(changes) {
-            memtable.push(Seq::new(seq), Effect { at: Millis::new(seq), changes: vec![change] }).unwrap();
+            memtable.push(Seq::new(seq), Effect::new(Millis::new(seq), vec![change])).unwrap();
             memtable.commit(Seq::new(seq));
         }
         let frozen = memtable.freeze().unwrap();

@@ -313,7 +313,7 @@ mod tests {
                     None => drop(seen.remove(&key)),
                 }
                 let value = length.map(|length| Bytes::from(vec![7; length]));
-                let effect = Effect { at: Millis::new(seq), changes: vec![RowChange { key, value }] };
+                let effect = Effect::new(Millis::new(seq), vec![RowChange { key, value }]);
                 memtable.push(Seq::new(seq), effect).unwrap();
                 memtable.commit(Seq::new(seq));
                 if seq == freeze_at || seq == flush_at {

@@ -97,7 +97,7 @@ fn effect(input: &[u8]) -> Verdict {
 fn effects() -> Vec<Vec<u8>> {
     let set = effect::RowChange::set(row::value_key(b"city/1"), row::encode_value(Revision::new(7), b"athens"));
     let remove = effect::RowChange::remove(row::value_key(b"city/2"));
-    let effect = effect::Effect { at: Millis::new(1_700_000_000_000), changes: vec![set, remove] };
+    let effect = effect::Effect::new(Millis::new(1_700_000_000_000), vec![set, remove]);
     vec![effect.encode().to_vec()]
 }
 

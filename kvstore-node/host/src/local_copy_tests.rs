@@ -28,7 +28,7 @@ fn configure(local: &mut LocalCopy<TestShell>, own: ReplicaState, version: u64) 
 fn the_first_commit_after_a_pause_gathers_anew() {
     let mut local = local();
     let changes = vec![RowChange::set(Bytes::from_static(b"11"), Bytes::new())];
-    local.memtable.push(Seq::new(11), Effect { at: Millis::new(11), changes }).unwrap();
+    local.memtable.push(Seq::new(11), Effect::new(Millis::new(11), changes)).unwrap();
     local.memtable.commit(Seq::new(11));
     local.gathering_since = Some(Millis::new(1));
     local.freeze();

@@ -40,7 +40,7 @@ fn entry(seq: u64) -> Entry {
         0 => RowChange::remove(row::value_key(KEY.as_bytes())),
         _ => RowChange::set(row::value_key(KEY.as_bytes()), value),
     };
-    Entry { at: position(seq), bytes: Effect { at: Millis::new(seq), changes: vec![change] }.encode() }
+    Entry { at: position(seq), bytes: Effect::new(Millis::new(seq), vec![change]).encode() }
 }
 
 fn expected(commit: u64) -> StaleRow {

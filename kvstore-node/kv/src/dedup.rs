@@ -225,7 +225,7 @@ pub fn forget(
         changes.extend(page.rows.into_iter().map(|row| RowChange::remove(row.key)));
         match last {
             Some(last) if page.more => from = Bound::Excluded(last),
-            _ => return Ok(Some(Effect { at, changes })),
+            _ => return Ok(Some(Effect::new(at, changes))),
         }
     }
 }

@@ -69,10 +69,8 @@ fn after_forgetting_only_newer_stamps_or_an_unbroken_record_pass() {
     // Begun at 22, the record proves nothing of what was stamped before.
     assert_eq!(refused(&run(&mut rows, &id(1, 1, 0, 0), 23)), Some(ErrorKind::MaybeApplied));
     rows.apply(&forget(client(2), None, &rows, Millis::new(24), &LIMITS).unwrap().unwrap());
-    rows.apply(&Effect {
-        at: Millis::new(30),
-        changes: vec![RowChange::set(Bytes::from_static(FORGOTTEN_KEY), encode_millis(Millis::new(30)))],
-    });
+    let forgotten = RowChange::set(Bytes::from_static(FORGOTTEN_KEY), encode_millis(Millis::new(30)));
+    rows.apply(&Effect::new(Millis::new(30), vec![forgotten]));
     assert_eq!(refused(&run(&mut rows, &id(1, 3, 0, 22), 31)), None, "stamped within its own record");
     assert_eq!(refused(&run(&mut rows, &id(1, 4, 0, 21), 31)), Some(ErrorKind::MaybeApplied));
     assert_eq!(refused(&run(&mut rows, &id(3, 1, 0, 30), 31)), Some(ErrorKind::MaybeApplied));

@@ -83,6 +83,11 @@ pub enum EffectError {
 }
 
 impl Effect {
+    /// These changes, made at this log time.
+    pub const fn new(at: Millis, changes: Vec<RowChange>) -> Self {
+        Self { at, changes }
+    }
+
     /// The encoded form: format, time, number of changes, and per change key length, key, value length + 1 (0: remove),
     /// value; numbers as LEB128.
     pub fn encode(&self) -> Bytes {
@@ -242,7 +247,7 @@ mod tests {
         let change =
             (bytes(1..200), proptest::option::of(bytes(0..300))).prop_map(|(key, value)| RowChange { key, value });
         (any::<u64>(), proptest::collection::vec(change, 0..8))
-            .prop_map(|(at, changes)| Effect { at: Millis::new(at), changes })
+            .prop_map(|(at, changes)| Effect::new(Millis::new(at), changes))
     }
 
     proptest! {
@@ -279,7 +284,7 @@ mod tests {
     #[test]
     fn foreign_bytes_are_named() {
         assert_eq!(Effect::decode(&Bytes::from_static(&[9, 0])), Err(EffectError::Format { found: 9 }));
-        let mut long = Effect { at: Millis::new(1), changes: vec![] }.encode().to_vec();
+        let mut long = Effect::new(Millis::new(1), vec![]).encode().to_vec();
         long.push(0);
         assert_eq!(Effect::decode(&Bytes::from(long)), Err(EffectError::Extra { bytes: 11, extra: 1 }));
         let lying = [&[FORMAT][..], &[0; 8], &[0xFF; 9], &[0x01]].concat();
@@ -288,7 +293,7 @@ mod tests {
 
     #[test]
     fn applying_also_writes_the_log_time() {
-        let effect = Effect { at: Millis::new(5), changes: vec![] };
+        let effect = Effect::new(Millis::new(5), vec![]);
         let changes: Vec<RowChange> = effect.rows().collect();
         assert_eq!(changes.len(), 1);
         assert_eq!(row::decode_millis(changes[0].value.as_ref().unwrap()).unwrap(), Millis::new(5));

@@ -78,7 +78,7 @@ fn effect(at: Millis, change: Option<RowChange>, acceptance: Option<Acceptance>,
         Some(acceptance) => acceptance.record(change, outcome),
         None => Vec::from_iter(change),
     };
-    (!changes.is_empty()).then_some(Effect { at, changes })
+    (!changes.is_empty()).then_some(Effect::new(at, changes))
 }
 
 /// What a write changes and how it ends. Reads never get here.

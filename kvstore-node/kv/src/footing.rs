@@ -49,7 +49,7 @@ impl<L: FnOnce() -> bool> Footing<L> {
             return evaluation;
         }
         let proven = self.alone || (self.settled && (self.leased)());
-        evaluation.effect = (!proven).then(|| Effect { at, changes: Vec::new() });
+        evaluation.effect = (!proven).then(|| Effect::new(at, Vec::new()));
         evaluation
     }
 }
@@ -91,14 +91,14 @@ pub(crate) mod tests {
             let proven = footing((alone, leased, settled)).prove(unchanged(), Millis::new(7), &limits);
             assert_eq!(proven.answer, unchanged().answer);
             let proven_anyway = alone || (leased && settled);
-            let first = (!proven_anyway).then(|| Effect { at: Millis::new(7), changes: vec![] });
+            let first = (!proven_anyway).then(|| Effect::new(Millis::new(7), vec![]));
             proven.effect == first
         })
     }
 
     #[test]
     fn an_effect_is_left_as_it_is() {
-        let effect = Effect { at: Millis::new(1), changes: vec![] };
+        let effect = Effect::new(Millis::new(1), vec![]);
         let evaluation = Evaluation { effect: Some(effect), ..unchanged() };
         for stands in all() {
             assert_eq!(footing(stands).prove(evaluation.clone(), Millis::new(7), &DedupLimits::DEFAULT), evaluation);

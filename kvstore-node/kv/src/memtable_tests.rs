@@ -29,7 +29,7 @@ fn seq(number: u64) -> Seq {
 }
 
 fn push(memtable: &mut Memtable, at: u64, changes: impl Into<Vec<RowChange>>) -> Result<(), MemtableError> {
-    memtable.push(seq(at), Effect { at: Millis::new(at), changes: changes.into() })
+    memtable.push(seq(at), Effect::new(Millis::new(at), changes.into()))
 }
 
 fn value(found: Option<Option<&Bytes>>) -> Option<Option<&[u8]>> {

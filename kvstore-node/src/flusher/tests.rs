@@ -181,7 +181,7 @@ fn the_rows_of_a_memtable_arrive_in_order_and_their_position_after_them() {
         let key = row::value_key(&[(seq * 31 % 199) as u8]);
         let changes = [(key, "row"), (row::client_outcome_key(client, seq), "outcome")];
         let changes = changes.map(|(key, value)| RowChange::set(key, Bytes::from_static(value.as_bytes()))).into();
-        memtable.push(Seq::new(seq), Effect { at: Millis::new(seq), changes }).unwrap();
+        memtable.push(Seq::new(seq), Effect::new(Millis::new(seq), changes)).unwrap();
     }
     memtable.commit(Seq::new(200));
     let frozen = memtable.freeze().unwrap();

@@ -15,7 +15,7 @@ fn text(seq: u64) -> Bytes {
 /// What is written to `k` at a position, under a leadership.
 fn entry(epoch: u64, seq: u64) -> Entry {
     let row = encode_value(Revision::new(seq), &text(seq));
-    let effect = Effect { at: Millis::ZERO, changes: vec![RowChange::set(value_key(b"k"), row)] };
+    let effect = Effect::new(Millis::ZERO, vec![RowChange::set(value_key(b"k"), row)]);
     Entry { at: Position::new(Epoch::new(epoch), Seq::new(seq)), bytes: effect.encode() }
 }
 

@@ -151,7 +151,7 @@ mod tests {
 
     fn effect_on(key: &[u8], value: Option<&str>) -> Effect {
         let row = value.map(|value| encode_value(Revision::new(1), value.as_bytes()));
-        Effect { at: Millis::ZERO, changes: vec![RowChange { key: value_key(key), value: row }] }
+        Effect::new(Millis::ZERO, vec![RowChange { key: value_key(key), value: row }])
     }
 
     #[test]
@@ -183,6 +183,6 @@ mod tests {
         applied.sent_unnumbered(&Op::Put { key: Bytes::from_static(b"k"), value: Bytes::from_static(b"v") });
         assert!(applied.take(Seq::new(1), &effect(Some("w"))).is_err());
         assert!(applied.take(Seq::new(1), &effect(None)).is_err());
-        assert_eq!(applied.take(Seq::new(1), &Effect { at: Millis::ZERO, changes: vec![] }), Ok(false));
+        assert_eq!(applied.take(Seq::new(1), &Effect::new(Millis::ZERO, vec![])), Ok(false));
     }
 }

@@ -13,7 +13,7 @@ fn history() -> History {
     let mut commit = |at: u64, name: &'static str, value: Option<&'static str>, named: bool| {
         let row = value.map(|value| encode_value(Revision::new(at), value.as_bytes()));
         let changes = vec![RowChange { key: value_key(name.as_bytes()), value: row }];
-        let effect = Effect { at: Millis::ZERO, changes };
+        let effect = Effect::new(Millis::ZERO, changes);
         history.committed(Seq::new(at), &effect, named).expect("a right effect");
     };
     commit(1, "a", Some("one"), true);
@@ -49,7 +49,7 @@ fn a_key_is_missing_only_before_it_was_written_or_after_it_was_deleted() {
     assert_eq!(missed("c", 9), Some(0));
     let mut never_deleted = History::default();
     let changes = vec![RowChange::set(value_key(b"a"), encode_value(Revision::new(1), b"one"))];
-    never_deleted.committed(Seq::new(1), &Effect { at: Millis::ZERO, changes }, true).expect("right");
+    never_deleted.committed(Seq::new(1), &Effect::new(Millis::ZERO, changes), true).expect("right");
     assert!(never_deleted.missed(&key("a"), 0).is_ok());
     assert!(never_deleted.missed(&key("a"), 1).is_err());
 }
