@@ -2,7 +2,7 @@
 
 use super::dedup::{self, Acceptance, Decision, DedupLimits};
 use super::effect::{Effect, RowChange};
-use super::row::{KIND_VALUE, Outcome, decode_value, encode_value, value_key};
+use super::row::{Outcome, decode_value, encode_value, value_bounds, value_key};
 use super::view::{View, ViewError};
 use crate::engine::PageLimit;
 use crate::mutant::Mutant;
@@ -137,8 +137,7 @@ fn number(value: &[u8]) -> Option<i64> {
 }
 
 fn scan(view: &dyn View, keys: &KeyRange, order: ScanOrder, limit: u32) -> Result<Evaluation, ViewError> {
-    let begin = value_key(&keys.begin);
-    let end = keys.end.as_ref().map_or_else(|| Bytes::from_static(&[KIND_VALUE + 1]), |end| value_key(end));
+    let (begin, end) = value_bounds(keys);
     let entries_max = if limit == 0 { SCAN_ENTRIES_MAX } else { limit.min(SCAN_ENTRIES_MAX) };
     let limit = PageLimit { rows_max: entries_max as usize, bytes_max: scan_bytes_max(entries_max) };
     let page = view.page(Bound::Included(&begin), &end, order, limit)?;

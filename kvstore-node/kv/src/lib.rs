@@ -19,6 +19,7 @@ pub mod row;
 mod row_map;
 #[cfg(test)]
 mod rows;
+mod seal;
 pub mod view;
 
 pub use client_index::{ClientCapacity, ClientIndex, Forgetting};
@@ -35,4 +36,5 @@ pub use memtable::{Memtable, MemtableError};
 pub use memtable_budget::{MemtableBudget, RECENT_BYTES_MAX};
 #[cfg(any(test, feature = "mutants"))]
 pub use mutant::Mutant;
+pub use seal::Seal;
 pub use view::{PartitionView, Reader, View, ViewError};

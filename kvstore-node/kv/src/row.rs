@@ -8,10 +8,11 @@
 //! | `3 ‖ 't'` | format, the log time of the last applied effect |
 //! | `3 ‖ 'p'` | format, up to which position there are rows: the node's own, see [`engine_position`] |
 //! | `3 ‖ 'f'` | format, the log time up to which clients were forgotten |
+//! | `3 ‖ 's'` | the [`Seal`](crate::Seal) on keys that are about to be another partition's |
 
 use super::view::ViewError;
 use crate::engine::{Engine, Row};
-use archon_types::{ClientId, Millis, PlacementId, Revision, Seq};
+use archon_types::{ClientId, KeyRange, Millis, PlacementId, Revision, Seq};
 use bytes::{BufMut, Bytes, BytesMut};
 use uuid::Uuid;
 
@@ -26,6 +27,8 @@ pub const KIND_META: u8 = 3;
 pub const LOG_TIME_KEY: &[u8] = &[KIND_META, b't'];
 /// Key of the row that holds `forgotten_through`.
 pub const FORGOTTEN_KEY: &[u8] = &[KIND_META, b'f'];
+/// Key of the row that holds the [`Seal`](crate::Seal).
+pub const SEAL_KEY: &[u8] = &[KIND_META, b's'];
 
 /// Key of the row that holds the position up to which there are rows.
 pub const POSITION_KEY: &[u8] = &[KIND_META, b'p'];
@@ -45,6 +48,12 @@ pub struct RowError {
     pub what: &'static str,
     /// How long it is.
     pub bytes: usize,
+}
+
+/// Between which keys users' rows of these keys lie: from the first one on, up to, not including, the second.
+pub fn value_bounds(keys: &KeyRange) -> (Bytes, Bytes) {
+    let end = keys.end.as_ref().map_or_else(|| Bytes::from_static(&[KIND_VALUE + 1]), |end| value_key(end));
+    (value_key(&keys.begin), end)
 }
 
 /// The row key of a user's key.
